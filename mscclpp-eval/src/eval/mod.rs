@@ -153,7 +153,7 @@ impl<'t> Vm<'t> {
 
     /// Something that rustc refuses, so that it does not matter what it would do.
     pub(crate) fn ill_typed(&mut self, tok: Tok) -> Stop {
-        self.fail(Code::TypeError, tok, "the types do not fit here, so no plan was built")
+        self.fail(Code::TypeError, tok, "the types do not fit here")
     }
 
     /// Counts a step.

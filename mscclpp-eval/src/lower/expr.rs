@@ -117,7 +117,7 @@ impl Lower<'_> {
 
     /// An error that rustc explains better.
     pub(super) fn type_error(&mut self, tok: Tok, what: &str) -> Expr {
-        drop(self.report.error(Code::TypeError, tok, format!("{what}, so no plan was built")));
+        drop(self.report.error(Code::TypeError, tok, what));
         self.expr(ExprKind::Error, tok)
     }
 

@@ -85,7 +85,7 @@ impl Lower<'_> {
 
     fn parse<T: Default>(&mut self, mac: &syn::Macro, tok: Tok, parser: impl Parser<Output = T>) -> T {
         parser.parse2(mac.tokens.clone()).unwrap_or_else(|error| {
-            drop(self.report.error(Code::TypeError, tok, format!("{error}, so no plan was built")));
+            drop(self.report.error(Code::TypeError, tok, format!("{error}")));
             T::default()
         })
     }
@@ -175,7 +175,7 @@ impl Lower<'_> {
             None => return Message::default(),
             Some(syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. })) => text.value(),
             Some(_) => {
-                drop(self.report.error(Code::TypeError, tok, "a message starts with a string, so no plan was built"));
+                drop(self.report.error(Code::TypeError, tok, "a message starts with a string"));
                 return Message::default();
             }
         };
@@ -188,7 +188,7 @@ impl Lower<'_> {
                 Part::Value { name, debug } => match self.message_value(&name, &args, &mut next) {
                     Some(value) => pieces.push(Piece::Value(value, debug)),
                     None => {
-                        let what = format!("`{{{name}}}` has no value, so no plan was built");
+                        let what = format!("`{{{name}}}` has no value");
                         drop(self.report.error(Code::TypeError, tok, what));
                     }
                 },

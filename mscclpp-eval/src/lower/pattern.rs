@@ -210,7 +210,7 @@ impl Lower<'_> {
         let index = variant.and_then(|variant| variant.shape.fields.position(&name));
         if index.is_none() {
             let tok = self.tok(span);
-            drop(self.report.error(Code::TypeError, tok, format!("there is no field `{name}`, so no plan was built")));
+            drop(self.report.error(Code::TypeError, tok, format!("there is no field `{name}`")));
         }
         index.map(|index| index as u32)
     }

@@ -217,7 +217,7 @@ impl Lower<'_> {
         self.refuse(tok, format!("`{name}` is {what}, which is not evaluated at compile time"), help);
     }
 
-    /// Refuses a name that comes from outside.
+    /// Refuses a name that the macro cannot see.
     pub(super) fn outside(&mut self, tok: Tok, name: &str, what: Outside) {
         let last = name.rsplit("::").next().unwrap_or(name);
         if let Some(scope) = self.find_type(name)
@@ -233,35 +233,39 @@ impl Lower<'_> {
             self.refuse(tok, format!("`{of}` is not evaluated at compile time"), help);
             return;
         }
-        let (kind, help) = match what {
-            Outside::Value => (
-                "name",
-                format!(
-                    "declare `{last}` in one `#[collectives]` module with the collective, or pass its value as a parameter \
-                     with `params({} = […])`",
-                    last.to_lowercase()
-                ),
+        if is_of_std(name) && !matches!(what, Outside::Type) {
+            let help = format!("docs/subset.md lists the functions that are; {AT_RUN_TIME}");
+            self.refuse(tok, format!("`{name}` is not evaluated at compile time"), help);
+            return;
+        }
+        if ["f32", "f64"].contains(&last) {
+            self.refuse(tok, "floating-point numbers are not evaluated at compile time", "compute with integers");
+            return;
+        }
+        // `Phase::Send` and `Phase::new()` fail for want of `Phase`.
+        let before = name.rsplit("::").nth(1).filter(|before| before.starts_with(char::is_uppercase));
+        let (kind, name) = match (what, before) {
+            (Outside::Value | Outside::Function, Some(before)) => ("type", before),
+            (Outside::Type, _) => ("type", last),
+            (Outside::Function, None) => ("function", name),
+            (Outside::Value, None) if last == last.to_uppercase() => ("constant", name),
+            (Outside::Value, None) => ("name", name),
+        };
+        let declared = name.rsplit("::").next().unwrap_or(name);
+        let help = match kind {
+            "constant" | "name" => format!(
+                "declare `{declared}` in one `#[collectives]` module with the collective, or pass its value as a parameter \
+                 with `params({} = […])`",
+                declared.to_lowercase()
             ),
-            Outside::Function if is_of_std(name) => {
-                let help = format!("docs/subset.md lists the functions that are; {AT_RUN_TIME}");
-                self.refuse(tok, format!("the function `{name}` is not evaluated at compile time"), help);
-                return;
-            }
-            Outside::Function => {
-                ("function", format!("declare `{last}` in one `#[collectives]` module with the collective"))
-            }
-            Outside::Type if ["f32", "f64"].contains(&last) => {
-                self.refuse(tok, "floating-point numbers are not evaluated at compile time", "compute with integers");
-                return;
-            }
-            Outside::Type => (
-                "type",
-                "docs/subset.md lists the types; structs and enums of your own go into a `#[collectives]` module"
-                    .to_owned(),
-            ),
+            _ => format!("declare `{declared}` in the function, or in one `#[collectives]` module with the collective"),
         };
         self.report
-            .error(Code::OutsideName, tok, format!("the {kind} `{name}` comes from outside of what is evaluated"))
+            .error(
+                Code::OutsideName,
+                tok,
+                format!("cannot resolve {kind} `{name}`: it is defined outside the collective"),
+            )
             .help(format!("{help}; {AT_RUN_TIME}"));
     }
 }

@@ -25,7 +25,7 @@ impl Infer<'_> {
     /// Arguments: closures last, when what they are given is known.
     pub(super) fn args(&mut self, args: &[Expr], params: &[Ty], tok: Tok) {
         if args.len() != params.len() {
-            self.error(tok, format!("expected {} arguments, found {}, so no plan was built", params.len(), args.len()));
+            self.error(tok, format!("expected {} arguments, found {}", params.len(), args.len()));
         }
         let is_closure = |arg: &Expr| matches!(arg.kind, ExprKind::Closure(_));
         for closures in [false, true] {
@@ -111,8 +111,7 @@ impl Infer<'_> {
     fn language_method(&mut self, expr: &Expr, call: &MethodCall, receiver: Ty) -> Ty {
         if self.store.is_var(receiver) {
             if !self.failed {
-                let message =
-                    format!("the type that `{}` is called on is not known here, so no plan was built", call.name);
+                let message = format!("the type that `{}` is called on is not known here", call.name);
                 self.error(call.receiver.tok, message);
             }
             return self.untyped_call(call);
@@ -183,7 +182,7 @@ impl Infer<'_> {
         let handle = matches!(self.store.parts(receiver), Some((Con::Handle(_) | Con::Program | Con::Adt(_), _)));
         if handle {
             // rustc knows whether there is such a method, and lists what there is.
-            self.error(expr.tok, format!("`{}` is not a method of `{shown}`, so no plan was built", call.name));
+            self.error(expr.tok, format!("`{}` of `{shown}` is not evaluated at compile time", call.name));
         } else {
             let message = format!("`{}` of `{shown}` is not evaluated at compile time", call.name);
             self.refuse(expr.tok, message, &format!("docs/subset.md lists the methods that are; {AT_RUN_TIME}"));
@@ -200,7 +199,7 @@ impl Infer<'_> {
 
     fn dsl_method(&mut self, ty: &str, expr: &Expr, call: &MethodCall) -> Ty {
         let Some(method) = registry::method(ty, &call.name) else {
-            self.error(expr.tok, format!("`{}` is not a method of `{ty}`, so no plan was built", call.name));
+            self.error(expr.tok, format!("`{}` of `{ty}` is not evaluated at compile time", call.name));
             return self.untyped_call(call);
         };
         self.targets[expr.id as usize] = Target::Dsl(method);

@@ -231,7 +231,7 @@ impl Infer<'_> {
             None => {
                 if !self.failed {
                     let shown = self.store.show(ty, &tree.adts);
-                    self.error(expr.tok, format!("`{shown}` has no field `{name}` here, so no plan was built"));
+                    self.error(expr.tok, format!("`{shown}` has no field `{name}` here"));
                 }
                 self.store.var()
             }
@@ -282,7 +282,7 @@ impl Infer<'_> {
     /// Handles have no order.
     fn refuse_order(&mut self, ty: Ty, tok: u32) {
         if let Some((Con::Handle(name), _)) = self.store.parts(ty) {
-            self.error(tok, format!("`{name}` has no order, so no plan was built"));
+            self.error(tok, format!("`{name}` has no order"));
         }
     }
 

@@ -18,7 +18,7 @@ impl Infer<'_> {
                     Relation::Collect => "what this is collected into",
                     Relation::Try => "whether this function returns an `Option` or a `Result`",
                 };
-                self.error(pending.tok, format!("{what} is not known here, so no plan was built"));
+                self.error(pending.tok, format!("{what} is not known here"));
             }
         }
         for check in std::mem::take(&mut self.checks) {
@@ -62,7 +62,7 @@ impl Infer<'_> {
         match &found {
             Some(found) => self.check_default(found, tok),
             None if self.failed => {}
-            None => self.error(tok, "the type of this default is not known here, so no plan was built".to_owned()),
+            None => self.error(tok, "the type of this default is not known here".to_owned()),
         }
         found
     }
@@ -79,7 +79,7 @@ impl Infer<'_> {
             TypeExpr::Con(Con::Adt(id), _) => {
                 let adt = &self.tree.adts[*id as usize];
                 if !adt.methods.iter().any(|(name, _)| &**name == DEFAULT) {
-                    self.error(tok, format!("`{}` has no default, so no plan was built", adt.name));
+                    self.error(tok, format!("`{}` has no default", adt.name));
                 }
             }
             TypeExpr::Con(
@@ -96,7 +96,7 @@ impl Infer<'_> {
             )
             | TypeExpr::Int(_) => {}
             TypeExpr::Con(con, _) => {
-                self.error(tok, format!("`{}` has no default here, so no plan was built", con.name()));
+                self.error(tok, format!("`{}` has no default here", con.name()));
             }
             TypeExpr::Infer | TypeExpr::Each(_) => {}
         }
@@ -150,7 +150,7 @@ impl Infer<'_> {
             Check::Int { ty, tok } => {
                 if !(self.store.is_int(ty) || self.failed && matches!(self.store.node(ty), Node::Var)) {
                     let shown = self.store.show(ty, &self.tree.adts);
-                    self.error(tok, format!("expected an integer, found `{shown}`, so no plan was built"));
+                    self.error(tok, format!("expected an integer, found `{shown}`"));
                 }
             }
         }

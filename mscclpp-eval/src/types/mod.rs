@@ -212,7 +212,7 @@ impl Infer<'_> {
         if !self.store.unify(found, expected) {
             let (found, expected) =
                 (self.store.show(found, &self.tree.adts), self.store.show(expected, &self.tree.adts));
-            self.error(tok, format!("expected `{expected}`, found `{found}`, so no plan was built"));
+            self.error(tok, format!("expected `{expected}`, found `{found}`"));
         }
     }
 
@@ -278,7 +278,7 @@ impl Infer<'_> {
         let collect = relation == Relation::Collect;
         let Some((con, args)) = self.store.parts(collection) else {
             if self.store.is_int(collection) {
-                self.error(tok, "an integer cannot be iterated over, so no plan was built".to_owned());
+                self.error(tok, "an integer cannot be iterated over".to_owned());
                 return true;
             }
             return false;
@@ -290,7 +290,7 @@ impl Infer<'_> {
             }
             _ if relation == Relation::Try => {
                 let shown = self.store.show(collection, &self.tree.adts);
-                self.error(tok, format!("expected an `Option` or a `Result`, found `{shown}`, so no plan was built"));
+                self.error(tok, format!("expected an `Option` or a `Result`, found `{shown}`"));
                 return true;
             }
             Con::Map | Con::HashMap => {
@@ -323,7 +323,7 @@ impl Infer<'_> {
             Con::Unit if collect => self.unify(item, collection, tok),
             _ => {
                 let shown = self.store.show(collection, &self.tree.adts);
-                self.error(tok, format!("`{shown}` cannot be iterated over, so no plan was built"));
+                self.error(tok, format!("`{shown}` cannot be iterated over"));
             }
         }
         if !collect && matches!(con, Con::HashMap | Con::HashSet) {

@@ -80,7 +80,7 @@ impl Infer<'_> {
                 parts
             }
             (_, Some(_)) => {
-                self.error(pattern.tok, "the type of this tuple is not known here, so no plan was built".to_owned());
+                self.error(pattern.tok, "the type of this tuple is not known here".to_owned());
                 return;
             }
         };
@@ -88,7 +88,7 @@ impl Infer<'_> {
         let fits =
             if after.is_some() { parts.len() >= before.len() + behind.len() } else { parts.len() == before.len() };
         if !fits {
-            let message = format!("this pattern does not fit a tuple of {}, so no plan was built", parts.len());
+            let message = format!("this pattern does not fit a tuple of {}", parts.len());
             self.error(pattern.tok, message);
             return;
         }
