@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mscclpp_core::diag::Code;
 use syn::spanned::Spanned;
 
-use super::{AT_RUN_TIME, Lower, Outside, attributes};
+use super::{AT_RUN_TIME, Lower, attributes};
 use crate::ast::{Assignee, BinOp, CmpOp, Con, Expr, ExprKind, IntTy, RangeEnd, Tok};
 
 impl Lower<'_> {
@@ -241,8 +241,7 @@ impl Lower<'_> {
         let last = self.tok(expr.brace_token.span.close());
         let tok = self.spans.join(first, last);
         let Some((id, variant)) = self.constructor(&expr.path) else {
-            let name = expr.path.segments.last().map(|last| last.ident.to_string()).unwrap_or_default();
-            self.outside(tok, &name, Outside::Type);
+            self.outside_path(tok, &expr.path);
             return self.expr(ExprKind::Error, tok);
         };
         let fields = expr.fields.iter().filter_map(|field| {

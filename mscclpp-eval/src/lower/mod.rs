@@ -55,6 +55,7 @@ pub(crate) fn lower(items: &Items, collective: &Rc<syn::ItemFn>, spans: &mut Spa
         declared: Vec::new(),
         self_adt: None,
         generics: Vec::new(),
+        unresolved: Vec::new(),
         scope: 0,
         nodes: 0,
         nesting: 0,
@@ -98,6 +99,8 @@ struct Lower<'r> {
     self_adt: Option<AdtId>,
     /// Type parameters of the function that is being lowered; they have been refused.
     generics: Vec<String>,
+    /// Names that have been refused because the macro cannot see them.
+    unresolved: Vec<String>,
     /// The scope of the code that is being lowered.
     scope: usize,
     nodes: u32,

@@ -175,8 +175,14 @@ impl Lower<'_> {
             ("Ok", Some(inner)) => PatternKind::Ok(Box::new(self.pattern_in(inner, names))),
             ("Err", Some(inner)) => PatternKind::Err(Box::new(self.pattern_in(inner, names))),
             ("Reverse", Some(inner)) => PatternKind::Reverse(Box::new(self.pattern_in(inner, names))),
+            ("Some" | "Ok" | "Err" | "Reverse", None) => {
+                self.type_error(tok, &format!("`{name}` has one field"));
+                PatternKind::Wild
+            }
             _ => {
-                self.outside(tok, &name, Outside::Type);
+                self.outside_path(tok, &pattern.path);
+                // Its variables are known, so that the error is the only one.
+                pattern.elems.iter().for_each(|elem| drop(self.pattern_in(elem, names)));
                 PatternKind::Wild
             }
         }
@@ -184,8 +190,8 @@ impl Lower<'_> {
 
     fn struct_pattern(&mut self, pattern: &syn::PatStruct, tok: Tok, names: &mut Names) -> PatternKind {
         let Some((id, variant)) = self.constructor(&pattern.path) else {
-            let name = pattern.path.segments.last().map(|last| last.ident.to_string()).unwrap_or_default();
-            self.outside(tok, &name, Outside::Type);
+            self.outside_path(tok, &pattern.path);
+            pattern.fields.iter().for_each(|field| drop(self.pattern_in(&field.pat, names)));
             return PatternKind::Wild;
         };
         let fields = pattern.fields.iter().filter_map(|field| {
@@ -194,6 +200,12 @@ impl Lower<'_> {
             Some((index, self.pattern_in(&field.pat, names)))
         });
         PatternKind::Struct(id, variant, fields.collect())
+    }
+
+    /// Refuses the path of a struct or variant that the macro cannot see.
+    pub(super) fn outside_path(&mut self, tok: Tok, path: &syn::Path) {
+        let names: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        self.outside(tok, &names.join("::"), Outside::Type);
     }
 
     fn num_fields(&self, id: AdtId, variant: u32) -> usize {

@@ -15,9 +15,9 @@ const NOT_EVALUATED: &[(&[&str], &str)] = &[
     (&["LinkedList", "BinaryHeap"], "use a `Vec`"),
 ];
 
-/// Returns the type or trait of the standard library that a path names and that is not evaluated, and what to write instead.
-fn of_std(path: &str) -> Option<(&str, &'static str)> {
-    let of = |name| NOT_EVALUATED.iter().find(|(names, _)| names.contains(&name)).map(|&(_, instead)| (name, instead));
+/// Returns what to write instead of a path that names a type or module of the standard library that is not evaluated.
+fn of_std(path: &str) -> Option<&'static str> {
+    let of = |name| NOT_EVALUATED.iter().find(|(names, _)| names.contains(&name)).map(|&(_, instead)| instead);
     let mut names = path.rsplit("::");
     let last = names.next()?;
     of(last).or_else(|| of(names.next()?))
@@ -227,10 +227,10 @@ impl Lower<'_> {
             return;
         }
         if matches!(what, Outside::Function | Outside::Type)
-            && let Some((of, instead)) = of_std(name)
+            && let Some(instead) = of_std(name)
         {
             let help = format!("{instead}; {AT_RUN_TIME}");
-            self.refuse(tok, format!("`{of}` is not evaluated at compile time"), help);
+            self.refuse(tok, format!("`{name}` is not evaluated at compile time"), help);
             return;
         }
         if is_of_std(name) && !matches!(what, Outside::Type) {
@@ -245,12 +245,17 @@ impl Lower<'_> {
         // `Phase::Send` and `Phase::new()` fail for want of `Phase`.
         let before = name.rsplit("::").nth(1).filter(|before| before.starts_with(char::is_uppercase));
         let (kind, name) = match (what, before) {
-            (Outside::Value | Outside::Function, Some(before)) => ("type", before),
+            (_, Some(before)) => ("type", before),
             (Outside::Type, _) => ("type", last),
             (Outside::Function, None) => ("function", name),
             (Outside::Value, None) if last == last.to_uppercase() => ("constant", name),
             (Outside::Value, None) => ("name", name),
         };
+        // Each name once; the error is on its first use.
+        if self.unresolved.iter().any(|other| other == name) {
+            return;
+        }
+        self.unresolved.push(name.to_owned());
         let declared = name.rsplit("::").next().unwrap_or(name);
         let help = match kind {
             "constant" | "name" => format!(
