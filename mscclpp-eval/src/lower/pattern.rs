@@ -87,6 +87,10 @@ impl Lower<'_> {
 
     fn binding(&mut self, pattern: &syn::PatIdent, tok: Tok, names: &mut Names) -> PatternKind {
         let name = pattern.ident.to_string();
+        if pattern.by_ref.is_some() && pattern.mutability.is_some() {
+            let help = "match on `&mut` of the value: its parts are `&mut` then";
+            self.refuse(tok, "`ref mut` is not evaluated at compile time", help);
+        }
         let plain = pattern.by_ref.is_none() && pattern.mutability.is_none() && pattern.subpat.is_none();
         // A name means a constant or variant of that name where there is one; functions are no patterns.
         let constant = |scope: usize| !matches!(self.scopes[scope].values.get(&name), Some(Item::Fn(..)));

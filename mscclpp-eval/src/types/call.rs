@@ -125,6 +125,9 @@ impl Infer<'_> {
             let Some(sig) = sig::instantiate(&mut self.store, builtin.sig, Some((table.header, on))) else { continue };
             self.targets[expr.id as usize] = Target::Builtin(builtin, [None; 2]);
             let result = self.apply(&sig, &call.args, expr);
+            if matches!(&*call.name, "sum" | "product") {
+                self.checks.push(Check::Total { ty: result, tok: expr.tok });
+            }
             if let Some(turbofish) = &call.turbofish {
                 let written = self.store.written(turbofish);
                 self.unify(written, result, expr.tok);

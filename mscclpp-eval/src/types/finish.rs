@@ -147,6 +147,13 @@ impl Infer<'_> {
                     }
                 }
             }
+            Check::Total { ty, tok } => {
+                if !(self.store.is_int(ty) || self.failed) {
+                    let shown = self.store.show(ty, &self.tree.adts);
+                    let message = format!("the sum or product of `{shown}` is not evaluated at compile time");
+                    self.refuse(tok, message, "add up integers, with `try_fold` where a value may be missing");
+                }
+            }
             Check::Int { ty, tok } => {
                 if !(self.store.is_int(ty) || self.failed && matches!(self.store.node(ty), Node::Var)) {
                     let shown = self.store.show(ty, &self.tree.adts);

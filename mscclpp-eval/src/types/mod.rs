@@ -120,6 +120,8 @@ enum Check {
     Into { node: NodeId, from: Ty, to: Ty, tok: Tok },
     /// Something is an integer.
     Int { ty: Ty, tok: Tok },
+    /// What is summed up is an integer.
+    Total { ty: Ty, tok: Tok },
 }
 
 impl Infer<'_> {

@@ -80,6 +80,7 @@ mod iterators;
 mod lists;
 mod macros;
 mod maps;
+mod mixed;
 mod numbers;
 mod options;
 mod panics;
