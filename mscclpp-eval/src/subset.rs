@@ -140,6 +140,19 @@ const CONSTRUCTS: &[Construct] = &[
         "not-in-subset",
         "functions",
     ),
+    refused(
+        "generic types",
+        "{ struct Pair<T>(T, T); let _ = Pair(1, 2); }",
+        "not-in-subset",
+        "one type for each, or a tuple",
+    ),
+    refused("`ref mut`", "{ let (ref mut a, _) = (1, 2); *a = 3; }", "not-in-subset", "`match` on `&mut` of the value"),
+    refused(
+        "defaults of arrays",
+        "{ let a: [u8; 2] = Default::default(); a }",
+        "not-in-subset",
+        "`[0; 2]`; in a type that derives `Default` they are evaluated",
+    ),
     refused("`unsafe`", "unsafe { 1 }", "not-in-subset", ""),
     refused("`async`, threads", "async { 1 }", "not-in-subset", ""),
     refused(
@@ -196,7 +209,7 @@ fn exactly(page: &mut String) {
   `usize` has 64 bits. Overflow, division by zero, shifts by too many bits and indexes out of range are errors as in a debug build,
   at the expression. `as` is an error where it would change the number.
 - **Order**: arguments, operands and lazy iterators are evaluated in Rust's order. Comparison, hashing and `sort` follow the
-  derived order of fields.
+  derived order of discriminants and fields.
 - **Limits**: {steps} steps (`max_steps`), {depth} calls deep, {operations} operations, {elements} elements, {MOST_PLANS} plans for one collective.
 - **What the macro takes for granted**: `Vec`, `Some`, `vec!` and the like mean those of the standard library. A constant in
   a pattern has an upper-case name or is declared where the macro sees it. Variables that a `macro_rules!` macro brings in are

@@ -115,6 +115,61 @@ shown! {
         }
         [total(&[1, 2], &[0, 1]), total(&[1, -2], &[0, 1]), total(&[1], &[3])]
     }
+    fn references_in_fields() {
+        struct Writer<'a> { out: &'a mut Vec<i32>, base: &'a i32 }
+        impl<'a> Writer<'a> {
+            fn new(out: &'a mut Vec<i32>, base: &'a i32) -> Self { Self { out, base } }
+            fn put(&mut self, n: i32) -> &mut Self { self.out.push(*self.base + n); self }
+            fn reset(&mut self) { *self.out = vec![]; for x in self.out.iter_mut() { *x = 0; } }
+            fn last(&self) -> Option<&i32> { self.out.last() }
+        }
+        let (mut list, base) = (vec![1], 10);
+        let mut writer = Writer::new(&mut list, &base);
+        writer.put(1).put(2);
+        let last = writer.last().copied();
+        let len = writer.out.len();
+        { let Writer { out, .. } = &mut writer; out[0] = 7; }
+        let kept = writer.out.clone();
+        writer.reset();
+        writer.put(5);
+        (last, len, kept, list)
+    }
+    fn loops_over_own_state() {
+        #[derive(Clone, Copy, Debug, PartialEq)] enum State { Start, Run { left: u8 }, End }
+        let mut state = State::Start;
+        let mut trace = vec![];
+        let steps = loop {
+            trace.push(state);
+            state = match state { State::Start => State::Run { left: 2 }, State::Run { left: 0 } => State::End, State::Run { left } => State::Run { left: left - 1 }, State::End => break trace.len() };
+        };
+        while let State::End | State::Run { .. } = state { state = State::Start; }
+        (steps, trace, state)
+    }
+    fn swapped_and_moved() {
+        #[derive(Debug, Clone, Default, PartialEq)] struct Buf { id: u32, data: Vec<u8> }
+        let (mut a, mut b) = (Buf { id: 1, data: vec![1] }, Buf { id: 2, ..Buf::default() });
+        std::mem::swap(&mut a, &mut b);
+        std::mem::swap(&mut a.data, &mut b.data);
+        let moved = std::mem::take(&mut b);
+        let mut all = vec![a, moved.clone()];
+        all.swap(0, 1);
+        let (left, right) = all.split_at_mut(1);
+        std::mem::swap(&mut left[0].id, &mut right[0].id);
+        let [first, second] = &mut all[..] else { panic!() };
+        first.data.append(&mut second.data);
+        let Buf { id, .. } = &mut all[1];
+        *id += 40;
+        (b, moved, all)
+    }
+    fn options_of_own_types() {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)] struct Id(u32);
+        let mut slot: Option<Id> = None;
+        let first = *slot.get_or_insert(Id(4));
+        if let Some(Id(n)) = slot.as_mut() { *n += 1; }
+        if let Some(id) = &mut slot { id.0 *= 2; }
+        let taken = if slot.is_some_and(|id| id.0 % 2 == 0) { slot.take() } else { None };
+        (first, slot, taken, Some(Id(3)) > None, Some(Id(3)).max(Some(Id(2))), Some(Id(1)).map(|Id(n)| n))
+    }
     fn shared_borrows_of_parts() {
         struct Grid { cells: Vec<Vec<u8>>, size: (usize, usize) }
         impl Grid {
