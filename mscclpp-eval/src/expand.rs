@@ -9,7 +9,7 @@ use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 
 use crate::args::{self, Attribute, Combination};
-use crate::ast::IntTy;
+use crate::ast::{IntTy, Tok};
 use crate::depth;
 use crate::driver::{self, Checked};
 use crate::emit::{self, Parameter};
@@ -115,13 +115,9 @@ fn misplaced(item: &TokenStream, message: &str, help: &str) -> TokenStream {
 fn one(args: TokenStream, function: Rc<syn::ItemFn>, items: &Items) -> TokenStream {
     let (mut spans, mut report) = (Spans::default(), Report::default());
     // Where methods are there can be no module.
-    let receiver = function.sig.receiver().map(|receiver| spans.tokens(receiver));
-    let in_impl = receiver.or_else(|| names_self(function.to_token_stream()).map(|span| spans.one(span)));
-    if let Some(tok) = in_impl {
-        report
-            .error(Code::BadSignature, tok, "a collective is a free function, and this one belongs to an `impl` block")
-            .help("move it out of the `impl` block and pass what it uses of `self` and `Self` as parameters");
-        return report.into_compile_errors(&spans, None);
+    if let Some(receiver) = function.sig.receiver() {
+        let tok = spans.tokens(receiver);
+        return in_impl(tok, &spans);
     }
     let attribute = args::parse(args, &function.sig.ident, &mut spans, &mut report);
     let mut signature = Report::default();
@@ -134,6 +130,14 @@ fn one(args: TokenStream, function: Rc<syn::ItemFn>, items: &Items) -> TokenStre
     let combinations = attribute.combinations(&mut report);
     // The body is looked at even if the attribute is wrong, so that one build tells about both.
     let checked = driver::check(items, &function, &mut spans, &mut report);
+    // Outside of an `impl` block `Self` means nothing, so it is one of the errors.
+    if !report.is_empty()
+        && let Some(span) = names_self(function.to_token_stream())
+    {
+        drop(report.into_diagnostics());
+        let tok = spans.one(span);
+        return in_impl(tok, &spans);
+    }
     let (mut plans, mut warnings) = (Vec::new(), Diagnostics::default());
     if report.is_empty()
         && let Some(checked) = checked
@@ -149,6 +153,15 @@ fn one(args: TokenStream, function: Rc<syn::ItemFn>, items: &Items) -> TokenStre
         let errors = report.into_compile_errors(&spans, closure.as_ref());
         quote!(#errors #module)
     }
+}
+
+/// The error for a collective within an `impl` block.
+fn in_impl(tok: Tok, spans: &Spans) -> TokenStream {
+    let mut report = Report::default();
+    report
+        .error(Code::BadSignature, tok, "a collective is a free function, and this one belongs to an `impl` block")
+        .help("move it out of the `impl` block and pass what it uses of `self` and `Self` as parameters");
+    report.into_compile_errors(spans, None)
 }
 
 /// A closure with the code of a function that has no generics.
