@@ -104,8 +104,9 @@ impl Lower<'_> {
         for item in items.clone() {
             self.refuse_item(item);
         }
-        self.scopes.push(Scope { parent: Some(self.scope), ..scope_of(items) });
+        self.scopes.push(Scope { parent: Some(self.scope), ..scope_of(items.clone()) });
         let index = self.scopes.len() - 1;
+        items.for_each(|item| self.refuse_distant_impl(item, index));
         self.resolve_imports(index);
         index
     }
@@ -142,6 +143,19 @@ impl Lower<'_> {
                 self.refuse(tok, "macros declared in a body are not evaluated at compile time", "write a function");
             }
             _ => {}
+        }
+    }
+
+    /// Refuses an `impl` block in a body for a type that is declared around it: the type is lowered without it.
+    fn refuse_distant_impl(&mut self, item: &syn::Item, scope: usize) {
+        let syn::Item::Impl(block) = item else { return };
+        let syn::Type::Path(path) = &*block.self_ty else { return };
+        let Some(name) = path.path.get_ident().map(ToString::to_string) else { return };
+        let declared = self.find_type(&name).map(|found| &self.scopes[found].types[&name]);
+        if !self.scopes[scope].types.contains_key(&name) && matches!(declared, Some(TypeItem::Adt(..))) {
+            let tok = self.spans.tokens(&block.self_ty);
+            let message = format!("an `impl` block apart from its type `{name}` is not evaluated at compile time");
+            self.refuse(tok, message, format!("move it beside `{name}`"));
         }
     }
 

@@ -171,6 +171,11 @@ refused! {
         impl PartialOrd for E { fn partial_cmp(&self, _: &Self) -> Option<std::cmp::Ordering> { None } }
         E::A < E::B
     } => NotInSubset
+    fn impl_apart_from_its_type() -> bool {
+        #[derive(PartialEq)] struct S(i32);
+        fn compare() -> bool { impl PartialOrd for S { fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> { other.0.partial_cmp(&self.0) } } S(1) < S(2) }
+        compare()
+    } => NotInSubset
     fn conditional_variants() -> i32 { enum E { A, #[cfg(any())] B, C } E::C as i32 } => NotInSubset
     fn unions() -> i32 { union U { x: i32 } let u = U { x: 1 }; unsafe { u.x } } => NotInSubset
 }
