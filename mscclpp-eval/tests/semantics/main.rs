@@ -7,6 +7,7 @@
     unused,
     unconditional_recursion,
     dead_code,
+    non_local_definitions,
     reason = "the snippets try what people write, not what they should"
 )]
 
