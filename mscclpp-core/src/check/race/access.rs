@@ -1,4 +1,4 @@
-//! Accesses to memory, and which earlier ones they collide with.
+//! Accesses to memory, and which earlier ones they conflict with.
 
 use super::RaceDetector;
 use super::every::{Demand, asks};
@@ -9,11 +9,11 @@ use crate::check::model::{Access, Model};
 use crate::plan::OpKind;
 
 /// Bytes that one thread moves at a time in operations on plain data: where chunks begin at multiples of it, equal
-/// ranges belong to equal threads.
+/// ranges are assigned to equal threads.
 const VECTOR_BYTES: u32 = 16;
 
 impl RaceDetector<'_, '_> {
-    /// A data operation of a block, of which so many turns are over when it begins.
+    /// Executes a data operation of a block, given the agent's timestamp at its begin.
     pub(super) fn touch(&mut self, agent: usize, step: usize, begun: u32) {
         let model = self.model;
         let kind = model.step_at(step).kind;
@@ -31,7 +31,7 @@ impl RaceDetector<'_, '_> {
         }
     }
 
-    /// One access by `by`, in a step of the block `agent`, in a turn of `by`.
+    /// Executes one access by `by`, in a step of the block `agent`, at a timestamp of `by`.
     pub(super) fn access(&mut self, agent: usize, by: usize, step: usize, effect: &Access, turn: u32) {
         let atoms = effect.atoms();
         if atoms.is_empty() && self.skewed.is_empty() {
@@ -42,7 +42,7 @@ impl RaceDetector<'_, '_> {
         if effect.write && !self.agents[by].heard.is_empty() {
             self.be_sure(by, length);
         }
-        // Who has touched a memory is noted as its owner sees it.
+        // Accesses to a buffer are recorded as its owner numbers agents.
         let (state, clocks, ring) = (&self.agents[by], &self.clocks, self.ring);
         let away = ring.places(effect.shift);
         let mut access = RecordedAccess {
@@ -56,11 +56,11 @@ impl RaceDetector<'_, '_> {
             in_loop: self.model.size.proves() && self.model.in_loop(step) && asks(Demand::Mapping),
             carries: NONE,
         };
-        // A port's operations are in order; those of a block only across block syncs.
+        // A port's operations are ordered; those of a block only across block syncs.
         let epoch = if block { state.last_sync } else { u32::MAX };
         let packets = effect.packets();
-        // Whether the thread of each element has read a packet that says that the old access of the element is over.
-        let heard_of = |old: &RecordedAccess| {
+        // Whether the thread of each element has read a packet that orders the old access of the element before it.
+        let element_is_ordered = |old: &RecordedAccess| {
             old.in_loop == access.in_loop
                 && old.grain == ThreadMapping::Packet
                 && old.atoms == access.atoms
@@ -69,15 +69,15 @@ impl RaceDetector<'_, '_> {
                     heard.length >= length && heard.of_element.over(clocks, ring.moved(old.agent, away)) > old.count
                 })
         };
-        // Waiting for a packet's flag takes the place of an order.
+        // Waiting for a packet's flag replaces an order.
         let awaits = packets && !effect.write && block;
         let foreign =
             effect.memory.is_callers() && (effect.shift > 0 || effect.owner as usize != self.model.agents[agent].rank);
         let (mut early, mut first) = (false, NONE);
         let mut race = None;
-        // The first race is told, up to a number of them: only those are worth a close look.
+        // Only the first races are reported, so only those are analyzed in detail.
         let full = self.found.len() >= MOST_FINDINGS;
-        // Neighbouring atoms mostly have the same past.
+        // Neighboring atoms mostly have the same earlier accesses.
         let mut fine_write = NONE;
         for atom in atoms {
             let write = self.cells.write(atom);
@@ -101,17 +101,17 @@ impl RaceDetector<'_, '_> {
                 }
             } else if write != fine_write {
                 let old = &self.accesses[write as usize];
-                // What an order of execution is worth for packets: those that were found by their flags have landed. Others
-                // may land after what is written over them.
+                // For packets, happens-before is enough if they were found by their flags: then they have arrived.
+                // Others may arrive after the data that overwrites them.
                 let known = match packets && self.is_found(atom) {
                     true => clocks.ordered(state.knows, ring.moved(old.agent, away)),
                     false => clocks.visible(state.knows, ring.moved(old.agent, away)),
                 };
-                if ordered(old, &access, epoch, known) || packets && heard_of(old) {
+                if is_ordered(old, &access, epoch, known) || packets && element_is_ordered(old) {
                     fine_write = write;
                 } else if race.is_none() && !full && !(packets && self.follows(old, &access, atom)) {
                     let over = clocks.ordered(state.knows, ring.moved(old.agent, away));
-                    let known = if ordered(old, &access, epoch, over) {
+                    let known = if is_ordered(old, &access, epoch, over) {
                         Known::Over
                     } else if self.is_flushed(old, state.knows, away) {
                         Known::Flushed
@@ -125,8 +125,8 @@ impl RaceDetector<'_, '_> {
                 for read in self.cells.reads(atom) {
                     let old = &self.accesses[read as usize];
                     let known = clocks.ordered(state.knows, ring.moved(old.agent, away));
-                    let told = || heard_of(old) || self.follows(old, &access, atom);
-                    if race.is_none() && !full && !(ordered(old, &access, epoch, known) || told()) {
+                    let told = || element_is_ordered(old) || self.follows(old, &access, atom);
+                    if race.is_none() && !full && !(is_ordered(old, &access, epoch, known) || told()) {
                         race = Some((read, atom, Known::Nothing));
                     }
                 }
@@ -169,13 +169,13 @@ impl RaceDetector<'_, '_> {
         self.keep(access, epoch);
     }
 
-    /// Whether a block has read the packets that were last written to an atom, and waited for their flags.
+    /// Returns whether a block has read the packets that were last written to an atom, and waited for their flags.
     pub(super) fn is_found(&self, atom: usize) -> bool {
         let by_block = |read: u32| (self.ring.own(self.accesses[read as usize].agent).0 as usize) < self.blocks;
         !self.rewritten.contains(&atom) && self.cells.reads(atom).any(by_block)
     }
 
-    /// Keeps an access for those that come after it, by an agent whose last block sync was at a turn.
+    /// Records an access for those that come after it, given the timestamp of the last block sync of its agent.
     fn keep(&mut self, access: RecordedAccess, epoch: u32) {
         let new = self.accesses.len() as u32;
         let (accesses, cells) = (&self.accesses, &mut self.cells);
@@ -183,7 +183,8 @@ impl RaceDetector<'_, '_> {
             if access.write {
                 cells.set_write(atom, new);
             } else {
-                // A later read of the same agent stands for earlier ones that are over by then, or in the same threads.
+                // A later read of the same agent replaces earlier ones that happen before it, or are in the same
+                // threads.
                 cells.add_read(atom, new, |old| {
                     let old = &accesses[old as usize];
                     old.agent == access.agent && (old.count < epoch || old.is_mapped_as(&access))
@@ -193,7 +194,7 @@ impl RaceDetector<'_, '_> {
         self.accesses.push(access);
     }
 
-    /// What the threads of a step take at a time.
+    /// Returns how many elements a thread of a step processes at a time.
     pub(super) fn grain(&self, step: usize) -> ThreadMapping {
         use OpKind as K;
         if !self.model.plan.buffer_alignment.is_multiple_of(VECTOR_BYTES) {
@@ -209,14 +210,14 @@ impl RaceDetector<'_, '_> {
     }
 }
 
-/// Turns of a step: a thread does one after the other.
+/// Returns the number of timestamps of a step: a thread executes one after the other.
 pub(super) fn turns(model: &Model, step: usize) -> u32 {
     let (kind, effects) = (model.step_at(step).kind, model.effects(step));
     effects.iter().map(|effect| turn(kind, effect) + 1).max().unwrap_or(1)
 }
 
-/// The turn of an effect in its step. Several pairs are moved one after the other; of all else a thread reads what belongs
-/// to an element, and then writes one destination after the other.
+/// Returns the timestamp of an access in its step. Several pairs are moved one after the other; otherwise a thread
+/// reads all sources of an element, and then writes one destination after the other.
 fn turn(kind: OpKind, effect: &Access) -> u32 {
     use OpKind as K;
     match kind {
@@ -226,9 +227,9 @@ fn turn(kind: OpKind, effect: &Access) -> u32 {
     }
 }
 
-/// Whether an earlier access is over, or happens in the same thread, when a later one begins that knows of so many steps
-/// of the earlier one's agent.
-fn ordered(old: &RecordedAccess, new: &RecordedAccess, epoch: u32, known: u32) -> bool {
+/// Returns whether an earlier access happens before a later one, or is in the same thread, given how many timestamps of
+/// the earlier one's agent happen before the later one.
+fn is_ordered(old: &RecordedAccess, new: &RecordedAccess, epoch: u32, known: u32) -> bool {
     if old.agent != new.agent {
         return known > old.count;
     }

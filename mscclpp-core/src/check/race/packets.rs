@@ -1,4 +1,4 @@
-//! Packets: what their readers learn from them.
+//! Packets, and the clocks that their readers acquire.
 
 use smallvec::SmallVec;
 
@@ -11,28 +11,28 @@ use crate::check::model::Access;
 use crate::check::slices;
 use crate::plan::OpKind;
 
-/// What was heard for which there is room at least when it gets more than there is room for.
+/// Minimum additional capacity of a list of acquired packets that is full.
 const LEAST_ROOM: usize = 7;
 
-/// Entries from which on those of equal length are put together, again whenever there are twice as many.
+/// Number of entries from which those of equal length are merged, again whenever there are twice as many.
 const MANY: usize = 1 << 10;
 
-/// What the readers of some packets learn to be over.
+/// Clocks that the readers of some packets acquire.
 #[derive(Clone, Copy)]
 pub(super) struct PacketClocks {
-    /// Whoever reads any.
+    /// A reader of any of the packets.
     pub(super) by_any: VectorClock,
-    /// Who reads all.
+    /// A reader of all of them.
     pub(super) by_all: WriterClock,
-    /// Who reads an element: of what packets take a thread at a time, the element at the same place of its range.
+    /// A reader of one element: of packets that one thread writes, the element at the same position of the range.
     pub(super) by_element: WriterClock,
 }
 
-/// What a writer knew to be over, and what it has done itself.
+/// The clock of a writer, and its own timestamp.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct WriterClock {
     pub(super) knows: VectorClock,
-    /// The writer, and its turns that are over.
+    /// The writer, and its timestamps that happen before.
     pub(super) own: (u32, u32),
 }
 
@@ -43,19 +43,20 @@ impl WriterClock {
     }
 }
 
-/// What a block has learned from packets since the last block sync.
+/// What a block has acquired from packets since the last block sync.
 pub(super) struct AcquiredPackets {
-    /// Length of the range that it read: as many of its threads know.
+    /// Length of the range that it read: as many of its threads have acquired this.
     pub(super) length: u64,
-    /// What each of them knows.
+    /// Acquired by each of them.
     pub(super) of_any: VectorClock,
-    /// What they know together.
+    /// Acquired by them together.
     pub(super) of_all: WriterClock,
-    /// What each knows of its element, if its range began where the writer's did.
+    /// Acquired by each for its element, if its range began where the writer's did.
     pub(super) of_element: WriterClock,
 }
 
-/// What all writes share of the ranges of one length, with so much of what was heard since the last block sync.
+/// The clocks that all writes of ranges of one length release, given how many entries have been acquired since the last
+/// block sync.
 pub(super) struct Shared {
     pub(super) heard: usize,
     pub(super) length: u64,
@@ -63,7 +64,8 @@ pub(super) struct Shared {
     pub(super) element: VectorClock,
 }
 
-/// What the threads of ranges of some length surely know, with so much of what was heard since the last block sync.
+/// The clock of the threads of ranges of some length in every schedule, given how many entries have been acquired since
+/// the last block sync.
 #[derive(Clone, Copy)]
 pub(super) struct Sure {
     pub(super) heard: usize,
@@ -72,8 +74,8 @@ pub(super) struct Sure {
 }
 
 impl RaceDetector<'_, '_> {
-    /// Puts together what an agent that has heard something surely knows when it writes ranges of some length: reads learn
-    /// nothing by it, since what they read they wait for.
+    /// Merges what an agent that has read packets has acquired for certain when it writes ranges of some length: reads
+    /// do not need it, since they wait for what they read.
     pub(super) fn be_sure(&mut self, by: usize, length: u64) {
         let agent = &self.agents[by];
         let heard = agent.heard.len();
@@ -88,13 +90,13 @@ impl RaceDetector<'_, '_> {
         }
     }
 
-    /// Whether a run ignores the packets of a step, which is by a member that is empty at some sizes.
+    /// Returns whether an execution ignores the packets of a step, because its member is empty at some sizes.
     pub(super) fn ignores_packets(&self, step: usize) -> bool {
         let op = || self.model.op(self.model.agent_of(step), step);
         self.model.size.is_conservative() && slices::may_be_empty(op())
     }
 
-    /// A block has read packets in a step that an access wrote.
+    /// A block has read, in a step, packets that an access wrote.
     pub(super) fn hear_packets(&mut self, by: usize, step: usize, effect: &Access, old: u32) {
         let old = &self.accesses[old as usize];
         let Some(&carried) = self.carried.get(old.carries as usize) else { return };
@@ -104,12 +106,12 @@ impl RaceDetector<'_, '_> {
         let atoms = effect.atoms();
         let all = atoms.start <= old.atoms.0 as usize && old.atoms.1 as usize <= atoms.end;
         let alike = atoms.start == old.atoms.0 as usize && atoms.end <= old.atoms.1 as usize;
-        // With more iterations other windows are alike, and those that are read in part are read by others.
+        // With more iterations other windows are equal, and packets that are read in part are read by others.
         let windows = self.windows_of(by, step, old);
         if windows == Windows::Unknown || windows == Windows::All && !all {
             return;
         }
-        // The run's windows are longer than those of many iterations.
+        // The windows of this execution are longer than those with many iterations.
         let (all, alike) = (all && windows != Windows::Part, alike && matches!(windows, Windows::Same));
         let length = self.model.length(effect);
         let part = WriterClock { knows: carried.by_any, own: (old.agent, 0) };
@@ -119,7 +121,7 @@ impl RaceDetector<'_, '_> {
         let of_any = self.clocks.shifted(carried.by_any, away);
         let [of_all, of_element] = [of_all, of_element].map(|told| self.clocks.shifted_told(told, away));
         let known = &mut self.agents[by].heard;
-        // Who hears of two mostly hears of all the others, too.
+        // A block that acquires from two packets mostly acquires from all the others, too.
         if known.len() == known.capacity() {
             known.reserve(LEAST_ROOM);
         }
@@ -129,7 +131,7 @@ impl RaceDetector<'_, '_> {
         }
     }
 
-    /// Puts together what a block has heard from ranges of equal length: as many of its threads know all of it.
+    /// Merges what a block has acquired from ranges of equal length: as many of its threads have acquired all of it.
     fn put_together(&mut self, by: usize) {
         let mut heard = std::mem::take(&mut self.agents[by].heard);
         heard.sort_by_key(|heard| heard.length);
@@ -152,7 +154,7 @@ impl RaceDetector<'_, '_> {
         (agent.tells, agent.surely) = (None, None);
     }
 
-    /// Packets are written; where what their readers learn is found among `carried`.
+    /// Records a write of packets. Returns the index in `carried` of what their readers acquire.
     pub(super) fn written(&mut self, by: usize, step: usize, effect: &Access, turn: u32) -> u32 {
         use OpKind as K;
         let forwards = matches!(self.model.step_at(step).kind, K::ReadPutPackets | K::SwitchBroadcastPackets);
@@ -169,7 +171,7 @@ impl RaceDetector<'_, '_> {
             self.rewritten.insert(atom);
         }
         let PacketClocks { by_any, by_all, by_element } = self.carried(by, effect, turn + 1);
-        // As the owner of the memory sees it.
+        // In the numbering of the owner of the buffer.
         let back = self.ring.back(effect.shift);
         let by_any = self.clocks.shifted(by_any, back);
         let [by_all, by_element] = [by_all, by_element].map(|told| self.clocks.shifted_told(told, back));
@@ -178,18 +180,19 @@ impl RaceDetector<'_, '_> {
         self.carried.len() as u32 - 1
     }
 
-    /// What the readers of packets learn that are about to be written.
+    /// Returns the clocks that packets which are about to be written release.
     fn carried(&mut self, by: usize, effect: &Access, done: u32) -> PacketClocks {
         let number = by as u32;
         let by_any = self.agents[by].all_know(number, &mut self.clocks);
         if by >= self.blocks {
-            // The arrival side of a port: what arrives has been read, and so has all that was sent before.
+            // The arrival side of a port: the source of a put that has arrived was read, and so were those of all
+            // earlier puts.
             let by_all =
                 WriterClock { knows: self.clocks.advance(by_any, source_side(number), done), own: (number, done) };
             let by_element = WriterClock { knows: by_any, own: (number, 0) };
             return PacketClocks { by_any, by_all, by_element };
         }
-        // As many threads as write the packets had read those, and done that, before.
+        // As many threads as write the packets had read those before, and had executed those accesses.
         let length = self.model.length(effect);
         let agent = &mut self.agents[by];
         let (from, all, element) = match &agent.tells {
@@ -199,7 +202,7 @@ impl RaceDetector<'_, '_> {
         let heard = agent.heard[from..].iter();
         let shorter = heard.clone().filter(|heard| heard.length <= length).map(|heard| heard.of_all);
         let all = self.clocks.told(shorter, all);
-        // Whoever writes an element had read it.
+        // The thread that writes an element had read it.
         let longer = heard.filter(|heard| heard.length >= length).map(|heard| heard.of_element);
         let element = self.clocks.told(longer, element);
         agent.tells = Some(Shared { heard: agent.heard.len(), length, all, element });

@@ -1,15 +1,16 @@
-//! Ports: what they are given, and what they tell.
+//! Port channels: their triggers, and the clocks that they release.
 //!
-//! A port is two agents. The *source side* reads what a put sends, in the order in which the port was told to. The *arrival
-//! side* writes it to the peer, in the same order and any time later: a put may be on its way when its source has long been
-//! read. Two things are told of them:
+//! A port is two agents. The *source side* reads the source of a put, in the order of the triggers. The *arrival side*
+//! writes it to the peer, in the same order and any time later: a put may be in flight long after its source has been
+//! read. Two operations release their clocks:
 //!
-//! * A flush tells that the source side has done all that it was given. It tells nothing of the arrival side, so nothing of
-//!   the peer's memory: neither to the rank that flushes, nor to any rank that this one tells.
-//! * A signal of the port arrives after everything that the port was given before it. Who waits for it knows both sides.
+//! * A flush acquires the clock of the source side, as of all earlier triggers. It acquires nothing of the arrival
+//!   side, so nothing of the peer's memory: neither for the rank that flushes, nor for any rank that acquires from it.
+//! * A signal of the port arrives after every earlier trigger of the port. The thread that waits for it acquires the
+//!   clocks of both sides.
 //!
-//! Besides, what one channel carries arrives in order, so a put needs no order with an earlier one of its channel, be it of
-//! an earlier launch.
+//! In addition, one channel delivers in order, so a put needs no order with an earlier put of its channel, not even
+//! with one of an earlier launch.
 
 use super::clock::VectorClock;
 use super::release_queues::{ReleasedClock, Thread};
@@ -18,41 +19,41 @@ use super::{Agent, RaceDetector};
 use crate::check::pairing::signals;
 use crate::plan::OpKind;
 
-/// A port as far as one thread uses it.
+/// A port as one thread uses it.
 pub(super) struct Port {
     agent: u32,
     thread: u32,
-    /// The turn in which the thread used it last.
+    /// The timestamp at which the thread used it last.
     last: u32,
     /// The number of its source side among the agents.
     pub(super) number: usize,
 }
 
 impl Port {
-    /// The numbers of its source side and its arrival side.
+    /// Returns the numbers of its source side and its arrival side.
     pub(super) fn sides(&self) -> [usize; 2] {
         [self.number, arrival_side(self.number)]
     }
 
-    /// Whether this is a thread's view of its port.
+    /// Returns whether this port is the one of the thread.
     pub(super) fn is_of(&self, thread: Thread) -> bool {
         (self.agent, self.thread) == thread
     }
 }
 
-/// The arrival side of a port, by the number of its source side.
+/// Returns the arrival side of a port, by the number of its source side.
 fn arrival_side(number: usize) -> usize {
     number + 1
 }
 
-/// The source side of a port, by the number of its arrival side.
+/// Returns the source side of a port, by the number of its arrival side.
 pub(super) fn source_side(number: u32) -> u32 {
     number - 1
 }
 
 impl RaceDetector<'_, '_> {
-    /// The port behind a channel end, as far as a thread knows what it does: what other threads gave it comes before what
-    /// this one gives it now only if that is over. Returns it, and whether no other thread has used it.
+    /// Returns the port of a channel end as a thread uses it, and whether no other thread has used it. Earlier triggers
+    /// of other threads happen before the next trigger of this thread only if the thread's clock includes them.
     fn port(&mut self, (end, agent, thread): (u32, u32, u32), word: VectorClock) -> (usize, bool) {
         let ports = self.ports.entry(end).or_default();
         let own = ports.iter().position(|port| (port.agent, port.thread) == (agent, thread)).unwrap_or_else(|| {
@@ -81,9 +82,10 @@ impl RaceDetector<'_, '_> {
         (number, alone)
     }
 
-    /// The arrival side of a port learns something, given the number of the source side. All that the port is told, the source side is
-    /// told first. If one thread alone has used the port, the arrival side knows what the source side knows and, beyond that, its own
-    /// turns only. Then it takes the source side's clock, and adds its own turns when it tells something: that saves a join.
+    /// Joins a clock into the arrival side of a port, given the number of the source side. The source side acquires
+    /// every clock of a trigger first. If one thread alone has used the port, the arrival side's clock is the source
+    /// side's clock plus its own timestamps. Then it takes the source side's clock, and adds its own timestamps when it
+    /// releases: that saves a join.
     fn tell_arrival_side(&mut self, number: usize, alone: bool, knows: VectorClock) {
         let arrivals = &mut self.agents[arrival_side(number)];
         match alone {
@@ -92,9 +94,9 @@ impl RaceDetector<'_, '_> {
         }
     }
 
-    /// The rank that a port leads to, which is behind a channel end: an own one, and by how much it is shifted from there.
+    /// Returns the rank to which a port leads from a channel end: a representative rank, and its rotation.
     pub(super) fn peer(&self, end: u32, port: &Port) -> (u32, u32) {
-        // The end may be that of a rank that the port's stands for.
+        // The end may be that of a rank that the port's rank represents.
         let direction = self.model.pairs.direction(end as usize);
         let (all, own) = (self.model.plan.ranks.len() as u32, self.model.ranks);
         let rank = self.model.agents[port.agent as usize].rank as u32;
@@ -102,8 +104,8 @@ impl RaceDetector<'_, '_> {
         (peer % own, peer / own)
     }
 
-    /// A port hears from a thread that gives it something to do. Returns what its signals tell from then on: that all it was
-    /// given has been read, and has arrived.
+    /// A port acquires the clock of a thread that posts a trigger. Returns the clock that its signals release from then
+    /// on: all earlier puts have been read, and have arrived.
     pub(super) fn enqueue_on_port(&mut self, end: (u32, u32, u32), word: VectorClock) -> VectorClock {
         let (number, alone) = self.port(end, word);
         let read = self.turn_of_port(number);
@@ -111,7 +113,7 @@ impl RaceDetector<'_, '_> {
         self.turn_of_port(arrival_side(number))
     }
 
-    /// A side of a port takes a turn; what it knows afterwards.
+    /// Advances the timestamp of a side of a port. Returns its clock afterwards.
     fn turn_of_port(&mut self, side: usize) -> VectorClock {
         let agent = &mut self.agents[side];
         agent.time += 1;
@@ -119,8 +121,8 @@ impl RaceDetector<'_, '_> {
         agent.all_know(side as u32, &mut self.clocks)
     }
 
-    /// Whether an access is a put over a port channel of which it is known that its source was read, to one for whom the
-    /// access's agent lies so many places further.
+    /// Returns whether an access is a put over a port channel whose source read happens before, by a clock for which
+    /// the access's agent is rotated by the given places.
     pub(super) fn is_flushed(&self, access: &RecordedAccess, knows: VectorClock, places: u32) -> bool {
         access.write && access.agent as usize >= self.blocks && {
             let source = source_side(self.ring.moved(access.agent, places));
@@ -128,7 +130,7 @@ impl RaceDetector<'_, '_> {
         }
     }
 
-    /// A thread waits until a port has read all that it was given to send.
+    /// A thread waits until a port has read the sources of all earlier puts.
     pub(super) fn flush(&mut self, (end, agent, thread): (u32, u32, u32)) {
         let word = self.agents[agent as usize].release_clock(agent, thread, &mut self.clocks);
         let (number, _) = self.port((end, agent, thread), word);
@@ -137,13 +139,13 @@ impl RaceDetector<'_, '_> {
         self.agents[agent as usize].acquire(thread, word, true, &mut self.clocks);
     }
 
-    /// A data operation that a block gives to ports, one pair of source and destination per channel.
+    /// Executes a data operation whose puts a block posts to ports, one pair of source and destination per channel.
     pub(super) fn push(&mut self, agent: usize, step: usize, begun: u32) {
         let model = self.model;
         let kind = model.step_at(step).kind;
         let (effects, forwards) = (model.effects(step), kind == OpKind::ReadPutPackets);
         if forwards {
-            // The block waits for the packets, and meets, before it pushes.
+            // The block waits for the packets, and synchronizes, before it posts.
             for effect in effects.iter().filter(|effect| !effect.write) {
                 self.access(agent, agent, step, effect, begun);
             }

@@ -1,4 +1,4 @@
-//! What to say about accesses that nothing orders.
+//! Diagnostics about accesses that are unordered.
 
 use super::super::model::{Model, Space};
 use super::super::place::{LocatedOp, each};
@@ -22,7 +22,7 @@ fn told<'p>(model: &Model<'p>, access: &RecordedAccess) -> Told<'p> {
     Told { who: format!("{name} ({})", at.agent()), at, name, does: if access.write { "writes" } else { "reads" } }
 }
 
-/// "output chunk 3 of rank 1".
+/// Returns a text such as "output chunk 3 of rank 1".
 pub(super) fn place(model: &Model, atom: usize) -> String {
     let (rank, memory) = model.atoms.memory(atom);
     let chunk = model.atoms.range(atom).start / model.size.chunk().max(1);
@@ -30,19 +30,19 @@ pub(super) fn place(model: &Model, atom: usize) -> String {
     format!("{packets}{} chunk {chunk} of rank {rank}", memory.buffer())
 }
 
-/// What is known of the earlier one of two accesses, though it does not order them.
+/// What is ordered about the earlier one of two accesses that are unordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// Nothing that matters.
+    /// Nothing relevant.
     Nothing,
-    /// It is over, but what it wrote is not visible.
+    /// It happens before, but what it wrote is not visible.
     Over,
     /// It is a put over a port channel whose source was read.
     Flushed,
 }
 
 impl Known {
-    /// What to add to a message about the earlier access.
+    /// Returns the sentence to add to a message about the earlier access.
     fn note(self) -> &'static str {
         match self {
             Self::Flushed => ": the flush after the put tells that its source was read, not that the data has arrived",
@@ -51,11 +51,11 @@ impl Known {
     }
 }
 
-/// How to make a rank wait for what a port puts into its memory.
+/// Help that makes a rank wait for what a port puts into its memory.
 const HEAR_FROM_PORT: &str = "signal on the same port channel after the put and wait for it at the receiver";
 
-/// The finding about two colliding accesses at an atom, given what is known of the earlier one, and whether the later
-/// one's thread block waits on what several use in no order.
+/// Returns the finding about two conflicting accesses at an atom, given what is ordered about the earlier one, and
+/// whether the later one's thread block waits on a counter that is used unordered.
 pub(super) fn race(
     model: &Model,
     blocks: usize,
@@ -102,14 +102,14 @@ pub(super) fn race(
         .help(help)
 }
 
-/// Whether a plan uses relaxed signals or waits.
+/// Returns whether a plan uses relaxed signals or waits.
 fn has_relaxed(model: &Model) -> bool {
     let mut found = false;
     each(model.view, &mut |at| found |= matches!(at.op.kind, OpKind::RelaxedSignal | OpKind::RelaxedWait));
     found
 }
 
-/// The finding about a wait for which another thread block may take what comes, where nothing orders the two.
+/// Returns the finding about a wait that competes with another thread block, if the two are unordered.
 pub(super) fn rivals(model: &Model, rival: usize, step: usize) -> Diagnostic {
     let at = model.placed(model.agent_of(step), step);
     let other = &model.agents[rival];
@@ -126,7 +126,7 @@ pub(super) fn rivals(model: &Model, rival: usize, step: usize) -> Diagnostic {
         .help("give each of them a channel or semaphore of its own, or put them in order")
 }
 
-/// The finding about an access of another rank's buffer before that rank is known to have begun.
+/// Returns the finding about an access to another rank's buffer that does not happen after that rank's start.
 pub(super) fn early(model: &Model, access: &RecordedAccess) -> Diagnostic {
     let new = told(model, access);
     let atom = access.atoms.0 as usize;
@@ -142,8 +142,8 @@ pub(super) fn early(model: &Model, access: &RecordedAccess) -> Diagnostic {
     ))
 }
 
-/// The finding about an access of another rank's buffer that nothing makes that rank wait for, given what that rank knows
-/// of it.
+/// Returns the finding about an access to another rank's buffer that does not happen before the end of that rank, given
+/// what is ordered about it.
 pub(super) fn late(model: &Model, blocks: usize, access: &RecordedAccess, atom: usize, known: Known) -> Diagnostic {
     let old = told(model, access);
     let (owner, _) = model.atoms.memory(atom);
@@ -168,8 +168,8 @@ pub(super) fn late(model: &Model, blocks: usize, access: &RecordedAccess, atom: 
     Diagnostic::new(Code::OpenEnd, old.at.site(model.plan), message).help(help)
 }
 
-/// The finding about an access in a later launch and one of this launch, at an atom of scratch, given what is known of the
-/// earlier one.
+/// Returns the finding about an access in a later launch and one of this launch, at an atom of scratch, given what is
+/// ordered about the earlier one.
 pub(super) fn relaunch(
     model: &Model,
     blocks: usize,

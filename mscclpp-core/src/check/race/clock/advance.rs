@@ -1,13 +1,13 @@
-//! How clocks get to know more: from one, from another clock, from many.
+//! Operations that advance clocks: by a timestamp, by another clock, by many clocks.
 
 use super::{ClockArena, ClockEntry, TREE, VectorClock};
 use crate::check::race::packets::WriterClock;
 
-/// Entries of what was heard of late.
+/// Entries of the cache of unions.
 const HEARD: usize = 1 << 6;
 
 impl ClockArena {
-    /// Learns that so many turns of an agent are over, and can be seen.
+    /// Returns the clock with the first `count` timestamps of an agent, which happen before and are visible.
     pub(in crate::check::race) fn advance(&mut self, clock: VectorClock, agent: u32, count: u32) -> VectorClock {
         let new = ClockEntry { agent, ordered: count, visible: count };
         if let Some(tree) = clock.tree() {
@@ -31,7 +31,7 @@ impl ClockArena {
         self.listed(first)
     }
 
-    /// What one knows who learns all that another one knows; of a relaxed word, only what is over.
+    /// Returns the join of two clocks; after a relaxed wait, `theirs` orders but publishes nothing.
     pub(in crate::check::race) fn join(
         &mut self,
         mine: VectorClock,
@@ -84,7 +84,7 @@ impl ClockArena {
         self.listed(first)
     }
 
-    /// All that any of several knows, and of some agents that so many turns are over and can be seen.
+    /// Returns the union of several clocks and of some agents' timestamps, which happen before and are visible.
     pub(in crate::check::race) fn union_with(
         &mut self,
         clocks: impl Iterator<Item = VectorClock> + Clone,
@@ -93,12 +93,12 @@ impl ClockArena {
         self.gathered(clocks, turns.map(|(agent, count)| ClockEntry { agent, ordered: count, visible: count }))
     }
 
-    /// All that any of several knows.
+    /// Returns the union of several clocks.
     pub(in crate::check::race) fn union(&mut self, clocks: impl Iterator<Item = VectorClock> + Clone) -> VectorClock {
         self.gathered(clocks, std::iter::empty())
     }
 
-    /// All that packets have told, and what else is known.
+    /// Returns the union of the clocks of packets and another clock.
     pub(in crate::check::race) fn told(
         &mut self,
         told: impl Iterator<Item = WriterClock> + Clone,
@@ -126,7 +126,7 @@ impl ClockArena {
         self.join(self.heard[place].1, known, false)
     }
 
-    /// All that packets have told, where nobody else was told the same.
+    /// Returns the union of the clocks of packets, where no other block has acquired the same.
     pub(in crate::check::race) fn told_once(&mut self, told: impl Iterator<Item = WriterClock> + Clone) -> VectorClock {
         let own =
             told.clone().map(|WriterClock { own: (agent, over), .. }| ClockEntry { agent, ordered: over, visible: 0 });
@@ -143,7 +143,7 @@ impl ClockArena {
         if own.peek().is_none() && clocks.clone().all(|clock| clock == first) {
             return first;
         }
-        // Neighbours mostly tell the same.
+        // Neighboring clocks are mostly equal.
         let mut last = VectorClock::default();
         for clock in clocks.clone().filter(|clock| clock.tree().is_none()) {
             if std::mem::replace(&mut last, clock) != clock {
@@ -164,7 +164,7 @@ impl ClockArena {
     }
 }
 
-/// Whether everything that `a` says is also said by `b`.
+/// Returns whether clock `b` includes clock `a`.
 fn within(a: &[ClockEntry], b: &[ClockEntry], relaxed: bool) -> bool {
     if a.len() > b.len() {
         return false;

@@ -1,8 +1,8 @@
-//! What an agent knows to be over, and what of it can be seen.
+//! Vector clocks: the operations that happen before an agent's next one, and those whose writes are visible to it.
 //!
-//! Where agents signal each other, each knows of a few: clocks that know little are lists. Packets tell widely, so that what
-//! thousands of agents know of each other has to be kept, and most of it is known by many alike: clocks that know much are
-//! [`tree`]s, which share what they have in common.
+//! Where agents signal each other, a clock has few entries: such clocks are lists. Packets order many agents, so that
+//! thousands of agents may have clocks with thousands of entries, most of which are equal: large clocks are [`tree`]s,
+//! which share equal subtrees.
 
 mod advance;
 mod builder;
@@ -18,15 +18,16 @@ use builder::ClockBuilder;
 use tree::Trees;
 pub(super) use tree::WIDTH as LEAF;
 
-/// Per agent, how many of its turns are over, and of how many the writes can also be seen; or nothing. Whoever is known at all,
-/// even with no turn over, has begun its launch. A handle of something in [`ClockArena`]; the default knows nothing.
+/// Vector clock: per agent, how many of its timestamps happen before, and of how many the writes are also visible; or
+/// no entry. An agent with an entry, even with timestamp 0, has started its launch. The value is a handle into
+/// [`ClockArena`]; the default has no entries.
 ///
-/// Relaxed signals and packets say that something is over, so that its memory may be overwritten; they do not make
-/// visible what it wrote. Whatever can be seen is over.
+/// Relaxed signals and packets order operations, so that their memory may be overwritten; they do not publish writes.
+/// Whatever is visible also happens before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct VectorClock(u32);
 
-/// What is known of an agent.
+/// Entry of an agent in a clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct ClockEntry {
     agent: u32,
@@ -34,32 +35,32 @@ struct ClockEntry {
     visible: u32,
 }
 
-/// All clocks of a run.
+/// All clocks of an abstract execution.
 #[derive(Default)]
 pub(in super::super) struct ClockArena {
-    /// By handle, where a list begins in `facts` and ends. The first one is empty.
+    /// By handle, the range of a list in `facts`. The first one is empty.
     lists: Vec<(u32, u32)>,
-    /// What lists say, each in ascending order of the agents.
+    /// The entries of the lists, each in ascending order of the agents.
     facts: Vec<ClockEntry>,
     trees: Trees,
     gather: ClockBuilder,
     ring: AgentIds,
-    /// Clocks that were shifted of late, by a part of their hash: the clock, by how many places, and the result.
+    /// Cache of rotated clocks, by a part of the hash: the clock, its rotation, and the result.
     shifted: Vec<(VectorClock, u32, VectorClock)>,
-    /// What packets have told of late, by a part of its hash.
+    /// Cache of the unions of packets' clocks, by a part of the hash.
     heard: Vec<(SmallVec<[WriterClock; 2]>, VectorClock)>,
 }
 
-/// Entries of what was shifted of late.
+/// Entries of the cache of rotated clocks.
 const SHIFTED: usize = 1 << 8;
 
 /// Marks the handles of trees.
 const TREE: u32 = 1 << 31;
 
-/// Facts of a list at most.
+/// Maximum number of entries of a list.
 const MOST_FACTS: usize = 48;
 
-/// Facts of a list that are looked at one by one: where there are few, no search beats a look.
+/// Maximum number of entries of a list that is searched linearly, which is fastest for short lists.
 const SHORT: usize = 8;
 
 impl VectorClock {
@@ -69,7 +70,7 @@ impl VectorClock {
 }
 
 impl ClockArena {
-    /// No clocks yet, over so many agents at most.
+    /// Creates an arena without clocks, for the given agents.
     pub(super) fn new(ring: AgentIds) -> Self {
         let agents = ring.span();
         let (lists, facts) = (Vec::with_capacity(2 * agents), Vec::with_capacity(4 * agents));
@@ -78,13 +79,13 @@ impl ClockArena {
         clocks
     }
 
-    /// What an agent knows when it begins: that it has.
+    /// Returns the clock of an agent that has started its launch and has done nothing else.
     pub(super) fn of(&mut self, agent: u32) -> VectorClock {
         self.facts.push(ClockEntry { agent, ordered: 0, visible: 0 });
         self.listed(self.facts.len() - 1)
     }
 
-    /// The clock of the facts from a place on.
+    /// Returns the clock of the entries from an index on.
     fn listed(&mut self, first: usize) -> VectorClock {
         if self.facts.len() - first > MOST_FACTS {
             let tree = self.trees.learn(0, &self.facts[first..], false);
@@ -95,7 +96,7 @@ impl ClockArena {
         VectorClock(self.lists.len() as u32 - 1)
     }
 
-    /// Where the facts of a list are.
+    /// Returns the range of a list's entries.
     fn list(&self, clock: VectorClock) -> Range<usize> {
         let (first, end) = self.lists[clock.0 as usize];
         first as usize..end as usize
@@ -109,7 +110,7 @@ impl ClockArena {
         list.binary_search_by_key(&agent, |fact| fact.agent).ok().map(|place| &list[place])
     }
 
-    /// How many turns of an agent are over.
+    /// Returns how many timestamps of an agent happen before.
     pub(in super::super) fn ordered(&self, clock: VectorClock, agent: u32) -> u32 {
         match clock.tree() {
             Some(tree) => self.trees.over(tree, agent),
@@ -117,7 +118,7 @@ impl ClockArena {
         }
     }
 
-    /// How many turns of an agent are over and can be seen.
+    /// Returns how many timestamps of an agent happen before and are visible.
     pub(super) fn visible(&self, clock: VectorClock, agent: u32) -> u32 {
         match clock.tree() {
             Some(tree) => self.trees.seen(tree, agent),
@@ -125,7 +126,7 @@ impl ClockArena {
         }
     }
 
-    /// Whether some of these agents is known to have begun.
+    /// Returns whether the clock has an entry of any of these agents.
     pub(in super::super) fn knows_any(&self, clock: VectorClock, agents: &Range<usize>) -> bool {
         match clock.tree() {
             Some(tree) => self.trees.any(tree, agents, &mut |_| true),
@@ -140,7 +141,8 @@ impl ClockArena {
         }
     }
 
-    /// Whether something holds of an agent of which something is known; asked in ascending order, up to there.
+    /// Returns whether a condition holds for an agent of the clock; the agents are tested in ascending order, up to the
+    /// first for which it does.
     pub(in super::super) fn any(&self, clock: VectorClock, holds: &mut impl FnMut(u32) -> bool) -> bool {
         match clock.tree() {
             Some(tree) => self.trees.any(tree, &(0..usize::MAX), holds),
@@ -148,7 +150,7 @@ impl ClockArena {
         }
     }
 
-    /// The same of all agents that lie so many places behind those of whom this clock tells.
+    /// Returns the clock with every agent replaced by the one that is the given places after it.
     pub(super) fn shifted(&mut self, clock: VectorClock, places: u32) -> VectorClock {
         if places == 0 || clock == VectorClock::default() {
             return clock;
@@ -167,7 +169,7 @@ impl ClockArena {
             Some(tree) => VectorClock(self.trees.shifted(tree, ring, places) | TREE),
             None => {
                 let (list, first) = (self.list(clock), self.facts.len());
-                // What goes over the end comes first.
+                // Agents past the end come first.
                 let turn = list.start
                     + self.facts[list.clone()].partition_point(|fact| fact.agent + places < ring.len() as u32);
                 for range in [turn..list.end, list.start..turn] {
@@ -183,7 +185,7 @@ impl ClockArena {
         result
     }
 
-    /// What was told, of all agents that lie so many places further.
+    /// Returns the clock of a writer with every agent replaced by the one that is the given places after it.
     pub(super) fn shifted_told(&mut self, told: WriterClock, places: u32) -> WriterClock {
         let (agent, over) = told.own;
         WriterClock { knows: self.shifted(told.knows, places), own: (self.ring.moved(agent, places), over) }
@@ -198,7 +200,7 @@ mod tests {
 
     use super::{AgentIds, ClockArena, ClockEntry, VectorClock, WriterClock};
 
-    /// Turns that are over, and that can be seen, by agent.
+    /// How many timestamps happen before, and how many are visible, by agent.
     type Facts = BTreeMap<u32, (u32, u32)>;
 
     fn facts(agents: u32) -> impl Strategy<Value = Facts> {
@@ -266,7 +268,7 @@ mod tests {
                 let learned = clocks.advance(clock, agents / 2, 3);
                 same(&clocks, learned, &joined(&sum, &Facts::from([(agents / 2, (3, 3))]), false), agents)?;
             }
-            // Agents that follow each other all around.
+            // Agents that follow each other cyclically.
             let ring = AgentIds::plain(agents);
             let step = if agents.is_multiple_of(16) { 16 } else { agents };
             for places in [step % agents, agents - step] {
@@ -278,7 +280,7 @@ mod tests {
                 prop_assert_eq!(ring.moved(ring.moved(1, places), (agents - places) % agents), 1);
                 same(&clocks, back, sum, agents)?;
             }
-            // Twice each, since what was heard of late is remembered.
+            // Each union is computed twice, since results are cached.
             for (turns, count) in [(4, 1), (4, all.len()), (2, all.len()), (4, 1), (4, all.len()), (2, all.len())] {
                 let told = each[..count].iter().map(|knows| WriterClock { knows: *knows, own: (3, turns) });
                 let sum = all[..count].iter().fold(Facts::new(), |sum, facts| joined(&sum, facts, false));

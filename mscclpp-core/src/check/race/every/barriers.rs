@@ -1,8 +1,9 @@
-//! Barriers to which thread blocks come at other places of their loops.
+//! Barriers that thread blocks execute at different positions of their loops.
 //!
-//! Such a barrier is taken for counters, one from each of its blocks to each other one: who comes to it for the nth time signals, and
-//! goes on with the nth signals of all others. What a block hears of those is what is causal ([`causal`](super::causal)), so that with
-//! more iterations, too, it has come to the barrier at least as often as the other one has when it signals.
+//! Such a barrier is modeled as counters, one from each of its blocks to each other one: a block that executes it for
+//! the nth time signals, and continues with the nth signals of all others. A block acquires only clocks that are causal
+//! ([`causal`](super::causal)), so that with more iterations, too, it has executed the barrier at least as often as the
+//! other block had when that one signaled.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +14,10 @@ use crate::check::race::RaceDetector;
 use crate::check::race::clock::VectorClock;
 use crate::plan::OpKind;
 
-/// Thread blocks of such a barrier that hear of each other; of more, none does.
+/// Maximum number of thread blocks of such a barrier that acquire from each other; of more, none does.
 const MOST_BLOCKS: usize = 16;
 
-/// What the thread blocks of such barriers have told and heard, by the number of the barrier.
+/// What the thread blocks of such barriers have released and acquired, by the number of the barrier.
 #[derive(Default)]
 pub(in crate::check::race) struct UnevenBarriers(BTreeMap<u32, BTreeMap<u32, Block>>);
 
@@ -24,14 +25,14 @@ pub(in crate::check::race) struct UnevenBarriers(BTreeMap<u32, BTreeMap<u32, Blo
 #[derive(Default)]
 struct Block {
     course: Course,
-    /// What it knew each time that it came.
+    /// Its clock at each execution of the barrier.
     words: Vec<VectorClock>,
-    /// By other block, of how many of its words this one has heard.
+    /// By other block, how many of its clocks this one has acquired.
     heard: BTreeMap<u32, usize>,
 }
 
 impl UnevenBarriers {
-    /// Those of a plan, in a run that proves something.
+    /// Returns the uneven barriers of a plan, in an execution that proves a result.
     pub(in crate::check::race) fn of(model: &Model) -> Self {
         if model.barriers() == 0 {
             return Self::default();
@@ -57,7 +58,7 @@ impl UnevenBarriers {
         self.0.contains_key(&barrier)
     }
 
-    /// Returns what a block that has come to a barrier hears of others and has not heard before.
+    /// Returns the clocks that a block at a barrier acquires from others and has not acquired before.
     fn news(&mut self, barrier: u32, agent: u32, stand: Stand) -> Vec<VectorClock> {
         let mut news = Vec::new();
         let Some(blocks) = self.0.get_mut(&barrier).filter(|blocks| blocks.len() <= MOST_BLOCKS) else { return news };
@@ -78,7 +79,7 @@ impl UnevenBarriers {
 }
 
 impl RaceDetector<'_, '_> {
-    /// The blocks of an uneven barrier have all come to it.
+    /// All blocks of an uneven barrier have reached it.
     pub(in crate::check::race) fn meet_unevenly(&mut self, barrier: u32, agents: &[usize]) {
         for &number in agents {
             self.agents[number].meet(&mut self.clocks);
@@ -91,7 +92,7 @@ impl RaceDetector<'_, '_> {
         agents.iter().for_each(|&number| self.hear_at_barrier(barrier, number, Stand::At));
     }
 
-    /// A block that has come to a barrier hears of the others.
+    /// A block at a barrier acquires the clocks of the others.
     pub(super) fn hear_at_barrier(&mut self, barrier: u32, number: usize, stand: Stand) {
         for word in self.uneven_barriers.news(barrier, number as u32, stand) {
             let agent = &mut self.agents[number];

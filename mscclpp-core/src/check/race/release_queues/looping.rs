@@ -1,4 +1,4 @@
-//! Counters that loops touch, in a run that stands for every number of iterations.
+//! Counters that loops use, in an execution that represents every number of iterations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,19 +10,19 @@ use super::{ALL, ReleasedClock, Thread};
 use crate::check::race::clock::{ClockArena, VectorClock};
 use crate::check::race::every::{Courses, Stand};
 
-/// Signals and waits that loops touch, in a run that stands for every number of iterations.
+/// Signals and waits in loops, in an execution that represents every number of iterations.
 pub(super) struct Looping {
     /// As in [`Unordered`].
     pub(super) totals: Vec<(u64, Thread)>,
     all: u64,
     pub(super) sent: BTreeMap<Thread, Vec<ReleasedClock>>,
     begun: VectorClock,
-    /// Whether one agent signals and one waits, each in one order.
+    /// Whether one agent signals and one waits, each in program order.
     pub(super) one: bool,
-    /// By waiting thread, and by agent for all of its threads ([`ALL`]), how often they have waited, and how many words of
-    /// which thread they have heard.
+    /// By waiting thread, and by agent for all of its threads ([`ALL`]), how often they have waited, and how many
+    /// clocks of which thread they have acquired.
     pub(super) waits: BTreeMap<Thread, (u64, BTreeMap<Thread, usize>)>,
-    /// Who has waited in a way that makes nothing visible.
+    /// Agents that have executed a relaxed wait.
     pub(super) relaxed: BTreeSet<u32>,
     courses: Courses,
     pub(super) rivals: Rivals,
@@ -35,7 +35,7 @@ impl Looping {
         Self { totals, all, sent, begun, one, waits, relaxed: BTreeSet::new(), courses, rivals }
     }
 
-    /// Who a thread waits as, and who learns what they have waited for.
+    /// Returns as which agents a thread waits, and which threads acquire what it waits for.
     pub(super) fn waiters(&self, by: Thread) -> SmallVec<[(Thread, u32); 2]> {
         match self.one {
             true => smallvec![((by.0, ALL), by.1)],
@@ -43,7 +43,7 @@ impl Looping {
         }
     }
 
-    /// A thread, or all threads of its agent, have waited once more; calls `hear` with what they learn.
+    /// Records a wait of a thread, or of all threads of its agent; calls `hear` with the clocks that they acquire.
     pub(super) fn receive(&mut self, initial: u64, who: Thread, mut hear: impl FnMut(ReleasedClock)) {
         let (waits, _) = self.waits.entry(who).or_default();
         *waits += 1;
@@ -54,12 +54,13 @@ impl Looping {
         self.news(initial, who, Stand::At, hear);
     }
 
-    /// Calls `hear` with the words that those who wait as one are sure of where they stand and were not before.
+    /// Calls `hear` with the clocks that these waiters have acquired in every schedule at their position, and had not
+    /// acquired before.
     pub(super) fn news(&mut self, initial: u64, who: Thread, stand: Stand, mut hear: impl FnMut(ReleasedClock)) {
         let Self { totals, all, sent, waits, courses, .. } = self;
         let Some((waits, heard)) = waits.get_mut(&who) else { return };
         for (total, thread) in &*totals {
-            // Initial units, and signals that are not this thread's, may have come first.
+            // Initial units, and signals of other threads, may have been received first.
             let Some(sure) = waits.checked_sub(initial.saturating_add(*all - total)).filter(|sure| *sure > 0) else {
                 break;
             };

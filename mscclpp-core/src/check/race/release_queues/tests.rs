@@ -1,4 +1,4 @@
-//! What is heard and kept, with words in order and in none.
+//! Clocks that are acquired and kept, with ordered and unordered signals.
 
 use super::super::agent_ids::AgentIds;
 use super::super::clock::{ClockArena, VectorClock};
@@ -8,8 +8,8 @@ use crate::check::pairing::Pairs;
 use crate::plan::PlanTree;
 use crate::testing::plan;
 
-/// Words heard, and what is kept, when `blocks` release a semaphore `times` each and `threads` acquire that, all of
-/// them in no order.
+/// Returns the number of clocks acquired, and of those kept, when `blocks` release a semaphore `times` each and
+/// `threads` acquire it, all of them unordered.
 fn shared(blocks: usize, times: usize, threads: usize) -> (usize, usize) {
     let waits = blocks * times / threads;
     let release = vec!["sem_release#0"; times].join("; ");
@@ -42,19 +42,19 @@ fn shared(blocks: usize, times: usize, threads: usize) -> (usize, usize) {
 }
 
 #[test]
-fn what_is_heard_and_kept_is_in_proportion_to_waits() {
+fn unordered_releases_acquired_and_kept_are_linear_in_waits() {
     for (blocks, times, threads) in [(2, 200, 1), (400, 1, 1), (20, 20, 20), (20, 20, 1), (2, 200, 40), (400, 1, 400)] {
         let (heard, kept) = shared(blocks, times, threads);
-        // Each wait of a thread is one of its block, too, and the first one tells that the rank has begun.
+        // Each wait of a thread is one of its block, too, and the first one shows that the rank has started.
         assert!(heard <= 2 * 400 + threads + 1, "{blocks} x {times} to {threads}: {heard}");
         assert!(kept <= 3 * 400 + 2, "{blocks} x {times} to {threads}: {kept}");
     }
-    // In the end a block has heard everything, however many of its threads have waited.
+    // In the end a block has acquired everything, however many of its threads have waited.
     assert!(shared(20, 20, 20).0 >= 400);
 }
 
 #[test]
-fn words_in_order_are_heard_one_by_one() {
+fn ordered_releases_are_acquired_one_by_one() {
     let plan = plan(&[&["signal.m#0; barrier#0=2", "barrier#0=2; signal.m#0"], &["wait.m#0; wait.m#0"]]);
     let pairs = Pairs::of(&plan);
     let model = Model::of((&plan).into(), &pairs, sizes((&plan).into()).expect("few pieces")[0]);
@@ -74,7 +74,7 @@ fn words_in_order_are_heard_one_by_one() {
     }
     assert!(words.disordered.is_empty());
     assert_eq!((knows(&mut words), knows(&mut words)), (vec![first], vec![second]));
-    // One that does not know the last one to be over.
+    // One that does not happen after the last one.
     words.send(counter, (0, 0), Event { by: (0, 0), turn: 5 }, ReleasedClock { knows: first, relaxed: false }, &clocks);
     assert_eq!(words.disordered, [counter].into());
 }
