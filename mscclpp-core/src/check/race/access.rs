@@ -14,7 +14,7 @@ const VECTOR_BYTES: u32 = 16;
 
 impl RaceDetector<'_, '_> {
     /// Executes a data operation of a block, given the agent's timestamp at its begin.
-    pub(super) fn touch(&mut self, agent: usize, step: usize, begun: u32) {
+    pub(super) fn access_operands(&mut self, agent: usize, step: usize, begun: u32) {
         let model = self.model;
         let kind = model.step_at(step).kind;
         for effect in model.effects(step) {
@@ -22,7 +22,8 @@ impl RaceDetector<'_, '_> {
         }
         if model.has_packets() {
             // How much of a slice is left for a window depends on the size.
-            let length = |effect: &Access| if self.is_mute(agent, step) { u64::MAX } else { model.length(effect) };
+            let length =
+                |effect: &Access| if self.has_unknown_windows(agent, step) { u64::MAX } else { model.length(effect) };
             let longest = model.effects(step).iter().map(length).max().unwrap_or(0);
             let lengths = &mut self.agents[agent].lengths;
             if lengths.last().is_none_or(|(_, length)| longest > *length) {
@@ -39,8 +40,8 @@ impl RaceDetector<'_, '_> {
         }
         let block = by < self.blocks;
         let length = self.model.length(effect);
-        if effect.write && !self.agents[by].heard.is_empty() {
-            self.be_sure(by, length);
+        if effect.write && !self.agents[by].acquired.is_empty() {
+            self.merge_certain(by, length);
         }
         // Accesses to a buffer are recorded as its owner numbers agents.
         let (state, clocks, ring) = (&self.agents[by], &self.clocks, self.ring);
@@ -54,7 +55,7 @@ impl RaceDetector<'_, '_> {
             grain: if block { self.grain(step) } else { ThreadMapping::Unknown },
             write: effect.write,
             in_loop: self.model.size.proves() && self.model.in_loop(step) && asks(Demand::Mapping),
-            carries: NONE,
+            packet_clock: NONE,
         };
         // A port's operations are ordered; those of a block only across block syncs.
         let epoch = if block { state.last_sync } else { u32::MAX };
@@ -65,8 +66,9 @@ impl RaceDetector<'_, '_> {
                 && old.grain == ThreadMapping::Packet
                 && old.atoms == access.atoms
                 && access.grain == ThreadMapping::Packet
-                && state.heard.iter().any(|heard| {
-                    heard.length >= length && heard.of_element.over(clocks, ring.moved(old.agent, away)) > old.count
+                && state.acquired.iter().any(|acquired| {
+                    acquired.length >= length
+                        && acquired.of_element.over(clocks, ring.moved(old.agent, away)) > old.count
                 })
         };
         // Waiting for a packet's flag replaces an order.
@@ -84,16 +86,20 @@ impl RaceDetector<'_, '_> {
             if write == NONE {
                 if effect.memory.is_callers() {
                     let owner = &ring.range(&self.model.agents_of[effect.owner as usize], effect.shift);
-                    early = early || foreign && !state.sure(length).any(|clock| clocks.knows_any(clock, owner));
+                    early = early || foreign && !state.certain(length).any(|clock| clocks.has_any(clock, owner));
                 } else {
                     if first == NONE {
-                        first = self.knew.len() as u32;
-                        self.knew.push(match state.surely {
-                            Some(sure) if sure.length == length && access.write => sure.knows,
-                            _ => state.knows,
+                        first = self.first_clocks.len() as u32;
+                        self.first_clocks.push(match state.certain_clock {
+                            Some(certain) if certain.length == length && access.write => certain.clock,
+                            _ => state.clock,
                         });
                     }
-                    self.firsts.push(First { atom: atom as u32, access: self.accesses.len() as u32, knew: first });
+                    self.firsts.push(First {
+                        atom: atom as u32,
+                        access: self.accesses.len() as u32,
+                        first_clocks: first,
+                    });
                 }
             } else if awaits && !self.rewritten.contains(&atom) {
                 if self.awaited.last() != Some(&write) {
@@ -104,16 +110,16 @@ impl RaceDetector<'_, '_> {
                 // For packets, happens-before is enough if they were found by their flags: then they have arrived.
                 // Others may arrive after the data that overwrites them.
                 let known = match packets && self.is_found(atom) {
-                    true => clocks.ordered(state.knows, ring.moved(old.agent, away)),
-                    false => clocks.visible(state.knows, ring.moved(old.agent, away)),
+                    true => clocks.ordered(state.clock, ring.moved(old.agent, away)),
+                    false => clocks.visible(state.clock, ring.moved(old.agent, away)),
                 };
                 if is_ordered(old, &access, epoch, known) || packets && element_is_ordered(old) {
                     fine_write = write;
                 } else if race.is_none() && !full && !(packets && self.follows(old, &access, atom)) {
-                    let over = clocks.ordered(state.knows, ring.moved(old.agent, away));
+                    let over = clocks.ordered(state.clock, ring.moved(old.agent, away));
                     let known = if is_ordered(old, &access, epoch, over) {
                         Known::Over
-                    } else if self.is_flushed(old, state.knows, away) {
+                    } else if self.is_flushed(old, state.clock, away) {
                         Known::Flushed
                     } else {
                         Known::Nothing
@@ -124,16 +130,16 @@ impl RaceDetector<'_, '_> {
             if effect.write {
                 for read in self.cells.reads(atom) {
                     let old = &self.accesses[read as usize];
-                    let known = clocks.ordered(state.knows, ring.moved(old.agent, away));
-                    let told = || element_is_ordered(old) || self.follows(old, &access, atom);
-                    if race.is_none() && !full && !(is_ordered(old, &access, epoch, known) || told()) {
+                    let known = clocks.ordered(state.clock, ring.moved(old.agent, away));
+                    let by_packets = || element_is_ordered(old) || self.follows(old, &access, atom);
+                    if race.is_none() && !full && !(is_ordered(old, &access, epoch, known) || by_packets()) {
                         race = Some((read, atom, Known::Nothing));
                     }
                 }
             }
         }
-        let knows = self.agents[by].knows;
-        if let Some(old) = self.meet_skewed((agent, by), effect, access, (knows, away), epoch)
+        let clock = self.agents[by].clock;
+        if let Some(old) = self.check_skewed((agent, by), effect, access, (clock, away), epoch)
             && !full
         {
             let atom = if access.atoms.0 < access.atoms.1 { access.atoms.0 } else { old.atoms.0 };
@@ -150,21 +156,23 @@ impl RaceDetector<'_, '_> {
         }
         if let Some((old, atom, known)) = race {
             let old = &self.accesses[old as usize];
-            let vague = [&self.signals, &self.releases].iter().any(|words| words.are_vague(agent as u32));
+            let vague = [&self.signals, &self.releases]
+                .iter()
+                .any(|released_clocks| released_clocks.wait_unordered(agent as u32));
             self.found.push(report::race(self.model, self.blocks, (old, &access), atom, (known, vague)));
         }
         if early && self.early.len() < MOST_FINDINGS {
-            self.early.push(report::early(self.model, &access));
+            self.early.push(report::early_access(self.model, &access));
         }
         if awaits {
             let mut awaited = std::mem::take(&mut self.awaited);
-            awaited.drain(..).for_each(|old| self.hear_packets(by, step, effect, old));
+            awaited.drain(..).for_each(|old| self.read_packets(by, step, effect, old));
             self.awaited = awaited;
         }
         if packets && effect.write {
-            let carries = self.written(by, step, effect, turn);
-            let is_mute = self.is_mute(agent, step) || self.ignores_packets(step);
-            access.carries = if is_mute { NONE } else { carries };
+            let packet_clock = self.written(by, step, effect, turn);
+            let has_unknown_windows = self.has_unknown_windows(agent, step) || self.ignores_packets(step);
+            access.packet_clock = if has_unknown_windows { NONE } else { packet_clock };
         }
         self.keep(access, epoch);
     }

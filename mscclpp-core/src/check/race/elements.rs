@@ -26,7 +26,7 @@ struct Elements {
     step: usize,
     places: Range<u64>,
     /// The address of the first of them in the old access.
-    met: u64,
+    address: u64,
 }
 
 impl RaceDetector<'_, '_> {
@@ -45,8 +45,9 @@ impl RaceDetector<'_, '_> {
         }
         let (positions, begin) = (self.model.atoms.range(atom), self.begin(new));
         let places = positions.start - begin..positions.end - begin;
-        let elements = Elements { agent: new.agent as usize, step: new.step as usize, places, met: positions.start };
-        self.are_told(&elements, old, &mut { MOST_STEPS })
+        let elements =
+            Elements { agent: new.agent as usize, step: new.step as usize, places, address: positions.start };
+        self.are_ordered(&elements, old, &mut { MOST_STEPS })
     }
 
     /// Returns whether the ranges of two steps are cut at the same positions of chunks at every size.
@@ -61,8 +62,8 @@ impl RaceDetector<'_, '_> {
     }
 
     /// Returns whether the threads of some elements have read packets that order the old access before them.
-    fn are_told(&self, elements: &Elements, old: &RecordedAccess, left: &mut usize) -> bool {
-        let Elements { agent, step, places, met } = elements;
+    fn are_ordered(&self, elements: &Elements, old: &RecordedAccess, left: &mut usize) -> bool {
+        let Elements { agent, step, places, address } = elements;
         let first = self.model.agents[*agent].steps.start;
         for step in (first..=*step).rev() {
             if *left == 0 {
@@ -71,7 +72,7 @@ impl RaceDetector<'_, '_> {
             *left -= 1;
             let effects = self.model.effects(step).iter();
             let mut sources = effects.filter(|effect| effect.packets() && !effect.write);
-            let told = self.awaits_packets(step)
+            let is_ordered = self.awaits_packets(step)
                 && self.are_cut_alike(step, elements.step)
                 && !self.is_window(step)
                 && sources.any(|source| {
@@ -82,10 +83,17 @@ impl RaceDetector<'_, '_> {
                         && atoms.all(|atom| {
                             let positions = self.model.atoms.range(atom);
                             let (start, end) = (positions.start.max(wanted.start), positions.end.min(wanted.end));
-                            start >= end || self.tells(atom, start..end, met + (start - wanted.start), old, left)
+                            start >= end
+                                || self.is_ordered_by_packets(
+                                    atom,
+                                    start..end,
+                                    address + (start - wanted.start),
+                                    old,
+                                    left,
+                                )
                         })
                 });
-            if told {
+            if is_ordered {
                 return true;
             }
         }
@@ -94,7 +102,14 @@ impl RaceDetector<'_, '_> {
 
     /// Returns whether the threads that wrote some packets had made the old access before, or had acquired it from
     /// packets.
-    fn tells(&self, atom: usize, packets: Range<u64>, met: u64, old: &RecordedAccess, left: &mut usize) -> bool {
+    fn is_ordered_by_packets(
+        &self,
+        atom: usize,
+        packets: Range<u64>,
+        address: u64,
+        old: &RecordedAccess,
+        left: &mut usize,
+    ) -> bool {
         let write = self.cells.write(atom);
         if write == NONE || self.rewritten.contains(&atom) {
             return false;
@@ -107,13 +122,13 @@ impl RaceDetector<'_, '_> {
         let begin = self.begin(writer);
         let places = packets.start - begin..packets.end - begin;
         let same_threads = old.agent == writer.agent
-            && met - self.begin(old) == places.start
+            && address - self.begin(old) == places.start
             && self.are_cut_alike(old.step as usize, writer.step as usize);
         if same_threads && old.count <= writer.count {
             return true;
         }
         let (agent, step) = (writer.agent as usize, writer.step as usize);
-        self.are_told(&Elements { agent, step, places, met }, old, left)
+        self.are_ordered(&Elements { agent, step, places, address }, old, left)
     }
 
     /// Returns whether each thread waits for the packets that a step reads at its positions: a port moves the bytes

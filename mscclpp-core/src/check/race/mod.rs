@@ -100,10 +100,10 @@ pub(super) struct RaceDetector<'m, 'p> {
     signals: ReleaseQueues,
     releases: ReleaseQueues,
     /// Clocks that the readers of packets acquire.
-    carried: Vec<PacketClocks>,
+    packet_clocks: Vec<PacketClocks>,
     /// Accesses to scratch that no access of the launch precedes, and the clocks of their agents.
     firsts: Vec<First>,
-    knew: Vec<VectorClock>,
+    first_clocks: Vec<VectorClock>,
     /// Threads that wait for the same counter as a step does, unordered.
     rivals: Vec<((u32, u32), usize)>,
     clocks: ClockArena,
@@ -120,7 +120,7 @@ impl<'p> Observer<'p> for RaceDetector<'_, 'p> {
         let &super::model::Step { kind, port, .. } = model.step_at(step);
         let by = number as u32;
         if model.size.proves() && model.has_packets() && model.begins_window(number, step) {
-            self.agents[number].leave_window();
+            self.agents[number].end_window();
         }
         if model.size.proves() && model.in_loop(step) {
             self.begin_iteration(number, step);
@@ -131,13 +131,13 @@ impl<'p> Observer<'p> for RaceDetector<'_, 'p> {
             self.agents[number].waited = self.agents[number].time;
         }
         match kind {
-            K::Nop => self.agents[number].meet(&mut self.clocks),
+            K::Nop => self.agents[number].block_sync(&mut self.clocks),
             K::SemaphoreRelease => {
                 for (thread, &id) in (0..).zip(model.ids(step)) {
-                    let knows = self.agents[number].release_clock(by, thread, &mut self.clocks);
-                    let (event, word) =
-                        (Event { by: (by, thread), turn: begun }, ReleasedClock { knows, relaxed: false });
-                    self.releases.send(id, (by, thread), event, word, &self.clocks);
+                    let clock = self.agents[number].release_clock(by, thread, &mut self.clocks);
+                    let (event, released) =
+                        (Event { by: (by, thread), turn: begun }, ReleasedClock { clock, relaxed: false });
+                    self.releases.send(id, (by, thread), event, released, &self.clocks);
                 }
             }
             K::SemaphoreAcquire => {
@@ -146,8 +146,8 @@ impl<'p> Observer<'p> for RaceDetector<'_, 'p> {
                     let event = Event { by: (by, thread), turn: begun };
                     let rival = self.releases.competing_waiter(id, event, |other| agent.over(event.by, other, clocks));
                     self.rivals.extend(rival.map(|rival| (rival, step)));
-                    self.releases.receive(id, (by, thread), false, |thread, word| {
-                        agent.acquire(thread, word.knows, word.relaxed, clocks);
+                    self.releases.receive(id, (by, thread), false, |thread, released| {
+                        agent.acquire(thread, released.clock, released.relaxed, clocks);
                     });
                 }
             }
@@ -157,15 +157,15 @@ impl<'p> Observer<'p> for RaceDetector<'_, 'p> {
                 }
             }
             _ if kind.is_data() && port => self.push(number, step, begun),
-            _ if kind.is_data() => self.touch(number, step, begun),
+            _ if kind.is_data() => self.access_operands(number, step, begun),
             _ if signals(kind) => {
                 for (thread, &id) in (0..).zip(model.ids(step)) {
-                    let mut knows = self.agents[number].release_clock(by, thread, &mut self.clocks);
+                    let mut clock = self.agents[number].release_clock(by, thread, &mut self.clocks);
                     if port {
-                        knows = self.enqueue_on_port((id, by, thread), knows);
+                        clock = self.enqueue_on_port((id, by, thread), clock);
                     }
                     let relaxed = kind == K::RelaxedSignal;
-                    self.signal(id, (by, thread), step, begun, ReleasedClock { knows, relaxed });
+                    self.signal(id, (by, thread), step, begun, ReleasedClock { clock, relaxed });
                 }
             }
             _ if waits(kind) => {
@@ -175,33 +175,33 @@ impl<'p> Observer<'p> for RaceDetector<'_, 'p> {
                     let event = Event { by: (by, thread), turn: begun };
                     let rival = self.signals.competing_waiter(id, event, |other| agent.over(event.by, other, clocks));
                     self.rivals.extend(rival.map(|rival| (rival, step)));
-                    self.signals.receive(id, (by, thread), relaxed, |thread, word| {
-                        agent.acquire(thread, word.knows, word.relaxed, clocks);
+                    self.signals.receive(id, (by, thread), relaxed, |thread, released| {
+                        agent.acquire(thread, released.clock, released.relaxed, clocks);
                     });
                 }
             }
             _ => {}
         }
         if model.size.proves() && model.in_loop(step) && kind == K::Nop {
-            self.meet_in_iteration(number, step);
+            self.sync_in_iteration(number, step);
         }
         if model.size.proves()
             && let Some(steps) = model.iteration_left(number, step)
         {
-            self.leave_loop(number, steps);
+            self.end_loop(number, steps);
         }
     }
 
     fn on_barrier(&mut self, barrier: u32, agents: &[usize]) {
         if self.uneven_barriers.contains(barrier) {
-            return self.meet_unevenly(barrier, agents);
+            return self.sync_unevenly(barrier, agents);
         }
         // The clock includes the barrier itself only after it is complete.
         agents.iter().for_each(|&number| self.agents[number].acquire_packets(&mut self.clocks));
-        let parts = agents.iter().flat_map(|&number| self.agents[number].parts());
+        let thread_clocks = agents.iter().flat_map(|&number| self.agents[number].thread_clocks());
         let turns = agents.iter().map(|&number| (number as u32, self.agents[number].time));
-        let all = self.clocks.union_with(parts, turns);
-        agents.iter().for_each(|&number| self.agents[number].go_on(all));
+        let all = self.clocks.union_with(thread_clocks, turns);
+        agents.iter().for_each(|&number| self.agents[number].finish_sync(all));
     }
 }
 
@@ -220,7 +220,7 @@ impl<'m, 'p> RaceDetector<'m, 'p> {
         let mut clocks = ClockArena::new(ring);
         let signals = ReleaseQueues::of_channels(model, disordered, &mut clocks);
         let releases = ReleaseQueues::of_semaphores(model, disordered, &mut clocks);
-        let begun = |number| Agent { knows: clocks.of(number), ..Agent::default() };
+        let begun = |number| Agent { clock: clocks.of(number), ..Agent::default() };
         Some(Self {
             model,
             agents: (0..blocks as u32).map(begun).collect(),
@@ -233,9 +233,9 @@ impl<'m, 'p> RaceDetector<'m, 'p> {
             accesses: Vec::with_capacity(model.effect_count()),
             signals,
             releases,
-            carried: Vec::with_capacity(if model.has_packets() { model.effect_count() / 2 } else { 0 }),
+            packet_clocks: Vec::with_capacity(if model.has_packets() { model.effect_count() / 2 } else { 0 }),
             firsts: Vec::with_capacity(model.effect_count()),
-            knew: Vec::with_capacity(model.effect_count() / 2),
+            first_clocks: Vec::with_capacity(model.effect_count() / 2),
             rivals: Vec::new(),
             clocks,
             skewed,

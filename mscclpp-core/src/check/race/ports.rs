@@ -54,31 +54,31 @@ pub(super) fn source_side(number: u32) -> u32 {
 impl RaceDetector<'_, '_> {
     /// Returns the port of a channel end as a thread uses it, and whether no other thread has used it. Earlier triggers
     /// of other threads happen before the next trigger of this thread only if the thread's clock includes them.
-    fn port(&mut self, (end, agent, thread): (u32, u32, u32), word: VectorClock) -> (usize, bool) {
+    fn port(&mut self, (end, agent, thread): (u32, u32, u32), released: VectorClock) -> (usize, bool) {
         let ports = self.ports.entry(end).or_default();
         let own = ports.iter().position(|port| (port.agent, port.thread) == (agent, thread)).unwrap_or_else(|| {
             let number = self.agents.len();
             for side in [number, arrival_side(number)] {
-                self.agents.push(Agent { knows: self.clocks.of(side as u32), ..Agent::default() });
+                self.agents.push(Agent { clock: self.clocks.of(side as u32), ..Agent::default() });
             }
             ports.push(Port { agent, thread, last: 0, number });
             ports.len() - 1
         });
-        let mut knows = [word; 2];
+        let mut clock = [released; 2];
         for other in ports.iter() {
-            if self.clocks.ordered(word, other.agent) > other.last {
-                for (side, knows) in other.sides().into_iter().zip(&mut knows) {
-                    let its = self.agents[side].all_know(side as u32, &mut self.clocks);
-                    *knows = self.clocks.join(*knows, its, false);
+            if self.clocks.ordered(released, other.agent) > other.last {
+                for (side, clock) in other.sides().into_iter().zip(&mut clock) {
+                    let its = self.agents[side].clock_of_all_threads(side as u32, &mut self.clocks);
+                    *clock = self.clocks.join(*clock, its, false);
                 }
             }
         }
         ports[own].last = self.agents[agent as usize].time - 1;
         let (number, alone) = (ports[own].number, ports.len() == 1);
         let source = &mut self.agents[number];
-        source.knows = self.clocks.join(source.knows, knows[0], false);
-        let told = if alone { source.knows } else { knows[1] };
-        self.tell_arrival_side(number, alone, told);
+        source.clock = self.clocks.join(source.clock, clock[0], false);
+        let included = if alone { source.clock } else { clock[1] };
+        self.acquire_at_arrival_side(number, alone, included);
         (number, alone)
     }
 
@@ -86,11 +86,11 @@ impl RaceDetector<'_, '_> {
     /// every clock of a trigger first. If one thread alone has used the port, the arrival side's clock is the source
     /// side's clock plus its own timestamps. Then it takes the source side's clock, and adds its own timestamps when it
     /// releases: that saves a join.
-    fn tell_arrival_side(&mut self, number: usize, alone: bool, knows: VectorClock) {
+    fn acquire_at_arrival_side(&mut self, number: usize, alone: bool, clock: VectorClock) {
         let arrivals = &mut self.agents[arrival_side(number)];
         match alone {
-            true => (arrivals.knows, arrivals.told) = (knows, 0),
-            false => arrivals.knows = self.clocks.join(arrivals.knows, knows, false),
+            true => (arrivals.clock, arrivals.included) = (clock, 0),
+            false => arrivals.clock = self.clocks.join(arrivals.clock, clock, false),
         }
     }
 
@@ -106,37 +106,37 @@ impl RaceDetector<'_, '_> {
 
     /// A port acquires the clock of a thread that posts a trigger. Returns the clock that its signals release from then
     /// on: all earlier puts have been read, and have arrived.
-    pub(super) fn enqueue_on_port(&mut self, end: (u32, u32, u32), word: VectorClock) -> VectorClock {
-        let (number, alone) = self.port(end, word);
-        let read = self.turn_of_port(number);
-        self.tell_arrival_side(number, alone, read);
-        self.turn_of_port(arrival_side(number))
+    pub(super) fn enqueue_on_port(&mut self, end: (u32, u32, u32), released: VectorClock) -> VectorClock {
+        let (number, alone) = self.port(end, released);
+        let read = self.advance_port(number);
+        self.acquire_at_arrival_side(number, alone, read);
+        self.advance_port(arrival_side(number))
     }
 
     /// Advances the timestamp of a side of a port. Returns its clock afterwards.
-    fn turn_of_port(&mut self, side: usize) -> VectorClock {
+    fn advance_port(&mut self, side: usize) -> VectorClock {
         let agent = &mut self.agents[side];
         agent.time += 1;
-        agent.meet(&mut self.clocks);
-        agent.all_know(side as u32, &mut self.clocks)
+        agent.block_sync(&mut self.clocks);
+        agent.clock_of_all_threads(side as u32, &mut self.clocks)
     }
 
     /// Returns whether an access is a put over a port channel whose source read happens before, by a clock for which
     /// the access's agent is rotated by the given places.
-    pub(super) fn is_flushed(&self, access: &RecordedAccess, knows: VectorClock, places: u32) -> bool {
+    pub(super) fn is_flushed(&self, access: &RecordedAccess, clock: VectorClock, places: u32) -> bool {
         access.write && access.agent as usize >= self.blocks && {
             let source = source_side(self.ring.moved(access.agent, places));
-            self.clocks.ordered(knows, source) > access.count
+            self.clocks.ordered(clock, source) > access.count
         }
     }
 
     /// A thread waits until a port has read the sources of all earlier puts.
     pub(super) fn flush(&mut self, (end, agent, thread): (u32, u32, u32)) {
-        let word = self.agents[agent as usize].release_clock(agent, thread, &mut self.clocks);
-        let (number, _) = self.port((end, agent, thread), word);
+        let released = self.agents[agent as usize].release_clock(agent, thread, &mut self.clocks);
+        let (number, _) = self.port((end, agent, thread), released);
         let port = &self.agents[number];
-        let word = self.clocks.advance(port.knows, number as u32, port.time);
-        self.agents[agent as usize].acquire(thread, word, true, &mut self.clocks);
+        let released = self.clocks.advance(port.clock, number as u32, port.time);
+        self.agents[agent as usize].acquire(thread, released, true, &mut self.clocks);
     }
 
     /// Executes a data operation whose puts a block posts to ports, one pair of source and destination per channel.
@@ -149,19 +149,19 @@ impl RaceDetector<'_, '_> {
             for effect in effects.iter().filter(|effect| !effect.write) {
                 self.access(agent, agent, step, effect, begun);
             }
-            self.agents[agent].meet(&mut self.clocks);
+            self.agents[agent].block_sync(&mut self.clocks);
         }
         for (thread, &end) in (0..).zip(model.ids(step)) {
-            let word = self.agents[agent].release_clock(agent as u32, thread, &mut self.clocks);
+            let released = self.agents[agent].release_clock(agent as u32, thread, &mut self.clocks);
             let end = (end, agent as u32, thread);
-            let (port, _) = self.port(end, word);
+            let (port, _) = self.port(end, released);
             for effect in effects.iter().filter(|effect| effect.position == thread || forwards && !effect.write) {
                 let side = if effect.write { arrival_side(port) } else { port };
                 self.access(agent, side, step, effect, self.agents[side].time);
             }
-            let knows = self.enqueue_on_port(end, word);
+            let clock = self.enqueue_on_port(end, released);
             if signals(kind) {
-                self.signal(end.0, (agent as u32, thread), step, begun, ReleasedClock { knows, relaxed: false });
+                self.signal(end.0, (agent as u32, thread), step, begun, ReleasedClock { clock, relaxed: false });
             }
             if kind == OpKind::PutWithSignalAndFlush {
                 self.flush(end);

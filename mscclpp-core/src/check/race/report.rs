@@ -7,7 +7,7 @@ use crate::diag::{Code, Diagnostic};
 use crate::plan::OpKind;
 
 /// An access in words.
-struct Told<'p> {
+struct DescribedAccess<'p> {
     at: LocatedOp<'p>,
     /// "`put` (rank 0, thread block 1)".
     who: String,
@@ -15,11 +15,16 @@ struct Told<'p> {
     does: &'static str,
 }
 
-fn told<'p>(model: &Model<'p>, access: &RecordedAccess) -> Told<'p> {
+fn describe<'p>(model: &Model<'p>, access: &RecordedAccess) -> DescribedAccess<'p> {
     let step = access.step as usize;
     let at = model.placed(model.agent_of(step), step);
     let name = at.display_name(model.plan);
-    Told { who: format!("{name} ({})", at.agent()), at, name, does: if access.write { "writes" } else { "reads" } }
+    DescribedAccess {
+        who: format!("{name} ({})", at.agent()),
+        at,
+        name,
+        does: if access.write { "writes" } else { "reads" },
+    }
 }
 
 /// Returns a text such as "output chunk 3 of rank 1".
@@ -63,7 +68,7 @@ pub(super) fn race(
     atom: usize,
     (known, vague): (Known, bool),
 ) -> Diagnostic {
-    let (first, second) = (told(model, old), told(model, new));
+    let (first, second) = (describe(model, old), describe(model, new));
     let message = format!(
         "{} {} {}, and {} {} it, with nothing to order the two{}",
         second.who,
@@ -110,7 +115,7 @@ fn has_relaxed(model: &Model) -> bool {
 }
 
 /// Returns the finding about a wait that competes with another thread block, if the two are unordered.
-pub(super) fn rivals(model: &Model, rival: usize, step: usize) -> Diagnostic {
+pub(super) fn competing_waits(model: &Model, rival: usize, step: usize) -> Diagnostic {
     let at = model.placed(model.agent_of(step), step);
     let other = &model.agents[rival];
     let what = if at.op.kind.is_data() || at.op.channel.is_some() { "signals" } else { "units" };
@@ -127,8 +132,8 @@ pub(super) fn rivals(model: &Model, rival: usize, step: usize) -> Diagnostic {
 }
 
 /// Returns the finding about an access to another rank's buffer that does not happen after that rank's start.
-pub(super) fn early(model: &Model, access: &RecordedAccess) -> Diagnostic {
-    let new = told(model, access);
+pub(super) fn early_access(model: &Model, access: &RecordedAccess) -> Diagnostic {
+    let new = describe(model, access);
     let atom = access.atoms.0 as usize;
     let (owner, memory) = model.atoms.memory(atom);
     let caller = match (access.write, memory) {
@@ -144,8 +149,14 @@ pub(super) fn early(model: &Model, access: &RecordedAccess) -> Diagnostic {
 
 /// Returns the finding about an access to another rank's buffer that does not happen before the end of that rank, given
 /// what is ordered about it.
-pub(super) fn late(model: &Model, blocks: usize, access: &RecordedAccess, atom: usize, known: Known) -> Diagnostic {
-    let old = told(model, access);
+pub(super) fn late_access(
+    model: &Model,
+    blocks: usize,
+    access: &RecordedAccess,
+    atom: usize,
+    known: Known,
+) -> Diagnostic {
+    let old = describe(model, access);
     let (owner, _) = model.atoms.memory(atom);
     let by_port = access.agent as usize >= blocks;
     let through = if by_port { "'s port" } else { "" };
@@ -178,7 +189,7 @@ pub(super) fn relaunch(
     atom: usize,
     known: Known,
 ) -> Diagnostic {
-    let (first, second) = (told(model, old), told(model, new));
+    let (first, second) = (describe(model, old), describe(model, new));
     let (which, halves) = match model.plan.double_scratch {
         true => ("launch after the next", "with double scratch "),
         false => ("next launch", ""),

@@ -18,7 +18,7 @@ pub(in super::super) struct RecordedAccess {
     /// Whether it is in a loop and the execution proves a result: then only equal windows compare.
     pub(super) in_loop: bool,
     /// For packets written: what their readers acquire, by index in a list.
-    pub(super) carries: u32,
+    pub(super) packet_clock: u32,
 }
 
 impl RecordedAccess {
@@ -116,5 +116,5 @@ pub(in super::super) struct First {
     pub(in super::super) atom: u32,
     pub(in super::super) access: u32,
     /// The agent's clock, by index in a list.
-    pub(in super::super) knew: u32,
+    pub(in super::super) first_clocks: u32,
 }

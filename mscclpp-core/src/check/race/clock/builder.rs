@@ -22,9 +22,9 @@ impl ClockBuilder {
     #[inline]
     pub(super) fn add(&mut self, fact: &ClockEntry) {
         let (agent, place) = (fact.agent as usize, fact.agent as usize / 64);
-        let Some((over, seen)) = self.facts.get_mut(agent) else { return self.grow(fact) };
+        let Some((over, visible)) = self.facts.get_mut(agent) else { return self.grow(fact) };
         *over = fact.ordered.max(*over);
-        *seen = fact.visible.max(*seen);
+        *visible = fact.visible.max(*visible);
         self.marks[place] |= 1 << (agent % 64);
         self.first = self.first.min(place);
         self.end = self.end.max(place + 1);
@@ -45,8 +45,8 @@ impl ClockBuilder {
             let mut marks = std::mem::take(&mut self.marks[place]);
             while marks > 0 {
                 let agent = place * 64 + marks.trailing_zeros() as usize;
-                let (over, seen) = std::mem::take(&mut self.facts[agent]);
-                out.push(ClockEntry { agent: agent as u32, ordered: over, visible: seen });
+                let (over, visible) = std::mem::take(&mut self.facts[agent]);
+                out.push(ClockEntry { agent: agent as u32, ordered: over, visible: visible });
                 marks &= marks - 1;
             }
         }

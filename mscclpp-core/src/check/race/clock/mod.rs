@@ -43,16 +43,16 @@ pub(in super::super) struct ClockArena {
     /// The entries of the lists, each in ascending order of the agents.
     facts: Vec<ClockEntry>,
     trees: Trees,
-    gather: ClockBuilder,
+    builder: ClockBuilder,
     ring: AgentIds,
     /// Cache of rotated clocks, by a part of the hash: the clock, its rotation, and the result.
     shifted: Vec<(VectorClock, u32, VectorClock)>,
     /// Cache of the unions of packets' clocks, by a part of the hash.
-    heard: Vec<(SmallVec<[WriterClock; 2]>, VectorClock)>,
+    unions: Vec<(SmallVec<[WriterClock; 2]>, VectorClock)>,
 }
 
 /// Entries of the cache of rotated clocks.
-const SHIFTED: usize = 1 << 8;
+const ROTATIONS: usize = 1 << 8;
 
 /// Marks the handles of trees.
 const TREE: u32 = 1 << 31;
@@ -82,13 +82,13 @@ impl ClockArena {
     /// Returns the clock of an agent that has started its launch and has done nothing else.
     pub(super) fn of(&mut self, agent: u32) -> VectorClock {
         self.facts.push(ClockEntry { agent, ordered: 0, visible: 0 });
-        self.listed(self.facts.len() - 1)
+        self.push_list(self.facts.len() - 1)
     }
 
     /// Returns the clock of the entries from an index on.
-    fn listed(&mut self, first: usize) -> VectorClock {
+    fn push_list(&mut self, first: usize) -> VectorClock {
         if self.facts.len() - first > MOST_FACTS {
-            let tree = self.trees.learn(0, &self.facts[first..], false);
+            let tree = self.trees.join_entries(0, &self.facts[first..], false);
             self.facts.truncate(first);
             return VectorClock(tree | TREE);
         }
@@ -121,13 +121,13 @@ impl ClockArena {
     /// Returns how many timestamps of an agent happen before and are visible.
     pub(super) fn visible(&self, clock: VectorClock, agent: u32) -> u32 {
         match clock.tree() {
-            Some(tree) => self.trees.seen(tree, agent),
+            Some(tree) => self.trees.visible(tree, agent),
             None => self.get(clock, agent).map_or(0, |fact| fact.visible),
         }
     }
 
     /// Returns whether the clock has an entry of any of these agents.
-    pub(in super::super) fn knows_any(&self, clock: VectorClock, agents: &Range<usize>) -> bool {
+    pub(in super::super) fn has_any(&self, clock: VectorClock, agents: &Range<usize>) -> bool {
         match clock.tree() {
             Some(tree) => self.trees.any(tree, agents, &mut |_| true),
             None => {
@@ -156,10 +156,10 @@ impl ClockArena {
             return clock;
         }
         if self.shifted.is_empty() {
-            self.shifted.resize(SHIFTED, Default::default());
+            self.shifted.resize(ROTATIONS, Default::default());
         }
         let hash = (u64::from(clock.0) << 32 | u64::from(places)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let place = (hash >> 32) as usize % SHIFTED;
+        let place = (hash >> 32) as usize % ROTATIONS;
         let (known, by, result) = self.shifted[place];
         if (known, by) == (clock, places) {
             return result;
@@ -178,7 +178,7 @@ impl ClockArena {
                         self.facts.push(ClockEntry { agent: ring.moved(fact.agent, places), ..fact });
                     }
                 }
-                self.listed(first)
+                self.push_list(first)
             }
         };
         self.shifted[place] = (clock, places, result);
@@ -186,9 +186,9 @@ impl ClockArena {
     }
 
     /// Returns the clock of a writer with every agent replaced by the one that is the given places after it.
-    pub(super) fn shifted_told(&mut self, told: WriterClock, places: u32) -> WriterClock {
-        let (agent, over) = told.own;
-        WriterClock { knows: self.shifted(told.knows, places), own: (self.ring.moved(agent, places), over) }
+    pub(super) fn shifted_writer(&mut self, writers: WriterClock, places: u32) -> WriterClock {
+        let (agent, over) = writers.own;
+        WriterClock { clock: self.shifted(writers.clock, places), own: (self.ring.moved(agent, places), over) }
     }
 }
 
@@ -205,7 +205,7 @@ mod tests {
 
     fn facts(agents: u32) -> impl Strategy<Value = Facts> {
         prop::collection::btree_map(0..agents, (0..5_u32, 0..5_u32), 0..70).prop_map(|mut facts| {
-            facts.values_mut().for_each(|(over, seen)| *seen = (*seen).min(*over));
+            facts.values_mut().for_each(|(over, visible)| *visible = (*visible).min(*over));
             facts
         })
     }
@@ -213,28 +213,28 @@ mod tests {
     fn clock(clocks: &mut ClockArena, facts: &Facts) -> VectorClock {
         let all = facts.iter();
         let all: Vec<ClockEntry> =
-            all.map(|(&agent, &(over, seen))| ClockEntry { agent, ordered: over, visible: seen }).collect();
+            all.map(|(&agent, &(over, visible))| ClockEntry { agent, ordered: over, visible: visible }).collect();
         let first = clocks.facts.len();
         clocks.facts.extend(all);
-        clocks.listed(first)
+        clocks.push_list(first)
     }
 
     fn joined(a: &Facts, b: &Facts, relaxed: bool) -> Facts {
         let mut all = a.clone();
-        for (agent, (over, seen)) in b {
+        for (agent, (over, visible)) in b {
             let known = all.entry(*agent).or_default();
-            *known = (known.0.max(*over), known.1.max(if relaxed { 0 } else { *seen }));
+            *known = (known.0.max(*over), known.1.max(if relaxed { 0 } else { *visible }));
         }
         all
     }
 
     fn same(clocks: &ClockArena, clock: VectorClock, facts: &Facts, agents: u32) -> Result<(), TestCaseError> {
         for agent in 0..agents {
-            let (over, seen) = facts.get(&agent).copied().unwrap_or_default();
-            prop_assert_eq!((clocks.ordered(clock, agent), clocks.visible(clock, agent)), (over, seen));
+            let (over, visible) = facts.get(&agent).copied().unwrap_or_default();
+            prop_assert_eq!((clocks.ordered(clock, agent), clocks.visible(clock, agent)), (over, visible));
             for end in [agent + 1, agent + 20, agents] {
                 let known = facts.range(agent..end.max(agent)).next().is_some();
-                prop_assert_eq!(clocks.knows_any(clock, &(agent as usize..end as usize)), known);
+                prop_assert_eq!(clocks.has_any(clock, &(agent as usize..end as usize)), known);
             }
         }
         let mut known = Vec::new();
@@ -282,10 +282,10 @@ mod tests {
             }
             // Each union is computed twice, since results are cached.
             for (turns, count) in [(4, 1), (4, all.len()), (2, all.len()), (4, 1), (4, all.len()), (2, all.len())] {
-                let told = each[..count].iter().map(|knows| WriterClock { knows: *knows, own: (3, turns) });
+                let writers = each[..count].iter().map(|clock| WriterClock { clock: *clock, own: (3, turns) });
                 let sum = all[..count].iter().fold(Facts::new(), |sum, facts| joined(&sum, facts, false));
-                let heard = clocks.told(told, VectorClock::default());
-                same(&clocks, heard, &joined(&sum, &Facts::from([(3, (turns, 0))]), false), agents)?;
+                let unions = clocks.union_of_writers(writers, VectorClock::default());
+                same(&clocks, unions, &joined(&sum, &Facts::from([(3, (turns, 0))]), false), agents)?;
             }
         }
     }

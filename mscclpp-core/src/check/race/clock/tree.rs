@@ -77,7 +77,7 @@ impl Trees {
         self.leaf(tree, agent)[slot(0, agent)].saturating_sub(1)
     }
 
-    pub(super) fn seen(&self, tree: u32, agent: u32) -> u32 {
+    pub(super) fn visible(&self, tree: u32, agent: u32) -> u32 {
         self.leaf(tree, agent)[WIDTH + slot(0, agent)]
     }
 
@@ -109,11 +109,11 @@ impl Trees {
 
     /// Returns the tree with some entries joined, which are in ascending order of their agents; relaxed entries order
     /// but publish nothing.
-    pub(super) fn learn(&mut self, tree: u32, facts: &[ClockEntry], relaxed: bool) -> u32 {
-        self.learn_at(self.nodes.len(), tree, facts, relaxed)
+    pub(super) fn join_entries(&mut self, tree: u32, facts: &[ClockEntry], relaxed: bool) -> u32 {
+        self.join_entries_at(self.nodes.len(), tree, facts, relaxed)
     }
 
-    fn learn_at(&mut self, level: usize, number: u32, facts: &[ClockEntry], relaxed: bool) -> u32 {
+    fn join_entries_at(&mut self, level: usize, number: u32, facts: &[ClockEntry], relaxed: bool) -> u32 {
         let Some(below) = level.checked_sub(1) else {
             let mut leaf = *self.leaves.get(number);
             for fact in facts {
@@ -126,7 +126,7 @@ impl Trees {
         let mut node = *self.nodes[below].get(number);
         for facts in facts.chunk_by(|one, other| slot(level, one.agent) == slot(level, other.agent)) {
             let slot = slot(level, facts[0].agent);
-            node[slot] = self.learn_at(below, node[slot], facts, relaxed);
+            node[slot] = self.join_entries_at(below, node[slot], facts, relaxed);
         }
         self.nodes[below].number(node)
     }
@@ -191,14 +191,14 @@ impl Trees {
         let result = match level.checked_sub(1) {
             None => {
                 let (mut leaf, other) = (*self.leaves.get(mine), self.leaves.get(theirs));
-                let told = if relaxed { &other[..WIDTH] } else { &other[..] };
-                leaf.iter_mut().zip(told).for_each(|(known, told)| *known = (*known).max(*told));
+                let writers = if relaxed { &other[..WIDTH] } else { &other[..] };
+                leaf.iter_mut().zip(writers).for_each(|(known, writers)| *known = (*known).max(*writers));
                 self.leaves.number(leaf)
             }
             Some(below) => {
                 let (mut node, other) = (*self.nodes[below].get(mine), *self.nodes[below].get(theirs));
-                for (known, told) in node.iter_mut().zip(other) {
-                    *known = self.join_at(below, *known, told, relaxed);
+                for (known, writers) in node.iter_mut().zip(other) {
+                    *known = self.join_at(below, *known, writers, relaxed);
                 }
                 self.nodes[below].number(node)
             }
@@ -212,11 +212,11 @@ impl Trees {
     pub(super) fn union(&mut self, trees: impl Iterator<Item = u32>) -> u32 {
         self.open.clear();
         self.open.extend(trees);
-        self.united(self.nodes.len(), 0)
+        self.union_pending(self.nodes.len(), 0)
     }
 
     /// Returns the union of the subtrees of a level that are pending from an index on, and removes them.
-    fn united(&mut self, level: usize, from: usize) -> u32 {
+    fn union_pending(&mut self, level: usize, from: usize) -> u32 {
         // Only distinct subtrees are united: many are equal.
         self.open[from..].sort_unstable();
         let mut end = from;
@@ -235,11 +235,11 @@ impl Trees {
             (all, None) => {
                 let mut leaf: Leaf = [0; 2 * WIDTH];
                 for other in all.iter().map(|number| self.leaves.get(*number)) {
-                    leaf.iter_mut().zip(other).for_each(|(known, told)| *known = (*known).max(*told));
+                    leaf.iter_mut().zip(other).for_each(|(known, writers)| *known = (*known).max(*writers));
                 }
                 self.leaves.number(leaf)
             }
-            (_, Some(below)) => self.united_nodes(below, from),
+            (_, Some(below)) => self.union_nodes(below, from),
         };
         self.open.truncate(from);
         result
@@ -247,7 +247,7 @@ impl Trees {
 
     /// Returns the union of several nodes whose children are on a level, through the cache: thread blocks of a rank
     /// mostly acquire the same.
-    fn united_nodes(&mut self, below: usize, from: usize) -> u32 {
+    fn union_nodes(&mut self, below: usize, from: usize) -> u32 {
         let end = self.open.len();
         if self.unions.len() < self.nodes[below].items.len() {
             self.unions = vec![Union::default(); (4 * self.unions.len()).max(LEAST_RESULTS)];
@@ -265,7 +265,7 @@ impl Trees {
                 let number = self.open[next];
                 self.open.push(self.nodes[below].get(number)[slot]);
             }
-            *child = self.united(below, end);
+            *child = self.union_pending(below, end);
         }
         let result = self.nodes[below].number(node);
         let place = hash % self.unions.len();

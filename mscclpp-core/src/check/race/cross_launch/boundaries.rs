@@ -53,10 +53,10 @@ fn scratch_is_free(races: &RaceDetector, ends: &Ends) -> bool {
     let double = races.model.plan.double_scratch;
     races.firsts.iter().all(|first| {
         let (atom, new) = (first.atom as usize, &races.accesses[first.access as usize]);
-        let knew = races.knew[first.knew as usize];
+        let first_clocks = races.first_clocks[first.first_clocks as usize];
         last_accesses(races, atom).filter(|old| old.write || new.write).all(|old| {
             let order = Order { want: want(races, atom, old), double };
-            follows(races, ends, old, new, knew, order)
+            follows(races, ends, old, new, first_clocks, order)
         })
     })
 }
@@ -108,7 +108,7 @@ fn memory_is_free(races: &RaceDetector, ends: &Ends, memory: (u32, Space), doubl
     let mut seen = BTreeSet::new();
     for first in races.firsts.iter().filter(|first| atoms.contains(&(first.atom as usize))) {
         let new = &races.accesses[first.access as usize];
-        if !seen.insert((new.agent, new.write, first.knew)) {
+        if !seen.insert((new.agent, new.write, first.first_clocks)) {
             continue;
         }
         for ((_, write, visible), old) in &olds {
@@ -118,7 +118,8 @@ fn memory_is_free(races: &RaceDetector, ends: &Ends, memory: (u32, Space), doubl
             let Some(rest) = left.checked_sub(1) else { return false };
             *left = rest;
             let want = if *visible { Want::Visible } else { Want::Over };
-            if !follows(races, ends, old, new, races.knew[first.knew as usize], Order { want, double }) {
+            if !follows(races, ends, old, new, races.first_clocks[first.first_clocks as usize], Order { want, double })
+            {
                 return false;
             }
         }

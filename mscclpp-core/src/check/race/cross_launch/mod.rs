@@ -42,7 +42,7 @@ use crate::diag::Diagnostics;
 pub(in super::super) fn findings(mut races: RaceDetector) -> Diagnostics {
     let mut found = std::mem::take(&mut races.found);
     for (rival, step) in races.rivals.iter().take(MOST_FINDINGS - found.len().min(MOST_FINDINGS)) {
-        found.push(report::rivals(races.model, rival.0 as usize, *step));
+        found.push(report::competing_waits(races.model, rival.0 as usize, *step));
     }
     if !found.is_empty() {
         return found;
@@ -104,34 +104,34 @@ impl<'m, 'p> Ends<'m, 'p> {
     fn of(races: &mut RaceDetector<'m, 'p>) -> Self {
         let mut clocks = std::mem::take(&mut races.clocks);
         // Per rank, the clocks and timestamps of its blocks.
-        let mut told: Vec<Vec<WriterClock>> = Vec::with_capacity(races.model.agents_of.len());
+        let mut writers: Vec<Vec<WriterClock>> = Vec::with_capacity(races.model.agents_of.len());
         for agents in &races.model.agents_of {
             let mut own = Vec::with_capacity(2 * agents.len());
             for (number, agent) in agents.clone().zip(&races.agents[agents.clone()]) {
                 let done = (number as u32, agent.time);
-                own.push(WriterClock { knows: agent.knows, own: done });
-                own.extend(agent.threads.iter().map(|(_, clock)| WriterClock { knows: *clock, own: done }));
+                own.push(WriterClock { clock: agent.clock, own: done });
+                own.extend(agent.threads.iter().map(|(_, clock)| WriterClock { clock: *clock, own: done }));
             }
-            told.push(own);
+            writers.push(own);
         }
-        let mut threads = vec![Threads::new(); told.len()];
+        let mut threads = vec![Threads::new(); writers.len()];
         let mut last = (VectorClock::default(), VectorClock::default());
         // If a rank's blocks together have read all of some packets, they acquire as much as one block that has read
         // all.
-        for (number, access) in (0..).zip(&races.accesses).filter(|(_, access)| access.carries != NONE) {
+        for (number, access) in (0..).zip(&races.accesses).filter(|(_, access)| access.packet_clock != NONE) {
             let by_block = |read: u32| (races.accesses[read as usize].agent as usize) < races.blocks;
             let mut atoms = access.atoms.0 as usize..access.atoms.1 as usize;
             if atoms.all(|atom| races.cells.write(atom) == number && races.cells.reads(atom).any(by_block)) {
-                let carried = &races.carried[access.carries as usize];
+                let packet_clocks = &races.packet_clocks[access.packet_clock as usize];
                 // Packets publish only their own data. Neighboring packets mostly release the same clock.
-                let WriterClock { knows, own } = carried.by_all;
-                if last.0 != knows {
-                    last = (knows, clocks.join(VectorClock::default(), knows, true));
+                let WriterClock { clock, own } = packet_clocks.by_all;
+                if last.0 != clock {
+                    last = (clock, clocks.join(VectorClock::default(), clock, true));
                 }
-                told[access.owner as usize].push(WriterClock { knows: last.1, own });
+                writers[access.owner as usize].push(WriterClock { clock: last.1, own });
                 // An operation on longer ranges hides what the threads of shorter ones have done since the block sync.
-                let (agent, done) = carried.by_element.own;
-                if done > carried.by_all.own.1 {
+                let (agent, done) = packet_clocks.by_element.own;
+                if done > packet_clocks.by_all.own.1 {
                     let known = threads[access.owner as usize].entry(agent).or_default();
                     let length = access.length(races.model);
                     match known.iter().position(|(known, _)| *known == length) {
@@ -142,7 +142,7 @@ impl<'m, 'p> Ends<'m, 'p> {
                 }
             }
         }
-        let known = told.iter().map(|told| clocks.told_once(told.iter().copied())).collect();
+        let known = writers.iter().map(|writers| clocks.union_of_writers_uncached(writers.iter().copied())).collect();
         let mut ranks: Vec<u32> = races.model.agents.iter().map(|agent| agent.rank as u32).collect();
         // Ports have no rank: no thread waits for their end.
         ranks.resize(races.agents.len(), NONE);
@@ -228,7 +228,7 @@ fn late(races: &RaceDetector, ends: &Ends, found: &mut Diagnostics) {
                     let own = ends.rank(access.agent) == Some((rank, 0));
                     if !own && !ends.cover((rank, 0), access.agent, access, Want::Over) && found.len() < MOST_FINDINGS {
                         let known = ends.known_of(races, (rank, 0), access.agent, access);
-                        found.push(report::late(model, races.blocks, access, atom, known));
+                        found.push(report::late_access(model, races.blocks, access, atom, known));
                     }
                 }
             }
@@ -237,16 +237,18 @@ fn late(races: &RaceDetector, ends: &Ends, found: &mut Diagnostics) {
 }
 
 fn cross_launch_races(races: &RaceDetector, ends: &Ends, found: &mut Diagnostics) {
-    let mut told = (NONE, NONE);
+    let mut writers = (NONE, NONE);
     let order = Order { want: Want::Over, double: races.model.plan.double_scratch };
-    for &First { atom, access, knew } in &races.firsts {
+    for &First { atom, access, first_clocks } in &races.firsts {
         let new = &races.accesses[access as usize];
         for old in last_accesses(races, atom as usize) {
-            if !(old.write || new.write) || follows(races, ends, old, new, races.knew[knew as usize], order) {
+            if !(old.write || new.write)
+                || follows(races, ends, old, new, races.first_clocks[first_clocks as usize], order)
+            {
                 continue;
             }
-            if told != (old.step, new.step) && found.len() < MOST_FINDINGS {
-                told = (old.step, new.step);
+            if writers != (old.step, new.step) && found.len() < MOST_FINDINGS {
+                writers = (old.step, new.step);
                 let known = ends.known_of(races, (rank_of(races, new), 0), old.agent, old);
                 found.push(report::relaunch(races.model, races.blocks, old, new, atom as usize, known));
             }
@@ -272,7 +274,7 @@ fn follows(
     ends: &Ends,
     old: &RecordedAccess,
     new: &RecordedAccess,
-    knew: VectorClock,
+    first_clocks: VectorClock,
     order: Order,
 ) -> bool {
     let model = races.model;
@@ -288,7 +290,7 @@ fn follows(
     // A clock that shows that one of these agents has started, in this launch or the one before, is enough.
     let begun = |(rank, shift): Rank| {
         let agents = &ring.range(&model.agents_of[rank as usize], shift);
-        clocks.knows_any(knew, agents) || double && clocks.knows_any(ends.known[own.0 as usize], agents)
+        clocks.has_any(first_clocks, agents) || double && clocks.has_any(ends.known[own.0 as usize], agents)
     };
     if ends.rank(seen).is_some_and(begun) {
         return true;
@@ -313,7 +315,7 @@ fn follows(
         let before = || ends.any_begun(known, rank.1, |other| ends.cover(other, seen, old, want));
         ends.cover(rank, seen, old, want) || double && before()
     };
-    ends.any_begun(knew, 0, covered) || covered(own)
+    ends.any_begun(first_clocks, 0, covered) || covered(own)
 }
 
 #[cfg(test)]

@@ -26,9 +26,9 @@ pub(in crate::check::race) struct UnevenBarriers(BTreeMap<u32, BTreeMap<u32, Blo
 struct Block {
     course: Course,
     /// Its clock at each execution of the barrier.
-    words: Vec<VectorClock>,
+    released_clocks: Vec<VectorClock>,
     /// By other block, how many of its clocks this one has acquired.
-    heard: BTreeMap<u32, usize>,
+    acquired: BTreeMap<u32, usize>,
 }
 
 impl UnevenBarriers {
@@ -59,44 +59,46 @@ impl UnevenBarriers {
     }
 
     /// Returns the clocks that a block at a barrier acquires from others and has not acquired before.
-    fn news(&mut self, barrier: u32, agent: u32, stand: Stand) -> Vec<VectorClock> {
-        let mut news = Vec::new();
-        let Some(blocks) = self.0.get_mut(&barrier).filter(|blocks| blocks.len() <= MOST_BLOCKS) else { return news };
+    fn newly_acquired(&mut self, barrier: u32, agent: u32, stand: Stand) -> Vec<VectorClock> {
+        let mut newly_acquired = Vec::new();
+        let Some(blocks) = self.0.get_mut(&barrier).filter(|blocks| blocks.len() <= MOST_BLOCKS) else {
+            return newly_acquired;
+        };
         let others: BTreeSet<u32> = blocks.keys().copied().filter(|other| *other != agent).collect();
-        let Some(mut own) = blocks.remove(&agent) else { return news };
-        let times = own.words.len();
+        let Some(mut own) = blocks.remove(&agent) else { return newly_acquired };
+        let times = own.released_clocks.len();
         for (other, from) in others.iter().filter_map(|other| Some((*other, blocks.get(other)?))) {
-            let heard = own.heard.entry(other).or_default();
-            let sure = times.min(from.words.len());
+            let acquired = own.acquired.entry(other).or_default();
+            let certain = times.min(from.released_clocks.len());
             let place = own.course.stand(times as u64, stand);
-            let now = Courses::heard_in(&from.course, |_| 0, place, *heard, sure);
-            news.extend_from_slice(&from.words[*heard..now]);
-            *heard = now;
+            let now = Courses::acquired_in(&from.course, |_| 0, place, *acquired, certain);
+            newly_acquired.extend_from_slice(&from.released_clocks[*acquired..now]);
+            *acquired = now;
         }
         blocks.insert(agent, own);
-        news
+        newly_acquired
     }
 }
 
 impl RaceDetector<'_, '_> {
     /// All blocks of an uneven barrier have reached it.
-    pub(in crate::check::race) fn meet_unevenly(&mut self, barrier: u32, agents: &[usize]) {
+    pub(in crate::check::race) fn sync_unevenly(&mut self, barrier: u32, agents: &[usize]) {
         for &number in agents {
-            self.agents[number].meet(&mut self.clocks);
-            let word = self.agents[number].all_know(number as u32, &mut self.clocks);
+            self.agents[number].block_sync(&mut self.clocks);
+            let released = self.agents[number].clock_of_all_threads(number as u32, &mut self.clocks);
             let blocks = self.uneven_barriers.0.get_mut(&barrier);
             if let Some(block) = blocks.and_then(|blocks| blocks.get_mut(&(number as u32))) {
-                block.words.push(word);
+                block.released_clocks.push(released);
             }
         }
-        agents.iter().for_each(|&number| self.hear_at_barrier(barrier, number, Stand::At));
+        agents.iter().for_each(|&number| self.acquire_at_barrier(barrier, number, Stand::At));
     }
 
     /// A block at a barrier acquires the clocks of the others.
-    pub(super) fn hear_at_barrier(&mut self, barrier: u32, number: usize, stand: Stand) {
-        for word in self.uneven_barriers.news(barrier, number as u32, stand) {
+    pub(super) fn acquire_at_barrier(&mut self, barrier: u32, number: usize, stand: Stand) {
+        for released in self.uneven_barriers.newly_acquired(barrier, number as u32, stand) {
             let agent = &mut self.agents[number];
-            agent.knows = self.clocks.join(agent.knows, word, false);
+            agent.clock = self.clocks.join(agent.clock, released, false);
         }
     }
 }

@@ -194,35 +194,36 @@ impl Courses {
 
     /// Returns how many signals of a thread a waiter acquires at its nth wait, given how many it has acquired before
     /// and how many it has received in every schedule.
-    pub(in crate::check::race) fn heard(
+    pub(in crate::check::race) fn acquired(
         &self,
         from: Thread,
         (by, waits, stand): (Thread, u64, Stand),
-        heard: usize,
-        sure: usize,
+        acquired: usize,
+        certain: usize,
     ) -> usize {
-        let (Some(from), Some(course)) = (self.signals.get(&from), self.waits.get(&by)) else { return heard };
+        let (Some(from), Some(course)) = (self.signals.get(&from), self.waits.get(&by)) else { return acquired };
         let wait = course.stand(waits, stand);
         let others = |rate: usize| if asks(Demand::Others) { self.gains[rate] - from.gains[rate] } else { 0 };
-        Self::heard_in(from, others, wait, heard, sure)
+        Self::acquired_in(from, others, wait, acquired, certain)
     }
 
     /// Returns how many signals of a course a wait, or the end of its loop, acquires, given how many have been acquired
     /// before, how many the wait has received in every schedule, and how often other threads signal in an iteration of
     /// all loops of a rate.
-    pub(super) fn heard_in(
+    pub(super) fn acquired_in(
         from: &Course,
         others: impl Fn(usize) -> u64,
         wait: Place,
-        heard: usize,
-        sure: usize,
+        acquired: usize,
+        certain: usize,
     ) -> usize {
         if !asks(Demand::Causal) {
-            return sure.max(heard);
+            return certain.max(acquired);
         }
         // A later signal has more events before it.
-        let news = (heard..sure).take_while(|&number| is_causal(from.at(number as u64 + 1), &others, wait));
-        heard + news.count()
+        let newly_acquired =
+            (acquired..certain).take_while(|&number| is_causal(from.at(number as u64 + 1), &others, wait));
+        acquired + newly_acquired.count()
     }
 }
 

@@ -42,7 +42,7 @@ pub(in crate::check::race) struct Merged {
     waits: Line,
     sent: Vec<ReleasedClock>,
     /// How many of the signals some wait has acquired.
-    heard: usize,
+    acquired: usize,
     /// By waiting thread, the number of its last wait.
     last: BTreeMap<Thread, u64>,
     /// A clock with only the start of the signaling rank.
@@ -83,7 +83,7 @@ impl Merged {
     pub(in crate::check::race) fn of(courses: Courses, begun: VectorClock) -> Self {
         let line = || Line { course: Course::of_rates(courses.num_rates()), ..Line::default() };
         let (signals, waits) = (line(), line());
-        Self { courses, signals, waits, sent: Vec::new(), heard: 0, last: BTreeMap::new(), begun }
+        Self { courses, signals, waits, sent: Vec::new(), acquired: 0, last: BTreeMap::new(), begun }
     }
 
     /// Adds a signal of a thread, which is an event as the waiting rank numbers it. Returns whether the last signal
@@ -92,10 +92,10 @@ impl Merged {
         &mut self,
         from: Thread,
         event: Event,
-        word: ReleasedClock,
+        released: ReleasedClock,
         over: impl Fn(u32) -> u32,
     ) -> bool {
-        self.sent.push(word);
+        self.sent.push(released);
         self.signals.add(self.courses.signals.get(&from), from, event, over)
     }
 
@@ -106,29 +106,29 @@ impl Merged {
         in_order
     }
 
-    /// Adds the end of a wait of a thread; calls `hear` with the clocks that it acquires.
-    pub(in crate::check::race) fn receive(&mut self, initial: u64, by: Thread, mut hear: impl FnMut(ReleasedClock)) {
+    /// Adds the end of a wait of a thread; calls `acquire` with the clocks that it acquires.
+    pub(in crate::check::race) fn receive(&mut self, initial: u64, by: Thread, mut acquire: impl FnMut(ReleasedClock)) {
         // Which wait is the first one beyond the initial units depends on the number of iterations.
         if initial == 0 && self.waits.counts.get(&by) == Some(&1) {
-            hear(ReleasedClock { knows: self.begun, relaxed: true });
+            acquire(ReleasedClock { clock: self.begun, relaxed: true });
         }
-        self.news(initial, by, Stand::At, hear);
+        self.newly_acquired(initial, by, Stand::At, acquire);
     }
 
-    /// Calls `hear` with the clocks that a thread has acquired in every schedule since its last wait, or since the end
+    /// Calls `acquire` with the clocks that a thread has acquired in every schedule since its last wait, or since the end
     /// of that wait's loop, and that no thread had acquired before.
-    pub(in crate::check::race) fn news(
+    pub(in crate::check::race) fn newly_acquired(
         &mut self,
         initial: u64,
         by: Thread,
         stand: Stand,
-        hear: impl FnMut(ReleasedClock),
+        acquire: impl FnMut(ReleasedClock),
     ) {
         let Some(&waits) = self.last.get(&by) else { return };
-        let sure = usize::try_from(waits.saturating_sub(initial)).unwrap_or(usize::MAX).min(self.sent.len());
+        let certain = usize::try_from(waits.saturating_sub(initial)).unwrap_or(usize::MAX).min(self.sent.len());
         let place = self.waits.course.stand(waits, stand);
-        let heard = Courses::heard_in(&self.signals.course, |_| 0, place, self.heard, sure);
-        self.sent[self.heard..heard].iter().copied().for_each(hear);
-        self.heard = heard;
+        let acquired = Courses::acquired_in(&self.signals.course, |_| 0, place, self.acquired, certain);
+        self.sent[self.acquired..acquired].iter().copied().for_each(acquire);
+        self.acquired = acquired;
     }
 }

@@ -148,7 +148,7 @@ impl RaceDetector<'_, '_> {
 
     /// Returns whether the packets of a step release no clock: which windows of its slice are empty depends on the
     /// size.
-    pub(super) fn is_mute(&self, agent: usize, step: usize) -> bool {
+    pub(super) fn has_unknown_windows(&self, agent: usize, step: usize) -> bool {
         self.is_window(step) && self.model.op(agent, step).slice.is_some()
     }
 
@@ -187,7 +187,9 @@ impl RaceDetector<'_, '_> {
                         && effect.packets()
                         && (effect.atoms().start as u32, effect.atoms().end as u32) == old.atoms
                 });
-                let alike = same && !self.is_mute(by, step) && shape(by, step) == shape(model.agent_of(writer), writer);
+                let alike = same
+                    && !self.has_unknown_windows(by, step)
+                    && shape(by, step) == shape(model.agent_of(writer), writer);
                 if alike { Windows::Same } else { Windows::Unknown }
             }
         }
@@ -195,28 +197,28 @@ impl RaceDetector<'_, '_> {
 
     /// Ends a loop of an agent, given the steps of its last iteration: what its waits in the loop acquire in some
     /// iteration, the agent has acquired after the loop.
-    pub(super) fn leave_loop(&mut self, number: usize, steps: Range<usize>) {
+    pub(super) fn end_loop(&mut self, number: usize, steps: Range<usize>) {
         let model = self.model;
         let mut synced = false;
         for step in steps.rev() {
             let kind = model.step_at(step).kind;
             synced |= matches!(kind, OpKind::Nop | OpKind::Barrier);
             if kind == OpKind::Barrier {
-                self.hear_at_barrier(model.ids(step)[0], number, Stand::Behind);
+                self.acquire_at_barrier(model.ids(step)[0], number, Stand::Behind);
                 continue;
             }
-            let words = match kind {
+            let released_clocks = match kind {
                 OpKind::SemaphoreAcquire => &mut self.releases,
                 _ if waits(kind) => &mut self.signals,
                 _ => continue,
             };
             for (thread, &id) in (0..).zip(model.ids(step)) {
                 let (agent, clocks) = (&mut self.agents[number], &mut self.clocks);
-                words.leave_loop(id, (number as u32, thread), |thread, word| {
-                    let relaxed = kind == OpKind::RelaxedWait || word.relaxed;
+                released_clocks.end_loop(id, (number as u32, thread), |thread, released| {
+                    let relaxed = kind == OpKind::RelaxedWait || released.relaxed;
                     match synced {
-                        true => agent.knows = clocks.join(agent.knows, word.knows, relaxed),
-                        false => agent.acquire(thread, word.knows, relaxed, clocks),
+                        true => agent.clock = clocks.join(agent.clock, released.clock, relaxed),
+                        false => agent.acquire(thread, released.clock, relaxed, clocks),
                     }
                 });
             }
@@ -235,44 +237,44 @@ impl RaceDetector<'_, '_> {
         let steps = step..step + body.ops.len();
         // A block at a barrier in the first step acquires the clocks of the others there.
         for barrier in steps.clone().skip(1).filter(|step| model.step_at(*step).kind == OpKind::Barrier) {
-            self.hear_at_barrier(model.ids(barrier)[0], number, Stand::Ahead);
+            self.acquire_at_barrier(model.ids(barrier)[0], number, Stand::Ahead);
         }
         let kinds = || steps.clone().map(|step| model.step_at(step).kind);
         let meets = kinds().rposition(|kind| matches!(kind, OpKind::Nop | OpKind::Barrier));
         let last = kinds().rposition(|kind| waits(kind) || kind == OpKind::SemaphoreAcquire);
         let agent = &self.agents[number];
         if last.is_some() && meets > last && agent.waited <= agent.last_sync {
-            self.look_ahead(number, steps);
+            self.acquire_ahead(number, steps);
         }
     }
 
     /// Synchronizes the threads of an agent in an iteration. If this is the first block sync and no thread has waited
     /// in the iteration before it, they acquire what all waits so far release.
-    pub(super) fn meet_in_iteration(&mut self, number: usize, step: usize) {
+    pub(super) fn sync_in_iteration(&mut self, number: usize, step: usize) {
         let model = self.model;
         let Some((_, body)) = model.loop_of(number, step) else { return };
         let first = step + 1 - model.place_of(step).1 as usize;
         let meets = |kind| matches!(kind, OpKind::Nop | OpKind::Barrier | OpKind::SemaphoreAcquire) || waits(kind);
         if !(first..step).rev().any(|step| meets(model.step_at(step).kind)) {
-            self.look_ahead(number, first..first + body.ops.len());
+            self.acquire_ahead(number, first..first + body.ops.len());
         }
     }
 
     /// All threads of an agent acquire what its waits before an iteration with these steps release; none of these steps
     /// has been a wait.
-    fn look_ahead(&mut self, number: usize, steps: Range<usize>) {
+    fn acquire_ahead(&mut self, number: usize, steps: Range<usize>) {
         let model = self.model;
         let relaxed = steps.clone().any(|step| model.step_at(step).kind == OpKind::RelaxedWait);
         for step in steps {
-            let words = match model.step_at(step).kind {
+            let released_clocks = match model.step_at(step).kind {
                 OpKind::SemaphoreAcquire => &mut self.releases,
                 kind if waits(kind) => &mut self.signals,
                 _ => continue,
             };
             let (agent, clocks) = (&mut self.agents[number], &mut self.clocks);
             for &id in model.ids(step) {
-                words.look_ahead(id, number as u32, |word| {
-                    agent.knows = clocks.join(agent.knows, word.knows, relaxed || word.relaxed);
+                released_clocks.acquire_ahead(id, number as u32, |released| {
+                    agent.clock = clocks.join(agent.clock, released.clock, relaxed || released.relaxed);
                 });
             }
         }
@@ -281,12 +283,12 @@ impl RaceDetector<'_, '_> {
     /// Records an access of a loop by `by`, in a step of the block `agent`. Returns an access that it overlaps in other
     /// iterations than its own and that is ordered neither before nor after all of them, given the current clock and
     /// the rotation of its agents.
-    pub(super) fn meet_skewed(
+    pub(super) fn check_skewed(
         &mut self,
         (agent, by): (usize, usize),
         effect: &Access,
         new: RecordedAccess,
-        (knows, away): (VectorClock, u32),
+        (clock, away): (VectorClock, u32),
         epoch: u32,
     ) -> Option<RecordedAccess> {
         if self.skewed.is_empty() {
@@ -301,8 +303,8 @@ impl RaceDetector<'_, '_> {
             let agent = ring.moved(old.agent, away);
             match old.agent == new.agent {
                 true => old.count < epoch,
-                false if old.write && !packets => clocks.visible(knows, agent) > old.count,
-                false => clocks.ordered(knows, agent) > old.count,
+                false if old.write && !packets => clocks.visible(clock, agent) > old.count,
+                false => clocks.ordered(clock, agent) > old.count,
             }
         };
         self.skewed.add(self.model, (agent, by as u32), effect, new, is_over).filter(|_| !waits)

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use smallvec::{SmallVec, smallvec};
 
 use super::rivals::Rivals;
-use super::unordered::census;
+use super::unordered::sum_signals;
 use super::{ALL, ReleasedClock, Thread};
 use crate::check::race::clock::{ClockArena, VectorClock};
 use crate::check::race::every::{Courses, Stand};
@@ -30,7 +30,7 @@ pub(super) struct Looping {
 
 impl Looping {
     pub(super) fn new(totals: BTreeMap<Thread, u64>, one: bool, courses: Courses, clocks: &mut ClockArena) -> Self {
-        let (totals, all, begun) = census(totals, clocks);
+        let (totals, all, begun) = sum_signals(totals, clocks);
         let (sent, waits, rivals) = (BTreeMap::new(), BTreeMap::new(), Rivals::default());
         Self { totals, all, sent, begun, one, waits, relaxed: BTreeSet::new(), courses, rivals }
     }
@@ -43,33 +43,40 @@ impl Looping {
         }
     }
 
-    /// Records a wait of a thread, or of all threads of its agent; calls `hear` with the clocks that they acquire.
-    pub(super) fn receive(&mut self, initial: u64, who: Thread, mut hear: impl FnMut(ReleasedClock)) {
+    /// Records a wait of a thread, or of all threads of its agent; calls `acquire` with the clocks that they acquire.
+    pub(super) fn receive(&mut self, initial: u64, who: Thread, mut acquire: impl FnMut(ReleasedClock)) {
         let (waits, _) = self.waits.entry(who).or_default();
         *waits += 1;
         // Which wait is the first one beyond the initial units depends on the number of iterations.
         if *waits == 1 && initial == 0 {
-            hear(ReleasedClock { knows: self.begun, relaxed: true });
+            acquire(ReleasedClock { clock: self.begun, relaxed: true });
         }
-        self.news(initial, who, Stand::At, hear);
+        self.newly_acquired(initial, who, Stand::At, acquire);
     }
 
-    /// Calls `hear` with the clocks that these waiters have acquired in every schedule at their position, and had not
+    /// Calls `acquire` with the clocks that these waiters have acquired in every schedule at their position, and had not
     /// acquired before.
-    pub(super) fn news(&mut self, initial: u64, who: Thread, stand: Stand, mut hear: impl FnMut(ReleasedClock)) {
+    pub(super) fn newly_acquired(
+        &mut self,
+        initial: u64,
+        who: Thread,
+        stand: Stand,
+        mut acquire: impl FnMut(ReleasedClock),
+    ) {
         let Self { totals, all, sent, waits, courses, .. } = self;
-        let Some((waits, heard)) = waits.get_mut(&who) else { return };
+        let Some((waits, acquired)) = waits.get_mut(&who) else { return };
         for (total, thread) in &*totals {
             // Initial units, and signals of other threads, may have been received first.
-            let Some(sure) = waits.checked_sub(initial.saturating_add(*all - total)).filter(|sure| *sure > 0) else {
+            let Some(certain) = waits.checked_sub(initial.saturating_add(*all - total)).filter(|certain| *certain > 0)
+            else {
                 break;
             };
-            let Some(words) = sent.get(thread) else { continue };
-            let sure = words.len().min(usize::try_from(sure).unwrap_or(usize::MAX));
-            let heard = heard.entry(*thread).or_default();
-            let sure = courses.heard(*thread, (who, *waits, stand), *heard, sure);
-            words[sure.min(*heard)..sure].iter().for_each(|word| hear(*word));
-            *heard = sure.max(*heard);
+            let Some(released_clocks) = sent.get(thread) else { continue };
+            let certain = released_clocks.len().min(usize::try_from(certain).unwrap_or(usize::MAX));
+            let acquired = acquired.entry(*thread).or_default();
+            let certain = courses.acquired(*thread, (who, *waits, stand), *acquired, certain);
+            released_clocks[certain.min(*acquired)..certain].iter().for_each(|released| acquire(*released));
+            *acquired = certain.max(*acquired);
         }
     }
 }

@@ -65,14 +65,14 @@ use crate::plan::OpKind;
 /// Clock that a signal transfers to the thread that waits for it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReleasedClock {
-    pub(super) knows: VectorClock,
+    pub(super) clock: VectorClock,
     /// Whether it publishes no writes.
     pub(super) relaxed: bool,
 }
 
 impl ReleasedClock {
     /// Returns what a wait acquires of it.
-    fn heard(self, relaxed: bool) -> Self {
+    fn acquired(self, relaxed: bool) -> Self {
         Self { relaxed: self.relaxed || relaxed, ..self }
     }
 }
@@ -235,24 +235,31 @@ impl ReleaseQueues {
 
     /// Records a signal of a thread, which is an event as the waiting rank numbers it; so is `from`, a thread of a
     /// block even if a port executes the signal.
-    pub(super) fn send(&mut self, counter: u32, from: Thread, event: Event, word: ReleasedClock, clocks: &ClockArena) {
+    pub(super) fn send(
+        &mut self,
+        counter: u32,
+        from: Thread,
+        event: Event,
+        released: ReleasedClock,
+        clocks: &ClockArena,
+    ) {
         if counter == NOTHING {
             return;
         }
         match self.shared.get_mut(&counter).map(|shared| (shared.initial, &mut shared.uses)) {
-            Some((_, Uses::Unordered(uses))) => return uses.sent.entry(from).or_default().push(word),
+            Some((_, Uses::Unordered(uses))) => return uses.sent.entry(from).or_default().push(released),
             Some((_, Uses::Looping(uses))) => {
                 let from = if uses.one { (from.0, 0) } else { from };
-                return uses.sent.entry(from).or_default().push(word);
+                return uses.sent.entry(from).or_default().push(released);
             }
             Some((_, Uses::Merged(uses))) => {
-                if !uses.send(from, event, word, |agent| clocks.ordered(word.knows, agent)) {
+                if !uses.send(from, event, released, |agent| clocks.ordered(released.clock, agent)) {
                     self.disordered.insert(counter);
                 }
                 return;
             }
             Some((initial, Uses::Ordered { signal, signals, wait, waits })) => {
-                let over = |agent| clocks.ordered(word.knows, agent);
+                let over = |agent| clocks.ordered(released.clock, agent);
                 // The wait that has received the last signal.
                 let wait = wait.filter(|_| *waits == initial.saturating_add(*signals));
                 let last = signal.replace(event);
@@ -265,15 +272,15 @@ impl ReleaseQueues {
             }
             None => {}
         }
-        self.push(counter, word);
+        self.push(counter, released);
     }
 
-    fn push(&mut self, counter: u32, word: ReleasedClock) {
+    fn push(&mut self, counter: u32, released: ReleasedClock) {
         let node = self.free.pop().unwrap_or_else(|| {
             self.nodes.push((ReleasedClock::default(), NONE));
             self.nodes.len() as u32 - 1
         });
-        self.nodes[node as usize] = (word, NONE);
+        self.nodes[node as usize] = (released, NONE);
         let (first, last) = &mut self.queues[counter as usize];
         match *last {
             NONE => *first = node,
@@ -285,13 +292,13 @@ impl ReleaseQueues {
     fn pop(&mut self, counter: u32) -> Option<ReleasedClock> {
         let (first, last) = self.queues.get_mut(counter as usize)?;
         let node = *first;
-        let (word, next) = *self.nodes.get(node as usize)?;
+        let (released, next) = *self.nodes.get(node as usize)?;
         *first = next;
         if *first == NONE {
             *last = NONE;
         }
         self.free.push(node);
-        Some(word)
+        Some(released)
     }
 
     /// Records a wait that is about to end. Returns the thread of another wait on the same counter, if the two are
@@ -314,20 +321,20 @@ impl ReleaseQueues {
                 None
             }
             // If the initial units are enough, no thread waits.
-            Uses::Unordered(uses) if shared.downs > shared.initial => uses.rivals.see(event, over),
-            Uses::Looping(uses) if shared.downs > shared.initial => uses.rivals.see(event, over),
+            Uses::Unordered(uses) if shared.downs > shared.initial => uses.rivals.record(event, over),
+            Uses::Looping(uses) if shared.downs > shared.initial => uses.rivals.record(event, over),
             Uses::Unordered(_) | Uses::Looping(_) => None,
         }
     }
 
-    /// Records the end of a wait; calls `hear` with the clocks that the thread acquires, and those that all threads of
+    /// Records the end of a wait; calls `acquire` with the clocks that the thread acquires, and those that all threads of
     /// its agent acquire together.
     pub(super) fn receive(
         &mut self,
         counter: u32,
         by: Thread,
         relaxed: bool,
-        mut hear: impl FnMut(u32, ReleasedClock),
+        mut acquire: impl FnMut(u32, ReleasedClock),
     ) {
         if let Some(Shared { initial, uses, .. }) = self.shared.get_mut(&counter) {
             match uses {
@@ -339,29 +346,31 @@ impl ReleaseQueues {
                 }
                 Uses::Unordered(uses) => {
                     for who in [by, (by.0, ALL)] {
-                        uses.receive(*initial, (who, relaxed), |word| hear(who.1, word));
+                        uses.receive(*initial, (who, relaxed), |released| acquire(who.1, released));
                     }
                     return;
                 }
-                Uses::Merged(uses) => return uses.receive(*initial, by, |word| hear(by.1, word.heard(relaxed))),
+                Uses::Merged(uses) => {
+                    return uses.receive(*initial, by, |released| acquire(by.1, released.acquired(relaxed)));
+                }
                 Uses::Looping(uses) => {
                     if relaxed {
                         uses.relaxed.insert(by.0);
                     }
                     for (who, listener) in uses.waiters(by) {
-                        uses.receive(*initial, who, |word| hear(listener, word.heard(relaxed)));
+                        uses.receive(*initial, who, |released| acquire(listener, released.acquired(relaxed)));
                     }
                     return;
                 }
             }
         }
-        if let Some(word) = self.pop(counter) {
-            hear(by.1, word.heard(relaxed));
+        if let Some(released) = self.pop(counter) {
+            acquire(by.1, released.acquired(relaxed));
         }
     }
 
     /// Returns whether an agent waits on a counter that is used unordered, so that it acquires little.
-    pub(super) fn waits_unordered(&self, agent: u32) -> bool {
+    pub(super) fn wait_unordered(&self, agent: u32) -> bool {
         let waits = |uses: &Uses| match uses {
             Uses::Ordered { .. } | Uses::Merged(_) => false,
             Uses::Unordered(uses) => uses.waits.contains_key(&(agent, ALL)),
@@ -370,23 +379,23 @@ impl ReleaseQueues {
         self.shared.values().any(|shared| waits(&shared.uses))
     }
 
-    /// Calls `hear` with the clocks of a counter that all threads of an agent acquire in the iteration of their next
+    /// Calls `acquire` with the clocks of a counter that all threads of an agent acquire in the iteration of their next
     /// wait on it, before that wait and after a block sync.
-    pub(super) fn look_ahead(&mut self, counter: u32, agent: u32, mut hear: impl FnMut(ReleasedClock)) {
+    pub(super) fn acquire_ahead(&mut self, counter: u32, agent: u32, mut acquire: impl FnMut(ReleasedClock)) {
         let Some(Shared { initial, uses: Uses::Looping(uses), .. }) = self.shared.get_mut(&counter) else { return };
         let relaxed = uses.relaxed.contains(&agent);
-        uses.news(*initial, (agent, ALL), Stand::Ahead, |word| hear(word.heard(relaxed)));
+        uses.newly_acquired(*initial, (agent, ALL), Stand::Ahead, |released| acquire(released.acquired(relaxed)));
     }
 
-    /// Ends the loop in which a thread has waited; calls `hear` with the clocks that it acquires only now, and those
+    /// Ends the loop in which a thread has waited; calls `acquire` with the clocks that it acquires only now, and those
     /// that all threads of its agent acquire together.
-    pub(super) fn leave_loop(&mut self, counter: u32, by: Thread, mut hear: impl FnMut(u32, ReleasedClock)) {
+    pub(super) fn end_loop(&mut self, counter: u32, by: Thread, mut acquire: impl FnMut(u32, ReleasedClock)) {
         let Some(Shared { initial, uses, .. }) = self.shared.get_mut(&counter) else { return };
         match uses {
-            Uses::Merged(uses) => uses.news(*initial, by, Stand::Behind, |word| hear(by.1, word)),
+            Uses::Merged(uses) => uses.newly_acquired(*initial, by, Stand::Behind, |released| acquire(by.1, released)),
             Uses::Looping(uses) => {
                 for (who, listener) in uses.waiters(by) {
-                    uses.news(*initial, who, Stand::Behind, |word| hear(listener, word));
+                    uses.newly_acquired(*initial, who, Stand::Behind, |released| acquire(listener, released));
                 }
             }
             Uses::Ordered { .. } | Uses::Unordered(_) => {}
@@ -403,13 +412,13 @@ impl RaceDetector<'_, '_> {
     /// Returns the counters that were assumed to be ordered and are not: if there are some, the execution has shown
     /// nothing.
     pub(in super::super) fn disordered(&mut self) -> Disordered {
-        let [signals, releases] =
-            [&mut self.signals, &mut self.releases].map(|words| std::mem::take(&mut words.disordered));
+        let [signals, releases] = [&mut self.signals, &mut self.releases]
+            .map(|released_clocks| std::mem::take(&mut released_clocks.disordered));
         Disordered { signals, releases }
     }
 
     /// Executes a signal of a thread of a block, in a step and at a timestamp of its agent.
-    pub(super) fn signal(&mut self, id: u32, (by, thread): Thread, step: usize, turn: u32, word: ReleasedClock) {
+    pub(super) fn signal(&mut self, id: u32, (by, thread): Thread, step: usize, turn: u32, released: ReleasedClock) {
         let port = self.ports.get(&id).filter(|_| self.model.step_at(step).port);
         let port = port.and_then(|ports| ports.iter().find(|port| port.is_of((by, thread))));
         let event = match port {
@@ -419,13 +428,13 @@ impl RaceDetector<'_, '_> {
         };
         // The waiting rank numbers all agents from itself.
         let back = self.ring.back(self.model.shift(step, thread as usize));
-        let knows = self.clocks.shifted(word.knows, back);
+        let clock = self.clocks.shifted(released.clock, back);
         let event = Event { by: (self.ring.moved(event.by.0, back), event.by.1), ..event };
         self.signals.send(
             id,
             (self.ring.moved(by, back), thread),
             event,
-            ReleasedClock { knows, ..word },
+            ReleasedClock { clock, ..released },
             &self.clocks,
         );
     }

@@ -14,7 +14,7 @@ pub(super) struct Rivals {
 
 impl Rivals {
     /// Only the last wait is compared: a thread that happens after it happens after all before it.
-    pub(super) fn see(&mut self, event: Event, over: impl Fn(u32) -> u32) -> Option<Thread> {
+    pub(super) fn record(&mut self, event: Event, over: impl Fn(u32) -> u32) -> Option<Thread> {
         if self.found {
             return None;
         }

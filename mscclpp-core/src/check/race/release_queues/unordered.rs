@@ -24,7 +24,10 @@ pub(super) struct Unordered {
 
 /// Returns the signals in a launch by signaling thread, the most first, their sum, and a clock with only the start of
 /// the signaling rank.
-pub(super) fn census(totals: BTreeMap<Thread, u64>, clocks: &mut ClockArena) -> (Vec<(u64, Thread)>, u64, VectorClock) {
+pub(super) fn sum_signals(
+    totals: BTreeMap<Thread, u64>,
+    clocks: &mut ClockArena,
+) -> (Vec<(u64, Thread)>, u64, VectorClock) {
     let begun = begun(&totals, clocks);
     let mut totals: Vec<_> = totals.into_iter().map(|(thread, total)| (total, thread)).collect();
     totals.sort_unstable_by_key(|&(total, thread)| (Reverse(total), thread));
@@ -34,28 +37,30 @@ pub(super) fn census(totals: BTreeMap<Thread, u64>, clocks: &mut ClockArena) -> 
 
 impl Unordered {
     pub(super) fn new(totals: BTreeMap<Thread, u64>, clocks: &mut ClockArena) -> Self {
-        let (totals, all, begun) = census(totals, clocks);
+        let (totals, all, begun) = sum_signals(totals, clocks);
         Self { totals, all, begun, ..Self::default() }
     }
 
-    /// Records a wait of a thread, or of all threads of its agent; calls `hear` with the clocks that they acquire.
+    /// Records a wait of a thread, or of all threads of its agent; calls `acquire` with the clocks that they acquire.
     pub(super) fn receive(
         &mut self,
         initial: u64,
         (who, relaxed): (Thread, bool),
-        mut hear: impl FnMut(ReleasedClock),
+        mut acquire: impl FnMut(ReleasedClock),
     ) {
         let waits = self.waits.entry(who).or_default();
         *waits += 1;
         let taken = waits.saturating_sub(initial);
         if taken == 1 {
-            hear(ReleasedClock { knows: self.begun, relaxed: true });
+            acquire(ReleasedClock { clock: self.begun, relaxed: true });
         }
         for (total, thread) in &self.totals {
             // Signals of other threads may have been received first.
-            let Some(nth) = taken.checked_sub(self.all - total).and_then(|sure| sure.checked_sub(1)) else { break };
-            let word = self.sent.get(thread).and_then(|words| words.get(nth as usize));
-            word.into_iter().for_each(|word| hear(word.heard(relaxed)));
+            let Some(nth) = taken.checked_sub(self.all - total).and_then(|certain| certain.checked_sub(1)) else {
+                break;
+            };
+            let released = self.sent.get(thread).and_then(|released_clocks| released_clocks.get(nth as usize));
+            released.into_iter().for_each(|released| acquire(released.acquired(relaxed)));
         }
     }
 }
