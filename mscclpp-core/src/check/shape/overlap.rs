@@ -1,4 +1,4 @@
-//! Ranges of one operation that overlap.
+//! Operands of one operation that overlap.
 
 use smallvec::SmallVec;
 
@@ -9,14 +9,15 @@ use crate::diag::Code;
 use crate::plan::PlanTree;
 use crate::types::{BufferKind, ChannelKind};
 
-/// Ranges of an operation that are compared one by one.
+/// Maximum number of operands of an operation that are compared pairwise.
 const MOST_PAIRED: usize = 12;
 
-/// What an operation writes overlaps nothing else of it partly: threads move elements in no order, so that only of equal
-/// ranges each thread has the same elements. Ports are given their pairs by different threads, so nothing may overlap at all.
+/// Checks that a written operand does not partly overlap any other operand: threads move elements unordered, so that a
+/// thread has the same elements only of equal ranges. The pairs of a port operation are posted by different threads, so
+/// nothing may overlap at all.
 pub(super) fn check(plan: &PlanTree, at: &LocatedOp) -> Verdict {
     let op = at.op;
-    // What has a single reference here and a single one on another rank, or in another buffer, is most of most plans.
+    // Most operations have one local operand and one in another rank's memory or in another buffer.
     if let ([src], [dst]) = (&op.srcs[..], &op.dsts[..]) {
         let in_place = plan.collective.in_place;
         let apart = |(a, b)| a != b && (!in_place || a == BufferKind::Scratch || b == BufferKind::Scratch);
@@ -32,7 +33,7 @@ pub(super) fn check(plan: &PlanTree, at: &LocatedOp) -> Verdict {
         let memory = (effect.owner, buffer, effect.packets);
         all.push(Touched { memory, start: start.into(), end, writes: effect.write });
     });
-    // Of few, each written one is held against all.
+    // With few operands, each written one is compared with all.
     let mut written = all.iter().enumerate().filter(|(_, touched)| touched.writes);
     let collides = |(i, one): (usize, &Touched)| {
         let mut others = all.iter().enumerate().filter(|(j, other)| *j != i && other.memory == one.memory);
@@ -53,7 +54,7 @@ pub(super) fn check(plan: &PlanTree, at: &LocatedOp) -> Verdict {
         old.writes |= same && new.writes;
         same
     });
-    // Of what has been met, what reaches farthest: of all, and of the writes.
+    // The operands with the largest end so far: of all, and of the written ones.
     let mut farthest: [Option<Touched>; 2] = [None; 2];
     for new in all {
         let against = &farthest[usize::from(!new.writes)];
@@ -74,7 +75,7 @@ fn in_no_order(one: &Touched, other: &Touched) -> Verdict {
     bad(Code::OverlappingCopy, format!("{one} and {other} of the {buffer} of rank {owner}, in no order"))
 }
 
-/// What an operation touches: owner, buffer, whether packets; chunks; whether it writes. The order is that of the sweep.
+/// An operand's access: owner, buffer, whether packets; chunks; whether it is written. The sweep uses this order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Touched {
     memory: (u32, BufferKind, bool),

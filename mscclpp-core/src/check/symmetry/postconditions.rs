@@ -1,4 +1,4 @@
-//! What is promised of shifted ranks against what is promised of the own ones.
+//! Comparison of the postconditions of rotated ranks with those of the representatives.
 
 use super::super::model::Space;
 use super::super::place::canonical_buffer;
@@ -7,7 +7,7 @@ use crate::collective::{ChunkCounts, CollectiveKind, OutputContent};
 use crate::plan::PlanTree;
 use crate::types::BufferKind;
 
-/// The chunks of all inputs and outputs, by the numbers that the own ranks give them.
+/// The chunks of all inputs and outputs, by the numbers at the representatives.
 pub(super) struct Promises {
     own: u32,
     extent: ChunkCounts,
@@ -17,11 +17,12 @@ pub(super) struct Promises {
     fuel: u64,
 }
 
-/// The number of a chunk that nobody touches.
+/// The number of a chunk without accesses.
 const UNKNOWN: u32 = u32::MAX;
 
 impl Promises {
-    /// About to look at a plan. `None` if that would take more than `fuel`, or its collective promises nothing that could be shifted.
+    /// Prepares the comparison for a plan. `None` if that would take more than `fuel`, or its collective has no
+    /// postconditions that can be rotated.
     pub(super) fn new(plan: &PlanTree, own: u32, fuel: u64) -> Option<Self> {
         use CollectiveKind as K;
         if !matches!(plan.collective.kind, K::AllReduce | K::AllGather | K::ReduceScatter | K::AllToAll | K::SendRecv) {
@@ -46,7 +47,7 @@ impl Promises {
         Some(Self { own, extent, inputs, outputs, fuel })
     }
 
-    /// Notes the numbers of the chunks of a rank that is shifted from an own one.
+    /// Records the numbers of the chunks of a rank that is rotated from a representative.
     pub(super) fn note(&mut self, plan: &PlanTree, chunks: &Chunks, own: u32, rank: u32) {
         let ChunkCounts { input, output, .. } = self.extent;
         for (kind, count, names) in
@@ -72,10 +73,11 @@ impl Promises {
             .all(|chunks| (0..).zip(chunks).all(|(chunk, name)| chunk == *name))
     }
 
-    /// Whether every rank is promised what the own rank of its kind is, chunk by chunk.
+    /// Returns whether every rank has the postconditions of its representative, chunk by chunk.
     pub(super) fn hold(&mut self, plan: &PlanTree) -> bool {
         let ChunkCounts { ranks, output, .. } = self.extent;
-        // What an output chunk of an own rank is to hold: promises are in ascending order and may span chunks.
+        // The required contents of an output chunk of a representative: postconditions are in ascending order and may
+        // span chunks.
         let promised = |rank: u32| {
             let mut chunks = vec![None; output as usize];
             for promise in plan.collective.postconditions(self.extent, rank) {
@@ -94,7 +96,7 @@ impl Promises {
         let own: Vec<_> = (0..self.own).map(promised).collect();
         let kept = self.keeps_inputs();
         if plan.collective.kind == CollectiveKind::SendRecv && !kept {
-            // Who sends to whom is not known here.
+            // The distance of a send-receive is unknown here.
             return false;
         }
         for rank in self.own..ranks {

@@ -1,4 +1,4 @@
-//! The programs of all ranks, held against those of the first ones.
+//! The programs of all ranks, compared with those of the first ones.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -10,25 +10,26 @@ use super::super::view::View;
 use crate::plan::{Op, OpKind, RankPlan};
 use crate::types::ChannelKind;
 
-/// What the programs of the first ranks do, and where those of the others do the same.
+/// The programs of the first ranks, and the matching accesses of the others.
 pub(super) struct Programs {
-    /// Per own rank, what its operations do to memory, in their order, and which channels they use.
+    /// Per representative, the accesses of its operations, in order, and the channels that they use.
     pub(super) deeds: Vec<Vec<AccessShape>>,
     ways: Vec<Vec<ChannelUse>>,
-    /// Per own rank and operation, the ends of its deeds and ways.
+    /// Per representative and operation, the ends of its accesses and channels.
     ends: Vec<Vec<(u32, u32)>>,
-    /// Per own rank, the first of its entries in `chunks` and in `counters`, and how many each rank of its kind has.
+    /// Per representative, the first of its entries in `chunks` and in `counters`, and the number for each rank of its
+    /// class.
     places: Vec<[(usize, usize); 2]>,
-    /// By own rank, by shift, the first chunk of every deed.
+    /// By representative and rotation, the first chunk of every access.
     chunks: Vec<u32>,
-    /// By own rank, by shift, the counter of every channel that is used.
+    /// By representative and rotation, the counter of every use of a channel.
     counters: Vec<u32>,
 }
 
-/// What an operation does to a range of a memory, but for where the range begins.
+/// An access of an operation, without its first chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AccessShape {
-    /// The owner of the memory: an own rank, and by how much it is shifted from there, seen from who does it.
+    /// The owner of the memory: a representative, and its rotation, as seen from the accessing rank.
     pub(super) owner: u32,
     pub(super) shift: u32,
     pub(super) space: Space,
@@ -36,7 +37,7 @@ pub(super) struct AccessShape {
     pub(super) size: u32,
     position: u32,
     write: bool,
-    /// Number of the operation if it does the same to others in no order: sources that are combined.
+    /// Number of the operation if it accesses others in the same way, unordered: sources that are combined.
     pub(super) heap: u32,
 }
 
@@ -57,12 +58,12 @@ struct ChannelUse {
     to: u32,
     number: u32,
     kind: ChannelKind,
-    /// By how much the rank is shifted to which it leads.
+    /// The rotation of the rank to which it leads.
     shift: u32,
 }
 
 impl Programs {
-    /// Of a plan of which each so many ranks do what the first ones do, up to chunks. `None` if they do not.
+    /// Compares the programs of a plan in groups of `own` ranks, except for chunks. `None` if they differ.
     pub(super) fn of(view: View, pairs: &Pairs, own: u32) -> Option<Self> {
         if !begin_alike(view, pairs, own) {
             return None;
@@ -85,8 +86,8 @@ impl Programs {
         Some(programs)
     }
 
-    /// Whether the first operation of the first rank that reaches another rank does so in the one that would be like it: few plans
-    /// need more than this look to be seen not to be symmetric.
+    /// Returns whether the first operation of the first rank that accesses another rank does so in the rank that would
+    /// match: few plans need more than this to be found not symmetric.
     pub(super) fn may_be(view: View, pairs: &Pairs, own: u32) -> bool {
         let (mut mine, mut theirs) = (Flat::default(), Flat::default());
         let blocks = [0, own].map(|rank| &view.plan.ranks[rank as usize].blocks);
@@ -111,19 +112,19 @@ impl Programs {
         true
     }
 
-    /// The first chunk of every deed of an own rank, where another one of its kind does it.
+    /// Returns the first chunk of every access of a representative, in another rank of its class.
     pub(super) fn chunks(&self, own: u32, shift: u32) -> &[u32] {
         let (first, len) = self.places[own as usize][0];
         &self.chunks[first + shift as usize * len..][..len]
     }
 
-    /// The counter of every channel that an own rank uses, where another one of its kind does.
+    /// Returns the counter of every channel that a representative uses, in another rank of its class.
     pub(super) fn counters(&self, own: u32, shift: u32) -> &[u32] {
         let (first, len) = self.places[own as usize][1];
         &self.counters[first + shift as usize * len..][..len]
     }
 
-    /// The shift of the rank to which each channel leads that an own rank uses.
+    /// Returns the rotation of the rank to which each channel of a representative leads.
     pub(super) fn shifts(&self, rank: u32) -> impl Iterator<Item = u32> {
         self.ways[rank as usize].iter().map(|way| way.shift)
     }
@@ -135,7 +136,7 @@ impl Programs {
         each_of(view, rank as usize..rank as usize + 1, &mut |at| {
             whole &= flat.fill(view, pairs, own, &at).is_some();
             for &(mut deed, chunk) in &flat.deeds {
-                // What is combined may be named in any order.
+                // Sources that are combined may be in any order.
                 let heap = at.op.kind.is_reduce() && !deed.write && deed.position > 0;
                 deed.heap = if heap && (deed.owner, deed.shift) == (rank, 0) { ends.len() as u32 } else { NO_HEAP };
                 deeds.push(deed);
@@ -152,7 +153,7 @@ impl Programs {
         whole.then_some(())
     }
 
-    /// Holds a rank against the own rank of its kind.
+    /// Compares a rank with the representative of its class.
     fn compare(&mut self, view: View, pairs: &Pairs, own: u32, (one, other): (u32, u32)) -> Option<()> {
         let [a, b] = [one, other].map(|rank| &view.plan.ranks[rank as usize]);
         if !are_tables_alike(a, b) {
@@ -180,7 +181,7 @@ impl Programs {
         Some(())
     }
 
-    /// Notes what another rank does where an own one does operation `number`.
+    /// Records the accesses of another rank in place of operation `number` of a representative.
     #[expect(clippy::too_many_arguments, reason = "what is compared, and where")]
     fn hold(
         &mut self,
@@ -205,7 +206,7 @@ impl Programs {
         if deeds.len() != theirs.deeds.len() || ways.len() != theirs.counters.len() {
             return None;
         }
-        // Which channel of the other's takes the place of each. What threads give to ports, each to its own, is in no order.
+        // The other rank's channel in place of each. Triggers that threads post, each to its own port, are unordered.
         let mut order: SmallVec<[u32; 16]> = SmallVec::new();
         if ways.iter().zip(&theirs.counters).any(|(way, (_, other))| way != other) {
             let pairs = [op.srcs.len(), op.dsts.len()] == [op.ids.len(); 2];
@@ -231,7 +232,7 @@ impl Programs {
             let likely = i - deed.position as usize + position;
             let found = match theirs.deeds.get(likely) {
                 Some((other, _)) if *other == wanted => likely,
-                // The members of a switch come in the order of their numbers.
+                // The members of a switch are in the order of their numbers.
                 _ => theirs.deeds.iter().position(|(other, _)| *other == wanted)?,
             };
             let (word, bit) = (found / 64, 1 << (found % 64));
@@ -246,7 +247,7 @@ impl Programs {
 }
 
 impl Flat {
-    /// `None` if a channel is not there.
+    /// `None` if a channel does not exist.
     fn fill(&mut self, view: View, pairs: &Pairs, own: u32, at: &LocatedOp) -> Option<()> {
         let plan = view.plan;
         let ranks = plan.ranks.len() as u32;
@@ -284,8 +285,9 @@ impl Flat {
     }
 }
 
-/// Whether the first rank that might be a shifted one begins as the first own one does: what most plans without symmetry fail, long
-/// before all has been looked at. Looks at the first operation of each thread block that has to do with other ranks.
+/// Returns whether the first rank that may be a rotated one begins as the first representative does: most plans without
+/// symmetry fail this before everything has been compared. Compares the first operation of each thread block that
+/// involves other ranks.
 fn begin_alike(view: View, pairs: &Pairs, own: u32) -> bool {
     let [one, other] = [0, own as usize];
     let [a, b] = [one, other].map(|rank| &view.plan.ranks[rank]);
@@ -295,7 +297,7 @@ fn begin_alike(view: View, pairs: &Pairs, own: u32) -> bool {
             let [list, others] = [one, other].map(|rank| view.ops(rank, block));
             let Some(index) = list.iter().position(|op| op.channel.is_some()) else { return true };
             let (op, Some(like)) = (&list[index], others.get(index)) else { return false };
-            // What is given to ports may be in another order.
+            // Triggers of ports may be in another order.
             if op.kind.is_data() && op.channel == Some(ChannelKind::Port) {
                 return true;
             }
@@ -308,7 +310,7 @@ fn begin_alike(view: View, pairs: &Pairs, own: u32) -> bool {
         })
 }
 
-/// Whether two ranks have as many of everything.
+/// Returns whether two ranks have tables of equal length.
 fn are_tables_alike(one: &RankPlan, other: &RankPlan) -> bool {
     (one.input_chunks, one.output_chunks, one.scratch_chunks)
         == (other.input_chunks, other.output_chunks, other.scratch_chunks)
@@ -316,7 +318,7 @@ fn are_tables_alike(one: &RankPlan, other: &RankPlan) -> bool {
         && one.blocks.len() == other.blocks.len()
 }
 
-/// Whether two operations differ at most in channels and in which chunks they touch of whose memory.
+/// Returns whether two operations differ at most in channels and in the chunks and owners of their operands.
 fn are_alike(one: &Op, other: &Op) -> bool {
     (one.kind, one.channel, one.reduce, one.sync) == (other.kind, other.channel, other.reduce, other.sync)
         && (one.slice, one.blocks) == (other.slice, other.blocks)
@@ -332,13 +334,13 @@ fn are_alike(one: &Op, other: &Op) -> bool {
         }
 }
 
-/// Whether only one of some operations has anything that is done by single threads.
+/// Returns whether at most one of some operations is executed by single threads.
 fn has_one_with_ids(ops: &[Op]) -> bool {
     let numbered = |op: &&Op| op.body.is_some() || !op.ids.is_empty() && op.kind != OpKind::Barrier;
     ops.iter().filter(numbered).count() == 1 && ops.iter().all(|op| op.body.is_none())
 }
 
-/// Whether the numbers of an operation are those of its rank, not of its block's tables.
+/// Returns whether the numbers of an operation are those of its rank, not of its block's tables.
 fn has_numbers_of_rank(kind: OpKind) -> bool {
     matches!(kind, OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease | OpKind::Barrier)
 }
