@@ -1,8 +1,8 @@
-//! What every collective promises about its outputs: the one place that says so.
+//! Postconditions: what every collective guarantees about its outputs.
 
 use super::{Collective, CollectiveKind};
 
-/// What a range of a rank's output holds when a launch is over.
+/// What a range of a rank's output holds at the end of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Postcondition {
     /// First chunk of the output.
@@ -30,7 +30,7 @@ pub enum OutputContent {
     },
 }
 
-/// The numbers on which promises depend, as a plan has them: instances are counted.
+/// The numbers on which postconditions depend, as a plan has them: instances are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkCounts {
     /// Number of ranks.
@@ -39,13 +39,13 @@ pub struct ChunkCounts {
     pub input: u32,
     /// Chunks of every rank's output.
     pub output: u32,
-    /// How many ranks further a send-receive sends: 1, or more where a plan sends from group to group.
+    /// Over how many ranks a send-receive sends: 1, or more if a plan sends from group to group.
     pub distance: u32,
 }
 
 impl Collective {
-    /// What is promised about the output of a rank, in ascending order of chunks; chunks that are not named may hold
-    /// anything. `Custom` and `Test` promise nothing.
+    /// Returns the postconditions of the output of a rank, in ascending order of chunks; chunks without a postcondition
+    /// may hold anything. `Custom` and `Test` have none.
     pub fn postconditions(&self, extent: ChunkCounts, rank: u32) -> impl Iterator<Item = Postcondition> + use<> {
         use CollectiveKind as K;
         let ChunkCounts { ranks, input: _, output, distance } = extent;
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn every_collective_says_what_it_promises() {
+    fn every_collective_has_its_postconditions() {
         use CollectiveKind as K;
         let input = |rank, chunk| OutputContent::Input { rank, chunk };
         let gathered = [(0, 2, input(0, 0)), (2, 2, input(1, 0)), (4, 2, input(2, 0))];
