@@ -7,7 +7,7 @@ use super::simulator::{Accessor, Progress, Simulator, Sized, Thread, settled};
 use super::value::{poison, token};
 
 /// Maximum number of lines in a stall's report.
-const MOST_LINES: usize = 6;
+const MAX_LINES: usize = 6;
 
 impl Simulator<'_> {
     /// Executes a rank's caller: it checks the results of one launch, then starts the next one.
@@ -203,7 +203,7 @@ impl Simulator<'_> {
                 };
             }
             lines.push(line);
-            if lines.len() == MOST_LINES {
+            if lines.len() == MAX_LINES {
                 break;
             }
         }

@@ -24,7 +24,7 @@ pub(super) struct Cell {
 }
 
 /// Maximum number of writes that are kept; older ones are discarded.
-const MOST_WRITES: usize = 5;
+const MAX_WRITES: usize = 5;
 
 impl Cell {
     /// Returns the last write, if there is one.
@@ -53,7 +53,7 @@ impl Cell {
     pub(super) fn write(&mut self, write: Write, before: usize) {
         let index = self.writes.len().saturating_sub(before);
         self.writes.insert(index, write);
-        if self.writes.len() > MOST_WRITES {
+        if self.writes.len() > MAX_WRITES {
             self.writes.remove(0);
         }
     }

@@ -16,7 +16,7 @@
 //! only within a chunk. Our CPU executor keeps packets in separate memory and moves every operand to the other half, so
 //! it executes plans that this rule rejects; executors that follow the reference executor do not.
 
-use super::MOST_FINDINGS;
+use super::MAX_FINDINGS;
 use super::access::{Access, accesses};
 use super::place::{LocatedOp, each};
 use super::view::View;
@@ -45,13 +45,13 @@ pub(super) fn check(view: View) -> Diagnostics {
                 }
             }
         });
-        if let Some(effect) = afar.filter(|_| plan.double_scratch && found.len() < MOST_FINDINGS) {
+        if let Some(effect) = afar.filter(|_| plan.double_scratch && found.len() < MAX_FINDINGS) {
             found.push(single_buffered(plan, &at, &effect));
         }
     });
     let Some(first) = first_packets else { return found };
     if plan.protocol != Protocol::LL {
-        found.push(no_room(plan, &first));
+        found.push(packets_need_ll(plan, &first));
     }
     let plain: Vec<_> = plain.into_iter().map(disjoint).collect();
     if plain.iter().all(Vec::is_empty) {
@@ -59,7 +59,7 @@ pub(super) fn check(view: View) -> Diagnostics {
     }
     each(view, &mut |at| {
         accesses(plan, &at, &mut |effect| {
-            if effect.buffer == BufferKind::Scratch && effect.packets && found.len() < MOST_FINDINGS {
+            if effect.buffer == BufferKind::Scratch && effect.packets && found.len() < MAX_FINDINGS {
                 let pieces = &plain[effect.owner as usize];
                 let (start, end) = (2 * u64::from(effect.range.index), 2 * end(&effect));
                 let next = pieces.partition_point(|piece| piece.end <= start);
@@ -103,7 +103,7 @@ fn disjoint(mut uses: Vec<ScratchUse>) -> Vec<ScratchUse> {
     uses
 }
 
-fn no_room(plan: &PlanTree, at: &LocatedOp) -> Diagnostic {
+fn packets_need_ll(plan: &PlanTree, at: &LocatedOp) -> Diagnostic {
     let message = format!(
         "{} ({}) handles packets, but the protocol is {}, under which scratch is half as long as packets need",
         at.display_name(plan),

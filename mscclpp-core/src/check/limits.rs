@@ -14,7 +14,7 @@
 //! The rule is separate from the others, because our CPU executor has none of these limits: it applies to plans that
 //! run on a device, or that are exported for the reference executor.
 
-use super::MOST_FINDINGS;
+use super::MAX_FINDINGS;
 use super::access::accesses;
 use super::place::{LocatedOp, each};
 use crate::collective::CollectiveKind;
@@ -184,7 +184,7 @@ struct Findings<'a> {
 impl Findings<'_> {
     /// Compares a count with its limit.
     fn compare(&mut self, site: Site, who: &str, count: u64, what: &str, limit: u64, help: &str) {
-        if count > limit && self.list.len() < MOST_FINDINGS {
+        if count > limit && self.list.len() < MAX_FINDINGS {
             let message = format!("{who}{count} {what}, {} has room for {limit}", self.profile.name);
             self.list.push(Diagnostic::new(Code::OverLimit, site, message).help(help));
         }

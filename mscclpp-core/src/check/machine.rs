@@ -238,8 +238,8 @@ impl<'m, 'p> AbstractMachine<'m, 'p> {
             WaitTarget::Signal(NOTHING) | WaitTarget::Barrier(_) => {}
             WaitTarget::Signal(counter) => {
                 self.for_signal.push(counter as usize, agent);
-                if let Some(signaller) = self.model.signaller(counter) {
-                    self.ready.push_front(signaller);
+                if let Some(signaler) = self.model.signaler(counter) {
+                    self.ready.push_front(signaler);
                 }
             }
             WaitTarget::Unit(semaphore) => self.for_unit.push(semaphore as usize, agent),

@@ -136,7 +136,7 @@ impl Checks {
         // not.
         if let Some(symmetry) = &symmetry
             && [conservative.as_ref(), Some(&sizes)].into_iter().flatten().any(|sizes| {
-                is_right(view, &pairs, sizes.iter().map(|size| Model::reduced(view, &pairs, *size, Some(symmetry))))
+                is_accepted(view, &pairs, sizes.iter().map(|size| Model::reduced(view, &pairs, *size, Some(symmetry))))
             })
             && matches!(loops::check(view, &pairs), loops::Verdict::Proved)
             && model::empty(view)
@@ -206,7 +206,7 @@ impl Checks {
 }
 
 /// Returns whether the checks accept a plan of which representative ranks are checked.
-fn is_right<'p>(view: View<'p>, pairs: &'p Pairs, models: impl Iterator<Item = Model<'p>>) -> bool {
+fn is_accepted<'p>(view: View<'p>, pairs: &'p Pairs, models: impl Iterator<Item = Model<'p>>) -> bool {
     let mut models = models.peekable();
     let Some(first) = models.peek() else { return false };
     if !first.keeps_scratch_apart() && !layout::check(view).is_empty() {
@@ -252,7 +252,7 @@ pub fn check(plan: &PlanTree) -> Diagnostics {
 }
 
 /// Maximum number of findings of one rule that are kept.
-const MOST_FINDINGS: usize = 100;
+const MAX_FINDINGS: usize = 100;
 
 #[cfg(test)]
 mod tests;

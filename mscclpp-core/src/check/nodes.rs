@@ -9,7 +9,7 @@
 //! every executor on several nodes rejects it. Each operation is checked separately; channels that no operation uses
 //! are not checked. A plan on one node needs no proof.
 
-use super::MOST_FINDINGS;
+use super::MAX_FINDINGS;
 use super::access::accesses;
 use super::place::{LocatedOp, each};
 use super::view::View;
@@ -26,7 +26,7 @@ pub(super) fn check(view: View) -> Diagnostics {
         return found;
     }
     each(view, &mut |at| {
-        if found.len() < MOST_FINDINGS
+        if found.len() < MAX_FINDINGS
             && let Some((peer, how)) = reached(plan, &at, |rank| rank / per_node != at.rank as u32 / per_node)
         {
             let [own, other] = [at.rank as u32, peer].map(|rank| rank / per_node);
@@ -113,6 +113,6 @@ mod tests {
     #[test]
     fn findings_are_bounded() {
         let many = vec!["signal.m#0"; 1000].join("; ");
-        assert_eq!(of(&many).len(), crate::check::MOST_FINDINGS.min(1000));
+        assert_eq!(of(&many).len(), crate::check::MAX_FINDINGS.min(1000));
     }
 }

@@ -14,7 +14,7 @@
 
 use super::access::accesses;
 use super::place::{LocatedOp, each};
-use super::{LaunchBoundaries, MOST_FINDINGS, launch_boundaries, may_wrap_scratch};
+use super::{LaunchBoundaries, MAX_FINDINGS, launch_boundaries, may_wrap_scratch};
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::plan::{BufferRef, OpKind, PlanTree};
 use crate::types::{BufferKind, ReduceOp};
@@ -23,7 +23,7 @@ use crate::types::{BufferKind, ReduceOp};
 pub(crate) fn faults(plan: &PlanTree) -> Diagnostics {
     let mut found = Diagnostics::default();
     let mut file = |site: Site, message: String, help: &str| {
-        if found.len() < MOST_FINDINGS {
+        if found.len() < MAX_FINDINGS {
             found.push(Diagnostic::new(Code::NotInReference, site, message).help(help));
         }
     };

@@ -23,7 +23,7 @@ const MIN_PARALLEL_ACCESSES: usize = 1 << 15;
 
 /// Number of executions after which no counter is assumed to be ordered any more, if one was not. A clock that one wait
 /// did not acquire may leave another counter unordered, though hardly ever more than once.
-const MOST_RUNS: usize = 2;
+const MAX_RUNS: usize = 2;
 
 /// Executes a plan that the earlier rules have accepted, at some sizes.
 ///
@@ -110,7 +110,7 @@ fn check_at_size(model: &Model, races: bool, results: bool) -> RuleFindings {
 fn confirmed<'m, 'p>(model: &'m Model<'p>, mut races: RaceDetector<'m, 'p>) -> RaceDetector<'m, 'p> {
     let mut disordered = Disordered::default();
     for run in 1.. {
-        if !disordered.add(races.disordered(), run == MOST_RUNS, model) {
+        if !disordered.add(races.disordered(), run == MAX_RUNS, model) {
             break;
         }
         let mut rules = Rules { races: RaceDetector::new(model, &disordered), dataflow: None };

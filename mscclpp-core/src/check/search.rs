@@ -16,13 +16,13 @@ use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::OpKind;
 
 /// Maximum trip count up to which all are tried.
-const MOST_TRIPS: u128 = 32;
+const MAX_TRIPS: u128 = 32;
 
 /// Maximum trip count up to which some are tried.
 const FAR_TRIPS: u128 = 1 << 13;
 
 /// Maximum number of steps in loops of all executions.
-const MOST_STEPS: u128 = 1 << 18;
+const MAX_STEPS: u128 = 1 << 18;
 
 /// Maximum number of sizes of a plan for which all are tried.
 const FEW_SIZES: u64 = 64;
@@ -40,7 +40,7 @@ pub(super) struct Tried {
 pub(super) fn smallest(
     view: View,
     pairs: &Pairs,
-    told: impl Fn(RuleFindings) -> Diagnostics,
+    reported: impl Fn(RuleFindings) -> Diagnostics,
 ) -> Result<Diagnostics, Tried> {
     let packets = Model::of(view, pairs, Size::real(view, 1, 1).ok_or(Tried::default())?).has_packets();
     // No message size is valid: nothing runs.
@@ -53,7 +53,7 @@ pub(super) fn smallest(
         true => (range.min.max(1)..=range.max).collect(),
         false => candidates(range, fastest).collect(),
     };
-    let (mut left, mut tried, mut all) = (MOST_STEPS, 0, is_small);
+    let (mut left, mut tried, mut all) = (MAX_STEPS, 0, is_small);
     for (nth, grains) in sizes.into_iter().enumerate() {
         let Some(size) = Size::real(view, grains, grain) else {
             all = false;
@@ -65,7 +65,7 @@ pub(super) fn smallest(
         };
         left = rest;
         tried = fastest.trips(bytes(grains));
-        let found = told(run(std::iter::once(Model::of(view, pairs, size))));
+        let found = reported(run(std::iter::once(Model::of(view, pairs, size))));
         if !found.is_empty() {
             let first = nth == 0;
             let times = if tried == 1 { "iteration" } else { "iterations" };
@@ -126,8 +126,8 @@ fn share_in_loops(view: View, pairs: &Pairs) -> Option<String> {
 fn candidates(range: ChunkSizes, fastest: Rate) -> impl Iterator<Item = u64> {
     let grain = u128::from(range.grain.max(1));
     let least = fastest.trips(range.min.max(1).saturating_mul(range.grain)).max(1);
-    let near = (0..MOST_TRIPS).map(move |more| least + more);
-    let far = (0..).map(move |doubled| (least + MOST_TRIPS) << doubled).take_while(|trips| *trips <= FAR_TRIPS);
+    let near = (0..MAX_TRIPS).map(move |more| least + more);
+    let far = (0..).map(move |doubled| (least + MAX_TRIPS) << doubled).take_while(|trips| *trips <= FAR_TRIPS);
     near.chain(far)
         .flat_map(move |trips| {
             let first = fastest.last_size(trips - 1) / grain + 1;
@@ -141,7 +141,7 @@ impl Tried {
     /// Returns findings with the reason why the proof failed.
     pub(super) fn unproved(self, found: Diagnostics) -> Diagnostics {
         let Self { trips, shared } = self;
-        let told = reworded(found, |message| {
+        let reported = reworded(found, |message| {
             format!(
                 "whether the plan is right with every number of iterations is not decided: {message}; none of those that were \
                  tried, up to {trips}, shows it"
@@ -153,7 +153,7 @@ impl Tried {
                 .to_owned()
         });
         let mut undecided = Diagnostics::default();
-        undecided.extend(told.into_iter().map(|finding| {
+        undecided.extend(reported.into_iter().map(|finding| {
             let help = finding
                 .help
                 .as_ref()
@@ -186,19 +186,19 @@ mod tests {
 
     #[test]
     fn help_names_the_obstacle_of_the_proof() {
-        let told = help(&[
+        let reported = help(&[
             "loop 32x1 { copy i0 > s0; nop; sem_release#0 }; loop 32x1 { copy i1 > s1; nop; sem_release#0 }",
             "loop 32x1 { sem_acquire#0 }; nop; sem_release#1",
             "sem_acquire#1; loop 32x1 { sem_acquire#0; nop; copy s1 > o1 }",
         ]);
-        assert!(told.ends_with(
+        assert!(reported.ends_with(
             "; if the program does so: thread blocks 1 and 2 of rank 0 acquire semaphore 0 in loops of one span and unit, and their order \
              is not followed there: give each a semaphore of its own"
-        ), "{told}");
-        let told = help(&[
+        ), "{reported}");
+        let reported = help(&[
             "copy i1 > s1; nop; loop 32x1 { sem_release#0 }; sem_release#0",
             "sem_acquire#0; nop; copy s1 > o1; loop 32x1 { sem_acquire#0 }",
         ]);
-        assert!(told.contains("; if the program does so: let each iteration wait"), "{told}");
+        assert!(reported.contains("; if the program does so: let each iteration wait"), "{reported}");
     }
 }

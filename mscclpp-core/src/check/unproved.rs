@@ -50,11 +50,11 @@ impl Checks {
         let written = union(plan, written.into_iter());
         let mut found = Diagnostics::default();
         let written_open = intersection(&open, &written);
-        found.extend(left_open(&written_open, "are written, but the program states nothing about them"));
+        found.extend(without_postcondition(&written_open, "are written, but the program states nothing about them"));
         // In place, an output that no operation writes keeps the caller's value.
         if !plan.collective.in_place {
             let unwritten = intersection(&open, &complement(plan, written));
-            found.extend(left_open(&unwritten, "are neither written nor expected"));
+            found.extend(without_postcondition(&unwritten, "are neither written nor expected"));
         }
         found
     }
@@ -122,7 +122,7 @@ fn intersection(one: &Chunks, other: &Chunks) -> Chunks {
 }
 
 /// Returns the warning about the first of some chunks, with the number of ranks that have such chunks.
-fn left_open(open: &Chunks, what: &str) -> Option<Diagnostic> {
+fn without_postcondition(open: &Chunks, what: &str) -> Option<Diagnostic> {
     let mut ranks = open.iter().enumerate().filter_map(|(rank, own)| Some((rank, own.first()?)));
     let (rank, Range { start, end }) = ranks.next()?;
     let more = match ranks.count() {

@@ -1,4 +1,4 @@
-//! Whether scratch may be shorter than the message: windows of a loop that share the same bytes in turn.
+//! Scratch that is shorter than the message: windows of a loop that share the same bytes in turn.
 //!
 //! With `reuse_resources`, launches of all sizes share a pool of scratch, and for longer messages the windows of loops
 //! wrap: iteration i uses window i mod w. That is correct only if the plan never lets an iteration overtake the
@@ -28,10 +28,10 @@ use crate::plan::PlanTree;
 use crate::types::BufferKind;
 
 /// Maximum number of windows that are tried.
-const MOST_WINDOWS: u64 = 16;
+const MAX_WINDOWS: u64 = 16;
 
 /// Maximum number of chunks of a loop; a loop over more is not tried.
-const MOST_CHUNKS: u32 = 64;
+const MAX_CHUNKS: u32 = 64;
 
 /// Returns whether a plan is correct if its plain scratch, all of it used in loops, holds only the given number of
 /// windows per operand.
@@ -56,10 +56,10 @@ pub fn may_wrap_scratch(plan: &PlanTree, windows: u64) -> bool {
     });
     let (Some(&(unit, span)), 1) = (loops.first(), loops.len()) else { return false };
     let mut neighbours = places.iter().zip(places.iter().skip(1));
-    if span > MOST_CHUNKS || neighbours.any(|(one, other)| one.0 == other.0 && other.1 - one.1 < span.into()) {
+    if span > MAX_CHUNKS || neighbours.any(|(one, other)| one.0 == other.0 && other.1 - one.1 < span.into()) {
         return false;
     }
-    let windows = windows.min(MOST_WINDOWS);
+    let windows = windows.min(MAX_WINDOWS);
     // Long enough that every window is used again, and a whole number of bytes per chunk.
     let trips = (2 * windows + 1).next_multiple_of(span.into());
     let chunk_bytes = trips.saturating_mul(unit) / u64::from(span);

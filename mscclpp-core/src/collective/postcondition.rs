@@ -78,10 +78,13 @@ impl Collective {
 mod tests {
     use super::*;
 
-    fn promises(kind: CollectiveKind, input: u32, output: u32, rank: u32) -> Vec<(u32, u32, OutputContent)> {
+    fn postconditions(kind: CollectiveKind, input: u32, output: u32, rank: u32) -> Vec<(u32, u32, OutputContent)> {
         let extent = ChunkCounts { ranks: 3, input, output, distance: 1 };
         let collective = Collective { root: 2, ..Collective::new(kind) };
-        collective.postconditions(extent, rank).map(|promise| (promise.chunk, promise.len, promise.content)).collect()
+        collective
+            .postconditions(extent, rank)
+            .map(|postcondition| (postcondition.chunk, postcondition.len, postcondition.content))
+            .collect()
     }
 
     #[test]
@@ -89,15 +92,15 @@ mod tests {
         use CollectiveKind as K;
         let input = |rank, chunk| OutputContent::Input { rank, chunk };
         let gathered = [(0, 2, input(0, 0)), (2, 2, input(1, 0)), (4, 2, input(2, 0))];
-        assert_eq!(promises(K::AllGather, 2, 6, 1), gathered);
+        assert_eq!(postconditions(K::AllGather, 2, 6, 1), gathered);
         let exchanged = [(0, 2, input(0, 2)), (2, 2, input(1, 2)), (4, 2, input(2, 2))];
-        assert_eq!(promises(K::AllToAll, 6, 6, 1), exchanged);
-        assert_eq!(promises(K::AllReduce, 3, 3, 1), [(0, 3, OutputContent::Reduction { chunk: 0 })]);
-        assert_eq!(promises(K::ReduceScatter, 6, 2, 1), [(0, 2, OutputContent::Reduction { chunk: 2 })]);
-        assert_eq!(promises(K::Reduce, 3, 3, 1), []);
-        assert_eq!(promises(K::Reduce, 3, 3, 2), [(0, 3, OutputContent::Reduction { chunk: 0 })]);
-        assert_eq!(promises(K::Broadcast, 3, 3, 0), [(0, 3, input(2, 0))]);
-        assert_eq!(promises(K::SendRecv, 1, 1, 0), [(0, 1, input(2, 0))]);
-        assert_eq!(promises(K::Custom { input: 1, output: 1 }, 1, 1, 0), []);
+        assert_eq!(postconditions(K::AllToAll, 6, 6, 1), exchanged);
+        assert_eq!(postconditions(K::AllReduce, 3, 3, 1), [(0, 3, OutputContent::Reduction { chunk: 0 })]);
+        assert_eq!(postconditions(K::ReduceScatter, 6, 2, 1), [(0, 2, OutputContent::Reduction { chunk: 2 })]);
+        assert_eq!(postconditions(K::Reduce, 3, 3, 1), []);
+        assert_eq!(postconditions(K::Reduce, 3, 3, 2), [(0, 3, OutputContent::Reduction { chunk: 0 })]);
+        assert_eq!(postconditions(K::Broadcast, 3, 3, 0), [(0, 3, input(2, 0))]);
+        assert_eq!(postconditions(K::SendRecv, 1, 1, 0), [(0, 1, input(2, 0))]);
+        assert_eq!(postconditions(K::Custom { input: 1, output: 1 }, 1, 1, 0), []);
     }
 }

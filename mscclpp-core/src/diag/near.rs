@@ -1,7 +1,7 @@
 //! Suggestions for misspelled names.
 
 /// Maximum number of letters by which a suggestion differs.
-const MOST_DIFFERENCES: usize = 2;
+const MAX_DIFFERENCES: usize = 2;
 
 /// Returns the known name that is closest to a misspelled one, if any is close enough. Case, `_` and `-` are ignored.
 ///
@@ -11,7 +11,7 @@ pub fn closest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
     let name = plain(name);
     let close = known.into_iter().map(|known| (distance(&name, &plain(known)), known)).min();
     close
-        .filter(|(distance, known)| *distance <= MOST_DIFFERENCES && *distance < known.len() / 2)
+        .filter(|(distance, known)| *distance <= MAX_DIFFERENCES && *distance < known.len() / 2)
         .map(|(_, known)| known)
 }
 

@@ -110,7 +110,7 @@ struct Clusters {
 struct Cluster {
     end: u64,
     /// Whether its users must be in the same instance.
-    meet: bool,
+    same_instance: bool,
     /// Whether its ranges must become single chunks.
     split: bool,
     /// A cluster that shares operations with this one; itself at the root.
@@ -147,7 +147,7 @@ impl Clusters {
                 _ => {
                     found.close(all);
                     let number = found.clusters.len();
-                    found.clusters.push(Cluster { end, meet: true, split: false, parent: number });
+                    found.clusters.push(Cluster { end, same_instance: true, split: false, parent: number });
                     found.starts.insert((memory, start), number);
                     owner = Some(memory);
                     all = used;
@@ -162,8 +162,8 @@ impl Clusters {
     /// Completes the last cluster, given all of its uses.
     fn close(&mut self, all: RangeUse) {
         if let Some(cluster) = self.clusters.last_mut() {
-            cluster.meet = all.writes > 0 && (all.plain || all.again);
-            cluster.split &= cluster.meet;
+            cluster.same_instance = all.writes > 0 && (all.plain || all.again);
+            cluster.split &= cluster.same_instance;
         }
     }
 
@@ -175,7 +175,7 @@ impl Clusters {
     /// writes it, or if it consists of packets that are written once.
     fn cluster(&self, (memory, start, _): &Range) -> Option<usize> {
         let (_, &number) = self.starts.range(..=(*memory, *start)).next_back()?;
-        self.clusters[number].meet.then_some(number)
+        self.clusters[number].same_instance.then_some(number)
     }
 
     fn root(&mut self, mut number: usize) -> usize {

@@ -6,7 +6,7 @@ use mscclpp_core::plan::{Expectation, PlanTree};
 
 use super::Random;
 use super::corpus::{Named, shipped};
-use super::mutants::{Mutation, Spot, apply, mutations};
+use super::mutants::{Mutation, OpLocation, apply, mutations};
 
 /// Returns the same plan with an expectation about nothing, which disables symmetry reduction.
 fn of_all_ranks(plan: &PlanTree) -> PlanTree {
@@ -18,7 +18,7 @@ fn of_all_ranks(plan: &PlanTree) -> PlanTree {
 fn everywhere(plan: &PlanTree, all: &[Mutation], mutation: &Mutation, step: usize) -> Option<PlanTree> {
     let mut ranks = (mutation.at.rank % step..plan.ranks.len()).step_by(step);
     ranks.try_fold(plan.clone(), |plan, rank| {
-        let wanted = Mutation { at: Spot { rank, ..mutation.at }, ..*mutation };
+        let wanted = Mutation { at: OpLocation { rank, ..mutation.at }, ..*mutation };
         apply(&plan, all.iter().find(|other| **other == wanted)?)
     })
 }

@@ -41,7 +41,7 @@ use mscclpp_core::plan::PlanTree;
 use mscclpp_core::{collective, origin, plan, spec, trace, types};
 use mscclpp_fuzz::{Outcome, ScheduleFuzzer};
 use mutants::{Mutation, apply, mutations, op_at};
-use tally::{Fate, Tally};
+use tally::{MutantOutcome, Tally};
 
 /// The amount of work.
 #[derive(Clone, Copy)]
@@ -103,7 +103,7 @@ fn fuzz(plan: &PlanTree, mutation: &Mutation, seeds: u64) -> Result<Option<Strin
 }
 
 /// Returns the outcome of one mutant; `None` if it is the plan itself.
-fn fate(named: &Named, mutation: &Mutation, effort: &Effort, suspect: bool) -> Option<Fate> {
+fn mutant_outcome(named: &Named, mutation: &Mutation, effort: &Effort, suspect: bool) -> Option<MutantOutcome> {
     let plan = apply(&named.plan, mutation)?;
     if plan == named.plan {
         return None;
@@ -114,11 +114,11 @@ fn fate(named: &Named, mutation: &Mutation, effort: &Effort, suspect: bool) -> O
             let broken = suspect.then(|| fuzz(&plan, mutation, effort.seeds));
             // A plan that cannot be executed needs no further proof.
             let unbroken = broken.map(|result| result == Ok(None));
-            Fate::Killed { code: finding.code.entry(), unbroken }
+            MutantOutcome::Killed { code: finding.code.entry(), unbroken }
         }
         None => match fuzz(&plan, mutation, effort.seeds) {
-            Ok(None) => Fate::Equivalent { reason: reasons::of(&named.plan, mutation) },
-            Ok(Some(how)) | Err(how) => Fate::Lost { how },
+            Ok(None) => MutantOutcome::Equivalent { reason: reasons::of(&named.plan, mutation) },
+            Ok(Some(how)) | Err(how) => MutantOutcome::Lost { how },
         },
     })
 }
@@ -138,9 +138,9 @@ fn suite(plans: &[Named], effort: &Effort) -> Tally {
                     continue;
                 }
                 let suspect = random.next().is_multiple_of(8);
-                if let Some(fate) = fate(named, mutation, effort, suspect) {
+                if let Some(mutant_outcome) = mutant_outcome(named, mutation, effort, suspect) {
                     let op = op_at(&named.plan, mutation.at).map_or("", |op| op.kind.name());
-                    tally.add(mutation.operator, format!("{}: {mutation} ({op})", named.name), fate);
+                    tally.add(mutation.operator, format!("{}: {mutation} ({op})", named.name), mutant_outcome);
                 }
             }
         }

@@ -56,7 +56,7 @@ impl Operator {
 
 /// The location of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Spot {
+pub(crate) struct OpLocation {
     pub(crate) rank: usize,
     pub(crate) block: usize,
     pub(crate) index: usize,
@@ -67,14 +67,14 @@ pub(crate) struct Spot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mutation {
     pub(crate) operator: Operator,
-    pub(crate) at: Spot,
+    pub(crate) at: OpLocation,
     /// The number of the change among several by this operator there.
     pub(crate) variant: usize,
 }
 
 impl fmt::Display for Mutation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Spot { rank, block, index, inner } = self.at;
+        let OpLocation { rank, block, index, inner } = self.at;
         write!(f, "{:?}.{} at rank {rank} / block {block} / operation {index}", self.operator, self.variant)?;
         inner.map_or(Ok(()), |inner| write!(f, ".{inner}"))
     }
@@ -86,28 +86,28 @@ pub(crate) fn mutations(plan: &PlanTree) -> Vec<Mutation> {
     for (rank, tables) in plan.ranks.iter().enumerate() {
         for (block, list) in tables.blocks.iter().enumerate() {
             for (index, op) in list.ops.iter().enumerate() {
-                let at = Spot { rank, block, index, inner: None };
+                let at = OpLocation { rank, block, index, inner: None };
                 of_op(plan, at, &list.ops, index, &mut found);
                 if let Some(body) = &op.body {
                     for inner in 0..body.ops.len() {
-                        of_op(plan, Spot { inner: Some(inner), ..at }, &body.ops, inner, &mut found);
+                        of_op(plan, OpLocation { inner: Some(inner), ..at }, &body.ops, inner, &mut found);
                     }
                 }
             }
         }
         for variant in 0..2 * tables.semaphores.len() {
-            let at = Spot { rank, block: 0, index: 0, inner: None };
+            let at = OpLocation { rank, block: 0, index: 0, inner: None };
             found.push(Mutation { operator: Operator::Initial, at, variant });
         }
     }
     if plan.double_scratch {
-        let at = Spot { rank: 0, block: 0, index: 0, inner: None };
+        let at = OpLocation { rank: 0, block: 0, index: 0, inner: None };
         found.push(Mutation { operator: Operator::Scratch, at, variant: 0 });
     }
     found
 }
 
-fn of_op(plan: &PlanTree, at: Spot, ops: &[Op], index: usize, found: &mut Vec<Mutation>) {
+fn of_op(plan: &PlanTree, at: OpLocation, ops: &[Op], index: usize, found: &mut Vec<Mutation>) {
     use Operator as O;
     let op = &ops[index];
     let mut add = |operator, variants: usize| {
@@ -310,7 +310,7 @@ fn other_remote(
 }
 
 /// Returns the operation at a location.
-pub(crate) fn op_at(plan: &PlanTree, at: Spot) -> Option<&Op> {
+pub(crate) fn op_at(plan: &PlanTree, at: OpLocation) -> Option<&Op> {
     let op = plan.ranks.get(at.rank)?.blocks.get(at.block)?.ops.get(at.index)?;
     match at.inner {
         None => Some(op),

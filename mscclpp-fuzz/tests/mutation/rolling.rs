@@ -12,17 +12,17 @@ use mscclpp_fuzz::{Outcome, ScheduleFuzzer};
 
 use super::brute::Brute;
 use super::mutants::{Mutation, apply, mutations, op_at};
-use super::tally::{Fate, Tally};
+use super::tally::{MutantOutcome, Tally};
 use super::{Random, bases, number, reasons};
 
 /// Trip count up to which every number is tried.
-const MOST_TRIPS: u64 = 64;
+const MAX_TRIPS: u64 = 64;
 
 /// Sizes are multiples of this, the alignment of the plans.
 const ALIGNMENT: u64 = 16;
 
 /// Bytes of the largest chunk that is tried.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// A mutant with its original plan.
 struct Mutant {
@@ -76,16 +76,16 @@ impl Mutant {
     /// Searches for a number of iterations at which a thread block deadlocks.
     fn brute(&self, every: bool) -> Result<(), String> {
         let brute = Brute::of(&self.plan);
-        let most = MOST_TRIPS.max(3 * self.credits);
+        let most = MAX_TRIPS.max(3 * self.credits);
         let mut before = Vec::new();
-        for chunk in (0..=MOST_BYTES).step_by(ALIGNMENT as usize) {
+        for chunk in (0..=MAX_BYTES).step_by(ALIGNMENT as usize) {
             let trips: Vec<u64> = brute.trips(chunk).collect();
             let longest = brute.most_trips(chunk);
             if longest > most {
                 break;
             }
             let past_credits = self.credits > 0 && (longest + 2) % self.credits <= 4;
-            if trips == before || !every && longest > MOST_TRIPS && !past_credits {
+            if trips == before || !every && longest > MAX_TRIPS && !past_credits {
                 continue;
             }
             if brute.is_stuck(chunk) {
@@ -99,15 +99,17 @@ impl Mutant {
         Ok(())
     }
 
-    fn fate(&self, every: bool, seeds: u64, suspect: bool) -> Fate {
+    fn mutant_outcome(&self, every: bool, seeds: u64, suspect: bool) -> MutantOutcome {
         if let Some(finding) = check(&self.plan).iter().next() {
             let unbroken = suspect.then(|| self.fuzz(every, seeds) == Ok(()));
-            return Fate::Killed { code: finding.code.entry(), unbroken };
+            return MutantOutcome::Killed { code: finding.code.entry(), unbroken };
         }
         match self.fuzz(every, seeds) {
-            Ok(()) if self.changes.len() == 1 => Fate::Equivalent { reason: reasons::of(&self.base, &self.changes[0]) },
-            Ok(()) => Fate::Equivalent { reason: "two changes that go together".to_owned() },
-            Err(how) => Fate::Lost { how: format!("{how}\n{}", text(&self.plan)) },
+            Ok(()) if self.changes.len() == 1 => {
+                MutantOutcome::Equivalent { reason: reasons::of(&self.base, &self.changes[0]) }
+            }
+            Ok(()) => MutantOutcome::Equivalent { reason: "two changes that go together".to_owned() },
+            Err(how) => MutantOutcome::Lost { how: format!("{how}\n{}", text(&self.plan)) },
         }
     }
 }
@@ -194,7 +196,11 @@ fn wrong_loop_mutants_are_rejected() {
             }
             if let Some(mutant) = Mutant::of(number) {
                 let suspect = Random(!number).below(8) == 0;
-                tally.add(mutant.changes[0].operator, mutant.name.clone(), mutant.fate(every, seeds, suspect));
+                tally.add(
+                    mutant.changes[0].operator,
+                    mutant.name.clone(),
+                    mutant.mutant_outcome(every, seeds, suspect),
+                );
             }
         }
         let mut sum = sum.lock().expect("no mutant panics");

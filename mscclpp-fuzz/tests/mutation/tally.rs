@@ -8,7 +8,7 @@ use mscclpp_core::diag::Entry;
 use super::mutants::Operator;
 
 /// The outcome of a mutant.
-pub(crate) enum Fate {
+pub(crate) enum MutantOutcome {
     /// The checker rejects it; whether the fuzzer passed it, if it was fuzzed.
     Killed { code: &'static Entry, unbroken: Option<bool> },
     /// Neither the checker nor the fuzzer finds a defect.
@@ -43,11 +43,11 @@ struct Rule {
 }
 
 impl Tally {
-    pub(crate) fn add(&mut self, operator: Operator, name: String, fate: Fate) {
+    pub(crate) fn add(&mut self, operator: Operator, name: String, mutant_outcome: MutantOutcome) {
         let count = self.operators.entry(operator).or_default();
         count.total += 1;
-        match fate {
-            Fate::Killed { code, unbroken } => {
+        match mutant_outcome {
+            MutantOutcome::Killed { code, unbroken } => {
                 count.killed += 1;
                 let rule = self.rules.entry((code.number, code.slug)).or_default();
                 rule.killed += 1;
@@ -56,11 +56,11 @@ impl Tally {
                     rule.unbroken.push(name);
                 }
             }
-            Fate::Equivalent { reason } => {
+            MutantOutcome::Equivalent { reason } => {
                 count.equivalent += 1;
                 self.reasons.entry(reason).or_insert((0, name)).0 += 1;
             }
-            Fate::Lost { how } => self.lost.push(format!("{name}: {how}")),
+            MutantOutcome::Lost { how } => self.lost.push(format!("{name}: {how}")),
         }
     }
 

@@ -40,7 +40,7 @@ pub(super) struct Contents {
     seen: Vec<ValueRange>,
     operands: Vec<ValueRange>,
     /// Per source, the next of its `operands`, the end of them, and how much of the next one is done.
-    cursors: Vec<(usize, usize, u64)>,
+    positions: Vec<(usize, usize, u64)>,
 }
 
 /// Number of ranges that any plan may move, and that it may move per operation. Useful plans move one or two per
@@ -56,7 +56,7 @@ impl Contents {
             pieces: Vec::new(),
             seen: Vec::new(),
             operands: Vec::new(),
-            cursors: Vec::new(),
+            positions: Vec::new(),
         }
     }
 
@@ -87,7 +87,7 @@ impl Contents {
                 for (read, write) in reads.iter().zip(writes) {
                     self.pieces.clear();
                     load(&self.memories, read, &mut self.pieces, &mut unwritten);
-                    self.bring(read, 0, false);
+                    self.load_from(read, 0, false);
                     self.store(std::slice::from_ref(write), by);
                 }
             }
@@ -95,20 +95,20 @@ impl Contents {
                 self.pieces.clear();
                 for read in reads.iter().take(1) {
                     load(&self.memories, read, &mut self.pieces, &mut unwritten);
-                    self.bring(read, 0, false);
+                    self.load_from(read, 0, false);
                 }
                 self.store(writes, by);
             }
             Flow::Combine(how) => {
                 self.operands.clear();
-                self.cursors.clear();
+                self.positions.clear();
                 // Packets are before the plain source.
                 let plain_last = reads_packets(op.kind) as usize;
                 for read in reads[plain_last.min(reads.len())..].iter().chain(&reads[..plain_last.min(reads.len())]) {
                     let first = self.operands.len();
                     load(&self.memories, read, &mut self.operands, &mut unwritten);
-                    self.bring(read, first, true);
-                    self.cursors.push((first, self.operands.len(), 0));
+                    self.load_from(read, first, true);
+                    self.positions.push((first, self.operands.len(), 0));
                 }
                 self.spend(self.operands.len());
                 self.combine(how);
@@ -128,23 +128,23 @@ impl Contents {
 
     /// Combines the operands, divided at all of their bounds.
     fn combine(&mut self, how: How) {
-        let Self { values, operands, cursors, pieces, budget, .. } = self;
+        let Self { values, operands, positions, pieces, budget, .. } = self;
         pieces.clear();
         while *budget > 0
-            && let Some(len) = cursors
+            && let Some(len) = positions
                 .iter()
                 .map(|&(next, end, done)| if next < end { operands[next].len - done } else { 0 })
                 .min()
                 .filter(|len| *len > 0)
         {
-            let terms = cursors.iter().map(|&(next, _, done)| {
+            let terms = positions.iter().map(|&(next, _, done)| {
                 let piece = &operands[next];
                 (piece.node, piece.at.wrapping_add(done))
             });
             let (node, at) = values.reduce(how, terms);
             append(pieces, ValueRange { len, node, at, by: 0 });
-            *budget = budget.saturating_sub(cursors.len() as u64);
-            for (next, _, done) in cursors.iter_mut() {
+            *budget = budget.saturating_sub(positions.len() as u64);
+            for (next, _, done) in positions.iter_mut() {
                 *done += len;
                 if *done == operands[*next].len {
                     (*next, *done) = (*next + 1, 0);
@@ -174,7 +174,7 @@ impl Contents {
     }
 
     /// Loads what is in a buffer from an index on, in the numbering of the reader.
-    fn bring(&mut self, read: &MemoryRange, first: usize, operands: bool) {
+    fn load_from(&mut self, read: &MemoryRange, first: usize, operands: bool) {
         if read.further > 0 {
             let Self { values, budget, .. } = self;
             let loaded = if operands { &mut self.operands } else { &mut self.pieces };

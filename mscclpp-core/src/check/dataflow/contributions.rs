@@ -26,26 +26,26 @@ impl Contributions {
 
     /// Returns the inputs in a node, with a limit on the number of terms; terms beyond the limit are unknown.
     pub(super) fn within(values: &Values, node: Node, at: u64, budget: &mut u64) -> Self {
-        let mut leaves = Self::default();
+        let mut contributions = Self::default();
         // Terms have lower numbers than the nodes that contain them.
         let mut open = BTreeMap::from([((node, at), 1u64)]);
         while let Some(((node, at), count)) = open.pop_last() {
             match values.kind(node) {
-                Kind::Unknown => leaves.unknown = true,
+                Kind::Unknown => contributions.unknown = true,
                 Kind::Input(rank) => {
-                    leaves.counts.insert((rank, at), count);
+                    contributions.counts.insert((rank, at), count);
                 }
                 Kind::Reduction(_, terms) if terms.len() as u64 > *budget => {
                     *budget = 0;
-                    leaves.unknown = true;
-                    return leaves;
+                    contributions.unknown = true;
+                    return contributions;
                 }
                 Kind::Reduction(how, terms) => {
                     *budget -= terms.len() as u64;
-                    match leaves.how {
-                        Some(other) if other.op != how.op => leaves.mixed = Some(how),
+                    match contributions.how {
+                        Some(other) if other.op != how.op => contributions.mixed = Some(how),
                         Some(_) => {}
-                        None => leaves.how = Some(how),
+                        None => contributions.how = Some(how),
                     }
                     for term in terms {
                         let sum = open.entry((term.node, at.wrapping_add_signed(term.shift))).or_default();
@@ -54,7 +54,7 @@ impl Contributions {
                 }
             }
         }
-        leaves
+        contributions
     }
 }
 
@@ -165,8 +165,8 @@ mod tests {
         let (ab, at) = values.reduce(SUM, [(b, 4), (a, 4)].into_iter());
         let (abc, at) = values.reduce(SUM, [(c, 4), (ab, at)].into_iter());
         assert_eq!(all_ranks(&values, abc, &mut [0; 3], 1), Some((0, Some(SUM))));
-        let leaves = Contributions::of(&values, abc, at);
-        assert_eq!(leaves.counts, BTreeMap::from([((0, 4), 1), ((1, 4), 1), ((2, 4), 1)]));
+        let contributions = Contributions::of(&values, abc, at);
+        assert_eq!(contributions.counts, BTreeMap::from([((0, 4), 1), ((1, 4), 1), ((2, 4), 1)]));
         assert_eq!(all_ranks(&values, ab, &mut [0; 3], 1), None);
         let other = values.reduce(SUM, [(ab, 4), (c, 5)].into_iter()).0;
         assert_eq!(all_ranks(&values, other, &mut [0; 3], 1), None);
@@ -186,8 +186,8 @@ mod tests {
             node = values.reduce(SUM, [(node, 0), (node, 0)].into_iter()).0;
         }
         assert_eq!(all_ranks(&values, node, &mut [0; 3], 1), None);
-        let leaves = Contributions::of(&values, node, 3);
-        assert_eq!(leaves.counts, BTreeMap::from([((0, 3), u64::MAX), ((1, 3), u64::MAX)]));
+        let contributions = Contributions::of(&values, node, 3);
+        assert_eq!(contributions.counts, BTreeMap::from([((0, 3), u64::MAX), ((1, 3), u64::MAX)]));
         assert_eq!(first_duplicate(&values, node, 3, (1, 3)), Some((first + 1, 3)));
         assert_eq!(first_duplicate(&values, first, 3, (1, 3)), None);
     }

@@ -52,7 +52,7 @@ pub(super) struct Dataflow<'p> {
     chunk: u64,
     /// Number of executed steps.
     steps: u32,
-    misreads: Vec<UninitializedRead<'p>>,
+    uninitialized_reads: Vec<UninitializedRead<'p>>,
     reads: Vec<MemoryRange>,
     writes: Vec<MemoryRange>,
     /// All steps and their values, if a report needs them.
@@ -67,7 +67,7 @@ struct UninitializedRead<'p> {
 }
 
 /// Maximum number of uninitialized reads that are kept.
-const MOST_MISREADS: usize = 64;
+const MAX_UNINITIALIZED_READS: usize = 64;
 
 /// Returns the number of a rank's buffer: input, output, scratch, and packets in scratch are separate buffers.
 fn memory_of(rank: u32, buffer: BufferKind, packets: bool) -> usize {
@@ -105,7 +105,7 @@ impl<'p> Dataflow<'p> {
             contents,
             chunk,
             steps: 0,
-            misreads: Vec::new(),
+            uninitialized_reads: Vec::new(),
             reads: Vec::new(),
             writes: Vec::new(),
             log,
@@ -115,27 +115,27 @@ impl<'p> Dataflow<'p> {
     /// Returns the findings about a plan that has run to its end and has no races.
     pub(super) fn findings(self, model: &Model<'p>) -> Diagnostics {
         if self.contents.is_spent() {
-            return report::too_intricate().into();
+            return report::analysis_limit().into();
         }
-        if self.is_right() {
+        if self.is_correct() {
             return Diagnostics::default();
         }
         if self.symmetry.is_some() {
             // The finding is made when all ranks are checked.
-            return report::too_intricate().into();
+            return report::analysis_limit().into();
         }
         // The second execution records everything.
         let mut again = Self::new(model, Some(history::History::default()));
         AbstractMachine::new(model).run(&mut again);
-        report::tell(&again)
+        report::findings_of(&again)
     }
 
     /// Returns whether the plan, having run to its end, computes what it must.
-    fn is_right(&self) -> bool {
-        self.misreads.is_empty() && self.judge().faults().0.is_empty()
+    fn is_correct(&self) -> bool {
+        self.uninitialized_reads.is_empty() && self.output_checker().faults().0.is_empty()
     }
 
-    fn judge(&self) -> OutputChecker<'_> {
+    fn output_checker(&self) -> OutputChecker<'_> {
         OutputChecker::new(self.plan, self.symmetry, &self.contents, self.chunk)
     }
 }
@@ -170,10 +170,10 @@ impl<'p> Observer<'p> for Dataflow<'p> {
         if let Some(log) = &mut self.log {
             log.begin(&model.placed(agent, step), self.steps, &self.contents, reads);
         }
-        let misreads = &mut self.misreads;
+        let uninitialized_reads = &mut self.uninitialized_reads;
         self.contents.step(model.op(agent, step), self.steps, reads, writes, |memory, range| {
-            if misreads.len() < MOST_MISREADS {
-                misreads.push(UninitializedRead { at: model.placed(agent, step), memory, range });
+            if uninitialized_reads.len() < MAX_UNINITIALIZED_READS {
+                uninitialized_reads.push(UninitializedRead { at: model.placed(agent, step), memory, range });
             }
         });
         if let Some(log) = &mut self.log {

@@ -69,7 +69,7 @@ pub fn reduction_order(plan: &PlanTree) -> Option<ReductionOrder> {
             return None;
         }
         let values = &watch.contents.values;
-        watch.judge().reductions(|rank, position, piece| {
+        watch.output_checker().reductions(|rank, position, piece| {
             let (first, last) = (position / watch.chunk, (position + piece.len - 1) / watch.chunk);
             for chunk in first..=last {
                 let orders = chunks.entry(chunk).or_default().entry(rank).or_default();

@@ -96,7 +96,7 @@ enum Wrong {
 const BUDGET: u64 = 1 << 24;
 
 /// Maximum number of errors that are kept: each takes time to explain.
-const MOST_FAULTS: usize = 64;
+const MAX_ERRORS: usize = 64;
 
 impl<'a> OutputChecker<'a> {
     pub(super) fn new(plan: &'a PlanTree, symmetry: Option<&'a Symmetry>, contents: &'a Contents, chunk: u64) -> Self {
@@ -261,20 +261,20 @@ impl<'a> OutputChecker<'a> {
 
     /// Returns how a range differs from some inputs, in order, combined in one way, if it does.
     fn combined(&mut self, piece: ValueRange, inputs: &[(u32, u64)]) -> Option<Wrong> {
-        let leaves = Contributions::within(&self.contents.values, piece.node, piece.at, &mut self.budget);
-        if self.budget > 0 && leaves.unknown {
+        let contributions = Contributions::within(&self.contents.values, piece.node, piece.at, &mut self.budget);
+        if self.budget > 0 && contributions.unknown {
             return None;
         }
-        let idempotent = leaves.is_idempotent();
+        let idempotent = contributions.is_idempotent();
         let mut left = inputs;
-        for (input, count) in &leaves.counts {
+        for (input, count) in &contributions.counts {
             let due = left.iter().take_while(|due| *due == input).count();
             if due == 0 || due as u64 != *count && !idempotent {
                 return Some(Wrong::Inputs);
             }
             left = &left[due..];
         }
-        (!left.is_empty() || leaves.mixed.is_some()).then_some(Wrong::Inputs)
+        (!left.is_empty() || contributions.mixed.is_some()).then_some(Wrong::Inputs)
     }
 
     /// Records errors in a part of a buffer, chunk by chunk.
@@ -298,7 +298,7 @@ impl<'a> OutputChecker<'a> {
                 done = to;
                 continue;
             }
-            if self.faults.len() >= MOST_FAULTS {
+            if self.faults.len() >= MAX_ERRORS {
                 self.count += (len - done).div_ceil(self.chunk);
                 return;
             }
@@ -364,11 +364,12 @@ impl<'a> OutputChecker<'a> {
             return Verdict::All(distance, how);
         }
         // The minimum of a number and itself is that number.
-        let leaves = Contributions::within(values, node, 0, &mut self.budget);
-        let Some(how) = leaves.how.filter(|_| leaves.is_idempotent()) else { return Verdict::Other };
-        let Some((_, at)) = leaves.counts.keys().next().copied() else { return Verdict::Other };
-        let all = leaves.counts.len() == self.seen.len() && leaves.counts.keys().all(|(_, other)| *other == at);
-        if all && leaves.mixed.is_none() && !leaves.unknown {
+        let contributions = Contributions::within(values, node, 0, &mut self.budget);
+        let Some(how) = contributions.how.filter(|_| contributions.is_idempotent()) else { return Verdict::Other };
+        let Some((_, at)) = contributions.counts.keys().next().copied() else { return Verdict::Other };
+        let all =
+            contributions.counts.len() == self.seen.len() && contributions.counts.keys().all(|(_, other)| *other == at);
+        if all && contributions.mixed.is_none() && !contributions.unknown {
             Verdict::All(at as i64, Some(how))
         } else {
             Verdict::Other

@@ -34,7 +34,7 @@ impl<'p> Reporter<'_, 'p> {
         let (buffer, first) = canonical_buffer(self.plan, rank, BufferKind::Input, 0);
         let start = super::memory_of(rank, buffer, false);
         let position = u64::from(first) * self.chunk + at;
-        let mut holders = vec![Occurrence { memory: start, position, written: 0, read: false, gone: None }];
+        let mut occurrences = vec![Occurrence { memory: start, position, written: 0, read: false, gone: None }];
         // The current locations.
         let mut now = BTreeMap::from([((start, position), 0)]);
         let mut kept = Vec::new();
@@ -51,7 +51,7 @@ impl<'p> Reporter<'_, 'p> {
                     .map(|(k, v)| (*k, *v))
                     .collect();
                 for (key, holder) in over {
-                    holders[holder].gone = Some(step.number);
+                    occurrences[holder].gone = Some(step.number);
                     now.remove(&key);
                 }
                 let mut start = spot.range.start;
@@ -60,8 +60,8 @@ impl<'p> Reporter<'_, 'p> {
                         let inside = at.wrapping_sub(piece.at.wrapping_add_signed(shift));
                         if inside < piece.len {
                             carried = true;
-                            now.insert((spot.memory, start + inside), holders.len());
-                            holders.push(Occurrence {
+                            now.insert((spot.memory, start + inside), occurrences.len());
+                            occurrences.push(Occurrence {
                                 memory: spot.memory,
                                 position: start + inside,
                                 written: step.number,
@@ -74,10 +74,10 @@ impl<'p> Reporter<'_, 'p> {
                 }
             }
             for holder in kept.drain(..) {
-                holders[holder].read |= carried;
+                occurrences[holder].read |= carried;
             }
         }
-        holders
+        occurrences
     }
 
     /// Returns, per node, the distance from its coordinate to that of an input of a rank, if it contains one.

@@ -12,13 +12,13 @@ use crate::plan::PlanTree;
 use crate::types::BufferKind;
 
 /// Returns the finding about a plan whose data exceeds the limits of the analysis.
-pub(super) fn too_intricate() -> Diagnostic {
+pub(super) fn analysis_limit() -> Diagnostic {
     Diagnostic::new(Code::TooIntricate, Site::None, "the plan moves its data in more pieces than can be followed")
         .help("use larger chunks, or units of loops that divide each other")
 }
 
 /// Returns the findings about a plan that was executed with a history.
-pub(super) fn tell(watch: &Dataflow) -> Diagnostics {
+pub(super) fn findings_of(watch: &Dataflow) -> Diagnostics {
     let mut found = Diagnostics::default();
     let log = History::default();
     let story = Reporter {
@@ -27,13 +27,13 @@ pub(super) fn tell(watch: &Dataflow) -> Diagnostics {
         chunk: watch.chunk,
         log: watch.log.as_ref().unwrap_or(&log),
     };
-    for misread in &watch.misreads {
+    for misread in &watch.uninitialized_reads {
         let finding = story.misread(misread);
         if !found.iter().any(|known| known.site == finding.site) {
             found.push(finding);
         }
     }
-    let (faults, count) = watch.judge().faults();
+    let (faults, count) = watch.output_checker().faults();
     let mut told: Vec<(Diagnostic, u64)> = Vec::new();
     for fault in &faults {
         let finding = story.fault(fault);

@@ -11,20 +11,21 @@ use super::machine::{AbstractMachine, WaitTarget};
 use crate::diag::{Code, Diagnostic};
 
 /// Maximum number of agents of a wait-for chain that are reported; the cycle is among them unless it is longer.
-const MOST_LINKS: usize = 12;
+const MAX_LINKS: usize = 12;
 
 /// Returns the finding about a finished execution, if some agents wait forever: a wait-for cycle, or the chain to an
 /// agent for which no remaining operation provides what it waits for.
 pub(super) fn check(machine: &AbstractMachine) -> Option<Diagnostic> {
-    let stuck: Vec<usize> = (0..machine.agents.len()).filter(|&agent| machine.agents[agent].need.is_some()).collect();
+    let blocked: Vec<usize> = (0..machine.agents.len()).filter(|&agent| machine.agents[agent].need.is_some()).collect();
     let model = machine.model;
-    let mut chain = vec![*stuck.first()?];
+    let mut chain = vec![*blocked.first()?];
     let mut cycle = None;
     loop {
         let last = *chain.last()?;
         let rank = model.agents[last].rank;
         let Some(need) = &machine.agents[last].need else { break };
-        let server = stuck.iter().copied().find(|&other| other != last && machine.server(other, rank, need).is_some());
+        let server =
+            blocked.iter().copied().find(|&other| other != last && machine.server(other, rank, need).is_some());
         // It waits for itself: the operation that would unblock it is after the wait, in the same block.
         let server = server.or_else(|| machine.server(last, rank, need).map(|_| last));
         let Some(server) = server else { break };
@@ -34,8 +35,8 @@ pub(super) fn check(machine: &AbstractMachine) -> Option<Diagnostic> {
         }
         chain.push(server);
     }
-    let told = cycle.map_or(chain.len().saturating_sub(1), |start| start);
-    let links = &chain[told..];
+    let first = cycle.map_or(chain.len().saturating_sub(1), |start| start);
+    let links = &chain[first..];
     let first = machine.position(links[0])?;
     let mut message = format!("{} for ever", waits(machine, links[0]));
     message += &match (cycle, links.len()) {
@@ -43,12 +44,12 @@ pub(super) fn check(machine: &AbstractMachine) -> Option<Diagnostic> {
         (Some(_), 1) => ", which it would give itself only afterwards".to_owned(),
         (Some(_), count) => format!(": {count} thread blocks wait for each other"),
     };
-    if stuck.len() > links.len() {
-        message += &format!(" ({} thread blocks are stuck in all)", stuck.len());
+    if blocked.len() > links.len() {
+        message += &format!(" ({} thread blocks are stuck in all)", blocked.len());
     }
     let mut finding = Diagnostic::new(Code::Deadlock, first.site(model.plan), message)
         .help(help(machine.agents[links[0]].need.as_ref()));
-    for (i, &agent) in links.iter().enumerate().take(MOST_LINKS) {
+    for (i, &agent) in links.iter().enumerate().take(MAX_LINKS) {
         let next = links[(i + 1) % links.len()];
         if i > 0
             && let Some(at) = machine.position(agent)

@@ -21,7 +21,7 @@ use crate::parallel;
 use crate::plan::{BlockTable, ChannelTable, LoopBody, Op, OpKind, Operand, PlanTree, RankPlan, ThreadBlock};
 
 /// Maximum number of instance counts that are tried, the largest first. Wrong ones mostly fail in the tables already.
-const MOST_TRIES: usize = 32;
+const MAX_TRIES: usize = 32;
 
 /// One of the instances of which a plan consists: a smaller plan.
 pub(super) struct Instance {
@@ -42,7 +42,7 @@ impl Instance {
 pub(super) fn one_of(plan: &PlanTree) -> Option<Instance> {
     let all = plan.ranks.iter().map(common).fold(0, greatest_common_divisor);
     let size = plan.ranks.iter().flat_map(|rank| &rank.blocks).flat_map(|block| &block.ops).find_map(first_range)?.size;
-    let mut tries = (2..=all).rev().filter(|n| all % n == 0).take(MOST_TRIES);
+    let mut tries = (2..=all).rev().filter(|n| all % n == 0).take(MAX_TRIES);
     tries.find_map(|n| Instances { n, size, run: n.checked_mul(size).filter(|run| *run > 0)? }.one(plan))
 }
 
@@ -91,7 +91,7 @@ impl Instances {
                 *number = self.chunk(*number)?;
             }
         }
-        self.promises(plan, &ranks)?;
+        self.postconditions(plan, &ranks)?;
         let halves = parallel::halves(parallel::is_large(plan), &mut ranks, |first, ranks| {
             (first..).zip(ranks).try_for_each(|(number, small)| {
                 small.blocks = self.blocks(&plan.ranks[number].blocks)?;
@@ -140,7 +140,7 @@ impl Instances {
     }
 
     /// Checks that the postconditions of the plan are those of every instance.
-    fn promises(&self, plan: &PlanTree, ranks: &[RankPlan]) -> Option<()> {
+    fn postconditions(&self, plan: &PlanTree, ranks: &[RankPlan]) -> Option<()> {
         let extent = |ranks: &[RankPlan]| {
             let first = ranks.first()?;
             let count = u32::try_from(ranks.len()).ok()?;

@@ -47,7 +47,7 @@ pub(super) enum Outcome {
     /// All thread blocks end at the first `count` members of a family with a step that is a multiple of the given one.
     Completes { step: u64, count: u64 },
     /// At the first member some thread blocks deadlock, among them this one at its position.
-    Stuck { block: u32, position: u32 },
+    Deadlocks { block: u32, position: u32 },
     /// The limit of steps is reached.
     TooLong,
 }
@@ -157,7 +157,7 @@ impl<'a> Run<'a> {
         }
         let mut ends = self.positions.iter().zip(&self.plan.blocks).zip(0..);
         match ends.find(|((position, block), _)| (**position as usize) < block.actions.len()) {
-            Some(((&position, _), block)) => Outcome::Stuck { block, position },
+            Some(((&position, _), block)) => Outcome::Deadlocks { block, position },
             None => Outcome::Completes {
                 step: self.family.step.saturating_mul(self.factor),
                 count: self.last.saturating_add(1),

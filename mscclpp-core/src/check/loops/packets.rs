@@ -62,7 +62,7 @@ impl Range<'_> {
     }
 
     /// Returns whether two ranges of one buffer may overlap at some size.
-    fn meets(&self, other: &Self) -> bool {
+    fn may_overlap(&self, other: &Self) -> bool {
         self.start < other.end && other.start < self.end && (!self.is_cut_as(other) || self.slice == other.slice)
     }
 }
@@ -97,7 +97,7 @@ pub(super) fn links(view: View) -> Result<Links, Obstacle> {
         let last = writes.partition_point(|write| (write.owner, write.start) < (read.owner, read.end));
         let near = (first..last).rev().take_while(|&i| farthest[i] > read.start).map(|i| &writes[i]);
         let mut met = Vec::new();
-        for write in near.filter(|write| write.by != read.by && write.meets(read)) {
+        for write in near.filter(|write| write.by != read.by && write.may_overlap(read)) {
             count = count.checked_sub(1).ok_or_else(|| obstacle(view.plan, read, "too many others"))?;
             met.push(write);
             let before = links.before.entry(read.by).or_default();

@@ -57,7 +57,7 @@ pub(super) fn prove_with<'a>(plan: &'a Rolled, run: impl Fn(Family, u64) -> Run<
                 let firsts = others.chain([beyond]).map(|more| family.first.saturating_add(more));
                 open.extend(firsts.map(|first| Family { first, step }));
             }
-            Outcome::Stuck { block, position } => return Proof::Deadlock { number: family.first, block, position },
+            Outcome::Deadlocks { block, position } => return Proof::Deadlock { number: family.first, block, position },
             Outcome::TooLong => return Proof::Undecided { number: family.first },
         }
     }

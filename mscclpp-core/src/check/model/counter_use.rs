@@ -9,7 +9,7 @@ pub(in super::super) struct CounterUse {
     pub(in super::super) down: u32,
     /// Whether it is lowered in a loop, so that larger messages lower it more often.
     pub(in super::super) is_lowered_in_loop: bool,
-    signaller: Party,
+    signaler: Party,
     waiter: Party,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct Thread {
 /// The threads that raise a counter, or those that lower it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Party {
-    Nobody,
+    Unused,
     /// Threads of one agent, in order; the last one.
     One(Thread),
     Several,
@@ -34,7 +34,7 @@ enum Party {
 impl Party {
     fn join(&mut self, new: Thread) {
         *self = match *self {
-            Self::Nobody => Self::One(new),
+            Self::Unused => Self::One(new),
             // A block sync orders the threads of a block.
             Self::One(old) if old.agent == new.agent && (old.position == new.position || old.epoch != new.epoch) => {
                 Self::One(new)
@@ -46,11 +46,11 @@ impl Party {
 
 impl CounterUse {
     pub(super) const NONE: Self =
-        Self { up: 0, down: 0, is_lowered_in_loop: false, signaller: Party::Nobody, waiter: Party::Nobody };
+        Self { up: 0, down: 0, is_lowered_in_loop: false, signaler: Party::Unused, waiter: Party::Unused };
 
     pub(super) fn raise(&mut self, thread: Thread) {
         self.up = self.up.saturating_add(1);
-        self.signaller.join(thread);
+        self.signaler.join(thread);
     }
 
     pub(super) fn lower(&mut self, thread: Thread, in_loop: bool) {
@@ -60,8 +60,8 @@ impl CounterUse {
     }
 
     /// Returns the agent that raises it, if there is only one.
-    pub(in super::super) fn signaller(&self) -> Option<usize> {
-        match self.signaller {
+    pub(in super::super) fn signaler(&self) -> Option<usize> {
+        match self.signaler {
             Party::One(thread) => Some(thread.agent as usize),
             _ => None,
         }
@@ -70,6 +70,6 @@ impl CounterUse {
     /// Returns whether one agent raises it and one lowers it, each in order, so that the nth wait gets the nth signal
     /// in every schedule.
     pub(in super::super) fn is_private(&self) -> bool {
-        self.signaller != Party::Several && self.waiter != Party::Several
+        self.signaler != Party::Several && self.waiter != Party::Several
     }
 }

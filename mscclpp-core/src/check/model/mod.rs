@@ -140,8 +140,8 @@ impl<'p> Model<'p> {
     }
 
     /// Returns the only agent that signals on a counter, or its representative.
-    pub(super) fn signaller(&self, counter: u32) -> Option<usize> {
-        Some(self.counters[counter as usize].signaller()? % self.agents.len())
+    pub(super) fn signaler(&self, counter: u32) -> Option<usize> {
+        Some(self.counters[counter as usize].signaler()? % self.agents.len())
     }
 
     /// Returns the accesses of a step, reads first, in the order of its operands.

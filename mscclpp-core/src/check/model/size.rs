@@ -49,16 +49,16 @@ pub(super) struct Window {
 }
 
 /// Maximum number of steps of all executions of a plan; more would take too long.
-const MOST_STEPS: usize = 1 << 20;
+const MAX_STEPS: usize = 1 << 20;
 
 /// Maximum number of rates of loops that are executed regardless of the number of steps.
 const FEW_RATES: usize = 4;
 
 /// Addresses per byte beyond which slices of several groups share one.
-const MOST_PARTS: u64 = 1 << 20;
+const MAX_PARTS: u64 = 1 << 20;
 
 /// Maximum number of addresses of a buffer; far more than useful plans have.
-const MOST_POSITIONS: u128 = 1 << 60;
+const MAX_POSITIONS: u128 = 1 << 60;
 
 /// Returns the sizes at which a plan is executed. Plans without loops are executed equally at every size. One iteration
 /// of a loop represents all, and where two iterations of a rate overlap, two of them do
@@ -71,7 +71,7 @@ pub(in super::super) fn sizes(view: View) -> Option<Vec<Size>> {
     if rates.is_empty() {
         return Some(vec![Size::even(view.plan, 1, &groups)?]);
     }
-    if rates.len() > FEW_RATES && view.operations().saturating_mul(rates.len()) > MOST_STEPS {
+    if rates.len() > FEW_RATES && view.operations().saturating_mul(rates.len()) > MAX_STEPS {
         return None;
     }
     // Slices have halves.
@@ -93,7 +93,7 @@ pub(in super::super) fn example(view: View) -> Option<Size> {
     let Shapes { rates, groups } = Shapes::of(view);
     let longest = rates.into_iter().map(|rate| rate.last_size(3)).max().unwrap_or(1);
     let size = Size::even(view.plan, u64::try_from(longest).ok()?.max(1), &groups);
-    size.filter(|size| size.steps(view) <= MOST_STEPS as u128).or_else(|| sizes(view)?.pop())
+    size.filter(|size| size.steps(view) <= MAX_STEPS as u128).or_else(|| sizes(view)?.pop())
 }
 
 /// Properties of a plan that determine its sizes.
@@ -268,7 +268,7 @@ impl Size {
 /// Returns whether the addresses of a plan's buffers are within the limit, with this many per chunk.
 fn is_countable(plan: &PlanTree, chunk: u128) -> bool {
     let chunks = plan.ranks.iter().map(|rank| rank.input_chunks.max(rank.output_chunks).max(rank.scratch_chunks));
-    u128::from(chunks.max().unwrap_or(0).max(1)).checked_mul(chunk).is_some_and(|positions| positions <= MOST_POSITIONS)
+    u128::from(chunks.max().unwrap_or(0).max(1)).checked_mul(chunk).is_some_and(|positions| positions <= MAX_POSITIONS)
 }
 
 fn least_common_multiple(a: u64, b: u64) -> u64 {
@@ -276,5 +276,5 @@ fn least_common_multiple(a: u64, b: u64) -> u64 {
     while y != 0 {
         (x, y) = (y, x % y);
     }
-    (a / x).saturating_mul(b.max(1)).min(MOST_PARTS)
+    (a / x).saturating_mul(b.max(1)).min(MAX_PARTS)
 }

@@ -19,7 +19,7 @@ mod pairs;
 
 use std::collections::BTreeMap;
 
-use super::MOST_FINDINGS;
+use super::MAX_FINDINGS;
 use super::place::{LocatedOp, each};
 use super::view::View;
 use crate::diag::{Code, Diagnostic, Diagnostics};
@@ -55,17 +55,17 @@ pub(super) fn check(view: View, pairs: &Pairs) -> Diagnostics {
     });
     let mut found = Diagnostics::default();
     let unequal = channels.iter().enumerate().filter(|(_, sides)| sides.up != sides.down);
-    for (counter, sides) in unequal.take(MOST_FINDINGS) {
+    for (counter, sides) in unequal.take(MAX_FINDINGS) {
         let direction = pairs.direction(counter);
         let help = advice::help(plan, pairs, &channels, &direction);
         found.extend(unmatched(plan, direction, sides, help));
     }
     let unequal = semaphores.iter().filter(|(_, sides)| sides.up != sides.down);
-    for (&(rank, id), sides) in unequal.take(MOST_FINDINGS) {
-        found.extend(drift(plan, rank, id, sides));
+    for (&(rank, id), sides) in unequal.take(MAX_FINDINGS) {
+        found.extend(unbalanced_semaphore(plan, rank, id, sides));
     }
     let mut out_of_step = barriers.iter().filter_map(|(&(_, id), blocks)| barrier_mismatch(plan, id, blocks));
-    found.extend(out_of_step.by_ref().take(MOST_FINDINGS));
+    found.extend(out_of_step.by_ref().take(MAX_FINDINGS));
     found
 }
 
@@ -94,13 +94,13 @@ impl<'p> Sides<'p> {
 /// Returns a text such as "; for chunks of b bytes that is n of these and m of those", if the numbers alone do not show
 /// that they differ.
 fn example((one, these): (&OccurrenceCount, &str), (other, those): (&OccurrenceCount, &str)) -> String {
-    let told = |count: u128, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let describe = |count: u128, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let in_loops = one.units().chain(other.units()).next().is_some();
     match one.differs_at(other) {
         Some(size) if in_loops => format!(
             "; for chunks of {size} bytes that is {} and {}",
-            told(one.total(size), these),
-            told(other.total(size), those)
+            describe(one.total(size), these),
+            describe(other.total(size), those)
         ),
         _ => String::new(),
     }
@@ -111,8 +111,8 @@ fn unmatched(plan: &PlanTree, direction: Direction, sides: &Sides, help: String)
     let message = format!(
         "rank {to} {} on its {kind} channel {number} to rank {from}, but rank {from} {} on its {kind} channel {number} to \
          rank {to}{}",
-        sides.down.told("", "waits"),
-        sides.up.told("", "signals"),
+        sides.down.describe("", "waits"),
+        sides.up.describe("", "signals"),
         sides.example("signal", "wait")
     );
     // The side that exists; if both do, the wait, which is the one that would deadlock.
@@ -124,11 +124,11 @@ fn unmatched(plan: &PlanTree, direction: Direction, sides: &Sides, help: String)
     })
 }
 
-fn drift(plan: &PlanTree, rank: usize, id: u32, sides: &Sides) -> Option<Diagnostic> {
+fn unbalanced_semaphore(plan: &PlanTree, rank: usize, id: u32, sides: &Sides) -> Option<Diagnostic> {
     let message = format!(
         "semaphore {id} of rank {rank} {}, but {}{}: it does not end where it began",
-        sides.up.told("is", "released"),
-        sides.down.told("is", "acquired"),
+        sides.up.describe("is", "released"),
+        sides.down.describe("is", "acquired"),
         sides.example("release", "acquire")
     );
     let at = sides.first_down.or(sides.first_up)?;

@@ -41,7 +41,7 @@ impl OccurrenceCount {
     }
 
     /// Returns a text such as "waits twice", "never waits", "is released once", "is never released".
-    pub(super) fn told(&self, before: &str, verb: &str) -> String {
+    pub(super) fn describe(&self, before: &str, verb: &str) -> String {
         let space = if before.is_empty() { "" } else { " " };
         match self.by_loop.is_empty() {
             true => format!("{before}{space}never {verb}"),

@@ -4,7 +4,7 @@ use super::RaceDetector;
 use super::every::{Demand, asks};
 use super::report::{self, Known};
 use super::shadow_memory::{First, NONE, RecordedAccess, ThreadMapping};
-use crate::check::MOST_FINDINGS;
+use crate::check::MAX_FINDINGS;
 use crate::check::model::{Access, Model};
 use crate::plan::OpKind;
 
@@ -78,7 +78,7 @@ impl RaceDetector<'_, '_> {
         let (mut early, mut first) = (false, NONE);
         let mut race = None;
         // Only the first races are reported, so only those are analyzed in detail.
-        let full = self.found.len() >= MOST_FINDINGS;
+        let full = self.found.len() >= MAX_FINDINGS;
         // Neighboring atoms mostly have the same earlier accesses.
         let mut fine_write = NONE;
         for atom in atoms {
@@ -161,7 +161,7 @@ impl RaceDetector<'_, '_> {
                 .any(|released_clocks| released_clocks.wait_unordered(agent as u32));
             self.found.push(report::race(self.model, self.blocks, (old, &access), atom, (known, vague)));
         }
-        if early && self.early.len() < MOST_FINDINGS {
+        if early && self.early.len() < MAX_FINDINGS {
             self.early.push(report::early_access(self.model, &access));
         }
         if awaits {

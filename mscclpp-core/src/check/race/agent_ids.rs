@@ -13,7 +13,7 @@ pub(super) struct AgentIds {
 }
 
 /// Half of the range of the number type, so that sums of two numbers do not overflow.
-const MOST_AGENTS: usize = 1 << 30;
+const MAX_AGENTS: usize = 1 << 30;
 
 impl AgentIds {
     /// Numbers the thread blocks and, per thread that uses them, the two sides of ports. `None` if there are too many.
@@ -21,7 +21,7 @@ impl AgentIds {
         let span = model.agents.len() + 2 * model.ports();
         // Agents that share a leaf of a tree share one after a rotation, too.
         let span = if model.shifts() > 1 { span.next_multiple_of(super::clock::LEAF) } else { span };
-        let all = span.checked_mul(model.shifts() as usize).filter(|all| *all <= MOST_AGENTS)?;
+        let all = span.checked_mul(model.shifts() as usize).filter(|all| *all <= MAX_AGENTS)?;
         Some(Self { span: span as u32, all: all as u32 })
     }
 

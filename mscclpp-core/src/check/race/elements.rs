@@ -15,10 +15,10 @@ use crate::check::slices;
 use crate::plan::OpKind;
 
 /// Maximum number of steps that are searched for an order.
-const MOST_STEPS: usize = 1 << 10;
+const MAX_STEPS: usize = 1 << 10;
 
 /// Maximum number of packets and steps that are searched for the trails of a rank's packets.
-const MOST_TRAILS: usize = 1 << 16;
+const MAX_TRAILS: usize = 1 << 16;
 
 /// Elements of a block's steps up to one of them, counted from the beginning of a step's range.
 struct Elements {
@@ -47,7 +47,7 @@ impl RaceDetector<'_, '_> {
         let places = positions.start - begin..positions.end - begin;
         let elements =
             Elements { agent: new.agent as usize, step: new.step as usize, places, address: positions.start };
-        self.are_ordered(&elements, old, &mut { MOST_STEPS })
+        self.are_ordered(&elements, old, &mut { MAX_STEPS })
     }
 
     /// Returns whether the ranges of two steps are cut at the same positions of chunks at every size.
@@ -144,7 +144,7 @@ impl RaceDetector<'_, '_> {
     /// have read: a rank that wrote a packet of a launch has started it.
     pub(super) fn ranks_on_trails(&self, rank: u32) -> BTreeSet<u32> {
         let (mut found, mut seen, mut open) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
-        let mut left = MOST_TRAILS;
+        let mut left = MAX_TRAILS;
         for agent in self.model.agents_of[rank as usize].clone() {
             for step in self.model.agents[agent].steps.clone().filter(|step| self.awaits_packets(*step)) {
                 for source in self.model.effects(step).iter().filter(|effect| effect.packets() && !effect.write) {

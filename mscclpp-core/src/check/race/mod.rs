@@ -79,7 +79,7 @@ use shadow_memory::{First, RecordedAccess, ShadowMemory};
 
 /// Maximum number of accesses to atoms, each of which is checked and kept: far more than useful plans have, and half a
 /// gigabyte.
-const MOST_PIECE_ACCESSES: usize = 1 << 26;
+const MAX_PIECE_ACCESSES: usize = 1 << 26;
 
 /// Observes the abstract execution of a plan, and finds its data races.
 pub(super) struct RaceDetector<'m, 'p> {
@@ -208,7 +208,7 @@ impl<'p> Observer<'p> for RaceDetector<'_, 'p> {
 impl<'m, 'p> RaceDetector<'m, 'p> {
     /// Returns whether all agents have numbers, and the accesses to atoms are within the limit.
     pub(super) fn fits(model: &Model<'p>) -> bool {
-        AgentIds::of(model).is_some() && model.piece_accesses() <= MOST_PIECE_ACCESSES
+        AgentIds::of(model).is_some() && model.piece_accesses() <= MAX_PIECE_ACCESSES
     }
 
     /// Creates a detector for the execution of a plan that fits, given the counters that are known to be used

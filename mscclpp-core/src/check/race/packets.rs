@@ -12,7 +12,7 @@ use crate::check::slices;
 use crate::plan::OpKind;
 
 /// Minimum additional capacity of a list of acquired packets that is full.
-const LEAST_ROOM: usize = 7;
+const MIN_CAPACITY: usize = 7;
 
 /// Number of entries from which those of equal length are merged, again whenever there are twice as many.
 const MANY: usize = 1 << 10;
@@ -126,7 +126,7 @@ impl RaceDetector<'_, '_> {
         let known = &mut self.agents[by].acquired;
         // A block that acquires from two packets mostly acquires from all the others, too.
         if known.len() == known.capacity() {
-            known.reserve(LEAST_ROOM);
+            known.reserve(MIN_CAPACITY);
         }
         known.push(AcquiredPackets { length, of_any, of_all, of_element });
         if known.len() >= self.agents[by].merge_threshold.max(MANY) {

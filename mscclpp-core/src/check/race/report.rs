@@ -181,7 +181,7 @@ pub(super) fn late_access(
 
 /// Returns the finding about an access in a later launch and one of this launch, at an atom of scratch, given what is
 /// ordered about the earlier one.
-pub(super) fn relaunch(
+pub(super) fn cross_launch_race(
     model: &Model,
     blocks: usize,
     old: &RecordedAccess,

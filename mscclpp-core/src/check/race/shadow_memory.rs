@@ -58,7 +58,7 @@ pub(in super::super) const NONE: u32 = u32::MAX;
 
 /// Maximum number of reads that are compared before another one is recorded: an agent's reads of an atom mostly follow
 /// each other, and where thousands of agents read it, comparing all of them each time would take too long.
-const MOST_LOOKS: usize = 32;
+const MAX_COMPARED_READS: usize = 32;
 
 /// The accesses of all atoms that later ones may conflict with, by their numbers.
 pub(in super::super) struct ShadowMemory {
@@ -97,7 +97,7 @@ impl ShadowMemory {
     pub(super) fn add_read(&mut self, atom: usize, access: u32, superfluous: impl Fn(u32) -> bool) {
         let first = self.cells[atom].1;
         let mut next = first;
-        for _ in 0..MOST_LOOKS {
+        for _ in 0..MAX_COMPARED_READS {
             let Some((read, after)) = self.links.get_mut(next as usize) else { break };
             if superfluous(*read) {
                 *read = access;

@@ -17,7 +17,6 @@
 //!
 //! The rule checks every entry separately. After this rule, executors and the other rules index without checks, and
 //! windows and slices of an operand stay inside of it.
-//! of a reference stay inside of it.
 
 mod operands;
 mod operation;
@@ -27,7 +26,7 @@ pub(super) use operands::{Packets, demand};
 
 use std::collections::BTreeMap;
 
-use super::MOST_FINDINGS;
+use super::MAX_FINDINGS;
 use super::place::{LocatedOp, each_of};
 use super::view::View;
 use crate::collective::CollectiveKind;
@@ -79,7 +78,7 @@ struct Findings {
 
 impl Findings {
     fn is_full(&self) -> bool {
-        self.list.len() >= MOST_FINDINGS
+        self.list.len() >= MAX_FINDINGS
     }
 
     fn push(&mut self, finding: Diagnostic) {
@@ -190,7 +189,7 @@ fn distances(one: &Expectation) -> Vec<(u32, i64)> {
 }
 
 /// Maximum number of inputs of an expectation in a message.
-const MOST_INPUTS: usize = 8;
+const MAX_INPUTS: usize = 8;
 
 /// Returns the expected contributions of a chunk, for messages.
 fn contents(one: &Expectation, chunk: u32) -> String {
@@ -199,7 +198,7 @@ fn contents(one: &Expectation, chunk: u32) -> String {
     match &one.inputs[..] {
         [only] => format!("input {}", input(only)),
         several => {
-            let some: Vec<_> = several.iter().take(MOST_INPUTS).map(input).collect();
+            let some: Vec<_> = several.iter().take(MAX_INPUTS).map(input).collect();
             let more = if several.len() > some.len() { ", …" } else { "" };
             format!("the reduction of input {}{more}", some.join(", "))
         }

@@ -79,12 +79,13 @@ pub(super) struct Columns<'e> {
 }
 
 impl<'e> Columns<'e> {
-    /// Creates the columns of a component. Some thread block accesses slices of both cuts if `meet` returns true.
-    pub(super) fn new(component: &'e Component, meet: impl Fn(Cut, Cut) -> bool) -> Self {
+    /// Creates the columns of a component. Some thread block accesses slices of both cuts if `accessed_together` returns true.
+    pub(super) fn new(component: &'e Component, accessed_together: impl Fn(Cut, Cut) -> bool) -> Self {
         let Component { span, entries } = component;
         let pairs = (0..entries.len()).flat_map(|one| (0..one).map(move |other| (other, one)));
-        let meet = |(one, other): &(usize, usize)| meet(entries[*one].cut, entries[*other].cut);
-        let compared = pairs.filter(meet).collect();
+        let accessed_together =
+            |(one, other): &(usize, usize)| accessed_together(entries[*one].cut, entries[*other].cut);
+        let compared = pairs.filter(accessed_together).collect();
         let span = u64::from(*span);
         Self { span, entries, compared, slices: Vec::with_capacity(entries.len()), signature: Vec::new() }
     }

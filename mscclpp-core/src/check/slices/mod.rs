@@ -154,7 +154,7 @@ use parts::Parts;
 use select::Selection;
 
 /// Maximum number of accesses to atoms at all sizes that are kept.
-const MOST_WORK: u64 = 1 << 25;
+const MAX_ACCESSES: u64 = 1 << 25;
 
 /// The sizes in addition to the usual ones at which a plan must be executed; nearly all plans have none.
 #[derive(Default)]
@@ -183,7 +183,7 @@ pub(super) fn sizes(view: View, symmetry: Option<&Symmetry>) -> Result<Uneven, B
     let grain = u64::from(view.plan.buffer_alignment.max(16));
     let bytes: Vec<u64> = units.iter().map(|units| units.saturating_mul(grain)).collect();
     let sizes = units.iter().map(|units| Size::uneven(view.plan, *units, grain)).collect::<Option<_>>();
-    let sizes = sizes.filter(|_| parts.work(&bytes) <= MOST_WORK);
+    let sizes = sizes.filter(|_| parts.work(&bytes) <= MAX_ACCESSES);
     let sizes = sizes.ok_or_else(|| too_many(view, &cuts, Some(units.len())))?;
     Ok(Uneven { sizes, grain, found: Some((parts, components)) })
 }

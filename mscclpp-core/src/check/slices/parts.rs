@@ -45,7 +45,7 @@ type Move = ((usize, u64), (usize, u64), u32);
 
 /// An operation's access to a part.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Touch {
+struct PartAccess {
     part: Part,
     packets: bool,
     write: bool,
@@ -65,7 +65,7 @@ pub(super) struct Parts {
     /// Per thread block, the slices that it accesses, in any buffer. Each set once.
     pub(super) lengths: Vec<Vec<(Cut, u32)>>,
     /// In order of the parts.
-    touches: Vec<Touch>,
+    accesses_of_parts: Vec<PartAccess>,
     pub(super) has_packets: bool,
     /// Whether all ranges are equal or disjoint, and each counts as one chunk.
     are_apart: bool,
@@ -75,7 +75,7 @@ pub(super) struct Parts {
 }
 
 /// Maximum number of chunks of all ranges that are examined separately.
-const MOST_CHUNKS: u64 = 1 << 21;
+const MAX_CHUNKS: u64 = 1 << 21;
 
 /// Returns the cut of an operation's ranges of some length, with the number of its member and the offset of its first chunk.
 pub(super) fn cut(slice: Option<Slice>, len: u32) -> (Cut, u32, u64) {
@@ -124,14 +124,14 @@ impl Parts {
             all.moves.append(&mut all.known);
         }
         all.moves = once_each(all.moves);
-        all.touches.sort_unstable();
-        let packets = all.touches.iter().filter(|touch| touch.packets);
+        all.accesses_of_parts.sort_unstable();
+        let packets = all.accesses_of_parts.iter().filter(|touch| touch.packets);
         let mut packets: Vec<_> = packets.map(|touch| (touch.part, touch.write)).collect();
         packets.dedup();
         all.packets = groups(&packets);
-        all.parts = all.touches.iter().map(|touch| touch.part).collect();
+        all.parts = all.accesses_of_parts.iter().map(|touch| touch.part).collect();
         all.parts.dedup();
-        all.are_apart = all.are_apart() && all.keep_promises_whole(plan, symmetry, own);
+        all.are_apart = all.are_apart() && all.keep_postconditions_whole(plan, symmetry, own);
         all
     }
 
@@ -143,7 +143,7 @@ impl Parts {
     }
 
     /// Returns whether the postcondition of each range is consecutive chunks of some inputs, or nothing.
-    fn keep_promises_whole(&self, plan: &PlanTree, symmetry: Option<&Symmetry>, own: usize) -> bool {
+    fn keep_postconditions_whole(&self, plan: &PlanTree, symmetry: Option<&Symmetry>, own: usize) -> bool {
         if symmetry.is_some_and(|symmetry| !symmetry.keeps_inputs()) || !plan.expectations.is_empty() {
             return false;
         }
@@ -153,10 +153,10 @@ impl Parts {
         let extent = ChunkCounts { ranks: plan.ranks.len() as u32, input, output, distance: 1 };
         let mut boundaries: Vec<(usize, u64)> = Vec::new();
         for rank in 0..own as u32 {
-            for promise in plan.collective.postconditions(extent, rank) {
-                let (buffer, first) = canonical_buffer(plan, rank, BufferKind::Output, promise.chunk);
+            for postcondition in plan.collective.postconditions(extent, rank) {
+                let (buffer, first) = canonical_buffer(plan, rank, BufferKind::Output, postcondition.chunk);
                 let memory = memory_number(rank, Space::of(buffer, false));
-                let (first, len) = (u64::from(first), u64::from(promise.len));
+                let (first, len) = (u64::from(first), u64::from(postcondition.len));
                 boundaries.extend([(memory, first), (memory, first + len)]);
             }
         }
@@ -184,9 +184,9 @@ impl Parts {
         }
         let touch = |(effect, part): &(Access, Part)| {
             let Access { packets, write, .. } = *effect;
-            Touch { part: *part, packets, write, body }
+            PartAccess { part: *part, packets, write, body }
         };
-        self.touches.extend(touched.iter().map(touch));
+        self.accesses_of_parts.extend(touched.iter().map(touch));
         // Of several pairs each is moved separately; otherwise every source goes to every destination.
         let kind = at.op.kind;
         let all =
@@ -220,7 +220,7 @@ impl Parts {
         ranges.dedup();
         let count = |lens: &mut dyn Iterator<Item = u32>| lens.map(u64::from).fold(0, u64::saturating_add);
         let moved = count(&mut self.moves.iter().map(|(.., len)| *len));
-        if count(&mut ranges.iter().map(|(.., cut)| cut.len)).saturating_add(moved) > MOST_CHUNKS {
+        if count(&mut ranges.iter().map(|(.., cut)| cut.len)).saturating_add(moved) > MAX_CHUNKS {
             return None;
         }
         let count = |len: u32| if self.are_apart { 1 } else { len };
@@ -259,7 +259,7 @@ impl Parts {
         for (memory, cut) in cuts.iter().filter(|(_, cut)| cut.is_uneven()) {
             members[*memory] += u64::from(cut.of.div_ceil(cut.len));
         }
-        let one = |Touch { part, body, .. }: &Touch| {
+        let one = |PartAccess { part, body, .. }: &PartAccess| {
             let cut = members[part.memory].saturating_mul(part.cut.len.into());
             let trips = body.map_or(sizes.len() as u64, |(unit, span)| {
                 let trips = sizes.iter().map(|bytes| u64::from(span).saturating_mul(*bytes).div_ceil(unit.max(1)));
@@ -267,7 +267,7 @@ impl Parts {
             });
             trips.saturating_mul(1 + cut / u64::from(part.cut.of))
         };
-        self.touches.iter().map(one).fold(0, u64::saturating_add)
+        self.accesses_of_parts.iter().map(one).fold(0, u64::saturating_add)
     }
 }
 

@@ -8,10 +8,10 @@ use super::packets::Packets;
 use super::parts::Parts;
 
 /// Maximum number of entries of signatures that are examined.
-const MOST_ENTRIES: u64 = 1 << 25;
+const MAX_ENTRIES: u64 = 1 << 25;
 
 /// Maximum number of entries of a component whose pairs are compared.
-const MOST_COMPARED: usize = 64;
+const MAX_COMPARED: usize = 64;
 
 /// The sizes that are kept, and the signatures and orders that they have.
 pub(super) struct Selection<'p> {
@@ -51,13 +51,16 @@ impl<'p> Selection<'p> {
     ) -> Result<Vec<u64>, Vec<Cut>> {
         let all_cuts = || parts.uneven().into_iter().collect::<Vec<_>>();
         let pairs = components.iter().map(|component| (component.entries.len() as u64).saturating_pow(2));
-        let left = MOST_ENTRIES.checked_sub(pairs.fold(0, u64::saturating_add)).ok_or_else(all_cuts)?;
+        let left = MAX_ENTRIES.checked_sub(pairs.fold(0, u64::saturating_add)).ok_or_else(all_cuts)?;
         let packets = parts.has_packets.then(|| Packets::of(parts, conservative));
         let blocks = parts.blocks();
-        let meet = |one, other| blocks.iter().any(|cuts| cuts.contains(&one) && cuts.contains(&other));
+        let accessed_together = |one, other| blocks.iter().any(|cuts| cuts.contains(&one) && cuts.contains(&other));
         let shown = |component: &'p Component| {
-            let all = parts.has_packets || component.entries.len() > MOST_COMPARED;
-            Shown { columns: Columns::new(component, |one, other| all || meet(one, other)), seen: BTreeMap::new() }
+            let all = parts.has_packets || component.entries.len() > MAX_COMPARED;
+            Shown {
+                columns: Columns::new(component, |one, other| all || accessed_together(one, other)),
+                seen: BTreeMap::new(),
+            }
         };
         // All members of a range that counts as a single chunk have a column at the usual size, and without packets
         // nothing else is required.
@@ -84,7 +87,7 @@ impl<'p> Selection<'p> {
         let most = cuts.iter().map(|cut| u64::from(cut.of)).max().unwrap_or(1);
         let period = cuts.iter().try_fold(1, |all, cut| least_common_multiple(all, cut.period()))?;
         let periods = most / 4 + if self.packets.is_some() { 3 } else { 2 };
-        let bound = period.checked_mul(periods).filter(|bound| *bound <= MOST_ENTRIES)?;
+        let bound = period.checked_mul(periods).filter(|bound| *bound <= MAX_ENTRIES)?;
         // The usual size, at which all members have equal slices.
         self.is_new(period, components.clone(), true)?;
         let kept: Vec<u64> = self.kept.iter().copied().collect();

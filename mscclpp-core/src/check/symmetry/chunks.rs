@@ -1,7 +1,7 @@
 //! The mapping of a rank's chunks to those of its representative.
 
 use super::super::model::Space;
-use super::programs::{AccessShape, NO_HEAP, Programs};
+use super::programs::{AccessShape, NO_UNORDERED_GROUP, Programs};
 
 /// The chunks of one rank, by the number at its representative.
 #[derive(Default)]
@@ -23,7 +23,7 @@ pub(super) struct IncomingAccess {
     pub(super) by: u32,
     /// Its number among the accesses of `by`.
     pub(super) number: u32,
-    pub(super) deed: AccessShape,
+    pub(super) access: AccessShape,
     /// The first chunk if the memory is that of the representative.
     pub(super) chunk: u32,
 }
@@ -59,22 +59,25 @@ impl Chunks {
     ) -> Option<()> {
         self.clear(chunks);
         let chunk = |done: &IncomingAccess| {
-            let by = (shift + all - done.deed.shift) % all;
+            let by = (shift + all - done.access.shift) % all;
             programs.chunks(done.by, by)[done.number as usize]
         };
-        for done in done.iter().filter(|done| done.deed.heap == NO_HEAP) {
-            self.name(done.deed.space, chunk(done), done.chunk, done.deed.size)?;
+        for done in done.iter().filter(|done| done.access.unordered_group == NO_UNORDERED_GROUP) {
+            self.name(done.access.space, chunk(done), done.chunk, done.access.size)?;
         }
-        let heaps = done.chunk_by(|one, other| (one.by, one.deed.heap) == (other.by, other.deed.heap));
-        for heap in heaps.filter(|heap| heap[0].deed.heap != NO_HEAP) {
+        let heaps = done
+            .chunk_by(|one, other| (one.by, one.access.unordered_group) == (other.by, other.access.unordered_group));
+        for unordered_group in
+            heaps.filter(|unordered_group| unordered_group[0].access.unordered_group != NO_UNORDERED_GROUP)
+        {
             let (mut mine, mut theirs) = (std::mem::take(&mut self.mine), std::mem::take(&mut self.theirs));
             mine.clear();
             theirs.clear();
-            for done in heap {
+            for done in unordered_group {
                 mine.push(Some(done.chunk));
                 theirs.push(chunk(done));
             }
-            let same = self.are_same(heap, &mut mine, &theirs);
+            let same = self.are_same(unordered_group, &mut mine, &theirs);
             (self.mine, self.theirs) = (mine, theirs);
             same?;
         }
@@ -106,9 +109,14 @@ impl Chunks {
 
     /// Checks that the operands that an operation combines are those of the representative, in any order: those with
     /// `numbers`. Chunks without a number receive the remaining ones, in their order.
-    fn are_same(&mut self, heap: &[IncomingAccess], numbers: &mut [Option<u32>], chunks: &[u32]) -> Option<()> {
-        let AccessShape { space, size, .. } = heap[0].deed;
-        if heap.iter().any(|done| (done.deed.space, done.deed.size) != (space, size)) {
+    fn are_same(
+        &mut self,
+        unordered_group: &[IncomingAccess],
+        numbers: &mut [Option<u32>],
+        chunks: &[u32],
+    ) -> Option<()> {
+        let AccessShape { space, size, .. } = unordered_group[0].access;
+        if unordered_group.iter().any(|done| (done.access.space, done.access.size) != (space, size)) {
             return None;
         }
         let (mut next, mut unknown) = (0, 0);

@@ -35,7 +35,7 @@ use super::pairing::Pairs;
 use super::view::View;
 use crate::plan::PlanTree;
 use chunks::{Chunks, IncomingAccess};
-use postconditions::Promises;
+use postconditions::Renumbering;
 use programs::Programs;
 
 /// The part of a plan that is checked for all of it.
@@ -49,11 +49,11 @@ pub(super) struct Symmetry {
     /// rotation of the waiting rank.
     pub(super) counters: Vec<(u32, u32)>,
     /// The renumbering of inputs.
-    inputs: Promises,
+    inputs: Renumbering,
 }
 
 /// Average number of a rank's chunks that may be examined for each of its accesses.
-const MOST_CHUNKS: u64 = 64;
+const MAX_CHUNKS: u64 = 64;
 
 impl Symmetry {
     /// Returns the symmetry with the fewest representative ranks.
@@ -71,27 +71,27 @@ impl Symmetry {
 
     fn with(plan: &PlanTree, own: u32, programs: &Programs) -> Option<Self> {
         let all = plan.ranks.len() as u32 / own;
-        let mut names = Vec::with_capacity(programs.deeds.iter().map(Vec::len).sum());
+        let mut names = Vec::with_capacity(programs.access_shapes.iter().map(Vec::len).sum());
         let mut counters = Vec::new();
         // The accesses to the memory of each representative, and to those of its class.
         let mut done: Vec<Vec<IncomingAccess>> = Vec::new();
         done.resize_with(own as usize, Vec::new);
-        for (by, deeds) in (0..own).zip(&programs.deeds) {
-            for (number, deed) in (0..).zip(deeds) {
-                let chunk = programs.chunks(by, (all - deed.shift) % all)[number as usize];
+        for (by, access_shapes) in (0..own).zip(&programs.access_shapes) {
+            for (number, access) in (0..).zip(access_shapes) {
+                let chunk = programs.chunks(by, (all - access.shift) % all)[number as usize];
                 names.push(chunk);
-                done[deed.owner as usize].push(IncomingAccess { by, number, deed: *deed, chunk });
+                done[access.owner as usize].push(IncomingAccess { by, number, access: *access, chunk });
             }
             let shifts = programs.shifts(by).enumerate();
             counters.extend(shifts.map(|(i, shift)| (programs.counters(by, (all - shift) % all)[i], shift)));
         }
-        let fuel = (1 << 12) + names.len() as u64 * u64::from(all) * MOST_CHUNKS;
+        let fuel = (1 << 12) + names.len() as u64 * u64::from(all) * MAX_CHUNKS;
         let mut chunks = Chunks::new(fuel);
-        let mut promises = Promises::new(plan, own, fuel)?;
+        let mut postconditions = Renumbering::new(plan, own, fuel)?;
         for (rank, done) in (0..own).zip(&done) {
             let tables = &plan.ranks[rank as usize];
             let count = Space::ALL.map(|space| {
-                let is_used = done.iter().any(|done| done.deed.space == space);
+                let is_used = done.iter().any(|done| done.access.space == space);
                 if is_used { tables.chunks(space.buffer()) } else { 0 }
             });
             if count.iter().map(|count| u64::from(*count)).sum::<u64>() * u64::from(all) > fuel {
@@ -100,10 +100,15 @@ impl Symmetry {
             for shift in 1..all {
                 chunks.find(programs, done, shift, all, count)?;
                 [Space::Input, Space::Output].into_iter().for_each(|space| chunks.fill(space));
-                promises.note(plan, &chunks, rank, rank + shift * own);
+                postconditions.note(plan, &chunks, rank, rank + shift * own);
             }
         }
-        promises.hold(plan).then_some(Self { representatives: own, chunks: names, counters, inputs: promises })
+        postconditions.hold(plan).then_some(Self {
+            representatives: own,
+            chunks: names,
+            counters,
+            inputs: postconditions,
+        })
     }
 
     /// Returns the number of a chunk of a rank's input at its representative.

@@ -8,7 +8,7 @@ use crate::plan::PlanTree;
 use crate::types::BufferKind;
 
 /// The chunks of all inputs and outputs, by the numbers at the representatives.
-pub(super) struct Promises {
+pub(super) struct Renumbering {
     own: u32,
     extent: ChunkCounts,
     /// Per rank and chunk.
@@ -20,7 +20,7 @@ pub(super) struct Promises {
 /// The number of a chunk without accesses.
 const UNKNOWN: u32 = u32::MAX;
 
-impl Promises {
+impl Renumbering {
     /// Prepares the comparison for a plan. `None` if that would take more than `fuel`, or its collective has no
     /// postconditions that can be rotated.
     pub(super) fn new(plan: &PlanTree, own: u32, fuel: u64) -> Option<Self> {
@@ -78,22 +78,22 @@ impl Promises {
         let ChunkCounts { ranks, output, .. } = self.extent;
         // The required contents of an output chunk of a representative: postconditions are in ascending order and may
         // span chunks.
-        let promised = |rank: u32| {
+        let required = |rank: u32| {
             let mut chunks = vec![None; output as usize];
-            for promise in plan.collective.postconditions(self.extent, rank) {
-                for i in 0..promise.len {
-                    let content = match promise.content {
+            for postcondition in plan.collective.postconditions(self.extent, rank) {
+                for i in 0..postcondition.len {
+                    let content = match postcondition.content {
                         OutputContent::Input { rank, chunk } => OutputContent::Input { rank, chunk: chunk + i },
                         OutputContent::Reduction { chunk } => OutputContent::Reduction { chunk: chunk + i },
                     };
-                    if let Some(place) = chunks.get_mut((promise.chunk + i) as usize) {
+                    if let Some(place) = chunks.get_mut((postcondition.chunk + i) as usize) {
                         *place = Some(content);
                     }
                 }
             }
             chunks
         };
-        let own: Vec<_> = (0..self.own).map(promised).collect();
+        let own: Vec<_> = (0..self.own).map(required).collect();
         let kept = self.keeps_inputs();
         if plan.collective.kind == CollectiveKind::SendRecv && !kept {
             // The distance of a send-receive is unknown here.
@@ -103,7 +103,7 @@ impl Promises {
             let back = rank - rank % self.own;
             let unshifted = |other: u32| if other >= back { other - back } else { other + ranks - back };
             let names = &self.outputs[rank as usize * output as usize..][..output as usize];
-            for (theirs, name) in promised(rank).into_iter().zip(names) {
+            for (theirs, name) in required(rank).into_iter().zip(names) {
                 let Some(mine) = own[(rank % self.own) as usize].get(*name as usize) else { return false };
                 let input = |rank, chunk| Some(self.input(rank, chunk)).filter(|name| *name != UNKNOWN);
                 let same = match (theirs, *mine) {

@@ -1,7 +1,7 @@
 //! Plans that are symmetric, and plans that are nearly symmetric.
 
 use super::Symmetry;
-use crate::check::{Checks, Level, Pairs, check, is_right, model, shape, slices};
+use crate::check::{Checks, Level, Pairs, check, is_accepted, model, shape, slices};
 use crate::collective::CollectiveKind;
 use crate::compile::compile_tree;
 use crate::dsl::Program;
@@ -78,7 +78,7 @@ fn folded(plan: &PlanTree) -> Option<bool> {
         .expect("a plan of few pieces")
         .into_iter()
         .chain(slices::sizes(plan.into(), Some(&symmetry)).expect("few sizes").sizes);
-    Some(is_right(
+    Some(is_accepted(
         plan.into(),
         &pairs,
         sizes.map(|size| model::Model::reduced(plan.into(), &pairs, size, Some(&symmetry))),

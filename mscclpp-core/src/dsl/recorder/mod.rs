@@ -27,10 +27,10 @@ const MAX_BLOCKS: i128 = 1 << 16;
 
 /// Minimum alignment of a loop's unit in bytes, so that its windows hold whole vectors, packets and elements of every
 /// type.
-const LEAST_LOOP_ALIGNMENT: u32 = 16;
+const MIN_LOOP_ALIGNMENT: u32 = 16;
 
 /// Initial capacity for operations, per rank and in all.
-const LEAST_OPERATIONS: (usize, usize) = (1 << 6, 1 << 12);
+const MIN_CAPACITIES: (usize, usize) = (1 << 6, 1 << 12);
 
 /// Maximum number of diagnostics that are kept.
 const MAX_DIAGNOSTICS: usize = 200;
@@ -83,7 +83,7 @@ impl Recorder {
             let table = RankTables { input_chunks: input, output_chunks: output, ..RankTables::default() };
             let ranks = recorder.trace.spec.ranks as usize;
             recorder.trace.ranks = vec![table; ranks];
-            let (of_a_rank, most) = LEAST_OPERATIONS;
+            let (of_a_rank, most) = MIN_CAPACITIES;
             recorder.trace.ops.reserve(most.min(of_a_rank * ranks));
             recorder.remote_numbers = vec![Vec::new(); ranks];
         }
@@ -168,7 +168,7 @@ impl Recorder {
             self.report(diagnostic);
             return;
         }
-        let alignment = u64::from(self.spec().buffer_alignment.max(LEAST_LOOP_ALIGNMENT));
+        let alignment = u64::from(self.spec().buffer_alignment.max(MIN_LOOP_ALIGNMENT));
         let span = u32::try_from(num_chunks).unwrap_or(0);
         if unit == 0 || !unit.is_multiple_of(alignment) {
             self.report_error(

@@ -107,10 +107,10 @@ fn expect(
     wrong: &mut Vec<(&'static str, String, String)>,
     field: &'static str,
     holds: bool,
-    told: impl FnOnce() -> (String, String),
+    describe: impl FnOnce() -> (String, String),
 ) {
     if !holds {
-        let (message, help) = told();
+        let (message, help) = describe();
         wrong.push((field, message, help));
     }
 }

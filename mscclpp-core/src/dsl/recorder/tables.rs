@@ -9,7 +9,7 @@ use crate::plan::{ChannelTable, RemoteBuffer};
 use crate::types::{BufferKind, ChannelKind};
 
 /// Initial capacity of a rank's tables: mostly the number of ranks in a node.
-const LEAST_ROOM: usize = 8;
+const MIN_CAPACITY: usize = 8;
 
 /// A switch channel of the program.
 pub(super) struct Switch {
@@ -136,7 +136,7 @@ impl Recorder {
             }
             None => {
                 // Memory and port tables are before switch tables, as in plan JSON.
-                let mut peers = Vec::with_capacity(LEAST_ROOM);
+                let mut peers = Vec::with_capacity(MIN_CAPACITY);
                 peers.push(dst);
                 let table = match kind {
                     ChannelKind::Port => ChannelTable::Port(peers),
@@ -236,7 +236,7 @@ impl Recorder {
         if *number == POISON {
             *number = table.len() as u32;
             if table.is_empty() {
-                table.reserve(LEAST_ROOM);
+                table.reserve(MIN_CAPACITY);
             }
             table.push(RemoteBuffer { rank: owner, buffer, memory: false, port: false });
         }

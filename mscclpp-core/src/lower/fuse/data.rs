@@ -67,13 +67,13 @@ pub(super) fn try_fuse(a: &mut Op, b: &mut Op, scope: &Scope) -> bool {
 }
 
 /// Minimum additional capacity of a list that is full.
-const LEAST_ROOM: usize = 7;
+const MIN_CAPACITY: usize = 7;
 
 /// Adds items to a list, mostly a single one.
 pub(super) fn append<A: smallvec::Array<Item: Copy>>(list: &mut smallvec::SmallVec<A>, more: &[A::Item]) {
     // An operation that was fused once mostly is again.
     if list.len() + more.len() > list.capacity() {
-        list.reserve(LEAST_ROOM.max(more.len()));
+        list.reserve(MIN_CAPACITY.max(more.len()));
     }
     more.iter().for_each(|item| list.push(*item));
 }

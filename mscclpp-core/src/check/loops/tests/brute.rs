@@ -20,9 +20,9 @@ enum Code<'p> {
     Take(usize),
     /// Slot and number of comers.
     Meet(usize, u32),
-    /// The place behind the loop.
+    /// The position after the loop.
     Head(&'p LoopBody, usize),
-    /// The place of its head.
+    /// The position of its head.
     Back(usize),
 }
 

@@ -83,23 +83,23 @@ pub(super) fn random(seed: u64) -> (PlanTree, u64) {
             semaphores[rank][number] = credits(random) as i64;
         }
         let waiter = waiters.start + random.below(waiters.len());
-        let mut signaller = signallers.start + random.below(signallers.len());
+        let mut signaler = signallers.start + random.below(signallers.len());
         // Outside of loops.
         if random.chance(40) {
             let count = credits(random);
-            let first = random.below(blocks[signaller].len().div_ceil(2));
-            insert(&mut blocks[signaller], None, first, &up, count, random);
+            let first = random.below(blocks[signaler].len().div_ceil(2));
+            insert(&mut blocks[signaler], None, first, &up, count, random);
             let last = random.below(blocks[waiter].len().div_ceil(2));
             insert(&mut blocks[waiter], None, last, &down, count, random);
         }
         // In loops.
         for _ in 0..1 + random.below(2) {
             if random.chance(20) {
-                signaller = signallers.start + random.below(signallers.len());
+                signaler = signallers.start + random.below(signallers.len());
             }
             let rate = random.below(rates.len());
             let times = if random.chance(80) { 1 } else { 2 };
-            for (op, block) in [(&up, signaller), (&down, waiter)] {
+            for (op, block) in [(&up, signaler), (&down, waiter)] {
                 // All in one loop, or in several.
                 let apart = times == 2 && random.chance(50);
                 for _ in 0..if apart { 2 } else { 1 } {
@@ -138,7 +138,6 @@ pub(super) fn random(seed: u64) -> (PlanTree, u64) {
 
 /// Inserts an operation repeatedly in one of the parts outside of loops, or of the loops of a rate; if there is none, a
 /// loop is added.
-/// added.
 fn insert(parts: &mut Vec<Part>, rate: Option<usize>, which: usize, op: &str, count: usize, random: &mut Random) {
     let fits: Vec<usize> = (0..parts.len()).filter(|&i| parts[i].rate == rate).collect();
     let part = match fits.is_empty() {

@@ -58,7 +58,7 @@ const ROTATIONS: usize = 1 << 8;
 const TREE: u32 = 1 << 31;
 
 /// Maximum number of entries of a list.
-const MOST_FACTS: usize = 48;
+const MAX_FACTS: usize = 48;
 
 /// Maximum number of entries of a list that is searched linearly, which is fastest for short lists.
 const SHORT: usize = 8;
@@ -87,7 +87,7 @@ impl ClockArena {
 
     /// Returns the clock of the entries from an index on.
     fn push_list(&mut self, first: usize) -> VectorClock {
-        if self.facts.len() - first > MOST_FACTS {
+        if self.facts.len() - first > MAX_FACTS {
             let tree = self.trees.join_entries(0, &self.facts[first..], false);
             self.facts.truncate(first);
             return VectorClock(tree | TREE);

@@ -53,7 +53,7 @@ struct Union {
 }
 
 /// Minimum number of cached results; more where there are more leaves.
-const LEAST_RESULTS: usize = 1 << 8;
+const MIN_CACHED_RESULTS: usize = 1 << 8;
 
 impl Trees {
     /// Creates a pool without trees, for the given number of agents.
@@ -180,7 +180,7 @@ impl Trees {
             return theirs;
         }
         if self.joins.len() < self.leaves.items.len() {
-            self.joins = vec![Join::default(); (4 * self.joins.len()).max(LEAST_RESULTS)];
+            self.joins = vec![Join::default(); (4 * self.joins.len()).max(MIN_CACHED_RESULTS)];
         }
         let kind = 2 * level as u32 + u32::from(relaxed) + 1;
         let hash = scrambled(u64::from(mine) << 32 | u64::from(theirs)).wrapping_add(u64::from(kind)) as usize;
@@ -250,7 +250,7 @@ impl Trees {
     fn union_nodes(&mut self, below: usize, from: usize) -> u32 {
         let end = self.open.len();
         if self.unions.len() < self.nodes[below].items.len() {
-            self.unions = vec![Union::default(); (4 * self.unions.len()).max(LEAST_RESULTS)];
+            self.unions = vec![Union::default(); (4 * self.unions.len()).max(MIN_CACHED_RESULTS)];
             self.lists.clear();
         }
         let mix = |hash, number: &u32| scrambled(hash ^ u64::from(*number)).rotate_left(20);

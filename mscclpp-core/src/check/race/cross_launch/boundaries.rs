@@ -23,7 +23,7 @@ use super::{Ends, Order, Want, follows, last_accesses};
 
 /// Maximum number of pairs of accesses to a rank's scratch that are compared, over all ranks; a plan with more is not
 /// analyzed.
-const MOST_PAIRS: usize = 1 << 18;
+const MAX_PAIRS: usize = 1 << 18;
 
 /// Returns the properties that an abstract execution has shown. A plan in which it has found races needs launch
 /// barriers everywhere.
@@ -79,7 +79,7 @@ fn callers_may_continue(races: &RaceDetector, ends: &Ends) -> bool {
 /// last but one, whatever the sizes of the two. Plain data and packets in one scratch are not separate then: plain data
 /// of one size may be taken for a packet of another.
 fn all_scratch_is_free(races: &RaceDetector, ends: &Ends, double: bool) -> bool {
-    let (model, mut left) = (races.model, MOST_PAIRS);
+    let (model, mut left) = (races.model, MAX_PAIRS);
     (0..model.ranks).all(|rank| {
         let used = |memory| model.atoms.of(rank, memory).any(|atom| last_accesses(races, atom).next().is_some());
         match [Space::Scratch, Space::Packets].map(used) {

@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use smallvec::SmallVec;
 
-use super::super::MOST_FINDINGS;
+use super::super::MAX_FINDINGS;
 use super::super::model::{Model, Space};
 use super::agent_ids::AgentIds;
 use super::clock::{ClockArena, VectorClock};
@@ -41,7 +41,7 @@ use crate::diag::Diagnostics;
 /// Returns the findings of an abstract execution: races, and conflicts with the caller and the next launch.
 pub(in super::super) fn findings(mut races: RaceDetector) -> Diagnostics {
     let mut found = std::mem::take(&mut races.found);
-    for (rival, step) in races.rivals.iter().take(MOST_FINDINGS - found.len().min(MOST_FINDINGS)) {
+    for (rival, step) in races.rivals.iter().take(MAX_FINDINGS - found.len().min(MAX_FINDINGS)) {
         found.push(report::competing_waits(races.model, rival.0 as usize, *step));
     }
     if !found.is_empty() {
@@ -91,11 +91,11 @@ struct Order {
 }
 
 /// By agent, how many of its timestamps happen before for the threads that are assigned an element of a range of some
-/// length: for accesses to ranges that are no longer. At most `MOST_LENGTHS` lengths are kept.
+/// length: for accesses to ranges that are no longer. At most `MAX_LENGTHS` lengths are kept.
 type Threads = BTreeMap<u32, SmallVec<[(u64, u32); 2]>>;
 
 /// Maximum number of lengths of an agent's ranges that are kept.
-const MOST_LENGTHS: usize = 8;
+const MAX_LENGTHS: usize = 8;
 
 /// A rank: a representative rank, and its rotation.
 type Rank = (u32, u32);
@@ -136,7 +136,7 @@ impl<'m, 'p> Ends<'m, 'p> {
                     let length = access.length(races.model);
                     match known.iter().position(|(known, _)| *known == length) {
                         Some(place) => known[place].1 = done.max(known[place].1),
-                        None if known.len() < MOST_LENGTHS => known.push((length, done)),
+                        None if known.len() < MAX_LENGTHS => known.push((length, done)),
                         None => {}
                     }
                 }
@@ -226,7 +226,7 @@ fn late(races: &RaceDetector, ends: &Ends, found: &mut Diagnostics) {
             for atom in model.atoms.of(rank, memory) {
                 for access in last_accesses(races, atom) {
                     let own = ends.rank(access.agent) == Some((rank, 0));
-                    if !own && !ends.cover((rank, 0), access.agent, access, Want::Over) && found.len() < MOST_FINDINGS {
+                    if !own && !ends.cover((rank, 0), access.agent, access, Want::Over) && found.len() < MAX_FINDINGS {
                         let known = ends.known_of(races, (rank, 0), access.agent, access);
                         found.push(report::late_access(model, races.blocks, access, atom, known));
                     }
@@ -247,10 +247,10 @@ fn cross_launch_races(races: &RaceDetector, ends: &Ends, found: &mut Diagnostics
             {
                 continue;
             }
-            if writers != (old.step, new.step) && found.len() < MOST_FINDINGS {
+            if writers != (old.step, new.step) && found.len() < MAX_FINDINGS {
                 writers = (old.step, new.step);
                 let known = ends.known_of(races, (rank_of(races, new), 0), old.agent, old);
-                found.push(report::relaunch(races.model, races.blocks, old, new, atom as usize, known));
+                found.push(report::cross_launch_race(races.model, races.blocks, old, new, atom as usize, known));
             }
         }
     }

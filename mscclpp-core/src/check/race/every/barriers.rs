@@ -15,7 +15,7 @@ use crate::check::race::clock::VectorClock;
 use crate::plan::OpKind;
 
 /// Maximum number of thread blocks of such a barrier that acquire from each other; of more, none does.
-const MOST_BLOCKS: usize = 16;
+const MAX_BLOCKS: usize = 16;
 
 /// What the thread blocks of such barriers have released and acquired, by the number of the barrier.
 #[derive(Default)]
@@ -61,7 +61,7 @@ impl UnevenBarriers {
     /// Returns the clocks that a block at a barrier acquires from others and has not acquired before.
     fn newly_acquired(&mut self, barrier: u32, agent: u32, stand: Stand) -> Vec<VectorClock> {
         let mut newly_acquired = Vec::new();
-        let Some(blocks) = self.0.get_mut(&barrier).filter(|blocks| blocks.len() <= MOST_BLOCKS) else {
+        let Some(blocks) = self.0.get_mut(&barrier).filter(|blocks| blocks.len() <= MAX_BLOCKS) else {
             return newly_acquired;
         };
         let others: BTreeSet<u32> = blocks.keys().copied().filter(|other| *other != agent).collect();

@@ -2,7 +2,7 @@
 //!
 //! An execution that proves a result assumes that all waits on such a counter are totally ordered, as are all signals,
 //! and searches for an event that does not happen after the previous one, as it does outside of loops
-//! ([`release_queues`](super::super::words)). Then the nth wait acquires the nth signal, if that is causal in the
+//! ([`release_queues`](super::super::release_queues)). Then the nth wait acquires the nth signal, if that is causal in the
 //! *merged* courses: those of all threads, in the order of the execution.
 //!
 //! # Why this is sound

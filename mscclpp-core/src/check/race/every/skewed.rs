@@ -28,7 +28,7 @@ struct Class {
 /// Which iterations of another operand, other than that of the same number, overlap an iteration of one operand at any
 /// size.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Meets {
+struct Overlap {
     class: usize,
     earlier: bool,
     later: bool,
@@ -49,12 +49,12 @@ struct Track {
 pub(in crate::check::race) struct Skewed {
     classes: BTreeMap<Reference, usize>,
     /// Per class, those that it overlaps.
-    meets: Vec<Vec<Meets>>,
+    meets: Vec<Vec<Overlap>>,
     tracks: Vec<Vec<Track>>,
 }
 
 /// Maximum number of classes of a buffer that are compared.
-const MOST_CLASSES: usize = 1 << 9;
+const MAX_CLASSES: usize = 1 << 9;
 
 impl Skewed {
     /// Classifies the operands of loops. `None` if there are too many classes.
@@ -82,18 +82,18 @@ impl Skewed {
                 }
             }
         }
-        let mut meets: Vec<Vec<Meets>> = vec![Vec::new(); classes.len()];
+        let mut meets: Vec<Vec<Overlap>> = vec![Vec::new(); classes.len()];
         let all: Vec<_> = classes.iter().collect();
         for of_memory in all.chunk_by(|(one, _), (other, _)| one.memory == other.memory) {
-            if of_memory.len() > MOST_CLASSES {
+            if of_memory.len() > MAX_CLASSES {
                 return None;
             }
             for (i, (one, (a, writes))) in of_memory.iter().enumerate() {
                 for (other, (b, others)) in &of_memory[i + 1..] {
-                    if (*writes || *others) && may_meet(one, other) {
+                    if (*writes || *others) && may_overlap(one, other) {
                         let (earlier, later) = (!one.is_behind(other), !other.is_behind(one));
-                        meets[*a].push(Meets { class: *b, earlier, later });
-                        meets[*b].push(Meets { class: *a, earlier: later, later: earlier });
+                        meets[*a].push(Overlap { class: *b, earlier, later });
+                        meets[*b].push(Overlap { class: *a, earlier: later, later: earlier });
                     }
                 }
             }
@@ -175,10 +175,10 @@ fn class(model: &Model, agent: u32, step: usize, effect: &Access) -> Option<Clas
 }
 
 /// Maximum number of sizes that are tried for slices of different groups.
-const MOST_UNITS: u128 = 1 << 10;
+const MAX_UNITS: u128 = 1 << 10;
 
 /// Returns whether two slices overlap for chunks of any number of units.
-fn may_meet(one: &Class, other: &Class) -> bool {
+fn may_overlap(one: &Class, other: &Class) -> bool {
     let end = |class: &Class| class.start + class.chunks;
     if one.start >= end(other) || other.start >= end(one) {
         return false;
@@ -195,7 +195,7 @@ fn may_meet(one: &Class, other: &Class) -> bool {
     let common = gcd(u64::try_from(a).unwrap_or(1), u64::try_from(b).unwrap_or(1));
     let period = a / u128::from(common) * b;
     let most = period.saturating_mul(2 + u128::from(one.slice.1.max(other.slice.1) / 4));
-    most > MOST_UNITS
+    most > MAX_UNITS
         || (1..=most).any(|units| {
             let ((a, b), (c, d)) = (one.places(units), other.places(units));
             a < d && c < b && a < b && c < d
