@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_another_node_is_refused() {
+    fn memory_of_another_node_is_rejected() {
         let who = |name: &str| format!("`{name}` (rank 0, thread block 0)");
         let ends = "rank 1, which is on node 1, while rank 0 is on node 0";
         assert_eq!(of("put.m i0 > r0:0"), [format!("{} accesses the memory of {ends}", who("put"))]);

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn other_loops_and_ranges_are_refused() {
+    fn other_loops_and_ranges_are_rejected() {
         let wraps = |ops: &str| may_wrap_scratch(&plan(&[&[ops], &[""]]), 1);
         assert!(wraps("loop 64x2 { copy i0+2 > s0+2; copy s0+2 > o0+2 }"));
         assert!(wraps("loop 64x2 { copy i0+2 > s0+2; copy s0+2 > o0+2; nop; copy i2+2 > s2+2; copy s2+2 > o2+2 }"));

@@ -1,11 +1,11 @@
 //! Rule 4: every thread block runs to its end.
 //!
 //! All blocks of all ranks are executed round-robin, each until it must wait: for a signal, a semaphore, the other
-//! blocks of a barrier, or packets that no operation has written yet in this launch. Signals and semaphores are
-//! counters, so the order of execution does not matter for which blocks are blocked in the end, as long as no two wait
-//! for the same unit: the race rule, which computes the order ([`super::race`]), rejects unordered waits under the same
-//! code. Ports deliver at once here: a proxy always completes its triggers. Loops make a few iterations, in the ratio
-//! of their spans and units, and in a second execution one iteration each.
+//! blocks of a barrier, or packets that no operation has written yet in this launch. For a waiting block, signals and
+//! semaphores only count up. So the order of execution does not matter for which blocks are blocked in the end, as long
+//! as no two wait for the same unit: the race rule, which computes the order ([`super::race`]), rejects unordered waits
+//! under the same code. Ports deliver at once here: a proxy always completes its triggers. Loops make a few iterations,
+//! in the ratio of their spans and units, and in a second execution one iteration each.
 
 use super::machine::{AbstractMachine, WaitTarget};
 use crate::diag::{Code, Diagnostic};

@@ -293,7 +293,7 @@ fn deadlock_beyond_the_step_limit_of_reports_is_found() {
 }
 
 #[test]
-fn loops_of_too_many_combinations_are_refused() {
+fn loops_of_too_many_combinations_are_rejected() {
     let body = "{ sem_release#0; sem_acquire#0 }";
     let ops = [257, 263, 269, 271, 277].map(|prime| format!("loop {}x1 {body}", 16 * prime)).join("; ");
     let (code, message) = findings(&plan(&[&[&ops], &[""]])).remove(0);
@@ -302,7 +302,7 @@ fn loops_of_too_many_combinations_are_refused() {
 }
 
 #[test]
-fn packets_that_are_written_in_other_windows_are_refused() {
+fn packets_that_are_written_in_other_windows_are_rejected() {
     let ranks: &[&[&str]] =
         &[&["loop 64x2 { ppkt.m i0+2 > r0:0+2 }; wait.m#0"], &["loop 64x1 { upkt s0 > o0 }; nop; signal.m#0"]];
     let (code, message) = findings(&plan(ranks)).remove(0);

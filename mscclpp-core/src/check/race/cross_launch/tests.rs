@@ -139,7 +139,7 @@ fn tell_by_port(p: &Program, from: usize, to: usize) {
 }
 
 #[test]
-fn flushed_put_reported_by_third_rank_is_refused() {
+fn flushed_put_reported_by_third_rank_is_rejected() {
     let by_memory_then_port = recorded(4, |p| {
         put_and_flush(p);
         tell(p, 0, 1);

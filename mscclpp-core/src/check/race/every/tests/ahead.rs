@@ -37,7 +37,7 @@ fn wait_an_iteration_ahead_is_for_the_iteration() {
 }
 
 #[test]
-fn wait_an_iteration_ahead_is_known_to_all_threads_after_a_block_sync() {
+fn wait_an_iteration_ahead_is_acquired_by_all_threads_after_a_block_sync() {
     races(&[FILL, "sem_acquire#0; nop; loop 32x1 { copy s0 > o0; nop; sem_acquire#0 }"]);
     races(&[FILL, "sem_acquire#0; loop 32x1 { copy s0 > o0; sem_acquire#0; nop }"]);
     races(&[FILL, "sem_acquire#0; loop 32x1 { copy s0 > o0; nop; sem_acquire#0 }"]);

@@ -53,7 +53,7 @@ fn channel_that_blocks_use_in_turn_needs_every_part_of_the_handshake() {
 
 /// The order of the iterations of two loops of one rate is not tracked.
 #[test]
-fn channel_that_blocks_use_in_loops_of_one_rate_is_refused() {
+fn channel_that_blocks_use_in_loops_of_one_rate_is_rejected() {
     let first = FIRST.replace("rlxsignal.m#0; wait.m#0", "loop 64x1 { rlxsignal.m#0; wait.m#0 }");
     assert_eq!(codes([&first, SECOND]), [Code::Undecided; 2]);
 }
