@@ -18,7 +18,7 @@
 //!    because an insertion moves both operations or only the later one. Where several threads use a counter one after
 //!    the other, their signals count as those of one thread, and so do their waits ([`merged`]). A clock that a wait
 //!    must not acquire because the wait is before the loop or in the previous iteration, the next iteration may acquire
-//!    ([`begin_iteration`](Races::begin_iteration)): before its own waits, a thread has waited as often as it had
+//!    ([`begin_iteration`](RaceDetector::begin_iteration)): before its own waits, a thread has waited as often as it had
 //!    before the loop and in all earlier iterations, which an insertion before the iteration increases and one after it
 //!    does not, as if the wait were in the iteration. All threads of the block acquire it if a block sync follows their
 //!    last wait, in the previous iteration and before the loop, or in the iteration;

@@ -12,14 +12,14 @@ use crate::check::race::every::{Courses, Stand};
 
 /// Signals and waits in loops, in an execution that represents every number of iterations.
 pub(super) struct Looping {
-    /// As in [`Unordered`].
+    /// As in [`Unordered`](super::unordered::Unordered).
     pub(super) totals: Vec<(u64, Thread)>,
     all: u64,
     pub(super) sent: BTreeMap<Thread, Vec<ReleasedClock>>,
     begun: VectorClock,
     /// Whether one agent signals and one waits, each in program order.
     pub(super) one: bool,
-    /// By waiting thread, and by agent for all of its threads ([`ALL`]), how often they have waited, and how many
+    /// By waiting thread, and by agent for all of its threads ([`ALL`](super::ALL)), how often they have waited, and how many
     /// clocks of which thread they have acquired.
     pub(super) waits: BTreeMap<Thread, (u64, BTreeMap<Thread, usize>)>,
     /// Agents that have executed a relaxed wait.

@@ -17,7 +17,7 @@ pub(super) struct Unordered {
     pub(super) sent: BTreeMap<Thread, Vec<ReleasedClock>>,
     /// A clock with only the start of the signaling rank.
     begun: VectorClock,
-    /// By waiting thread, and by agent for all of its threads ([`ALL`]), how often they have waited.
+    /// By waiting thread, and by agent for all of its threads ([`ALL`](super::ALL)), how often they have waited.
     pub(super) waits: BTreeMap<Thread, u64>,
     pub(super) rivals: Rivals,
 }
