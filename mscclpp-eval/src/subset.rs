@@ -189,7 +189,7 @@ that is generated beside each collective compares both.
 
 Two ways lead out. A name from outside, which the macro cannot see, goes into a module under `#[collectives]` together with the
 collective, or becomes a parameter with `params(…)`. What is beyond the subset is built at run time, without the attribute:
-`mscclpp::core::compile::compile(spec, function)` runs the function natively, with the same checks, from `main` or from `build.rs`.
+`mscclpp::compiler::compile(spec, function)` runs the function natively, with the same checks, from `main` or from `build.rs`.
 
 ## The attribute
 

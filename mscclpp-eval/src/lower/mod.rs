@@ -154,4 +154,4 @@ impl Lower<'_> {
 
 /// What to write when nothing in the subset will do.
 pub(crate) const AT_RUN_TIME: &str =
-    "or remove the attribute and build the plan at run time, with `mscclpp::core::compile::compile`";
+    "or remove the attribute and build the plan at run time, with `mscclpp::compiler::compile`";

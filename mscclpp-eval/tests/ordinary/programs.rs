@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use mscclpp_core::dsl::{MemoryChannel, Program, Rank};
-use mscclpp_core::vocab::Sync;
+use mscclpp_core::types::BlockSync;
 
 /// What a rank does next on its way around a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,15 +36,15 @@ pub(crate) fn phases(p: &Program) {
             match phase {
                 Phase::Announce => {
                     to_previous.signal(0).relaxed();
-                    to_next.wait(0).relaxed().sync(Sync::After);
+                    to_next.wait(0).relaxed().sync(BlockSync::After);
                     rank.copy(rank.output().chunk(rank.id()), rank.input().chunk(0), 0);
                 }
                 Phase::Send { chunk } => {
                     to_next.put(next.output().chunk(chunk), rank.output().chunk(chunk), 0);
-                    to_next.signal(0).sync(Sync::Before);
+                    to_next.signal(0).sync(BlockSync::Before);
                 }
                 Phase::Receive => {
-                    to_previous.wait(0).sync(Sync::After);
+                    to_previous.wait(0).sync(BlockSync::After);
                 }
             }
         }
@@ -96,9 +96,9 @@ pub(crate) fn configured(p: &Program) {
 fn exchange(rank: Rank<'_>, peer: Rank<'_>, block: usize) {
     let channel = rank.memory_channel(peer);
     channel.signal(block).relaxed();
-    channel.wait(block).relaxed().sync(Sync::After);
+    channel.wait(block).relaxed().sync(BlockSync::After);
     channel.put(peer.output().chunk(rank.id()), rank.input().chunk(0), block);
-    channel.signal(block).sync(Sync::Before);
+    channel.signal(block).sync(BlockSync::Before);
     channel.wait(block);
 }
 
@@ -132,9 +132,9 @@ pub(crate) fn partners(p: &Program) {
         let partner = p.rank(partner);
         let channel = rank.memory_channel(partner);
         channel.signal(0).relaxed();
-        channel.wait(0).relaxed().sync(Sync::After);
+        channel.wait(0).relaxed().sync(BlockSync::After);
         channel.put(partner.output().chunk(0), rank.input().chunk(0), 0);
-        channel.signal(0).sync(Sync::Before);
+        channel.signal(0).sync(BlockSync::Before);
         channel.wait(0);
     }
 }
@@ -152,14 +152,14 @@ pub(crate) fn farthest_first(p: &Program) {
             channel.signal(0).relaxed();
         });
         channels.iter().for_each(|channel| {
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
         });
         for (channel, peer) in channels.iter().zip(&peers) {
             channel.put(p.rank(*peer).output().chunk(rank.id()), rank.input().chunk(0), 0);
         }
         rank.copy(rank.output().chunk(rank.id()), rank.input().chunk(0), 0);
         for channel in &channels {
-            channel.signal(0).sync(Sync::Before);
+            channel.signal(0).sync(BlockSync::Before);
         }
         for channel in &channels {
             channel.wait(0);
@@ -177,10 +177,10 @@ pub(crate) fn offsets(p: &Program) {
         let block: usize = u8::from(ranks > 9).into();
         let (send, receive) = (rank.memory_channel(next), rank.memory_channel(previous));
         receive.signal(block).relaxed();
-        send.wait(block).relaxed().sync(Sync::After);
+        send.wait(block).relaxed().sync(BlockSync::After);
         send.put(next.output().chunk(0), rank.input().chunk(0), block);
-        send.signal(block).sync(Sync::Before);
-        receive.wait(block).sync(Sync::After);
+        send.signal(block).sync(BlockSync::Before);
+        receive.wait(block).sync(BlockSync::After);
     }
 }
 
@@ -215,9 +215,9 @@ pub(crate) fn corners(p: &Program) {
         let opposite = p.rank(position.mirrored(rows).rank());
         let channel = rank.memory_channel(opposite);
         channel.signal(0).relaxed();
-        channel.wait(0).relaxed().sync(Sync::After);
+        channel.wait(0).relaxed().sync(BlockSync::After);
         channel.put(opposite.output().chunk(0), rank.input().chunk(0), 0);
-        channel.signal(0).sync(Sync::Before);
+        channel.signal(0).sync(BlockSync::Before);
         channel.wait(0);
     }
 }
@@ -238,14 +238,14 @@ impl<'p> Links<'p> {
 
     fn handshake(&self) -> &Self {
         self.receive.signal(0).relaxed();
-        self.send.wait(0).relaxed().sync(Sync::After);
+        self.send.wait(0).relaxed().sync(BlockSync::After);
         self
     }
 
     fn pass_on(&self, rank: Rank<'p>, chunk: usize) {
         self.send.put(self.next.output().chunk(chunk), rank.output().chunk(chunk), 0);
-        self.send.signal(0).sync(Sync::Before);
-        self.receive.wait(0).sync(Sync::After);
+        self.send.signal(0).sync(BlockSync::Before);
+        self.receive.wait(0).sync(BlockSync::After);
     }
 }
 
@@ -303,10 +303,10 @@ pub(crate) fn tree(p: &Program) {
         let (from, to) = (p.rank(from), p.rank(to));
         let (down, up) = (from.memory_channel(to), to.memory_channel(from));
         up.signal(0).relaxed();
-        down.wait(0).relaxed().sync(Sync::After);
+        down.wait(0).relaxed().sync(BlockSync::After);
         down.put(to.output().chunk(..), from.output().chunk(..), 0);
-        down.signal(0).sync(Sync::Before);
-        up.wait(0).sync(Sync::After);
+        down.signal(0).sync(BlockSync::Before);
+        up.wait(0).sync(BlockSync::After);
     }
 }
 
@@ -333,12 +333,12 @@ pub(crate) fn roles(p: &Program) {
         match role {
             Receiver => {
                 channel.signal(0).relaxed();
-                channel.wait(0).sync(Sync::After);
+                channel.wait(0).sync(BlockSync::After);
             }
             Sender => {
-                channel.wait(0).relaxed().sync(Sync::After);
+                channel.wait(0).relaxed().sync(BlockSync::After);
                 channel.put(peer.output().chunk(0), rank.input().chunk(0), 0);
-                channel.signal(0).sync(Sync::Before);
+                channel.signal(0).sync(BlockSync::Before);
             }
             Role::Idle => unreachable!("{role:?} at rank {}", rank.id()),
         }
