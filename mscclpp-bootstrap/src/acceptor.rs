@@ -139,7 +139,7 @@ impl Acceptor {
     fn admit(&mut self, stream: TcpStream, from: SocketAddr, now: Instant) {
         if self.pending.len() >= self.crowd {
             let oldest = self.pending.remove(0);
-            self.reject(oldest.conn.peer, "too many at the door");
+            self.reject(oldest.conn.peer, "too many pending connections");
         }
         match Conn::new(stream) {
             Ok(conn) => self.pending.push(Pending { conn, stage: Stage::Hello, until: now + HANDSHAKE_TIMEOUT }),
@@ -160,10 +160,10 @@ impl Acceptor {
             let said = match pending.conn.next() {
                 Ok(Some(frame)) => frame,
                 Ok(None) if open && now < pending.until => return HandshakeProgress::Waits,
-                Ok(None) if open => return self.gone(pending, "said nothing for too long"),
+                Ok(None) if open => return self.gone(pending, "handshake timed out"),
                 Ok(None) => return self.gone(pending, "closed the connection"),
                 Err(malformed) => {
-                    let error = malformed.of("the caller");
+                    let error = malformed.of("the connecting process");
                     self.reject(pending.conn.peer, &error.to_string());
                     return self.refuse(pending, error, now);
                 }
@@ -179,16 +179,16 @@ impl Acceptor {
                     if self.secret.verify(Role::Initiator, purpose, caller, listener, &proof) {
                         return HandshakeProgress::Proved(*purpose);
                     }
-                    let who = format!("says it is {}, but has another secret", claim(purpose));
+                    let who = format!("claims to be {}, but failed authentication", claim(purpose));
                     self.reject(pending.conn.peer, &who);
                     return self.refuse(pending, Error::AuthenticationFailed { peer: self.at.to_string() }, now);
                 }
                 // The caller has looked at our proof and does not believe it.
                 (Stage::Answer { purpose, .. }, Frame::Rejected(_)) => {
-                    let who = format!("says it is {}, but has another secret", claim(purpose));
+                    let who = format!("claims to be {}, but failed authentication", claim(purpose));
                     return self.gone(pending, &who);
                 }
-                _ => return self.gone(pending, "said something out of turn"),
+                _ => return self.gone(pending, "unexpected frame in the handshake"),
             }
         }
     }

@@ -60,12 +60,12 @@ impl Address {
                     if !found.is_empty() {
                         return Ok(found);
                     }
-                    "it has no address".into()
+                    "the name has no address".into()
                 }
                 Err(error) => error.to_string(),
             };
             if timeout.is_expired() {
-                return Err(Error::System { what: format!("cannot find host `{}`", self.host), reason });
+                return Err(Error::System { what: format!("cannot resolve host `{}`", self.host), reason });
             }
             timeout.allow_gap(AGAIN);
             thread::sleep(AGAIN);
@@ -145,7 +145,7 @@ fn everywhere(addresses: &[SocketAddr]) -> IpAddr {
 /// What the reasons of the system mean here.
 fn why(error: &std::io::Error) -> String {
     match error.kind() {
-        ErrorKind::AddrInUse => "another process listens there: another job, or another rank 0".into(),
+        ErrorKind::AddrInUse => "another process already listens there: another job, or another rank 0".into(),
         ErrorKind::AddrNotAvailable => {
             let all = if_addrs::get_if_addrs().unwrap_or_default();
             let all: Vec<_> = all.iter().map(if_addrs::Interface::ip).collect();
@@ -163,7 +163,7 @@ fn addresses_of(interface: &str) -> Result<Vec<IpAddr>, Error> {
     if here.is_empty() {
         let names: std::collections::BTreeSet<_> = all.iter().map(|one| one.name.as_str()).collect();
         let names: Vec<_> = names.into_iter().map(|name| format!("`{name}`")).collect();
-        return Err(system(format!("there is none with an address; there are {}", names.join(", "))));
+        return Err(system(format!("expected an interface with an address, found {}", names.join(", "))));
     }
     Ok(here)
 }

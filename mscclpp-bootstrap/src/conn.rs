@@ -206,7 +206,7 @@ impl Conn {
     /// Bytes that have come already and would be lost, and errors of the system.
     pub(crate) fn into_stream(self) -> io::Result<TcpStream> {
         if self.taken != self.incoming.len() || !self.outgoing.is_empty() {
-            return Err(io::Error::other("the other end went ahead"));
+            return Err(io::Error::other("the peer sent data before the stream was established"));
         }
         self.stream.set_nonblocking(false)?;
         Ok(self.stream)

@@ -16,7 +16,7 @@ use super::rank_info::RankInfo;
 #[non_exhaustive]
 pub enum Error {
     /// No launcher's names in the environment, or only some of them.
-    #[error("the environment does not say {what}: {looked_for} is not set")]
+    #[error("cannot determine {what}: expected environment variable {looked_for}")]
     MissingVariable {
         /// What is wanted: `which rank this is`.
         what: String,
@@ -34,7 +34,7 @@ pub enum Error {
         expected: String,
     },
     /// Two variables that contradict each other.
-    #[error("{first} and {second} contradict each other: {why}")]
+    #[error("{first} conflicts with {second}: {why}")]
     ConflictingVariables {
         /// The one, with its value.
         first: String,
@@ -44,7 +44,7 @@ pub enum Error {
         why: String,
     },
     /// An address, a unique id or a secret in text that cannot be read.
-    #[error("cannot read {what} `{text}`: expected {expected}")]
+    #[error("cannot parse {what} `{text}`: expected {expected}")]
     InvalidText {
         /// What the text should be.
         what: String,
@@ -76,7 +76,7 @@ pub enum Error {
         reason: String,
     },
     /// Somebody at the other end who does not speak our language.
-    #[error("{peer} does not speak the bootstrap protocol: {what}")]
+    #[error("bootstrap protocol error of {peer}: {what}")]
     Protocol {
         /// Address or rank of the other end.
         peer: String,
@@ -84,7 +84,7 @@ pub enum Error {
         what: String,
     },
     /// Two versions of the protocol.
-    #[error("{peer} speaks version {theirs} of the bootstrap protocol, this process speaks version {ours}")]
+    #[error("{peer} uses version {theirs} of the bootstrap protocol, this process uses version {ours}")]
     Version {
         /// Address or rank of the other end.
         peer: String,
@@ -94,13 +94,15 @@ pub enum Error {
         theirs: u16,
     },
     /// Two secrets.
-    #[error("{peer} has another secret: it belongs to another job, or MSCCLPP_SECRET differs between the ranks")]
+    #[error(
+        "authentication with {peer} failed: it belongs to another job, or MSCCLPP_SECRET differs between the ranks"
+    )]
     AuthenticationFailed {
         /// Address of the other end.
         peer: String,
     },
     /// Two processes with one rank.
-    #[error("two processes say that they are rank {}: {} and {}", .first.rank, .first.place(), .second.place())]
+    #[error("two processes have rank {}: {} and {}", .first.rank, .first.place(), .second.place())]
     DuplicateRank {
         /// Who came first.
         first: Box<RankInfo>,
@@ -108,7 +110,7 @@ pub enum Error {
         second: Box<RankInfo>,
     },
     /// Two ideas of how many ranks there are.
-    #[error("{} expects {theirs} ranks, rank 0 expects {ours} ranks", who)]
+    #[error("{} expects {theirs} ranks, but rank 0 expects {ours} ranks", who)]
     WorldSize {
         /// Who differs from rank 0.
         who: Box<RankInfo>,
@@ -118,7 +120,7 @@ pub enum Error {
         ours: u32,
     },
     /// A rank that is not in the group, or a group of no rank.
-    #[error("there is no rank {rank} in a group of {ranks} ranks")]
+    #[error("there is no rank {rank} in a communicator of {ranks} ranks")]
     NoSuchRank {
         /// The rank.
         rank: u32,
@@ -126,7 +128,7 @@ pub enum Error {
         ranks: u32,
     },
     /// More ranks than a group may have.
-    #[error("a group of {ranks} ranks was asked for, the limit is {limit} ranks")]
+    #[error("expected a communicator of at most {limit} ranks, found {ranks} ranks")]
     TooManyRanks {
         /// Ranks asked for.
         ranks: u32,
@@ -134,7 +136,7 @@ pub enum Error {
         limit: u32,
     },
     /// Ranks that did not come before the deadline.
-    #[error("{} did not come within {}{}", Ranks(missing), Seconds(*waited), Rejections(rejections))]
+    #[error("{} did not join within {}{}", Ranks(missing), Seconds(*waited), Rejections(rejections))]
     JoinTimeout {
         /// Who did not come.
         missing: Vec<u32>,
@@ -152,7 +154,7 @@ pub enum Error {
         how: String,
     },
     /// A rank whose process runs no more, though its connection is open.
-    #[error("{who} has been silent for {}: its process is stopped or its host is cut off", Seconds(*silent))]
+    #[error("no heartbeat from {who} for {}: its process is suspended or its host is unreachable", Seconds(*silent))]
     Unresponsive {
         /// Who.
         who: Box<RankInfo>,
@@ -160,7 +162,7 @@ pub enum Error {
         silent: Duration,
     },
     /// Ranks that did not come to a collective call.
-    #[error("{} did not come to {call} within {}; {} waited", Members(missing), Seconds(*waited), Ranks(waiting))]
+    #[error("{} did not enter {call} within {}; {} waited for it", Members(missing), Seconds(*waited), Ranks(waiting))]
     CollectiveTimeout {
         /// The call: `barrier (call 5)`.
         call: String,
@@ -184,7 +186,7 @@ pub enum Error {
         second_call: String,
     },
     /// A rank that ended in order, while others still want something of it.
-    #[error("{who} has left the group, but rank {waiting} waits for it in {call}")]
+    #[error("{who} has left the communicator, but rank {waiting} waits for it in {call}")]
     RankLeft {
         /// Who left.
         who: Box<RankInfo>,
@@ -194,7 +196,7 @@ pub enum Error {
         call: String,
     },
     /// A message that did not come.
-    #[error("rank {rank} got no {call} from {from} within {}", Seconds(*waited))]
+    #[error("rank {rank} received no {call} from {from} within {}", Seconds(*waited))]
     Timeout {
         /// Who waited.
         rank: u32,
@@ -282,19 +284,21 @@ impl Error {
                 "set MSCCLPP_MASTER_ADDR and MSCCLPP_MASTER_PORT to an address of rank 0's host and a free port"
             }
             Self::Unreachable { peer: 0, .. } => {
-                "see that rank 0 runs, and that MASTER_ADDR and MASTER_PORT are the same for all ranks"
+                "check that rank 0 is running, and that MASTER_ADDR and MASTER_PORT are the same on all ranks"
             }
             Self::Unreachable { .. } => {
-                "see that the hosts of the ranks reach each other there; MSCCLPP_MASTER_ADDR=interface:host:port names the interface to use"
+                "check that the hosts of the ranks can reach each other at this address; set \
+                 MSCCLPP_MASTER_ADDR=interface:host:port to select the interface"
             }
             Self::AuthenticationFailed { .. } => {
-                "give all ranks of a job the same MSCCLPP_SECRET and each job a port of its own"
+                "set the same MSCCLPP_SECRET on all ranks of a job, and use a separate port for each job"
             }
             Self::JoinTimeout { .. } | Self::CollectiveTimeout { .. } | Self::Timeout { .. } => {
-                "MSCCLPP_TIMEOUT sets the number of seconds that ranks wait for each other"
+                "set MSCCLPP_TIMEOUT to the number of seconds that ranks may wait for each other"
             }
             Self::Unresponsive { .. } => {
-                "MSCCLPP_HEARTBEAT_TIMEOUT sets the number of seconds after which a silent rank counts as dead; 0 is never"
+                "set MSCCLPP_HEARTBEAT_TIMEOUT to the number of seconds without a heartbeat after which a rank \
+                 counts as lost; 0 disables the check"
             }
             Self::Version { .. } | Self::ConfigMismatch { .. } => {
                 "run the same build with the same settings on all ranks"
@@ -361,7 +365,7 @@ struct Rejections<'a>(&'a [String]);
 impl Display for Rejections<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if !self.0.is_empty() {
-            write!(f, "; turned away: ")?;
+            write!(f, "; rejected connections: ")?;
             list(f, self.0)?;
         }
         Ok(())
@@ -398,7 +402,7 @@ mod tests {
         };
         assert_eq!(
             error.to_string(),
-            "rank 3 did not come within 30.0 s; turned away: 10.0.0.7:4242 (rank 3, wrong secret)"
+            "rank 3 did not join within 30.0 s; rejected connections: 10.0.0.7:4242 (rank 3, wrong secret)"
         );
     }
 }

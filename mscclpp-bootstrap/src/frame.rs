@@ -138,10 +138,10 @@ impl Malformed {
         let peer = peer.to_string();
         let what = match self {
             Self::Version(theirs) => return Error::Version { peer, ours: VERSION, theirs },
-            Self::Magic(found) => format!("expected a frame, found bytes that begin with `{}`", found.escape_ascii()),
+            Self::Magic(found) => format!("expected a frame, found bytes that start with `{}`", found.escape_ascii()),
             Self::Reserved(found) => format!("expected 0 in a reserved field, found {found}"),
             Self::Length { found, limit } => format!("expected at most {limit} bytes, found a frame of {found} bytes"),
-            Self::Body => "a frame cannot be read".into(),
+            Self::Body => "cannot decode a frame".into(),
             Self::Unexpected(expected) => format!("expected {expected}, found another frame"),
         };
         Error::Protocol { peer, what }

@@ -38,7 +38,7 @@ struct TcpLink {
 /// Brings `ranks` ranks together at `listener`, as rank 0.
 pub(super) fn host(listener: TcpListener, ranks: u32, secret: Secret, options: Options) -> Result<Bootstrap, Error> {
     let options = options.bounded();
-    let address = listener.local_addr().map_err(system("cannot ask for the address of a socket"))?;
+    let address = listener.local_addr().map_err(system("cannot get the address of a socket"))?;
     let acceptor = Acceptor::new(listener, secret.clone(), ranks).map_err(system("cannot listen"))?;
     let (inbox, outbox) = (Arc::new(Inbox::default()), Arc::new(Outbox::new()?));
     let me = RankInfo::this(0, Some(address));
@@ -64,10 +64,10 @@ pub(super) fn join(
     let (conn, acceptor, remaining, options) = loop {
         let mut conn = connect::connect(addresses, 0, purpose, &secret, &mut timeout, &|| Ok(()))?;
         // The others reach this host the way rank 0 does.
-        let ours = conn.local_addr().map_err(system("cannot ask for the address of a socket"))?.ip();
+        let ours = conn.local_addr().map_err(system("cannot get the address of a socket"))?.ip();
         let at = listen.filter(|at| !at.is_unspecified() || ours.is_loopback()).unwrap_or(ours);
         let listener = TcpListener::bind((at, 0)).map_err(system("cannot listen"))?;
-        let listens = listener.local_addr().map_err(system("cannot ask for the address of a socket"))?;
+        let listens = listener.local_addr().map_err(system("cannot get the address of a socket"))?;
         let acceptor = Acceptor::new(listener, secret.clone(), ranks).map_err(system("cannot listen"))?;
         conn.trust();
         conn.push(&Frame::Join(RankInfo::this(rank, Some(listens))));
@@ -84,9 +84,9 @@ pub(super) fn join(
             Some(Frame::Retry) => thread::sleep(AGAIN),
             // Closed before it was answered: whoever listens there now may be another, or nobody, which calling again shows.
             None if timeout.update() > AGAIN => thread::sleep(AGAIN),
-            Some(_) => return Err(Malformed::Unexpected("an admission").of("rank 0")),
+            Some(_) => return Err(Malformed::Unexpected("a reply to the join request").of("rank 0")),
             None => {
-                let reason = "the connection was taken, but rank 0 did not answer".into();
+                let reason = "the connection was accepted, but rank 0 did not answer".into();
                 let (address, waited) = (conn.peer, options.timeout);
                 return Err(Error::Unreachable { rank, peer: 0, address, waited, reason });
             }
@@ -144,7 +144,7 @@ impl Link for TcpLink {
             return Ok(());
         }
         // Whatever ended the connections has ended the group as well.
-        let (what, reason) = ("cannot send a message".into(), "those before it are not taken".into());
+        let (what, reason) = ("cannot send a message".into(), "earlier messages are still queued".into());
         Err(self.inbox.end().unwrap_or(Error::System { what, reason }))
     }
 
@@ -154,7 +154,7 @@ impl Link for TcpLink {
 
     fn connect(&self, peer: &RankInfo, context: u64, id: u64, time: Duration, go_on: GoOn) -> Result<TcpStream, Error> {
         let broken = |reason: String| Error::System { what: format!("cannot open a stream to {peer}"), reason };
-        let address = peer.listens.ok_or_else(|| broken("it listens nowhere".into()))?;
+        let address = peer.listens.ok_or_else(|| broken("it does not listen for streams".into()))?;
         let purpose = Purpose::Stream { from: self.rank, context, id };
         let mut timeout = ActiveTimeout::new(time);
         let mut conn = connect::connect(&[address], peer.rank, purpose, &self.secret, &mut timeout, go_on)?;

@@ -299,7 +299,7 @@ fn without_rank_0_the_others_say_where_they_looked() {
     let address = address(&port);
     let error = Bootstrap::connect(&address, 1, 2, &secret(), short).unwrap_err();
     let text = error.to_string();
-    assert!(text.contains(&address.to_string()) && text.contains("nobody listens there"), "{text}");
+    assert!(text.contains(&address.to_string()) && text.contains("no process is listening there"), "{text}");
 }
 
 #[test]

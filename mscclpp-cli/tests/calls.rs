@@ -67,7 +67,7 @@ fn an_algorithm_can_be_asked_for() {
     let run = mscclpp(words("bench all_reduce --ranks 2 -e 1K -n 2 --plan allreduce_rng")).ends_with(2);
     assert!(run.stderr.contains("did you mean `allreduce_ring`"), "{}", run.stderr);
     let run = mscclpp(words("bench all_reduce --ranks 2 -e 1K -n 2 --plan allreduce_switch")).ends_with(2);
-    assert!(run.stderr.contains("it works in place only"), "{}", run.stderr);
+    assert!(run.stderr.contains("it supports only in-place requests"), "{}", run.stderr);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_table_is_written_and_followed() {
     let selected = mscclpp(words(&line)).succeeds().json();
     let chosen = selected["algorithms"].as_array().expect("a list").iter().find(|one| one["outcome"] == "chosen");
     let reason = chosen.expect("one is chosen")["reason"].as_str().expect("a text");
-    assert!(reason.ends_with("the tuning table has it for 2 KiB"), "{reason}");
+    assert!(reason.ends_with("selected by the tuning table for 2 KiB"), "{reason}");
     let line = format!("select all_reduce --bytes 1M --ranks 2 --table {file} --json");
     assert!(!mscclpp(words(&line)).succeeds().stdout.contains("tuning table"));
 
@@ -261,7 +261,7 @@ fn ranks_that_call_different_things_are_told_apart_with_their_lines() {
         assert!(told.contains("measure.rs:"), "{told}");
     }
     // Of two ranks, either may be right.
-    assert!(run.stdout.ends_with("\nthe dumps do not say whose fault it is\n"), "{}", run.stdout);
+    assert!(run.stdout.ends_with("\nno root cause found\n"), "{}", run.stdout);
     let value = mscclpp(["analyze", path, "--json"]).succeeds().json();
     let group = &value["groups"][0];
     assert_eq!((&group["divergence"]["number"], &group["silent"]), (&2.into(), &serde_json::json!([])));
@@ -285,8 +285,8 @@ fn a_rank_that_was_killed_is_the_one_that_left_nothing() {
     assert!(!output.status.success(), "{stderr}");
     assert!(stderr.contains("rank 1"), "{stderr}");
     let run = mscclpp([std::ffi::OsStr::new("analyze"), folder.path().as_os_str()]).succeeds();
-    assert!(run.stdout.starts_with("2 ranks; dumps of rank 0\nnothing of rank 1\n"), "{}", run.stdout);
-    assert!(run.stdout.contains("\nmost likely rank 1: "), "{}", run.stdout);
+    assert!(run.stdout.starts_with("2 ranks; dumps of rank 0\nno dump from rank 1\n"), "{}", run.stdout);
+    assert!(run.stdout.contains("\nlikely root cause: rank 1: "), "{}", run.stdout);
 }
 
 #[test]
@@ -302,7 +302,8 @@ fn what_is_no_dump_is_named_with_its_line() {
         ("{}", ":1: missing field `kind`".to_owned()),
         ("{\"kind\":\"rank\",", ":1: EOF while parsing".to_owned()),
         (&good.replace("\"format\":1", "\"format\":7"), ":1: expected format 1, found 7".to_owned()),
-        (&good.replace("\"rank\":0", "\"rank\":2"), ":1: rank 2 of 2 ranks".to_owned()),
+        (&good.replace("\"rank\":0", "\"rank\":2"), ":1: expected a rank below the number of ranks, found rank 2 of 2 \
+            ranks".to_owned()),
     ] {
         std::fs::write(&path, text).expect("it can be written");
         let run = mscclpp([std::ffi::OsStr::new("analyze"), path.as_os_str()]).ends_with(2);
@@ -315,7 +316,7 @@ fn a_selection_is_explained() {
     let run = mscclpp(words("select all_gather --bytes 1M --ranks 8 --ranks-per-node 4 --in-place")).succeeds();
     assert!(run.stdout.contains("allgather_hierarchical          chosen: "), "{}", run.stdout);
     let run = mscclpp(words("select all_gather --ranks 8 --ranks-per-node 3")).ends_with(1);
-    assert!(run.stdout.contains("no algorithm serves the request"), "{}", run.stdout);
+    assert!(run.stdout.contains("no algorithm is eligible"), "{}", run.stdout);
     for line in ["select broadcast --ranks 4 --root 9", "select all_reduce --ranks 4 --root 4"] {
         let run = mscclpp(words(line)).ends_with(2);
         assert!(run.stderr.contains("the ranks are 0 to 3"), "{}", run.stderr);

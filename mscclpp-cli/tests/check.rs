@@ -101,7 +101,7 @@ fn what_is_allowed_passes() {
     assert!(full.contains("[M0208 deadlock]"), "{full}");
     run(&["--allow", "race", "--allow", "M0208"]).ends_with(1);
     let unknown = run(&["--allow", "rase"]).ends_with(2);
-    assert!(unknown.stderr.contains("did you mean `race`?"), "{}", unknown.stderr);
+    assert!(unknown.stderr.contains("a similar name exists: `race`"), "{}", unknown.stderr);
     let fixed = run(&["--allow", "bad-operands"]).ends_with(2);
     assert!(fixed.stderr.contains("cannot be allowed"), "{}", fixed.stderr);
 }

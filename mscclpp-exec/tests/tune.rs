@@ -184,7 +184,7 @@ fn entries_that_cannot_be_used_are_errors_only_if_strict() {
     registry.set_strict(true);
     let error = registry.select(&all_reduce(2048)).expect_err("it is strict");
     assert!(matches!(&error, SelectError::BadChoice { by: "tuning table", name, .. } if name == "allreduce_best"));
-    assert!(error.to_string().ends_with("but there is no such allreduce in the registry"), "{error}");
+    assert!(error.to_string().ends_with("but the registry has no such allreduce algorithm"), "{error}");
     assert!(matches!(registry.select(&all_reduce(4096)), Err(SelectError::Undecided { .. })));
 }
 

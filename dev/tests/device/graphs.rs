@@ -87,7 +87,7 @@ fn what_cannot_be_recorded_is_refused(rig: &Rig) -> Result<(), Failed> {
     type Call<'a> = (&'a str, &'a dyn Fn(&Pair) -> Result<(), Error>);
     let calls: [Call<'_>; 6] = [
         ("cannot prepare a plan", &|_| world.prepare(&plan, message).map(drop)),
-        ("cannot make buffers", &|pair| pair.run.buffers().map(drop)),
+        ("cannot allocate buffers", &|pair| pair.run.buffers().map(drop)),
         ("cannot bind buffers", &|pair| pair.run.bind([[slice, slice]; 2]).map(drop)),
         ("cannot allocate memory", &|_| world.alloc(0, 100).map(drop)),
         ("cannot allocate memory", &|_| DeviceBuffer::new(&rig.device, 100).map(drop)),

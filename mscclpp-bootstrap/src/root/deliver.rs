@@ -43,7 +43,7 @@ impl Root {
                 seat.conn.push_bytes(bytes.clone());
                 if seat.conn.queued() > QUEUED_BYTES {
                     self.peers[rank as usize] = None;
-                    let (who, how) = (Box::new(self.name(rank)), "it takes none of its messages".into());
+                    let (who, how) = (Box::new(self.name(rank)), "it does not read its messages".into());
                     failures.push(Error::Died { who, how });
                 }
             }

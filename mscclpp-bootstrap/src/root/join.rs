@@ -31,7 +31,7 @@ impl Root {
                 // It knew the secret, so it was one of us.
                 _ if matches!(self.phase, Phase::Gathering) && rank < self.ranks => {
                     let who = Box::new(RankInfo { rank, ..RankInfo::unknown() });
-                    self.fail(Error::Died { who, how: "its connection closed before it said who it is".into() });
+                    self.fail(Error::Died { who, how: "its connection closed before it sent its rank info".into() });
                 }
                 _ => {}
             }

@@ -125,10 +125,10 @@ pub fn limits(plan: &PlanTree, profile: &DeviceProfile) -> Diagnostics {
         threads.into(),
         "threads in a thread block",
         profile.threads.into(),
-        "use fewer threads",
+        "use fewer threads per block",
     );
-    let (least, help) = (plan.min_message_size, "let the range of messages begin lower");
-    found.compare(Site::None, "", least, "bytes as the smallest message", profile.smallest_message, help);
+    let (least, help) = (plan.min_message_size, "lower the minimum of `message_size`");
+    found.compare(Site::None, "", least, "bytes as the smallest message size", profile.smallest_message, help);
     for (number, rank) in plan.ranks.iter().enumerate() {
         found.rank(number, rank);
     }
@@ -183,7 +183,7 @@ impl Findings<'_> {
     /// Compares a count with its limit.
     fn compare(&mut self, site: Site, who: &str, count: u64, what: &str, limit: u64, help: &str) {
         if count > limit && self.list.len() < MOST_FINDINGS {
-            let message = format!("{who}{count} {what}, {} has room for {limit}", self.profile.name);
+            let message = format!("{who}{count} {what}, the limit of {} is {limit}", self.profile.name);
             self.list.push(Diagnostic::new(Code::OverLimit, site, message).help(help));
         }
     }
@@ -192,13 +192,13 @@ impl Findings<'_> {
         let most = self.profile;
         let who = format!("rank {number} has ");
         let (site, blocks) = (Site::Path(format!("rank {number}")), rank.blocks.len());
-        let help = "use fewer thread blocks, or fewer instances: all of them must run at once";
+        let help = "use fewer thread blocks or fewer instances: all thread blocks of a rank must be co-resident";
         self.compare(site, &who, blocks as u64, "thread blocks", most.blocks as u64, help);
         for (number_of_block, block) in rank.blocks.iter().enumerate() {
             let site = || Site::Path(format!("rank {number} / thread block {number_of_block}"));
             let who = format!("thread block {number_of_block} of rank {number} has ");
             let ops: usize = block.ops.iter().map(|op| 1 + op.body.as_ref().map_or(0, |body| body.ops.len())).sum();
-            let spread = "spread the work over more thread blocks";
+            let spread = "distribute the operations over more thread blocks";
             self.compare(site(), &who, ops as u64, "operations", most.ops as u64, spread);
             for (kind, list) in &block.channels {
                 let what = format!("{kind} channels");
@@ -225,8 +225,8 @@ impl Findings<'_> {
         };
         let (sources, destinations) = (op.srcs.len() as u64, op.dsts.len() as u64);
         let unit = op.body.as_ref().map_or(0, |body| body.unit);
-        let several = "write it as several operations";
-        let fewer = "use fewer different sets of thread blocks in barriers, or fewer instances";
+        let several = "split it into several operations";
+        let fewer = "use fewer distinct sets of thread blocks in barriers, or fewer instances";
         for (count, what, limit, help) in [
             (list.0, list.1, list.2 as u64, if op.kind == OpKind::Barrier { fewer } else { several }),
             (sources, "sources", most.references as u64, several),
@@ -248,12 +248,12 @@ impl Findings<'_> {
             return;
         }
         let message = format!(
-            "messages of up to {} bytes, {} has room for {largest}: beyond that scratch, an offset into a buffer or the \
-             iterations of a pipeline exceed their limits",
+            "messages of up to {} bytes, the limit of {} is {largest}: for larger messages, the size of scratch, a \
+             buffer offset or the trip count of a pipeline exceeds its limit",
             if max == u64::MAX { min } else { max },
             self.profile.name
         );
-        let help = format!("let the largest message have {largest} bytes");
+        let help = format!("set the maximum of `message_size` to {largest} bytes");
         self.list.push(Diagnostic::new(Code::OverLimit, Site::None, message).help(help));
     }
 }
@@ -323,7 +323,10 @@ mod tests {
     fn all_thread_blocks_must_run_at_once() {
         let blocks = [""; 133];
         let plan = plan(&[&blocks, &blocks[..132]]);
-        assert_eq!(messages(&plan, &DeviceProfile::H100), ["rank 0 has 133 thread blocks, an H100 has room for 132"]);
+        assert_eq!(
+            messages(&plan, &DeviceProfile::H100),
+            ["rank 0 has 133 thread blocks, the limit of an H100 is 132"]
+        );
         assert_eq!(messages(&plan, &DeviceProfile::A100).len(), 2);
         for fits in [DeviceProfile::B200, DeviceProfile::REFERENCE, DeviceProfile::UNLIMITED] {
             assert_eq!(messages(&plan, &fits), [""; 0]);
@@ -345,7 +348,7 @@ mod tests {
         assert_eq!(messages(&plan, &profile), [""; 0]);
         plan.max_message_size += 1;
         assert!(
-            messages(&plan, &profile)[0].starts_with("messages of up to 524289 bytes, an H100 has room for 524288")
+            messages(&plan, &profile)[0].starts_with("messages of up to 524289 bytes, the limit of an H100 is 524288")
         );
         assert_eq!(largest_message(&plan, &DeviceProfile::UNLIMITED), u64::MAX / 16 * 8);
     }

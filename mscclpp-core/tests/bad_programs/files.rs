@@ -55,7 +55,7 @@ fn ranks() {
     changed("index-out-of-range", &["the peer of memory channel 0 is of rank 2", "below 2"], |plan| {
         plan.ranks[0].channels[0] = ChannelTable::Memory(vec![2]);
     });
-    changed("self-channel", &["remote buffer 0 is of rank 1 itself"], |plan| {
+    changed("self-channel", &["the owner of remote buffer 0 is rank 1 itself"], |plan| {
         plan.ranks[1].remote_buffers[0].rank = 1;
     });
     changed("chunk-count-mismatch", &["allgather over 2 ranks", "found 4 input and 4 output"], |plan| {
@@ -83,12 +83,12 @@ fn threads_and_sizes() {
 fn thread_blocks() {
     changed_op(
         "barrier-mismatch",
-        &["barrier 0 of rank 0 is for 3 thread blocks, but blocks [0, 1] use it"],
+        &["barrier 0 of rank 0 expects 3 thread blocks, but thread blocks [0, 1] use it"],
         OpKind::Barrier,
         |op| op.blocks = 3,
     );
     // Block 0 twice, and block 1 not at all.
-    changed("barrier-mismatch", &["is for 2 thread blocks, but blocks [0] use it"], |plan| {
+    changed("barrier-mismatch", &["expects 2 thread blocks, but thread blocks [0] use it"], |plan| {
         let blocks = &mut plan.ranks[0].blocks;
         let at = blocks[0].ops.iter().position(|op| op.kind == OpKind::Barrier).expect("a barrier");
         let again = blocks[0].ops[at].clone();
@@ -162,5 +162,9 @@ fn packets_from_nobody() {
             rank.unpack_packets(rank.output().chunk(0), rank.scratch(1).chunk(0), 0);
         }
     });
-    refused(&plan, "deadlock", &["`unpack_packets` (rank 0", "the packets of scratch chunk 0 for ever", "nobody"]);
+    refused(
+        &plan,
+        "deadlock",
+        &["`unpack_packets` (rank 0", "the packets of scratch chunk 0, but no remaining operation"],
+    );
 }

@@ -81,6 +81,6 @@ fn more_thread_blocks_than_run_at_once() {
     say(
         &limits(&plan, &DeviceProfile::H100),
         "over-limit",
-        &["rank 0 has 300 thread blocks, an H100 has room for 132"],
+        &["rank 0 has 300 thread blocks, the limit of an H100 is 132"],
     );
 }

@@ -246,7 +246,7 @@ impl Inner {
     /// The world for messages: its number, its ranks and the devices of this process.
     fn label(&self) -> String {
         let devices: Vec<String> = self.devices.iter().map(Device::label).collect();
-        format!("world {} ({} ranks, {})", self.number, self.ranks, devices.join(", "))
+        format!("executor {} ({} ranks, {})", self.number, self.ranks, devices.join(", "))
     }
 
     /// Refuses what was made in another world: its addresses are those of other devices, and nothing that waits for launches of

@@ -24,7 +24,7 @@ pub enum Error {
     #[error(transparent)]
     Stalled(Box<Stall>),
     /// A world of another size.
-    #[error("plan `{plan}` is for {expected} ranks, found a world of {found} ranks")]
+    #[error("plan `{plan}` is for {expected} ranks, found an executor of {found} ranks")]
     RankCountMismatch {
         /// The plan.
         plan: String,
@@ -42,7 +42,7 @@ pub enum Error {
         what: String,
     },
     /// An operation that reaches memory of a rank on another node.
-    #[error("{place}: rank {rank} on node {node} reaches the memory of rank {peer}, which is on node {other}")]
+    #[error("{place}: rank {rank} on node {node} accesses the memory of rank {peer}, which is on node {other}")]
     CrossNodeAccess {
         /// `rank 3 / thread block 0 / operation 5 (put)`.
         place: String,
@@ -56,7 +56,7 @@ pub enum Error {
         other: u32,
     },
     /// A message outside of the sizes that the plan is meant for.
-    #[error("message of {bytes} bytes, but plan `{plan}` is for {least} to {most} bytes")]
+    #[error("plan `{plan}` is for messages of {least} to {most} bytes, found {bytes} bytes")]
     MessageSize {
         /// The plan.
         plan: String,
@@ -68,7 +68,7 @@ pub enum Error {
         most: u64,
     },
     /// A count that does not give every rank an equal part.
-    #[error("{count} elements do not divide into {ranks} equal parts, as {collective} needs")]
+    #[error("expected a multiple of {ranks} elements for {collective}, found {count}")]
     UnequalParts {
         /// Name of the collective.
         collective: &'static str,
@@ -78,7 +78,7 @@ pub enum Error {
         ranks: u32,
     },
     /// A message that no memory holds.
-    #[error("{count} elements of {dtype} need more bytes than there are addresses")]
+    #[error("{count} elements of {dtype} exceed the address space")]
     TooLarge {
         /// Elements of the larger buffer.
         count: u64,
@@ -86,7 +86,7 @@ pub enum Error {
         dtype: DataType,
     },
     /// A reduction that the plan does not do.
-    #[error("plan `{plan}` reduces by {fixed}, found a request for {asked}")]
+    #[error("plan `{plan}` reduces with {fixed}, but the message requests {asked}")]
     FixedReduction {
         /// The plan.
         plan: String,
@@ -116,7 +116,7 @@ pub enum Error {
         found: u64,
     },
     /// Another number of buffers than there are ranks.
-    #[error("{found} {buffer} buffers for {expected} ranks")]
+    #[error("expected {expected} {buffer} buffers, one per rank, found {found}")]
     BufferCount {
         /// `input`, `output` or `in-place`.
         buffer: &'static str,
@@ -126,7 +126,7 @@ pub enum Error {
         found: usize,
     },
     /// Elements of another type.
-    #[error("buffers of {found} for a message of {expected}")]
+    #[error("expected buffers of {expected} for this message, found {found}")]
     ElementType {
         /// Type of the message.
         expected: DataType,
@@ -142,7 +142,7 @@ pub enum Error {
         found: String,
     },
     /// An in-place plan with two buffers, or the other way round.
-    #[error("plan `{plan}` works {}, found {}", if *.in_place { "in place" } else { "out of place" }, if *.in_place { "separate inputs and outputs" } else { "one buffer per rank" })]
+    #[error("plan `{plan}` is {}, but was launched with {}", if *.in_place { "in place" } else { "out of place" }, if *.in_place { "separate inputs and outputs" } else { "one buffer per rank" })]
     BufferModeMismatch {
         /// The plan.
         plan: String,
@@ -150,7 +150,7 @@ pub enum Error {
         in_place: bool,
     },
     /// A plan that writes to an input that was handed in for reading.
-    #[error("plan `{plan}` overwrites its inputs, found inputs that are only lent for reading")]
+    #[error("plan `{plan}` overwrites its inputs, but its inputs were passed as read-only")]
     ReadOnlyInput {
         /// The plan.
         plan: String,
@@ -166,7 +166,7 @@ pub enum Error {
         limit: u64,
     },
     /// Memory that cannot be had.
-    #[error("{bytes} bytes of {purpose} are needed, {available} bytes are available")]
+    #[error("{bytes} bytes of {purpose} are required, but only {available} bytes are available")]
     OutOfMemory {
         /// What for.
         purpose: &'static str,
@@ -177,7 +177,8 @@ pub enum Error {
     },
     /// More thread blocks than a device runs at once, so that some would wait for others that never start.
     #[error(
-        "plan `{plan}` has {blocks} thread blocks of {threads} threads on {device}, which runs {fit} of them at once"
+        "plan `{plan}` has {blocks} thread blocks of {threads} threads on {device}, where at most {fit} of them are \
+         co-resident"
     )]
     NotCoResident {
         /// The plan.
@@ -192,7 +193,7 @@ pub enum Error {
         fit: u32,
     },
     /// A device that cannot reach another one's memory.
-    #[error("{device} cannot reach the memory of {peer}")]
+    #[error("{device} cannot access the memory of {peer}")]
     NoPeerAccess {
         /// The device.
         device: String,
@@ -223,19 +224,19 @@ pub enum Error {
         expected: String,
     },
     /// A buffer that only another process can read and write.
-    #[error("rank {rank} is not one of this process")]
+    #[error("rank {rank} does not belong to this process")]
     NotLocalRank {
         /// The rank.
         rank: u32,
     },
     /// A stream without a queue on a device.
-    #[error("the stream has no queue on {device}, where ranks of the launch are")]
+    #[error("the stream does not include {device}, which has ranks of the launch")]
     StreamDeviceMismatch {
         /// The device.
         device: String,
     },
     /// A copy between host and device of another length than the device's memory.
-    #[error("{found} bytes of the host for {expected} bytes of the device")]
+    #[error("expected {expected} bytes of host memory for this device buffer, found {found} bytes")]
     DeviceCopy {
         /// Bytes of the device's memory.
         expected: u64,
@@ -247,7 +248,7 @@ pub enum Error {
     #[error(transparent)]
     NoDevice(#[from] CudaUnavailable),
     /// Something that cannot be recorded, asked for while a stream is captured.
-    #[error("{what} while a stream records a graph")]
+    #[error("{what} while a stream is captured")]
     Capturing {
         /// What was asked for, or the driver's call that failed for that reason.
         what: String,
@@ -270,7 +271,7 @@ pub enum Error {
     #[error(transparent)]
     LateData(Box<LateData>),
     /// Ranks that call different things at the same time.
-    #[error("call {number} of the group differs: rank {rank} calls {call}, rank {peer} calls {other}")]
+    #[error("call {number} of the communicator differs: rank {rank} calls {call}, rank {peer} calls {other}")]
     CallMismatch {
         /// Which call, counted from 1.
         number: u64,
@@ -284,7 +285,7 @@ pub enum Error {
         other: String,
     },
     /// A rank that is no longer there.
-    #[error("rank {peer} is gone: {why}")]
+    #[error("lost rank {peer}: {why}")]
     RankLost {
         /// The rank.
         peer: u32,
@@ -292,16 +293,16 @@ pub enum Error {
         why: String,
     },
     /// A group of which an earlier call failed.
-    #[error("this group of ranks cannot go on: {why}")]
+    #[error("the communicator has failed: {why}")]
     CommunicatorFailed {
         /// What went wrong first.
         why: String,
     },
     /// Two threads that use one rank at a time.
-    #[error("another thread is in a call of this rank")]
+    #[error("another thread is already making a call on this rank")]
     Busy,
     /// A rank handed in a buffer that this rank has given up.
-    #[error("rank {peer} hands in shared buffer {number}, which rank {rank} has dropped")]
+    #[error("rank {peer} passes shared buffer {number}, which rank {rank} has dropped")]
     DroppedBuffer {
         /// This rank.
         rank: u32,
@@ -408,23 +409,33 @@ impl Error {
     /// What to do about it.
     fn help(&self) -> Option<String> {
         Some(match self {
-            Self::RankCountMismatch { expected, .. } => format!("make a world of {expected} ranks, or a plan for this one"),
+            Self::RankCountMismatch { expected, found, .. } => format!(
+                "use an executor of {expected} ranks, or a \
+                plan for {found} ranks"
+            ),
             Self::CrossNodeAccess { .. } => {
-                "use a port channel between nodes, or a plan for so many ranks per node as there are".into()
+                "use a port channel between nodes, or a plan that was compiled for the actual number of ranks per \
+                 node"
+                    .into()
             }
-            Self::MessageSize { .. } => "choose another plan, or `Message::any_size` to run it all the same".into(),
+            Self::MessageSize { .. } => "use another plan, or disable this check with `Message::any_size`".into(),
             Self::UnequalParts { count, ranks, .. } => {
                 let next = count.checked_next_multiple_of(u64::from(*ranks)).unwrap_or(0);
-                format!("send {next} elements, the next multiple of {ranks}")
+                format!("use {next} elements, the next multiple of {ranks}")
             }
             Self::FixedReduction { fixed, .. } => {
                 format!(
-                    "leave the reduction of the message out to reduce by {fixed}, or use a plan of sums, which takes any"
+                    "omit the reduction of the message to reduce with {fixed}, or use a plan of sums, which supports \
+                     any reduction"
                 )
             }
-            Self::UnsupportedAccumulator { dtype, .. } if dtype.is_integer() => "integers accumulate as `Native`".into(),
+            Self::UnsupportedAccumulator { dtype, .. } if dtype.is_integer() => "accumulate integers as \
+                `Native`"
+                .into(),
             Self::UnsupportedAccumulator { .. } => "accumulate as `F64`".into(),
-            Self::OtherWorld { .. } => "make the buffers with `Run::buffers` or `Run::bind` of a run of the same world".into(),
+            Self::OtherWorld { .. } => "create the buffers with `PreparedPlan::buffers` or `PreparedPlan::bind` on \
+                the same executor"
+                .into(),
             Self::BufferModeMismatch { in_place: true, .. } => "launch with `launch_in_place`".into(),
             Self::BufferModeMismatch { .. } => "launch with inputs and outputs".into(),
             Self::ReadOnlyInput { .. } => "launch with `Buffers`, whose inputs may be overwritten".into(),
@@ -432,35 +443,45 @@ impl Error {
                 "use fewer ranks, or a plan with fewer thread blocks or threads per block".into()
             }
             Self::NoPeerAccess { .. } => {
-                "use devices that are connected (`nvidia-smi topo -m`), or one of them for all ranks".into()
+                "use devices with peer access (`nvidia-smi topo -m`), or one device for all ranks".into()
             }
             #[cfg(feature = "cuda")]
             Self::MapFailed { .. } => {
-                "let every process see the devices of all (`CUDA_VISIBLE_DEVICES`), on which `nvidia-smi topo -p2p r` says OK".into()
+                "make the devices of all processes visible to every process (`CUDA_VISIBLE_DEVICES`), and use devices \
+                 for which `nvidia-smi topo -p2p r` reports OK"
+                    .into()
             }
             #[cfg(feature = "cuda")]
             Self::Driver(error) if ["cuIpcGetMemHandle", "cuMemExportToShareableHandle"].contains(&error.call) => {
-                "bind memory of `World::alloc`, or of `cuMemAlloc`: that of pools, and what was made for one process, cannot be shared"
+                "bind memory of `Executor::alloc` or of `cuMemAlloc`; memory of pools, or memory that is limited to \
+                 one process, cannot be shared"
                     .into()
             }
-            Self::StreamDeviceMismatch { .. } => "launch on a stream of the world, from `World::stream`".into(),
+            Self::StreamDeviceMismatch { .. } => "launch on a stream that `Executor::stream` returns".into(),
             Self::ScratchLimit { .. } => "send smaller messages, or raise `Options::scratch_limit`".into(),
             Self::OutOfMemory { .. } => "send smaller messages, or use fewer ranks".into(),
             Self::LateData(late) => format!(
-                "a flush frees the source and says nothing of the destination: let rank {} wait for a signal that rank {} sends over the same port channel behind the put",
+                "let rank {} wait for a signal that rank {} sends over the same port channel after the put; a flush \
+                 guarantees only that the source was read",
                 late.rank, late.peer
             ),
             Self::CallMismatch { .. } => "make the same calls in the same order on all ranks".into(),
-            Self::Busy => "give each thread a group of its own, or let one thread make all calls".into(),
-            Self::DroppedBuffer { .. } => "drop shared buffers on all ranks at the same place".into(),
+            Self::Busy => "use a separate communicator per thread, or make all calls from one thread".into(),
+            Self::DroppedBuffer { .. } => "drop shared buffers at the same point of the sequence of calls on all \
+                ranks"
+                .into(),
             Self::Capturing { .. } => {
-                "prepare, make buffers and bind them before the capture, and launch on them once if there are more than 32 ranks".into()
+                "prepare the plan, allocate and bind the buffers before the capture; with more than 32 ranks, also \
+                 launch once with these buffers"
+                    .into()
             }
             #[cfg(feature = "cuda")]
             Self::Driver(error) if error.name == "CUDA_ERROR_OUT_OF_MEMORY" => {
                 "send smaller messages, use fewer ranks, or free memory of the device".into()
             }
-            Self::CommunicatorFailed { .. } | Self::RankLost { .. } => "make a new group of the ranks that are left".into(),
+            Self::CommunicatorFailed { .. } | Self::RankLost { .. } => "create a communicator of the remaining ranks \
+                with `shrink`"
+                .into(),
             _ => return None,
         })
     }

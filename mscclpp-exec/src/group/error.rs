@@ -62,7 +62,7 @@ pub enum Error {
         found: usize,
     },
     /// A root that is no rank of the group.
-    #[error("{call} of rank {rank}: root {root} is none of the ranks 0 to {}", ranks - 1)]
+    #[error("{call} of rank {rank}: expected a root of 0 to {}, found {root}", ranks - 1)]
     Root {
         /// The call.
         call: &'static str,

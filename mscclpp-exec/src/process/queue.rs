@@ -95,7 +95,7 @@ impl Queue {
         let sent = self.work.as_ref().map(|work| work.send(job));
         match sent {
             Some(Ok(())) => Ok(Pending { result }),
-            _ => Err(Error::Internal("the thread of a queue is gone".into())),
+            _ => Err(Error::Internal("the thread of a launch queue has exited".into())),
         }
     }
 }

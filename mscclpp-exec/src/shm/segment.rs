@@ -140,7 +140,7 @@ impl Segment {
                 MapFlags::PRIVATE | MapFlags::FIXED,
             )
         };
-        result.map(drop).map_err(|errno| system("cut a buffer off from its peers", errno))
+        result.map(drop).map_err(|errno| system("unmap a buffer from its peers", errno))
     }
 
     /// First byte; aligned to a page.

@@ -128,7 +128,7 @@ impl TuningTable {
 
     /// The text of its file.
     pub fn text(&self) -> String {
-        let head = "# Made by `mscclpp tune`: which algorithm is fastest for which request. Times in microseconds.\n";
+        let head = "# Written by `mscclpp tune`: the fastest algorithm per request. Times in microseconds.\n";
         // There is nothing in a table that TOML has no form for.
         head.to_owned() + &toml::to_string(self).unwrap_or_default()
     }

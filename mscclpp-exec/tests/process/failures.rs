@@ -210,7 +210,7 @@ fn a_rank_that_does_not_come_is_named_by_the_deadline() {
         // Rank 0 writes to rank 1's buffer, rank 2 only waits for its signal.
         assert!(!waits.is_empty(), "{text}");
         assert!(rank == 2 || waits.iter().all(|waits| *waits == (&held, &UnblockedBy::PeerStart)), "{text}");
-        assert!(text.contains("waits for rank 1 to begin this launch"), "{text}");
+        assert!(text.contains("waits for rank 1 to start this launch"), "{text}");
         assert!(!text.contains("proxy"), "{text}");
     }
     assert!(absent_named > 0);

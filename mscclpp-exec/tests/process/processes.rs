@@ -233,7 +233,7 @@ fn a_rank_that_is_stopped_ends_the_launch_by_the_deadline() {
     job.signal(1, "CONT");
     let ended = job.wait();
     assert_eq!(ended[0].code, Some(0), "{}", ended[0].text);
-    let missed = format!("nothing has happened for {SHORT}s; rank 1 ");
+    let missed = format!("no progress for {SHORT}s; rank 1 ");
     assert!(ended[0].text.contains(&missed), "{}", ended[0].text);
     assert_eq!(ended[1].code, Some(0), "{}", ended[1].text);
 }

@@ -96,7 +96,7 @@ fn example((one, these): (&OccurrenceCount, &str), (other, those): (&OccurrenceC
     let in_loops = one.units().chain(other.units()).next().is_some();
     match one.differs_at(other) {
         Some(size) if in_loops => format!(
-            "; for chunks of {size} bytes that is {} and {}",
+            "; for chunks of {size} bytes these are {} and {}",
             told(one.total(size), these),
             told(other.total(size), those)
         ),
@@ -124,14 +124,14 @@ fn unmatched(plan: &PlanTree, direction: Direction, sides: &Sides, help: String)
 
 fn drift(plan: &PlanTree, rank: usize, id: u32, sides: &Sides) -> Option<Diagnostic> {
     let message = format!(
-        "semaphore {id} of rank {rank} {}, but {}{}: it does not end where it began",
+        "semaphore {id} of rank {rank} {}, but {}{}, so its value changes from launch to launch",
         sides.up.told("is", "released"),
         sides.down.told("is", "acquired"),
         sides.example("release", "acquire")
     );
     let at = sides.first_down.or(sides.first_up)?;
     let finding = Diagnostic::new(Code::SemaphoreDrift, at.site(plan), message)
-        .help("release and acquire it equally often, in loops of equal unit and span");
+        .help("release and acquire it the same number of times, in loops of equal unit and span");
     Some(match sides.first_down.and(sides.first_up) {
         Some(other) => finding.note("a release", other.site(plan)),
         None => finding,
@@ -147,13 +147,13 @@ fn barrier_mismatch(
     let (one, (first, at)) = blocks.first_key_value()?;
     let (other, (times, place)) = blocks.iter().find(|(_, (times, _))| times != first)?;
     let message = format!(
-        "thread block {one} comes to barrier {id} of rank {} {first}, but thread block {other} {times}{}",
+        "thread block {one} reaches barrier {id} of rank {} {first}, but thread block {other} {times}{}",
         at.rank,
         example((first, "time"), (times, "time")),
     );
     let finding = Diagnostic::new(Code::BarrierMismatch, at.site(plan), message)
-        .note(format!("thread block {other} comes"), place.site(plan))
-        .help("let all of them come equally often, in loops of equal unit and span");
+        .note(format!("thread block {other} reaches it"), place.site(plan))
+        .help("let all thread blocks reach it the same number of times, in loops of equal unit and span");
     Some(finding)
 }
 
@@ -240,7 +240,7 @@ mod tests {
         three.ranks[0].blocks[0].ops.remove(1);
         three.ranks[1].blocks[0].ops.truncate(2);
         let text = help(&three);
-        assert!(text.ends_with("; make them in the same order on both ranks"), "{text}");
+        assert!(text.ends_with("; create them in the same order on both ranks"), "{text}");
 
         let mut kinds = plan(&[&["signal.m#3"], &["wait.p#3"]]);
         kinds.ranks[0].channels[1] = crate::plan::ChannelTable::Port(vec![]);
@@ -274,9 +274,9 @@ mod tests {
         }
         let (code, message) = finding(&[&["barrier#0=2; barrier#0=2", "barrier#0=2"]]);
         assert_eq!(code, Code::BarrierMismatch);
-        assert_eq!(message, "thread block 0 comes to barrier 0 of rank 0 twice, but thread block 1 once");
+        assert_eq!(message, "thread block 0 reaches barrier 0 of rank 0 twice, but thread block 1 once");
         let (_, message) = finding(&[&["loop 64x1 { barrier#0=2 }", "loop 80x1 { barrier#0=2 }"]]);
-        assert!(message.ends_with("; for chunks of 160 bytes that is 3 times and 2 times"), "{message}");
+        assert!(message.ends_with("; for chunks of 160 bytes these are 3 times and 2 times"), "{message}");
     }
 
     #[test]
@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(code, Code::SemaphoreDrift);
         assert_eq!(
             message,
-            "semaphore 2 of rank 0 is released twice, but is acquired once: it does not end where it began"
+            "semaphore 2 of rank 0 is released twice, but is acquired once, so its value changes from launch to launch"
         );
     }
 }

@@ -71,7 +71,7 @@ pub(super) fn check(plan: &PlanTree, at: &LocatedOp) -> Verdict {
 
 fn in_no_order(one: &Touched, other: &Touched) -> Verdict {
     let (owner, buffer, _) = one.memory;
-    bad(Code::OverlappingCopy, format!("{one} and {other} of the {buffer} of rank {owner}, in no order"))
+    bad(Code::OverlappingCopy, format!("{one} and {other} of the {buffer} of rank {owner}, unordered"))
 }
 
 /// What an operation touches: owner, buffer, whether packets; chunks; whether it writes. The order is that of the sweep.

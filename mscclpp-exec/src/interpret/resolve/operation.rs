@@ -58,7 +58,7 @@ impl Lowering {
         (instr.action, instr.srcs, instr.dsts) = (action, srcs, dsts);
         if let Some(slice) = view.slice() {
             if slice.index >= slice.of {
-                return at.error(format!("part {} of {} parts", slice.index, slice.of));
+                return at.error(format!("slice {} of {} slices", slice.index, slice.of));
             }
             instr.slice = (slice.index, slice.of);
         }
@@ -100,7 +100,7 @@ impl Lowering {
         };
         match differs {
             Some((one, other)) => {
-                at.error(format!("references of {} and {} chunks, expected equal sizes", one.size, other.size))
+                at.error(format!("operands of {} and {} chunks, expected equal sizes", one.size, other.size))
             }
             None => Ok(()),
         }

@@ -93,7 +93,7 @@ impl Session {
 
     /// Ends the group because a peer calls something else; `text` is what it calls, if it has said so.
     fn differ(&mut self, peer: u32, number: u64, own: u64, other: u64, text: Option<String>) -> Error {
-        let unknown = |id: u64| format!("something that it prepared alone (call id {id:x})");
+        let unknown = |id: u64| format!("a plan that only this rank prepared (call id {id:x})");
         let call = self.text_of(own).unwrap_or_else(|| unknown(own));
         let other = self.text_of(other).or(text).unwrap_or_else(|| unknown(other));
         let error = Error::CallMismatch { number, rank: self.rank(), call, peer, other };

@@ -68,7 +68,7 @@ impl Session {
         let error = match cause {
             Some(AbortCause::Group(error)) => Error::Group(error),
             Some(AbortCause::PeerLost { peer }) => Error::RankLost { peer, why: why("its connection was closed") },
-            Some(AbortCause::PeerAborted { peer }) => Error::RankLost { peer, why: why("it has given up") },
+            Some(AbortCause::PeerAborted { peer }) => Error::RankLost { peer, why: why("it aborted") },
             _ if !timeout.is_expired() => return Ok(()),
             _ => {
                 let absent = self.peers().find(|&place| !self.is_compared(place));

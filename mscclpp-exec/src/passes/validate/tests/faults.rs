@@ -147,7 +147,7 @@ fn a_closing_wait_that_does_not_move_connections_is_found() {
     let found = process::Writer::write(&plan, &schedules_of(&launch), &launch).expect_err("it hangs").to_string();
     assert_eq!(
         found,
-        "rank 2: waits for peers at the end of a launch without moving its connections, while rank 0 may send to it"
+        "rank 2: waits for peers at the end of a launch without polling its connections, while rank 0 may send to it"
     );
 }
 
