@@ -306,7 +306,7 @@ mod tests {
         let held = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let busy = Address::new("127.0.0.1", held.local_addr().unwrap().port());
         let error = busy.listen(at_once, at_once, false).unwrap_err().to_string();
-        assert!(error.contains("another process listens there"), "{error}");
+        assert!(error.contains("another process already listens there"), "{error}");
         assert_ne!(taken.port(), 0);
         // An address for documentation, which no host has.
         let error = Address::new("192.0.2.1", 0).listen(at_once, at_once, false).unwrap_err().to_string();

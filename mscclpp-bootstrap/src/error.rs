@@ -76,7 +76,7 @@ pub enum Error {
         reason: String,
     },
     /// Somebody at the other end who does not speak our language.
-    #[error("bootstrap protocol error of {peer}: {what}")]
+    #[error("bootstrap protocol error from {peer}: {what}")]
     Protocol {
         /// Address or rank of the other end.
         peer: String,
@@ -230,7 +230,7 @@ pub enum Error {
         reason: String,
     },
     /// More bytes than a call takes.
-    #[error("{call} of {bytes} bytes, the limit is {limit} bytes")]
+    #[error("expected at most {limit} bytes for {call}, found {bytes} bytes")]
     TooLarge {
         /// The call.
         call: String,

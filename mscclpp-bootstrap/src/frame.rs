@@ -284,6 +284,6 @@ mod tests {
     #[test]
     fn a_web_browser_is_told_from_a_rank() {
         let error = Frame::decode(b"GET / HTTP/1.1\r\n\r\n", MAX_UNAUTHENTICATED_BYTES).unwrap_err().of("10.0.0.1:80");
-        assert!(error.to_string().contains("begin with `GET `"), "{error}");
+        assert!(error.to_string().contains("start with `GET `"), "{error}");
     }
 }

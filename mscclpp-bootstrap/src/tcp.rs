@@ -298,7 +298,8 @@ mod tests {
         let refused = refused.into_inner().unwrap();
         assert!(matches!(refused, Some(Frame::Rejected(Error::AuthenticationFailed { .. }))), "{refused:?}");
         assert!(
-            matches!(&error, Err(Error::JoinTimeout { rejections, .. }) if rejections[0].contains("another secret")),
+            matches!(&error, Err(Error::JoinTimeout { rejections, .. }) if rejections[0].contains("failed \
+                authentication")),
             "{error:?}"
         );
     }

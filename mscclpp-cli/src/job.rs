@@ -13,9 +13,11 @@ use crate::memory;
 pub(crate) fn on_ranks<R: Send>(ranks: Option<u32>, body: impl Fn(&mut Group) -> Result<R> + Sync) -> Result<R> {
     let Some(ranks) = ranks else {
         let mut group = Group::from_env().map_err(|error| match error {
-            group::Error::Bootstrap(absent @ mscclpp_bootstrap::Error::MissingVariable { .. }) => Error::Usage(
-                format!("{absent}; start it with `mscclpp launch`, or give --ranks for ranks in this process"),
-            ),
+            group::Error::Bootstrap(absent @ mscclpp_bootstrap::Error::MissingVariable { .. }) => {
+                Error::Usage(format!(
+                    "{absent}; start the command with `mscclpp launch`, or pass --ranks to run ranks in this process"
+                ))
+            }
             error => error.into(),
         })?;
         let result = body(&mut group)?;

@@ -62,7 +62,7 @@ pub(crate) fn one_rank(plan: &PlanTree, asked: Option<u32>) -> Result<Option<u32
     let ranks = plan.ranks.len();
     match asked {
         Some(rank) if rank as usize >= ranks => {
-            Err(Error::Usage(format!("--rank {rank}: plan `{}` has ranks 0 to {}", plan.name, ranks - 1)))
+            Err(Error::Usage(format!("--rank {rank}: expected a rank of plan `{}`, 0 to {}", plan.name, ranks - 1)))
         }
         asked => Ok(asked),
     }
@@ -155,7 +155,7 @@ fn agree(plan: &PlanTree, build: &BuildArgs) -> Result<()> {
         }
         BuildArgs { instances: Some(_), .. } => usage("--instances: a plan file has its instances in it".into()),
         BuildArgs { params, .. } if !params.is_empty() => {
-            usage(format!("--param {}: a plan file has its parameters in it", params[0].name))
+            usage(format!("--param {}: the parameters of a plan file are fixed", params[0].name))
         }
         _ => Ok(()),
     }

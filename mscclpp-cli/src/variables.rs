@@ -29,7 +29,9 @@ pub(crate) fn check() {
     names.sort_unstable();
     for name in names {
         if let Some(known) = meant(&name) {
-            warn(format_args!("environment variable `{name}` has no meaning; did you mean `{PREFIX}{known}`?"));
+            warn(format_args!(
+                "environment variable `{name}` has no meaning; a similar name exists: `{PREFIX}{known}`"
+            ));
         }
     }
 }

@@ -302,8 +302,10 @@ fn what_is_no_dump_is_named_with_its_line() {
         ("{}", ":1: missing field `kind`".to_owned()),
         ("{\"kind\":\"rank\",", ":1: EOF while parsing".to_owned()),
         (&good.replace("\"format\":1", "\"format\":7"), ":1: expected format 1, found 7".to_owned()),
-        (&good.replace("\"rank\":0", "\"rank\":2"), ":1: expected a rank below the number of ranks, found rank 2 of 2 \
-            ranks".to_owned()),
+        (
+            &good.replace("\"rank\":0", "\"rank\":2"),
+            ":1: expected a rank below the number of ranks, found rank 2 of 2 ranks".to_owned(),
+        ),
     ] {
         std::fs::write(&path, text).expect("it can be written");
         let run = mscclpp([std::ffi::OsStr::new("analyze"), path.as_os_str()]).ends_with(2);

@@ -334,11 +334,11 @@ mod tests {
         for (name, value, said) in [
             ("RANK", "three", "RANK=three: expected a non-negative integer"),
             ("RANK", "-1", "RANK=-1: expected a non-negative integer"),
-            ("RANK", "8", "RANK=8 and WORLD_SIZE=8 contradict each other"),
+            ("RANK", "8", "RANK=8 conflicts with WORLD_SIZE=8"),
             ("WORLD_SIZE", "0", "WORLD_SIZE=0: expected a number of ranks from 1"),
             ("WORLD_SIZE", "99999999", "WORLD_SIZE=99999999: expected a number of ranks from 1 to 16384"),
-            ("LOCAL_RANK", "2", "LOCAL_RANK=2 and LOCAL_WORLD_SIZE=2 contradict"),
-            ("LOCAL_WORLD_SIZE", "9", "LOCAL_WORLD_SIZE=9 and WORLD_SIZE=8 contradict"),
+            ("LOCAL_RANK", "2", "LOCAL_RANK=2 conflicts with LOCAL_WORLD_SIZE=2"),
+            ("LOCAL_WORLD_SIZE", "9", "LOCAL_WORLD_SIZE=9 conflicts with WORLD_SIZE=8"),
             ("MASTER_PORT", "65536", "MASTER_PORT=65536: expected a port"),
             ("MASTER_ADDR", "no host", "MASTER_ADDR=no host: expected the name"),
             ("MSCCLPP_TIMEOUT", "nan", "MSCCLPP_TIMEOUT=nan: expected a number of seconds"),
@@ -353,7 +353,7 @@ mod tests {
         let found = text(&[("MSCCLPP_MASTER_ADDR", "h:1"), ("MSCCLPP_MASTER_PORT", "2")]);
         assert!(found.contains("the ports differ"), "{found}");
         let found = read(&[]).unwrap_err().to_string();
-        assert!(found.contains("RANK, nor OMPI_COMM_WORLD_RANK"), "{found}");
+        assert!(found.contains("RANK or OMPI_COMM_WORLD_RANK"), "{found}");
         let found = read(&[("RANK", "0")]).unwrap_err().to_string();
         assert!(found.contains("WORLD_SIZE is not set"), "{found}");
         let long = "9".repeat(500);

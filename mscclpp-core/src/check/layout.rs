@@ -196,7 +196,9 @@ mod tests {
             plan.protocol = Protocol::Simple;
             let (code, message) = finding(&plan);
             assert_eq!(code, Code::PacketsWithoutRoom);
-            assert!(message.ends_with("the protocol is Simple, under which scratch is half as long as packets need"));
+            assert!(
+                message.ends_with("the protocol is Simple, under which scratch is half the size that packets need")
+            );
         }
         let mut plain = packets("copy i0 > s0; put.m i0 > r0:0");
         plain.protocol = Protocol::Simple;

@@ -294,16 +294,16 @@ mod tests {
 
     #[test]
     fn every_limit_is_told_with_its_numbers() {
-        let (room, signal) = ("the reference executor has room for", "`signal` (rank 0, thread block 0) has");
+        let (limit, signal) = ("the limit of the reference executor is", "`signal` (rank 0, thread block 0) has");
         for (ops, expected) in [
-            (vec!["nop"; 65].join("; "), format!("thread block 0 of rank 0 has 65 operations, {room} 64")),
-            (format!("loop 64x1 {{ {} }}", vec!["nop"; 64].join("; ")), format!("has 65 operations, {room} 64")),
-            ("signal.m#0,1,2,3,4,5,6,7,8".to_owned(), format!("{signal} 9 channels, {room} 8")),
-            (format!("re{} > o0", list("s", 11)), format!("has 11 sources, {room} 10")),
-            (format!("put.m{0} > {1}", list("i", 11), list("r0:", 11)), format!("has 11 destinations, {room} 10")),
-            (format!("sem_acquire#{}", vec!["0"; 17].join(",")), format!("has 17 semaphores, {room} 16")),
-            ("barrier#16=2".to_owned(), format!("has 17 barriers on its rank, {room} 16")),
-            ("loop 4294967296x1 { nop }".to_owned(), format!("has 4294967296 bytes as its unit, {room} 4294967295")),
+            (vec!["nop"; 65].join("; "), format!("thread block 0 of rank 0 has 65 operations, {limit} 64")),
+            (format!("loop 64x1 {{ {} }}", vec!["nop"; 64].join("; ")), format!("has 65 operations, {limit} 64")),
+            ("signal.m#0,1,2,3,4,5,6,7,8".to_owned(), format!("{signal} 9 channels, {limit} 8")),
+            (format!("re{} > o0", list("s", 11)), format!("has 11 sources, {limit} 10")),
+            (format!("put.m{0} > {1}", list("i", 11), list("r0:", 11)), format!("has 11 destinations, {limit} 10")),
+            (format!("sem_acquire#{}", vec!["0"; 17].join(",")), format!("has 17 semaphores, {limit} 16")),
+            ("barrier#16=2".to_owned(), format!("has 17 barriers on its rank, {limit} 16")),
+            ("loop 4294967296x1 { nop }".to_owned(), format!("has 4294967296 bytes as its unit, {limit} 4294967295")),
         ] {
             let found = reference(&ops);
             assert!(found.iter().any(|message| message.contains(&expected)), "{found:?}");

@@ -217,7 +217,7 @@ mod tests {
         let plan = pooled(&free, 0);
         let text = only(&plan);
         let room = (64_u64 << 20).div_ceil(plan.ranks[0].scratch_chunks.into()).next_multiple_of(16);
-        assert!(text.contains(&format!("may overtake the one {} windows before it", room / 64)), "{text}");
+        assert!(text.contains(&format!("may overtake the iteration {} windows before it", room / 64)), "{text}");
         let largest = room * u64::from(plan.ranks[0].input_chunks.max(plan.ranks[0].output_chunks));
         assert!(text.contains(&format!("messages of more than {largest} bytes do not fit")), "{text}");
         let beyond = PlanTree { max_message_size: largest + 1, ..plan.clone() };
@@ -240,7 +240,7 @@ mod tests {
         let text = only(&pooled(&["copy i0 > s0; nop; copy s0 > o0"], 0));
         assert!(text.contains("(copy)") && text.contains("uses scratch outside of a pipeline"), "{text}");
         let text = only(&pooled(&["loop 48x1 { copy i0 > s0; copy s0 > o0 }"], 0));
-        assert!(text.contains("a window of 48 bytes does not divide the "), "{text}");
+        assert!(text.contains("windows of 48 bytes do not divide the "), "{text}");
         assert!(warnings(&pooled(&["copy i0 > o0"], 0)).is_empty());
     }
 

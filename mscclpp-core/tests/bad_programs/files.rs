@@ -49,7 +49,7 @@ fn changed_op(slug: &str, words: &[&str], kind: OpKind, change: impl FnOnce(&mut
 
 #[test]
 fn ranks() {
-    changed("self-channel", &["rank 0", "is of rank 0 itself"], |plan| {
+    changed("self-channel", &["rank 0", "is rank 0 itself"], |plan| {
         plan.ranks[0].channels[0] = ChannelTable::Memory(vec![0]);
     });
     changed("index-out-of-range", &["the peer of memory channel 0 is of rank 2", "below 2"], |plan| {
@@ -95,7 +95,7 @@ fn thread_blocks() {
         blocks[0].ops.insert(at, again);
         blocks[1].ops.retain(|op| op.kind != OpKind::Barrier);
     });
-    changed("barrier-mismatch", &["comes to barrier 0 of rank 0 twice, but thread block 1 once"], |plan| {
+    changed("barrier-mismatch", &["reaches barrier 0 of rank 0 twice, but thread block 1 once"], |plan| {
         let ops = &mut plan.ranks[0].blocks[0].ops;
         let at = ops.iter().position(|op| op.kind == OpKind::Barrier).expect("a barrier");
         ops.insert(at, ops[at].clone());
@@ -111,7 +111,7 @@ fn thread_blocks() {
 
 #[test]
 fn chunks() {
-    changed_op("overlapping-copy", &["`copy` (rank 0", "in no order"], OpKind::Copy, |op| {
+    changed_op("overlapping-copy", &["`copy` (rank 0", "unordered"], OpKind::Copy, |op| {
         (op.srcs[0], op.dsts[0]) = (op.dsts[0], op.dsts[0]);
         op.srcs[0].index = 1;
     });
@@ -152,7 +152,11 @@ fn channels_and_semaphores() {
         put.ids = [0].into_iter().collect();
         put.dsts[0].place = BufferRef::Remote(0);
     });
-    changed("bad-specification", &["semaphore 0 to start at 0", "found -1"], |plan| plan.ranks[0].semaphores[0] = -1);
+    changed(
+        "bad-specification",
+        &["expected an initial value of 0 to 2147483647 for semaphore 0", "found -1"],
+        |plan| plan.ranks[0].semaphores[0] = -1,
+    );
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn exchange(p: &Program, unpack: bool) {
 #[test]
 fn packets_under_protocol_simple() {
     accepted(&plan(packets(AllGather, 2), |p| exchange(p, true)));
-    let words = ["`put_packets` (rank 0", "the protocol is Simple", "half as long", "`protocol = LL`"];
+    let words = ["`put_packets` (rank 0", "the protocol is Simple", "half the size", "`protocol = LL`"];
     refused(&plan(spec(AllGather, 2), |p| exchange(p, true)), "packets-need-ll", &words);
 }
 

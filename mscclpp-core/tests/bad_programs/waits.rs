@@ -56,5 +56,5 @@ fn relaxed_publication() {
             rank.copy(scratch.chunk(0), rank.output().chunk(peer.id()), 0);
         }
     });
-    refused(&plan, "race", &["`copy` (rank 1", "`put` (rank 0", "output chunk 0 of rank 1", "use a normal signal"]);
+    refused(&plan, "race", &["`copy` (rank 1", "`put` (rank 0", "output chunk 0 of rank 1", "use `signal` and `wait`"]);
 }

@@ -36,8 +36,8 @@ pub(super) fn of_all(args: &LaunchArgs, secret: Option<OsString>) -> Result<Vec<
         // Several launchers have none in common but the one that they are given.
         None if several => {
             return Err(Error::Usage(
-                "MSCCLPP_SECRET is not set: ranks of several hosts need one, the same on all of them, to keep strangers \
-                 out; `openssl rand -hex 16` makes one"
+                "MSCCLPP_SECRET is not set: ranks on several hosts authenticate each other with it; set it to the \
+                 same value on all hosts, such as the output of `openssl rand -hex 16`"
                     .into(),
             ));
         }

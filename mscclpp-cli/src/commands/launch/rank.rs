@@ -73,12 +73,12 @@ pub(super) fn cannot_start(command: &[OsString], source: io::Error) -> Error {
 /// How a rank ended, for people.
 pub(super) fn description(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
-        (Some(code), _) => format!("ended with exit code {code}"),
+        (Some(code), _) => format!("exited with code {code}"),
         (None, Some(signal)) => match signal_name(signal) {
-            Some(name) => format!("was ended by signal {signal} ({name})"),
-            None => format!("was ended by signal {signal}"),
+            Some(name) => format!("was terminated by signal {signal} ({name})"),
+            None => format!("was terminated by signal {signal}"),
         },
-        (None, None) => "ended, and nobody knows how".into(),
+        (None, None) => "ended with an unknown status".into(),
     }
 }
 

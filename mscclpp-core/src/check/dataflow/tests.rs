@@ -142,8 +142,9 @@ fn what_is_counted_twice_is_told_with_its_ways() {
     assert_eq!(code, Code::DoubleCounted);
     assert_eq!(
         message,
-        "output chunk 1 of rank 0 holds input chunk 1 of rank 1 twice; `re` (rank 0, thread block 0) adds input chunk 1 of \
-         rank 0 and scratch chunk 1 of rank 0, which both hold it"
+        "output chunk 1 of rank 0 includes input chunk 1 of rank 1 twice; `re` (rank 0, thread block 0) reduces input \
+         chunk 1 of \
+         rank 0 and scratch chunk 1 of rank 0, which both include it"
     );
     assert_eq!(
         also,
@@ -223,7 +224,7 @@ fn unequal_slices_are_followed() {
     let first = found.iter().next().expect("a finding");
     assert_eq!(first.code, Code::UninitialisedRead);
     assert!(
-        first.message.ends_with("at sizes that do not divide into equal parts for all members of a group"),
+        first.message.ends_with("at message sizes that do not divide equally among the members of a group"),
         "{first}"
     );
     let halves = "copy/0:2 i0+3 > s0+3; nop; copy/0:2 s0+3 > o0+3";
@@ -285,8 +286,9 @@ fn programs_say_what_they_expect() {
             vec![(0, 0), (1, 1)],
             "put.m i1 > r0:0; signal.m#0; wait.m#0; nop; re i0 s0 s0 > o0",
             Code::DoubleCounted,
-            "output chunk 0 of rank 0 holds input chunk 1 of rank 1 twice; `re` (rank 0, thread block 0) adds scratch chunk \
-             0 of rank 0 and scratch chunk 0 of rank 0, which both hold it",
+            "output chunk 0 of rank 0 includes input chunk 1 of rank 1 twice; `re` (rank 0, thread block 0) reduces \
+             scratch chunk \
+             0 of rank 0 and scratch chunk 0 of rank 0, which both include it",
         ),
         (
             vec![(0, 0), (1, 1)],

@@ -123,7 +123,7 @@ fn loops_hand_over_and_run_dry() {
     assert!(check(&pipelined).is_empty());
     pipelined.ranks[0].semaphores[0] = 0;
     let (message, _) = stuck(&pipelined);
-    assert!(message.contains("2 thread blocks wait for each other"), "{message}");
+    assert!(message.contains("2 thread blocks form a wait-for cycle"), "{message}");
     // Enough for two iterations, and the third never comes.
     let mut dry = plan(&[&["loop 64x1 { sem_acquire#0 }; loop 64x1 { sem_release#0 }"], &[""]]);
     dry.ranks[0].semaphores[0] = 2;

@@ -214,9 +214,9 @@ mod tests {
     #[test]
     fn loops_must_agree_at_every_size() {
         let (_, message) = finding(&[&["loop 64x1 { signal.m#0 }"], &["wait.m#0"]]);
-        assert!(message.ends_with("for chunks of 128 bytes that is 2 signals and 1 wait"), "{message}");
+        assert!(message.ends_with("for chunks of 128 bytes these are 2 signals and 1 wait"), "{message}");
         let (_, message) = finding(&[&["loop 64x1 { signal.m#0 }"], &["loop 32x1 { wait.m#0 }"]]);
-        assert!(message.ends_with("for chunks of 128 bytes that is 2 signals and 4 waits"), "{message}");
+        assert!(message.ends_with("for chunks of 128 bytes these are 2 signals and 4 waits"), "{message}");
     }
 
     #[track_caller]
@@ -228,7 +228,7 @@ mod tests {
     fn help_names_the_cause() {
         let crossed = plan(&[&["signal.m#0"], &["wait.m#1"]]);
         let text = help(&crossed);
-        assert!(text.contains("in the order in which they are made") && text.contains("of a ring"), "{text}");
+        assert!(text.contains("in the order of their creation") && text.contains("of a ring"), "{text}");
         let crossed = plan(&[&["signal.m#0"], &["wait.m#1"], &[""]]);
         assert!(help(&crossed).contains("with `memory_channel` to rank 0"), "{}", help(&crossed));
         let mut three = plan(&[&["signal.m#0; signal.m#0; wait.m#1"], &["wait.m#0; signal.m#0; wait.m#1"], &[""]]);

@@ -181,7 +181,7 @@ fn message_sizes_keep_offsets_in_32_bits() {
     stated.max_message_size = largest + 1;
     let found = for_reference(&stated).unwrap_err();
     assert!(found.iter().all(|one| one.code == Code::OverLimit), "{found}");
-    assert!(found.to_string().contains(&format!("let the largest message have {largest} bytes")), "{found}");
+    assert!(found.to_string().contains(&format!("set the maximum of `message_size` to {largest} bytes")), "{found}");
 }
 
 #[test]

@@ -40,8 +40,8 @@ fn packets_are_overwritten_by_the_next_launch() {
     let finding = refused(&both(one_shot), Code::Relaunch);
     assert_eq!(
         finding.message,
-        "in the next launch, `ppkt` (rank 0, thread block 0) writes the packets of scratch chunk 0 of rank 1 while `repkt` (rank \
-         1, thread block 0) may still be reading it in this one"
+        "race between launches: in the next launch, `ppkt` (rank 0, thread block 0) writes the packets of scratch \
+         chunk 0 of rank 1 while `repkt` (rank 1, thread block 0) of this launch may still be reading it"
     );
     assert!(finding.help.unwrap().contains("double_scratch"));
     fine(&double(both(one_shot)));
