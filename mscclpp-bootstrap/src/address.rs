@@ -313,7 +313,7 @@ mod tests {
         assert!(error.contains("it has 127.0.0.1"), "{error}");
         let error =
             "nosuch0:127.0.0.1:1".parse::<Address>().unwrap().listen(at_once, at_once, false).unwrap_err().to_string();
-        assert!(error.contains("there are `"), "{error}");
+        assert!(error.contains("found `"), "{error}");
     }
 
     proptest! {

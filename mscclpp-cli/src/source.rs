@@ -151,9 +151,9 @@ fn agree(plan: &PlanTree, build: &BuildArgs) -> Result<()> {
             usage(format!("--root {asked}: the root of plan `{name}` is rank {}", plan.collective.root))
         }
         BuildArgs { in_place: true, .. } if !plan.collective.in_place => {
-            usage(format!("--in-place: plan `{name}` works out of place"))
+            usage(format!("--in-place: plan `{name}` is out of place"))
         }
-        BuildArgs { instances: Some(_), .. } => usage("--instances: a plan file has its instances in it".into()),
+        BuildArgs { instances: Some(_), .. } => usage("--instances: the instances of a plan file are fixed".into()),
         BuildArgs { params, .. } if !params.is_empty() => {
             usage(format!("--param {}: the parameters of a plan file are fixed", params[0].name))
         }

@@ -46,8 +46,10 @@ fn the_first_divergence_names_who_differs() {
     assert_eq!(divergence.number, 2);
     assert_eq!(divergence.calls[0].1, [0, 1, 3]);
     let (culprit, why) = found.root_cause.clone().expect("one");
-    assert_eq!((culprit, why.as_str()), (2, "in call 2 it calls alltoall at src/train.rs:20:9, unlike the other \
-        ranks"));
+    assert_eq!(
+        (culprit, why.as_str()),
+        (2, "in call 2 it calls alltoall at src/train.rs:20:9, unlike the other ranks")
+    );
     assert!(found.to_string().contains("call 2 differs:\n  rank 0, 1, 3: allgather at src/train.rs:20:9\n"), "{found}");
 }
 
@@ -74,7 +76,7 @@ fn the_chain_ends_at_who_left_nothing() {
     assert_eq!(found.wait_chain.iter().map(|wait| wait.op.rank).collect::<Vec<_>>(), [0, 1]);
     let (culprit, why) = found.root_cause.clone().expect("one");
     assert_eq!(culprit, 2);
-    assert!(why.contains("(signal) at src/ring.rs:7:5 is waited for") && why.contains("killed or stopped"), "{why}");
+    assert!(why.contains("(signal) at src/ring.rs:7:5 would unblock") && why.contains("killed or suspended"), "{why}");
     let text = found.to_string();
     assert!(text.starts_with("4 ranks; dumps of rank 0, 1, 3\nno dump from rank 2\n"), "{text}");
     assert!(text.contains("rank 0: no progress for 30s\n"), "{text}");
@@ -124,7 +126,7 @@ fn numbers_of_calls_ascend_up_to_the_last_one_that_there_is() {
         let calls = numbers.iter().map(|number| call(*number, "a")).collect();
         let error =
             Dump::parse(Path::new("d"), dump(0, calls, vec![]).text().as_bytes()).expect_err("they do not ascend");
-        assert!(error.to_string().contains(" behind call "), "{error}");
+        assert!(error.to_string().contains(" after call "), "{error}");
     }
 }
 

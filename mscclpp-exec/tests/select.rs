@@ -156,7 +156,7 @@ fn plans_of_files_are_checked_and_serve_what_they_are_for() {
     assert!(matches!(refused(Request { ranks_per_node: 1, ..request }), Rejection::Nodes { .. }));
     let gather = Request::new(CollectiveKind::AllGather, 3, DataType::F32, 36);
     assert!(
-        registry.select(&gather).expect_err("none").to_string().ends_with("the registry has none of this collective")
+        registry.select(&gather).expect_err("none").to_string().ends_with("the registry has none for this collective")
     );
 
     let mut wrong = tree;

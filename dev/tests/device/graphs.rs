@@ -98,7 +98,7 @@ fn what_cannot_be_recorded_is_refused(rig: &Rig) -> Result<(), Failed> {
         match stream.capture(|_| call(&pair)).err() {
             Some(error @ Error::Capturing { .. }) if error.code() == Code::Capturing => {
                 let text = error.to_string();
-                if !text.starts_with(expected) || !text.ends_with("while a stream records a graph") {
+                if !text.starts_with(expected) || !text.ends_with("while a stream is captured") {
                     return Err(format!("{text}, expected `{expected}`").into());
                 }
             }

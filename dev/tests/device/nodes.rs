@@ -395,7 +395,7 @@ fn refused(world: &Executor, rank: u32) -> Result<(), Failed> {
             Err(error @ Error::CrossNodeAccess { node: 0, other: 1, .. }) => {
                 let text = error.diagnostic().to_string();
                 let says = |words: &str| text.contains(words);
-                if !says("on node 0 reaches the memory of rank") || !says("use a port channel") || !says("operation") {
+                if !says("on node 0 accesses the memory of rank") || !says("use a port channel") || !says("operation") {
                     return Err(text.into());
                 }
             }

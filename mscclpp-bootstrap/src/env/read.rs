@@ -355,7 +355,7 @@ mod tests {
         let found = read(&[]).unwrap_err().to_string();
         assert!(found.contains("RANK or OMPI_COMM_WORLD_RANK"), "{found}");
         let found = read(&[("RANK", "0")]).unwrap_err().to_string();
-        assert!(found.contains("WORLD_SIZE is not set"), "{found}");
+        assert!(found.contains("WORLD_SIZE, since RANK is set"), "{found}");
         let long = "9".repeat(500);
         let found = read(&[("RANK", &long), ("WORLD_SIZE", "1")]).unwrap_err().to_string();
         assert!(found.len() < 200 && found.contains('…'), "{found}");

@@ -144,7 +144,8 @@ Examples:
   mscclpp plan diff old.json new.json
   mscclpp plan diff allreduce_ring plan.json --ranks 8
 
-Lists that stand for sets are compared as sets. --ranks and the like are for plans given by name. Exit codes: 0 equal, 1 the plans differ, 2 a plan cannot be read")]
+Lists that represent sets are compared as sets. --ranks and similar options apply to plans that are given by name.
+Exit codes: 0 equal, 1 the plans differ, 2 a plan cannot be read")]
 pub(crate) struct DiffArgs {
     /// First plan: a name, a file or `-`
     #[arg(value_name = "A")]

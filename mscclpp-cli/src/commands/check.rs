@@ -120,11 +120,11 @@ impl Verdict {
 
     fn word(&self) -> &'static str {
         match (&self.plan, self.findings.is_empty()) {
-            (Err(_), _) => "unreadable",
-            (Ok(_), false) => "refused",
+            (Err(_), _) => "invalid",
+            (Ok(_), false) => "rejected",
             (Ok(_), true) => match self.exit() {
                 exit::SUCCESS => "accepted",
-                exit::FAILURE => "broken",
+                exit::FAILURE => "failed",
                 _ => "undecided",
             },
         }

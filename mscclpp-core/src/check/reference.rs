@@ -225,7 +225,7 @@ mod tests {
         assert!(warnings(&PlanTree { max_message_size: largest, ..plan.clone() }).is_empty());
         assert!(warnings(&PlanTree { reuse_resources: false, ..plan.clone() }).is_empty());
         let half = PlanTree { double_scratch: true, ..plan };
-        assert!(only(&half).contains(&format!("may overtake the one {} windows", room / 128)));
+        assert!(only(&half).contains(&format!("may overtake the iteration {} windows", room / 128)));
 
         // One that waits for its windows is right for any size.
         let waiting = [

@@ -52,7 +52,7 @@ fn ranks() {
     changed("self-channel", &["rank 0", "is rank 0 itself"], |plan| {
         plan.ranks[0].channels[0] = ChannelTable::Memory(vec![0]);
     });
-    changed("index-out-of-range", &["the peer of memory channel 0 is of rank 2", "below 2"], |plan| {
+    changed("index-out-of-range", &["the peer of memory channel 0 is rank 2", "below 2"], |plan| {
         plan.ranks[0].channels[0] = ChannelTable::Memory(vec![2]);
     });
     changed("self-channel", &["the owner of remote buffer 0 is rank 1 itself"], |plan| {
@@ -115,8 +115,8 @@ fn chunks() {
         (op.srcs[0], op.dsts[0]) = (op.dsts[0], op.dsts[0]);
         op.srcs[0].index = 1;
     });
-    changed_op("size-mismatch", &["ranges of 1 and of 2 chunks"], OpKind::Copy, |op| op.srcs[0].size = 1);
-    changed_op("empty-chunk", &["no chunk at all"], OpKind::Copy, |op| op.srcs[0].size = 0);
+    changed_op("size-mismatch", &["operands of 1 and of 2 chunks"], OpKind::Copy, |op| op.srcs[0].size = 1);
+    changed_op("empty-chunk", &["empty operand"], OpKind::Copy, |op| op.srcs[0].size = 0);
     changed_op("chunk-out-of-range", &["input chunks 1..3 of rank 0, which has 2"], OpKind::Put, |op| {
         op.srcs[0].index = 1
     });

@@ -36,7 +36,11 @@ fn fifteen_signals_and_puts() {
     let signals =
         ["the relaxed `signal` (rank 0, thread block 0) has 15 channels", "the limit of the reference executor is 8"];
     say(&found, "over-limit", &signals);
-    say(&found, "over-limit", &["`put` (rank 0, thread block 0) has 15 destinations", "has room for 10"]);
+    say(
+        &found,
+        "over-limit",
+        &["`put` (rank 0, thread block 0) has 15 destinations", "the limit of the reference executor is 10"],
+    );
     let mut split = for_reference(&plan).expect("what is too long is split");
     assert_eq!(limits(&split, &REFERENCE), Default::default());
     assert_eq!(operation(&mut split, |op| op.kind == OpKind::Put).dsts.len(), 8);

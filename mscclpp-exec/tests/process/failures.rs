@@ -174,7 +174,7 @@ fn a_rank_that_leaves_before_a_preparation() {
     let error = errors[0].clone().expect("rank 0 prepares").expect_err("rank 1 has left");
     let text = error.to_string();
     assert!(matches!(error, Error::RankLost { peer: 1, .. }), "{text}");
-    assert_eq!(text.matches("is gone").count(), 1, "{text}");
+    assert_eq!(text.matches("lost rank").count(), 1, "{text}");
 }
 
 #[test]

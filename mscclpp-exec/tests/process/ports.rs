@@ -38,7 +38,7 @@ fn data_is_late(transport: &Executor, news: News) {
     if transport.rank() == 2 {
         let Error::LateData(late) = &error else { panic!("{error}") };
         assert_eq!((late.rank, late.peer, error.code()), (2, 0, Code::OpenEnd), "{error}");
-        assert!(error.diagnostic().to_string().contains("behind the put"), "{}", error.diagnostic());
+        assert!(error.diagnostic().to_string().contains("after the put"), "{}", error.diagnostic());
     }
     println!("{error}");
     assert!(matches!(launch(transport, &mut x, (0, 2), 0), Err(Error::CommunicatorFailed { .. })));

@@ -110,7 +110,7 @@ mod tests {
         let several = "-n 1 --nodes 2 --node 0 --address h:9 prog";
         assert_eq!(secret(several, Some(SECRET)).unwrap(), SECRET);
         assert!(secret(several, None).unwrap_err().to_string().starts_with("MSCCLPP_SECRET is not set"));
-        assert!(secret("-n 2 prog", Some("abc")).unwrap_err().to_string().starts_with("MSCCLPP_SECRET: cannot read"));
+        assert!(secret("-n 2 prog", Some("abc")).unwrap_err().to_string().starts_with("MSCCLPP_SECRET: cannot parse"));
         assert_ne!(secret("-n 2 prog", None).unwrap(), secret("-n 2 --address h:9 prog", None).unwrap());
     }
 

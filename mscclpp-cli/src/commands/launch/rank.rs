@@ -95,8 +95,8 @@ mod tests {
     #[test]
     fn ends_are_described_and_coded() {
         let killed = ExitStatus::from_raw(9);
-        assert_eq!((description(killed).as_str(), code(killed)), ("was ended by signal 9 (SIGKILL)", 137));
+        assert_eq!((description(killed).as_str(), code(killed)), ("was terminated by signal 9 (SIGKILL)", 137));
         let failed = ExitStatus::from_raw(3 << 8);
-        assert_eq!((description(failed).as_str(), code(failed)), ("ended with exit code 3", 3));
+        assert_eq!((description(failed).as_str(), code(failed)), ("exited with code 3", 3));
     }
 }

@@ -236,7 +236,7 @@ mod tests {
             three.ranks[rank].channels[0] = crate::plan::ChannelTable::Memory(vec![peer; 2]);
         }
         let text = help(&three);
-        assert!(text.starts_with("give every wait"), "{text}");
+        assert!(text.starts_with("match every wait"), "{text}");
         three.ranks[0].blocks[0].ops.remove(1);
         three.ranks[1].blocks[0].ops.truncate(2);
         let text = help(&three);

@@ -441,5 +441,5 @@ fn help_blames_what_the_program_has() {
     let text = help(&[&["put.m i0 > r0:2; nop; rlxsignal.m#0"], &["wait.m#0; nop; copy s2 > o0"]]);
     assert!(text.starts_with("a relaxed signal"), "{text}");
     let text = help(&[&["ppkt.m i0 > r0:0", "ppkt.m i1 > r0:0"], &["upkt s0 > o0"]]);
-    assert!(text.starts_with("give the second packet scratch of its own"), "{text}");
+    assert!(text.starts_with("write the second packet to separate scratch"), "{text}");
 }

@@ -61,7 +61,7 @@ Right, if the sum is intended (otherwise use two copies):
  "dst_buff": [{"type": "o", "index": 0, "size": 1}]}
 ```"#;
     BadLoop = "M0204" "bad-loop": "a pipeline's unit is a positive multiple of 16 bytes and of the buffer alignment, pipelines do not nest, and the operands of their operations cover `num_chunks` chunks",
-        r#"Iteration j processes bytes j × unit to (j + 1) × unit of every operand, and the trip count is the size of the span divided by the unit, rounded up. A unit of this kind makes every window a whole number of vectors, packets and elements of every type.
+        r#"Iteration j processes bytes j × unit to (j + 1) × unit of every operand, and the trip count is the size of the span divided by the unit, rounded up. With such a unit, no window ends within a vector, a packet or an element of any type.
 
 Wrong: the loop would run past the end of the chunk:
 
@@ -449,7 +449,7 @@ Right:
 #[collective(Custom(input = 1, output = 1), ranks = 8, threads_per_block = 32)]
 ```"#;
     Undecided = "M0223" "undecided": "the checks prove or refute the plan for every message size",
-        "The trip counts of a plan with loops depend on the message size. The checks prove the plan correct for all sizes at once, by finding a period after which the waits of the thread blocks repeat. The proof can fail for loops with many units and spans without a small common multiple, for packets that are read in other windows than those in which they are written, or for thread blocks that fall behind by a little in each of many thousand iterations. A plan that is not proved is rejected, since it may deadlock at some size.\n\nWrong: loops with units of 1040, 1072, 1136, 1168 and 1184 bytes that signal each other. Right: equal units, or units that divide each other; or a `message_size` range that the proof covers.";
+        "The trip counts of a plan with loops depend on the message size. The checks prove the plan correct for all sizes at once, by finding a period after which the waits of the thread blocks repeat. The proof can fail for loops with many units and spans without a small common multiple, for packets that are read in other windows than those in which they are written, or for thread blocks whose lag grows by a little in each of many thousand iterations. A plan that is not proved is rejected, since it may deadlock at some size.\n\nWrong: loops with units of 1040, 1072, 1136, 1168 and 1184 bytes that signal each other. Right: equal units, or units that divide each other; or a `message_size` range that the proof covers.";
     ContradictingExpectations = "M0224" "contradicting-expectations": "the expectations of an output chunk are equal",
         r#"An output chunk has only one value, so no plan satisfies two different expectations. The reduction of several inputs is one expectation that names all of them.
 
