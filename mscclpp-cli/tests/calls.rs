@@ -145,7 +145,7 @@ fn a_table_is_written_and_followed() {
     let selected = mscclpp(words(&line)).succeeds().json();
     let chosen = selected["algorithms"].as_array().expect("a list").iter().find(|one| one["outcome"] == "chosen");
     let reason = chosen.expect("one is chosen")["reason"].as_str().expect("a text");
-    assert!(reason.ends_with("selected by the tuning table for 2 KiB"), "{reason}");
+    assert!(reason.ends_with("tuning table entry for 2 KiB"), "{reason}");
     let line = format!("select all_reduce --bytes 1M --ranks 2 --table {file} --json");
     assert!(!mscclpp(words(&line)).succeeds().stdout.contains("tuning table"));
 
@@ -316,12 +316,12 @@ fn what_is_no_dump_is_named_with_its_line() {
 #[test]
 fn a_selection_is_explained() {
     let run = mscclpp(words("select all_gather --bytes 1M --ranks 8 --ranks-per-node 4 --in-place")).succeeds();
-    assert!(run.stdout.contains("allgather_hierarchical          chosen: "), "{}", run.stdout);
+    assert!(run.stdout.contains("allgather_hierarchical          selected: "), "{}", run.stdout);
     let run = mscclpp(words("select all_gather --ranks 8 --ranks-per-node 3")).ends_with(1);
     assert!(run.stdout.contains("no algorithm is eligible"), "{}", run.stdout);
     for line in ["select broadcast --ranks 4 --root 9", "select all_reduce --ranks 4 --root 4"] {
         let run = mscclpp(words(line)).ends_with(2);
-        assert!(run.stderr.contains("the ranks are 0 to 3"), "{}", run.stderr);
+        assert!(run.stderr.contains("expected a rank of 0 to 3"), "{}", run.stderr);
     }
     let run = mscclpp(words("select broadcast --ranks 4 --root 3")).succeeds();
     assert!(run.stdout.contains(", root 3, "), "{}", run.stdout);

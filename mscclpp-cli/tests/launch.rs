@@ -161,7 +161,7 @@ fn what_no_rank_could_use_is_refused_before_any_starts() {
     let several = launch("-n 1 --nodes 2 --node 0 --address h:9", None);
     assert!(several.contains("MSCCLPP_SECRET is not set"), "{several}");
     let short = launch("-n 1", Some("abc"));
-    assert!(short.contains("MSCCLPP_SECRET: cannot read a secret"), "{short}");
+    assert!(short.contains("MSCCLPP_SECRET: cannot parse a secret"), "{short}");
     let port = launch("-n 1 --address h:0", None);
     assert!(port.contains("with a port from 1"), "{port}");
 }

@@ -36,7 +36,7 @@ fn show_is_readable() {
     assert!(run.stdout.contains("\nrank 1: "), "{}", run.stdout);
     assert_eq!(mscclpp_reading(["plan", "show", "-", "--rank", "0"], &plan).succeeds().stdout, SHOWN);
     let run = mscclpp_reading(["plan", "show", "-", "--rank", "2"], &plan).ends_with(2);
-    assert!(run.stderr.contains("has ranks 0 to 1"), "{}", run.stderr);
+    assert!(run.stderr.contains("expected a rank of plan `swap`, 0 to 1"), "{}", run.stderr);
 }
 
 #[test]
@@ -182,5 +182,5 @@ fn graphs_are_drawings_on_standard_output_or_in_a_file() {
     let drawn = fs::read_to_string(&file).unwrap();
     assert!(drawn.contains("put from rank 2 to rank 3") && !drawn.contains("from rank 4 to rank 5"), "{drawn}");
     let run = mscclpp_reading(["plan", "graph", "-", "--rank", "2"], &plan).ends_with(2);
-    assert!(run.stderr.contains("has ranks 0 to 1"), "{}", run.stderr);
+    assert!(run.stderr.contains("expected a rank of plan `swap`, 0 to 1"), "{}", run.stderr);
 }

@@ -271,7 +271,11 @@ fn a_plan_with_its_own_reduction_keeps_it() {
 fn a_size_outside_of_the_plan_needs_to_be_asked_for() {
     let plan = text(&max());
     let run = mscclpp_reading(["run", "-", "--size", "2M"], &plan).ends_with(2);
-    assert!(run.stderr.contains("is for 0 to 1048576 bytes") && run.stderr.contains("--any-size"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("is for messages of 0 to 1048576 bytes") && run.stderr.contains("--any-size"),
+        "{}",
+        run.stderr
+    );
     mscclpp_reading(["run", "-", "--size", "2M", "--any-size"], &plan).succeeds();
     // What ran before is shown, and does not make up for what did not.
     let run = mscclpp_reading(["run", "-", "--begin", "512K", "--end", "2M"], &plan).ends_with(2);
@@ -294,7 +298,7 @@ fn messages_no_memory_holds_end_with_3() {
 fn bad_arguments_end_with_2() {
     for (words, why) in [
         (&["--size", "-1"][..], "found a negative number"),
-        (&["--size", "1.5M"], "whole number"),
+        (&["--size", "1.5M"], "expected an integer"),
         (&["--size", "1X"], "unknown suffix `X`"),
         (&["--size", "18446744073709551616"], "2^64"),
         (&["--size", ""], "found nothing"),

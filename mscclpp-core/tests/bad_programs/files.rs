@@ -129,7 +129,7 @@ fn chunks() {
         (op.srcs[0], op.dsts[0]) = (op.dsts[0], op.srcs[0]);
         op.dsts[0].size = 1;
     };
-    changed_op("size-mismatch", &["`get` (rank 0", "ranges of 2 and of 1 chunks"], OpKind::Put, get);
+    changed_op("size-mismatch", &["`get` (rank 0", "operands of 2 and of 1 chunks"], OpKind::Put, get);
 }
 
 #[test]

@@ -231,7 +231,7 @@ impl Executor {
 impl std::fmt::Debug for Executor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Inner { ranks, devices, options, .. } = &*self.inner;
-        f.debug_struct("World").field("ranks", ranks).field("devices", devices).field("options", options).finish()
+        f.debug_struct("Executor").field("ranks", ranks).field("devices", devices).field("options", options).finish()
     }
 }
 

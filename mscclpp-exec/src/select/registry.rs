@@ -99,9 +99,9 @@ pub enum DecidedBy {
 impl fmt::Display for DecidedBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Table(bytes) => return write!(f, "selected by the tuning table for {}", Bytes(*bytes)),
+            Self::Table(bytes) => return write!(f, "tuning table entry for {}", Bytes(*bytes)),
             Self::Forced => "forced by the caller",
-            Self::Selector => "selected by the selector",
+            Self::Selector => "choice of the selector",
             Self::Added => "registered by the application",
             Self::Rule(because) => because,
             Self::First => "first eligible algorithm",

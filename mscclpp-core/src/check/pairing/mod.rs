@@ -249,7 +249,7 @@ mod tests {
             rank.blocks[0].channels.retain(|(kind, _)| *kind != crate::types::ChannelKind::Switch);
         }
         let text = help(&kinds);
-        assert!(text.contains("both ends of a channel are of one kind"), "{text}");
+        assert!(text.contains("both ends of a channel have the same kind"), "{text}");
     }
 
     #[test]
