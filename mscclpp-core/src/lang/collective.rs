@@ -49,7 +49,7 @@ impl Collective {
     ///
     /// An all-reduce over n ranks has a multiple of n chunks in the newer API. A program with k chunks, k not a
     /// multiple of n, is recorded with every chunk divided into as many parts as make it one.
-    pub(super) fn to_collective(&self) -> (collective::Collective, u32) {
+    pub(super) fn to_collective(self) -> (collective::Collective, u32) {
         let (ranks, factor) = (u64::from(self.num_ranks), u64::from(self.chunk_factor));
         let (chunk_factor, scale) = match self.kind {
             CollectiveKind::AllReduce | CollectiveKind::Broadcast if ranks > 0 => {
