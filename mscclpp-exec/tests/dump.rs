@@ -92,7 +92,7 @@ fn circles_and_ends_are_told_apart() {
     let ring = |rank: u32| Some(op((rank + 1) % 4, 0, "signal"));
     let circle = all([ring(0), ring(1), ring(2), ring(3)]);
     assert_eq!(circle.wait_chain.len(), 5);
-    assert!(circle.root_cause.expect("one").1.contains("circle"));
+    assert!(circle.root_cause.expect("one").1.contains("wait-for cycle"));
     let end = all([ring(0), ring(1), None, ring(3)]);
     let (culprit, why) = end.root_cause.expect("one");
     assert_eq!(culprit, 2);

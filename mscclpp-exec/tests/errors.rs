@@ -87,7 +87,7 @@ fn parts_that_are_not_equal() {
     let spec = AlgoSpec::new("plan", CollectiveKind::AllGather, 2);
     let plan = plan(spec, |p| p.rank(0).copy(p.rank(0).output().chunk(0), p.rank(0).input().chunk(0), 0));
     let error = prepare(&Executor::new(2), &plan, Message::of::<i8>(7));
-    told(&error, Code::UnequalParts, &["7 elements", "2 equal parts", "allgather", "send 8 elements"]);
+    told(&error, Code::UnequalParts, &["a multiple of 2 elements for allgather", "found 7", "use 8 elements"]);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn a_reduction_that_the_plan_does_not_do() {
         rank.reduce(rank.output().chunk(0), rank.input().chunk(0), 0).op(ReduceOp::Max);
     });
     let error = prepare(&Executor::new(2), &plan, Message::of::<f32>(2).op(ReduceOp::Min));
-    told(&error, Code::FixedReduction, &["reduces by max", "request for min", "help"]);
+    told(&error, Code::FixedReduction, &["reduces with max", "requests min", "help"]);
 }
 
 #[test]
@@ -191,5 +191,5 @@ fn buffers_larger_than_the_machine() {
     let run =
         world.prepare(&plan(all_reduce(), copy), Message::of::<f64>(1 << 40)).expect("sizes alone take no memory");
     let error = run.buffers().map(|_| ()).expect_err("32 TiB");
-    told(&error, Code::OutOfResources, &["bytes of buffers are needed", "help"]);
+    told(&error, Code::OutOfResources, &["bytes of buffers are required", "help"]);
 }

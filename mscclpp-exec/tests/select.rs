@@ -173,7 +173,7 @@ fn user_functions_are_baked_or_compiled_for_any_machine() {
     let baked = Algorithm::embedded(function).expect("it has plans");
     assert_eq!(baked.check_request(&all_reduce(8, 64)), Ok(()));
     let refusal = baked.check_request(&all_reduce(6, 64)).expect_err("it was not built for six");
-    assert_eq!(refusal.to_string(), "for 2, 4, 8 ranks, found 6");
+    assert_eq!(refusal.to_string(), "requires 2, 4, 8 ranks, found 6");
 
     let compiled = Algorithm::on_demand(function);
     assert_eq!(compiled.build(&all_reduce(6, 64), &Config::default()).expect("it builds").num_ranks(), 6);
@@ -197,7 +197,7 @@ fn explanations_name_every_algorithm_and_one_that_is_chosen() {
     assert_eq!(chosen, 1);
     let text = explanation.to_string();
     assert!(text.starts_with("allreduce of 1 MiB f32, sum, out of place, 8 ranks on 1 node\n"), "{text}");
-    assert!(text.contains("refused: for 2 nodes or more, found 1 node"), "{text}");
+    assert!(text.contains("not eligible: requires at least 2 nodes, found 1 node"), "{text}");
 
     let nobody = registry.explain(&Request { ranks_per_node: 3, ..request });
     assert_eq!(nobody.chosen(), None);

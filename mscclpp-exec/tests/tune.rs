@@ -146,7 +146,7 @@ fn bad_files_are_named_with_the_place() {
     };
     let error = message("collective = \"allreduce\"", "collective = \"allreduse\"");
     assert!(
-        error.contains("expected a collective, one of allreduce,") && error.contains("found `allreduse`"),
+        error.contains("expected a collective (one of allreduce,") && error.contains("found `allreduse`"),
         "{error}"
     );
     let line = 1 + good.lines().position(|line| line.starts_with("collective")).expect("a collective");
