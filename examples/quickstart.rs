@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release --example quickstart`
 
-use mscclpp::compiler::plan::show::Show;
+use mscclpp::compiler::plan::text::PlanText;
 use mscclpp::prelude::*;
 
 /// Every rank puts its chunk into every other rank's output.
@@ -23,6 +23,6 @@ fn simple_allgather(p: &Program) {
 
 fn main() -> mscclpp::Result<()> {
     let plan = simple_allgather::plan(2); // built by the compiler; nothing is parsed or checked here
-    println!("{}", Show::rank(&plan.tree(), 0));
+    println!("{}", PlanText::new(&plan.tree()).with_rank(0));
     examples::demonstrate(plan, &[8, 1 << 10, (1 << 20) + 8, 16 << 20])
 }

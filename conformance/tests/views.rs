@@ -1,12 +1,12 @@
-//! Every reference plan can be looked at, right or wrong: shown, counted, drawn, traced.
+//! Every reference plan, right or wrong, can be printed as text and parsed, drawn and traced.
 
 use std::collections::BTreeMap;
 
 use mscclpp_core::check::{check, execution_trace};
 use mscclpp_core::diag::Code;
 use mscclpp_core::plan::graph::Graph;
-use mscclpp_core::plan::json::{ReadOptions, read};
-use mscclpp_core::plan::show::Show;
+use mscclpp_core::plan::json::{ReadOptions, Style, read, write};
+use mscclpp_core::plan::{Plan, text};
 
 #[test]
 #[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
@@ -15,7 +15,13 @@ fn plans_are_shown_drawn_and_traced() {
     for entry in conformance::index() {
         let slug = entry["slug"].as_str().expect("a name");
         let (plan, _) = read(&conformance::text(&format!("{slug}.json")), ReadOptions::default()).expect(slug);
-        assert!(Show::plan(&plan).to_string().starts_with(&plan.name), "{slug}");
+        let text = text::print(&plan);
+        let parsed = text::parse(&text).unwrap_or_else(|error| panic!("{slug}: {error}"));
+        assert_eq!(parsed, plan, "{slug}");
+        assert_eq!(text::print(&parsed), text, "{slug}");
+        assert_eq!(write(&parsed, Style::Pretty), write(&plan, Style::Pretty), "{slug}");
+        assert_eq!(Plan::new(&parsed), Plan::new(&plan), "{slug}");
+        assert_eq!(text::parse(&Plan::new(&plan).to_text()), Ok(plan.clone()), "{slug}");
         let drawn = Graph::plan(&plan).to_string();
         assert!(drawn.starts_with("<svg ") && drawn.ends_with("</svg>\n"), "{slug}");
 

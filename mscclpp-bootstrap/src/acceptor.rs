@@ -1,7 +1,8 @@
-//! Where a rank lets others in: whoever connects has to prove that it knows the secret, in bounded time and memory.
+//! Accepts connections and authenticates each peer, in bounded time and memory.
 //!
-//! Nobody at the door can do harm but to himself: bytes are read as they come, a connection that says nothing is closed,
-//! and each holds a few kilobytes at most. Who is turned away is remembered, to be named if somebody is missed.
+//! A misbehaving peer can affect only its own connection: bytes are read as they arrive, a silent connection is closed,
+//! and each connection holds a few kilobytes at most. Rejected connections are recorded, to be reported if a rank is
+//! missing.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,29 +15,29 @@ use super::frame::{Frame, Purpose};
 use super::poll::Interest;
 use super::secret::{self, Nonce, Role, Secret};
 
-/// How long somebody may stand at the door.
+/// Maximum duration of a handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a door is held open for who was refused to read why.
+/// How long a connection stays open after a rejection, so that the peer can read the reason.
 const LINGER: Duration = Duration::from_secs(1);
-/// How many may stand there at once, beside one for each rank; the longest-standing has to go.
+/// Maximum number of unauthenticated connections, in addition to one per rank. The oldest one is rejected to make room.
 const MAX_PENDING_CONNECTIONS: usize = 256;
-/// How many of those turned away are remembered.
+/// Maximum number of recorded rejections.
 const MAX_REJECTIONS: usize = 8;
-/// How long to wait after the system had no file descriptor for a visitor.
+/// Delay before the next `accept` after the system ran out of file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// A listening socket and who stands before it.
+/// A listening socket with its unauthenticated connections.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
-    /// `None` once nobody is let in any more.
+    /// `None` once no connection is accepted any more.
     listener: Option<TcpListener>,
     at: SocketAddr,
     secret: Secret,
-    crowd: usize,
+    max_pending: usize,
     pending: Vec<Pending>,
     rejections: Vec<String>,
-    /// Not before then is the listener asked again.
-    paused: Option<Instant>,
+    /// When the listener is polled again after a failed `accept`.
+    retry_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -48,96 +49,96 @@ struct Pending {
 
 #[derive(Debug)]
 enum Stage {
-    /// Has said nothing yet.
+    /// No frame has arrived yet.
     Hello,
-    /// Has been asked.
-    Answer { purpose: Purpose, caller: Nonce, listener: Nonce },
-    /// Was refused; may read why.
-    Refused,
+    /// The challenge has been sent.
+    AwaitingResponse { purpose: Purpose, caller: Nonce, listener: Nonce },
+    /// The connection was rejected; the peer may still read the reason.
+    Rejected,
 }
 
-/// Somebody who has proved to belong to the job.
+/// A peer that has proved that it belongs to the job.
 #[derive(Debug)]
 pub(crate) struct AuthenticatedPeer {
-    /// What it wants.
+    /// Why it connects.
     pub(crate) purpose: Purpose,
     /// Its connection.
     pub(crate) conn: Conn,
 }
 
 impl Acceptor {
-    /// A acceptor for a job of `ranks` ranks.
+    /// Creates an acceptor for a job of `ranks` ranks.
     ///
     /// # Errors
-    /// What the system says about the socket.
+    /// The system's error about the socket.
     pub(crate) fn new(listener: TcpListener, secret: Secret, ranks: u32) -> std::io::Result<Self> {
         listener.set_nonblocking(true)?;
         let (at, listener) = (listener.local_addr()?, Some(listener));
-        let crowd = MAX_PENDING_CONNECTIONS + ranks as usize;
-        Ok(Self { listener, at, secret, crowd, pending: Vec::new(), rejections: Vec::new(), paused: None })
+        let max_pending = MAX_PENDING_CONNECTIONS + ranks as usize;
+        Ok(Self { listener, at, secret, max_pending, pending: Vec::new(), rejections: Vec::new(), retry_at: None })
     }
 
-    /// The sockets to wait for: the listener first.
+    /// Returns the sockets to wait for: the listener first.
     pub(crate) fn sockets(&self) -> impl Iterator<Item = (BorrowedFd<'_>, Interest)> {
-        let listener = self.listener.as_ref().filter(|_| self.paused.is_none());
+        let listener = self.listener.as_ref().filter(|_| self.retry_at.is_none());
         let listener = listener.map(|listener| (listener.as_fd(), Interest::Read));
         listener.into_iter().chain(self.pending.iter().map(|pending| (pending.conn.as_fd(), pending.conn.interest())))
     }
 
-    /// When somebody has stood there for too long at the earliest.
+    /// Returns when the first handshake times out or `accept` is retried.
     pub(crate) fn next_expiry(&self) -> Option<Instant> {
-        self.pending.iter().map(|pending| pending.until).chain(self.paused).min()
+        self.pending.iter().map(|pending| pending.until).chain(self.retry_at).min()
     }
 
-    /// Lets nobody in any more, and gives the port back.
+    /// Accepts no more connections, and frees the port.
     pub(crate) fn close(&mut self) {
         self.listener = None;
         self.pending.clear();
     }
 
-    /// Who was turned away, and why; the first few.
+    /// Returns the first few rejected connections, with reasons.
     pub(crate) fn rejections(&self) -> &[String] {
         &self.rejections
     }
 
-    /// Goes on with everybody who stands there, as far as that goes without waiting. Hands out who has proved itself.
+    /// Advances all handshakes as far as possible without waiting, and returns the peers that have authenticated.
     pub(crate) fn poll(&mut self, now: Instant) -> Vec<AuthenticatedPeer> {
         self.accept(now);
-        let mut visitors = Vec::new();
+        let mut authenticated = Vec::new();
         for mut pending in std::mem::take(&mut self.pending) {
             match self.advance_handshake(&mut pending, now) {
-                HandshakeProgress::Waits => self.pending.push(pending),
-                HandshakeProgress::Proved(purpose) => {
-                    visitors.push(AuthenticatedPeer { purpose, conn: pending.conn });
+                HandshakeProgress::Pending => self.pending.push(pending),
+                HandshakeProgress::Authenticated(purpose) => {
+                    authenticated.push(AuthenticatedPeer { purpose, conn: pending.conn });
                 }
-                HandshakeProgress::Gone => {}
+                HandshakeProgress::Closed => {}
             }
         }
-        visitors
+        authenticated
     }
 
     fn accept(&mut self, now: Instant) {
-        if self.paused.is_some_and(|until| now < until) {
+        if self.retry_at.is_some_and(|until| now < until) {
             return;
         }
-        self.paused = None;
+        self.retry_at = None;
         loop {
             let Some(listener) = &self.listener else { return };
             match listener.accept() {
-                Ok((stream, from)) => self.admit(stream, from, now),
+                Ok((stream, from)) => self.add_pending(stream, from, now),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // Somebody who left before he was let in.
+                // The peer closed before its connection was accepted.
                 Err(error) if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
                 Err(_) => {
-                    self.paused = Some(now + ACCEPT_RETRY_DELAY);
+                    self.retry_at = Some(now + ACCEPT_RETRY_DELAY);
                     return;
                 }
             }
         }
     }
 
-    fn admit(&mut self, stream: TcpStream, from: SocketAddr, now: Instant) {
-        if self.pending.len() >= self.crowd {
+    fn add_pending(&mut self, stream: TcpStream, from: SocketAddr, now: Instant) {
+        if self.pending.len() >= self.max_pending {
             let oldest = self.pending.remove(0);
             self.reject(oldest.conn.peer, "too many at the door");
         }
@@ -147,48 +148,52 @@ impl Acceptor {
         }
     }
 
-    /// Listens to one who stands there.
+    /// Reads a connection and advances its handshake.
     fn advance_handshake(&mut self, pending: &mut Pending, now: Instant) -> HandshakeProgress {
         let open = pending.conn.read().unwrap_or(false);
         pending.conn.flush();
-        if let Stage::Refused = pending.stage {
-            // What it still says is thrown away, so that it can read to the end.
+        if let Stage::Rejected = pending.stage {
+            // Later bytes are discarded, so that the peer can read the rejection to its end.
             pending.conn.discard();
-            return if open && now < pending.until { HandshakeProgress::Waits } else { HandshakeProgress::Gone };
+            return if open && now < pending.until { HandshakeProgress::Pending } else { HandshakeProgress::Closed };
         }
         loop {
-            let said = match pending.conn.next() {
+            let frame = match pending.conn.next() {
                 Ok(Some(frame)) => frame,
-                Ok(None) if open && now < pending.until => return HandshakeProgress::Waits,
-                Ok(None) if open => return self.gone(pending, "said nothing for too long"),
-                Ok(None) => return self.gone(pending, "closed the connection"),
+                Ok(None) if open && now < pending.until => return HandshakeProgress::Pending,
+                Ok(None) if open => return self.reject_and_close(pending, "said nothing for too long"),
+                Ok(None) => return self.reject_and_close(pending, "closed the connection"),
                 Err(malformed) => {
                     let error = malformed.of("the caller");
                     self.reject(pending.conn.peer, &error.to_string());
-                    return self.refuse(pending, error, now);
+                    return self.send_rejection(pending, error, now);
                 }
             };
-            match (&pending.stage, said) {
+            match (&pending.stage, frame) {
                 (Stage::Hello, Frame::Hello { purpose, nonce: caller }) => {
                     match self.challenge(pending, purpose, caller) {
                         Ok(()) => {}
-                        Err(error) => return self.refuse(pending, error, now),
+                        Err(error) => return self.send_rejection(pending, error, now),
                     }
                 }
-                (Stage::Answer { purpose, caller, listener }, Frame::Response { proof }) => {
+                (Stage::AwaitingResponse { purpose, caller, listener }, Frame::Response { proof }) => {
                     if self.secret.verify(Role::Initiator, purpose, caller, listener, &proof) {
-                        return HandshakeProgress::Proved(*purpose);
+                        return HandshakeProgress::Authenticated(*purpose);
                     }
-                    let who = format!("says it is {}, but has another secret", claim(purpose));
+                    let who = format!("says it is {}, but has another secret", claimed_rank(purpose));
                     self.reject(pending.conn.peer, &who);
-                    return self.refuse(pending, Error::AuthenticationFailed { peer: self.at.to_string() }, now);
+                    return self.send_rejection(
+                        pending,
+                        Error::AuthenticationFailed { peer: self.at.to_string() },
+                        now,
+                    );
                 }
-                // The caller has looked at our proof and does not believe it.
-                (Stage::Answer { purpose, .. }, Frame::Rejected(_)) => {
-                    let who = format!("says it is {}, but has another secret", claim(purpose));
-                    return self.gone(pending, &who);
+                // The caller has rejected this rank's proof.
+                (Stage::AwaitingResponse { purpose, .. }, Frame::Rejected(_)) => {
+                    let who = format!("says it is {}, but has another secret", claimed_rank(purpose));
+                    return self.reject_and_close(pending, &who);
                 }
-                _ => return self.gone(pending, "said something out of turn"),
+                _ => return self.reject_and_close(pending, "said something out of turn"),
             }
         }
     }
@@ -197,20 +202,20 @@ impl Acceptor {
         let listener = secret::random()?;
         let proof = self.secret.response(Role::Responder, &purpose, &caller, &listener);
         pending.conn.push(&Frame::Challenge { nonce: listener, proof });
-        pending.stage = Stage::Answer { purpose, caller, listener };
+        pending.stage = Stage::AwaitingResponse { purpose, caller, listener };
         Ok(())
     }
 
-    fn refuse(&self, pending: &mut Pending, error: Error, now: Instant) -> HandshakeProgress {
+    fn send_rejection(&self, pending: &mut Pending, error: Error, now: Instant) -> HandshakeProgress {
         pending.conn.push(&Frame::Rejected(error));
-        pending.stage = Stage::Refused;
+        pending.stage = Stage::Rejected;
         pending.until = now + LINGER;
-        HandshakeProgress::Waits
+        HandshakeProgress::Pending
     }
 
-    fn gone(&mut self, pending: &Pending, why: &str) -> HandshakeProgress {
+    fn reject_and_close(&mut self, pending: &Pending, why: &str) -> HandshakeProgress {
         self.reject(pending.conn.peer, why);
-        HandshakeProgress::Gone
+        HandshakeProgress::Closed
     }
 
     fn reject(&mut self, from: SocketAddr, why: &str) {
@@ -220,14 +225,14 @@ impl Acceptor {
     }
 }
 
-/// What came of listening to one.
+/// State of a handshake after it was advanced.
 enum HandshakeProgress {
-    Waits,
-    Proved(Purpose),
-    Gone,
+    Pending,
+    Authenticated(Purpose),
+    Closed,
 }
 
-fn claim(purpose: &Purpose) -> String {
+fn claimed_rank(purpose: &Purpose) -> String {
     match purpose {
         Purpose::Join { rank, ranks } => format!("rank {rank} of {ranks}"),
         Purpose::Stream { from, .. } => format!("rank {from}"),

@@ -1,4 +1,4 @@
-//! Where rank 0 is to be found.
+//! Address at which rank 0 listens.
 
 use std::fmt::{self, Display, Formatter};
 use std::io::ErrorKind;
@@ -10,17 +10,17 @@ use std::time::Duration;
 use super::error::Error;
 use crate::timeout::ActiveTimeout;
 
-/// How long a name may take to become known: clusters start names and processes together.
-const NAMING: Duration = Duration::from_secs(5);
-/// How long to wait before asking for a name again.
-const AGAIN: Duration = Duration::from_millis(100);
-/// Longest name of a host or an interface, in bytes.
+/// Maximum time to resolve a host name: clusters register names and start processes at the same time.
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Delay before a host name is resolved again.
+const RESOLVE_RETRY_DELAY: Duration = Duration::from_millis(100);
+/// Maximum length of a host's or an interface's name, in bytes.
 const NAME_BYTES: usize = 255;
 
-/// Where rank 0 listens: `host:port`, or `interface:host:port`.
+/// Address at which rank 0 listens: `host:port`, or `interface:host:port`.
 ///
-/// The host is a name, an IPv4 address, or an IPv6 address in brackets. With an interface, rank 0 listens on that interface
-/// only, and the other ranks let others reach them through it.
+/// The host is a name, an IPv4 address, or an IPv6 address in brackets. With an interface, rank 0 listens on that
+/// interface only, and the other ranks accept connections on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// The interface's name, such as `eth0`.
@@ -32,27 +32,27 @@ pub struct Address {
 }
 
 impl Address {
-    /// A host and a port.
+    /// Creates an address from a host and a port.
     pub fn new(host: &str, port: u16) -> Self {
         Self { interface: None, host: host.trim_matches(['[', ']']).to_owned(), port }
     }
 
-    /// Name or address of rank 0's host; an IPv6 address has no brackets.
+    /// Returns the name or address of rank 0's host; an IPv6 address has no brackets.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The port.
+    /// Returns the port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The addresses that the host's name stands for.
+    /// Resolves the host's name to its addresses.
     ///
     /// # Errors
-    /// [`Error::System`] if it stands for none.
+    /// [`Error::System`] if it has none.
     pub(crate) fn resolve(&self, time: Duration) -> Result<Vec<SocketAddr>, Error> {
-        let mut timeout = ActiveTimeout::new(time.min(NAMING));
+        let mut timeout = ActiveTimeout::new(time.min(RESOLVE_TIMEOUT));
         loop {
             let reason = match (self.host.as_str(), self.port).to_socket_addrs() {
                 Ok(found) => {
@@ -67,95 +67,100 @@ impl Address {
             if timeout.is_expired() {
                 return Err(Error::System { what: format!("cannot find host `{}`", self.host), reason });
             }
-            timeout.allow_gap(AGAIN);
-            thread::sleep(AGAIN);
+            timeout.allow_gap(RESOLVE_RETRY_DELAY);
+            thread::sleep(RESOLVE_RETRY_DELAY);
         }
     }
 
-    /// Whether other hosts may know the name by another address than this one: a machine that has a name often gives it a
-    /// loopback address, which on the others means themselves. Not so if it was this machine alone that was named.
+    /// Returns whether other hosts may resolve the host's name to another address than this host does. A machine often
+    /// resolves its own name to a loopback address, which on other machines means those machines themselves. This does
+    /// not apply to addresses and to `localhost`.
     fn is_name(&self) -> bool {
         self.interface.is_none() && self.host.parse::<IpAddr>().is_err() && self.host != "localhost"
     }
 
-    /// Listens there, as rank 0. In a job of several hosts a loopback address that the host's name stands for does not
-    /// count; if it stands for no other, all interfaces are listened on.
+    /// Listens at this address, as rank 0. In a job of several hosts, loopback addresses of the host's name are
+    /// ignored; if it has no others, rank 0 listens on all interfaces.
     ///
-    /// `freeing`: how long to wait for the port to become free.
+    /// `port_timeout`: how long to wait for the port to become free.
     ///
     /// # Errors
     /// As [`resolve`](Self::resolve), [`Error::Bind`].
     pub(crate) fn listen(
         &self,
-        deadline: Duration,
-        freeing: Duration,
+        resolve_timeout: Duration,
+        port_timeout: Duration,
         several_hosts: bool,
     ) -> Result<TcpListener, Error> {
-        let mut addresses = self.resolve(deadline)?;
-        let everywhere = everywhere(&addresses);
+        let mut addresses = self.resolve(resolve_timeout)?;
+        let unspecified_ip = unspecified_ip(&addresses);
         if let Some(interface) = &self.interface {
             let here = addresses_of(interface)?;
             addresses.retain(|address| here.contains(&address.ip()));
             if addresses.is_empty() {
-                let reason = format!("interface `{interface}` does not have that address; it has {}", listed(&here));
+                let reason =
+                    format!("interface `{interface}` does not have that address; it has {}", format_list(&here));
                 return Err(Error::Bind { address: self.to_string(), reason });
             }
         }
         if several_hosts && self.is_name() {
             addresses.retain(|address| !address.ip().is_loopback());
             if addresses.is_empty() {
-                addresses = vec![SocketAddr::from((everywhere, self.port))];
+                addresses = vec![SocketAddr::from((unspecified_ip, self.port))];
             }
         }
-        let mut timeout = ActiveTimeout::new(freeing);
+        let mut timeout = ActiveTimeout::new(port_timeout);
         loop {
             match TcpListener::bind(&addresses[..]) {
                 Ok(listener) => return Ok(listener),
                 Err(error) if error.kind() == ErrorKind::AddrInUse && !timeout.is_expired() => {
                     thread::sleep(timeout.max_sleep().min(Duration::from_millis(20)));
                 }
-                Err(error) => return Err(Error::Bind { address: self.to_string(), reason: why(&error) }),
+                Err(error) => return Err(Error::Bind { address: self.to_string(), reason: bind_error_reason(&error) }),
             }
         }
     }
 
-    /// Where a rank that reaches rank 0 at one of `addresses` listens, if not where it does that from: on the interface that
-    /// was named; or everywhere, on the host of rank 0 if that has none but loopback addresses for its own name.
+    /// Returns the address at which a rank listens that reaches rank 0 at one of `addresses`: that of the given
+    /// interface, if there is one; all interfaces, if the host's name has only loopback addresses here, as on rank 0's
+    /// host. `None` means the local address of the rank's connection to rank 0.
     ///
     /// # Errors
     /// [`Error::System`] if there is no such interface.
-    pub(crate) fn own(&self, addresses: &[SocketAddr], several_hosts: bool) -> Result<Option<IpAddr>, Error> {
+    pub(crate) fn listen_ip(&self, addresses: &[SocketAddr], several_hosts: bool) -> Result<Option<IpAddr>, Error> {
         let Some(interface) = &self.interface else {
-            let inward = addresses.iter().all(|address| address.ip().is_loopback());
-            return Ok((several_hosts && self.is_name() && inward).then(|| everywhere(addresses)));
+            let is_loopback = addresses.iter().all(|address| address.ip().is_loopback());
+            return Ok((several_hosts && self.is_name() && is_loopback).then(|| unspecified_ip(addresses)));
         };
         let here = addresses_of(interface)?;
-        // Of the kind that rank 0 has, if the interface has one.
-        let like = |address: &&IpAddr| self.host.parse().is_ok_and(|root: IpAddr| root.is_ipv4() == address.is_ipv4());
-        Ok(here.iter().find(like).or(here.first()).copied())
+        // An address of the same IP version as rank 0's, if the interface has one.
+        let same_version =
+            |address: &&IpAddr| self.host.parse().is_ok_and(|root: IpAddr| root.is_ipv4() == address.is_ipv4());
+        Ok(here.iter().find(same_version).or(here.first()).copied())
     }
 }
 
-/// All interfaces, for callers that look at `addresses`: version 6 takes both, but not every system has it.
-fn everywhere(addresses: &[SocketAddr]) -> IpAddr {
-    let six = !addresses.is_empty() && addresses.iter().all(SocketAddr::is_ipv6);
-    if six { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
+/// Returns the unspecified address for callers that connect to `addresses`: the one of version 6 accepts both versions,
+/// but not every system supports it.
+fn unspecified_ip(addresses: &[SocketAddr]) -> IpAddr {
+    let is_v6 = !addresses.is_empty() && addresses.iter().all(SocketAddr::is_ipv6);
+    if is_v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
 }
 
-/// What the reasons of the system mean here.
-fn why(error: &std::io::Error) -> String {
+/// Returns the reason of a failed `bind`, with details for common errors.
+fn bind_error_reason(error: &std::io::Error) -> String {
     match error.kind() {
         ErrorKind::AddrInUse => "another process listens there: another job, or another rank 0".into(),
         ErrorKind::AddrNotAvailable => {
             let all = if_addrs::get_if_addrs().unwrap_or_default();
             let all: Vec<_> = all.iter().map(if_addrs::Interface::ip).collect();
-            format!("this host does not have that address; it has {}", listed(&all))
+            format!("this host does not have that address; it has {}", format_list(&all))
         }
         _ => error.to_string(),
     }
 }
 
-/// The addresses of an interface, at least one.
+/// Returns the addresses of an interface, at least one.
 fn addresses_of(interface: &str) -> Result<Vec<IpAddr>, Error> {
     let system = |reason: String| Error::System { what: format!("cannot use interface `{interface}`"), reason };
     let all = if_addrs::get_if_addrs().map_err(|error| system(error.to_string()))?;
@@ -168,21 +173,22 @@ fn addresses_of(interface: &str) -> Result<Vec<IpAddr>, Error> {
     Ok(here)
 }
 
-/// The interfaces of this host with their addresses; none if the system does not say.
+/// Returns the interfaces of this host with their addresses; none if the system does not list them.
 pub fn interfaces() -> Vec<(String, IpAddr)> {
     let all = if_addrs::get_if_addrs().unwrap_or_default();
     all.into_iter().map(|one| (one.name.clone(), one.ip())).collect()
 }
 
-/// An address of this host that other hosts may reach: the first that is not for this machine alone, if there is one.
+/// Returns an address of this host that other hosts may reach: the first that is neither loopback nor link-local, if
+/// there is one.
 pub(crate) fn reachable() -> IpAddr {
     let all = if_addrs::get_if_addrs().unwrap_or_default();
     let usable = all.iter().filter(|one| !one.is_loopback() && !one.is_link_local()).map(if_addrs::Interface::ip);
-    // Version 4 first: it needs no scope and no brackets.
+    // IPv4 first: it needs no scope and no brackets.
     usable.min_by_key(IpAddr::is_ipv6).unwrap_or(Ipv4Addr::LOCALHOST.into())
 }
 
-fn listed(addresses: &[IpAddr]) -> String {
+fn format_list(addresses: &[IpAddr]) -> String {
     let all: Vec<_> = addresses.iter().map(ToString::to_string).collect();
     if all.is_empty() { "none".into() } else { all.join(", ") }
 }
@@ -201,7 +207,7 @@ impl FromStr for Address {
         let (rest, port) = text.rsplit_once(':').ok_or_else(unreadable)?;
         let port = port.parse().ok().filter(|port| *port != 0).ok_or_else(unreadable)?;
         let (interface, host) = match rest.strip_suffix(']') {
-            // Brackets hold an IPv6 address, and nothing else does.
+            // Brackets enclose an IPv6 address, and nothing else does.
             Some(open) => {
                 let (front, host) = open.split_once('[').ok_or_else(unreadable)?;
                 host.parse::<Ipv6Addr>().map_err(|_| unreadable())?;
@@ -245,7 +251,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_and_trios_are_read_and_written() {
+    fn address_with_or_without_interface_round_trips() {
         for text in ["10.0.0.1:29500", "node-1.example:1", "[::1]:29500", "eth0:10.0.0.1:29500", "eth0:[fe80::1]:29500"]
         {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
@@ -255,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn other_text_is_refused() {
+    fn invalid_address_is_rejected() {
         for text in [
             "",
             ":",
@@ -277,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn who_names_this_machine_alone_is_reached_from_this_machine_alone() {
+    fn loopback_address_listens_on_loopback_only() {
         for host in ["localhost", "127.0.0.1"] {
             let listener = Address::new(host, 0).listen(Duration::ZERO, Duration::ZERO, true).unwrap();
             assert!(listener.local_addr().unwrap().ip().is_loopback(), "{host}");
@@ -285,22 +291,22 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_means_loopback_here_means_something_else_on_other_hosts() {
+    fn name_with_loopback_address_listens_on_all_interfaces() {
         let name = Address::new("node-a", 5);
         let (here, there) = ([SocketAddr::from(([127, 0, 1, 1], 5))], [SocketAddr::from(([10, 0, 0, 1], 5))]);
-        assert_eq!(name.own(&here, true), Ok(Some(Ipv4Addr::UNSPECIFIED.into())));
-        let six = SocketAddr::from((Ipv6Addr::LOCALHOST, 5));
-        assert_eq!(name.own(&[six], true), Ok(Some(Ipv6Addr::UNSPECIFIED.into())));
-        assert_eq!(name.own(&[here[0], there[0]], true), Ok(None));
-        assert_eq!(name.own(&here, false), Ok(None));
-        assert_eq!(name.own(&there, true), Ok(None));
+        assert_eq!(name.listen_ip(&here, true), Ok(Some(Ipv4Addr::UNSPECIFIED.into())));
+        let is_v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, 5));
+        assert_eq!(name.listen_ip(&[is_v6], true), Ok(Some(Ipv6Addr::UNSPECIFIED.into())));
+        assert_eq!(name.listen_ip(&[here[0], there[0]], true), Ok(None));
+        assert_eq!(name.listen_ip(&here, false), Ok(None));
+        assert_eq!(name.listen_ip(&there, true), Ok(None));
         for host in ["localhost", "127.0.1.1"] {
-            assert_eq!(Address::new(host, 5).own(&here, true), Ok(None), "{host}");
+            assert_eq!(Address::new(host, 5).listen_ip(&here, true), Ok(None), "{host}");
         }
     }
 
     #[test]
-    fn a_port_in_use_and_a_foreign_address_are_named() {
+    fn bind_to_used_port_or_foreign_address_is_explained() {
         let at_once = Duration::ZERO;
         let taken = Address::new("127.0.0.1", 0).listen(at_once, at_once, false).unwrap().local_addr().unwrap();
         let held = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
@@ -308,7 +314,7 @@ mod tests {
         let error = busy.listen(at_once, at_once, false).unwrap_err().to_string();
         assert!(error.contains("another process listens there"), "{error}");
         assert_ne!(taken.port(), 0);
-        // An address for documentation, which no host has.
+        // An address reserved for documentation, which no host has.
         let error = Address::new("192.0.2.1", 0).listen(at_once, at_once, false).unwrap_err().to_string();
         assert!(error.contains("it has 127.0.0.1"), "{error}");
         let error =
@@ -318,7 +324,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in ".{0,40}") {
+        fn arbitrary_text_is_parsed_or_rejected(text in ".{0,40}") {
             if let Ok(address) = text.parse::<Address>() {
                 prop_assert_eq!(address.to_string().parse::<Address>().unwrap(), address);
             }

@@ -1,4 +1,4 @@
-//! The connection thread of every rank but 0.
+//! Connection thread of every rank other than 0.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use super::poll::{self, Interest};
 use super::rank_info::RankInfo;
 use super::tcp::SHUTDOWN_TIMEOUT;
 
-/// Most bytes that may wait for the connection; what comes after them stays in the outbox.
-const QUEUED_BYTES: usize = 4 << 20;
+/// Maximum number of bytes queued on the connection; later frames stay in the outbox.
+const MAX_QUEUED_BYTES: usize = 4 << 20;
 
-/// A connection to rank 0, and a acceptor for streams.
+/// Connection to rank 0, and an acceptor for streams.
 #[derive(Debug)]
 pub(super) struct Client {
     rank: u32,
@@ -28,9 +28,9 @@ pub(super) struct Client {
     inbox: Arc<Inbox>,
     outbox: Arc<Outbox>,
     heartbeat: Heartbeat,
-    /// When this rank said goodbye.
+    /// When this rank sent its shutdown frame.
     leaving: Option<Instant>,
-    /// Rank 0 has said goodbye.
+    /// Whether rank 0 has sent its shutdown frame.
     root_left: bool,
     root: RankInfo,
 }
@@ -49,10 +49,10 @@ impl Client {
         Self { rank, conn, acceptor, inbox, outbox, heartbeat, leaving: None, root_left: false, root }
     }
 
-    /// Serves until this rank has said goodbye or rank 0 is gone.
+    /// Serves until this rank has shut down or rank 0 is lost.
     pub(super) fn run(mut self) {
         let end = loop {
-            match self.turn() {
+            match self.step() {
                 Ok(true) => {}
                 Ok(false) => break None,
                 Err(error) => break Some(error),
@@ -65,20 +65,20 @@ impl Client {
                 self.inbox.close(Error::RankLeft { who, waiting: self.rank, call });
             }
         }
-        self.outbox.settle();
+        self.outbox.mark_drained();
     }
 
-    /// One turn: serves whoever has something, then waits; not the other way round, because what came together with the
-    /// admission is here already. `false` when all is said.
-    fn turn(&mut self) -> Result<bool, Error> {
+    /// Serves everything that is ready and then waits. Serving comes first because frames that arrived with the
+    /// admission are already buffered. Returns `false` after the shutdown.
+    fn step(&mut self) -> Result<bool, Error> {
         let now = Instant::now();
-        self.heartbeat.woke(now);
+        self.heartbeat.record_wakeup(now);
         self.send(now);
         if self.inbox.failure().is_some() {
             self.acceptor.close();
         }
         for AuthenticatedPeer { purpose, conn } in self.acceptor.poll(now) {
-            self.inbox.welcome(purpose, conn);
+            self.inbox.accept_stream(purpose, conn);
         }
         let open = self.conn.read();
         while let Some(frame) = self.conn.next().map_err(|malformed| malformed.of(&self.root))? {
@@ -90,11 +90,13 @@ impl Client {
                     self.conn.push(&Frame::LeaveAck);
                 }
                 Frame::Roster(members) => {
-                    let (me, way) = (self.rank, self.conn.peer.ip());
-                    let seen = |one: RankInfo| if one.rank == me { one } else { one.seen_by_way_of(way) };
-                    let mut members: Vec<_> = members.into_iter().map(seen).collect();
+                    let (own_rank, root_ip) = (self.rank, self.conn.peer.ip());
+                    let resolved =
+                        |info: RankInfo| if info.rank == own_rank { info } else { info.with_root_ip(root_ip) };
+                    let mut members: Vec<_> = members.into_iter().map(resolved).collect();
                     if let Some(root) = members.first_mut() {
-                        // Where it was found, which may be another address than it knows of.
+                        // The address at which this rank reached rank 0, which may differ from the one that rank 0
+                        // reports.
                         root.listens = Some(self.conn.peer);
                         self.root = root.clone();
                     }
@@ -122,10 +124,10 @@ impl Client {
         if self.leaving.is_some_and(|since| now >= since + SHUTDOWN_TIMEOUT) {
             return Ok(false);
         }
-        if self.heartbeat.is_send_due(self.conn.spoke, now) {
+        if self.heartbeat.is_send_due(self.conn.last_queued, now) {
             self.conn.push(&Frame::Heartbeat);
         }
-        match self.heartbeat.silence(self.conn.heard, now) {
+        match self.heartbeat.silent_for(self.conn.last_received, now) {
             Some(silent) if !self.root_left => Err(Error::Unresponsive { who: Box::new(self.root.clone()), silent }),
             _ => self.wait().map(|()| true),
         }
@@ -136,23 +138,23 @@ impl Client {
         let sockets: Vec<_> = own.into_iter().chain(self.acceptor.sockets()).collect();
         let next = self
             .heartbeat
-            .next(self.conn.spoke, Some(self.conn.heard).filter(|_| !self.root_left))
+            .next(self.conn.last_queued, Some(self.conn.last_received).filter(|_| !self.root_left))
             .into_iter()
             .chain(self.acceptor.next_expiry())
             .chain(self.leaving.map(|since| since + SHUTDOWN_TIMEOUT))
             .min();
         let timeout = next.map(|at| at.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)));
-        // Room that was made meanwhile does not show at the connection.
-        let could_send = self.conn.queued() < QUEUED_BYTES && self.outbox.is_next(|_| true);
+        // `poll` does not report room that the connection has gained meanwhile.
+        let could_send = self.conn.queued() < MAX_QUEUED_BYTES && self.outbox.is_next(|_| true);
         let timeout = if could_send { Some(Duration::ZERO) } else { timeout };
         poll::wait(&sockets, timeout).map(drop)
     }
 
-    /// Passes on what this rank has to say, as far as the connection takes it.
+    /// Sends this rank's frames, as far as the connection has room.
     fn send(&mut self, now: Instant) {
         self.outbox.waker().clear();
         self.conn.flush();
-        while self.conn.queued() < QUEUED_BYTES {
+        while self.conn.queued() < MAX_QUEUED_BYTES {
             let Some(frame) = self.outbox.take_if(|_| true) else { return };
             if let Frame::Leave { .. } = frame {
                 self.leaving = Some(now);

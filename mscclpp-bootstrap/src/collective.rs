@@ -1,4 +1,4 @@
-//! What the ranks of a group do together: gather, wait, agree, send.
+//! Collective calls, messages and streams between the ranks of a communicator.
 
 use std::net::TcpStream;
 use std::sync::PoisonError;
@@ -12,29 +12,30 @@ use super::group::Bootstrap;
 use super::inbox::State;
 use super::rank_info::RankInfo;
 
-/// How much longer than the deadline a rank waits for rank 0 to say who is missing.
-const GRACE: Duration = Duration::from_secs(5);
-/// How long a rank that sees a consequence waits for the cause.
-const HEARSAY: Duration = Duration::from_millis(200);
+/// How much longer than the timeout a rank waits for rank 0 to report the missing ranks.
+const ROOT_GRACE_PERIOD: Duration = Duration::from_secs(5);
+/// How long a rank that observes a consequence of a failure waits for its cause.
+const CAUSE_GRACE_PERIOD: Duration = Duration::from_millis(200);
 
 impl Bootstrap {
-    /// What each rank brought, in the order of ranks. Ranks may bring different lengths.
+    /// Returns the data of each rank, in the order of ranks. Lengths may differ between ranks.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] for more bytes than [`gather_limit`](Self::gather_limit), which concerns this rank alone.
-    /// Otherwise the group is finished: [`Error::Absent`] names who did not come, [`Error::Mismatch`] two ranks that make
-    /// different calls, and the other errors who died or left.
+    /// [`Error::TooLarge`] for more bytes than [`gather_limit`](Self::gather_limit), which affects this rank alone. Any
+    /// other error fails the communicator: [`Error::CollectiveTimeout`] names the ranks that did not enter the call,
+    /// [`Error::Mismatch`] two ranks that make different calls, and the other errors the rank that died or left.
     pub fn all_gather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         let parts = self.gather(Call::AllGather, bytes)?;
         Ok(parts.into_iter().map(ByteBuf::into_vec).collect())
     }
 
-    /// Most bytes that each rank may bring to a collective call: 16 MiB over the number of ranks.
+    /// Returns the maximum number of bytes that each rank may pass to a collective call: 16 MiB divided by the number
+    /// of ranks.
     pub fn gather_limit(&self) -> usize {
         GATHER_BYTES / self.group.len()
     }
 
-    /// Waits until all ranks have come here.
+    /// Waits until all ranks have entered this call.
     ///
     /// # Errors
     /// As [`all_gather`](Self::all_gather).
@@ -42,7 +43,7 @@ impl Bootstrap {
         self.gather(Call::Barrier, &[]).map(drop)
     }
 
-    /// What rank `root` brought, on all ranks. What the others bring is not looked at.
+    /// Returns the data of rank `root` on all ranks. The other ranks' data is ignored.
     ///
     /// # Errors
     /// As [`all_gather`](Self::all_gather), and [`Error::NoSuchRank`].
@@ -53,10 +54,10 @@ impl Bootstrap {
         Ok(parts.swap_remove(root as usize).into_vec())
     }
 
-    /// Compares named values between all ranks. Names and their order have to be equal as well.
+    /// Compares named values between all ranks. The names and their order have to be equal as well.
     ///
     /// # Errors
-    /// [`Error::ConfigMismatch`] on all ranks, with the first difference to rank 0 and both values; otherwise as
+    /// [`Error::ConfigMismatch`] on all ranks, with the first difference from rank 0 and both values; otherwise as
     /// [`all_gather`](Self::all_gather).
     pub fn agree(&self, values: &[(&str, &str)]) -> Result<(), Error> {
         let bytes = postcard::to_allocvec(values).map_err(|error| Error::System {
@@ -74,7 +75,7 @@ impl Bootstrap {
         }
         let Some(difference) = first_difference(&lists) else { return Ok(()) };
         let who = |rank: usize| Box::new(self.world[self.group[rank] as usize].clone());
-        // All ranks find the same difference; one of them telling the others would come too late to matter.
+        // All ranks find the same difference, so a report from one rank to the others would change nothing.
         Err(self.fail(Error::ConfigMismatch {
             name: difference.name,
             first: who(0),
@@ -84,11 +85,11 @@ impl Bootstrap {
         }))
     }
 
-    /// Sends `bytes` to a rank, this one included. Messages of one sender with one tag arrive in order. Returns when the
-    /// message is on its way.
+    /// Sends `bytes` to a rank, which may be this one. Messages from one sender with one tag arrive in order. Returns
+    /// when the message is queued.
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`]; [`Error::TooLarge`] for more than 16 MiB; why the group is finished.
+    /// [`Error::NoSuchRank`]; [`Error::TooLarge`] for more than 16 MiB; why the communicator has failed.
     pub fn send(&self, peer: u32, tag: u64, bytes: &[u8]) -> Result<(), Error> {
         let to = self.rank_info(peer)?.rank;
         if bytes.len() > MESSAGE_BYTES {
@@ -100,25 +101,27 @@ impl Bootstrap {
         self.link.post(Frame::Message { from, to, context: self.context, tag, bytes: bytes.to_vec() })
     }
 
-    /// Waits for the next message of a rank with that tag.
+    /// Waits for the next message from a rank with the given tag.
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`]. Otherwise the group is finished: [`Error::Timeout`] if no message comes before the deadline,
-    /// [`Error::RankLeft`] if the rank has left without sending one, and the other errors who died.
+    /// [`Error::NoSuchRank`]. Any other error fails the communicator: [`Error::Timeout`] if no message arrives within
+    /// the timeout, [`Error::RankLeft`] if the rank has left without sending one, and the other errors name the rank
+    /// that died.
     pub fn recv(&self, peer: u32, tag: u64) -> Result<Vec<u8>, Error> {
         let from = self.rank_info(peer)?.rank;
         let key = (self.context, from, tag);
-        self.await_from(peer, || format!("message with tag {tag}"), |state| state.take_message(key))
+        self.wait_for_peer(peer, || format!("message with tag {tag}"), |state| state.take_message(key))
     }
 
-    /// A connection of its own between two ranks, for much data: both call this with the same `id`, which is used once.
+    /// Opens a direct connection between two ranks, for much data. Both ranks call this with the same `id`, which is
+    /// used once.
     ///
-    /// Its ends have proved to each other that they belong to the job. It has no deadlines and no framing but the caller's,
-    /// and delays are switched off (`TCP_NODELAY`).
+    /// Both ends have authenticated each other. The connection has no timeouts and no framing other than the caller's,
+    /// and `TCP_NODELAY` is set.
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`] for this rank itself and ranks that do not exist; otherwise as [`recv`](Self::recv), and
-    /// [`Error::Unreachable`] if the other's host cannot be reached, which ends the group as well.
+    /// [`Error::NoSuchRank`] for this rank itself and for ranks that do not exist; otherwise as [`recv`](Self::recv),
+    /// and [`Error::Unreachable`] if the other rank's host cannot be reached, which fails the communicator as well.
     pub fn stream(&self, peer: u32, id: u64) -> Result<TcpStream, Error> {
         let member = self.rank_info(peer)?;
         if peer == self.rank {
@@ -126,30 +129,30 @@ impl Bootstrap {
         }
         let key = (self.context, member.rank, id);
         if peer > self.rank {
-            return self.await_from(peer, || format!("stream {id}"), |state| state.take_stream(key));
+            return self.wait_for_peer(peer, || format!("stream {id}"), |state| state.take_stream(key));
         }
-        let go_on = || match self.link.inbox().end() {
+        let check_alive = || match self.link.inbox().end() {
             Some(error) => Err(error),
-            None if self.has_left(peer)? => Err(self.left(member, &format!("stream {id}"))),
+            None if self.has_left(peer)? => Err(self.rank_left_error(member, &format!("stream {id}"))),
             None => Ok(()),
         };
         let time = self.options().timeout;
-        let stream = go_on().and_then(|()| self.link.connect(member, self.context, id, time, &go_on));
+        let stream = check_alive().and_then(|()| self.link.connect(member, self.context, id, time, &check_alive));
         stream.map_err(|error| match error {
-            // A connection that breaks is a consequence, of which rank 0 is about to say the cause.
-            Error::System { .. } => self.failure_within(HEARSAY).unwrap_or_else(|| self.fail(error)),
+            // A broken connection is a consequence; rank 0 is about to report the cause.
+            Error::System { .. } => self.failure_within(CAUSE_GRACE_PERIOD).unwrap_or_else(|| self.fail(error)),
             error => self.fail(error),
         })
     }
 
-    /// Why a wait for a rank that has left ends.
-    fn left(&self, who: &RankInfo, call: &str) -> Error {
+    /// Returns the error of a wait for a rank that has left.
+    fn rank_left_error(&self, who: &RankInfo, call: &str) -> Error {
         let waiting = self.group[self.rank as usize];
         Error::RankLeft { who: Box::new(who.clone()), waiting, call: format!("the wait for a {call}") }
     }
 
     /// Waits for something that only `peer` can send.
-    fn await_from<T>(
+    fn wait_for_peer<T>(
         &self,
         peer: u32,
         call: impl Fn() -> String,
@@ -160,24 +163,24 @@ impl Bootstrap {
         let world_rank = self.group[self.rank as usize];
         let found = self.link.inbox().wait(waited, |state| match take(state) {
             Some(found) => Some(Ok(found)),
-            // Frames of one rank come in order: after its goodbye, nothing follows.
-            None if state.has_left(who.rank) => Some(Err(self.left(&who, &call()))),
+            // Frames from one rank arrive in order: none follows its shutdown frame.
+            None if state.has_left(who.rank) => Some(Err(self.rank_left_error(&who, &call()))),
             None => None,
         })?;
         match found {
             Some(Ok(found)) => Ok(found),
-            Some(Err(left)) => Err(self.fail(left)),
+            Some(Err(rank_left_error)) => Err(self.fail(rank_left_error)),
             None => Err(self.fail(Error::Timeout { rank: world_rank, from: who, call: call(), waited })),
         }
     }
 
-    /// The call below all collective calls.
+    /// Gathers the data of all ranks; every collective call uses it.
     pub(super) fn gather(&self, call: Call, bytes: &[u8]) -> Result<Vec<ByteBuf>, Error> {
-        self.numbered(call, bytes).map(|(_, parts)| parts)
+        self.gather_numbered(call, bytes).map(|(_, parts)| parts)
     }
 
-    /// [`gather`](Self::gather), with the number of the call.
-    pub(super) fn numbered(&self, call: Call, bytes: &[u8]) -> Result<(u64, Vec<ByteBuf>), Error> {
+    /// Does what [`gather`](Self::gather) does, and also returns the number of the call.
+    pub(super) fn gather_numbered(&self, call: Call, bytes: &[u8]) -> Result<(u64, Vec<ByteBuf>), Error> {
         let limit = self.gather_limit();
         if bytes.len() > limit {
             return Err(Error::TooLarge { call: call.to_string(), bytes: bytes.len() as u64, limit: limit as u64 });
@@ -190,9 +193,9 @@ impl Bootstrap {
         let group = if whole { Vec::new() } else { self.group.to_vec() };
         let context = self.context;
         self.link.post(Frame::EnterCollective { context, sequence, call, group, bytes: ByteBuf::from(bytes) })?;
-        let deadline = self.options().timeout;
+        let timeout = self.options().timeout;
         let key = (context, sequence);
-        for time in [deadline, GRACE] {
+        for time in [timeout, ROOT_GRACE_PERIOD] {
             if let Some(parts) = self.link.inbox().wait(time, |state| state.take_gathered(key))? {
                 return Ok((sequence, parts));
             }
@@ -201,11 +204,11 @@ impl Bootstrap {
         }
         let (rank, from) = (self.group[self.rank as usize], Box::new(self.world[0].clone()));
         let call = format!("answer to {call}");
-        Err(self.fail(Error::Timeout { rank, from, call, waited: deadline + GRACE }))
+        Err(self.fail(Error::Timeout { rank, from, call, waited: timeout + ROOT_GRACE_PERIOD }))
     }
 }
 
-/// Two values that should be one.
+/// Two different values of one name.
 struct Difference {
     name: String,
     first: String,
@@ -213,7 +216,7 @@ struct Difference {
     second: String,
 }
 
-/// The first difference to rank 0: by the order of names, then of ranks.
+/// Returns the first difference from rank 0, in the order of names, then of ranks.
 fn first_difference(lists: &[Vec<(&str, &str)>]) -> Option<Difference> {
     let first = lists.first()?;
     let longest = lists.iter().map(Vec::len).max()?;
@@ -244,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_difference_is_by_name_then_by_rank() {
+    fn first_difference_is_by_name_then_by_rank() {
         let lists = [vec![("a", "1"), ("b", "1")], vec![("a", "1"), ("b", "2")], vec![("a", "2"), ("b", "1")]];
         let found = first_difference(&lists).unwrap();
         assert_eq!((found.name.as_str(), found.rank, found.second.as_str()), ("a", 2, "2"));
@@ -252,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_only_one_rank_has_differs() {
+    fn value_of_one_rank_only_is_a_difference() {
         let found = first_difference(&[vec![], vec![("a", "1")]]).unwrap();
         assert_eq!((found.first.as_str(), found.second.as_str()), ("(nothing)", "1"));
         let found = first_difference(&[vec![("a", "1")], vec![("b", "1")]]).unwrap();

@@ -1,4 +1,4 @@
-//! A connection that carries frames and never blocks, with its buffers.
+//! A non-blocking connection that carries frames, with its buffers.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -11,34 +11,34 @@ use super::error::Error;
 use super::frame::{BODY_BYTES, Frame, MAX_UNAUTHENTICATED_BYTES, Malformed};
 use super::poll::{self, Interest};
 
-/// Most bytes that are read in one turn, so that no connection keeps the others waiting.
-const TURN_BYTES: usize = 256 << 10;
+/// Maximum number of bytes read at once, so that no connection starves the others.
+const MAX_READ_BYTES: usize = 256 << 10;
 
 /// One end of a connection.
 #[derive(Debug)]
 pub(crate) struct Conn {
     stream: TcpStream,
-    /// The other end.
+    /// Address of the other end.
     pub(crate) peer: SocketAddr,
     incoming: Vec<u8>,
-    /// How much of `incoming` has been taken.
-    taken: usize,
+    /// Number of bytes of `incoming` that have been decoded.
+    decoded: usize,
     outgoing: VecDeque<Arc<[u8]>>,
-    /// How much of the first of `outgoing` has been written.
+    /// Number of bytes of the first element of `outgoing` that have been written.
     written: usize,
     queued: usize,
     limit: usize,
-    /// When something came last.
-    pub(crate) heard: Instant,
-    /// When something was queued last.
-    pub(crate) spoke: Instant,
+    /// When bytes last arrived.
+    pub(crate) last_received: Instant,
+    /// When a frame was last queued.
+    pub(crate) last_queued: Instant,
 }
 
 impl Conn {
-    /// Takes a connected socket.
+    /// Wraps a connected socket.
     ///
     /// # Errors
-    /// What the system says about its settings.
+    /// The system's error about the socket's settings.
     pub(crate) fn new(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
@@ -47,90 +47,90 @@ impl Conn {
             stream,
             peer,
             incoming: Vec::new(),
-            taken: 0,
+            decoded: 0,
             outgoing: VecDeque::new(),
             written: 0,
             queued: 0,
             limit: MAX_UNAUTHENTICATED_BYTES,
-            heard: now,
-            spoke: now,
+            last_received: now,
+            last_queued: now,
         })
     }
 
-    /// The address of this end.
+    /// Returns the local address.
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         self.stream.local_addr()
     }
 
-    /// The other end has proved itself: from now on its frames may be long.
-    pub(crate) fn trust(&mut self) {
+    /// Raises the limit on frame sizes, because the peer has authenticated.
+    pub(crate) fn set_authenticated(&mut self) {
         self.limit = BODY_BYTES;
     }
 
-    /// Reads what has come; `false` if the other end has closed.
+    /// Reads the available bytes. Returns `false` if the other end has closed the connection.
     ///
     /// # Errors
     /// A broken connection.
     pub(crate) fn read(&mut self) -> io::Result<bool> {
-        self.incoming.drain(..std::mem::take(&mut self.taken));
+        self.incoming.drain(..std::mem::take(&mut self.decoded));
         if self.limit != MAX_UNAUTHENTICATED_BYTES {
-            return self.read_turn(TURN_BYTES);
+            return self.read_up_to(MAX_READ_BYTES);
         }
-        // At the door only what the next frame needs is taken: memory stays small, and what follows the last frame of a
-        // stream's opening belongs to the stream.
+        // Before authentication, only the bytes of the next frame are read: memory stays small, and the bytes after the
+        // last frame of a stream's handshake belong to the stream.
         loop {
-            let turn = Frame::needs(&self.incoming, self.limit);
+            let max = Frame::needs(&self.incoming, self.limit);
             let before = self.incoming.len();
-            let open = self.read_turn(turn)?;
-            if !open || turn == 0 || self.incoming.len() < before + turn {
+            let open = self.read_up_to(max)?;
+            if !open || max == 0 || self.incoming.len() < before + max {
                 return Ok(open);
             }
         }
     }
 
-    fn read_turn(&mut self, turn: usize) -> io::Result<bool> {
+    fn read_up_to(&mut self, max: usize) -> io::Result<bool> {
         let before = self.incoming.len();
-        match (&self.stream).take(turn as u64).read_to_end(&mut self.incoming) {
-            Ok(got) if got < turn => {
-                self.hear(before);
+        match (&self.stream).take(max as u64).read_to_end(&mut self.incoming) {
+            Ok(got) if got < max => {
+                self.record_receipt(before);
                 Ok(false)
             }
             Ok(_) => {
-                self.hear(before);
+                self.record_receipt(before);
                 Ok(true)
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                self.hear(before);
+                self.record_receipt(before);
                 Ok(true)
             }
             Err(error) => Err(error),
         }
     }
 
-    fn hear(&mut self, before: usize) {
+    fn record_receipt(&mut self, before: usize) {
         if self.incoming.len() > before {
-            self.heard = Instant::now();
+            self.last_received = Instant::now();
         }
     }
 
-    /// The next frame that is all there.
+    /// Returns the next complete frame.
     ///
     /// # Errors
-    /// Bytes that are no frame.
+    /// Bytes that are not a frame.
     pub(crate) fn next(&mut self) -> Result<Option<Frame>, Malformed> {
-        let found = Frame::decode(&self.incoming[self.taken..], self.limit)?;
+        let found = Frame::decode(&self.incoming[self.decoded..], self.limit)?;
         Ok(found.map(|(frame, bytes)| {
-            self.taken += bytes;
+            self.decoded += bytes;
             frame
         }))
     }
 
-    /// Throws away what has come.
+    /// Discards the bytes that have been read.
     pub(crate) fn discard(&mut self) {
-        self.taken = self.incoming.len();
+        self.decoded = self.incoming.len();
     }
 
-    /// Queues a frame and writes what can be written at once. A broken connection shows when it is read.
+    /// Queues a frame and writes what can be written at once. The next read reports a broken connection.
     pub(crate) fn push(&mut self, frame: &Frame) {
         self.push_bytes(frame.encode().into());
     }
@@ -139,7 +139,7 @@ impl Conn {
     pub(crate) fn push_bytes(&mut self, bytes: Arc<[u8]>) {
         self.queued += bytes.len();
         self.outgoing.push_back(bytes);
-        self.spoke = Instant::now();
+        self.last_queued = Instant::now();
         self.flush();
     }
 
@@ -159,7 +159,7 @@ impl Conn {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(_) => {
-                    // Reading tells how it ended.
+                    // The next read reports the error.
                     self.outgoing.clear();
                     (self.written, self.queued) = (0, 0);
                 }
@@ -167,20 +167,21 @@ impl Conn {
         }
     }
 
-    /// Bytes that wait to be written.
+    /// Returns the number of bytes that are queued for writing.
     pub(crate) fn queued(&self) -> usize {
         self.queued
     }
 
-    /// What to wait for: bytes, and room for those that wait.
+    /// Returns the readiness to wait for: bytes to read, and room to write if frames are queued.
     pub(crate) fn interest(&self) -> Interest {
         if self.outgoing.is_empty() { Interest::Read } else { Interest::ReadWrite }
     }
 
-    /// Waits for a frame until `until`; `None` is the other end closing, or the end of the time.
+    /// Waits for a frame until `until`. `None` means that the other end closed the connection, or that the time is
+    /// over.
     ///
     /// # Errors
-    /// Bytes that are no frame, and errors of the system.
+    /// Bytes that are not a frame, and errors of the system.
     pub(crate) fn wait_frame(&mut self, until: Instant) -> Result<Option<Frame>, Error> {
         loop {
             if let Some(frame) = self.next().map_err(|malformed| malformed.of(self.peer))? {
@@ -193,19 +194,19 @@ impl Conn {
             let interest = self.interest();
             poll::wait(&[(self.as_fd(), interest)], Some(until - now))?;
             self.flush();
-            // What came before the end still counts.
-            if !self.read().unwrap_or(false) && self.taken == self.incoming.len() {
+            // Bytes that arrived before the end of the stream still count.
+            if !self.read().unwrap_or(false) && self.decoded == self.incoming.len() {
                 return Ok(None);
             }
         }
     }
 
-    /// The socket alone, blocking again, for who goes on without frames.
+    /// Returns the socket in blocking mode, for use without frames.
     ///
     /// # Errors
-    /// Bytes that have come already and would be lost, and errors of the system.
+    /// Bytes that were already read or queued and would be lost, and errors of the system.
     pub(crate) fn into_stream(self) -> io::Result<TcpStream> {
-        if self.taken != self.incoming.len() || !self.outgoing.is_empty() {
+        if self.decoded != self.incoming.len() || !self.outgoing.is_empty() {
             return Err(io::Error::other("the other end went ahead"));
         }
         self.stream.set_nonblocking(false)?;

@@ -1,4 +1,4 @@
-//! Connecting to a acceptor.
+//! Connects to an acceptor.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
@@ -8,71 +8,71 @@ use std::time::{Duration, Instant};
 use super::conn::Conn;
 use super::error::Error;
 use super::frame::{Frame, Malformed, Purpose};
-use super::link::GoOn;
+use super::link::CheckAlive;
 use super::secret::{self, Role, Secret};
 use crate::timeout::ActiveTimeout;
 
-/// Longest wait for one attempt to connect: a host that is not there does not say so.
-const ATTEMPT: Duration = Duration::from_secs(3);
-/// How often somebody who waits looks whether there is still a reason to.
-const LOOK: Duration = Duration::from_millis(20);
-/// Shortest and longest pause between attempts. Between them it is a part of the time that has gone by, so that ranks that
-/// start together lose little, and those that wait for long cost little.
-const PAUSES: (Duration, Duration) = (Duration::from_micros(300), Duration::from_millis(50));
-const PART: u32 = 8;
+/// Maximum duration of one attempt to connect, because an unreachable host does not answer.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(3);
+/// How often a waiting caller checks whether it should continue.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// Minimum and maximum delay between attempts. Between these bounds the delay is a fraction of the elapsed time, so
+/// that ranks that start together lose little time, and ranks that wait long cost little.
+const RETRY_DELAYS: (Duration, Duration) = (Duration::from_micros(300), Duration::from_millis(50));
+const RETRY_DELAY_DIVISOR: u32 = 8;
 
-/// Connects to rank `peer` at one of `addresses` and proves that this process knows the secret, as often as it takes, at
-/// least once.
+/// Connects to rank `peer` at one of `addresses` and proves that this process knows the secret. Retries until `timeout`
+/// expires; tries at least once.
 ///
 /// # Errors
-/// [`Error::Unreachable`] if nobody answers in time; at once if somebody answers who has another secret, another version
-/// or another protocol, and what `go_on` says.
+/// [`Error::Unreachable`] if no attempt succeeds in time. Without a retry, the errors for a peer with another secret,
+/// version or protocol, and the error of `check_alive`.
 pub(crate) fn connect(
     addresses: &[SocketAddr],
     peer: u32,
     purpose: Purpose,
     secret: &Secret,
     timeout: &mut ActiveTimeout,
-    go_on: GoOn,
+    check_alive: CheckAlive,
 ) -> Result<Conn, Error> {
     let start = Instant::now();
     let mut last = None;
     loop {
         for address in addresses {
-            go_on()?;
-            match attempt(*address, purpose, secret, timeout, go_on)? {
+            check_alive()?;
+            match attempt(*address, purpose, secret, timeout, check_alive)? {
                 Ok(conn) => return Ok(conn),
                 Err(reason) => last = Some((*address, reason)),
             }
         }
-        let pause = (start.elapsed() / PART).clamp(PAUSES.0, PAUSES.1);
-        if timeout.update() <= pause {
+        let delay = (start.elapsed() / RETRY_DELAY_DIVISOR).clamp(RETRY_DELAYS.0, RETRY_DELAYS.1);
+        if timeout.update() <= delay {
             let (address, reason) =
                 last.unwrap_or_else(|| (SocketAddr::from(([0, 0, 0, 0], 0)), "there is no address to try".into()));
             let rank = purpose.rank();
             return Err(Error::Unreachable { rank, peer, address, waited: start.elapsed(), reason });
         }
-        timeout.allow_gap(pause);
-        thread::sleep(pause);
+        timeout.allow_gap(delay);
+        thread::sleep(delay);
     }
 }
 
-/// One attempt. What may be otherwise the next time is in the inner result.
+/// Makes one attempt. The inner result is an error that may not recur in the next attempt.
 fn attempt(
     address: SocketAddr,
     purpose: Purpose,
     secret: &Secret,
     timeout: &mut ActiveTimeout,
-    go_on: GoOn,
+    check_alive: CheckAlive,
 ) -> Result<Result<Conn, String>, Error> {
-    // Also who comes late looks whether somebody is there.
-    let time = timeout.update().clamp(LOOK, ATTEMPT);
+    // A caller whose timeout has expired makes one attempt as well.
+    let time = timeout.update().clamp(CHECK_INTERVAL, ATTEMPT_TIMEOUT);
     timeout.allow_gap(time);
     let stream = match TcpStream::connect_timeout(&address, time) {
         Ok(stream) => stream,
         Err(error) => return Ok(Err(reason(&error))),
     };
-    // Where nobody listens on a port that the system may give to callers, a caller can end up with itself.
+    // If no process listens on a port of the ephemeral range, a connection can end up connected to itself.
     if stream.local_addr().ok() == Some(address) {
         return Ok(Err("nobody listens there".into()));
     }
@@ -82,7 +82,7 @@ fn attempt(
     };
     let caller = secret::random()?;
     conn.push(&Frame::Hello { purpose, nonce: caller });
-    match wait_frame(&mut conn, timeout, go_on)? {
+    match wait_frame(&mut conn, timeout, check_alive)? {
         Some(Frame::Challenge { nonce: listener, proof }) => {
             if !secret.verify(Role::Responder, &purpose, &caller, &listener, &proof) {
                 let error = Error::AuthenticationFailed { peer: address.to_string() };
@@ -95,21 +95,25 @@ fn attempt(
         }
         Some(Frame::Rejected(error)) => Err(error),
         Some(_) => Err(Malformed::Unexpected("a challenge").of(address)),
-        // A forwarder closes where nobody listens behind it yet.
+        // A port forwarder closes the connection while its target does not listen yet.
         None => Ok(Err("the connection was taken, but nobody answered".into())),
     }
 }
 
-/// Waits for a frame; `None` is the other end closing, or the end of the time.
+/// Waits for a frame. `None` means that the other end closed the connection, or that the timeout expired.
 ///
 /// # Errors
-/// As [`Conn::wait_frame`], and what `go_on` says.
-pub(crate) fn wait_frame(conn: &mut Conn, timeout: &mut ActiveTimeout, go_on: GoOn) -> Result<Option<Frame>, Error> {
+/// As [`Conn::wait_frame`], and the error of `check_alive`.
+pub(crate) fn wait_frame(
+    conn: &mut Conn,
+    timeout: &mut ActiveTimeout,
+    check_alive: CheckAlive,
+) -> Result<Option<Frame>, Error> {
     loop {
-        go_on()?;
-        let look = Instant::now() + timeout.update().min(LOOK.min(timeout.max_sleep()));
-        let found = conn.wait_frame(look)?;
-        if found.is_some() || Instant::now() < look || timeout.is_expired() {
+        check_alive()?;
+        let next_check = Instant::now() + timeout.update().min(CHECK_INTERVAL.min(timeout.max_sleep()));
+        let found = conn.wait_frame(next_check)?;
+        if found.is_some() || Instant::now() < next_check || timeout.is_expired() {
             return Ok(found);
         }
     }
@@ -133,7 +137,7 @@ mod tests {
     const STREAM: Purpose = Purpose::Stream { from: 2, context: 0, id: 0 };
 
     #[test]
-    fn whoever_is_not_there_is_named() {
+    fn connect_to_closed_port_names_rank_and_address() {
         let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
         let (secret, mut timeout) = (Secret::derived(&[]), ActiveTimeout::new(Duration::from_millis(50)));
         let error = connect(&[closed], 1, STREAM, &secret, &mut timeout, &|| Ok(())).unwrap_err();
@@ -143,18 +147,18 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_reason_to_wait_does_not() {
-        // Taken by the system, answered by nobody.
+    fn connect_ends_when_check_alive_fails() {
+        // The system accepts the connection, but no process answers.
         let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
         for address in [silent.local_addr().unwrap(), closed] {
             let looks = Cell::new(0);
-            let go_on = || {
+            let check_alive = || {
                 looks.set(looks.get() + 1);
                 if looks.get() < 5 { Ok(()) } else { Err(Error::NoSuchRank { rank: 7, ranks: 7 }) }
             };
             let mut timeout = ActiveTimeout::new(Duration::from_secs(600));
-            let error = connect(&[address], 1, STREAM, &Secret::derived(&[]), &mut timeout, &go_on).unwrap_err();
+            let error = connect(&[address], 1, STREAM, &Secret::derived(&[]), &mut timeout, &check_alive).unwrap_err();
             assert_eq!(error, Error::NoSuchRank { rank: 7, ranks: 7 });
         }
     }

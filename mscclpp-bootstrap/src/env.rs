@@ -1,4 +1,4 @@
-//! What the environment says: who this rank is, where rank 0 is, and what the job's secret is.
+//! Configuration of a rank from the environment: its rank, rank 0's address and the job's secret.
 
 mod launcher;
 mod read;
@@ -13,35 +13,35 @@ use super::group::Bootstrap;
 use super::options::Options;
 use super::secret::Secret;
 
-/// How long a port may take to become free: another process may hold it for a moment.
-const FREEING: Duration = Duration::from_secs(1);
+/// How long to wait for the port, which another process may hold for a moment.
+const PORT_TIMEOUT: Duration = Duration::from_secs(1);
 
 pub(crate) use read::shortened;
 
-/// What a launcher said through the environment, resolved.
+/// A rank's configuration, resolved from the variables of a launcher.
 ///
-/// [`Display`] shows all of it but the secret, with where each part comes from: the line to read when ranks do not find
+/// [`Display`] shows all of it except the secret, with the source of each part: the line to read when ranks do not find
 /// each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Environment {
-    /// Whose names were found: `torchrun`, `Open MPI`, `Slurm` or `PMI`.
+    /// The launcher whose variables were found: `torchrun`, `Open MPI`, `Slurm` or `PMI`.
     pub launcher: &'static str,
     /// This rank.
     pub rank: u32,
     /// Number of ranks.
     pub ranks: u32,
-    /// This rank among those of its host, if the launcher says so.
+    /// This rank among those of its host, if the launcher provides it.
     pub local_rank: Option<u32>,
-    /// Number of ranks of this host, if the launcher says so.
+    /// Number of ranks of this host, if the launcher provides it.
     pub local_ranks: Option<u32>,
-    /// Where rank 0 is, and which variable said so; a single rank needs no address.
+    /// Rank 0's address, and the variable that it is from; a single rank needs no address.
     pub address: Option<(Address, String)>,
     /// The job's secret.
     pub secret: Secret,
-    /// Where the secret comes from.
+    /// Source of the secret.
     pub secret_from: &'static str,
-    /// Deadlines.
+    /// Timeouts.
     pub options: Options,
 }
 
@@ -49,13 +49,13 @@ impl Environment {
     /// Reads the environment of this process.
     ///
     /// # Errors
-    /// [`Error::NotInEnvironment`], [`Error::Environment`] and [`Error::Contradiction`], each with the variables' names
-    /// and values.
+    /// [`Error::MissingVariable`], [`Error::InvalidVariable`] and [`Error::ConflictingVariables`], each with the
+    /// variables' names and values.
     pub fn read() -> Result<Self, Error> {
         Self::from_lookup(|name| Some(std::env::var_os(name)?.to_string_lossy().into_owned()))
     }
 
-    /// Reads another environment: `lookup` is asked for variables by name.
+    /// Reads another environment, whose variables `lookup` returns by name.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -63,7 +63,7 @@ impl Environment {
         read::environment(&lookup)
     }
 
-    /// The launcher whose names this process has, be it all of them or some; `None` if no launcher has started it.
+    /// Returns the launcher of which this process has any variable; `None` if no launcher has started it.
     pub fn launcher() -> Option<&'static str> {
         read::find(&|name| std::env::var_os(name).map(|_| String::new())).ok().map(|launcher| launcher.name)
     }
@@ -74,7 +74,7 @@ impl Environment {
     /// As [`Bootstrap::connect`].
     pub fn connect(&self) -> Result<Bootstrap, Error> {
         let Some((address, _)) = &self.address else {
-            // A single rank has nobody to look for.
+            // A single rank connects to no other.
             return Bootstrap::local_with(self.ranks, self.options)?
                 .pop()
                 .ok_or(Error::NoSuchRank { rank: 0, ranks: 0 });
@@ -107,8 +107,8 @@ impl Display for Environment {
 }
 
 impl Bootstrap {
-    /// Joins the job that the environment describes; `docs/launching.md` lists the variables. What was found is logged at
-    /// info.
+    /// Joins the job that the environment describes; `docs/launching.md` lists the variables. The configuration is
+    /// logged at level info.
     ///
     /// # Errors
     /// As [`Environment::read`] and [`connect`](Self::connect).
@@ -118,12 +118,12 @@ impl Bootstrap {
         environment.connect()
     }
 
-    /// Joins the job of `ranks` ranks as `rank`. Rank 0 listens at `address`; the others look for it there.
+    /// Joins the job of `ranks` ranks as `rank`. Rank 0 listens at `address`; the others connect to it there.
     ///
     /// # Errors
     /// [`Error::NoSuchRank`] and [`Error::TooManyRanks`]. On rank 0 [`Error::Bind`], and on the others
-    /// [`Error::Unreachable`] and [`Error::WrongSecret`]. On all ranks [`Error::Missing`], with the names of those that did
-    /// not come before the deadline, and the errors of those who came and were not fit, or died.
+    /// [`Error::Unreachable`] and [`Error::AuthenticationFailed`]. On all ranks [`Error::JoinTimeout`], with the ranks
+    /// that did not join within the timeout, and the errors of ranks that joined with a wrong configuration, or died.
     pub fn connect(address: &Address, rank: u32, ranks: u32, secret: &Secret, options: Options) -> Result<Self, Error> {
         Self::connect_as(address, rank, ranks, secret, options, true)
     }
@@ -136,16 +136,23 @@ impl Bootstrap {
         options: Options,
         several_hosts: bool,
     ) -> Result<Self, Error> {
-        super::group::check_size(ranks)?;
+        super::group::check_num_ranks(ranks)?;
         if rank >= ranks {
             return Err(Error::NoSuchRank { rank, ranks });
         }
         let options = options.bounded();
         if rank == 0 {
-            let listener = address.listen(options.timeout, FREEING.min(options.timeout), several_hosts)?;
+            let listener = address.listen(options.timeout, PORT_TIMEOUT.min(options.timeout), several_hosts)?;
             return super::tcp::host(listener, ranks, secret.clone(), options);
         }
         let addresses = address.resolve(options.timeout)?;
-        super::tcp::join(&addresses, rank, ranks, secret.clone(), options, address.own(&addresses, several_hosts)?)
+        super::tcp::join(
+            &addresses,
+            rank,
+            ranks,
+            secret.clone(),
+            options,
+            address.listen_ip(&addresses, several_hosts)?,
+        )
     }
 }

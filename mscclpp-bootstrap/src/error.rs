@@ -1,4 +1,4 @@
-//! What can go wrong between the ranks of a job, in words that every rank can print.
+//! Errors between the ranks of a job, which every rank can print.
 
 use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
@@ -10,254 +10,255 @@ use thiserror::Error;
 use super::error_kind::{ErrorKind, RootCause};
 use super::rank_info::RankInfo;
 
-/// Why a group of ranks could not come together, or cannot go on.
+/// Why the ranks of a job could not form a communicator, or why it has failed.
 ///
-/// An error that concerns the whole group travels: all ranks return the same value, with the same names in it.
+/// An error that concerns the whole communicator is sent to all ranks: each returns the same value, with the same names
+/// in it.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No launcher's names in the environment, or only some of them.
+    /// The environment has none of a launcher's variables, or only some of them.
     #[error("the environment does not say {what}: {looked_for} is not set")]
     MissingVariable {
-        /// What is wanted: `which rank this is`.
+        /// What is missing: `which rank this is`.
         what: String,
-        /// The variables that could have said it.
+        /// The variables that could have provided it.
         looked_for: String,
     },
-    /// A variable that cannot be read.
+    /// A variable cannot be parsed.
     #[error("{variable}={value}: expected {expected}")]
     InvalidVariable {
-        /// The variable.
+        /// Name of the variable.
         variable: String,
-        /// What it holds; shortened if it is long.
+        /// Its value; shortened if it is long.
         value: String,
-        /// What it should hold.
+        /// The expected value.
         expected: String,
     },
-    /// Two variables that contradict each other.
+    /// Two variables contradict each other.
     #[error("{first} and {second} contradict each other: {why}")]
     ConflictingVariables {
-        /// The one, with its value.
+        /// First variable, with its value.
         first: String,
-        /// The other, with its value.
+        /// Second variable, with its value.
         second: String,
-        /// What does not fit.
+        /// How they contradict each other.
         why: String,
     },
-    /// An address, a unique id or a secret in text that cannot be read.
+    /// The text of an address, a unique id or a secret cannot be parsed.
     #[error("cannot read {what} `{text}`: expected {expected}")]
     InvalidText {
         /// What the text should be.
         what: String,
-        /// The text; shortened if it is long, left out if it is a secret.
+        /// The text; shortened if it is long, omitted if it is a secret.
         text: String,
-        /// What was expected.
+        /// The expected text.
         expected: String,
     },
-    /// Rank 0 cannot listen where the others look for it.
+    /// Rank 0 cannot listen at the address at which the other ranks connect.
     #[error("rank 0 cannot listen on {address}: {reason}")]
     Bind {
-        /// Where it should listen.
+        /// The address.
         address: String,
-        /// What the system said, and what lives there.
+        /// The system's error, and what occupies the address.
         reason: String,
     },
-    /// A rank did not answer: rank 0 to one that comes, or the other end of a stream.
+    /// A rank did not answer: rank 0 to a rank that joins, or the other end of a stream.
     #[error("rank {rank} did not reach rank {peer} at {address} within {}: {reason}", Seconds(*waited))]
     Unreachable {
-        /// Who tried.
+        /// The rank that connected.
         rank: u32,
-        /// Whom it looked for.
+        /// The rank to which it connected.
         peer: u32,
-        /// Where that one should listen.
+        /// Where `peer` should listen.
         address: SocketAddr,
-        /// How long it tried.
+        /// How long `rank` tried.
         waited: Duration,
-        /// How the last attempt ended.
+        /// How the last attempt failed.
         reason: String,
     },
-    /// Somebody at the other end who does not speak our language.
+    /// The other end of a connection does not use the bootstrap protocol.
     #[error("{peer} does not speak the bootstrap protocol: {what}")]
     Protocol {
         /// Address or rank of the other end.
         peer: String,
-        /// What was wrong.
+        /// How it violates the protocol.
         what: String,
     },
-    /// Two versions of the protocol.
+    /// The other end uses another version of the protocol.
     #[error("{peer} speaks version {theirs} of the bootstrap protocol, this process speaks version {ours}")]
     Version {
         /// Address or rank of the other end.
         peer: String,
-        /// Our version.
+        /// Version of this process.
         ours: u16,
-        /// Theirs.
+        /// Version of the other end.
         theirs: u16,
     },
-    /// Two secrets.
+    /// The other end has another secret.
     #[error("{peer} has another secret: it belongs to another job, or MSCCLPP_SECRET differs between the ranks")]
     AuthenticationFailed {
         /// Address of the other end.
         peer: String,
     },
-    /// Two processes with one rank.
+    /// Two processes claim the same rank.
     #[error("two processes say that they are rank {}: {} and {}", .first.rank, .first.place(), .second.place())]
     DuplicateRank {
-        /// Who came first.
+        /// The process that joined first.
         first: Box<RankInfo>,
-        /// Who came second.
+        /// The process that joined second.
         second: Box<RankInfo>,
     },
-    /// Two ideas of how many ranks there are.
+    /// Ranks expect different numbers of ranks.
     #[error("{} expects {theirs} ranks, rank 0 expects {ours} ranks", who)]
     WorldSize {
-        /// Who differs from rank 0.
+        /// The rank that differs from rank 0.
         who: Box<RankInfo>,
-        /// The size that it expects.
+        /// Number of ranks that it expects.
         theirs: u32,
-        /// The size that rank 0 expects.
+        /// Number of ranks that rank 0 expects.
         ours: u32,
     },
-    /// A rank that is not in the group, or a group of no rank.
+    /// The rank is not in the communicator, or the communicator has no rank.
     #[error("there is no rank {rank} in a group of {ranks} ranks")]
     NoSuchRank {
         /// The rank.
         rank: u32,
-        /// Ranks of the group.
+        /// Number of ranks of the communicator.
         ranks: u32,
     },
-    /// More ranks than a group may have.
+    /// More ranks than a communicator may have.
     #[error("a group of {ranks} ranks was asked for, the limit is {limit} ranks")]
     TooManyRanks {
-        /// Ranks asked for.
+        /// Requested number of ranks.
         ranks: u32,
         /// The limit.
         limit: u32,
     },
-    /// Ranks that did not come before the deadline.
+    /// Ranks did not join within the timeout.
     #[error("{} did not come within {}{}", Ranks(missing), Seconds(*waited), Rejections(rejections))]
     JoinTimeout {
-        /// Who did not come.
+        /// Ranks that did not join.
         missing: Vec<u32>,
         /// How long rank 0 waited for them.
         waited: Duration,
-        /// Who came in their place and was turned away, and why; the first few.
+        /// First few of the rejected connections, each with the reason.
         rejections: Vec<String>,
     },
-    /// A rank whose connection closed without a goodbye, or whose thread panicked.
+    /// A rank's connection closed without a shutdown frame, or its thread panicked.
     #[error("{who} died: {how}")]
     Died {
-        /// Who.
+        /// The rank.
         who: Box<RankInfo>,
         /// How it was noticed.
         how: String,
     },
-    /// A rank whose process runs no more, though its connection is open.
+    /// A rank's process no longer runs, although its connection is open.
     #[error("{who} has been silent for {}: its process is stopped or its host is cut off", Seconds(*silent))]
     Unresponsive {
-        /// Who.
+        /// The rank.
         who: Box<RankInfo>,
-        /// For how long.
+        /// Time since the last frame from it.
         silent: Duration,
     },
-    /// Ranks that did not come to a collective call.
+    /// Ranks did not enter a collective call within the timeout.
     #[error("{} did not come to {call} within {}; {} waited", Members(missing), Seconds(*waited), Ranks(waiting))]
     CollectiveTimeout {
         /// The call: `barrier (call 5)`.
         call: String,
-        /// Who did not come.
+        /// Ranks that did not enter the call.
         missing: Vec<RankInfo>,
-        /// Who did.
+        /// Ranks that did.
         waiting: Vec<u32>,
         /// How long the first of them waited.
         waited: Duration,
     },
-    /// Two ranks that make different calls.
+    /// Two ranks make different calls.
     #[error("ranks make different calls: {first} calls {first_call}, {second} calls {second_call}")]
     Mismatch {
-        /// The one.
+        /// First rank.
         first: Box<RankInfo>,
         /// Its call.
         first_call: String,
-        /// The other.
+        /// Second rank.
         second: Box<RankInfo>,
         /// Its call.
         second_call: String,
     },
-    /// A rank that ended in order, while others still want something of it.
+    /// A rank left in order while another rank still waits for it.
     #[error("{who} has left the group, but rank {waiting} waits for it in {call}")]
     RankLeft {
-        /// Who left.
+        /// The rank that left.
         who: Box<RankInfo>,
-        /// Who waits.
+        /// The rank that waits.
         waiting: u32,
-        /// In which call.
+        /// The call in which it waits.
         call: String,
     },
-    /// A message that did not come.
+    /// A message did not arrive within the timeout.
     #[error("rank {rank} got no {call} from {from} within {}", Seconds(*waited))]
     Timeout {
-        /// Who waited.
+        /// The rank that waited.
         rank: u32,
-        /// From whom.
+        /// The rank that should have sent the message.
         from: Box<RankInfo>,
-        /// For what: `message with tag 7`.
+        /// The expected message: `message with tag 7`.
         call: String,
-        /// How long.
+        /// How long `rank` waited.
         waited: Duration,
     },
-    /// Ranks that were built or configured differently.
+    /// Ranks were built or configured differently.
     #[error("{name} differs: {first} has `{first_value}`, {second} has `{second_value}`")]
     ConfigMismatch {
         /// What differs: `version`.
         name: String,
-        /// The one.
+        /// First rank.
         first: Box<RankInfo>,
         /// Its value.
         first_value: String,
-        /// The other.
+        /// Second rank.
         second: Box<RankInfo>,
         /// Its value.
         second_value: String,
     },
-    /// A rank gave up and said why.
+    /// A rank aborted the job and gave a reason.
     #[error("{who} aborted: {reason}")]
     Aborted {
-        /// Who.
+        /// The rank.
         who: Box<RankInfo>,
-        /// Its words.
+        /// The reason that it gave.
         reason: String,
     },
-    /// More bytes than a call takes.
+    /// More bytes than a call accepts.
     #[error("{call} of {bytes} bytes, the limit is {limit} bytes")]
     TooLarge {
         /// The call.
         call: String,
-        /// Bytes asked for.
+        /// Requested number of bytes.
         bytes: u64,
         /// The limit.
         limit: u64,
     },
-    /// The system refused something.
+    /// A system call failed.
     #[error("{what}: {reason}")]
     System {
-        /// What was wanted.
+        /// The failed operation.
         what: String,
-        /// What the system said.
+        /// The system's error.
         reason: String,
     },
 }
 
 impl std::fmt::Debug for Error {
-    /// The message, for those who return the error from `main` or unwrap it.
+    /// Writes the message, for programs that return the error from `main` or unwrap it.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::fmt::Display::fmt(self, f)
     }
 }
 
 impl Error {
-    /// The ranks that the group has lost by this: who died, is silent, left, gave up or did not come, as ranks of the job.
-    /// None if nobody is gone.
+    /// Returns the ranks that the communicator has lost by this error, as ranks of the job: those that died, are
+    /// unresponsive, left, aborted or did not join or call. Empty if no rank is lost.
     pub fn lost(&self) -> Vec<u32> {
         match self {
             Self::Died { who, .. }
@@ -336,7 +337,7 @@ impl Error {
         Some(RootCause::new(rank, self.to_string()))
     }
 
-    /// What to do about it, where there is something to say.
+    /// Returns how to fix the error, for errors with a known remedy.
     pub fn help(&self) -> Option<&'static str> {
         Some(match self {
             Self::MissingVariable { .. } => {
@@ -368,7 +369,7 @@ impl Error {
     }
 }
 
-/// A time as people read it: `250 ms`, `30.0 s`.
+/// A duration formatted for messages: `250 ms`, `30.0 s`.
 struct Seconds(Duration);
 
 impl Display for Seconds {
@@ -380,38 +381,38 @@ impl Display for Seconds {
     }
 }
 
-/// Ranks as people list them: `rank 2`, `ranks 1, 2 and 5`.
+/// Ranks formatted for messages: `rank 2`, `ranks 1, 2 and 5`.
 struct Ranks<'a>(&'a [u32]);
 
 impl Display for Ranks<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        /// Longer lists end in a number.
-        const SHOWN: usize = 16;
+        /// Maximum number of listed ranks; longer lists end in a count.
+        const MAX_LISTED_RANKS: usize = 16;
         match self.0 {
             [] => f.write_str("no rank"),
             [one] => write!(f, "rank {one}"),
-            [most @ .., last] if most.len() < SHOWN => {
+            [most @ .., last] if most.len() < MAX_LISTED_RANKS => {
                 write!(f, "ranks ")?;
                 list(f, most)?;
                 write!(f, " and {last}")
             }
             all => {
                 write!(f, "ranks ")?;
-                list(f, &all[..SHOWN])?;
-                write!(f, " and {} more", all.len() - SHOWN)
+                list(f, &all[..MAX_LISTED_RANKS])?;
+                write!(f, " and {} more", all.len() - MAX_LISTED_RANKS)
             }
         }
     }
 }
 
-/// Members as people list them.
+/// Members formatted for messages.
 struct Members<'a>(&'a [RankInfo]);
 
 impl Display for Members<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        /// More than a few are named by rank alone.
-        const NAMED: usize = 4;
-        if self.0.len() > NAMED {
+        /// Maximum number of members with process and host; longer lists have ranks only.
+        const MAX_NAMED_MEMBERS: usize = 4;
+        if self.0.len() > MAX_NAMED_MEMBERS {
             let ranks: Vec<u32> = self.0.iter().map(|member| member.rank).collect();
             return Ranks(&ranks).fmt(f);
         }
@@ -419,7 +420,7 @@ impl Display for Members<'_> {
     }
 }
 
-/// Who else was at the door.
+/// The rejected connections.
 struct Rejections<'a>(&'a [String]);
 
 impl Display for Rejections<'_> {
@@ -445,7 +446,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_are_listed_as_people_do() {
+    fn rank_lists_are_formatted_with_and() {
         let text = |ranks: &[u32]| Ranks(ranks).to_string();
         assert_eq!(text(&[2]), "rank 2");
         assert_eq!(text(&[1, 2, 5]), "ranks 1, 2 and 5");
@@ -454,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_rank_is_named_with_who_came_instead() {
+    fn join_timeout_lists_missing_ranks_and_rejections() {
         let error = Error::JoinTimeout {
             missing: vec![3],
             waited: Duration::from_secs(30),

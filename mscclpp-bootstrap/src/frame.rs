@@ -1,7 +1,7 @@
-//! What travels between ranks: frames of a bounded length, each with the version of the protocol.
+//! The protocol between ranks: frames of bounded length, each with the protocol version.
 //!
-//! A frame is a header of 12 bytes (`MSCB`, version, zero, length; little-endian) and a body. A length over the limit is
-//! refused when its header has come, before anything is allocated for it.
+//! A frame is a header of 12 bytes (`MSCB`, version, zero, length; little-endian) and a body. A length over the limit
+//! is rejected as soon as the header has arrived, before anything is allocated for the body.
 
 use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
@@ -13,43 +13,43 @@ use super::error::Error;
 use super::rank_info::RankInfo;
 use super::secret::{Nonce, Proof};
 
-/// The version of the protocol. Changes with every change of [`Frame`].
+/// Protocol version. It changes with every change of [`Frame`].
 pub(crate) const VERSION: u16 = 2;
-/// Longest body of a frame before the other end has proved that it knows the secret, in bytes.
+/// Maximum length of a frame's body before the peer has authenticated, in bytes.
 pub(crate) const MAX_UNAUTHENTICATED_BYTES: usize = 4 << 10;
-/// Longest body of any frame, in bytes.
+/// Maximum length of any frame's body, in bytes.
 pub(crate) const BODY_BYTES: usize = 64 << 20;
-/// Longest message, in bytes.
+/// Maximum length of a message, in bytes.
 pub(crate) const MESSAGE_BYTES: usize = 16 << 20;
-/// Longest result of an all-gather, in bytes.
+/// Maximum length of an all-gather's result, in bytes.
 pub(crate) const GATHER_BYTES: usize = 16 << 20;
-/// Bytes of a header.
+/// Length of a header, in bytes.
 pub(crate) const HEADER_BYTES: usize = 12;
-/// Most ranks of a group.
+/// Maximum number of ranks of a communicator.
 pub(crate) const MAX_RANKS: u32 = 1 << 14;
 
 const MAGIC: [u8; 4] = *b"MSCB";
 
-/// What one process says to another.
+/// A protocol message from one process to another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Frame {
-    /// First word of whoever connects: what for, and a question that only the secret answers.
+    /// First frame of the initiator: its purpose and its nonce.
     Hello { purpose: Purpose, nonce: Nonce },
-    /// The answer, and a question back.
+    /// The responder's proof, and its nonce.
     Challenge { nonce: Nonce, proof: Proof },
-    /// The answer to that.
+    /// The initiator's proof.
     Response { proof: Proof },
-    /// A closed door, and why.
+    /// The connection is rejected, with the reason.
     Rejected(Error),
-    /// An open door.
+    /// The stream is accepted.
     StreamAccepted,
-    /// The right door, but not yet: the old group has not noticed its end.
+    /// This is the right port, but the old communicator has not shut down yet; the caller should retry.
     Retry,
-    /// Who comes to the group.
+    /// Identity of a rank that joins.
     Join(RankInfo),
-    /// Rank 0 takes a rank in: how long it still waits for the others, and the deadlines that hold from now on.
-    Admitted { remaining: Duration, deadline: Duration, heartbeat_timeout: Option<Duration> },
-    /// All ranks have come: who they are.
+    /// Rank 0 admits a rank: how long it still waits for the others, and the timeouts that apply from now on.
+    Admitted { remaining: Duration, timeout: Duration, heartbeat_timeout: Option<Duration> },
+    /// All ranks have joined: their identities.
     Roster(Vec<RankInfo>),
     /// A message from one rank to another.
     Message {
@@ -60,31 +60,31 @@ pub(crate) enum Frame {
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
-    /// A rank has come to a collective call. `group` lists its ranks; none stands for all.
+    /// A rank enters a collective call. `group` lists the communicator's ranks; empty means all ranks.
     EnterCollective { context: u64, sequence: u64, call: Call, group: Vec<u32>, bytes: ByteBuf },
-    /// All ranks have come to a collective call: what each brought.
+    /// All ranks have entered a collective call: the data of each.
     Gathered { context: u64, sequence: u64, parts: Vec<ByteBuf> },
-    /// The group is finished.
+    /// The communicator has failed.
     Failed(Error),
-    /// A rank has ended in order.
+    /// Shutdown frame: a rank leaves in order.
     Leave { rank: u32 },
-    /// Everything up to the other end's `Leave` has come.
+    /// Acknowledges everything up to the other end's `Leave`.
     LeaveAck,
-    /// A sign of life.
+    /// Shows that the sender is running.
     Heartbeat,
 }
 
-/// Why somebody connects.
+/// Why a process connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Purpose {
-    /// To join a group of `ranks` ranks as `rank`.
+    /// To join a job of `ranks` ranks as `rank`.
     Join { rank: u32, ranks: u32 },
-    /// To open a stream from rank `from`, with a number that both ends know.
+    /// To open a stream from rank `from`, with a number that both ends have agreed on.
     Stream { from: u32, context: u64, id: u64 },
 }
 
 impl Purpose {
-    /// Who connects.
+    /// Returns the rank that connects.
     pub(crate) fn rank(&self) -> u32 {
         match *self {
             Self::Join { rank, .. } => rank,
@@ -93,7 +93,7 @@ impl Purpose {
     }
 }
 
-/// A collective call, as mismatches name it.
+/// A collective call, as mismatch errors name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Call {
     Barrier,
@@ -115,25 +115,25 @@ impl Display for Call {
     }
 }
 
-/// What is wrong with bytes that should be a frame.
+/// Why bytes are not a valid frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Malformed {
-    /// Not our protocol at all.
+    /// Not this protocol.
     Magic([u8; 4]),
-    /// Another version of it.
+    /// Another version of this protocol.
     Version(u16),
     /// A reserved field that is not zero.
     Reserved(u16),
     /// A length over the limit.
     Length { found: usize, limit: usize },
-    /// A body that is no frame.
+    /// A body that is not a frame.
     Body,
-    /// A frame that has no place here.
+    /// A frame that is unexpected in the current state.
     Unexpected(&'static str),
 }
 
 impl Malformed {
-    /// The error that says so about `peer`.
+    /// Returns the error that reports this about `peer`.
     pub(crate) fn of(self, peer: impl Display) -> Error {
         let peer = peer.to_string();
         let what = match self {
@@ -149,14 +149,14 @@ impl Malformed {
 }
 
 impl Frame {
-    /// The frame with its header.
+    /// Encodes the frame with its header.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64);
         bytes.extend_from_slice(&MAGIC);
         bytes.extend_from_slice(&VERSION.to_le_bytes());
         bytes.extend_from_slice(&[0; 6]);
-        // Only a type that refuses to be serialised fails here, and none in a frame does. An empty body would be refused
-        // by the other end, which is the right end for what cannot happen.
+        // Encoding fails only for types that cannot be serialized, which no frame contains. If it failed nevertheless,
+        // the other end would reject the empty body.
         bytes = postcard::to_extend(self, bytes).unwrap_or_default();
         let length = bytes.len().saturating_sub(HEADER_BYTES) as u32;
         if let Some(field) = bytes.get_mut(8..HEADER_BYTES) {
@@ -165,7 +165,8 @@ impl Frame {
         bytes
     }
 
-    /// How many bytes are still to be read until `bytes` hold a frame, or show that they are none: those of the header first.
+    /// Returns how many more bytes to read until `bytes` hold a frame or are known to be invalid: those of the header
+    /// first.
     pub(crate) fn needs(bytes: &[u8], limit: usize) -> usize {
         match bytes.first_chunk::<HEADER_BYTES>() {
             None => HEADER_BYTES - bytes.len(),
@@ -176,10 +177,10 @@ impl Frame {
         }
     }
 
-    /// Takes the first frame from the front of `bytes`, and says how many bytes it had; `None` if it is not all there.
+    /// Decodes the first frame of `bytes`, and returns it with its length; `None` if it is incomplete.
     ///
     /// # Errors
-    /// Bytes that are no frame, or a frame of more than `limit` bytes: as soon as that is certain.
+    /// Bytes that are not a frame, or a frame of more than `limit` bytes, as soon as this is certain.
     pub(crate) fn decode(bytes: &[u8], limit: usize) -> Result<Option<(Self, usize)>, Malformed> {
         let magic = &bytes[..bytes.len().min(4)];
         if !MAGIC.starts_with(magic) {
@@ -222,12 +223,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_bytes_are_decoded_or_rejected(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = Frame::decode(&bytes, MAX_UNAUTHENTICATED_BYTES);
         }
 
         #[test]
-        fn any_body_behind_a_right_header_is_read_or_refused(body in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn arbitrary_body_after_valid_header_is_decoded_or_rejected(body in proptest::collection::vec(any::<u8>(), 0..200)) {
             let mut bytes = Frame::Heartbeat.encode();
             bytes.truncate(8);
             bytes.extend_from_slice(&(body.len() as u32).to_le_bytes());
@@ -238,7 +239,7 @@ mod tests {
         }
 
         #[test]
-        fn frames_come_back_from_a_stream_cut_anywhere(
+        fn frames_of_a_stream_cut_anywhere_are_decoded(
             first in proptest::collection::vec(any::<u8>(), 0..50), cut in 0usize..200,
         ) {
             let frames = [message(first), Frame::Leave { rank: 9 }, Frame::Heartbeat];
@@ -254,7 +255,7 @@ mod tests {
         }
 
         #[test]
-        fn a_flipped_bit_is_no_panic(bytes in proptest::collection::vec(any::<u8>(), 0..50), bit in any::<proptest::sample::Index>()) {
+        fn flipped_bit_does_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..50), bit in any::<proptest::sample::Index>()) {
             let mut stream = message(bytes).encode();
             let bit = bit.index(stream.len() * 8);
             stream[bit / 8] ^= 1 << (bit % 8);
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_frame_is_refused_by_its_header() {
+    fn frame_over_the_limit_is_rejected_by_its_header() {
         let mut bytes = message(vec![0; MAX_UNAUTHENTICATED_BYTES + 1]).encode();
         bytes.truncate(HEADER_BYTES);
         assert!(matches!(
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_named() {
+    fn other_version_is_reported() {
         let mut bytes = Frame::Heartbeat.encode();
         bytes[4] = 7;
         let error = Frame::decode(&bytes, MAX_UNAUTHENTICATED_BYTES).unwrap_err().of("rank 3");
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_web_browser_is_told_from_a_rank() {
+    fn http_request_is_reported_as_foreign_protocol() {
         let error = Frame::decode(b"GET / HTTP/1.1\r\n\r\n", MAX_UNAUTHENTICATED_BYTES).unwrap_err().of("10.0.0.1:80");
         assert!(error.to_string().contains("begin with `GET `"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! A connected group of ranks.
+//! A rank's handle to the control plane.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,15 +10,16 @@ use super::local;
 use super::options::Options;
 use super::rank_info::{self, RankInfo};
 
-/// A connected group of ranks: processes of one job, or threads of one process.
+/// A rank's handle to the control plane of a communicator, whose ranks are processes of one job or threads of one
+/// process.
 ///
-/// Small things go through it: addresses, handles, sizes, agreements. Collective calls are made by all ranks of the group
-/// in the same order, one at a time; what differs is an error on all of them. Every call is bounded by the group's
-/// deadline, and every failure names who caused it. After a failure the group is finished: all its calls return the same
-/// error, and its ranks can only come together anew.
+/// It carries small data: addresses, handles, sizes, agreements. All ranks of the communicator make collective calls in
+/// the same order, one at a time; if ranks make different calls, all ranks get an error. Every call is bounded by the
+/// communicator's timeout, and every failure names the rank that caused it. After a failure the communicator stays
+/// failed: all its calls return the same error, and its ranks can only form a new communicator.
 ///
-/// Dropping the last handle of a job says goodbye to the others, which never takes longer than a second. Rank 0 passes
-/// all messages on, so it should be the last to leave: end with a [`barrier`](Self::barrier).
+/// Dropping the last handle of a job sends a shutdown frame to the other ranks and takes at most one second. Rank 0
+/// forwards all messages, so it should leave last: end with a [`barrier`](Self::barrier).
 ///
 /// ```
 /// use mscclpp_bootstrap::{Bootstrap, Error};
@@ -43,48 +44,48 @@ pub struct Bootstrap {
     pub(super) link: Arc<dyn Link>,
     /// All ranks of the job.
     pub(super) world: Arc<[RankInfo]>,
-    /// This group's ranks, as ranks of the job.
+    /// This communicator's ranks, as ranks of the job.
     pub(super) group: Arc<[u32]>,
-    /// This rank, in this group.
+    /// This rank in this communicator.
     pub(super) rank: u32,
     nodes: Vec<u32>,
-    /// Tells the group's calls and messages from those of other groups.
+    /// Distinguishes the communicator's calls and messages from those of other communicators.
     pub(super) context: u64,
-    /// The number of the next collective call; the lock makes calls of several threads follow one another.
+    /// Number of the next collective call. The lock serializes the calls of several threads.
     pub(super) sequence: Mutex<u64>,
 }
 
 impl Bootstrap {
-    /// `ranks` ranks in this process, for as many threads.
+    /// Returns one handle per rank for `ranks` ranks in this process, each for its own thread.
     ///
     /// A rank whose thread panics counts as dead.
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`] for no rank at all, [`Error::TooManyRanks`] for more than 16384.
+    /// [`Error::NoSuchRank`] for zero ranks, [`Error::TooManyRanks`] for more than 16384.
     pub fn local(ranks: u32) -> Result<Vec<Self>, Error> {
         Self::local_with(ranks, Options::default())
     }
 
-    /// [`local`](Self::local) with other deadlines.
+    /// Does what [`local`](Self::local) does, with other timeouts.
     ///
     /// # Errors
     /// As [`local`](Self::local).
     pub fn local_with(ranks: u32, options: Options) -> Result<Vec<Self>, Error> {
-        check_size(ranks)?;
+        check_num_ranks(ranks)?;
         let options = options.bounded();
         let (members, links) = local::links(ranks, options);
-        let group = |(rank, link)| Self::whole(rank as u32, Arc::new(link), members.clone());
+        let group = |(rank, link)| Self::all_ranks(rank as u32, Arc::new(link), members.clone());
         Ok(links.into_iter().enumerate().map(group).collect())
     }
 
-    /// The group of all ranks of a job.
-    pub(super) fn whole(rank: u32, link: Arc<dyn Link>, world: Arc<[RankInfo]>) -> Self {
+    /// Returns the communicator of all ranks of a job.
+    pub(super) fn all_ranks(rank: u32, link: Arc<dyn Link>, world: Arc<[RankInfo]>) -> Self {
         let group = (0..world.len() as u32).collect();
-        Self::part(rank, link, world, group, 0)
+        Self::subset(rank, link, world, group, 0)
     }
 
-    /// A group of some of the job's ranks.
-    pub(super) fn part(
+    /// Returns a communicator of some of the job's ranks.
+    pub(super) fn subset(
         rank: u32,
         link: Arc<dyn Link>,
         world: Arc<[RankInfo]>,
@@ -96,72 +97,76 @@ impl Bootstrap {
         Self { link, world, group, rank, nodes, context, sequence: Mutex::new(0) }
     }
 
-    /// This rank.
+    /// Returns this rank.
     pub fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// Number of ranks of the group.
+    /// Returns the number of ranks of the communicator.
     pub fn num_ranks(&self) -> u32 {
         self.group.len() as u32
     }
 
-    /// What tells this group from the others of its job, the same on all of its ranks; 0 for the whole job.
+    /// Returns the number that distinguishes this communicator from the others of its job. It is the same on all its
+    /// ranks, and 0 for the communicator of the whole job.
     pub fn number(&self) -> u64 {
         self.context
     }
 
-    /// This group's ranks, as ranks of the job.
+    /// Returns this communicator's ranks, as ranks of the job.
     pub fn members(&self) -> &[u32] {
         &self.group
     }
 
-    /// Who a rank is.
+    /// Returns the identity of a rank.
     ///
     /// # Errors
     /// [`Error::NoSuchRank`].
     pub fn rank_info(&self, rank: u32) -> Result<&RankInfo, Error> {
-        self.group.get(rank as usize).map(|world| &self.world[*world as usize]).ok_or_else(|| self.no_such(rank))
+        self.group.get(rank as usize).map(|world| &self.world[*world as usize]).ok_or_else(|| self.no_such_rank(rank))
     }
 
-    /// The node that a rank is on: ranks on one node can share memory. Nodes are counted in the order of their first rank.
+    /// Returns the node of a rank. Ranks on one node can share memory. Nodes are numbered in the order of their first
+    /// rank.
     ///
     /// # Errors
     /// [`Error::NoSuchRank`].
     pub fn node_of(&self, rank: u32) -> Result<u32, Error> {
-        self.nodes.get(rank as usize).copied().ok_or_else(|| self.no_such(rank))
+        self.nodes.get(rank as usize).copied().ok_or_else(|| self.no_such_rank(rank))
     }
 
-    /// Number of nodes.
+    /// Returns the number of nodes.
     pub fn num_nodes(&self) -> u32 {
         self.nodes.iter().max().map_or(1, |last| last + 1)
     }
 
-    /// How many ranks each node has, if all have as many and the ranks of a node follow one another. Otherwise 1, as if
-    /// each rank were a node of its own: what is planned for that runs on any placement.
+    /// Returns the number of ranks per node, if all nodes have equally many ranks and the ranks of each node are
+    /// consecutive. Otherwise returns 1, as if each rank were on a separate node: a plan for that runs on any
+    /// placement.
     pub fn ranks_per_node(&self) -> u32 {
         rank_info::ranks_per_node(&self.nodes)
     }
 
-    /// The deadlines that hold for the group: rank 0's.
+    /// Returns the timeouts of the communicator, which are those of rank 0.
     pub fn options(&self) -> Options {
         self.link.options()
     }
 
-    /// Whether the group can go on. Costs one load if it can.
+    /// Checks that the communicator has not failed. Costs one load if it has not.
     ///
     /// # Errors
-    /// Why the group is finished: a rank died, gave up, or did not come in time.
+    /// Why the communicator has failed: a rank died, aborted, or did not join or call in time.
     pub fn check_alive(&self) -> Result<(), Error> {
         self.link.inbox().failure().map_or(Ok(()), Err)
     }
 
-    /// Why the group is finished, if it is or will be within `timeout`: for who sees a consequence and wants the cause.
+    /// Returns why the communicator has failed, if it has or does within `timeout`. For callers that observe a
+    /// consequence of the failure and need its cause.
     pub fn failure_within(&self, timeout: Duration) -> Option<Error> {
         self.link.inbox().wait(timeout, |_| None::<()>).err()
     }
 
-    /// Whether a rank has left the group in order, which is no failure until somebody waits for it.
+    /// Returns whether a rank has left the communicator in order, which is no failure until another rank waits for it.
     ///
     /// # Errors
     /// [`Error::NoSuchRank`].
@@ -170,8 +175,8 @@ impl Bootstrap {
         Ok(self.link.inbox().wait(Duration::ZERO, |state| Some(state.has_left(world)))?.unwrap_or(false))
     }
 
-    /// Ends the job for all ranks, which from now on return [`Error::Aborted`] with this rank's name and `reason`
-    /// (its first 1024 characters).
+    /// Ends the job for all ranks, whose calls then return [`Error::Aborted`] with this rank's name and the first 1024
+    /// characters of `reason`.
     pub fn abort(&self, reason: &str) {
         let reason = reason.chars().take(1024).collect();
         let who = Box::new(self.world[self.group[self.rank as usize] as usize].clone());
@@ -180,25 +185,25 @@ impl Bootstrap {
 
     /// Ends the job for all ranks with `error`, and returns it.
     pub fn fail(&self, error: Error) -> Error {
-        // Where it cannot be said to the others, they notice that this rank is gone.
+        // If the frame cannot be sent, the other ranks notice that this rank is lost.
         let _ = self.link.post(Frame::Failed(error.clone()));
         self.link.inbox().deliver(Frame::Failed(error.clone()));
         self.link.inbox().failure().unwrap_or(error)
     }
 
-    /// Lets this rank alone learn why the group is finished, as if it had noticed that first.
+    /// Records on this rank alone why the communicator has failed, as if this rank had noticed it first.
     #[doc(hidden)]
     pub fn notice(&self, error: Error) {
         self.link.inbox().deliver(Frame::Failed(error));
     }
 
-    fn no_such(&self, rank: u32) -> Error {
+    fn no_such_rank(&self, rank: u32) -> Error {
         Error::NoSuchRank { rank, ranks: self.num_ranks() }
     }
 }
 
-/// Whether a group may have so many ranks.
-pub(super) fn check_size(ranks: u32) -> Result<(), Error> {
+/// Checks that a communicator may have this number of ranks.
+pub(super) fn check_num_ranks(ranks: u32) -> Result<(), Error> {
     match ranks {
         0 => Err(Error::NoSuchRank { rank: 0, ranks: 0 }),
         _ if ranks > MAX_RANKS => Err(Error::TooManyRanks { ranks, limit: MAX_RANKS }),

@@ -1,52 +1,53 @@
-//! Signs of life: when to give them, and when they are missed.
+//! Heartbeats: when to send them, and when a peer is unresponsive.
 
 use std::time::{Duration, Instant};
 
-/// How often a sign of life is given, in parts of the time after which it is missed.
-const BEATS: u32 = 4;
+/// Heartbeats that are sent per heartbeat timeout.
+const HEARTBEATS_PER_TIMEOUT: u32 = 4;
 
-/// The clock of one connection thread.
+/// Heartbeat clock of one connection thread.
 #[derive(Debug)]
 pub(super) struct Heartbeat {
     heartbeat_timeout: Option<Duration>,
-    /// Not before then was this thread able to listen.
-    awake: Instant,
+    /// When this thread last continued after it could not run.
+    resumed: Instant,
     last: Instant,
 }
 
 impl Heartbeat {
-    /// For a time after which silence is death; `None` is never.
+    /// Creates the clock for a time without frames after which a peer counts as dead; `None` disables the check.
     pub(super) fn new(heartbeat_timeout: Option<Duration>) -> Self {
         let now = Instant::now();
-        Self { heartbeat_timeout, awake: now, last: now }
+        Self { heartbeat_timeout, resumed: now, last: now }
     }
 
-    /// The thread goes on. If it was stopped itself, the others get their time again.
-    pub(super) fn woke(&mut self, now: Instant) {
-        // It wakes at least as often as it gives signs of life.
+    /// Records that the thread runs. If it was suspended, its peers get their full time again.
+    pub(super) fn record_wakeup(&mut self, now: Instant) {
+        // The thread wakes at least as often as it sends heartbeats.
         if self.heartbeat_timeout.is_some_and(|heartbeat_timeout| now > self.last + heartbeat_timeout / 2) {
-            self.awake = now;
+            self.resumed = now;
         }
         self.last = now;
     }
 
-    /// Whether it is time for a sign of life.
-    pub(super) fn is_send_due(&self, spoke: Instant, now: Instant) -> bool {
-        self.heartbeat_timeout.is_some_and(|heartbeat_timeout| now >= spoke + heartbeat_timeout / BEATS)
+    /// Returns whether a heartbeat is due.
+    pub(super) fn is_send_due(&self, last_queued: Instant, now: Instant) -> bool {
+        self.heartbeat_timeout
+            .is_some_and(|heartbeat_timeout| now >= last_queued + heartbeat_timeout / HEARTBEATS_PER_TIMEOUT)
     }
 
-    /// How long the other end has been silent, if that is too long.
-    pub(super) fn silence(&self, heard: Instant, now: Instant) -> Option<Duration> {
+    /// Returns the time since the last frame from the peer, if it exceeds the timeout.
+    pub(super) fn silent_for(&self, last_received: Instant, now: Instant) -> Option<Duration> {
         let heartbeat_timeout = self.heartbeat_timeout?;
-        let silent = now.saturating_duration_since(heard.max(self.awake));
+        let silent = now.saturating_duration_since(last_received.max(self.resumed));
         (silent >= heartbeat_timeout).then_some(silent)
     }
 
-    /// When one of both comes next; `heard` is `None` for who may be silent.
-    pub(super) fn next(&self, spoke: Instant, heard: Option<Instant>) -> Option<Instant> {
+    /// Returns when the next heartbeat or timeout is due; `last_received` is `None` for a peer that may be silent.
+    pub(super) fn next(&self, last_queued: Instant, last_received: Option<Instant>) -> Option<Instant> {
         let heartbeat_timeout = self.heartbeat_timeout?;
-        let missed = heard.map(|heard| heard.max(self.awake) + heartbeat_timeout);
-        Some(spoke + heartbeat_timeout / BEATS).into_iter().chain(missed).min()
+        let missed = last_received.map(|last_received| last_received.max(self.resumed) + heartbeat_timeout);
+        Some(last_queued + heartbeat_timeout / HEARTBEATS_PER_TIMEOUT).into_iter().chain(missed).min()
     }
 }
 
@@ -55,26 +56,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn silence_counts_from_the_last_word_or_from_our_own_waking() {
+    fn silence_counts_from_last_frame_or_own_wakeup() {
         let heartbeat_timeout = Duration::from_secs(4);
         let mut heartbeat = Heartbeat::new(Some(heartbeat_timeout));
-        let start = heartbeat.awake;
+        let start = heartbeat.resumed;
         let at = |seconds: u64| start + Duration::from_secs(seconds);
-        assert_eq!(heartbeat.silence(at(0), at(3)), None);
-        assert_eq!(heartbeat.silence(at(0), at(5)), Some(Duration::from_secs(5)));
+        assert_eq!(heartbeat.silent_for(at(0), at(3)), None);
+        assert_eq!(heartbeat.silent_for(at(0), at(5)), Some(Duration::from_secs(5)));
         assert!(heartbeat.is_send_due(at(0), at(1)) && !heartbeat.is_send_due(at(1), at(1)));
-        // Stopped for ten seconds: nobody else was silent because of that.
-        heartbeat.woke(at(10));
-        assert_eq!(heartbeat.silence(at(0), at(11)), None);
-        assert_eq!(heartbeat.silence(at(0), at(14)), Some(heartbeat_timeout));
+        // This thread was suspended for ten seconds, which does not count as silence of the peer.
+        heartbeat.record_wakeup(at(10));
+        assert_eq!(heartbeat.silent_for(at(0), at(11)), None);
+        assert_eq!(heartbeat.silent_for(at(0), at(14)), Some(heartbeat_timeout));
     }
 
     #[test]
-    fn without_a_limit_nobody_is_ever_silent() {
+    fn no_peer_is_unresponsive_without_timeout() {
         let heartbeat = Heartbeat::new(None);
-        let late = heartbeat.awake + Duration::from_secs(1 << 20);
+        let late = heartbeat.resumed + Duration::from_secs(1 << 20);
         assert_eq!(
-            (heartbeat.silence(heartbeat.awake, late), heartbeat.is_send_due(heartbeat.awake, late)),
+            (heartbeat.silent_for(heartbeat.resumed, late), heartbeat.is_send_due(heartbeat.resumed, late)),
             (None, false)
         );
         assert_eq!(heartbeat.next(late, Some(late)), None);

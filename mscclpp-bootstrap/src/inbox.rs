@@ -1,4 +1,4 @@
-//! What has come for one rank, and how its threads wait for it.
+//! Frames that have arrived for one rank, and how its threads wait for them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::TcpStream;
@@ -14,15 +14,15 @@ use super::frame::{Frame, Purpose};
 use super::rank_info::RankInfo;
 use crate::timeout::ActiveTimeout;
 
-/// Most bytes of messages that may wait to be received.
-const WAITING_BYTES: usize = 256 << 20;
+/// Maximum number of bytes of messages that wait to be received.
+const MAX_WAITING_BYTES: usize = 256 << 20;
 
-/// Which queue a message is in: group, sender in the job, tag.
+/// Key of a message queue: communicator, sender in the job, tag.
 pub(crate) type MessageKey = (u64, u32, u64);
-/// Which stream: group, other end in the job, number.
+/// Key of a stream: communicator, other end in the job, number.
 pub(crate) type StreamKey = (u64, u32, u64);
 
-/// What has come for one rank.
+/// Frames and streams that have arrived for one rank.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     state: Mutex<State>,
@@ -30,7 +30,7 @@ pub(crate) struct Inbox {
     failed: AtomicBool,
 }
 
-/// What is in an inbox. Only what has something in it has an entry, so that memory is bounded by what waits.
+/// Contents of an inbox. Empty queues have no entry, so memory is bounded by what waits.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     messages: BTreeMap<MessageKey, VecDeque<Vec<u8>>>,
@@ -40,23 +40,24 @@ pub(crate) struct State {
     left: BTreeSet<u32>,
     roster: Option<Arc<[RankInfo]>>,
     failure: Option<Error>,
-    /// Nothing comes any more, for this reason, which is an error for who still waits.
+    /// Why no more frames arrive, which is an error for calls that still wait.
     closed: Option<Error>,
-    /// Nobody takes anything any more.
-    abandoned: bool,
+    /// Whether the rank receives no more frames.
+    stopped: bool,
 }
 
 impl Inbox {
-    /// Takes in a frame for this rank. Returns why it ends the group, if that is something that only this rank knows.
+    /// Delivers a frame to this rank. Returns the reason if the frame fails the communicator and only this rank has
+    /// noticed.
     pub(crate) fn deliver(&self, frame: Frame) -> Option<Error> {
         let mut state = self.lock();
         let mut failure = None;
         match frame {
             Frame::Message { from, context, tag, bytes, .. } => {
                 state.waiting_bytes += bytes.len();
-                if state.waiting_bytes > WAITING_BYTES {
+                if state.waiting_bytes > MAX_WAITING_BYTES {
                     let call = format!("messages from rank {from} that nobody receives");
-                    let (bytes, limit) = (state.waiting_bytes as u64, WAITING_BYTES as u64);
+                    let (bytes, limit) = (state.waiting_bytes as u64, MAX_WAITING_BYTES as u64);
                     let error = Error::TooLarge { call, bytes, limit };
                     failure = state.failure.is_none().then(|| error.clone());
                     self.fail(&mut state, error);
@@ -79,42 +80,43 @@ impl Inbox {
         failure
     }
 
-    /// Takes in a stream that another rank has opened. Nobody's are closed, so that the other end does not wait for anybody.
+    /// Delivers a stream that another rank has opened. Once the rank receives no more frames, the stream is closed, so
+    /// that the other end does not wait.
     pub(crate) fn deliver_stream(&self, key: StreamKey, stream: TcpStream) {
         let mut state = self.lock();
-        if !state.abandoned {
+        if !state.stopped {
             state.streams.insert(key, stream);
         }
         drop(state);
         self.changed.notify_all();
     }
 
-    /// Nobody will take anything any more.
-    pub(crate) fn abandon(&self) {
+    /// Stops receiving, and closes the streams that have not been taken.
+    pub(crate) fn stop_receiving(&self) {
         let mut state = self.lock();
-        state.abandoned = true;
+        state.stopped = true;
         state.streams.clear();
     }
 
-    /// Takes in a visitor that opens a stream.
-    pub(crate) fn welcome(&self, purpose: Purpose, mut conn: Conn) {
+    /// Accepts the stream of an authenticated peer.
+    pub(crate) fn accept_stream(&self, purpose: Purpose, mut conn: Conn) {
         let Purpose::Stream { from, context, id } = purpose else {
             return conn.push(&Frame::Retry);
         };
         conn.push(&Frame::StreamAccepted);
-        // The other end says nothing before it has read its welcome; if it does, its stream breaks there.
+        // The other end sends nothing before it has read this frame; if it does, its stream is closed.
         if let Ok(stream) = conn.into_stream() {
             self.deliver_stream((context, from, id), stream);
         }
     }
 
-    /// Nothing will come any more: who waits gets `reason`.
+    /// Records that no more frames arrive; waiting calls return `reason`.
     pub(crate) fn close(&self, reason: Error) {
         self.lock().closed.get_or_insert(reason);
         self.changed.notify_all();
     }
 
-    /// Why the group is finished, if it is. Costs one load while it is not.
+    /// Returns why the communicator has failed, if it has. Costs one load while it has not.
     pub(crate) fn failure(&self) -> Option<Error> {
         if !self.failed.load(Ordering::Acquire) {
             return None;
@@ -122,17 +124,17 @@ impl Inbox {
         self.lock().failure.clone()
     }
 
-    /// Why nothing comes any more, if nothing does: a failure, or rank 0 having left.
+    /// Returns why no more frames arrive, if none do: a failure, or that rank 0 has left.
     pub(crate) fn end(&self) -> Option<Error> {
         let state = self.lock();
         state.failure.as_ref().or(state.closed.as_ref()).cloned()
     }
 
-    /// Waits until `take` finds what it wants, the group fails, or the time is over (`None`). What has come counts even
-    /// if the group failed afterwards.
+    /// Waits until `take` returns a value, the communicator fails, or `time` is over (`None`). A frame that has arrived
+    /// counts even if the communicator failed afterwards.
     ///
     /// # Errors
-    /// Why the group failed.
+    /// Why the communicator failed.
     pub(crate) fn wait<T>(
         &self,
         time: Duration,
@@ -160,7 +162,7 @@ impl Inbox {
     }
 
     fn fail(&self, state: &mut State, error: Error) {
-        // The first reason is the cause; what comes after it are consequences.
+        // The first reason is the cause; later ones are consequences.
         state.failure.get_or_insert(error);
         self.failed.store(true, Ordering::Release);
     }
@@ -171,7 +173,7 @@ impl Inbox {
 }
 
 impl State {
-    /// The oldest message of a queue.
+    /// Takes the oldest message of a queue.
     pub(crate) fn take_message(&mut self, key: MessageKey) -> Option<Vec<u8>> {
         let queue = self.messages.get_mut(&key)?;
         let bytes = queue.pop_front();
@@ -182,22 +184,22 @@ impl State {
         bytes
     }
 
-    /// The result of a collective call.
+    /// Takes the result of a collective call.
     pub(crate) fn take_gathered(&mut self, key: (u64, u64)) -> Option<Vec<ByteBuf>> {
         self.gathered.remove(&key)
     }
 
-    /// A stream that was opened by the other end.
+    /// Takes a stream that the other end has opened.
     pub(crate) fn take_stream(&mut self, key: StreamKey) -> Option<TcpStream> {
         self.streams.remove(&key)
     }
 
-    /// Who the ranks are, once all have come.
+    /// Returns the identities of all ranks, once all have joined.
     pub(crate) fn roster(&self) -> Option<Arc<[RankInfo]>> {
         self.roster.clone()
     }
 
-    /// Whether a rank has left.
+    /// Returns whether a rank has left.
     pub(crate) fn has_left(&self, rank: u32) -> bool {
         self.left.contains(&rank)
     }

@@ -1,8 +1,8 @@
-//! How the ranks of a job find each other, and what they tell each other before and beside their collectives.
+//! Control plane of a job: how its ranks find each other, exchange small messages and detect lost ranks.
 //!
-//! Rank 0 listens; the others connect to it and both ends prove that they know the job's secret. Small messages and
-//! collective calls go through rank 0, which therefore knows who is missing, and says so to all. Ranks that have much to say
-//! to each other open a [stream](Bootstrap::stream) of their own.
+//! Rank 0 listens. The other ranks connect to it, and both sides prove that they know the job's secret. Small messages
+//! and collective calls pass through rank 0, which therefore knows which ranks are missing and reports them to all
+//! ranks. Ranks that exchange much data open a direct [stream](Bootstrap::stream).
 #![forbid(unsafe_code)]
 
 mod acceptor;

@@ -1,4 +1,4 @@
-//! How a rank reaches the others: through memory, or through rank 0's connections.
+//! Link from a rank to the other ranks: through memory, or through rank 0's connections.
 
 use std::fmt::Debug;
 use std::net::TcpStream;
@@ -11,34 +11,41 @@ use super::options::Options;
 use super::rank_info::RankInfo;
 use super::secret::Secret;
 
-/// Whether there is still a reason to wait: an error if not.
-pub(crate) type GoOn<'a> = &'a dyn Fn() -> Result<(), Error>;
+/// Checks whether a wait should continue, and returns an error if not.
+pub(crate) type CheckAlive<'a> = &'a dyn Fn() -> Result<(), Error>;
 
-/// One rank's way to the others. Dropping it says goodbye, which takes no longer than a second.
+/// One rank's link to the other ranks. Dropping it sends a shutdown frame and takes at most one second.
 pub(crate) trait Link: Debug + Send + Sync {
-    /// What has come for this rank.
+    /// Returns the frames that have arrived for this rank.
     fn inbox(&self) -> &Inbox;
 
-    /// The deadlines of the group.
+    /// Returns the timeouts of the communicator.
     fn options(&self) -> Options;
 
-    /// Hands a frame to the router.
+    /// Passes a frame to the router.
     ///
     /// # Errors
-    /// Why it cannot be handed over.
+    /// Why it cannot be passed.
     fn post(&self, frame: Frame) -> Result<(), Error>;
 
-    /// What lets others join, where they can: between processes.
+    /// Returns the secret with which ranks can join, for links between processes.
     fn secret(&self) -> Option<Secret> {
         None
     }
 
-    /// Looks whether a deadline is over, where nobody else does.
+    /// Checks whether a timeout has expired, for links without a connection thread that does.
     fn expire(&self) {}
 
-    /// Opens a stream to a rank, which finds its end in its inbox.
+    /// Opens a stream to a rank, whose end is delivered to its inbox.
     ///
     /// # Errors
-    /// Why it cannot be opened in so much time, and what `go_on` says.
-    fn connect(&self, peer: &RankInfo, context: u64, id: u64, time: Duration, go_on: GoOn) -> Result<TcpStream, Error>;
+    /// Why it cannot be opened within `time`, and the error of `check_alive`.
+    fn connect(
+        &self,
+        peer: &RankInfo,
+        context: u64,
+        id: u64,
+        time: Duration,
+        check_alive: CheckAlive,
+    ) -> Result<TcpStream, Error>;
 }

@@ -1,4 +1,4 @@
-//! Ranks that are threads of one process: no sockets, the router under a lock.
+//! Ranks that are threads of one process: no sockets, and the router under a lock.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 use super::error::Error;
 use super::frame::Frame;
 use super::inbox::Inbox;
-use super::link::{GoOn, Link};
+use super::link::{CheckAlive, Link};
 use super::options::Options;
 use super::rank_info::RankInfo;
 use super::router::{Delivery, Router};
 
-/// What the ranks share.
+/// State that the ranks share.
 #[derive(Debug)]
 struct Hub {
     router: Mutex<Router>,
     inboxes: Vec<Inbox>,
 }
 
-/// One rank's way to the others.
+/// One rank's link to the other ranks in this process.
 #[derive(Debug)]
 pub(crate) struct LocalLink {
     hub: Arc<Hub>,
@@ -29,7 +29,7 @@ pub(crate) struct LocalLink {
     options: Options,
 }
 
-/// One link for each of `ranks` ranks.
+/// Returns one link for each of `ranks` ranks.
 pub(crate) fn links(ranks: u32, options: Options) -> (Arc<[RankInfo]>, Vec<LocalLink>) {
     let members: Arc<[RankInfo]> = (0..ranks).map(|rank| RankInfo::this(rank, None)).collect();
     let router = Mutex::new(Router::new(members.clone(), options.timeout));
@@ -40,23 +40,23 @@ pub(crate) fn links(ranks: u32, options: Options) -> (Arc<[RankInfo]>, Vec<Local
 }
 
 impl Hub {
-    /// Lets the router work, and hands out what it says.
-    fn drive(&self, work: impl FnOnce(&mut Router, &mut Vec<Delivery>)) {
+    /// Calls the router, and delivers its frames.
+    fn with_router(&self, work: impl FnOnce(&mut Router, &mut Vec<Delivery>)) {
         let mut out = Vec::new();
-        // Handing out happens under the lock too: messages of one sender stay in order.
+        // Frames are delivered under the lock too, so that messages from one sender stay in order.
         let mut router = self.router.lock().unwrap_or_else(PoisonError::into_inner);
         work(&mut router, &mut out);
         while !out.is_empty() {
             let mut more = Vec::new();
             for Delivery { to, frame } in out {
                 let Some((last, others)) = to.split_last() else { continue };
-                let mut give = |rank: u32, frame| {
+                let mut deliver_to = |rank: u32, frame| {
                     if let Some(error) = self.inboxes[rank as usize].deliver(frame) {
                         router.fail(error, &mut more);
                     }
                 };
-                others.iter().for_each(|rank| give(*rank, frame.clone()));
-                give(*last, frame);
+                others.iter().for_each(|rank| deliver_to(*rank, frame.clone()));
+                deliver_to(*last, frame);
             }
             out = more;
         }
@@ -73,22 +73,22 @@ impl Link for LocalLink {
     }
 
     fn post(&self, frame: Frame) -> Result<(), Error> {
-        self.hub.drive(|router, out| router.route(self.rank, frame, Instant::now(), out));
+        self.hub.with_router(|router, out| router.route(self.rank, frame, Instant::now(), out));
         Ok(())
     }
 
-    /// Nobody else looks at the clock: whoever waits does.
+    /// There is no connection thread, so the waiting ranks check the timeouts.
     fn expire(&self) {
-        self.hub.drive(|router, out| router.expire(Instant::now(), out));
+        self.hub.with_router(|router, out| router.expire(Instant::now(), out));
     }
 
-    /// A pair of sockets of this machine; the other end finds its half in its inbox.
-    fn connect(&self, peer: &RankInfo, context: u64, id: u64, _: Duration, _: GoOn) -> Result<TcpStream, Error> {
-        let pair = || {
+    /// Opens a pair of sockets of this machine; the peer's end is delivered to its inbox.
+    fn connect(&self, peer: &RankInfo, context: u64, id: u64, _: Duration, _: CheckAlive) -> Result<TcpStream, Error> {
+        let connect_pair = || {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
             let ours = TcpStream::connect(listener.local_addr()?)?;
             loop {
-                // Whoever else connects to this port meanwhile is closed again.
+                // Other connections to this port are closed.
                 let (theirs, from) = listener.accept()?;
                 if from == ours.local_addr()? {
                     ours.set_nodelay(true)?;
@@ -97,7 +97,7 @@ impl Link for LocalLink {
                 }
             }
         };
-        let (ours, theirs) = pair().map_err(|error: std::io::Error| Error::System {
+        let (ours, theirs) = connect_pair().map_err(|error: std::io::Error| Error::System {
             what: format!("cannot open a stream to {peer}"),
             reason: error.to_string(),
         })?;
@@ -108,13 +108,13 @@ impl Link for LocalLink {
 
 impl Drop for LocalLink {
     fn drop(&mut self) {
-        self.hub.drive(|router, out| {
+        self.hub.with_router(|router, out| {
             if thread::panicking() {
                 let who = Box::new(self.members[self.rank as usize].clone());
                 router.fail(Error::Died { who, how: "its thread panicked".into() }, out);
             }
             router.route(self.rank, Frame::Leave { rank: self.rank }, Instant::now(), out);
         });
-        self.inbox().abandon();
+        self.inbox().stop_receiving();
     }
 }

@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-/// Longest of all these times: instants have an end.
+/// Maximum of all timeouts, because an `Instant` is bounded.
 pub const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 86400);
 
-/// Deadlines of a group. Rank 0's hold for all its ranks.
+/// Timeouts of a communicator. Those of rank 0 apply to all its ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    /// How long the ranks have to come together, and how long a call waits for the others. 60 s by default, at most a year:
-    /// more counts as that. Time in which a waiting rank itself could not run, as it was stopped or its machine was, hardly
-    /// counts.
+    /// Maximum duration of the rendezvous, and of a call's wait for other ranks. 60 s by default, at most a year:
+    /// longer timeouts are reduced to that. Time in which the waiting rank itself could not run, because its process or
+    /// its machine was suspended, hardly counts.
     pub timeout: Duration,
-    /// After how long without a sign of life a rank counts as dead; `None` is never. 10 s by default.
+    /// Time without a heartbeat after which a rank counts as dead; `None` disables the check. 10 s by default.
     ///
-    /// A process that ends is noticed at once. This is for processes that are stopped and hosts that are cut off. At least
-    /// 1 ms and at most a year: less or more counts as that.
+    /// A process that ends is noticed at once. This timeout is for processes that are suspended and hosts that are
+    /// unreachable. At least 1 ms and at most a year: other values are clamped.
     pub heartbeat_timeout: Option<Duration>,
 }
 
@@ -27,19 +27,19 @@ impl Default for Options {
 }
 
 impl Options {
-    /// With another deadline.
+    /// Returns these options with another timeout.
     #[must_use]
-    pub fn timeout(self, deadline: Duration) -> Self {
-        Self { timeout: deadline, ..self }
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
     }
 
-    /// With another time after which a silent rank counts as dead.
+    /// Returns these options with another time without a heartbeat after which a rank counts as dead.
     #[must_use]
     pub fn heartbeat_timeout(self, heartbeat_timeout: Option<Duration>) -> Self {
         Self { heartbeat_timeout, ..self }
     }
 
-    /// With times that can be counted with.
+    /// Returns these options with timeouts that do not overflow an `Instant`.
     pub(super) fn bounded(self) -> Self {
         let heartbeat_timeout = self
             .heartbeat_timeout

@@ -1,4 +1,4 @@
-//! What a rank's threads hand to its connection thread, and how they learn that it has gone out.
+//! Frames that a rank's threads pass to its connection thread, and how they learn that the frames were sent.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -9,10 +9,10 @@ use super::frame::Frame;
 use super::poll::Waker;
 use crate::timeout::ActiveTimeout;
 
-/// Most bytes that wait here before senders have to wait.
-const WAITING_BYTES: usize = 64 << 20;
+/// Number of queued bytes above which senders wait.
+const MAX_WAITING_BYTES: usize = 64 << 20;
 
-/// Frames on their way to the connection thread.
+/// Frames that wait for the connection thread.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     state: Mutex<State>,
@@ -24,12 +24,12 @@ pub(crate) struct Outbox {
 struct State {
     frames: VecDeque<Frame>,
     bytes: usize,
-    /// The goodbye has arrived wherever it can arrive, or the thread has ended.
-    settled: bool,
+    /// Whether the shutdown frame has been acknowledged as far as possible, or the thread has ended.
+    drained: bool,
 }
 
 impl Outbox {
-    /// An empty outbox.
+    /// Creates an empty outbox.
     ///
     /// # Errors
     /// [`Error::System`] if there are no file descriptors left.
@@ -37,26 +37,27 @@ impl Outbox {
         Ok(Self { state: Mutex::default(), changed: Condvar::new(), waker: Waker::new()? })
     }
 
-    /// What the connection thread waits on.
+    /// Returns the waker on which the connection thread waits.
     pub(crate) fn waker(&self) -> &Waker {
         &self.waker
     }
 
-    /// Puts a frame in. One with a load waits while too much waits already, at most so long; `false` if that was not
-    /// enough or the connection thread has ended. Failures go before what nobody will want any more because of them.
+    /// Queues a frame. A frame with a payload waits up to `time` while too many bytes are queued. Returns `false` if
+    /// that was not enough or the connection thread has ended. Failures are queued before other frames, because the
+    /// failure makes those obsolete.
     pub(crate) fn put(&self, frame: Frame, time: Duration) -> bool {
         let mut state = self.lock();
         let mut timeout = ActiveTimeout::new(time);
-        while weight(&frame) > 0 && state.bytes > WAITING_BYTES && !state.settled {
+        while payload_bytes(&frame) > 0 && state.bytes > MAX_WAITING_BYTES && !state.drained {
             if timeout.is_expired() {
                 return false;
             }
             state = self.wait(state, &timeout);
         }
-        if state.settled {
+        if state.drained {
             return false;
         }
-        state.bytes += weight(&frame);
+        state.bytes += payload_bytes(&frame);
         let is_failure = |frame: &Frame| matches!(frame, Frame::Failed(_));
         let first = state.frames.iter().take_while(|other| is_failure(other)).count();
         let place = if is_failure(&frame) { first } else { state.frames.len() };
@@ -66,36 +67,36 @@ impl Outbox {
         true
     }
 
-    /// Takes the next frame, if it may go.
-    pub(crate) fn take_if(&self, may_go: impl FnOnce(&Frame) -> bool) -> Option<Frame> {
+    /// Takes the next frame, if it can be sent.
+    pub(crate) fn take_if(&self, can_send: impl FnOnce(&Frame) -> bool) -> Option<Frame> {
         let mut state = self.lock();
-        state.frames.front().filter(|frame| may_go(frame))?;
+        state.frames.front().filter(|frame| can_send(frame))?;
         let frame = state.frames.pop_front()?;
         let before = state.bytes;
-        state.bytes -= weight(&frame);
-        if before > WAITING_BYTES {
+        state.bytes -= payload_bytes(&frame);
+        if before > MAX_WAITING_BYTES {
             self.changed.notify_all();
         }
         Some(frame)
     }
 
-    /// Whether there is a next frame and it may go.
-    pub(crate) fn is_next(&self, may_go: impl FnOnce(&Frame) -> bool) -> bool {
-        self.lock().frames.front().is_some_and(may_go)
+    /// Returns whether there is a next frame and it can be sent.
+    pub(crate) fn is_next(&self, can_send: impl FnOnce(&Frame) -> bool) -> bool {
+        self.lock().frames.front().is_some_and(can_send)
     }
 
-    /// Says that the goodbye has gone out, or that nothing goes out any more.
-    pub(crate) fn settle(&self) {
-        self.lock().settled = true;
+    /// Marks the outbox as drained: the shutdown frame has been sent, or no more frames are sent.
+    pub(crate) fn mark_drained(&self) {
+        self.lock().drained = true;
         self.changed.notify_all();
     }
 
-    /// Waits for [`settle`](Self::settle), but no longer than so long.
-    pub(crate) fn wait_settled(&self, time: Duration) {
+    /// Waits for [`mark_drained`](Self::mark_drained), at most for `time`.
+    pub(crate) fn wait_drained(&self, time: Duration) {
         let mut state = self.lock();
         let mut timeout = ActiveTimeout::new(time);
         loop {
-            if state.settled || timeout.is_expired() {
+            if state.drained || timeout.is_expired() {
                 return;
             }
             state = self.wait(state, &timeout);
@@ -114,8 +115,8 @@ impl Outbox {
     }
 }
 
-/// The load of a frame: bytes of the caller's.
-fn weight(frame: &Frame) -> usize {
+/// Returns the size of a frame's payload, which the caller provided.
+fn payload_bytes(frame: &Frame) -> usize {
     match frame {
         Frame::Message { bytes, .. } => bytes.len(),
         Frame::EnterCollective { bytes, .. } => bytes.len(),
@@ -128,9 +129,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn goodbyes_get_in_however_full_it_is_and_failures_go_first() {
+    fn leave_is_queued_when_full_and_failures_go_first() {
         let (outbox, now) = (Outbox::new().unwrap(), Duration::ZERO);
-        let message = || Frame::Message { from: 0, to: 1, context: 0, tag: 0, bytes: vec![0; WAITING_BYTES + 1] };
+        let message = || Frame::Message { from: 0, to: 1, context: 0, tag: 0, bytes: vec![0; MAX_WAITING_BYTES + 1] };
         let failed = Frame::Failed(Error::NoSuchRank { rank: 0, ranks: 0 });
         assert!(outbox.put(message(), now));
         assert!(!outbox.put(message(), now));

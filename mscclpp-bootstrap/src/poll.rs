@@ -1,4 +1,4 @@
-//! Waiting for several sockets at once, and being woken up.
+//! Waits for several sockets at once, and wakes a waiting thread.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -8,21 +8,21 @@ use rustix::io::Errno;
 
 use super::error::Error;
 
-/// What to wait for.
+/// Readiness to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interest {
-    /// Bytes to read, or the end.
+    /// Bytes to read, or the end of the stream.
     Read,
-    /// Room to write as well.
+    /// Bytes to read, or room to write.
     ReadWrite,
-    /// Room to write alone.
+    /// Room to write only.
     Write,
 }
 
-/// Waits until one of the sockets has something, or the time is over, and says which have.
+/// Waits until a socket is ready or the timeout expires, and returns which sockets are ready.
 ///
 /// # Errors
-/// What the system says, but for interruptions, which end the wait early.
+/// The system's error, except interruptions, which end the wait early.
 pub(crate) fn wait(sockets: &[(BorrowedFd<'_>, Interest)], timeout: Option<Duration>) -> Result<Vec<bool>, Error> {
     let mut polled: Vec<_> = sockets
         .iter()
@@ -48,7 +48,7 @@ pub(crate) fn wait(sockets: &[(BorrowedFd<'_>, Interest)], timeout: Option<Durat
 pub(crate) struct Waker(OwnedFd);
 
 impl Waker {
-    /// A waker that has not been called.
+    /// Creates a waker without pending calls.
     ///
     /// # Errors
     /// [`Error::System`] if there are no file descriptors left.
@@ -58,13 +58,13 @@ impl Waker {
             .map_err(|error| Error::System { what: "cannot create an event".into(), reason: error.to_string() })
     }
 
-    /// Ends the wait, or the next one if nobody waits.
+    /// Ends the current wait, or the next one if no thread waits.
     pub(crate) fn wake(&self) {
-        // It fails only where it has been called 2^64 times and nobody listened.
+        // The write fails only after 2^64 calls without a `clear`.
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Takes the calls so far.
+    /// Clears the calls so far.
     pub(crate) fn clear(&self) {
         let _ = rustix::io::read(&self.0, &mut [0; 8]);
     }

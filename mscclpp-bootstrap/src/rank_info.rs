@@ -1,4 +1,4 @@
-//! Who a rank is: what others need to name it, and to know whether it shares their host's memory.
+//! Identity of a rank: what other ranks need to name it, and to determine whether they can share memory with it.
 
 use std::fmt::{self, Display, Formatter};
 use std::fs;
@@ -6,51 +6,52 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
-/// Longest name of a host that is kept, in bytes.
+/// Maximum length of a host's name, in bytes.
 const NAME_BYTES: usize = 255;
 
-/// One rank of a group.
+/// Identity of a rank.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankInfo {
     /// Its rank in the whole job.
     pub rank: u32,
-    /// Its process.
+    /// Its process id.
     pub pid: u32,
-    /// Its host's name, for people.
+    /// Its host's name, for display.
     pub hostname: String,
-    /// What tells hosts apart: equal on ranks that can share memory.
+    /// Identifies the host: equal on ranks that can share memory.
     pub host: String,
-    /// Where it listens for direct connections; absent within one process. No address but a port where a rank lists itself
-    /// and listens on all its host's interfaces.
+    /// Address at which the rank accepts direct connections; `None` within one process. The IP address is unspecified
+    /// where a rank describes itself and listens on all its host's interfaces.
     pub listens: Option<SocketAddr>,
 }
 
 impl RankInfo {
-    /// This process as `rank`.
+    /// Returns the identity of this process as `rank`.
     pub(crate) fn this(rank: u32, listens: Option<SocketAddr>) -> Self {
         Self { rank, pid: std::process::id(), hostname: hostname(), host: host_identity(), listens }
     }
 
-    /// Somebody of whom no more is known than a rank.
+    /// Returns an identity without process and host.
     pub(crate) fn unknown() -> Self {
         Self { rank: 0, pid: 0, hostname: String::new(), host: String::new(), listens: None }
     }
 
-    /// As seen by a rank that reaches rank 0 at `root`: who listens on all interfaces is on rank 0's host.
-    pub(crate) fn seen_by_way_of(mut self, root: IpAddr) -> Self {
+    /// Returns this identity as seen by a rank that reaches rank 0 at `root`: a rank that listens on all interfaces is
+    /// on rank 0's host.
+    pub(crate) fn with_root_ip(mut self, root: IpAddr) -> Self {
         if let Some(listens) = self.listens.as_mut().filter(|at| at.ip().is_unspecified()) {
             listens.set_ip(root);
         }
         self
     }
 
-    /// Process and host, without the rank: `pid 4711 on node-a`.
+    /// Returns process and host, without the rank: `pid 4711 on node-a`.
     pub(crate) fn place(&self) -> String {
         format!("pid {} on {}", self.pid, self.hostname)
     }
 
-    /// Bounds what came from outside.
-    pub(crate) fn is_sane(&self) -> bool {
+    /// Returns whether the lengths of the received fields are within their limits.
+    pub(crate) fn is_within_limits(&self) -> bool {
         self.hostname.len() <= NAME_BYTES && self.host.len() <= 4 * NAME_BYTES
     }
 }
@@ -66,20 +67,20 @@ impl Display for RankInfo {
 
 fn hostname() -> String {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    cut(name, NAME_BYTES)
+    truncate(name, NAME_BYTES)
 }
 
-/// Equal exactly where two processes can map each other's memory: same boot of the same kernel, and the same mounts,
-/// shared-memory objects and abstract sockets.
+/// Returns a text that is equal exactly where two processes can map each other's memory: same boot of the same kernel,
+/// and the same mounts, shared-memory objects and abstract sockets.
 ///
-/// `MSCCLPP_HOST_ID` is put in front, so that ranks on one machine can be told apart on purpose.
+/// `MSCCLPP_HOST_ID` is prepended, to divide the ranks of one machine on purpose.
 fn host_identity() -> String {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_else(|_| hostname());
     let mut identity =
-        std::env::var("MSCCLPP_HOST_ID").map(|id| format!("{} ", cut(id, NAME_BYTES))).unwrap_or_default();
+        std::env::var("MSCCLPP_HOST_ID").map(|id| format!("{} ", truncate(id, NAME_BYTES))).unwrap_or_default();
     identity.push_str(boot.trim());
     for namespace in ["ipc", "mnt", "net"] {
-        // The link's text is `ipc:[4026531839]`; where there is none, namespaces do not exist and cannot differ.
+        // The link's text is `ipc:[4026531839]`. Without the link, namespaces do not exist and cannot differ.
         if let Ok(link) = fs::read_link(format!("/proc/self/ns/{namespace}")) {
             identity.push(' ');
             identity.push_str(&link.to_string_lossy());
@@ -88,21 +89,21 @@ fn host_identity() -> String {
     identity
 }
 
-fn cut(mut text: String, bytes: usize) -> String {
+fn truncate(mut text: String, bytes: usize) -> String {
     while text.len() > bytes {
         text.pop();
     }
     text
 }
 
-/// Which node each rank is on: nodes are counted in the order in which their first rank comes.
+/// Returns the node of each rank. Nodes are numbered in the order of their first rank.
 pub(crate) fn nodes(members: &[RankInfo]) -> Vec<u32> {
     let mut hosts: Vec<&str> = Vec::new();
     members
         .iter()
         .map(|member| {
-            let known = hosts.iter().position(|host| *host == member.host);
-            known.unwrap_or_else(|| {
+            let found = hosts.iter().position(|host| *host == member.host);
+            found.unwrap_or_else(|| {
                 hosts.push(&member.host);
                 hosts.len() - 1
             }) as u32
@@ -110,7 +111,8 @@ pub(crate) fn nodes(members: &[RankInfo]) -> Vec<u32> {
         .collect()
 }
 
-/// How many ranks each node has, if all have as many and each node's ranks follow one another; otherwise 1.
+/// Returns the number of ranks per node, if all nodes have equally many ranks and the ranks of each node are
+/// consecutive; otherwise 1.
 pub(crate) fn ranks_per_node(nodes: &[u32]) -> u32 {
     let first = nodes.iter().take_while(|node| **node == 0).count().max(1);
     let regular = nodes.len().is_multiple_of(first)
@@ -123,23 +125,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_are_counted_by_their_first_rank() {
+    fn nodes_are_numbered_by_their_first_rank() {
         let on = |host: &str| RankInfo { host: host.into(), ..RankInfo::this(0, None) };
         assert_eq!(nodes(&[on("b"), on("a"), on("b")]), [0, 1, 0]);
     }
 
     #[test]
     fn who_listens_everywhere_is_where_rank_0_is() {
-        let at = |at: &str| {
-            RankInfo::this(1, Some(at.parse().unwrap())).seen_by_way_of([10, 0, 0, 1].into()).listens.unwrap()
-        };
+        let at =
+            |at: &str| RankInfo::this(1, Some(at.parse().unwrap())).with_root_ip([10, 0, 0, 1].into()).listens.unwrap();
         assert_eq!(at("0.0.0.0:7"), "10.0.0.1:7".parse().unwrap());
         assert_eq!(at("[::]:7"), "10.0.0.1:7".parse().unwrap());
         assert_eq!(at("10.0.0.2:7"), "10.0.0.2:7".parse().unwrap());
     }
 
     #[test]
-    fn irregular_placements_have_one_rank_per_node() {
+    fn irregular_placement_has_one_rank_per_node() {
         assert_eq!(ranks_per_node(&[0, 0, 1, 1]), 2);
         assert_eq!(ranks_per_node(&[0, 0, 0]), 3);
         assert_eq!(ranks_per_node(&[0, 1, 0, 1]), 1);
@@ -148,8 +149,8 @@ mod tests {
     }
 
     #[test]
-    fn this_process_is_on_its_own_host() {
+    fn host_identity_of_this_process_is_stable() {
         assert_eq!(RankInfo::this(0, None).host, RankInfo::this(1, None).host);
-        assert!(RankInfo::this(0, None).is_sane());
+        assert!(RankInfo::this(0, None).is_within_limits());
     }
 }

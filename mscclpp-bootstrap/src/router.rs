@@ -1,7 +1,7 @@
-//! What rank 0 does for all: passes messages on, gathers what ranks bring to collective calls, and notices who is missing.
+//! Rank 0's part for all ranks: forwards messages, gathers the data of collective calls, and detects missing ranks.
 //!
-//! Pure: frames and times come in, frames go out. Threads of one process drive it under a lock, rank 0's connection thread
-//! drives it for processes.
+//! The router is pure: frames and times are its inputs, frames its outputs. Threads of one process call it under a
+//! lock; rank 0's connection thread calls it for processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,58 +13,58 @@ use super::error::Error;
 use super::frame::{Call, Frame, GATHER_BYTES, Malformed};
 use super::rank_info::RankInfo;
 
-/// A frame, and who gets it.
+/// A frame, and the ranks that receive it.
 #[derive(Debug)]
 pub(crate) struct Delivery {
-    /// Ranks, each once.
+    /// The receivers, each once.
     pub(crate) to: Vec<u32>,
-    /// What they get.
+    /// The frame.
     pub(crate) frame: Frame,
 }
 
-/// The state of all groups of one job.
+/// State of all communicators of one job.
 #[derive(Debug)]
 pub(crate) struct Router {
     members: Arc<[RankInfo]>,
-    deadline: Duration,
+    timeout: Duration,
     left: BTreeSet<u32>,
-    /// By group and number of the call.
+    /// By communicator and call number.
     gathers: BTreeMap<(u64, u64), Gather>,
     failed: bool,
 }
 
-/// One collective call to which some ranks have come.
+/// A collective call that some ranks have entered.
 #[derive(Debug)]
 struct Gather {
     call: Call,
     sequence: u64,
-    /// Ranks of the group.
+    /// Ranks of the communicator.
     group: Vec<u32>,
-    /// What they brought, by position in `group`.
+    /// Data of each rank, by position in `group`.
     parts: Vec<Option<ByteBuf>>,
     bytes: usize,
-    /// Who came first, and when.
+    /// The rank that entered first, and when.
     first: u32,
     since: Instant,
 }
 
 impl Router {
-    /// A router for `members`, of which none waits longer than `deadline` for the others.
-    pub(crate) fn new(members: Arc<[RankInfo]>, deadline: Duration) -> Self {
-        Self { members, deadline, left: BTreeSet::new(), gathers: BTreeMap::new(), failed: false }
+    /// Creates a router for `members`, whose calls wait at most `timeout` for other ranks.
+    pub(crate) fn new(members: Arc<[RankInfo]>, timeout: Duration) -> Self {
+        Self { members, timeout, left: BTreeSet::new(), gathers: BTreeMap::new(), failed: false }
     }
 
-    /// Takes a frame of rank `from`.
+    /// Processes a frame from rank `from`.
     pub(crate) fn route(&mut self, from: u32, frame: Frame, now: Instant, out: &mut Vec<Delivery>) {
         match frame {
-            // The sender does not say who it is: its connection does.
+            // The connection determines the sender, not the frame.
             Frame::Message { to, context, tag, bytes, .. } if (to as usize) < self.members.len() => {
                 if !self.failed && !self.left.contains(&to) {
                     out.push(Delivery { to: vec![to], frame: Frame::Message { from, to, context, tag, bytes } });
                 }
             }
             Frame::EnterCollective { context, sequence, call, group, bytes } => {
-                let arrived = self.arrive(from, (context, sequence), call, group, bytes, now);
+                let arrived = self.enter_collective(from, (context, sequence), call, group, bytes, now);
                 match arrived {
                     Ok(Some(delivery)) => out.push(delivery),
                     Ok(None) => {}
@@ -78,7 +78,7 @@ impl Router {
         }
     }
 
-    /// Ends the group for all its ranks. Only the first reason counts.
+    /// Fails the communicator on all its ranks. Only the first reason counts.
     pub(crate) fn fail(&mut self, error: Error, out: &mut Vec<Delivery>) {
         if !std::mem::replace(&mut self.failed, true) {
             self.gathers.clear();
@@ -86,50 +86,51 @@ impl Router {
         }
     }
 
-    /// Whether the group has failed.
+    /// Returns whether the communicator has failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed
     }
 
-    /// Fails the group if ranks have been waiting for too long.
+    /// Fails the communicator if a call has waited longer than the timeout.
     pub(crate) fn expire(&mut self, now: Instant, out: &mut Vec<Delivery>) {
-        let late = self.gathers.values().find(|gather| now >= gather.since + self.deadline);
+        let late = self.gathers.values().find(|gather| now >= gather.since + self.timeout);
         if let Some(gather) = late {
-            let missing = gather.absent().map(|rank| self.members[rank as usize].clone()).collect();
+            let missing = gather.missing_ranks().map(|rank| self.members[rank as usize].clone()).collect();
             let waiting = gather.present().collect();
             let call = gather.name();
-            self.fail(Error::CollectiveTimeout { call, missing, waiting, waited: self.deadline }, out);
+            self.fail(Error::CollectiveTimeout { call, missing, waiting, waited: self.timeout }, out);
         }
     }
 
-    /// When [`expire`](Self::expire) has something to say at the earliest.
+    /// Returns the earliest time at which [`expire`](Self::expire) can fail the communicator.
     pub(crate) fn next_expiry(&self) -> Option<Instant> {
-        self.gathers.values().map(|gather| gather.since + self.deadline).min()
+        self.gathers.values().map(|gather| gather.since + self.timeout).min()
     }
 
     fn leave(&mut self, rank: u32, out: &mut Vec<Delivery>) {
         if !self.left.insert(rank) {
             return;
         }
-        let waits = self.gathers.values().find(|gather| gather.absent().any(|absent| absent == rank));
-        let error = waits.map(|gather| self.left_behind(rank, gather.first, gather.name()));
+        let waits =
+            self.gathers.values().find(|gather| gather.missing_ranks().any(|missing_ranks| missing_ranks == rank));
+        let error = waits.map(|gather| self.rank_left_error(rank, gather.first, gather.name()));
         out.push(Delivery { to: self.present(Some(rank)), frame: Frame::Leave { rank } });
         if let Some(error) = error {
             self.fail(error, out);
         }
     }
 
-    fn left_behind(&self, rank: u32, waiting: u32, call: String) -> Error {
+    fn rank_left_error(&self, rank: u32, waiting: u32, call: String) -> Error {
         Error::RankLeft { who: Box::new(self.members[rank as usize].clone()), waiting, call }
     }
 
-    /// Everybody who has not left, but for `rank`.
+    /// Returns the ranks that have not left, other than `rank`.
     fn present(&self, rank: Option<u32>) -> Vec<u32> {
         let ranks = 0..self.members.len() as u32;
         ranks.filter(|other| Some(*other) != rank && !self.left.contains(other)).collect()
     }
 
-    fn arrive(
+    fn enter_collective(
         &mut self,
         from: u32,
         key: (u64, u64),
@@ -179,9 +180,9 @@ impl Router {
         }
         gather.parts[position] = Some(bytes);
         if gather.parts.iter().any(Option::is_none) {
-            let gone = gather.absent().find(|rank| self.left.contains(rank));
+            let gone = gather.missing_ranks().find(|rank| self.left.contains(rank));
             return match gone {
-                Some(rank) => Err(self.left_behind(rank, from, self.gathers[&key].name())),
+                Some(rank) => Err(self.rank_left_error(rank, from, self.gathers[&key].name())),
                 None => Ok(None),
             };
         }
@@ -198,7 +199,7 @@ impl Router {
 }
 
 impl Gather {
-    fn absent(&self) -> impl Iterator<Item = u32> {
+    fn missing_ranks(&self) -> impl Iterator<Item = u32> {
         self.group.iter().zip(&self.parts).filter(|(_, part)| part.is_none()).map(|(rank, _)| *rank)
     }
 
@@ -220,7 +221,7 @@ mod tests {
         Router::new(members.into(), Duration::from_secs(1))
     }
 
-    fn arrive(call: Call, bytes: &[u8]) -> Frame {
+    fn enter_collective(call: Call, bytes: &[u8]) -> Frame {
         Frame::EnterCollective { context: 0, sequence: 0, call, group: Vec::new(), bytes: ByteBuf::from(bytes) }
     }
 
@@ -232,11 +233,11 @@ mod tests {
     }
 
     #[test]
-    fn the_last_to_come_releases_all() {
+    fn last_rank_to_enter_completes_the_call() {
         let (mut router, mut out, now) = (router(3), Vec::new(), Instant::now());
         for rank in [2, 0, 1] {
             assert!(out.is_empty());
-            router.route(rank, arrive(Call::AllGather, &[rank as u8]), now, &mut out);
+            router.route(rank, enter_collective(Call::AllGather, &[rank as u8]), now, &mut out);
         }
         assert_eq!(out[0].to, [0, 1, 2]);
         let parts = (0..3).map(|rank| ByteBuf::from([rank])).collect();
@@ -245,10 +246,10 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_come_is_named_when_the_deadline_is_over() {
+    fn expired_call_reports_missing_ranks() {
         let (mut router, mut out, now) = (router(3), Vec::new(), Instant::now());
-        router.route(0, arrive(Call::Barrier, &[]), now, &mut out);
-        router.route(2, arrive(Call::Barrier, &[]), now, &mut out);
+        router.route(0, enter_collective(Call::Barrier, &[]), now, &mut out);
+        router.route(2, enter_collective(Call::Barrier, &[]), now, &mut out);
         router.expire(now + Duration::from_millis(999), &mut out);
         assert!(out.is_empty());
         router.expire(now + Duration::from_secs(1), &mut out);
@@ -262,19 +263,19 @@ mod tests {
     }
 
     #[test]
-    fn different_calls_are_named_both() {
+    fn different_calls_are_both_reported() {
         let (mut router, mut out, now) = (router(2), Vec::new(), Instant::now());
-        router.route(1, arrive(Call::Barrier, &[]), now, &mut out);
-        router.route(0, arrive(Call::Broadcast { root: 1 }, &[]), now, &mut out);
+        router.route(1, enter_collective(Call::Barrier, &[]), now, &mut out);
+        router.route(0, enter_collective(Call::Broadcast { root: 1 }, &[]), now, &mut out);
         let text = failure(&out).to_string();
         assert!(text.contains("calls barrier") && text.contains("calls broadcast from rank 1"), "{text}");
     }
 
     #[test]
-    fn waiting_for_who_has_left_ends_in_both_orders() {
+    fn call_without_a_left_rank_fails_in_both_orders() {
         for left_first in [true, false] {
             let (mut router, mut out, now) = (router(2), Vec::new(), Instant::now());
-            let steps = [(1, Frame::Leave { rank: 1 }), (0, arrive(Call::Barrier, &[]))];
+            let steps = [(1, Frame::Leave { rank: 1 }), (0, enter_collective(Call::Barrier, &[]))];
             let order = if left_first { [0, 1] } else { [1, 0] };
             for step in order {
                 let (from, frame) = steps[step].clone();
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_cannot_speak_for_another() {
+    fn sender_is_determined_by_its_connection() {
         let (mut router, mut out) = (router(3), Vec::new());
         let forged = Frame::Message { from: 0, to: 2, context: 0, tag: 0, bytes: vec![] };
         router.route(1, forged, Instant::now(), &mut out);
@@ -293,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_without_a_place_end_the_group() {
+    fn unexpected_frame_fails_the_communicator() {
         let strange = [
             Frame::Message { from: 0, to: 9, context: 0, tag: 0, bytes: vec![] },
             Frame::Roster(vec![]),

@@ -1,4 +1,4 @@
-//! The job's secret, and how two processes prove to each other that they know it without saying it.
+//! The job's secret, and how two processes prove to each other that they know it without sending it.
 
 use std::fmt::{self, Debug, Formatter};
 use std::str::FromStr;
@@ -9,46 +9,47 @@ use sha2::{Digest, Sha256};
 use super::error::Error;
 use super::frame::{Purpose, VERSION};
 
-/// Bytes of a secret.
+/// Length of a secret, in bytes.
 const BYTES: usize = 16;
 
 /// A number that is used once.
 pub(crate) type Nonce = [u8; 16];
-/// What only who knows the secret can compute.
+/// A response that only a process with the secret can compute.
 pub(crate) type Proof = [u8; 32];
 
-/// What the processes of one job know and others do not: 128 bits.
+/// A secret of 128 bits that only the processes of one job know.
 ///
-/// It keeps rejections and other jobs out; it is never sent. What the ranks say to each other afterwards is not encrypted.
+/// It keeps out processes that do not belong to the job, and is never sent. The frames between authenticated ranks are
+/// not encrypted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret([u8; BYTES]);
 
-/// The two ends of a connection, which prove different things, so that neither can hand the other's proof back.
+/// The two ends of a handshake. Their responses differ, so that neither end can replay the other's.
 #[derive(Clone, Copy)]
 pub(crate) enum Role {
-    /// Who connects.
+    /// The end that connects.
     Initiator,
-    /// Who listens.
+    /// The end that listens.
     Responder,
 }
 
 impl Secret {
-    /// A fresh secret from the system's random numbers.
+    /// Creates a secret from the system's random numbers.
     ///
     /// # Errors
-    /// [`Error::System`] if the system gives none.
+    /// [`Error::System`] if the system provides none.
     pub fn random() -> Result<Self, Error> {
         random().map(Self)
     }
 
-    /// A secret from what the processes of one job share anyway, such as the launcher's name of the job.
+    /// Derives a secret from values that the processes of one job share, such as the launcher's name of the job.
     ///
-    /// It keeps jobs apart. It does not keep out who can guess the parts.
+    /// It separates jobs. It does not keep out a process that can guess the values.
     pub fn derived(parts: &[&str]) -> Self {
         let mut hash = Sha256::new();
         hash.update(b"mscclpp job secret 1");
         for part in parts {
-            // With its length: ["ab", "c"] and ["a", "bc"] are two jobs.
+            // With its length, so that ["ab", "c"] and ["a", "bc"] are different jobs.
             hash.update((part.len() as u64).to_le_bytes());
             hash.update(part.as_bytes());
         }
@@ -58,23 +59,31 @@ impl Secret {
         Self(secret)
     }
 
-    /// The secret as 32 hexadecimal digits, for the environment of a job's processes. Whoever reads them can join.
+    /// Returns the secret as 32 hexadecimal digits, for the environment of a job's processes. Every process that has
+    /// them can join.
     pub fn to_hex(&self) -> String {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// What `end` of a connection must show.
-    pub(crate) fn response(&self, end: Role, purpose: &Purpose, caller: &Nonce, listener: &Nonce) -> Proof {
-        self.mac(end, purpose, caller, listener).finalize().into_bytes().into()
+    /// Returns the response of one end of a connection.
+    pub(crate) fn response(&self, role: Role, purpose: &Purpose, caller: &Nonce, listener: &Nonce) -> Proof {
+        self.mac(role, purpose, caller, listener).finalize().into_bytes().into()
     }
 
-    /// Whether that is what was shown, in a time that does not depend on where they differ.
-    pub(crate) fn verify(&self, end: Role, purpose: &Purpose, caller: &Nonce, listener: &Nonce, proof: &Proof) -> bool {
-        self.mac(end, purpose, caller, listener).verify_slice(proof).is_ok()
+    /// Returns whether `proof` is the expected response, in a time that does not depend on where the two differ.
+    pub(crate) fn verify(
+        &self,
+        role: Role,
+        purpose: &Purpose,
+        caller: &Nonce,
+        listener: &Nonce,
+        proof: &Proof,
+    ) -> bool {
+        self.mac(role, purpose, caller, listener).verify_slice(proof).is_ok()
     }
 
-    fn mac(&self, end: Role, purpose: &Purpose, caller: &Nonce, listener: &Nonce) -> Hmac<Sha256> {
-        // A fixed layout: every field has a fixed length, so no two questions have one answer.
+    fn mac(&self, role: Role, purpose: &Purpose, caller: &Nonce, listener: &Nonce) -> Hmac<Sha256> {
+        // Every field has a fixed length, so no two challenges have the same encoding.
         let (kind, a, b, c) = match *purpose {
             Purpose::Join { rank, ranks } => (0u8, u64::from(rank), u64::from(ranks), 0),
             Purpose::Stream { from, context, id } => (1, u64::from(from), context, id),
@@ -84,7 +93,7 @@ impl Secret {
         let mut mac = Hmac::<Sha256>::new(&key.into());
         mac.update(b"mscclpp bootstrap");
         mac.update(&VERSION.to_le_bytes());
-        mac.update(&[end as u8, kind]);
+        mac.update(&[role as u8, kind]);
         for field in [a, b, c] {
             mac.update(&field.to_le_bytes());
         }
@@ -94,7 +103,7 @@ impl Secret {
     }
 }
 
-/// Fresh random bytes.
+/// Returns fresh random bytes.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     let mut at = 0;
@@ -110,7 +119,7 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
     Ok(bytes)
 }
 
-/// Never shows the secret.
+/// Omits the secret.
 impl Debug for Secret {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str("Secret(..)")
@@ -146,7 +155,7 @@ mod tests {
     const JOIN: Purpose = Purpose::Join { rank: 1, ranks: 4 };
 
     #[test]
-    fn text_comes_back() {
+    fn text_round_trips() {
         let secret = Secret::random().unwrap();
         assert_eq!(secret.to_hex().parse::<Secret>().unwrap(), secret);
         assert_ne!(Secret::random().unwrap(), secret);
@@ -162,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_is_for_one_end_one_purpose_and_one_pair_of_questions() {
+    fn proof_is_valid_for_one_role_purpose_and_nonce_pair() {
         let (secret, a, b) = (Secret([7; 16]), [1; 16], [2; 16]);
         let proof = secret.response(Role::Initiator, &JOIN, &a, &b);
         assert!(secret.verify(Role::Initiator, &JOIN, &a, &b, &proof));
@@ -174,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn derived_secrets_depend_on_where_parts_end() {
+    fn derived_secret_depends_on_part_boundaries() {
         assert_eq!(Secret::derived(&["ab", "c"]), Secret::derived(&["ab", "c"]));
         assert_ne!(Secret::derived(&["ab", "c"]), Secret::derived(&["a", "bc"]));
     }

@@ -1,4 +1,4 @@
-//! Going on without ranks that are lost.
+//! Continues a job without its lost ranks.
 
 use std::net::TcpListener;
 
@@ -8,17 +8,19 @@ use super::group::Bootstrap;
 use super::tcp;
 
 impl Bootstrap {
-    /// A new group of the ranks that are left when a group has failed, in the same order and with the same deadlines.
+    /// Creates a new communicator of the remaining ranks after a communicator has failed, in the same order and with
+    /// the same timeouts.
     ///
-    /// `lost` lists who is not in it, as ranks of the job; [`Error::lost`] of the failure says so. All others call this with
-    /// the same list. The first of them takes the place of rank 0, on the port on which it has listened for streams.
-    /// What went on in the failed group is lost, its other handles may be dropped at any time.
+    /// `lost` lists the excluded ranks, as ranks of the job; [`Error::lost`] of the failure returns them. All other
+    /// ranks call this with the same list. The first of them becomes rank 0, on the port on which it has listened for
+    /// streams. Pending calls and messages of the failed communicator are lost; its other handles may be dropped at any
+    /// time.
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`] if this rank is in the list. [`Error::System`] if this is not the group of the whole job, and for
-    /// threads of one process, which have nothing to come together at. As [`connect`](Self::connect), and
-    /// [`Error::Differs`] if ranks have different lists: more ranks may be lost than one failure says, and then those who
-    /// are left try again without them.
+    /// [`Error::NoSuchRank`] if this rank is in the list. [`Error::System`] if this is not the communicator of the
+    /// whole job, and for threads of one process, which have no address for the rendezvous. As
+    /// [`connect`](Self::connect), and [`Error::ConfigMismatch`] if ranks pass different lists: more ranks may be lost
+    /// than one failure reports, and then the remaining ranks retry without those.
     pub fn shrink(&self, lost: &[u32]) -> Result<Self, Error> {
         let cannot =
             |reason: &str| Error::System { what: "cannot bring the survivors together".into(), reason: reason.into() };
@@ -32,21 +34,21 @@ impl Bootstrap {
         let secret = self.link.secret().ok_or_else(threads)?;
         let (ranks, options) = (members.len() as u32, self.options());
         let first = members[0].listens.ok_or_else(threads)?;
-        let survivors = if rank == 0 {
+        let shrunk = if rank == 0 {
             tcp::host(self.listener_at(first)?, ranks, secret, options)?
         } else {
-            // Where the others have found this rank so far.
+            // The IP address at which the other ranks have reached this rank so far.
             let own = self.world[self.rank as usize].listens.map(|own| own.ip());
             tcp::join(&[first], rank as u32, ranks, secret, options, own)?
         };
         let names: Vec<_> = members.iter().map(|member| member.rank.to_string()).collect();
-        survivors.agree(&[("list of surviving ranks", &names.join(", "))])?;
-        Ok(survivors)
+        shrunk.agree(&[("list of surviving ranks", &names.join(", "))])?;
+        Ok(shrunk)
     }
 
-    /// The port that the failed group has given back, or is about to.
+    /// Listens on the port that the failed communicator has freed or is about to free.
     fn listener_at(&self, address: std::net::SocketAddr) -> Result<TcpListener, Error> {
-        let deadline = self.options().timeout;
-        Address::new(&address.ip().to_string(), address.port()).listen(deadline, deadline, false)
+        let timeout = self.options().timeout;
+        Address::new(&address.ip().to_string(), address.port()).listen(timeout, timeout, false)
     }
 }

@@ -1,4 +1,4 @@
-//! Ranks that are processes: each has a thread for its connections, and rank 0's passes frames on.
+//! Ranks that are processes. Each has a thread for its connections; that of rank 0 forwards frames.
 
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::error::Error;
 use super::frame::{Frame, Malformed, Purpose};
 use super::group::Bootstrap;
 use super::inbox::Inbox;
-use super::link::{GoOn, Link};
+use super::link::{CheckAlive, Link};
 use super::options::{MAX_TIMEOUT, Options};
 use super::outbox::Outbox;
 use super::rank_info::RankInfo;
@@ -20,12 +20,12 @@ use super::root::Root;
 use super::secret::Secret;
 use crate::timeout::ActiveTimeout;
 
-/// How long a goodbye may take.
+/// Maximum duration of a shutdown.
 pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
-/// How much longer than rank 0 the others wait for what it says.
-const GRACE: Duration = Duration::from_secs(5);
+/// How much longer than rank 0 the other ranks wait for its report.
+const ROOT_GRACE_PERIOD: Duration = Duration::from_secs(5);
 
-/// One rank's way to the others.
+/// One rank's link to the other ranks over TCP.
 #[derive(Debug)]
 struct TcpLink {
     rank: u32,
@@ -35,7 +35,7 @@ struct TcpLink {
     options: Options,
 }
 
-/// Brings `ranks` ranks together at `listener`, as rank 0.
+/// Completes the rendezvous of `ranks` ranks at `listener`, as rank 0.
 pub(super) fn host(listener: TcpListener, ranks: u32, secret: Secret, options: Options) -> Result<Bootstrap, Error> {
     let options = options.bounded();
     let address = listener.local_addr().map_err(system("cannot ask for the address of a socket"))?;
@@ -45,11 +45,12 @@ pub(super) fn host(listener: TcpListener, ranks: u32, secret: Secret, options: O
     let root = Root::new(me, ranks, acceptor, inbox.clone(), outbox.clone(), options);
     start("mscclpp rank 0", move || root.run())?;
     let link = TcpLink { rank: 0, inbox, outbox, secret, options };
-    come_together(link, options.timeout + GRACE)
+    complete_join(link, options.timeout + ROOT_GRACE_PERIOD)
 }
 
-/// Joins the group that rank 0 brings together at one of `addresses`. This rank listens at `listen`, or where it reaches rank
-/// 0 from. Everywhere it listens on rank 0's host only: that is where the others then look for it.
+/// Joins the job whose rank 0 listens at one of `addresses`. This rank listens at `listen`, or at the local address of
+/// its connection to rank 0. It listens on all interfaces only on rank 0's host, because that is the host to which the
+/// other ranks then connect.
 pub(super) fn join(
     addresses: &[SocketAddr],
     rank: u32,
@@ -63,22 +64,23 @@ pub(super) fn join(
     let purpose = Purpose::Join { rank, ranks };
     let (conn, acceptor, remaining, options) = loop {
         let mut conn = connect::connect(addresses, 0, purpose, &secret, &mut timeout, &|| Ok(()))?;
-        // The others reach this host the way rank 0 does.
+        // The other ranks reach this host through the same network as rank 0.
         let ours = conn.local_addr().map_err(system("cannot ask for the address of a socket"))?.ip();
         let at = listen.filter(|at| !at.is_unspecified() || ours.is_loopback()).unwrap_or(ours);
         let listener = TcpListener::bind((at, 0)).map_err(system("cannot listen"))?;
         let listens = listener.local_addr().map_err(system("cannot ask for the address of a socket"))?;
         let acceptor = Acceptor::new(listener, secret.clone(), ranks).map_err(system("cannot listen"))?;
-        conn.trust();
+        conn.set_authenticated();
         conn.push(&Frame::Join(RankInfo::this(rank, Some(listens))));
         match connect::wait_frame(&mut conn, &mut timeout, &|| Ok(()))? {
-            Some(Frame::Admitted { remaining, deadline, heartbeat_timeout }) => {
-                break (conn, acceptor, remaining, Options { timeout: deadline, heartbeat_timeout }.bounded());
+            Some(Frame::Admitted { remaining, timeout, heartbeat_timeout }) => {
+                break (conn, acceptor, remaining, Options { timeout, heartbeat_timeout }.bounded());
             }
             Some(Frame::Rejected(error) | Frame::Failed(error)) => return Err(error),
-            Some(Frame::Retry) => thread::sleep(AGAIN),
-            // Closed before it was answered: whoever listens there now may be another, or nobody, which calling again shows.
-            None if timeout.update() > AGAIN => thread::sleep(AGAIN),
+            Some(Frame::Retry) => thread::sleep(JOIN_RETRY_DELAY),
+            // Closed before rank 0 answered. Another process may listen there now, or none, which the next connection
+            // attempt shows.
+            None if timeout.update() > JOIN_RETRY_DELAY => thread::sleep(JOIN_RETRY_DELAY),
             Some(_) => return Err(Malformed::Unexpected("an admission").of("rank 0")),
             None => {
                 let reason = "the connection was taken, but rank 0 did not answer".into();
@@ -91,18 +93,18 @@ pub(super) fn join(
     let client = Client::new(rank, conn, acceptor, inbox.clone(), outbox.clone(), options);
     start(&format!("mscclpp rank {rank}"), move || client.run())?;
     let link = TcpLink { rank, inbox, outbox, secret, options };
-    come_together(link, remaining.min(MAX_TIMEOUT) + GRACE)
+    complete_join(link, remaining.min(MAX_TIMEOUT) + ROOT_GRACE_PERIOD)
 }
 
-/// How long to wait before trying again at a door that is not open yet.
-const AGAIN: Duration = Duration::from_millis(5);
+/// Delay before the next attempt to join a job that does not accept ranks yet.
+const JOIN_RETRY_DELAY: Duration = Duration::from_millis(5);
 
-/// Waits until rank 0 says that all have come.
-fn come_together(link: TcpLink, time: Duration) -> Result<Bootstrap, Error> {
+/// Waits until rank 0 reports that all ranks have joined.
+fn complete_join(link: TcpLink, time: Duration) -> Result<Bootstrap, Error> {
     let start = Instant::now();
     match link.inbox.wait(time, |state| state.roster())? {
         Some(world) => {
-            let group = Bootstrap::whole(link.rank, Arc::new(link), world);
+            let group = Bootstrap::all_ranks(link.rank, Arc::new(link), world);
             group.agree(&[("version of mscclpp", env!("CARGO_PKG_VERSION"))])?;
             Ok(group)
         }
@@ -115,12 +117,12 @@ fn come_together(link: TcpLink, time: Duration) -> Result<Bootstrap, Error> {
     }
 }
 
-/// Starts a connection thread. It ends when its rank has said goodbye.
+/// Starts a connection thread. It ends after its rank has sent its shutdown frame.
 fn start(name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Error> {
     thread::Builder::new().name(name.into()).spawn(body).map(drop).map_err(system("cannot start a thread"))
 }
 
-/// The error of a system call.
+/// Returns the error of a failed system call.
 fn system(what: &'static str) -> impl Fn(std::io::Error) -> Error {
     move |error| Error::System { what: what.into(), reason: error.to_string() }
 }
@@ -138,7 +140,7 @@ impl Link for TcpLink {
         if self.outbox.put(frame, self.options.timeout) {
             return Ok(());
         }
-        // Whatever ended the connections has ended the group as well.
+        // The event that ended the connections has failed the communicator as well.
         let (what, reason) = ("cannot send a message".into(), "those before it are not taken".into());
         Err(self.inbox.end().unwrap_or(Error::System { what, reason }))
     }
@@ -147,13 +149,20 @@ impl Link for TcpLink {
         Some(self.secret.clone())
     }
 
-    fn connect(&self, peer: &RankInfo, context: u64, id: u64, time: Duration, go_on: GoOn) -> Result<TcpStream, Error> {
+    fn connect(
+        &self,
+        peer: &RankInfo,
+        context: u64,
+        id: u64,
+        time: Duration,
+        check_alive: CheckAlive,
+    ) -> Result<TcpStream, Error> {
         let broken = |reason: String| Error::System { what: format!("cannot open a stream to {peer}"), reason };
         let address = peer.listens.ok_or_else(|| broken("it listens nowhere".into()))?;
         let purpose = Purpose::Stream { from: self.rank, context, id };
         let mut timeout = ActiveTimeout::new(time);
-        let mut conn = connect::connect(&[address], peer.rank, purpose, &self.secret, &mut timeout, go_on)?;
-        match connect::wait_frame(&mut conn, &mut timeout, go_on)? {
+        let mut conn = connect::connect(&[address], peer.rank, purpose, &self.secret, &mut timeout, check_alive)?;
+        match connect::wait_frame(&mut conn, &mut timeout, check_alive)? {
             Some(Frame::StreamAccepted) => conn.into_stream().map_err(|error| broken(error.to_string())),
             Some(Frame::Rejected(error)) => Err(error),
             _ => Err(broken("it did not answer".into())),
@@ -164,14 +173,14 @@ impl Link for TcpLink {
 impl Drop for TcpLink {
     fn drop(&mut self) {
         if thread::panicking() {
-            // Said by who knows it; the rank is not recorded as gone in order.
+            // The rank itself reports its failure, so it is not recorded as having left in order.
             let how = "its thread panicked".into();
             let who = Box::new(RankInfo::this(self.rank, None));
             self.outbox.put(Frame::Failed(Error::Died { who, how }), Duration::ZERO);
         }
-        self.inbox.abandon();
+        self.inbox.stop_receiving();
         if self.outbox.put(Frame::Leave { rank: self.rank }, SHUTDOWN_TIMEOUT) {
-            self.outbox.wait_settled(SHUTDOWN_TIMEOUT);
+            self.outbox.wait_drained(SHUTDOWN_TIMEOUT);
         }
     }
 }
@@ -194,19 +203,19 @@ mod tests {
         Secret::derived(&["a test"])
     }
 
-    /// Hosts a job of two ranks and lets `caller` be the second one; how rank 0 ends.
-    fn hosted(deadline: Duration, caller: impl FnOnce(SocketAddr) + Send) -> Result<Bootstrap, Error> {
+    /// Hosts a job of two ranks with `caller` as the second one, and returns the result of rank 0.
+    fn host_with_caller(timeout: Duration, caller: impl FnOnce(SocketAddr) + Send) -> Result<Bootstrap, Error> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let at = listener.local_addr().unwrap();
-        let options = Options::default().timeout(deadline);
+        let options = Options::default().timeout(timeout);
         thread::scope(|scope| {
             scope.spawn(move || caller(at));
             host(listener, 2, secret(), options)
         })
     }
 
-    /// Hosts a job that a stranger comes to, with a longer deadline if he comes too late for it.
-    fn noticed(host: impl Fn(Duration) -> Result<Bootstrap, Error>) -> Result<Bootstrap, Error> {
+    /// Hosts a job to which an unauthenticated process connects, with a longer timeout if it connects too late.
+    fn host_until_rejection(host: impl Fn(Duration) -> Result<Bootstrap, Error>) -> Result<Bootstrap, Error> {
         let in_time = |ended: &Result<Bootstrap, Error>| match ended {
             Err(Error::JoinTimeout { rejections, .. }) => !rejections.is_empty(),
             _ => true,
@@ -214,43 +223,44 @@ mod tests {
         [300, 3_000].into_iter().map(|ms| host(Duration::from_millis(ms))).find(in_time).unwrap_or_else(|| host(MINUTE))
     }
 
-    /// The first `steps` steps of joining, one after the other; then the connection closes.
-    fn steps(at: SocketAddr, steps: u32, member: RankInfo) {
+    /// Runs the first `count` steps of joining, one after the other, and then closes the connection.
+    fn run_join_steps(at: SocketAddr, count: u32, member: RankInfo) {
         let until = Instant::now() + MINUTE;
-        // Who comes too late finds nobody.
+        // After its timeout rank 0 no longer listens.
         let Ok(stream) = TcpStream::connect(at) else { return };
         let mut conn = Conn::new(stream).unwrap();
         let nonce = [5; 16];
-        if steps >= 1 {
+        if count >= 1 {
             conn.push(&Frame::Hello { purpose: JOIN, nonce });
         }
-        if steps >= 2 {
+        if count >= 2 {
             let Some(Frame::Challenge { nonce: theirs, .. }) = conn.wait_frame(until).unwrap() else {
                 panic!("no challenge")
             };
             conn.push(&Frame::Response { proof: secret().response(Role::Initiator, &JOIN, &nonce, &theirs) });
         }
-        if steps >= 3 {
+        if count >= 3 {
             conn.push(&Frame::Join(member));
             assert!(matches!(conn.wait_frame(until), Ok(Some(Frame::Admitted { .. }))));
         }
-        if steps >= 4 {
+        if count >= 4 {
             assert!(matches!(conn.wait_frame(until), Ok(Some(Frame::Roster(_)))));
         }
     }
 
     #[test]
-    fn who_leaves_after_each_step_is_missed_or_dead() {
+    fn disconnect_after_any_join_step_is_reported() {
         for closed_after in 0..=4 {
-            let host = |deadline| hosted(deadline, |at| steps(at, closed_after, RankInfo::this(1, None)));
-            // The caller is missed at the end of the deadline, or dead at once.
-            let ended = if closed_after < 2 { noticed(host) } else { host(MINUTE) };
+            let host =
+                |timeout| host_with_caller(timeout, |at| run_join_steps(at, closed_after, RankInfo::this(1, None)));
+            // Rank 0 reports the caller as missing at its timeout, or as dead at once.
+            let ended = if closed_after < 2 { host_until_rejection(host) } else { host(MINUTE) };
             match (closed_after, ended) {
-                // Somebody who has proved nothing is nobody.
+                // A caller that has not authenticated does not count as the rank.
                 (0..2, Err(Error::JoinTimeout { missing, rejections, .. })) => {
                     assert_eq!((&missing[..], rejections.len()), (&[1][..], 1));
                 }
-                // In the last steps it is missed in the first call of all, which compares versions.
+                // After the last steps it is reported in the first collective call, which compares versions.
                 (2.., Err(Error::Died { who, .. })) => assert_eq!(who.rank, 1),
                 (_, other) => panic!("after {closed_after} steps: {other:?}"),
             }
@@ -258,8 +268,8 @@ mod tests {
     }
 
     #[test]
-    fn who_says_another_rank_than_it_proved_is_refused() {
-        let error = hosted(MINUTE, |at| {
+    fn join_with_another_rank_than_authenticated_is_rejected() {
+        let error = host_with_caller(MINUTE, |at| {
             let nonce = [5; 16];
             let until = Instant::now() + MINUTE;
             let mut conn = Conn::new(TcpStream::connect(at).unwrap()).unwrap();
@@ -275,21 +285,21 @@ mod tests {
     }
 
     #[test]
-    fn a_proof_that_is_replayed_opens_nothing() {
+    fn replayed_proof_is_rejected() {
         let refused = Mutex::new(None);
         let replay = |at: SocketAddr| {
             let until = Instant::now() + MINUTE;
-            // Who comes too late finds nobody, or gets no answer.
+            // After its timeout rank 0 no longer listens, or does not answer.
             let Ok(stream) = TcpStream::connect(at) else { return };
             let mut conn = Conn::new(stream).unwrap();
             conn.push(&Frame::Hello { purpose: JOIN, nonce: [5; 16] });
             if let Ok(Some(Frame::Challenge { proof, .. })) = conn.wait_frame(until) {
-                // The only proof that a stranger can get is the listener's own.
+                // The only proof that an unauthenticated process receives is the listener's own.
                 conn.push(&Frame::Response { proof });
                 *refused.lock().unwrap() = conn.wait_frame(until).unwrap_or(None);
             }
         };
-        let error = noticed(|deadline| hosted(deadline, replay));
+        let error = host_until_rejection(|timeout| host_with_caller(timeout, replay));
         let refused = refused.into_inner().unwrap();
         assert!(matches!(refused, Some(Frame::Rejected(Error::AuthenticationFailed { .. }))), "{refused:?}");
         assert!(
@@ -299,24 +309,24 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_everywhere_is_found_also_by_survivors() {
+    fn unspecified_listen_address_works_before_and_after_shrink() {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
         let at = SocketAddr::from((Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port()));
         let everywhere = Some(Ipv4Addr::UNSPECIFIED.into());
         let body = |group: Bootstrap| {
             let own = group.rank_info(group.rank()).unwrap().listens.unwrap();
             assert!(own.ip().is_unspecified(), "{own}");
-            let meet = |group: &Bootstrap| {
+            let open_streams = |group: &Bootstrap| {
                 let others = (0..group.num_ranks()).filter(|peer| *peer != group.rank());
                 others.for_each(|peer| drop(group.stream(peer, 0).unwrap()));
                 group.barrier().unwrap();
             };
-            meet(&group);
+            open_streams(&group);
             if group.rank() == 0 {
                 return group.abort("on purpose");
             }
             let lost = group.barrier().unwrap_err().lost();
-            meet(&group.shrink(&lost).unwrap());
+            open_streams(&group.shrink(&lost).unwrap());
         };
         thread::scope(|scope| {
             for rank in 1..4 {
@@ -326,9 +336,10 @@ mod tests {
         });
     }
 
-    /// What rank 0 and a third rank send to one that is slow to read waits with them, and nobody takes it for dead.
+    /// Frames from rank 0 and from a third rank to a slow reader wait with their senders, and the slow reader does not
+    /// count as dead.
     #[test]
-    fn who_reads_slowly_is_not_dead() {
+    fn slow_reader_is_not_reported_dead() {
         const MESSAGES: usize = 64;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let at = listener.local_addr().unwrap();
@@ -345,7 +356,7 @@ mod tests {
             let purpose = Purpose::Join { rank: 1, ranks: 3 };
             let mut conn =
                 connect::connect(&[at], 0, purpose, &secret(), &mut ActiveTimeout::new(MINUTE), &|| Ok(())).unwrap();
-            conn.trust();
+            conn.set_authenticated();
             conn.push(&Frame::Join(RankInfo::this(1, None)));
             let mut next = || conn.wait_frame(until).unwrap().expect("rank 0 is there");
             assert!(matches!(next(), Frame::Admitted { .. }) && matches!(next(), Frame::Roster(_)));
@@ -356,7 +367,7 @@ mod tests {
             let version = postcard::to_allocvec(&[("version of mscclpp", env!("CARGO_PKG_VERSION"))][..]).unwrap();
             conn.push(&arrive(0, Call::Agree, version));
             conn.push(&arrive(1, Call::Barrier, vec![]));
-            // Long enough for rank 0 to take in more than it may.
+            // Long enough for rank 0 to read more than it may queue.
             thread::sleep(Duration::from_secs(2));
             let (mut messages, mut calls) = ([0, 0, 0], 0);
             while messages != [MESSAGES, 0, MESSAGES] || calls < 2 {
@@ -375,8 +386,8 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_come_one_by_one_are_a_frame_too() {
-        let group = hosted(MINUTE, |at| {
+    fn frame_sent_byte_by_byte_is_decoded() {
+        let group = host_with_caller(MINUTE, |at| {
             let until = Instant::now() + MINUTE;
             let mut stream = TcpStream::connect(at).unwrap();
             let dribble = |stream: &mut TcpStream, frame: Frame| {
@@ -390,7 +401,7 @@ mod tests {
             let Ok(Some(Frame::Challenge { nonce: theirs, .. })) = conn.wait_frame(until) else {
                 panic!("no challenge")
             };
-            // The settings of a socket belong to all its handles.
+            // All handles of a socket share its settings.
             stream.set_nonblocking(false).unwrap();
             let proof = secret().response(Role::Initiator, &JOIN, &[5; 16], &theirs);
             dribble(&mut stream, Frame::Response { proof });
@@ -398,7 +409,7 @@ mod tests {
             stream.set_nonblocking(true).unwrap();
             assert!(matches!(conn.wait_frame(until), Ok(Some(Frame::Admitted { .. }))));
         });
-        // It was taken in, and then it left.
+        // It joined, and then closed its connection.
         assert!(matches!(&group, Err(Error::Died { who, .. }) if who.rank == 1), "{group:?}");
     }
 }

@@ -2,16 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-/// At most this part of the timeout elapses between two updates.
+/// At most this fraction of the timeout elapses between two updates.
 const PART: u32 = 32;
-/// Bounds of that part.
+/// Bounds of that fraction.
 const MIN_STEP: Duration = Duration::from_millis(4);
 const MAX_STEP: Duration = Duration::from_millis(250);
 
 /// A timeout that counts only time in which the waiting thread was running.
 ///
-/// A suspended machine, a stopped and continued job or a busy processor keeps the waiting thread from running, and usually its
-/// peers as well; it says nothing about them. So of the time between two updates at most a small part of the timeout counts.
+/// A suspended machine, a stopped and continued job or a busy processor keeps the waiting thread from running, and
+/// usually its peers as well, so such time is no evidence about the peers. Therefore at most a small fraction of the
+/// timeout elapses between two updates.
 #[derive(Clone, Copy, Debug)]
 pub struct ActiveTimeout {
     whole: Duration,
@@ -22,12 +23,12 @@ pub struct ActiveTimeout {
 }
 
 impl ActiveTimeout {
-    /// A timeout of which nothing has elapsed.
+    /// Creates a timeout of which nothing has elapsed.
     pub fn new(whole: Duration) -> Self {
         Self { whole, elapsed: Duration::ZERO, updated: Instant::now(), gap: Duration::ZERO }
     }
 
-    /// Counts the time since the last update, and returns how much remains.
+    /// Counts the time since the last update, and returns the remaining time.
     pub fn update(&mut self) -> Duration {
         self.update_at(Instant::now());
         self.remaining()
@@ -38,17 +39,17 @@ impl ActiveTimeout {
         self.update().is_zero()
     }
 
-    /// Returns how much remained at the last update.
+    /// Returns the time that remained at the last update.
     pub fn remaining(&self) -> Duration {
         self.whole.saturating_sub(self.elapsed)
     }
 
-    /// Returns how much has elapsed until the last update, also beyond the whole.
+    /// Returns the time that had elapsed at the last update, which may exceed the timeout.
     pub fn elapsed(&self) -> Duration {
         self.elapsed
     }
 
-    /// Returns the longest time between two updates that surely counts in full.
+    /// Returns the longest time between two updates that is certain to count in full.
     pub fn max_sleep(&self) -> Duration {
         self.step() / 2
     }
@@ -74,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_suspension_counts_as_one_step() {
+    fn suspension_counts_as_one_step() {
         let mut timeout = ActiveTimeout::new(Duration::from_millis(640));
         let mut now = timeout.updated;
         let mut pass = |timeout: &mut ActiveTimeout, ms| {
@@ -84,7 +85,7 @@ mod tests {
         };
         assert_eq!(timeout.max_sleep(), Duration::from_millis(10));
         assert_eq!(pass(&mut timeout, 10), 630);
-        // An hour is a step, like any other.
+        // An hour counts as one step.
         assert_eq!(pass(&mut timeout, 3_600_000), 610);
         let updates = (1..).find(|_| pass(&mut timeout, 10) == 0);
         assert_eq!(updates, Some(61));
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_without_end_elapses_too() {
+    fn unbounded_timeout_elapses_without_overflow() {
         let mut timeout = ActiveTimeout::new(Duration::MAX);
         timeout.update_at(timeout.updated + Duration::from_secs(1 << 30));
         assert_eq!(timeout.elapsed(), MAX_STEP);

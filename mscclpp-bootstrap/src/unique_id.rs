@@ -1,4 +1,4 @@
-//! A job's address and secret in one piece of text.
+//! A job's address and secret as text.
 
 use std::fmt::{self, Display, Formatter};
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -6,25 +6,25 @@ use std::str::FromStr;
 
 use super::address;
 use super::error::Error;
-use super::group::{Bootstrap, check_size};
+use super::group::{Bootstrap, check_num_ranks};
 use super::options::Options;
 use super::secret::Secret;
 use super::tcp;
 
-/// What the text begins with: name and version of its form.
+/// First part of the text: name and version of the format.
 const PREFIX: &str = "mscclpp1";
 
-/// What ranks need to find each other: rank 0's address and the job's secret.
+/// Data that ranks need to find each other: rank 0's address and the job's secret.
 ///
-/// [`RootListener`] makes one. It travels as text, over whatever the processes have: a file, a pipe, another library. Whoever
-/// reads it can join the job.
+/// [`RootListener`] creates it. It is passed as text over any channel that the processes have: a file, a pipe, another
+/// library. Every process that has it can join the job.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UniqueId {
     address: SocketAddr,
     secret: Secret,
 }
 
-/// A process that will be rank 0, and listens already: whoever gets its [id](Self::unique_id) can join.
+/// A process that will be rank 0 and listens already: every process that has its [id](Self::unique_id) can join.
 #[derive(Debug)]
 pub struct RootListener {
     listener: TcpListener,
@@ -32,11 +32,11 @@ pub struct RootListener {
 }
 
 impl RootListener {
-    /// Listens on a free port of an address that other hosts may reach; on a machine without network, of this machine's
-    /// own.
+    /// Listens on a free port of an address that other hosts may reach; on a machine without a network, of a loopback
+    /// address.
     ///
     /// # Errors
-    /// [`Error::Bind`], and [`Error::System`] without random numbers.
+    /// [`Error::Bind`], and [`Error::System`] if the system provides no random numbers.
     pub fn new() -> Result<Self, Error> {
         Self::bind(address::reachable())
     }
@@ -52,18 +52,18 @@ impl RootListener {
         Ok(Self { listener, id: UniqueId { address, secret: Secret::random()? } })
     }
 
-    /// What the other ranks need.
+    /// Returns the data that the other ranks need.
     pub fn unique_id(&self) -> &UniqueId {
         &self.id
     }
 
-    /// Brings `ranks` ranks together, as rank 0.
+    /// Completes the rendezvous of `ranks` ranks, as rank 0.
     ///
     /// # Errors
-    /// [`Error::Missing`] names the ranks that did not come before the deadline; the other errors name who came and was
-    /// not fit, or died.
+    /// [`Error::JoinTimeout`] names the ranks that did not join within the timeout; the other errors name a rank that
+    /// joined with a wrong configuration, or died.
     pub fn connect(self, ranks: u32, options: Options) -> Result<Bootstrap, Error> {
-        check_size(ranks)?;
+        check_num_ranks(ranks)?;
         tcp::host(self.listener, ranks, self.id.secret, options)
     }
 }
@@ -72,9 +72,9 @@ impl UniqueId {
     /// Joins the job of this id as `rank`, which is not 0: that is the [`RootListener`].
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`] for rank 0 and ranks that do not exist; otherwise as [`Bootstrap::connect`].
+    /// [`Error::NoSuchRank`] for rank 0 and for ranks that do not exist; otherwise as [`Bootstrap::connect`].
     pub fn join(&self, rank: u32, ranks: u32, options: Options) -> Result<Bootstrap, Error> {
-        check_size(ranks)?;
+        check_num_ranks(ranks)?;
         if rank == 0 || rank >= ranks {
             return Err(Error::NoSuchRank { rank, ranks });
         }
@@ -88,7 +88,7 @@ impl Display for UniqueId {
     }
 }
 
-/// Without the secret, so that logs do not let anybody in.
+/// Omits the secret, so that the contents of a log do not suffice to join.
 impl fmt::Debug for UniqueId {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "UniqueId({}, ..)", self.address)
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_comes_back_and_logs_do_not_tell() {
+    fn unique_id_round_trips_and_debug_omits_the_secret() {
         let host = RootListener::bind([127, 0, 0, 1].into()).unwrap();
         let text = host.unique_id().to_string();
         assert_eq!(&text.parse::<UniqueId>().unwrap(), host.unique_id());
@@ -132,7 +132,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in "(mscclpp1/)?.{0,60}") {
+        fn arbitrary_text_is_parsed_or_rejected(text in "(mscclpp1/)?.{0,60}") {
             let _ = text.parse::<UniqueId>();
         }
     }

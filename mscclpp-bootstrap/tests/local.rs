@@ -1,4 +1,4 @@
-//! Groups of threads in one process.
+//! Communicators of threads in one process.
 
 use std::io::{Read, Write};
 use std::thread;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mscclpp_bootstrap::{Bootstrap, Error, Options};
 
-/// Runs `body` on as many threads as there are ranks, and returns what each returned, by rank.
+/// Runs `body` on one thread per rank, and returns each thread's result, by rank.
 fn on_all<T: Send>(groups: Vec<Bootstrap>, body: impl Fn(&Bootstrap) -> T + Sync) -> Vec<T> {
     let body = &body;
     thread::scope(|scope| {
@@ -16,7 +16,7 @@ fn on_all<T: Send>(groups: Vec<Bootstrap>, body: impl Fn(&Bootstrap) -> T + Sync
 }
 
 #[test]
-fn every_rank_gets_what_every_rank_brought() {
+fn all_gather_returns_data_of_every_rank() {
     for ranks in [1, 2, 3, 8] {
         let results = on_all(Bootstrap::local(ranks).unwrap(), |group| {
             group.barrier().unwrap();
@@ -33,14 +33,14 @@ fn every_rank_gets_what_every_rank_brought() {
 }
 
 #[test]
-fn threads_of_one_process_are_on_one_node() {
+fn threads_of_one_process_share_a_node() {
     let groups = Bootstrap::local(3).unwrap();
     assert_eq!((groups[1].ranks_per_node(), groups[1].num_nodes(), groups[1].node_of(2)), (3, 1, Ok(0)));
     assert_eq!(groups[1].node_of(3), Err(Error::NoSuchRank { rank: 3, ranks: 3 }));
 }
 
 #[test]
-fn messages_of_one_tag_come_in_order_and_tags_do_not_mix() {
+fn messages_of_one_tag_arrive_in_order_without_mixing_tags() {
     on_all(Bootstrap::local(3).unwrap(), |group| {
         for peer in 0..3 {
             for round in 0..10u8 {
@@ -58,11 +58,11 @@ fn messages_of_one_tag_come_in_order_and_tags_do_not_mix() {
 }
 
 #[test]
-fn split_groups_are_ordered_by_key_and_do_not_hear_each_other() {
+fn split_communicators_are_ordered_by_key_and_isolated() {
     on_all(Bootstrap::local(5).unwrap(), |world| {
         let rank = world.rank();
-        let colour = (rank != 4).then_some(rank % 2);
-        let Some(group) = world.split(colour, 10 - rank).unwrap() else {
+        let color = (rank != 4).then_some(rank % 2);
+        let Some(group) = world.split(color, 10 - rank).unwrap() else {
             assert_eq!(rank, 4);
             return;
         };
@@ -81,7 +81,7 @@ fn split_groups_are_ordered_by_key_and_do_not_hear_each_other() {
 }
 
 #[test]
-fn a_stream_joins_two_ranks() {
+fn stream_connects_two_ranks() {
     on_all(Bootstrap::local(2).unwrap(), |group| {
         let mut stream = group.stream(1 - group.rank(), 5).unwrap();
         stream.write_all(&[group.rank() as u8]).unwrap();
@@ -93,7 +93,7 @@ fn a_stream_joins_two_ranks() {
 }
 
 #[test]
-fn a_stream_to_who_leaves_ends() {
+fn stream_to_a_leaving_rank_ends() {
     let mut groups = Bootstrap::local(2).unwrap();
     let (second, first) = (groups.pop().unwrap(), groups.pop().unwrap());
     let mut stream = second.stream(0, 5).unwrap();
@@ -105,7 +105,7 @@ fn a_stream_to_who_leaves_ends() {
 }
 
 #[test]
-fn messages_that_nobody_receives_end_the_group_for_all() {
+fn too_many_unreceived_messages_fail_all_ranks() {
     let groups = Bootstrap::local(3).unwrap();
     let long = vec![0; 16 << 20];
     (0..17).for_each(|_| groups[0].send(1, 0, &long).unwrap());
@@ -116,19 +116,19 @@ fn messages_that_nobody_receives_end_the_group_for_all() {
 }
 
 #[test]
-fn times_without_end_are_long_enough() {
+fn unbounded_timeouts_are_clamped() {
     let forever = Options::default().timeout(Duration::MAX).heartbeat_timeout(Some(Duration::MAX));
     on_all(Bootstrap::local_with(2, forever).unwrap(), |group| group.barrier().unwrap());
 }
 
 #[test]
-fn ranks_that_do_not_come_are_named_on_all() {
-    // Somebody else may be late on a busy machine: then again, with a longer deadline.
+fn ranks_missing_from_a_call_are_reported_on_all_ranks() {
+    // On a busy machine another rank may be late as well; the test then repeats with a longer timeout.
     let errors = [200, 2_000, 20_000].into_iter().find_map(|ms| {
         let short = Options::default().timeout(Duration::from_millis(ms));
         let errors = on_all(Bootstrap::local_with(4, short).unwrap(), |group| match group.rank() {
             2 => {
-                // Stays, but does not come: the others' failure is how it learns of it.
+                // This rank stays but does not enter the call; its wait ends with the others' failure.
                 group.recv(2, 0).unwrap_err()
             }
             _ => group.barrier().unwrap_err(),
@@ -138,7 +138,7 @@ fn ranks_that_do_not_come_are_named_on_all() {
     });
     let errors = errors.expect("nobody is late for long");
     for error in &errors {
-        // Rank 2's own deadline may end first; then its wait is what everybody hears of.
+        // Rank 2's own timeout may expire first; then its error is what all ranks return.
         match error {
             Error::CollectiveTimeout { missing, waiting, .. } => {
                 assert_eq!((missing[0].rank, missing.len(), &waiting[..]), (2, 1, &[0, 1, 3][..]));
@@ -151,7 +151,7 @@ fn ranks_that_do_not_come_are_named_on_all() {
 }
 
 #[test]
-fn a_rank_that_leaves_or_panics_ends_the_waiting_of_the_others() {
+fn leaving_or_panicking_rank_ends_the_others_waits() {
     let mut groups = Bootstrap::local(3).unwrap();
     drop(groups.pop());
     for error in on_all(groups, |group| group.barrier().unwrap_err()) {
@@ -171,7 +171,7 @@ fn a_rank_that_leaves_or_panics_ends_the_waiting_of_the_others() {
 }
 
 #[test]
-fn an_abort_and_different_calls_and_values_reach_all() {
+fn abort_and_mismatches_are_reported_on_all_ranks() {
     let errors = on_all(Bootstrap::local(3).unwrap(), |group| {
         if group.rank() == 1 {
             group.abort("no memory left");
@@ -197,13 +197,13 @@ fn an_abort_and_different_calls_and_values_reach_all() {
 }
 
 #[test]
-fn impossible_groups_and_ranks_are_refused() {
+fn invalid_rank_counts_and_ranks_are_rejected() {
     assert!(matches!(Bootstrap::local(0), Err(Error::NoSuchRank { .. })));
     assert!(matches!(Bootstrap::local(u32::MAX), Err(Error::TooManyRanks { .. })));
     let group = &Bootstrap::local(1).unwrap()[0];
     assert!(group.send(1, 0, &[]).is_err() && group.broadcast(1, &[]).is_err() && group.subgroup(&[0, 0]).is_err());
     let long = vec![0; group.gather_limit() + 1];
     assert!(matches!(group.all_gather(&long), Err(Error::TooLarge { .. })));
-    // What concerns this rank alone does not end the group.
+    // An error that affects this rank alone does not fail the communicator.
     group.barrier().unwrap();
 }

@@ -1,4 +1,4 @@
-//! Groups over connections, here between threads: what processes do, without starting any.
+//! Communicators over TCP, between threads instead of processes.
 
 #[path = "../../mscclpp-exec/tests/common/port.rs"]
 mod port;
@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 use mscclpp_bootstrap::{Address, Bootstrap, Error, Options, RootListener, Secret, UniqueId};
 use port::Port;
 
-/// Longer than anybody may be without a processor.
+/// Timeouts that exceed any time without a processor on a busy machine.
 fn options() -> Options {
     Options::default().timeout(Duration::from_secs(60)).heartbeat_timeout(Some(Duration::from_secs(30)))
 }
 
-/// Runs what is to end by the deadline with a short one, and with longer ones as long as somebody comes too late for
-/// it: `None`.
+/// Runs a test that must end at its timeout with a short one, and with longer ones while it returns `None`, because a
+/// rank was late.
 fn by_a_deadline<T>(run: impl Fn(Options) -> Option<T>) -> T {
     let found = [300, 3_000, 30_000].into_iter().find_map(|ms| run(options().timeout(Duration::from_millis(ms))));
     found.expect("nobody is late for half a minute")
@@ -27,13 +27,13 @@ fn host() -> RootListener {
     RootListener::bind(Ipv4Addr::LOCALHOST.into()).unwrap()
 }
 
-/// Brings `ranks` ranks together over connections and runs `body` on each; what each returned, by rank.
+/// Connects `ranks` ranks, runs `body` on each, and returns the results by rank.
 fn on_all<T: Send>(ranks: u32, options: Options, body: impl Fn(Bootstrap) -> T + Sync) -> Vec<T> {
     let run = |group: Result<Bootstrap, Error>| body(group.unwrap());
     on_all_that_come(ranks, options, run)
 }
 
-/// The same for what ends in an error; that of a rank that did not come counts too.
+/// Does what `on_all` does for tests that end in an error. The error of a rank that did not join counts too.
 fn try_all(ranks: u32, options: Options, body: impl Fn(Bootstrap) -> Error + Sync) -> Vec<Error> {
     on_all_that_come(ranks, options, |group| group.map_or_else(|error| error, &body))
 }
@@ -44,7 +44,7 @@ fn on_all_that_come<T: Send>(
     body: impl Fn(Result<Bootstrap, Error>) -> T + Sync,
 ) -> Vec<T> {
     let host = host();
-    // As text, the way it travels.
+    // As text, as users pass it.
     let id = host.unique_id().to_string();
     thread::scope(|scope| {
         let (body, id) = (&body, &id);
@@ -63,7 +63,7 @@ fn secret() -> Secret {
     Secret::derived(&["a test"])
 }
 
-/// Runs all ranks of a job of two, each with what it believes.
+/// Runs both ranks of a job of two, each with its own configuration.
 fn two<T: Send>(first: impl FnOnce(&Address) -> T + Send, second: impl FnOnce(&Address) -> T + Send) -> (T, T) {
     let port = Port::new();
     let address = address(&port);
@@ -74,7 +74,7 @@ fn two<T: Send>(first: impl FnOnce(&Address) -> T + Send, second: impl FnOnce(&A
 }
 
 #[test]
-fn ranks_come_together_in_any_order_and_do_everything() {
+fn joined_ranks_can_make_all_calls() {
     for ranks in [1, 2, 3, 6] {
         on_all(ranks, options(), |group| {
             let rank = group.rank();
@@ -100,7 +100,7 @@ fn ranks_come_together_in_any_order_and_do_everything() {
 }
 
 #[test]
-fn long_messages_arrive_whole() {
+fn long_messages_arrive_complete() {
     let bytes: Vec<u8> = (0..16usize << 20).map(|index| ((index * 31) >> 8) as u8).collect();
     on_all(3, options(), |group| {
         let (rank, ranks) = (group.rank(), group.num_ranks());
@@ -113,7 +113,7 @@ fn long_messages_arrive_whole() {
 }
 
 #[test]
-fn what_was_sent_before_leaving_arrives() {
+fn messages_sent_before_leaving_arrive() {
     on_all(3, options(), |group| match group.rank() {
         0 => {}
         1 => group.send(2, 0, &vec![7; 1 << 20]).unwrap(),
@@ -122,7 +122,7 @@ fn what_was_sent_before_leaving_arrives() {
 }
 
 #[test]
-fn streams_join_any_two_ranks() {
+fn streams_connect_any_two_ranks() {
     on_all(4, options(), |group| {
         let rank = group.rank();
         for peer in (0..4).filter(|peer| *peer != rank) {
@@ -137,7 +137,7 @@ fn streams_join_any_two_ranks() {
 }
 
 #[test]
-fn a_job_of_one_rank_is_together_at_once() {
+fn job_of_one_rank_joins_at_once() {
     let port = Port::new();
     let group = Bootstrap::connect(&address(&port), 0, 1, &secret(), options()).unwrap();
     group.barrier().unwrap();
@@ -145,7 +145,7 @@ fn a_job_of_one_rank_is_together_at_once() {
 }
 
 #[test]
-fn times_without_end_are_long_enough() {
+fn unbounded_timeouts_are_clamped() {
     let forever = Options::default().timeout(Duration::MAX).heartbeat_timeout(Some(Duration::MAX));
     on_all(2, forever, |group| {
         let year = Duration::from_secs(365 * 86400);
@@ -164,7 +164,7 @@ fn times_without_end_are_long_enough() {
 }
 
 #[test]
-fn a_stream_to_who_is_gone_ends_at_once_and_for_all() {
+fn stream_to_a_lost_rank_fails_at_once_on_all_ranks() {
     for dies in [true, false] {
         let errors = on_all(3, options(), |group| match group.rank() {
             1 if dies => {
@@ -195,7 +195,7 @@ fn a_stream_to_who_is_gone_ends_at_once_and_for_all() {
 }
 
 #[test]
-fn messages_that_nobody_receives_end_the_group_for_all() {
+fn too_many_unreceived_messages_fail_all_ranks() {
     let errors = on_all(3, Options::default().heartbeat_timeout(None), |group| match group.rank() {
         0 => {
             let long = vec![0; 16 << 20];
@@ -209,7 +209,7 @@ fn messages_that_nobody_receives_end_the_group_for_all() {
 }
 
 #[test]
-fn leaving_and_absence_are_named_on_all() {
+fn rank_that_left_is_reported_on_all_ranks() {
     for error in on_all(3, options(), |group| match group.rank() {
         2 => None,
         _ => group.barrier().err(),
@@ -222,7 +222,7 @@ fn leaving_and_absence_are_named_on_all() {
 }
 
 #[test]
-fn who_does_not_come_to_a_call_is_named_on_all() {
+fn rank_missing_from_a_call_is_reported_on_all_ranks() {
     let errors = by_a_deadline(|short| {
         let errors = try_all(3, short, |group| match group.rank() {
             1 => {
@@ -246,7 +246,7 @@ fn who_does_not_come_to_a_call_is_named_on_all() {
 }
 
 #[test]
-fn an_abort_reaches_all() {
+fn abort_is_reported_on_all_ranks() {
     for error in on_all(3, options(), |group| {
         if group.rank() == 2 {
             group.abort("on purpose");
@@ -258,7 +258,7 @@ fn an_abort_reaches_all() {
 }
 
 #[test]
-fn a_rank_whose_thread_panics_is_dead() {
+fn rank_whose_thread_panics_is_reported_dead() {
     let errors = on_all(3, options(), |group| match group.rank() {
         1 => {
             let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -279,7 +279,7 @@ fn a_rank_whose_thread_panics_is_dead() {
 }
 
 #[test]
-fn ranks_that_do_not_come_are_named_on_all_who_came() {
+fn ranks_that_did_not_join_are_reported_on_joined_ranks() {
     let (first, second) = by_a_deadline(|short| {
         let (first, second) = two(
             |address| Bootstrap::connect(address, 0, 4, &secret(), short).unwrap_err(),
@@ -293,7 +293,7 @@ fn ranks_that_do_not_come_are_named_on_all_who_came() {
 }
 
 #[test]
-fn without_rank_0_the_others_say_where_they_looked() {
+fn missing_rank_0_is_reported_with_its_address() {
     let short = options().timeout(Duration::from_millis(200));
     let port = Port::new();
     let address = address(&port);
@@ -303,7 +303,7 @@ fn without_rank_0_the_others_say_where_they_looked() {
 }
 
 #[test]
-fn duplicates_and_other_sizes_are_named_on_all() {
+fn duplicate_ranks_and_other_sizes_are_reported_on_all_ranks() {
     let port = Port::new();
     let address = address(&port);
     let errors: Vec<_> = thread::scope(|scope| {
@@ -323,7 +323,7 @@ fn duplicates_and_other_sizes_are_named_on_all() {
 }
 
 #[test]
-fn another_secret_is_refused_at_once_and_remembered() {
+fn wrong_secret_is_rejected_at_once_and_recorded() {
     let (first, second) = by_a_deadline(|short| {
         let (first, second) = two(
             |address| Bootstrap::connect(address, 0, 2, &secret(), short).unwrap_err(),
@@ -341,7 +341,7 @@ fn another_secret_is_refused_at_once_and_remembered() {
 }
 
 #[test]
-fn who_comes_too_late_does_not_disturb_the_job() {
+fn late_process_does_not_disturb_a_running_job() {
     let host = host();
     let id = host.unique_id().clone();
     thread::scope(|scope| {
@@ -356,20 +356,20 @@ fn who_comes_too_late_does_not_disturb_the_job() {
 }
 
 #[test]
-fn strangers_at_the_door_neither_stop_nor_slow_the_ranks() {
+fn unauthenticated_connections_do_not_delay_ranks() {
     let host = host();
     let id = host.unique_id().clone();
     let text = id.to_string();
     let at = text.split('/').nth(1).unwrap().to_owned();
-    // Garbage, half a header, a header that promises four gigabytes, and nothing at all; all stay connected.
+    // Garbage, half a header, a header with a length of four gigabytes, and no bytes. All connections stay open.
     let half = *b"MSCB\x02\x00";
     let long = *b"MSCB\x02\x00\x00\x00\xff\xff\xff\xff";
-    let words: [&[u8]; 4] = [b"GET / HTTP/1.1\r\n\r\n", &half, &long, &[]];
+    let payloads: [&[u8]; 4] = [b"GET / HTTP/1.1\r\n\r\n", &half, &long, &[]];
     let mut rejections: Vec<TcpStream> = Vec::new();
     for round in 0..100 {
-        let mut stranger = TcpStream::connect(&at).unwrap();
-        stranger.write_all(words[round % words.len()]).unwrap();
-        rejections.push(stranger);
+        let mut unauthenticated = TcpStream::connect(&at).unwrap();
+        unauthenticated.write_all(payloads[round % payloads.len()]).unwrap();
+        rejections.push(unauthenticated);
     }
     let start = Instant::now();
     thread::scope(|scope| {
@@ -382,23 +382,24 @@ fn strangers_at_the_door_neither_stop_nor_slow_the_ranks() {
 }
 
 #[test]
-fn a_crowd_that_says_nothing_makes_room() {
+fn idle_pending_connections_are_evicted_when_full() {
     let host = host();
     let id = host.unique_id().clone();
     let text = id.to_string();
     let at = text.split('/').nth(1).unwrap().to_owned();
     thread::scope(|scope| {
         let first = scope.spawn(|| host.connect(2, options()).unwrap());
-        // More than may stand at the door at once, and less than descriptors that a process has; all stay connected.
-        let crowd: Vec<_> = (0..300).map(|_| TcpStream::connect(&at).unwrap()).collect();
+        // More than the acceptor keeps at once, and fewer than a process may have descriptors. All connections stay
+        // open.
+        let idle_connections: Vec<_> = (0..300).map(|_| TcpStream::connect(&at).unwrap()).collect();
         let second = id.join(1, 2, options()).unwrap();
         assert_eq!((second.rank(), first.join().unwrap().rank()), (1, 0));
-        drop(crowd);
+        drop(idle_connections);
     });
 }
 
 #[test]
-fn survivors_keep_their_order_and_those_who_are_lost_stay_out() {
+fn shrink_keeps_order_and_excludes_lost_ranks() {
     let groups = on_all(4, options(), |group| {
         let lost = group.rank() == 1;
         if lost {
@@ -406,27 +407,27 @@ fn survivors_keep_their_order_and_those_who_are_lost_stay_out() {
         }
         let failure = group.barrier().unwrap_err();
         assert_eq!(failure.lost(), [1]);
-        let survivors = group.shrink(&failure.lost());
+        let shrunk = group.shrink(&failure.lost());
         if lost {
-            assert!(matches!(survivors, Err(Error::NoSuchRank { rank: 1, ranks: 4 })));
+            assert!(matches!(shrunk, Err(Error::NoSuchRank { rank: 1, ranks: 4 })));
             return None;
         }
-        let survivors = survivors.unwrap();
-        let old = survivors.all_gather(&[group.rank() as u8]).unwrap().concat();
+        let shrunk = shrunk.unwrap();
+        let old = shrunk.all_gather(&[group.rank() as u8]).unwrap().concat();
         assert_eq!(old, [0, 2, 3]);
-        // Streams find the new places as well.
-        let next = (survivors.rank() + 1) % 3;
-        let last = (survivors.rank() + 2) % 3;
-        survivors.stream(next.min(last), 1).unwrap();
-        survivors.stream(next.max(last), 1).unwrap();
-        survivors.barrier().unwrap();
-        Some(survivors.rank())
+        // Streams use the new ranks' addresses as well.
+        let next = (shrunk.rank() + 1) % 3;
+        let last = (shrunk.rank() + 2) % 3;
+        shrunk.stream(next.min(last), 1).unwrap();
+        shrunk.stream(next.max(last), 1).unwrap();
+        shrunk.barrier().unwrap();
+        Some(shrunk.rank())
     });
     assert_eq!(groups, [Some(0), None, Some(1), Some(2)]);
 }
 
 #[test]
-fn the_last_of_two_goes_on_alone_and_parts_of_a_job_do_not() {
+fn shrink_to_one_rank_works_but_not_for_split_communicators() {
     on_all(2, options(), |group| {
         let part = group.split(Some(0), 0).unwrap().unwrap();
         match group.rank() {
@@ -443,18 +444,18 @@ fn the_last_of_two_goes_on_alone_and_parts_of_a_job_do_not() {
 }
 
 #[test]
-fn a_version_that_is_not_ours_is_named() {
+fn unknown_version_is_reported() {
     let host = host();
     let text = host.unique_id().to_string();
-    let mut stranger = TcpStream::connect(text.split('/').nth(1).unwrap()).unwrap();
-    stranger.write_all(b"MSCB\x63\x00\x00\x00\x00\x00\x00\x00").unwrap();
+    let mut unauthenticated = TcpStream::connect(text.split('/').nth(1).unwrap()).unwrap();
+    unauthenticated.write_all(b"MSCB\x63\x00\x00\x00\x00\x00\x00\x00").unwrap();
     let short = options().timeout(Duration::from_millis(300));
     let error = host.connect(2, short).unwrap_err().to_string();
     assert!(error.contains("version 99 of the bootstrap protocol"), "{error}");
 }
 
 #[test]
-fn somebody_else_on_the_port_is_told_from_rank_0() {
+fn foreign_service_on_the_port_is_reported() {
     let (ready, at) = std::sync::mpsc::channel();
     thread::spawn(move || {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

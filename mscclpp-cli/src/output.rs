@@ -33,6 +33,16 @@ pub(crate) fn print(text: impl Display) -> Result<()> {
     Ok(out.flush()?)
 }
 
+/// Prints bytes to standard output as they are.
+///
+/// # Errors
+/// As [`print()`].
+pub(crate) fn print_bytes(bytes: &[u8]) -> Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
+    Ok(out.flush()?)
+}
+
 /// A writer that knows what it wrote last.
 struct Ended<W> {
     out: W,

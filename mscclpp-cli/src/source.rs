@@ -8,7 +8,8 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuildError, BuiltinAlgorithm};
 use mscclpp_core::diag::Diagnostic;
 use mscclpp_core::lower::lower;
-use mscclpp_core::plan::{Op, Operand, PlanTree, json};
+use mscclpp_core::plan::json::ReadOptions;
+use mscclpp_core::plan::{Format, Op, Operand, PlanTree, text};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::trace::Trace;
 
@@ -78,7 +79,7 @@ pub(crate) fn load_with(name: &str, build: &BuildArgs) -> Result<Source> {
         return Ok(Source { plan: named(algorithm, build)?, warnings: Vec::new(), is_file: false });
     }
     let path = Path::new(name);
-    let is_path = name == "-" || name.contains(['/', '\\']) || name.ends_with(".json") || path.exists();
+    let is_path = name == "-" || name.contains(['/', '\\']) || Format::of_path(path).is_some() || path.exists();
     if !is_path {
         let known = algorithms::all().iter().map(BuiltinAlgorithm::name);
         return Err(Error::UnknownName { name: name.to_owned(), suggestions: similar(name, known) });
@@ -162,8 +163,15 @@ fn agree(plan: &PlanTree, build: &BuildArgs) -> Result<()> {
 }
 
 fn file(path: &Path) -> Result<Source> {
-    let text = bytes(path)?;
-    match json::read_bytes(&text, json::ReadOptions::default()) {
+    let file = bytes(path)?;
+    let read = if text::is_text(&file) {
+        let name = if path.as_os_str() == "-" { "<stdin>".into() } else { path.to_string_lossy() };
+        let read = text::decode(&file).and_then(|text| text::parse_file(text, &name));
+        read.map(|plan| (plan, Vec::new())).map_err(|error| error.in_file(&name).into())
+    } else {
+        PlanTree::read(&file, ReadOptions::default())
+    };
+    match read {
         Ok((plan, warnings)) => Ok(Source { plan, warnings, is_file: true }),
         Err(findings) => Err(Error::NotAPlan { path: path.to_owned(), findings }),
     }

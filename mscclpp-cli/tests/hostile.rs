@@ -36,6 +36,8 @@ const WORDS: &[&str] = &[
     "race",
     "--in-place",
     "--compact",
+    "--comments",
+    "--format",
     "--ranks",
     "--param",
     "--size",
@@ -237,10 +239,12 @@ proptest! {
     #[test]
     fn a_plan_with_a_number_changed_ends_with_a_documented_code(
         reduces: bool,
+        as_text: bool,
         place: Index,
         number in select(&["0", "1", "2", "3", "16", "4294967295", "4294967296", "18446744073709551616", "-1", "0.5"][..]),
     ) {
-        let mut plan = text(&if reduces { max() } else { good() });
+        let tree = if reduces { max() } else { good() };
+        let mut plan = if as_text { mscclpp_core::plan::text::print(&tree) } else { text(&tree) };
         let numbers = numbers(&plan);
         let (start, len) = numbers[place.index(numbers.len())];
         plan.replace_range(start..start + len, number);

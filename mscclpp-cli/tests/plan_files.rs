@@ -62,6 +62,44 @@ fn export_writes_a_file_whole_and_compact() {
 }
 
 #[test]
+fn export_writes_every_format_and_all_commands_read_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let json = mscclpp(["plan", "export", "allreduce_ring", "--ranks", "4"]).succeeds().stdout;
+    for (name, format) in [
+        ("by_name.plan", None),
+        ("by_name.mscclpp", None),
+        ("by_name.json", None),
+        ("text", Some("text")),
+        ("image", Some("image")),
+    ] {
+        let path = path(name);
+        let options = format.map_or(vec![], |format| vec!["--format", format]);
+        mscclpp(["plan", "export", "allreduce_ring", "--ranks", "4", "-o", &path].iter().chain(&options)).succeeds();
+        let read = mscclpp(["plan", "export", &path]).succeeds();
+        assert_eq!((read.stdout, read.stderr.as_str()), (json.clone(), ""), "{name}");
+        mscclpp(["check", &path]).succeeds();
+        mscclpp(["plan", "diff", &path, "allreduce_ring", "--ranks", "4"]).succeeds();
+        mscclpp(["run", &path, "--size", "4K", "--iters", "1"]).succeeds();
+    }
+    let shown = mscclpp(["plan", "show", "allreduce_ring", "--ranks", "4"]).succeeds().stdout;
+    assert_eq!(fs::read_to_string(path("by_name.plan")).unwrap(), shown);
+    assert!(mscclpp(["check", directory.path().to_str().unwrap()]).succeeds().stdout.contains("by_name.plan"));
+    let run = mscclpp(["plan", "export", "allreduce_ring", "--format", "text", "--compact"]).ends_with(2);
+    assert!(run.stderr.contains("--compact is for the format json"), "{}", run.stderr);
+}
+
+#[test]
+fn mistake_in_text_is_named_with_line_and_column() {
+    let shown = mscclpp(["plan", "show", "allgather_ring", "--ranks", "2"]).succeeds().stdout;
+    let run = mscclpp_reading(["check", "-"], &shown.replacen(" wait memory", " weit memory", 1)).ends_with(2);
+    assert!(run.stderr.contains("expected an operation, `block` or `}`, found `weit memory rank 1`"), "{}", run.stderr);
+    assert!(run.stderr.contains("--> <stdin>:19:5") && run.stderr.contains("M0313"), "{}", run.stderr);
+    let run = mscclpp_reading(["check", "-"], &shown.replacen("    signal memory rank 1\n", "", 1)).ends_with(1);
+    assert!(run.stdout.contains("--> <stdin>:27:5"), "{}", run.stdout);
+}
+
+#[test]
 fn an_output_that_cannot_be_written_ends_with_3() {
     let directory = tempfile::tempdir().unwrap();
     let inside = directory.path().join("no/such/plan.json");

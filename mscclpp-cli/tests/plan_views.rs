@@ -6,26 +6,31 @@ use std::fs;
 
 use common::plans::{good, text};
 use common::{mscclpp, mscclpp_reading};
+use mscclpp_core::plan::OpKind;
 use serde_json::json;
 
 /// What `plan show` prints of the small plan: one line per operation, with ranks and buffers in words.
 const SHOWN: &str = "\
-swap: sendrecv of 2 ranks, out of place, protocol Simple
-  1024 threads per block, chunks aligned to 16 bytes, messages of any size
+plan swap
+collective sendrecv
+ranks 2
+protocol Simple
+threads_per_block 1024
+buffer_alignment 16
 
-rank 0: 1 input, 1 output, 0 scratch chunks
-  memory channels to ranks 1
-  thread block 0
-     0   nop
-     1   rlxsignal memory channel 0 (rank 1)
-     2   nop
-     3   rlxwait memory channel 0 (rank 1)
-     4   nop
-     5   put memory rank 1 output[0] <- input[0]
-     6   nop
-     7   signal memory channel 0 (rank 1)
-     8   wait memory channel 0 (rank 1)
-     9   nop
+rank 0 (input 1, output 1, scratch 0) {
+  block 0:
+    nop
+    rlxsignal memory rank 1
+    nop
+    rlxwait memory rank 1
+    nop
+    put memory rank 1 output[0] <- input[0]
+    nop
+    signal memory rank 1
+    wait memory rank 1
+    nop
+}
 ";
 
 #[test]
@@ -33,10 +38,22 @@ fn show_is_readable() {
     let plan = text(&good());
     let run = mscclpp_reading(["plan", "show", "-"], &plan).succeeds();
     assert!(run.stdout.starts_with(SHOWN), "{}", run.stdout);
-    assert!(run.stdout.contains("\nrank 1: "), "{}", run.stdout);
+    assert!(run.stdout.contains("\nrank 1 ("), "{}", run.stdout);
     assert_eq!(mscclpp_reading(["plan", "show", "-", "--rank", "0"], &plan).succeeds().stdout, SHOWN);
     let run = mscclpp_reading(["plan", "show", "-", "--rank", "2"], &plan).ends_with(2);
     assert!(run.stderr.contains("has ranks 0 to 1"), "{}", run.stderr);
+    let commented = mscclpp_reading(["plan", "show", "-", "--comments"], &plan).succeeds().stdout;
+    assert!(commented.contains("    wait memory rank 1  ; operation 8\n"), "{commented}");
+    // What is shown is a plan file.
+    for shown in [&run_of_show(&plan), &commented] {
+        assert_eq!(run_of_show(shown), run_of_show(&plan));
+        assert_eq!(mscclpp_reading(["plan", "export", "-"], shown).succeeds().stdout.trim_end(), plan.trim_end());
+    }
+}
+
+/// What `plan show` prints of a plan.
+fn run_of_show(plan: &str) -> String {
+    mscclpp_reading(["plan", "show", "-"], plan).succeeds().stdout
 }
 
 #[test]
@@ -44,12 +61,13 @@ fn every_algorithm_is_shown_counted_and_equal_to_itself() {
     for algorithm in mscclpp(["plan", "list", "--json"]).succeeds().json().as_array().unwrap() {
         let name = algorithm["name"].as_str().unwrap();
         let shown = mscclpp(["plan", "show", name, "--ranks", "4"]).succeeds();
-        assert!(shown.stdout.starts_with(&format!("{name}: ")), "{}", shown.stdout);
+        assert!(shown.stdout.starts_with(&format!("plan {name}\n")), "{}", shown.stdout);
         let stats = mscclpp(["plan", "stats", name, "--ranks", "4", "--json"]).succeeds().json();
         assert_eq!(stats["ranks"].as_array().unwrap().len(), 4);
-        let ops = shown.stdout.lines().filter(|line| line.trim().starts_with(|c: char| c.is_ascii_digit())).count();
-        // The second line of the head starts with a number, too.
-        assert_eq!(stats["total"]["ops"], ops - 1, "{name}");
+        let is_op = |line: &&str| OpKind::from_name(line.split_whitespace().next().unwrap_or_default()).is_some();
+        assert_eq!(stats["total"]["ops"], shown.stdout.lines().filter(is_op).count(), "{name}");
+        let again = run_of_show(&shown.stdout);
+        assert_eq!(again, shown.stdout, "{name}");
         mscclpp(["plan", "diff", name, name, "--ranks", "4"]).succeeds();
     }
 }

@@ -1,4 +1,4 @@
-//! What it costs to get at a plan: embedded, as an image from elsewhere, and as a plan file of MSCCL++.
+//! What it costs to get at a plan: embedded, as an image from elsewhere, as a plan file of MSCCL++, and as text.
 //!
 //! The files are the reference plans of `MSCCLPP_CONFORMANCE`, if it is set, and all-pairs plans made here. The baseline of the
 //! readers is what a general JSON library makes of the same text (`general`).
@@ -9,6 +9,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use mscclpp_core::collective::{Collective, CollectiveKind};
 use mscclpp_core::origin::Origin;
 use mscclpp_core::plan::json::{ReadOptions, Style, read, read_rank, write};
+use mscclpp_core::plan::text::{parse, print};
 use mscclpp_core::plan::{
     BufferRef, ChannelTable, Op, OpKind, Operand, Plan, PlanTree, RankPlan, RemoteBuffer, ThreadBlock,
 };
@@ -146,6 +147,15 @@ fn benches(c: &mut Criterion) {
             b.iter(|| read(black_box(&text), ReadOptions::default()));
         });
         group.bench_function(BenchmarkId::new("write", name), |b| b.iter(|| write(black_box(tree), Style::Compact)));
+    }
+    group.finish();
+
+    let mut group = c.benchmark_group("text");
+    for (name, tree) in &plans {
+        let text = print(tree);
+        group.throughput(Throughput::Bytes(text.len() as u64));
+        group.bench_function(BenchmarkId::new("parse", name), |b| b.iter(|| parse(black_box(&text))));
+        group.bench_function(BenchmarkId::new("print", name), |b| b.iter(|| print(black_box(tree))));
     }
     group.finish();
 }

@@ -1,4 +1,4 @@
-//! Which collective a program implements: chunk counts, and which memory an in-place call shares.
+//! The collective that a program implements: chunk counts, and which buffers an in-place call shares.
 
 mod postcondition;
 
@@ -23,7 +23,7 @@ pub enum CollectiveKind {
     Broadcast,
     /// The root ends with the reduction of all inputs.
     Reduce,
-    /// Chunk counts chosen by the author; results are what the program says with
+    /// Chunk counts chosen by the author; the postconditions are what the program states with
     /// [`expect`](crate::dsl::Program::expect).
     Custom {
         /// Chunks of every rank's input.
@@ -41,7 +41,7 @@ pub enum CollectiveKind {
 }
 
 impl CollectiveKind {
-    /// The name used in plan JSON and on the command line.
+    /// Returns the name used in plan JSON and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::AllReduce => "allreduce",
@@ -64,19 +64,19 @@ pub struct Collective {
     pub kind: CollectiveKind,
     /// Chunks per rank's part of the data. At least 1.
     pub chunk_factor: u32,
-    /// Whether input and output of a call are one memory.
+    /// Whether input and output of a call are one buffer.
     pub in_place: bool,
     /// The root of `Broadcast` and `Reduce`; 0 for all others.
     pub root: u32,
 }
 
 impl Collective {
-    /// An out-of-place collective with one chunk per part and root 0.
+    /// Creates an out-of-place collective with one chunk per part and root 0.
     pub const fn new(kind: CollectiveKind) -> Self {
         Self { kind, chunk_factor: 1, in_place: false, root: 0 }
     }
 
-    /// Chunks of every rank's input and output buffer, before replication; `None` when they exceed 32 bits.
+    /// Returns the chunks of every rank's input and output buffer, before replication; `None` when they exceed 32 bits.
     pub fn chunks(&self, ranks: u32) -> Option<(u32, u32)> {
         let factor = self.chunk_factor;
         let all = ranks.checked_mul(factor)?;
@@ -90,11 +90,11 @@ impl Collective {
         })
     }
 
-    /// Where `buffer[index]` of `rank` really lives when the call is in place.
+    /// Returns the buffer and chunk that hold `buffer[index]` of `rank` when the call is in place.
     ///
-    /// An in-place call has one memory: the larger of input and output. This maps a chunk of the smaller one (or, where
-    /// they are equal, of the output) into it. `part` is the number of chunks of one rank's part, that is
-    /// `chunk_factor × instances`. Scratch and out-of-place buffers map to themselves.
+    /// An in-place call has one buffer: the larger of input and output. This maps a chunk of the smaller one (or, if
+    /// they are equal, of the output) into it. `part` is the number of chunks of one rank's part, that is `chunk_factor
+    /// × instances`. Scratch and out-of-place buffers map to themselves.
     pub fn canonical_chunk(&self, rank: u32, buffer: BufferKind, index: u32, part: u32) -> (BufferKind, u32) {
         if !self.in_place {
             return (buffer, index);

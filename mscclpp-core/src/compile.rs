@@ -1,4 +1,4 @@
-//! From a function to a plan: record, lower, check, encode.
+//! Compilation of a function to a plan: record, lower, check, encode.
 
 use crate::check::Checks;
 use crate::diag::Diagnostics;
@@ -12,7 +12,7 @@ use crate::spec::AlgoSpec;
 /// ```
 /// use mscclpp_core::{collective::CollectiveKind, compile::compile, spec::AlgoSpec};
 ///
-/// // A rank that forgets its output: the checks say which chunk nobody has written.
+/// // A rank without its output: the checks report the chunk that no operation has written.
 /// let spec = AlgoSpec::new("forgetful", CollectiveKind::Broadcast, 2);
 /// let refused = compile(spec, |p| {
 ///     let root = p.rank(0);
@@ -26,22 +26,22 @@ use crate::spec::AlgoSpec;
 /// Linear in the number of operations.
 ///
 /// # Errors
-/// Everything that is wrong with the specification, the program and the plan.
+/// Returns the findings about the specification, the program and the plan.
 pub fn compile(spec: AlgoSpec, body: impl FnOnce(&Program)) -> Result<Plan, Diagnostics> {
     let program = Program::new(spec);
     body(&program);
     compile_trace(program, &Checks::default())
 }
 
-/// Builds the plan of a recorded program. The evaluator and native code both end here.
+/// Builds the plan of a recorded program, for the evaluator and for native code.
 ///
 /// # Errors
-/// As [`compile`], less what `checks` leaves out.
+/// As [`compile`], without the findings that `checks` omits.
 pub fn compile_trace(program: Program, checks: &Checks) -> Result<Plan, Diagnostics> {
     compile_tree(program, checks).map(|tree| Plan::new(&tree))
 }
 
-/// As [`compile_trace`], as a tree.
+/// Builds the plan of a recorded program as a tree, otherwise as [`compile_trace`].
 ///
 /// # Errors
 /// As [`compile_trace`].

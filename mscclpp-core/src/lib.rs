@@ -65,3 +65,5 @@ pub mod spec;
 pub(crate) mod testing;
 pub mod trace;
 pub mod types;
+
+pub use compile::compile;

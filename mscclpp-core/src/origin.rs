@@ -1,4 +1,5 @@
-//! Where an operation was written. Kept beside plans for messages; never part of their bytes or their equality.
+//! Source locations of operations. They are stored beside plans for messages; never part of their bytes or their
+//! equality.
 
 use std::fmt;
 use std::panic::Location;
@@ -6,10 +7,10 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-/// Names and values of loop variables; ranks stand for their numbers.
+/// Names and values of loop variables; ranks are represented by their numbers.
 pub type Variables = SmallVec<[(Arc<str>, i128); 2]>;
 
-/// A place in the user's source, with the loop variables in scope when it was reached.
+/// A location in the user's source, with the loop variables in scope when it was executed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
 pub struct SourceLocation {
     /// Path of the file as the compiler names it; empty when unknown.
@@ -20,12 +21,12 @@ pub struct SourceLocation {
     pub column: u32,
     /// Names and values of the loop variables in scope, outermost first.
     pub variables: Variables,
-    /// A number by which the macro finds its token again; `u32::MAX` when there is none.
+    /// A number by which the macro finds its token again; `u32::MAX` if there is none.
     pub token: u32,
 }
 
 impl From<&Location<'_>> for SourceLocation {
-    /// The place of a native caller, who has no loop variables to tell.
+    /// Converts the location of a native caller, which has no loop variables.
     fn from(caller: &Location<'_>) -> Self {
         Self {
             file: Arc::from(caller.file()),
@@ -50,14 +51,14 @@ impl fmt::Display for SourceLocation {
     }
 }
 
-/// Index of an operation's place in [`Origins`].
+/// Index of an operation's source location in [`Origins`].
 ///
-/// Two origins always compare equal: where an operation was written is not part of what it does.
+/// Two origins always compare equal: the source location is not part of an operation's effect.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Origin(pub u32);
 
 impl Origin {
-    /// The place of an operation nobody wrote (read from a file, say).
+    /// The location of an operation without source, for example one read from a file.
     pub const UNKNOWN: Self = Self(0);
 }
 
@@ -69,10 +70,10 @@ impl PartialEq for Origin {
 
 impl Eq for Origin {}
 
-/// The places of a program's operations. Entry 0 is the unknown place. Tables always compare equal.
+/// The source locations of a program's operations. Entry 0 is the unknown location. Tables always compare equal.
 #[derive(Clone, Debug)]
 pub struct Origins {
-    // Shared, because trace and plan both carry the table.
+    // Shared, because trace and plan both have the table.
     places: Arc<Vec<SourceLocation>>,
 }
 
@@ -91,7 +92,7 @@ impl PartialEq for Origins {
 impl Eq for Origins {}
 
 impl Origins {
-    /// Adds a place and returns its index. A place equal to the last one added is not added twice.
+    /// Adds a location and returns its index. A location equal to the last one added is not added again.
     pub fn add(&mut self, place: SourceLocation) -> Origin {
         if self.places.last() != Some(&place) {
             Arc::make_mut(&mut self.places).push(place);
@@ -99,12 +100,12 @@ impl Origins {
         Origin((self.places.len() - 1) as u32)
     }
 
-    /// The place of an index; `None` for the unknown place and for an index out of range.
+    /// Returns the location of an index; `None` for the unknown location and for an index out of range.
     pub fn get(&self, origin: Origin) -> Option<&SourceLocation> {
         self.places.get(origin.0 as usize).filter(|place| place.line != 0)
     }
 
-    /// All places, the unknown one first.
+    /// Returns all locations, the unknown one first.
     pub fn places(&self) -> &[SourceLocation] {
         &self.places
     }

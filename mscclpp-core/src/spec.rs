@@ -1,13 +1,13 @@
-//! Everything about a program that is not in its body.
+//! The specification of a program: everything outside of its body.
 
 use std::collections::BTreeMap;
 
 use crate::collective::{Collective, CollectiveKind};
 use crate::types::{Protocol, Replication};
 
-/// How a program is built and when its plan may be chosen.
+/// How a program is built and when its plan may be selected.
 ///
-/// The attribute's arguments end up here, and a run-time caller of `name::compile` starts from one.
+/// It contains the attribute's arguments, and a caller of `name::compile` at run time starts from one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlgoSpec {
     /// The plan's name.
@@ -18,15 +18,15 @@ pub struct AlgoSpec {
     pub num_ranks: u32,
     /// Ranks per node; equal to `num_ranks` on a single node.
     pub ranks_per_node: u32,
-    /// Copies of the program, each working on its own part of every chunk.
+    /// Copies of the program, each of which processes its own part of every chunk.
     pub instances: u32,
     /// Whether scratch is sized for packets.
     pub protocol: Protocol,
-    /// Whether neighbouring operations are fused.
+    /// Whether neighboring operations are fused.
     pub fuse: bool,
     /// Whether block syncs are inserted between dependent operations of a block.
     pub auto_sync: bool,
-    /// How instances share the chunks.
+    /// How instances divide the chunks.
     pub replication: Replication,
     /// Whether launches of all sizes share one scratch pool.
     pub reuse_resources: bool,
@@ -36,16 +36,16 @@ pub struct AlgoSpec {
     pub double_scratch: bool,
     /// Granularity of chunk boundaries, in bytes; a power of two.
     pub buffer_alignment: u32,
-    /// Smallest message the plan is meant for, in bytes, inclusive.
+    /// Smallest message for which the plan is meant, in bytes, inclusive.
     pub min_message_size: u64,
-    /// Largest message the plan is meant for, in bytes, inclusive.
+    /// Largest message for which the plan is meant, in bytes, inclusive.
     pub max_message_size: u64,
     /// Labels for selectors.
     pub tags: BTreeMap<String, i64>,
 }
 
 impl AlgoSpec {
-    /// A specification with the defaults of the attribute.
+    /// Creates a specification with the defaults of the attribute.
     pub fn new(name: impl Into<String>, kind: CollectiveKind, ranks: u32) -> Self {
         Self {
             name: name.into(),

@@ -1,27 +1,27 @@
-//! A program as recorded: what lowering starts from.
+//! A recorded program: the input of lowering.
 
 use crate::origin::Origins;
 use crate::plan::{ChannelTable, Expectation, Op, RemoteBuffer};
 use crate::spec::AlgoSpec;
 
-/// A recorded program. Equal traces lower to equal plans; places of origin do not count.
+/// A recorded program. Equal traces lower to equal plans; source locations are ignored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// How it is to be built.
+    /// The specification by which it is built.
     pub spec: AlgoSpec,
-    /// Per rank: the tables that its operations point into.
+    /// Per rank, the tables to which its operations refer.
     pub ranks: Vec<RankTables>,
-    /// Every operation, in the order in which it was recorded. References and channels carry rank-level numbers.
+    /// Every operation, in the order in which it was recorded. Operands and channels have rank-level numbers.
     pub ops: Vec<TracedOp>,
     /// Headers of the pipelined loops.
     pub loops: Vec<LoopHeader>,
-    /// What the program says about its outputs.
+    /// The expectations of the program.
     pub expectations: Vec<Expectation>,
-    /// Where the operations were written.
+    /// The source locations of the operations.
     pub origins: Origins,
 }
 
-/// What a rank has declared.
+/// The declarations of a rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RankTables {
     /// Chunks of the input buffer, before replication.
@@ -38,11 +38,11 @@ pub struct RankTables {
     pub semaphores: Vec<i64>,
     /// Thread blocks: one more than the highest number used, 0 if none.
     pub blocks: u32,
-    /// Every distinct list of thread blocks that met in a barrier, sorted; position is the barrier's number.
+    /// Every distinct list of thread blocks that execute a barrier, sorted; the position is the barrier's number.
     pub barriers: Vec<Vec<u32>>,
 }
 
-/// One recorded operation and where it runs.
+/// One recorded operation, with its rank and thread block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TracedOp {
     /// The rank.

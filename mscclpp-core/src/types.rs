@@ -1,4 +1,4 @@
-//! The small words of the field: buffer, channel, reduction and synchronisation kinds.
+//! Basic types: kinds of buffers, channels, reductions and synchronization.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[repr(u8)]
 pub enum BufferKind {
-    /// What the caller hands in.
+    /// The buffer that the caller passes for reading.
     #[default]
     Input,
-    /// What the caller gets back.
+    /// The buffer that the caller receives results in.
     Output,
-    /// Memory of the plan's own; holds plain data or packets.
+    /// Rank-private working memory of the plan; holds plain data or packets.
     Scratch,
 }
 
@@ -19,7 +19,7 @@ impl BufferKind {
     /// All kinds, in the order of their discriminants.
     pub const ALL: [Self; 3] = [Self::Input, Self::Output, Self::Scratch];
 
-    /// The one-letter name used in plan JSON: `i`, `o` or `s`.
+    /// Returns the one-letter name used in plan JSON: `i`, `o` or `s`.
     pub const fn letter(self) -> &'static str {
         match self {
             Self::Input => "i",
@@ -28,7 +28,7 @@ impl BufferKind {
         }
     }
 
-    /// The kind of a one-letter name.
+    /// Returns the kind with a one-letter name.
     pub fn from_letter(letter: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.letter() == letter)
     }
@@ -50,7 +50,7 @@ impl fmt::Display for BufferKind {
 pub enum ChannelKind {
     /// Loads and stores into the peer's mapped memory.
     Memory,
-    /// A queue served by a proxy (network, copy engine).
+    /// A FIFO that a proxy serves (network, copy engine).
     Port,
     /// Multicast over a group of ranks.
     Switch,
@@ -60,7 +60,7 @@ impl ChannelKind {
     /// All kinds, in the order of their discriminants.
     pub const ALL: [Self; 3] = [Self::Memory, Self::Port, Self::Switch];
 
-    /// The name used in plan JSON and in messages.
+    /// Returns the name used in plan JSON and in messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -69,7 +69,7 @@ impl ChannelKind {
         }
     }
 
-    /// The kind of a name.
+    /// Returns the kind with a name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -83,8 +83,8 @@ impl fmt::Display for ChannelKind {
 
 /// An element-wise reduction.
 ///
-/// A plan whose reductions are all [`Sum`](Self::Sum) is generic: the caller of a launch may ask for any operation.
-/// Any other operation in a plan is fixed. `Avg` adds at every step and divides by the number of ranks once, at the end.
+/// A plan whose reductions are all [`Sum`](Self::Sum) is generic: the caller of a launch may select any operation. Any
+/// other operation in a plan is fixed. `Avg` adds at every step and divides by the number of ranks once, at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[repr(u8)]
 pub enum ReduceOp {
@@ -105,7 +105,7 @@ impl ReduceOp {
     /// All operations, in the order of their discriminants.
     pub const ALL: [Self; 5] = [Self::Sum, Self::Prod, Self::Min, Self::Max, Self::Avg];
 
-    /// The name used in plan JSON, on the command line and in messages.
+    /// Returns the name used in plan JSON, on the command line and in messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sum => "sum",
@@ -116,7 +116,7 @@ impl ReduceOp {
         }
     }
 
-    /// The operation of a name.
+    /// Returns the operation with a name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|op| op.name() == name)
     }
@@ -128,15 +128,15 @@ impl fmt::Display for ReduceOp {
     }
 }
 
-/// Where a synchronising operation also synchronises the threads of its own thread block.
+/// Where a synchronizing operation also synchronizes the threads of its own thread block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum BlockSync {
     /// Nowhere.
     None = 0,
-    /// Before the operation, so that it publishes what the whole block did.
+    /// Before the operation, so that it releases the writes of the whole block.
     Before = 1,
-    /// After the operation, so that the whole block sees what it acquired.
+    /// After the operation, so that the whole block acquires what it acquired.
     After = 2,
     /// On both sides.
     #[default]
@@ -153,24 +153,24 @@ impl BlockSync {
         }
     }
 
-    /// Both sets together.
+    /// Returns the union of both.
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self::from_bits(self as u8 | other as u8)
     }
 
-    /// This set less the other.
+    /// Returns this without the other.
     #[must_use]
     pub const fn without(self, other: Self) -> Self {
         Self::from_bits(self as u8 & !(other as u8))
     }
 
-    /// Whether the block is synchronised in front of the operation.
+    /// Returns whether the block is synchronized before the operation.
     pub const fn is_before(self) -> bool {
         self as u8 & 1 != 0
     }
 
-    /// Whether the block is synchronised behind the operation.
+    /// Returns whether the block is synchronized after the operation.
     pub const fn is_after(self) -> bool {
         self as u8 & 2 != 0
     }
@@ -188,7 +188,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// The name used in plan JSON.
+    /// Returns the name used in plan JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Simple => "Simple",
@@ -201,7 +201,7 @@ impl Protocol {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum Replication {
-    /// Instance `k` of `n` takes every chunk's `k`-th part.
+    /// Instance `k` of `n` processes every chunk's `k`-th part.
     #[default]
     Interleaved,
     /// No replication: only one instance is possible.

@@ -5,11 +5,11 @@ use std::rc::Rc;
 use mscclpp_core::compile;
 use mscclpp_core::diag::{Code, Diagnostic, Diagnostics, Site};
 use mscclpp_core::plan::Plan;
-use proc_macro2::TokenStream;
+use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 
 use crate::args::{self, Attribute, Combination};
-use crate::ast::IntTy;
+use crate::ast::{IntTy, Tok};
 use crate::depth;
 use crate::driver::{self, Checked};
 use crate::emit::{self, Parameter};
@@ -73,10 +73,10 @@ pub fn collectives(args: TokenStream, item: TokenStream) -> TokenStream {
 fn guarded(expand: impl FnOnce() -> TokenStream) -> TokenStream {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(expand)).unwrap_or_else(|_| {
         let (mut spans, mut report) = (Spans::default(), Report::default());
-        let tok = spans.one(proc_macro2::Span::call_site());
+        let tok = spans.one(Span::call_site());
         let message = format!("the expansion panicked in mscclpp-eval {}", env!("CARGO_PKG_VERSION"));
         report.error(Code::Internal, tok, message).help("please report it with the function that shows it");
-        report.into_compile_errors(&spans)
+        report.into_compile_errors(&spans, None)
     })
 }
 
@@ -88,7 +88,7 @@ fn too_deep(tokens: &TokenStream) -> Option<TokenStream> {
     report
         .error(Code::NotInSubset, tok, "this is nested too deep to be read")
         .help("take parts of it into `let` statements or functions");
-    Some(report.into_compile_errors(&spans))
+    Some(report.into_compile_errors(&spans, None))
 }
 
 fn is_collective(attribute: &syn::Attribute) -> bool {
@@ -105,9 +105,9 @@ fn attribute_args(attribute: &syn::Attribute) -> TokenStream {
 /// The item as it is, and an error on it.
 fn misplaced(item: &TokenStream, message: &str, help: &str) -> TokenStream {
     let (mut spans, mut report) = (Spans::default(), Report::default());
-    let tok = spans.one(proc_macro2::Span::call_site());
+    let tok = spans.one(Span::call_site());
     report.error(Code::BadAttribute, tok, message).help(help);
-    let errors = report.into_compile_errors(&spans);
+    let errors = report.into_compile_errors(&spans, None);
     quote!(#errors #item)
 }
 
@@ -117,10 +117,7 @@ fn one(args: TokenStream, function: Rc<syn::ItemFn>, items: &Items) -> TokenStre
     // Where methods are there can be no module.
     if let Some(receiver) = function.sig.receiver() {
         let tok = spans.tokens(receiver);
-        report
-            .error(Code::BadSignature, tok, "a collective is a free function, and this one is a method")
-            .help("move it out of the `impl` block and pass what it uses of `self` as parameters");
-        return report.into_compile_errors(&spans);
+        return in_impl(tok, &spans);
     }
     let attribute = args::parse(args, &function.sig.ident, &mut spans, &mut report);
     let mut signature = Report::default();
@@ -133,6 +130,14 @@ fn one(args: TokenStream, function: Rc<syn::ItemFn>, items: &Items) -> TokenStre
     let combinations = attribute.combinations(&mut report);
     // The body is looked at even if the attribute is wrong, so that one build tells about both.
     let checked = driver::check(items, &function, &mut spans, &mut report);
+    // Outside of an `impl` block `Self` means nothing, so it is one of the errors.
+    if !report.is_empty()
+        && let Some(span) = names_self(function.to_token_stream())
+    {
+        drop(report.into_diagnostics());
+        let tok = spans.one(span);
+        return in_impl(tok, &spans);
+    }
     let (mut plans, mut warnings) = (Vec::new(), Diagnostics::default());
     if report.is_empty()
         && let Some(checked) = checked
@@ -144,9 +149,45 @@ fn one(args: TokenStream, function: Rc<syn::ItemFn>, items: &Items) -> TokenStre
         let warnings = warnings.iter().map(|warning| emit::warning(&warning.body(), function.sig.ident.span()));
         quote!(#(#warnings)* #module)
     } else {
-        let errors = report.into_compile_errors(&spans);
+        let closure = (callable && function.sig.generics.params.is_empty()).then(|| closure(&function));
+        let errors = report.into_compile_errors(&spans, closure.as_ref());
         quote!(#errors #module)
     }
+}
+
+/// The error for a collective within an `impl` block.
+fn in_impl(tok: Tok, spans: &Spans) -> TokenStream {
+    let mut report = Report::default();
+    report
+        .error(Code::BadSignature, tok, "a collective is a free function, and this one belongs to an `impl` block")
+        .help("move it out of the `impl` block and pass what it uses of `self` and `Self` as parameters");
+    report.into_compile_errors(spans, None)
+}
+
+/// A closure with the code of a function that has no generics.
+fn closure(function: &syn::ItemFn) -> TokenStream {
+    let (inputs, block) = (function.sig.inputs.iter(), &function.block);
+    quote!(|#(#inputs),*| #block)
+}
+
+/// Where tokens name `Self`, apart from items among them that may.
+fn names_self(tokens: TokenStream) -> Option<Span> {
+    let mut inner = false;
+    for token in tokens {
+        match token {
+            TokenTree::Ident(ident) if ident == "Self" && !inner => return Some(ident.span()),
+            TokenTree::Ident(ident) => inner |= ["impl", "trait", "struct", "enum"].iter().any(|item| ident == item),
+            TokenTree::Group(group) if inner => inner = group.delimiter() != Delimiter::Brace,
+            TokenTree::Punct(punct) if punct.as_char() == ';' => inner = false,
+            TokenTree::Group(group) => {
+                if let Some(span) = names_self(group.stream()) {
+                    return Some(span);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 /// Evaluates, lowers, checks and encodes every combination. What goes wrong for several of them is said once.

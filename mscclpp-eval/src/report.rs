@@ -5,6 +5,7 @@ use std::sync::Arc;
 use mscclpp_core::diag::{Code, Diagnostic, Diagnostics, Site};
 use mscclpp_core::origin::SourceLocation;
 use proc_macro2::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
+use quote::quote;
 
 use crate::ast::Tok;
 use crate::spans::Spans;
@@ -84,8 +85,9 @@ impl Report {
         std::mem::take(&mut self.list)
     }
 
-    /// The errors as calls of `compile_error!` on the tokens that they are about.
-    pub(crate) fn into_compile_errors(self, spans: &Spans) -> TokenStream {
+    /// The errors as calls of `compile_error!` on the tokens that they are about. A type error is one only if rustc finds
+    /// none, where there is a closure with the function's code.
+    pub(crate) fn into_compile_errors(self, spans: &Spans, closure: Option<&TokenStream>) -> TokenStream {
         let diagnostics = self.into_diagnostics();
         diagnostics
             .deduplicated(MOST_OF_ONE_CODE)
@@ -93,7 +95,12 @@ impl Report {
             .flat_map(|diagnostic| {
                 let (first, last) =
                     token(diagnostic).map_or_else(|| (Span::call_site(), Span::call_site()), |token| spans.get(token));
-                compile_error(&diagnostic.body(), first, last)
+                match closure.filter(|_| diagnostic.code == Code::TypeError) {
+                    Some(closure) => error_after_rustc(&diagnostic.body(), closure, first, last),
+                    None => {
+                        call("compile_error", TokenTree::from(Literal::string(&diagnostic.body())).into(), first, last)
+                    }
+                }
             })
             .collect()
     }
@@ -118,27 +125,45 @@ fn token(diagnostic: &Diagnostic) -> Option<Tok> {
     }
 }
 
-/// `::core::compile_error! { "text" }`: the path carries the first span and the braces the last, so that rustc underlines
-/// everything between.
-fn compile_error(text: &str, first: Span, last: Span) -> Vec<TokenTree> {
+/// An error that is reported if rustc accepts a closure: rustc does not evaluate a constant whose code has errors, and
+/// reports errors of equal text at one place once.
+fn error_after_rustc(text: &str, closure: &TokenStream, first: Span, last: Span) -> TokenStream {
+    let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
+    let text = Literal::string(&lines.join("\n"));
+    let panic = call("panic", quote!("{}", #text), first, last);
+    quote! {
+        #[allow(warnings, clippy::all, clippy::pedantic)]
+        const _: () = {
+            let _ = #closure;
+            #panic
+        };
+    }
+}
+
+/// `::core::name! { args }`: the path has the first span and the braces the last, so that rustc underlines everything
+/// between.
+fn call(name: &str, args: TokenStream, first: Span, last: Span) -> TokenStream {
     let punct = |char, spacing, span| {
         let mut punct = Punct::new(char, spacing);
         punct.set_span(span);
         TokenTree::Punct(punct)
     };
     let ident = |name, span| TokenTree::Ident(Ident::new(name, span));
-    let mut literal = Literal::string(text);
-    literal.set_span(last);
-    let mut group = Group::new(Delimiter::Brace, TokenTree::Literal(literal).into());
+    let args = args.into_iter().map(|mut arg| {
+        arg.set_span(last);
+        arg
+    });
+    let mut group = Group::new(Delimiter::Brace, args.collect());
     group.set_span(last);
-    vec![
+    let tokens = [
         punct(':', Spacing::Joint, first),
         punct(':', Spacing::Alone, first),
         ident("core", first),
         punct(':', Spacing::Joint, first),
         punct(':', Spacing::Alone, first),
-        ident("compile_error", first),
+        ident(name, first),
         punct('!', Spacing::Alone, first),
         TokenTree::Group(group),
-    ]
+    ];
+    tokens.into_iter().collect()
 }

@@ -47,10 +47,10 @@ const CONSTRUCTS: &[Construct] = &[
         "but not their order",
     ),
     evaluated(
-        "`Option`",
-        "Some(3).filter(|x| x % 2 == 0).or(Some(4))",
-        "Some(4)",
-        "and `?` in functions that return one",
+        "`Option`, `Result`",
+        "{ fn half(x: u32) -> Result<u32, String> { if x % 2 == 0 { Ok(x / 2) } else { Err(format!(\"{x} is odd\")) } } half(6).and_then(half) }",
+        "Err(\"3 is odd\")",
+        "with `?`; the error of `?` is not converted",
     ),
     evaluated("`let` with patterns", "{ let (a, [b, ..]) = (1, [2, 3]); a + b }", "3", ""),
     evaluated("`let … else`", "{ let Some(x) = Some(5) else { panic!() }; x }", "5", ""),
@@ -58,7 +58,7 @@ const CONSTRUCTS: &[Construct] = &[
         "patterns",
         "match (3, Some(4)) { (1 | 2, _) => 0, (n @ 3..=9, Some(m)) if m > n => m, _ => 1 }",
         "4",
-        "literals, ranges, constants, tuples, slices, structs, `|`, `@`, `_`, `..`, guards",
+        "literals, ranges, constants, tuples, slices, structs, enums, `|`, `@`, `_`, `..`, guards",
     ),
     evaluated("assignment", "{ let (mut a, mut b) = (1, 2); (a, b) = (b, a); a <<= 3; (a, b) }", "(16, 1)", ""),
     evaluated("`if`, `if let`, chains", "if let Some(x) = Some(2) && x > 1 { x } else { 0 }", "2", ""),
@@ -88,10 +88,22 @@ const CONSTRUCTS: &[Construct] = &[
         "of the body or the `#[collectives]` module",
     ),
     evaluated(
-        "structs with methods",
-        "{ struct P { x: i32 } impl P { fn twice(&self) -> i32 { 2 * self.x } } P { x: 4 }.twice() }",
-        "8",
-        "without type parameters; traits are derived",
+        "structs",
+        "{ #[derive(Debug, Default)] struct P { x: i32, y: Vec<u8> } P { x: 4, ..Default::default() } }",
+        "P { x: 4, y: [] }",
+        "with named and numbered fields and without; without type parameters; traits are derived, `Default` also implemented manually",
+    ),
+    evaluated(
+        "enums",
+        "{ enum Step { Send(u32), Wait } use Step::*; [Send(3), Wait].map(|s| match s { Send(to) => to, Wait => 0 }) }",
+        "[3, 0]",
+        "with fields, discriminants and `as`, also imported by `use`; traits as for structs",
+    ),
+    evaluated(
+        "`impl` blocks",
+        "{ struct P(i32); impl P { const N: i32 = 2; fn new() -> Self { Self(4) } fn add(&mut self) { self.0 += Self::N; } } let mut p = P::new(); p.add(); p.0 }",
+        "6",
+        "methods, associated functions and constants",
     ),
     evaluated(
         "references",
@@ -99,7 +111,12 @@ const CONSTRUCTS: &[Construct] = &[
         "[3, 6]",
         "",
     ),
-    evaluated("conversions", "(300usize as u16, u8::try_from(300).is_err(), u64::from(7u8))", "(300, true, 7)", ""),
+    evaluated(
+        "conversions",
+        "{ let wide: u64 = 7u8.into(); let byte: Result<u8, _> = wide.try_into(); (300usize as u16, byte, u8::try_from(300).is_err()) }",
+        "(300, Ok(7), true)",
+        "between integers",
+    ),
     evaluated("strings", "{ let name = \"ring\"; assert!(name == \"ring\", \"{name}\"); 1 }", "1", "for messages only"),
     refused("`as` that changes the number", "(0 - 1) as usize", "lossy-cast", "`rem_euclid`, a mask, `try_from`"),
     refused("overflow", "{ let n: usize = 0; n - 1 }", "overflow", "`checked_…`, `wrapping_…`, `saturating_…`"),
@@ -111,7 +128,6 @@ const CONSTRUCTS: &[Construct] = &[
     ),
     refused("floating-point numbers", "1.5 * 2.0", "not-in-subset", "integers"),
     refused("characters and text", "\"a\".to_uppercase()", "not-in-subset", ""),
-    refused("enums of your own", "{ enum E { A } let _ = E::A; }", "not-in-subset", "integers and constants"),
     refused(
         "generic functions",
         "{ fn id<T>(x: T) -> T { x } id(1) }",
@@ -119,10 +135,23 @@ const CONSTRUCTS: &[Construct] = &[
         "`impl Fn(…)`, or one function for each type",
     ),
     refused(
-        "traits implemented by hand",
+        "traits implemented manually, apart from `Default`",
         "{ struct S(i32); impl Drop for S { fn drop(&mut self) {} } let _ = S(1); }",
         "not-in-subset",
         "functions",
+    ),
+    refused(
+        "generic types",
+        "{ struct Pair<T>(T, T); let _ = Pair(1, 2); }",
+        "not-in-subset",
+        "one type for each, or a tuple",
+    ),
+    refused("`ref mut`", "{ let (ref mut a, _) = (1, 2); *a = 3; }", "not-in-subset", "`match` on `&mut` of the value"),
+    refused(
+        "defaults of arrays",
+        "{ let a: [u8; 2] = Default::default(); a }",
+        "not-in-subset",
+        "`[0; 2]`; in a type that derives `Default` they are evaluated",
     ),
     refused("`unsafe`", "unsafe { 1 }", "not-in-subset", ""),
     refused("`async`, threads", "async { 1 }", "not-in-subset", ""),
@@ -160,7 +189,7 @@ that is generated beside each collective compares both.
 
 Two ways lead out. A name from outside, which the macro cannot see, goes into a module under `#[collectives]` together with the
 collective, or becomes a parameter with `params(…)`. What is beyond the subset is built at run time, without the attribute:
-`mscclpp::core::compile::compile(spec, function)` runs the function natively, with the same checks, from `main` or from `build.rs`.
+`mscclpp::compiler::compile(spec, function)` runs the function natively, with the same checks, from `main` or from `build.rs`.
 
 ## The attribute
 
@@ -180,7 +209,7 @@ fn exactly(page: &mut String) {
   `usize` has 64 bits. Overflow, division by zero, shifts by too many bits and indexes out of range are errors as in a debug build,
   at the expression. `as` is an error where it would change the number.
 - **Order**: arguments, operands and lazy iterators are evaluated in Rust's order. Comparison, hashing and `sort` follow the
-  derived order of fields.
+  derived order of discriminants and fields.
 - **Limits**: {steps} steps (`max_steps`), {depth} calls deep, {operations} operations, {elements} elements, {MOST_PLANS} plans for one collective.
 - **What the macro takes for granted**: `Vec`, `Some`, `vec!` and the like mean those of the standard library. A constant in
   a pattern has an upper-case name or is declared where the macro sees it. Variables that a `macro_rules!` macro brings in are
@@ -224,7 +253,8 @@ fn methods(page: &mut String) {
     page.push_str(
         "\n## Methods and functions of the standard library\n\n`List` is any of `Vec`, `VecDeque`, array and slice, `Iter` any iterator, \
          `Map` a `BTreeMap`, `Set` a `BTreeSet`. `Each<T>` takes whatever can be iterated over as `T`, `Collect<T>` is \
-         whatever can be collected from `T`. References are left out.\n",
+         whatever can be collected from `T`, `Try<T>` is an `Option` or a `Result` of `T`, and `Default<T>` a `T` with a \
+         default. References and `Box` are left out.\n",
     );
     for table in TABLES {
         let list: Vec<String> = table.methods.iter().map(|method| format!("`{}`", method.sig)).collect();

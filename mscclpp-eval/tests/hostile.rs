@@ -44,6 +44,19 @@ fn deep_nesting_is_refused() {
     assert_eq!(refused(&format!("let {} = 1; 1", nested("(", "_", ")", 200))), Code::NotInSubset);
 }
 
+#[test]
+fn types_within_types_are_refused_when_too_deep() {
+    let mut types = String::new();
+    for n in 0..400 {
+        types += &format!("#[derive(Default)] struct S{n} {{ inner: Box<S{}> }}", n + 1);
+    }
+    assert_eq!(refused(&format!("{types} struct S400; let s = S0::default(); 1")), Code::NotInSubset);
+    let aliases: String = (0..400).map(|n| format!("type A{n} = Vec<A{}>;", n + 1)).collect();
+    assert_eq!(refused(&format!("{aliases} type A400 = i32; let a: A0 = vec![]; 1")), Code::NotInSubset);
+    let constants: String = (0..400).map(|n| format!("const N{n}: i32 = S::N{} + 1;", n + 1)).collect();
+    assert_eq!(refused(&format!("struct S; impl S {{ {constants} const N400: i32 = 1; }} S::N0")), Code::NotInSubset);
+}
+
 /// What `#[collective]` makes of a body.
 fn expansion(body: &str) -> String {
     as_in_the_compiler(|| {
@@ -126,6 +139,11 @@ fn endless_computations_end() {
         Code::TooManySteps
     );
     assert_eq!(refused("const N: i32 = N + 1; N"), Code::TooDeep);
+    assert_eq!(refused("#[derive(Default)] struct S(Box<S>); let s = S::default(); 1"), Code::TooDeep);
+    assert_eq!(refused("enum E { A = E::A as isize + 1 } E::A as i32"), Code::TooDeep);
+    assert_eq!(refused("std::iter::repeat_with(|| 1).max().unwrap()"), Code::TooManySteps);
+    assert_eq!(refused("let mut v = vec![]; v.resize_with(1 << 40, || 1); 1"), Code::TooManySteps);
+    assert_eq!(refused("std::iter::from_fn(|| Some(1)).try_fold(0, |_, x| Some(x)).unwrap()"), Code::TooManySteps);
 }
 
 #[test]
@@ -151,6 +169,34 @@ fn ill_typed_code_is_refused() {
         "break 1",
         "let mut v = vec![1]; let r = &mut v; for x in v.iter() { r.push(*x); if r.len() > 9 { return 1; } } 1",
         "let mut v = vec![1, 2]; v.retain(|x| { v.push(*x); true }); 1",
+        "struct S { a: i32, b: i32 } let S { a, c } = S { a: 1 }; a + S { c: 1 }.b",
+        "struct S(i32); let S(a, b, .., c) = S(1, 2); a + S.0 + S {}.0",
+        "enum E { A, B(i32) } let E::B = E::A(1); E::C; E::A { x: 1 }; match E::B(1) { E::B(a, b) => a, E => 1 }",
+        "enum E {} let E = E; E as i32",
+        "enum E { A = E::A as isize } E::A as i32",
+        "enum E { A = { let E::B(x) = E::B(1); x }, B(isize) } E::A as i32",
+        "enum E { A = isize::MAX, B } E::B as i32",
+        "#[derive(Default)] struct S { s: Box<S> } S::default(); 1",
+        "#[derive(Default)] enum E { A(i32) } E::default(); 1",
+        "impl Default for Missing { fn default() -> Self { Self } } Missing::default()",
+        "struct S; impl S { const N: i32 = Self::N; fn f(&mut self) -> i32 { self.f() } } S::N + S.f()",
+        "struct S(i32); S(..S(1)).0",
+        "struct S { a: i32 } struct T { a: i32 } S { ..T { a: 1 } }.a",
+        "use Missing::*; use E::{A, Z}; enum E { A } let A = Z; A as i32",
+        "use S::*; struct S; new()",
+        "Self::new() + Self { a: 1 }.a",
+        "Default::default()",
+        "let x = Default::default(); x",
+        "std::mem::take(&mut 5) + std::mem::take(5) + Box::new()",
+        "Err(1)?; None?; Ok(3)?",
+        "let x = 1.into(); x + 2.try_into() + true.try_into().unwrap()",
+        "vec![1].into().try_into::<i32>()",
+        "[Some(1)].into_iter().try_fold(0, |a, b| a + b)",
+        "[1].iter().try_fold(0, |a, b| None).unwrap()",
+        "let std::cmp::Reverse(a, b) = Reverse(1); a.0",
+        "Vec::len() + usize::max(1) + Option::map(Some(1)) + Result::ok",
+        "type A = B; type B = A; A::new(); let A { x } = A { x: 1 }; x",
+        "vec![3].sort_by_key(|x| Reverse(x, x)); [1].binary_search()",
         "let mut i = [1, 2].iter(); let mut j = i.by_ref().map(|x| { i.next(); x }); j.next(); 1",
     ] {
         // rustc refuses all of these; here it is enough that nothing panics.

@@ -20,17 +20,18 @@ macro_rules! data_types {
             /// All types, in the order of their discriminants.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// Bytes per element: 1, 2, 4 or 8.
+            /// Returns the bytes per element: 1, 2, 4 or 8.
             pub const fn size(self) -> usize {
                 match self { $(Self::$name => $size,)* }
             }
 
-            /// The name used on the command line and in messages.
+            /// Returns the name used on the command line and in messages.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
             }
 
-            /// The type of a name, ours or that of nccl-tests: `f32` and `float`, `bf16` and `bfloat16`.
+            /// Returns the type with a name, of this library or of nccl-tests: `f32` and `float`, `bf16` and
+            /// `bfloat16`.
             pub fn from_name(name: &str) -> Option<Self> {
                 match name { $($text $(| $alias)* => Some(Self::$name),)* _ => None }
             }
@@ -72,17 +73,18 @@ data_types! {
 }
 
 impl DataType {
-    /// Whether values are integers.
+    /// Returns whether values are integers.
     pub const fn is_integer(self) -> bool {
         matches!(self, Self::I8 | Self::U8 | Self::I32 | Self::U32 | Self::I64 | Self::U64)
     }
 
-    /// Whether there are no negative values.
+    /// Returns whether there are no negative values.
     pub const fn is_unsigned(self) -> bool {
         matches!(self, Self::U8 | Self::U32 | Self::U64)
     }
 
-    /// Significant bits: every integer up to 2 to this power is exact. For integers, the bits of the largest value.
+    /// Returns the number of significant bits: every integer up to 2 to this power is exact. For integers, the bits of
+    /// the largest value.
     pub const fn significant_bits(self) -> u32 {
         match self {
             Self::I8 => 7,
@@ -114,7 +116,7 @@ impl FromStr for DataType {
     }
 }
 
-/// A name that is none of a data type.
+/// The text is not the name of a data type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseDataTypeError(String);
 
@@ -138,7 +140,7 @@ mod sealed {
 ///
 /// Every bit pattern of such a type is a value, and it is aligned to its size.
 pub trait Element: Pod + Send + Sync + sealed::Sealed {
-    /// The matching data type.
+    /// The corresponding data type.
     const TYPE: DataType;
 }
 
@@ -147,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_back_to_their_types() {
+    fn names_round_trip_to_types() {
         for &dtype in DataType::ALL {
             assert_eq!(dtype.name().parse(), Ok(dtype));
         }

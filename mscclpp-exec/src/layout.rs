@@ -1,35 +1,36 @@
-//! Where chunks lie: byte arithmetic of a launch.
+//! Byte layout of the chunks of a launch.
 //!
 //! # Chunk boundaries
 //!
-//! Every chunk is one *stride* long, and chunk `i` of a buffer begins at `i × stride`, in input, output and scratch alike. The
-//! stride is what a part of the message needs per chunk, rounded up to the plan's alignment, to whole elements, and to
-//! whole packets in plans that use them. Where a message divides evenly, as it must for the reference system, these are
-//! the reference's boundaries.
+//! Every chunk is one *stride* long, and chunk `i` of a buffer begins at `i × stride`, in input, output and scratch
+//! alike. The stride is the size that a part of the message needs per chunk, rounded up to the plan's alignment, to
+//! whole elements, and to whole packets in plans that use them. Where a message divides evenly, as it must for the
+//! reference executor, these are the reference's boundaries.
 //!
-//! Where it does not, **a launch runs as if the message were padded with zeros to whole strides**: an operation covers the
-//! same bytes, packets and loop iterations on both of its ends, but what it reads behind the end of a caller's buffer is
-//! zero, and what it writes there is dropped. So chunks at the end are shorter than others, or empty, and any number of
-//! elements works, zero included. Boundaries must be of this form: a range of several chunks is one run of bytes, which an
-//! author may send in one piece and use chunk by chunk, at any index of another buffer. Only equally long chunks survive that.
+//! Where it does not, **a launch runs as if the message were padded with zeros to whole strides**: an operation covers
+//! the same bytes, packets and loop iterations on both of its ends, but reads past the end of a caller's buffer return
+//! zero, and writes past it are dropped. So chunks at the end are shorter than others, or empty, and any number of
+//! elements works, including zero. Boundaries must be of this form: a range of several chunks is one contiguous run of
+//! bytes, which an author may send as one range and use chunk by chunk, at any index of another buffer. Only chunks of
+//! equal length permit that.
 //!
 //! # Parts
 //!
-//! In all-gather, reduce-scatter and all-to-all a buffer is made of one part per rank, and chunk `j` of rank `r`'s part must
-//! be as long as chunk `j` of the part wherever it comes from. There each part is padded on its own: [`View`] maps the padded
-//! bytes, in which a plan thinks, to those of a caller's buffer, in which parts are dense.
+//! In all-gather, reduce-scatter and all-to-all a buffer consists of one part per rank, and chunk `j` of rank `r`'s
+//! part must be as long as chunk `j` of the corresponding part at its source. There each part is padded separately:
+//! [`View`] maps the padded bytes, which plans address, to those of a caller's buffer, in which parts are dense.
 
 use mscclpp_core::collective::{Collective, CollectiveKind};
 
 use crate::error::Error;
 use crate::message::Message;
 
-/// What the layout must know of a plan.
+/// Properties of a plan that determine the layout.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) collective: Collective,
     pub(crate) ranks: u32,
-    /// Chunks of every rank's buffers; 0 for one that is not used. Scratch: the most of any rank.
+    /// Number of chunks of every rank's buffers; 0 for an unused one. For scratch, the maximum over all ranks.
     pub(crate) input: u32,
     pub(crate) output: u32,
     pub(crate) scratch: u32,
@@ -50,24 +51,24 @@ pub(crate) struct Layout {
     pub(crate) output: View,
 }
 
-/// A buffer as a plan sees it: parts padded to whole strides.
+/// A buffer as a plan addresses it: parts padded to whole strides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct View {
     /// Bytes of all parts.
     pub(crate) len: u64,
-    /// Bytes of a part, without and with padding. Equal if there is only one part: then padding is just the end.
+    /// Bytes of a part, without and with padding. Equal if there is only one part: then only the end is padding.
     part: u64,
     padded: u64,
 }
 
-/// A piece of a [`View`].
+/// A contiguous range of a [`View`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ByteRun {
     /// First byte in the buffer.
     pub(crate) at: u64,
-    /// Bytes in the buffer; what is missing from `run` is padding.
+    /// Bytes in the buffer; the bytes missing from `run` are padding.
     pub(crate) len: u64,
-    /// Padded bytes that this piece stands for.
+    /// Number of padded bytes that the range covers.
     pub(crate) run: u64,
 }
 
@@ -78,28 +79,28 @@ impl View {
         Some(Self { len, part, padded })
     }
 
-    /// A buffer without padding.
+    /// Returns a buffer without padding.
     pub(crate) const fn dense(len: u64) -> Self {
         Self { len, part: len, padded: len }
     }
 
-    /// Bytes of a part.
+    /// Returns the bytes of a part.
     pub(crate) const fn part(&self) -> u64 {
         self.part
     }
 
-    /// Bytes of a part with its padding.
+    /// Returns the bytes of a part with its padding.
     pub(crate) const fn padded(&self) -> u64 {
         self.padded
     }
 
-    /// Whether there is padding between parts, so that a range may be made of several pieces.
+    /// Returns whether there is padding between parts, so that a range may consist of several contiguous ones.
     #[inline]
     pub(crate) const fn is_split(&self) -> bool {
         self.part != self.padded
     }
 
-    /// The piece that begins at padded byte `at` and stands for `1..=len` bytes (0 if `len` is 0).
+    /// Returns the contiguous range that begins at padded byte `at` and covers `1..=len` bytes (0 if `len` is 0).
     #[inline(always)]
     pub(crate) fn piece(&self, at: u64, len: u64) -> ByteRun {
         if !self.is_split() {
@@ -114,10 +115,11 @@ impl View {
 }
 
 impl Layout {
-    /// The layout of a message.
+    /// Returns the layout of a message.
     ///
     /// # Errors
-    /// [`Error::UnequalParts`], [`Error::TooLarge`], [`Error::InvalidPlan`] if the plan's chunk counts do not fit its collective.
+    /// [`Error::UnequalParts`], [`Error::TooLarge`], [`Error::InvalidPlan`] if the plan's chunk counts do not fit its
+    /// collective.
     pub(crate) fn new(shape: &Shape, message: &Message) -> Result<Self, Error> {
         let size = message.dtype.size() as u64;
         let too_large = || Error::TooLarge { count: message.count, dtype: message.dtype };
@@ -126,7 +128,8 @@ impl Layout {
         let unit = unit.ok_or_else(too_large)?;
         let (input_count, output_count) = elements(shape, message.count)?;
         let bytes = message.count.checked_mul(size).filter(|&bytes| bytes <= MOST).ok_or_else(too_large)?;
-        // The larger buffer rules. For collectives with parts both have the same bytes per chunk anyway.
+        // The larger buffer determines the stride. For collectives with parts both have the same bytes per chunk
+        // anyway.
         let (parts, chunks) = if input.chunks() >= output.chunks() { input.rule() } else { output.rule() };
         let stride = (bytes / parts).div_ceil(chunks).checked_next_multiple_of(unit).ok_or_else(too_large)?;
         let view = |side: Side, count: u64| {
@@ -145,13 +148,13 @@ impl Layout {
         })
     }
 
-    /// Bytes of `chunks` chunks of scratch.
+    /// Returns the bytes of `chunks` chunks of scratch.
     pub(crate) fn scratch(&self, chunks: u32) -> Option<u64> {
         self.stride.checked_mul(u64::from(chunks)).filter(|&bytes| bytes <= MOST / 4)
     }
 
-    /// The part `index` of `of` of a range of `len` bytes, as first byte and length: whole units, the first parts one
-    /// longer where they do not divide.
+    /// Returns slice `index` of `of` slices of a range of `len` bytes, as first byte and length: whole units, with the
+    /// first slices one longer where they do not divide.
     #[inline]
     pub(crate) fn slice(&self, len: u64, index: u32, of: u32) -> (u64, u64) {
         if of <= 1 {
@@ -163,18 +166,18 @@ impl Layout {
         (start, end - start)
     }
 
-    /// A loop's window in whole units, so that no element and no packet is cut.
+    /// Returns a loop's window in whole units, so that no element and no packet is cut.
     pub(crate) fn window(&self, unit: u64) -> u64 {
         unit.checked_next_multiple_of(self.unit).unwrap_or(u64::MAX)
     }
 
-    /// Iterations of a pipelined loop over `chunks` chunks in windows of `unit` bytes.
+    /// Returns the trip count of a pipeline over `chunks` chunks in windows of `unit` bytes.
     pub(crate) fn trips(&self, chunks: u32, unit: u64) -> u64 {
         (u128::from(self.stride) * u128::from(chunks)).div_ceil(u128::from(unit.max(1))).min(u64::MAX.into()) as u64
     }
 }
 
-/// The longest buffer: addresses are signed.
+/// Maximum length of a buffer: offsets are signed.
 const MOST: u64 = i64::MAX as u64;
 
 impl Shape {
@@ -183,7 +186,7 @@ impl Shape {
     }
 }
 
-/// The chunking of a rank's input or output.
+/// Chunking of a rank's input or output.
 #[derive(Clone, Copy)]
 struct Side {
     parts: u64,
@@ -195,7 +198,7 @@ impl Side {
         self.parts * u64::from(self.per_part)
     }
 
-    /// Parts and chunks per part by which the stride is found; a plan that uses neither buffer has one chunk.
+    /// Returns the parts and chunks per part that determine the stride; a plan that uses neither buffer has one chunk.
     fn rule(self) -> (u64, u64) {
         (self.parts.max(1), u64::from(self.per_part).max(1))
     }
@@ -237,7 +240,7 @@ fn part_chunks(shape: &Shape) -> Result<(Side, Side), Error> {
     Ok((input, output))
 }
 
-/// Elements of a rank's input and output, where the larger of them has `count`.
+/// Returns the elements of a rank's input and output, where the larger of them has `count`.
 fn elements(shape: &Shape, count: u64) -> Result<(u64, u64), Error> {
     use CollectiveKind::*;
     let ranks = u64::from(shape.ranks);
@@ -289,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_four_gigabytes() {
+    fn buffers_over_four_gigabytes_have_a_layout() {
         let count = (1_u64 << 40) + 3;
         let one = layout(&shape(CollectiveKind::AllReduce, 8, 1), count, DataType::F64);
         assert_eq!(one.stride, (count * 8).div_ceil(8).next_multiple_of(16));
@@ -304,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_messages_are_errors() {
+    fn impossible_messages_are_rejected() {
         let new = |shape: &Shape, count, dtype| Layout::new(shape, &Message::new(dtype, count));
         let gather = shape(CollectiveKind::AllGather, 4, 1);
         assert!(matches!(new(&gather, 7, DataType::U8), Err(Error::UnequalParts { count: 7, ranks: 4, .. })));
@@ -319,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn custom_counts() {
+    fn custom_collective_has_free_counts() {
         let shape = |input, output| Shape { input, output, ..shape(CollectiveKind::Custom { input, output }, 2, 1) };
         let even = layout(&shape(4, 8), 80, DataType::F32);
         assert_eq!((even.stride, even.input.len, even.output.len), (48, 192, 320));
@@ -333,7 +336,7 @@ mod tests {
     }
 
     proptest! {
-        /// Pieces of all chunks cover a buffer once and in order, on every side of every collective.
+        /// Contiguous ranges of all chunks cover a buffer once and in order, on every side of every collective.
         #[test]
         fn chunks_cover_the_buffers(
             kind in kinds(), ranks in 1_u32..9, per_part in 1_u32..7, count in 0_u64..5000,
@@ -355,7 +358,7 @@ mod tests {
                     end += piece.len;
                 }
                 prop_assert_eq!(end, view.len);
-                // A range taken in any steps visits the same bytes.
+                // Reading a range in steps of any size visits the same bytes.
                 let (mut at, mut seen) = (0, 0);
                 let all = u64::from(chunks) * layout.stride;
                 while at < all {
@@ -369,7 +372,7 @@ mod tests {
 
         /// Chunk j of rank r's part is as long at its source as at its destination.
         #[test]
-        fn both_ends_agree(ranks in 1_u32..9, per_part in 1_u32..7, part in 0_u64..500) {
+        fn chunks_of_both_ends_have_equal_length(ranks in 1_u32..9, per_part in 1_u32..7, part in 0_u64..500) {
             let gather = layout(&shape(CollectiveKind::AllGather, ranks, per_part), part * u64::from(ranks), DataType::U8);
             for rank in 0..u64::from(ranks) {
                 for chunk in 0..u64::from(per_part) {
@@ -383,7 +386,7 @@ mod tests {
 
         /// The slices of a group cover a range once and in order.
         #[test]
-        fn slices_cover(chunks in 1_u64..20, of in 1_u32..20, count in 0_u64..1000) {
+        fn slices_cover_a_range_in_order(chunks in 1_u64..20, of in 1_u32..20, count in 0_u64..1000) {
             let layout = layout(&shape(CollectiveKind::AllReduce, 4, 3), count, DataType::F16);
             let mut end = 0;
             for index in 0..of {

@@ -1,4 +1,4 @@
-//! What a launch is asked to do.
+//! Parameters of a launch.
 
 use mscclpp_core::types::ReduceOp;
 
@@ -16,12 +16,14 @@ use crate::numeric::AccumType;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Message {
-    /// Elements of the larger of a rank's input and output, as in nccl-tests: of both in an all-reduce, of the output in an
-    /// all-gather, of the input in a reduce-scatter. All-gather, reduce-scatter and all-to-all need a multiple of the ranks.
+    /// Elements of the larger of a rank's input and output, as in nccl-tests: of both in an all-reduce, of the output
+    /// in an all-gather, of the input in a reduce-scatter. All-gather, reduce-scatter and all-to-all need a multiple of
+    /// the number of ranks.
     pub count: u64,
     /// Type of the elements.
     pub dtype: DataType,
-    /// The reduction; `None` for what the plan says. A plan whose reductions are all sums takes any, other plans only theirs.
+    /// The reduction; `None` for the plan's own. A plan whose reductions are all sums accepts any, other plans only
+    /// their own.
     pub op: Option<ReduceOp>,
     /// The type in which an operation combines its sources.
     pub accumulate: AccumType,
@@ -31,7 +33,7 @@ pub struct Message {
     pub any_size: bool,
 }
 
-/// How much a packet carries. Packets of both kinds look the same in memory: 4 bytes of data, then 4 of a flag.
+/// Payload size of packets. Packets of both kinds have the same layout in memory: 4 bytes of data, then 4 of a flag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum PacketType {
     /// 8 bytes: data, flag, data, flag. Read and written together.
@@ -42,12 +44,12 @@ pub enum PacketType {
 }
 
 impl Message {
-    /// A message with the plan's own reduction, combined in the elements' type, in packets of 16 bytes.
+    /// Creates a message with the plan's own reduction, combined in the elements' type, in packets of 16 bytes.
     pub const fn new(dtype: DataType, count: u64) -> Self {
         Self { count, dtype, op: None, accumulate: AccumType::Native, packet: PacketType::LL16, any_size: false }
     }
 
-    /// A message of elements of a Rust type.
+    /// Creates a message of elements of a Rust type.
     pub const fn of<T: Element>(count: usize) -> Self {
         Self::new(T::TYPE, count as u64)
     }
@@ -80,7 +82,7 @@ impl Message {
         self
     }
 
-    /// Bytes of the larger of a rank's input and output; `None` if that exceeds 64 bits.
+    /// Returns the bytes of the larger of a rank's input and output; `None` if that exceeds 64 bits.
     pub const fn bytes(&self) -> Option<u64> {
         self.count.checked_mul(self.dtype.size() as u64)
     }

@@ -7,7 +7,7 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuildError, BuiltinAlgorithm};
 use mscclpp_core::check::proof_effort;
 use mscclpp_core::lower::lower;
-use mscclpp_core::plan::{BufferRef, Op, OpKind, PlanTree};
+use mscclpp_core::plan::{BufferRef, Op, OpKind, Plan, PlanTree, text};
 use mscclpp_core::types::ChannelKind;
 
 /// Ranks and ranks per node: small, prime, large; one, two and several nodes.
@@ -265,6 +265,9 @@ fn every_algorithm_builds_wherever_it_claims_to_and_costs_what_its_first_line_sa
             for &in_place in placements(algorithm) {
                 let plan = build(algorithm, machine, in_place);
                 assert_eq!(plan.ranks.len(), machine.0 as usize);
+                let printed = text::print(&plan);
+                assert_eq!(text::parse(&printed).as_ref(), Ok(&plan), "{printed}");
+                assert_eq!(Plan::new(&plan).to_text(), printed);
                 assert!(plan.ranks.iter().all(|rank| rank.blocks.iter().any(|block| !block.ops.is_empty())));
                 loops += u64::from(proof(algorithm.name(), &plan) > 0);
                 let found = cost_of(&plan);

@@ -1,4 +1,4 @@
-//! What happens between the launches of a rank, and at the end of all.
+//! Callers: checks between the launches of a rank, and at the end of a run.
 
 use super::Failure;
 use super::memory::Write;
@@ -6,11 +6,11 @@ use super::program::{AgentKind, Opcode};
 use super::simulator::{Accessor, Progress, Simulator, Sized, Thread, settled};
 use super::value::{poison, token};
 
-/// Lines of a stall's report.
-const MOST_LINES: usize = 6;
+/// Maximum number of lines in a stall's report.
+const MAX_LINES: usize = 6;
 
 impl Simulator<'_> {
-    /// A rank's caller: looks at the results of one launch, then begins the next one.
+    /// Executes a rank's caller: it checks the results of one launch, then starts the next one.
     pub(super) fn caller(&mut self, agent: u32, rank: u32) -> Progress {
         let state = &self.ranks[rank as usize];
         let launch = state.launch;
@@ -19,13 +19,13 @@ impl Simulator<'_> {
             return Progress::Blocked;
         }
         if state.ended == launch && launch > 0 {
-            self.look(rank, launch);
+            self.check_memory(rank, launch);
             if launch == self.launches {
-                // So that nobody takes it for running.
+                // Marks the rank as ended.
                 self.ranks[rank as usize].launch += 1;
                 return Progress::Blocked;
             }
-            // What it does next it does later.
+            // Its next action is a later step.
             let state = &mut self.ranks[rank as usize];
             state.launch += 1;
             return Progress::Runnable;
@@ -33,7 +33,7 @@ impl Simulator<'_> {
         if launch > self.launches {
             return Progress::Blocked;
         }
-        // Begin.
+        // Start the launch.
         let launch = launch.max(1);
         let Sized { scale, program } = self.size(launch);
         if self.synchronizes && scale.chunk != self.size(launch - 1).scale.chunk && self.is_under_way_before(launch) {
@@ -69,14 +69,14 @@ impl Simulator<'_> {
         Progress::Blocked
     }
 
-    /// Returns whether a rank is in an earlier launch, or a port still carries something of one. Between launches of different
-    /// sizes executors wait for both.
+    /// Returns whether a rank is in an earlier launch, or a port has triggers of one in flight. Between launches of
+    /// different sizes executors wait for both.
     fn is_under_way_before(&self, launch: u32) -> bool {
         self.ranks.iter().any(|rank| rank.ended + 1 < launch)
             || self.ports.iter().any(|port| port.carries_before(launch))
     }
 
-    /// A rank's launch has ended, for which its caller waits, and others may before a launch of another size.
+    /// Ends a rank's launch, for which its caller waits; before a launch of another size other callers may, too.
     pub(super) fn ended(&mut self, rank: u32) {
         match self.sizes.len() {
             1 => self.schedule.wake(self.program.first_caller + rank),
@@ -91,14 +91,14 @@ impl Simulator<'_> {
         }
     }
 
-    /// Looks at everything that a rank's memory holds after a launch.
-    fn look(&mut self, rank: u32, launch: u32) {
+    /// Checks all memory of a rank after a launch.
+    fn check_memory(&mut self, rank: u32, launch: u32) {
         let Sized { scale, program } = self.size(launch);
         let tables = &program.ranks[rank as usize];
         let caller = (program.first_caller + rank) as usize;
         for block in program.blocks.iter().filter(|block| block.rank == rank) {
             for thread in block.first..block.first + block.threads {
-                let clock = self.word(thread);
+                let clock = self.release_clock(thread);
                 self.agents[caller].clock.join(&clock);
             }
         }
@@ -147,7 +147,7 @@ impl Simulator<'_> {
         }
     }
 
-    /// What a caller finds in a cell.
+    /// Returns the value that a caller reads from a cell.
     fn seen_by_caller(&mut self, accessor: Accessor, place: u32) -> u64 {
         match self.launch_barriers {
             true => self.memory[place as usize].last().map_or(0, |write| write.value),
@@ -155,7 +155,7 @@ impl Simulator<'_> {
         }
     }
 
-    /// What is wrong when nobody can go on any more.
+    /// Returns the failure if no agent can make progress.
     pub(super) fn at_the_end(&mut self) -> Option<Failure> {
         if self.ranks.iter().any(|rank| rank.launch <= self.launches) {
             return Some(Failure::Stalled { waiting: self.waiting() });
@@ -190,7 +190,7 @@ impl Simulator<'_> {
                 continue;
             }
             let Some(instr) = code.instrs.get(state.instr as usize) else { continue };
-            // Threads that only wait for others of their block say nothing new.
+            // Threads that only wait for others of their block add no information.
             if matches!(instr.opcode, Opcode::Sync) {
                 continue;
             }
@@ -203,7 +203,7 @@ impl Simulator<'_> {
                 };
             }
             lines.push(line);
-            if lines.len() == MOST_LINES {
+            if lines.len() == MAX_LINES {
                 break;
             }
         }

@@ -1,8 +1,8 @@
-//! What an agent has seen of the others.
+//! Vector clocks of agents.
 
 use std::rc::Rc;
 
-/// Per agent, up to which of its epochs everything is visible. Shared until it changes.
+/// Per agent, the last of its epochs whose writes are visible. Shared until it changes.
 #[derive(Clone, Debug)]
 pub(super) struct Clock(Rc<Vec<u32>>);
 
@@ -19,7 +19,7 @@ impl Clock {
         Rc::make_mut(&mut self.0)[agent as usize] = epoch;
     }
 
-    /// Sees what another one has seen.
+    /// Joins another clock into this one.
     pub(super) fn join(&mut self, other: &Self) {
         if Rc::ptr_eq(&self.0, &other.0) {
             return;

@@ -7,20 +7,20 @@ use std::fmt;
 pub enum Failure {
     /// No agent can make progress.
     Stalled {
-        /// The first waiting agents: where each is and what it waits for.
+        /// The first waiting agents: the position of each and what it waits for.
         waiting: Vec<String>,
     },
     /// A wrong result.
     Wrong {
         /// The launch, counted from 1.
         launch: u32,
-        /// The rank whose buffer it is.
+        /// The rank that owns the buffer.
         rank: u32,
         /// `output`, or `input` if that changed.
         buffer: &'static str,
         /// The chunk.
         chunk: u32,
-        /// What was found there, and what should be.
+        /// The value that was found, and the expected one.
         what: String,
     },
     /// Signals without a wait, or a semaphore whose value differs from its initial one.
@@ -42,7 +42,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// A plan that cannot be run at all: malformed, or too large even when it is scaled down.
+/// A plan that cannot be executed: malformed, or too large even when it is scaled down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsupportedPlan {
     /// `rank 3 / thread block 0 / operation 5 (put)`, or `the whole plan`.

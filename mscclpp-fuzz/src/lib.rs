@@ -6,32 +6,32 @@
 //!
 //! What it models:
 //!
-//! * **Threads.** Every thread of a block proceeds on its own between two block syncs. An operation gives the elements of its
-//!   range to threads in turn: vectors of two cells in plain operations, cells in packet operations. Control operations
-//!   are executed by thread i for their i-th channel or semaphore.
+//! * **Threads.** Every thread of a block executes independently between two block syncs. An operation assigns the
+//!   elements of its range to threads round-robin: vectors of two cells in plain operations, cells in packet
+//!   operations. Control operations are executed by thread i for their i-th channel or semaphore.
 //! * **Weak memory.** A write is visible to another thread once a chain of block syncs, signals, waits, releases,
-//!   acquires and barriers leads from one to the other; until then every read returns either value, and of two unordered writes
-//!   either may stay. Relaxed signals and waits order execution, but publish nothing. When a kernel has ended its
-//!   writes are visible to all threads, and a starting kernel sees what was written before.
-//! * **Ports.** A channel reads its sources arbitrarily late, and what it has read arrives arbitrarily late, across
-//!   launches too. What one channel carries arrives in order: a signal after the puts before it. A flush waits until the
-//!   sources were read, and for nothing else.
-//! * **Packets** carry the launch in their flag. A packet that is overwritten before it is read is never found. Packets lie in the
-//!   same scratch as plain data, packet `k` over cells `2k` and `2k + 1`, if a plan has both.
-//! * **Launches.** A rank starts its next launch when its own blocks are done. In between its caller checks the outputs,
-//!   writes new inputs and often poison to the outputs.
-//!   A launch barrier between launches affects memory only: a kernel that starts sees what was written before, and
-//!   so does a caller. [`ScheduleFuzzer::without_barriers`] removes it: then the end of a kernel makes visible what that
-//!   kernel had written and seen, to its own rank and to ranks that learn that the rank has begun its next launch, and nothing else.
-//! * **Sizes.** Loops make few iterations, or a few more than credits are given outside of them. Successive launches may have
-//!   different sizes, in memory that has room for the largest one; then all ranks synchronize in between, and no port still carries
-//!   anything of an earlier launch. [`ScheduleFuzzer::sizes_follow`] removes that, too.
+//!   acquires and barriers leads from one to the other; until then every read returns either value, and of two
+//!   unordered writes either may remain. Relaxed signals and waits order execution, but publish nothing. When a kernel
+//!   has ended its writes are visible to all threads, and to a starting kernel all earlier writes are visible.
+//! * **Ports.** A channel reads its sources arbitrarily late, and the data arrives arbitrarily late, across launches
+//!   too. One channel delivers in order: a signal after the puts before it. A flush waits until the sources were read,
+//!   and for nothing else.
+//! * **Packets** contain the launch in their flag. A packet that is overwritten before it is read is never found.
+//!   Packets are in the same scratch as plain data, packet `k` over cells `2k` and `2k + 1`, if a plan has both.
+//! * **Launches.** A rank starts its next launch when its own blocks have ended. In between its caller checks the
+//!   outputs, writes new inputs and often poison to the outputs. A launch barrier between launches affects memory only:
+//!   all earlier writes are visible to a kernel that starts, and to a caller. [`ScheduleFuzzer::without_barriers`]
+//!   removes it: then the end of a kernel publishes what that kernel had written and what was visible to it, to its own
+//!   rank and to ranks that acquire the start of the rank's next launch, and nothing else.
+//! * **Sizes.** Loops make few iterations, or a few more than credits are released outside of them. Successive launches
+//!   may have different sizes, in memory for the largest one; then all ranks synchronize in between, and no port has
+//!   triggers of an earlier launch in flight. [`ScheduleFuzzer::sizes_follow`] removes that, too.
 //! * **Switch channels** read and write every member's memory, element by element.
 //! * **Schedules** that starve some agents: a rank, a block, a thread, all ports, the callers.
 //!
 //! What it does not model: thread-block limits, byte offsets, padding of messages that do not divide, reductions other
-//! than sums (all are taken as sums, so that nothing is counted twice undetected), loads that are overtaken by
-//! later relaxed signals, wake-ups of a semaphore's waiters in another order than first come, first served.
+//! than sums (all are executed as sums, so that double counting is detected), loads that are overtaken by later relaxed
+//! signals, wake-ups of a semaphore's waiters in another order than first come, first served.
 //!
 //! ```
 //! use mscclpp_fuzz::ScheduleFuzzer;
@@ -83,22 +83,22 @@ pub struct ScheduleFuzzer<'p> {
     synchronizes: bool,
 }
 
-/// Outcome of a run.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Every launch ended with the right results.
+    /// Every launch ended with the correct results.
     Passed {
-        /// Reads and overwrites of plain data that nothing ordered, though the results are right.
+        /// Unordered reads and overwrites of plain data, though the results are correct.
         unordered: u64,
     },
-    /// The plan is wrong.
+    /// The plan has a defect.
     Failed(Failure),
-    /// The run was ended at its limit of steps.
+    /// The run reached its limit of steps.
     StepLimit,
 }
 
 impl<'p> ScheduleFuzzer<'p> {
-    /// A fuzzer for a plan: three successive launches, at most 20 million steps.
+    /// Creates a fuzzer for a plan: three successive launches, at most 20 million steps.
     pub fn new(plan: &'p PlanTree) -> Self {
         Self {
             plan,
@@ -142,17 +142,17 @@ impl<'p> ScheduleFuzzer<'p> {
         self
     }
 
-    /// Selects a size at which the longest loop makes `trips` iterations, if the plan has loops. By default the seed selects few
-    /// iterations, or a few more than there are credits or initial units.
+    /// Selects a size at which the longest loop makes `trips` iterations, if the plan has loops. By default the seed
+    /// selects few iterations, or a few more than the plan's credits or initial units.
     #[must_use]
     pub fn trips(mut self, trips: u64) -> Self {
         self.trips = Some(trips.max(1));
         self
     }
 
-    /// Lets launches of different sizes follow each other like those of one size. Plans whose sizes may follow according to
-    /// [`launch_boundaries`](mscclpp_core::check::launch_boundaries) pass. By default sizes change, too, but all ranks synchronize
-    /// before.
+    /// Lets launches of different sizes follow each other like those of one size. Plans whose sizes may follow
+    /// according to [`launch_boundaries`](mscclpp_core::check::launch_boundaries) pass. By default sizes change, too,
+    /// but all ranks synchronize before each change.
     #[must_use]
     pub fn sizes_follow(mut self) -> Self {
         self.synchronizes = false;
@@ -162,11 +162,11 @@ impl<'p> ScheduleFuzzer<'p> {
     /// Runs the plan once. The seed determines the sizes and the whole schedule; the same seed gives the same run on every machine.
     ///
     /// # Cost
-    /// Per launch about as many steps as the plan moves vectors if a chunk is a few hundred bytes.
+    /// A launch takes about as many steps as the plan moves vectors if a chunk is a few hundred bytes.
     ///
     /// # Errors
-    /// [`UnsupportedPlan`] for a plan that cannot be run at all, which the checker's first rule refuses, and for one that is too
-    /// large even when it is scaled down: more than 8192 threads and ports, or 2²⁴ cells of memory.
+    /// [`UnsupportedPlan`] for a plan that cannot be executed, which the checker's first rule rejects, and for one that
+    /// is too large even when it is scaled down: more than 8192 threads and ports, or 2²⁴ cells of memory.
     pub fn run(&self, seed: u64) -> Result<Outcome, UnsupportedPlan> {
         let mut random = Random::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
         let scales = self.scales(&mut random);
@@ -174,20 +174,20 @@ impl<'p> ScheduleFuzzer<'p> {
         let sized = |scale| Ok(Sized { program: scale_down::scale_down(self.plan, &scale, room)?, scale });
         let sizes = scales.into_iter().map(sized).collect::<Result<Vec<_>, UnsupportedPlan>>()?;
         let max_steps = self.max_steps / (1 + sizes[0].program.agents.len() as u64 / 1024);
-        let example = if value::needs_example(self.plan) {
-            match Simulator::round_robin(self.plan, &sizes, self.launches).example(max_steps) {
+        let expected = if value::needs_expected_results(self.plan) {
+            match Simulator::round_robin(self.plan, &sizes, self.launches).expected_results(max_steps) {
                 Ok(results) => Some(results),
                 Err(outcome) => return Ok(outcome),
             }
         } else {
             None
         };
-        let mut simulator = Simulator::new(self.plan, &sizes, self.launches, random, example, self.target_block);
+        let mut simulator = Simulator::new(self.plan, &sizes, self.launches, random, expected, self.target_block);
         (simulator.launch_barriers, simulator.synchronizes) = (self.barriers, self.synchronizes);
         Ok(simulator.run(max_steps))
     }
 
-    /// Returns the sizes that successive launches have in turn.
+    /// Returns the sizes of successive launches, which repeat.
     fn scales(&self, random: &mut Random) -> Vec<Scale> {
         let first = Scale::random(self.plan, random, self.trips);
         let several = match (self.synchronizes, self.barriers, self.trips) {

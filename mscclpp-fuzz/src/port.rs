@@ -1,14 +1,14 @@
-//! Port channels: what threads give them, and what they do with it.
+//! Port channels: their triggers, and the delivery of data.
 //!
-//! A port channel is two agents. The port reads the sources of what it was given, in order; the wire delivers what was read,
-//! signals included, in the same order and as late as it likes, also in later launches. A flush waits for the port only: it
-//! says nothing about what is still on the wire.
+//! A port channel is two agents. The port reads the sources of its triggers, in order; the wire delivers the data,
+//! including signals, in the same order and arbitrarily late, also in later launches. A flush waits for the port only:
+//! it does not depend on what is in flight.
 
 use super::program::{Opcode, Trigger};
 use super::simulator::{Accessor, Parcel, Progress, Request, Simulator, Sized, of_launch};
 
 impl Simulator<'_> {
-    /// Gives a port something to do, and waits until it has read its sources where that is asked for.
+    /// Posts a trigger to a port, and waits until the port has read its sources if the trigger requires it.
     pub(super) fn push(&mut self, agent: u32, block: u32, thread: u32, trigger: &Trigger) -> Option<Progress> {
         let program = self.program;
         let state = self.threads[agent as usize];
@@ -16,7 +16,7 @@ impl Simulator<'_> {
         if state.ticket.is_none() {
             let rank = &self.ranks[program.blocks[block as usize].rank as usize];
             let (launch, since) = (rank.launch, self.seen_at_start(rank));
-            let clock = self.word(agent);
+            let clock = self.release_clock(agent);
             let port = &mut self.ports[end];
             port.pushed += 1;
             let (instr, window) = (state.instr, state.window);
@@ -34,7 +34,7 @@ impl Simulator<'_> {
         None
     }
 
-    /// Waits until a port has read the sources of all that it was given so far.
+    /// Waits until a port has read the sources of all earlier triggers.
     pub(super) fn flush(&mut self, agent: u32, end: u32) -> Option<Progress> {
         let port = &mut self.ports[end as usize];
         let ticket = *self.threads[agent as usize].ticket.get_or_insert(port.pushed);
@@ -45,7 +45,7 @@ impl Simulator<'_> {
         None
     }
 
-    /// A port reads the next element of its first request.
+    /// Executes a port: it reads the next element of its first request.
     pub(super) fn port(&mut self, agent: u32, end: u32) -> Progress {
         let sizes = self.sizes;
         let port = &mut self.ports[end as usize];
@@ -79,7 +79,7 @@ impl Simulator<'_> {
         Progress::Runnable
     }
 
-    /// The next element of what a port has read arrives, or the signal after the last one.
+    /// Executes a wire: the next element that the port has read arrives, or the signal after the last one.
     pub(super) fn wire(&mut self, agent: u32, end: u32) -> Progress {
         let sizes = self.sizes;
         let Some(parcel) = self.ports[end as usize].wire.front_mut() else { return Progress::Blocked };
@@ -108,7 +108,7 @@ impl Simulator<'_> {
     }
 }
 
-/// The trigger that a request is about.
+/// Returns the trigger of a request.
 fn trigger<'p>(sizes: &'p [Sized], request: &Request) -> Option<&'p Trigger> {
     let program = &of_launch(sizes, request.launch).program;
     let instr = &program.blocks[request.block as usize].instrs[request.instr as usize];

@@ -2,12 +2,12 @@
 
 use mscclpp_core::plan::OpKind;
 
-/// A plan made ready for one scale.
+/// A plan at one scale.
 pub(super) struct Program {
     /// Thread blocks that have operations.
     pub(super) blocks: Vec<Block>,
     pub(super) ranks: Vec<Rank>,
-    /// Cells of all memories.
+    /// Cells of all buffers.
     pub(super) cells: usize,
     pub(super) ends: Vec<End>,
     /// Initial values.
@@ -21,29 +21,29 @@ pub(super) struct Program {
     pub(super) mixed: bool,
 }
 
-/// Who acts.
+/// The kind of an agent.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum AgentKind {
     /// A thread of a block.
     Thread { block: u32, thread: u32 },
-    /// What reads the sources of a port channel.
+    /// Reads the sources of a port channel.
     Port { end: u32 },
-    /// What delivers to the peer what a port channel has read, and its signals.
+    /// Delivers the data of a port channel to the peer, and its signals.
     Wire { end: u32 },
-    /// What runs between the launches of a rank.
+    /// Runs between the launches of a rank.
     Caller { rank: u32 },
 }
 
 /// The memory of a rank.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rank {
-    /// First cells of input and output, as in place calls have them.
+    /// First cells of input and output, as in-place calls have them.
     pub(super) input: u32,
     pub(super) output: u32,
     /// Chunks.
     pub(super) inputs: u32,
     pub(super) outputs: u32,
-    /// First cell, and cell behind the last one, of all its memory.
+    /// The range of cells of all its memory.
     pub(super) memory: (u32, u32),
     /// Blocks that have operations.
     pub(super) blocks: u32,
@@ -63,13 +63,13 @@ pub(super) struct Block {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct End {
     pub(super) rank: u32,
-    /// The end at which signals on this one arrive; none if the peer has no such channel.
+    /// The end that receives the signals of this one; none if the peer has no such channel.
     pub(super) pair: Option<u32>,
     /// The agent that reads its sources, if it is a port channel. The next agent is its wire.
     pub(super) port: Option<u32>,
 }
 
-/// One step of a block's program.
+/// One instruction of a block's program.
 pub(super) struct Instr {
     pub(super) kind: OpKind,
     /// Position in the block, and in the pipeline there.
@@ -78,16 +78,16 @@ pub(super) struct Instr {
 }
 
 pub(super) enum Opcode {
-    /// All threads meet.
+    /// All threads of the block synchronize.
     Sync,
-    /// All threads of several blocks meet.
+    /// All threads of several blocks synchronize.
     Barrier {
         id: u32,
         blocks: u32,
     },
-    /// Elements from here to there.
+    /// Moves elements from the sources to the destinations.
     Move(Move),
-    /// Thread i gives the i-th of these to a port.
+    /// Thread i posts the i-th trigger to a port.
     Push(Vec<Trigger>),
     Signal {
         ends: Vec<u32>,
@@ -106,13 +106,13 @@ pub(super) enum Opcode {
     Release {
         semaphores: Vec<u32>,
     },
-    /// Runs what follows up to `end` in windows of so many cells.
+    /// Executes the following instructions up to `end` in windows of the given number of cells.
     Loop {
         window: u64,
         trips: u64,
         end: u32,
     },
-    /// Back to the loop that began there.
+    /// Jumps to the loop that began there.
     Again {
         start: u32,
     },
@@ -122,43 +122,43 @@ pub(super) enum Opcode {
 pub(super) struct Move {
     pub(super) srcs: Vec<Operand>,
     pub(super) dsts: Vec<Operand>,
-    /// First cell and cells of the ranges that are worked on.
+    /// First cell and number of cells of the slice.
     pub(super) start: u64,
     pub(super) len: u64,
     pub(super) grain: Grain,
-    /// Packets are moved as they are, there or not.
+    /// Packets are moved without reading their flags.
     pub(super) raw: bool,
 }
 
-/// What a thread takes at a time.
+/// Elements that a thread processes at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Grain {
     Vector,
     Cell,
-    /// Cells, given to every second thread.
+    /// Cells, assigned to every second thread.
     Multicast,
 }
 
-/// A range of cells of a memory.
+/// A range of cells of a buffer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operand {
     pub(super) base: u32,
     pub(super) packets: bool,
-    /// What is added in even launches.
+    /// Offset that is added in even launches.
     pub(super) half: u32,
 }
 
-/// What a port is asked for.
+/// A trigger of a port.
 pub(super) struct Trigger {
     pub(super) end: u32,
     pub(super) transfer: Option<Move>,
     pub(super) signal: bool,
-    /// Whether the thread waits until it is done.
+    /// Whether the thread waits until the sources are read.
     pub(super) flush: bool,
 }
 
 impl Move {
-    /// The window of an iteration: first cell and cells.
+    /// Returns the window of an iteration: first cell and number of cells.
     pub(super) fn window(&self, iteration: Option<(u64, u64)>) -> (u64, u64) {
         match iteration {
             None => (self.start, self.len),
@@ -171,7 +171,7 @@ impl Move {
 }
 
 impl Operand {
-    /// The cell of an element in a launch.
+    /// Returns the cell of an element in a launch.
     pub(super) fn cell(&self, at: u64, launch: u32) -> u32 {
         let half = if launch.is_multiple_of(2) { self.half } else { 0 };
         self.base + half + if self.packets { 2 * at as u32 } else { at as u32 }
@@ -179,7 +179,7 @@ impl Operand {
 }
 
 impl Program {
-    /// `rank 3 / thread block 0 / operation 5 (put)`.
+    /// Returns a path such as `rank 3 / thread block 0 / operation 5 (put)`.
     pub(super) fn path(&self, block: u32, instr: u32) -> String {
         let block = &self.blocks[block as usize];
         let path = format!("rank {} / thread block {}", block.rank, block.number);

@@ -13,34 +13,35 @@ pub(super) const VECTOR: u64 = 2;
 /// Vectors per chunk that every plan may have.
 const MIN_VECTORS: u64 = 40;
 
-/// Steps of a launch, about, above which a chunk gets no more vectors, and cells of all memory.
+/// Approximate maximum of the steps of a launch, beyond which a chunk has no more vectors, and of the cells of all
+/// memory.
 const MAX_STEPS: u64 = 1 << 20;
 const MAX_CELLS: u64 = 1 << 20;
 
-/// How large things are.
+/// The sizes of a scaled-down plan.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     /// Cells of a chunk.
     pub(super) chunk: u64,
-    /// Threads of a block, where no operation needs more.
+    /// Threads of a block, unless an operation needs more.
     pub(super) threads: u32,
-    /// Bytes of a plan's windows that are one vector here.
+    /// Bytes of a plan's windows that correspond to one vector.
     pub(super) grain: u64,
-    /// Whether multicast instructions take cells rather than vectors.
+    /// Whether multicast instructions process cells rather than vectors.
     pub(super) narrow_multicast: bool,
     /// Whether callers write poison to the outputs.
     pub(super) poisons: bool,
 }
 
 impl Scale {
-    /// A size at which loops make few iterations, or a few more than what is given or taken outside of loops, since
-    /// that is where loops begin to wait for each other. With `trips`: the longest loop makes that many, where it can.
+    /// Selects a size at which loops make few iterations, or a few more than the signals and units outside of loops,
+    /// since from there on the loops wait for each other. With `trips`, the longest loop makes that many, if it can.
     pub(super) fn random(plan: &PlanTree, random: &mut Random, trips: Option<u64>) -> Self {
         let loops: Vec<_> = ops(plan).filter_map(|(_, op)| op.body.as_ref()).collect();
         let grain = loops.iter().fold(0, |all, body| gcd(all, body.unit)).max(1);
         let threads = 2 + random.below(4) as u32;
         let mut vectors = [1, 1, 2, 2, 3, 4, 5][random.below(7) as usize];
-        // Vectors up to which a loop makes so many iterations.
+        // Maximum number of vectors for which a loop makes at most the given number of iterations.
         let up_to =
             |body: &LoopBody, trips: u64| trips.saturating_mul(body.unit / grain) / u64::from(body.num_chunks.max(1));
         if let Some(trips) = trips {
@@ -67,13 +68,13 @@ impl Scale {
         }
     }
 
-    /// Cells of a window of so many bytes.
+    /// Returns the cells of a window of the given number of bytes.
     pub(super) fn window(&self, unit: u64) -> u64 {
         (unit / self.grain).max(1).saturating_mul(VECTOR)
     }
 
-    /// The part `index` of `of` of a range of `len` cells, as first cell and length: whole vectors, the first parts one
-    /// longer where they do not divide.
+    /// Returns the part `index` of `of` of a range of `len` cells, as first cell and length: whole vectors, the first
+    /// parts one longer if they do not divide.
     pub(super) fn slice(len: u64, index: u32, of: u32) -> (u64, u64) {
         let (units, of) = (len / VECTOR, u64::from(of.max(1)));
         let boundary = |i: u64| (i * (units / of) + i.min(units % of)) * VECTOR;
@@ -82,7 +83,7 @@ impl Scale {
     }
 }
 
-/// The operations of a plan outside of loops, and the loops, with their rank and block.
+/// Returns the operations of a plan outside of loops, and the loops, with their rank and block.
 fn ops(plan: &PlanTree) -> impl Iterator<Item = ((usize, usize), &Op)> {
     plan.ranks.iter().enumerate().flat_map(|(rank, tables)| {
         let blocks = tables.blocks.iter().enumerate();
@@ -90,7 +91,7 @@ fn ops(plan: &PlanTree) -> impl Iterator<Item = ((usize, usize), &Op)> {
     })
 }
 
-/// How often counters of a plan with loops are raised, or lowered, outside of these, initial values included.
+/// Returns how often counters of a plan with loops are raised, or lowered, outside of loops, including initial values.
 fn beside_loops(plan: &PlanTree) -> BTreeSet<u64> {
     // By rank, kind of channel (none for semaphores), number and direction.
     let mut counts: BTreeMap<(usize, Option<ChannelKind>, u32, bool), u64> = BTreeMap::new();
@@ -119,10 +120,10 @@ fn beside_loops(plan: &PlanTree) -> BTreeSet<u64> {
     counts.into_values().filter(|&count| count > 0).collect()
 }
 
-/// Vectors that a chunk may have for a launch to take not too long.
+/// Returns the maximum number of vectors of a chunk for which a launch does not take too long.
 fn max_vectors(plan: &PlanTree, grain: u64, threads: u32) -> u64 {
     let cells = plan.ranks.iter().map(|tables| {
-        // Scratch has room for packets, twice.
+        // Scratch can hold packets, twice.
         let all = [tables.input_chunks, tables.output_chunks].map(u64::from).iter().sum::<u64>();
         all + 4 * u64::from(tables.scratch_chunks)
     });

@@ -13,7 +13,7 @@ use crate::UnsupportedPlan;
 const MAX_CELLS: u64 = 1 << 24;
 const MAX_AGENTS: usize = 1 << 13;
 
-/// Scales a plan down to one size, in memory that has room for chunks of `room` cells.
+/// Scales a plan down to one size, in memory for chunks of `room` cells.
 pub(super) fn scale_down(plan: &PlanTree, scale: &Scale, room: u64) -> Result<Program, UnsupportedPlan> {
     let mut lowering = ScaleDown {
         plan,
@@ -74,7 +74,7 @@ fn refuse<T>(place: impl Into<String>, what: impl Into<String>) -> Result<T, Uns
 struct ScaleDown<'p> {
     plan: &'p PlanTree,
     scale: &'p Scale,
-    /// Per rank, where input, output and scratch begin, and the cells of half the scratch.
+    /// Per rank, the begins of input, output and scratch, and the cells of half the scratch.
     memories: Vec<([u64; 3], u64)>,
     /// Per rank, the first of its memory and of its port channels.
     firsts: Vec<[usize; 2]>,
@@ -87,7 +87,7 @@ struct ScaleDown<'p> {
     program: Program,
 }
 
-/// An operation and its place.
+/// An operation and its location.
 #[derive(Clone, Copy)]
 struct At<'p> {
     rank: usize,
@@ -112,7 +112,7 @@ impl ScaleDown<'_> {
             let first = next;
             let (input, output) = (next, next.saturating_add(cells(tables.input_chunks)));
             let scratch = output.saturating_add(cells(tables.output_chunks));
-            // Room for every chunk as packets; whether that much is there is a matter of the protocol.
+            // Memory for every chunk as packets; the protocol determines whether scratch is that large.
             let half = |chunk: u64| u64::from(tables.scratch_chunks).saturating_mul(chunk).saturating_mul(2);
             next = scratch.saturating_add(half(room).saturating_mul(halves));
             if next > MAX_CELLS {
@@ -123,7 +123,7 @@ impl ScaleDown<'_> {
                     ),
                 );
             }
-            // Where the second half begins depends on the size.
+            // The begin of the second half depends on the size.
             self.memories.push(([input, output, scratch], half(self.scale.chunk)));
             self.program.ranks.push(Rank {
                 input: 0,
@@ -147,7 +147,7 @@ impl ScaleDown<'_> {
         Ok(())
     }
 
-    /// The first cell of a range of chunks; none if it does not lie in its buffer.
+    /// Returns the first cell of a range of chunks; none if it is not inside its buffer.
     fn base(&self, rank: u32, buffer: BufferKind, index: u32, size: u32) -> Option<u32> {
         let tables = self.plan.ranks.get(rank as usize)?;
         if index.checked_add(size)? > tables.chunks(buffer) {
@@ -275,7 +275,7 @@ impl ScaleDown<'_> {
     fn data(&mut self, at: &At, port: bool) -> Result<Vec<Opcode>, UnsupportedPlan> {
         use OpKind as K;
         const ALL: usize = usize::MAX;
-        // How many of the sources and destinations are plain data, the first ones.
+        // The number of plain sources and destinations, which are the first ones.
         let (plain_srcs, plain_dsts) = match at.op.kind {
             K::CopyPackets => (ALL, 0),
             K::PutPackets if port => (0, 0),
@@ -360,8 +360,8 @@ impl ScaleDown<'_> {
         Ok(vec![Opcode::Push(triggers.collect())])
     }
 
-    /// Per reference what it names: one range, or one of each member of a switch channel. From number `plain` on they are
-    /// packets.
+    /// Returns the ranges of every operand: one, or one of each member of a switch channel. From number `plain` on they
+    /// are packets.
     fn operands(
         &mut self,
         at: &At,
@@ -421,7 +421,7 @@ impl ScaleDown<'_> {
         };
         let ([_, _, scratch], half) = self.memories[owner as usize];
         let scratched = buffer == BufferKind::Scratch;
-        // Packets take twice the room, from the beginning of scratch on.
+        // Packets take twice the memory, from the beginning of scratch on.
         let base = if packets { 2 * base - scratch as u32 } else { base };
         let half = if scratched && self.plan.double_scratch { half as u32 } else { 0 };
         Ok(Operand { base, packets, half })

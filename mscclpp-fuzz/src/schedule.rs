@@ -1,4 +1,4 @@
-//! Which agent runs next.
+//! Selection of the agent that runs next.
 
 use std::collections::VecDeque;
 
@@ -11,9 +11,9 @@ pub(super) struct Schedule {
     delayed: VecDeque<u32>,
     is_queued: Vec<bool>,
     is_delayed: Vec<bool>,
-    /// The longest turn, in steps.
+    /// Maximum number of steps of an agent before the next one runs.
     longest: u64,
-    /// About how many turns pass between two selections of delayed agents.
+    /// Approximate number of selections between two changes of the delayed agents.
     reshuffle_period: u64,
     /// The thread block to delay, by its position.
     target_block: Option<u32>,
@@ -21,7 +21,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// Runs every agent in turn until it blocks.
+    /// Creates a schedule that runs every agent in turn until it blocks.
     pub(super) fn round_robin(agents: usize) -> Self {
         Self {
             ready: VecDeque::new(),
@@ -58,7 +58,7 @@ impl Schedule {
         }
     }
 
-    /// The next agent, which leaves the queue, and for how many steps it may run.
+    /// Removes the next agent from the queue, and returns it with the number of steps that it may run.
     pub(super) fn next(&mut self, program: &Program, random: &mut Random) -> Option<(u32, u64)> {
         let found = if self.round_robin {
             (self.ready.pop_front()?, u64::MAX)
@@ -104,7 +104,7 @@ impl Schedule {
 
     fn delay_agents(&mut self, program: &Program, random: &mut Random) {
         let (kind, salt) = (random.below(12), random.next());
-        // How rare delayed agents are.
+        // How rarely delayed agents run.
         let rarity = [2, 4, 1 << 40][random.below(3) as usize];
         let mut one = |of: usize| random.below(of.max(1) as u64);
         let (one_rank, one_block) = (one(program.ranks.len()), one(program.blocks.len()));

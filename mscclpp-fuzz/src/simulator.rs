@@ -1,4 +1,4 @@
-//! The machine that runs a scaled-down plan.
+//! Simulator that executes a scaled-down plan.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,23 +13,23 @@ use super::value::{Oracle, is_free, packet_bytes_as_plain, poison};
 use super::{Failure, Outcome};
 use crate::random::Random;
 
-/// Everything that changes while a plan runs.
+/// The whole state of an execution.
 pub(super) struct Simulator<'p> {
-    /// The plan at the size of the first launch; at others only ranges and iterations differ.
+    /// The plan at the size of the first launch; at other sizes only ranges and iterations differ.
     pub(super) program: &'p Program,
-    /// The sizes that launches have in turns.
+    /// The sizes of successive launches, which repeat.
     pub(super) sizes: &'p [Sized],
-    /// Whether all ranks meet before a launch of another size.
+    /// Whether all ranks synchronize before a launch of another size.
     pub(super) synchronizes: bool,
     pub(super) launches: u32,
-    /// Whether a launch barrier makes everything visible between launches.
+    /// Whether a launch barrier makes all writes visible between launches.
     pub(super) launch_barriers: bool,
-    /// Whether inputs must survive.
+    /// Whether inputs must keep their values.
     pub(super) keeps_inputs: bool,
     pub(super) random: Random,
     pub(super) schedule: Schedule,
     pub(super) oracle: Oracle<'p>,
-    /// Results, if they are wanted as an example; per launch and rank.
+    /// Results, if they are recorded as expected results; per launch and rank.
     pub(super) results: Option<Vec<Vec<u64>>>,
     pub(super) memory: Vec<Cell>,
     pub(super) agents: Vec<Agent>,
@@ -50,30 +50,30 @@ pub(super) struct Simulator<'p> {
     pub(super) failure: Option<Failure>,
 }
 
-/// The plan in one size.
+/// The plan at one size.
 pub(super) struct Sized {
     pub(super) scale: Scale,
     pub(super) program: Program,
 }
 
 pub(super) struct Agent {
-    /// What it has seen of the others.
+    /// The agent's vector clock.
     pub(super) clock: Clock,
-    /// Its own count of the occasions on which it has told others something.
+    /// The number of times that it has released its clock.
     pub(super) epoch: u32,
 }
 
-/// Where a thread is.
+/// The state of a thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Thread {
     pub(super) instr: u32,
     /// Iteration and cells of a window, in a loop.
     pub(super) window: Option<(u64, u64)>,
-    /// Elements of the operation that are done.
+    /// Elements of the operation that are complete.
     pub(super) done: u64,
-    /// What it waits for has this number.
+    /// Number of the event for which it waits.
     pub(super) ticket: Option<u64>,
-    /// Whether it stands at a block sync.
+    /// Whether it waits at a block sync.
     pub(super) met: bool,
 }
 
@@ -82,11 +82,11 @@ pub(super) struct Thread {
 pub(super) struct Counter {
     pub(super) arrived: u64,
     pub(super) expected: u64,
-    /// What every signal tells, together with those before it, until it is waited for.
-    pub(super) words: Vec<Option<Clock>>,
+    /// The clock that every signal releases, joined with those before it, until it is received.
+    pub(super) released: Vec<Option<Clock>>,
     pub(super) last: Option<Clock>,
-    /// What every signal tells even where it is relaxed, together with those before it: what was visible to its rank when the
-    /// rank's launch began. Without barriers only.
+    /// The clock that every signal releases even if it is relaxed, joined with those before it: what was visible to its
+    /// rank when the rank's launch started. Without barriers only.
     pub(super) begins: Vec<Clock>,
     pub(super) waiting: Vec<u32>,
 }
@@ -95,15 +95,15 @@ pub(super) struct Counter {
 pub(super) struct Port {
     pub(super) queue: VecDeque<Request>,
     pub(super) pushed: u64,
-    /// Requests whose sources were read, which is what a flush waits for.
+    /// Requests whose sources were read, for which a flush waits.
     pub(super) handled: u64,
     pub(super) waiting: Vec<u32>,
-    /// What was read and has not arrived.
+    /// Data that was read and has not arrived.
     pub(super) wire: VecDeque<Parcel>,
 }
 
 impl Port {
-    /// Returns whether something that it was given in an earlier launch has not arrived.
+    /// Returns whether a request of an earlier launch has not arrived.
     pub(super) fn carries_before(&self, launch: u32) -> bool {
         // Requests and parcels are in the order of launches.
         let first = self.wire.front().map(|parcel| &parcel.request).or(self.queue.front());
@@ -111,18 +111,18 @@ impl Port {
     }
 }
 
-/// What a request sends.
+/// The data of a request.
 pub(super) struct Parcel {
     pub(super) request: Request,
     /// Values and flags of the elements that were read.
     pub(super) values: Vec<(u64, u32)>,
     /// How many of them have arrived.
     pub(super) arrived: usize,
-    /// Whether all was read.
+    /// Whether all elements were read.
     pub(super) complete: bool,
 }
 
-/// A trigger of an instruction, as it was pushed.
+/// A trigger of an instruction, as it was posted.
 #[derive(Clone)]
 pub(super) struct Request {
     pub(super) block: u32,
@@ -130,7 +130,7 @@ pub(super) struct Request {
     pub(super) number: u32,
     pub(super) window: Option<(u64, u64)>,
     pub(super) launch: u32,
-    /// Up to when its rank sees all writes, by the launch barrier.
+    /// The time up to which all writes are visible to its rank, by the launch barrier.
     pub(super) since: u64,
     pub(super) clock: Clock,
 }
@@ -144,34 +144,34 @@ pub(super) struct Semaphore {
 
 #[derive(Default)]
 pub(super) struct RankState {
-    /// The launch that runs, or has ended last.
+    /// The launch that is running, or the last one that has ended.
     pub(super) launch: u32,
     pub(super) ended: u32,
-    /// When it began.
+    /// The time of its start.
     pub(super) started: u64,
-    /// What was visible to it then, which the end of its last kernel made visible to whoever hears that it has begun.
+    /// What was visible to it then, which the end of its last kernel made visible to all agents that acquire its start.
     pub(super) begin: Option<Clock>,
-    /// Threads that are not done.
+    /// Threads that have not ended.
     pub(super) running: u32,
 }
 
-/// How a step came out.
+/// Result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// There is more to do.
+    /// The agent has more to do.
     Runnable,
-    /// Waits, or has nothing to do.
+    /// The agent waits, or has nothing to do.
     Blocked,
 }
 
-/// Who touches memory, as what.
+/// The agent of an access, with its context.
 #[derive(Clone, Copy)]
 pub(super) struct Accessor {
     pub(super) by: u32,
     pub(super) launch: u32,
-    /// What was written before is seen.
+    /// All writes up to this time are visible.
     pub(super) since: u64,
-    /// Whether it is a port, whose writes no kernel's end makes visible.
+    /// Whether it is a port, whose writes the end of a kernel does not publish.
     pub(super) port: bool,
 }
 
@@ -181,16 +181,16 @@ impl<'p> Simulator<'p> {
         sizes: &'p [Sized],
         launches: u32,
         mut random: Random,
-        example: Option<Vec<Vec<u64>>>,
+        expected_results: Option<Vec<Vec<u64>>>,
         target_block: Option<(u32, u32)>,
     ) -> Self {
         let schedule = Schedule::adverse(&sizes[0].program, &mut random, target_block);
-        let mut simulator = Self::with(plan, sizes, launches, schedule, example);
+        let mut simulator = Self::with(plan, sizes, launches, schedule, expected_results);
         simulator.random = random;
         simulator
     }
 
-    /// A machine that gives a plan an easy time, and notes its results.
+    /// Creates a simulator with a round-robin schedule, which records the results.
     pub(super) fn round_robin(plan: &'p PlanTree, sizes: &'p [Sized], launches: u32) -> Self {
         let schedule = Schedule::round_robin(sizes[0].program.agents.len());
         let mut simulator = Self::with(plan, sizes, launches, schedule, None);
@@ -203,7 +203,7 @@ impl<'p> Simulator<'p> {
         sizes: &'p [Sized],
         launches: u32,
         schedule: Schedule,
-        example: Option<Vec<Vec<u64>>>,
+        expected_results: Option<Vec<Vec<u64>>>,
     ) -> Self {
         let program = &sizes[0].program;
         let clock = Clock::new(program.agents.len());
@@ -216,7 +216,7 @@ impl<'p> Simulator<'p> {
             keeps_inputs: !plan.collective.in_place && !is_free(plan),
             random: Random::new(0),
             schedule,
-            oracle: Oracle::new(plan, sizes, example),
+            oracle: Oracle::new(plan, sizes, expected_results),
             results: None,
             memory: vec![Cell::default(); program.cells],
             agents: program.agents.iter().map(|_| Agent { clock: clock.clone(), epoch: 1 }).collect(),
@@ -251,19 +251,20 @@ impl<'p> Simulator<'p> {
         simulator
     }
 
-    /// Returns up to when a rank in its launch sees the writes of all ranks: to the start of the launch, if that is a barrier.
+    /// Returns the time up to which the writes of all ranks are visible to a rank in its launch: the start of the
+    /// launch, if that is a barrier.
     pub(super) fn seen_at_start(&self, rank: &RankState) -> u64 {
         if self.launch_barriers { rank.started } else { 0 }
     }
 
-    /// What a launch runs.
+    /// Returns the size of a launch.
     pub(super) fn size(&self, launch: u32) -> &'p Sized {
         of_launch(self.sizes, launch)
     }
 
-    /// Runs until nobody can go on.
+    /// Runs until no agent can make progress.
     pub(super) fn run(mut self, max_steps: u64) -> Outcome {
-        match self.go(max_steps) {
+        match self.run_to_end(max_steps) {
             false => Outcome::StepLimit,
             true => match self.failure.take() {
                 Some(failure) => Outcome::Failed(failure),
@@ -272,9 +273,9 @@ impl<'p> Simulator<'p> {
         }
     }
 
-    /// The results of an easy run.
-    pub(super) fn example(mut self, max_steps: u64) -> Result<Vec<Vec<u64>>, Outcome> {
-        if !self.go(max_steps) {
+    /// Returns the results of a run with a round-robin schedule.
+    pub(super) fn expected_results(mut self, max_steps: u64) -> Result<Vec<Vec<u64>>, Outcome> {
+        if !self.run_to_end(max_steps) {
             return Err(Outcome::StepLimit);
         }
         match (self.failure, self.results) {
@@ -283,8 +284,8 @@ impl<'p> Simulator<'p> {
         }
     }
 
-    /// Whether it ended in time.
-    fn go(&mut self, max_steps: u64) -> bool {
+    /// Returns whether the run ended within the limit.
+    fn run_to_end(&mut self, max_steps: u64) -> bool {
         while self.failure.is_none() {
             let Some((agent, turn)) = self.schedule.next(self.program, &mut self.random) else {
                 self.failure = self.at_the_end();
@@ -315,15 +316,15 @@ impl<'p> Simulator<'p> {
         }
     }
 
-    /// What an agent tells others: all that it has seen and done.
-    pub(super) fn word(&mut self, agent: u32) -> Clock {
+    /// Releases an agent's clock: everything that is visible to it, and its own writes.
+    pub(super) fn release_clock(&mut self, agent: u32) -> Clock {
         let Agent { clock, epoch } = &mut self.agents[agent as usize];
         clock.set(agent, *epoch);
         *epoch += 1;
         clock.clone()
     }
 
-    /// Moves one element. If a packet is not there: its cell.
+    /// Moves one element. If a packet has not arrived, returns its cell.
     pub(super) fn element(&mut self, accessor: Accessor, transfer: &Move, at: u64, cells: u64) -> Result<(), u32> {
         let launch = accessor.launch;
         if !transfer.raw {
@@ -344,7 +345,7 @@ impl<'p> Simulator<'p> {
         Ok(())
     }
 
-    /// What comes of an element's sources: its value and its flag.
+    /// Combines an element's sources to its value and its flag.
     pub(super) fn gather(&mut self, accessor: Accessor, transfer: &Move, cell: u64) -> (u64, u32) {
         let (mut value, mut flag) = (0_u64, 0);
         for src in &transfer.srcs {
@@ -391,7 +392,8 @@ impl<'p> Simulator<'p> {
         Ok(())
     }
 
-    /// Reads a cell: anything that may be seen. Its value, its flag, and of how many it was one.
+    /// Reads a cell: any value that the memory model permits. Returns its value, its flag, and the number of permitted
+    /// values.
     pub(super) fn read(&mut self, accessor: Accessor, place: u32) -> ((u64, u32), usize) {
         let Self { memory, agents, ranks, rank_of, program, random, .. } = self;
         let cell = &mut memory[place as usize];
@@ -436,7 +438,7 @@ impl<'p> Simulator<'p> {
         }
     }
 
-    /// Writes as a rank's caller: everybody sees it at once.
+    /// Writes as a rank's caller: immediately visible to all agents.
     pub(super) fn caller_writes(&mut self, rank: u32, place: u32, value: u64) {
         let by = self.program.first_caller + rank;
         let write = Write { value, flag: 0, by, epoch: 0, launch: 0, time: self.time, arrived: true };
@@ -444,12 +446,12 @@ impl<'p> Simulator<'p> {
     }
 }
 
-/// The size of a launch, of which the first one is number 1.
+/// Returns the size of a launch; the first launch has number 1.
 pub(super) fn of_launch(sizes: &[Sized], launch: u32) -> &Sized {
     &sizes[launch.saturating_sub(1) as usize % sizes.len()]
 }
 
-/// Whether somebody who touches a cell must know of a write there.
+/// Returns whether a write must be visible to an agent that accesses its cell.
 pub(super) fn settled(
     write: &Write,
     accessor: Accessor,
@@ -459,7 +461,7 @@ pub(super) fn settled(
     first_caller: u32,
 ) -> bool {
     write.by == accessor.by
-        // Ports read what is in the memory; only caches tell older stories.
+        // Ports read memory directly; only caches can return older values.
         || accessor.port && write.arrived
         || write.by >= first_caller
         || write.time <= accessor.since

@@ -1,22 +1,22 @@
-//! What threads do in one step.
+//! Execution of one step of a thread.
 
 use super::program::{Grain, Move, Opcode};
 use super::scale::VECTOR;
 use super::simulator::{Accessor, Progress, Simulator};
 
 impl Simulator<'_> {
-    /// What a thread does in its turn.
+    /// Executes one step of a thread.
     pub(super) fn thread(&mut self, agent: u32, block: u32, thread: u32) -> Progress {
         let launch = self.ranks[self.rank_of[agent as usize] as usize].launch;
         let code = &self.size(launch).program.blocks[block as usize];
         let Some(instr) = code.instrs.get(self.threads[agent as usize].instr as usize) else {
             return self.end(code.rank);
         };
-        // Threads share out what an operation is about: each has its own end, or none.
+        // The channels or semaphores of an operation are divided among threads: each has its own, or none.
         let own = |ids: &[u32]| ids.get(thread as usize).copied();
         let step = match &instr.opcode {
-            Opcode::Sync => Some(self.meet(agent, block, None)),
-            Opcode::Barrier { id, blocks } => Some(self.meet(agent, block, Some((*id, *blocks)))),
+            Opcode::Sync => Some(self.block_sync(agent, block, None)),
+            Opcode::Barrier { id, blocks } => Some(self.block_sync(agent, block, Some((*id, *blocks)))),
             Opcode::Move(transfer) => self.transfer(agent, block, thread, transfer),
             Opcode::Push(triggers) => {
                 triggers.get(thread as usize).and_then(|trigger| self.push(agent, block, thread, trigger))
@@ -44,7 +44,7 @@ impl Simulator<'_> {
         })
     }
 
-    /// A thread has nothing left to do.
+    /// Ends a thread.
     fn end(&mut self, number: u32) -> Progress {
         let rank = &mut self.ranks[number as usize];
         rank.running -= 1;
@@ -62,9 +62,9 @@ impl Simulator<'_> {
         state.ticket = None;
     }
 
-    // An operation of a thread: what comes of this step, or nothing when the operation is done.
+    // The following functions execute one step of an operation; they return `None` when the operation is complete.
 
-    /// Moves the next element that is the thread's.
+    /// Moves the thread's next element.
     fn transfer(&mut self, agent: u32, block: u32, thread: u32, transfer: &Move) -> Option<Progress> {
         let code = &self.program.blocks[block as usize];
         let state = self.threads[agent as usize];
@@ -90,9 +90,9 @@ impl Simulator<'_> {
             counter.waiting.push(agent);
             return Some(Progress::Blocked);
         }
-        let word = counter.words[ticket as usize - 1].take();
-        if let Some(word) = word.filter(|_| !relaxed) {
-            self.agents[agent as usize].clock.join(&word);
+        let released = counter.released[ticket as usize - 1].take();
+        if let Some(released) = released.filter(|_| !relaxed) {
+            self.agents[agent as usize].clock.join(&released);
         }
         if let Some(begin) = counter.begins.get(ticket as usize - 1) {
             self.agents[agent as usize].clock.join(begin);
@@ -107,18 +107,18 @@ impl Simulator<'_> {
             return Some(Progress::Blocked);
         }
         semaphore.value -= 1;
-        if let Some(word) = &semaphore.clock {
-            self.agents[agent as usize].clock.join(word);
+        if let Some(released) = &semaphore.clock {
+            self.agents[agent as usize].clock.join(released);
         }
         None
     }
 
     fn release(&mut self, agent: u32, id: u32) {
-        let word = self.word(agent);
+        let released = self.release_clock(agent);
         let semaphore = &mut self.semaphores[id as usize];
         match &mut semaphore.clock {
-            Some(clock) => clock.join(&word),
-            none => *none = Some(word),
+            Some(clock) => clock.join(&released),
+            none => *none = Some(released),
         }
         semaphore.value = semaphore.value.saturating_add(1);
         for waiting in std::mem::take(&mut semaphore.waiting) {
@@ -126,7 +126,7 @@ impl Simulator<'_> {
         }
     }
 
-    /// Begins the next iteration of a loop, or goes behind it.
+    /// Begins the next iteration of a loop, or leaves it.
     fn repeat(&mut self, agent: u32, window: u64, trips: u64, end: u32) -> Option<Progress> {
         let state = &mut self.threads[agent as usize];
         let first = state.window.map_or(0, |(iteration, _)| iteration + 1);
@@ -140,7 +140,7 @@ impl Simulator<'_> {
     }
 
     pub(super) fn signal(&mut self, agent: u32, end: u32, relaxed: bool) {
-        let word = (!relaxed).then(|| self.word(agent));
+        let released = (!relaxed).then(|| self.release_clock(agent));
         let Some(pair) = self.program.ends[end as usize].pair else { return };
         let begin = self.ranks[self.rank_of[agent as usize] as usize].begin.clone().filter(|_| !self.launch_barriers);
         let counter = &mut self.counters[pair as usize];
@@ -151,20 +151,20 @@ impl Simulator<'_> {
             }
             counter.begins.push(begin);
         }
-        if let Some(mut word) = word {
+        if let Some(mut released) = released {
             if let Some(last) = &counter.last {
-                word.join(last);
+                released.join(last);
             }
-            counter.last = Some(word);
+            counter.last = Some(released);
         }
-        counter.words.push(counter.last.clone());
+        counter.released.push(counter.last.clone());
         for waiting in std::mem::take(&mut counter.waiting) {
             self.schedule.wake(waiting);
         }
     }
 
-    /// A thread stands at a block sync, and goes on when all others do.
-    fn meet(&mut self, agent: u32, block: u32, barrier: Option<(u32, u32)>) -> Progress {
+    /// Synchronizes a thread at a block sync, which ends when all other threads have arrived.
+    fn block_sync(&mut self, agent: u32, block: u32, barrier: Option<(u32, u32)>) -> Progress {
         let program = self.program;
         if std::mem::replace(&mut self.threads[agent as usize].met, true) {
             return Progress::Blocked;
@@ -209,7 +209,7 @@ impl Simulator<'_> {
     }
 }
 
-/// The next element of a range that belongs to a thread: its number, first cell and cells.
+/// Returns the next element of a range that belongs to a thread: its number, first cell and cells.
 fn next_element(transfer: &Move, len: u64, done: u64, thread: u32, threads: u32) -> Option<(u64, u64, u64)> {
     let (thread, threads) = (u64::from(thread), u64::from(threads));
     let cells = if transfer.grain == Grain::Vector { VECTOR } else { 1 };

@@ -1,4 +1,4 @@
-//! Values that tell where they come from, and what a collective promises of them.
+//! Values that identify their sources, and the postconditions of a collective.
 
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::PlanTree;
@@ -7,59 +7,62 @@ use super::program::Program;
 use super::simulator::{Sized, of_launch};
 use crate::random::Random;
 
-/// What a rank puts into a cell of its input for a launch. Sums of different sets of these differ, but for an accident in 2⁶⁴.
+/// Returns the value that a rank writes into a cell of its input for a launch. Sums of different sets of these differ,
+/// except with probability 2⁻⁶⁴.
 pub(super) fn token(launch: u32, rank: u32, cell: u64) -> u64 {
     Random::new(cell ^ u64::from(rank) << 24 ^ u64::from(launch) << 48).next()
 }
 
-/// What stands in memory that nobody has written, or that a caller has soiled.
+/// Returns the value of uninitialized memory, or of memory that a caller has overwritten with poison.
 pub(super) fn poison(launch: u32, cell: u32) -> u64 {
     Random::new(!(u64::from(cell) ^ u64::from(launch) << 48)).next()
 }
 
-/// What plain operations make of the bytes of a packet.
+/// Returns the value that plain operations read from the bytes of a packet.
 pub(super) fn packet_bytes_as_plain(value: u64, flag: u32) -> u64 {
     Random::new(value ^ u64::from(flag) << 32 ^ 0x5bd1_e995).next()
 }
 
-/// Whether the collective promises nothing.
+/// Returns whether the collective has no postconditions.
 pub(super) fn is_free(plan: &PlanTree) -> bool {
     matches!(plan.collective.kind, CollectiveKind::Custom { .. } | CollectiveKind::Test { .. })
 }
 
-/// Whether nobody but the plan knows what it should compute, or how far it sends.
-pub(super) fn needs_example(plan: &PlanTree) -> bool {
+/// Returns whether only the plan determines what it should compute, or how far it sends.
+pub(super) fn needs_expected_results(plan: &PlanTree) -> bool {
     is_free(plan) || plan.collective.kind == CollectiveKind::SendRecv
 }
 
-/// Knows the right results.
+/// The expected results.
 pub(super) struct Oracle<'p> {
     plan: &'p PlanTree,
     program: &'p Program,
     sizes: &'p [Sized],
-    /// How many ranks further a send-receive sends.
+    /// Over how many ranks a send-receive sends.
     distance: u32,
-    /// Results of an easy run: per launch and rank.
-    example: Option<Vec<Vec<u64>>>,
+    /// Results of a round-robin run: per launch and rank.
+    expected_results: Option<Vec<Vec<u64>>>,
 }
 
 impl<'p> Oracle<'p> {
-    pub(super) fn new(plan: &'p PlanTree, sizes: &'p [Sized], example: Option<Vec<Vec<u64>>>) -> Self {
-        let mut oracle = Self { plan, program: &sizes[0].program, sizes, distance: 1, example };
+    pub(super) fn new(plan: &'p PlanTree, sizes: &'p [Sized], expected_results: Option<Vec<Vec<u64>>>) -> Self {
+        let mut oracle = Self { plan, program: &sizes[0].program, sizes, distance: 1, expected_results };
         let ranks = plan.ranks.len() as u32;
         if plan.collective.kind == CollectiveKind::SendRecv
-            && let Some(example) = oracle.example.take()
+            && let Some(expected_results) = oracle.expected_results.take()
         {
-            // The plan may send to the same position of the next node; what it does, it must do everywhere.
+            // The plan may send to the same position of the next node; it must do so on all ranks.
             let fits = |&distance: &u32| {
-                (0..).zip(&example[0]).all(|(cell, &found)| found == token(1, (ranks - distance) % ranks, cell))
+                (0..)
+                    .zip(&expected_results[0])
+                    .all(|(cell, &found)| found == token(1, (ranks - distance) % ranks, cell))
             };
             oracle.distance = (1..ranks).find(fits).unwrap_or(1);
         }
         oracle
     }
 
-    /// A cell of a rank's output after a launch; none where nothing is promised.
+    /// Returns the expected value of a cell of a rank's output after a launch; none without a postcondition.
     pub(super) fn output(&self, launch: u32, rank: u32, cell: u64) -> Option<u64> {
         use CollectiveKind as K;
         let ranks = self.plan.ranks.len() as u32;
@@ -83,7 +86,7 @@ impl<'p> Oracle<'p> {
             K::SendRecv => token(launch, (rank + ranks - self.distance) % ranks, cell),
             K::Custom { .. } | K::Test { .. } => {
                 let at = (launch - 1) as usize * ranks as usize + rank as usize;
-                return self.example.as_ref()?.get(at)?.get(cell as usize).copied();
+                return self.expected_results.as_ref()?.get(at)?.get(cell as usize).copied();
             }
         })
     }
@@ -92,7 +95,7 @@ impl<'p> Oracle<'p> {
         of_launch(self.sizes, launch).scale.chunk
     }
 
-    /// What a wrong value seems to be.
+    /// Returns a description of a wrong value.
     pub(super) fn explain(&self, launch: u32, found: u64, expected: u64) -> String {
         let inputs = |launch: u32| {
             let (chunk, ranks) = (self.chunk(launch), &self.program.ranks);

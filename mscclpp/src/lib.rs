@@ -63,6 +63,7 @@ pub mod prelude {
     pub use mscclpp_core::spec::AlgoSpec;
     pub use mscclpp_core::types::{BlockSync, BufferKind, Protocol, ReduceOp, Replication};
     pub use mscclpp_exec::cpu::Executor;
+    pub use mscclpp_exec::file::SavePlan;
     pub use mscclpp_exec::{Communicator, DataType, Message};
 
     pub use crate::{collective, collectives};

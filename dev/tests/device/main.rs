@@ -40,6 +40,10 @@ mod trials;
 #[path = "../../../mscclpp-exec/tests/common/flushed.rs"]
 mod flushed;
 
+// Plans with what is expected of them.
+#[path = "../../../mscclpp-core/tests/filetests/common.rs"]
+mod filetests;
+
 // Ports that nobody else takes.
 #[path = "../../../mscclpp-exec/tests/common/port.rs"]
 mod port;

@@ -1,4 +1,4 @@
-//! Every shipped algorithm, and every plan of the folder that is named in `MSCCLPP_PLANS` or `MSCCLPP_CONFORMANCE`.
+//! Every shipped algorithm, every file test, and every plan of the folder that is named in `MSCCLPP_PLANS` or `MSCCLPP_CONFORMANCE`.
 
 use std::path::PathBuf;
 
@@ -8,9 +8,11 @@ use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use mscclpp_core::plan::Plan;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cuda::{Executor, PrepareOptions};
-use mscclpp_exec::{DataType, Message};
+use mscclpp_exec::verify::Verifier;
+use mscclpp_exec::{DataType, Message, cpu};
 
 use super::bits::{Pair, anywhere};
+use super::filetests::{self, FileTest};
 use super::{Rig, Test, at};
 
 pub(crate) fn tests() -> Vec<Test> {
@@ -21,7 +23,10 @@ pub(crate) fn tests() -> Vec<Test> {
         let name = format!("plans::file::{}", file.file_stem().unwrap_or_default().to_string_lossy());
         Test::new(name, move |rig| of_file(rig, &file))
     });
-    shipped.chain(files).collect()
+    let written = filetests::tests("device")
+        .into_iter()
+        .map(|test| Test::new(format!("plans::filetest::{}", test.name), move |rig| of_file_test(rig, &test)));
+    shipped.chain(files).chain(written).collect()
 }
 
 /// The plans of the folder that the environment names.
@@ -79,6 +84,37 @@ fn every_machine(rig: &Rig, algorithm: &BuiltinAlgorithm) -> Result<(), Failed> 
             let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
             let place = format_args!("{ranks} ranks, {ranks_per_node} per node, in place {in_place}").to_string();
             check(rig, &plan).map_err(|failed| at(place, &failed))?;
+        }
+    }
+    Ok(())
+}
+
+/// The runner `device` of the file tests (`mscclpp-core/filetests`): results are those of the CPU executor, and of the naive
+/// reference.
+fn of_file_test(rig: &Rig, test: &FileTest) -> Result<(), Failed> {
+    let tree = test.plan();
+    let plan = Plan::new(&tree);
+    check(rig, &plan)?;
+    let world = Executor::new(&rig.device, plan.num_ranks());
+    for count in [1, 53] {
+        let message = Message::new(DataType::I32, count * u64::from(plan.num_ranks()));
+        let (mut run, cpu) =
+            (world.prepare(&plan, message)?, cpu::Executor::new(plan.num_ranks()).prepare(&plan, message)?);
+        let (mut buffers, mut host, stream) = (run.buffers()?, cpu.buffers()?, world.stream()?);
+        let verifier = Verifier::new(&cpu, rig.seed).with_expectations(&tree.expectations);
+        verifier.fill(&mut host);
+        for rank in 0..plan.num_ranks() {
+            buffers.write_output(rank, host.output(rank))?;
+            buffers.write_input(rank, host.input(rank))?;
+        }
+        run.launch_buffers(&mut buffers, &stream)?;
+        run.synchronize(&stream)?;
+        for rank in 0..plan.num_ranks() {
+            buffers.read_output(rank, host.output_mut(rank))?;
+        }
+        let report = verifier.check(&host);
+        if !report.is_correct() || report.is_unverified() {
+            return Err(format!("{message:?}: {report}").into());
         }
     }
     Ok(())

@@ -1,24 +1,24 @@
-//! The launchers, and the names under which they say things.
+//! The launchers, and their variables.
 
-/// One launcher's names.
+/// Variables of one launcher.
 #[derive(Debug)]
 pub(super) struct Launcher {
-    /// Its name, for people.
+    /// Its name, for display.
     pub(super) name: &'static str,
-    /// Which rank this is.
+    /// This process's rank.
     pub(super) rank: &'static str,
-    /// How many ranks there are; the first that is set counts.
+    /// The number of ranks; the first variable that is set counts.
     pub(super) ranks: &'static [&'static str],
-    /// Which rank of its host this is.
+    /// This process's rank among those of its host.
     pub(super) local_rank: &'static str,
-    /// How many ranks its host has, if the launcher says so.
+    /// The number of ranks of the host, if the launcher provides it.
     pub(super) local_ranks: Option<&'static str>,
-    /// What names the job, the same for all its ranks and different from other jobs'; all that are set count.
+    /// Variables that identify the job: equal on all its ranks and different from other jobs'. All that are set count.
     pub(super) job: &'static [&'static str],
 }
 
-/// In the order in which they are looked for. A launcher below another one is the outer one: torchrun and `mscclpp launch`
-/// run under mpirun and Slurm, and mpirun under Slurm.
+/// In the order in which they are tried. A later launcher is the outer one where several apply: torchrun and `mscclpp
+/// launch` run under mpirun and Slurm, and mpirun under Slurm.
 pub(super) const ALL: [Launcher; 4] = [
     Launcher {
         name: "torchrun",
@@ -39,7 +39,7 @@ pub(super) const ALL: [Launcher; 4] = [
     Launcher {
         name: "Slurm",
         rank: "SLURM_PROCID",
-        // The first is the step's, the second the job's: a step may be smaller.
+        // The first variable is that of the job step, which may be smaller than the job; the second is that of the job.
         ranks: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
         local_rank: "SLURM_LOCALID",
         local_ranks: None,

@@ -1,4 +1,4 @@
-//! Reading the environment.
+//! Reads the configuration from the environment.
 
 use std::net::Ipv6Addr;
 use std::time::Duration;
@@ -13,14 +13,14 @@ use crate::frame::MAX_RANKS;
 use crate::options::{MAX_TIMEOUT, Options};
 use crate::secret::Secret;
 
-/// Longest value that is repeated in an error, in characters.
-const SHOWN: usize = 80;
-/// Ports that jobs without one get: below those that systems give to callers.
-const PORTS: (u16, u16) = (20000, 12000);
+/// Maximum length of a value that an error repeats, in characters.
+const MAX_VALUE_CHARS: usize = 80;
+/// Base and number of the ports for jobs without one: below the ephemeral range of common systems.
+const DERIVED_PORTS: (u16, u16) = (20000, 12000);
 
 type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Reads all of it.
+/// Reads the whole configuration.
 pub(super) fn environment(lookup: Lookup) -> Result<Environment, Error> {
     let launcher = find(lookup)?;
     let rank = required(lookup, launcher.rank)?;
@@ -68,7 +68,7 @@ pub(super) fn environment(lookup: Lookup) -> Result<Environment, Error> {
     })
 }
 
-/// The first launcher that says anything.
+/// Returns the first launcher of which a variable is set.
 pub(super) fn find(lookup: Lookup) -> Result<&'static Launcher, Error> {
     let says = |launcher: &&Launcher| {
         lookup(launcher.rank).is_some()
@@ -90,7 +90,7 @@ fn ranks(lookup: Lookup, launcher: &Launcher) -> Result<(&'static str, u32), Err
     Err(Error::MissingVariable { what: "how many ranks there are".into(), looked_for })
 }
 
-/// What names the job; empty if nothing does.
+/// Returns the identity of the job; empty if no variable has one.
 fn job(lookup: Lookup, launcher: &Launcher) -> String {
     let parts: Vec<_> = launcher.job.iter().filter_map(|name| lookup(name)).collect();
     parts.join(".")
@@ -120,7 +120,7 @@ fn address(lookup: Lookup, launcher: &Launcher, job: &str, one_host: bool) -> Re
         }
         None => return Err(missing("where rank 0 is", "MSCCLPP_MASTER_ADDR, nor MASTER_ADDR")),
     };
-    // The whole address may be in one variable, as `interface:ip:port`.
+    // One variable may contain the whole address, as `interface:ip:port`.
     let whole = host.parse::<Address>().ok().filter(|_| host.matches(':').count() <= 2 || host.contains('['));
     if let Some(whole) = whole {
         // Only the variable of the same launcher can contradict it.
@@ -164,7 +164,7 @@ fn port(variable: &str, text: &str) -> Result<u16, Error> {
 
 fn derived_port(job: &str) -> u16 {
     let digest: [u8; 32] = Sha256::digest(job.as_bytes()).into();
-    PORTS.0 + u16::from_le_bytes([digest[0], digest[1]]) % PORTS.1
+    DERIVED_PORTS.0 + u16::from_le_bytes([digest[0], digest[1]]) % DERIVED_PORTS.1
 }
 
 fn secret(
@@ -177,14 +177,14 @@ fn secret(
     if let Some(text) = lookup("MSCCLPP_SECRET") {
         return match text.parse() {
             Ok(secret) => Ok((secret, "MSCCLPP_SECRET")),
-            // Never with its value.
+            // The error never contains the value.
             Err(Error::InvalidText { text: value, expected, .. }) => {
                 Err(Error::InvalidVariable { variable: "MSCCLPP_SECRET".into(), value, expected })
             }
             Err(other) => Err(other),
         };
     }
-    // Not who may be told apart by it on purpose: hosts may have different names for rank 0's host.
+    // The host is not included, because hosts may have different names for rank 0's host.
     let port = address.map(|address| address.port().to_string()).unwrap_or_default();
     let parts = [launcher.name, job, &port, &ranks.to_string()];
     Ok((Secret::derived(&parts), "the names of the job, which others may guess"))
@@ -226,10 +226,10 @@ fn number(lookup: Lookup, name: &str) -> Result<Option<u32>, Error> {
     })
 }
 
-/// The beginning of a long text, with control characters made visible.
+/// Returns the beginning of a long text, with control characters escaped.
 pub(crate) fn shortened(text: &str) -> String {
-    let mut shown: String = text.chars().take(SHOWN).flat_map(char::escape_debug).collect();
-    if text.chars().nth(SHOWN).is_some() {
+    let mut shown: String = text.chars().take(MAX_VALUE_CHARS).flat_map(char::escape_debug).collect();
+    if text.chars().nth(MAX_VALUE_CHARS).is_some() {
         shown.push('…');
     }
     shown
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn torchrun_names_come_first_and_our_own_address_before_its() {
+    fn torchrun_names_have_priority_and_own_address_overrides() {
         let found = read(&with(&[("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "1")])).unwrap();
         assert_eq!((found.launcher, found.rank, found.ranks), ("torchrun", 3, 8));
         assert_eq!((found.local_rank, found.local_ranks), (Some(1), Some(2)));
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_launchers_are_understood() {
+    fn other_launchers_are_recognized() {
         let mpi = [
             ("OMPI_COMM_WORLD_RANK", "1"),
             ("OMPI_COMM_WORLD_SIZE", "2"),
@@ -312,14 +312,14 @@ mod tests {
     }
 
     #[test]
-    fn a_single_rank_needs_no_address() {
+    fn single_rank_needs_no_address() {
         let found = read(&[("RANK", "0"), ("WORLD_SIZE", "1")]).unwrap();
         assert_eq!(found.address, None);
         assert_eq!(found.connect().unwrap().num_ranks(), 1);
     }
 
     #[test]
-    fn jobs_get_secrets_of_their_own() {
+    fn secrets_differ_between_jobs() {
         let secret = |more: &[(&'static str, &'static str)]| read(&with(more)).unwrap().secret;
         assert_eq!(secret(&[]), secret(&[("MSCCLPP_TIMEOUT", "5")]));
         assert_ne!(secret(&[]), secret(&[("TORCHELASTIC_RUN_ID", "b")]));
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_and_contradictions_are_named() {
+    fn invalid_and_conflicting_variables_are_reported() {
         let text = |more: &[(&'static str, &'static str)]| read(&with(more)).unwrap_err().to_string();
         for (name, value, said) in [
             ("RANK", "three", "RANK=three: expected a whole number"),
@@ -362,13 +362,13 @@ mod tests {
     }
 
     #[test]
-    fn heartbeat_timeout_can_be_switched_off() {
+    fn heartbeat_timeout_of_zero_disables_it() {
         assert_eq!(read(&with(&[("MSCCLPP_HEARTBEAT_TIMEOUT", "0")])).unwrap().options.heartbeat_timeout, None);
         let half = Some(Duration::from_millis(500));
         assert_eq!(read(&with(&[("MSCCLPP_HEARTBEAT_TIMEOUT", "0.5")])).unwrap().options.heartbeat_timeout, half);
     }
 
-    /// All names that are ever looked up.
+    /// All variables that are ever looked up.
     const NAMES: [&str; 24] = [
         "RANK",
         "WORLD_SIZE",
@@ -398,7 +398,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_environment_is_read_or_refused(
+        fn arbitrary_environment_is_read_or_rejected(
             values in proptest::collection::vec(prop_oneof![
                 3 => Just(None),
                 2 => "[0-9]{1,3}".prop_map(Some),

@@ -1,21 +1,21 @@
-//! Slurm's lists of hosts: `node[001-004,7],login`.
+//! Parses Slurm's host lists: `node[001-004,7],login`.
 
-/// The first host of a list: where rank 0 is. `None` if the list cannot be read.
+/// Returns the first host of a list, which is rank 0's. `None` if the list is invalid.
 pub(super) fn first_host(list: &str) -> Option<String> {
     let end = list.find([',', '[']).unwrap_or(list.len());
     let (name, rest) = list.split_at(end);
     let Some(inside) = rest.strip_prefix('[') else {
         return (!name.is_empty()).then(|| name.to_owned());
     };
-    let (numbers, behind) = inside.split_once(']')?;
+    let (numbers, after) = inside.split_once(']')?;
     let first = numbers.split([',', '-']).next().filter(|number| !number.is_empty())?;
     if !first.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    // A name may go on, even with more brackets.
-    let end = behind.find(',').unwrap_or(behind.len());
-    let tail = &behind[..end];
-    let tail = if tail.is_empty() { String::new() } else { first_host(behind)? };
+    // A name may continue after the bracket, and contain more brackets.
+    let end = after.find(',').unwrap_or(after.len());
+    let tail = &after[..end];
+    let tail = if tail.is_empty() { String::new() } else { first_host(after)? };
     Some(format!("{name}{first}{tail}"))
 }
 
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_host_is_found() {
+    fn first_host_of_a_list_is_parsed() {
         for (list, host) in [
             ("node", "node"),
             ("node1,node2", "node1"),
@@ -39,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_has_none() {
+    fn invalid_list_has_no_first_host() {
         for junk in ["", ",", "node[", "node[]", "node[a-b]", "node[-3]"] {
             assert_eq!(first_host(junk), None, "{junk}");
         }
@@ -47,7 +47,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in "[a-z0-9,\\[\\]-]{0,40}") {
+        fn arbitrary_text_is_parsed_or_rejected(text in "[a-z0-9,\\[\\]-]{0,40}") {
             let _ = first_host(&text);
         }
     }

@@ -1,4 +1,4 @@
-//! What goes to the ranks, and whether there is room for it.
+//! Delivers frames to the ranks, if there is room for them.
 
 use std::sync::Arc;
 
@@ -7,56 +7,57 @@ use crate::error::Error;
 use crate::frame::{BODY_BYTES, Frame};
 use crate::router::Delivery;
 
-/// How many bytes may wait for one rank's connection before messages to it wait with their senders.
-const FULL_BYTES: usize = 4 << 20;
-/// Most bytes that may wait there, of what does not wait with its sender, before the rank counts as stuck; less in tests,
-/// which then need not send as much.
-const QUEUED_BYTES: usize = if cfg!(test) { 32 << 20 } else { 4 * BODY_BYTES };
+/// Number of bytes queued for one rank's connection above which messages to it wait with their senders.
+const MAX_UNHELD_BYTES: usize = 4 << 20;
+/// Maximum number of queued bytes of frames that do not wait with their sender, after which the rank counts as stuck.
+/// Less in tests, which then need to send less.
+const MAX_QUEUED_BYTES: usize = if cfg!(test) { 32 << 20 } else { 4 * BODY_BYTES };
 
 impl Root {
-    /// Whether a frame can be passed on, or has to wait because it is a message to a rank for which enough waits already.
+    /// Returns whether a frame can be forwarded. If not, it is a message to a rank with too many queued bytes, and has
+    /// to wait.
     pub(super) fn has_room(&self, frame: &Frame) -> bool {
         let Frame::Message { to, .. } = frame else { return true };
-        let Phase::Together(router) = &self.phase else { return true };
-        let seat = self.peers.get(*to as usize).and_then(Option::as_ref);
-        router.has_failed() || seat.is_none_or(|seat| seat.conn.queued() <= FULL_BYTES)
+        let Phase::Connected(router) = &self.phase else { return true };
+        let peer = self.peers.get(*to as usize).and_then(Option::as_ref);
+        router.has_failed() || peer.is_none_or(|peer| peer.conn.queued() <= MAX_UNHELD_BYTES)
     }
 
-    /// Whether something that waited for room has it.
-    pub(super) fn could_go_on(&self) -> bool {
-        let mut held = self.peers.iter().flatten().filter_map(|seat| seat.held.as_ref());
+    /// Returns whether a frame that waited for room can be sent now.
+    pub(super) fn can_send_held(&self) -> bool {
+        let mut held = self.peers.iter().flatten().filter_map(|peer| peer.held.as_ref());
         held.any(|frame| self.has_room(frame)) || self.outbox.is_next(|frame| self.has_room(frame))
     }
 
-    /// Hands out what the router says.
+    /// Delivers the router's frames.
     pub(super) fn deliver(&mut self, out: Vec<Delivery>) {
         let mut failures = Vec::new();
         for Delivery { to, frame } in out {
             let bytes: Arc<[u8]> = frame.encode().into();
             for rank in to {
-                let Some(seat) = &mut self.peers[rank as usize] else {
+                let Some(peer) = &mut self.peers[rank as usize] else {
                     if rank == 0 {
                         failures.extend(self.inbox.deliver(frame.clone()));
                     }
                     continue;
                 };
-                seat.conn.push_bytes(bytes.clone());
-                if seat.conn.queued() > QUEUED_BYTES {
+                peer.conn.push_bytes(bytes.clone());
+                if peer.conn.queued() > MAX_QUEUED_BYTES {
                     self.peers[rank as usize] = None;
                     let (who, how) = (Box::new(self.name(rank)), "it takes none of its messages".into());
                     failures.push(Error::Died { who, how });
                 }
             }
         }
-        // Only now: the others hear everything that was to be said.
+        // Failures come last, so that the other ranks receive all earlier frames.
         failures.into_iter().for_each(|error| self.fail(error));
     }
 
     pub(super) fn fail(&mut self, error: Error) {
         let mut out = Vec::new();
         match &mut self.phase {
-            Phase::Together(router) => router.fail(error, &mut out),
-            Phase::Gathering => {
+            Phase::Connected(router) => router.fail(error, &mut out),
+            Phase::Joining => {
                 self.phase = Phase::Failed(error.clone());
                 out.push(Delivery { to: (0..self.ranks).collect(), frame: Frame::Failed(error) });
             }
@@ -67,6 +68,6 @@ impl Root {
 
     pub(super) fn push_to_all(&mut self, frame: &Frame) {
         let bytes: Arc<[u8]> = frame.encode().into();
-        self.peers.iter_mut().flatten().for_each(|seat| seat.conn.push_bytes(bytes.clone()));
+        self.peers.iter_mut().flatten().for_each(|peer| peer.conn.push_bytes(bytes.clone()));
     }
 }

@@ -1,4 +1,4 @@
-//! How ranks join, until all are together.
+//! How ranks join, until all have joined.
 
 use std::net::Ipv4Addr;
 
@@ -12,24 +12,24 @@ use crate::rank_info::RankInfo;
 use crate::router::Router;
 
 impl Root {
-    pub(super) fn visit(&mut self, AuthenticatedPeer { purpose, conn }: AuthenticatedPeer) {
+    pub(super) fn accept_peer(&mut self, AuthenticatedPeer { purpose, conn }: AuthenticatedPeer) {
         match purpose {
             Purpose::Join { rank, ranks } => self.joining.push((rank, ranks, conn)),
-            Purpose::Stream { .. } => self.inbox.welcome(purpose, conn),
+            Purpose::Stream { .. } => self.inbox.accept_stream(purpose, conn),
         }
     }
 
-    /// Listens to those who say who they are.
+    /// Reads the identities of authenticated ranks.
     pub(super) fn join(&mut self) {
         for (rank, ranks, mut conn) in std::mem::take(&mut self.joining) {
             let open = conn.read().unwrap_or(false);
             match conn.next() {
-                Ok(Some(Frame::Join(member))) if member.rank == rank && member.is_sane() => {
-                    self.take_in(member, ranks, conn);
+                Ok(Some(Frame::Join(member))) if member.rank == rank && member.is_within_limits() => {
+                    self.admit(member, ranks, conn);
                 }
                 Ok(None) if open => self.joining.push((rank, ranks, conn)),
-                // It knew the secret, so it was one of us.
-                _ if matches!(self.phase, Phase::Gathering) && rank < self.ranks => {
+                // It authenticated, so it is a rank of this job.
+                _ if matches!(self.phase, Phase::Joining) && rank < self.ranks => {
                     let who = Box::new(RankInfo { rank, ..RankInfo::unknown() });
                     self.fail(Error::Died { who, how: "its connection closed before it said who it is".into() });
                 }
@@ -38,17 +38,17 @@ impl Root {
         }
     }
 
-    fn take_in(&mut self, member: RankInfo, ranks: u32, mut conn: Conn) {
+    fn admit(&mut self, member: RankInfo, ranks: u32, mut conn: Conn) {
         let rank = member.rank as usize;
         if let Phase::Failed(error) = &self.phase {
             conn.push(&Frame::Rejected(error.clone()));
-            // Whoever it is, it has heard.
+            // This rank has been notified of the failure.
             if let Some(place @ None) = self.members.get_mut(rank) {
                 *place = Some(member);
             }
             return;
         }
-        if matches!(&self.phase, Phase::Together(router) if router.has_failed()) {
+        if matches!(&self.phase, Phase::Connected(router) if router.has_failed()) {
             return conn.push(&Frame::Retry);
         }
         let wrong = if ranks != self.ranks {
@@ -64,30 +64,30 @@ impl Root {
         };
         if let Some(error) = wrong {
             conn.push(&Frame::Rejected(error.clone()));
-            // A job that runs is not ended by who comes too late.
-            if matches!(self.phase, Phase::Gathering) {
+            // A process that joins too late does not end a running job.
+            if matches!(self.phase, Phase::Joining) {
                 self.fail(error);
             }
             return;
         }
-        let Options { timeout: deadline, heartbeat_timeout } = self.options;
-        let remaining = self.clock.remaining();
-        conn.trust();
-        conn.push(&Frame::Admitted { remaining, deadline, heartbeat_timeout });
+        let Options { timeout, heartbeat_timeout } = self.options;
+        let remaining = self.active_clock.remaining();
+        conn.set_authenticated();
+        conn.push(&Frame::Admitted { remaining, timeout, heartbeat_timeout });
         self.members[rank] = Some(member);
-        self.peers[rank] = Some(PeerState { conn, held: None, left: false, seen: false });
+        self.peers[rank] = Some(PeerState { conn, held: None, left: false, leave_acked: false });
         self.complete_join();
     }
 
-    /// Tells all who they are, if all are there.
+    /// Sends the identities of all ranks to all ranks, if all have joined.
     pub(super) fn complete_join(&mut self) {
         if let Some(members) = self.members.iter().cloned().collect::<Option<Vec<_>>>() {
             let router = Router::new(members.clone().into(), self.options.timeout);
-            self.phase = Phase::Together(router);
+            self.phase = Phase::Connected(router);
             self.push_to_all(&Frame::Roster(members.clone()));
             let here = Ipv4Addr::LOCALHOST.into();
-            let seen = |one: RankInfo| if one.rank == 0 { one } else { one.seen_by_way_of(here) };
-            self.inbox.deliver(Frame::Roster(members.into_iter().map(seen).collect()));
+            let resolved = |one: RankInfo| if one.rank == 0 { one } else { one.with_root_ip(here) };
+            self.inbox.deliver(Frame::Roster(members.into_iter().map(resolved).collect()));
         }
     }
 }

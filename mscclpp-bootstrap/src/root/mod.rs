@@ -1,8 +1,8 @@
-//! The connection thread of rank 0: brings the ranks together, then passes their frames on.
+//! Connection thread of rank 0: completes the rendezvous, then forwards frames.
 
 mod deliver;
 mod join;
-mod listen;
+mod receive;
 mod timers;
 
 use std::os::fd::AsFd;
@@ -33,39 +33,40 @@ pub(super) struct Root {
     outbox: Arc<Outbox>,
     options: Options,
     heartbeat: Heartbeat,
-    /// Who has proved itself, but has not said who it is.
+    /// Authenticated connections that have not sent their identity yet.
     joining: Vec<(u32, u32, Conn)>,
-    /// By rank; empty for rank 0, for who has not come and who is gone.
+    /// By rank; `None` for rank 0, and for ranks that have not joined or are lost.
     peers: Vec<Option<PeerState>>,
-    /// Who came, by rank.
+    /// Identities of the ranks that have joined, by rank.
     members: Vec<Option<RankInfo>>,
     phase: Phase,
     started: Instant,
-    /// How long ago that was, as deadlines count.
-    clock: ActiveTimeout,
-    /// When rank 0 said goodbye.
+    /// Time since `started`, as timeouts count it.
+    active_clock: ActiveTimeout,
+    /// When rank 0 sent its shutdown frame.
     leaving: Option<Instant>,
 }
 
 #[derive(Debug)]
 enum Phase {
-    /// Not all have come.
-    Gathering,
-    /// All have come.
-    Together(Router),
-    /// They will not come together, and why.
+    /// Not all ranks have joined.
+    Joining,
+    /// All ranks have joined.
+    Connected(Router),
+    /// The rendezvous has failed, with the reason.
     Failed(Error),
 }
 
 #[derive(Debug)]
 struct PeerState {
     conn: Conn,
-    /// A message of this rank's that waits for room at its receiver. Until it goes, nothing else of this rank is read.
+    /// A message from this rank that waits for room at its receiver. Until it is forwarded, no other frame from this
+    /// rank is read.
     held: Option<Frame>,
-    /// Has said goodbye.
+    /// Whether it has sent its shutdown frame.
     left: bool,
-    /// Has seen rank 0's goodbye.
-    seen: bool,
+    /// Whether it has acknowledged rank 0's shutdown frame.
+    leave_acked: bool,
 }
 
 impl Root {
@@ -91,19 +92,19 @@ impl Root {
             joining: Vec::new(),
             peers: empty().collect(),
             members,
-            phase: Phase::Gathering,
+            phase: Phase::Joining,
             started: Instant::now(),
-            clock: ActiveTimeout::new(options.timeout),
+            active_clock: ActiveTimeout::new(options.timeout),
             leaving: None,
         }
     }
 
-    /// Serves until rank 0 has said goodbye and nobody needs it any more.
+    /// Serves until rank 0 has shut down and no other rank needs it.
     pub(super) fn run(mut self) {
-        // Rank 0 may be all there is.
+        // Rank 0 may be the only rank.
         self.complete_join();
         loop {
-            match self.turn() {
+            match self.step() {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => {
@@ -112,28 +113,28 @@ impl Root {
                 }
             }
         }
-        self.outbox.settle();
+        self.outbox.mark_drained();
     }
 
-    fn turn(&mut self) -> Result<bool, Error> {
+    fn step(&mut self) -> Result<bool, Error> {
         let ready = self.wait()?;
         let now = Instant::now();
-        self.heartbeat.woke(now);
-        self.clock.update();
-        self.own(now);
-        for visitor in self.acceptor.poll(now) {
-            self.visit(visitor);
+        self.heartbeat.record_wakeup(now);
+        self.active_clock.update();
+        self.serve_own_frames(now);
+        for peer in self.acceptor.poll(now) {
+            self.accept_peer(peer);
         }
         self.join();
         for rank in 1..self.ranks {
-            let held = self.peers[rank as usize].as_ref().is_some_and(|seat| seat.held.is_some());
+            let held = self.peers[rank as usize].as_ref().is_some_and(|peer| peer.held.is_some());
             if held || ready[rank as usize] {
-                self.hear(rank, now);
+                self.serve_peer(rank, now);
             }
         }
         self.check_timers(now);
-        // The survivors may want the port.
-        if let Phase::Together(router) = &self.phase
+        // A communicator without the lost ranks may need the port.
+        if let Phase::Connected(router) = &self.phase
             && router.has_failed()
         {
             self.acceptor.close();
@@ -141,37 +142,38 @@ impl Root {
         Ok(self.must_keep_serving(now))
     }
 
-    /// Waits, and says whose seats have something, by rank.
+    /// Waits, and returns which ranks' connections are ready, by rank.
     fn wait(&self) -> Result<Vec<bool>, Error> {
         let mut sockets = vec![(self.outbox.waker().as_fd(), Interest::Read)];
         let mut ranks = vec![0];
-        for (rank, seat) in self.peers.iter().enumerate() {
-            let Some(seat) = seat else { continue };
-            let interest = match seat.conn.interest() {
-                interest if seat.held.is_none() => interest,
+        for (rank, peer) in self.peers.iter().enumerate() {
+            let Some(peer) = peer else { continue };
+            let interest = match peer.conn.interest() {
+                interest if peer.held.is_none() => interest,
                 Interest::Read => continue,
                 _ => Interest::Write,
             };
-            sockets.push((seat.conn.as_fd(), interest));
+            sockets.push((peer.conn.as_fd(), interest));
             ranks.push(rank);
         }
         sockets.extend(self.joining.iter().map(|(_, _, conn)| (conn.as_fd(), conn.interest())));
         sockets.extend(self.acceptor.sockets());
-        let seats = self.peers.iter().flatten();
-        let pulses =
-            seats.filter_map(|seat| self.heartbeat.next(seat.conn.spoke, Some(seat.conn.heard).filter(|_| !seat.left)));
-        // The next look at the clock that counts deadlines.
+        let peers = self.peers.iter().flatten();
+        let heartbeats = peers.filter_map(|peer| {
+            self.heartbeat.next(peer.conn.last_queued, Some(peer.conn.last_received).filter(|_| !peer.left))
+        });
+        // When the timeouts are checked next.
         let deadline = match &self.phase {
-            Phase::Gathering => Some(self.clock.remaining()),
-            Phase::Together(router) => router.next_expiry().map(|at| at.saturating_duration_since(self.counted())),
+            Phase::Joining => Some(self.active_clock.remaining()),
+            Phase::Connected(router) => router.next_expiry().map(|at| at.saturating_duration_since(self.active_now())),
             Phase::Failed(_) => None,
         };
-        let deadline = deadline.map(|left| Instant::now() + left.min(self.clock.max_sleep()));
-        let goodbye = self.leaving.map(|since| since + SHUTDOWN_TIMEOUT).filter(|until| *until > Instant::now());
-        let next = pulses.chain(deadline).chain(self.acceptor.next_expiry()).chain(goodbye).min();
+        let deadline = deadline.map(|left| Instant::now() + left.min(self.active_clock.max_sleep()));
+        let shutdown = self.leaving.map(|since| since + SHUTDOWN_TIMEOUT).filter(|until| *until > Instant::now());
+        let next = heartbeats.chain(deadline).chain(self.acceptor.next_expiry()).chain(shutdown).min();
         let timeout = next.map(|at| at.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)));
-        // Room that was made meanwhile does not show at any socket.
-        let timeout = if self.could_go_on() { Some(Duration::ZERO) } else { timeout };
+        // `poll` does not report room that a connection has gained meanwhile.
+        let timeout = if self.can_send_held() { Some(Duration::ZERO) } else { timeout };
         let found = poll::wait(&sockets, timeout)?;
         let mut ready = vec![false; self.ranks as usize];
         for (rank, found) in ranks.into_iter().zip(found) {

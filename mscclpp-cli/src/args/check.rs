@@ -23,13 +23,13 @@ Examples:
   mscclpp check plan.json --json | jq '.findings[].code'
   mscclpp plan export allreduce_ring --ranks 4 | mscclpp check -
 
-Of several plans, and of all plan files (*.json) in a directory, the command prints a table at the end.
+Of several plans, and of all plan files (*.json, *.plan, *.mscclpp) in a directory, the command prints a table at the end.
 Exit codes: 0 accepted, 1 findings, a run that broke a plan, or an executor that runs something else, 2 a plan cannot be
 read, 3 --fuzz or an executor cannot run a plan")]
 pub(crate) struct CheckArgs {
     /// Names of algorithms (see `mscclpp plan list`), plan files, directories of plan files, or `-` for a plan on
     /// standard input
-    #[arg(value_name = "NAME|PLAN.json|DIRECTORY", required = true)]
+    #[arg(value_name = "NAME|PLAN|DIRECTORY", required = true)]
     pub(crate) plans: Vec<String>,
     #[command(flatten)]
     pub(crate) build: BuildArgs,

@@ -142,8 +142,8 @@ pub(crate) struct ManArgs {
 /// Where a plan comes from: the argument that most commands begin with, and what a named algorithm is built with.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SourceArgs {
-    /// Name of an algorithm (see `mscclpp plan list`), a plan file, or `-` for a plan on standard input
-    #[arg(value_name = "NAME|PLAN.json")]
+    /// Name of an algorithm (see `mscclpp plan list`), a plan file (JSON, text or image), or `-` for a plan on standard input
+    #[arg(value_name = "NAME|PLAN")]
     pub(crate) plan: String,
     #[command(flatten)]
     pub(crate) build: BuildArgs,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use mscclpp_core::plan::Format;
 
 use super::{BuildArgs, SourceArgs};
 
@@ -29,13 +30,13 @@ pub(crate) struct PlanArgs {
 pub(crate) enum PlanCommand {
     /// List the algorithms that can be run, shown and exported by name
     List(ListArgs),
-    /// Show what every rank and thread block does, in readable form
+    /// Show what every rank and thread block does, as text
     Show(ShowArgs),
     /// Count thread blocks, operations, channels, and the chunks that are moved
     Stats(StatsArgs),
     /// Draw which data moves between which ranks, as SVG
     Graph(GraphArgs),
-    /// Write a plan as JSON
+    /// Write a plan as JSON, text or image
     Export(ExportArgs),
     /// Compare the meaning of two plans
     Diff(DiffArgs),
@@ -58,14 +59,19 @@ pub(crate) struct ListArgs {
 #[command(after_help = "\
 Examples:
   mscclpp plan show allreduce_ring --ranks 4
-  mscclpp plan show plan.json --rank 3
-  cat plan.json | mscclpp plan show -")]
+  mscclpp plan show plan.json --rank 3 --comments
+  mscclpp plan show plan.json > plan.plan
+
+The text is the format .plan, which all commands read, unless it is limited to one rank.")]
 pub(crate) struct ShowArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
-    /// Show this rank only
+    /// Show the header and this rank only
     #[arg(long, value_name = "RANK")]
     pub(crate) rank: Option<u32>,
+    /// Add comments: the number of every operation in messages, and its source location if that is known
+    #[arg(long)]
+    pub(crate) comments: bool,
 }
 
 /// Arguments of `mscclpp plan stats`.
@@ -110,6 +116,7 @@ pub(crate) struct GraphArgs {
 #[command(after_help = "\
 Examples:
   mscclpp plan export allreduce_ring --ranks 8 -o plan.json
+  mscclpp plan export allreduce_ring --ranks 8 -o ring.plan
   mscclpp plan export allreduce_ring --ranks 8 --compact | gzip > plan.json.gz
   mscclpp plan export plan.json --target mscclpp -o for-mscclpp.json
 
@@ -123,9 +130,33 @@ pub(crate) struct ExportArgs {
     /// Executor that will read the plan
     #[arg(long, value_enum, default_value_t = Target::Ours)]
     pub(crate) target: Target,
-    /// Write no white space
+    /// Format [default: by the extension of FILE, .json, .plan or .mscclpp, or json]
+    #[arg(long, value_enum)]
+    pub(crate) format: Option<FileFormat>,
+    /// Write JSON without white space
     #[arg(long)]
     pub(crate) compact: bool,
+}
+
+/// Formats of plan files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FileFormat {
+    /// MSCCL++ JSON
+    Json,
+    /// One line per operation
+    Text,
+    /// The form that is embedded and executed
+    Image,
+}
+
+impl From<FileFormat> for Format {
+    fn from(format: FileFormat) -> Self {
+        match format {
+            FileFormat::Json => Self::Json,
+            FileFormat::Text => Self::Text,
+            FileFormat::Image => Self::Image,
+        }
+    }
 }
 
 /// Who will read an exported plan.

@@ -9,8 +9,8 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_core::check::limits::{DeviceProfile, limits};
 use mscclpp_core::check::{Checks, execution_trace};
 use mscclpp_core::diag::{Diagnostic, Diagnostics};
-use mscclpp_core::plan::PlanTree;
 use mscclpp_core::plan::export::warnings_for_reference;
+use mscclpp_core::plan::{Format, PlanTree};
 use serde_json::{Value, json};
 
 use super::executors::Executed;
@@ -55,7 +55,7 @@ fn names(asked: &[String]) -> Result<Vec<String>> {
         let mut files = Vec::new();
         for entry in path.read_dir().map_err(failed)? {
             let file = entry.map_err(failed)?.path();
-            if file.extension().is_some_and(|extension| extension == "json") && !file.is_dir() {
+            if Format::of_path(&file).is_some() && !file.is_dir() {
                 let text = file
                     .to_str()
                     .ok_or_else(|| Error::Usage(format!("{} has a name in no known text", file.display())))?;
@@ -63,7 +63,9 @@ fn names(asked: &[String]) -> Result<Vec<String>> {
             }
         }
         if files.is_empty() {
-            return Err(Error::Usage(format!("the directory `{name}` holds no plan file: none ends with `.json`")));
+            return Err(Error::Usage(format!(
+                "the directory `{name}` holds no plan file: none ends with `.json`, `.plan` or `.mscclpp`"
+            )));
         }
         files.sort();
         names.extend(files);

@@ -1,13 +1,14 @@
-//! `mscclpp plan export`: a plan as JSON.
+//! `mscclpp plan export`: a plan as JSON, text or image.
 
 use std::process::ExitCode;
 
 use mscclpp_core::plan::export::{for_reference, warnings_for_reference};
 use mscclpp_core::plan::json::{self, Style};
+use mscclpp_core::plan::{Format, Plan, text};
 
 use crate::args::{ExportArgs, Target};
 use crate::error::{Error, Result};
-use crate::output::{print, warn, write_file};
+use crate::output::{print, print_bytes, warn, write_file};
 use crate::{exit, source};
 
 /// Writes a plan to a file or to standard output.
@@ -23,10 +24,23 @@ pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode> {
         })?;
         warnings_for_reference(&plan).iter().for_each(warn);
     }
-    let text = json::write(&plan, if args.compact { Style::Compact } else { Style::Pretty });
-    match args.output.as_deref() {
-        Some(path) if path.as_os_str() != "-" => write_file(path, text.as_bytes())?,
-        _ => print(text)?,
+    let file = args.output.as_deref().filter(|path| path.as_os_str() != "-");
+    let format = args.format.map(Format::from).or_else(|| file.and_then(Format::of_path)).unwrap_or(Format::Json);
+    if args.compact && format != Format::Json {
+        return Err(Error::Usage("--compact is for the format json".into()));
+    }
+    let text = match format {
+        Format::Json => json::write(&plan, if args.compact { Style::Compact } else { Style::Pretty }),
+        Format::Text => text::print(&plan),
+        Format::Image => {
+            let plan = Plan::new(&plan);
+            file.map_or_else(|| print_bytes(plan.image()), |path| write_file(path, plan.image()))?;
+            return Ok(ExitCode::from(exit::SUCCESS));
+        }
+    };
+    match file {
+        Some(path) => write_file(path, text.as_bytes())?,
+        None => print(text)?,
     }
     Ok(ExitCode::from(exit::SUCCESS))
 }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use mscclpp_core::plan::show::Show;
+use mscclpp_core::plan::text::PlanText;
 
 use crate::args::ShowArgs;
 use crate::error::Result;
@@ -15,9 +15,10 @@ use crate::{exit, source};
 /// What loading brings; [`Error::Usage`](crate::error::Error::Usage) for a rank that the plan does not have; failures of standard output.
 pub(crate) fn show(args: &ShowArgs) -> Result<ExitCode> {
     let plan = source::load(&args.source)?.warned();
-    match source::one_rank(&plan, args.rank)? {
-        Some(rank) => print(Show::rank(&plan, rank))?,
-        None => print(Show::plan(&plan))?,
+    let mut text = PlanText::new(&plan);
+    if let Some(rank) = source::one_rank(&plan, args.rank)? {
+        text = text.with_rank(rank);
     }
+    print(if args.comments { text.with_comments() } else { text })?;
     Ok(ExitCode::from(exit::SUCCESS))
 }

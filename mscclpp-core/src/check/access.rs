@@ -1,4 +1,4 @@
-//! What an operation does to memory, on whichever rank.
+//! Accesses of an operation to buffers, on any rank.
 
 use super::place::{LocatedOp, remotes, switch};
 use super::shape::{Packets, demand};
@@ -10,18 +10,18 @@ use crate::types::{BufferKind, ChannelKind};
 pub(super) struct Access {
     pub(super) owner: u32,
     pub(super) buffer: BufferKind,
-    /// Position of the reference on its side of the operation.
+    /// Position of the operand among the operation's sources or destinations.
     pub(super) position: usize,
-    /// The chunks, and the slice of them, as in the reference, of the instance that is looked at.
+    /// The chunks, and the slice of them, as in the operand, in the numbering of the instance.
     pub(super) range: Operand,
     pub(super) write: bool,
     /// Whether the range holds packets.
     pub(super) packets: bool,
 }
 
-/// Calls `visit` with every effect of an operation, reads first. A switch reference touches every member's buffer.
+/// Calls `visit` with every access of an operation, reads first. A switch operand accesses every member's buffer.
 ///
-/// The plan has passed the shape rule; what cannot be looked up is left out.
+/// The plan has passed the shape rule; operands that cannot be resolved are skipped.
 pub(super) fn accesses(plan: &PlanTree, at: &LocatedOp, visit: &mut impl FnMut(Access)) {
     let op = at.op;
     if !op.kind.is_data() {

@@ -1,8 +1,8 @@
-//! Which findings an author may let pass.
+//! Findings that an author may allow.
 
 use crate::diag::{Code, Entry, closest_name};
 
-/// Findings without which nothing else can be said of a plan, and those that only an export is refused for.
+/// Findings on which the other checks depend, and those that only reject an export.
 const FIXED: &[Code] = &[
     Code::IndexOutOfRange,
     Code::BadOperands,
@@ -15,16 +15,16 @@ const FIXED: &[Code] = &[
     Code::ContradictingExpectations,
 ];
 
-/// The findings that [`Checks::parse_allow`](super::Checks::allow) may name: those of all rules but `shape`, on which the other
-/// rules and the executors rely.
+/// Returns the findings that [`Checks::parse_allow`](super::Checks::allow) accepts: those of all rules except `shape`,
+/// on which the other rules and the executors rely.
 pub fn allowable_codes() -> impl Iterator<Item = (Code, &'static Entry)> {
     Code::all().filter(|(code, entry)| entry.number.starts_with("M02") && !FIXED.contains(code))
 }
 
-/// The finding that `parse_allow(name)` names, by number or slug, with `_` or `-` between words.
+/// Returns the finding with a number or slug, with `_` or `-` between words.
 ///
 /// # Errors
-/// What is wrong with the name, and what to write instead.
+/// Fails if no finding has the name, or if it cannot be allowed; the error suggests a name.
 pub fn parse_allow(name: &str) -> Result<Code, AllowError> {
     let slug = name.replace('_', "-");
     let slugs = || allowable_codes().map(|(_, entry)| entry.slug);
@@ -49,7 +49,7 @@ pub fn parse_allow(name: &str) -> Result<Code, AllowError> {
     }
 }
 
-/// Why a name cannot stand in `parse_allow`.
+/// A name that `parse_allow` rejects.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}; {help}")]
 pub struct AllowError {
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn findings_of_judgement_are_found_by_any_spelling() {
+    fn allowable_findings_are_parsed_in_any_spelling() {
         for name in ["race", "M0210", "m0210"] {
             assert_eq!(parse_allow(name), Ok(Code::Race));
         }
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_say_what_there_is() {
+    fn unknown_names_are_rejected_with_a_suggestion() {
         let unknown = parse_allow("unmatched_waits").unwrap_err();
         assert!(unknown.help.contains("did you mean `unmatched-wait`?"), "{unknown}");
         let strange = parse_allow("colour").unwrap_err();

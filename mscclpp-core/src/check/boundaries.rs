@@ -1,4 +1,5 @@
-//! What a plan's launches need at their boundaries: the facts that tell an executor where it must add a launch barrier.
+//! Requirements at the boundaries of launches: the properties by which an executor decides where it must add a launch
+//! barrier.
 
 use super::model::{self, Model};
 use super::pairing::{self, Pairs};
@@ -10,30 +11,30 @@ use crate::plan::PlanTree;
 /// Where launches of a plan need no launch barrier.
 ///
 /// A *launch barrier* is a point that no rank passes before every rank has reached it, and at which the writes of every
-/// rank before it become visible to all ranks. Where a fact is `false`, an executor either adds the barrier or refuses
-/// the plan; `false` is always safe.
+/// rank before it become visible to all ranks. Where a property is `false`, an executor either adds the barrier or
+/// rejects the plan; `false` is always safe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LaunchBoundaries {
-    /// Whether a rank may begin a launch as soon as its own previous launch of the plan has ended, whatever the other
-    /// ranks do: the plan accesses a peer's input or output only after it has heard that the peer has begun, and accesses
-    /// scratch only after what the previous launch did there is over and visible.
+    /// Whether a rank may start a launch as soon as its own previous launch of the plan has ended, whatever the other
+    /// ranks do: the plan accesses a peer's input or output only after the peer has started the launch, and accesses
+    /// scratch only after the accesses of the previous launch to it, whose writes are visible.
     pub can_start_without_barrier: bool,
-    /// Whether a rank accesses a peer's input or output only after it has heard that the peer has begun the launch: the part
-    /// of `can_start_without_barrier` that a launch barrier at the end of the previous launch cannot replace.
+    /// Whether a rank accesses a peer's input or output only after the peer has started the launch: the part of
+    /// `can_start_without_barrier` that a launch barrier at the end of the previous launch cannot replace.
     pub accesses_follow_begin: bool,
-    /// Whether a rank's caller may continue as soon as the rank's own thread blocks have ended: what others did to the
-    /// rank's input and output is over by then, and what they wrote there is visible.
+    /// Whether a rank's caller may continue as soon as the rank's own thread blocks have ended: the accesses of other
+    /// ranks to the rank's input and output happen before, and their writes are visible.
     pub can_end_without_barrier: bool,
     /// Whether a launch may follow one of another message size without a barrier between them, given that
-    /// `can_start_without_barrier` holds for launches of equal size: every access to a rank's scratch comes after *all*
-    /// that the previous launch did to that rank's scratch, not only after what it did to the same chunks. Double scratch
-    /// does not help here: where its second half begins depends on the message size.
+    /// `can_start_without_barrier` holds for launches of equal size: every access to a rank's scratch happens after
+    /// *all* accesses of the previous launch to that rank's scratch, not only after those to the same chunks. Double
+    /// scratch does not help here: the begin of its second half depends on the message size.
     pub sizes_may_follow: bool,
-    /// Whether `sizes_may_follow` holds for an executor whose second half of double scratch begins at the same place for
-    /// all message sizes. Of a plan without double scratch it says the same.
+    /// Whether `sizes_may_follow` holds for an executor whose second half of double scratch begins at the same offset
+    /// for all message sizes. For a plan without double scratch, both are equal.
     pub sizes_may_follow_in_fixed_halves: bool,
-    /// Whether everything that port channels put into a rank's memory has arrived when the rank's launch ends. Where it is
-    /// `false` although the other facts hold, what arrives later goes to scratch that nothing reads.
+    /// Whether all puts of port channels into a rank's memory have arrived when the rank's launch ends. If it is
+    /// `false` although the other properties hold, later arrivals go to scratch that no operation reads.
     pub puts_arrive_in_launch: bool,
 }
 
@@ -48,7 +49,7 @@ impl LaunchBoundaries {
         puts_arrive_in_launch: true,
     };
 
-    /// Combines every fact with the same one of another plan or size.
+    /// Combines every property with that of another plan or size.
     fn with(self, other: Self, combine: impl Fn(bool, bool) -> bool) -> Self {
         Self {
             can_start_without_barrier: combine(self.can_start_without_barrier, other.can_start_without_barrier),
@@ -64,18 +65,18 @@ impl LaunchBoundaries {
     }
 }
 
-/// Computes where launches of a plan need no launch barrier. A plan that hangs or has a race within one launch needs it
-/// everywhere, and so does one of which the checks cannot decide.
+/// Computes where launches of a plan need no launch barrier. A plan that deadlocks or has a race within one launch
+/// needs barriers everywhere, and so does a plan that the checks cannot decide.
 ///
 /// # Cost
 /// That of a check; twice that for plans that need a barrier somewhere.
 ///
 /// # Panics
-/// Never, whatever the plan says.
+/// Never, whatever the plan contains.
 pub fn launch_boundaries(plan: &PlanTree) -> LaunchBoundaries {
     let mut shown = LaunchBoundaries::default();
-    // What instances know they learn from each other at most in addition. But one instance's scratch lies where another one's
-    // lies at another size.
+    // In a whole plan, instances can only add order to each other. But the scratch of one instance is at the offset of
+    // another one's at another size.
     if let Some(one) = instances::one_of(plan) {
         let of_one = of_view(one.view(plan));
         let free = plan.ranks.iter().all(|rank| rank.scratch_chunks == 0);
@@ -113,9 +114,13 @@ fn of_view(view: View) -> LaunchBoundaries {
         }
         facts
     };
-    // Where some ranks stand for all, less may be shown than there is.
-    let folded = symmetry.as_ref().map_or(none, |symmetry| at_all(Some(symmetry)));
-    if folded == LaunchBoundaries::FREE { folded } else { folded.with(at_all(None), |one, other| one || other) }
+    // Representative ranks may show less order than there is.
+    let representatives = symmetry.as_ref().map_or(none, |symmetry| at_all(Some(symmetry)));
+    if representatives == LaunchBoundaries::FREE {
+        representatives
+    } else {
+        representatives.with(at_all(None), |one, other| one || other)
+    }
 }
 
 #[cfg(test)]

@@ -1,22 +1,22 @@
-//! Rule 2: packets and plain data keep apart in scratch.
+//! Rule 2: packets and plain data use separate scratch.
 //!
-//! A packet carries a flag beside its data and takes twice the bytes: packet chunk k of scratch lies where plain chunks 2k
-//! and 2k + 1 lie. The rule proves that
+//! A packet carries a flag beside its data and takes twice the bytes: packet chunk k of scratch has the bytes of the
+//! plain chunks 2k and 2k + 1. The rule proves that
 //!
-//! 1. a plan with packets has protocol `LL`, which makes room for them (M0219);
+//! 1. a plan with packets has protocol `LL`, which reserves memory for them (M0219);
 //! 2. no byte of a rank's scratch holds plain data in one operation and a packet in another (M0220);
-//! 3. with double scratch, plain data stays in the scratch of the rank that handles it: only packets and a rank's own
-//!    references move to the other half in every second launch, on all executors (M0221).
+//! 3. with double scratch, plain data stays in the scratch of the rank that processes it: only packets and a rank's
+//!    local operands move to the other half in every second launch, on all executors (M0221).
 //!
-//! It looks at every operation's references and at nothing else, so it is sound for every schedule and message size: chunks
-//! are equally long, hence bytes that differ by the chunk numbers differ by address.
+//! The rule checks the operands of every operation only, so it is sound for every schedule and message size: chunks are
+//! equally long, hence bytes that differ by the chunk numbers differ by address.
 //!
-//! It refuses more than it must. Bytes that hold plain data first and packets much later are refused as well, since a packet's
-//! flag could be anything that the plain data left there; so are members of a thread-block group that keep apart only within
-//! a chunk. Our CPU executor keeps packets in a memory of their own and moves every reference to the other half, so it runs
-//! what this rule refuses; executors that follow the reference system do not.
+//! It rejects more than it must. Bytes that hold plain data first and packets much later are rejected as well, since
+//! the plain data may have left any value in a packet's flag; so are members of a thread-block group that are separate
+//! only within a chunk. Our CPU executor keeps packets in separate memory and moves every operand to the other half, so
+//! it executes plans that this rule rejects; executors that follow the reference executor do not.
 
-use super::MOST_FINDINGS;
+use super::MAX_FINDINGS;
 use super::access::{Access, accesses};
 use super::place::{LocatedOp, each};
 use super::view::View;
@@ -45,13 +45,13 @@ pub(super) fn check(view: View) -> Diagnostics {
                 }
             }
         });
-        if let Some(effect) = afar.filter(|_| plan.double_scratch && found.len() < MOST_FINDINGS) {
+        if let Some(effect) = afar.filter(|_| plan.double_scratch && found.len() < MAX_FINDINGS) {
             found.push(single_buffered(plan, &at, &effect));
         }
     });
     let Some(first) = first_packets else { return found };
     if plan.protocol != Protocol::LL {
-        found.push(no_room(plan, &first));
+        found.push(packets_need_ll(plan, &first));
     }
     let plain: Vec<_> = plain.into_iter().map(disjoint).collect();
     if plain.iter().all(Vec::is_empty) {
@@ -59,7 +59,7 @@ pub(super) fn check(view: View) -> Diagnostics {
     }
     each(view, &mut |at| {
         accesses(plan, &at, &mut |effect| {
-            if effect.buffer == BufferKind::Scratch && effect.packets && found.len() < MOST_FINDINGS {
+            if effect.buffer == BufferKind::Scratch && effect.packets && found.len() < MAX_FINDINGS {
                 let pieces = &plain[effect.owner as usize];
                 let (start, end) = (2 * u64::from(effect.range.index), 2 * end(&effect));
                 let next = pieces.partition_point(|piece| piece.end <= start);
@@ -90,7 +90,7 @@ fn end(effect: &Access) -> u64 {
     u64::from(effect.range.index) + u64::from(effect.range.size)
 }
 
-/// The same chunks in ascending order and each once, with the operation that was met there first.
+/// Returns the same chunks in ascending order and each once, with the first operation that uses them.
 fn disjoint(mut uses: Vec<ScratchUse>) -> Vec<ScratchUse> {
     // Stable, so that of equal ones the first is kept.
     uses.sort_by_key(|piece| piece.start);
@@ -103,7 +103,7 @@ fn disjoint(mut uses: Vec<ScratchUse>) -> Vec<ScratchUse> {
     uses
 }
 
-fn no_room(plan: &PlanTree, at: &LocatedOp) -> Diagnostic {
+fn packets_need_ll(plan: &PlanTree, at: &LocatedOp) -> Diagnostic {
     let message = format!(
         "{} ({}) handles packets, but the protocol is {}, under which scratch is half as long as packets need",
         at.display_name(plan),
@@ -157,7 +157,7 @@ fn single_buffered(plan: &PlanTree, at: &LocatedOp, effect: &Access) -> Diagnost
         .help("move packets; or leave out `double_scratch`, and signal when the scratch has been read")
 }
 
-/// "chunk 2", "chunks 2..4".
+/// Returns a text such as "chunk 2" or "chunks 2..4".
 fn chunks(start: u64, end: u64) -> String {
     match end - start {
         1 => format!("chunk {start}"),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_need_room() {
+    fn packets_require_protocol_ll() {
         for ops in ["cpkt i0 > s0", "upkt s0 > i0", "ppkt.p#0 s0 > r0:0", "repkt i0 s1 > i0", "gstorepkt.w s0 > w0:0"] {
             let mut plan = packets(ops);
             assert_eq!(check(&plan), Default::default(), "{ops}");
@@ -230,13 +230,13 @@ mod tests {
     }
 
     #[test]
-    fn ranks_have_scratch_of_their_own() {
+    fn scratch_of_different_ranks_is_separate() {
         assert_eq!(check(&packets("ppkt.m i0 > r0:0; copy i0 > s0")), Default::default());
         assert_eq!(finding(&packets("ppkt.m i0 > r0:0; gstore.w i0 > w0:1")).0, Code::SharedScratch);
     }
 
     #[test]
-    fn plain_data_of_others_has_no_second_half() {
+    fn plain_remote_data_is_rejected_with_double_scratch() {
         for (ops, fine) in [
             ("ppkt.m i0 > r0:0; copy i0 > s4", true),
             ("put.m i0 > r1:0", true),
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_chunk_numbers_do_no_harm() {
+    fn huge_chunk_numbers_do_not_overflow() {
         let mut plan = packets("copy i0 > s0; cpkt i0 > s0");
         let op = &mut plan.ranks[0].blocks[0].ops[1];
         (op.dsts[0].index, op.dsts[0].size) = (u32::MAX, u32::MAX);

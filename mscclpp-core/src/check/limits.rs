@@ -1,19 +1,20 @@
-//! The rule `limits`: a plan fits the device and the executor that it is meant for. It proves, for a [`DeviceProfile`], that
+//! The rule `limits`: a plan fits the device and the executor for which it is meant. It proves, for a
+//! [`DeviceProfile`], that
 //!
-//! 1. all thread blocks of a rank run at once. They wait for each other in loops, so one that starts only when another one
-//!    has ended would keep that one waiting for ever;
-//! 2. thread blocks, their tables and their operations are no longer than the executor's arrays for them, and a rank has no
-//!    more barriers;
-//! 3. at the largest message that the plan is meant for, scratch, byte offsets and iterations stay within theirs.
+//! 1. all thread blocks of a rank are co-resident. They wait for each other in loops, so a block that starts only when
+//!    another one has ended would make that one wait forever;
+//! 2. thread blocks, their tables and their operations are no longer than the executor's arrays for them, and a rank
+//!    has no more barriers than the executor;
+//! 3. at the largest message for which the plan is meant, scratch, byte offsets and iterations stay within the limits.
 //!
-//! Counts are compared as they stand in the plan. Bytes are found from the chunks: an offset is at most the end of the last
-//! chunk that is named, twice that for packets and twice again with double scratch. What executors round up messages by, to
-//! whole elements and packets in every chunk, is not counted.
+//! Counts are compared as the plan has them. Bytes are computed from the chunks: an offset is at most the end of the
+//! last chunk of an operand, twice that for packets and twice again with double scratch. The padding by which executors
+//! round up messages, to whole elements and packets in every chunk, is not counted.
 //!
-//! The rule stands apart from the others, because our own CPU executor has none of these limits: it binds whoever runs a
-//! plan on a device, or exports it for the reference system's executor.
+//! The rule is separate from the others, because our CPU executor has none of these limits: it applies to plans that
+//! run on a device, or that are exported for the reference executor.
 
-use super::MOST_FINDINGS;
+use super::MAX_FINDINGS;
 use super::access::accesses;
 use super::place::{LocatedOp, each};
 use crate::collective::CollectiveKind;
@@ -21,12 +22,12 @@ use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::plan::{OpKind, PlanTree, RankPlan};
 use crate::types::{BufferKind, Protocol};
 
-/// What a device, or an executor on it, has room for.
+/// The limits of a device, or of an executor on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceProfile {
-    /// What messages call it: "an H100".
+    /// Its name in messages: "an H100".
     pub name: &'static str,
-    /// Thread blocks of a rank that run at once.
+    /// Thread blocks of a rank that are co-resident.
     pub blocks: usize,
     /// Threads of a thread block.
     pub threads: u32,
@@ -34,15 +35,15 @@ pub struct DeviceProfile {
     pub ops: usize,
     /// Channels of one kind of a thread block.
     pub channels: usize,
-    /// Remote buffers of a thread block that it reaches over one kind of channel.
+    /// Remote buffers of a thread block that it accesses over one kind of channel.
     pub remote_buffers: usize,
-    /// Channels of an operation; references to other ranks on one of its sides, when it is split.
+    /// Channels of an operation; remote operands on one of its sides, when it is split.
     pub channels_per_op: usize,
-    /// References on one side of an operation.
+    /// Operands on one side of an operation.
     pub references: usize,
     /// Semaphores of an operation.
     pub semaphores: usize,
-    /// Barriers of a rank: their numbers lie below this.
+    /// Barriers of a rank: the end of their numbers.
     pub barriers: u32,
     /// Iterations of a pipeline.
     pub iterations: u64,
@@ -50,7 +51,7 @@ pub struct DeviceProfile {
     pub offset_bytes: u64,
     /// Bytes of a rank's scratch, both halves of double scratch counted.
     pub scratch_bytes: u64,
-    /// What the smallest message of a plan may be, in bytes.
+    /// Maximum of a plan's smallest message, in bytes.
     pub smallest_message: u64,
 }
 
@@ -73,8 +74,8 @@ impl DeviceProfile {
         smallest_message: u64::MAX,
     };
 
-    /// The reference system's executor, on a device with room for any number of thread blocks. It copies plans into arrays of
-    /// these sizes without looking, so one that exceeds them overwrites what lies behind.
+    /// The reference executor, on a device with any number of co-resident thread blocks. It copies plans into arrays of
+    /// these sizes without checks, so a plan that exceeds them overwrites the memory after them.
     pub const REFERENCE: Self = Self {
         name: "the reference executor",
         threads: 1024,
@@ -101,7 +102,8 @@ impl DeviceProfile {
     /// An NVIDIA B200: a thread block for each of its 148 multiprocessors.
     pub const B200: Self = Self { name: "a B200", blocks: 148, threads: 1024, ..Self::UNLIMITED };
 
-    /// The profile of a device's name, in any case: `a100`, `h100`, `h200`, `b200`, `mscclpp` for the reference executor.
+    /// Returns the profile with a device's name, in any case: `a100`, `h100`, `h200`, `b200`, `mscclpp` for the
+    /// reference executor.
     pub fn find(name: &str) -> Option<Self> {
         match name.to_ascii_lowercase().as_str() {
             "a100" => Some(Self::A100),
@@ -114,8 +116,8 @@ impl DeviceProfile {
     }
 }
 
-/// What of a plan a device has no room for, with numbers. Meant for plans that [`check`](super::check) accepts; others give
-/// findings or not, but never a panic.
+/// Returns the limits of a device that a plan exceeds, with numbers. The plan should be one that
+/// [`check`](super::check) accepts; for others the findings are unspecified, but there is no panic.
 pub fn limits(plan: &PlanTree, profile: &DeviceProfile) -> Diagnostics {
     let mut found = Findings { plan, profile, list: Diagnostics::default() };
     let threads = plan.threads_per_block;
@@ -137,7 +139,7 @@ pub fn limits(plan: &PlanTree, profile: &DeviceProfile) -> Diagnostics {
     found.list
 }
 
-/// The largest message, in bytes, for which a device has room, as far as the plan's operations tell.
+/// Returns the largest message, in bytes, within the limits of a device, as far as the plan's operations determine it.
 pub fn largest_message(plan: &PlanTree, profile: &DeviceProfile) -> u64 {
     let longest = longest_chunk(plan, profile);
     let largest = |rank: &RankPlan| {
@@ -152,7 +154,7 @@ pub fn largest_message(plan: &PlanTree, profile: &DeviceProfile) -> u64 {
     plan.ranks.iter().map(largest).min().unwrap_or(u64::MAX)
 }
 
-/// Bytes of the longest chunk with which scratch, offsets and iterations stay in range.
+/// Returns the bytes of the longest chunk with which scratch, offsets and iterations stay in range.
 fn longest_chunk(plan: &PlanTree, most: &DeviceProfile) -> u64 {
     let halves = if plan.double_scratch { 2 } else { 1 };
     let doubled = if plan.protocol == Protocol::LL { 2 } else { 1 };
@@ -182,7 +184,7 @@ struct Findings<'a> {
 impl Findings<'_> {
     /// Compares a count with its limit.
     fn compare(&mut self, site: Site, who: &str, count: u64, what: &str, limit: u64, help: &str) {
-        if count > limit && self.list.len() < MOST_FINDINGS {
+        if count > limit && self.list.len() < MAX_FINDINGS {
             let message = format!("{who}{count} {what}, {} has room for {limit}", self.profile.name);
             self.list.push(Diagnostic::new(Code::OverLimit, site, message).help(help));
         }
@@ -240,7 +242,7 @@ impl Findings<'_> {
         }
     }
 
-    /// Whether the plan's messages are small enough.
+    /// Checks that the plan's messages are small enough.
     fn message_sizes(&mut self) {
         let (min, max) = (self.plan.min_message_size, self.plan.max_message_size);
         let largest = largest_message(self.plan, self.profile);
@@ -281,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_accepted() {
+    fn plan_within_the_limits_is_accepted() {
         let nops = vec!["nop"; 57].join("; ");
         let ops = format!(
             "put.m{} > {}; re{} > o0; signal.m#0,1,2,3,0,1,2,3; barrier#15=2; sem_acquire#0; loop 64x1 {{ {nops} }}",
@@ -293,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn every_limit_is_told_with_its_numbers() {
+    fn exceeded_limits_are_reported_with_numbers() {
         let (room, signal) = ("the reference executor has room for", "`signal` (rank 0, thread block 0) has");
         for (ops, expected) in [
             (vec!["nop"; 65].join("; "), format!("thread block 0 of rank 0 has 65 operations, {room} 64")),
@@ -320,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn all_thread_blocks_must_run_at_once() {
+    fn thread_blocks_must_be_co_resident() {
         let blocks = [""; 133];
         let plan = plan(&[&blocks, &blocks[..132]]);
         assert_eq!(messages(&plan, &DeviceProfile::H100), ["rank 0 has 133 thread blocks, an H100 has room for 132"]);
@@ -331,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn scratch_bounds_the_message() {
+    fn scratch_limits_the_message() {
         let mut plan = plan(&[&["copy i0 > s0"], &[""]]);
         let profile = DeviceProfile { scratch_bytes: 1 << 20, ..DeviceProfile::H100 };
         // 8 chunks of the message in 8 chunks of scratch, for packets.

@@ -1,4 +1,4 @@
-//! A plan run in the abstract: agents (thread blocks), and what they wait for.
+//! Abstract execution of a plan: agents (thread blocks), and what they wait for.
 
 use std::collections::VecDeque;
 
@@ -7,11 +7,11 @@ use super::pairing::signals;
 use super::place::LocatedOp;
 use crate::plan::OpKind;
 
-/// A plan while it runs.
+/// The state of an abstract execution.
 pub(super) struct AbstractMachine<'m, 'p> {
     pub(super) model: &'m Model<'p>,
     pub(super) agents: Vec<BlockState>,
-    /// Per counter, signals sent and not waited for yet.
+    /// Per counter, the number of signals that no wait has received yet.
     counters: Vec<u64>,
     /// Per semaphore, its value.
     units: Vec<i64>,
@@ -23,32 +23,32 @@ pub(super) struct AbstractMachine<'m, 'p> {
     for_signal: WaitQueues,
     for_unit: WaitQueues,
     for_packets: WaitQueues,
-    /// Agents to look at, those first that have to do with the last ones: what they touch is at hand.
+    /// Agents that are ready; those that share data with the last one are first, for cache locality.
     ready: VecDeque<usize>,
 }
 
-/// A thread block at work.
+/// The state of a thread block.
 #[derive(Default)]
 pub(super) struct BlockState {
-    /// The step it is at.
+    /// Its current step.
     pub(super) next: usize,
-    /// How many of the current step's ids are served, one after the other; on a barrier, one once it has opened.
+    /// How many ids of the current step are complete, in order; for a barrier, one once it has opened.
     served: usize,
     /// What the current step waits for.
     pub(super) need: Option<WaitTarget>,
 }
 
-/// Somebody who looks on while a plan runs.
+/// A rule that follows the abstract execution of a plan.
 pub(super) trait Observer<'p> {
-    /// An agent has done a step; a wait or acquire has got all that it needs. Barriers are done once [`on_barrier`](Self::met)
-    /// has been called.
+    /// Called when an agent has executed a step; a wait or acquire has received all that it needs. A barrier is
+    /// complete when [`on_barrier`](Self::on_barrier) has been called.
     fn on_step(&mut self, model: &Model<'p>, agent: usize, step: usize);
 
-    /// The agents of a barrier have all arrived, and none has gone on yet.
+    /// Called when all agents of a barrier have arrived, before any continues.
     fn on_barrier(&mut self, barrier: u32, agents: &[usize]);
 }
 
-/// What an agent lacks.
+/// What an agent waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WaitTarget {
     /// A signal on a counter.
@@ -61,10 +61,10 @@ pub(super) enum WaitTarget {
     Packet(usize),
 }
 
-/// Agents that wait, in lists that need no memory of their own: an agent waits for one thing at a time.
+/// Lists of waiting agents that need no memory of their own: an agent waits in one list at a time.
 struct WaitQueues {
     first: Vec<usize>,
-    /// Per agent, who else waits for the same.
+    /// Per agent, the next one that waits in the same list.
     next: Vec<usize>,
 }
 
@@ -80,7 +80,7 @@ impl WaitQueues {
         self.first[thing] = agent;
     }
 
-    /// All who wait for a thing come free.
+    /// Makes all agents ready that wait in a list.
     fn free(&mut self, thing: usize, agents: &mut [BlockState], ready: &mut VecDeque<usize>) {
         let mut agent = std::mem::replace(&mut self.first[thing], NOBODY);
         while agent != NOBODY {
@@ -92,7 +92,7 @@ impl WaitQueues {
 }
 
 impl<'m, 'p> AbstractMachine<'m, 'p> {
-    /// A plan about to run.
+    /// Creates the execution of a plan at its start.
     pub(super) fn new(model: &'m Model<'p>) -> Self {
         let count = model.agents.len();
         let state = |agent: &super::model::Block| BlockState { next: agent.steps.start, ..BlockState::default() };
@@ -110,7 +110,7 @@ impl<'m, 'p> AbstractMachine<'m, 'p> {
         }
     }
 
-    /// Runs until every agent is at its end or waits, under somebody's eyes.
+    /// Executes the plan until every agent has ended or waits, and reports to an observer.
     pub(super) fn run(&mut self, watch: &mut impl Observer<'p>) {
         let model = self.model;
         while let Some(agent) = self.ready.pop_front() {
@@ -132,7 +132,7 @@ impl<'m, 'p> AbstractMachine<'m, 'p> {
         }
     }
 
-    /// Does what a step does, unless it must wait for something.
+    /// Executes a step, unless it must wait.
     fn perform(&mut self, agent: usize, step: usize, watch: &mut impl Observer<'p>) -> Result<(), WaitTarget> {
         let model = self.model;
         let kind = model.step_at(step).kind;
@@ -177,8 +177,9 @@ impl<'m, 'p> AbstractMachine<'m, 'p> {
         Ok(())
     }
 
-    /// Serves a step's ids, each once. Every id is served by a thread of its own, in any order; as all of them have to be,
-    /// and no other agent may take what they wait for unless one of the two knows the other to be done, one order does.
+    /// Completes a step's ids, each once. Every id is executed by its own thread, in any order; one order is enough,
+    /// because all of them must complete, and no other agent may take what they wait for unless one of the two happens
+    /// before the other.
     fn take_all(
         &mut self,
         agent: usize,
@@ -219,7 +220,7 @@ impl<'m, 'p> AbstractMachine<'m, 'p> {
         let &super::model::Step { kind, port, .. } = self.model.step_at(step);
         for effect in effects.iter().filter(|effect| effect.packets() && !effect.write) {
             if let Some(missing) = effect.atoms().find(|atom| !self.packets[*atom]) {
-                // A port moves whatever is there; others wait for what they read.
+                // A port moves the bytes without waiting; other operations wait for what they read.
                 return if port && kind == OpKind::PutPackets { Ok(()) } else { Err(WaitTarget::Packet(missing)) };
             }
         }
@@ -237,8 +238,8 @@ impl<'m, 'p> AbstractMachine<'m, 'p> {
             WaitTarget::Signal(NOTHING) | WaitTarget::Barrier(_) => {}
             WaitTarget::Signal(counter) => {
                 self.for_signal.push(counter as usize, agent);
-                if let Some(signaller) = self.model.signaller(counter) {
-                    self.ready.push_front(signaller);
+                if let Some(signaler) = self.model.signaler(counter) {
+                    self.ready.push_front(signaler);
                 }
             }
             WaitTarget::Unit(semaphore) => self.for_unit.push(semaphore as usize, agent),
@@ -247,13 +248,13 @@ impl<'m, 'p> AbstractMachine<'m, 'p> {
         self.agents[agent].need = Some(need);
     }
 
-    /// Where an agent is.
+    /// Returns the current operation of an agent.
     pub(super) fn position(&self, agent: usize) -> Option<LocatedOp<'p>> {
         let next = self.agents[agent].next;
         (next < self.model.agents[agent].steps.end).then(|| self.model.placed(agent, next))
     }
 
-    /// An operation that an agent has yet to do and that would serve what another one on `rank` needs.
+    /// Returns an operation that an agent has not executed yet and that would unblock an agent on `rank`.
     pub(super) fn server(&self, agent: usize, rank: usize, need: &WaitTarget) -> Option<LocatedOp<'p>> {
         let model = self.model;
         let local = model.agents[agent].rank == rank;
@@ -274,7 +275,7 @@ impl<'m, 'p> AbstractMachine<'m, 'p> {
     }
 }
 
-/// Whether an operation reads or writes packets.
+/// Returns whether an operation reads or writes packets.
 fn handles_packets(kind: OpKind) -> bool {
     use OpKind as K;
     matches!(

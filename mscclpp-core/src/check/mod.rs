@@ -1,29 +1,28 @@
-//! What a plan must keep, checked on the plan as it stands: one of our own lowering, or one from a file that a stranger
-//! wrote.
+//! Static checks of a finished plan, lowered here or loaded from a file.
 //!
-//! 1. `shape`: every number points at something that is there, every chunk lies in its buffer, and every operation has
-//!    the references and channels that its kind demands (M0202 to M0206,
-//!    and the recorder's own codes).
-//!    After it `nodes`: between nodes, port channels only (M0225).
-//! 2. `layout`: packets and plain data keep apart in scratch (M0219 to M0221).
-//! 3. `pairing`: on every channel pair there are as many waits as signals, semaphores end where they began, and blocks
-//!    come to their barriers equally often, for every message size (M0201, M0205, M0207).
-//! 4. `deadlock`: every thread block runs to its end (M0208); `loops`: at every size of a message (M0223 where that cannot be
-//!    decided).
-//! 5. `race`: of two accesses to the same bytes of which one writes, one is over before the other begins (M0210); the
-//!    same for those of the caller and of the next launch (M0211 to M0213).
-//! 6. `dataflow`: every output holds what the collective promises, nothing uninitialised is read, and inputs survive
-//!    unless in place (M0214 to M0218).
+//! 1. `shape`: every index is in range, every chunk is inside its buffer, and every operation has the operands and
+//!    channels that its kind requires (M0202 to M0206, and the recorder's own codes). Then `nodes`: between nodes only
+//!    port channels are used (M0225).
+//! 2. `layout`: packets and plain data use separate scratch (M0219 to M0221).
+//! 3. `pairing`: every channel pair has as many waits as signals, every semaphore ends at its initial value, and all
+//!    thread blocks of a barrier execute it equally often, for every message size (M0201, M0205, M0207).
+//! 4. `deadlock`: every thread block runs to its end (M0208); `loops`: at every message size (M0223 where that cannot
+//!    be decided).
+//! 5. `race`: of two accesses to the same bytes of which one writes, one happens before the other (M0210); the same
+//!    holds for the accesses of the caller and of the next launch (M0211 to M0213).
+//! 6. `dataflow`: every output holds what the collective guarantees, no operation reads uninitialized memory, and
+//!    inputs keep their values unless the plan is in place (M0214 to M0218).
 //!
-//! A plan runs with one iteration of every loop, and with two; what that shows holds for every number of them
-//! (`race::every`). Where it shows a mistake, `search` tells from which size on.
+//! A plan is executed with one iteration of every loop, and with two; the result holds for every number of iterations
+//! (`race::every`). If that execution shows a mistake, `search` finds the smallest message size that has it.
 //!
-//! A rule relies on those before it, so the first one with findings is the last one that is asked. Of a plan that is a smaller
-//! one several times over, the smaller one is asked first (`instances`), and where all ranks do the same, some stand for all
-//! (`symmetry`). [`limits`] stands apart: it binds only plans that are to run on a device, or on the reference system's executor.
+//! Every rule relies on the rules before it, so the checks end at the first rule that has findings. If a plan consists
+//! of several instances of a smaller plan, the smaller plan is checked first (`instances`); if all ranks do the same,
+//! representative ranks are checked (`symmetry`). [`limits`] is separate: it applies only to plans that run on a device
+//! or on the reference executor.
 //!
-//! Nothing here is shared with lowering or the executors except the types of a plan: the rules would hardly find
-//! mistakes in arithmetic that they use themselves.
+//! The checks share only the types of a plan with lowering and the executors: rules that used the same arithmetic would
+//! hardly find its mistakes.
 
 mod access;
 mod allow;
@@ -66,16 +65,16 @@ use symmetry::Symmetry;
 use view::View;
 pub use wrap::may_wrap_scratch;
 
-/// How much is checked, and what is let pass.
+/// Which rules run, and which findings are allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checks {
-    /// Which rules are asked.
+    /// Which rules run.
     pub level: Level,
-    /// Findings that the author has judged and lets pass.
+    /// Findings that the author has reviewed and allows.
     pub allow: Vec<Code>,
 }
 
-/// Which rules are asked.
+/// Which rules run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Level {
     /// All of them.
@@ -83,17 +82,17 @@ pub enum Level {
     Full,
     /// `shape`, `nodes`, `layout` and `pairing`.
     Basic,
-    /// None. The plan may hang or compute nonsense; executors still refuse what would leave its memory.
+    /// None. The plan may deadlock or compute wrong results; executors still reject accesses outside of its memory.
     Off,
 }
 
 impl Checks {
-    /// Checks a plan as [`check`] does, with only the rules of this level and without what is allowed.
+    /// Checks a plan as [`check`] does, with only the rules of this level and without the findings that are allowed.
     pub fn run(&self, plan: &PlanTree) -> Diagnostics {
         if self.level == Level::Off {
             return Diagnostics::default();
         }
-        // What is a smaller plan several times is right if that one is.
+        // A plan that consists of several instances of a smaller plan is correct if the smaller plan is.
         if self.level == Level::Full
             && let Some(one) = instances::one_of(plan)
             && self.run_rules(one.view(plan)).is_empty()
@@ -103,12 +102,13 @@ impl Checks {
         self.run_rules(plan.into())
     }
 
-    /// Asks the rules.
+    /// Runs the rules of the level.
     fn run_rules(&self, view: View) -> Diagnostics {
         let plan = view.plan;
         let found = shape::check(view);
         if !found.is_empty() {
-            // The other rules look things up as this one finds them to be, so they are not asked even if all is allowed.
+            // The other rules index the plan as this rule has validated it, so they do not run even if all findings are
+            // allowed.
             return self.without_allowed(found);
         }
         let found = self.without_allowed(nodes::check(view));
@@ -132,10 +132,11 @@ impl Checks {
                 left => return left,
             },
         };
-        // Where all ranks do the same, some stand for all as long as nothing is found, be it in conservative runs or in others.
+        // With symmetric ranks, the representatives are enough as long as no execution finds anything, conservative or
+        // not.
         if let Some(symmetry) = &symmetry
             && [conservative.as_ref(), Some(&sizes)].into_iter().flatten().any(|sizes| {
-                is_right(view, &pairs, sizes.iter().map(|size| Model::reduced(view, &pairs, *size, Some(symmetry))))
+                is_accepted(view, &pairs, sizes.iter().map(|size| Model::reduced(view, &pairs, *size, Some(symmetry))))
             })
             && matches!(loops::check(view, &pairs), loops::Verdict::Proved)
             && model::empty(view)
@@ -145,7 +146,7 @@ impl Checks {
         }
         let sizes = sizes.into_iter();
         let mut models = sizes.map(|size| Model::of(view, &pairs, size));
-        // What the first model shows at a glance need not be looked at closely.
+        // If a property of the first model already implies that a rule has no findings, the rule does not run.
         let first = models.next();
         if !first.as_ref().is_some_and(Model::keeps_scratch_apart) {
             let found = self.without_allowed(layout::check(view));
@@ -171,11 +172,11 @@ impl Checks {
             }
             loops::Verdict::Undecided(finding) => undecided.push(finding),
         }
-        let mut found = self.told(run(first.into_iter().chain(models)));
+        let mut found = self.first_rule(run(first.into_iter().chain(models)));
         if !found.is_empty() && !model::rates(view).is_empty() {
-            // What the proof has found is told as it comes up at the smallest size.
-            let told = search::smallest(view, &pairs, |verdict| self.told(verdict));
-            found = told.unwrap_or_else(|tried| match self.without_allowed(later.clone()) {
+            // The finding of the proof is reported as it occurs at the smallest size.
+            let first_rule = search::smallest(view, &pairs, |verdict| self.first_rule(verdict));
+            found = first_rule.unwrap_or_else(|tried| match self.without_allowed(later.clone()) {
                 later if later.is_empty() => self.without_allowed(tried.unproved(found)),
                 later => later,
             });
@@ -189,14 +190,14 @@ impl Checks {
         found.into_iter().find(|found| !found.is_empty()).unwrap_or_default()
     }
 
-    /// The findings of the first rule that has any left.
-    fn told(&self, verdict: RuleFindings) -> Diagnostics {
+    /// Returns the findings of the first rule that has any that are not allowed.
+    fn first_rule(&self, verdict: RuleFindings) -> Diagnostics {
         let RuleFindings { deadlocks, races, results } = verdict;
         let findings = [deadlocks, races, results].map(|found| self.without_allowed(found));
         findings.into_iter().find(|found| !found.is_empty()).unwrap_or_default()
     }
 
-    /// What is not allowed of some findings.
+    /// Returns the findings that are not allowed.
     fn without_allowed(&self, found: Diagnostics) -> Diagnostics {
         let mut left = Diagnostics::default();
         left.extend(found.into_iter().filter(|finding| !self.allow.contains(&finding.code)));
@@ -204,8 +205,8 @@ impl Checks {
     }
 }
 
-/// Whether nothing is found in a plan of which some ranks stand for all.
-fn is_right<'p>(view: View<'p>, pairs: &'p Pairs, models: impl Iterator<Item = Model<'p>>) -> bool {
+/// Returns whether the checks accept a plan of which representative ranks are checked.
+fn is_accepted<'p>(view: View<'p>, pairs: &'p Pairs, models: impl Iterator<Item = Model<'p>>) -> bool {
     let mut models = models.peekable();
     let Some(first) = models.peek() else { return false };
     if !first.keeps_scratch_apart() && !layout::check(view).is_empty() {
@@ -218,39 +219,40 @@ fn is_right<'p>(view: View<'p>, pairs: &'p Pairs, models: impl Iterator<Item = M
     [deadlocks, races, results].iter().all(Diagnostics::is_empty)
 }
 
-/// Checks a plan. Accepts it if no finding comes back.
+/// Checks a plan, and accepts it if it returns no finding.
 ///
-/// A finding points at the source of its operation where the plan knows it, else at
-/// `rank R / thread block T / operation I (name)`.
+/// A finding points to the source location of its operation if the plan has it, otherwise to `rank R / thread block T /
+/// operation I (name)`.
 ///
 /// # Cost
-/// Let a *piece* be what remains of the buffers where all ranges are cut that operations touch, and an *access* an
-/// operation's reading or writing of one piece, in each iteration of its loop that is looked at: one, and once more two for
-/// every rate of loops. Ranges that begin and end alike make few pieces; n operations on n nested ranges make n² accesses.
+/// An *atom* is one of the intervals into which the bounds of all operands cut the buffers, and an *access* is one read
+/// or write of one atom by an operation, in each iteration of its loop that is executed: one iteration, and once more
+/// two iterations for every rate of loops. Ranges with equal bounds make few atoms; n operations on n nested ranges
+/// make n² accesses.
 ///
-/// * Time is about linear in operations, ids of channels and semaphores, and accesses; up to three times that, where it
-///   turns out that several thread blocks use a channel or semaphore in no order.
-/// * What agents know of each other is kept once for all that know the same. A block sync over b blocks that know different
-///   things of a agents takes a b steps in the worst case. A thread block that goes on without a block sync looks again at
-///   what it has heard from packets since the last one, at most once per operation and length of a range.
-/// * Memory is 20 bytes per access, and some hundred bytes per operation. Plans of more than 2²⁶ accesses are refused.
-/// * A finding takes time in proportion to the plan, and at most a hundred of one rule are kept.
+/// * The time is about linear in the operations, the ids of channels and semaphores, and the accesses; up to three
+///   times that if several thread blocks use a channel or semaphore unordered.
+/// * Agents with equal vector clocks share one copy. A block sync over b blocks with different clocks of a agents takes
+///   a b steps in the worst case. A thread block that executes no block sync reads again what it has acquired from
+///   packets since the last one, at most once per operation and length of a range.
+/// * Memory is 20 bytes per access, and some hundred bytes per operation. Plans of more than 2²⁶ accesses are rejected.
+/// * A finding takes time in proportion to the plan, and at most a hundred findings of one rule are kept.
 ///
-/// A plan whose thread-block groups cut chunks into unequal slices runs once more for every way in which these meet: a few times,
-/// or, with packets that are written by one group and read by another one, up to some hundreds. With packets, and where all ranks
-/// do the same, conservative runs mostly take the place of these, a few or none.
+/// A plan whose thread-block groups cut chunks into unequal slices is executed once more for every way in which these
+/// slices overlap: a few times, or, with packets that one group writes and another group reads, up to some hundreds.
+/// With packets and symmetric ranks, conservative executions mostly replace these, a few or none.
 ///
-/// Of a plan that is a smaller one several times over, the smaller one is looked at, and where all ranks do the same, some
-/// of them. `benches/hostile` measures plans that are made to take long.
+/// If a plan consists of several instances of a smaller plan, the smaller plan is checked, and if ranks are symmetric,
+/// only their representatives. `benches/hostile` measures plans that are made to take long.
 ///
 /// # Panics
-/// Never, whatever the plan says.
+/// Never, whatever the plan contains.
 pub fn check(plan: &PlanTree) -> Diagnostics {
     Checks::default().run(plan)
 }
 
-/// Findings of one rule that are kept; a plan with more is wrong enough.
-const MOST_FINDINGS: usize = 100;
+/// Maximum number of findings of one rule that are kept.
+const MAX_FINDINGS: usize = 100;
 
 #[cfg(test)]
 mod tests;

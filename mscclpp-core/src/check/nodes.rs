@@ -1,14 +1,15 @@
-//! The rule `nodes`: between nodes a plan uses port channels only. It proves that, for the nodes that `ranks_per_node` makes,
+//! The rule `nodes`: between nodes a plan uses port channels only. It proves that, for the nodes given by
+//! `ranks_per_node`,
 //!
 //! 1. signals and waits on memory channels stay within a node;
 //! 2. an operation accesses the memory of a rank on another node only as the destination of a port channel;
 //! 3. the members of a switch channel that is used are on one node.
 //!
-//! A node is a set of ranks that can map each other's memory, so a memory channel to another node has nothing to map, and
-//! every executor on several nodes refuses it. Each operation is looked at alone; channels that no operation uses are not
-//! looked at. Of a plan on one node there is nothing to prove.
+//! A node is a set of ranks that can map each other's memory. A memory channel to another node has nothing to map, and
+//! every executor on several nodes rejects it. Each operation is checked separately; channels that no operation uses
+//! are not checked. A plan on one node needs no proof.
 
-use super::MOST_FINDINGS;
+use super::MAX_FINDINGS;
 use super::access::accesses;
 use super::place::{LocatedOp, each};
 use super::view::View;
@@ -16,16 +17,16 @@ use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::{BufferRef, OpKind, PlanTree};
 use crate::types::ChannelKind;
 
-/// What reaches another node, of a plan that the rule `shape` accepts.
+/// Returns the findings about accesses to other nodes, for a plan that the rule `shape` accepts.
 pub(super) fn check(view: View) -> Diagnostics {
     let (plan, mut found) = (view.plan, Diagnostics::default());
-    // Plans from outside may say anything.
+    // A plan from a file may contain any value.
     let per_node = plan.ranks_per_node;
     if per_node == 0 || per_node as usize >= plan.ranks.len() {
         return found;
     }
     each(view, &mut |at| {
-        if found.len() < MOST_FINDINGS
+        if found.len() < MAX_FINDINGS
             && let Some((peer, how)) = reached(plan, &at, |rank| rank / per_node != at.rank as u32 / per_node)
         {
             let [own, other] = [at.rank as u32, peer].map(|rank| rank / per_node);
@@ -44,7 +45,7 @@ pub(super) fn check(view: View) -> Diagnostics {
     found
 }
 
-/// A rank on another node that an operation reaches other than by a port channel, and how.
+/// Returns a rank on another node that an operation accesses other than by a port channel, and how.
 fn reached(plan: &PlanTree, at: &LocatedOp, is_far: impl Fn(u32) -> bool) -> Option<(u32, &'static str)> {
     let op = at.op;
     let mut found = None;
@@ -74,7 +75,7 @@ mod tests {
     use crate::plan::PlanTree;
     use crate::testing::plan;
 
-    /// The messages about a plan with the given number of ranks per node.
+    /// Returns the messages about a plan with the given number of ranks per node.
     fn messages(mut plan: PlanTree, per_node: u32) -> Vec<String> {
         plan.ranks_per_node = per_node;
         let found = check((&plan).into());
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_another_node_is_refused() {
+    fn memory_of_another_node_is_rejected() {
         let who = |name: &str| format!("`{name}` (rank 0, thread block 0)");
         let ends = "rank 1, which is on node 1, while rank 0 is on node 0";
         assert_eq!(of("put.m i0 > r0:0"), [format!("{} accesses the memory of {ends}", who("put"))]);
@@ -112,6 +113,6 @@ mod tests {
     #[test]
     fn findings_are_bounded() {
         let many = vec!["signal.m#0"; 1000].join("; ");
-        assert_eq!(of(&many).len(), crate::check::MOST_FINDINGS.min(1000));
+        assert_eq!(of(&many).len(), crate::check::MAX_FINDINGS.min(1000));
     }
 }

@@ -1,4 +1,4 @@
-//! Operations with their places in a plan.
+//! Operations with their locations in a plan.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use crate::diag::Site;
 use crate::plan::{Op, Operand, PlanTree, RemoteBuffer};
 use crate::types::{BufferKind, ChannelKind};
 
-/// An operation and where it stands.
+/// An operation and its location.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LocatedOp<'p> {
     pub(super) rank: usize,
@@ -16,9 +16,9 @@ pub(super) struct LocatedOp<'p> {
     pub(super) index: usize,
     /// Position in the pipeline, with the pipeline, when inside one.
     pub(super) inside: Option<(usize, &'p Op)>,
-    /// As it stands, with the numbers of the whole plan: see [`Self::range`] and [`Self::number`].
+    /// As the plan has it, with the numbers of the whole plan: see [`Self::range`] and [`Self::number`].
     pub(super) op: &'p Op,
-    /// Of how many instances its own is one; 1 if the whole plan is looked at.
+    /// The number of instances of which its own is one; 1 if the whole plan is checked.
     pub(super) instances: u32,
 }
 
@@ -27,7 +27,7 @@ pub(super) fn each<'p>(view: View<'p>, visit: &mut impl FnMut(LocatedOp<'p>)) {
     each_of(view, 0..view.plan.ranks.len(), visit);
 }
 
-/// The same for some ranks.
+/// Visits every operation of some ranks, in the order of [`each`].
 pub(super) fn each_of<'p>(view: View<'p>, ranks: Range<usize>, visit: &mut impl FnMut(LocatedOp<'p>)) {
     let instances = view.instances();
     for (rank, tables) in ranks.clone().zip(&view.plan.ranks[ranks]) {
@@ -45,17 +45,17 @@ pub(super) fn each_of<'p>(view: View<'p>, ranks: Range<usize>, visit: &mut impl 
 }
 
 impl LocatedOp<'_> {
-    /// One of its references, in the chunks of its instance.
+    /// Returns one of its operands, in the chunks of its instance.
     pub(super) fn range(&self, range: &Operand) -> Operand {
         Operand { index: self.number(range.index), ..*range }
     }
 
-    /// The number that a chunk at which its ranges begin, a semaphore or a barrier has in its instance.
+    /// Returns the number that the first chunk of an operand, a semaphore or a barrier has in its instance.
     pub(super) fn number(&self, number: u32) -> u32 {
         if self.instances == 1 { number } else { number / self.instances }
     }
 
-    /// Where a finding about this operation points.
+    /// Returns the location of a finding about this operation.
     pub(super) fn site(&self, plan: &PlanTree) -> Site {
         if let Some(place) = plan.origins.get(self.op.origin) {
             return Site::Source(place.clone());
@@ -68,8 +68,8 @@ impl LocatedOp<'_> {
         })
     }
 
-    /// What its author calls it, for messages: the function that was called where the plan knows its source, else the
-    /// name in the plan. An operation into which others were fused is called by all of them.
+    /// Returns its name for messages: the function in the program if the plan has its source location, otherwise the
+    /// name in the plan. An operation with which others were fused has all of their names.
     pub(super) fn display_name(&self, plan: &PlanTree) -> String {
         match plan.origins.get(self.op.origin) {
             Some(_) => self.op.kind.functions().to_owned(),
@@ -77,27 +77,27 @@ impl LocatedOp<'_> {
         }
     }
 
-    /// Who executes it, for messages: `rank 1, thread block 0`.
+    /// Returns its thread block for messages: `rank 1, thread block 0`.
     pub(super) fn agent(&self) -> String {
         format!("rank {}, thread block {}", self.rank, self.block)
     }
 }
 
-/// The remote buffers behind the indexes of a thread block's table for the kind of channel that an operation uses.
+/// Returns the remote buffers by index in a thread block's table for the kind of channel that an operation uses.
 pub(super) fn remotes<'p>(plan: &'p PlanTree, at: &LocatedOp) -> impl Fn(u32) -> Option<&'p RemoteBuffer> + use<'p> {
     let tables = &plan.ranks[at.rank];
     let numbers = at.op.channel.map_or(&[][..], |kind| tables.blocks[at.block].remote_buffers(kind));
     move |index| tables.remote_buffers.get(*numbers.get(index as usize)? as usize)
 }
 
-/// Buffer and members of the switch channel at index `index` of a thread block's table.
+/// Returns buffer and members of the switch channel at index `index` of a thread block's table.
 pub(super) fn switch<'p>(plan: &'p PlanTree, at: &LocatedOp, index: u32) -> Option<(BufferKind, &'p [u32])> {
     let tables = &plan.ranks[at.rank];
     let number = *tables.blocks[at.block].channels(ChannelKind::Switch).get(index as usize)?;
     tables.switch_channels().nth(number as usize)
 }
 
-/// Where a chunk of a rank's buffer really lives: input and output of an in-place plan are one memory.
+/// Returns the buffer that contains a chunk of a rank's buffer: input and output of an in-place plan are one buffer.
 pub(super) fn canonical_buffer(plan: &PlanTree, rank: u32, buffer: BufferKind, index: u32) -> (BufferKind, u32) {
     if !plan.collective.in_place {
         return (buffer, index);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_are_called_as_their_author_calls_them() {
+    fn operations_have_the_names_of_the_program() {
         let mut plan = plan(&[&["upkt s0 > i0; respkt.m i0 s0 > i0 r0:0; rlxwait.m#0; loop 16x1 { sem_release#0 }"]]);
         assert_eq!(names(&plan), ["`upkt`", "`respkt`", "`rlxwait`", "`pipeline`", "`sem_release`"]);
         let origin = plan.origins.add(std::panic::Location::caller().into());

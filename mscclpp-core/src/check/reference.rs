@@ -1,27 +1,29 @@
-//! What the reference system's executor refuses or does wrongly, whatever room it has.
+//! Plans that the reference executor rejects or executes incorrectly, independently of its limits.
 //!
 //! 1. It divides by the numbers of input and output chunks.
-//! 2. It always adds, refuses a switch reduction that is not fused with a broadcast, and swaps the chunks of a `get`.
-//! 3. In a pipeline, packet operations ignore the window, and members of a thread-block group run into each other's slices.
-//! 4. With double scratch it moves only packets to the other half of another rank's scratch, by the size of its own.
-//! 5. Its launches have no barrier: a rank begins and ends on its own, a kernel's end flushes what that kernel wrote and
-//!    nothing else, and ranks do not synchronize when the message size changes ([`launch_boundaries`]).
+//! 2. It always adds, rejects a switch reduction that is not fused with a broadcast, and swaps the chunks of a `get`.
+//! 3. In a pipeline, packet operations ignore the window, and members of a thread-block group write into each other's
+//!    slices.
+//! 4. With double scratch it moves only packets to the other half of another rank's scratch, by the size of its own
+//!    scratch.
+//! 5. Its launches have no barrier: each rank starts and ends independently, the end of a kernel flushes only what that
+//!    kernel wrote, and ranks do not synchronize when the message size changes ([`launch_boundaries`]).
 //!
-//! All but the last are facts about its operations one by one, so looking at each is enough. A plan without any of this may still meet
-//! what no plan can avoid there: its `flush` waits for nothing.
+//! All but the last are properties of single operations, so each operation is checked separately. A plan without any of
+//! these may still be affected by a defect that no plan can avoid there: its `flush` does not wait.
 
 use super::access::accesses;
 use super::place::{LocatedOp, each};
-use super::{LaunchBoundaries, MOST_FINDINGS, launch_boundaries, may_wrap_scratch};
+use super::{LaunchBoundaries, MAX_FINDINGS, launch_boundaries, may_wrap_scratch};
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::plan::{BufferRef, OpKind, PlanTree};
 use crate::types::{BufferKind, ReduceOp};
 
-/// Everything that is wrong.
+/// Returns all findings.
 pub(crate) fn faults(plan: &PlanTree) -> Diagnostics {
     let mut found = Diagnostics::default();
     let mut file = |site: Site, message: String, help: &str| {
-        if found.len() < MOST_FINDINGS {
+        if found.len() < MAX_FINDINGS {
             found.push(Diagnostic::new(Code::NotInReference, site, message).help(help));
         }
     };
@@ -50,7 +52,7 @@ pub(crate) fn faults(plan: &PlanTree) -> Diagnostics {
     found
 }
 
-/// What is wrong with an operation, and what helps.
+/// Returns what is wrong with an operation, and the help.
 fn fault(plan: &PlanTree, at: &LocatedOp) -> Option<(String, &'static str)> {
     let op = at.op;
     if let Some(reduce) = op.reduce.filter(|reduce| *reduce != ReduceOp::Sum) {
@@ -92,17 +94,18 @@ fn fault(plan: &PlanTree, at: &LocatedOp) -> Option<(String, &'static str)> {
     Some((message, "give every thread block chunks of its own"))
 }
 
-/// The scratch that launches of all sizes share in the reference, in bytes per rank, both halves of double scratch together.
+/// The scratch that launches of all sizes share in the reference executor, in bytes per rank, both halves of double
+/// scratch together.
 const POOL: u64 = 64 << 20;
 
-/// What is right only up to some size of messages, or only with launch barriers.
+/// Returns warnings about plans that are correct only up to some message size, or only with launch barriers.
 pub(crate) fn warnings(plan: &PlanTree) -> Vec<Diagnostic> {
     let mut found = pool_warnings(plan);
     found.extend(boundary_warnings(plan));
     found
 }
 
-/// Where the plan relies on launch barriers, which the reference does not have.
+/// Returns warnings about launch barriers on which the plan relies, and which the reference executor does not have.
 fn boundary_warnings(plan: &PlanTree) -> Vec<Diagnostic> {
     let LaunchBoundaries {
         can_start_without_barrier, can_end_without_barrier, sizes_may_follow_in_fixed_halves, ..
@@ -134,8 +137,8 @@ fn boundary_warnings(plan: &PlanTree) -> Vec<Diagnostic> {
     found
 }
 
-/// What is right for messages up to some size, and wrong beyond: with `reuse_resources` scratch is a pool, in which windows of
-/// loops take turns when a message is longer, whether the plan can bear that or not.
+/// Returns warnings about plans that are correct for messages up to some size only: with `reuse_resources` scratch is a
+/// pool, whose windows the iterations of loops share in turn for longer messages, whether or not the plan permits it.
 fn pool_warnings(plan: &PlanTree) -> Vec<Diagnostic> {
     let chunks = plan.ranks.iter().map(|rank| rank.scratch_chunks).max().unwrap_or(0);
     if !plan.reuse_resources || chunks == 0 {
@@ -185,7 +188,7 @@ mod tests {
     use crate::plan::PlanTree;
     use crate::testing::plan;
 
-    /// A plan over a pool, with these blocks on rank 0.
+    /// Returns a plan with a scratch pool and these blocks on rank 0.
     fn pooled(blocks: &[&str], semaphore: i64) -> PlanTree {
         let mut plan = plan(&[blocks, &[""]]);
         plan.reuse_resources = true;
@@ -203,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn pipelines_that_may_overtake_their_windows_are_named_with_the_size() {
+    fn pipelines_that_may_overtake_their_windows_are_reported_with_the_size() {
         let free = ["loop 64x1 { copy i0 > s0; nop; sem_release#0 }", "loop 64x1 { sem_acquire#0; nop; copy s0 > o0 }"];
         let plan = pooled(&free, 0);
         let text = only(&plan);
@@ -218,7 +221,7 @@ mod tests {
         let half = PlanTree { double_scratch: true, ..plan };
         assert!(only(&half).contains(&format!("may overtake the one {} windows", room / 128)));
 
-        // One that waits for its windows is right for any size.
+        // A plan that waits for its windows is correct for every size.
         let waiting = [
             "loop 64x1 { sem_acquire#1; nop; copy i0 > s0; nop; sem_release#0 }",
             "loop 64x1 { sem_acquire#0; nop; copy s0 > o0; nop; sem_release#1 }",
@@ -227,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn scratch_that_does_not_wrap_is_named_with_its_operation() {
+    fn scratch_that_does_not_wrap_is_reported_with_its_operation() {
         let text = only(&pooled(&["copy i0 > s0; nop; copy s0 > o0"], 0));
         assert!(text.contains("(copy)") && text.contains("uses scratch outside of a pipeline"), "{text}");
         let text = only(&pooled(&["loop 48x1 { copy i0 > s0; copy s0 > o0 }"], 0));
@@ -243,7 +246,7 @@ mod tests {
         assert!(warnings(&put("nop; signal.m#0; wait.m#0")).is_empty());
         let text = only(&put("nop; rlxsignal.m#0; rlxwait.m#0"));
         assert!(text.contains("may end before") && text.contains("neither of them relaxed"), "{text}");
-        // Double scratch keeps launches apart there, of whatever sizes; one copy of scratch does not.
+        // There, double scratch separates launches of any sizes; one copy of scratch does not.
         let one_shot = PlanTree { double_scratch: true, ..both("ppkt.m i0 > r0:0; repkt i0 s0 > o0") };
         assert!(warnings(&one_shot).is_empty());
         let per_chunk = both(

@@ -1,4 +1,4 @@
-//! The rules for which a plan runs in the abstract: `deadlock`, `race` and `dataflow`, all in one run.
+//! The rules that follow the abstract execution of a plan: `deadlock`, `race` and `dataflow`, all in one execution.
 
 use super::boundaries::LaunchBoundaries;
 use super::dataflow::Dataflow;
@@ -9,7 +9,7 @@ use super::race::{Disordered, RaceDetector, cross_launch};
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::parallel;
 
-/// What the rules have found. Each relies on those before it to have found nothing.
+/// The findings of the rules. Each rule relies on the rules before it to have found nothing.
 #[derive(Default)]
 pub(super) struct RuleFindings {
     pub(super) deadlocks: Diagnostics,
@@ -17,33 +17,38 @@ pub(super) struct RuleFindings {
     pub(super) results: Diagnostics,
 }
 
-/// Effects from which on two runs are worth two threads: they share nothing that is changed, and differ in length.
-const WORTH: usize = 1 << 15;
+/// Minimum number of accesses for which two executions use two threads: they share nothing that changes, and differ in
+/// length.
+const MIN_PARALLEL_ACCESSES: usize = 1 << 15;
 
-/// Runs after which no counter is believed to be used in order any more, if there was one that was not. What one wait did
-/// not learn may leave another counter without order, though hardly ever more than once.
-const MOST_RUNS: usize = 2;
+/// Number of executions after which no counter is assumed to be ordered any more, if one was not. A clock that one wait
+/// did not acquire may leave another counter unordered, though hardly ever more than once.
+const MAX_RUNS: usize = 2;
 
-/// Runs a plan that the rules before have accepted, at some sizes.
+/// Executes a plan that the earlier rules have accepted, at some sizes.
 ///
-/// Large ones run on two threads: two sizes at once, or races apart from results. All runs of a size are the same.
+/// Large plans use two threads: for two sizes, or for races and results. All executions of a size are equal.
 pub(super) fn run<'p>(mut models: impl Iterator<Item = Model<'p>>) -> RuleFindings {
     let mut verdict = RuleFindings::default();
     while let Some(model) = models.next() {
         // One size that shows a race is enough.
         let (races, results) = (verdict.races.is_empty(), verdict.results.is_empty());
-        let worth = model.effect_count() >= WORTH;
+        let worth = model.effect_count() >= MIN_PARALLEL_ACCESSES;
         let runs = match worth.then(|| models.next()).flatten() {
             Some(other) => {
-                let (second, first) =
-                    parallel::both(true, || seen(&other, races, results), || seen(&model, races, results));
+                let (second, first) = parallel::both(
+                    true,
+                    || check_at_size(&other, races, results),
+                    || check_at_size(&model, races, results),
+                );
                 [Some(first), Some(second)]
             }
             None if worth && results => {
-                let (second, first) = parallel::both(true, || seen(&model, false, true), || seen(&model, races, false));
+                let (second, first) =
+                    parallel::both(true, || check_at_size(&model, false, true), || check_at_size(&model, races, false));
                 [Some(RuleFindings { results: second.results, ..first }), None]
             }
-            None => [Some(seen(&model, races, results)), None],
+            None => [Some(check_at_size(&model, races, results)), None],
         };
         for RuleFindings { deadlocks, races, results } in runs.into_iter().flatten() {
             if !deadlocks.is_empty() {
@@ -60,23 +65,23 @@ pub(super) fn run<'p>(mut models: impl Iterator<Item = Model<'p>>) -> RuleFindin
     verdict
 }
 
-/// Threads that wait for the same in no order where messages have no data, so that no loop makes an iteration: what orders them in
-/// loops orders them at no other size.
+/// Returns the findings about threads that compete for a counter where messages have no data, so that no loop makes an
+/// iteration: an order by loops exists at no other size.
 pub(super) fn without_iterations(model: &Model) -> Diagnostics {
     let mut traffic = model.counters.iter().chain(&model.releases);
     if traffic.all(CounterUse::is_private) {
         return Diagnostics::default();
     }
     let mut found = Diagnostics::default();
-    found.extend(seen(model, true, false).races.into_iter().map(|mut finding| {
+    found.extend(check_at_size(model, true, false).races.into_iter().map(|mut finding| {
         finding.message += ", with messages without any data";
         finding
     }));
     found
 }
 
-/// What the rules find at one size: those about races and those about results only if asked.
-fn seen(model: &Model, races: bool, results: bool) -> RuleFindings {
+/// Returns the findings of the rules at one size; those about races and those about results only on request.
+fn check_at_size(model: &Model, races: bool, results: bool) -> RuleFindings {
     let uneven = model.size.is_uneven();
     let mut verdict = RuleFindings::default();
     let fits = RaceDetector::fits(model);
@@ -101,12 +106,11 @@ fn seen(model: &Model, races: bool, results: bool) -> RuleFindings {
     verdict
 }
 
-/// Returns what a run of a model has shown, run again as long as what it believed of the order in which counters are used did not
-/// hold.
+/// Returns the result of executing a model, repeated while an assumed order of a counter turns out to be wrong.
 fn confirmed<'m, 'p>(model: &'m Model<'p>, mut races: RaceDetector<'m, 'p>) -> RaceDetector<'m, 'p> {
     let mut disordered = Disordered::default();
     for run in 1.. {
-        if !disordered.add(races.disordered(), run == MOST_RUNS, model) {
+        if !disordered.add(races.disordered(), run == MAX_RUNS, model) {
             break;
         }
         let mut rules = Rules { races: RaceDetector::new(model, &disordered), dataflow: None };
@@ -117,7 +121,7 @@ fn confirmed<'m, 'p>(model: &'m Model<'p>, mut races: RaceDetector<'m, 'p>) -> R
     races
 }
 
-/// What a plan needs at the boundaries of its launches, at one size.
+/// Returns what a plan needs at the boundaries of its launches, at one size.
 pub(super) fn boundaries(model: &Model) -> LaunchBoundaries {
     if !RaceDetector::fits(model) {
         return LaunchBoundaries::default();
@@ -131,7 +135,7 @@ pub(super) fn boundaries(model: &Model) -> LaunchBoundaries {
     }
 }
 
-/// Findings, with the sizes at which they come up if those are not all.
+/// Returns findings, with the sizes at which they occur if those are not all.
 fn at_size(uneven: bool, found: Diagnostics) -> impl Iterator<Item = Diagnostic> {
     found.into_iter().map(move |mut finding| {
         if uneven {
@@ -141,7 +145,7 @@ fn at_size(uneven: bool, found: Diagnostics) -> impl Iterator<Item = Diagnostic>
     })
 }
 
-/// All that look on.
+/// All observers of an execution.
 struct Rules<'m, 'p> {
     races: Option<RaceDetector<'m, 'p>>,
     dataflow: Option<Dataflow<'p>>,
@@ -164,7 +168,7 @@ impl<'p> Observer<'p> for Rules<'_, 'p> {
     }
 }
 
-/// What the rules find in a plan, whatever the rules before them say.
+/// Returns the findings of these rules in a plan, without the rules before them.
 #[cfg(test)]
 pub(super) fn verdict(plan: &crate::plan::PlanTree) -> RuleFindings {
     let pairs = super::Pairs::of(plan);

@@ -1,8 +1,8 @@
-//! The smallest size at which something is wrong.
+//! The smallest size that has a finding.
 //!
-//! What holds for every number of iterations is proved without looking at many ([`every`](super::race::every)). Where the proof
-//! fails, the plan is run as it is at one size after the other: a finding that comes up says from which size on, and one that
-//! does not is refused with what stood in the way of the proof.
+//! What holds for every number of iterations is proved from a few ([`every`](super::race::every)). If the proof fails,
+//! the plan is executed at one size after the other: a finding that occurs is reported with the smallest size, and one
+//! that does not occur is reported with the reason why the proof failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,35 +15,35 @@ use super::view::View;
 use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::OpKind;
 
-/// Numbers of iterations that are tried one by one.
-const MOST_TRIPS: u128 = 32;
+/// Maximum trip count up to which all are tried.
+const MAX_TRIPS: u128 = 32;
 
-/// Numbers of iterations up to which some are tried.
+/// Maximum trip count up to which some are tried.
 const FAR_TRIPS: u128 = 1 << 13;
 
-/// Steps of loops in all that is tried.
-const MOST_STEPS: u128 = 1 << 18;
+/// Maximum number of steps in loops of all executions.
+const MAX_STEPS: u128 = 1 << 18;
 
-/// Sizes that are all tried where a plan has no more.
+/// Maximum number of sizes of a plan for which all are tried.
 const FEW_SIZES: u64 = 64;
 
 /// The sizes that were tried without a finding.
 #[derive(Default)]
 pub(super) struct Tried {
-    /// Iterations of the fastest loop.
+    /// Trip count of the fastest loop.
     trips: u128,
-    /// What may have stood in the way.
+    /// What may have made the proof fail.
     shared: Option<String>,
 }
 
-/// The findings at the smallest of some sizes that has any, none if the plan has few sizes and all are right.
+/// Returns the findings at the smallest of some sizes that has any, none if the plan has few sizes and all are correct.
 pub(super) fn smallest(
     view: View,
     pairs: &Pairs,
-    told: impl Fn(RuleFindings) -> Diagnostics,
+    reported: impl Fn(RuleFindings) -> Diagnostics,
 ) -> Result<Diagnostics, Tried> {
     let packets = Model::of(view, pairs, Size::real(view, 1, 1).ok_or(Tried::default())?).has_packets();
-    // No message fits: nothing runs.
+    // No message size is valid: nothing runs.
     let Some(range) = ChunkSizes::of(view, packets) else { return Ok(Diagnostics::default()) };
     let grain = range.grain.max(1);
     let Some(fastest) = rates(view).into_iter().max_by(Rate::cmp_speed) else { return Err(Tried::default()) };
@@ -53,7 +53,7 @@ pub(super) fn smallest(
         true => (range.min.max(1)..=range.max).collect(),
         false => candidates(range, fastest).collect(),
     };
-    let (mut left, mut tried, mut all) = (MOST_STEPS, 0, is_small);
+    let (mut left, mut tried, mut all) = (MAX_STEPS, 0, is_small);
     for (nth, grains) in sizes.into_iter().enumerate() {
         let Some(size) = Size::real(view, grains, grain) else {
             all = false;
@@ -65,7 +65,7 @@ pub(super) fn smallest(
         };
         left = rest;
         tried = fastest.trips(bytes(grains));
-        let found = told(run(std::iter::once(Model::of(view, pairs, size))));
+        let found = reported(run(std::iter::once(Model::of(view, pairs, size))));
         if !found.is_empty() {
             let first = nth == 0;
             let times = if tried == 1 { "iteration" } else { "iterations" };
@@ -76,11 +76,12 @@ pub(super) fn smallest(
     if all { Ok(Diagnostics::default()) } else { Err(Tried { trips: tried, shared: share_in_loops(view, pairs) }) }
 }
 
-/// Who raise or lower a counter in loops of a rate: that of a channel (`None`), or a semaphore of a rank.
+/// Threads that raise or lower a counter in loops of a rate: that of a channel (`None`), or a semaphore of a rank.
 type Users = (Option<usize>, usize, bool, Rate);
 
-/// Several thread blocks of a rank that raise the same counter, or lower it, in loops of one rate: their order is not followed by the
-/// proof ([`every`](super::race::every)), so that an order that the program keeps counts for nothing.
+/// Returns a description of several thread blocks of a rank that raise the same counter, or lower it, in loops of one
+/// rate: the proof does not track their order ([`every`](super::race::every)), so an order that the program has is not
+/// used.
 fn share_in_loops(view: View, pairs: &Pairs) -> Option<String> {
     let mut users: BTreeMap<Users, (usize, BTreeSet<usize>)> = BTreeMap::new();
     each(view, &mut |at| {
@@ -120,13 +121,13 @@ fn share_in_loops(view: View, pairs: &Pairs) -> Option<String> {
     ))
 }
 
-/// Some sizes within a range: for each of the first numbers of iterations the first and the last, and for some further ones the
-/// first.
+/// Returns some sizes within a range: for each of the first trip counts the first and the last size, and for some
+/// larger ones the first.
 fn candidates(range: ChunkSizes, fastest: Rate) -> impl Iterator<Item = u64> {
     let grain = u128::from(range.grain.max(1));
     let least = fastest.trips(range.min.max(1).saturating_mul(range.grain)).max(1);
-    let near = (0..MOST_TRIPS).map(move |more| least + more);
-    let far = (0..).map(move |doubled| (least + MOST_TRIPS) << doubled).take_while(|trips| *trips <= FAR_TRIPS);
+    let near = (0..MAX_TRIPS).map(move |more| least + more);
+    let far = (0..).map(move |doubled| (least + MAX_TRIPS) << doubled).take_while(|trips| *trips <= FAR_TRIPS);
     near.chain(far)
         .flat_map(move |trips| {
             let first = fastest.last_size(trips - 1) / grain + 1;
@@ -137,10 +138,10 @@ fn candidates(range: ChunkSizes, fastest: Rate) -> impl Iterator<Item = u64> {
 }
 
 impl Tried {
-    /// What stood in the way of the proof.
+    /// Returns findings with the reason why the proof failed.
     pub(super) fn unproved(self, found: Diagnostics) -> Diagnostics {
         let Self { trips, shared } = self;
-        let told = reworded(found, |message| {
+        let reported = reworded(found, |message| {
             format!(
                 "whether the plan is right with every number of iterations is not decided: {message}; none of those that were \
                  tried, up to {trips}, shows it"
@@ -152,7 +153,7 @@ impl Tried {
                 .to_owned()
         });
         let mut undecided = Diagnostics::default();
-        undecided.extend(told.into_iter().map(|finding| {
+        undecided.extend(reported.into_iter().map(|finding| {
             let help = finding
                 .help
                 .as_ref()
@@ -175,7 +176,7 @@ mod tests {
     use crate::diag::Code;
     use crate::testing::plan;
 
-    /// The help of the finding about a plan that is not decided.
+    /// Returns the help of the finding about a plan that is not decided.
     fn help(blocks: &[&str]) -> String {
         let found = check(&plan(&[blocks, &[""]]));
         let codes: Vec<_> = found.iter().map(|finding| finding.code).collect();
@@ -184,20 +185,20 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_the_way_is_told() {
-        let told = help(&[
+    fn help_names_the_obstacle_of_the_proof() {
+        let reported = help(&[
             "loop 32x1 { copy i0 > s0; nop; sem_release#0 }; loop 32x1 { copy i1 > s1; nop; sem_release#0 }",
             "loop 32x1 { sem_acquire#0 }; nop; sem_release#1",
             "sem_acquire#1; loop 32x1 { sem_acquire#0; nop; copy s1 > o1 }",
         ]);
-        assert!(told.ends_with(
+        assert!(reported.ends_with(
             "; if the program does so: thread blocks 1 and 2 of rank 0 acquire semaphore 0 in loops of one span and unit, and their order \
              is not followed there: give each a semaphore of its own"
-        ), "{told}");
-        let told = help(&[
+        ), "{reported}");
+        let reported = help(&[
             "copy i1 > s1; nop; loop 32x1 { sem_release#0 }; sem_release#0",
             "sem_acquire#0; nop; copy s1 > o1; loop 32x1 { sem_acquire#0 }",
         ]);
-        assert!(told.contains("; if the program does so: let each iteration wait"), "{told}");
+        assert!(reported.contains("; if the program does so: let each iteration wait"), "{reported}");
     }
 }

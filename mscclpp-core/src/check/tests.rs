@@ -12,7 +12,7 @@ use crate::lower::lower;
 use crate::plan::arbitrary::tree;
 use crate::testing::{plan, trace};
 
-/// Operations that fit the tables of [`plan`], over few chunks so that they collide.
+/// Operations that are valid with the tables of [`plan`], over few chunks so that they conflict.
 const POOL: &[&str] = &[
     "nop",
     "copy i0 > s0",
@@ -57,7 +57,7 @@ fn block(pool: &'static [&'static str]) -> impl Strategy<Value = String> {
     prop::collection::vec(select(pool), 0..10).prop_map(|ops| ops.join("; "))
 }
 
-/// Data operations of one block that run to their end once all packets are there.
+/// Data operations of one block that run to their end once all packets have been written.
 const DATA: &[&str] = &[
     "copy i0 > s0",
     "copy i0+2 > s0+2",
@@ -108,7 +108,7 @@ proptest! {
         verdict(&plan);
     }
 
-    /// The checks know nothing of lowering: what automatic syncs leave unordered within a block, they find.
+    /// The checks share nothing with lowering: they find what automatic block syncs leave unordered within a block.
     #[test]
     fn automatic_syncs_leave_no_race_in_a_block(
         ops in block(DATA),
@@ -121,9 +121,9 @@ proptest! {
         trace.spec.fuse = fuse;
         let plan = lower(&trace).expect("the trace is sound");
         let races = verdict(&plan).races;
-        // Nothing in a block can order what it does to another rank's buffers.
+        // Nothing in a block can order its accesses to another rank's buffers.
         let own = |message: &str| {
-            // Nor does a block sync say which of two packets in one slot a reader gets.
+            // Nor does a block sync determine which of two packets at one address a reader receives.
             let slot_written_twice = message.contains("reads the packets of");
             let of_one_block = message.matches("(rank 0, thread block 0)").count() == 2;
             of_one_block && message.contains("of rank 0, and") && !slot_written_twice

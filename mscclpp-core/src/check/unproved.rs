@@ -1,7 +1,7 @@
-//! Outputs about which a plan states nothing, so that the checks prove nothing about them.
+//! Outputs for which a plan has no postcondition, so that the checks prove nothing about them.
 //!
-//! Only a custom collective can have such outputs: every other kind has a postcondition of its own, and a `test` fragment is
-//! not meant to have one. These are warnings, since a program may leave an output open on purpose.
+//! Only a custom collective can have such outputs: every other kind has its own postconditions, and a `test` fragment
+//! is not meant to have any. These are warnings, since a program may leave an output unspecified on purpose.
 
 use std::ops::Range;
 
@@ -14,14 +14,14 @@ use crate::plan::PlanTree;
 use crate::types::BufferKind;
 
 impl Checks {
-    /// Returns what the checks do not prove about a plan that passes them: a custom collective that states nothing about its
-    /// outputs, and output chunks that its [`expectations`](PlanTree::expectations) leave out. Without what is allowed; nothing
-    /// below [`Level::Full`].
+    /// Returns warnings about what the checks do not prove about a plan that passes them: a custom collective without
+    /// postconditions, and output chunks that its [`expectations`](PlanTree::expectations) omit. Allowed findings are
+    /// not returned; below [`Level::Full`] there are none.
     ///
-    /// The plan has passed [`run`](Self::run); of others, operations that cannot be resolved are skipped.
+    /// The plan has passed [`run`](Self::run); otherwise, operations that cannot be resolved are skipped.
     ///
     /// # Cost
-    /// Nothing unless the collective is custom; then O(n log n) in operands and expectations.
+    /// None unless the collective is custom; then O(n log n) in operands and expectations.
     pub fn warnings(&self, plan: &PlanTree) -> Diagnostics {
         let custom = matches!(plan.collective.kind, CollectiveKind::Custom { .. });
         if !custom || self.level != Level::Full || self.allow.contains(&Code::NoPostcondition) {
@@ -50,20 +50,20 @@ impl Checks {
         let written = union(plan, written.into_iter());
         let mut found = Diagnostics::default();
         let written_open = intersection(&open, &written);
-        found.extend(left_open(&written_open, "are written, but the program states nothing about them"));
-        // In place, an output that no operation writes holds what the caller put there.
+        found.extend(without_postcondition(&written_open, "are written, but the program states nothing about them"));
+        // In place, an output that no operation writes keeps the caller's value.
         if !plan.collective.in_place {
             let unwritten = intersection(&open, &complement(plan, written));
-            found.extend(left_open(&unwritten, "are neither written nor expected"));
+            found.extend(without_postcondition(&unwritten, "are neither written nor expected"));
         }
         found
     }
 }
 
-/// Per rank, ascending ranges of chunks of its output that neither overlap nor touch.
+/// Per rank, ascending ranges of chunks of its output that are neither adjacent nor overlap.
 type Chunks = Vec<Vec<Range<u64>>>;
 
-/// The chunks of (rank, first chunk, number of chunks).
+/// Returns the chunks of ranges (rank, first chunk, number of chunks).
 fn union(plan: &PlanTree, ranges: impl Iterator<Item = (u32, u32, u32)>) -> Chunks {
     let mut all: Chunks = vec![Vec::new(); plan.ranks.len()];
     for (rank, first, len) in ranges.filter(|(_, _, len)| *len > 0) {
@@ -84,7 +84,7 @@ fn union(plan: &PlanTree, ranges: impl Iterator<Item = (u32, u32, u32)>) -> Chun
     all
 }
 
-/// The chunks of outputs that are not among these.
+/// Returns the output chunks that are not among these.
 fn complement(plan: &PlanTree, chunks: Chunks) -> Chunks {
     let of_rank = |(own, chunks): (Vec<Range<u64>>, u32)| {
         let mut next = 0;
@@ -100,7 +100,7 @@ fn complement(plan: &PlanTree, chunks: Chunks) -> Chunks {
     chunks.into_iter().zip(plan.ranks.iter().map(|rank| rank.output_chunks)).map(of_rank).collect()
 }
 
-/// The chunks that are among both.
+/// Returns the chunks that are in both.
 fn intersection(one: &Chunks, other: &Chunks) -> Chunks {
     let of_rank = |(one, other): (&Vec<Range<u64>>, &Vec<Range<u64>>)| {
         let (mut both, mut rest) = (Vec::new(), other.iter().peekable());
@@ -121,8 +121,8 @@ fn intersection(one: &Chunks, other: &Chunks) -> Chunks {
     one.iter().zip(other).map(of_rank).collect()
 }
 
-/// The warning about the first of some chunks, which says how many ranks have such.
-fn left_open(open: &Chunks, what: &str) -> Option<Diagnostic> {
+/// Returns the warning about the first of some chunks, with the number of ranks that have such chunks.
+fn without_postcondition(open: &Chunks, what: &str) -> Option<Diagnostic> {
     let mut ranks = open.iter().enumerate().filter_map(|(rank, own)| Some((rank, own.first()?)));
     let (rank, Range { start, end }) = ranks.next()?;
     let more = match ranks.count() {
@@ -149,7 +149,8 @@ mod tests {
     use crate::plan::{Expectation, PlanTree};
     use crate::testing::plan;
 
-    /// What is warned of in a custom collective over 2 ranks whose program expects these chunks: rank, first, length.
+    /// Returns the warnings about a custom collective over 2 ranks whose program expects these chunks: rank, first,
+    /// length.
     fn warnings(ops: &str, in_place: bool, expected: &[(u32, u32, u32)]) -> Vec<String> {
         let mut plan = plan(&[&[ops], &[""]]);
         let (input, output) = (plan.ranks[0].input_chunks, plan.ranks[0].output_chunks);

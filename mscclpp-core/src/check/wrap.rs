@@ -1,18 +1,20 @@
-//! Whether scratch may be shorter than the message: windows of a loop that take turns with the same bytes.
+//! Scratch that is shorter than the message: windows of a loop that share the same bytes in turn.
 //!
-//! With `reuse_resources`, launches of all sizes share a pool of scratch, and where a message is longer the windows of loops
-//! wrap: iteration i works in window i mod w. That is right only if the plan never lets an iteration overtake the one w
-//! before it. What this proves:
+//! With `reuse_resources`, launches of all sizes share a pool of scratch, and for longer messages the windows of loops
+//! wrap: iteration i uses window i mod w. That is correct only if the plan never lets an iteration overtake the
+//! iteration w before it. The proof:
 //!
-//! 1. With so many windows, no two accesses of scratch race, nothing waits for ever, and outputs hold what they should.
-//! 2. With more windows neither: an iteration that knows that the one w before it is over knows it of all earlier ones, and
-//!    what a thread block knows it does not forget. So few windows are tried, whatever there are.
-//! 3. With more iterations neither. The run proves what it shows ([`every`](super::race::every)), and iterations i and j that share
-//!    a window are multiples of w apart. Take w iterations away between them as often as they are further apart, and all others
-//!    before and behind them: they are images of the first iteration and the one w behind it.
+//! 1. With the given number of windows, no two accesses to scratch race, no agent waits forever, and outputs hold the
+//!    required values.
+//! 2. The same holds with more windows: an iteration that happens after the one w before it happens after all earlier
+//!    ones, and the clock of a thread block only grows. So few windows are tried, however many there are.
+//! 3. The same holds with more iterations. The execution proves what it shows ([`every`](super::race::every)), and
+//!    iterations i and j that share a window are multiples of w apart. Remove w iterations between them as often as
+//!    they are further apart, and all others before and after them: they are images of the first iteration and the one
+//!    w after it.
 //!
-//! It refuses plans whose loops differ in span or unit, and references that overlap without being equal, because their windows
-//! would meet in ways that depend on the size.
+//! The function rejects plans whose loops differ in span or unit, and operands that overlap without being equal,
+//! because the overlap of their windows depends on the size.
 
 use std::collections::BTreeSet;
 
@@ -25,13 +27,14 @@ use super::shape;
 use crate::plan::PlanTree;
 use crate::types::BufferKind;
 
-/// Windows that are tried at most.
-const MOST_WINDOWS: u64 = 16;
+/// Maximum number of windows that are tried.
+const MAX_WINDOWS: u64 = 16;
 
-/// Chunks of a loop; a loop over more is not tried.
-const MOST_CHUNKS: u32 = 64;
+/// Maximum number of chunks of a loop; a loop over more is not tried.
+const MAX_CHUNKS: u32 = 64;
 
-/// Whether a plan is right if its plain scratch, all of it used in loops, holds only so many windows per reference.
+/// Returns whether a plan is correct if its plain scratch, all of it used in loops, holds only the given number of
+/// windows per operand.
 ///
 /// # Cost
 /// That of a check, with some forty iterations of every loop.
@@ -53,10 +56,10 @@ pub fn may_wrap_scratch(plan: &PlanTree, windows: u64) -> bool {
     });
     let (Some(&(unit, span)), 1) = (loops.first(), loops.len()) else { return false };
     let mut neighbours = places.iter().zip(places.iter().skip(1));
-    if span > MOST_CHUNKS || neighbours.any(|(one, other)| one.0 == other.0 && other.1 - one.1 < span.into()) {
+    if span > MAX_CHUNKS || neighbours.any(|(one, other)| one.0 == other.0 && other.1 - one.1 < span.into()) {
         return false;
     }
-    let windows = windows.min(MOST_WINDOWS);
+    let windows = windows.min(MAX_WINDOWS);
     // Long enough that every window is used again, and a whole number of bytes per chunk.
     let trips = (2 * windows + 1).next_multiple_of(span.into());
     let chunk_bytes = trips.saturating_mul(unit) / u64::from(span);
@@ -71,8 +74,8 @@ mod tests {
     use crate::plan::PlanTree;
     use crate::testing::plan;
 
-    /// Block 0 copies windows in, block 1 copies them out, and block 0 is at most `ahead` windows ahead; if 0, as far as it
-    /// likes.
+    /// Block 0 copies windows in, block 1 copies them out, and block 0 is at most `ahead` windows ahead; without limit
+    /// if 0.
     fn pipeline(ahead: i64) -> PlanTree {
         let (acquire, release) = if ahead > 0 { ("sem_acquire#1; nop;", "; nop; sem_release#1") } else { ("", "") };
         let into = format!("loop 64x1 {{ {acquire} copy i0 > s0; nop; sem_release#0 }}");
@@ -83,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_wrap_behind_who_waits_for_them() {
+    fn windows_wrap_if_the_writer_waits_for_the_reader() {
         for windows in [1, 2, 3, 16, 17, u64::MAX] {
             assert!(!may_wrap_scratch(&pipeline(0), windows), "{windows}");
             for ahead in [1, 2, 3] {
@@ -94,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn other_loops_and_ranges_are_refused() {
+    fn other_loops_and_ranges_are_rejected() {
         let wraps = |ops: &str| may_wrap_scratch(&plan(&[&[ops], &[""]]), 1);
         assert!(wraps("loop 64x2 { copy i0+2 > s0+2; copy s0+2 > o0+2 }"));
         assert!(wraps("loop 64x2 { copy i0+2 > s0+2; copy s0+2 > o0+2; nop; copy i2+2 > s2+2; copy s2+2 > o2+2 }"));

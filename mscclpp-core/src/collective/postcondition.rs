@@ -1,8 +1,8 @@
-//! What every collective promises about its outputs: the one place that says so.
+//! Postconditions: what every collective guarantees about its outputs.
 
 use super::{Collective, CollectiveKind};
 
-/// What a range of a rank's output holds when a launch is over.
+/// What a range of a rank's output holds at the end of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Postcondition {
     /// First chunk of the output.
@@ -30,7 +30,7 @@ pub enum OutputContent {
     },
 }
 
-/// The numbers on which promises depend, as a plan has them: instances are counted.
+/// The numbers on which postconditions depend, as a plan has them: instances are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkCounts {
     /// Number of ranks.
@@ -39,13 +39,13 @@ pub struct ChunkCounts {
     pub input: u32,
     /// Chunks of every rank's output.
     pub output: u32,
-    /// How many ranks further a send-receive sends: 1, or more where a plan sends from group to group.
+    /// Over how many ranks a send-receive sends: 1, or more if a plan sends from group to group.
     pub distance: u32,
 }
 
 impl Collective {
-    /// What is promised about the output of a rank, in ascending order of chunks; chunks that are not named may hold
-    /// anything. `Custom` and `Test` promise nothing.
+    /// Returns the postconditions of the output of a rank, in ascending order of chunks; chunks without a postcondition
+    /// may hold anything. `Custom` and `Test` have none.
     pub fn postconditions(&self, extent: ChunkCounts, rank: u32) -> impl Iterator<Item = Postcondition> + use<> {
         use CollectiveKind as K;
         let ChunkCounts { ranks, input: _, output, distance } = extent;
@@ -78,26 +78,29 @@ impl Collective {
 mod tests {
     use super::*;
 
-    fn promises(kind: CollectiveKind, input: u32, output: u32, rank: u32) -> Vec<(u32, u32, OutputContent)> {
+    fn postconditions(kind: CollectiveKind, input: u32, output: u32, rank: u32) -> Vec<(u32, u32, OutputContent)> {
         let extent = ChunkCounts { ranks: 3, input, output, distance: 1 };
         let collective = Collective { root: 2, ..Collective::new(kind) };
-        collective.postconditions(extent, rank).map(|promise| (promise.chunk, promise.len, promise.content)).collect()
+        collective
+            .postconditions(extent, rank)
+            .map(|postcondition| (postcondition.chunk, postcondition.len, postcondition.content))
+            .collect()
     }
 
     #[test]
-    fn every_collective_says_what_it_promises() {
+    fn every_collective_has_its_postconditions() {
         use CollectiveKind as K;
         let input = |rank, chunk| OutputContent::Input { rank, chunk };
         let gathered = [(0, 2, input(0, 0)), (2, 2, input(1, 0)), (4, 2, input(2, 0))];
-        assert_eq!(promises(K::AllGather, 2, 6, 1), gathered);
+        assert_eq!(postconditions(K::AllGather, 2, 6, 1), gathered);
         let exchanged = [(0, 2, input(0, 2)), (2, 2, input(1, 2)), (4, 2, input(2, 2))];
-        assert_eq!(promises(K::AllToAll, 6, 6, 1), exchanged);
-        assert_eq!(promises(K::AllReduce, 3, 3, 1), [(0, 3, OutputContent::Reduction { chunk: 0 })]);
-        assert_eq!(promises(K::ReduceScatter, 6, 2, 1), [(0, 2, OutputContent::Reduction { chunk: 2 })]);
-        assert_eq!(promises(K::Reduce, 3, 3, 1), []);
-        assert_eq!(promises(K::Reduce, 3, 3, 2), [(0, 3, OutputContent::Reduction { chunk: 0 })]);
-        assert_eq!(promises(K::Broadcast, 3, 3, 0), [(0, 3, input(2, 0))]);
-        assert_eq!(promises(K::SendRecv, 1, 1, 0), [(0, 1, input(2, 0))]);
-        assert_eq!(promises(K::Custom { input: 1, output: 1 }, 1, 1, 0), []);
+        assert_eq!(postconditions(K::AllToAll, 6, 6, 1), exchanged);
+        assert_eq!(postconditions(K::AllReduce, 3, 3, 1), [(0, 3, OutputContent::Reduction { chunk: 0 })]);
+        assert_eq!(postconditions(K::ReduceScatter, 6, 2, 1), [(0, 2, OutputContent::Reduction { chunk: 2 })]);
+        assert_eq!(postconditions(K::Reduce, 3, 3, 1), []);
+        assert_eq!(postconditions(K::Reduce, 3, 3, 2), [(0, 3, OutputContent::Reduction { chunk: 0 })]);
+        assert_eq!(postconditions(K::Broadcast, 3, 3, 0), [(0, 3, input(2, 0))]);
+        assert_eq!(postconditions(K::SendRecv, 1, 1, 0), [(0, 1, input(2, 0))]);
+        assert_eq!(postconditions(K::Custom { input: 1, output: 1 }, 1, 1, 0), []);
     }
 }

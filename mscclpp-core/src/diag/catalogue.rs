@@ -1,6 +1,6 @@
 //! The catalogue of codes: one number, one slug, one rule and one explanation each.
 
-/// What is known of a code.
+/// The catalogue entry of a code.
 #[derive(Debug)]
 pub struct Entry {
     /// `M0001`.
@@ -9,7 +9,7 @@ pub struct Entry {
     pub slug: &'static str,
     /// The rule in one sentence: lower case, no final stop.
     pub rule: &'static str,
-    /// What `mscclpp explain` prints below the rule: why the rule is there, a wrong program, and its repair.
+    /// Text that `mscclpp explain` prints below the rule: the reason for the rule, a wrong program, and its fix.
     pub explanation: &'static str,
 }
 
@@ -26,7 +26,7 @@ pub(super) use codes;
 pub use super::codes::Code;
 
 impl Code {
-    /// Everything known of this code.
+    /// Returns the entry of this code.
     ///
     /// # Panics
     /// Never: every code has an entry.
@@ -36,19 +36,19 @@ impl Code {
             .expect("a unit test proves that every code has its entry")
     }
 
-    /// The code of a number (`M0001`, any case) or a slug.
+    /// Returns the code with a number (`M0001`, any case) or a slug.
     pub fn find(name: &str) -> Option<Self> {
         Self::all()
             .find(|(_, entry)| entry.number.eq_ignore_ascii_case(name) || entry.slug == name)
             .map(|(code, _)| code)
     }
 
-    /// All codes with their entries, in order of their numbers.
+    /// Returns all codes with their entries, in order of their numbers.
     pub fn all() -> impl Iterator<Item = (Self, &'static Entry)> {
         super::codes::AREAS.iter().flat_map(|(_, entries)| entries.iter().map(|(code, entry)| (*code, entry)))
     }
 
-    /// The areas with their titles, in order of their numbers.
+    /// Returns the areas with their titles, in order of their numbers.
     pub fn areas() -> impl Iterator<Item = (&'static str, &'static [(Self, Entry)])> {
         super::codes::AREAS.iter().copied()
     }

@@ -1,4 +1,4 @@
-//! Diagnostics: what is wrong, where, which rule, and how to mend it.
+//! Diagnostics: what is wrong, where, the rule, and how to fix it.
 
 mod catalogue;
 mod codes;
@@ -12,13 +12,13 @@ use std::fmt;
 
 use crate::origin::SourceLocation;
 
-/// Where a diagnostic points.
+/// The location of a diagnostic.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Site {
-    /// Nowhere in particular.
+    /// No location.
     #[default]
     None,
-    /// A place in the user's source.
+    /// A location in the user's source.
     Source(SourceLocation),
     /// A path into a plan or a file: `rank 3 / thread block 0 / operation 5 (put)`, `gpus[0].threadblocks[1].ops[2]`.
     Path(String),
@@ -37,40 +37,40 @@ impl fmt::Display for Site {
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Which rule.
+    /// The rule.
     pub code: Code,
-    /// What is wrong: one sentence with the actual values, lower case, no final stop.
+    /// The message: one sentence with the actual values, lower case, no final period.
     pub message: String,
-    /// Where.
+    /// The location.
     pub site: Site,
-    /// Other places that take part, each with what it is: ("`ch` is created", place).
+    /// Other locations that are involved, each with a description: ("`ch` is created", location).
     pub notes: Vec<(String, Site)>,
-    /// The edit that mends it, if one is known.
+    /// The edit that fixes it, if one is known.
     pub help: Option<String>,
 }
 
 impl Diagnostic {
-    /// A finding with no other places and no help.
+    /// Creates a finding without other locations and without help.
     pub fn new(code: Code, site: Site, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), site, notes: Vec::new(), help: None }
     }
 
-    /// Adds another place that takes part.
+    /// Adds another location that is involved.
     #[must_use]
     pub fn note(mut self, what: impl Into<String>, site: Site) -> Self {
         self.notes.push((what.into(), site));
         self
     }
 
-    /// Sets the edit that mends it.
+    /// Sets the edit that fixes the finding.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
         self
     }
 
-    /// The text under the message: other places, rule with slug and code, help. Used alone where the compiler draws the
-    /// place itself.
+    /// Returns the text under the message: other locations, rule with slug and code, help. Used alone where the
+    /// compiler prints the location itself.
     pub fn body(&self) -> String {
         let mut text = self.message.clone();
         if let Site::Source(place) = &self.site {
@@ -108,42 +108,42 @@ pub struct Diagnostics {
 }
 
 impl fmt::Debug for Diagnostics {
-    /// The findings, for those who return them from `main` or unwrap them.
+    /// Prints the findings as text, for a caller that returns them from `main` or unwraps them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
 impl Diagnostics {
-    /// Adds a finding, unless an equal one is there already.
+    /// Adds a finding, unless an equal one exists.
     pub fn push(&mut self, diagnostic: Diagnostic) {
         if !self.list.contains(&diagnostic) {
             self.list.push(diagnostic);
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no findings.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// The number of findings.
+    /// Returns the number of findings.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// All findings.
+    /// Returns all findings.
     pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
         self.list.iter()
     }
 
-    /// `Ok(value)` if there is no finding, else the findings.
+    /// Returns `Ok(value)` if there is no finding, otherwise the findings.
     pub fn into_result<T>(self, value: T) -> Result<T, Self> {
         if self.is_empty() { Ok(value) } else { Err(self) }
     }
 
-    /// What to show of many findings: what a loop gets wrong again at the same place, with other numbers, only once, and at
-    /// most `most` findings of each code. Each says how many stand behind it.
+    /// Returns the findings to print: findings of one loop at the same location that differ only in numbers are printed
+    /// once, and at most `most` findings of each code. Each contains the number of findings that it replaces.
     #[must_use]
     pub fn deduplicated(&self, most: usize) -> Vec<Diagnostic> {
         let mut repeats: Vec<(&Diagnostic, usize)> = Vec::new();
@@ -188,7 +188,7 @@ impl Diagnostics {
     }
 }
 
-/// A message with every number replaced by `#`: what two findings of one loop have in common.
+/// Returns a message with every number replaced by `#`, which is equal for two findings of one loop.
 fn without_numbers(message: &str) -> String {
     let mut out = String::with_capacity(message.len());
     for c in message.chars() {
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_shows_its_mistake_once() {
+    fn mistake_in_a_loop_is_shown_once() {
         let list = (0..12)
             .map(|rank| at(3, &format!("rank {rank} is wrong")))
             .chain([at(3, "rank 1 is odd"), at(4, "rank 1 is wrong")]);
@@ -262,13 +262,13 @@ mod tests {
     }
 
     #[test]
-    fn many_places_are_cut_short_with_their_number() {
+    fn many_locations_are_shortened_with_their_number() {
         let list = (1..8).map(|line| at(line, "wrong"));
         assert_eq!(condensed(list, 3), ["wrong", "wrong", "wrong (and 4 more of this kind)"]);
     }
 
     #[test]
-    fn findings_without_a_place_are_not_taken_for_repeats() {
+    fn findings_without_a_location_are_not_deduplicated() {
         let list =
             (0..3).map(|i| Diagnostic::new(Code::BadSpec, Site::Path(format!("gpus[{i}]")), format!("{i} is wrong")));
         assert_eq!(condensed(list, 5), ["0 is wrong", "1 is wrong", "2 is wrong"]);

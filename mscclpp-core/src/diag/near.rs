@@ -1,9 +1,9 @@
-//! What somebody who misspelt a name may have meant.
+//! Suggestions for misspelled names.
 
-/// Most letters that a misspelt name differs in.
-const MOST_DIFFERENCES: usize = 2;
+/// Maximum number of letters by which a suggestion differs.
+const MAX_DIFFERENCES: usize = 2;
 
-/// The known name that comes close to a misspelt one, if any does. Case, `_` and `-` do not count.
+/// Returns the known name that is closest to a misspelled one, if any is close enough. Case, `_` and `-` are ignored.
 ///
 /// # Cost
 /// The product of the names' lengths for each known name.
@@ -11,7 +11,7 @@ pub fn closest_name<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
     let name = plain(name);
     let close = known.into_iter().map(|known| (distance(&name, &plain(known)), known)).min();
     close
-        .filter(|(distance, known)| *distance <= MOST_DIFFERENCES && *distance < known.len() / 2)
+        .filter(|(distance, known)| *distance <= MAX_DIFFERENCES && *distance < known.len() / 2)
         .map(|(_, known)| known)
 }
 
@@ -19,7 +19,7 @@ fn plain(name: &str) -> Vec<char> {
     name.chars().filter(|c| !matches!(c, '_' | '-')).flat_map(char::to_lowercase).collect()
 }
 
-/// How many letters are to be added, left out or changed to get from one name to the other.
+/// Returns the number of letters to add, remove or replace to change one name into the other.
 fn distance(from: &[char], to: &[char]) -> usize {
     let mut row: Vec<usize> = (0..=to.len()).collect();
     for (i, a) in from.iter().enumerate() {

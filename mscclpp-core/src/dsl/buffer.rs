@@ -13,7 +13,7 @@ pub enum Input {}
 /// Type of buffer: the caller's output.
 #[derive(Clone, Copy, Debug)]
 pub enum Output {}
-/// Type of buffer: scratch, where packets can live.
+/// Type of buffer: scratch, which can hold packets.
 #[derive(Clone, Copy, Debug)]
 pub enum Scratch {}
 /// Type of buffer: one of the three; see [`Chunk::to_any`].
@@ -41,7 +41,7 @@ pub struct Chunk<'p, S> {
     kind: PhantomData<S>,
 }
 
-// Derived impls would ask for `S: Clone`.
+// A derived impl would require `S: Clone`.
 impl<S> Clone for Buffer<'_, S> {
     fn clone(&self) -> Self {
         *self
@@ -89,7 +89,7 @@ impl<'p, S> Chunk<'p, S> {
         self.value
     }
 
-    /// The value, or poison and a diagnostic if the chunk belongs to another program.
+    /// Returns the value, or a poison value and a diagnostic if the chunk belongs to another program.
     pub(super) fn value_in(&self, program: &Program) -> ChunkValue {
         if program.owns(self.program) {
             self.value
@@ -107,20 +107,20 @@ impl<'p, S> Chunk<'p, S> {
 dsl! {
     table BUFFER; by value self; for [Buffer<'static, AnyBuffer>];
     impl['p, S] Buffer<'p, S> {
-        /// The number of chunks.
+        /// Returns the number of chunks.
         fn len(this) -> usize {
             this.value.len as usize
         }
 
-        /// Whether the buffer has no chunks.
+        /// Returns whether the buffer has no chunks.
         fn is_empty(this) -> bool {
             this.value.len == 0
         }
 
-        /// The chunk at an index (`0`), or the chunks of a range (`0..2`, `2..`, `..`) as one.
+        /// Returns the chunk at an index (`0`), or the chunks of a range (`0..2`, `2..`, `..`) as one.
         ///
         /// # Errors
-        /// Files M0004 when the range leaves the buffer, M0005 when it is reversed, M0006 when it is empty.
+        /// Reports M0004 if the range exceeds the buffer, M0005 if it is reversed, M0006 if it is empty.
         fn chunk(this, range: ChunkRange) -> Chunk<'p, S> {
             Chunk::new(this.program, this.program.recorder().chunk(this.value, range))
         }
@@ -130,22 +130,22 @@ dsl! {
 dsl! {
     table CHUNK; by value self; for [Chunk<'static, AnyBuffer>];
     impl['p, S] Chunk<'p, S> {
-        /// The first chunk's index in its buffer (scratch: in all of the rank's scratch).
+        /// Returns the first chunk's index in its buffer (scratch: in all of the rank's scratch).
         fn index(this) -> usize {
             this.value.index as usize
         }
 
-        /// The number of chunks.
+        /// Returns the number of chunks.
         fn len(this) -> usize {
             this.value.size as usize
         }
 
-        /// Whether the chunk is empty: never, since empty ranges are refused.
+        /// Returns whether the chunk is empty: never, since empty ranges are rejected.
         fn is_empty(this) -> bool {
             this.value.size == 0
         }
 
-        /// The same chunk as one of any buffer, so that chunks of different buffers go into one list.
+        /// Returns the same chunk as one of any buffer, so that one list can contain chunks of different buffers.
         fn to_any(this) -> Chunk<'p, AnyBuffer> {
             Chunk::new(this.program, this.value)
         }
@@ -153,7 +153,7 @@ dsl! {
 }
 
 impl BufferValue {
-    /// A buffer that operations ignore.
+    /// Returns a buffer that operations ignore.
     pub(crate) fn poison(buffer: BufferKind) -> Self {
         Self { rank: super::value::POISON, buffer, start: 0, len: 0 }
     }

@@ -13,7 +13,7 @@ use crate::types::ChannelKind;
 /// Type of channel: loads and stores into the peer's mapped memory.
 #[derive(Clone, Copy, Debug)]
 pub enum Memory {}
-/// Type of channel: a queue served by a proxy.
+/// Type of channel: a FIFO that a proxy serves.
 #[derive(Clone, Copy, Debug)]
 pub enum Port {}
 
@@ -35,7 +35,7 @@ impl ChannelMarker for Port {
     const EXPECTED: &'static str = "a `PortChannel`";
 }
 
-/// What only memory channels can do.
+/// Methods of memory channels only.
 #[diagnostic::on_unimplemented(
     message = "only a memory channel can do this, and this is a port channel",
     label = "a port channel is a queue: it puts, signals and flushes",
@@ -44,7 +44,7 @@ impl ChannelMarker for Port {
 pub trait OnlyMemory: ChannelMarker {}
 impl OnlyMemory for Memory {}
 
-/// What only port channels can do.
+/// Methods of port channels only.
 #[diagnostic::on_unimplemented(
     message = "only a port channel can do this, and this is a memory channel",
     label = "a memory channel stores directly and has no queue to flush or to signal from",
@@ -56,7 +56,7 @@ impl OnlyPort for Port {}
 /// One end of a connection from a rank to a peer. [`MemoryChannel`] and [`PortChannel`] name the two kinds.
 ///
 /// Channel `k` from a to b of one kind is paired with channel `k` from b to a of that kind, in the order of creation.
-/// Every call of `memory_channel` or `port_channel` makes a new one; keep it to use it again.
+/// Every call of `memory_channel` or `port_channel` creates a new one; keep it to use it again.
 pub struct Channel<'p, K> {
     program: &'p Program,
     value: ChannelValue,
@@ -66,17 +66,17 @@ pub struct Channel<'p, K> {
 /// A channel that loads from and stores into the peer's mapped memory.
 pub type MemoryChannel<'p> = Channel<'p, Memory>;
 
-/// A channel through a queue that a proxy serves, within a node or between nodes.
+/// A channel through a FIFO that a proxy serves, within a node or between nodes.
 pub type PortChannel<'p> = Channel<'p, Port>;
 
-/// A signal, wait or flush just recorded; its methods refine it.
+/// The last recorded signal, wait or flush; its methods refine it.
 pub struct SyncCall<'p, K> {
     program: &'p Program,
     ops: OpsValue,
     kind: PhantomData<K>,
 }
 
-// Derived impls would ask for `K: Clone`.
+// A derived impl would require `K: Clone`.
 impl<K> Clone for Channel<'_, K> {
     fn clone(&self) -> Self {
         *self
@@ -136,11 +136,12 @@ impl<'p, K> SyncCall<'p, K> {
 dsl! {
     table COMMON; by value self; for [Channel<'static, Memory>, Channel<'static, Port>];
     impl['p, K: ChannelMarker] Channel<'p, K> {
-        /// Tells the peer that this rank has come to this point; the peer's `wait` takes it.
+        /// Increments the peer's counter, for which the peer's `wait` waits.
         ///
         /// # Ordering
-        /// Release: publishes what the thread block did before, if the block is synchronised in front, as it is unless
-        /// [`sync`](SyncCall::sync) says otherwise. On a port channel it travels behind the puts before it.
+        /// Release: publishes what the thread block did before, if the block is synchronized before the signal, which
+        /// is the default; [`sync`](SyncCall::sync) changes it. On a port channel the signal arrives after the earlier
+        /// puts.
         fn signal(this, block: BlockArg) -> SyncCall<'p, K> {
             this.sync_call(OpKind::Signal, block)
         }
@@ -148,8 +149,8 @@ dsl! {
         /// Waits for one signal of the peer on the paired channel.
         ///
         /// # Ordering
-        /// Acquire: sees what the signal published; the whole thread block does if it is synchronised behind, as it is
-        /// unless [`sync`](SyncCall::sync) says otherwise.
+        /// Acquire: what the signal published becomes visible; to the whole thread block if it is synchronized after
+        /// the wait, which is the default; [`sync`](SyncCall::sync) changes it.
         fn wait(this, block: BlockArg) -> SyncCall<'p, K> {
             this.sync_call(OpKind::Wait, block)
         }
@@ -164,7 +165,7 @@ dsl! {
         /// # Shapes and units
         /// Both chunks have the same number of chunks; `src` is this rank's, `dst` the peer's.
         /// # Ordering
-        /// Complete at the peer when a later signal of the same thread block has been waited for.
+        /// Complete at the peer when a later signal of the same thread block has been received.
         /// # Cost
         /// The chunk's bytes on the wire.
         fn put(this, dst: AnyChunk, src: AnyChunk, at: Blocks) {
@@ -174,14 +175,14 @@ dsl! {
         /// Stores a chunk of this rank as packets into the peer's scratch.
         ///
         /// # Ordering
-        /// None needed: whoever reads a packet waits for it.
+        /// None needed: a read of a packet waits for it.
         /// # Cost
         /// Twice the chunk's bytes on the wire.
         fn put_packets(this, dst: PacketChunk, src: AnyChunk, at: Blocks) {
             this.program.recorder().channel_move(&PUT_PACKETS, this.value, dst, src, &at);
         }
 
-        /// Forwards packets of own scratch into the peer's scratch, waiting for them.
+        /// Forwards packets of the rank's own scratch into the peer's scratch, waiting for them.
         fn read_put_packets(this, dst: PacketChunk, src: PacketChunk, at: Blocks) {
             this.program.recorder().channel_move(&READ_PUT_PACKETS, this.value, dst, src, &at);
         }
@@ -196,13 +197,13 @@ dsl! {
         /// # Shapes and units
         /// Both chunks have the same number of chunks; `dst` is this rank's, `src` the peer's.
         /// # Ordering
-        /// The peer's data must have been published by a signal that was waited for.
+        /// The peer must have published the data by a signal that was received.
         fn get(this, dst: AnyChunk, src: AnyChunk, at: Blocks) where [K: OnlyMemory] {
             this.program.recorder().channel_move(&GET, this.value, dst, src, &at);
         }
 
-        /// Reduces chunks of the peer into a chunk of this rank: `acc = acc ∘ others…`, or `to(dst)` another chunk. Only
-        /// on memory channels.
+        /// Reduces chunks of the peer into a chunk of this rank: `acc = acc ∘ others…`, or `to(dst)` another chunk.
+        /// Only on memory channels.
         fn reduce(this, acc: AnyChunk, others: ChunkList, at: Blocks) -> Reduction<'p> where [K: OnlyMemory] {
             Reduction::new(this.program, this.program.recorder().read_reduce(this.value, acc, &others, &at))
         }
@@ -215,21 +216,21 @@ dsl! {
         /// Queues the copy of a chunk of this rank into a chunk of the peer.
         ///
         /// # Ordering
-        /// The proxy reads `src` later: do not overwrite it before a `flush` or an acknowledgement. Signals queued
-        /// afterwards arrive after the data.
+        /// The proxy reads `src` later: do not overwrite it before a `flush` or an acknowledgement. Signals that are
+        /// queued afterward arrive after the data.
         fn put(this, dst: AnyChunk, src: AnyChunk, block: BlockArg) {
             this.program.recorder().port_move(&PUT, this.value, dst, src, block);
         }
 
-        /// Stores a chunk of own scratch that holds packets into the peer's scratch.
+        /// Stores a chunk of the rank's own scratch that holds packets into the peer's scratch.
         ///
         /// # Ordering
-        /// None needed: whoever reads a packet waits for it.
+        /// None needed: a read of a packet waits for it.
         fn put_packets(this, dst: PacketChunk, src: PacketChunk, block: BlockArg) {
             this.program.recorder().port_move(&PUT_PACKETS, this.value, dst, src, block);
         }
 
-        /// Forwards packets of own scratch into the peer's scratch, waiting for them.
+        /// Forwards packets of the rank's own scratch into the peer's scratch, waiting for them.
         fn read_put_packets(this, dst: PacketChunk, src: PacketChunk, at: Blocks) {
             this.program.recorder().channel_move(&READ_PUT_PACKETS, this.value, dst, src, &at);
         }
@@ -239,17 +240,17 @@ dsl! {
 dsl! {
     table PORT_ONLY; by value self; for [Channel<'static, Port>];
     impl['p, K: ChannelMarker] Channel<'p, K> {
-        /// Queues a put and a signal behind it. Only on port channels.
+        /// Queues a put and then a signal. Only on port channels.
         fn put_with_signal(this, dst: AnyChunk, src: AnyChunk, block: BlockArg) where [K: OnlyPort] {
             this.program.recorder().port_move(&PUT_WITH_SIGNAL, this.value, dst, src, block);
         }
 
-        /// Queues a put and a signal behind it, then waits until the source may be reused. Only on port channels.
+        /// Queues a put and then a signal, then waits until the source may be reused. Only on port channels.
         fn put_with_signal_and_flush(this, dst: AnyChunk, src: AnyChunk, block: BlockArg) where [K: OnlyPort] {
             this.program.recorder().port_move(&PUT_WITH_SIGNAL_AND_FLUSH, this.value, dst, src, block);
         }
 
-        /// Waits until everything queued on this channel has left its source. Only on port channels.
+        /// Waits until the sources of all queued puts of this channel have been read. Only on port channels.
         fn flush(this, block: BlockArg) -> SyncCall<'p, K> where [K: OnlyPort] {
             this.sync_call(OpKind::Flush, block)
         }
@@ -259,13 +260,13 @@ dsl! {
 dsl! {
     table SYNC_CALL; by value self; for [SyncCall<'static, Memory>];
     impl['p, K: ChannelMarker] SyncCall<'p, K> {
-        /// Sets where the threads of the block are synchronised around the operation.
+        /// Sets where the threads of the block are synchronized around the operation.
         fn sync(this, sync: BlockSync) -> SyncCall<'p, K> {
             this.program.recorder().edit(this.ops, |op| op.sync = sync);
             this
         }
 
-        /// Makes the signal or wait order execution only: it publishes and sees no data. Only on memory channels.
+        /// Makes the signal or wait order execution only: it publishes no data. Only on memory channels.
         fn relaxed(this) -> SyncCall<'p, K> where [K: OnlyMemory] {
             this.program.recorder().edit(this.ops, |op| {
                 op.kind = match op.kind {

@@ -11,7 +11,7 @@ macro_rules! parameter {
     ($($argument:tt)+) => { impl $($argument)+ };
 }
 
-/// What the body sees of a parameter.
+/// The type of a parameter in the body.
 macro_rules! resolved {
     (usize, $value:ident, $program:expr) => {
         $value
@@ -33,7 +33,7 @@ macro_rules! resolved {
     };
 }
 
-/// An untyped value turned into an argument.
+/// Converts an untyped value to an argument.
 macro_rules! dynamic {
     (usize, $value:expr) => {
         $crate::dsl::args::DynArg($value).usize()
@@ -57,8 +57,8 @@ macro_rules! dynamic {
 
 /// Declares the methods of one type.
 ///
-/// `table NAME` names the registry table; `by value self` or `by ref self` says how methods take their receiver; `for` lists
-/// the types that the evaluator may call the methods on. The body sees `this` and the resolved arguments.
+/// `table NAME` names the registry table; `by value self` or `by ref self` declares the receiver of the methods; `for`
+/// lists the types on which the evaluator may call the methods. The body has `this` and the resolved arguments.
 macro_rules! dsl {
     (@method [$($receiver:tt)*] $slf:ident [$(#[doc = $doc:literal])* fn $name:ident($this:ident $(, $arg:ident: $kind:tt)*) $(-> $ret:ty)? $(where [$($bound:tt)*])? $body:block]) => {
         $(#[doc = $doc])*

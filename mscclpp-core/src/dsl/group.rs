@@ -4,9 +4,10 @@ use std::rc::Rc;
 
 use super::value::GroupValue;
 
-/// Several thread blocks that split each operation given to them: block `k` of `g` does part `k` of every chunk.
+/// Several thread blocks that divide each operation among them: block `k` of `g` processes part `k` of every chunk.
 ///
-/// Made by [`Program::thread_block_group`](super::Program::thread_block_group); passed by reference as the last argument of an operation.
+/// Created by [`Program::thread_block_group`](super::Program::thread_block_group); passed by reference as the last
+/// argument of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadBlockGroup {
     blocks: GroupValue,
@@ -26,7 +27,7 @@ impl ThreadBlockGroup {
     }
 }
 
-/// Groups need no program; this stands in for one in `dsl!`.
+/// Placeholder for the program in `dsl!`: groups need no program.
 struct NoProgram;
 
 impl NoProgram {
@@ -36,12 +37,12 @@ impl NoProgram {
 dsl! {
     table METHODS; by ref self; for [ThreadBlockGroup];
     impl[] ThreadBlockGroup {
-        /// The number of thread blocks.
+        /// Returns the number of thread blocks.
         fn len(this) -> usize {
             this.blocks.len()
         }
 
-        /// Whether the group has no thread blocks: only after a diagnostic.
+        /// Returns whether the group has no thread blocks: only after a diagnostic.
         fn is_empty(this) -> bool {
             this.blocks.is_empty()
         }

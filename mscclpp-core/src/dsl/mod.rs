@@ -1,9 +1,9 @@
 //! The authoring API: thin typed handles over one untyped recorder.
 //!
 //! Handles are `Copy` and borrow their [`Program`]. Every function is declared once, with `dsl!`: the typed method, the
-//! binding that the compile-time evaluator calls, its arity check and its row in `docs/subset.md` come from that one
-//! declaration, so they cannot drift apart. No call panics on bad input: it files a diagnostic, records nothing, and hands
-//! back a handle that later calls ignore, so that one build reports many errors.
+//! binding that the compile-time evaluator calls, its arity check and its row in `docs/subset.md` are generated from
+//! that declaration, so they always agree. No call panics on invalid input: it records a diagnostic instead of an
+//! operation, and returns an inert handle that later calls ignore, so that one build reports many errors.
 
 #[macro_use]
 mod declare;

@@ -1,4 +1,4 @@
-//! The program being recorded.
+//! The program that is being recorded.
 
 use std::cell::{RefCell, RefMut};
 use std::panic::Location;
@@ -14,10 +14,10 @@ use crate::origin::SourceLocation;
 use crate::spec::AlgoSpec;
 use crate::trace::Trace;
 
-/// A collective program while it is written.
+/// A collective program while it is recorded.
 ///
-/// The function under `#[collective]` gets one; [`compile`](crate::compile::compile) hands one to a closure, and
-/// [`Program::new`] makes one by hand.
+/// The function under `#[collective]` receives one; [`compile`](crate::compile::compile) passes one to a closure, and
+/// [`Program::new`] creates one directly.
 pub struct Program {
     recorder: RefCell<Recorder>,
     ranks: u32,
@@ -31,7 +31,7 @@ impl std::fmt::Debug for Program {
 }
 
 impl Program {
-    /// Starts a program. What is wrong with the specification is reported by [`finish`](Self::finish).
+    /// Starts a program. Findings about the specification are returned by [`finish`](Self::finish).
     pub fn new(spec: AlgoSpec) -> Self {
         let (ranks, ranks_per_node) = (spec.num_ranks, spec.ranks_per_node.max(1));
         Self { recorder: RefCell::new(Recorder::new(spec)), ranks, ranks_per_node }
@@ -40,22 +40,22 @@ impl Program {
     /// Ends the program.
     ///
     /// # Errors
-    /// Everything that the calls filed.
+    /// Returns the findings of all calls.
     pub fn finish(self) -> Result<Trace, Diagnostics> {
         self.recorder.into_inner().finish()
     }
 
-    /// Sets the place of the following operations, instead of the caller's; `None` goes back to the caller's.
+    /// Sets the source location of the following operations, instead of the caller's; `None` restores the caller's.
     pub fn set_location(&self, place: Option<SourceLocation>) {
         self.recorder.borrow_mut().set_location(place);
     }
 
-    /// Files a finding of the caller's own, in order with those of the program.
+    /// Adds a finding of the caller to those of the program, in order.
     pub fn report(&self, diagnostic: Diagnostic) {
         self.recorder.borrow_mut().report(diagnostic);
     }
 
-    /// The number of operations recorded so far.
+    /// Returns the number of operations recorded so far.
     pub fn num_operations(&self) -> usize {
         self.recorder.borrow().num_operations()
     }
@@ -63,11 +63,11 @@ impl Program {
     /// Records the operations of `body` as a loop over windows of the message.
     ///
     /// # Shapes and units
-    /// `unit` is the window per iteration in bytes, a multiple of 16 and of the buffer alignment. `num_chunks` is how many chunks
-    /// the loop spans; every data operation in it covers just as many.
+    /// `unit` is the window per iteration in bytes, a multiple of 16 and of the buffer alignment. `num_chunks` is the
+    /// span of the loop in chunks; every data operation in it covers equally many.
     ///
     /// # Errors
-    /// Files M0016 for a loop inside a loop, M0017 for a unit or span that cannot be.
+    /// Reports M0016 for a loop inside a loop, M0017 for an invalid unit or span.
     #[track_caller]
     pub fn pipeline<R>(&self, unit: u64, num_chunks: usize, body: impl FnOnce() -> R) -> R {
         self.begin_pipeline(unit, num_chunks);
@@ -76,14 +76,14 @@ impl Program {
         result
     }
 
-    /// What [`pipeline`](Self::pipeline) does in front of the body.
+    /// Begins a pipeline: [`pipeline`](Self::pipeline) calls it before the body.
     #[track_caller]
     pub fn begin_pipeline(&self, unit: u64, num_chunks: usize) {
         self.mark();
         self.recorder().begin_pipeline(unit, num_chunks);
     }
 
-    /// What [`pipeline`](Self::pipeline) does behind the body.
+    /// Ends a pipeline: [`pipeline`](Self::pipeline) calls it after the body.
     pub fn end_pipeline(&self) {
         self.recorder().end_pipeline();
     }
@@ -92,7 +92,7 @@ impl Program {
         self.recorder.borrow_mut()
     }
 
-    /// Notes the caller's place for the operations that follow.
+    /// Records the caller's location for the following operations.
     #[track_caller]
     pub(super) fn mark(&self) {
         self.recorder.borrow_mut().set_caller_location(Location::caller());
@@ -102,7 +102,7 @@ impl Program {
         std::ptr::eq(self, other)
     }
 
-    /// Files that a handle of another program was used; returns a number that later calls ignore.
+    /// Reports a handle of another program; returns a number that later calls ignore.
     pub(super) fn foreign(&self, what: &str) -> u32 {
         let mut recorder = self.recorder.borrow_mut();
         let diagnostic =
@@ -120,72 +120,73 @@ impl Program {
 dsl! {
     table METHODS; by ref self; for [Program];
     impl[] Program {
-        /// The number of ranks.
+        /// Returns the number of ranks.
         fn num_ranks(this) -> usize {
             this.ranks as usize
         }
 
-        /// The number of ranks per node; equal to the number of ranks on a single node.
+        /// Returns the number of ranks per node; equal to the number of ranks on a single node.
         fn ranks_per_node(this) -> usize {
             this.ranks_per_node as usize
         }
 
-        /// The number of nodes.
+        /// Returns the number of nodes.
         fn num_nodes(this) -> usize {
             this.num_ranks() / this.ranks_per_node()
         }
 
-        /// Chunks per rank's part of the data, as the attribute's `chunk_factor` says.
+        /// Returns the number of chunks per rank's part of the data: the attribute's `chunk_factor`.
         fn chunk_factor(this) -> usize {
             this.recorder().spec().collective.chunk_factor as usize
         }
 
-        /// Whether input and output of a call are one memory. Such programs use the larger of the two, or the input.
+        /// Returns whether input and output of a call are one buffer. Such programs use the larger of the two, or the
+        /// input.
         fn in_place(this) -> bool {
             this.recorder().spec().collective.in_place
         }
 
-        /// The root of a broadcast or reduce; 0 for other collectives.
+        /// Returns the root of a broadcast or reduce; 0 for other collectives.
         fn root(this) -> usize {
             this.recorder().spec().collective.root as usize
         }
 
-        /// The rank of a number.
+        /// Returns the rank with a number.
         ///
         /// # Errors
-        /// Files M0002 if there is no such rank.
+        /// Reports M0002 if there is no such rank.
         fn rank(this, id: usize) -> Rank<'_> {
             Rank::new(this, this.recorder().rank(id))
         }
 
-        /// All ranks, in order.
+        /// Returns all ranks, in order.
         fn ranks(this) -> Ranks<'_> {
             Ranks::new(this, 0..this.ranks)
         }
 
-        /// Makes a switch channel over one buffer of several ranks.
+        /// Creates a switch channel over one buffer of several ranks.
         fn switch_channel(this, ranks: RankList, buffer: BufferKind) -> SwitchChannel<'_> {
             SwitchChannel::new(this, this.recorder().switch_channel(&ranks, buffer))
         }
 
-        /// Says what a chunk of an output holds in the end: a chunk of an input, or the reduction of several, each as
-        /// often as it is named. The checks prove it.
+        /// States what a chunk of an output holds at the end: a chunk of an input, or the reduction of several, each
+        /// with the multiplicity with which it is listed. The checks prove it.
         ///
-        /// A `Custom` collective promises what its program states this way, and nothing else: outputs that it leaves out are
-        /// warned of (M0226). Other collectives promise it in addition to their postcondition. Plan images and plan JSON keep
-        /// it.
+        /// The postconditions of a `Custom` collective are the expectations of its program, and nothing else: outputs
+        /// without one are reported by a warning (M0226). Other collectives have them in addition to their
+        /// postconditions. Plan images and plan JSON contain them.
         ///
         /// # Shapes and units
         /// All have the same number of chunks.
         ///
         /// # Errors
-        /// Files M0008 for chunks of different sizes, M0010 for no inputs at all. The checks report M0224 for expectations that
-        /// contradict each other.
+        /// Reports M0008 for chunks of different sizes, M0010 if there are no inputs. The checks report M0224 for
+        /// expectations that contradict each other.
         fn expect(this, output: OutputChunk, inputs: InputList) {
             this.recorder().expect(output, &inputs);
         }
 
-        /// Makes a group of thread blocks that split operations.
+        /// Creates a group of thread blocks that divide operations among them.
         fn thread_block_group(this, blocks: BlockList) -> ThreadBlockGroup {
             ThreadBlockGroup::from_value(&this.recorder().group(&blocks))
         }

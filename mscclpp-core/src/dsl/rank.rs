@@ -1,4 +1,4 @@
-//! Ranks and what they do on their own.
+//! Ranks and their local operations.
 
 use super::args::{AnyChunk, BlockList, Blocks, ChunkList, PacketChunk, PacketList, RankArg};
 use super::buffer::{Buffer, Input, Output, Scratch};
@@ -23,7 +23,7 @@ pub struct Ranks<'p> {
     range: std::ops::Range<u32>,
 }
 
-/// A reduction just recorded; its methods refine it.
+/// The last recorded reduction; its methods refine it.
 #[derive(Clone, Copy, Debug)]
 pub struct Reduction<'p> {
     program: &'p Program,
@@ -101,54 +101,55 @@ impl<'p> Reduction<'p> {
 dsl! {
     table METHODS; by value self; for [Rank<'static>];
     impl['p] Rank<'p> {
-        /// The rank's number.
+        /// Returns the rank's number.
         fn id(this) -> usize {
-            // A rank that was refused stands for rank 0 in arithmetic, so that one mistake is one message.
+            // A rejected rank counts as rank 0 in arithmetic, so that one mistake causes one message.
             if this.id == POISON { 0 } else { this.id as usize }
         }
 
-        /// The number of the rank's node: `id / ranks_per_node`.
+        /// Returns the number of the rank's node: `id / ranks_per_node`.
         fn node(this) -> usize {
             this.id() / this.program.ranks_per_node()
         }
 
-        /// The rank's number within its node: `id % ranks_per_node`.
+        /// Returns the rank's number within its node: `id % ranks_per_node`.
         fn local_id(this) -> usize {
             this.id() % this.program.ranks_per_node()
         }
 
-        /// The buffer that the caller hands in. The collective and its chunk factor say how many chunks it has.
+        /// Returns the buffer that the caller passes for reading. The collective and its chunk factor determine its
+        /// number of chunks.
         fn input(this) -> Buffer<'p, Input> {
             Buffer::new(this.program, this.program.recorder().buffer(this.id, BufferKind::Input))
         }
 
-        /// The buffer that the caller gets back. In-place programs use only one of input and output.
+        /// Returns the buffer that receives the results. In-place programs use only one of input and output.
         fn output(this) -> Buffer<'p, Output> {
             Buffer::new(this.program, this.program.recorder().buffer(this.id, BufferKind::Output))
         }
 
-        /// Allocates scratch behind what the rank has allocated so far. One chunk is as long as one of the input.
+        /// Allocates scratch after the rank's earlier allocations. One chunk is as long as one of the input.
         fn scratch(this, chunks: usize) -> Buffer<'p, Scratch> {
             Buffer::new(this.program, this.program.recorder().scratch(this.id, chunks))
         }
 
-        /// Makes a new memory channel to a peer.
+        /// Creates a memory channel to a peer.
         fn memory_channel(this, peer: RankArg) -> MemoryChannel<'p> {
             MemoryChannel::new(this.program, this.program.recorder().channel(ChannelKind::Memory, this.id, peer))
         }
 
-        /// Makes a new port channel to a peer.
+        /// Creates a port channel to a peer.
         fn port_channel(this, peer: RankArg) -> PortChannel<'p> {
             PortChannel::new(this.program, this.program.recorder().channel(ChannelKind::Port, this.id, peer))
         }
 
-        /// Makes a new semaphore between this rank's thread blocks.
+        /// Creates a semaphore between this rank's thread blocks.
         fn semaphore(this, initial: i64) -> Semaphore<'p> {
             let id = this.program.recorder().semaphore(this.id, initial);
             Semaphore::new(this.program, this.id, id)
         }
 
-        /// Copies a chunk of this rank into another one of this rank.
+        /// Copies a chunk of this rank to another one of this rank.
         ///
         /// # Shapes and units
         /// Both have the same number of chunks and do not overlap.
@@ -156,12 +157,12 @@ dsl! {
             this.program.recorder().local_move("copy", OpKind::Copy, this.id, dst, src, &at);
         }
 
-        /// Stores plain data as packets into own scratch.
+        /// Stores plain data as packets into the rank's own scratch.
         fn copy_packets(this, dst: PacketChunk, src: AnyChunk, at: Blocks) {
             this.program.recorder().local_move("copy_packets", OpKind::CopyPackets, this.id, dst, src, &at);
         }
 
-        /// Waits for packets in own scratch and stores their data.
+        /// Waits for packets in the rank's own scratch and stores their data.
         ///
         /// # Ordering
         /// Waits for packets of this launch; no signal is needed.
@@ -175,7 +176,7 @@ dsl! {
             Reduction::new(this.program, ops)
         }
 
-        /// Waits for packets in own scratch and reduces them with a plain chunk: `acc = others… ∘ acc`, or
+        /// Waits for packets in the rank's own scratch and reduces them with a plain chunk: `acc = others… ∘ acc`, or
         /// [`to`](Reduction::to) another chunk.
         fn reduce_packets(this, acc: AnyChunk, others: PacketList, at: Blocks) -> Reduction<'p> {
             let ops =
@@ -183,10 +184,10 @@ dsl! {
             Reduction::new(this.program, ops)
         }
 
-        /// Lets several thread blocks of this rank meet; with one, its threads meet.
+        /// Synchronizes several thread blocks of this rank; with one, its threads.
         ///
         /// # Ordering
-        /// What any of the blocks did before is seen by all of them afterwards.
+        /// The writes of any of the blocks before the barrier are visible to all of them after it.
         fn barrier(this, blocks: BlockList) {
             this.program.recorder().barrier(this.id, &blocks);
         }

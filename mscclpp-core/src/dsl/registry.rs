@@ -1,4 +1,4 @@
-//! Every function of the authoring API by name: what the evaluator calls and what `docs/subset.md` lists.
+//! Registry of the functions of the authoring API by name, for the evaluator and for `docs/subset.md`.
 
 pub use super::args::Kind;
 use super::buffer::{AnyBuffer, Buffer, Chunk};
@@ -17,7 +17,7 @@ use crate::types::{BlockSync, BufferKind, ReduceOp};
 pub struct Param {
     /// Its name.
     pub name: &'static str,
-    /// What may stand there.
+    /// The kind of argument that it accepts.
     pub kind: Kind,
 }
 
@@ -50,8 +50,8 @@ impl Type {
     }
 }
 
-/// All types. `Program::pipeline` and `Program::ranks` are listed like all others; `pipeline` takes a closure, which the
-/// evaluator runs between [`Program::begin_pipeline`] and [`Program::end_pipeline`].
+/// All types. `Program::pipeline` and `Program::ranks` are listed like all others; `pipeline` takes a closure, which
+/// the evaluator runs between [`Program::begin_pipeline`] and [`Program::end_pipeline`].
 pub const TYPES: &[Type] = &[
     Type { name: "Program", tables: program::METHODS },
     Type { name: "Rank", tables: rank::METHODS },
@@ -69,12 +69,12 @@ pub const TYPES: &[Type] = &[
     Type { name: "ThreadBlockGroup", tables: group::METHODS },
 ];
 
-/// The method of a type, by names.
+/// Returns the method of a type, by names.
 pub fn method(type_name: &str, name: &str) -> Option<&'static Method> {
     TYPES.iter().find(|ty| ty.name == type_name)?.methods().find(|method| method.name == name)
 }
 
-/// The value of a path such as `BufferKind::Input`, given its last two segments.
+/// Returns the value of a path such as `BufferKind::Input`, given its last two segments.
 pub fn constant(type_name: &str, name: &str) -> Option<Value> {
     Some(match (type_name, name) {
         ("BufferKind", "Input") => Value::BufferKind(BufferKind::Input),
@@ -107,7 +107,7 @@ pub(super) fn check_arguments(params: &[Param], args: &[Value]) -> Result<(), Ar
     Ok(())
 }
 
-/// A checked enum argument.
+/// Returns a checked enum argument.
 pub(super) fn enum_argument<T: FromValue + Default>(value: &Value) -> T {
     T::from_value(value).unwrap_or_default()
 }
@@ -132,7 +132,7 @@ macro_rules! enums {
 
 enums! { BufferKind BlockSync ReduceOp }
 
-/// A handle made from an untyped value.
+/// A handle that is created from an untyped value.
 pub(super) trait Receiver {
     type Handle<'p>;
     fn receive<'p>(program: &'p Program, value: &Value) -> Result<Self::Handle<'p>, ArgError>;
@@ -185,7 +185,7 @@ impl<K: ChannelMarker> Receiver for Channel<'static, K> {
     }
 }
 
-/// A result as an untyped value.
+/// A result that is converted to an untyped value.
 pub(super) trait IntoValue {
     fn into_value(self) -> Value;
 }

@@ -5,9 +5,9 @@ use super::program::Program;
 use super::value::OpsValue;
 use crate::plan::OpKind;
 
-/// A counter shared by the thread blocks of one rank. Made by [`Rank::semaphore`](super::Rank::semaphore).
+/// A counter shared by the thread blocks of one rank. Created by [`Rank::semaphore`](super::Rank::semaphore).
 ///
-/// Its value survives from launch to launch, so a program must leave it where it began.
+/// Its value persists from launch to launch, so a program must restore its initial value.
 #[derive(Clone, Copy, Debug)]
 pub struct Semaphore<'p> {
     program: &'p Program,
@@ -15,7 +15,7 @@ pub struct Semaphore<'p> {
     id: u32,
 }
 
-/// An acquire or release just recorded; its methods refine it.
+/// The last recorded acquire or release; its methods refine it.
 #[derive(Clone, Copy, Debug)]
 pub struct SemaphoreCall<'p> {
     program: &'p Program,
@@ -60,18 +60,18 @@ dsl! {
         /// Takes one unit on a thread block, waiting until there is one.
         ///
         /// # Ordering
-        /// Sees what was done before the release that it takes. The block is synchronised on both sides unless
-        /// [`sync`](SemaphoreCall::sync) says otherwise.
+        /// Acquire: what was done before the release of the unit becomes visible. The block is synchronized before and
+        /// after, unless [`sync`](SemaphoreCall::sync) changes it.
         fn acquire(this, block: BlockArg) -> SemaphoreCall<'p> {
             let ops = this.program.recorder().semaphore_op(OpKind::SemaphoreAcquire, this.rank, this.id, block);
             SemaphoreCall::new(this.program, ops)
         }
 
-        /// Gives one unit on a thread block.
+        /// Returns one unit on a thread block.
         ///
         /// # Ordering
-        /// Publishes what the block did before. The block is synchronised on both sides unless
-        /// [`sync`](SemaphoreCall::sync) says otherwise.
+        /// Release: publishes what the block did before. The block is synchronized before and after, unless
+        /// [`sync`](SemaphoreCall::sync) changes it.
         fn release(this, block: BlockArg) -> SemaphoreCall<'p> {
             let ops = this.program.recorder().semaphore_op(OpKind::SemaphoreRelease, this.rank, this.id, block);
             SemaphoreCall::new(this.program, ops)
@@ -82,7 +82,7 @@ dsl! {
 dsl! {
     table CALL; by value self; for [SemaphoreCall<'static>];
     impl['p] SemaphoreCall<'p> {
-        /// Sets where the threads of the block are synchronised around the operation.
+        /// Sets where the threads of the block are synchronized around the operation.
         fn sync(this, sync: BlockSync) -> SemaphoreCall<'p> {
             this.program.recorder().edit(this.ops, |op| op.sync = sync);
             this

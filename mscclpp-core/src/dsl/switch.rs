@@ -4,21 +4,21 @@ use super::args::{AnyChunk, BlockArg, ChunkRange, PacketChunk, RankArg};
 use super::program::Program;
 use super::value::{OpsValue, SwitchValue};
 
-/// One buffer of every member rank, addressed together. Made by [`Program::switch_channel`].
+/// One buffer of every member rank, with one address. Created by [`Program::switch_channel`].
 #[derive(Clone, Copy, Debug)]
 pub struct SwitchChannel<'p> {
     program: &'p Program,
     value: SwitchValue,
 }
 
-/// A switch channel as one of its members uses it.
+/// A switch channel, bound to one of its members.
 #[derive(Clone, Copy, Debug)]
 pub struct SwitchMember<'p> {
     program: &'p Program,
     value: SwitchValue,
 }
 
-/// A switch reduction just recorded; its methods refine it.
+/// The last recorded switch reduction; its methods refine it.
 #[derive(Clone, Copy, Debug)]
 pub struct SwitchReduction<'p> {
     program: &'p Program,
@@ -47,7 +47,7 @@ handle! { SwitchChannel, value: SwitchValue }
 handle! { SwitchMember, value: SwitchValue }
 handle! { SwitchReduction, ops: OpsValue }
 
-/// Nothing has this: it stands where a switch channel is used without saying by which rank.
+/// A trait without implementations: it produces the error for a switch channel that is not bound to a rank.
 #[diagnostic::on_unimplemented(
     message = "a switch channel is used by one of its ranks",
     label = "by which rank?",
@@ -56,7 +56,8 @@ handle! { SwitchReduction, ops: OpsValue }
 pub trait NamesItsRank {}
 
 impl<'p> SwitchChannel<'p> {
-    /// Never callable: keeps rustc from taking `reduce` on a channel for the one of iterators, and says what is missing.
+    /// Cannot be called: prevents rustc from resolving `reduce` on a channel to the one of iterators, and reports what
+    /// is missing.
     #[doc(hidden)]
     pub fn reduce<D>(self, _: D, _: impl ChunkRange, _: impl BlockArg) -> SwitchReduction<'p>
     where
@@ -69,10 +70,10 @@ impl<'p> SwitchChannel<'p> {
 dsl! {
     table CHANNEL; by value self; for [SwitchChannel<'static>];
     impl['p] SwitchChannel<'p> {
-        /// The channel as `rank` uses it.
+        /// Binds the channel to the member `rank`.
         ///
         /// # Errors
-        /// Files M0015 if the rank is not a member.
+        /// Reports M0015 if the rank is not a member.
         fn at(this, rank: RankArg) -> SwitchMember<'p> {
             SwitchMember::new(this.program, this.program.recorder().switch_at(this.value, rank))
         }
@@ -85,7 +86,8 @@ dsl! {
         /// Reduces the members' chunks at `range` of the channel's buffer into `dst` of this rank.
         ///
         /// # Ordering
-        /// None by itself: signal and wait with every member before (their data is ready) and after (all have finished).
+        /// None by itself: signal and wait with every member before (their data is ready) and after (all have
+        /// finished).
         fn reduce(this, dst: AnyChunk, range: ChunkRange, block: BlockArg) -> SwitchReduction<'p> {
             SwitchReduction::new(this.program, this.program.recorder().switch_reduce(this.value, dst, range, block))
         }
@@ -95,7 +97,7 @@ dsl! {
             this.program.recorder().switch_broadcast(this.value, range, src, block);
         }
 
-        /// Stores the packets in `src`, own scratch, at `range` of every member's scratch, waiting for them.
+        /// Stores the packets in `src`, the rank's own scratch, at `range` of every member's scratch, waiting for them.
         fn broadcast_packets(this, range: ChunkRange, src: PacketChunk, block: BlockArg) {
             this.program.recorder().switch_broadcast_packets(this.value, range, src, block);
         }

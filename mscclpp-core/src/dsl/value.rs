@@ -1,10 +1,10 @@
-//! Values of the authoring API without their types: what the evaluator holds.
+//! Untyped values of the authoring API, for the evaluator.
 
 use std::rc::Rc;
 
 use crate::types::{BlockSync, BufferKind, ChannelKind, ReduceOp};
 
-/// Number of a rank (or of anything else) that a diagnostic has already been filed for; operations on it are ignored.
+/// Number of a rank (or of another object) for which a diagnostic has been reported; operations on it are ignored.
 pub(crate) const POISON: u32 = u32::MAX;
 
 /// A range of chunks of one rank's buffer.
@@ -54,12 +54,12 @@ pub struct ChannelValue {
     pub id: u32,
 }
 
-/// A switch channel (`member` = `None`) or one rank's view of it.
+/// A switch channel (`member` = `None`), or one bound to a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwitchValue {
     /// Number of the switch channel in the program.
     pub channel: u32,
-    /// The rank whose view this is.
+    /// The member to which it is bound.
     pub member: Option<u32>,
 }
 
@@ -84,7 +84,7 @@ pub struct RangeValue {
     pub end: Option<i128>,
 }
 
-/// Any value that goes into or comes out of a call of the authoring API.
+/// Any argument or result of a call of the authoring API.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// `()`
@@ -95,7 +95,7 @@ pub enum Value {
     Bool(bool),
     /// A range of integers.
     Range(RangeValue),
-    /// An array, slice, `Vec` or finished iterator.
+    /// An array, slice, `Vec` or exhausted iterator.
     List(Rc<Vec<Value>>),
     /// A rank.
     Rank(u32),
@@ -107,19 +107,19 @@ pub enum Value {
     Channel(ChannelValue),
     /// A switch channel.
     Switch(SwitchValue),
-    /// One rank's view of a switch channel.
+    /// A switch channel that is bound to a member.
     SwitchMember(SwitchValue),
     /// A semaphore: rank and number.
     Semaphore(u32, u32),
     /// A thread-block group.
     Group(GroupValue),
-    /// A signal, wait or flush just recorded.
+    /// The last recorded signal, wait or flush.
     SyncCall(OpsValue, ChannelKind),
-    /// An acquire or release just recorded.
+    /// The last recorded acquire or release.
     SemaphoreCall(OpsValue),
-    /// A reduction just recorded.
+    /// The last recorded reduction.
     Reduction(OpsValue),
-    /// A switch reduction just recorded.
+    /// The last recorded switch reduction.
     SwitchReduction(OpsValue),
     /// `BufferKind::…`
     BufferKind(BufferKind),
@@ -130,7 +130,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// What this is, in the words of the API, for messages.
+    /// Returns the kind of value in terms of the API, for messages.
     pub fn kind_name(&self) -> &'static str {
         match self {
             Self::Unit => "()",
@@ -157,7 +157,8 @@ impl Value {
         }
     }
 
-    /// The name under which [`registry`](super::registry) lists this value's methods; `None` if it has none there.
+    /// Returns the name under which [`registry`](super::registry) lists this value's methods; `None` if it has none
+    /// there.
     pub fn type_name(&self) -> Option<&'static str> {
         Some(match self {
             Self::Rank(_) => "Rank",
@@ -178,15 +179,15 @@ impl Value {
     }
 }
 
-/// A call whose arguments do not fit. rustc refuses the same call with a better text; this is what remains for the evaluator.
+/// A call with invalid arguments. rustc rejects the same call with a better text; this error is for the evaluator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArgError {
     /// Wrong number of arguments.
     #[error("expected {expected} arguments, found {found}")]
     Count {
-        /// How many the function takes.
+        /// The function's number of arguments.
         expected: usize,
-        /// How many there were.
+        /// The call's number of arguments.
         found: usize,
     },
     /// Wrong kind of argument.
@@ -196,9 +197,9 @@ pub enum ArgError {
         name: &'static str,
         /// Its position, from 0; the receiver is `usize::MAX`.
         index: usize,
-        /// What it takes.
+        /// The expected kind.
         expected: &'static str,
-        /// What it got.
+        /// The kind that was found.
         found: &'static str,
     },
 }

@@ -2,7 +2,7 @@
 
 use crate::collective::{self, CollectiveKind};
 
-/// A collective as the older API counts its chunks.
+/// A collective with the chunk counts of the older API.
 ///
 /// An all-reduce or broadcast has `chunk_factor` chunks in all, where the [newer API](crate::dsl) has `chunk_factor` for
 /// each rank; the others agree.
@@ -45,10 +45,10 @@ impl Collective {
         Self { kind: CollectiveKind::Broadcast, num_ranks, chunk_factor, in_place, root }
     }
 
-    /// The collective in today's terms, and how many of its chunks one chunk here is.
+    /// Returns the collective of the newer API, and how many of its chunks one chunk here is.
     ///
-    /// An all-reduce over n ranks has a multiple of n chunks today. A program with k chunks, k not a multiple of n, is
-    /// recorded with every chunk cut into as many pieces as make it one.
+    /// An all-reduce over n ranks has a multiple of n chunks in the newer API. A program with k chunks, k not a
+    /// multiple of n, is recorded with every chunk divided into as many parts as make it one.
     pub(super) fn to_collective(self) -> (collective::Collective, u32) {
         let (ranks, factor) = (u64::from(self.num_ranks), u64::from(self.chunk_factor));
         let (chunk_factor, scale) = match self.kind {
@@ -58,7 +58,7 @@ impl Collective {
             }
             _ => (factor, 1),
         };
-        // Numbers that do not fit are refused as too large by the recorder.
+        // The recorder rejects numbers that do not fit as too large.
         let narrow = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
         let collective = collective::Collective {
             kind: self.kind,

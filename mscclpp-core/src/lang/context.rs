@@ -1,4 +1,4 @@
-//! The program while chunks are taken from it: chunks, scratch and channels on demand.
+//! The context of a program of the older API, which creates chunks, scratch and channels on demand.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::types::{BufferKind, ChannelKind};
 pub struct ProgramContext<'p> {
     program: &'p Program,
     collective: Collective,
-    /// Chunks of the program that one chunk of this API is.
+    /// The number of chunks of the program per chunk of this API.
     scale: u32,
     state: RefCell<State>,
 }
@@ -29,11 +29,11 @@ struct State {
     switches: BTreeMap<(BufferKind, Vec<u32>), crate::dsl::SwitchValue>,
 }
 
-/// What tells the channels between two ranks apart: the ranks in ascending order, the kind, the thread block, and the
-/// buffers of sender and receiver.
+/// Key of a channel between two ranks: the ranks in ascending order, the kind, the thread block, and the buffers of
+/// sender and receiver.
 type Key = (u32, u32, ChannelKind, usize, BufferKind, BufferKind);
 
-/// One rank, for what it does without a chunk.
+/// One rank, for operations without a chunk.
 #[derive(Clone, Copy, Debug)]
 pub struct RankRef<'p> {
     program: &'p Program,
@@ -41,7 +41,7 @@ pub struct RankRef<'p> {
 }
 
 impl RankRef<'_> {
-    /// Lets several thread blocks of this rank meet; with one, its threads meet.
+    /// Synchronizes several thread blocks of this rank; with one, its threads.
     #[track_caller]
     pub fn barrier(&self, tb_list: impl BlockList) {
         self.program.rank(self.rank).barrier(tb_list);
@@ -62,23 +62,23 @@ impl<'p> ProgramContext<'p> {
         self.scale
     }
 
-    /// The number of ranks.
+    /// Returns the number of ranks.
     pub fn num_ranks(&self) -> usize {
         self.program.num_ranks()
     }
 
-    /// One rank, for its barriers.
+    /// Returns one rank, for its barriers.
     pub fn rank(&self, rank: usize) -> RankRef<'p> {
         RankRef { program: self.program, rank }
     }
 
-    /// A reference to `size` chunks of a rank's buffer from `index` on.
+    /// Returns a reference to `size` chunks of a rank's buffer from `index` on.
     ///
-    /// In place, the smaller of input and output is a part of the larger one, and a reference to it is one into the larger.
-    /// Scratch is as long as the program makes it.
+    /// In place, the smaller of input and output is a part of the larger one, and a reference to it is one to the
+    /// larger. Scratch grows on demand.
     ///
     /// # Errors
-    /// Files M0002 for a rank, M0004 for chunks that do not exist, M0006 for a size of 0.
+    /// Reports M0002 for a rank, M0004 for chunks that do not exist, M0006 for a size of 0.
     #[track_caller]
     pub fn chunk(&self, rank: usize, buffer: BufferKind, index: impl TryInto<i64>, size: usize) -> ChunkRef<'_> {
         self.reference(rank, buffer, index.try_into().unwrap_or(i64::MAX), size)
@@ -123,7 +123,7 @@ impl<'p> ProgramContext<'p> {
         ChunkRef::new(self, rank, buffer, index, size as u32)
     }
 
-    /// Chunks of a buffer, in chunks of this API.
+    /// Returns the length of a buffer, in chunks of this API.
     fn len(&self, buffer: BufferKind) -> u32 {
         let (input, output) = self.collective.chunks(self.program.num_ranks() as u32).unwrap_or_default();
         match buffer {
@@ -133,7 +133,7 @@ impl<'p> ProgramContext<'p> {
         }
     }
 
-    /// Chunks of scratch that a rank has used so far.
+    /// Returns the chunks of scratch that a rank has used so far.
     pub(super) fn scratch_len(&self, rank: usize) -> u32 {
         self.state.borrow().scratch.get(rank).copied().unwrap_or(0)
     }
@@ -152,7 +152,7 @@ impl<'p> ProgramContext<'p> {
         }
     }
 
-    /// Makes the scratch of all ranks equally long, as packets want it.
+    /// Makes the scratch of all ranks equally long, as packets require.
     pub(super) fn level_scratch(&self) {
         let longest = self.state.borrow().scratch.iter().copied().max().unwrap_or(0);
         for rank in 0..self.num_ranks() {
@@ -160,8 +160,8 @@ impl<'p> ProgramContext<'p> {
         }
     }
 
-    /// The channel from `local` to `peer` for data that flows from the buffer `from` of one to the buffer `to` of the
-    /// other. Both ends are made together, so that they pair up whichever end is used first.
+    /// Returns the channel from `local` to `peer` for data that moves from the buffer `from` of one to the buffer `to`
+    /// of the other. Both ends are created together, so that they are paired whichever end is used first.
     #[track_caller]
     pub(super) fn channel(
         &self,
@@ -187,7 +187,7 @@ impl<'p> ProgramContext<'p> {
         ends[usize::from(local != low)]
     }
 
-    /// The switch channel over one buffer of several ranks, given in ascending order.
+    /// Returns the switch channel over one buffer of several ranks, in ascending order.
     #[track_caller]
     pub(super) fn switch(&self, buffer: BufferKind, ranks: Vec<u32>) -> crate::dsl::SwitchValue {
         let key = (buffer, ranks);
@@ -199,7 +199,7 @@ impl<'p> ProgramContext<'p> {
         switch
     }
 
-    /// Files a finding at the caller's place.
+    /// Reports a finding at the caller's location.
     #[track_caller]
     pub(super) fn file(&self, code: Code, message: impl Into<String>, help: impl Into<String>) {
         let site = Site::Source(SourceLocation::from(Location::caller()));

@@ -1,8 +1,9 @@
-//! The older, chunk-centred way of writing programs (MSCCLPPLang), as a thin layer over the same recorder.
+//! The older, chunk-centered API (MSCCLPPLang), as a thin layer over the same recorder.
 //!
-//! A program takes a chunk of a rank's buffer and calls `put`, `get`, `signal`, `wait`, `copy` or `reduce` on it; channels
-//! are made on demand. It gives the same [`Trace`](crate::trace::Trace) as the [authoring API](crate::dsl), so everything
-//! behind it is the same. It records natively, at run time or in `build.rs`; `#[collective]` evaluates the newer API only.
+//! A program takes a chunk of a rank's buffer and calls `put`, `get`, `signal`, `wait`, `copy` or `reduce` on it;
+//! channels are created on demand. It produces the same [`Trace`](crate::trace::Trace) as the [authoring
+//! API](crate::dsl), so the later stages are the same. It records natively, at run time or in `build.rs`;
+//! `#[collective]` evaluates the newer API only.
 //!
 //! ```
 //! use mscclpp_core::lang::{Buffer, ChannelType::Sm, Collective, MscclppProgram};
@@ -35,15 +36,15 @@
 //! ```
 //!
 //! # Differences from the original
-//! - Python's defaults are written out: a buffer of `None` is the chunk's own, an index of -1 the chunk's own or, in
-//!   scratch, behind what the rank has used so far. The thread block is always named; the original dropped operations
-//!   without one.
-//! - A signal synchronises its thread block in front, a wait and a flush behind; all other block syncs are found by
-//!   lowering. As in the original, nothing orders different thread blocks but barriers and signals.
-//! - A wait and its signal run on thread blocks of the same number and name the same pair of buffers: sender's, then
-//!   receiver's. That, with the kind, is what tells channels between two ranks apart.
-//! - Instances are interleaved. The original's default (`duplicated`) gives the same results wherever it was right.
-//! - Mistakes are reported together, with their places, when recording ends.
+//! - Python's defaults are explicit: a buffer of `None` is the chunk's own, an index of -1 the chunk's own or, in
+//!   scratch, the end of what the rank has used so far. The thread block is always given; the original dropped
+//!   operations without one.
+//! - A signal synchronizes its thread block before it, a wait and a flush after it; lowering finds all other block
+//!   syncs. As in the original, only barriers and signals order different thread blocks.
+//! - A wait and its signal are executed by thread blocks of the same number and name the same pair of buffers:
+//!   sender's, then receiver's. These and the kind identify a channel between two ranks.
+//! - Instances are interleaved. The original's default (`duplicated`) has the same results wherever it was correct.
+//! - Mistakes are reported together, with their locations, when recording ends.
 
 mod chunk;
 mod collective;
@@ -58,13 +59,13 @@ pub use program::MscclppProgram;
 
 use crate::types::ChannelKind;
 
-/// How a chunk operation reaches the other rank.
+/// How a chunk operation accesses the other rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ChannelType {
-    /// The GPU copies: a memory channel.
+    /// A memory channel: the GPU copies.
     #[default]
     Sm,
-    /// A CPU thread copies: a port channel.
+    /// A port channel: a CPU thread copies.
     Proxy,
 }
 
@@ -82,7 +83,7 @@ impl ChannelType {
     }
 }
 
-/// What the source of a packet put holds.
+/// Format of the source of a packet put.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum DataFormat {
     /// Plain data.
@@ -92,17 +93,17 @@ pub enum DataFormat {
     Packet,
 }
 
-/// How a packet put goes. A [`ChannelType`] alone stands for plain data over it, with no scratch of its own.
+/// Options of a packet put. A [`ChannelType`] alone represents plain data over it, without a temporary buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct PacketOptions {
-    /// What the source holds.
+    /// Format of the source.
     pub src_format: DataFormat,
-    /// How the packets travel.
+    /// The channel of the packets.
     pub chan_type: ChannelType,
-    /// Scratch of the sending rank in which packets are made before a proxy takes them. Plain data over
+    /// Scratch of the sending rank in which packets are created before a proxy sends them. Plain data over
     /// [`ChannelType::Proxy`] needs it.
     pub temp_buffer: Option<Buffer>,
-    /// Where in `temp_buffer`; -1 is behind what the rank has used so far.
+    /// Index in `temp_buffer`; -1 is the end of what the rank has used so far.
     pub temp_buffer_index: i64,
 }
 

@@ -1,4 +1,4 @@
-//! The entry: what the older `with MSCCLPPProgram(…):` was.
+//! Entry point of the older API, the counterpart of `with MSCCLPPProgram(…):`.
 
 use super::collective::Collective;
 use super::context::ProgramContext;
@@ -19,57 +19,57 @@ pub struct MscclppProgram {
 }
 
 impl MscclppProgram {
-    /// A program with the defaults of the original: protocol `Simple`, fusion on, 1024 threads per block, one scratch
-    /// buffer, messages of any size.
+    /// Creates a program with the defaults of the original: protocol `Simple`, fusion on, 1024 threads per block, one
+    /// copy of scratch, messages of any size.
     pub fn new(name: impl Into<String>, collective: Collective, num_ranks: u32, instances: u32) -> Self {
         let mut spec = AlgoSpec::new(name, collective.kind, num_ranks);
         spec.instances = instances;
         Self { spec, collective }
     }
 
-    /// Whether scratch is sized for packets.
+    /// Sets whether scratch is sized for packets.
     #[must_use]
     pub fn protocol(mut self, protocol: Protocol) -> Self {
         self.spec.protocol = protocol;
         self
     }
 
-    /// Whether neighbouring operations are fused.
+    /// Sets whether neighboring operations are fused.
     #[must_use]
     pub fn instr_fusion(mut self, on: bool) -> Self {
         self.spec.fuse = on;
         self
     }
 
-    /// CUDA threads per thread block, 1 to 1024.
+    /// Sets the CUDA threads per thread block, 1 to 1024.
     #[must_use]
     pub fn num_threads_per_block(mut self, threads: u32) -> Self {
         self.spec.threads_per_block = threads;
         self
     }
 
-    /// Whether launches alternate between two halves of scratch.
+    /// Sets whether launches alternate between two halves of scratch.
     #[must_use]
     pub fn use_double_scratch_buffer(mut self, on: bool) -> Self {
         self.spec.double_scratch = on;
         self
     }
 
-    /// Ranks per node; all ranks unless set. It must divide the number of ranks.
+    /// Sets the ranks per node; all ranks unless set. It must divide the number of ranks.
     #[must_use]
     pub fn num_ranks_per_node(mut self, ranks: u32) -> Self {
         self.spec.ranks_per_node = ranks;
         self
     }
 
-    /// Smallest message, in bytes, inclusive.
+    /// Sets the smallest message, in bytes, inclusive.
     #[must_use]
     pub fn min_message_size(mut self, bytes: u64) -> Self {
         self.spec.min_message_size = bytes;
         self
     }
 
-    /// Largest message, in bytes, inclusive.
+    /// Sets the largest message, in bytes, inclusive.
     #[must_use]
     pub fn max_message_size(mut self, bytes: u64) -> Self {
         self.spec.max_message_size = bytes;
@@ -79,7 +79,7 @@ impl MscclppProgram {
     /// Records the operations of `body`.
     ///
     /// # Errors
-    /// Everything that the settings and the calls got wrong, in order.
+    /// Returns the findings about the settings and the calls, in order.
     pub fn record(self, body: impl FnOnce(&ProgramContext<'_>)) -> Result<Trace, Diagnostics> {
         self.run(body).finish()
     }
@@ -87,7 +87,7 @@ impl MscclppProgram {
     /// Builds the plan of the operations of `body`, as [`compile`](crate::compile::compile) does for the newer API.
     ///
     /// # Errors
-    /// Everything that is wrong with the settings and the program.
+    /// Returns the findings about the settings and the program.
     pub fn compile(self, body: impl FnOnce(&ProgramContext<'_>)) -> Result<Plan, Diagnostics> {
         compile_trace(self.run(body), &Checks::default())
     }

@@ -1,29 +1,30 @@
-//! What an operation reads and writes.
+//! Accesses of an operation.
 
 use crate::plan::{Op, OpKind, Operand};
 use crate::types::ChannelKind;
 
-/// How memory holds what an access touches.
+/// Format of the data of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// Elements.
     Plain,
-    /// Data beside flags. Reading waits for the flag, so a read orders itself behind its write.
+    /// Data with flags. A read waits for the flag, so it is ordered after its write.
     Packets,
 }
 
-/// One reference of an operation with what is done to it.
+/// One operand of an operation with its access.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Access {
     /// The range: local, remote or a switch window.
     pub(super) range: Operand,
     /// Whether it is written.
     pub(super) write: bool,
-    /// How it is held.
+    /// Its format.
     pub(super) form: Form,
 }
 
-/// All accesses of a data operation: reads before writes, each in the order of the references. Nothing for others.
+/// Returns all accesses of a data operation: reads before writes, each in the order of the operands. None for other
+/// operations.
 pub(super) fn accesses(op: &Op) -> impl Iterator<Item = Access> {
     let (srcs, dsts): (&[Operand], &[Operand]) = if op.kind.is_data() { (&op.srcs, &op.dsts) } else { (&[], &[]) };
     let reads = srcs.iter().enumerate().map(|(i, range)| (*range, false, source_form(op, i)));
@@ -35,7 +36,7 @@ fn source_form(op: &Op, position: usize) -> Form {
     use OpKind as K;
     match op.kind {
         K::UnpackPackets | K::ReadPutPackets | K::SwitchBroadcastPackets => Form::Packets,
-        // A port moves bytes as they are: what it puts as packets must already be packets.
+        // A port moves bytes unchanged: the source of a packet put must already contain packets.
         K::PutPackets if op.channel == Some(ChannelKind::Port) => Form::Packets,
         K::ReducePackets | K::ReduceSendPackets | K::ReduceCopyPackets | K::ReduceCopySendPackets if position > 0 => {
             Form::Packets

@@ -1,12 +1,12 @@
-//! Sync attributes become `nop`s.
+//! Conversion of sync attributes to `nop`s.
 
 use crate::origin::Origin;
 use crate::plan::{Op, OpKind, RankPlan};
 use crate::types::BlockSync;
 
-/// Puts a `nop` wherever a synchronising or dependent operation asks for a block sync, and clears the attributes.
+/// Inserts a `nop` wherever a synchronizing or dependent operation requires a block sync, and clears the attributes.
 ///
-/// `nop`s are not merged: fusion has removed the attributes that ask twice, and without fusion the plan keeps them.
+/// `nop`s are not merged: fusion has removed redundant attributes, and without fusion the plan keeps them.
 pub(super) fn insert(rank: &mut RankPlan) {
     for block in &mut rank.blocks {
         expand(&mut block.ops);
@@ -24,7 +24,7 @@ fn expand(ops: &mut Vec<Op>) {
     if nops == 0 {
         return;
     }
-    // From the back, so that each operation moves once, to where it stays.
+    // From the end, so that each operation moves once, to its final position.
     let mut from = ops.len();
     ops.resize_with(from + nops, || Op::new(OpKind::Nop, Origin::UNKNOWN));
     let mut to = ops.len();
@@ -43,7 +43,7 @@ fn expand(ops: &mut Vec<Op>) {
             ops[to].origin = origin;
         }
     }
-    // Those in front of the first block sync stay, and ask for none.
+    // The operations before the first block sync stay, and require none.
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Recorded operations, per rank and thread block.
+//! Distribution of recorded operations to ranks and thread blocks.
 
 use super::replicate::MAX_BLOCKS;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
@@ -7,11 +7,11 @@ use crate::plan::{BufferRef, ChannelTable, LoopBody, Op, OpKind, PlanTree, RankP
 use crate::trace::{LoopHeader, RankTables, Trace, TracedOp};
 use crate::types::ChannelKind;
 
-/// Distributes the operations of a trace over ranks and thread blocks, in recorded order.
+/// Distributes the operations of a trace to ranks and thread blocks, in recorded order.
 ///
 /// Blocks below the highest used exist and are empty. The operations that a block recorded inside one pipelined loop
-/// become one pipeline. Nothing else of that block is recorded while the loop is open, so the place of its first
-/// operation is the place where the loop closes.
+/// become one pipeline. The block records nothing else while the loop is open, so the position of its first operation
+/// is the position at which the loop ends.
 ///
 /// # Errors
 /// [`Code::RankOutOfRange`], [`Code::BlockOutOfRange`], [`Code::BadPipeline`] or [`Code::ForeignHandle`] for operations
@@ -59,9 +59,9 @@ pub(super) fn group(trace: Trace) -> Result<PlanTree, Diagnostics> {
     })
 }
 
-/// Where the thread blocks of a trace stand in one list of all.
+/// Positions of the thread blocks of a trace in one list of all.
 struct Places {
-    /// Per rank, its first block; and the end of the last one's.
+    /// Per rank, its first block; and the end of the last rank's blocks.
     first: Vec<usize>,
 }
 
@@ -82,8 +82,8 @@ impl Places {
     }
 }
 
-/// Operations outside loops per block, the block syncs they ask for counted: what to reserve. Checks every operation against
-/// the trace's tables.
+/// Returns the operations outside loops per block, including the block syncs that they require: the capacity to
+/// reserve. Checks every operation against the trace's tables.
 fn count(trace: &Trace, places: &Places) -> Result<Vec<usize>, Diagnostics> {
     let mut counts = vec![0; places.first[trace.ranks.len()]];
     let channels: Vec<_> = trace.ranks.iter().map(|rank| ChannelKind::ALL.map(|kind| channels(rank, kind))).collect();
@@ -123,7 +123,7 @@ fn count(trace: &Trace, places: &Places) -> Result<Vec<usize>, Diagnostics> {
     Ok(counts)
 }
 
-/// How many channels of a kind a rank has.
+/// Returns the number of a rank's channels of a kind.
 fn channels(tables: &RankTables, kind: ChannelKind) -> usize {
     let count = |table: &ChannelTable| match (table, kind) {
         (ChannelTable::Memory(peers), ChannelKind::Memory) | (ChannelTable::Port(peers), ChannelKind::Port) => {
@@ -152,7 +152,7 @@ fn check_numbers(tables: &RankTables, channels: &[usize], op: &Op) -> Result<(),
     op.ids.iter().try_for_each(|&id| check("channel", id, channels[kind as usize]))
 }
 
-/// A rank with its tables, and the first of some lists of operations for its blocks.
+/// Returns a rank with its tables, and with the first of some lists of operations for its blocks.
 fn rank_plan(tables: RankTables, lists: &mut impl Iterator<Item = Vec<Op>>) -> RankPlan {
     let lists = lists.take(tables.blocks as usize);
     RankPlan {
@@ -166,7 +166,7 @@ fn rank_plan(tables: RankTables, lists: &mut impl Iterator<Item = Vec<Op>>) -> R
     }
 }
 
-/// An empty pipeline for a loop, with the origin of its first operation.
+/// Returns an empty pipeline for a loop, with the origin of its first operation.
 fn pipeline(header: &LoopHeader, origin: Origin) -> Op {
     let mut op = Op::new(OpKind::Pipeline, origin);
     op.body = Some(Box::new(LoopBody { unit: header.unit, num_chunks: header.num_chunks, ops: Vec::new() }));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_becomes_one_pipeline_per_block() {
+    fn loop_becomes_one_pipeline_per_block() {
         let mut trace = trace(&[&["nop; loop 64x2 { copy i0 > s0; copy s0 > o0 }; loop 32x1 { nop }", ""], &[""]]);
         // The first loop also runs on block 1, interleaved with block 0.
         let other = TracedOp { rank: 0, block: 1, in_loop: Some(0), op: ops("copy i1 > s1").remove(0) };
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_outside_of_its_tables_is_refused() {
+    fn trace_with_indexes_outside_its_tables_is_rejected() {
         let refused = |ops: &str, change: fn(&mut TracedOp)| {
             let mut trace = trace(&[&[ops], &[""]]);
             change(&mut trace.ops[0]);

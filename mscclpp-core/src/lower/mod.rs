@@ -1,19 +1,19 @@
-//! Lowering: from a recorded program to a plan.
+//! Lowering: conversion of a recorded program to a plan.
 //!
 //! A list of passes, each a pure function over one thread block or the whole tree, each in its own file:
 //!
 //! 1. `group`: recorded operations become per-rank, per-block lists; a pipelined loop becomes one operation per block.
-//! 2. `fuse` (if the program asks for it): neighbouring operations of a block become one. It comes first, while the
-//!    authors' order is still visible and before block syncs stand between operations.
-//! 3. `dependency` (if asked for): operations that touch the same memory as an earlier one of their block ask for a
-//!    block sync in front of them, unless the sync attributes that fusion left put one there already.
+//! 2. `fuse` (if the program requests it): neighboring operations of a block become one. It is first, while the
+//!    operations are in the authors' order and no block syncs are between them.
+//! 3. `dependency` (if requested): operations that access the same memory as an earlier one of their block require a
+//!    block sync before them, unless the sync attributes that fusion left contain one already.
 //! 4. `data_sync`: the sync attributes become `nop`s.
-//! 5. `split` (more than one instance): chunk ranges that cannot be interleaved as they stand become single chunks.
+//! 5. `split` (more than one instance): chunk ranges that cannot be interleaved become single chunks.
 //! 6. `number`: rank-level numbers of channels and remote buffers become indexes into the thread block's tables.
 //! 7. `replicate` (more than one instance): every block becomes one block per instance.
 //!
-//! Until `number` has run, references and channels carry rank-level numbers. The result is canonical: it holds exactly
-//! what plan JSON can hold, so that writing and reading it gives an equal tree.
+//! Before `number`, operands and channels have rank-level numbers. The result is canonical: it contains exactly what
+//! plan JSON can contain, so that writing and reading it returns an equal tree.
 
 mod access;
 mod data_sync;
@@ -35,8 +35,8 @@ use number::Numbering;
 
 /// Lowers a recorded program to a plan.
 ///
-/// The trace must come from a recorder that found nothing wrong; one made by hand is only checked as far as indexing
-/// safely demands. The plan is not checked for hazards or deadlocks here.
+/// The trace must be one in which a recorder found no mistake; a trace that was built manually is only checked as far
+/// as safe indexing requires. The plan is not checked for hazards or deadlocks here.
 ///
 /// # Cost
 /// Linear in the operations, times the instances; searches in sorted maps where dependencies are tracked.
@@ -49,7 +49,7 @@ pub fn lower(trace: &Trace) -> Result<PlanTree, Diagnostics> {
     lowered(trace.clone())
 }
 
-/// Lowers a recorded program that nobody needs any more.
+/// Lowers a recorded program and consumes it.
 pub(crate) fn lowered(trace: Trace) -> Result<PlanTree, Diagnostics> {
     let spec = &trace.spec;
     if spec.instances > 1 && spec.replication == Replication::None {
@@ -60,7 +60,7 @@ pub(crate) fn lowered(trace: Trace) -> Result<PlanTree, Diagnostics> {
     }
     let (fuse, auto_sync, instances) = (spec.fuse, spec.auto_sync, spec.instances);
     let mut plan = group::group(trace)?;
-    // Rank by rank, so that a rank's operations are still at hand for the next pass.
+    // Rank by rank, so that a rank's operations are still in the cache for the next pass.
     let worth = parallel::is_worth(parallel::operations(&plan).saturating_mul(instances as usize));
     let fusion = fuse.then(|| Fusion::of(&plan));
     let waits = auto_sync.then(|| Dependencies::of(&plan));

@@ -1,15 +1,17 @@
-//! Rank-level numbers become indexes into the thread block's tables.
+//! Conversion of rank-level numbers to indexes into the thread block's tables.
 
 use crate::plan::{BlockTable, BlockTables, BufferRef, Ids, Op, OpKind, RankPlan, ThreadBlock};
 use crate::types::ChannelKind;
 
-/// Fills the tables of a rank's blocks in order of first use, pipelines' bodies included, and makes operations point into them.
+/// Fills the tables of a rank's blocks in order of first use, pipelines' bodies included, and converts the numbers of
+/// operations to indexes into them.
 ///
-/// Also brings operations into the form that plan JSON can hold: the channels of memory puts, reductions and switch
-/// operations are left out (their block's table still lists them), those of signals, waits and flushes are sorted.
+/// It also converts operations to the form that plan JSON can contain: the channels of memory puts, reductions and
+/// switch operations are removed (their block's table still lists them), those of signals, waits and flushes are
+/// sorted.
 #[derive(Default)]
 pub(super) struct Numbering {
-    /// Per kind and rank-level number, the index in the block at hand.
+    /// Per kind and rank-level number, the index in the current block.
     channels: Tables,
     remotes: Tables,
 }
@@ -26,8 +28,8 @@ impl Numbering {
                 }
                 self.renumber(op, channels, remote_buffers);
             }
-            self.channels.forget(channels);
-            self.remotes.forget(remote_buffers);
+            self.channels.reset(channels);
+            self.remotes.reset(remote_buffers);
         }
     }
 
@@ -47,7 +49,7 @@ impl Numbering {
     }
 }
 
-/// Leaves out the channels that plan JSON does not hold, and sorts those whose order means nothing.
+/// Removes the channels that plan JSON does not contain, and sorts those whose order has no meaning.
 fn sort_ids(op: &mut Op) {
     match op.kind {
         OpKind::Signal | OpKind::Wait | OpKind::RelaxedSignal | OpKind::RelaxedWait | OpKind::Flush => {
@@ -59,14 +61,14 @@ fn sort_ids(op: &mut Op) {
     }
 }
 
-/// Which rank-level numbers a block uses already: the inverse of its tables.
+/// The rank-level numbers that a block uses already: the inverse of its tables.
 #[derive(Default)]
 struct Tables {
     indexes: [Vec<Option<u32>>; ChannelKind::ALL.len()],
 }
 
 impl Tables {
-    /// The index of a rank-level number in the block's table, to which it is added at its first use.
+    /// Returns the index of a rank-level number in the block's table, to which it is added at its first use.
     fn index(&mut self, kind: ChannelKind, number: u32, tables: &mut BlockTables) -> u32 {
         let indexes = &mut self.indexes[kind as usize];
         if indexes.len() <= number as usize {
@@ -85,8 +87,8 @@ impl Tables {
         })
     }
 
-    /// Makes ready for the next block.
-    fn forget(&mut self, tables: &[(ChannelKind, BlockTable)]) {
+    /// Resets the tables for the next block.
+    fn reset(&mut self, tables: &[(ChannelKind, BlockTable)]) {
         for (kind, numbers) in tables {
             for &number in numbers {
                 self.indexes[*kind as usize][number as usize] = None;

@@ -1,15 +1,16 @@
-//! Instances: every block becomes one block per instance, each working on its own part of every chunk.
+//! Replication: every block becomes one block per instance, each of which processes its own part of every chunk.
 //!
-//! Chunk i of the program is chunks i·n to i·n + n - 1 of a plan with n instances, and instance k takes the k-th part of
-//! every range. Numbers of blocks, channels, semaphores and barriers go the same way: c becomes c·n + k.
+//! Chunk i of the program is chunks i·n to i·n + n - 1 of a plan with n instances, and instance k processes the k-th
+//! part of every range. Numbers of blocks, channels, semaphores and barriers are mapped in the same way: c becomes c·n
+//! + k.
 
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::plan::{ChannelTable, Op, OpKind, PlanTree, RankPlan, ThreadBlock};
 
-/// Most thread blocks of a rank. Numbers of blocks have 16 bits in the executors.
+/// Maximum number of thread blocks of a rank. Numbers of blocks have 16 bits in the executors.
 pub(super) const MAX_BLOCKS: u32 = 1 << 16;
 
-/// Most operations of a plan with several instances, so that a large `instances` cannot eat all memory.
+/// Maximum number of operations of a plan with several instances, so that a large `instances` cannot exhaust memory.
 const MAX_OPS: u64 = 1 << 26;
 
 /// Replicates a numbered plan into two or more instances.
@@ -25,7 +26,7 @@ pub(crate) fn replicate(plan: &mut PlanTree, instances: u32) -> Result<(), Diagn
     Ok(())
 }
 
-/// Whether a plan stays small enough when it is replicated.
+/// Checks that a plan stays within the limit when it is replicated.
 ///
 /// # Errors
 /// [`Code::TooLarge`] for more than 2^26 operations.
@@ -40,10 +41,10 @@ pub(super) fn bounded(plan: &PlanTree, instances: u32) -> Result<(), Diagnostics
     Ok(())
 }
 
-/// What a program says about its outputs, of all instances.
+/// Replicates the expectations of a program.
 pub(super) fn expectations(plan: &mut PlanTree, instances: u32) {
     for expectation in &mut plan.expectations {
-        // All instances together work on whole chunks. Chunks are below the counts of their buffers, which fit.
+        // All instances together process whole chunks. Chunks are below the counts of their buffers, which fit.
         let inputs = expectation.inputs.iter_mut().map(|(_, chunk)| chunk);
         for number in inputs.chain([&mut expectation.chunk, &mut expectation.len]) {
             *number = number.saturating_mul(instances);
@@ -109,7 +110,7 @@ fn repeat<T: Clone>(list: &[T], n: u32) -> Vec<T> {
     list.iter().flat_map(|item| std::iter::repeat_n(item.clone(), n as usize)).collect()
 }
 
-/// The tables of all instances. A switch channel keeps a table of its own.
+/// Returns the tables of all instances. A switch channel keeps its own table.
 fn repeat_channels(table: ChannelTable, n: u32) -> Vec<ChannelTable> {
     match table {
         ChannelTable::Memory(peers) => vec![ChannelTable::Memory(repeat(&peers, n))],
@@ -120,9 +121,9 @@ fn repeat_channels(table: ChannelTable, n: u32) -> Vec<ChannelTable> {
     }
 }
 
-/// Makes a block that of instance `k`. The error is the operation whose numbers leave 32 bits.
+/// Converts a block to that of instance `k`. The error is the operation whose numbers exceed 32 bits.
 fn shift_block(block: &mut ThreadBlock, k: u32, n: u32) -> Result<(), OpKind> {
-    // Within the bounds checked above: every number is below the length of its table.
+    // Within the limits checked above: every number is below the length of its table.
     for number in block.channels.iter_mut().flat_map(|(_, numbers)| numbers) {
         *number = number.saturating_mul(n).saturating_add(k);
     }
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_refused() {
+    fn plan_beyond_the_limits_is_rejected() {
         let code = |instances| {
             let mut plan = plan(&[&["copy i0 > s0; nop", "nop"], &[""]]);
             replicate(&mut plan, instances).unwrap_err().iter().next().unwrap().code

@@ -1,13 +1,14 @@
-//! Chunk ranges that instances cannot share as they stand become single chunks.
+//! Division of chunk ranges that instances cannot share into single chunks.
 //!
-//! Instance k of n works on the k-th part of every range. Two operations then meet in the same instance only if they
-//! name the memory they share in equal ranges. Where a range that is written overlaps an unequal one, some chunk would
-//! be written by one instance and used by another, with nothing between them. Such operations are taken apart: piece j
-//! works on chunk j of every range, and since the parts of single chunks are equal for everybody, they meet again.
+//! Instance k of n processes the k-th part of every range. Two operations then access the same memory in the same
+//! instance only if they name the shared memory in equal ranges. If a range that is written overlaps an unequal one,
+//! some chunk would be written by one instance and used by another, without synchronization between them. Such
+//! operations are split: piece j processes chunk j of every range, and since the parts of single chunks are equal in
+//! all ranges, the accesses are in the same instance again.
 //!
-//! Taking apart spreads: the other ranges of a split operation are now single chunks too, and so must be whatever they
-//! overlap. A plan with chunks of one size, or with unequal ranges in unwritten memory only, stays as it is. So do packets
-//! that are written once: whoever reads one waits for its flag, whichever instance writes it.
+//! Splitting propagates: the other ranges of a split operation are now single chunks too, and so must be all ranges
+//! that overlap them. A plan with chunks of one size, or with unequal ranges in unwritten memory only, is unchanged. So
+//! are packets that are written once: a read waits for the flag, whichever instance writes the packet.
 
 use std::collections::BTreeMap;
 
@@ -16,11 +17,11 @@ use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::plan::{BufferRef, Op, OpKind, PlanTree, RankPlan};
 use crate::types::BufferKind;
 
-/// Splits the operations that instances could not share, in a plan whose references carry rank-level numbers.
+/// Splits the operations that instances could not share, in a plan whose operands have rank-level numbers.
 ///
 /// # Errors
 /// [`Code::MixedSizes`] for such an operation in a pipelined loop (its pieces would not be as long as the loop's span)
-/// or in a thread-block group (its members would touch other chunks than before).
+/// or in a thread-block group (its members would access other chunks than before).
 pub(super) fn split(plan: &mut PlanTree) -> Result<(), Diagnostics> {
     if !has_long_ranges(plan) {
         return Ok(());
@@ -57,7 +58,7 @@ pub(super) fn split(plan: &mut PlanTree) -> Result<(), Diagnostics> {
     found.into_result(())
 }
 
-/// Whether any range is longer than a chunk. Most plans have none, and nothing to split.
+/// Returns whether any range is longer than a chunk. Most plans have none, and nothing to split.
 fn has_long_ranges(plan: &PlanTree) -> bool {
     fn any(ops: &[Op]) -> bool {
         ops.iter().any(|op| {
@@ -79,37 +80,37 @@ fn refuse(plan: &PlanTree, op: &Op, place: &str) -> Diagnostic {
         .help("use the same chunk ranges in all operations that share memory, or one instance")
 }
 
-/// The part of an operation that works on one chunk of every range.
+/// Returns the part of an operation that processes one chunk of every range.
 fn piece(op: &Op, chunk: u32) -> Op {
     let mut piece = op.clone();
     for range in piece.srcs.iter_mut().chain(&mut piece.dsts) {
         range.index = range.index.saturating_add(chunk);
         range.size = 1;
     }
-    // The signal stands for all pieces, so only the last one sends it.
+    // One signal is for all pieces, so only the last one sends it.
     if matches!(op.kind, OpKind::PutWithSignal | OpKind::PutWithSignalAndFlush) && chunk + 1 < op.srcs[0].size {
         piece.kind = OpKind::Put;
     }
     piece
 }
 
-/// A buffer of a rank, input and output of an in-place collective being one.
+/// A buffer of a rank; input and output of an in-place collective are one.
 type BufferId = (u32, BufferKind);
 
-/// A range of chunks of a memory: where it starts and ends.
+/// A range of chunks of a buffer: its begin and end.
 type Range = (BufferId, u64, u64);
 
-/// The clusters of a plan's ranges: those that hang together by overlapping, per memory.
+/// The clusters of a plan's ranges: connected components of overlapping ranges, per buffer.
 struct Clusters {
-    /// Where each cluster starts, and its number.
+    /// The begin of each cluster, and its number.
     starts: BTreeMap<(BufferId, u64), usize>,
     clusters: Vec<Cluster>,
 }
 
 struct Cluster {
     end: u64,
-    /// Whether those who use it must meet in the same instance.
-    meet: bool,
+    /// Whether its users must be in the same instance.
+    same_instance: bool,
     /// Whether its ranges must become single chunks.
     split: bool,
     /// A cluster that shares operations with this one; itself at the root.
@@ -118,7 +119,7 @@ struct Cluster {
 
 impl Clusters {
     fn of(plan: &PlanTree) -> Self {
-        // Every distinct range, and what is done to it.
+        // Every distinct range, and its uses.
         let mut ranges: BTreeMap<Range, RangeUse> = BTreeMap::new();
         each(plan, &mut |op| {
             for (range, used) in op {
@@ -128,7 +129,7 @@ impl Clusters {
         let mut found = Self { starts: BTreeMap::new(), clusters: Vec::new() };
         let mut owner = None;
         let mut all = RangeUse::default();
-        // How far the written ranges of the last cluster reach.
+        // The end of the written ranges of the last cluster.
         let mut written_end = 0;
         for ((memory, start, end), used) in ranges {
             let reach = if used.writes > 0 { end } else { 0 };
@@ -146,7 +147,7 @@ impl Clusters {
                 _ => {
                     found.close(all);
                     let number = found.clusters.len();
-                    found.clusters.push(Cluster { end, meet: true, split: false, parent: number });
+                    found.clusters.push(Cluster { end, same_instance: true, split: false, parent: number });
                     found.starts.insert((memory, start), number);
                     owner = Some(memory);
                     all = used;
@@ -158,11 +159,11 @@ impl Clusters {
         found
     }
 
-    /// The last cluster is complete, and all that is done to it known.
+    /// Completes the last cluster, given all of its uses.
     fn close(&mut self, all: RangeUse) {
         if let Some(cluster) = self.clusters.last_mut() {
-            cluster.meet = all.writes > 0 && (all.plain || all.again);
-            cluster.split &= cluster.meet;
+            cluster.same_instance = all.writes > 0 && (all.plain || all.again);
+            cluster.split &= cluster.same_instance;
         }
     }
 
@@ -170,11 +171,11 @@ impl Clusters {
         self.clusters.iter().any(|cluster| cluster.split)
     }
 
-    /// The cluster that a range lies in; `None` if its users need not meet: if nothing there is ever written, or if it is
-    /// packets that are written once.
+    /// Returns the cluster that contains a range; `None` if its users need not be in the same instance: if no operation
+    /// writes it, or if it consists of packets that are written once.
     fn cluster(&self, (memory, start, _): &Range) -> Option<usize> {
         let (_, &number) = self.starts.range(..=(*memory, *start)).next_back()?;
-        self.clusters[number].meet.then_some(number)
+        self.clusters[number].same_instance.then_some(number)
     }
 
     fn root(&mut self, mut number: usize) -> usize {
@@ -213,10 +214,10 @@ impl Clusters {
     }
 }
 
-/// What operations do to a range.
+/// The uses of a range by operations.
 #[derive(Clone, Copy, Default)]
 struct RangeUse {
-    /// How many write it; the members of a group are one.
+    /// Number of operations that write it; the members of a group count as one.
     writes: u32,
     /// Whether a part of it is written twice.
     again: bool,
@@ -225,7 +226,7 @@ struct RangeUse {
 }
 
 impl RangeUse {
-    /// Something else is done to the same range.
+    /// Adds another use of the same range.
     fn add(&mut self, other: Self) {
         self.again |= other.again || self.writes > 0 && other.writes > 0;
         self.writes = self.writes.saturating_add(other.writes);
@@ -233,7 +234,7 @@ impl RangeUse {
     }
 }
 
-/// Calls `visit` with the ranges of every data operation, each with what is done to it.
+/// Calls `visit` with the ranges of every data operation, each with its use.
 fn each(plan: &PlanTree, visit: &mut impl FnMut(&[(Range, RangeUse)])) {
     let mut ranges = Vec::new();
     for (rank, tables) in plan.ranks.iter().enumerate() {
@@ -242,7 +243,7 @@ fn each(plan: &PlanTree, visit: &mut impl FnMut(&[(Range, RangeUse)])) {
             for op in inner {
                 ranges.clear();
                 place(plan, rank, op, &mut ranges);
-                // A loop comes back to its ranges.
+                // A loop uses its ranges repeatedly.
                 let looped = outer.body.is_some();
                 ranges.iter_mut().for_each(|(_, used)| used.again |= looped && used.writes > 0);
                 visit(&ranges);
@@ -251,7 +252,7 @@ fn each(plan: &PlanTree, visit: &mut impl FnMut(&[(Range, RangeUse)])) {
     }
 }
 
-/// Appends where an operation's ranges really are.
+/// Appends the canonical ranges of an operation.
 fn place(plan: &PlanTree, rank: usize, op: &Op, out: &mut Vec<(Range, RangeUse)>) {
     let tables: &RankPlan = &plan.ranks[rank];
     let leader = op.slice.is_none_or(|slice| slice.index == 0);
@@ -323,8 +324,8 @@ mod tests {
     }
 
     #[test]
-    fn splitting_spreads_along_written_memory() {
-        // Rank 1 puts into rank 0's scratch, which is read in parts; what it puts comes from its own scratch.
+    fn splitting_propagates_along_written_memory() {
+        // Rank 1 puts into rank 0's scratch, which is read in parts; the source of the put is its own scratch.
         check(
             &[&["copy s0 > o0"], &["copy i0+2 > s4+2; put.m#0 s4+2 > r0:0+2; copy i0+2 > o0+2"]],
             &["copy s0 > o0", "copy i0 > s4; copy i1 > s5; put.m#0 s4 > r0:0; put.m#0 s5 > r0:1; copy i0+2 > o0+2"],
@@ -339,12 +340,13 @@ mod tests {
         check(&[&[ops], &[ops]], &[ops, ops]);
         let ops = "ppkt.m i0 > r0:0; ppkt.m i1 > r0:1; upkt s0+2 > o0+2";
         check(&[&[ops], &[ops]], &[ops, ops]);
-        // Who writes a slot again must meet those who have read it.
+        // An operation that writes a packet again must be in the same instance as its earlier readers.
         check(
             &[&["ppkt.m i0+2 > r0:0+2; ppkt.m i0 > r0:0"], &["upkt s0+2 > o0+2"]],
             &["ppkt.m i0 > r0:0; ppkt.m i1 > r0:1; ppkt.m i0 > r0:0", "upkt s0 > o0; upkt s1 > o1"],
         );
-        // What is unpacked in one range and used in another must meet, which spreads to the packets' readers only.
+        // Data that is unpacked in one range and used in another must be in the same instance, which propagates to the
+        // packets' readers only.
         check(
             &[&["ppkt.m i0+2 > r0:0+2"], &["upkt s0+2 > o0+2; copy o0 > s4"]],
             &["ppkt.m i0+2 > r0:0+2", "upkt s0 > o0; upkt s1 > o1; copy o0 > s4"],
@@ -360,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn loops_and_groups_are_refused() {
+    fn unequal_ranges_in_loops_and_groups_are_rejected() {
         for ops in ["loop 64x2 { copy i0+2 > s0+2 }; copy s0 > o0", "copy/0:2 i0+2 > s0+2; copy s0 > o0"] {
             let mut plan = plan(&[&[ops], &[""]]);
             assert_eq!(split(&mut plan).unwrap_err().iter().next().unwrap().code, Code::MixedSizes);

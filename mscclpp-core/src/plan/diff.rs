@@ -5,8 +5,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::show::{Numbers, Operation, Scope};
-use super::{BlockTable, ChannelTable, Op, OpKind, PlanTree, RankPlan, RemoteBuffer, ThreadBlock};
+use super::text::{BlockNames, Operation, RankNames};
+use super::{BlockTable, ChannelTable, Op, OpKind, PlanTree, RankPlan, RemoteBuffer};
 use crate::types::ChannelKind;
 
 /// The longest lists of operations that are aligned to each other; longer ones are compared position by position.
@@ -106,23 +106,23 @@ impl Differences {
         self.entries("remote buffers", pair.map(|rank| &rank.remote_buffers[..]));
         self.entries("semaphores", pair.map(|rank| &rank.semaphores[..]));
         self.field("thread blocks", pair.map(|rank| rank.blocks.len()));
+        let names = pair.map(RankNames::new);
         for (number, (left, right)) in pair[0].blocks.iter().zip(&pair[1].blocks).enumerate() {
             self.block = Some(number as u32);
             self.entries("channels", [&left.channels[..], &right.channels[..]]);
             self.entries("remote buffers", [&left.remote_buffers[..], &right.remote_buffers[..]]);
-            self.operations(pair, [left, right]);
+            self.operations([0, 1].map(|side| BlockNames::new(&names[side], [left, right][side])));
         }
         self.block = None;
     }
 
-    fn operations(&mut self, ranks: [&RankPlan; 2], blocks: [&ThreadBlock; 2]) {
-        let scopes = [0, 1].map(|side| Scope { tables: ranks[side], block: blocks[side] });
-        let [left, right] = blocks.map(|block| {
+    fn operations(&mut self, names: [BlockNames<'_>; 2]) {
+        let [left, right] = names.each_ref().map(|names| {
             let mut ops = Vec::new();
-            flatten(&block.ops, 0, &mut ops);
+            flatten(&names.block.ops, 0, &mut ops);
             ops
         });
-        let text = |side: usize, op: &Flat<'_>| Some(Operation { op: op.op, scope: scopes[side] }.to_string());
+        let text = |side: usize, op: &Flat<'_>| Some(Operation { op: op.op, names: &names[side] }.to_string());
         for step in align(&left, &right) {
             let (at, pair) = match step {
                 (Some(l), Some(r)) => (l, [text(0, &left[l]), text(1, &right[r])]),
@@ -132,6 +132,18 @@ impl Differences {
             };
             self.add(Some(at as u32), "operation", pair);
         }
+    }
+}
+
+/// Numbers with commas between them.
+struct Numbers<'a>(&'a [u32]);
+
+impl Display for Numbers<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (i, number) in self.0.iter().enumerate() {
+            write!(f, "{}{number}", if i == 0 { "" } else { ", " })?;
+        }
+        Ok(())
     }
 }
 
@@ -306,8 +318,7 @@ mod tests {
                 "rank 0 / scratch chunks: 1 | 3",
                 "rank 0 / remote buffers: 1: rank 1 input, memory access | none",
                 "rank 0 / thread block 0 / channels: 0: memory 0 | 0: memory 0, 1",
-                "rank 0 / thread block 0 / operation 3: wait memory channel 0 (rank 1) | rlxwait memory channel 0 \
-                 (rank 1)",
+                "rank 0 / thread block 0 / operation 3: wait memory rank 1 | rlxwait memory rank 1",
             ]
         );
     }

@@ -1,7 +1,9 @@
 //! Plans from outside: read, and checked before anybody runs them.
 
-use super::json::{self, ReadOptions};
-use super::{Plan, PlanTree};
+use std::path::Path;
+
+use super::json::{self, ReadOptions, Style};
+use super::{Plan, PlanTree, text};
 use crate::check::{Checks, Level};
 use crate::diag::{Diagnostic, Diagnostics};
 
@@ -25,7 +27,7 @@ impl LoadOptions {
 }
 
 impl Plan {
-    /// A plan from the bytes of a file: MSCCL++ JSON, or an image; checked in full.
+    /// A plan from the bytes of a file: MSCCL++ JSON, [text], or an image; checked in full.
     ///
     /// # Cost
     /// Reading is linear in the length; the checks cost what [`check`](fn@crate::check::check) says.
@@ -41,20 +43,79 @@ impl Plan {
     /// # Errors
     /// As [`load`](Self::load), less what the options leave out.
     pub fn load_with(bytes: &[u8], options: &LoadOptions) -> Result<(Self, Vec<Diagnostic>), Diagnostics> {
-        let (plan, tree, warnings) = read(bytes, options.strict)?;
-        options.checks.run(&tree).into_result((plan, warnings))
+        let (tree, warnings) = PlanTree::read(bytes, ReadOptions { strict: options.strict })?;
+        options.checks.run(&tree).into_result(())?;
+        Ok((Self::new(&tree), warnings))
+    }
+
+    /// The plan as MSCCL++ JSON, which [`load`](Self::load) reads.
+    pub fn to_json(&self) -> String {
+        json::write(&self.tree(), Style::Pretty)
+    }
+
+    /// The plan as [text], which [`load`](Self::load) reads.
+    pub fn to_text(&self) -> String {
+        self.to_string()
+    }
+
+    /// The bytes of a file of a format, which [`load`](Self::load) reads.
+    pub fn to_bytes(&self, format: Format) -> Vec<u8> {
+        match format {
+            Format::Json => self.to_json().into_bytes(),
+            Format::Text => self.to_text().into_bytes(),
+            Format::Image => self.image().to_vec(),
+        }
     }
 }
 
-/// Reads an image or JSON, whichever the bytes begin like.
-fn read(bytes: &[u8], strict: bool) -> Result<(Plan, PlanTree, Vec<Diagnostic>), Diagnostics> {
-    if Plan::is_image(bytes) {
-        let plan = Plan::from_bytes(bytes.to_vec()).map_err(|error| Diagnostics::from(Diagnostic::from(error)))?;
-        let tree = plan.tree();
-        return Ok((plan, tree, Vec::new()));
+impl PlanTree {
+    /// Reads a plan from the bytes of a file in any of the [formats](Format), whichever the bytes begin like; also gives the
+    /// warnings. Checks nothing but the format.
+    ///
+    /// # Errors
+    /// Everything that makes the bytes no plan; of text, the first mistake.
+    pub fn read(bytes: &[u8], options: ReadOptions) -> Result<(Self, Vec<Diagnostic>), Diagnostics> {
+        let failed = |error: Diagnostic| Diagnostics::from(error);
+        if Plan::is_image(bytes) {
+            let plan = Plan::from_bytes(bytes.to_vec()).map_err(|error| failed(error.into()))?;
+            return Ok((plan.tree(), Vec::new()));
+        }
+        if text::is_text(bytes) {
+            let tree = text::decode(bytes).and_then(text::parse).map_err(|error| failed(error.into()))?;
+            return Ok((tree, Vec::new()));
+        }
+        json::read_bytes(bytes, options)
     }
-    let (tree, warnings) = json::read_bytes(bytes, ReadOptions { strict })?;
-    Ok((Plan::new(&tree), tree, warnings))
+}
+
+/// Format of a plan file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// MSCCL++ JSON, `.json`.
+    Json,
+    /// [Text](text), `.plan`.
+    Text,
+    /// The image, `.mscclpp`.
+    Image,
+}
+
+impl Format {
+    /// All formats.
+    pub const ALL: [Self; 3] = [Self::Json, Self::Text, Self::Image];
+
+    /// The extension of file names, without its dot.
+    pub const fn extension(self) -> &'static str {
+        match self {
+            Self::Json => "json",
+            Self::Text => "plan",
+            Self::Image => "mscclpp",
+        }
+    }
+
+    /// The format of a file by the extension of its name.
+    pub fn of_path(path: &Path) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| path.extension().is_some_and(|found| found == format.extension()))
+    }
 }
 
 #[cfg(test)]
@@ -83,12 +144,12 @@ mod tests {
     }
 
     /// The files that hold a plan.
-    fn files(tree: &PlanTree) -> [Vec<u8>; 2] {
-        [json::write(tree, json::Style::Compact).into_bytes(), Plan::new(tree).image().to_vec()]
+    fn files(tree: &PlanTree) -> [Vec<u8>; 3] {
+        Format::ALL.map(|format| Plan::new(tree).to_bytes(format))
     }
 
     #[test]
-    fn right_plans_load_from_both_formats() {
+    fn right_plans_load_from_all_formats() {
         let tree = swap();
         for file in files(&tree) {
             assert_eq!(Plan::load(&file).unwrap().image(), Plan::new(&tree).image());
@@ -122,11 +183,14 @@ mod tests {
 
     #[test]
     fn bytes_that_are_no_plan_say_so() {
-        let [_, mut image] = files(&swap());
+        let [.., mut image] = files(&swap());
         let middle = image.len() / 2;
         image[middle] ^= 1;
         assert_eq!(Plan::load(&image).unwrap_err().iter().next().unwrap().code, Code::BadImage);
         assert_eq!(Plan::load(b"").unwrap_err().iter().next().unwrap().code, Code::NotJson);
         assert_eq!(Plan::load(&[0xff, 0]).unwrap_err().iter().next().unwrap().code, Code::NotJson);
+        for text in [b"plan".as_slice(), b"plan \xff", b"; nothing"] {
+            assert_eq!(Plan::load(text).unwrap_err().iter().next().unwrap().code, Code::NotPlanText);
+        }
     }
 }

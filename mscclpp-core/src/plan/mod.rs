@@ -12,11 +12,11 @@ pub mod image;
 pub mod json;
 mod load;
 mod op;
-pub mod show;
 pub mod stats;
+pub mod text;
 
 pub use image::Plan;
-pub use load::LoadOptions;
+pub use load::{Format, LoadOptions};
 pub use op::{BufferRef, Ids, LoopBody, Op, OpKind, Operand, Operands, Slice};
 
 use std::collections::{BTreeMap, BTreeSet};

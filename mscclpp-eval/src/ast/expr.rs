@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{ClosureId, ConstId, FnId, IntTy, LabelId, NodeId, Pattern, Slot, StructId, Tok, TypeExpr};
+use super::{AdtId, ClosureId, Con, ConstId, FnId, IntTy, LabelId, NodeId, Pattern, Slot, Tok, TypeExpr};
 
 /// An expression.
 #[derive(Debug)]
@@ -49,14 +49,16 @@ pub(crate) enum ExprKind {
     PathFn(&'static crate::lang::PathFn),
     /// `(a, b)`
     Tuple(Vec<Expr>),
-    /// `[a, b]`, `vec![a, b]`
-    List(Vec<Expr>),
+    /// `[a, b]`, `vec![a, b]`: an array or a list.
+    List(Vec<Expr>, Con),
     /// `[a; n]`, `vec![a; n]`
-    Repeat(Box<Expr>, Box<Expr>),
+    Repeat(Box<Expr>, Box<Expr>, Con),
     /// `a..b` and its kin.
     Range(Option<Box<Expr>>, Option<Box<Expr>>, RangeEnd),
-    /// `Name { field: value, ..rest }` with field numbers.
-    Struct(StructId, Vec<(u32, Expr)>, Option<Box<Expr>>),
+    /// `Name { field: value, ..rest }`, `Name(value)` and `Name`: the variant, and its fields by number.
+    Struct(AdtId, u32, Vec<(u32, Expr)>, Option<Box<Expr>>),
+    /// The variant of a struct or enum as a function of its fields.
+    Constructor(AdtId, u32),
     /// `a.0`, `a.name`
     Field(Box<Expr>, Arc<str>),
     /// `a[i]`
@@ -79,7 +81,7 @@ pub(crate) enum ExprKind {
     Typed(Box<Expr>, TypeExpr),
     /// `a as T`
     Cast(Box<Expr>, TypeExpr),
-    /// `T::from(a)`, `T::try_from(a)` (true).
+    /// `T::from(a)`, `T::try_from(a)` (true), where `T` is an integer type.
     Convert(Box<Expr>, IntTy, bool),
     /// `a = b`
     Assign(Box<Expr>, Box<Expr>),

@@ -4,12 +4,12 @@
 //! mutability), `&mut x` is a place. rustc checks the borrows, it compiles the same tokens. The tree holds no spans, so it
 //! can travel to the thread that evaluates it; a [`Tok`] finds them again in [`Spans`](crate::spans::Spans).
 
+mod adt;
 mod expr;
 mod pattern;
 mod ty;
 
-use std::sync::Arc;
-
+pub(crate) use adt::{Adt, DEFAULT, Fields, Shape, Variant};
 pub(crate) use expr::*;
 pub(crate) use pattern::{Pattern, PatternKind};
 pub(crate) use ty::{Con, IntTy, TypeExpr};
@@ -26,8 +26,8 @@ pub(crate) type FnId = u32;
 pub(crate) type ClosureId = u32;
 /// Number of a constant of [`Tree::constants`].
 pub(crate) type ConstId = u32;
-/// Number of a struct of [`Tree::structs`].
-pub(crate) type StructId = u32;
+/// Number of a struct or enum of [`Tree::adts`].
+pub(crate) type AdtId = u32;
 /// Number of a loop or labelled block within its function or closure body.
 pub(crate) type LabelId = u32;
 
@@ -40,8 +40,8 @@ pub(crate) struct Tree {
     pub(crate) closures: Vec<Closure>,
     /// Constants.
     pub(crate) constants: Vec<Constant>,
-    /// Structs.
-    pub(crate) structs: Vec<Struct>,
+    /// Structs and enums.
+    pub(crate) adts: Vec<Adt>,
     /// How many nodes there are.
     pub(crate) nodes: u32,
 }
@@ -72,15 +72,4 @@ pub(crate) struct Constant {
     pub(crate) value: Expr,
     /// Number of variables in its value.
     pub(crate) slots: u32,
-}
-
-/// A struct with named or numbered fields.
-#[derive(Debug)]
-pub(crate) struct Struct {
-    /// Its name.
-    pub(crate) name: Arc<str>,
-    /// Its fields in order of declaration; numbered ones are named `0`, `1`, ….
-    pub(crate) fields: Vec<(Arc<str>, TypeExpr)>,
-    /// Its methods and associated functions.
-    pub(crate) methods: Vec<(Arc<str>, FnId)>,
 }

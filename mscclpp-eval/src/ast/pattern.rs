@@ -1,6 +1,6 @@
 //! Patterns.
 
-use super::{Expr, NodeId, RangeEnd, Slot, StructId, Tok};
+use super::{AdtId, Expr, NodeId, RangeEnd, Slot, Tok};
 
 /// A pattern.
 #[derive(Debug)]
@@ -34,10 +34,12 @@ pub(crate) enum PatternKind {
     None,
     /// `Ok(p)`
     Ok(Box<Pattern>),
-    /// `Err(_)`
-    Err,
-    /// `Name { field: p, .. }` with field numbers.
-    Struct(StructId, Vec<(u32, Pattern)>),
+    /// `Err(p)`
+    Err(Box<Pattern>),
+    /// `Reverse(p)`
+    Reverse(Box<Pattern>),
+    /// `Name { field: p, .. }`, `Name(p)` and `Name`: the variant, and its fields by number.
+    Struct(AdtId, u32, Vec<(u32, Pattern)>),
     /// `a | b`
     Or(Vec<Pattern>),
 }

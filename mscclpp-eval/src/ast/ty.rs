@@ -1,6 +1,6 @@
 //! Types.
 
-use super::StructId;
+use super::AdtId;
 
 /// A type as written, without references and lifetimes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,6 +94,17 @@ impl IntTy {
         }
     }
 
+    /// The signed type of the same width.
+    pub(crate) const fn to_signed(self) -> Self {
+        match self {
+            Self::I8 | Self::U8 => Self::I8,
+            Self::I16 | Self::U16 => Self::I16,
+            Self::I32 | Self::U32 => Self::I32,
+            Self::I64 | Self::U64 => Self::I64,
+            Self::Isize | Self::Usize => Self::Isize,
+        }
+    }
+
     /// Smallest value.
     pub(crate) const fn min(self) -> i128 {
         if self.signed() { -(1 << (self.bits() - 1)) } else { 0 }
@@ -123,8 +134,10 @@ pub(crate) enum Con {
     Ordering,
     /// A tuple of two or more.
     Tuple,
-    /// `Vec`, `VecDeque`, arrays and slices.
+    /// `Vec`, `VecDeque` and slices.
     List,
+    /// An array: a list in all respects but for its default.
+    Array,
     /// `BTreeMap`
     Map,
     /// `HashMap`: as `Map`, but nothing may depend on its order.
@@ -135,8 +148,12 @@ pub(crate) enum Con {
     HashSet,
     /// `Option`
     Option,
-    /// `Result` of the conversions of `std`; the error says nothing.
+    /// `Result`
     Result,
+    /// `std::num::TryFromIntError`
+    TryFromIntError,
+    /// `std::cmp::Reverse`
+    Reverse,
     /// Ranges with a start and an end.
     Range,
     /// `a..`
@@ -151,8 +168,8 @@ pub(crate) enum Con {
     Entry,
     /// A closure, function or function pointer: parameters, then the result.
     Fn,
-    /// A struct of the user.
-    Struct(StructId),
+    /// A struct or enum of the user.
+    Adt(AdtId),
     /// `Program`
     Program,
     /// A handle or enum of the authoring API, by name.

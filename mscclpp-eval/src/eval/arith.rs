@@ -151,16 +151,20 @@ impl<'t> Vm<'t> {
         match self.eval(value)?.load() {
             Value::Int(value) if int.holds(value) => Ok(Value::Int(value)),
             Value::Bool(value) => Ok(Value::Int(i128::from(value))),
-            Value::Int(value) => {
-                let message = format!("{value} does not fit into `{0}` ({1}..={2})", int.name(), int.min(), int.max());
-                let help =
-                    "`as` would change the number; if that is meant, say it with `rem_euclid`, `wrapping_…` or a mask";
-                Err(self.fail_with(Code::LossyCast, expr.tok, message, Some(help)))
-            }
+            Value::Adt(value) if int.holds(value.discriminant) => Ok(Value::Int(value.discriminant)),
+            Value::Int(value) => Err(self.lossy(value, int, expr.tok)),
+            Value::Adt(value) => Err(self.lossy(value.discriminant, int, expr.tok)),
             _ => Err(self.ill_typed(expr.tok)),
         }
     }
 
+    fn lossy(&mut self, value: i128, int: IntTy, tok: Tok) -> Stop {
+        let message = format!("{value} does not fit into `{0}` ({1}..={2})", int.name(), int.min(), int.max());
+        let help = "`as` would change the number; if that is meant, say it with `rem_euclid`, `wrapping_…` or a mask";
+        self.fail_with(Code::LossyCast, tok, message, Some(help))
+    }
+
+    /// A conversion between integers, or of a boolean.
     pub(super) fn convert(&mut self, value: &'t Expr, int: IntTy, fallible: bool, tok: Tok) -> Eval {
         let value = match self.eval(value)?.load() {
             Value::Int(value) => value,
@@ -168,9 +172,9 @@ impl<'t> Vm<'t> {
             _ => return Err(self.ill_typed(tok)),
         };
         match (int.holds(value), fallible) {
-            (true, true) => Ok(Value::some(Value::Int(value))),
+            (true, true) => Ok(Value::ok(Value::Int(value))),
             (true, false) => Ok(Value::Int(value)),
-            (false, true) => Ok(Value::None),
+            (false, true) => Ok(Value::err(Value::TryFromIntError)),
             (false, false) => Err(self.ill_typed(tok)),
         }
     }

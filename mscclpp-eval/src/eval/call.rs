@@ -3,9 +3,9 @@
 use super::place::Place;
 use super::value::Value;
 use super::{Eval, Vm};
-use crate::ast::{Expr, IntTy, MethodCall, Tok};
+use crate::ast::{Expr, IntTy, MethodCall, NodeId, Tok};
 use crate::lang::{Call, PathFn, Takes};
-use crate::types::Target;
+use crate::types::{Conversion, Target};
 
 impl<'t> Vm<'t> {
     pub(super) fn method(&mut self, expr: &'t Expr, call: &'t MethodCall) -> Eval {
@@ -24,6 +24,7 @@ impl<'t> Vm<'t> {
                     int: self.types.int(call.receiver.id),
                     result: self.types.int(expr.id),
                     made,
+                    node: expr.id,
                     tok: expr.tok,
                 };
                 (builtin.run)(self, &mut call)
@@ -42,14 +43,20 @@ impl<'t> Vm<'t> {
                 self.call_function(id, args, expr.tok)
             }
             Target::Pipeline => self.pipeline(expr, call),
+            Target::Convert(conversion) => match conversion {
+                Conversion::Same => self.eval(&call.receiver),
+                Conversion::Some => Ok(Value::some(self.eval(&call.receiver)?)),
+                Conversion::Int(int) => self.convert(&call.receiver, int, false, expr.tok),
+                Conversion::TryInt(int) => self.convert(&call.receiver, int, true, expr.tok),
+            },
             Target::None | Target::Field(_) => Err(self.ill_typed(expr.tok)),
         }
     }
 
-    /// Calls a function of the language.
-    pub(super) fn call_path(&mut self, function: &'static PathFn, args: Vec<Value>, tok: Tok) -> Eval {
+    /// Calls a function of the language, which is named at a node.
+    pub(super) fn call_path(&mut self, function: &'static PathFn, node: NodeId, args: Vec<Value>, tok: Tok) -> Eval {
         let (int, result) = (IntTy::default(), IntTy::default());
         let place = Place::of_value(Value::Unit);
-        (function.run)(self, &mut Call { receiver: Value::Unit, place, args, int, result, made: [None; 2], tok })
+        (function.run)(self, &mut Call { receiver: Value::Unit, place, args, int, result, made: [None; 2], node, tok })
     }
 }

@@ -49,8 +49,9 @@ impl<'t> Vm<'t> {
             }
             ExprKind::Try(value) => match self.eval(value)?.load() {
                 Value::Some(value) => Ok((*value).clone()),
-                Value::None => {
-                    self.carried = Value::None;
+                Value::Ok(value) => Ok((*value).clone()),
+                stop @ (Value::None | Value::Err(_)) => {
+                    self.carried = stop;
                     Err(Stop::Return)
                 }
                 _ => Err(self.ill_typed(expr.tok)),

@@ -28,7 +28,7 @@ impl<'t> Vm<'t> {
         let value = match (method.call)(program, &receiver, &args) {
             Ok(value) => value,
             Err(error) => {
-                let message = format!("{}: {error}, so no plan was built", call.name);
+                let message = format!("{}: {error}", call.name);
                 return Err(self.fail(Code::TypeError, expr.tok, message));
             }
         };

@@ -41,18 +41,21 @@ impl<'t> Vm<'t> {
 
     fn rest(&mut self, expr: &'t Expr) -> Eval {
         match &expr.kind {
-            ExprKind::List(list) => {
+            ExprKind::List(list, _) => {
                 self.allocate(list.len(), expr.tok)?;
                 Ok(Value::list(self.each(list)?))
             }
-            ExprKind::Repeat(value, count) => self.repeat(value, count),
+            ExprKind::Repeat(value, count, _) => self.repeat(value, count),
             ExprKind::Range(start, end, kind) => self.range(start.as_deref(), end.as_deref(), *kind),
             ExprKind::Str(text) => Ok(Value::Str(Rc::from(&**text))),
             ExprKind::Constant(id) => self.constant(*id),
             ExprKind::Path(value) => Ok(self.path_value(value)),
             ExprKind::Function(id) => Ok(Value::Function(*id)),
-            ExprKind::PathFn(function) => Ok(Value::PathFn(function)),
-            ExprKind::Struct(_, fields, rest) => self.make_struct(fields, rest.as_deref(), expr.tok),
+            ExprKind::PathFn(function) => Ok(Value::PathFn(function, expr.id)),
+            ExprKind::Struct(id, variant, fields, rest) => {
+                self.make_adt(*id, *variant, fields, rest.as_deref(), expr.tok)
+            }
+            ExprKind::Constructor(id, variant) => Ok(Value::Constructor(*id, *variant)),
             ExprKind::Neg(value) => self.neg(value, expr),
             ExprKind::Not(value) => self.not(value, expr),
             ExprKind::RefMut(value) => Ok(Value::Place(Rc::new(self.place(value)?))),
@@ -87,7 +90,7 @@ impl<'t> Vm<'t> {
             }
             ExprKind::CallPath(function, args) => {
                 let args = self.each(args)?;
-                self.call_path(function, args, expr.tok)
+                self.call_path(function, expr.id, args, expr.tok)
             }
             ExprKind::Closure(id) => {
                 let tree = self.tree;
@@ -171,7 +174,7 @@ impl<'t> Vm<'t> {
         }
     }
 
-    fn constant(&mut self, id: ConstId) -> Eval {
+    pub(super) fn constant(&mut self, id: ConstId) -> Eval {
         if let Some(value) = &self.constants[id as usize] {
             return Ok(value.clone());
         }
@@ -203,31 +206,12 @@ impl<'t> Vm<'t> {
         Ok(Value::Range(Rc::new(Range { start, end, inclusive: kind == RangeEnd::Inclusive, top })))
     }
 
-    fn make_struct(&mut self, fields: &'t [(u32, Expr)], rest: Option<&'t Expr>, tok: Tok) -> Eval {
-        let mut values = Vec::with_capacity(fields.len());
-        for (index, value) in fields {
-            values.push((*index as usize, self.eval(value)?));
-        }
-        let mut items = match rest {
-            Some(rest) => match self.eval(rest)?.load() {
-                Value::Tuple(items) => (*items).clone(),
-                _ => return Err(self.ill_typed(tok)),
-            },
-            None => vec![Value::Unit; values.len()],
-        };
-        for (index, value) in values {
-            match items.get_mut(index) {
-                Some(item) => *item = value,
-                None => return Err(self.ill_typed(tok)),
-            }
-        }
-        Ok(Value::tuple(items))
-    }
-
     fn field(&mut self, base: &'t Expr, expr: &'t Expr) -> Eval {
         let Target::Field(index) = self.types.target(expr.id) else { return Err(self.ill_typed(expr.tok)) };
         let found = match self.eval(base)?.load() {
             Value::Tuple(items) => items.get(index as usize).cloned(),
+            Value::Adt(value) => value.fields.get(index as usize).cloned(),
+            Value::Reverse(inner) => Some((*inner).clone()),
             Value::Range(range) => if index == 0 { range.start } else { range.end }.map(Value::Int),
             _ => None,
         };

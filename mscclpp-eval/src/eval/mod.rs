@@ -3,6 +3,7 @@
 //! Rust's semantics or none: overflow, division by zero, an index out of range and a conversion that loses bits end the
 //! evaluation with an error at the token, as does running out of one of the [`Limits`].
 
+mod adt;
 pub(crate) mod arith;
 mod call;
 mod control;
@@ -152,7 +153,7 @@ impl<'t> Vm<'t> {
 
     /// Something that rustc refuses, so that it does not matter what it would do.
     pub(crate) fn ill_typed(&mut self, tok: Tok) -> Stop {
-        self.fail(Code::TypeError, tok, "the types do not fit here, so no plan was built")
+        self.fail(Code::TypeError, tok, "the types do not fit here")
     }
 
     /// Counts a step.
@@ -297,7 +298,8 @@ impl<'t> Vm<'t> {
         match callee {
             Value::Closure(closure) => self.call_closure(closure, args, tok),
             Value::Function(id) => self.call_function(*id, args, tok),
-            Value::PathFn(function) => self.call_path(function, args, tok),
+            Value::PathFn(function, node) => self.call_path(function, *node, args, tok),
+            Value::Constructor(id, variant) => self.adt(*id, *variant, args, tok),
             Value::Place(place) => {
                 let callee = place.get().load();
                 self.call(&callee, args, tok)

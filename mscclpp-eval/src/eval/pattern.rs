@@ -69,9 +69,12 @@ impl<'t> Vm<'t> {
                 }
                 Ok(true)
             }
-            (PatternKind::Struct(_, fields), Value::Tuple(items)) => {
+            (PatternKind::Struct(_, variant, fields), Value::Adt(value)) => {
+                if value.shape.index != *variant {
+                    return Ok(false);
+                }
                 for (index, pattern) in fields {
-                    let item = items.get(*index as usize).cloned().unwrap_or(Value::Unit);
+                    let item = value.fields.get(*index as usize).cloned().unwrap_or(Value::Unit);
                     if !self.bind(pattern, part(Step::Field(*index), item))? {
                         return Ok(false);
                     }
@@ -81,11 +84,17 @@ impl<'t> Vm<'t> {
             (PatternKind::List(before, rest), Value::List(items)) => {
                 self.bind_list(before, rest.as_ref(), &items, place.as_ref())
             }
-            (PatternKind::Some(inner) | PatternKind::Ok(inner), Value::Some(value)) => {
-                self.bind(inner, part(Step::Payload, (*value).clone()))
+            (PatternKind::Some(inner), Value::Some(value))
+            | (PatternKind::Ok(inner), Value::Ok(value))
+            | (PatternKind::Err(inner), Value::Err(value)) => self.bind(inner, part(Step::Payload, (*value).clone())),
+            (PatternKind::Reverse(inner), Value::Reverse(value)) => {
+                self.bind(inner, part(Step::Field(0), (*value).clone()))
             }
-            (PatternKind::Some(_) | PatternKind::Ok(_), Value::None) => Ok(false),
-            (PatternKind::None | PatternKind::Err, value) => Ok(matches!(value, Value::None)),
+            (PatternKind::Some(_), Value::None)
+            | (PatternKind::Ok(_), Value::Err(_))
+            | (PatternKind::Err(_), Value::Ok(_))
+            | (PatternKind::None, Value::Some(_)) => Ok(false),
+            (PatternKind::None, Value::None) => Ok(true),
             _ => Err(self.ill_typed(pattern.tok)),
         }
     }

@@ -17,13 +17,13 @@ pub(crate) struct Place {
 /// A step from a value to a part of it.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// A field of a tuple or struct.
+    /// A field of a tuple, struct or variant.
     Field(u32),
     /// An element of a list.
     Index(usize),
     /// A part of a list: start and length.
     Slice(usize, usize),
-    /// What is in a `Some`.
+    /// What is in a `Some`, `Ok` or `Err`.
     Payload,
     /// The value of a key.
     Key(Value),
@@ -68,12 +68,14 @@ impl Place {
         for step in &self.path {
             value = match (step, value) {
                 (Step::Field(index), Value::Tuple(items)) => part(&items, *index as usize),
+                (Step::Field(index), Value::Adt(value)) => part(&value.fields, *index as usize),
+                (Step::Field(0), Value::Reverse(inner)) => (*inner).clone(),
                 (Step::Index(index), Value::List(items)) => part(&items, *index),
                 (Step::Slice(start, len), Value::List(items)) => {
                     let items = items.get(*start..start.saturating_add(*len)).unwrap_or_default();
                     Value::list(items.to_vec())
                 }
-                (Step::Payload, Value::Some(inner)) => (*inner).clone(),
+                (Step::Payload, Value::Some(inner) | Value::Ok(inner) | Value::Err(inner)) => (*inner).clone(),
                 (Step::Key(key), Value::Map(map)) => map.get(key).cloned().unwrap_or(Value::Unit),
                 _ => Value::Unit,
             };
@@ -107,6 +109,10 @@ fn walk<R>(value: &mut Value, path: &[Step], copied: &mut usize, change: impl Fn
         (Step::Field(index), Value::Tuple(items)) => {
             walk(unshared(items, copied).get_mut(*index as usize)?, rest, copied, change)
         }
+        (Step::Field(index), Value::Adt(value)) => {
+            walk(Rc::make_mut(value).fields.get_mut(*index as usize)?, rest, copied, change)
+        }
+        (Step::Field(0), Value::Reverse(inner)) => walk(Rc::make_mut(inner), rest, copied, change),
         (Step::Index(index), Value::List(items)) => {
             walk(unshared(items, copied).get_mut(*index)?, rest, copied, change)
         }
@@ -120,7 +126,9 @@ fn walk<R>(value: &mut Value, path: &[Step], copied: &mut usize, change: impl Fn
             }
             Some(result)
         }
-        (Step::Payload, Value::Some(inner)) => walk(Rc::make_mut(inner), rest, copied, change),
+        (Step::Payload, Value::Some(inner) | Value::Ok(inner) | Value::Err(inner)) => {
+            walk(Rc::make_mut(inner), rest, copied, change)
+        }
         (Step::Key(key), Value::Map(map)) => {
             if Rc::strong_count(map) > 1 {
                 *copied += map.len();

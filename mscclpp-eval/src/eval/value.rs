@@ -5,12 +5,13 @@ use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use mscclpp_core::dsl;
 
 use super::iter::Iter;
 use super::place::Place;
-use crate::ast::{ClosureId, FnId};
+use crate::ast::{AdtId, ClosureId, FnId, NodeId, Shape};
 
 /// A value.
 #[derive(Clone, Debug)]
@@ -25,7 +26,7 @@ pub(crate) enum Value {
     Str(Rc<str>),
     /// `std::cmp::Ordering`
     Ordering(Ordering),
-    /// A tuple or struct.
+    /// A tuple.
     Tuple(Rc<Vec<Value>>),
     /// A `Vec`, array or slice.
     List(Rc<Vec<Value>>),
@@ -33,10 +34,20 @@ pub(crate) enum Value {
     Map(Rc<BTreeMap<Value, Value>>),
     /// A set.
     Set(Rc<BTreeSet<Value>>),
-    /// `None`, or an `Err`.
+    /// `None`
     None,
-    /// `Some(…)`, or an `Ok(…)`.
+    /// `Some(…)`
     Some(Rc<Value>),
+    /// `Ok(…)`
+    Ok(Rc<Value>),
+    /// `Err(…)`
+    Err(Rc<Value>),
+    /// `std::cmp::Reverse(…)`
+    Reverse(Rc<Value>),
+    /// `std::num::TryFromIntError`
+    TryFromIntError,
+    /// A struct or enum of the user.
+    Adt(Rc<AdtValue>),
     /// A range.
     Range(Rc<Range>),
     /// An iterator, shared by those who advance it.
@@ -47,8 +58,10 @@ pub(crate) enum Value {
     Closure(Rc<Closure>),
     /// A function.
     Function(FnId),
-    /// A function of the language.
-    PathFn(&'static crate::lang::PathFn),
+    /// A function of the language, and where it is named.
+    PathFn(&'static crate::lang::PathFn, NodeId),
+    /// The variant of a struct or enum as a function of its fields.
+    Constructor(AdtId, u32),
     /// `&mut`
     Place(Rc<Place>),
     /// The content of a variable that something else refers to as well. Only ever found in a slot.
@@ -57,6 +70,37 @@ pub(crate) enum Value {
     Program,
     /// A handle or enum of the authoring API.
     Handle(Rc<dsl::Value>),
+}
+
+/// A value of a struct or enum.
+#[derive(Clone, Debug)]
+pub(crate) struct AdtValue {
+    /// The name of its variant and of its fields.
+    pub(crate) shape: Arc<Shape>,
+    /// Its discriminant; 0 for a struct.
+    pub(crate) discriminant: i128,
+    /// Its fields in order of declaration.
+    pub(crate) fields: Vec<Value>,
+}
+
+impl PartialEq for AdtValue {
+    fn eq(&self, other: &Self) -> bool {
+        self.discriminant == other.discriminant && self.fields == other.fields
+    }
+}
+
+impl Eq for AdtValue {}
+
+impl PartialOrd for AdtValue {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for AdtValue {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.discriminant.cmp(&other.discriminant).then_with(|| self.fields.cmp(&other.fields))
+    }
 }
 
 /// A range as written.
@@ -109,6 +153,16 @@ impl Value {
         Self::Some(Rc::new(value))
     }
 
+    /// `Ok(value)`
+    pub(crate) fn ok(value: Self) -> Self {
+        Self::Ok(Rc::new(value))
+    }
+
+    /// `Err(value)`
+    pub(crate) fn err(value: Self) -> Self {
+        Self::Err(Rc::new(value))
+    }
+
     /// An option.
     pub(crate) fn option(value: Option<Self>) -> Self {
         value.map_or(Self::None, Self::some)
@@ -143,6 +197,13 @@ impl Value {
                 Self::list(items.iter().map(Self::deep_clone).collect())
             }
             Self::Some(value) if value.has_state() => Self::some(value.deep_clone()),
+            Self::Ok(value) if value.has_state() => Self::ok(value.deep_clone()),
+            Self::Err(value) if value.has_state() => Self::err(value.deep_clone()),
+            Self::Adt(value) if value.fields.iter().any(Self::has_state) => {
+                let fields = value.fields.iter().map(Self::deep_clone).collect();
+                let shape = Arc::clone(&value.shape);
+                Self::Adt(Rc::new(AdtValue { shape, discriminant: value.discriminant, fields }))
+            }
             value => value.clone(),
         }
     }
@@ -153,7 +214,8 @@ impl Value {
             Self::Iter(_) => true,
             Self::Tuple(items) => items.iter().any(Self::has_state),
             Self::List(items) => items.first().is_some_and(Self::has_state),
-            Self::Some(value) => value.has_state(),
+            Self::Some(value) | Self::Ok(value) | Self::Err(value) => value.has_state(),
+            Self::Adt(value) => value.fields.iter().any(Self::has_state),
             _ => false,
         }
     }
@@ -173,7 +235,9 @@ impl Value {
             Self::Some(_) => 10,
             Self::Range(_) => 11,
             Self::Handle(_) => 12,
-            _ => 13,
+            Self::Ok(_) => 13,
+            Self::Err(_) => 14,
+            _ => 15,
         }
     }
 }
@@ -188,7 +252,8 @@ impl PartialEq for Value {
             (Self::Tuple(a), Self::Tuple(b)) | (Self::List(a), Self::List(b)) => a == b,
             (Self::Map(a), Self::Map(b)) => a == b,
             (Self::Set(a), Self::Set(b)) => a == b,
-            (Self::Some(a), Self::Some(b)) => a == b,
+            (Self::Some(a), Self::Some(b)) | (Self::Ok(a), Self::Ok(b)) | (Self::Err(a), Self::Err(b)) => a == b,
+            (Self::Adt(a), Self::Adt(b)) => a == b,
             _ => self.cmp(other) == Ordering::Equal,
         }
     }
@@ -213,7 +278,9 @@ impl Ord for Value {
             (Self::Tuple(a), Self::Tuple(b)) | (Self::List(a), Self::List(b)) => a.cmp(b),
             (Self::Map(a), Self::Map(b)) => a.cmp(b),
             (Self::Set(a), Self::Set(b)) => a.cmp(b),
-            (Self::Some(a), Self::Some(b)) => a.cmp(b),
+            (Self::Some(a), Self::Some(b)) | (Self::Ok(a), Self::Ok(b)) | (Self::Err(a), Self::Err(b)) => a.cmp(b),
+            (Self::Adt(a), Self::Adt(b)) => a.cmp(b),
+            (Self::Reverse(a), Self::Reverse(b)) => b.cmp(a),
             (Self::Place(_), _) | (_, Self::Place(_)) => self.clone().load().cmp(&other.clone().load()),
             _ => self.rank().cmp(&other.rank()),
         }

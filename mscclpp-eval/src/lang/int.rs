@@ -17,12 +17,9 @@ pub(crate) const INT: Table = Table {
         "abs_diff(Self) -> Unsigned" Value => |vm, call| binary(vm, call, |a, b| Some((a - b).abs()), IntTy::unsigned);
         "unsigned_abs() -> Unsigned" Value => |vm, call| Ok(Value::Int(receiver(vm, call)?.abs()));
         "signum() -> Self" Value => |vm, call| unary(vm, call, |a| Some(a.signum()));
-        "is_positive() -> bool" Value => |vm, call| Ok(Value::Bool(receiver(vm, call)? > 0));
-        "is_negative() -> bool" Value => |vm, call| Ok(Value::Bool(receiver(vm, call)? < 0));
         "pow(u32) -> Self" Value => |vm, call| binary(vm, call, pow, |int| int);
         "isqrt() -> Self" Value => |vm, call| unary(vm, call, |a| u128::try_from(a).ok().map(|a| a.isqrt() as i128));
         "ilog2() -> u32" Value => |vm, call| unary(vm, call, |a| log(a, 2));
-        "ilog10() -> u32" Value => |vm, call| unary(vm, call, |a| log(a, 10));
         "ilog(Self) -> u32" Value => |vm, call| binary(vm, call, log, |int| int);
         "div_ceil(Self) -> Self" Value => |vm, call| divide(vm, call, |a, b| a.div_euclid(b) + i128::from(a.rem_euclid(b) > 0));
         "div_euclid(Self) -> Self" Value => |vm, call| divide(vm, call, i128::div_euclid);
@@ -36,13 +33,13 @@ pub(crate) const INT: Table = Table {
         "next_power_of_two() -> Self" Value => |vm, call| unary(vm, call, |a| Some(a.unsigned_abs().next_power_of_two() as i128));
         "trailing_zeros() -> u32" Value => |vm, call| bits(vm, call, |a, width| a.trailing_zeros().min(width));
         "leading_zeros() -> u32" Value => |vm, call| bits(vm, call, |a, width| a.leading_zeros() + width - 128);
-        "trailing_ones() -> u32" Value => |vm, call| bits(vm, call, |a, _| a.trailing_ones());
-        "leading_ones() -> u32" Value => |vm, call| bits(vm, call, |a, width| (a << (128 - width)).leading_ones());
         "count_ones() -> u32" Value => |vm, call| bits(vm, call, |a, _| a.count_ones());
-        "count_zeros() -> u32" Value => |vm, call| bits(vm, call, |a, width| width - a.count_ones());
-        "rotate_left(u32) -> Self" Value => |vm, call| rotate(vm, call, true);
-        "rotate_right(u32) -> Self" Value => |vm, call| rotate(vm, call, false);
+        "reverse_bits() -> Self" Value => |vm, call| {
+            let (a, int) = (receiver(vm, call)?, call.int);
+            Ok(Value::Int(wrap((a as u128).reverse_bits().wrapping_shr(128 - int.bits()) as i128, int)))
+        };
         "checked_add(Self) -> Option<Self>" Value => |vm, call| checked(vm, call, |a, b| a.checked_add(b));
+        "checked_add_signed(Signed) -> Option<Self>" Value => |vm, call| checked(vm, call, |a, b| a.checked_add(b));
         "checked_sub(Self) -> Option<Self>" Value => |vm, call| checked(vm, call, |a, b| a.checked_sub(b));
         "checked_mul(Self) -> Option<Self>" Value => |vm, call| checked(vm, call, |a, b| a.checked_mul(b));
         "checked_div(Self) -> Option<Self>" Value => |vm, call| checked(vm, call, |a, b| a.checked_div(b));
@@ -51,10 +48,6 @@ pub(crate) const INT: Table = Table {
             Ok(Value::option(compute(BinOp::Rem, a, b, int).ok().map(Value::Int)))
         };
         "checked_pow(u32) -> Option<Self>" Value => |vm, call| checked(vm, call, pow);
-        "checked_neg() -> Option<Self>" Value => |vm, call| {
-            let (a, int) = (receiver(vm, call)?, call.int);
-            Ok(Value::option(int.holds(-a).then_some(Value::Int(-a))))
-        };
         "checked_next_power_of_two() -> Option<Self>" Value => |vm, call| {
             let (a, int) = (receiver(vm, call)?, call.int);
             let next = a.unsigned_abs().next_power_of_two() as i128;
@@ -65,16 +58,12 @@ pub(crate) const INT: Table = Table {
             Ok(Value::option(log(a, 2).map(Value::Int)))
         };
         "saturating_add(Self) -> Self" Value => |vm, call| saturating(vm, call, |a, b| Some(a + b));
+        "saturating_add_signed(Signed) -> Self" Value => |vm, call| saturating(vm, call, |a, b| Some(a + b));
         "saturating_sub(Self) -> Self" Value => |vm, call| saturating(vm, call, |a, b| Some(a - b));
         "saturating_mul(Self) -> Self" Value => |vm, call| saturating(vm, call, |a, b| a.checked_mul(b));
-        "saturating_pow(u32) -> Self" Value => |vm, call| saturating(vm, call, pow);
         "wrapping_add(Self) -> Self" Value => |vm, call| wrapping(vm, call, |a, b| a + b);
         "wrapping_sub(Self) -> Self" Value => |vm, call| wrapping(vm, call, |a, b| a - b);
         "wrapping_mul(Self) -> Self" Value => |vm, call| wrapping(vm, call, i128::wrapping_mul);
-        "wrapping_neg() -> Self" Value => |vm, call| {
-            let (a, int) = (receiver(vm, call)?, call.int);
-            Ok(Value::Int(wrap(-a, int)))
-        };
     },
 };
 
@@ -158,15 +147,6 @@ fn bits(vm: &mut Vm<'_>, call: &mut Call, op: fn(u128, u32) -> u32) -> Eval {
     let width = call.int.bits();
     let low = receiver(vm, call)? & ((1 << width) - 1);
     Ok(Value::Int(i128::from(op(low as u128, width))))
-}
-
-fn rotate(vm: &mut Vm<'_>, call: &mut Call, left: bool) -> Eval {
-    let (int, a) = (call.int, receiver(vm, call)?);
-    let width = int.bits();
-    let by = (call.int(vm)? % i128::from(width)) as u32;
-    let by = if left { by } else { (width - by) % width };
-    let low = a & ((1 << width) - 1);
-    Ok(Value::Int(wrap((low << by) | (low >> (width - by)), int)))
 }
 
 fn checked(vm: &mut Vm<'_>, call: &mut Call, op: fn(i128, i128) -> Option<i128>) -> Eval {

@@ -2,13 +2,13 @@
 
 use std::cell::RefCell;
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use mscclpp_core::diag::Code;
 
+use super::fold::{collect, extreme, extreme_by, pair, try_fold};
 use super::{Call, Table, methods};
-use crate::ast::{BinOp, Con};
+use crate::ast::BinOp;
 use crate::eval::arith::compute;
 use crate::eval::iter::{Iter, Shared, unwrapped};
 use crate::eval::place::Place;
@@ -45,7 +45,6 @@ pub(crate) const ITER: Table = Table {
         "flatten() -> Iter<U> where T = Each<U>" Value => |vm, call| {
             with(vm, call, |inner, _| Iter::FlatMap { inner, f: None, current: None })
         };
-        "inspect(fn(T)) -> Iter<T>" Value => |vm, call| with(vm, call, |inner, f| Iter::Inspect { inner, f });
         "take_while(fn(T) -> bool) -> Iter<T>" Value => |vm, call| {
             with(vm, call, |inner, f| Iter::TakeWhile { inner, f, done: false })
         };
@@ -99,7 +98,6 @@ pub(crate) const ITER: Table = Table {
         "peekable() -> Iter<T>" Value => |vm, call| with(vm, call, |inner, _| Iter::Peekable { inner, peeked: None });
         "cloned() -> Iter<T>" Value => |_, call| Ok(call.receiver.clone());
         "copied() -> Iter<T>" Value => |_, call| Ok(call.receiver.clone());
-        "fuse() -> Iter<T>" Value => |_, call| Ok(call.receiver.clone());
         "into_iter() -> Iter<T>" Value => |vm, call| Ok(Value::Iter(iter(vm, call)?));
         "by_ref() -> Iter<T>" Advanced => |vm, call| Ok(Value::Iter(iter(vm, call)?));
         "next() -> Option<T>" Advanced => |vm, call| {
@@ -128,6 +126,25 @@ pub(crate) const ITER: Table = Table {
         "find(fn(T) -> bool) -> Option<T>" Advanced => |vm, call| Ok(Value::option(search(vm, call, true)?.map(|(_, item)| item)));
         "position(fn(T) -> bool) -> Option<usize>" Advanced => |vm, call| {
             Ok(Value::option(search(vm, call, true)?.map(|(index, _)| Value::Int(index))))
+        };
+        "rposition(fn(T) -> bool) -> Option<usize>" Advanced => |vm, call| {
+            let len = iter(vm, call)?.try_borrow().ok().and_then(|iter| iter.len());
+            match (search_back(vm, call)?, len) {
+                (Some((steps, _)), Some(len)) => Ok(Value::some(Value::Int(len as i128 - 1 - steps))),
+                (None, _) => Ok(Value::None),
+                (Some(_), None) => Err(vm.ill_typed(call.tok)),
+            }
+        };
+        "rfind(fn(T) -> bool) -> Option<T>" Advanced => |vm, call| Ok(Value::option(search_back(vm, call)?.map(|(_, item)| item)));
+        "next_if(fn(T) -> bool) -> Option<T>" Advanced => |vm, call| {
+            let f = call.arg();
+            match unwrapped(peek(vm, call)?) {
+                Some(item) if vm.test(&f, vec![item.clone()], call.tok)? => {
+                    let iter = iter(vm, call)?;
+                    Ok(Value::option(vm.next(&iter, call.tok)?))
+                }
+                _ => Ok(Value::None),
+            }
         };
         "find_map(fn(T) -> Option<U>) -> Option<U>" Advanced => |vm, call| {
             let (iter, f) = (iter(vm, call)?, call.arg());
@@ -200,6 +217,11 @@ pub(crate) const ITER: Table = Table {
             }
             Ok(acc)
         };
+        "try_fold(A, fn(A, T) -> Try<A>) -> Try<A>" Advanced => |vm, call| {
+            let start = call.arg();
+            try_fold(vm, call, start, |acc, item| vec![acc, item])
+        };
+        "try_for_each(fn(T) -> Try<()>) -> Try<()>" Advanced => |vm, call| try_fold(vm, call, Value::Unit, |_, item| vec![item]);
         "reduce(fn(T, T) -> T) -> Option<T>" Value => |vm, call| {
             let (iter, f) = (iter(vm, call)?, call.arg());
             let Some(mut acc) = vm.next(&iter, call.tok)? else { return Ok(Value::None) };
@@ -244,7 +266,7 @@ fn range(vm: &mut Vm<'_>, call: &Call) -> Eval<Rc<Range>> {
 }
 
 /// The receiver as an iterator.
-fn iter(vm: &mut Vm<'_>, call: &Call) -> Eval<Shared> {
+pub(super) fn iter(vm: &mut Vm<'_>, call: &Call) -> Eval<Shared> {
     vm.make_iter(call.receiver.clone(), call.tok)
 }
 
@@ -275,7 +297,7 @@ fn next_back(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
     let back = shared.try_borrow().ok().and_then(|iter| iter.clone().reversed());
     let Some(back) = back else {
         let help = "collect into a `Vec` and `pop` from that";
-        let message = "`next_back` of this iterator is not evaluated at compile time";
+        let message = "this iterator is not evaluated from its end at compile time";
         return Err(vm.fail_with(Code::NotInSubset, call.tok, message, Some(help)));
     };
     let back = Rc::new(RefCell::new(back));
@@ -304,6 +326,20 @@ fn peek(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
     Ok(Value::option(value))
 }
 
+/// The last item on which the predicate holds, with the number of items behind it.
+fn search_back(vm: &mut Vm<'_>, call: &mut Call) -> Eval<Option<(i128, Value)>> {
+    call.receiver = Value::Iter(iter(vm, call)?);
+    let f = call.arg();
+    let mut steps = 0;
+    while let Some(item) = unwrapped(next_back(vm, call)?) {
+        if vm.test(&f, vec![item.clone()], call.tok)? {
+            return Ok(Some((steps, item)));
+        }
+        steps += 1;
+    }
+    Ok(None)
+}
+
 /// The first item on which the predicate says `wanted`, with its number.
 fn search(vm: &mut Vm<'_>, call: &mut Call, wanted: bool) -> Eval<Option<(i128, Value)>> {
     let (iter, f) = (iter(vm, call)?, call.arg());
@@ -317,52 +353,6 @@ fn search(vm: &mut Vm<'_>, call: &mut Call, wanted: bool) -> Eval<Option<(i128, 
     Ok(None)
 }
 
-/// Collects items into what inference has found.
-pub(crate) fn collect(vm: &mut Vm<'_>, call: &Call, iter: &Shared, made: Option<Con>) -> Eval {
-    if let Some(Con::Option | Con::Result) = made {
-        // Stops at the first `None`. What is inside is a list: inference refuses anything else.
-        let mut items = Vec::new();
-        while let Some(item) = vm.next(iter, call.tok)? {
-            match unwrapped(item) {
-                Some(item) => items.push(item),
-                None => return Ok(Value::None),
-            }
-        }
-        vm.allocate(items.len(), call.tok)?;
-        return Ok(Value::some(Value::list(items)));
-    }
-    let items = vm.drain(iter, call.tok)?;
-    gather(vm, call, items, made)
-}
-
-/// Makes a collection from items.
-#[allow(clippy::mutable_key_type, reason = "rustc lets no key be changed while it is in a map")]
-pub(crate) fn gather(vm: &mut Vm<'_>, call: &Call, items: Vec<Value>, made: Option<Con>) -> Eval {
-    match made {
-        Some(Con::List) => Ok(Value::list(items)),
-        Some(Con::Set | Con::HashSet) => Ok(Value::Set(Rc::new(items.into_iter().collect::<BTreeSet<_>>()))),
-        Some(Con::Map | Con::HashMap) => {
-            let mut map = BTreeMap::new();
-            for item in items {
-                match item {
-                    Value::Tuple(pair) if pair.len() == 2 => map.insert(pair[0].clone(), pair[1].clone()),
-                    _ => return Err(vm.ill_typed(call.tok)),
-                };
-            }
-            Ok(Value::Map(Rc::new(map)))
-        }
-        Some(Con::Unit) => Ok(Value::Unit),
-        _ => Err(vm.ill_typed(call.tok)),
-    }
-}
-
-fn pair(vm: &mut Vm<'_>, call: &Call, sides: (Vec<Value>, Vec<Value>)) -> Eval {
-    vm.allocate(sides.0.len() + sides.1.len(), call.tok)?;
-    let a = gather(vm, call, sides.0, call.made[0])?;
-    let b = gather(vm, call, sides.1, call.made[1])?;
-    Ok(Value::tuple(vec![a, b]))
-}
-
 fn total(vm: &mut Vm<'_>, call: &mut Call, op: BinOp, start: i128) -> Eval {
     let iter = iter(vm, call)?;
     let (mut total, int) = (start, call.result);
@@ -371,39 +361,4 @@ fn total(vm: &mut Vm<'_>, call: &mut Call, op: BinOp, start: i128) -> Eval {
         total = compute(op, total, item, int).map_err(|fault| vm.fault(fault, op, total, item, int, call.tok))?;
     }
     Ok(Value::Int(total))
-}
-
-/// The smallest (the first of equals) or largest (the last of equals) item by a key.
-fn extreme(
-    vm: &mut Vm<'_>,
-    call: &mut Call,
-    key: impl Fn(&mut Vm<'_>, &Call, &Value) -> Eval,
-    wanted: Ordering,
-) -> Eval {
-    let iter = iter(vm, call)?;
-    let Some(mut best) = vm.next(&iter, call.tok)? else { return Ok(Value::None) };
-    let mut best_key = key(vm, call, &best)?;
-    while let Some(item) = vm.next(&iter, call.tok)? {
-        let item_key = key(vm, call, &item)?;
-        let order = item_key.cmp(&best_key);
-        if order == wanted || (order == Ordering::Equal && wanted == Ordering::Greater) {
-            (best, best_key) = (item, item_key);
-        }
-    }
-    Ok(Value::some(best))
-}
-
-fn extreme_by(vm: &mut Vm<'_>, call: &mut Call, wanted: Ordering) -> Eval {
-    let (iter, f) = (iter(vm, call)?, call.arg());
-    let Some(mut best) = vm.next(&iter, call.tok)? else { return Ok(Value::None) };
-    while let Some(item) = vm.next(&iter, call.tok)? {
-        let Value::Ordering(order) = vm.call(&f, vec![best.clone(), item.clone()], call.tok)? else {
-            return Err(vm.ill_typed(call.tok));
-        };
-        // `order` is that of the best so far against the item.
-        if order == wanted.reverse() || (order == Ordering::Equal && wanted == Ordering::Greater) {
-            best = item;
-        }
-    }
-    Ok(Value::some(best))
 }

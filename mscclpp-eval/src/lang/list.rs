@@ -1,15 +1,15 @@
 //! Vectors, arrays and slices, which are one thing here.
 
-use std::cmp::Ordering;
 use std::rc::Rc;
 
 use mscclpp_core::diag::Code;
 
+use super::sort::{dedup_by_key, sort, sort_by, sort_by_key};
 use super::{Call, Table, methods};
 use crate::eval::iter::Iter;
 use crate::eval::place::{Step, unshared};
 use crate::eval::value::Value;
-use crate::eval::{Eval, Stop, Vm};
+use crate::eval::{Eval, Stop, Vm, fmt};
 
 /// Lists.
 pub(crate) const LIST: Table = Table {
@@ -32,19 +32,10 @@ pub(crate) const LIST: Table = Table {
             let (items, item) = (items(vm, call)?, call.arg().load());
             Ok(Value::Bool(items.contains(&item)))
         };
-        "starts_with(List<T>) -> bool" Value => |vm, call| {
-            let (items, other) = (items(vm, call)?, list(vm, call)?);
-            Ok(Value::Bool(items.starts_with(&other)))
-        };
-        "ends_with(List<T>) -> bool" Value => |vm, call| {
-            let (items, other) = (items(vm, call)?, list(vm, call)?);
-            Ok(Value::Bool(items.ends_with(&other)))
-        };
         "is_sorted() -> bool" Value => |vm, call| Ok(Value::Bool(items(vm, call)?.is_sorted()));
         "to_vec() -> List<T>" Value => |_, call| Ok(call.receiver.clone());
-        "into_vec() -> List<T>" Value => |_, call| Ok(call.receiver.clone());
         "as_slice() -> List<T>" Value => |_, call| Ok(call.receiver.clone());
-        "map(fn(T) -> U) -> List<U>" Value => |vm, call| {
+        "map(fn(T) -> U) -> Array<U>" Value => |vm, call| {
             let (items, f) = (items(vm, call)?, call.arg());
             let mut mapped = Vec::with_capacity(items.len());
             for item in items.iter() {
@@ -75,6 +66,11 @@ pub(crate) const LIST: Table = Table {
             vm.allocate(items.len(), call.tok)?;
             Ok(Value::option(items.split_last().map(|(item, rest)| Value::tuple(vec![item.clone(), Value::list(rest.to_vec())]))))
         };
+        "join(str) -> str where T = str" Value => |vm, call| {
+            let (items, between) = (items(vm, call)?, fmt::display(&call.arg()));
+            let parts: Vec<String> = items.iter().map(fmt::display).collect();
+            Ok(Value::Str(parts.join(&between).into()))
+        };
         "concat() -> List<U> where T = List<U>" Value => |vm, call| {
             let items = items(vm, call)?;
             let mut all = Vec::new();
@@ -93,6 +89,18 @@ pub(crate) const LIST: Table = Table {
             let all = items.iter().cycle().take(items.len().saturating_mul(count)).cloned();
             Ok(Value::list(all.collect()))
         };
+        "binary_search(T) -> Result<usize, usize>" Value => |vm, call| {
+            let (items, item) = (items(vm, call)?, call.arg().load());
+            Ok(found(items.binary_search(&item)))
+        };
+        "binary_search_by_key(K, fn(T) -> K) -> Result<usize, usize>" Value => |vm, call| {
+            let (items, key, f) = (items(vm, call)?, call.arg().load(), call.arg());
+            let mut keys = Vec::with_capacity(items.len());
+            for item in items.iter() {
+                keys.push(vm.call(&f, vec![item.clone()], call.tok)?.load());
+            }
+            Ok(found(keys.binary_search(&key)))
+        };
         "partition_point(fn(T) -> bool) -> usize" Value => |vm, call| {
             let (items, f) = (items(vm, call)?, call.arg());
             let (mut low, mut high) = (0, items.len());
@@ -105,6 +113,14 @@ pub(crate) const LIST: Table = Table {
         "iter_mut() -> Iter<T>" Place => |vm, call| {
             let value = call.place.get();
             Ok(Value::iter(vm.places_of(&call.place, &value, call.tok)?))
+        };
+        "split_at_mut(usize) -> (List<T>, List<T>)" Place => |vm, call| {
+            let (at, len) = (call.usize(vm)?, match call.place.get() { Value::List(items) => items.len(), _ => 0 });
+            if at > len {
+                return Err(vm.out_of_range(at as i128, len, call.tok));
+            }
+            let part = |start, len| Value::Place(Rc::new(call.place.part(Step::Slice(start, len))));
+            Ok(Value::tuple(vec![part(0, at), part(at, len - at)]))
         };
         "first_mut() -> Option<T>" Place => |vm, call| element(vm, call, |_| Some(0));
         "last_mut() -> Option<T>" Place => |vm, call| element(vm, call, |len| len.checked_sub(1));
@@ -181,6 +197,18 @@ pub(crate) const LIST: Table = Table {
             change(vm, call, |items| items.resize(len, item))?;
             Ok(Value::Unit)
         };
+        "resize_with(usize, fn() -> T)" Place => |vm, call| {
+            let (len, f) = (call.usize(vm)?, call.arg());
+            let old = match call.place.get() { Value::List(items) => items.len(), _ => 0 };
+            let mut more = Vec::new();
+            for _ in old..len {
+                vm.allocate(1, call.tok)?;
+                more.push(vm.call(&f, Vec::new(), call.tok)?);
+            }
+            change(vm, call, |items| { items.truncate(len); items.extend(more); })?;
+            Ok(Value::Unit)
+        };
+        "reserve(usize)" Place => |_, _| Ok(Value::Unit);
         "clear()" Place => |vm, call| {
             change(vm, call, Vec::clear)?;
             Ok(Value::Unit)
@@ -217,15 +245,6 @@ pub(crate) const LIST: Table = Table {
             change(vm, call, |items| items.extend(taken.iter().cloned()))?;
             Ok(Value::Unit)
         };
-        "copy_from_slice(List<T>)" Place => |vm, call| {
-            let from = list(vm, call)?;
-            let done = change(vm, call, |items| if items.len() == from.len() { items.clone_from(&from); Ok(()) } else { Err(items.len()) })?;
-            if let Err(len) = done {
-                let message = format!("{} elements are copied into a slice of {len}", from.len());
-                return Err(vm.fail(Code::Panicked, call.tok, message));
-            }
-            Ok(Value::Unit)
-        };
         "dedup()" Place => |vm, call| {
             change(vm, call, |items| items.dedup())?;
             Ok(Value::Unit)
@@ -242,19 +261,13 @@ pub(crate) const LIST: Table = Table {
             change(vm, call, |items| *items = kept)?;
             Ok(Value::Unit)
         };
-        "sort()" Place => |vm, call| {
-            vm.sorting(call)?;
-            change(vm, call, |items| items.sort())?;
-            Ok(Value::Unit)
-        };
-        "sort_unstable()" Place => |vm, call| {
-            vm.sorting(call)?;
-            change(vm, call, |items| items.sort())?;
-            Ok(Value::Unit)
-        };
-        "sort_by(fn(T, T) -> Ordering)" Place => |vm, call| sort_by(vm, call);
-        "sort_by_key(fn(T) -> K)" Place => |vm, call| sort_by_key(vm, call);
-        "sort_by_cached_key(fn(T) -> K)" Place => |vm, call| sort_by_key(vm, call);
+        "dedup_by_key(fn(T) -> K)" Place => dedup_by_key;
+        "sort()" Place => sort;
+        "sort_unstable()" Place => sort;
+        "sort_by(fn(T, T) -> Ordering)" Place => sort_by;
+        "sort_unstable_by(fn(T, T) -> Ordering)" Place => sort_by;
+        "sort_by_key(fn(T) -> K)" Place => sort_by_key;
+        "sort_unstable_by_key(fn(T) -> K)" Place => sort_by_key;
     },
 };
 
@@ -266,6 +279,12 @@ fn items(vm: &mut Vm<'_>, call: &Call) -> Eval<Rc<Vec<Value>>> {
     }
 }
 
+/// Where something is, or would be inserted.
+fn found(result: Result<usize, usize>) -> Value {
+    let index = |index: usize| Value::Int(index as i128);
+    result.map_or_else(|at| Value::err(index(at)), |at| Value::ok(index(at)))
+}
+
 /// The next argument's elements.
 fn list(vm: &mut Vm<'_>, call: &mut Call) -> Eval<Rc<Vec<Value>>> {
     match call.arg().load() {
@@ -275,7 +294,7 @@ fn list(vm: &mut Vm<'_>, call: &mut Call) -> Eval<Rc<Vec<Value>>> {
 }
 
 /// Changes the elements at the receiver's place.
-fn change<R>(vm: &mut Vm<'_>, call: &Call, f: impl FnOnce(&mut Vec<Value>) -> R) -> Eval<R> {
+pub(super) fn change<R>(vm: &mut Vm<'_>, call: &Call, f: impl FnOnce(&mut Vec<Value>) -> R) -> Eval<R> {
     let mut copied = 0;
     let result = vm.change(&call.place, call.tok, |value| match value {
         Value::List(items) => Some(f(unshared(items, &mut copied))),
@@ -324,59 +343,4 @@ fn rotate(vm: &mut Vm<'_>, call: &mut Call, f: fn(&mut [Value], usize)) -> Eval 
     })?;
     checked(vm, call, by, done)?;
     Ok(Value::Unit)
-}
-
-/// Sorts by comparisons that run code, with a merge sort of our own: one that may stop in the middle.
-fn sort_by(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
-    vm.sorting(call)?;
-    let f = call.arg();
-    let Value::List(items) = call.place.get() else { return Err(vm.ill_typed(call.tok)) };
-    let sorted = merge_sort(vm, call, &f, items.to_vec())?;
-    change(vm, call, |items| *items = sorted)?;
-    Ok(Value::Unit)
-}
-
-fn merge_sort(vm: &mut Vm<'_>, call: &Call, f: &Value, mut items: Vec<Value>) -> Eval<Vec<Value>> {
-    if items.len() < 2 {
-        return Ok(items);
-    }
-    let right = items.split_off(items.len() / 2);
-    let left = merge_sort(vm, call, f, items)?;
-    let right = merge_sort(vm, call, f, right)?;
-    let mut merged = Vec::with_capacity(left.len() + right.len());
-    let (mut left, mut right) = (left.into_iter().peekable(), right.into_iter().peekable());
-    while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
-        let order = vm.call(f, vec![b.clone(), a.clone()], call.tok)?;
-        let first = if matches!(order, Value::Ordering(Ordering::Less)) { right.next() } else { left.next() };
-        merged.extend(first);
-    }
-    merged.extend(left);
-    merged.extend(right);
-    Ok(merged)
-}
-
-fn sort_by_key(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
-    vm.sorting(call)?;
-    let f = call.arg();
-    let Value::List(items) = call.place.get() else { return Err(vm.ill_typed(call.tok)) };
-    let mut keyed = Vec::with_capacity(items.len());
-    for item in items.iter() {
-        keyed.push((vm.call(&f, vec![item.clone()], call.tok)?, item.clone()));
-    }
-    keyed.sort_by(|a, b| a.0.cmp(&b.0));
-    change(vm, call, |items| *items = keyed.into_iter().map(|(_, item)| item).collect())?;
-    Ok(Value::Unit)
-}
-
-impl Vm<'_> {
-    /// Counts the work of a sort.
-    fn sorting(&mut self, call: &Call) -> Eval<()> {
-        match call.place.get() {
-            Value::List(items) => {
-                let work = items.len() * (items.len().max(2).ilog2() as usize);
-                self.allocate(work, call.tok)
-            }
-            _ => Err(self.ill_typed(call.tok)),
-        }
-    }
 }

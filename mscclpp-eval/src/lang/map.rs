@@ -85,6 +85,7 @@ pub(crate) const ENTRY: Table = Table {
             let f = call.arg();
             or_insert(vm, call, |vm, call| vm.call(&f, Vec::new(), call.tok))
         };
+        "or_default() -> Default<V>" Value => |vm, call| or_insert(vm, call, |vm, call| vm.default_at(call.node, call.tok));
         "and_modify(fn(V)) -> Entry<K, V>" Value => |vm, call| {
             let f = call.arg();
             let Value::Entry(entry) = &call.receiver else { return Err(vm.ill_typed(call.tok)) };
@@ -117,12 +118,19 @@ pub(crate) const SET: Table = Table {
         "last() -> Option<T>" Value => |vm, call| Ok(Value::option(set(vm, call)?.last().cloned()));
         "pop_first() -> Option<T>" Place => |vm, call| Ok(Value::option(change_set(vm, call, BTreeSet::pop_first)?));
         "pop_last() -> Option<T>" Place => |vm, call| Ok(Value::option(change_set(vm, call, BTreeSet::pop_last)?));
+        "retain(fn(T) -> bool)" Place => |vm, call| {
+            let f = call.arg();
+            let Value::Set(set) = call.place.get() else { return Err(vm.ill_typed(call.tok)) };
+            for item in set.iter() {
+                if !vm.test(&f, vec![item.clone()], call.tok)? {
+                    change_set(vm, call, |set| set.remove(item))?;
+                }
+            }
+            Ok(Value::Unit)
+        };
         "union(Set<T>) -> Iter<T>" Value => |vm, call| combine(vm, call, |a, b| a.union(b).cloned().collect());
         "intersection(Set<T>) -> Iter<T>" Value => |vm, call| combine(vm, call, |a, b| a.intersection(b).cloned().collect());
         "difference(Set<T>) -> Iter<T>" Value => |vm, call| combine(vm, call, |a, b| a.difference(b).cloned().collect());
-        "symmetric_difference(Set<T>) -> Iter<T>" Value => |vm, call| {
-            combine(vm, call, |a, b| a.symmetric_difference(b).cloned().collect())
-        };
         "is_subset(Set<T>) -> bool" Value => |vm, call| relate(vm, call, BTreeSet::is_subset);
         "is_superset(Set<T>) -> bool" Value => |vm, call| relate(vm, call, BTreeSet::is_superset);
         "is_disjoint(Set<T>) -> bool" Value => |vm, call| relate(vm, call, BTreeSet::is_disjoint);

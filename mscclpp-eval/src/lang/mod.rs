@@ -2,14 +2,17 @@
 //! type it, run it, and are what `docs/subset.md` lists.
 
 pub(crate) mod dsl;
+mod fold;
 mod int;
 mod iter;
 mod list;
 mod map;
 mod option;
 mod paths;
+mod result;
+mod sort;
 
-use crate::ast::{Con, IntTy, PathValue, Tok};
+use crate::ast::{Con, IntTy, NodeId, PathValue, Tok};
 use crate::eval::place::Place;
 use crate::eval::value::Value;
 use crate::eval::{Eval, Vm};
@@ -66,6 +69,8 @@ pub(crate) struct Call {
     pub(crate) result: IntTy,
     /// What it collects into.
     pub(crate) made: Made,
+    /// The node of the call, or where the function is named that is called.
+    pub(crate) node: NodeId,
     /// Where it is.
     pub(crate) tok: Tok,
 }
@@ -91,6 +96,27 @@ impl Call {
     }
 }
 
+impl Builtin {
+    /// The number of its parameters behind the receiver.
+    pub(crate) fn num_params(&self) -> usize {
+        let open = self.sig.find('(').map_or(self.sig.len(), |open| open + 1);
+        let (mut depth, mut params, mut empty) = (0_i32, 0, true);
+        for char in self.sig[open..].chars() {
+            match char {
+                ')' if depth == 0 => break,
+                '(' | '<' => depth += 1,
+                // The arrow of a function's result is no bracket.
+                ')' => depth -= 1,
+                '>' => depth = (depth - 1).max(0),
+                ',' if depth == 0 => params += 1,
+                _ => {}
+            }
+            empty = false;
+        }
+        if empty { 0 } else { params + 1 }
+    }
+}
+
 impl Table {
     /// The method of a name.
     pub(crate) fn find(&self, name: &str) -> Option<&'static Builtin> {
@@ -112,7 +138,7 @@ pub(crate) const TABLES: &[&Table] = &[
     &int::INT,
     &int::BOOL,
     &option::OPTION,
-    &option::RESULT,
+    &result::RESULT,
     &option::ORDERING,
     &list::LIST,
     &iter::RANGE,
@@ -133,9 +159,9 @@ pub(crate) fn tables(node: &Node) -> &'static [&'static Table] {
         Node::Con(con, _) => match con {
             Con::Bool => &[&int::BOOL, &option::ANY],
             Con::Option => &[&option::OPTION, &option::ANY],
-            Con::Result => &[&option::RESULT, &option::ANY],
+            Con::Result => &[&result::RESULT, &option::ANY],
             Con::Ordering => &[&option::ORDERING, &option::ANY],
-            Con::List => &[&list::LIST, &option::ANY],
+            Con::List | Con::Array => &[&list::LIST, &option::ANY],
             Con::Range => &[&iter::RANGE, &option::CLONE, &iter::ITER],
             Con::RangeFrom => &[&option::CLONE, &iter::ITER],
             Con::Iter => &[&iter::ITER, &option::CLONE],
@@ -146,21 +172,43 @@ pub(crate) fn tables(node: &Node) -> &'static [&'static Table] {
             Con::HashSet => &[&map::HASH_SET, &option::CLONE],
             Con::Str => &[&int::STR, &option::ANY],
             Con::Fn | Con::RangeTo | Con::RangeFull | Con::Handle(_) => &[&option::CLONE],
-            Con::Tuple | Con::Struct(_) | Con::Unit => &[&option::ANY],
+            Con::Tuple | Con::Adt(_) | Con::Reverse | Con::TryFromIntError | Con::Unit => &[&option::ANY],
             Con::Program => &[],
         },
         Node::Var | Node::Link(_) => &[],
     }
 }
 
-/// The methods of a name on any integer.
-pub(crate) fn int_method(name: &str) -> bool {
-    int::INT.find(name).or_else(|| option::ANY.find(name)).is_some()
+/// The method that a path of two segments names; `Self` has those of every value.
+pub(crate) fn method_of(ty: &str, name: &str) -> Option<&'static Builtin> {
+    let table = match ty {
+        "bool" => &int::BOOL,
+        "str" | "String" => &int::STR,
+        "Option" => &option::OPTION,
+        "Result" => &result::RESULT,
+        "Ordering" => &option::ORDERING,
+        "Vec" | "VecDeque" => &list::LIST,
+        "BTreeMap" => &map::MAP,
+        "HashMap" => &map::HASH_MAP,
+        "BTreeSet" => &map::SET,
+        "HashSet" => &map::HASH_SET,
+        "Iterator" | "IntoIterator" => return iter::ITER.find(name),
+        "Clone" => return option::CLONE.find(name),
+        "Self" | "Ord" | "PartialEq" | "PartialOrd" | "ToString" => return option::ANY.find(name),
+        _ if IntTy::from_name(ty).is_some() => &int::INT,
+        _ => return None,
+    };
+    table.find(name).or_else(|| option::ANY.find(name))
+}
+
+/// Whether methods are named by a path through a trait of this name.
+pub(crate) fn is_trait(name: &str) -> bool {
+    matches!(name, "Iterator" | "IntoIterator" | "Clone" | "Ord" | "PartialEq" | "PartialOrd" | "ToString")
 }
 
 /// Whether a type of this name means something to the evaluator.
 pub(crate) fn knows_type(name: &str) -> bool {
-    const TYPES: [&str; 14] = [
+    const TYPES: [&str; 19] = [
         "Vec",
         "VecDeque",
         "BTreeMap",
@@ -175,6 +223,11 @@ pub(crate) fn knows_type(name: &str) -> bool {
         "RangeInclusive",
         "Program",
         "Ranks",
+        "Box",
+        "Rc",
+        "Arc",
+        "Reverse",
+        "TryFromIntError",
     ];
     TYPES.contains(&name) || IntTy::from_name(name).is_some() || dsl::handle(name).is_some()
 }

@@ -1,4 +1,4 @@
-//! Options, results, orderings, and what every value can do.
+//! Options, orderings, and what every value can do.
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -33,6 +33,21 @@ pub(crate) const OPTION: Table = Table {
             Some(value) => Ok(value),
             None => apply(vm, call, Vec::new()),
         };
+        "unwrap_or_default() -> Default<T>" Value => |vm, call| match inner(call) {
+            Some(value) => Ok(value),
+            None => vm.default_at(call.node, call.tok),
+        };
+        "ok_or(E) -> Result<T, E>" Value => |_, call| Ok(inner(call).map_or_else(|| Value::err(call.arg()), Value::ok));
+        "ok_or_else(fn() -> E) -> Result<T, E>" Value => |vm, call| match inner(call) {
+            Some(value) => Ok(Value::ok(value)),
+            None => Ok(Value::err(apply(vm, call, Vec::new())?)),
+        };
+        "transpose() -> Result<Option<U>, E> where T = Result<U, E>" Value => |vm, call| match inner(call) {
+            Some(Value::Ok(value)) => Ok(Value::ok(Value::Some(value))),
+            Some(error @ Value::Err(_)) => Ok(error),
+            Some(_) => Err(vm.ill_typed(call.tok)),
+            None => Ok(Value::ok(Value::None)),
+        };
         "map(fn(T) -> U) -> Option<U>" Value => |vm, call| match inner(call) {
             Some(value) => Ok(Value::some(apply(vm, call, vec![value])?)),
             None => Ok(Value::None),
@@ -55,7 +70,6 @@ pub(crate) const OPTION: Table = Table {
             Some(value) => apply(vm, call, vec![value]),
             None => Ok(Value::None),
         };
-        "and(Option<U>) -> Option<U>" Value => |_, call| Ok(if inner(call).is_some() { call.arg() } else { Value::None });
         "or(Option<T>) -> Option<T>" Value => |_, call| Ok(if inner(call).is_some() { call.receiver.clone() } else { call.arg() });
         "or_else(fn() -> Option<T>) -> Option<T>" Value => |vm, call| match inner(call) {
             Some(_) => Ok(call.receiver.clone()),
@@ -116,24 +130,6 @@ pub(crate) const OPTION: Table = Table {
                 vm.change(&call.place, call.tok, |value| *value = new)?;
             }
             Ok(Value::Place(Rc::new(call.place.part(Step::Payload))))
-        };
-    },
-};
-
-/// Results of conversions.
-pub(crate) const RESULT: Table = Table {
-    header: "Result<T>",
-    about: "the `Result` of `try_from`",
-    methods: methods! {
-        "is_ok() -> bool" Value => |_, call| Ok(Value::Bool(matches!(call.receiver, Value::Some(_))));
-        "is_err() -> bool" Value => |_, call| Ok(Value::Bool(matches!(call.receiver, Value::None)));
-        "ok() -> Option<T>" Value => |_, call| Ok(call.receiver.clone());
-        "unwrap() -> T" Value => unwrap;
-        "expect(str) -> T" Value => expect;
-        "unwrap_or(T) -> T" Value => |_, call| Ok(inner(call).unwrap_or_else(|| call.arg()));
-        "map(fn(T) -> U) -> Result<U>" Value => |vm, call| match inner(call) {
-            Some(value) => Ok(Value::some(apply(vm, call, vec![value])?)),
-            None => Ok(Value::None),
         };
     },
 };
@@ -199,11 +195,6 @@ pub(crate) const ANY: Table = Table {
             Ok(Value::some(Value::Ordering(call.receiver.clone().cmp(&call.arg()))))
         };
         "eq(Self) -> bool" Value => |_, call| Ok(Value::Bool(call.receiver.clone() == call.arg()));
-        "ne(Self) -> bool" Value => |_, call| Ok(Value::Bool(call.receiver.clone() != call.arg()));
-        "lt(Self) -> bool" Value => |_, call| Ok(Value::Bool(call.receiver.clone() < call.arg()));
-        "le(Self) -> bool" Value => |_, call| Ok(Value::Bool(call.receiver.clone() <= call.arg()));
-        "gt(Self) -> bool" Value => |_, call| Ok(Value::Bool(call.receiver.clone() > call.arg()));
-        "ge(Self) -> bool" Value => |_, call| Ok(Value::Bool(call.receiver.clone() >= call.arg()));
     },
 };
 
@@ -236,7 +227,7 @@ fn order(vm: &mut Vm<'_>, call: &Call) -> Eval<Ordering> {
 fn unwrap(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
     match inner(call) {
         Some(value) => Ok(value),
-        None => Err(vm.fail(Code::Panicked, call.tok, "there is no value to unwrap here")),
+        None => Err(vm.fail(Code::Panicked, call.tok, "called `Option::unwrap()` on a `None` value")),
     }
 }
 
@@ -244,7 +235,7 @@ fn expect(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
     match inner(call) {
         Some(value) => Ok(value),
         None => {
-            let message = format!("`expect` finds no value: {}", fmt::display(&call.arg()));
+            let message = fmt::display(&call.arg());
             Err(vm.fail(Code::Panicked, call.tok, message))
         }
     }

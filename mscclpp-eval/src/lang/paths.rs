@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::iter::gather;
+use super::fold::gather;
 use super::{Call, Run};
 use crate::ast::Con;
 use crate::eval::iter::Iter;
@@ -43,22 +43,32 @@ macro_rules! paths {
 pub(crate) static PATHS: &[PathFn] = paths! {
     "" "Some(T) -> Option<T>" => |_, call| Ok(Value::some(call.arg()));
     "Option" "Some(T) -> Option<T>" => |_, call| Ok(Value::some(call.arg()));
+    "" "Ok(T) -> Result<T, E>" => |_, call| Ok(Value::ok(call.arg()));
+    "Result" "Ok(T) -> Result<T, E>" => |_, call| Ok(Value::ok(call.arg()));
+    "" "Err(E) -> Result<T, E>" => |_, call| Ok(Value::err(call.arg()));
+    "Result" "Err(E) -> Result<T, E>" => |_, call| Ok(Value::err(call.arg()));
     "" "drop(T)" => |_, _| Ok(Value::Unit);
     "Vec" "new() -> List<T>" => empty_list;
     "Vec" "with_capacity(usize) -> List<T>" => empty_list;
+    "Vec" "from_iter(Each<T>) -> List<T>" => |vm, call| from(vm, call, Con::List);
     "Vec" "from(Each<T>) -> List<T>" => |vm, call| from(vm, call, Con::List);
     "VecDeque" "new() -> List<T>" => empty_list;
     "VecDeque" "with_capacity(usize) -> List<T>" => empty_list;
     "VecDeque" "from(Each<T>) -> List<T>" => |vm, call| from(vm, call, Con::List);
     "BTreeMap" "new() -> Map<K, V>" => empty_map;
+    "BTreeMap" "from_iter(Each<(K, V)>) -> Map<K, V>" => |vm, call| from(vm, call, Con::Map);
     "BTreeMap" "from(Each<(K, V)>) -> Map<K, V>" => |vm, call| from(vm, call, Con::Map);
     "HashMap" "new() -> HashMap<K, V>" => empty_map;
     "HashMap" "with_capacity(usize) -> HashMap<K, V>" => empty_map;
     "HashMap" "from(Each<(K, V)>) -> HashMap<K, V>" => |vm, call| from(vm, call, Con::HashMap);
     "BTreeSet" "new() -> Set<T>" => empty_set;
+    "BTreeSet" "from_iter(Each<T>) -> Set<T>" => |vm, call| from(vm, call, Con::Set);
     "BTreeSet" "from(Each<T>) -> Set<T>" => |vm, call| from(vm, call, Con::Set);
     "HashSet" "new() -> HashSet<T>" => empty_set;
     "HashSet" "from(Each<T>) -> HashSet<T>" => |vm, call| from(vm, call, Con::HashSet);
+    "String" "new() -> str" => |_, _| Ok(Value::Str(Rc::from("")));
+    "String" "from(str) -> str" => |_, call| Ok(call.arg());
+    "convert" "identity(T) -> T" => |_, call| Ok(call.arg());
     "cmp" "min(T, T) -> T" => |_, call| {
         let (a, b) = (call.arg(), call.arg());
         Ok(if b < a { b } else { a })
@@ -74,6 +84,8 @@ pub(crate) static PATHS: &[PathFn] = paths! {
         let (value, left) = (call.arg(), call.usize(vm)?);
         Ok(Value::iter(Iter::Repeat { value, left: Some(left) }))
     };
+    "iter" "repeat_with(fn() -> T) -> Iter<T>" => |_, call| Ok(Value::iter(Iter::Calls { f: call.arg(), forever: true }));
+    "iter" "from_fn(fn() -> Option<T>) -> Iter<T>" => |_, call| Ok(Value::iter(Iter::Calls { f: call.arg(), forever: false }));
     "iter" "successors(Option<T>, fn(T) -> Option<T>) -> Iter<T>" => |_, call| {
         let first = call.arg();
         let next = crate::eval::iter::unwrapped(first.load());
@@ -95,28 +107,21 @@ pub(crate) static PATHS: &[PathFn] = paths! {
         let (Value::Place(place), value) = (call.arg(), call.arg()) else { return Err(vm.ill_typed(call.tok)) };
         vm.change(&place, call.tok, |old| std::mem::replace(old, value))
     };
-    "mem" "take(T) -> T" => |vm, call| {
+    "mem" "take(T) -> Default<T>" => |vm, call| {
         let Value::Place(place) = call.arg() else { return Err(vm.ill_typed(call.tok)) };
-        vm.change(&place, call.tok, |old| {
-            let default = default_like(old);
-            std::mem::replace(old, default)
-        })
+        let default = vm.default_at(call.node, call.tok)?;
+        vm.change(&place, call.tok, |old| std::mem::replace(old, default))
     };
+    "Default" "default() -> Default<T>" => |vm, call| vm.default_at(call.node, call.tok);
+    "cmp" "Reverse(T) -> Reverse<T>" => reverse;
+    "" "Reverse(T) -> Reverse<T>" => reverse;
+    "Box" "new(T) -> T" => |_, call| Ok(call.arg());
+    "Rc" "new(T) -> T" => |_, call| Ok(call.arg());
+    "Arc" "new(T) -> T" => |_, call| Ok(call.arg());
 };
 
-/// The default of a value's type.
-fn default_like(value: &Value) -> Value {
-    match value {
-        Value::Int(_) => Value::Int(0),
-        Value::Bool(_) => Value::Bool(false),
-        Value::Str(_) => Value::Str("".into()),
-        Value::List(_) => Value::list(Vec::new()),
-        Value::Map(_) => Value::Map(Rc::default()),
-        Value::Set(_) => Value::Set(Rc::default()),
-        Value::Some(_) | Value::None => Value::None,
-        Value::Tuple(items) => Value::tuple(items.iter().map(default_like).collect()),
-        _ => Value::Unit,
-    }
+fn reverse(_: &mut Vm<'_>, call: &mut Call) -> Eval {
+    Ok(Value::Reverse(Rc::new(call.arg())))
 }
 
 fn empty_list(_: &mut Vm<'_>, _: &mut Call) -> Eval {
@@ -135,5 +140,5 @@ fn from(vm: &mut Vm<'_>, call: &mut Call, made: Con) -> Eval {
     let items = call.arg();
     let items = vm.make_iter(items, call.tok)?;
     let items = vm.drain(&items, call.tok)?;
-    gather(vm, call, items, Some(made))
+    gather(vm, call, items, made)
 }

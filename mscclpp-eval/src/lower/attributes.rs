@@ -4,7 +4,7 @@
 use super::Lower;
 
 /// Attributes, or the first segments of their paths, that change nothing.
-const HARMLESS: [&str; 13] = [
+const HARMLESS: [&str; 16] = [
     "allow",
     "expect",
     "warn",
@@ -16,6 +16,9 @@ const HARMLESS: [&str; 13] = [
     "inline",
     "must_use",
     "derive",
+    "default",
+    "repr",
+    "non_exhaustive",
     "cold",
     "track_caller",
 ];

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use syn::spanned::Spanned;
 
 use super::{Lower, Outside};
-use crate::ast::{Expr, ExprKind, IntTy, MethodCall};
+use crate::ast::{AdtId, DEFAULT, Expr, ExprKind, IntTy, MethodCall, Tok};
 use crate::lang;
 
 impl Lower<'_> {
@@ -26,26 +26,20 @@ impl Lower<'_> {
         call.args.iter().map(|arg| self.expression(arg)).collect()
     }
 
-    fn path_call(&mut self, path: &syn::Path, call: &syn::ExprCall, last: crate::ast::Tok) -> Expr {
+    fn path_call(&mut self, path: &syn::Path, call: &syn::ExprCall, last: Tok) -> Expr {
         let first = self.tok(path.segments.first().map_or_else(|| path.span(), |first| first.ident.span()));
         let tok = self.spans.join(first, last);
         let names: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
         let own = match names.as_slice() {
-            [name] => self.variable(name).is_some() || self.find_item(name).is_some(),
-            [module, _] => module == "self" || module == "Self" || self.find_type(module).is_some(),
+            [name] => self.variable(name).is_some() || self.find_item(name).is_some() || self.adt_named(name).is_some(),
+            [module, ..] if module == "self" => true,
+            [ty, _] => self.adt_named(ty).is_some(),
             _ => false,
         };
         if !own {
-            if let [name] = names.as_slice()
-                && let Some(id) = self.struct_of(path)
-            {
-                return self.tuple_struct_call(id, name, call, tok);
-            }
             if let Some(expr) = self.language_call(path, &names, call, tok) {
                 return expr;
             }
-        }
-        if !own {
             self.outside(tok, &names.join("::"), Outside::Function);
             self.args(call);
             return self.expr(ExprKind::Error, tok);
@@ -54,36 +48,47 @@ impl Lower<'_> {
         let args = self.args(call);
         let kind = match callee.kind {
             ExprKind::Function(id) => ExprKind::Call(id, args),
+            ExprKind::Constructor(id, variant) => return self.construct(id, variant, args, tok),
             ExprKind::Error => ExprKind::Error,
             _ => ExprKind::CallValue(Box::new(callee), args),
         };
         self.expr(kind, tok)
     }
 
-    fn tuple_struct_call(&mut self, id: u32, name: &str, call: &syn::ExprCall, tok: crate::ast::Tok) -> Expr {
-        let args = self.args(call);
-        let expected = self.structs[id as usize].fields.len();
+    /// `Name(a, b)` of a struct or variant.
+    fn construct(&mut self, id: AdtId, variant: u32, args: Vec<Expr>, tok: Tok) -> Expr {
+        let Some(found) = self.adts[id as usize].variants.get(variant as usize) else {
+            // A constant of the type that is being lowered.
+            return self.type_error(tok, "this value is part of its own type");
+        };
+        let (name, expected) = (found.shape.name.to_string(), found.types.len());
         if args.len() != expected {
             return self.type_error(tok, &format!("`{name}` has {expected} fields, here are {}", args.len()));
         }
-        let fields = args.into_iter().enumerate().map(|(index, arg)| (index as u32, arg)).collect();
-        self.expr(ExprKind::Struct(id, fields, None), tok)
+        let fields = (0..).zip(args).collect();
+        self.expr(ExprKind::Struct(id, variant, fields, None), tok)
     }
 
     /// Functions of the standard library.
-    fn language_call(
-        &mut self,
-        path: &syn::Path,
-        names: &[String],
-        call: &syn::ExprCall,
-        tok: crate::ast::Tok,
-    ) -> Option<Expr> {
+    fn language_call(&mut self, path: &syn::Path, names: &[String], call: &syn::ExprCall, tok: Tok) -> Option<Expr> {
         let name = names.last()?;
         let qualifier = names.len().checked_sub(2).map_or("", |index| names[index].as_str());
-        if let Some(int) = IntTy::from_name(qualifier) {
-            return Some(self.int_function(int, name, call, tok));
+        let int = IntTy::from_name(qualifier);
+        let function = self.path_fn(qualifier, name);
+        if function.is_none() && name == "default" && self.has_default(qualifier) {
+            let ty = self.qualifier_type(path);
+            let value = Box::new(self.default_call(tok));
+            return Some(self.expr(ExprKind::Typed(value, ty), tok));
         }
-        let function = lang::path_fn(qualifier, name)?;
+        if let Some(int) = int.filter(|_| matches!(&**name, "from" | "try_from")) {
+            return Some(self.conversion(int, name, call, tok));
+        }
+        if function.is_none() && !call.args.is_empty() && lang::method_of(qualifier, name).is_some() {
+            let ty = self.qualifier_type(path);
+            let args = self.args(call);
+            return Some(self.method_by_path(name, ty, args, tok));
+        }
+        let function = function?;
         // `Vec::<usize>::new()` and `Vec::new()`: rustc checks what is written, inference finds the rest.
         for segment in &path.segments {
             if let syn::PathArguments::AngleBracketed(args) = &segment.arguments {
@@ -94,30 +99,14 @@ impl Lower<'_> {
         Some(self.expr(ExprKind::CallPath(function, args), tok))
     }
 
-    /// `usize::from(x)`, `i64::try_from(x)`, and methods of integers in function form: `usize::min(a, b)`.
-    fn int_function(&mut self, int: IntTy, name: &str, call: &syn::ExprCall, tok: crate::ast::Tok) -> Expr {
+    /// `usize::from(x)` and `i64::try_from(x)`.
+    fn conversion(&mut self, int: IntTy, name: &str, call: &syn::ExprCall, tok: Tok) -> Expr {
         let mut args = self.args(call);
-        match (name, args.len()) {
-            ("from" | "try_from", 1) => {
-                let value = Box::new(args.remove(0));
-                self.expr(ExprKind::Convert(value, int, name == "try_from"), tok)
-            }
-            (_, count) if count >= 1 && lang::int_method(name) => {
-                let receiver = args.remove(0);
-                let ty = crate::ast::TypeExpr::Int(int);
-                let start = self.spans.get(tok).0.start();
-                let (line, column) = (start.line as u32, start.column as u32 + 1);
-                // The receiver is an `int` already; the annotation is what types a literal.
-                let receiver_tok = receiver.tok;
-                let typed = self.expr(ExprKind::Typed(Box::new(receiver), ty), receiver_tok);
-                let call = MethodCall { receiver: typed, name: Arc::from(name), turbofish: None, args, line, column };
-                self.expr(ExprKind::Method(Box::new(call)), tok)
-            }
-            _ => {
-                let what = format!("`{}::{name}` is not evaluated at compile time", int.name());
-                self.refused(tok, what, "docs/subset.md lists the functions of integers")
-            }
+        if args.len() != 1 {
+            return self.type_error(tok, "a conversion takes one value");
         }
+        let value = Box::new(args.remove(0));
+        self.expr(ExprKind::Convert(value, int, name == "try_from"), tok)
     }
 
     pub(super) fn method_call(&mut self, call: &syn::ExprMethodCall) -> Expr {
@@ -127,6 +116,9 @@ impl Lower<'_> {
         let turbofish = call.turbofish.as_ref().and_then(|args| self.turbofish(args));
         let args = call.args.iter().map(|arg| self.expression(arg)).collect();
         self.method_called(&name);
+        if matches!(&*name, "or_default" | "unwrap_or_default") {
+            self.method_called(&Arc::from(DEFAULT));
+        }
         let start = call.method.span().start();
         let (line, column) = (start.line as u32, start.column as u32 + 1);
         self.expr(ExprKind::Method(Box::new(MethodCall { receiver, name, turbofish, args, line, column })), tok)

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use mscclpp_core::diag::Code;
 use syn::spanned::Spanned;
 
-use super::{AT_RUN_TIME, Lower, Outside, attributes};
-use crate::ast::{Assignee, BinOp, CmpOp, Expr, ExprKind, IntTy, RangeEnd, Tok};
+use super::{AT_RUN_TIME, Lower, attributes};
+use crate::ast::{Assignee, BinOp, CmpOp, Con, Expr, ExprKind, IntTy, RangeEnd, Tok};
 
 impl Lower<'_> {
     /// Lowers an expression.
@@ -55,12 +55,12 @@ impl Lower<'_> {
             syn::Expr::Array(inner) => {
                 let tok = self.spans.pair(inner.bracket_token.span.open(), inner.bracket_token.span.close());
                 let list = inner.elems.iter().map(|elem| self.expression(elem)).collect();
-                self.expr(ExprKind::List(list), tok)
+                self.expr(ExprKind::List(list, Con::Array), tok)
             }
             syn::Expr::Repeat(inner) => {
                 let tok = self.spans.pair(inner.bracket_token.span.open(), inner.bracket_token.span.close());
                 let (value, count) = (self.boxed_expression(&inner.expr), self.boxed_expression(&inner.len));
-                self.expr(ExprKind::Repeat(value, count), tok)
+                self.expr(ExprKind::Repeat(value, count, Con::Array), tok)
             }
             syn::Expr::Range(inner) => self.range(inner),
             syn::Expr::Struct(inner) => self.struct_literal(inner),
@@ -117,7 +117,7 @@ impl Lower<'_> {
 
     /// An error that rustc explains better.
     pub(super) fn type_error(&mut self, tok: Tok, what: &str) -> Expr {
-        drop(self.report.error(Code::TypeError, tok, format!("{what}, so no plan was built")));
+        drop(self.report.error(Code::TypeError, tok, what));
         self.expr(ExprKind::Error, tok)
     }
 
@@ -240,19 +240,18 @@ impl Lower<'_> {
         let first = self.tok(expr.path.span());
         let last = self.tok(expr.brace_token.span.close());
         let tok = self.spans.join(first, last);
-        let Some(id) = self.struct_of(&expr.path) else {
-            let name = expr.path.segments.last().map(|last| last.ident.to_string()).unwrap_or_default();
-            self.outside(tok, &name, Outside::Type);
+        let Some((id, variant)) = self.constructor(&expr.path) else {
+            self.outside_path(tok, &expr.path);
             return self.expr(ExprKind::Error, tok);
         };
         let fields = expr.fields.iter().filter_map(|field| {
             self.attributes(&field.attrs);
-            let index = self.field_number(id, &field.member)?;
+            let index = self.field_number(id, variant, &field.member)?;
             Some((index, self.expression(&field.expr)))
         });
         let fields = fields.collect();
         let rest = expr.rest.as_ref().map(|rest| self.boxed_expression(rest));
-        self.expr(ExprKind::Struct(id, fields, rest), tok)
+        self.expr(ExprKind::Struct(id, variant, fields, rest), tok)
     }
 
     fn assignee(&mut self, expr: &syn::Expr) -> Assignee {

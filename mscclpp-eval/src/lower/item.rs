@@ -1,15 +1,14 @@
-//! Functions, constants and structs. They are lowered when something names them, so that a module may also hold what
+//! Functions, constants and imports. Functions and constants are lowered when something names them, so that a module may also hold what
 //! cannot be evaluated, as long as no collective uses it.
 
 use std::rc::Rc;
-use std::sync::Arc;
 
 use mscclpp_core::diag::Code;
 use proc_macro2::Span;
 
-use super::scope::{Frame, Item, Scope, StructItem, TypeItem};
+use super::scope::{Frame, Import, Item, Scope, TypeItem};
 use super::{AT_RUN_TIME, Lower};
-use crate::ast::{ConstId, Constant, ExprKind, FnId, Function, Pattern, Struct, StructId, TypeExpr};
+use crate::ast::{AdtId, Con, ConstId, Constant, ExprKind, FnId, Function, Pattern, TypeExpr};
 
 /// The items around a collective: those of its `#[collectives]` module, or none.
 #[derive(Clone, Default)]
@@ -33,19 +32,20 @@ pub(super) struct Pending {
     id: FnId,
     body: Body,
     scope: usize,
-    self_struct: Option<StructId>,
+    self_adt: Option<AdtId>,
 }
 
 /// Where a function is written.
-enum Body {
+pub(super) enum Body {
     Fn(Rc<syn::ItemFn>),
     Method(Rc<syn::ImplItemFn>),
+    /// The function of a derived `Default`.
+    Default(AdtId),
 }
 
 /// The names that items declare.
 fn scope_of<'a>(items: impl Iterator<Item = &'a syn::Item> + Clone) -> Scope {
     let mut scope = Scope::default();
-    let mut structs = Vec::new();
     for item in items.clone() {
         let mut value = |ident: &syn::Ident, item| drop(scope.values.insert(ident.to_string(), item));
         let mut ty = |ident: &syn::Ident, item| drop(scope.types.insert(ident.to_string(), item));
@@ -54,45 +54,45 @@ fn scope_of<'a>(items: impl Iterator<Item = &'a syn::Item> + Clone) -> Scope {
             syn::Item::Const(item) => value(&item.ident, Item::Const(Rc::new(item.clone()), None)),
             syn::Item::Static(item) => value(&item.ident, Item::Other("statics are not evaluated, make it a `const`")),
             syn::Item::Type(item) => ty(&item.ident, TypeItem::Alias(Rc::new(item.clone()))),
-            syn::Item::Enum(item) => ty(&item.ident, TypeItem::Other("an enum")),
             syn::Item::Union(item) => ty(&item.ident, TypeItem::Other("a union")),
-            syn::Item::Struct(item) => structs.push(StructItem {
-                item: item.clone(),
-                methods: Vec::new(),
-                attrs: item.attrs.iter().chain(item.fields.iter().flat_map(|field| &field.attrs)).cloned().collect(),
-                has_trait: false,
-            }),
+            syn::Item::Use(item) => imports_of(&item.tree, &mut Vec::new(), &mut scope.imports),
             _ => {}
         }
     }
-    for item in items {
-        if let syn::Item::Impl(block) = item
-            && let syn::Type::Path(path) = &*block.self_ty
-            && let Some(last) = path.path.segments.last()
-            && let Some(found) = structs.iter_mut().find(|found| found.item.ident == last.ident)
-        {
-            found.has_trait |= block.trait_.is_some();
-            found.attrs.extend(block.attrs.iter().cloned());
-            found.methods.extend(block.items.iter().filter_map(|item| match item {
-                syn::ImplItem::Fn(method) => Some((method.sig.ident.to_string(), Rc::new(method.clone()))),
-                _ => None,
-            }));
-        }
-    }
-    for found in structs {
-        scope.types.insert(found.item.ident.to_string(), TypeItem::Struct(Rc::new(found), None));
+    for found in super::adt::adts_of(items) {
+        scope.types.insert(found.ident.to_string(), TypeItem::Adt(Rc::new(found), None));
     }
     scope
 }
 
+/// The imports of a tree below `path`, apart from those under another name.
+fn imports_of(tree: &syn::UseTree, path: &mut Vec<String>, imports: &mut Vec<Import>) {
+    match tree {
+        syn::UseTree::Path(inner) => {
+            path.push(inner.ident.to_string());
+            imports_of(&inner.tree, path, imports);
+            path.pop();
+        }
+        syn::UseTree::Name(name) => imports.push(Import { path: path.clone(), name: Some(name.ident.to_string()) }),
+        syn::UseTree::Glob(_) => imports.push(Import { path: path.clone(), name: None }),
+        syn::UseTree::Group(group) => group.items.iter().for_each(|tree| imports_of(tree, path, imports)),
+        _ => {}
+    }
+}
+
 /// Whether a receiver is `&mut self`.
 fn changes(receiver: &syn::Receiver) -> bool {
-    matches!(&receiver.kind, syn::ReceiverKind::Reference(_, _, Some(_)))
+    match &receiver.kind {
+        syn::ReceiverKind::Reference(_, _, Some(_)) => true,
+        syn::ReceiverKind::Typed(_, ty) => matches!(&**ty, syn::Type::Reference(ty) if ty.mutability.is_some()),
+        _ => false,
+    }
 }
 
 impl Lower<'_> {
     /// Lowers the collective and everything that it names.
     pub(super) fn run(&mut self, collective: &Rc<syn::ItemFn>) {
+        self.resolve_imports(0);
         self.enqueue(Body::Fn(Rc::clone(collective)), 0, None);
         while let Some(pending) = self.queue.pop() {
             self.function(&pending);
@@ -104,8 +104,34 @@ impl Lower<'_> {
         for item in items.clone() {
             self.refuse_item(item);
         }
-        self.scopes.push(Scope { parent: Some(self.scope), ..scope_of(items) });
-        self.scopes.len() - 1
+        self.scopes.push(Scope { parent: Some(self.scope), ..scope_of(items.clone()) });
+        let index = self.scopes.len() - 1;
+        items.for_each(|item| self.refuse_distant_impl(item, index));
+        self.resolve_imports(index);
+        index
+    }
+
+    /// Makes the variants visible that a scope imports from enums that are declared where the macro sees them.
+    fn resolve_imports(&mut self, index: usize) {
+        for Import { path, name } in std::mem::take(&mut self.scopes[index].imports) {
+            let ([ty] | [_, ty]) = path.as_slice() else { continue };
+            if path.len() == 2 && path[0] != "self" {
+                continue;
+            }
+            let outer = std::mem::replace(&mut self.scope, index);
+            let found = self.find_type(ty);
+            self.scope = outer;
+            let Some(found) = found else { continue };
+            let TypeItem::Adt(item, _) = &self.scopes[found].types[ty] else { continue };
+            let variants: Vec<_> = item.variants.iter().map(|variant| variant.ident.to_string()).zip(0..).collect();
+            for (variant, number) in variants {
+                let wanted = name.as_ref().is_none_or(|name| *name == variant);
+                // What a scope declares itself goes before what it imports by `*`.
+                if wanted && (name.is_some() || !self.scopes[index].values.contains_key(&variant)) {
+                    self.scopes[index].values.insert(variant, Item::Variant(found, ty.clone(), number));
+                }
+            }
+        }
     }
 
     /// Refuses items within a body that could change what is evaluated.
@@ -117,6 +143,19 @@ impl Lower<'_> {
                 self.refuse(tok, "macros declared in a body are not evaluated at compile time", "write a function");
             }
             _ => {}
+        }
+    }
+
+    /// Refuses an `impl` block in a body for a type that is declared around it: the type is lowered without it.
+    fn refuse_distant_impl(&mut self, item: &syn::Item, scope: usize) {
+        let syn::Item::Impl(block) = item else { return };
+        let syn::Type::Path(path) = &*block.self_ty else { return };
+        let Some(name) = path.path.get_ident().map(ToString::to_string) else { return };
+        let declared = self.find_type(&name).map(|found| &self.scopes[found].types[&name]);
+        if !self.scopes[scope].types.contains_key(&name) && matches!(declared, Some(TypeItem::Adt(..))) {
+            let tok = self.spans.tokens(&block.self_ty);
+            let message = format!("an `impl` block apart from its type `{name}` is not evaluated at compile time");
+            self.refuse(tok, message, format!("move it beside `{name}`"));
         }
     }
 
@@ -145,21 +184,28 @@ impl Lower<'_> {
     }
 
     /// The number of a function, which is lowered later.
-    fn enqueue(&mut self, body: Body, scope: usize, self_struct: Option<StructId>) -> FnId {
+    pub(super) fn enqueue(&mut self, body: Body, scope: usize, self_adt: Option<AdtId>) -> FnId {
         let id = self.functions.len() as FnId;
         self.functions.push(None);
-        self.queue.push(Pending { id, body, scope, self_struct });
+        self.queue.push(Pending { id, body, scope, self_adt });
         id
     }
 
     fn function(&mut self, pending: &Pending) {
+        self.scope = pending.scope;
+        self.self_adt = pending.self_adt;
+        self.frames = vec![Frame::default()];
         let (sig, block, attrs) = match &pending.body {
             Body::Fn(item) => (&item.sig, &*item.block, &item.attrs),
             Body::Method(item) => (&item.sig, &item.block, &item.attrs),
+            Body::Default(adt) => {
+                let body = self.derived_default(*adt);
+                let (output, tok) = (TypeExpr::Con(Con::Adt(*adt), Vec::new()), body.tok);
+                let function = Function { params: Vec::new(), output, body, slots: 0, changes_self: false, tok };
+                self.functions[pending.id as usize] = Some(function);
+                return;
+            }
         };
-        self.scope = pending.scope;
-        self.self_struct = pending.self_struct;
-        self.frames = vec![Frame::default()];
         if pending.id != 0 {
             self.attributes(attrs);
         }
@@ -189,7 +235,8 @@ impl Lower<'_> {
             let tok = self.tok(span);
             self.refuse(tok, format!("{what} are not evaluated at compile time"), help);
         }
-        self.generics = sig.generics.type_params().map(|param| param.ident.to_string()).collect();
+        self.generics = self.own_type_params();
+        self.generics.extend(sig.generics.type_params().map(|param| param.ident.to_string()));
         for param in &sig.generics.params {
             if !matches!(param, syn::GenericParam::Lifetime(_)) {
                 let tok = self.spans.tokens(param);
@@ -204,8 +251,8 @@ impl Lower<'_> {
                 self.attributes(&receiver.attrs);
                 let tok = self.tok(receiver.self_token.span);
                 let slot = self.declare("self".to_owned());
-                let ty = match self.self_struct {
-                    Some(id) => TypeExpr::Con(crate::ast::Con::Struct(id), Vec::new()),
+                let ty = match self.self_adt {
+                    Some(id) => TypeExpr::Con(Con::Adt(id), Vec::new()),
                     None => TypeExpr::Infer,
                 };
                 (self.pat(crate::ast::PatternKind::Bind(slot, None), tok), ty)
@@ -229,7 +276,17 @@ impl Lower<'_> {
                 ExprKind::Function(id)
             }
             Item::Const(_, Some(id)) => ExprKind::Constant(id),
-            Item::Const(item, None) => ExprKind::Constant(self.constant(scope, name, item)),
+            Item::Const(item, None) => {
+                let id = self.new_constant();
+                self.scopes[scope].values.insert(name.to_owned(), Item::Const(Rc::clone(&item), Some(id)));
+                self.attributes(&item.attrs);
+                self.constant(id, scope, None, &item.ty, &item.expr);
+                ExprKind::Constant(id)
+            }
+            Item::Variant(scope, ty, variant) => {
+                let id = self.adt_id(scope, &ty)?;
+                self.constructor_expr(id, variant)
+            }
             Item::Other(why) => {
                 let tok = self.tok(span);
                 self.report
@@ -240,80 +297,30 @@ impl Lower<'_> {
         })
     }
 
-    fn constant(&mut self, scope: usize, name: &str, item: Rc<syn::ItemConst>) -> ConstId {
-        let id = self.constants.len() as ConstId;
+    /// The number of a constant that [`Self::constant`] lowers: it may name itself.
+    pub(super) fn new_constant(&mut self) -> ConstId {
         self.constants.push(None);
-        self.scopes[scope].values.insert(name.to_owned(), Item::Const(Rc::clone(&item), Some(id)));
+        (self.constants.len() - 1) as ConstId
+    }
+
+    /// Lowers a constant of a scope, or of a type in it.
+    pub(super) fn constant(
+        &mut self,
+        id: ConstId,
+        scope: usize,
+        self_adt: Option<AdtId>,
+        ty: &syn::Type,
+        value: &syn::Expr,
+    ) {
         let outer = (
             std::mem::replace(&mut self.scope, scope),
             std::mem::replace(&mut self.frames, vec![Frame::default()]),
-            self.self_struct.take(),
+            std::mem::replace(&mut self.self_adt, self_adt),
         );
-        self.attributes(&item.attrs);
-        let ty = self.ty(&item.ty);
-        let value = self.expression(&item.expr);
+        let ty = self.ty(ty);
+        let value = self.expression(value);
         let slots = self.frame().slots;
-        (self.scope, self.frames, self.self_struct) = outer;
+        (self.scope, self.frames, self.self_adt) = outer;
         self.constants[id as usize] = Some(Constant { ty, value, slots });
-        id
-    }
-
-    /// The number of the struct that a type name means here, if it is one.
-    pub(super) fn struct_id(&mut self, scope: usize, name: &str) -> Option<StructId> {
-        let Some(TypeItem::Struct(found, known)) = self.scopes[scope].types.get(name).cloned() else { return None };
-        if known.is_some() {
-            return known;
-        }
-        let id = self.structs.len() as StructId;
-        self.structs.push(Struct { name: Arc::from(name), fields: Vec::new(), methods: Vec::new() });
-        self.scopes[scope].types.insert(name.to_owned(), TypeItem::Struct(Rc::clone(&found), Some(id)));
-        self.attributes(&found.attrs);
-        for param in &found.item.generics.params {
-            if !matches!(param, syn::GenericParam::Lifetime(_)) {
-                let tok = self.spans.tokens(param);
-                self.refuse(tok, "generic structs are not evaluated at compile time", "write the types out");
-            }
-        }
-        if found.has_trait {
-            let tok = self.tok(found.item.ident.span());
-            let what = format!("traits implemented by hand for `{name}` are not evaluated at compile time");
-            self.refuse(tok, what, "derive them, or write functions and methods instead");
-        }
-        let outer = std::mem::replace(&mut self.scope, scope);
-        let fields = found.item.fields.iter().enumerate().map(|(index, field)| {
-            let name = field.ident.as_ref().map_or_else(|| index.to_string(), ToString::to_string);
-            (Arc::from(name), self.ty(&field.ty))
-        });
-        self.structs[id as usize].fields = fields.collect();
-        self.scope = outer;
-        self.declared.push((scope, found));
-        for name in self.called.clone() {
-            self.method(id, &name);
-        }
-        Some(id)
-    }
-
-    /// Notes that a method of this name is called somewhere.
-    pub(super) fn method_called(&mut self, name: &Arc<str>) {
-        if !self.called.contains(name) {
-            self.called.push(Arc::clone(name));
-            for id in 0..self.declared.len() as StructId {
-                self.method(id, name);
-            }
-        }
-    }
-
-    /// A struct's method or associated function of a name, which is lowered later.
-    pub(super) fn method(&mut self, id: StructId, name: &str) -> Option<FnId> {
-        let known = self.structs[id as usize].methods.iter().find(|(other, _)| &**other == name);
-        if let Some((_, function)) = known {
-            return Some(*function);
-        }
-        let (scope, found) = &self.declared[id as usize];
-        let (_, method) = found.methods.iter().find(|(other, _)| other == name)?;
-        let (scope, method) = (*scope, Rc::clone(method));
-        let function = self.enqueue(Body::Method(method), scope, Some(id));
-        self.structs[id as usize].methods.push((Arc::from(name), function));
-        Some(function)
     }
 }

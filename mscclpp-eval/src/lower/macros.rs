@@ -8,7 +8,7 @@ use syn::parse::{ParseStream, Parser};
 use syn::punctuated::Punctuated;
 
 use super::{AT_RUN_TIME, Lower};
-use crate::ast::{Arm, Expr, ExprKind, Message, Piece, Tok};
+use crate::ast::{Arm, Con, Expr, ExprKind, Message, Piece, Tok};
 
 /// Arguments of a macro: expressions, some with a name (`panic!("{x}", x = 1)`).
 type Args = Punctuated<syn::Expr, Token![,]>;
@@ -85,7 +85,7 @@ impl Lower<'_> {
 
     fn parse<T: Default>(&mut self, mac: &syn::Macro, tok: Tok, parser: impl Parser<Output = T>) -> T {
         parser.parse2(mac.tokens.clone()).unwrap_or_else(|error| {
-            drop(self.report.error(Code::TypeError, tok, format!("{error}, so no plan was built")));
+            drop(self.report.error(Code::TypeError, tok, format!("{error}")));
             T::default()
         })
     }
@@ -131,11 +131,11 @@ impl Lower<'_> {
         };
         let kind = match repeat.parse2(mac.tokens.clone()) {
             Ok((value, count)) => {
-                ExprKind::Repeat(Box::new(self.expression(&value)), Box::new(self.expression(&count)))
+                ExprKind::Repeat(self.boxed_expression(&value), self.boxed_expression(&count), Con::List)
             }
             Err(_) => {
                 let args = self.macro_args(mac, tok);
-                ExprKind::List(args.iter().map(|arg| self.expression(arg)).collect())
+                ExprKind::List(args.iter().map(|arg| self.expression(arg)).collect(), Con::List)
             }
         };
         self.expr(kind, tok)
@@ -175,7 +175,7 @@ impl Lower<'_> {
             None => return Message::default(),
             Some(syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. })) => text.value(),
             Some(_) => {
-                drop(self.report.error(Code::TypeError, tok, "a message starts with a string, so no plan was built"));
+                drop(self.report.error(Code::TypeError, tok, "a message starts with a string"));
                 return Message::default();
             }
         };
@@ -188,7 +188,7 @@ impl Lower<'_> {
                 Part::Value { name, debug } => match self.message_value(&name, &args, &mut next) {
                     Some(value) => pieces.push(Piece::Value(value, debug)),
                     None => {
-                        let what = format!("`{{{name}}}` has no value, so no plan was built");
+                        let what = format!("`{{{name}}}` has no value");
                         drop(self.report.error(Code::TypeError, tok, what));
                     }
                 },

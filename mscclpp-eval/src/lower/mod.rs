@@ -1,6 +1,7 @@
 //! From `syn` to the tree that is evaluated. Everything outside the subset is refused here or by type inference, in the
 //! whole body and before its first step runs.
 
+mod adt;
 mod attributes;
 mod call;
 mod closure;
@@ -8,12 +9,14 @@ mod control;
 mod expr;
 mod item;
 mod macros;
+mod method;
 mod path;
 mod pattern;
 mod scope;
 mod stmt;
 mod ty;
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -21,11 +24,12 @@ use mscclpp_core::diag::Code;
 use proc_macro2::Span;
 
 use crate::ast::{
-    Closure, Constant, Expr, ExprKind, Function, NodeId, Pattern, PatternKind, Struct, StructId, Tok, Tree,
+    Adt, AdtId, Closure, ConstId, Constant, Expr, ExprKind, Function, NodeId, Pattern, PatternKind, Tok, Tree,
 };
 use crate::report::Report;
 use crate::spans::Spans;
-use scope::{Frame, Scope, StructItem};
+use adt::AdtItem;
+use scope::{Frame, Scope};
 
 pub(crate) use item::Items;
 pub(crate) use macros::macros;
@@ -44,12 +48,14 @@ pub(crate) fn lower(items: &Items, collective: &Rc<syn::ItemFn>, spans: &mut Spa
         functions: Vec::new(),
         closures: Vec::new(),
         constants: Vec::new(),
-        structs: Vec::new(),
+        adts: Vec::new(),
+        adt_constants: BTreeMap::new(),
         queue: Vec::new(),
         called: Vec::new(),
         declared: Vec::new(),
-        self_struct: None,
+        self_adt: None,
         generics: Vec::new(),
+        unresolved: Vec::new(),
         scope: 0,
         nodes: 0,
         nesting: 0,
@@ -59,7 +65,7 @@ pub(crate) fn lower(items: &Items, collective: &Rc<syn::ItemFn>, spans: &mut Spa
         functions: lower.functions.into_iter().flatten().collect(),
         closures: lower.closures,
         constants: lower.constants.into_iter().flatten().collect(),
-        structs: lower.structs,
+        adts: lower.adts,
         nodes: lower.nodes,
     }
 }
@@ -81,16 +87,20 @@ struct Lower<'r> {
     functions: Vec<Option<Function>>,
     closures: Vec<Closure>,
     constants: Vec<Option<Constant>>,
-    structs: Vec<Struct>,
+    adts: Vec<Adt>,
+    /// Associated constants that have been named.
+    adt_constants: BTreeMap<(AdtId, String), ConstId>,
     queue: Vec<item::Pending>,
-    /// Names of all methods that are called somewhere; a struct's methods are lowered when their name comes up.
+    /// Names of all methods that are called somewhere; a type's methods are lowered when their name comes up.
     called: Vec<Arc<str>>,
-    /// Scope and declaration of each struct.
-    declared: Vec<(usize, Rc<StructItem>)>,
+    /// Scope and declaration of each struct and enum.
+    declared: Vec<(usize, Rc<AdtItem>)>,
     /// What `Self` means here.
-    self_struct: Option<StructId>,
+    self_adt: Option<AdtId>,
     /// Type parameters of the function that is being lowered; they have been refused.
     generics: Vec<String>,
+    /// Names that have been refused because the macro cannot see them.
+    unresolved: Vec<String>,
     /// The scope of the code that is being lowered.
     scope: usize,
     nodes: u32,
@@ -144,4 +154,4 @@ impl Lower<'_> {
 
 /// What to write when nothing in the subset will do.
 pub(crate) const AT_RUN_TIME: &str =
-    "or remove the attribute and build the plan at run time, with `mscclpp::core::compile::compile`";
+    "or remove the attribute and build the plan at run time, with `mscclpp::compiler::compile`";

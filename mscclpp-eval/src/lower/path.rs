@@ -1,10 +1,12 @@
 //! Names and paths as values.
 
+use std::sync::Arc;
+
 use syn::spanned::Spanned;
 
-use super::scope::TypeItem;
 use super::{Lower, Outside};
-use crate::ast::{Expr, ExprKind, PathValue};
+use crate::ast::{Con, DEFAULT, Expr, ExprKind, PathValue, Tok, TypeExpr};
+use crate::lang;
 
 impl Lower<'_> {
     /// A path as a value.
@@ -13,9 +15,10 @@ impl Lower<'_> {
         let last = path.segments.last().map_or(first, |last| last.ident.span());
         let tok = self.spans.pair(first, last);
         let names: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
-        let kind = match names.as_slice() {
-            [name] => self.name(name, first),
-            [.., ty, name] => self.qualified(&names, ty, name, first),
+        let own = names.strip_prefix(&["self".to_owned()]).filter(|rest| !rest.is_empty()).unwrap_or(&names);
+        let kind = match own {
+            [name] => self.name(name, own.len() == names.len(), first),
+            [.., ty, name] => return self.qualified(path, own, ty, name, tok),
             [] => None,
         };
         match kind {
@@ -27,40 +30,94 @@ impl Lower<'_> {
         }
     }
 
-    fn name(&mut self, name: &str, span: proc_macro2::Span) -> Option<ExprKind> {
-        if let Some(var) = self.variable(name) {
+    /// `plain` names may be variables or those of the standard library, those with `self::` before them are not.
+    fn name(&mut self, name: &str, plain: bool, span: proc_macro2::Span) -> Option<ExprKind> {
+        if let Some(var) = self.variable(name).filter(|_| plain) {
             return Some(ExprKind::Var(var));
         }
         if let Some(kind) = self.item_expr(name, span) {
             return Some(kind);
         }
-        if name == "None" {
+        if let Some(id) = self.adt_named(name)
+            && !self.adts[id as usize].is_enum
+        {
+            return Some(self.constructor_expr(id, 0));
+        }
+        if name == "None" && plain {
             return Some(ExprKind::Path(PathValue::None));
         }
-        crate::lang::path_fn("", name).map(ExprKind::PathFn)
+        lang::path_fn("", name).filter(|_| plain).map(ExprKind::PathFn)
     }
 
-    fn qualified(&mut self, names: &[String], ty: &str, name: &str, span: proc_macro2::Span) -> Option<ExprKind> {
-        if names.len() == 2 && (ty == "self" || ty == "Self") {
-            if let Some(id) = self.self_struct
-                && ty == "Self"
-            {
-                return self.method(id, name).map(ExprKind::Function);
-            }
-            return self.item_expr(name, span);
+    fn qualified(&mut self, path: &syn::Path, names: &[String], ty: &str, name: &str, tok: Tok) -> Expr {
+        if names.len() == 2
+            && let Some(id) = self.adt_named(ty)
+        {
+            return match self.associated(id, name) {
+                Some(kind) => self.expr(kind, tok),
+                // What every type may derive.
+                None => {
+                    let written = TypeExpr::Con(Con::Adt(id), Vec::new());
+                    self.method_as_value("Self", name, written, tok).unwrap_or_else(|| {
+                        self.type_error(tok, &format!("`{ty}` has no variant, function or constant `{name}`"))
+                    })
+                }
+            };
         }
         if names.len() == 2
             && let Some(scope) = self.find_type(ty)
+            && let super::scope::TypeItem::Other(what) = self.scopes[scope].types[ty]
         {
-            if let TypeItem::Other(what) = self.scopes[scope].types[ty] {
-                let tok = self.tok(span);
-                self.not_a_struct(tok, ty, what);
-                return Some(ExprKind::Error);
-            }
-            let id = self.struct_id(scope, ty)?;
-            return self.method(id, name).map(ExprKind::Function);
+            self.not_an_adt(tok, ty, what);
+            return self.expr(ExprKind::Error, tok);
         }
-        let value = crate::lang::path_value(ty, name).map(ExprKind::Path);
-        value.or_else(|| crate::lang::path_fn(ty, name).map(ExprKind::PathFn))
+        let kind = match lang::path_value(ty, name) {
+            Some(value) => Some(ExprKind::Path(value)),
+            None => self.path_fn(ty, name).map(ExprKind::PathFn),
+        };
+        match kind {
+            Some(kind) => self.expr(kind, tok),
+            // `Vec::<usize>::default` and the like: a default of a type that is not one of the user's.
+            None if name == "default" && self.has_default(ty) => {
+                let ty = self.qualifier_type(path);
+                self.function_of(0, tok, |this, _| {
+                    let value = Box::new(this.default_call(tok));
+                    this.expr(ExprKind::Typed(value, ty), tok)
+                })
+            }
+            None => {
+                let written =
+                    if lang::method_of(ty, name).is_some() { self.qualifier_type(path) } else { TypeExpr::Infer };
+                self.method_as_value(ty, name, written, tok).unwrap_or_else(|| {
+                    self.outside(tok, &names.join("::"), Outside::Function);
+                    self.expr(ExprKind::Error, tok)
+                })
+            }
+        }
+    }
+
+    /// A function of the language; what it needs of the user's types is lowered as well.
+    pub(super) fn path_fn(&mut self, qualifier: &str, name: &str) -> Option<&'static lang::PathFn> {
+        let function = lang::path_fn(qualifier, name)?;
+        if function.sig.contains("Default<") {
+            self.method_called(&Arc::from(DEFAULT));
+        }
+        Some(function)
+    }
+
+    /// Whether a type name is one of the language or an alias, so that `Type::default` may mean something.
+    pub(super) fn has_default(&self, ty: &str) -> bool {
+        lang::knows_type(ty) || matches!(ty, "bool" | "str") || self.find_type(ty).is_some()
+    }
+
+    /// The type that a path names before its last segment.
+    pub(super) fn qualifier_type(&mut self, path: &syn::Path) -> TypeExpr {
+        if path.segments.len() > 1 && lang::is_trait(&path.segments[path.segments.len() - 2].ident.to_string()) {
+            return TypeExpr::Infer;
+        }
+        let mut path = path.clone();
+        path.segments.pop();
+        path.segments.pop_punct();
+        self.path_type(&path)
     }
 }

@@ -4,7 +4,7 @@ use mscclpp_core::diag::Code;
 
 use super::scope::Item;
 use super::{Lower, Outside, attributes};
-use crate::ast::{Con, Expr, ExprKind, Pattern, PatternKind, RangeEnd, Slot, StructId, Tok, TypeExpr};
+use crate::ast::{AdtId, Expr, ExprKind, Pattern, PatternKind, RangeEnd, Slot, Tok};
 
 /// The variables that a pattern has bound so far.
 type Names = Vec<(String, Slot)>;
@@ -78,21 +78,35 @@ impl Lower<'_> {
     fn value_pattern(&mut self, value: Expr) -> PatternKind {
         match &value.kind {
             ExprKind::Path(crate::ast::PathValue::None) => PatternKind::None,
+            ExprKind::Struct(id, variant, fields, None) if fields.is_empty() => {
+                PatternKind::Struct(*id, *variant, Vec::new())
+            }
             _ => PatternKind::Value(value),
         }
     }
 
     fn binding(&mut self, pattern: &syn::PatIdent, tok: Tok, names: &mut Names) -> PatternKind {
         let name = pattern.ident.to_string();
-        let plain = pattern.by_ref.is_none() && pattern.mutability.is_none() && pattern.subpat.is_none();
-        if plain && name == "None" {
-            return PatternKind::None;
+        if pattern.by_ref.is_some() && pattern.mutability.is_some() {
+            let help = "match on `&mut` of the value: its parts are `&mut` then";
+            self.refuse(tok, "`ref mut` is not evaluated at compile time", help);
         }
-        // A name means a constant of that name where there is one; functions are no patterns.
+        let plain = pattern.by_ref.is_none() && pattern.mutability.is_none() && pattern.subpat.is_none();
+        // A name means a constant or variant of that name where there is one; functions are no patterns.
         let constant = |scope: usize| !matches!(self.scopes[scope].values.get(&name), Some(Item::Fn(..)));
         if plain && self.find_item(&name).is_some_and(constant) {
             let kind = self.item_expr(&name, pattern.ident.span()).unwrap_or(ExprKind::Error);
-            return PatternKind::Value(self.expr(kind, tok));
+            let value = self.expr(kind, tok);
+            return self.value_pattern(value);
+        }
+        if plain
+            && let Some(id) = self.adt_named(&name)
+            && !self.adts[id as usize].is_enum
+        {
+            return PatternKind::Struct(id, 0, Vec::new());
+        }
+        if plain && name == "None" {
+            return PatternKind::None;
         }
         if name.chars().next().is_some_and(char::is_uppercase) {
             // rustc may know a constant of this name; taking it for a variable would match everything.
@@ -145,75 +159,74 @@ impl Lower<'_> {
     }
 
     fn tuple_struct(&mut self, pattern: &syn::PatTupleStruct, tok: Tok, names: &mut Names) -> PatternKind {
+        if let Some((id, variant)) = self.constructor(&pattern.path) {
+            let (before, after) = self.with_rest(pattern.elems.iter(), names);
+            let behind = after.map_or_else(Vec::new, |(_, after)| after);
+            let count = self.num_fields(id, variant);
+            let first_behind = count.saturating_sub(behind.len());
+            let fields = before.into_iter().enumerate();
+            let fields = fields.chain(behind.into_iter().enumerate().map(|(i, p)| (i + first_behind, p)));
+            let fields: Vec<_> = fields.map(|(index, pattern)| (index as u32, pattern)).collect();
+            if fields.iter().any(|(index, _)| *index as usize >= count) {
+                self.type_error(tok, &format!("this pattern does not fit {count} fields"));
+            }
+            return PatternKind::Struct(id, variant, fields);
+        }
         let name = pattern.path.segments.last().map(|last| last.ident.to_string()).unwrap_or_default();
         let one = (pattern.elems.len() == 1).then(|| pattern.elems.first()).flatten();
         match (name.as_str(), one) {
             ("Some", Some(inner)) => PatternKind::Some(Box::new(self.pattern_in(inner, names))),
             ("Ok", Some(inner)) => PatternKind::Ok(Box::new(self.pattern_in(inner, names))),
-            ("Err", Some(syn::Pat::Wild(_))) => PatternKind::Err,
-            ("Err", _) => {
-                self.refuse(tok, "the error of a conversion cannot be looked at at compile time", "write `Err(_)`");
-                PatternKind::Err
+            ("Err", Some(inner)) => PatternKind::Err(Box::new(self.pattern_in(inner, names))),
+            ("Reverse", Some(inner)) => PatternKind::Reverse(Box::new(self.pattern_in(inner, names))),
+            ("Some" | "Ok" | "Err" | "Reverse", None) => {
+                self.type_error(tok, &format!("`{name}` has one field"));
+                PatternKind::Wild
             }
-            _ => match self.struct_of(&pattern.path) {
-                Some(id) => {
-                    let (before, after) = self.with_rest(pattern.elems.iter(), names);
-                    let behind = after.map_or_else(Vec::new, |(_, after)| after);
-                    let count = self.structs[id as usize].fields.len();
-                    let first_behind = count.saturating_sub(behind.len());
-                    let fields = before.into_iter().enumerate();
-                    let fields = fields.chain(behind.into_iter().enumerate().map(|(i, p)| (i + first_behind, p)));
-                    PatternKind::Struct(id, fields.map(|(index, pattern)| (index as u32, pattern)).collect())
-                }
-                None => {
-                    self.outside(tok, &name, Outside::Type);
-                    PatternKind::Wild
-                }
-            },
+            _ => {
+                self.outside_path(tok, &pattern.path);
+                // Its variables are known, so that the error is the only one.
+                pattern.elems.iter().for_each(|elem| drop(self.pattern_in(elem, names)));
+                PatternKind::Wild
+            }
         }
     }
 
     fn struct_pattern(&mut self, pattern: &syn::PatStruct, tok: Tok, names: &mut Names) -> PatternKind {
-        let Some(id) = self.struct_of(&pattern.path) else {
-            let name = pattern.path.segments.last().map(|last| last.ident.to_string()).unwrap_or_default();
-            self.outside(tok, &name, Outside::Type);
+        let Some((id, variant)) = self.constructor(&pattern.path) else {
+            self.outside_path(tok, &pattern.path);
+            pattern.fields.iter().for_each(|field| drop(self.pattern_in(&field.pat, names)));
             return PatternKind::Wild;
         };
         let fields = pattern.fields.iter().filter_map(|field| {
             self.attributes(&field.attrs);
-            let index = self.field_number(id, &field.member)?;
+            let index = self.field_number(id, variant, &field.member)?;
             Some((index, self.pattern_in(&field.pat, names)))
         });
-        PatternKind::Struct(id, fields.collect())
+        PatternKind::Struct(id, variant, fields.collect())
     }
 
-    /// The struct that a path names, if it is one of the user's.
-    pub(super) fn struct_of(&mut self, path: &syn::Path) -> Option<StructId> {
-        let name = path.get_ident()?.to_string();
-        if name == "Self" {
-            return self.self_struct;
-        }
-        let scope = self.find_type(&name)?;
-        match self.scopes[scope].types[&name].clone() {
-            super::scope::TypeItem::Alias(alias) => match self.ty(&alias.ty) {
-                TypeExpr::Con(Con::Struct(id), _) => Some(id),
-                _ => None,
-            },
-            _ => self.struct_id(scope, &name),
-        }
+    /// Refuses the path of a struct or variant that the macro cannot see.
+    pub(super) fn outside_path(&mut self, tok: Tok, path: &syn::Path) {
+        let names: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        self.outside(tok, &names.join("::"), Outside::Type);
     }
 
-    /// The number of a struct's field; an unknown one is refused in a word, rustc says more.
-    pub(super) fn field_number(&mut self, id: StructId, member: &syn::Member) -> Option<u32> {
+    fn num_fields(&self, id: AdtId, variant: u32) -> usize {
+        self.adts[id as usize].variants.get(variant as usize).map_or(0, |variant| variant.types.len())
+    }
+
+    /// The number of a field; an unknown one is refused in a word, rustc says more.
+    pub(super) fn field_number(&mut self, id: AdtId, variant: u32, member: &syn::Member) -> Option<u32> {
         let (name, span) = match member {
             syn::Member::Named(ident) => (ident.to_string(), ident.span()),
             syn::Member::Unnamed(index) => (index.index.to_string(), index.span),
         };
-        let fields = &self.structs[id as usize].fields;
-        let index = fields.iter().position(|(other, _)| **other == *name);
+        let variant = self.adts[id as usize].variants.get(variant as usize);
+        let index = variant.and_then(|variant| variant.shape.fields.position(&name));
         if index.is_none() {
             let tok = self.tok(span);
-            drop(self.report.error(Code::TypeError, tok, format!("there is no field `{name}`, so no plan was built")));
+            drop(self.report.error(Code::TypeError, tok, format!("there is no field `{name}`")));
         }
         index.map(|index| index as u32)
     }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use crate::ast::{ConstId, FnId, LabelId, Slot, StructId, Var};
+use crate::ast::{AdtId, ConstId, FnId, LabelId, Slot, Var};
 
 use super::Lower;
+use super::adt::AdtItem;
 
 /// The variables and labels of a function or closure body that is being lowered.
 #[derive(Default)]
@@ -41,32 +42,33 @@ pub(super) struct Scope {
     pub(crate) values: BTreeMap<String, Item>,
     /// What names mean here: types.
     pub(crate) types: BTreeMap<String, TypeItem>,
+    /// Imports of variants that are not resolved yet.
+    pub(crate) imports: Vec<Import>,
 }
 
-/// A function or constant, and its number once something has named it.
+/// An import: the names before the last one, and that one; `None` for `*`.
+#[derive(Clone)]
+pub(super) struct Import {
+    pub(crate) path: Vec<String>,
+    pub(crate) name: Option<String>,
+}
+
+/// A function or constant, and its number once something has named it, or an imported variant.
 #[derive(Clone)]
 pub(super) enum Item {
     Fn(Rc<syn::ItemFn>, Option<FnId>),
     Const(Rc<syn::ItemConst>, Option<ConstId>),
+    /// Scope and name of the enum, and the number of the variant.
+    Variant(usize, String, u32),
     Other(&'static str),
 }
 
 /// A type.
 #[derive(Clone)]
 pub(super) enum TypeItem {
-    Struct(Rc<StructItem>, Option<StructId>),
+    Adt(Rc<AdtItem>, Option<AdtId>),
     Alias(Rc<syn::ItemType>),
     Other(&'static str),
-}
-
-/// A struct and what is implemented for it.
-pub(super) struct StructItem {
-    pub(crate) item: syn::ItemStruct,
-    pub(crate) methods: Vec<(String, Rc<syn::ImplItemFn>)>,
-    /// The attributes of all of these.
-    pub attrs: Vec<syn::Attribute>,
-    /// Whether it implements a trait by hand.
-    pub(crate) has_trait: bool,
 }
 
 impl Lower<'_> {

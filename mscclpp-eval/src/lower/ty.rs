@@ -9,17 +9,15 @@ use crate::lang;
 
 /// Types and traits of the standard library that are not evaluated, and what to write instead.
 const NOT_EVALUATED: &[(&[&str], &str)] = &[
-    (&["Result", "Ok", "Err"], "use an `Option`, or `assert!` and `panic!`, whose message becomes the compile error"),
-    (&["Box", "Rc", "Arc", "Cow"], "use the value itself"),
+    (&["Cow", "Weak"], "use the value itself"),
     (&["Cell", "RefCell", "Mutex", "RwLock"], "use `let mut` and `&mut`"),
-    (&["String"], "text is for messages only: format it in `assert!` or `panic!`"),
+    (&["array"], "collect into a `Vec`, as in `(0..4).map(f).collect()`, or write the array out"),
     (&["LinkedList", "BinaryHeap"], "use a `Vec`"),
-    (&["Default"], "write the value"),
 ];
 
-/// Returns the type or trait of the standard library that a path names and that is not evaluated, and what to write instead.
-fn of_std(path: &str) -> Option<(&str, &'static str)> {
-    let of = |name| NOT_EVALUATED.iter().find(|(names, _)| names.contains(&name)).map(|&(_, instead)| (name, instead));
+/// Returns what to write instead of a path that names a type or module of the standard library that is not evaluated.
+fn of_std(path: &str) -> Option<&'static str> {
+    let of = |name| NOT_EVALUATED.iter().find(|(names, _)| names.contains(&name)).map(|&(_, instead)| instead);
     let mut names = path.rsplit("::");
     let last = names.next()?;
     of(last).or_else(|| of(names.next()?))
@@ -48,7 +46,7 @@ impl Lower<'_> {
             syn::Type::Reference(ty) => self.ty(&ty.elem),
             syn::Type::Slice(ty) => TypeExpr::Con(Con::List, vec![self.ty(&ty.elem)]),
             // rustc checks the length.
-            syn::Type::Array(ty) => TypeExpr::Con(Con::List, vec![self.ty(&ty.elem)]),
+            syn::Type::Array(ty) => TypeExpr::Con(Con::Array, vec![self.ty(&ty.elem)]),
             syn::Type::Tuple(ty) if ty.elems.is_empty() => TypeExpr::Con(Con::Unit, Vec::new()),
             syn::Type::Tuple(ty) => TypeExpr::Con(Con::Tuple, ty.elems.iter().map(|ty| self.ty(ty)).collect()),
             syn::Type::Never(_) => TypeExpr::Infer,
@@ -109,14 +107,14 @@ impl Lower<'_> {
         item.map_or(TypeExpr::Infer, |ty| self.ty(ty))
     }
 
-    fn path_type(&mut self, path: &syn::Path) -> TypeExpr {
+    pub(super) fn path_type(&mut self, path: &syn::Path) -> TypeExpr {
         let Some(last) = path.segments.last() else { return TypeExpr::Infer };
         let name = last.ident.to_string();
         if path.segments.len() == 1 {
             if name == "Self"
-                && let Some(id) = self.self_struct
+                && let Some(id) = self.self_adt
             {
-                return TypeExpr::Con(Con::Struct(id), Vec::new());
+                return TypeExpr::Con(Con::Adt(id), Vec::new());
             }
             if let Some(scope) = self.find_type(&name) {
                 return self.own_type(scope, &name, last);
@@ -142,7 +140,10 @@ impl Lower<'_> {
             "BTreeSet" => TypeExpr::Con(Con::Set, take(1)),
             "HashSet" => TypeExpr::Con(Con::HashSet, take(1)),
             "Option" => TypeExpr::Con(Con::Option, take(1)),
-            "Result" => TypeExpr::Con(Con::Result, take(1)),
+            "Result" => TypeExpr::Con(Con::Result, take(2)),
+            "Reverse" => TypeExpr::Con(Con::Reverse, take(1)),
+            "TryFromIntError" => con(Con::TryFromIntError),
+            "Box" | "Rc" | "Arc" => take(1).pop().unwrap_or(TypeExpr::Infer),
             "Range" | "RangeInclusive" => TypeExpr::Con(Con::Range, take(1)),
             "Ranks" => TypeExpr::Con(Con::Iter, vec![con(Con::Handle("Rank"))]),
             _ => match lang::dsl::handle(&name) {
@@ -160,24 +161,27 @@ impl Lower<'_> {
 
     fn own_type(&mut self, scope: usize, name: &str, segment: &syn::PathSegment) -> TypeExpr {
         match self.scopes[scope].types[name].clone() {
-            TypeItem::Struct(..) => match self.struct_id(scope, name) {
-                Some(id) => TypeExpr::Con(Con::Struct(id), Vec::new()),
+            TypeItem::Adt(..) => match self.adt_id(scope, name) {
+                Some(id) => TypeExpr::Con(Con::Adt(id), Vec::new()),
                 None => TypeExpr::Infer,
             },
-            TypeItem::Alias(alias) => {
-                let tok = self.tok(segment.ident.span());
-                self.attributes(&alias.attrs);
-                let outer = std::mem::replace(&mut self.scope, scope);
-                let ty = self.nested(tok, |_| TypeExpr::Infer, |this| this.ty(&alias.ty));
-                self.scope = outer;
-                ty
-            }
+            TypeItem::Alias(alias) => self.alias(scope, &alias),
             TypeItem::Other(what) => {
                 let tok = self.tok(segment.ident.span());
-                self.not_a_struct(tok, name, what);
+                self.not_an_adt(tok, name, what);
                 TypeExpr::Infer
             }
         }
+    }
+
+    /// What a type alias means.
+    pub(super) fn alias(&mut self, scope: usize, alias: &syn::ItemType) -> TypeExpr {
+        let tok = self.tok(alias.ident.span());
+        self.attributes(&alias.attrs);
+        let outer = std::mem::replace(&mut self.scope, scope);
+        let ty = self.nested(tok, |_| TypeExpr::Infer, |this| this.ty(&alias.ty));
+        self.scope = outer;
+        ty
     }
 
     fn type_args(&mut self, args: &syn::PathArguments) -> Vec<TypeExpr> {
@@ -207,50 +211,66 @@ impl Lower<'_> {
         })
     }
 
-    /// Refuses a type that is not a struct.
-    pub(super) fn not_a_struct(&mut self, tok: Tok, name: &str, what: &str) {
-        let help = "use integers and constants, tuples or a struct";
+    /// Refuses a type that is neither a struct nor an enum.
+    pub(super) fn not_an_adt(&mut self, tok: Tok, name: &str, what: &str) {
+        let help = "use a struct or an enum";
         self.refuse(tok, format!("`{name}` is {what}, which is not evaluated at compile time"), help);
     }
 
-    /// Refuses a name that comes from outside.
+    /// Refuses a name that the macro cannot see.
     pub(super) fn outside(&mut self, tok: Tok, name: &str, what: Outside) {
         let last = name.rsplit("::").next().unwrap_or(name);
-        if matches!(what, Outside::Function | Outside::Type)
-            && let Some((of, instead)) = of_std(name)
+        if let Some(scope) = self.find_type(name)
+            && let TypeItem::Other(what) = self.scopes[scope].types[name]
         {
-            let help = format!("{instead}; {AT_RUN_TIME}");
-            self.refuse(tok, format!("`{of}` is not evaluated at compile time"), help);
+            self.not_an_adt(tok, name, what);
             return;
         }
-        let (kind, help) = match what {
-            Outside::Value => (
-                "name",
-                format!(
-                    "declare `{last}` in one `#[collectives]` module with the collective, or pass its value as a parameter \
-                     with `params({} = […])`",
-                    last.to_lowercase()
-                ),
+        if matches!(what, Outside::Function | Outside::Type)
+            && let Some(instead) = of_std(name)
+        {
+            let help = format!("{instead}; {AT_RUN_TIME}");
+            self.refuse(tok, format!("`{name}` is not evaluated at compile time"), help);
+            return;
+        }
+        if is_of_std(name) && !matches!(what, Outside::Type) {
+            let help = format!("docs/subset.md lists the functions that are; {AT_RUN_TIME}");
+            self.refuse(tok, format!("`{name}` is not evaluated at compile time"), help);
+            return;
+        }
+        if ["f32", "f64"].contains(&last) {
+            self.refuse(tok, "floating-point numbers are not evaluated at compile time", "compute with integers");
+            return;
+        }
+        // `Phase::Send` and `Phase::new()` fail for want of `Phase`.
+        let before = name.rsplit("::").nth(1).filter(|before| before.starts_with(char::is_uppercase));
+        let (kind, name) = match (what, before) {
+            (_, Some(before)) => ("type", before),
+            (Outside::Type, _) => ("type", last),
+            (Outside::Function, None) => ("function", name),
+            (Outside::Value, None) if last == last.to_uppercase() => ("constant", name),
+            (Outside::Value, None) => ("name", name),
+        };
+        // Each name once; the error is on its first use.
+        if self.unresolved.iter().any(|other| other == name) {
+            return;
+        }
+        self.unresolved.push(name.to_owned());
+        let declared = name.rsplit("::").next().unwrap_or(name);
+        let help = match kind {
+            "constant" | "name" => format!(
+                "declare `{declared}` in one `#[collectives]` module with the collective, or pass its value as a parameter \
+                 with `params({} = […])`",
+                declared.to_lowercase()
             ),
-            Outside::Function if is_of_std(name) => {
-                let help = format!("docs/subset.md lists the functions that are; {AT_RUN_TIME}");
-                self.refuse(tok, format!("the function `{name}` is not evaluated at compile time"), help);
-                return;
-            }
-            Outside::Function => {
-                ("function", format!("declare `{last}` in one `#[collectives]` module with the collective"))
-            }
-            Outside::Type if ["f32", "f64"].contains(&last) => {
-                self.refuse(tok, "floating-point numbers are not evaluated at compile time", "compute with integers");
-                return;
-            }
-            Outside::Type => (
-                "type",
-                "docs/subset.md lists the types; structs of your own go into a `#[collectives]` module".to_owned(),
-            ),
+            _ => format!("declare `{declared}` in the function, or in one `#[collectives]` module with the collective"),
         };
         self.report
-            .error(Code::OutsideName, tok, format!("the {kind} `{name}` comes from outside of what is evaluated"))
+            .error(
+                Code::OutsideName,
+                tok,
+                format!("cannot resolve {kind} `{name}`: it is defined outside the collective"),
+            )
             .help(format!("{help}; {AT_RUN_TIME}"));
     }
 }

@@ -4,7 +4,7 @@ use mscclpp_core::dsl::registry::{self, Kind, Method};
 
 use super::sig::{self, Sig};
 use super::store::Ty;
-use super::{Infer, Target};
+use super::{Check, Infer, Relation, Target};
 use crate::ast::{Con, Expr, ExprKind, IntTy, MethodCall, Tok};
 use crate::lang::{self, Builtin, PathFn, Takes};
 use crate::lower::AT_RUN_TIME;
@@ -25,7 +25,7 @@ impl Infer<'_> {
     /// Arguments: closures last, when what they are given is known.
     pub(super) fn args(&mut self, args: &[Expr], params: &[Ty], tok: Tok) {
         if args.len() != params.len() {
-            self.error(tok, format!("expected {} arguments, found {}, so no plan was built", params.len(), args.len()));
+            self.error(tok, format!("expected {} arguments, found {}", params.len(), args.len()));
         }
         let is_closure = |arg: &Expr| matches!(arg.kind, ExprKind::Closure(_));
         for closures in [false, true] {
@@ -56,27 +56,26 @@ impl Infer<'_> {
     }
 
     /// The type of a function of the language as a value.
-    pub(super) fn path_fn(&mut self, function: &'static PathFn, tok: Tok) -> Ty {
+    pub(super) fn path_fn(&mut self, function: &'static PathFn, expr: &Expr) -> Ty {
         let Some(sig) = sig::instantiate(&mut self.store, function.sig, None) else { return self.store.var() };
-        self.require(&sig, tok);
+        self.require(&sig, expr);
         self.store.con(Con::Fn, sig.params.iter().copied().chain([sig.result]))
     }
 
     /// Notes what a signature asks of its types.
-    fn require(&mut self, sig: &Sig, tok: Tok) {
-        for (collect, list) in [(false, &sig.each), (true, &sig.collect)] {
-            for (collection, item) in list.iter().copied() {
-                self.pending.push(super::Pending { collection, item, tok, collect });
-            }
+    fn require(&mut self, sig: &Sig, expr: &Expr) {
+        let tok = expr.tok;
+        for (relation, collection, item) in sig.related.iter().copied() {
+            self.pending.push(super::Pending { collection, item, tok, relation });
         }
+        self.wanted.extend(sig.default.map(|ty| (expr.id, ty, tok)));
     }
 
     /// Checks arguments against a signature; the result.
     fn apply(&mut self, sig: &Sig, args: &[Expr], expr: &Expr) -> Ty {
-        self.require(sig, expr.tok);
-        for (index, (collection, _)) in sig.collect.iter().enumerate() {
-            self.made.push((expr.id, index, *collection));
-        }
+        self.require(sig, expr);
+        let collected = sig.related.iter().filter(|(relation, ..)| *relation != Relation::Each);
+        self.made.extend(collected.enumerate().map(|(index, (_, collection, _))| (expr.id, index, *collection)));
         self.args(args, &sig.params, expr.tok);
         sig.result
     }
@@ -90,8 +89,8 @@ impl Infer<'_> {
             Some((Con::Handle(name), _)) if registry::method(name, &call.name).is_some() => {
                 self.dsl_method(name, expr, call)
             }
-            Some((Con::Struct(id), _)) => {
-                let methods = &self.tree.structs[id as usize].methods;
+            Some((Con::Adt(id), _)) => {
+                let methods = &self.tree.adts[id as usize].methods;
                 match methods.iter().find(|(name, _)| *name == call.name) {
                     Some((_, function)) => {
                         self.targets[expr.id as usize] = Target::Function(*function);
@@ -112,11 +111,13 @@ impl Infer<'_> {
     fn language_method(&mut self, expr: &Expr, call: &MethodCall, receiver: Ty) -> Ty {
         if self.store.is_var(receiver) {
             if !self.failed {
-                let message =
-                    format!("the type that `{}` is called on is not known here, so no plan was built", call.name);
+                let message = format!("the type that `{}` is called on is not known here", call.name);
                 self.error(call.receiver.tok, message);
             }
             return self.untyped_call(call);
+        }
+        if call.args.is_empty() && matches!(&*call.name, "into" | "try_into") {
+            return self.into(expr, call, receiver);
         }
         for table in lang::tables(self.store.node(receiver)) {
             let Some(builtin) = table.find(&call.name) else { continue };
@@ -124,6 +125,9 @@ impl Infer<'_> {
             let Some(sig) = sig::instantiate(&mut self.store, builtin.sig, Some((table.header, on))) else { continue };
             self.targets[expr.id as usize] = Target::Builtin(builtin, [None; 2]);
             let result = self.apply(&sig, &call.args, expr);
+            if matches!(&*call.name, "sum" | "product") {
+                self.checks.push(Check::Total { ty: result, tok: expr.tok });
+            }
             if let Some(turbofish) = &call.turbofish {
                 let written = self.store.written(turbofish);
                 self.unify(written, result, expr.tok);
@@ -132,6 +136,18 @@ impl Infer<'_> {
         }
         self.unknown_method(expr, call, receiver);
         self.untyped_call(call)
+    }
+
+    /// `into` of any type, `try_into` of an integer.
+    fn into(&mut self, expr: &Expr, call: &MethodCall, from: Ty) -> Ty {
+        let to = self.store.var();
+        if &*call.name == "into" {
+            self.checks.push(Check::Into { node: expr.id, from, to, tok: expr.tok });
+            return to;
+        }
+        self.checks.push(Check::Cast { from, to, tok: expr.tok, by_as: false });
+        self.tries.push((expr.id, to));
+        self.conversion_result(to)
     }
 
     /// The type that a table's methods are called on: a range is an iterator, too.
@@ -165,11 +181,11 @@ impl Infer<'_> {
     }
 
     fn unknown_method(&mut self, expr: &Expr, call: &MethodCall, receiver: Ty) {
-        let shown = self.store.show(receiver, &self.tree.structs);
-        let handle = matches!(self.store.parts(receiver), Some((Con::Handle(_) | Con::Program | Con::Struct(_), _)));
+        let shown = self.store.show(receiver, &self.tree.adts);
+        let handle = matches!(self.store.parts(receiver), Some((Con::Handle(_) | Con::Program | Con::Adt(_), _)));
         if handle {
             // rustc knows whether there is such a method, and lists what there is.
-            self.error(expr.tok, format!("`{}` is not a method of `{shown}`, so no plan was built", call.name));
+            self.error(expr.tok, format!("`{}` of `{shown}` is not evaluated at compile time", call.name));
         } else {
             let message = format!("`{}` of `{shown}` is not evaluated at compile time", call.name);
             self.refuse(expr.tok, message, &format!("docs/subset.md lists the methods that are; {AT_RUN_TIME}"));
@@ -186,7 +202,7 @@ impl Infer<'_> {
 
     fn dsl_method(&mut self, ty: &str, expr: &Expr, call: &MethodCall) -> Ty {
         let Some(method) = registry::method(ty, &call.name) else {
-            self.error(expr.tok, format!("`{}` is not a method of `{ty}`, so no plan was built", call.name));
+            self.error(expr.tok, format!("`{}` of `{ty}` is not evaluated at compile time", call.name));
             return self.untyped_call(call);
         };
         self.targets[expr.id as usize] = Target::Dsl(method);

@@ -2,7 +2,7 @@
 
 use super::Infer;
 use super::store::Ty;
-use crate::ast::{Arm, Con, Expr, ExprKind, Stmt};
+use crate::ast::{Arm, Con, Expr, ExprKind, Stmt, Tok};
 
 impl Infer<'_> {
     pub(super) fn control(&mut self, expr: &Expr) -> Ty {
@@ -74,17 +74,34 @@ impl Infer<'_> {
             ExprKind::Try(value) => {
                 let found = self.expr(value);
                 let found = self.known(found);
-                let con = self.store.parts(found).map_or(Con::Option, |(con, _)| con);
-                let (item, other) = (self.store.var(), self.store.var());
-                let wrapped = self.store.con(con, [item]);
-                self.unify(found, wrapped, expr.tok);
-                let (output, outer) = (self.frame().output, self.store.con(con, [other]));
-                self.unify(output, outer, expr.tok);
-                item
+                self.question_mark(found, expr.tok)
             }
             // `Continue`, and nothing else.
             _ => self.diverge(),
         }
+    }
+
+    /// The type of `a?`, where `a` has the type `found`.
+    fn question_mark(&mut self, found: Ty, tok: Tok) -> Ty {
+        let (item, other, output) = (self.store.var(), self.store.var(), self.frame().output);
+        if !matches!(self.store.parts(found), Some((Con::Result, _))) {
+            let (wrapped, outer) = (self.store.con(Con::Option, [item]), self.store.con(Con::Option, [other]));
+            self.unify(found, wrapped, tok);
+            self.unify(output, outer, tok);
+            return item;
+        }
+        let (error, converted) = (self.store.var(), self.store.var());
+        let wrapped = self.store.con(Con::Result, [item, error]);
+        self.unify(found, wrapped, tok);
+        let outer = self.store.con(Con::Result, [other, converted]);
+        self.unify(output, outer, tok);
+        if !self.store.unify(error, converted) {
+            let (from, to) = (self.store.show(error, &self.tree.adts), self.store.show(converted, &self.tree.adts));
+            let message =
+                format!("`?` converts the error from `{from}` to `{to}`, which is not evaluated at compile time");
+            self.refuse(tok, message, "convert it with `map_err` before the `?`");
+        }
+        item
     }
 
     /// The type of code that never ends normally: whatever is wanted.

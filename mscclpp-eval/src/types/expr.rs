@@ -30,37 +30,43 @@ impl Infer<'_> {
                 let signature = self.functions[*id as usize].clone();
                 self.store.con(Con::Fn, signature.params.into_iter().chain([signature.output]))
             }
-            ExprKind::PathFn(function) => self.path_fn(function, tok),
+            ExprKind::PathFn(function) => self.path_fn(function, expr),
             ExprKind::Tuple(list) => {
                 let list: Vec<Ty> = list.iter().map(|item| self.expr(item)).collect();
                 self.store.con(Con::Tuple, list)
             }
-            ExprKind::List(list) => {
+            ExprKind::List(list, con) => {
                 let item = self.store.var();
                 for expr in list {
                     let ty = self.expr(expr);
                     self.unify(ty, item, expr.tok);
                 }
-                self.store.con(Con::List, [item])
+                self.store.con(*con, [item])
             }
-            ExprKind::Repeat(value, count) => {
+            ExprKind::Repeat(value, count, con) => {
                 let (item, count_ty) = (self.expr(value), self.expr(count));
                 let usize = self.usize();
                 self.unify(count_ty, usize, count.tok);
-                self.store.con(Con::List, [item])
+                self.store.con(*con, [item])
             }
             ExprKind::Range(start, end, kind) => self.range(start.as_deref(), end.as_deref(), *kind),
-            ExprKind::Struct(id, fields, rest) => {
+            ExprKind::Struct(id, variant, fields, rest) => {
                 for (index, value) in fields {
-                    let ty = self.structs[*id as usize][*index as usize];
-                    self.arg(value, ty);
+                    if let Some(ty) = self.fields(*id, *variant).get(*index as usize).copied() {
+                        self.arg(value, ty);
+                    }
                 }
-                let ty = self.store.plain(Con::Struct(*id));
+                let ty = self.store.plain(Con::Adt(*id));
                 if let Some(rest) = rest {
                     let found = self.expr(rest);
                     self.unify(found, ty, rest.tok);
                 }
                 ty
+            }
+            ExprKind::Constructor(id, variant) => {
+                let mut parts = self.fields(*id, *variant).to_vec();
+                parts.push(self.store.plain(Con::Adt(*id)));
+                self.store.con(Con::Fn, parts)
             }
             ExprKind::Field(base, name) => self.field(expr, base, name),
             ExprKind::Index(base, index) => self.index(base, index),
@@ -87,7 +93,7 @@ impl Infer<'_> {
             }
             ExprKind::Compare(op, left, right) => {
                 let (left, right_ty) = (self.expr(left), self.expr(right));
-                self.unify(right_ty, left, right.tok);
+                self.coerce(right_ty, left, right.tok);
                 if !matches!(op, CmpOp::Eq | CmpOp::Ne) {
                     self.refuse_order(left, tok);
                 }
@@ -107,14 +113,14 @@ impl Infer<'_> {
                     // A literal takes the type that it is cast to: `!0 as u64` is `u64::MAX`.
                     self.store.unify(from, to);
                 }
-                self.checks.push(Check::Cast { from, to, tok });
+                self.checks.push(Check::Cast { from, to, tok, by_as: true });
                 to
             }
             ExprKind::Convert(value, int, fallible) => {
                 let from = self.expr(value);
                 let to = self.store.int(*int);
-                self.checks.push(Check::Cast { from, to, tok });
-                if *fallible { self.store.con(Con::Result, [to]) } else { to }
+                self.checks.push(Check::Cast { from, to, tok, by_as: false });
+                if *fallible { self.conversion_result(to) } else { to }
             }
             ExprKind::Assign(place, value) => {
                 let ty = self.expr(place);
@@ -165,6 +171,12 @@ impl Infer<'_> {
         }
     }
 
+    /// What a fallible conversion to an integer returns.
+    pub(super) fn conversion_result(&mut self, to: Ty) -> Ty {
+        let error = self.store.plain(Con::TryFromIntError);
+        self.store.con(Con::Result, [to, error])
+    }
+
     fn path_value(&mut self, value: &PathValue) -> Ty {
         match value {
             PathValue::Int(int, _) => self.store.int(*int),
@@ -201,11 +213,12 @@ impl Infer<'_> {
             Some((Con::Tuple, parts)) => {
                 name.parse::<usize>().ok().and_then(|index| Some((index as u32, *parts.get(index)?)))
             }
-            Some((Con::Struct(id), _)) => {
-                let fields = &tree.structs[id as usize].fields;
-                let index = fields.iter().position(|(other, _)| **other == *name);
-                index.map(|index| (index as u32, self.structs[id as usize][index]))
+            Some((Con::Adt(id), _)) if !tree.adts[id as usize].is_enum => {
+                let variant = tree.adts[id as usize].variants.first();
+                let index = variant.and_then(|variant| variant.shape.fields.position(name));
+                index.and_then(|index| Some((index as u32, *self.fields(id, 0).get(index)?)))
             }
+            Some((Con::Reverse, parts)) if name == "0" => Some((0, parts[0])),
             Some((Con::Range, parts)) if name == "start" => Some((0, parts[0])),
             Some((Con::Range, parts)) if name == "end" => Some((1, parts[0])),
             _ => None,
@@ -217,8 +230,8 @@ impl Infer<'_> {
             }
             None => {
                 if !self.failed {
-                    let shown = self.store.show(ty, &tree.structs);
-                    self.error(expr.tok, format!("`{shown}` has no field `{name}` here, so no plan was built"));
+                    let shown = self.store.show(ty, &tree.adts);
+                    self.error(expr.tok, format!("`{shown}` has no field `{name}` here"));
                 }
                 self.store.var()
             }
@@ -269,7 +282,7 @@ impl Infer<'_> {
     /// Handles have no order.
     fn refuse_order(&mut self, ty: Ty, tok: u32) {
         if let Some((Con::Handle(name), _)) = self.store.parts(ty) {
-            self.error(tok, format!("`{name}` has no order, so no plan was built"));
+            self.error(tok, format!("`{name}` has no order"));
         }
     }
 

@@ -1,8 +1,10 @@
 //! What must hold once everything is known.
 
-use super::store::Node;
-use super::{Check, Infer, Target, Types};
-use crate::ast::Con;
+use std::collections::BTreeMap;
+
+use super::store::{Node, Ty};
+use super::{Check, Collected, Conversion, Infer, Relation, Target, Types};
+use crate::ast::{Con, DEFAULT, Tok, TypeExpr};
 
 impl Infer<'_> {
     /// Settles what is left and hands out what evaluation needs.
@@ -11,21 +13,93 @@ impl Infer<'_> {
         let quiet = self.failed;
         for pending in std::mem::take(&mut self.pending) {
             if !quiet {
-                let what = if pending.collect { "what this is collected into" } else { "what this goes over" };
-                self.error(pending.tok, format!("{what} is not known here, so no plan was built"));
+                let what = match pending.relation {
+                    Relation::Each => "what this goes over",
+                    Relation::Collect => "what this is collected into",
+                    Relation::Try => "whether this function returns an `Option` or a `Result`",
+                };
+                self.error(pending.tok, format!("{what} is not known here"));
             }
         }
         for check in std::mem::take(&mut self.checks) {
             self.check(&check);
         }
         for (id, index, ty) in std::mem::take(&mut self.made) {
-            let con = self.store.parts(ty).map(|(con, _)| con);
+            let collected = self.collected(ty);
             if let Target::Builtin(_, made) = &mut self.targets[id as usize] {
-                made[index] = con;
+                made[index] = collected;
+            }
+        }
+        for (id, to) in std::mem::take(&mut self.tries) {
+            let int = self.store.int_of(to).unwrap_or_default();
+            self.targets[id as usize] = Target::Convert(Conversion::TryInt(int));
+        }
+        let mut defaults = BTreeMap::new();
+        for (id, ty, tok) in std::mem::take(&mut self.wanted) {
+            if let Some(found) = self.default_type(ty, tok) {
+                defaults.insert(id, found);
             }
         }
         let ints = self.types.iter().map(|ty| self.store.int_of(*ty)).collect();
-        Types { ints, targets: self.targets }
+        Types { ints, targets: self.targets, defaults }
+    }
+
+    /// What a type is that items are collected into.
+    fn collected(&self, ty: Ty) -> Option<Collected> {
+        let (con, args) = self.store.parts(ty)?;
+        match con {
+            Con::Option | Con::Result => {
+                let inner = args.first().and_then(|inner| self.store.parts(*inner));
+                Some(Collected { stops: Some(con), into: inner.map_or(Con::Unit, |(inner, _)| inner) })
+            }
+            con => Some(Collected { stops: None, into: con }),
+        }
+    }
+
+    /// A type whose default is wanted.
+    fn default_type(&mut self, ty: Ty, tok: Tok) -> Option<TypeExpr> {
+        let found = self.store.resolve(ty);
+        match &found {
+            Some(found) => self.check_default(found, tok),
+            None if self.failed => {}
+            None => self.error(tok, "the type of this default is not known here".to_owned()),
+        }
+        found
+    }
+
+    fn check_default(&mut self, ty: &TypeExpr, tok: Tok) {
+        match ty {
+            TypeExpr::Con(Con::Array, _) => {
+                let message = "the default of an array is not evaluated at compile time".to_owned();
+                self.refuse(tok, message, "write it out, as in `[0; 4]`");
+            }
+            TypeExpr::Con(Con::Tuple | Con::Reverse, parts) => {
+                parts.iter().for_each(|part| self.check_default(part, tok));
+            }
+            TypeExpr::Con(Con::Adt(id), _) => {
+                let adt = &self.tree.adts[*id as usize];
+                if !adt.methods.iter().any(|(name, _)| &**name == DEFAULT) {
+                    self.error(tok, format!("`{}` has no default", adt.name));
+                }
+            }
+            TypeExpr::Con(
+                Con::Unit
+                | Con::Bool
+                | Con::Str
+                | Con::List
+                | Con::Option
+                | Con::Map
+                | Con::HashMap
+                | Con::Set
+                | Con::HashSet,
+                _,
+            )
+            | TypeExpr::Int(_) => {}
+            TypeExpr::Con(con, _) => {
+                self.error(tok, format!("`{}` has no default here", con.name()));
+            }
+            TypeExpr::Infer | TypeExpr::Each(_) => {}
+        }
     }
 
     fn check(&mut self, check: &Check) {
@@ -35,26 +109,74 @@ impl Infer<'_> {
                     || matches!(self.store.parts(ty), Some((Con::Bool, _)) if bools)
                     || (self.failed && self.store.is_var(ty));
                 if !fine {
-                    let shown = self.store.show(ty, &self.tree.structs);
+                    let shown = self.store.show(ty, &self.tree.adts);
                     let message = format!("`{symbol}` on `{shown}` is not evaluated at compile time");
                     self.refuse(tok, message, "compute with integers");
                 }
             }
-            Check::Cast { from, to, tok } => {
-                let fine = |ty| self.store.is_int(ty) || matches!(self.store.parts(ty), Some((Con::Bool, _)));
-                if !fine(from) || !self.store.is_int(to) {
-                    let (from, to) =
-                        (self.store.show(from, &self.tree.structs), self.store.show(to, &self.tree.structs));
+            Check::Cast { from, to, tok, by_as } => {
+                let fine = self.store.is_int(from)
+                    || match self.store.parts(from) {
+                        Some((Con::Bool, _)) => true,
+                        Some((Con::Adt(id), _)) if by_as => {
+                            let adt = &self.tree.adts[id as usize];
+                            adt.is_enum && adt.variants.iter().all(|variant| variant.types.is_empty())
+                        }
+                        _ => false,
+                    };
+                if !fine || !self.store.is_int(to) {
+                    let (from, to) = (self.store.show(from, &self.tree.adts), self.store.show(to, &self.tree.adts));
                     let message = format!("the conversion from `{from}` to `{to}` is not evaluated at compile time");
-                    self.refuse(tok, message, "convert between integers, or from `bool` to an integer");
+                    self.refuse(
+                        tok,
+                        message,
+                        "convert between integers, or from `bool` or an enum without fields to an integer",
+                    );
+                }
+            }
+            Check::Into { node, from, to, tok } => {
+                let conversion = self.conversion(from, to);
+                match conversion {
+                    Some(conversion) => self.targets[node as usize] = Target::Convert(conversion),
+                    None if self.failed => {}
+                    None => {
+                        let (from, to) = (self.store.show(from, &self.tree.adts), self.store.show(to, &self.tree.adts));
+                        let message =
+                            format!("the conversion from `{from}` to `{to}` is not evaluated at compile time");
+                        self.refuse(tok, message, "convert between integers, or with a function");
+                    }
+                }
+            }
+            Check::Total { ty, tok } => {
+                if !(self.store.is_int(ty) || self.failed) {
+                    let shown = self.store.show(ty, &self.tree.adts);
+                    let message = format!("the sum or product of `{shown}` is not evaluated at compile time");
+                    self.refuse(tok, message, "add up integers, with `try_fold` where a value may be missing");
                 }
             }
             Check::Int { ty, tok } => {
                 if !(self.store.is_int(ty) || self.failed && matches!(self.store.node(ty), Node::Var)) {
-                    let shown = self.store.show(ty, &self.tree.structs);
-                    self.error(tok, format!("expected an integer, found `{shown}`, so no plan was built"));
+                    let shown = self.store.show(ty, &self.tree.adts);
+                    self.error(tok, format!("expected an integer, found `{shown}`"));
                 }
             }
+        }
+    }
+
+    /// What `into` or `try_into` does, if it is evaluated.
+    fn conversion(&mut self, from: Ty, to: Ty) -> Option<Conversion> {
+        let is_bool = matches!(self.store.parts(from), Some((Con::Bool, _)));
+        if self.store.is_int(to) && (self.store.is_int(from) || is_bool) {
+            return self.store.int_of(to).map(Conversion::Int);
+        }
+        match (self.store.parts(from), self.store.parts(to)) {
+            (Some((Con::List, items)), Some((Con::List, into))) => {
+                self.store.unify(items[0], into[0]).then_some(Conversion::Same)
+            }
+            (found, Some((Con::Option, into))) if !matches!(found, Some((Con::Option, _))) => {
+                self.store.unify(from, into[0]).then_some(Conversion::Some)
+            }
+            _ => self.store.unify(from, to).then_some(Conversion::Same),
         }
     }
 }

@@ -9,72 +9,17 @@ mod call;
 mod control;
 mod expr;
 mod finish;
+mod found;
 mod pattern;
 pub(crate) mod sig;
 pub(crate) mod store;
 
 use mscclpp_core::diag::Code;
-use mscclpp_core::dsl::registry::Method;
 
-use crate::ast::{Con, Expr, FnId, IntTy, LabelId, NodeId, Pattern, Slot, Tok, Tree, TypeExpr};
-use crate::lang::Builtin;
+use crate::ast::{AdtId, Con, Expr, IntTy, LabelId, NodeId, Pattern, Slot, Tok, Tree, TypeExpr};
 use crate::report::Report;
+pub(crate) use found::{Collected, Conversion, Made, Target, Types};
 use store::{Store, Ty};
-
-/// What inference has found, by node.
-#[derive(Debug, Default)]
-pub(crate) struct Types {
-    /// The integer type of an expression that has one.
-    ints: Vec<Option<IntTy>>,
-    /// What a method call or field means.
-    targets: Vec<Target>,
-}
-
-/// What a method call or field means.
-#[derive(Clone, Copy, Default)]
-pub(crate) enum Target {
-    /// Nothing: the node is something else.
-    #[default]
-    None,
-    /// A method of the language, and for `collect` and its kin what they make.
-    Builtin(&'static Builtin, Made),
-    /// A method of the authoring API.
-    Dsl(&'static Method),
-    /// `Program::pipeline`
-    Pipeline,
-    /// A method of the user.
-    Function(FnId),
-    /// A field by number.
-    Field(u32),
-}
-
-/// What collecting makes: one thing, or two for `unzip` and `partition`.
-pub(crate) type Made = [Option<Con>; 2];
-
-impl std::fmt::Debug for Target {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::None => f.write_str("None"),
-            Self::Builtin(builtin, _) => f.write_str(builtin.sig),
-            Self::Dsl(method) => f.write_str(method.name),
-            Self::Pipeline => f.write_str("pipeline"),
-            Self::Function(id) => write!(f, "function {id}"),
-            Self::Field(index) => write!(f, "field {index}"),
-        }
-    }
-}
-
-impl Types {
-    /// The integer type of a node; `i32` where there is none to be had.
-    pub(crate) fn int(&self, id: NodeId) -> IntTy {
-        self.ints.get(id as usize).copied().flatten().unwrap_or_default()
-    }
-
-    /// What a method call or field means.
-    pub(crate) fn target(&self, id: NodeId) -> Target {
-        self.targets.get(id as usize).copied().unwrap_or_default()
-    }
-}
 
 /// Infers the types of a tree. `params` are those of the collective behind its program.
 pub(crate) fn infer(tree: &Tree, report: &mut Report) -> Types {
@@ -88,7 +33,9 @@ pub(crate) fn infer(tree: &Tree, report: &mut Report) -> Types {
         made: Vec::new(),
         functions: Vec::new(),
         constants: Vec::new(),
-        structs: Vec::new(),
+        adts: Vec::new(),
+        wanted: Vec::new(),
+        tries: Vec::new(),
         frames: Vec::new(),
         pending: Vec::new(),
         checks: Vec::new(),
@@ -112,7 +59,12 @@ struct Infer<'a> {
     made: Vec<(NodeId, usize, Ty)>,
     functions: Vec<Signature>,
     constants: Vec<Ty>,
-    structs: Vec<Vec<Ty>>,
+    /// The types of fields, by type and variant.
+    adts: Vec<Vec<Vec<Ty>>>,
+    /// Types whose default is wanted.
+    wanted: Vec<(NodeId, Ty, Tok)>,
+    /// Calls of `try_into`, with the types that they convert to.
+    tries: Vec<(NodeId, Ty)>,
     frames: Vec<Frame>,
     pending: Vec<Pending>,
     checks: Vec<Check>,
@@ -144,25 +96,42 @@ struct Pending {
     collection: Ty,
     item: Ty,
     tok: Tok,
-    /// Whether the collection is made from the items, instead of iterated over.
-    collect: bool,
+    relation: Relation,
+}
+
+/// What holds between a collection and its items.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Relation {
+    /// It is iterated over.
+    Each,
+    /// It is made from them.
+    Collect,
+    /// It is an `Option` or a `Result` of the item.
+    Try,
 }
 
 /// Something that must hold in the end.
 enum Check {
     /// The operands of this operator are integers; the flag also allows booleans.
     Arithmetic { ty: Ty, tok: Tok, symbol: &'static str, bools: bool },
-    /// Casts take integers and booleans.
-    Cast { from: Ty, to: Ty, tok: Tok },
+    /// Conversions take integers and booleans, and `as` enums.
+    Cast { from: Ty, to: Ty, tok: Tok, by_as: bool },
+    /// `into` knows how to convert.
+    Into { node: NodeId, from: Ty, to: Ty, tok: Tok },
     /// Something is an integer.
     Int { ty: Ty, tok: Tok },
+    /// What is summed up is an integer.
+    Total { ty: Ty, tok: Tok },
 }
 
 impl Infer<'_> {
     fn run(&mut self) {
-        for found in &self.tree.structs {
-            let fields = found.fields.iter().map(|(_, ty)| self.store.written(ty)).collect();
-            self.structs.push(fields);
+        for found in &self.tree.adts {
+            let mut variants = Vec::with_capacity(found.variants.len());
+            for variant in &found.variants {
+                variants.push(variant.types.iter().map(|ty| self.store.written(ty)).collect());
+            }
+            self.adts.push(variants);
         }
         for function in &self.tree.functions {
             let params = function.params.iter().map(|(_, ty)| self.param(ty)).collect();
@@ -244,13 +213,24 @@ impl Infer<'_> {
     fn unify(&mut self, found: Ty, expected: Ty, tok: Tok) {
         if !self.store.unify(found, expected) {
             let (found, expected) =
-                (self.store.show(found, &self.tree.structs), self.store.show(expected, &self.tree.structs));
-            self.error(tok, format!("expected `{expected}`, found `{found}`, so no plan was built"));
+                (self.store.show(found, &self.tree.adts), self.store.show(expected, &self.tree.adts));
+            self.error(tok, format!("expected `{expected}`, found `{found}`"));
         }
     }
 
-    /// A value where a type is expected: any iterator will do for an iterator.
+    /// The types of a variant's fields.
+    fn fields(&self, id: AdtId, variant: u32) -> &[Ty] {
+        self.adts[id as usize].get(variant as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// A value where a type is expected: any iterator will do for an iterator, and an array for a slice.
     fn coerce(&mut self, found: Ty, expected: Ty, tok: Tok) {
+        if let (Some((Con::List, found)), Some((Con::List, expected))) =
+            (self.store.parts(found), self.store.parts(expected))
+        {
+            self.unify(found[0], expected[0], tok);
+            return;
+        }
         if let Some((Con::Iter, args)) = self.store.parts(expected)
             && matches!(self.store.parts(found), Some((con, _)) if con != Con::Iter)
         {
@@ -274,35 +254,47 @@ impl Infer<'_> {
 
     /// Items of a collection.
     fn each(&mut self, collection: Ty, item: Ty, tok: Tok) {
-        self.pending.push(Pending { collection, item, tok, collect: false });
+        self.pending.push(Pending { collection, item, tok, relation: Relation::Each });
         self.solve();
     }
 
     /// Solves what has become known.
     fn solve(&mut self) {
         loop {
-            let before = self.pending.len();
+            let mut settled = false;
             for pending in std::mem::take(&mut self.pending) {
-                if !self.solve_one(pending) {
+                if self.solve_one(pending) {
+                    settled = true;
+                } else {
                     self.pending.push(pending);
                 }
             }
-            if self.pending.len() >= before {
+            if !settled {
                 return;
             }
         }
     }
 
     /// Whether an obligation is settled.
-    fn solve_one(&mut self, Pending { collection, item, tok, collect }: Pending) -> bool {
+    fn solve_one(&mut self, Pending { collection, item, tok, relation }: Pending) -> bool {
+        let collect = relation == Relation::Collect;
         let Some((con, args)) = self.store.parts(collection) else {
             if self.store.is_int(collection) {
-                self.error(tok, "an integer cannot be iterated over, so no plan was built".to_owned());
+                self.error(tok, "an integer cannot be iterated over".to_owned());
                 return true;
             }
             return false;
         };
         match con {
+            Con::Option | Con::Result if relation == Relation::Try => {
+                self.unify(args[0], item, tok);
+                return true;
+            }
+            _ if relation == Relation::Try => {
+                let shown = self.store.show(collection, &self.tree.adts);
+                self.error(tok, format!("expected an `Option` or a `Result`, found `{shown}`"));
+                return true;
+            }
             Con::Map | Con::HashMap => {
                 let pair = self.store.con(Con::Tuple, args);
                 self.unify(item, pair, tok);
@@ -310,18 +302,30 @@ impl Infer<'_> {
             // `collect` into an option stops at the first `None`.
             Con::Option | Con::Result if collect => {
                 let inner = self.store.var();
-                let option = self.store.con(con, [inner]);
+                let option = self.store.con(con, [inner].into_iter().chain(args.get(1).copied()));
                 self.unify(item, option, tok);
-                self.pending.push(Pending { collection: args[0], item: inner, tok, collect });
+                if matches!(self.store.parts(args[0]), Some((Con::Option | Con::Result, _))) {
+                    let message = "collecting into an `Option` or `Result` within another is not evaluated".to_owned();
+                    self.refuse(tok, message, "collect in two steps");
+                    return true;
+                }
+                self.pending.push(Pending { collection: args[0], item: inner, tok, relation });
                 return true;
             }
-            Con::List | Con::Set | Con::HashSet | Con::Option | Con::Iter | Con::Range | Con::RangeFrom => {
+            Con::List
+            | Con::Set
+            | Con::HashSet
+            | Con::Option
+            | Con::Result
+            | Con::Iter
+            | Con::Range
+            | Con::RangeFrom => {
                 self.unify(item, args[0], tok);
             }
             Con::Unit if collect => self.unify(item, collection, tok),
             _ => {
-                let shown = self.store.show(collection, &self.tree.structs);
-                self.error(tok, format!("`{shown}` cannot be iterated over, so no plan was built"));
+                let shown = self.store.show(collection, &self.tree.adts);
+                self.error(tok, format!("`{shown}` cannot be iterated over"));
             }
         }
         if !collect && matches!(con, Con::HashMap | Con::HashSet) {

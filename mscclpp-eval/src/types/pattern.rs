@@ -41,15 +41,16 @@ impl Infer<'_> {
                     after.iter().for_each(|pattern| self.pattern(pattern, item));
                 }
             }
-            PatternKind::Some(inner) => self.wrapped(pattern, Con::Option, Some(inner), ty),
+            PatternKind::Some(inner) => self.wrapped(pattern, Con::Option, Some((inner, 0)), ty),
             PatternKind::None => self.wrapped(pattern, Con::Option, None, ty),
-            PatternKind::Ok(inner) => self.wrapped(pattern, Con::Result, Some(inner), ty),
-            PatternKind::Err => self.wrapped(pattern, Con::Result, None, ty),
-            PatternKind::Struct(id, fields) => {
-                let found = self.store.plain(Con::Struct(*id));
+            PatternKind::Ok(inner) => self.wrapped(pattern, Con::Result, Some((inner, 0)), ty),
+            PatternKind::Err(inner) => self.wrapped(pattern, Con::Result, Some((inner, 1)), ty),
+            PatternKind::Reverse(inner) => self.wrapped(pattern, Con::Reverse, Some((inner, 0)), ty),
+            PatternKind::Struct(id, variant, fields) => {
+                let found = self.store.plain(Con::Adt(*id));
                 self.unify(ty, found, pattern.tok);
                 for (index, field) in fields {
-                    if let Some(ty) = self.structs[*id as usize].get(*index as usize).copied() {
+                    if let Some(ty) = self.fields(*id, *variant).get(*index as usize).copied() {
                         self.pattern(field, ty);
                     }
                 }
@@ -58,12 +59,13 @@ impl Infer<'_> {
         }
     }
 
-    fn wrapped(&mut self, pattern: &Pattern, con: Con, inner: Option<&Pattern>, ty: Ty) {
-        let item = self.store.var();
-        let wrapped = self.store.con(con, [item]);
+    /// A constructor of the language around a pattern for one of its type arguments.
+    fn wrapped(&mut self, pattern: &Pattern, con: Con, inner: Option<(&Pattern, usize)>, ty: Ty) {
+        let items = [self.store.var(), self.store.var()];
+        let wrapped = self.store.con(con, items.into_iter().take(if con == Con::Result { 2 } else { 1 }));
         self.unify(ty, wrapped, pattern.tok);
-        if let Some(inner) = inner {
-            self.pattern(inner, item);
+        if let Some((inner, index)) = inner {
+            self.pattern(inner, items[index]);
         }
     }
 
@@ -78,7 +80,7 @@ impl Infer<'_> {
                 parts
             }
             (_, Some(_)) => {
-                self.error(pattern.tok, "the type of this tuple is not known here, so no plan was built".to_owned());
+                self.error(pattern.tok, "the type of this tuple is not known here".to_owned());
                 return;
             }
         };
@@ -86,7 +88,7 @@ impl Infer<'_> {
         let fits =
             if after.is_some() { parts.len() >= before.len() + behind.len() } else { parts.len() == before.len() };
         if !fits {
-            let message = format!("this pattern does not fit a tuple of {}, so no plan was built", parts.len());
+            let message = format!("this pattern does not fit a tuple of {}", parts.len());
             self.error(pattern.tok, message);
             return;
         }

@@ -1,10 +1,12 @@
 //! Signatures of the language's functions as written in [`lang`](crate::lang): `map(fn(T) -> U) -> Iter<U>`.
 //!
-//! Single capitals are type parameters, `Self` is the receiver, `Unsigned` its unsigned counterpart. `Each<T>` takes
-//! whatever can be iterated over as `T`, `Collect<T>` becomes whatever can be collected from `T`.
+//! Single capitals are type parameters, `Self` is the receiver, `Unsigned` and `Signed` its counterparts. `Each<T>` takes
+//! whatever can be iterated over as `T`, `Collect<T>` becomes whatever can be collected from `T`, `Try<T>` is an `Option` or a
+//! `Result` of `T`, the same wherever a signature names it, and `Default<T>` is a `T` that may be the default.
 
 use smallvec::SmallVec;
 
+use super::Relation;
 use super::store::{Store, Ty};
 use crate::ast::{Con, IntTy};
 
@@ -14,16 +16,15 @@ pub(crate) struct Sig {
     pub(crate) params: SmallVec<[Ty; 3]>,
     /// The result.
     pub(crate) result: Ty,
-    /// What else must hold: `(collection, item)`.
-    pub(crate) each: SmallVec<[(Ty, Ty); 1]>,
-    /// What else must hold: `(collection, item)` of a `collect`.
-    pub(crate) collect: SmallVec<[(Ty, Ty); 1]>,
+    /// What else must hold between collections and their items.
+    pub(super) related: SmallVec<[(Relation, Ty, Ty); 1]>,
+    /// The type whose default it may make.
+    pub(super) default: Option<Ty>,
 }
 
 /// Reads a signature. The receiver's type is unified with `receiver`; `None` if it does not fit.
 pub(crate) fn instantiate(store: &mut Store, sig: &str, header: Option<(&str, Ty)>) -> Option<Sig> {
-    let mut out =
-        Sig { params: SmallVec::new(), result: Ty::default(), each: SmallVec::new(), collect: SmallVec::new() };
+    let mut out = Sig { params: SmallVec::new(), result: Ty::default(), related: SmallVec::new(), default: None };
     let mut names = Names { list: SmallVec::new(), receiver: header.map(|(_, receiver)| receiver) };
     if let Some((pattern, receiver)) = header {
         let pattern = Reader { text: pattern, store, names: &mut names, out: &mut out }.ty();
@@ -110,15 +111,17 @@ impl Reader<'_> {
         let args = if self.text.starts_with('<') { self.list('>') } else { SmallVec::new() };
         match name.as_str() {
             "Self" => self.names.receiver.unwrap_or_else(|| self.store.var()),
-            "Unsigned" => {
+            "Unsigned" | "Signed" => {
                 let int = self.names.receiver.and_then(|receiver| self.store.int_of(receiver)).unwrap_or(IntTy::I32);
-                self.store.int(int.unsigned())
+                self.store.int(if name == "Signed" { int.to_signed() } else { int.unsigned() })
             }
-            "Each" | "Collect" => {
-                let collection = self.store.var();
-                let list = if name == "Each" { &mut self.out.each } else { &mut self.out.collect };
-                list.extend(args.first().map(|item| (collection, *item)));
-                collection
+            "Each" => self.related(Relation::Each, &args),
+            "Collect" => self.related(Relation::Collect, &args),
+            "Try" => self.related(Relation::Try, &args),
+            "Default" => {
+                let ty = args.first().copied().unwrap_or_else(|| self.store.var());
+                self.out.default = Some(ty);
+                ty
             }
             name => match (IntTy::from_name(name), Con::from_name(name)) {
                 (Some(int), _) => self.store.int(int),
@@ -126,6 +129,16 @@ impl Reader<'_> {
                 _ => self.param(name.as_bytes().first().copied().unwrap_or_default()),
             },
         }
+    }
+
+    fn related(&mut self, relation: Relation, args: &[Ty]) -> Ty {
+        let known = self.out.related.iter().find(|(other, ..)| relation == Relation::Try && *other == relation);
+        if let Some((_, known, _)) = known {
+            return *known;
+        }
+        let collection = self.store.var();
+        self.out.related.extend(args.first().map(|item| (relation, collection, *item)));
+        collection
     }
 
     fn param(&mut self, name: u8) -> Ty {
@@ -167,7 +180,7 @@ mod tests {
         );
         let sig = sig.unwrap();
         assert_eq!(store.show(item, &[]), "(_, _)");
-        assert_eq!((sig.params.len(), sig.collect.len()), (0, 2));
+        assert_eq!((sig.params.len(), sig.related.len()), (0, 2));
         assert!(instantiate(&mut store, "len() -> usize", Some(("List<T>", receiver))).is_none());
     }
 }

@@ -2,7 +2,7 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::ast::{Con, IntTy, Struct, TypeExpr};
+use crate::ast::{Adt, Con, IntTy, TypeExpr};
 
 /// Number of a type in its [`Store`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,9 +74,10 @@ impl Store {
         &self.nodes[self.find(ty).0 as usize]
     }
 
-    /// Constructor and arguments, if known.
+    /// Constructor and arguments, if known; an array counts as a list.
     pub(crate) fn parts(&self, ty: Ty) -> Option<(Con, SmallVec<[Ty; 2]>)> {
         match self.node(ty) {
+            Node::Con(Con::Array, args) => Some((Con::List, args.clone())),
             Node::Con(con, args) => Some((*con, args.clone())),
             _ => None,
         }
@@ -113,9 +114,14 @@ impl Store {
             (Node::IntVar, Node::IntVar | Node::Int(_)) => self.link(a, b),
             (Node::Int(_), Node::IntVar) => self.link(b, a),
             (Node::Int(x), Node::Int(y)) => x == y,
-            (Node::Con(x, xs), Node::Con(y, ys)) if x == y && xs.len() == ys.len() => {
+            (Node::Con(x, xs), Node::Con(y, ys)) if same(*x, *y) && xs.len() == ys.len() => {
                 let pairs: SmallVec<[(Ty, Ty); 4]> = xs.iter().copied().zip(ys.iter().copied()).collect();
-                self.link(a, b);
+                // What may be an array is one.
+                if *x == Con::Array {
+                    self.link(b, a)
+                } else {
+                    self.link(a, b)
+                };
                 // All pairs, so that one mismatch leaves no other type unknown.
                 pairs.into_iter().fold(true, |ok, (x, y)| self.unify(x, y) && ok)
             }
@@ -139,17 +145,34 @@ impl Store {
             || matches!(&self.nodes[ty.0 as usize], Node::Con(_, args) if args.iter().any(|arg| self.occurs(var, *arg)))
     }
 
+    /// The type as it is written, with `i32` for integers that nothing constrains; `None` if a part of it is unknown.
+    pub(crate) fn resolve(&self, ty: Ty) -> Option<TypeExpr> {
+        match self.node(ty) {
+            Node::Var | Node::Link(_) => None,
+            Node::IntVar => Some(TypeExpr::Int(IntTy::I32)),
+            Node::Int(int) => Some(TypeExpr::Int(*int)),
+            // The default of these does not depend on what is in them.
+            Node::Con(con @ (Con::List | Con::Option | Con::Map | Con::HashMap | Con::Set | Con::HashSet), _) => {
+                Some(TypeExpr::Con(*con, Vec::new()))
+            }
+            Node::Con(con, args) => {
+                let args: Option<Vec<_>> = args.iter().map(|arg| self.resolve(*arg)).collect();
+                Some(TypeExpr::Con(*con, args?))
+            }
+        }
+    }
+
     /// The type in words, for messages.
-    pub(crate) fn show(&self, ty: Ty, structs: &[Struct]) -> String {
-        let list = |args: &[Ty]| args.iter().map(|arg| self.show(*arg, structs)).collect::<Vec<_>>().join(", ");
+    pub(crate) fn show(&self, ty: Ty, adts: &[Adt]) -> String {
+        let list = |args: &[Ty]| args.iter().map(|arg| self.show(*arg, adts)).collect::<Vec<_>>().join(", ");
         match self.node(ty) {
             Node::Var | Node::Link(_) => "_".to_owned(),
             Node::IntVar => "integer".to_owned(),
             Node::Int(int) => int.name().to_owned(),
             Node::Con(con, args) => match (con, args.as_slice()) {
                 (Con::Tuple, args) => format!("({})", list(args)),
-                (Con::Fn, [params @ .., result]) => format!("fn({}) -> {}", list(params), self.show(*result, structs)),
-                (Con::Struct(id), _) => structs[*id as usize].name.to_string(),
+                (Con::Fn, [params @ .., result]) => format!("fn({}) -> {}", list(params), self.show(*result, adts)),
+                (Con::Adt(id), _) => adts[*id as usize].name.to_string(),
                 (con, []) => con.name().to_owned(),
                 (con, args) => format!("{}<{}>", con.name(), list(args)),
             },
@@ -169,6 +192,11 @@ impl Store {
     }
 }
 
+/// Whether two constructors may be of one type: an array becomes a slice where one is expected.
+fn same(a: Con, b: Con) -> bool {
+    a == b || matches!((a, b), (Con::List | Con::Array, Con::List | Con::Array))
+}
+
 impl Con {
     /// Its name in messages and in the signatures of [`lang`](crate::lang).
     pub(crate) const fn name(self) -> &'static str {
@@ -179,12 +207,15 @@ impl Con {
             Self::Ordering => "Ordering",
             Self::Tuple => "tuple",
             Self::List => "List",
+            Self::Array => "Array",
             Self::Map => "Map",
             Self::HashMap => "HashMap",
             Self::Set => "Set",
             Self::HashSet => "HashSet",
             Self::Option => "Option",
             Self::Result => "Result",
+            Self::TryFromIntError => "TryFromIntError",
+            Self::Reverse => "Reverse",
             Self::Range => "Range",
             Self::RangeFrom => "RangeFrom",
             Self::RangeTo => "RangeTo",
@@ -192,7 +223,7 @@ impl Con {
             Self::Iter => "Iter",
             Self::Entry => "Entry",
             Self::Fn => "fn",
-            Self::Struct(_) => "struct",
+            Self::Adt(_) => "struct or enum",
             Self::Program => "Program",
             Self::Handle(name) => name,
         }
@@ -200,17 +231,20 @@ impl Con {
 
     /// The constructor of a name in a signature.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
-        const NAMED: [Con; 17] = [
+        const NAMED: [Con; 20] = [
             Con::Bool,
             Con::Str,
             Con::Ordering,
             Con::List,
+            Con::Array,
             Con::Map,
             Con::HashMap,
             Con::Set,
             Con::HashSet,
             Con::Option,
             Con::Result,
+            Con::TryFromIntError,
+            Con::Reverse,
             Con::Range,
             Con::RangeFrom,
             Con::RangeTo,

@@ -87,7 +87,7 @@ values! {
     fn laziness() -> Vec<i32> {
         let mut log = vec![];
         let mut seen = 0;
-        for x in [1, 2, 3, 4].iter().map(|x| x * 10).inspect(|_| seen += 1).take_while(|x| *x < 30) { log.push(x); }
+        for x in [1, 2, 3, 4].iter().map(|x| x * 10).map(|x| { seen += 1; x }).take_while(|x| *x < 30) { log.push(x); }
         log.push(seen);
         log
     }

@@ -47,7 +47,7 @@ values! {
         let mut w: Vec<i32> = v.drain(1..3).collect();
         w.append(&mut vec![9]);
         w.fill(3);
-        (tail, joined, w, *v.first().unwrap() + *v.last().unwrap(), v.starts_with(&[1]), [1, 2].repeat(2))
+        (tail, joined, w, *v.first().unwrap() + *v.last().unwrap(), v.contains(&1), [1, 2].repeat(2))
     }
     fn sorting_by() -> (Vec<(i32, u8)>, Vec<i32>, Vec<i32>) {
         let mut v = vec![(2, 1u8), (1, 2), (2, 0), (1, 1)];

@@ -7,6 +7,7 @@
     unused,
     unconditional_recursion,
     dead_code,
+    non_local_definitions,
     reason = "the snippets try what people write, not what they should"
 )]
 
@@ -24,6 +25,19 @@ macro_rules! values {
         fn $name() {
             fn native() -> $ty $body
             let source = crate::source(stringify!($name), stringify!($ty), stringify!($body));
+            let evaluated = crate::probe::value(&source, stringify!($name)).unwrap_or_else(|error| panic!("{error}\n{source}"));
+            assert_eq!(evaluated, format!("{:?}", native()), "{source}");
+        }
+    )* };
+}
+
+/// Tests that a snippet's value is shown the same both ways; its type may be declared within it.
+macro_rules! shown {
+    ($(fn $name:ident() $body:block)*) => { $(
+        #[test]
+        fn $name() {
+            fn native() -> impl std::fmt::Debug $body
+            let source = crate::source(stringify!($name), "_", stringify!($body));
             let evaluated = crate::probe::value(&source, stringify!($name)).unwrap_or_else(|error| panic!("{error}\n{source}"));
             assert_eq!(evaluated, format!("{:?}", native()), "{source}");
         }
@@ -59,14 +73,19 @@ macro_rules! refused {
     )* };
 }
 
+mod adts;
 mod control;
+mod defaults;
 mod functions;
 mod iterators;
 mod lists;
 mod macros;
 mod maps;
+mod mixed;
 mod numbers;
 mod options;
 mod panics;
 mod refused;
+mod results;
+mod standard;
 mod variables;

@@ -5,10 +5,11 @@ use crate::error::Error;
 use crate::memory::{available_memory, check_available, prefer_huge_pages};
 use crate::numeric::{LINE, Line};
 
-/// Input and output of every rank, zero at first, aligned to cache lines. A launch uses them where they are.
+/// Input and output of every rank, zeroed and aligned to cache lines. A launch uses them without copies.
 ///
-/// Made by [`Run::buffers`](super::Run::buffers). In place, input and output of a rank lie in one memory: an all-gather's
-/// input is the rank's part of its output, a reduce-scatter's output the rank's part of its input, else both are the same bytes.
+/// Created by [`PreparedPlan::buffers`](super::PreparedPlan::buffers). In place, input and output of a rank share one
+/// allocation: an all-gather's input is the rank's part of its output, a reduce-scatter's output the rank's part of its
+/// input, else both are the same bytes.
 #[derive(Clone, Debug)]
 pub struct Buffers {
     pub(super) dtype: DataType,
@@ -17,7 +18,7 @@ pub struct Buffers {
 
 #[derive(Clone, Debug)]
 struct Rank {
-    /// Input or the one buffer of an in-place plan, and output.
+    /// Input or the only buffer of an in-place plan, and output.
     lines: [Vec<Line>; 2],
     lens: [usize; 2],
     /// Slot, first byte and length of input and output.
@@ -29,7 +30,7 @@ struct Rank {
 pub(super) type Part = (usize, usize, usize);
 
 impl Buffers {
-    /// `lens`: bytes of each rank's slots; `parts`: input and output of each rank.
+    /// Allocates zeroed buffers. `lens`: bytes of each rank's slots; `parts`: input and output of each rank.
     pub(super) fn new(
         dtype: DataType,
         lens: [u64; 2],
@@ -45,37 +46,37 @@ impl Buffers {
         Ok(Self { dtype, ranks })
     }
 
-    /// Number of ranks.
+    /// Returns the number of ranks.
     pub fn num_ranks(&self) -> u32 {
         self.ranks.len() as u32
     }
 
-    /// Type of the elements.
+    /// Returns the type of the elements.
     pub fn dtype(&self) -> DataType {
         self.dtype
     }
 
-    /// A rank's input; empty if there is no such rank.
+    /// Returns a rank's input; empty if there is no such rank.
     pub fn input(&self, rank: u32) -> &[u8] {
         self.ranks.get(rank as usize).map_or(&[], |rank| rank.part(rank.input))
     }
 
-    /// A rank's input; empty if there is no such rank.
+    /// Returns a rank's input; empty if there is no such rank.
     pub fn input_mut(&mut self, rank: u32) -> &mut [u8] {
         self.ranks.get_mut(rank as usize).map_or(&mut [], |rank| rank.part_mut(rank.input))
     }
 
-    /// A rank's output; empty if there is no such rank.
+    /// Returns a rank's output; empty if there is no such rank.
     pub fn output(&self, rank: u32) -> &[u8] {
         self.ranks.get(rank as usize).map_or(&[], |rank| rank.part(rank.output))
     }
 
-    /// A rank's output; empty if there is no such rank.
+    /// Returns a rank's output; empty if there is no such rank.
     pub fn output_mut(&mut self, rank: u32) -> &mut [u8] {
         self.ranks.get_mut(rank as usize).map_or(&mut [], |rank| rank.part_mut(rank.output))
     }
 
-    /// A rank's input as elements.
+    /// Returns a rank's input as elements.
     ///
     /// # Errors
     /// [`Error::ElementType`] if `T` is not the message's type.
@@ -84,7 +85,7 @@ impl Buffers {
         Ok(elements(self.input_mut(rank)))
     }
 
-    /// A rank's output as elements.
+    /// Returns a rank's output as elements.
     ///
     /// # Errors
     /// [`Error::ElementType`] if `T` is not the message's type.
@@ -98,7 +99,7 @@ impl Buffers {
         if expected == found { Ok(()) } else { Err(Error::ElementType { expected, found }) }
     }
 
-    /// Both slots of every rank.
+    /// Returns both slots of every rank.
     pub(super) fn slots(&mut self) -> impl Iterator<Item = [&mut [u8]; 2]> {
         self.ranks.iter_mut().map(|rank| {
             let [first, second] = &mut rank.lines;
@@ -125,12 +126,13 @@ fn bytes(lines: &mut [Line]) -> &mut [u8] {
     bytemuck::cast_slice_mut(lines)
 }
 
-/// A part that begins on an element of a line-aligned buffer, so the cast fits; nothing of an odd length.
+/// Casts a part that begins at an element of a line-aligned buffer, so the cast succeeds; returns no elements for an
+/// invalid length.
 fn elements<T: Element>(bytes: &mut [u8]) -> &mut [T] {
     bytemuck::try_cast_slice_mut(bytes).unwrap_or_default()
 }
 
-/// Zeroed memory for a number of bytes.
+/// Allocates zeroed memory for a number of bytes.
 pub(super) fn zeroed_lines(bytes: u64, purpose: &'static str) -> Result<Vec<Line>, Error> {
     let lines = usize::try_from(bytes.div_ceil(LINE as u64)).ok();
     let memory = lines.and_then(|lines| bytemuck::allocation::try_zeroed_vec(lines).ok());

@@ -1,4 +1,4 @@
-//! Ranks in this process.
+//! Executor for ranks in this process.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -14,15 +14,15 @@ use crate::interpret::{Params, Worker, resolve};
 use crate::memory::Table;
 use crate::message::Message;
 
-/// A number of ranks in this process, which run plans on the CPU.
+/// An executor for a number of ranks in this process, which run plans on the CPU.
 ///
-/// Each thread block of each rank is an agent that a few worker threads take turns to run; one that has to wait costs no
-/// thread. Worlds are cheap to clone; clones are the same world.
+/// Each thread block of each rank is an agent; a few worker threads take turns to run the agents, and a waiting agent
+/// occupies no thread. Clones are cheap and share one executor.
 ///
 /// ```
 /// use mscclpp_core::plan::Plan;
 /// use mscclpp_algorithms as algorithms;
-/// use mscclpp_exec::cpu::World;
+/// use mscclpp_exec::cpu::Executor;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let ring = algorithms::find("allreduce_ring").expect("it is in the library");
@@ -30,7 +30,7 @@ use crate::message::Message;
 ///
 /// let inputs = [[1.0_f32, 2.0, 3.0], [10.0, 20.0, 30.0]];
 /// let mut outputs = [[0.0; 3]; 2];
-/// World::new(2).run(&plan, &inputs, &mut outputs)?;
+/// Executor::new(2).run(&plan, &inputs, &mut outputs)?;
 /// assert_eq!(outputs, [[11.0, 22.0, 33.0]; 2]);
 /// # Ok(())
 /// # }
@@ -40,20 +40,22 @@ pub struct Executor {
     pub(super) inner: Arc<Inner>,
 }
 
-/// Settings of a [`Executor`].
+/// Settings of an [`Executor`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Options {
-    /// Worker threads of a launch, the calling one included; `None` for as many as the process may use at once.
+    /// Number of worker threads of a launch, including the calling one; `None` for as many as the process may run at
+    /// once.
     pub workers: Option<usize>,
-    /// Bytes of all ranks' inputs and outputs below which a launch is left to the calling thread alone: to wake another
+    /// Bytes of all ranks' inputs and outputs below which only the calling thread runs a launch, because waking another
     /// one takes longer than it would save.
     pub parallel_from: u64,
-    /// The order in which agents are visited.
+    /// Order in which agents run.
     pub schedule: Schedule,
-    /// Most bytes of scratch of a plan, all ranks together.
+    /// Maximum number of bytes of a plan's scratch, all ranks together.
     pub scratch_limit: u64,
-    /// Bytes per rank beyond which a plan with `reuse_resources` wraps its scratch, if it can: if all of it is used in
-    /// pipelined windows, and no iteration overtakes the one that has the same window. Other plans get what they need.
+    /// Bytes per rank above which a plan with `reuse_resources` wraps its scratch, if it can: if all of it is used in
+    /// windows of pipelines, and no iteration overtakes the one with the same window. Other plans get as much as they
+    /// need.
     pub scratch_pool: u64,
 }
 
@@ -69,36 +71,36 @@ impl Default for Options {
     }
 }
 
-/// What clones of a world share.
+/// State that clones share.
 pub(super) struct Inner {
     pub(super) ranks: u32,
     pub(super) options: Options,
     pub(super) workers: usize,
-    /// Plans that were prepared; few, so a list does.
-    contexts: Mutex<Vec<Arc<PlanState>>>,
+    /// Prepared plans; few, so a list suffices.
+    plans: Mutex<Vec<Arc<PlanState>>>,
     pub(super) table: Arc<Table>,
     /// Held during a launch: there is one at a time.
-    pub(super) gate: Mutex<LaunchLock>,
+    pub(super) launch_lock: Mutex<LaunchLock>,
 }
 
-/// What the launches of a world have in common.
+/// State that the launches of an executor share.
 pub(super) struct LaunchLock {
-    /// Launches so far.
+    /// Number of launches so far.
     pub(super) launches: u64,
     pub(super) worker: Box<Worker>,
-    /// Started with the first launch that wants helpers.
+    /// Started by the first launch that needs several workers.
     pub(super) pool: Option<Pool>,
 }
 
 impl Executor {
-    /// A world with default [`Options`].
+    /// Creates an executor with default [`Options`].
     pub fn new(ranks: u32) -> Self {
         Self::with_options(ranks, Options::default())
     }
 
-    /// A world.
+    /// Creates an executor.
     pub fn with_options(ranks: u32, options: Options) -> Self {
-        // Asks the system once: that takes longer than to prepare a plan.
+        // Asks the system once, because that takes longer than preparing a plan.
         static AVAILABLE: OnceLock<usize> = OnceLock::new();
         let available = || *AVAILABLE.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from));
         let workers = match options.schedule {
@@ -110,27 +112,29 @@ impl Executor {
                 ranks,
                 options,
                 workers,
-                contexts: Mutex::default(),
+                plans: Mutex::default(),
                 table: Arc::default(),
-                gate: Mutex::new(LaunchLock { launches: 0, worker: Box::default(), pool: None }),
+                launch_lock: Mutex::new(LaunchLock { launches: 0, worker: Box::default(), pool: None }),
             }),
         }
     }
 
-    /// Number of ranks.
+    /// Returns the number of ranks.
     pub fn num_ranks(&self) -> u32 {
         self.inner.ranks
     }
 
-    /// Binds a plan to a message: everything that can be done before there are buffers.
+    /// Binds a plan to a message: does everything that can be done without buffers.
     ///
-    /// The first call for a plan reads it, time linear in its operations. Another size, type or reduction of a plan that the
-    /// world knows costs a few additions per rank, plus what zeroed memory costs if scratch must grow. Channels and scratch
-    /// belong to world and plan, so all runs of a plan share them.
+    /// The first call for a plan reads the plan, in time linear in its operations. Another size, type or reduction of a
+    /// plan that this executor has prepared costs a few additions per rank, plus the cost of zeroed memory if scratch
+    /// must grow. Channels and scratch belong to the executor and the plan, so all prepared plans for one plan share
+    /// them.
     ///
     /// # Errors
-    /// [`Error::RankCountMismatch`], [`Error::Plan`], [`Error::MessageSize`], [`Error::UnequalParts`], [`Error::TooLarge`],
-    /// [`Error::FixedReduction`], [`Error::Accumulator`], [`Error::Memory`], [`Error::NoMemory`].
+    /// [`Error::RankCountMismatch`], [`Error::InvalidPlan`], [`Error::MessageSize`], [`Error::UnequalParts`],
+    /// [`Error::TooLarge`], [`Error::FixedReduction`], [`Error::UnsupportedAccumulator`], [`Error::ScratchLimit`],
+    /// [`Error::OutOfMemory`].
     pub fn prepare(&self, plan: &Plan, message: Message) -> Result<PreparedPlan, Error> {
         let context = self.inner.context(plan)?;
         let Options { scratch_limit, scratch_pool, .. } = self.inner.options;
@@ -138,8 +142,8 @@ impl Executor {
         PreparedPlan::new(Arc::clone(&self.inner), context, params)
     }
 
-    /// Runs a plan once, out of place: `inputs[r]` and `outputs[r]` belong to rank `r`. The message is as long as the longer of
-    /// rank 0's buffers; to choose a reduction, or to launch several times, [`prepare`](Self::prepare).
+    /// Runs a plan once, out of place: `inputs[r]` and `outputs[r]` belong to rank `r`. The message is as long as the
+    /// longer of rank 0's buffers. To choose a reduction, or to launch several times, use [`prepare`](Self::prepare).
     ///
     /// # Errors
     /// Those of [`prepare`](Self::prepare) and of [`PreparedPlan::launch`].
@@ -172,11 +176,11 @@ impl std::fmt::Debug for Executor {
 }
 
 impl Inner {
-    /// What the world keeps of a plan. Plans are told apart by their contents.
+    /// Returns the state of a plan. Plans are identified by their contents.
     fn context(&self, plan: &Plan) -> Result<Arc<PlanState>, Error> {
         let same = |known: &Plan| known.hash() == plan.hash() && known.image().len() == plan.image().len();
-        let mut contexts = lock(&self.contexts);
-        if let Some(context) = contexts.iter().find(|context| same(&context.program.plan)) {
+        let mut plans = lock(&self.plans);
+        if let Some(context) = plans.iter().find(|context| same(&context.program.plan)) {
             return Ok(Arc::clone(context));
         }
         let (expected, found) = (plan.num_ranks(), self.ranks);
@@ -184,13 +188,13 @@ impl Inner {
             return Err(Error::RankCountMismatch { plan: plan.name().to_owned(), expected, found });
         }
         let context = Arc::new(PlanState::new(resolve(plan)?));
-        contexts.push(Arc::clone(&context));
+        plans.push(Arc::clone(&context));
         Ok(context)
     }
 
-    /// Makes all packets stale: their flags are about to start again from 1.
+    /// Makes all packets stale, because their flags are about to start again from 1.
     pub(super) fn clear_packets(&self) {
-        for context in lock(&self.contexts).iter() {
+        for context in lock(&self.plans).iter() {
             for scratch in lock(&context.scratch).iter_mut() {
                 scratch.packets.fill(crate::numeric::Line::ZERO);
             }
@@ -198,7 +202,7 @@ impl Inner {
     }
 }
 
-/// A lock, also after a panic: what it guards is made anew before it is used.
+/// Locks a mutex, also after a panic: its contents are recreated before they are used.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

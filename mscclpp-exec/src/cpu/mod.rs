@@ -1,14 +1,14 @@
 //! The CPU executor: all ranks of a plan in this process, on a few worker threads.
 //!
-//! It is the reference for what plans mean: real packets with flags, counting signals, semaphores and barriers, a queue and a
-//! proxy per rank for port channels, multicast groups, loops over windows. Everything happens in the order in which a thread
-//! block lists it, the block's threads being one agent; only port channels run behind.
+//! It is the reference for the semantics of plans: real packets with flags, counting signals, semaphores and barriers,
+//! a queue and a proxy per rank for port channels, multicast groups, loops over windows. The operations of a thread
+//! block execute in program order, with the block's threads as one agent; only port channels are asynchronous.
 //!
 //! | step | done by | how often |
 //! |---|---|---|
-//! | indexes checked and resolved | `interpret::lower` | once per plan and world |
+//! | indices checked and resolved | `interpret::resolve` | once per plan and executor |
 //! | sizes, scratch | `interpret::params` | once per message size |
-//! | agents run until all are done or none can go on | `schedule`, `interpret::launch` | every launch |
+//! | agents run until all have finished or none can make progress | `schedule`, `interpret::launch` | every launch |
 
 mod buffers;
 mod executor;

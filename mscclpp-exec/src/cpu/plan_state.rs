@@ -1,4 +1,4 @@
-//! What a world keeps of a plan: its program, counters and scratch, and the state of its agents.
+//! State of a plan in an executor: the resolved plan, its counters and scratch, and the state of its agents.
 
 use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -7,47 +7,47 @@ use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize};
 use crate::interpret::{AgentState, Counters, ResolvedPlan};
 use crate::numeric::Line;
 
-/// A plan in a world. Launches of all sizes share it, one at a time.
+/// State of a plan. Launches of all message sizes share it, one at a time.
 pub(super) struct PlanState {
     pub(super) program: ResolvedPlan,
     pub(super) counters: Counters,
-    /// Thread blocks as in the program, then proxies.
+    /// Thread blocks as in the resolved plan, then proxies.
     pub(super) agents: Box<[Agent]>,
     pub(super) progress: Progress,
-    /// Per rank.
+    /// By rank.
     pub(super) scratch: Mutex<Vec<Scratch>>,
 }
 
-/// Scratch of a rank; grows as messages need it.
+/// Scratch of a rank; grows to the size that messages need.
 #[derive(Default)]
 pub(super) struct Scratch {
     pub(super) plain: Vec<Line>,
     pub(super) packets: Vec<Line>,
 }
 
-/// A thread block or proxy, and who works on it.
+/// A thread block or proxy, locked by the worker that runs it.
 #[repr(align(64))]
 pub(super) struct Agent {
-    /// The launch in which it finished last.
+    /// The last launch in which it finished.
     pub(super) finished: AtomicU64,
     pub(super) state: Mutex<AgentState>,
 }
 
-/// How far a launch is.
+/// Progress of a launch.
 #[repr(align(64))]
 #[derive(Default)]
 pub(super) struct Progress {
-    /// Visits in which an agent got on.
+    /// Number of runs in which an agent made progress.
     pub(super) events: AtomicU64,
-    /// Thread blocks that have not finished.
+    /// Number of thread blocks that have not finished.
     pub(super) remaining: AtomicUsize,
     /// An [`Outcome`].
     pub(super) outcome: AtomicU8,
-    /// Pieces of the division at the end that were taken.
+    /// Number of parts of the final division that workers have taken.
     pub(super) divided: AtomicU64,
 }
 
-/// How a launch ended.
+/// Outcome of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Outcome {
@@ -91,7 +91,7 @@ impl PlanState {
         }
     }
 
-    /// Counters and agents as before the first launch. A launch that failed leaves them anyhow.
+    /// Resets counters and agents to their state before the first launch. A failed launch leaves them in any state.
     pub(super) fn reset(&self) {
         self.counters.reset(&self.program);
         for agent in &self.agents {
@@ -99,7 +99,7 @@ impl PlanState {
         }
     }
 
-    /// Makes ready for a launch. Agents reset themselves when they see a new launch number.
+    /// Prepares for a launch. Agents reset themselves when they run in a launch with a new number.
     pub(super) fn begin(&self) {
         let progress = &self.progress;
         progress.events.store(0, Relaxed);

@@ -1,4 +1,4 @@
-//! Helper threads. They sleep between launches, and a launch does not wait for those that have not woken up.
+//! Pool of worker threads. They sleep between launches, and a launch does not wait for those that have not woken up.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::interpret::{Launch, Params, Worker};
 use crate::memory::Table;
 
-/// A launch, for whoever works on it.
+/// A launch, for the workers that take part in it.
 #[derive(Clone)]
 pub(super) struct Job {
     pub(super) context: Arc<PlanState>,
@@ -23,18 +23,20 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// Works as worker `index` until the launch has ended. A panic ends it as failed, with its message.
+    /// Runs the launch as worker `index` until it has ended. A panic ends it as failed, with the panic's message.
     pub(super) fn work(&self, worker: &mut Worker, index: usize) -> Result<(), String> {
         let held = self.table.hold();
-        let turn = self.turn(held.memory());
-        catch_unwind(AssertUnwindSafe(|| turn.work(worker, index, self.workers, self.schedule))).map_err(|panic| {
-            self.context.progress.end(Outcome::Failed);
-            let text = panic.downcast_ref::<String>().cloned();
-            text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
-        })
+        let launch_schedule = self.launch_schedule(held.memory());
+        catch_unwind(AssertUnwindSafe(|| launch_schedule.work(worker, index, self.workers, self.schedule))).map_err(
+            |panic| {
+                self.context.progress.end(Outcome::Failed);
+                let text = panic.downcast_ref::<String>().cloned();
+                text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
+            },
+        )
     }
 
-    pub(super) fn turn<'a>(&'a self, memory: crate::memory::LentSlices<'a>) -> LaunchSchedule<'a> {
+    pub(super) fn launch_schedule<'a>(&'a self, memory: crate::memory::LentSlices<'a>) -> LaunchSchedule<'a> {
         let launch = Launch {
             counters: &self.context.counters,
             program: &self.context.program,
@@ -42,7 +44,8 @@ impl Job {
             memory,
             number: self.number,
             flag: self.flag,
-            // A launch begins when all ranks are through with the last one, so any order of halves will do.
+            // A launch starts when all ranks have finished the previous one, so the order of the halves does not
+            // matter.
             second_half: self.flag.is_multiple_of(2),
             exclusive: self.workers == 1,
             remote: None,
@@ -52,7 +55,7 @@ impl Job {
     }
 }
 
-/// Helper threads of a world.
+/// Worker threads of an executor, other than the calling thread.
 pub(super) struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -61,33 +64,35 @@ pub(super) struct Pool {
 #[derive(Default)]
 struct Shared {
     slot: Mutex<Slot>,
-    /// There is a job, or the pool ends.
-    posted: Condvar,
-    /// A helper has left its job.
+    /// Signals that there is a job, or that the pool ends.
+    job_posted: Condvar,
+    /// Signals that a worker has left its job.
     left: Condvar,
 }
 
 #[derive(Default)]
 struct Slot {
     job: Option<Job>,
-    /// Counts jobs, so that a helper does not take one twice.
+    /// Counts jobs, so that a worker does not take one twice.
     jobs: u64,
-    /// Helpers that took the job at hand, and those of them that work on it.
+    /// Number of workers that took the current job, and of those that still run it.
     taken: usize,
     working: usize,
-    /// What a helper's panic said.
+    /// Message of a worker's panic.
     panic: Option<String>,
     quit: bool,
 }
 
 impl Pool {
+    /// Starts the workers.
+    ///
     /// # Errors
-    /// [`Error::SpawnThread`] if the system gives no thread.
-    pub(super) fn new(helpers: usize) -> Result<Self, Error> {
+    /// [`Error::SpawnThread`] if the system cannot start a thread.
+    pub(super) fn new(workers: usize) -> Result<Self, Error> {
         let mut pool = Self { shared: Arc::default(), threads: Vec::new() };
-        for helper in 0..helpers {
+        for worker in 0..workers {
             let shared = Arc::clone(&pool.shared);
-            let thread = std::thread::Builder::new().name(format!("mscclpp-{helper}"));
+            let thread = std::thread::Builder::new().name(format!("mscclpp-{worker}"));
             let thread =
                 thread.spawn(move || shared.worker_main()).map_err(|error| Error::SpawnThread(error.to_string()))?;
             pool.threads.push(thread);
@@ -95,7 +100,7 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Works on a job with the helpers; when this returns all of them have left it.
+    /// Runs a job with the workers; when this returns all of them have left it.
     pub(super) fn run(&self, job: &Job, worker: &mut Worker) -> Result<(), String> {
         {
             let mut slot = self.shared.slot();
@@ -103,7 +108,7 @@ impl Pool {
             slot.jobs += 1;
             (slot.taken, slot.panic) = (0, None);
         }
-        self.shared.posted.notify_all();
+        self.shared.job_posted.notify_all();
         let own = job.work(worker, 0);
         let mut slot = self.shared.slot();
         slot.job = None;
@@ -117,9 +122,9 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.slot().quit = true;
-        self.shared.posted.notify_all();
+        self.shared.job_posted.notify_all();
         for thread in self.threads.drain(..) {
-            // A helper does not panic outside of `Job::work`; if it did there is nothing left to do about it.
+            // A worker does not panic outside of `Job::work`; if it did, nothing could be done about it.
             let _ = thread.join();
         }
     }
@@ -137,9 +142,9 @@ impl Shared {
         while !slot.quit {
             let job = if slot.jobs == seen { None } else { slot.job.clone() };
             seen = slot.jobs;
-            // A launch may want fewer workers than there are.
+            // A launch may use fewer workers than there are.
             let Some(job) = job.filter(|job| slot.taken + 1 < job.workers) else {
-                slot = self.posted.wait(slot).unwrap_or_else(PoisonError::into_inner);
+                slot = self.job_posted.wait(slot).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
             slot.taken += 1;

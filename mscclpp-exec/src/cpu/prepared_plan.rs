@@ -24,15 +24,15 @@ use crate::numeric::Line;
 /// ```
 /// use mscclpp_core::{plan::Plan, types::ReduceOp};
 /// use mscclpp_algorithms as algorithms;
-/// use mscclpp_exec::{Message, cpu::World};
+/// use mscclpp_exec::{Message, cpu::Executor};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let ring = algorithms::find("allreduce_ring").expect("it is in the library");
 /// let plan = Plan::new(&ring.compile(ring.spec(2, 2), &[])?);
-/// let mut run = World::new(2).prepare(&plan, Message::of::<u8>(7).op(ReduceOp::Max))?;
+/// let mut prepared = Executor::new(2).prepare(&plan, Message::of::<u8>(7).op(ReduceOp::Max))?;
 /// let mut outputs = [[0_u8; 7]; 2];
 /// for round in 0..3 {
-///     run.launch(&[[round; 7], [1; 7]], &mut outputs)?;
+///     prepared.launch(&[[round; 7], [1; 7]], &mut outputs)?;
 ///     assert_eq!(outputs, [[round.max(1); 7]; 2]);
 /// }
 /// # Ok(())
@@ -57,32 +57,32 @@ impl PreparedPlan {
         Ok(run)
     }
 
-    /// The message.
+    /// Returns the message.
     pub fn message(&self) -> &Message {
         &self.params.message
     }
 
-    /// The collective that the plan implements.
+    /// Returns the collective that the plan implements.
     pub fn collective(&self) -> Collective {
         self.program().shape.collective
     }
 
-    /// Number of ranks.
+    /// Returns the number of ranks.
     pub fn num_ranks(&self) -> u32 {
         self.world.ranks
     }
 
-    /// The reduction; `None` if the plan does not reduce. Of a plan that reduces in several ways, `Sum`.
+    /// Returns the reduction; `None` if the plan does not reduce. For a plan with several reductions, `Sum`.
     pub fn reduction(&self) -> Option<ReduceOp> {
         self.params.reduction
     }
 
-    /// Whether the plan reduces in several ways.
+    /// Returns whether the plan has several reductions.
     pub(crate) fn mixes_reductions(&self) -> bool {
         self.program().reductions == Reductions::Mixed
     }
 
-    /// How many ranks further a send-receive sends, as its plan has it: a plan for several nodes may pass over whole nodes.
+    /// Returns the rank distance over which a send-receive plan sends: a plan for several nodes may skip whole nodes.
     pub(crate) fn send_distance(&self) -> u32 {
         let program = self.program();
         let of_rank_0 = program.agents.iter().filter(|code| code.rank == 0);
@@ -91,25 +91,25 @@ impl PreparedPlan {
         targets.next().unwrap_or(1)
     }
 
-    /// Where chunks lie.
+    /// Returns the layout of the chunks.
     pub(crate) fn layout(&self) -> Layout {
         self.params.layout
     }
 
-    /// Elements of each rank's input.
+    /// Returns the number of elements of each rank's input.
     pub fn input_len(&self) -> usize {
         self.params.layout.input.len as usize / self.params.message.dtype.size()
     }
 
-    /// Elements of each rank's output.
+    /// Returns the number of elements of each rank's output.
     pub fn output_len(&self) -> usize {
         self.params.layout.output.len as usize / self.params.message.dtype.size()
     }
 
-    /// Buffers for this run, zeroed.
+    /// Allocates zeroed buffers for this prepared plan.
     ///
     /// # Errors
-    /// [`Error::NoMemory`] if the machine does not have so much.
+    /// [`Error::OutOfMemory`] if the machine does not have enough memory.
     pub fn buffers(&self) -> Result<Buffers, Error> {
         let part = |rank: u32, space: Space| -> Part {
             let area = self.params.area(rank, space);
@@ -119,8 +119,9 @@ impl PreparedPlan {
         Buffers::new(self.params.message.dtype, self.params.buffers(self.program()), parts)
     }
 
-    /// Overwrites the plan's scratch with pseudo-random bytes. A launch that reads scratch which none of its operations wrote then
-    /// computes with these instead of what an earlier launch left there, or zeros. Packets stay: flags tell launches apart.
+    /// Overwrites the plan's scratch with pseudo-random bytes. A launch that reads scratch that none of its operations
+    /// wrote then computes with these bytes instead of those of an earlier launch, or zeros. Packets are not
+    /// overwritten, because flags separate launches.
     pub fn scramble_scratch(&mut self, seed: u64) {
         let mut random = Random(seed);
         for rank in lock(&self.context.scratch).iter_mut() {
@@ -128,14 +129,14 @@ impl PreparedPlan {
         }
     }
 
-    /// Launches out of place: `inputs[r]` and `outputs[r]` belong to rank `r`. Returns when every rank is done.
+    /// Launches out of place: `inputs[r]` and `outputs[r]` belong to rank `r`. Returns when every rank has finished.
     ///
     /// Does not allocate. Elements of an output that the plan does not write keep their values.
     ///
     /// # Errors
-    /// [`Error::ElementType`], [`Error::BufferModeMismatch`], [`Error::ReadOnlyInput`], [`Error::BufferCount`] and [`Error::BufferSize`] if
-    /// the buffers do not fit; [`Error::Stalled`] if the plan cannot go on. After a stall outputs hold anything, and the
-    /// next launch begins afresh.
+    /// [`Error::ElementType`], [`Error::BufferModeMismatch`], [`Error::ReadOnlyInput`], [`Error::BufferCount`] and
+    /// [`Error::BufferSize`] if the buffers do not fit; [`Error::Stalled`] if the plan cannot make progress. After a
+    /// stall the contents of outputs are unspecified, and the next launch starts from reset counters.
     pub fn launch<T: Element>(
         &mut self,
         inputs: &[impl AsRef<[T]>],
@@ -157,7 +158,8 @@ impl PreparedPlan {
 
     /// Launches in place: `buffers[r]` is rank `r`'s input and output; as [`launch`](Self::launch) otherwise.
     ///
-    /// In an all-gather rank `r`'s input is part `r` of its buffer, in a reduce-scatter its output is part `r`; else both are all of it.
+    /// In an all-gather rank `r`'s input is part `r` of its buffer, in a reduce-scatter its output is part `r`; else
+    /// both are all of it.
     ///
     /// # Errors
     /// As [`launch`](Self::launch).
@@ -171,11 +173,12 @@ impl PreparedPlan {
         )
     }
 
-    /// Launches, in place or not, on buffers that [`PreparedPlan::buffers`] made for this or an equal run.
+    /// Launches, in place or out of place, on buffers that [`PreparedPlan::buffers`] allocated for this or an equal
+    /// prepared plan.
     ///
     /// # Errors
-    /// [`Error::ElementType`], [`Error::BufferCount`], [`Error::BufferSize`] if they were made for another one; [`Error::Stalled`]
-    /// as in [`launch`](Self::launch).
+    /// [`Error::ElementType`], [`Error::BufferCount`], [`Error::BufferSize`] if they were allocated for another one;
+    /// [`Error::Stalled`] as in [`launch`](Self::launch).
     pub fn launch_buffers(&mut self, buffers: &mut Buffers) -> Result<(), Error> {
         let (expected, found) = (self.params.message.dtype, buffers.dtype);
         if expected != found {
@@ -192,7 +195,7 @@ impl PreparedPlan {
         &self.context.program
     }
 
-    /// Bytes of the two slots that a rank lends.
+    /// Returns the bytes of the two slots that a rank lends.
     fn lens(&self) -> [usize; 2] {
         self.params.buffers(self.program()).map(|len| len as usize)
     }
@@ -228,7 +231,8 @@ impl PreparedPlan {
         Ok(())
     }
 
-    /// Gives the plan as much scratch as this message needs. What it has is kept: it belongs to other runs too.
+    /// Grows the plan's scratch to the size that this message needs. Existing scratch is kept, because other prepared
+    /// plans use it too.
     fn grow_scratch(&self) -> Result<(), Error> {
         let [plain, packets] = self.params.scratch;
         if plain == 0 && packets == 0 {
@@ -245,7 +249,7 @@ impl PreparedPlan {
         for rank in scratch.iter_mut() {
             for (lines, bytes) in [(&mut rank.plain, plain), (&mut rank.packets, packets)] {
                 if have(lines) < bytes {
-                    // Packets of earlier launches may be dropped: their flags are past.
+                    // Packets of earlier launches may be dropped, because their flags are not used again.
                     *lines = Vec::new();
                     *lines = zeroed_lines(bytes, PURPOSE)?;
                 }
@@ -256,9 +260,9 @@ impl PreparedPlan {
 
     /// Lends every rank's two slots and its scratch, and runs the launch.
     fn execute<'a>(&self, ranks: impl Iterator<Item = [Slot<'a>; 2]>) -> Result<(), Error> {
-        let mut gate = lock(&self.world.gate);
-        gate.launches += 1;
-        let number = gate.launches;
+        let mut launch_lock = lock(&self.world.launch_lock);
+        launch_lock.launches += 1;
+        let number = launch_lock.launches;
         // 1, 2, …, and after the largest flag again 1.
         let flag = ((number - 1) % u64::from(u32::MAX)) as u32 + 1;
         if flag == 1 && number > 1 {
@@ -271,8 +275,8 @@ impl PreparedPlan {
         } else {
             self.world.workers.min(self.context.agents.len()).max(1)
         };
-        if workers > 1 && gate.pool.is_none() {
-            gate.pool = Some(Pool::new(self.world.workers - 1)?);
+        if workers > 1 && launch_lock.pool.is_none() {
+            launch_lock.pool = Some(Pool::new(self.world.workers - 1)?);
         }
         let job = Job {
             context: Arc::clone(&self.context),
@@ -304,13 +308,13 @@ impl PreparedPlan {
                     }
                 }
             },
-            || self.finish(&job, &mut gate),
+            || self.finish(&job, &mut launch_lock),
         )
     }
 
-    /// Runs a launch whose memory is lent, and says how it ended.
-    fn finish(&self, job: &Job, gate: &mut LaunchLock) -> Result<(), Error> {
-        let LaunchLock { worker, pool, .. } = gate;
+    /// Runs a launch whose memory is lent, and returns its result.
+    fn finish(&self, job: &Job, launch_lock: &mut LaunchLock) -> Result<(), Error> {
+        let LaunchLock { worker, pool, .. } = launch_lock;
         let result = match pool {
             Some(pool) if job.workers > 1 => pool.run(job, worker),
             _ => job.work(worker, 0),
@@ -319,12 +323,12 @@ impl PreparedPlan {
             (Ok(()), Outcome::Finished) => return Ok(()),
             (Ok(()), Outcome::Stalled) => {
                 let held = self.world.table.hold();
-                Error::Stalled(Box::new(job.turn(held.memory()).stall()))
+                Error::Stalled(Box::new(job.launch_schedule(held.memory()).stall()))
             }
             (Err(panic), _) => Error::Internal(panic),
             (Ok(()), outcome) => Error::Internal(format!("a launch ended as {outcome:?}")),
         };
-        // The next launch starts afresh.
+        // The next launch starts from reset counters.
         self.context.reset();
         Err(error)
     }
@@ -351,7 +355,7 @@ mod tests {
     use mscclpp_algorithms as algorithms;
 
     #[test]
-    fn packets_stay_apart_when_flags_start_again() {
+    fn stale_packets_are_ignored_when_flags_wrap() {
         let algorithm = algorithms::find("allreduce_packets").expect("an algorithm");
         let trace = algorithm.record(algorithm.spec(3, 3), &[]).expect("three ranks");
         let world = Executor::new(3);
@@ -366,8 +370,8 @@ mod tests {
             assert!(verifier.check(&buffers).is_correct(), "{seed}");
         };
         (0..3).for_each(&mut launch);
-        // The flags of these go up to the largest one, then begin with 1 again, which is what stale packets carry.
-        lock(&world.inner.gate).launches = u64::from(u32::MAX) - 2;
+        // The flags of these launches reach the largest one and then start again with 1, the flag of stale packets.
+        lock(&world.inner.launch_lock).launches = u64::from(u32::MAX) - 2;
         (3..9).for_each(&mut launch);
     }
 }

@@ -1,14 +1,15 @@
-//! Which agent gets on next, and when there is none left that can.
+//! Selects the agent to run next, and detects when no agent can make progress.
 //!
-//! # Why a stall is found exactly
+//! # Why stall detection is exact
 //!
-//! A worker visits an agent under its lock, and counts an event before it unlocks if the agent got on. A worker that
-//! finds every agent either finished (its last event counted), or unlocked and unable to get on, and that sees the same number of events before
-//! and behind that round, has proved a stall. For suppose an agent got on during the round, and take the first one that
-//! did. It was not being visited when the round reached it, or its lock would have been taken. If that visit ended before,
-//! its event was counted in the round, and the number differs. If it began after, the agent could not get on when the round
-//! reached it, so another one must have got on between the two, which then was the first. Agents wait for nothing but
-//! each other, so when none can get on, none ever will.
+//! A worker runs an agent under its lock, and counts an event before it unlocks if the agent made progress. A worker
+//! that finds every agent either finished (its last event counted), or unlocked and unable to make progress, and that
+//! reads the same number of events before and after that round, has proved a stall. For suppose that an agent made
+//! progress during the round, and take the first one that did. No worker was running it when the round reached it, or
+//! its lock would have been taken. If that run ended before, its event was counted in the round, and the number
+//! differs. If it began after, the agent could not make progress when the round reached it, so another one must have
+//! made progress between the two, which then was the first. Agents wait for nothing other than each other, so when none
+//! can make progress, none ever will.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -19,37 +20,37 @@ use crate::error::Stall;
 use crate::interpret::{AgentState, Launch, Progress, Worker};
 use crate::numeric::{LINE, LINES};
 
-/// The order in which agents are visited.
+/// Order in which agents run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Schedule {
-    /// One after the other, each as far as it goes, by as many workers as there are.
+    /// One after the other, each until it blocks or finishes, on all workers.
     #[default]
     RoundRobin,
-    /// One worker visits agents at random and leaves them at random points, the same ones for the same seed. Slow; it
-    /// shakes out plans that only work in lucky orders.
+    /// One worker runs agents in random order and switches at random points, the same ones for the same seed. Slow; it
+    /// exposes plans that work only in favorable orders.
     Seeded(u64),
 }
 
-/// What a round has found.
+/// Result of a round.
 #[derive(Clone, Copy, Default)]
 struct Round {
-    /// An agent got on.
+    /// Whether an agent made progress.
     progress: bool,
-    /// Another worker was at an agent.
+    /// Whether another worker was running an agent.
     busy: bool,
 }
 
-/// Rounds without progress that a worker spends spinning before it lets others have its processor.
+/// Number of rounds without progress in which a worker spins before it yields its processor.
 const SPINS: u32 = 20;
 
-/// A launch in which agents take turns on workers.
+/// A launch whose agents take turns on the workers.
 pub(super) struct LaunchSchedule<'a> {
     pub(super) context: &'a PlanState,
     pub(super) launch: Launch<'a>,
 }
 
 impl LaunchSchedule<'_> {
-    /// The report of a stall; all workers have left.
+    /// Returns the report of a stall, after all workers have left.
     pub(super) fn stall(&self) -> Stall {
         let waiting: Vec<(u32, AgentState)> = (0..self.launch.program.agents.len() as u32)
             .zip(&self.context.agents)
@@ -59,7 +60,7 @@ impl LaunchSchedule<'_> {
         self.launch.stall(&waiting, &[], &[])
     }
 
-    /// Works on the launch as worker `index` of `of` until it has ended.
+    /// Runs the launch as worker `index` of `of` until it has ended.
     pub(super) fn work(&self, worker: &mut Worker, index: usize, of: usize, schedule: Schedule) {
         match schedule {
             Schedule::RoundRobin => self.round_robin(worker, index, of),
@@ -80,7 +81,7 @@ impl LaunchSchedule<'_> {
             let mut round = Round::default();
             self.visit_all(worker, own.clone(), &mut round);
             if !round.progress && of > 1 {
-                // Help others.
+                // Run the agents of other workers.
                 self.visit_all(worker, own.end..agents, &mut round);
                 self.visit_all(worker, 0..own.start, &mut round);
             }
@@ -114,7 +115,7 @@ impl LaunchSchedule<'_> {
             if self.is_finished() {
                 progress.end(Outcome::Finished);
             } else if !any {
-                // Perhaps only bad luck: look at all of them.
+                // The random selection may have missed a runnable agent, so run all of them.
                 let mut round = Round::default();
                 self.visit_all(worker, 0..agents, &mut round);
                 if !round.progress && !self.is_finished() {
@@ -125,7 +126,7 @@ impl LaunchSchedule<'_> {
         worker.quantum = u64::MAX;
     }
 
-    /// Every thread block is done, and every proxy.
+    /// Returns whether every thread block and every proxy has finished.
     fn is_finished(&self) -> bool {
         let context = self.context;
         context.progress.remaining.load(Acquire) == 0 && context.counters.fifos.iter().all(|fifo| fifo.is_drained())
@@ -148,7 +149,7 @@ impl LaunchSchedule<'_> {
                 round.busy = true;
                 return;
             }
-            // Another worker panicked in there, and has ended the launch.
+            // Another worker panicked there, and has ended the launch.
             Err(TryLockError::Poisoned(_)) => return,
         };
         if agent.finished.load(Acquire) == self.launch.number {
@@ -171,33 +172,33 @@ impl LaunchSchedule<'_> {
             round.progress = true;
             self.launch.count(&progress.events, AcqRel);
         }
-        // Last: a worker that passes a finished agent by must know of the progress, or it takes the launch for stalled.
+        // Last: a worker that skips a finished agent must observe its progress, or it takes the launch for stalled.
         if step == Progress::Next {
             agent.finished.store(self.launch.number, Release);
         }
     }
 
-    /// Divides the results by the number of ranks, if that is asked for. Workers share the pieces.
+    /// Divides the results by the number of ranks, if the reduction is an average. The workers share the parts.
     fn divide(&self, worker: &mut Worker) {
-        const PIECE: u64 = 1 << 18;
+        const PART_BYTES: u64 = 1 << 18;
         if self.launch.params.divide.is_none() {
             return;
         }
         let ranks = self.launch.program.shape.ranks;
-        let pieces = self.launch.params.layout.output.len.div_ceil(PIECE);
+        let parts = self.launch.params.layout.output.len.div_ceil(PART_BYTES);
         loop {
-            let piece = self.context.progress.divided.fetch_add(1, AcqRel);
-            let Some(rank) = piece.checked_div(pieces).filter(|&rank| rank < ranks.into()) else {
+            let part = self.context.progress.divided.fetch_add(1, AcqRel);
+            let Some(rank) = part.checked_div(parts).filter(|&rank| rank < ranks.into()) else {
                 return;
             };
             if let Some(area) = self.launch.params.result(self.launch.program, rank as u32) {
-                self.launch.divide(worker, area, piece % pieces * PIECE, PIECE);
+                self.launch.divide(worker, area, part % parts * PART_BYTES, PART_BYTES);
             }
         }
     }
 }
 
-/// A small random generator (splitmix64): the same numbers on every machine.
+/// A small pseudo-random generator (splitmix64): the same numbers on every machine.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
@@ -209,7 +210,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below a bound of at least 1.
+    /// Returns a number below a bound, which is at least 1.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }

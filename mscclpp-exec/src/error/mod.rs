@@ -1,4 +1,4 @@
-//! What can go wrong when a plan runs.
+//! Errors of preparing and launching plans.
 
 mod peers;
 mod properties;
@@ -24,20 +24,20 @@ use crate::tune::TableError;
 #[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No thread block could go on.
+    /// No thread block can make progress.
     #[error(transparent)]
     Stalled(Box<Stall>),
-    /// A world of another size.
+    /// The plan and the executor have different numbers of ranks.
     #[error("plan `{plan}` is for {expected} ranks, found a world of {found} ranks")]
     RankCountMismatch {
         /// The plan.
         plan: String,
-        /// Ranks of the plan.
+        /// Number of ranks of the plan.
         expected: u32,
-        /// Ranks of the world.
+        /// Number of ranks of the executor.
         found: u32,
     },
-    /// A plan that cannot be run: an index outside of its table, an operation without what it needs.
+    /// The plan cannot be executed: an index is out of range, or an operation lacks an operand.
     #[error("{place}: {what}")]
     InvalidPlan {
         /// `rank 3 / thread block 0 / operation 5 (put)`.
@@ -45,7 +45,7 @@ pub enum Error {
         /// What is wrong there.
         what: String,
     },
-    /// An operation that reaches memory of a rank on another node.
+    /// An operation accesses memory of a rank on another node.
     #[error("{place}: rank {rank} on node {node} reaches the memory of rank {peer}, which is on node {other}")]
     CrossNodeAccess {
         /// `rank 3 / thread block 0 / operation 5 (put)`.
@@ -56,22 +56,22 @@ pub enum Error {
         node: u32,
         /// The other rank.
         peer: u32,
-        /// That one's node.
+        /// Node of the other rank.
         other: u32,
     },
-    /// A message outside of the sizes that the plan is meant for.
+    /// The message is outside of the sizes that the plan supports.
     #[error("message of {bytes} bytes, but plan `{plan}` is for {least} to {most} bytes")]
     MessageSize {
         /// The plan.
         plan: String,
-        /// Bytes of a rank's input, in an all-gather of its output.
+        /// Bytes of a rank's input; in an all-gather, of its output.
         bytes: u64,
         /// The plan's smallest message.
         least: u64,
         /// The plan's largest message.
         most: u64,
     },
-    /// A count that does not give every rank an equal part.
+    /// The count cannot be divided evenly among the ranks.
     #[error("{count} elements do not divide into {ranks} equal parts, as {collective} needs")]
     UnequalParts {
         /// Name of the collective.
@@ -81,7 +81,7 @@ pub enum Error {
         /// Number of ranks.
         ranks: u32,
     },
-    /// A message that no memory holds.
+    /// The message exceeds the address space.
     #[error("{count} elements of {dtype} need more bytes than there are addresses")]
     TooLarge {
         /// Elements of the larger buffer.
@@ -89,25 +89,25 @@ pub enum Error {
         /// Their type.
         dtype: DataType,
     },
-    /// A reduction that the plan does not do.
+    /// The plan does not implement the requested reduction.
     #[error("plan `{plan}` reduces by {fixed}, found a request for {asked}")]
     FixedReduction {
         /// The plan.
         plan: String,
         /// Its reductions.
         fixed: String,
-        /// What was asked for.
+        /// The requested reduction.
         asked: ReduceOp,
     },
-    /// A type that cannot be combined as asked.
+    /// The data type cannot be combined in the requested accumulator type.
     #[error("elements of {dtype} cannot be accumulated as {accumulate}")]
     UnsupportedAccumulator {
         /// The elements' type.
         dtype: DataType,
-        /// The accumulator that was asked for.
+        /// The requested accumulator type.
         accumulate: AccumType,
     },
-    /// A buffer of another length.
+    /// A buffer has the wrong length.
     #[error("{buffer} of rank {rank} has {found} bytes, expected {expected} bytes")]
     BufferSize {
         /// The rank.
@@ -119,7 +119,7 @@ pub enum Error {
         /// Bytes of the buffer.
         found: u64,
     },
-    /// Another number of buffers than there are ranks.
+    /// The number of buffers differs from the number of ranks.
     #[error("{found} {buffer} buffers for {expected} ranks")]
     BufferCount {
         /// `input`, `output` or `in-place`.
@@ -129,7 +129,7 @@ pub enum Error {
         /// Number of buffers.
         found: usize,
     },
-    /// Elements of another type.
+    /// The elements have the wrong type.
     #[error("buffers of {found} for a message of {expected}")]
     ElementType {
         /// Type of the message.
@@ -137,15 +137,15 @@ pub enum Error {
         /// Type of the buffers.
         found: DataType,
     },
-    /// Buffers on devices that were made in another world.
+    /// The buffers were created on devices of another executor.
     #[error("expected buffers of {expected}, found buffers of {found}")]
     OtherWorld {
-        /// The world of the run: its number in this process, its ranks and their devices.
+        /// Executor of the prepared plan: its number in this process, its ranks and their devices.
         expected: String,
-        /// The world of the buffers.
+        /// Executor of the buffers.
         found: String,
     },
-    /// An in-place plan with two buffers, or the other way round.
+    /// An in-place plan was launched with two buffers, or an out-of-place plan with one.
     #[error("plan `{plan}` works {}, found {}", if *.in_place { "in place" } else { "out of place" }, if *.in_place { "separate inputs and outputs" } else { "one buffer per rank" })]
     BufferModeMismatch {
         /// The plan.
@@ -153,33 +153,33 @@ pub enum Error {
         /// Whether the plan is in place.
         in_place: bool,
     },
-    /// A plan that writes to an input that was handed in for reading.
+    /// The plan writes to an input that was passed as read-only.
     #[error("plan `{plan}` overwrites its inputs, found inputs that are only lent for reading")]
     ReadOnlyInput {
         /// The plan.
         plan: String,
     },
-    /// More scratch than the world allows.
+    /// The plan needs more scratch than the executor allows.
     #[error("plan `{plan}` needs {bytes} bytes of scratch for this message, the limit is {limit} bytes")]
     ScratchLimit {
         /// The plan.
         plan: String,
-        /// Bytes of all ranks together; `u64::MAX` if that is not even a number of bytes.
+        /// Bytes of all ranks together; `u64::MAX` if the number overflows.
         bytes: u64,
-        /// What the world allows.
+        /// Limit of the executor.
         limit: u64,
     },
-    /// Memory that cannot be had.
+    /// Memory could not be allocated.
     #[error("{bytes} bytes of {purpose} are needed, {available} bytes are available")]
     OutOfMemory {
-        /// What for.
+        /// Purpose of the memory.
         purpose: &'static str,
         /// Bytes of all ranks together.
         bytes: u64,
-        /// What the system says it could give.
+        /// Available bytes, as reported by the system.
         available: u64,
     },
-    /// More thread blocks than a device runs at once, so that some would wait for others that never start.
+    /// The plan has more thread blocks than a device runs at once, so that some would wait for others that never start.
     #[error(
         "plan `{plan}` has {blocks} thread blocks of {threads} threads on {device}, which runs {fit} of them at once"
     )]
@@ -192,18 +192,18 @@ pub enum Error {
         blocks: u32,
         /// Threads of each.
         threads: u32,
-        /// Thread blocks of so many threads that run at once.
+        /// Number of thread blocks of this size that run at once.
         fit: u32,
     },
-    /// A device that cannot reach another one's memory.
+    /// A device cannot access the memory of another one.
     #[error("{device} cannot reach the memory of {peer}")]
     NoPeerAccess {
         /// The device.
         device: String,
-        /// The other one.
+        /// The other device.
         peer: String,
     },
-    /// Memory of another process that cannot be mapped.
+    /// Memory of another process cannot be mapped.
     #[cfg(feature = "cuda")]
     #[error("rank {rank} on {device} cannot map the memory of rank {peer} on {other}: {error}")]
     MapFailed {
@@ -213,47 +213,47 @@ pub enum Error {
         device: String,
         /// The other rank.
         peer: u32,
-        /// That one's device.
+        /// Device of the other rank.
         other: String,
-        /// What the driver says.
+        /// Error of the driver.
         error: Box<DriverError>,
     },
-    /// A tensor that cannot be used as it is.
+    /// A tensor has an unsupported property.
     #[error("a tensor {found}, expected {expected}")]
     Tensor {
-        /// What it is.
+        /// The found property.
         found: String,
-        /// What it must be.
+        /// The expected property.
         expected: String,
     },
-    /// A buffer that only another process can read and write.
+    /// Only another process can access the buffer.
     #[error("rank {rank} is not one of this process")]
     NotLocalRank {
         /// The rank.
         rank: u32,
     },
-    /// A stream without a queue on a device.
+    /// The stream has no queue on the device.
     #[error("the stream has no queue on {device}, where ranks of the launch are")]
     StreamDeviceMismatch {
         /// The device.
         device: String,
     },
-    /// A copy between host and device of another length than the device's memory.
+    /// A copy between host and device has another length than the device memory.
     #[error("{found} bytes of the host for {expected} bytes of the device")]
     DeviceCopy {
-        /// Bytes of the device's memory.
+        /// Bytes of the device memory.
         expected: u64,
-        /// Bytes of the host's.
+        /// Bytes of the host memory.
         found: u64,
     },
     /// No CUDA device can be used.
     #[cfg(feature = "cuda")]
     #[error(transparent)]
     NoDevice(#[from] CudaUnavailable),
-    /// Something that cannot be recorded, asked for while a stream is captured.
+    /// An operation that cannot be captured was requested while a stream is captured.
     #[error("{what} while a stream records a graph")]
     Capturing {
-        /// What was asked for, or the driver's call that failed for that reason.
+        /// The requested operation, or the driver's call that failed for that reason.
         what: String,
     },
     /// A call to the CUDA driver failed.
@@ -267,27 +267,27 @@ pub enum Error {
     /// A worker thread could not be started.
     #[error("cannot start a worker thread: {0}")]
     SpawnThread(String),
-    /// A launch between processes that could not be finished.
+    /// A launch across processes was aborted.
     #[error(transparent)]
     Interrupted(Box<LaunchAborted>),
-    /// A plan that does not wait for what a rank of another node sends.
+    /// The plan does not wait for data that a rank of another node sends.
     #[error(transparent)]
     LateData(Box<LateData>),
-    /// Ranks that call different things at the same time.
+    /// Ranks made different calls at the same time.
     #[error("call {number} of the group differs: rank {rank} calls {call}, rank {peer} calls {other}")]
     CallMismatch {
-        /// Which call, counted from 1.
+        /// Number of the call, counted from 1.
         number: u64,
         /// This rank.
         rank: u32,
-        /// What it calls.
+        /// Its call.
         call: String,
         /// The other rank.
         peer: u32,
-        /// What that calls.
+        /// Its call.
         other: String,
     },
-    /// A rank that is no longer there.
+    /// A rank is lost.
     #[error("rank {peer} is gone: {why}")]
     RankLost {
         /// The rank.
@@ -295,23 +295,23 @@ pub enum Error {
         /// How this was noticed.
         why: String,
     },
-    /// A group of which an earlier call failed.
+    /// An earlier call of the communicator failed.
     #[error("this group of ranks cannot go on: {why}")]
     CommunicatorFailed {
-        /// What went wrong first.
+        /// The first error.
         why: String,
     },
-    /// Two threads that use one rank at a time.
+    /// Two threads use one rank at the same time.
     #[error("another thread is in a call of this rank")]
     Busy,
-    /// A rank handed in a buffer that this rank has given up.
+    /// A rank passed a buffer that this rank has dropped.
     #[error("rank {peer} hands in shared buffer {number}, which rank {rank} has dropped")]
     DroppedBuffer {
         /// This rank.
         rank: u32,
         /// The other rank.
         peer: u32,
-        /// Number of the buffer, counted over the allocations of the group.
+        /// Number of the buffer among the allocations of the communicator.
         number: u64,
     },
     /// The control plane failed: ranks did not join, were lost, or differ in their configuration.
@@ -394,21 +394,21 @@ pub enum Error {
         /// The message of the panic.
         message: String,
     },
-    /// The system refuses.
+    /// A system call failed.
     #[error("cannot {what}: {why}")]
     System {
-        /// What was tried.
+        /// The failed operation.
         what: String,
-        /// What the system says.
+        /// Error of the system.
         why: String,
     },
-    /// A fault of this crate.
+    /// A defect of this crate.
     #[error("internal error in mscclpp-exec: {0}; please report it")]
     Internal(String),
 }
 
 impl std::fmt::Debug for Error {
-    /// The message, for those who return the error from `main` or unwrap it.
+    /// Writes the message, for programs that return the error from `main` or unwrap it.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::fmt::Display::fmt(self, f)
     }
@@ -432,7 +432,7 @@ impl From<JitError> for Error {
 }
 
 impl Error {
-    /// Why the group is finished, if that is the cause.
+    /// Returns why the communicator has failed, if that is the cause.
     pub(crate) fn group(&self) -> Option<&mscclpp_bootstrap::Error> {
         match self {
             Self::Bootstrap(error) => Some(error),
@@ -444,7 +444,7 @@ impl Error {
         }
     }
 
-    /// The rule that is broken.
+    /// Returns the violated rule.
     pub const fn code(&self) -> Code {
         match self {
             Self::Stalled(_) => Code::Stalled,
@@ -492,7 +492,7 @@ impl Error {
         }
     }
 
-    /// What to do about it.
+    /// Returns how to fix the error, for errors with a known remedy.
     fn help(&self) -> Option<String> {
         Some(match self {
             Self::RankCountMismatch { expected, .. } => format!("make a world of {expected} ranks, or a plan for this one"),
@@ -553,7 +553,7 @@ impl Error {
         })
     }
 
-    /// The error as a finding, with its rule and how to mend it.
+    /// Returns the error as a diagnostic, with its rule and how to fix it.
     pub fn diagnostic(&self) -> Diagnostic {
         let mut diagnostic = match self {
             Self::Stalled(stall) => stall.diagnostic(Code::Stalled, None),

@@ -1,4 +1,4 @@
-//! The report of a launch between processes that could not be finished.
+//! Reports of launches across processes that failed.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,40 +7,41 @@ use mscclpp_core::diag::{Code, Diagnostic};
 
 use super::Stall;
 
-/// A launch that a rank gave up, because a peer was gone or nothing happened for too long.
+/// A launch that a rank aborted, because a peer was lost or there was no progress within the timeout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaunchAborted {
-    /// The rank that gave up.
+    /// The rank that aborted.
     pub rank: u32,
-    /// Why.
+    /// The cause.
     pub cause: AbortCause,
-    /// Where its thread blocks were, and those of its peers as far as they said.
+    /// Positions of its thread blocks, and of its peers' as far as they were reported.
     pub stall: Stall,
 }
 
-/// Why a rank gives a launch up.
+/// Why a rank aborts a launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AbortCause {
-    /// A peer's process has ended, or its part of the group was dropped.
+    /// A peer's process has ended, or its handle of the communicator was dropped.
     PeerLost {
         /// The rank.
         peer: u32,
     },
-    /// Nothing happened until the deadline.
+    /// There was no progress within the timeout.
     Timeout {
-        /// How long.
+        /// The timeout.
         after: Duration,
-        /// Ranks that have not begun this launch.
+        /// Ranks that have not started this launch.
         not_started: Vec<u32>,
-        /// Ranks that are in this launch and have not said where: stopped, or at work for longer than the deadline.
+        /// Ranks that are in this launch and have not reported their positions: suspended, or busy for longer than the
+        /// timeout.
         unresponsive: Vec<u32>,
     },
-    /// A peer gave up first, for its own reason.
+    /// A peer aborted first, for another cause.
     PeerAborted {
         /// The rank.
         peer: u32,
     },
-    /// The group has ended.
+    /// The communicator has failed.
     Group(Box<mscclpp_bootstrap::Error>),
 }
 
@@ -77,22 +78,23 @@ impl fmt::Display for LaunchAborted {
 
 impl std::error::Error for LaunchAborted {}
 
-/// Data that a rank of another node put where no operation of the receiver waited for it, and that came when these had ended.
+/// Data that a rank of another node put where no operation of the receiver waited for it, and that arrived after these
+/// had finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LateData {
     /// The plan.
     pub plan: String,
-    /// Which launch, counted from 1.
+    /// Number of the launch, counted from 1.
     pub launch: u64,
-    /// The rank that it is for.
+    /// The rank that received it.
     pub rank: u32,
     /// The rank that sent it.
     pub peer: u32,
-    /// Which memory: `input`, `output`, `scratch`.
+    /// The buffer: `input`, `output`, `scratch`.
     pub memory: &'static str,
-    /// The operation that sent it, if that is known: `rank 0 / thread block 0 / operation 5 (put)`.
+    /// The operation that sent it, if known: `rank 0 / thread block 0 / operation 5 (put)`.
     pub place: Option<String>,
-    /// The port channel that the operation names, as its rank numbers them.
+    /// The port channel of the operation, as numbered on its rank.
     pub channel: Option<u32>,
 }
 

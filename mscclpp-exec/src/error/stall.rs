@@ -1,4 +1,4 @@
-//! The report of a plan that cannot go on.
+//! Report of a stalled launch.
 
 use std::fmt;
 
@@ -7,41 +7,41 @@ use mscclpp_core::origin::SourceLocation;
 use mscclpp_core::plan::OpKind;
 use mscclpp_core::types::ChannelKind;
 
-/// A launch in which every thread block either had finished or waited for something that could no longer happen.
+/// A launch in which every thread block either has finished or is blocked forever.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stall {
     /// The plan's name.
     pub plan: String,
-    /// Which launch of the world, counted from 1.
+    /// Number of the launch on its executor, counted from 1.
     pub launch: u64,
-    /// Thread blocks of all ranks.
+    /// Number of thread blocks of all ranks.
     pub blocks: usize,
-    /// Those that wait, the ones that nobody will release first, then by rank and block.
+    /// The blocked thread blocks: first those that no operation would unblock, then by rank and block.
     pub blocked: Vec<BlockedThreadBlock>,
 }
 
-/// One waiting thread block.
+/// A blocked thread block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockedThreadBlock {
     /// Its rank.
     pub rank: u32,
     /// Its number in the rank.
     pub block: u32,
-    /// Flat index of the operation that waits: a pipeline's body counts on behind its header.
+    /// Flat index of the blocked operation; the operations of a pipeline's body are numbered after its header.
     pub op: u32,
-    /// What the operation is.
+    /// Kind of the operation.
     pub kind: OpKind,
-    /// Iteration of the pipeline around it, counted from 0.
+    /// Iteration of the enclosing pipeline, counted from 0.
     pub iteration: Option<u64>,
-    /// Where it was written, if that is known.
+    /// Source location of the operation, if known.
     pub place: Option<SourceLocation>,
     /// What it waits for.
     pub waits_for: WaitsFor,
-    /// What would have released it.
+    /// What would have unblocked it.
     pub released: UnblockedBy,
 }
 
-/// What a thread block waits for.
+/// Event for which a thread block waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WaitsFor {
     /// A signal.
@@ -50,50 +50,51 @@ pub enum WaitsFor {
         channel: ChannelKind,
         /// Its number on the waiting rank.
         id: u32,
-        /// The rank at its other end.
+        /// The peer.
         peer: u32,
-        /// Signals that must have come, over all launches.
+        /// Signals that must have arrived, over all launches.
         expected: u64,
-        /// Signals that have come.
+        /// Signals that have arrived.
         seen: u64,
     },
     /// A unit of a semaphore.
     Semaphore {
         /// Its number on the rank.
         id: u32,
-        /// Its value; positive ones can be taken.
+        /// Its value; it can be acquired while this is positive.
         value: i64,
     },
-    /// The other blocks of a barrier.
+    /// The other thread blocks of a barrier.
     Barrier {
         /// Its number on the rank.
         id: u32,
-        /// Blocks that have come.
+        /// Thread blocks that have arrived.
         arrived: u32,
-        /// Blocks that must come.
+        /// Thread blocks that must arrive.
         expected: u32,
     },
     /// A packet.
     Packet {
-        /// First scratch chunk of the reference.
+        /// First scratch chunk of the operand.
         chunk: u32,
-        /// The packet in that reference, counted from 0.
+        /// The packet in that operand, counted from 0.
         packet: u64,
-        /// The flag of this launch.
+        /// Flag of this launch.
         expected: u32,
-        /// The flag that is there.
+        /// Flag of the packet.
         seen: u32,
     },
-    /// Other ranks, before whose beginning it must not or cannot go on.
+    /// The start of other ranks, before which it must not or cannot continue.
     Peers {
-        /// Ranks that have not begun this launch. If there are none it could go on: its own rank does not get there.
+        /// Ranks that have not started this launch. If there are none, the thread block could continue, but its own
+        /// rank does not execute it.
         ranks: Vec<u32>,
     },
-    /// The proxy of its rank, which cannot happen unless the executor is at fault.
+    /// The proxy of its rank, which happens only if the executor is defective.
     Proxy,
 }
 
-/// What would have released a waiting thread block.
+/// Event that would have unblocked a thread block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnblockedBy {
     /// An operation that was not reached.
@@ -104,19 +105,19 @@ pub enum UnblockedBy {
         block: u32,
         /// Its flat index.
         op: u32,
-        /// What it is.
+        /// Kind of the operation.
         kind: OpKind,
-        /// Where it was written, if that is known.
+        /// Its source location, if known.
         place: Option<SourceLocation>,
     },
-    /// The beginning of the ranks that it waits for.
+    /// The start of the ranks for which it waits.
     PeerStart,
-    /// Nothing that was still to come.
+    /// No remaining operation.
     ByNothing,
 }
 
 impl BlockedThreadBlock {
-    /// `rank 3 / thread block 0 / operation 5 (wait)`.
+    /// Returns `rank 3 / thread block 0 / operation 5 (wait)`.
     pub fn path(&self) -> String {
         path(self.rank, self.block, self.op, self.kind)
     }
@@ -126,7 +127,7 @@ impl BlockedThreadBlock {
     }
 }
 
-/// Where an operation is in a plan.
+/// Returns the path of an operation in a plan.
 pub(crate) fn path(rank: u32, block: u32, op: u32, kind: OpKind) -> String {
     format!("rank {rank} / thread block {block} / operation {op} ({})", kind.name())
 }
@@ -179,7 +180,7 @@ impl fmt::Display for BlockedThreadBlock {
     }
 }
 
-/// Thread blocks that a text names.
+/// Maximum number of thread blocks that a message names.
 const NAMED: usize = 8;
 
 impl Stall {
@@ -199,7 +200,7 @@ impl Stall {
         self.blocked.len().checked_sub(NAMED + 1).map(|rest| format!("and {} more", rest + 1))
     }
 
-    /// As a finding under `code`; `cause` comes first, if there is one.
+    /// Returns the stall as a diagnostic with `code`; `cause` comes first, if there is one.
     pub(super) fn diagnostic(&self, code: Code, cause: Option<String>) -> Diagnostic {
         let site = self.blocked.first().map_or(Site::None, BlockedThreadBlock::site);
         let mut message = cause.map_or_else(|| self.summary(), |cause| format!("{cause}; {}", self.summary()));

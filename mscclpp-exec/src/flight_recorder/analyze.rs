@@ -1,4 +1,4 @@
-//! What the dumps of several ranks say together.
+//! Joint analysis of the dumps of several ranks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,25 +7,25 @@ use serde::Serialize;
 
 use super::record::{CallRecord, Dump, GroupRecord, WaitRecord};
 
-/// Ranks that a text lists.
-const LISTED: usize = 8;
+/// Maximum number of ranks that a text lists.
+const MAX_LISTED: usize = 8;
 
-/// What is known of a failure in a group of ranks.
+/// Analysis of a failure in a communicator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Analysis {
-    /// Which part of the job's ranks it is; nothing for all of them.
+    /// The subset of the job's ranks that forms the communicator; `None` for all of them.
     pub group: Option<GroupRecord>,
-    /// Number of ranks of the group, in which all ranks below are counted.
+    /// Number of ranks of the communicator; all following ranks are numbered in it.
     pub ranks: u32,
-    /// Ranks that left nothing: killed, stopped, or without the variable.
+    /// Ranks without a dump: killed, suspended, or without the variable.
     pub missing_dumps: Vec<u32>,
     /// The first call in which ranks differ.
     pub divergence: Option<Divergence>,
-    /// From a thread block that waits to the one that all wait for.
+    /// From a blocked thread block to the one for which all of them wait.
     pub wait_chain: Vec<WaitRecord>,
-    /// Whose fault it is most likely, with the reason; nothing if the dumps do not say.
+    /// The most likely root cause, as a rank and a reason; `None` if the dumps do not show one.
     pub root_cause: Option<(u32, String)>,
-    /// What each rank's call returned.
+    /// Error of each rank's call.
     pub failures: BTreeMap<u32, String>,
 }
 
@@ -34,14 +34,14 @@ pub struct Analysis {
 pub struct Divergence {
     /// Its number, counted from 1.
     pub number: u64,
-    /// What ranks called, and where; the call that most ranks made first.
+    /// The ranks' calls with their source locations, the call that most ranks made first.
     pub calls: Vec<(CallRecord, Vec<u32>)>,
-    /// Ranks that had not come so far, with their last call.
+    /// Ranks that had not made this call yet, with their last call.
     pub lagging: Vec<(u32, Option<CallRecord>)>,
 }
 
-/// Joins the dumps of a job, group by group, in the order in which they come: the oldest first, so that a failure goes
-/// before what follows from it. Of a group's rank with several dumps the last one counts.
+/// Analyzes the dumps of a job, one communicator after the other, in the order of the dumps: the oldest first, so that
+/// a failure precedes its consequences. If a communicator's rank has several dumps, the last one counts.
 pub fn analyze(dumps: &[Dump]) -> Vec<Analysis> {
     let mut groups: Vec<BTreeMap<u32, &Dump>> = Vec::new();
     let mut places: BTreeMap<Option<&str>, usize> = BTreeMap::new();
@@ -53,29 +53,29 @@ pub fn analyze(dumps: &[Dump]) -> Vec<Analysis> {
         });
         groups[place].insert(dump.rank.rank, dump);
     }
-    groups.iter().map(of_group).collect()
+    groups.iter().map(analyze_communicator).collect()
 }
 
-/// Joins the dumps of a group.
-fn of_group(by_rank: &BTreeMap<u32, &Dump>) -> Analysis {
+/// Analyzes the dumps of a communicator.
+fn analyze_communicator(by_rank: &BTreeMap<u32, &Dump>) -> Analysis {
     let ranks = by_rank.values().map(|dump| dump.rank.ranks).max().unwrap_or(0);
     let group = by_rank.values().next().and_then(|dump| dump.rank.group.clone());
-    // There may be very many ranks in a file that was made up.
-    let silent: Vec<u32> = (0..ranks).filter(|rank| !by_rank.contains_key(rank)).take(1 << 16).collect();
+    // A forged file may state a very large number of ranks.
+    let missing_dumps: Vec<u32> = (0..ranks).filter(|rank| !by_rank.contains_key(rank)).take(1 << 16).collect();
     let divergence = divergence(by_rank);
     let chain = wait_chain(by_rank);
-    let culprit = root_cause(by_rank, &silent, divergence.as_ref(), &chain);
+    let root_cause_found = root_cause(by_rank, &missing_dumps, divergence.as_ref(), &chain);
     let failures = by_rank.iter().map(|(rank, dump)| (*rank, dump.failure.message.clone())).collect();
-    Analysis { group, ranks, missing_dumps: silent, divergence, wait_chain: chain, root_cause: culprit, failures }
+    Analysis { group, ranks, missing_dumps, divergence, wait_chain: chain, root_cause: root_cause_found, failures }
 }
 
-/// The first call that is not the same on all ranks that left something.
+/// Returns the first call that is not the same on all ranks with dumps.
 fn divergence(by_rank: &BTreeMap<u32, &Dump>) -> Option<Divergence> {
     let end = |dump: &Dump| dump.calls.last().map_or(0, |call| call.number);
     let ends = by_rank.values().map(|dump| end(dump));
     let (least, most) = (ends.clone().min()?, ends.max()?);
     let next = (most > least).then(|| least + 1);
-    // What ranks did, as far as they remember, up to the first call that some of them have not made.
+    // The recorded calls of all ranks, up to the first call that some of them have not made.
     let mut by_number: BTreeMap<u64, Vec<(u32, &CallRecord)>> = BTreeMap::new();
     for (&rank, dump) in by_rank {
         for call in dump.calls.iter().filter(|call| call.number <= least || Some(call.number) == next) {
@@ -90,15 +90,15 @@ fn divergence(by_rank: &BTreeMap<u32, &Dump>) -> Option<Divergence> {
         }
         let mut calls: Vec<_> = calls.into_values().collect();
         calls.sort_by_key(|(_, ranks)| (std::cmp::Reverse(ranks.len()), ranks.first().copied()));
-        let behind = by_rank.iter().filter(|(_, dump)| end(dump) < number);
-        let behind: Vec<_> = behind.map(|(rank, dump)| (*rank, dump.calls.last().cloned())).collect();
-        (calls.len() > 1 || !behind.is_empty()).then_some(Divergence { number, calls, lagging: behind })
+        let lagging = by_rank.iter().filter(|(_, dump)| end(dump) < number);
+        let lagging: Vec<_> = lagging.map(|(rank, dump)| (*rank, dump.calls.last().cloned())).collect();
+        (calls.len() > 1 || !lagging.is_empty()).then_some(Divergence { number, calls, lagging })
     })
 }
 
-/// Follows who would have released whom, from the first wait of the lowest rank that has one.
+/// Follows the operations that would have released each wait, from the first wait of the lowest rank that has one.
 fn wait_chain(by_rank: &BTreeMap<u32, &Dump>) -> Vec<WaitRecord> {
-    // What a rank says of itself goes before what others say of it.
+    // A rank's report about itself takes precedence over other ranks' reports about it.
     let mut waits: BTreeMap<(u32, u32), &WaitRecord> = BTreeMap::new();
     for own in [false, true] {
         for (&rank, dump) in by_rank {
@@ -121,20 +121,20 @@ fn wait_chain(by_rank: &BTreeMap<u32, &Dump>) -> Vec<WaitRecord> {
     chain
 }
 
-/// Whose fault it is.
+/// Returns the root cause.
 fn root_cause(
     by_rank: &BTreeMap<u32, &Dump>,
-    silent: &[u32],
+    missing_dumps: &[u32],
     divergence: Option<&Divergence>,
     chain: &[WaitRecord],
 ) -> Option<(u32, String)> {
-    if let Some(Divergence { number, calls, lagging: behind }) = divergence {
+    if let Some(Divergence { number, calls, lagging }) = divergence {
         if let [.., (_, more), (call, ranks)] = &calls[..] {
             let what = format!("in call {number} it calls {} at {}, unlike the others", call.request, call.at);
-            // Of equally many, either may be right.
+            // With equally many ranks on both sides, either call may be the correct one.
             return ranks.first().filter(|_| more.len() > ranks.len()).map(|rank| (*rank, what));
         }
-        if let Some((rank, last)) = behind.first() {
+        if let Some((rank, last)) = lagging.first() {
             let last = last
                 .as_ref()
                 .map_or_else(String::new, |last| format!("; its last was {} at {}", last.request, last.at));
@@ -143,10 +143,10 @@ fn root_cause(
     }
     let end = chain.last();
     let awaited = end.and_then(|wait| wait.released_by.as_ref());
-    if let Some(op) = awaited.filter(|op| silent.contains(&op.rank)) {
+    if let Some(op) = awaited.filter(|op| missing_dumps.contains(&op.rank)) {
         return Some((op.rank, format!("{op} is waited for, and the rank left nothing: it was killed or stopped")));
     }
-    if let [rank] = silent {
+    if let [rank] = missing_dumps {
         return Some((*rank, "it is the only rank that left nothing: it was killed or stopped".to_owned()));
     }
     let end = end?;
@@ -164,10 +164,10 @@ fn is_cycle(chain: &[WaitRecord]) -> bool {
     others.iter().any(|wait| (wait.op.rank, wait.op.block) == (last.op.rank, last.op.block))
 }
 
-/// Ranks for people: `1, 2, 5 and 60 more`.
-fn listed(ranks: &[u32]) -> String {
-    let names: Vec<_> = ranks.iter().take(LISTED).map(u32::to_string).collect();
-    let more = ranks.len().saturating_sub(LISTED);
+/// Formats ranks for messages: `1, 2, 5 and 60 more`.
+fn format_ranks(ranks: &[u32]) -> String {
+    let names: Vec<_> = ranks.iter().take(MAX_LISTED).map(u32::to_string).collect();
+    let more = ranks.len().saturating_sub(MAX_LISTED);
     if more == 0 { names.join(", ") } else { format!("{} and {more} more", names.join(", ")) }
 }
 
@@ -176,18 +176,18 @@ impl fmt::Display for Analysis {
         let found: Vec<u32> = self.failures.keys().copied().collect();
         write!(f, "{} ranks", self.ranks)?;
         if let Some(group) = &self.group {
-            write!(f, " in {}, ranks {} of the job", group.name, listed(&group.ranks))?;
+            write!(f, " in {}, ranks {} of the job", group.name, format_ranks(&group.ranks))?;
         }
-        writeln!(f, "; dumps of rank {}", listed(&found))?;
+        writeln!(f, "; dumps of rank {}", format_ranks(&found))?;
         if !self.missing_dumps.is_empty() {
-            writeln!(f, "nothing of rank {}", listed(&self.missing_dumps))?;
+            writeln!(f, "nothing of rank {}", format_ranks(&self.missing_dumps))?;
         }
-        if let Some(Divergence { number, calls, lagging: behind }) = &self.divergence {
+        if let Some(Divergence { number, calls, lagging }) = &self.divergence {
             writeln!(f, "\ncall {number} differs:")?;
             for (call, ranks) in calls {
-                writeln!(f, "  rank {}: {} at {}", listed(ranks), call.request, call.at)?;
+                writeln!(f, "  rank {}: {} at {}", format_ranks(ranks), call.request, call.at)?;
             }
-            for (rank, last) in behind {
+            for (rank, last) in lagging {
                 match last {
                     Some(last) => {
                         writeln!(f, "  rank {rank}: not yet; call {} was {} at {}", last.number, last.request, last.at)?

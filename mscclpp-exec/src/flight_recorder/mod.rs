@@ -1,9 +1,9 @@
-//! What ranks leave behind when a call fails, and what can be told from it.
+//! Flight recorder: dumps that ranks write when a call fails, and their analysis.
 //!
-//! Where `MSCCLPP_DUMP_DIR` names a folder, a [`Group`](crate::group::Group) whose call fails writes a file into it: JSON, one
-//! object per line, with the rank's last calls, the failure, and what its thread blocks waited for. [`analyze`] reads the files
-//! of several ranks together: which rank made another call than the rest, which rank left nothing, and where the waiting
-//! ends.
+//! If `MSCCLPP_DUMP_DIR` names a folder, a [`Group`](crate::group::Group) whose call fails writes a file into it: JSON,
+//! one object per line, with the rank's last calls, the failure, and what its thread blocks waited for. [`analyze`]
+//! reads the files of several ranks together: it finds the rank that made a different call, the ranks without a dump,
+//! and the end of the wait chain.
 
 mod analyze;
 mod record;

@@ -1,4 +1,4 @@
-//! The file of one rank.
+//! Dump file of one rank.
 
 use std::io;
 use std::panic::Location;
@@ -15,23 +15,23 @@ use crate::file::{self, ReadError};
 use crate::select::Request;
 use mscclpp_bootstrap::Bootstrap;
 
-/// The version of the file's form.
+/// Version of the file format.
 const FORMAT: u32 = 1;
-/// The longest file that is read, in bytes.
-const LONGEST: u64 = 64 << 20;
-/// Calls that a rank remembers.
-const REMEMBERED: usize = 64;
-/// Waiting thread blocks that are written down.
-const WAITS: usize = 1024;
+/// Maximum length of a file that is read, in bytes.
+const MAX_FILE_BYTES: u64 = 64 << 20;
+/// Number of calls that a rank records.
+const MAX_CALLS: usize = 64;
+/// Maximum number of blocked thread blocks that a dump contains.
+const MAX_WAITS: usize = 1024;
 
-/// What a rank left behind.
+/// The dump of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dump {
-    /// Who it is.
+    /// Identity of the rank.
     pub rank: RankRecord,
-    /// Its last calls, the failed one last; their numbers ascend.
+    /// Its last calls, the failed one last, in ascending order of their numbers.
     pub calls: Vec<CallRecord>,
-    /// How the last call failed.
+    /// The failure of the last call.
     pub failure: FailureRecord,
     /// What its thread blocks waited for, and those of other ranks as far as it knew.
     pub waits: Vec<WaitRecord>,
@@ -47,28 +47,28 @@ enum Line {
     Wait(WaitRecord),
 }
 
-/// Who wrote a dump.
+/// Identity of the rank that wrote a dump.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankRecord {
-    /// Version of the file's form.
+    /// Version of the file format.
     pub format: u32,
     /// Version of the library.
     pub version: String,
-    /// The rank, in its group.
+    /// The rank in its communicator.
     pub rank: u32,
-    /// Number of ranks of the group.
+    /// Number of ranks of the communicator.
     pub ranks: u32,
-    /// Tells the group from others of the same job; nothing for the group of the whole job.
+    /// Distinguishes the communicator from others of the same job; `None` for the communicator of the whole job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<GroupRecord>,
-    /// Its process.
+    /// Its process id.
     pub process: u32,
 }
 
-/// A part of a job's ranks.
+/// A subset of a job's ranks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupRecord {
-    /// A name that no other group of the job has.
+    /// A name that no other communicator of the job has.
     pub name: String,
     /// Its ranks in order, as ranks of the job.
     pub ranks: Vec<u32>,
@@ -77,30 +77,30 @@ pub struct GroupRecord {
 /// A call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallRecord {
-    /// Counted from 1.
+    /// Number of the call, counted from 1.
     pub number: u64,
-    /// What was asked for: `allreduce of 4 KiB f32, sum, in place, 4 ranks on 1 node`, or `barrier`.
+    /// The request: `allreduce of 4 KiB f32, sum, in place, 4 ranks on 1 node`, or `barrier`.
     pub request: String,
-    /// Where the program called.
+    /// Source location of the call.
     pub at: String,
 }
 
 /// A failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureRecord {
-    /// What the call returned.
+    /// Error of the call.
     pub message: String,
 }
 
-/// A thread block that waited.
+/// A blocked thread block.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaitRecord {
-    /// The waiting operation.
+    /// The blocked operation.
     #[serde(flatten)]
     pub op: OpRecord,
     /// What it waited for.
     pub waits_for: String,
-    /// The operation that would have released it; nothing if none was still to come.
+    /// The operation that would have released it; `None` if no remaining operation would.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub released_by: Option<OpRecord>,
 }
@@ -114,41 +114,41 @@ pub struct OpRecord {
     pub block: u32,
     /// Its number in the block.
     pub op: u32,
-    /// What it is: `wait`.
+    /// Its kind: `wait`.
     pub operation: String,
-    /// Where it was written, if that is known.
+    /// Its source location, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
 }
 
-/// A file that is no dump.
+/// Why a file cannot be read as a dump.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DumpError {
-    /// A file that cannot be read.
+    /// The file cannot be read.
     #[error("cannot read dump `{}`: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
-    /// A file that is longer than dumps are.
+    /// The file is longer than any dump.
     #[error("dump `{}` is longer than {limit} bytes", path.display())]
     TooLong {
         /// The file.
         path: PathBuf,
-        /// The most that is read, in bytes.
+        /// Maximum length that is read, in bytes.
         limit: u64,
     },
-    /// A line that is none of a dump.
+    /// A line is not a valid line of a dump.
     #[error("{}:{line}: {what}", path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
         /// The line, counted from 1.
         line: usize,
-        /// What is wrong with it.
+        /// How it is invalid.
         what: String,
     },
 }
@@ -160,8 +160,8 @@ impl Dump {
     /// [`DumpError::Read`], [`DumpError::TooLong`] beyond 64 MiB, [`DumpError::Malformed`] with the line.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, DumpError> {
         let path = path.as_ref();
-        let bytes = file::read(path, LONGEST).map_err(|error| match error {
-            ReadError::TooLong => DumpError::TooLong { path: path.to_owned(), limit: LONGEST },
+        let bytes = file::read(path, MAX_FILE_BYTES).map_err(|error| match error {
+            ReadError::TooLong => DumpError::TooLong { path: path.to_owned(), limit: MAX_FILE_BYTES },
             ReadError::Io(source) => DumpError::Read { path: path.to_owned(), source },
         })?;
         Self::parse(path, &bytes)
@@ -208,31 +208,31 @@ impl Dump {
         })
     }
 
-    /// The contents of its file.
+    /// Returns the contents of its file.
     pub fn text(&self) -> String {
         let lines = [Line::Rank(self.rank.clone())].into_iter();
         let lines = lines.chain(self.calls.iter().cloned().map(Line::Call));
         let lines = lines.chain([Line::Failure(self.failure.clone())]);
         let lines = lines.chain(self.waits.iter().cloned().map(Line::Wait));
-        // There is nothing in a dump that JSON has no form for.
+        // A dump contains only values that JSON can represent.
         lines.map(|line| serde_json::to_string(&line).unwrap_or_default() + "\n").collect()
     }
 }
 
-/// A rank's last calls.
+/// Recorder of a rank's last calls.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
     calls: u64,
     last: Vec<(Option<Request>, &'static Location<'static>)>,
-    /// Whether a failure was written down: those behind the first say nothing new.
+    /// Whether a dump was written: later failures follow from the first one.
     written: bool,
 }
 
 impl Recorder {
-    /// Remembers a call: of a request, or a barrier.
+    /// Records a call: a request, or a barrier.
     #[inline]
     pub(crate) fn note(&mut self, request: Option<Request>, at: &'static Location<'static>) {
-        let slot = (self.calls % REMEMBERED as u64) as usize;
+        let slot = (self.calls % MAX_CALLS as u64) as usize;
         match self.last.get_mut(slot) {
             Some(call) => *call = (request, at),
             None => self.last.push((request, at)),
@@ -240,7 +240,7 @@ impl Recorder {
         self.calls += 1;
     }
 
-    /// Writes a dump into the folder that the environment names, if it does, for the first failure.
+    /// Writes a dump for the first failure, if the environment names a folder.
     #[cold]
     pub(crate) fn fail(&mut self, group: &Bootstrap, message: String, stall: Option<&Stall>) {
         let folder = std::env::var_os(super::FOLDER_VARIABLE).filter(|folder| !folder.is_empty());
@@ -250,7 +250,7 @@ impl Recorder {
     }
 
     fn write(&self, folder: &Path, group: &Bootstrap, message: String, stall: Option<&Stall>) {
-        /// How many dumps this process has written: groups may be made again, alike.
+        /// Number of dumps that this process has written: communicators may be recreated with the same name.
         static WRITTEN: AtomicU32 = AtomicU32::new(0);
         let dump = self.dump(group, message, stall);
         let RankRecord { rank, ranks, process, group, .. } = &dump.rank;
@@ -270,11 +270,11 @@ impl Recorder {
         let group = (group.number() != 0).then(|| part(group.number()));
         let first = self.calls - self.last.len() as u64;
         let call = |number: u64| {
-            let (request, at) = self.last[(number % REMEMBERED as u64) as usize];
+            let (request, at) = self.last[(number % MAX_CALLS as u64) as usize];
             let request = request.map_or_else(|| "barrier".to_owned(), |request| request.to_string());
             CallRecord { number: number + 1, request, at: SourceLocation::from(at).to_string() }
         };
-        let waits = stall.into_iter().flat_map(|stall| &stall.blocked).take(WAITS).map(wait).collect();
+        let waits = stall.into_iter().flat_map(|stall| &stall.blocked).take(MAX_WAITS).map(wait).collect();
         Dump {
             rank: RankRecord { format: FORMAT, version, rank, ranks, group, process: std::process::id() },
             calls: (first..self.calls).map(call).collect(),
@@ -314,7 +314,7 @@ mod tests {
     use crate::flight_recorder::analyze;
 
     #[test]
-    fn dumps_of_several_groups_of_a_process_stay_apart() {
+    fn dumps_of_several_communicators_have_separate_files() {
         let folder = tempfile::tempdir().expect("a folder");
         let pairs: Vec<Bootstrap> = std::thread::scope(|scope| {
             let split = |whole: Bootstrap| move || whole.split(Some(whole.rank() / 2), 0).expect("all ranks call it");
@@ -328,7 +328,7 @@ mod tests {
         for group in pairs.iter().chain([&alone]) {
             recorder.write(folder.path(), group, "gone".into(), None);
         }
-        // A group that was made again.
+        // A communicator that was recreated.
         recorder.write(folder.path(), &alone, "gone again".into(), None);
         let files = std::fs::read_dir(folder.path()).expect("it is there").map(|file| file.expect("a file").path());
         let mut files: Vec<_> = files.collect();

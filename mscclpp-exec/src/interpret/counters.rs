@@ -1,4 +1,4 @@
-//! What agents count and wait for, wherever it lives.
+//! Counters and queues on which agents wait, in private or shared memory.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU64};
@@ -7,12 +7,12 @@ use super::fifo::Fifo;
 use super::program::ResolvedPlan;
 use crate::shm::SharedCacheLines;
 
-/// Counters of a plan. All but the signals belong to one process.
+/// Counters of a plan. All except the signals belong to one process.
 pub(crate) struct Counters {
     inbound: Inbound,
-    /// Per channel: waits that were begun.
+    /// Per channel: number of waits that were started.
     pub(crate) expected: Box<[AtomicU64]>,
-    /// Units of each semaphore.
+    /// Value of each semaphore.
     pub(crate) semaphores: Box<[AtomicI64]>,
     /// Arrivals at each barrier, over all launches.
     pub(crate) barriers: Box<[AtomicU64]>,
@@ -22,14 +22,14 @@ pub(crate) struct Counters {
 
 /// Signals that arrived, per channel.
 enum Inbound {
-    /// In this process.
+    /// Counters in this process.
     Own(Box<[AtomicU64]>),
-    /// In memory that processes share, one per line.
+    /// Counters in memory that processes share, one per line.
     Shared(SharedCacheLines),
 }
 
 impl Counters {
-    /// Signals that arrived at a channel.
+    /// Returns the counter of the signals that arrived at a channel.
     #[inline(always)]
     pub(crate) fn inbound(&self, channel: u32) -> &AtomicU64 {
         match &self.inbound {
@@ -38,12 +38,13 @@ impl Counters {
         }
     }
 
-    /// Counters of all ranks in this process.
+    /// Creates the counters of all ranks in this process.
     pub(crate) fn new(program: &ResolvedPlan) -> Self {
         Self::with_inbound(program, Inbound::Own(zeros(program.channels.len())))
     }
 
-    /// Counters of a process that shares its signals with others: line `c` of `cells` is channel `c`'s.
+    /// Creates the counters of a process that shares its signals with others: line `c` of `cells` belongs to channel
+    /// `c`.
     pub(crate) fn shared(program: &ResolvedPlan, cells: SharedCacheLines) -> Self {
         Self::with_inbound(program, Inbound::Shared(cells))
     }
@@ -60,7 +61,7 @@ impl Counters {
         counters
     }
 
-    /// All counters and queues of this process as before the first launch.
+    /// Resets all counters and queues of this process to their state before the first launch.
     pub(crate) fn reset(&self, program: &ResolvedPlan) {
         if let Inbound::Own(counters) = &self.inbound {
             counters.iter().for_each(|counter| counter.store(0, Relaxed));

@@ -1,4 +1,4 @@
-//! Operations on data. Each goes through its range in steps and can stop between any two.
+//! Operations on data. Each processes its range in steps and can yield between any two.
 
 use smallvec::SmallVec;
 
@@ -8,14 +8,16 @@ use super::state::AgentState;
 use crate::memory::{Lines, Span, copy_lines};
 use crate::numeric::{LINE, LINES, Line, Tile};
 
-/// Bytes of a block.
+/// Bytes of a tile.
 const BLOCK: u64 = (LINE * LINES) as u64;
 
-/// Operands whose spans are found once per range; those of a longer operation are found once per block.
+/// Number of operands whose spans are resolved once per range; those of an operation with more are resolved once per
+/// tile.
 const CACHED: usize = 24;
 
 impl<'a> Launch<'a> {
-    /// Calls `step` for pieces of source i and destination i; it says how many bytes it did, less than all if it must wait.
+    /// Calls `step` for the contiguous parts of source i and destination i. It returns the number of bytes it
+    /// processed, which is smaller than requested if it must wait.
     fn each_pair(
         &self,
         worker: &mut Worker,
@@ -114,7 +116,7 @@ impl<'a> Launch<'a> {
         let Window { start, len } = self.window(instr, srcs[0].size, state);
         while state.at.done < len {
             let at = start + state.at.done;
-            // As far as every operand is one piece.
+            // Up to the end of the shortest contiguous operand.
             let mut run = len - state.at.done;
             let mut spans = [Span::EMPTY; CACHED];
             for (number, operand) in srcs.iter().chain(dsts).enumerate() {
@@ -130,15 +132,15 @@ impl<'a> Launch<'a> {
                 state.at.done += run;
                 continue;
             }
-            let turn = useful.min(worker.quantum);
-            let mut offset = match operands.before_word(turn) {
+            let limit = useful.min(worker.quantum);
+            let mut offset = match operands.before_word(limit) {
                 0 => 0,
                 head => operands.combine(worker, instr, 0, head),
             };
-            offset += operands.fuse(instr, offset, turn);
+            offset += operands.fuse(instr, offset, limit);
             state.at.done += offset;
-            while offset < turn {
-                let wanted = BLOCK.min(turn - offset);
+            while offset < limit {
+                let wanted = BLOCK.min(limit - offset);
                 let n = operands.combine(worker, instr, offset, wanted);
                 offset += n;
                 state.at.done += n;
@@ -153,8 +155,8 @@ impl<'a> Launch<'a> {
         Progress::Next
     }
 
-    /// Loads packets' payload into a block up to the first one that is not there; returns its bytes, in whole grains
-    /// unless all are there.
+    /// Loads the payload of packets into a tile up to the first missing packet. Returns the number of payload bytes, in
+    /// whole grains unless all packets are present.
     pub(crate) fn load_packets(&self, block: &mut Tile, from: Span<'_>, at: u64, n: u64) -> u64 {
         let payload: &mut [u32] = bytemuck::cast_slice_mut(block);
         let found = from.load_packets(at as usize / 4, self.flag, &mut payload[..n as usize / 4]);
@@ -166,18 +168,18 @@ impl<'a> Launch<'a> {
     }
 }
 
-/// The operands of a reduction over a range in which each is one piece.
+/// Operands of a reduction over a range in which each of them is contiguous.
 struct Operands<'l, 'a> {
     launch: &'l Launch<'a>,
     srcs: &'l [Operand],
     dsts: &'l [Operand],
     spans: &'l [Span<'a>; CACHED],
-    /// Where the range begins in the references.
+    /// First byte of the range in the operands.
     at: u64,
 }
 
 impl<'a> Operands<'_, 'a> {
-    /// `n` bytes of an operand, and where they begin in the span.
+    /// Returns `n` bytes of an operand, and their offset in the span.
     #[inline(always)]
     fn span(&self, number: usize, offset: u64, n: u64) -> (Span<'a>, u64) {
         if let Some(span) = self.spans.get(number) {
@@ -188,8 +190,8 @@ impl<'a> Operands<'_, 'a> {
         (span, 0)
     }
 
-    /// How many of `run` bytes do anything: what lies behind the end of every destination would be dropped. Padding can be
-    /// much longer than the data. Packets are waited for and sent all the same.
+    /// Returns how many of `run` bytes have an effect: writes past the end of every destination would be dropped.
+    /// Padding can be much longer than the data. Packets are awaited and sent in any case.
     fn useful(&self, run: u64) -> u64 {
         if self.has_packets() {
             return run;
@@ -198,22 +200,22 @@ impl<'a> Operands<'_, 'a> {
         (0..self.dsts.len()).map(end).max().unwrap_or(0).min(run)
     }
 
-    /// Whether any is packets.
+    /// Returns whether any operand consists of packets.
     fn has_packets(&self) -> bool {
         self.srcs.iter().chain(self.dsts).any(|operand| operand.space == Space::Packets)
     }
 
-    /// Bytes that are better done by themselves, so that the first destination goes on where a word begins: whole elements.
-    fn before_word(&self, turn: u64) -> u64 {
-        let (to, _) = self.span(self.srcs.len(), 0, turn);
-        let head = (to.before_word() as u64).min(turn);
+    /// Returns how many bytes to process first, so that the first destination continues at the start of a word: whole
+    /// elements only.
+    fn before_word(&self, limit: u64) -> u64 {
+        let (to, _) = self.span(self.srcs.len(), 0, limit);
+        let head = (to.before_word() as u64).min(limit);
         let element = self.launch.params.message.dtype.size() as u64;
         if head.is_multiple_of(element) && !self.has_packets() { head } else { 0 }
     }
 
-    /// Combines as many of the bytes from `offset` on, up to `turn`, as are whole lines of all operands, at once; returns how
-    /// many.
-    fn fuse(&self, instr: &Instr, offset: u64, turn: u64) -> u64 {
+    /// Combines the whole lines of all operands between `offset` and `limit` at once, and returns the number of bytes.
+    fn fuse(&self, instr: &Instr, offset: u64, limit: u64) -> u64 {
         let Some(fuse) = self.launch.params.reducers[instr.reduce as usize].fuse else {
             return 0;
         };
@@ -221,9 +223,9 @@ impl<'a> Operands<'_, 'a> {
         if number > CACHED || self.has_packets() {
             return 0;
         }
-        let (offset, turn) = (offset as usize, turn as usize);
+        let (offset, limit) = (offset as usize, limit as usize);
         let spans = &self.spans[..number];
-        let shortest = spans.iter().map(Span::len).min().unwrap_or(0).min(turn).saturating_sub(offset);
+        let shortest = spans.iter().map(Span::len).min().unwrap_or(0).min(limit).saturating_sub(offset);
         let whole = shortest - shortest % LINE;
         let lines: SmallVec<[Lines<'_>; CACHED]> = spans.iter().filter_map(|span| span.lines(offset, whole)).collect();
         if whole == 0 || lines.len() < number {
@@ -234,13 +236,13 @@ impl<'a> Operands<'_, 'a> {
         whole as u64
     }
 
-    /// Combines `n` bytes, fewer if packets of a source are missing; returns how many.
+    /// Combines `n` bytes, or fewer if packets of a source are missing, and returns the number.
     fn combine(&self, worker: &mut Worker, instr: &Instr, offset: u64, mut n: u64) -> u64 {
         let reducer = &self.launch.params.reducers[instr.reduce as usize];
         let Worker { block, acc, .. } = worker;
-        let alone = self.srcs.len() == 1;
+        let is_single = self.srcs.len() == 1;
         let mut first = true;
-        // The reference order: packets as listed, then the plain source; without packets all as listed.
+        // The order of the reference executor: packets as listed, then the plain source; without packets all as listed.
         let mut number = 0;
         while let Some(src) = self.srcs.get(number) {
             if src.space == Space::Packets {
@@ -250,14 +252,14 @@ impl<'a> Operands<'_, 'a> {
                     return 0;
                 }
                 if found < n {
-                    // Take no more of the sources before, either.
+                    // The earlier sources must contribute the same number of bytes.
                     n = found;
                     if !first {
                         (first, number) = (true, 0);
                         continue;
                     }
                 }
-                if !alone {
+                if !is_single {
                     (if first { reducer.start } else { reducer.add })(acc, block, lines_of(n));
                 }
                 first = false;
@@ -271,14 +273,14 @@ impl<'a> Operands<'_, 'a> {
                     Some(lines) => lines.load_into(block),
                     None => load(block, span, at, n),
                 }
-                if !alone {
+                if !is_single {
                     (if first { reducer.start } else { reducer.add })(acc, block, lines_of(n));
                 }
                 first = false;
             }
         }
         let result: &[Line] = match reducer.finish {
-            _ if alone => block,
+            _ if is_single => block,
             Some(finish) => {
                 finish(acc, block, lines_of(n));
                 block
@@ -299,9 +301,9 @@ impl<'a> Operands<'_, 'a> {
 
 /// Copies bytes of one span to another.
 pub(crate) fn copy(from: Span<'_>, to: Span<'_>, len: u64) {
-    // What lies behind the end of the destination would be dropped anyway.
+    // Writes past the end of the destination would be dropped anyway.
     let len = len.min(to.len() as u64);
-    // Words are written as a whole, so the destination is to begin on one.
+    // Words are written as a whole, so the main part starts at a word of the destination.
     let head = (to.before_word() as u64).min(len);
     if head > 0 {
         to.store(0, head as usize, from.load(0, head as usize));
@@ -319,7 +321,7 @@ pub(crate) fn copy(from: Span<'_>, to: Span<'_>, len: u64) {
     }
 }
 
-/// Lines that a number of bytes touches.
+/// Returns the number of lines that contain the given number of bytes.
 fn lines_of(n: u64) -> usize {
     (n as usize).div_ceil(LINE)
 }

@@ -5,7 +5,8 @@ use super::params::Area;
 use crate::numeric::{LINE, LINES};
 
 impl Launch<'_> {
-    /// Divides up to `len` bytes of a result from byte `at` on by the number of ranks, if that is asked for.
+    /// Divides up to `len` bytes of a result, starting at byte `at`, by the number of ranks, if the reduction is an
+    /// average.
     pub(crate) fn divide(&self, worker: &mut Worker, area: &Area, at: u64, len: u64) {
         const BLOCK: usize = LINE * LINES;
         let Some(divide) = self.params.divide else {

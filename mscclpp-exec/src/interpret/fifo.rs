@@ -1,32 +1,32 @@
-//! The queue between the thread blocks of a rank and its port proxy.
+//! Queue between the thread blocks of a rank and its port proxy.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// Triggers that a queue holds before a thread block must wait, as in the reference system.
+/// Number of triggers that a queue holds before a thread block must wait, as in the reference executor.
 const SLOTS: u64 = 512;
 
-/// A request to the proxy: carry out one transfer, signal or flush of an instruction.
+/// A request to the proxy to execute one transfer, signal or flush of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trigger {
-    /// Position in the program's instructions.
+    /// Index of the instruction in the resolved plan.
     pub(crate) instr: u32,
-    /// Which of the instruction's transfers or channels.
+    /// Index of the transfer or channel in the instruction.
     pub(crate) number: u32,
-    /// First byte and length of the range that is transferred, in the instruction's references.
+    /// First byte and length of the transferred range, in the instruction's operands.
     pub(crate) at: u64,
     pub(crate) len: u64,
 }
 
-/// A bounded queue of many writers and one reader. A slot's turn says whose move it is: at `p` the writer of position
-/// `p`'s, at `p + 1` the reader's.
+/// A bounded queue with many writers and one reader. A slot's `turn` shows which side may use it: at `p` the writer of
+/// position `p`, at `p + 1` the reader.
 pub(crate) struct Fifo {
     slots: Box<[Slot]>,
     /// Next position to write.
     head: AtomicU64,
-    /// Positions taken by the reader.
+    /// Number of positions that the reader has taken.
     tail: AtomicU64,
-    /// Positions whose work is done.
+    /// Number of positions whose work is done.
     handled: AtomicU64,
 }
 
@@ -81,22 +81,22 @@ impl Fifo {
         Some(Trigger { instr: first as u32, number: (first >> 32) as u32, at, len })
     }
 
-    /// Says that the trigger taken last is done.
+    /// Records that the trigger taken last is done.
     pub(crate) fn complete(&self) {
         self.handled.store(self.tail.load(Relaxed), Release);
     }
 
-    /// Whether the work of all positions below this one is done.
+    /// Returns whether the work of all positions below this one is done.
     pub(crate) fn is_handled(&self, position: u64) -> bool {
         self.handled.load(Acquire) >= position
     }
 
-    /// Whether everything that was pushed is done.
+    /// Returns whether everything that was pushed is done.
     pub(crate) fn is_drained(&self) -> bool {
         self.is_handled(self.head.load(Acquire))
     }
 
-    /// Empties the queue. Nobody else may use it meanwhile, or a trigger could be lost.
+    /// Empties the queue. No other thread may use it meanwhile, or a trigger could be lost.
     pub(crate) fn reset(&self) {
         while self.pop().is_some() {}
         self.complete();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn first_in_first_out_up_to_its_size() {
+    fn fifo_keeps_order_up_to_its_capacity() {
         let fifo = Fifo::new();
         for round in 0..3 {
             for number in 0..SLOTS as u32 {
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn writers_lose_nothing() {
+    fn concurrent_writers_lose_no_triggers() {
         const EACH: u32 = 5000;
         let fifo = Fifo::new();
         std::thread::scope(|scope| {

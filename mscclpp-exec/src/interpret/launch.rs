@@ -1,4 +1,4 @@
-//! One launch as a worker sees it, and how a thread block gets on in it.
+//! One launch as a worker sees it, and how thread blocks make progress in it.
 
 use super::counters::Counters;
 use super::params::Params;
@@ -8,32 +8,33 @@ use super::state::{AgentState, Position};
 use crate::memory::{LentSlices, Span};
 use crate::numeric::{Accumulator, Tile, zeroed};
 
-/// What is common to all agents of a launch.
+/// State that all agents of a launch share.
 #[derive(Clone, Copy)]
 pub(crate) struct Launch<'a> {
     pub(crate) counters: &'a Counters,
     pub(crate) program: &'a ResolvedPlan,
     pub(crate) params: &'a Params,
     pub(crate) memory: LentSlices<'a>,
-    /// Counted from 1.
+    /// Number of the launch, counted from 1.
     pub(crate) number: u64,
-    /// What this launch's packets carry; never 0.
+    /// Flag of this launch's packets; never 0.
     pub(crate) flag: u32,
-    /// Whether a plan with double scratch uses the second half of it: in every other of its launches.
+    /// Whether a plan with double scratch uses its second half, as it does in every other launch.
     pub(crate) second_half: bool,
-    /// Whether each counter is written by one thread only, so that counters need no locked instructions.
+    /// Whether each counter is written by one thread only, so that counters need no atomic read-modify-write
+    /// instructions.
     pub(crate) exclusive: bool,
-    /// The way to ranks on other nodes.
+    /// Connections to ranks on other nodes.
     pub(crate) remote: Option<&'a dyn Remote>,
-    /// Whether operations must wait that access what other ranks' callers have handed in.
+    /// Whether operations are blocked that access buffers of other ranks' callers.
     pub(crate) peer_buffers_blocked: bool,
 }
 
-/// A worker's own memory, and how far it goes with an agent before it turns to the next.
+/// A worker's private memory, and how far it runs an agent before it switches to the next.
 pub(crate) struct Worker {
     pub(crate) block: Tile,
     pub(crate) acc: Accumulator,
-    /// Steps left in this visit.
+    /// Steps that remain before the agent yields.
     pub(crate) fuel: u64,
     /// Bytes of a step, a multiple of a line.
     pub(crate) quantum: u64,
@@ -46,44 +47,44 @@ impl Default for Worker {
 }
 
 impl Worker {
-    /// Takes a step; whether it was the last one of this visit.
+    /// Consumes the fuel of a step, and returns whether none remains.
     pub(crate) fn consume_fuel(&mut self) -> bool {
         self.fuel = self.fuel.saturating_sub(1);
         self.fuel == 0
     }
 }
 
-/// How an operation came out.
+/// Outcome of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// It is done.
+    /// It has finished.
     Next,
     /// It waits for another agent.
     Blocked,
-    /// The worker's turn is over.
+    /// The worker's fuel is used up.
     Yielded,
 }
 
-/// The bytes of an operation's references that it works on now.
+/// Bytes of an operation's operands that the current iteration processes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
     pub(crate) start: u64,
     pub(crate) len: u64,
 }
 
-/// Where bytes of an operand lie.
+/// Location of bytes of an operand.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
-    /// Number of the slice, first byte in it, bytes.
+    /// Number of the slice, first byte in it, number of bytes.
     pub(super) slice: u32,
     pub(super) start: u64,
     pub(super) len: u64,
-    /// Padded bytes that they stand for.
+    /// Number of padded bytes that they correspond to.
     pub(super) run: u64,
 }
 
 impl<'a> Launch<'a> {
-    /// Runs a thread block until it is done, blocked, or the worker's turn is over.
+    /// Runs a thread block until it has finished, is blocked, or the fuel is used up.
     pub(crate) fn run(&self, worker: &mut Worker, code: &Block, state: &mut AgentState) -> Progress {
         while state.at.instr < code.end {
             let instr = &self.program.instrs[state.at.instr as usize];
@@ -125,7 +126,7 @@ impl<'a> Launch<'a> {
                 state.loop_end = state.loop_start + instr.body;
                 state.trips = self.params.layout.trips(instr.count, state.unit);
                 if state.trips == 0 || instr.body == 0 {
-                    // As if on its last operation.
+                    // Continues as after the last operation of the body.
                     state.at.instr = state.loop_end - 1;
                     state.at.iteration = state.trips;
                 }
@@ -134,7 +135,8 @@ impl<'a> Launch<'a> {
         }
     }
 
-    /// What an operation on references of `size` chunks works on: its slice, and of that the loop's window.
+    /// Returns the bytes of operands of `size` chunks that an operation processes now: its slice, and within it the
+    /// loop's window.
     pub(crate) fn window(&self, instr: &Instr, size: u32, state: &AgentState) -> Window {
         let layout = &self.params.layout;
         let (index, of) = instr.slice;
@@ -146,14 +148,15 @@ impl<'a> Launch<'a> {
         Window { start: start + skip, len: (len - skip).min(state.unit) }
     }
 
-    /// The bytes of an operand from `at` on, at most `len` of them, and how many padded bytes they stand for.
+    /// Returns the bytes of an operand from `at` on, at most `len` of them, and how many padded bytes they correspond
+    /// to.
     #[inline(always)]
     pub(super) fn span(&self, operand: &Operand, at: u64, len: u64) -> (Span<'a>, u64) {
         let Extent { slice, start, len, run } = self.extent(operand, at, len);
         (self.memory.slice(slice as usize).range(start, len), run)
     }
 
-    /// Where those bytes lie, whether or not this process reaches them.
+    /// Returns the location of those bytes, whether or not this process can access them.
     #[inline(always)]
     pub(super) fn extent(&self, operand: &Operand, at: u64, len: u64) -> Extent {
         let area = self.params.area(operand.rank, operand.space);
@@ -172,7 +175,7 @@ impl<'a> Launch<'a> {
 }
 
 impl AgentState {
-    /// Goes on to the next operation, or around the loop.
+    /// Continues with the next operation, or with the next iteration of the loop.
     fn advance(&mut self) {
         self.at = Position { instr: self.at.instr + 1, iteration: self.at.iteration, ..Position::default() };
         if self.at.instr == self.loop_end {

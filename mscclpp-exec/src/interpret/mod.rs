@@ -1,12 +1,12 @@
-//! What plans mean on the CPU: a plan's operations as flat instructions, and how a thread block gets on in them.
+//! The CPU interpreter: the operations of a plan as flat instructions, and how thread blocks make progress in them.
 //!
-//! One interpreter serves ranks that share a process ([`crate::cpu`]) and ranks with a process each ([`crate::process`]). It
-//! knows neither who schedules thread blocks nor where memory and counters live: memory is a table of lent slices, counters
-//! are behind [`Counters`].
+//! One interpreter serves ranks that share a process ([`crate::cpu`]) and ranks in separate processes
+//! ([`crate::process`]). It is independent of the scheduling of thread blocks and of the location of memory and
+//! counters: memory is a table of lent slices, counters are accessed through [`Counters`].
 //!
-//! Where the reference system's executor is at odds with its own documents, this one follows the documents: `get` uses the
-//! offsets it is given, `flush` waits, tails of any length are handled, windows end with their data, packets honour windows,
-//! `min`, `max`, `prod` and `avg` mean what they say, and double scratch holds for plain data too.
+//! Where the reference executor contradicts its documentation, this interpreter follows the documentation: `get` uses
+//! the given offsets, `flush` waits, tails of any length are handled, windows end with their data, packets respect
+//! windows, `min`, `max`, `prod` and `avg` compute what their names say, and double scratch applies to plain data too.
 
 mod counters;
 mod data;

@@ -1,10 +1,10 @@
-//! Which channel a signal arrives at.
+//! Finds the channel at which a signal arrives.
 
 use super::program::Channel;
 
 /// Pairs channel k from a to b with channel k from b to a, of the same kind, counted in the order of their numbers.
 pub(crate) fn pair_channels(channels: &mut [Channel]) {
-    // By the two ranks, the kind and the direction; positions ascend last, so that numbers do.
+    // Sorted by the two ranks, the kind and the direction; positions come last, so numbers ascend within each group.
     let mut order: Vec<(u64, u64)> = channels
         .iter()
         .enumerate()
@@ -34,7 +34,7 @@ mod tests {
     use crate::interpret::program::UNPAIRED;
 
     #[test]
-    fn the_k_th_channels_pair_up() {
+    fn kth_channels_of_two_ranks_are_paired() {
         let channel = |rank, kind: ChannelKind, id, peer| Channel { rank, kind, id, peer, pair: UNPAIRED };
         let mut channels = [
             channel(0, Memory, 0, 1),

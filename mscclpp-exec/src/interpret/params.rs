@@ -1,4 +1,4 @@
-//! What a launch must know besides the plan: sizes, and the functions for its type and reduction.
+//! What a launch needs besides the plan: sizes, and the functions for its type and reduction.
 
 use mscclpp_core::check::may_wrap_scratch;
 use mscclpp_core::collective::CollectiveKind;
@@ -10,25 +10,25 @@ use crate::layout::{Layout, View};
 use crate::message::{Message, PacketType};
 use crate::numeric::{Divider, Reducer, divider};
 
-/// A message bound to a plan. Holds no memory, so it serves any number of launches.
+/// A message bound to a plan. It holds no memory, so it serves any number of launches.
 pub(crate) struct Params {
     pub(crate) message: Message,
     pub(crate) layout: Layout,
-    /// Per rank and [`Space`].
+    /// By rank and [`Space`].
     pub(crate) places: Vec<[Area; SPACES]>,
     /// By [`ReduceOp`].
     pub(crate) reducers: [Reducer; 5],
-    /// Bytes that are combined together at least: whole elements and whole packets.
+    /// Minimum number of bytes that are combined together: whole elements and whole packets.
     pub(crate) grain: u64,
     /// The reduction; `None` if there is none.
     pub(crate) reduction: Option<ReduceOp>,
     /// The division that ends an average.
     pub(crate) divide: Option<Divider>,
-    /// Bytes per rank of scratch, plain and as packets.
+    /// Bytes of scratch per rank, plain and as packets.
     pub(crate) scratch: [u64; 2],
 }
 
-/// Where a [`Space`] of a rank lies.
+/// Location of a [`Space`] of a rank.
 #[derive(Clone, Copy)]
 pub(crate) struct Area {
     /// Number of the lent slice.
@@ -42,13 +42,16 @@ pub(crate) struct Area {
     pub(crate) wrap: u64,
 }
 
-/// Slices that a rank lends: input or the one buffer of an in-place plan, output, plain scratch, packets. Behind those of
-/// all ranks come the two that a process keeps to itself.
+/// Number of slices that a rank lends: input or the only buffer of an in-place plan, output, plain scratch, packets.
+/// The two private slices of a process follow those of all ranks.
 pub(crate) const SLICES: u32 = 4;
 
 impl Params {
+    /// Binds a message to a plan.
+    ///
     /// # Errors
-    /// What [`Layout::new`] gives, [`Error::MessageSize`], [`Error::FixedReduction`], [`Error::UnsupportedAccumulator`], [`Error::ScratchLimit`].
+    /// The errors of [`Layout::new`], [`Error::MessageSize`], [`Error::FixedReduction`],
+    /// [`Error::UnsupportedAccumulator`], [`Error::ScratchLimit`].
     pub(crate) fn new(program: &ResolvedPlan, message: Message, scratch_limit: u64, pool: u64) -> Result<Self, Error> {
         let layout = Layout::new(&program.shape, &message)?;
         check_size(program, &message, &layout)?;
@@ -58,7 +61,7 @@ impl Params {
         let no_reducer = || Error::UnsupportedAccumulator { dtype: message.dtype, accumulate: message.accumulate };
         let mut reducers = [reducer(ReduceOp::Sum).ok_or_else(no_reducer)?; 5];
         for (slot, own) in reducers.iter_mut().zip(ReduceOp::ALL) {
-            // A plan of sums means whatever the message asks for.
+            // A plan of sums performs the reduction that the message requests.
             *slot = reducer(if program.reductions == Reductions::Generic { op } else { own }).ok_or_else(no_reducer)?;
         }
         let reduces = program.reductions != Reductions::None;
@@ -80,13 +83,13 @@ impl Params {
         &self.places[rank as usize][space as usize]
     }
 
-    /// Bytes of the two buffers that a rank hands in; of the one buffer and none if the plan is in place.
+    /// Returns the bytes of the two buffers that a rank passes; of the only buffer and 0 if the plan is in place.
     pub(crate) fn buffers(&self, program: &ResolvedPlan) -> [u64; 2] {
         let (input, output) = (self.layout.input.len, self.layout.output.len);
         if program.shape.collective.in_place { [input.max(output), 0] } else { [input, output] }
     }
 
-    /// Where a rank's result lies that an average divides; `None` if it has none.
+    /// Returns the location of a rank's result, which an average divides; `None` if it has none.
     pub(crate) fn result(&self, program: &ResolvedPlan, rank: u32) -> Option<&Area> {
         let collective = program.shape.collective;
         let has_result = collective.kind != CollectiveKind::Reduce || collective.root == rank;
@@ -105,23 +108,23 @@ fn check_size(program: &ResolvedPlan, message: &Message, layout: &Layout) -> Res
     Err(Error::MessageSize { plan: plan.name().to_owned(), bytes, least, most })
 }
 
-/// Most iterations of a loop. Each takes a few nanoseconds at least, so more would look like a hang; 64 GiB in windows of
-/// 1 KiB are a quarter of it.
-const MOST_TRIPS: u64 = 1 << 28;
+/// Maximum number of iterations of a loop. Each takes a few nanoseconds at least, so more would look like a hang; 64
+/// GiB in windows of 1 KiB need a quarter of it.
+const MAX_TRIP_COUNT: u64 = 1 << 28;
 
 fn check_loops(program: &ResolvedPlan, layout: &Layout) -> Result<(), Error> {
     for &at in &program.loops {
         let instr = &program.instrs[at as usize];
         let trips = layout.trips(instr.count, layout.window(instr.unit));
-        if trips > MOST_TRIPS {
-            let what = format!("{trips} iterations with this message, expected at most {MOST_TRIPS}");
+        if trips > MAX_TRIP_COUNT {
+            let what = format!("{trips} iterations with this message, expected at most {MAX_TRIP_COUNT}");
             return Err(Error::InvalidPlan { place: program.path(at), what });
         }
     }
     Ok(())
 }
 
-/// The reduction of a launch.
+/// Returns the reduction of a launch.
 fn reduction(program: &ResolvedPlan, message: &Message) -> Result<ReduceOp, Error> {
     let fixed = |fixed: &str, asked| {
         Err(Error::FixedReduction { plan: program.plan.name().to_owned(), fixed: fixed.to_owned(), asked })
@@ -131,7 +134,7 @@ fn reduction(program: &ResolvedPlan, message: &Message) -> Result<ReduceOp, Erro
         (Reductions::Fixed(own), Some(asked)) if asked != own => fixed(own.name(), asked),
         (Reductions::Fixed(own), _) => Ok(own),
         (Reductions::Mixed, Some(asked)) => fixed("several operations", asked),
-        // Nothing to divide at the end.
+        // A sum, because there is nothing to divide at the end.
         (Reductions::Mixed | Reductions::None, _) => Ok(ReduceOp::Sum),
     }
 }
@@ -156,7 +159,7 @@ impl Scratch {
             // As much of a chunk as the pool has room for, in whole windows so that none is cut.
             let window = window.max(1).checked_next_multiple_of(layout.unit).unwrap_or(u64::MAX);
             let room = pool / u64::from(chunks.max(1)) / window * window;
-            // Proved here, since plans are right with scratch of their own length when they come.
+            // Proved here, because plans are only known to be correct with scratch of its full length.
             if room > 0 && may_wrap_scratch(&program.plan.tree(), room / window) {
                 (plain_half, wrap) = (room * u64::from(chunks), room);
             }

@@ -1,4 +1,4 @@
-//! Port channels: thread blocks queue triggers, the proxy of their rank carries them out in order, at its own pace.
+//! Port channels: thread blocks queue triggers, which the proxy of their rank executes in order and asynchronously.
 
 use super::data::copy;
 use super::fifo::Trigger;
@@ -12,14 +12,14 @@ impl Launch<'_> {
     pub(crate) fn port(&self, code: &Block, instr: &Instr, state: &mut AgentState, flush: bool) -> Progress {
         while state.at.number < instr.srcs {
             let size = self.program.srcs(instr)[state.at.number as usize].size;
-            if !self.post(code, state, self.window(instr, size, state)) {
+            if !self.push_trigger(code, state, self.window(instr, size, state)) {
                 return Progress::Blocked;
             }
         }
-        self.flushed(code, state, flush)
+        self.wait_for_flush(code, state, flush)
     }
 
-    /// Waits until the packets of the source are all there, then queues a transfer to each destination.
+    /// Waits until all packets of the source are present, then queues a transfer to each destination.
     pub(crate) fn port_forward(
         &self,
         worker: &mut Worker,
@@ -42,25 +42,25 @@ impl Launch<'_> {
             }
         }
         while state.at.number < instr.dsts {
-            if !self.post(code, state, window) {
+            if !self.push_trigger(code, state, window) {
                 return Progress::Blocked;
             }
         }
         Progress::Next
     }
 
-    /// Queues a signal, or a flush and waits for it, on each channel.
+    /// Queues on each channel a signal, or a flush for which it waits.
     pub(crate) fn port_sync(&self, code: &Block, instr: &Instr, state: &mut AgentState, flush: bool) -> Progress {
         while state.at.number < instr.ids {
-            if !self.post(code, state, Window { start: 0, len: 0 }) {
+            if !self.push_trigger(code, state, Window { start: 0, len: 0 }) {
                 return Progress::Blocked;
             }
         }
-        self.flushed(code, state, flush)
+        self.wait_for_flush(code, state, flush)
     }
 
-    /// Queues the next trigger of the operation at hand; whether there was room.
-    fn post(&self, code: &Block, state: &mut AgentState, window: Window) -> bool {
+    /// Queues the next trigger of the current operation, and returns whether there was room.
+    fn push_trigger(&self, code: &Block, state: &mut AgentState, window: Window) -> bool {
         let Window { start: at, len } = window;
         let trigger = Trigger { instr: state.at.instr, number: state.at.number, at, len };
         let Some(position) = self.counters.fifos[code.proxy as usize].push(trigger) else {
@@ -71,8 +71,8 @@ impl Launch<'_> {
         true
     }
 
-    /// A queue is served in order, so waiting for the last trigger is waiting for all.
-    fn flushed(&self, code: &Block, state: &AgentState, flush: bool) -> Progress {
+    /// Waits for a flush. A queue is served in order, so waiting for its last trigger is waiting for all.
+    fn wait_for_flush(&self, code: &Block, state: &AgentState, flush: bool) -> Progress {
         let waits = flush && state.at.number > 0;
         if waits && !self.counters.fifos[code.proxy as usize].is_handled(state.ticket) {
             Progress::Blocked
@@ -81,7 +81,7 @@ impl Launch<'_> {
         }
     }
 
-    /// Serves a queue until it is empty or the worker's turn is over.
+    /// Serves a queue until it is empty or the fuel is used up.
     pub(crate) fn serve(&self, worker: &mut Worker, proxy: usize, state: &mut AgentState) -> Progress {
         let fifo = &self.counters.fifos[proxy];
         loop {
@@ -106,7 +106,7 @@ impl Launch<'_> {
                 }
             }
             state.trigger = None;
-            // Counts as getting on even where nothing was transferred.
+            // Counts as progress even where nothing was transferred.
             state.at.number = state.at.number.wrapping_add(1);
             fifo.complete();
             if worker.consume_fuel() {
@@ -115,7 +115,7 @@ impl Launch<'_> {
         }
     }
 
-    /// Copies what a trigger says; packets as they are, flags and all.
+    /// Executes the transfer of a trigger; packets are copied with their flags.
     fn transfer(&self, worker: &mut Worker, instr: &Instr, trigger: &Trigger, state: &mut AgentState) -> Progress {
         let (srcs, dsts) = (self.program.srcs(instr), self.program.dsts(instr));
         let number = trigger.number as usize;
@@ -137,7 +137,7 @@ impl Launch<'_> {
             let (from, run) = self.span(src, at, trigger.len - state.at.done);
             let (to, run) = self.span(dst, at, run);
             let scale = if src.space == Space::Packets { 2 } else { 1 };
-            // Bytes that are more than padding.
+            // Bytes that are not padding.
             let useful = run.min(to.len() as u64 / scale);
             let n = if useful == 0 { run } else { useful.min(worker.quantum) };
             copy(from, to, scale * n);

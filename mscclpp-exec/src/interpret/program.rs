@@ -1,4 +1,4 @@
-//! A plan as the workers read it: flat tables, every index resolved, nothing that depends on a message's size.
+//! A resolved plan: flat tables with every index resolved and nothing that depends on a message's size.
 
 use mscclpp_core::plan::{OpKind, Plan};
 use mscclpp_core::types::{ChannelKind, ReduceOp};
@@ -6,9 +6,9 @@ use mscclpp_core::types::{ChannelKind, ReduceOp};
 use crate::error::path;
 use crate::layout::Shape;
 
-/// A plan made ready for launches of any size.
+/// A plan resolved for launches of any size.
 pub(crate) struct ResolvedPlan {
-    /// For names and source places.
+    /// For names and source locations.
     pub(crate) plan: Plan,
     pub(crate) shape: Shape,
     pub(crate) double_scratch: bool,
@@ -16,39 +16,39 @@ pub(crate) struct ResolvedPlan {
     pub(crate) reductions: Reductions,
     /// Whether an operation writes to an input.
     pub(crate) writes_input: bool,
-    /// Whether plain data and whether packets go through scratch.
+    /// Whether plain data is in scratch, and whether packets are.
     pub(crate) plain_scratch: bool,
-    /// Whether all of a plan's plain scratch traffic is inside of pipelines; the largest window, in bytes.
+    /// The largest window in bytes, if all of a plan's plain scratch accesses are inside of pipelines.
     pub(crate) windowed_scratch: Option<u64>,
     /// Thread blocks that have operations, by rank and block.
     pub(crate) agents: Vec<Block>,
     pub(crate) instrs: Vec<Instr>,
     pub(crate) operands: Vec<Operand>,
-    /// Channels, semaphores and barriers of instructions, as indexes of the tables below.
+    /// Channels, semaphores and barriers of instructions, as indices into the following tables.
     pub(crate) ids: Vec<u32>,
     pub(crate) channels: Vec<Channel>,
     pub(crate) semaphores: Vec<Semaphore>,
     pub(crate) barriers: Vec<Barrier>,
-    /// Ranks that use port channels, ascending: each has a proxy.
+    /// Ranks that use port channels, in ascending order: each has a proxy.
     pub(crate) proxies: Vec<u32>,
-    /// Positions of the loops among the instructions.
+    /// Indices of the loops among the instructions.
     pub(crate) loops: Vec<u32>,
 }
 
-/// How a plan reduces.
+/// Reductions of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reductions {
-    /// Not at all.
+    /// It does not reduce.
     None,
-    /// Sums only: any operation may stand for them.
+    /// By sums only, which the message can replace by any reduction.
     Generic,
-    /// This operation only.
+    /// By this reduction only.
     Fixed(ReduceOp),
-    /// Several operations; none of them `Avg`.
+    /// By several reductions, none of which is `Avg`.
     Mixed,
 }
 
-/// The operations of one thread block.
+/// Operations of one thread block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
     pub(crate) rank: u32,
@@ -56,11 +56,11 @@ pub(crate) struct Block {
     /// Range of [`ResolvedPlan::instrs`].
     pub(crate) start: u32,
     pub(crate) end: u32,
-    /// Position of its rank in [`ResolvedPlan::proxies`], if it uses port channels.
+    /// Index of its rank in [`ResolvedPlan::proxies`], if it uses port channels.
     pub(crate) proxy: u32,
 }
 
-/// How an instruction is carried out.
+/// Operation of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opcode {
     Nop,
@@ -72,14 +72,15 @@ pub(crate) enum Opcode {
     Unpack,
     /// The packets of one source to every destination.
     Forward,
-    /// Packet sources from left to right, then plain ones, into all destinations. One plain source: a broadcast.
+    /// Packet sources from left to right, then plain ones, into all destinations. With one plain source this is a
+    /// broadcast.
     Reduce,
-    /// Through the proxy: source i to destination i, plain or packets, then as asked.
+    /// Through the proxy: source i to destination i, plain or packets, then a signal or flush as given.
     Port {
         signal: bool,
         flush: bool,
     },
-    /// Through the proxy, as soon as all packets of the source are there: to every destination.
+    /// Through the proxy, once all packets of the source are present: to every destination.
     PortForward,
     Signal {
         relaxed: bool,
@@ -96,24 +97,24 @@ pub(crate) enum Opcode {
 }
 
 impl Opcode {
-    /// Whether it goes through the proxy.
+    /// Returns whether the instruction uses the proxy.
     pub(crate) fn is_port(self) -> bool {
         self.is_port_send() || self == Self::Flush
     }
 
-    /// Whether the proxy sends data or signals for it.
+    /// Returns whether the proxy sends data or signals for the instruction.
     pub(crate) fn is_port_send(self) -> bool {
         matches!(self, Self::Port { .. } | Self::PortForward | Self::PortSignal)
     }
 }
 
-/// One operation.
+/// One instruction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Instr {
     pub(crate) kind: OpKind,
     pub(crate) action: Opcode,
     pub(crate) reduce: ReduceOp,
-    /// Flat index in its thread block.
+    /// Flat index of its operation in the thread block.
     pub(crate) op: u32,
     /// First of [`ResolvedPlan::operands`]: sources, then destinations.
     pub(crate) operands: u32,
@@ -122,23 +123,23 @@ pub(crate) struct Instr {
     /// First of [`ResolvedPlan::ids`].
     pub(crate) first_id: u32,
     pub(crate) ids: u32,
-    /// The part of every reference: index and number of parts.
+    /// Slice of every operand: index and number of slices.
     pub(crate) slice: (u32, u32),
-    /// Barriers: thread blocks that meet. Loops: chunks that it covers.
+    /// For barriers, the number of participating thread blocks; for loops, the number of chunks that the loop covers.
     pub(crate) count: u32,
-    /// Loops: instructions of the body.
+    /// For loops: number of instructions of the body.
     pub(crate) body: u32,
-    /// Loops: bytes of a window.
+    /// For loops: bytes of a window.
     pub(crate) unit: u64,
-    /// Whether it accesses what another rank's caller has handed in.
+    /// Whether it accesses a buffer of another rank's caller.
     pub(crate) accesses_peer_buffers: bool,
-    /// Whether no other rank touches what it accesses, in any way that matters.
-    pub(crate) alone: bool,
+    /// Whether no other rank's access conflicts with its accesses.
+    pub(crate) exclusive: bool,
 }
 
 impl Instr {
-    /// An operation that does nothing.
-    pub(crate) const NOTHING: Self = Self {
+    /// An instruction that does nothing.
+    pub(crate) const NOP: Self = Self {
         kind: OpKind::Nop,
         action: Opcode::Nop,
         reduce: ReduceOp::Sum,
@@ -153,11 +154,11 @@ impl Instr {
         body: 0,
         unit: 0,
         accesses_peer_buffers: false,
-        alone: false,
+        exclusive: false,
     };
 }
 
-/// The memory of a rank that an operand lies in.
+/// Memory of a rank that contains an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Space {
@@ -165,20 +166,20 @@ pub(crate) enum Space {
     Output = 1,
     /// Plain data in scratch.
     Scratch = 2,
-    /// Packets in scratch. They have a memory of their own, so that stale data never looks like a packet.
+    /// Packets in scratch. Their memory is separate from plain scratch, so that stale data never looks like a packet.
     Packets = 3,
-    /// The input and output as the own rank's caller handed them in, where others see a copy.
+    /// Input and output of this rank's caller, where other ranks access a copy.
     OwnInput = 4,
     OwnOutput = 5,
 }
 
 impl Space {
-    /// Whether it is a memory that the caller of a launch hands in.
+    /// Returns whether the caller of a launch provides this memory.
     pub(crate) fn is_callers(self) -> bool {
         !matches!(self, Self::Scratch | Self::Packets)
     }
 
-    /// What people call it.
+    /// Returns its name for messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Input | Self::OwnInput => "input",
@@ -200,7 +201,7 @@ pub(crate) struct Operand {
     pub(crate) space: Space,
 }
 
-/// A memory or port channel of a rank: the end that its rank waits at.
+/// A memory or port channel of a rank: the end at which its rank waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Channel {
     pub(crate) rank: u32,
@@ -208,15 +209,15 @@ pub(crate) struct Channel {
     /// Number on its rank.
     pub(crate) id: u32,
     pub(crate) peer: u32,
-    /// The peer's channel that a signal on this one goes to, as index of [`ResolvedPlan::channels`]; [`UNPAIRED`] if the peer has
-    /// no such channel.
+    /// Channel of the peer to which a signal on this one goes, as an index into [`ResolvedPlan::channels`];
+    /// [`UNPAIRED`] if the peer has no such channel.
     pub(crate) pair: u32,
 }
 
 /// The pair of a channel that has none.
 pub(crate) const UNPAIRED: u32 = u32::MAX;
 
-/// A semaphore of a rank. A unit can be taken while its value is positive, so one that starts at -1 needs two releases.
+/// A semaphore of a rank. It can be acquired while its value is positive, so one that starts at -1 needs two releases.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Semaphore {
     pub(crate) id: u32,
@@ -238,7 +239,7 @@ impl ResolvedPlan {
         &self.operands[(instr.operands + instr.srcs) as usize..][..instr.dsts as usize]
     }
 
-    /// `rank 3 / thread block 0 / operation 5 (put)`.
+    /// Returns `rank 3 / thread block 0 / operation 5 (put)`.
     pub(crate) fn path(&self, instr: u32) -> String {
         let code = self.agents.iter().find(|code| (code.start..code.end).contains(&instr));
         let (rank, block) = code.map_or((0, 0), |code| (code.rank, code.block));

@@ -1,4 +1,4 @@
-//! Ranks whose memory and counters cannot be reached, but by messages.
+//! Ranks whose memory and counters can be accessed only through messages.
 
 use super::fifo::Trigger;
 use super::launch::{Extent, Launch};
@@ -6,37 +6,38 @@ use super::program::{Operand, Space};
 use crate::memory::Span;
 use crate::numeric::{LINE, Line};
 
-/// A way to ranks on other nodes. What is sent to one rank arrives in order.
+/// Connections to ranks on other nodes. Messages to one rank arrive in order.
 pub(crate) trait Remote {
-    /// Whether a rank is reached this way.
+    /// Returns whether a rank is on another node.
     fn reaches(&self, rank: u32) -> bool;
 
-    /// Whether more data can be sent to a rank now.
+    /// Returns whether more data can be sent to a rank now.
     fn has_room(&self, rank: u32) -> bool;
 
-    /// Sends a piece of a trigger's data, which begins at byte `at` of the references.
+    /// Sends a part of a trigger's data, which begins at byte `at` of the operands.
     fn put(&self, rank: u32, trigger: &Trigger, at: u64, bytes: &mut dyn FnMut(&mut Vec<u8>));
 
     /// Adds one to the counter of a channel of a rank.
     fn signal(&self, rank: u32, channel: u32);
 }
 
-/// Bytes of data that are sent at once.
-const PIECE: u64 = 1 << 18;
+/// Maximum number of bytes of data that are sent at once.
+const MAX_SEND_BYTES: u64 = 1 << 18;
 
 impl<'a> Launch<'a> {
-    /// The way to a rank on another node.
+    /// Returns the connection to a rank, if it is on another node.
     pub(super) fn remote(&self, rank: u32) -> Option<&'a dyn Remote> {
         self.remote.filter(|remote| remote.reaches(rank))
     }
 
-    /// Sends the next piece of a trigger's data; how many bytes of the references that was, 0 if there is no room.
+    /// Sends the next part of a trigger's data. Returns how many bytes of the operands it covers, 0 if there is no
+    /// room.
     pub(super) fn send(&self, remote: &dyn Remote, src: &Operand, dst: &Operand, trigger: &Trigger, done: u64) -> u64 {
         if !remote.has_room(dst.rank) {
             return 0;
         }
         let at = trigger.at + done;
-        let (from, run) = self.span(src, at, (trigger.len - done).min(PIECE));
+        let (from, run) = self.span(src, at, (trigger.len - done).min(MAX_SEND_BYTES));
         let Extent { len, run, .. } = self.extent(dst, at, run);
         if len > 0 {
             remote.put(dst.rank, trigger, at, &mut |to| read(from, len as usize, to));
@@ -44,7 +45,8 @@ impl<'a> Launch<'a> {
         run.max(1)
     }
 
-    /// Writes data that arrived for a reference of an instruction; whether there is such a reference to memory of `rank`.
+    /// Writes data that arrived for an operand of an instruction, and returns whether there is such an operand in
+    /// memory of `rank`.
     pub(crate) fn accept(&self, rank: u32, trigger: &Trigger, bytes: &[u8]) -> bool {
         let Some(instr) = self.program.instrs.get(trigger.instr as usize) else {
             return false;

@@ -1,4 +1,4 @@
-//! Who waits for what in a launch that stalled.
+//! Reports what each thread block waits for in a stalled launch.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,11 +10,11 @@ use crate::error::{BlockedThreadBlock, Stall, UnblockedBy, WaitsFor};
 use crate::message::PacketType;
 
 impl Launch<'_> {
-    /// The report of a stall.
+    /// Returns the report of a stall.
     ///
-    /// `waiting`: thread blocks that have not finished, by their number in the program, and where they stand. `others`:
-    /// thread blocks of which is not known where they stand, with where they may stand at the earliest. `absent`: ranks that
-    /// have not begun the launch.
+    /// `waiting`: thread blocks that have not finished, by their index in the resolved plan, and their states.
+    /// `others`: thread blocks with unknown states, with the earliest ones that are possible. `absent`: ranks that have
+    /// not started the launch.
     pub(crate) fn stall(&self, waiting: &[(u32, AgentState)], others: &[(u32, AgentState)], absent: &[u32]) -> Stall {
         let releases = Releases::new(self.program, waiting.iter().chain(others));
         let mut blocked: Vec<BlockedThreadBlock> =
@@ -47,7 +47,8 @@ impl Launch<'_> {
         }
     }
 
-    /// What the operation waits for, and what would release it; `None` if it is held back until peers have begun.
+    /// Returns what the operation waits for, and the operation that would release it; `None` if it is blocked until
+    /// peers have started.
     fn waits_for(
         &self,
         agent: u32,
@@ -58,7 +59,7 @@ impl Launch<'_> {
         let id = self.program.ids(instr).get(state.at.number as usize).copied().unwrap_or_default();
         let found = match instr.action {
             _ if self.peer_buffers_blocked && instr.accesses_peer_buffers => return None,
-            // It has not even begun to wait.
+            // It has not started to wait.
             Opcode::Wait { .. } | Opcode::Barrier if !state.at.waiting => return None,
             Opcode::Wait { .. } => {
                 let channel = &self.program.channels[id as usize];
@@ -93,7 +94,7 @@ impl Launch<'_> {
         Some(found)
     }
 
-    /// The first packet that an operation still waits for.
+    /// Returns the first packet for which an operation still waits.
     fn missing_packet(&self, instr: &Instr, state: &AgentState) -> Option<(Operand, WaitsFor)> {
         let srcs = self.program.srcs(instr);
         let one = matches!(instr.action, Opcode::Unpack);
@@ -115,7 +116,7 @@ impl Launch<'_> {
     }
 }
 
-/// An operation that would have released somebody, as people see it.
+/// Returns an operation that would have unblocked a thread block, in the form of a report.
 pub(crate) fn released_by(program: &ResolvedPlan, op: Option<Op>) -> UnblockedBy {
     op.map_or(UnblockedBy::ByNothing, |(agent, at)| {
         let (Block { rank, block, .. }, instr) = (program.agents[agent as usize], &program.instrs[at as usize]);
@@ -124,7 +125,7 @@ pub(crate) fn released_by(program: &ResolvedPlan, op: Option<Op>) -> UnblockedBy
     })
 }
 
-/// Something that can be waited for, by its number in the program.
+/// Something for which a thread block can wait, by its index in the resolved plan.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     Channel(u32),
@@ -132,21 +133,22 @@ pub(crate) enum Key {
     Barrier(u32),
 }
 
-/// An agent and an instruction of it.
+/// An agent and one of its instructions.
 pub(crate) type Op = (u32, u32);
 
-/// Operations that have not been done and would release somebody.
+/// Operations that have not been executed and would unblock a thread block.
 pub(crate) struct Releases {
     ops: BTreeMap<Key, Vec<Op>>,
-    /// Writers of packets.
+    /// Operations that write packets.
     packets: Vec<(Operand, Op)>,
 }
 
-/// Operations remembered per key: one is enough, a second one in case the first belongs to the waiting agent itself.
-const KEPT: usize = 2;
+/// Number of operations kept per key: one suffices, and a second one in case the first belongs to the waiting agent
+/// itself.
+const MAX_OPS_PER_KEY: usize = 2;
 
 impl Releases {
-    /// Of the thread blocks that have not finished, and where they stand.
+    /// Collects the operations of thread blocks that have not finished, given their states.
     pub(crate) fn new<'s>(program: &ResolvedPlan, waiting: impl Iterator<Item = &'s (u32, AgentState)>) -> Self {
         let mut releases = Self { ops: BTreeMap::new(), packets: Vec::new() };
         for (agent, state) in waiting {
@@ -159,7 +161,7 @@ impl Releases {
                 let begun = at == state.at.instr && !again;
                 let mut add = |key| {
                     let ops = releases.ops.entry(key).or_default();
-                    if ops.len() < KEPT && ops.last().is_none_or(|last| last.0 != op.0) {
+                    if ops.len() < MAX_OPS_PER_KEY && ops.last().is_none_or(|last| last.0 != op.0) {
                         ops.push(op);
                     }
                 };
@@ -172,7 +174,7 @@ impl Releases {
                     match instr.action {
                         _ if signals && pair != UNPAIRED => add(Key::Channel(pair)),
                         Opcode::Release => add(Key::Semaphore(id)),
-                        // One that has arrived does not arrive again.
+                        // A thread block that has arrived does not arrive again.
                         Opcode::Barrier if !begun => add(Key::Barrier(id)),
                         _ => {}
                     }
@@ -184,13 +186,13 @@ impl Releases {
         releases
     }
 
-    /// What would have released a waiting agent.
+    /// Returns the operation that would have unblocked a waiting agent.
     pub(crate) fn by(&self, key: Key, waiting: u32) -> Option<Op> {
         let ops = self.ops.get(&key)?;
         ops.iter().find(|op| op.0 != waiting).or(ops.first()).copied()
     }
 
-    /// What would have written packets that an agent waits for.
+    /// Returns the operation that would have written packets for which an agent waits.
     pub(crate) fn packets(&self, of: &Operand, waiting: u32) -> Option<Op> {
         let covers =
             |dst: &Operand| dst.rank == of.rank && dst.index < of.index + of.size && of.index < dst.index + dst.size;

@@ -1,47 +1,47 @@
-//! Where a thread block or proxy stands in a launch.
+//! State of a thread block or proxy in a launch.
 
 use super::fifo::Trigger;
 
-/// Where an agent stands.
+/// State of an agent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct AgentState {
-    /// The launch that this is about.
+    /// The launch to which the state belongs.
     pub(crate) launch: u64,
     pub(crate) at: Position,
-    /// What the operation at hand waits for: a count of signals or arrivals, or a position in a queue.
+    /// What the current operation waits for: a count of signals or arrivals, or a position in a queue.
     pub(crate) ticket: u64,
-    /// The loop at hand; it ends at `loop_end`, outside of loops that is 0.
+    /// Body of the current loop; it ends before `loop_end`, which is 0 outside of loops.
     pub(crate) loop_start: u32,
     pub(crate) loop_end: u32,
     pub(crate) trips: u64,
     /// Bytes of its window.
     pub(crate) unit: u64,
-    /// What a proxy is at.
+    /// The trigger that a proxy is executing.
     pub(crate) trigger: Option<Trigger>,
 }
 
-/// What changes when an agent gets on.
+/// The part of the state that changes when an agent makes progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Position {
     /// The instruction.
     pub(crate) instr: u32,
-    /// The reference, channel or semaphore in it.
+    /// Index of its operand, channel or semaphore.
     pub(crate) number: u32,
-    /// Whether the operation at hand has begun to wait.
+    /// Whether the current operation has started to wait.
     pub(crate) waiting: bool,
-    /// Bytes done.
+    /// Number of bytes that are done.
     pub(crate) done: u64,
-    /// Iteration of the loop at hand.
+    /// Iteration of the current loop.
     pub(crate) iteration: u64,
 }
 
 impl AgentState {
-    /// The beginning of a launch, at a thread block's first instruction.
+    /// Returns the state at the start of a launch, at a thread block's first instruction.
     pub(crate) fn begin(launch: u64, instr: u32) -> Self {
         Self { launch, at: Position { instr, ..Position::default() }, ..Self::default() }
     }
 
-    /// All that other processes need to know: where it stands, and in which loop.
+    /// Returns the parts that other processes need: the position and the loop.
     pub(crate) fn to_words(self) -> [u64; 7] {
         let Position { instr, number, waiting, done, iteration } = self.at;
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
@@ -49,7 +49,7 @@ impl AgentState {
         [first, number.into(), done, iteration, self.ticket, pair(self.loop_start, self.loop_end), self.trips]
     }
 
-    /// What [`to_words`](Self::to_words) said. The window of its loop must be looked up.
+    /// Restores the state from the result of [`to_words`](Self::to_words). The window of its loop must be looked up.
     pub(crate) fn from_words(launch: u64, words: [u64; 7]) -> Self {
         let [first, number, done, iteration, ticket, ends, trips] = words;
         let halves = |word: u64| (word as u32, (word >> 32) as u32);

@@ -1,4 +1,4 @@
-//! Operations that wait for others or release them.
+//! Operations that wait for other agents or release them.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
@@ -8,14 +8,14 @@ use super::program::{Instr, UNPAIRED};
 use super::state::AgentState;
 
 impl Launch<'_> {
-    /// Adds one to a counter and returns what it was.
+    /// Adds one to a counter and returns its earlier value.
     #[inline]
     pub(crate) fn count(&self, counter: &AtomicU64, order: Ordering) -> u64 {
         if !self.exclusive {
             return counter.fetch_add(1, order);
         }
         let value = counter.load(Relaxed);
-        // An order other than relaxed is about what was written before.
+        // Any stronger order publishes earlier writes.
         counter.store(value + 1, if order == Relaxed { Relaxed } else { Release });
         value
     }
@@ -28,8 +28,8 @@ impl Launch<'_> {
         }
     }
 
-    /// Signals. A relaxed signal publishes as well, which costs nothing here: a plan that ends with relaxed signals relies on
-    /// the end of a kernel to make its writes visible, and there is no kernel.
+    /// Signals. A relaxed signal publishes as well, which costs nothing here: a plan that ends with relaxed signals
+    /// relies on the end of a kernel to make its writes visible, and there is no kernel.
     pub(crate) fn signal(&self, instr: &Instr) -> Progress {
         for &channel in self.program.ids(instr) {
             self.deliver(channel);
@@ -37,7 +37,8 @@ impl Launch<'_> {
         Progress::Next
     }
 
-    /// One channel after the other: all must have come anyway. A relaxed wait sees what was published, as any other.
+    /// Waits for one channel after the other, because all signals must have arrived anyway. A relaxed wait observes the
+    /// published writes, like any other.
     pub(crate) fn wait(&self, instr: &Instr, state: &mut AgentState) -> Progress {
         while let Some(&channel) = self.program.ids(instr).get(state.at.number as usize) {
             if !state.at.waiting {
@@ -75,7 +76,7 @@ impl Launch<'_> {
         let (id, blocks) = (self.program.ids(instr)[0], u64::from(instr.count));
         let arrivals = &self.counters.barriers[id as usize];
         if !state.at.waiting {
-            // Every `blocks` arrivals make a round; this one is over when the counter reaches its end.
+            // Every `blocks` arrivals form a round; this one ends when the counter reaches the last of its arrivals.
             state.ticket = (arrivals.fetch_add(1, AcqRel) / blocks + 1) * blocks;
             state.at.waiting = true;
         }

@@ -1,23 +1,25 @@
-//! How much memory there is.
+//! Available memory of the machine.
 
 use std::fs;
 
 use crate::error::Error;
 
-/// Refuses what the machine does not have. Systems promise more memory than that and kill a process that uses it.
+/// Rejects allocations that exceed the available memory. Systems grant more memory than they have, and kill a process
+/// that uses it.
 ///
 /// # Errors
 /// [`Error::OutOfMemory`].
 pub(crate) fn check_available(bytes: u64, purpose: &'static str) -> Result<(), Error> {
-    // Not worth a look into a file.
-    const SMALL: u64 = 1 << 28;
-    match if bytes > SMALL { available_memory() } else { None } {
+    // Small enough to skip reading the system's files.
+    const MIN_CHECKED_BYTES: u64 = 1 << 28;
+    match if bytes > MIN_CHECKED_BYTES { available_memory() } else { None } {
         Some(available) if bytes > available => Err(Error::OutOfMemory { purpose, bytes, available }),
         _ => Ok(()),
     }
 }
 
-/// Bytes that can be allocated without pushing the machine into swap or over its container's limit, where the system tells.
+/// Returns the bytes that can be allocated without swapping or exceeding the container's limit; `None` if the system
+/// does not report them.
 pub fn available_memory() -> Option<u64> {
     let read = |path: &str| fs::read_to_string(path).ok();
     let machine = read("/proc/meminfo").and_then(|text| meminfo(&text));
@@ -26,14 +28,14 @@ pub fn available_memory() -> Option<u64> {
     machine.into_iter().chain(container).min()
 }
 
-/// `MemAvailable` of `/proc/meminfo`, in bytes.
+/// Returns `MemAvailable` of `/proc/meminfo`, in bytes.
 fn meminfo(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// What is left of a control group's limit; `None` without a limit. Files that were read count as used there, and make
-/// room when somebody needs it.
+/// Returns the remainder of a control group's limit; `None` without a limit. Cached files count as used there, and are
+/// evicted when memory is needed.
 fn control_group(limit: Option<&str>, current: Option<&str>, stat: Option<&str>) -> Option<u64> {
     let limit: u64 = limit?.trim().parse().ok()?;
     let current: u64 = current?.trim().parse().ok()?;
@@ -58,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_without_a_limit_says_nothing() {
+    fn control_group_without_limit_reports_nothing() {
         assert_eq!(control_group(Some("max\n"), Some("5\n"), None), None);
         assert_eq!(control_group(Some("100\n"), Some("30\n"), None), Some(70));
         assert_eq!(control_group(Some("10\n"), Some("30\n"), Some("anon 7\n")), Some(0));
@@ -66,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_were_read_leave_room() {
+    fn cached_files_count_as_available() {
         let stat = "anon 20\nfile 70\nactive_file 20\ninactive_file 50\nslab 5\n";
         assert_eq!(control_group(Some("100\n"), Some("95\n"), Some(stat)), Some(55));
         assert_eq!(control_group(Some("100\n"), Some("40\n"), Some(stat)), Some(100));

@@ -1,17 +1,17 @@
-//! Whole lines combined and copied in vector registers, as wide as the processor has them.
+//! Combines and copies whole lines in vector registers, as wide as the processor has them.
 //!
-//! What is true of [`unit`](super::unit)'s lines is true of these: a vector move never tears an aligned word, so it does what
-//! eight relaxed atomic accesses do.
+//! The argument for [`unit`](super::unit)'s lines holds for these: a vector move never tears an aligned word, so it has
+//! the effect of eight relaxed atomic accesses.
 
 use super::Lines;
 use super::unit;
 use crate::numeric::{LINE, Line, Number, combine};
 
-/// Combines line i of all sources from left to right and writes the result to line i of all destinations, for as many lines as
-/// all have.
+/// Combines line i of all sources from left to right and writes the result to line i of all destinations, up to the
+/// number of lines of the shortest operand.
 ///
-/// Long slices are written past the caches, which they would only empty; written all the same by the time this returns, as far
-/// as anybody can tell who sees what is written later.
+/// Long slices are written with non-temporal stores, because they would only evict the caches. These stores are
+/// complete when this function returns: every observer of a later write observes them as well.
 pub(crate) fn fuse<T: Number, const OP: u8>(srcs: &[Lines<'_>], dsts: &[Lines<'_>]) {
     let count = srcs.iter().chain(dsts).map(Lines::len).min().unwrap_or(0);
     if srcs.is_empty() || count == 0 || dsts.iter().any(|dst| dst.is_shared()) {
@@ -19,11 +19,12 @@ pub(crate) fn fuse<T: Number, const OP: u8>(srcs: &[Lines<'_>], dsts: &[Lines<'_
     }
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
-        // Who streams waits at the end until all is written.
-        let streams = count * LINE >= SHORT && dsts.iter().all(|dst| dst.slice_len() >= LONG);
+        // Non-temporal stores end with a fence that waits for them.
+        let streams =
+            count * LINE >= MIN_STREAMED_RANGE && dsts.iter().all(|dst| dst.slice_len() >= MIN_STREAMED_SLICE);
         if is_x86_feature_detected!("avx512f") {
-            // SAFETY: the processor has the feature; every line below `count` lies in its slice, and destinations are lent
-            // for writing.
+            // SAFETY: the processor has the feature; every line below `count` is in its slice, and destinations are
+            // lent for writing.
             return unsafe { x86::by_sources_512::<T, OP>(srcs, dsts, count, streams) };
         }
         if is_x86_feature_detected!("avx2") {
@@ -35,28 +36,28 @@ pub(crate) fn fuse<T: Number, const OP: u8>(srcs: &[Lines<'_>], dsts: &[Lines<'_
     unsafe { by_sources::<T, OP>(srcs, dsts, count, false) }
 }
 
-/// Copies as many lines as both have; otherwise as [`fuse`].
+/// Copies lines, up to the number of lines of the shorter operand; otherwise as [`fuse`].
 pub(crate) fn copy_lines(from: Lines<'_>, to: Lines<'_>) {
-    // One source is not combined with anything.
+    // With a single source, the operation does not matter.
     fuse::<u64, { crate::numeric::SUM }>(&[from], &[to]);
 }
 
-/// Bytes of a slice that is written past the caches, and those of the shortest range that is.
+/// Minimum bytes of a slice that is written with non-temporal stores, and of a range in it.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-const LONG: usize = 1 << 22;
+const MIN_STREAMED_SLICE: usize = 1 << 22;
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-const SHORT: usize = 1 << 15;
+const MIN_STREAMED_RANGE: usize = 1 << 15;
 
-/// Lines that are read before the first is written.
-const GROUP: usize = 4;
+/// Number of lines that are read before the first is written.
+const UNROLL: usize = 4;
 
-/// How many lines ahead a processor is told what it needs next. Lines that another core wrote last come late otherwise: what
-/// processors guess themselves begins anew with every page.
-const AHEAD: usize = 16;
+/// Prefetch distance in lines. Lines that another core wrote last arrive late without a prefetch, because the hardware
+/// prefetcher starts again at every page.
+const PREFETCH_DISTANCE: usize = 16;
 
-/// The combination of two lines, element by element.
+/// Combines two lines element by element.
 #[inline(always)]
-fn both<T: Number, const OP: u8>(left: Line, right: Line) -> Line {
+fn combine_lines<T: Number, const OP: u8>(left: Line, right: Line) -> Line {
     let mut sum = left;
     let (sums, rights) = (std::slice::from_mut(&mut sum), std::slice::from_ref(&right));
     for (sum, &right) in
@@ -67,14 +68,17 @@ fn both<T: Number, const OP: u8>(left: Line, right: Line) -> Line {
     sum
 }
 
-/// Defines the loops over lines for a way to load and store them.
+/// Defines the loops over lines for one way to load and store them.
 macro_rules! loops {
     (
         $(#[$feature:meta])? $by_sources:ident, $two:ident, $any:ident, $load:path, $store:path, $stream:path, $fence:path,
         $will_read:path, $will_write:path
     ) => {
+        /// Combines the lines of `srcs` into `dsts`.
+        ///
         /// # Safety
-        /// All operands have `count` lines, destinations are lent for writing, and the processor has what this needs.
+        /// All operands have `count` lines, destinations are lent for writing, and the processor has the required
+        /// feature.
         $(#[$feature])?
         pub(super) unsafe fn $by_sources<T: Number, const OP: u8>(
             srcs: &[Lines<'_>],
@@ -83,7 +87,7 @@ macro_rules! loops {
             streams: bool,
         ) {
             let streams = streams && dsts.iter().all(|dst| dst.base().addr().is_multiple_of(LINE));
-            // SAFETY: by contract; streamed lines begin on a line.
+            // SAFETY: by contract; lines with non-temporal stores are aligned to a line.
             unsafe {
                 match *srcs {
                     [a, b] => $two::<T, OP>([a, b], dsts, count, streams),
@@ -95,16 +99,18 @@ macro_rules! loops {
             }
         }
 
+        /// Combines two sources.
+        ///
         /// # Safety
-        /// As above; if `streams`, all destinations begin on a line.
+        /// As above; if `streams`, all destinations are aligned to a line.
         $(#[$feature])?
         unsafe fn $two<T: Number, const OP: u8>(srcs: [Lines<'_>; 2], dsts: &[Lines<'_>], count: usize, streams: bool) {
-            let place = |lines: &Lines<'_>| lines.base().addr() % LINE;
-            if dsts.iter().all(|dst| place(dst) == place(&srcs[0]) && place(dst) == place(&srcs[1])) {
+            let offset = |lines: &Lines<'_>| lines.base().addr() % LINE;
+            if dsts.iter().all(|dst| offset(dst) == offset(&srcs[0]) && offset(dst) == offset(&srcs[1])) {
                 for i in 0..count {
                     let at = i * LINE;
-                    if i + AHEAD < count {
-                        let ahead = at + AHEAD * LINE;
+                    if i + PREFETCH_DISTANCE < count {
+                        let ahead = at + PREFETCH_DISTANCE * LINE;
                         srcs.iter().for_each(|src| $will_read(src.base().wrapping_add(ahead)));
                         if !streams {
                             dsts.iter().for_each(|dst| $will_write(dst.base().wrapping_add(ahead)));
@@ -112,7 +118,7 @@ macro_rules! loops {
                     }
                     // SAFETY: `i` is less than the number of lines of all operands.
                     unsafe {
-                        let sum = both::<T, OP>($load(srcs[0].base().add(at)), $load(srcs[1].base().add(at)));
+                        let sum = combine_lines::<T, OP>($load(srcs[0].base().add(at)), $load(srcs[1].base().add(at)));
                         for dst in dsts {
                             if streams { $stream(dst.base().add(at), sum) } else { $store(dst.base().add(at), sum) }
                         }
@@ -122,20 +128,20 @@ macro_rules! loops {
             }
             let mut done = 0;
             while done < count {
-                // Several lines are read before the first is written: a line that is written at nearly the same place of a
-                // page as the next one is read holds that up.
-                let n = GROUP.min(count - done);
-                for i in done + AHEAD..(done + AHEAD + n).min(count) {
+                // Several lines are read before the first is written: a write delays a later read at nearly the same
+                // offset in a page.
+                let n = UNROLL.min(count - done);
+                for i in done + PREFETCH_DISTANCE..(done + PREFETCH_DISTANCE + n).min(count) {
                     srcs.iter().for_each(|src| $will_read(src.base().wrapping_add(i * LINE)));
                     if !streams {
                         dsts.iter().for_each(|dst| $will_write(dst.base().wrapping_add(i * LINE)));
                     }
                 }
-                let mut sums = [Line::ZERO; GROUP];
+                let mut sums = [Line::ZERO; UNROLL];
                 for (i, sum) in sums[..n].iter_mut().enumerate() {
                     let at = (done + i) * LINE;
                     // SAFETY: the line is below `count`.
-                    *sum = unsafe { both::<T, OP>($load(srcs[0].base().add(at)), $load(srcs[1].base().add(at))) };
+                    *sum = unsafe { combine_lines::<T, OP>($load(srcs[0].base().add(at)), $load(srcs[1].base().add(at))) };
                 }
                 for dst in dsts {
                     for (i, &sum) in sums[..n].iter().enumerate() {
@@ -150,15 +156,17 @@ macro_rules! loops {
             }
         }
 
+        /// Combines any number of sources.
+        ///
         /// # Safety
         /// As above.
         $(#[$feature])?
         unsafe fn $any<T: Number, const OP: u8>(srcs: &[Lines<'_>], dsts: &[Lines<'_>], count: usize, streams: bool) {
-            // Several lines of each operand in turn: so many streams keep the processor busy.
+            // Alternates between the operands after several lines: that many access streams keep the processor busy.
             let mut done = 0;
-            while count - done >= GROUP {
-                let mut sums = [Line::ZERO; GROUP];
-                for i in done + AHEAD..(done + AHEAD + GROUP).min(count) {
+            while count - done >= UNROLL {
+                let mut sums = [Line::ZERO; UNROLL];
+                for i in done + PREFETCH_DISTANCE..(done + PREFETCH_DISTANCE + UNROLL).min(count) {
                     srcs.iter().for_each(|src| $will_read(src.base().wrapping_add(i * LINE)));
                     if !streams {
                         dsts.iter().for_each(|dst| $will_write(dst.base().wrapping_add(i * LINE)));
@@ -171,7 +179,7 @@ macro_rules! loops {
                 for src in &srcs[1..] {
                     for (i, sum) in sums.iter_mut().enumerate() {
                         // SAFETY: as above.
-                        *sum = both::<T, OP>(*sum, unsafe { $load(src.base().add((done + i) * LINE)) });
+                        *sum = combine_lines::<T, OP>(*sum, unsafe { $load(src.base().add((done + i) * LINE)) });
                     }
                 }
                 for dst in dsts {
@@ -183,7 +191,7 @@ macro_rules! loops {
                         }
                     }
                 }
-                done += GROUP;
+                done += UNROLL;
             }
             for i in done..count {
                 let at = i * LINE;
@@ -191,7 +199,7 @@ macro_rules! loops {
                 unsafe {
                     let mut sum = $load(srcs[0].base().add(at));
                     for src in &srcs[1..] {
-                        sum = both::<T, OP>(sum, $load(src.base().add(at)));
+                        sum = combine_lines::<T, OP>(sum, $load(src.base().add(at)));
                     }
                     for dst in dsts {
                         if streams { $stream(dst.base().add(at), sum) } else { $store(dst.base().add(at), sum) }
@@ -202,18 +210,20 @@ macro_rules! loops {
     };
 }
 
+/// Loads a line of memory that is not shared.
+///
 /// # Safety
-/// As [`unit::load_line`] of memory that is not shared.
+/// As [`unit::load_line`].
 #[inline(always)]
 unsafe fn load(at: *const u8) -> Line {
     // SAFETY: by contract.
     unsafe { unit::load_line(at, false) }
 }
 
-/// Nothing to wait for.
+/// Does nothing, because plain stores need no fence.
 fn no_fence() {}
 
-/// Nobody to tell.
+/// Does nothing, because there is no prefetch instruction.
 fn no_hint(_: *const u8) {}
 
 loops!(by_sources, two, any, load, unit::store_line, unit::store_line, no_fence, no_hint, no_hint);
@@ -251,6 +261,8 @@ mod x86 {
         will_write
     );
 
+    /// Loads a line.
+    ///
     /// # Safety
     /// As [`unit::load_line`].
     #[inline]
@@ -264,21 +276,25 @@ mod x86 {
         }
     }
 
+    /// Stores a line.
+    ///
     /// # Safety
     /// As [`unit::store_line`].
     #[inline]
     #[target_feature(enable = "avx512f")]
     unsafe fn store_512(at: *mut u8, line: Line) {
-        // SAFETY: writes 64 bytes that are valid for writes, as eight relaxed atomic stores would; counts as writing any
-        // memory, so it moves across no atomic operation.
+        // SAFETY: writes 64 bytes that are valid for writes, as eight relaxed atomic stores would; counts as writing
+        // any memory, so it moves across no atomic operation.
         unsafe {
             let line: __m512i = transmute(line);
             asm!("vmovups [{0}], {1}", in(reg) at, in(zmm_reg) line, options(nostack, preserves_flags));
         }
     }
 
+    /// Stores a line with a non-temporal store.
+    ///
     /// # Safety
-    /// As [`unit::store_line`]; `at` begins on a line, and a [`fence`] follows before anything is published.
+    /// As [`unit::store_line`]; `at` is aligned to a line, and a [`fence`] follows before anything is published.
     #[inline]
     #[target_feature(enable = "avx512f")]
     unsafe fn stream_512(at: *mut u8, line: Line) {
@@ -289,6 +305,8 @@ mod x86 {
         }
     }
 
+    /// Loads a line.
+    ///
     /// # Safety
     /// As [`unit::load_line`].
     #[inline]
@@ -305,6 +323,8 @@ mod x86 {
         }
     }
 
+    /// Stores a line.
+    ///
     /// # Safety
     /// As [`unit::store_line`].
     #[inline]
@@ -320,6 +340,8 @@ mod x86 {
         }
     }
 
+    /// Stores a line with a non-temporal store.
+    ///
     /// # Safety
     /// As [`stream_512`].
     #[inline]
@@ -335,23 +357,23 @@ mod x86 {
         }
     }
 
-    /// A line will be read soon, if there is one.
+    /// Prefetches a line for reading, if it exists.
     #[inline(always)]
     fn will_read(at: *const u8) {
         // SAFETY: a hint, which accesses nothing, whatever the address.
         unsafe { asm!("prefetcht0 [{}]", in(reg) at, options(nostack, preserves_flags, readonly)) };
     }
 
-    /// A line will be written soon, if there is one.
+    /// Prefetches a line for writing, if it exists.
     #[inline(always)]
     fn will_write(at: *const u8) {
-        // SAFETY: as in `will_read`; processors that do not know it do nothing.
+        // SAFETY: as in `will_read`; processors without the instruction do nothing.
         unsafe { asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly)) };
     }
 
-    /// Streamed lines come before everything that is written from now on.
+    /// Orders non-temporal stores before all later writes.
     fn fence() {
-        // SAFETY: touches no memory and no flags.
+        // SAFETY: accesses no memory and no flags.
         unsafe { asm!("sfence", options(nostack, preserves_flags)) };
     }
 }

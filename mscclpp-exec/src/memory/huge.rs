@@ -4,19 +4,19 @@ use rustix::mm::{Advice, madvise};
 
 use crate::numeric::Line;
 
-/// From so many bytes on huge pages are asked for.
-const FROM: usize = 1 << 22;
+/// Minimum number of bytes for which huge pages are requested.
+const MIN_BYTES: usize = 1 << 22;
 
-/// Asks the system to back much memory by huge pages, which many streams of data at a time need: with small ones each goes
-/// through the tables of pages again every few kilobytes. Best before the memory is touched.
+/// Asks the system to back large memory with huge pages, which many concurrent data streams need: with small ones, each
+/// stream needs a page-table walk every few kilobytes. Should be called before the memory is first accessed.
 pub(crate) fn prefer_huge_pages(lines: &mut [Line]) {
     let (len, page) = (size_of_val(lines), rustix::param::page_size());
     let base = lines.as_mut_ptr();
     let skip = base.addr().next_multiple_of(page) - base.addr();
     let whole = len.saturating_sub(skip) / page * page;
-    if len >= FROM && whole > 0 {
-        // SAFETY: the pages lie in the slice, which is exclusively borrowed; the advice changes no contents. Refusal does no
-        // harm.
+    if len >= MIN_BYTES && whole > 0 {
+        // SAFETY: the pages are in the slice, which is exclusively borrowed; the advice changes no contents. A failure
+        // is harmless.
         let _ = unsafe { madvise(base.wrapping_byte_add(skip).cast(), whole, Advice::LinuxHugepage) };
     }
 }

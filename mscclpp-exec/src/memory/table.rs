@@ -1,11 +1,11 @@
-//! Lending slices to workers.
+//! Lends slices to workers.
 
 use std::marker::PhantomData;
 use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use super::Span;
 
-/// The slices that are lent at this moment, by number.
+/// Slices that are currently lent, by number.
 #[derive(Default)]
 pub(crate) struct Table {
     lent: RwLock<Vec<Lent>>,
@@ -16,21 +16,22 @@ pub(crate) struct Table {
 pub(super) struct Lent {
     pub(super) base: *mut u8,
     pub(super) len: usize,
-    /// Lent for reading only.
+    /// Whether it is lent for reading only.
     pub(super) shared: bool,
 }
 
 impl Lent {
-    /// A slice of no bytes.
-    pub(super) const NOTHING: Self = Self { base: std::ptr::dangling_mut::<u64>().cast(), len: 0, shared: true };
+    /// An empty slice.
+    pub(super) const EMPTY: Self = Self { base: std::ptr::dangling_mut::<u64>().cast(), len: 0, shared: true };
 }
 
-// SAFETY: the pointer is only used through `LentSlices`, in atomic units (see the module), which any thread may do at any time.
+// SAFETY: the pointer is only used through `LentSlices`, in atomic units (see the module), which any thread may do at
+// any time.
 unsafe impl Send for Lent {}
 // SAFETY: as above.
 unsafe impl Sync for Lent {}
 
-/// Hands slices to a [`Table`]; they get the numbers 0, 1, ….
+/// Passes slices to a [`Table`], where they get the numbers 0, 1, ….
 pub(crate) struct Lender<'t, 'a> {
     list: &'t mut Vec<Lent>,
     slices: PhantomData<&'a mut [u8]>,
@@ -49,10 +50,10 @@ impl<'a> Lender<'_, 'a> {
 }
 
 impl Table {
-    /// Lends slices while `run` runs. When this returns nobody can reach them through the table any more; a worker that
-    /// still holds [`LentSlices`] is waited for.
+    /// Lends slices while `run` runs. When this returns, no thread can access them through the table any more; it waits
+    /// for workers that still hold [`LentSlices`].
     pub(crate) fn lend<'a, R>(&self, fill: impl FnOnce(&mut Lender<'_, 'a>), run: impl FnOnce() -> R) -> R {
-        /// Takes the slices back, on a panic too.
+        /// Takes the slices back, also on a panic.
         struct TakeBack<'t>(&'t Table);
         impl Drop for TakeBack<'_> {
             fn drop(&mut self) {
@@ -69,7 +70,7 @@ impl Table {
         run()
     }
 
-    /// Keeps the slices that are lent now for as long as the result lives.
+    /// Keeps the lent slices accessible for as long as the result lives.
     pub(crate) fn hold(&self) -> Held<'_> {
         Held(self.lent.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -79,10 +80,10 @@ impl Table {
 pub(crate) struct Held<'t>(RwLockReadGuard<'t, Vec<Lent>>);
 
 impl Held<'_> {
-    /// Access to the slices.
+    /// Returns access to the slices.
     pub(crate) fn memory(&self) -> LentSlices<'_> {
         // The slices live for `'a` of `lend`, so at least until it returns, and it does not return before this guard is
-        // dropped. During that time their owner has lent them away and does not touch them.
+        // dropped. During that time their owner has lent them and does not access them.
         LentSlices(&self.0)
     }
 }
@@ -92,7 +93,7 @@ impl Held<'_> {
 pub(crate) struct LentSlices<'t>(pub(super) &'t [Lent]);
 
 impl<'t> LentSlices<'t> {
-    /// A lent slice; an empty one if there is none of that number.
+    /// Returns a lent slice; an empty one if none has that number.
     #[inline]
     pub(crate) fn slice(&self, number: usize) -> Span<'t> {
         self.0.get(number).map_or(Span::EMPTY, Span::new)

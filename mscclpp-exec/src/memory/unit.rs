@@ -1,4 +1,4 @@
-//! Atomic units behind raw pointers.
+//! Atomic accesses to units through raw pointers.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
@@ -7,19 +7,20 @@ use crate::numeric::Line;
 /// Reads a word.
 ///
 /// # Safety
-/// `at` is aligned to 8 and valid for reads of 8 bytes. If `shared`, nobody writes there during the call; else it is valid for
-/// writes too and is accessed in units only.
+/// `at` is aligned to 8 and valid for reads of 8 bytes. If `shared`, no thread writes there during the call; else it is
+/// valid for writes too and is accessed in units only.
 #[inline(always)]
 pub(super) unsafe fn load_word(at: *const u8, shared: bool) -> u64 {
     if shared {
         // SAFETY: valid and aligned by contract, and without a writer a plain read does not race.
         return unsafe { at.cast::<u64>().read() };
     }
-    // SAFETY: valid and aligned by contract, and accessed in units only: all accesses to this word are atomic ones of 8 bytes.
+    // SAFETY: valid and aligned by contract, and accessed in units only: all accesses to this word are atomic ones of 8
+    // bytes.
     unsafe { AtomicU64::from_ptr(at.cast_mut().cast()) }.load(Relaxed)
 }
 
-/// Writes those bytes of a word whose bits are set in `mask`.
+/// Writes the bytes of a word whose bits are set in `mask`.
 ///
 /// # Safety
 /// `at` is aligned to 8, valid for reads and writes of 8 bytes, and accessed in units only.
@@ -30,7 +31,7 @@ pub(super) unsafe fn store_word(at: *mut u8, value: u64, mask: u64) {
     if mask == u64::MAX {
         word.store(value, Relaxed);
     } else {
-        // The other bytes belong to somebody else, who may be writing them now. The closure never declines.
+        // Other agents own the other bytes, and may be writing them now. The closure never returns `None`.
         let _ = word.fetch_update(Relaxed, Relaxed, |old| Some(old & !mask | value & mask));
     }
 }
@@ -38,7 +39,7 @@ pub(super) unsafe fn store_word(at: *mut u8, value: u64, mask: u64) {
 /// Reads a byte that shares its word with memory outside of the slice.
 ///
 /// # Safety
-/// `at` is valid for reads. If `shared`, nobody writes there during the call; else it is valid for writes too and is
+/// `at` is valid for reads. If `shared`, no thread writes there during the call; else it is valid for writes too and is
 /// accessed in units only.
 #[inline(always)]
 pub(super) unsafe fn load_byte(at: *const u8, shared: bool) -> u8 {
@@ -46,7 +47,7 @@ pub(super) unsafe fn load_byte(at: *const u8, shared: bool) -> u8 {
         // SAFETY: as in `load_word`.
         return unsafe { at.read() };
     }
-    // SAFETY: as in `load_word`, with bytes for words.
+    // SAFETY: as in `load_word`, for bytes instead of words.
     unsafe { AtomicU8::from_ptr(at.cast_mut()) }.load(Relaxed)
 }
 
@@ -60,7 +61,7 @@ pub(super) unsafe fn store_byte(at: *mut u8, value: u8) {
     unsafe { AtomicU8::from_ptr(at) }.store(value, Relaxed);
 }
 
-/// The word of a packet.
+/// Returns the word of a packet.
 ///
 /// # Safety
 /// `at` is aligned to 8, valid for reads and writes of 8 bytes for `'a`, and accessed in units only.
@@ -79,8 +80,8 @@ pub(super) unsafe fn word<'a>(at: *mut u8) -> &'a AtomicU64 {
 pub(super) unsafe fn load_line(at: *const u8, _: bool) -> Line {
     use std::arch::x86_64::__m128i;
     let (a, b, c, d): (__m128i, __m128i, __m128i, __m128i);
-    // SAFETY: reads 64 bytes that are valid for reads. Equal to eight relaxed atomic loads: each half of a vector is an
-    // aligned word, which the processor reads at once. No flags, no stack, and nothing is written.
+    // SAFETY: reads 64 bytes that are valid for reads. Equivalent to eight relaxed atomic loads: each half of a vector
+    // is an aligned word, which the processor reads at once. No flags, no stack, and nothing is written.
     unsafe {
         std::arch::asm!(
             "movups {a}, [{at}]",
@@ -95,7 +96,7 @@ pub(super) unsafe fn load_line(at: *const u8, _: bool) -> Line {
             options(nostack, preserves_flags, readonly),
         );
     }
-    // SAFETY: four vectors and a line have 64 bytes, and any bits are a line.
+    // SAFETY: four vectors and a line have 64 bytes, and every bit pattern is a line.
     unsafe { std::mem::transmute([a, b, c, d]) }
 }
 
@@ -107,10 +108,10 @@ pub(super) unsafe fn load_line(at: *const u8, _: bool) -> Line {
 #[inline(always)]
 pub(super) unsafe fn store_line(at: *mut u8, line: Line) {
     use std::arch::x86_64::__m128i;
-    // SAFETY: a line and four vectors have 64 bytes, and any bits are vectors.
+    // SAFETY: a line and four vectors have 64 bytes, and every bit pattern is a vector.
     let [a, b, c, d]: [__m128i; 4] = unsafe { std::mem::transmute(line) };
-    // SAFETY: writes 64 bytes that are valid for writes. Equal to eight relaxed atomic stores, as in `load_line`. The block
-    // counts as writing any memory, so it moves across no atomic operation.
+    // SAFETY: writes 64 bytes that are valid for writes. Equivalent to eight relaxed atomic stores, as in `load_line`.
+    // The block counts as writing any memory, so it moves across no atomic operation.
     unsafe {
         std::arch::asm!(
             "movups [{at}], {a}",
@@ -134,7 +135,7 @@ pub(super) unsafe fn store_line(at: *mut u8, line: Line) {
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
 #[inline(always)]
 pub(super) unsafe fn load_line(at: *const u8, shared: bool) -> Line {
-    // SAFETY: each word lies in the 64 bytes.
+    // SAFETY: each word is in the 64 bytes.
     Line(std::array::from_fn(|i| unsafe { load_word(at.add(8 * i), shared) }))
 }
 
@@ -146,7 +147,7 @@ pub(super) unsafe fn load_line(at: *const u8, shared: bool) -> Line {
 #[inline(always)]
 pub(super) unsafe fn store_line(at: *mut u8, line: Line) {
     for (i, word) in line.0.into_iter().enumerate() {
-        // SAFETY: each word lies in the 64 bytes.
+        // SAFETY: each word is in the 64 bytes.
         unsafe { store_word(at.add(8 * i), word, u64::MAX) };
     }
 }

@@ -1,4 +1,4 @@
-//! The memory that one rank of several processes sees in its launches.
+//! Memory that one rank of several processes accesses in its launches.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -6,11 +6,12 @@ use std::sync::Arc;
 use super::table::{Lent, LentSlices};
 use crate::shm::Segment;
 
-/// Slices by number, as in a [`Table`](super::Table): parts of segments that stay, and loans for the time of a launch.
+/// Slices by number, as in a [`Table`](super::Table): parts of segments, which stay, and loans for the duration of a
+/// launch.
 pub(crate) struct Views {
     list: Vec<Lent>,
-    /// What keeps the part of a segment mapped.
-    kept: Vec<Option<Arc<Segment>>>,
+    /// Keeps the segments of the parts mapped.
+    segments: Vec<Option<Arc<Segment>>>,
 }
 
 /// A slice that is lent for a launch.
@@ -33,28 +34,29 @@ impl Loan<'_> {
 }
 
 impl Views {
-    /// Empty slices.
+    /// Creates empty slices.
     pub(crate) fn new(slices: usize) -> Self {
-        Self { list: vec![Lent::NOTHING; slices], kept: vec![None; slices] }
+        Self { list: vec![Lent::EMPTY; slices], segments: vec![None; slices] }
     }
 
-    /// Makes a part of a segment slice `number`, for reading and writing; whether the segment has that part.
+    /// Makes a part of a segment slice `number`, for reading and writing, and returns whether the segment has that
+    /// part.
     ///
-    /// Other processes access the part as they like. This one does in atomic units only, but for the times in which its owner
-    /// holds it as a slice; then nobody launches with it.
+    /// Other processes access the part in any way. This one accesses it in atomic units only, except while its owner
+    /// holds it as a slice; then no launch uses it.
     pub(crate) fn set(&mut self, number: usize, segment: &Arc<Segment>, part: Range<u64>) -> bool {
         let inside = part.start <= part.end && part.end <= segment.len() as u64;
         if inside {
             let base = segment.base().as_ptr().wrapping_add(part.start as usize);
             self.list[number] = Lent { base, len: (part.end - part.start) as usize, shared: false };
-            if self.kept[number].as_ref().is_none_or(|kept| !Arc::ptr_eq(kept, segment)) {
-                self.kept[number] = Some(Arc::clone(segment));
+            if self.segments[number].as_ref().is_none_or(|segments| !Arc::ptr_eq(segments, segment)) {
+                self.segments[number] = Some(Arc::clone(segment));
             }
         }
         inside
     }
 
-    /// Lends slices while `run` runs, and takes them back whatever happens. Each gets a number, or two.
+    /// Lends slices while `run` runs, and takes them back also on a panic. Each gets one number or two.
     pub(crate) fn lend<'a, const N: usize, R>(
         &mut self,
         loans: [(Loan<'a>, usize, Option<usize>); N],
@@ -64,8 +66,8 @@ impl Views {
         impl<const N: usize> Drop for TakeBack<'_, N> {
             fn drop(&mut self) {
                 for number in self.1.into_iter().flat_map(|(one, other)| [Some(one), other]).flatten() {
-                    self.0.list[number] = Lent::NOTHING;
-                    self.0.kept[number] = None;
+                    self.0.list[number] = Lent::EMPTY;
+                    self.0.segments[number] = None;
                 }
             }
         }
@@ -78,16 +80,16 @@ impl Views {
             };
             for number in [Some(one), other].into_iter().flatten() {
                 guard.0.list[number] = lent;
-                guard.0.kept[number] = None;
+                guard.0.segments[number] = None;
             }
         }
         run(guard.0)
     }
 
-    /// Access to the slices.
+    /// Returns access to the slices.
     pub(crate) fn memory(&self) -> LentSlices<'_> {
-        // A part of a segment stays mapped while `kept` holds it; a loan lives until `lend` returns, which takes it back, and
-        // the result cannot outlive the borrow that `lend` hands to its closure.
+        // A part of a segment stays mapped while `segments` holds it; a loan lives until `lend` returns, which takes it
+        // back, and the result cannot outlive the borrow that `lend` passes to its closure.
         LentSlices(&self.list)
     }
 }

@@ -1,14 +1,14 @@
-//! The pieces in which data goes through a worker: lines of 64 bytes, blocks of some lines.
+//! Units in which workers process data: lines of 64 bytes, tiles of some lines.
 
 use bytemuck::{Pod, Zeroable};
 
 /// Bytes of a line.
 pub(crate) const LINE: usize = 64;
 
-/// Lines of a block.
+/// Lines of a tile.
 pub(crate) const LINES: usize = 16;
 
-/// A piece of a message in a worker's own memory. A line holds whole elements of any type.
+/// A line of a message in a worker's private memory. A line holds whole elements of any type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C, align(64))]
 pub(crate) struct Line(pub(crate) [u64; LINE / 8]);
@@ -16,14 +16,14 @@ pub(crate) struct Line(pub(crate) [u64; LINE / 8]);
 /// As many lines as stay in registers and the nearest cache while sources are combined.
 pub(crate) type Tile = [Line; LINES];
 
-/// Room for a block's elements in the widest accumulator: 1-byte elements as f64.
+/// Room for a tile's elements in the widest accumulator: 1-byte elements as f64.
 pub(crate) type Accumulator = [Line; LINES * 8];
 
 impl Line {
     pub(crate) const ZERO: Self = Self([0; LINE / 8]);
 }
 
-/// Lines of zeros.
+/// Returns lines of zeros.
 pub(crate) const fn zeroed<const N: usize>() -> [Line; N] {
     [Line::ZERO; N]
 }

@@ -14,14 +14,14 @@ pub struct E4m3(pub u8);
 pub struct E5m2(pub u8);
 
 impl E4m3 {
-    /// The exact value.
+    /// Returns the exact value.
     #[inline]
     pub fn to_f32(self) -> f32 {
         E4M3[self.0 as usize]
     }
 
-    /// The nearest value, ties to even. What is too large becomes the largest finite value, as in CUDA's conversions;
-    /// infinities do too, NaN stays NaN.
+    /// Returns the nearest value, ties to even. Values above the largest finite value become that value, as in CUDA's
+    /// conversions, and so do infinities; NaN stays NaN.
     #[inline]
     pub fn from_f64(value: f64) -> Self {
         Self(encode::<4, 3, 0x7e>(value))
@@ -29,14 +29,14 @@ impl E4m3 {
 }
 
 impl E5m2 {
-    /// The exact value.
+    /// Returns the exact value.
     #[inline]
     pub fn to_f32(self) -> f32 {
         E5M2[self.0 as usize]
     }
 
-    /// The nearest value, ties to even. What is too large becomes the largest finite value, as in CUDA's conversions;
-    /// infinities do too, NaN stays NaN.
+    /// Returns the nearest value, ties to even. Values above the largest finite value become that value, as in CUDA's
+    /// conversions, and so do infinities; NaN stays NaN.
     #[inline]
     pub fn from_f64(value: f64) -> Self {
         Self(encode::<5, 2, 0x7b>(value))
@@ -56,7 +56,7 @@ const fn table<const E: u32, const M: u32, const MAX: u8>() -> [f32; 256] {
     values
 }
 
-/// `MAX`: bits of the largest finite value. E5M2 has an infinity one above it, E4M3 goes over to NaN.
+/// Decodes a value. `MAX`: bits of the largest finite value. The bits above it are infinity in E5M2, NaN in E4M3.
 const fn decode<const E: u32, const M: u32, const MAX: u8>(bits: u8) -> f32 {
     let sign = (bits as u32 >> 7) << 31;
     let magnitude = bits & 0x7f;
@@ -84,7 +84,7 @@ fn encode<const E: u32, const M: u32, const MAX: u8>(value: f64) -> u8 {
         return sign | 0x7f;
     }
     let bias = (1_i64 << (E - 1)) - 1;
-    // Least exponent of a normal number; below it the step between values stays the same.
+    // Minimum exponent of a normal number; below it the step between values stays the same.
     let exponent = ((magnitude >> 52) as i64 - 1023).max(1 - bias);
     let step = exponent - i64::from(M);
     if exponent > bias + 2 {
@@ -93,7 +93,7 @@ fn encode<const E: u32, const M: u32, const MAX: u8>(value: f64) -> u8 {
     // In units of the step the result is an integer below 2^(M + 1); adding 2^52 rounds to it, ties to even.
     let scale = f64::from_bits(((1023 - step) as u64) << 52);
     let units = (f64::from_bits(magnitude) * scale + TWO_52).to_bits() - TWO_52.to_bits();
-    // A mantissa that rounds up carries into the exponent by itself.
+    // A mantissa that rounds up carries into the exponent without further work.
     let encoded = ((exponent - 1 + bias) as u64) << M;
     sign | (encoded + units).min(u64::from(MAX)) as u8
 }
@@ -104,7 +104,7 @@ const TWO_52: f64 = 4_503_599_627_370_496.0;
 mod tests {
     use super::*;
 
-    /// The nearest of all finite values, ties to the even encoding, found by looking at each.
+    /// Returns the nearest of all finite values, ties to the even encoding, by comparing with each.
     fn nearest(value: f64, of: impl Fn(u8) -> f32, max: u8) -> u8 {
         let sign = if value.is_sign_negative() { 0x80 } else { 0 };
         let distance = |bits: u8| (f64::from(of(bits)) - value.abs()).abs();
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn known_values() {
+    fn conversions_match_known_values() {
         for (bits, value) in [(0x00, 0.0), (0x01, 0.001953125), (0x38, 1.0), (0x7e, 448.0), (0xb8, -1.0)] {
             assert_eq!(E4m3(bits).to_f32(), value, "{bits:#x}");
         }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn encoding_is_to_the_nearest() {
+    fn encoding_rounds_to_nearest() {
         let mut values: Vec<f64> = (0..=255).flat_map(|b| [E4m3(b).to_f32().into(), E5m2(b).to_f32().into()]).collect();
         values.retain(|value: &f64| value.is_finite());
         values.sort_by(f64::total_cmp);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn special_values() {
+    fn special_values_are_converted() {
         assert!(E4m3::from_f64(f64::NAN).to_f32().is_nan() && E5m2::from_f64(f64::NAN).to_f32().is_nan());
         assert_eq!(E4m3::from_f64(f64::INFINITY).to_f32(), 448.0);
         assert_eq!(E4m3::from_f64(1e300).to_f32(), 448.0);

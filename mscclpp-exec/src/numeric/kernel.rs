@@ -1,4 +1,4 @@
-//! Reductions of blocks: one set of functions for each type, operation and accumulator.
+//! Reductions of tiles: one set of functions for each type, operation and accumulator.
 
 use half::{bf16, f16};
 use mscclpp_core::types::ReduceOp;
@@ -10,26 +10,26 @@ use super::{AccumType, Accumulator, LINE, LINES, Line, Tile, zeroed};
 use crate::dtype::DataType;
 use crate::memory::{Lines, fuse};
 
-/// How sources are combined: `start` with the first, `add` each other one, `finish`. Elements behind the data that a
-/// caller's last block holds are computed as well and mean nothing.
+/// Functions that combine sources: `start` with the first, `add` each other one, `finish`. Elements past the end of the data
+/// in a caller's last tile are computed as well and have no meaning.
 #[derive(Clone, Copy)]
 pub(crate) struct Reducer {
     pub(crate) start: fn(&mut Accumulator, &Tile, usize),
     pub(crate) add: fn(&mut Accumulator, &Tile, usize),
-    /// `None` if the accumulator's first lines are the result as they are.
+    /// `None` if the accumulator's first lines are the result.
     pub(crate) finish: Option<fn(&Accumulator, &mut Tile, usize)>,
-    /// All at once, from memory to memory, for types that compute themselves: see [`fuse`].
+    /// Combines everything at once, from memory to memory, for types that are their own accumulators: see [`fuse`].
     pub(crate) fuse: Option<Fuse>,
 }
 
-/// Combines lines of sources into lines of destinations, past the caches or not.
+/// Combines lines of sources into lines of destinations, with or without non-temporal stores.
 pub(crate) type Fuse = fn(&[Lines<'_>], &[Lines<'_>]);
 
-/// Divides the elements of a block by the number of ranks.
+/// Divides the elements of a tile by the number of ranks.
 pub(crate) type Divider = fn(&mut Tile, u32);
 
 impl Reducer {
-    /// The functions for a type; `None` if it cannot be combined in that accumulator. An average is added up.
+    /// Returns the functions for a type; `None` if it cannot be combined in that accumulator. An average is added up.
     pub(crate) fn new(dtype: DataType, op: ReduceOp, accumulate: AccumType) -> Option<Self> {
         if !accumulate.supports(dtype) {
             return None;
@@ -53,7 +53,7 @@ impl Reducer {
     }
 }
 
-/// The division that ends an average.
+/// Returns the division that ends an average.
 pub(crate) fn divider(dtype: DataType) -> Divider {
     match dtype {
         DataType::I8 => divide::<i8>,
@@ -71,7 +71,7 @@ pub(crate) fn divider(dtype: DataType) -> Divider {
     }
 }
 
-/// Picks the functions for an operation.
+/// Selects the functions for an operation.
 macro_rules! by_op {
     ($op:expr, $add:ident::<$($type:ty),*>) => {
         match $op {
@@ -83,12 +83,12 @@ macro_rules! by_op {
     };
 }
 
-/// Types that compute themselves.
+/// Returns the functions for types that are their own accumulators.
 fn native<T: Number>(op: ReduceOp) -> Reducer {
     Reducer { start, add: by_op!(op, add::<T>), finish: None, fuse: Some(by_op!(op, fuse::<T>)) }
 }
 
-/// Types that compute in a wider one.
+/// Returns the functions for types that are combined in a wider one.
 fn small<T: Via<f32> + Via<f64>>(op: ReduceOp, accumulate: AccumType) -> Reducer {
     match accumulate {
         AccumType::Native => Reducer { start, add: by_op!(op, add_rounding::<T>), finish: None, fuse: None },
@@ -122,7 +122,7 @@ fn add<T: Number, const OP: u8>(acc: &mut Accumulator, block: &Tile, lines: usiz
     }
 }
 
-/// Every step in f32 and back.
+/// Performs every step in f32, and rounds its result back.
 fn add_rounding<T: Via<f32>, const OP: u8>(acc: &mut Accumulator, block: &Tile, lines: usize) {
     for (acc, line) in acc.iter_mut().zip(&block[..lines]) {
         let acc = elements_mut::<T>(std::slice::from_mut(acc));
@@ -137,7 +137,7 @@ fn add_rounding<T: Via<f32>, const OP: u8>(acc: &mut Accumulator, block: &Tile, 
     }
 }
 
-/// Lines that the elements of `lines` lines fill in an accumulator of another width.
+/// Returns the number of lines that the elements of `lines` lines fill in an accumulator of another width.
 fn widened<T, A>(lines: usize) -> usize {
     lines * size_of::<A>() / size_of::<T>()
 }
@@ -164,7 +164,7 @@ fn finish_via<T: Via<A>, A: Number>(acc: &Accumulator, block: &mut Tile, lines: 
 
 fn divide<T: Number>(block: &mut Tile, ranks: u32) {
     for value in elements_mut::<T>(block) {
-        *value = value.over(ranks);
+        *value = value.divide_by(ranks);
     }
 }
 
@@ -174,7 +174,7 @@ fn divide_small<T: Via<f32>>(block: &mut Tile, ranks: u32) {
         let mut wide = [0.0; LINE];
         let wide = &mut wide[..line.len()];
         T::widen(line, wide);
-        wide.iter_mut().for_each(|value| *value = value.over(ranks));
+        wide.iter_mut().for_each(|value| *value = value.divide_by(ranks));
         T::narrow(wide, line);
     }
 }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pair_of_type_and_operation_works_on_small_integers() {
+    fn every_type_and_operation_is_exact_on_small_integers() {
         fn check<T: Element + PartialEq + std::fmt::Debug>(of: impl Fn(i32) -> T) {
             // Three values whose sum and product stay exact in every type.
             let values = |i: usize| [[1, 2, 0], [2, 1, 2], [0, 3, 1], [2, 2, 2]][i % 4];
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wider_accumulator_rounds_once() {
+    fn wider_accumulator_rounds_once() {
         // 2048 + 1 + 1: in f16 each addition of 1 is lost, in f32 their sum is not.
         let sources = [2048.0, 1.0, 1.0].map(|value| block(|_| f16::from_f32(value)));
         assert_eq!(reduce::<f16>(ReduceOp::Sum, AccumType::Native, &sources)[0].to_f32(), 2048.0);
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn division() {
+    fn division_rounds_floats_and_truncates_integers() {
         let mut floats = block(|i| f16::from_f32(i as f32));
         divider(DataType::F16)(&mut floats, 4);
         assert_eq!(elements::<f16>(&floats)[7].to_f32(), 1.75);

@@ -1,8 +1,8 @@
-//! Arithmetic on blocks of elements: what a reduction does to the bytes.
+//! Arithmetic on tiles of elements: the effect of a reduction on the bytes.
 //!
 //! Sums and products of integers wrap. Minimum and maximum of floats are NaN as soon as one operand is, whatever the
 //! order. `Avg` adds, and divides once at the end of a launch: floats round that division like any other operation,
-//! integers truncate it towards zero (and a sum that wrapped stays wrapped). Sums of f16, bf16 and e5m2 beyond the
+//! integers truncate it towards zero (and a sum that wrapped stays wrapped). For sums of f16, bf16 and e5m2 beyond the
 //! largest finite value: f16 and bf16 become infinite, both fp8 types stay at the largest finite value.
 
 mod block;
@@ -19,7 +19,7 @@ use std::fmt;
 
 use crate::dtype::DataType;
 
-/// How an operation combines several sources.
+/// Type in which an operation combines several sources.
 ///
 /// An operation loads one element of each source, combines them from left to right in this type, and rounds the result
 /// to the message's type once. Between two operations a value is always in the message's type.
@@ -35,7 +35,7 @@ pub enum AccumType {
 }
 
 impl AccumType {
-    /// The name used in messages.
+    /// Returns the name used in messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Native => "native",
@@ -44,7 +44,7 @@ impl AccumType {
         }
     }
 
-    /// Whether elements of a type can be combined in this type.
+    /// Returns whether elements of a type can be combined in this type.
     pub const fn supports(self, dtype: DataType) -> bool {
         match self {
             Self::Native => true,
@@ -53,7 +53,7 @@ impl AccumType {
         }
     }
 
-    /// Whether this type is wider than elements of `dtype`.
+    /// Returns whether this type is wider than elements of `dtype`.
     #[cfg(feature = "cuda")]
     pub(crate) const fn is_wider_than(self, dtype: DataType) -> bool {
         match self {

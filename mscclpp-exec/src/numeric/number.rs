@@ -7,10 +7,10 @@ use mscclpp_core::types::ReduceOp;
 pub(crate) trait Number: Pod {
     fn sum(self, other: Self) -> Self;
     fn prod(self, other: Self) -> Self;
-    fn least(self, other: Self) -> Self;
-    fn greatest(self, other: Self) -> Self;
-    /// Divides by a number of ranks, at least 1.
-    fn over(self, ranks: u32) -> Self;
+    fn minimum(self, other: Self) -> Self;
+    fn maximum(self, other: Self) -> Self;
+    /// Divides by a number of ranks, which is at least 1.
+    fn divide_by(self, ranks: u32) -> Self;
 }
 
 macro_rules! integers {
@@ -25,16 +25,16 @@ macro_rules! integers {
                 self.wrapping_mul(other)
             }
             #[inline(always)]
-            fn least(self, other: Self) -> Self {
+            fn minimum(self, other: Self) -> Self {
                 Ord::min(self, other)
             }
             #[inline(always)]
-            fn greatest(self, other: Self) -> Self {
+            fn maximum(self, other: Self) -> Self {
                 Ord::max(self, other)
             }
             #[inline(always)]
-            fn over(self, ranks: u32) -> Self {
-                // Through a type that holds both; a quotient always fits back.
+            fn divide_by(self, ranks: u32) -> Self {
+                // In a type that holds both; the quotient always fits into the original one.
                 (i128::from(self) / i128::from(ranks)) as Self
             }
         }
@@ -55,15 +55,15 @@ macro_rules! floats {
                 self * other
             }
             #[inline(always)]
-            fn least(self, other: Self) -> Self {
+            fn minimum(self, other: Self) -> Self {
                 if self < other || self.is_nan() { self } else { other }
             }
             #[inline(always)]
-            fn greatest(self, other: Self) -> Self {
+            fn maximum(self, other: Self) -> Self {
                 if self > other || self.is_nan() { self } else { other }
             }
             #[inline(always)]
-            fn over(self, ranks: u32) -> Self {
+            fn divide_by(self, ranks: u32) -> Self {
                 self / ranks as Self
             }
         }
@@ -72,7 +72,7 @@ macro_rules! floats {
 
 floats!(f32, f64);
 
-/// [`ReduceOp`] as a constant argument, so that the choice is made outside of loops.
+/// [`ReduceOp`] as a const argument, so that the selection is made outside of loops.
 pub(crate) const SUM: u8 = ReduceOp::Sum as u8;
 pub(super) const PROD: u8 = ReduceOp::Prod as u8;
 pub(super) const MIN: u8 = ReduceOp::Min as u8;
@@ -83,8 +83,8 @@ pub(super) const MAX: u8 = ReduceOp::Max as u8;
 pub(crate) fn combine<N: Number, const OP: u8>(left: N, right: N) -> N {
     match OP {
         PROD => left.prod(right),
-        MIN => left.least(right),
-        MAX => left.greatest(right),
+        MIN => left.minimum(right),
+        MAX => left.maximum(right),
         _ => left.sum(right),
     }
 }
@@ -97,13 +97,13 @@ mod tests {
     fn integers_wrap_and_truncate() {
         assert_eq!(combine::<i8, SUM>(127, 1), -128);
         assert_eq!(combine::<u8, PROD>(16, 17), 16);
-        assert_eq!((-7_i32).over(2), -3);
-        assert_eq!(u64::MAX.over(3), u64::MAX / 3);
-        assert_eq!((-100_i8).over(200), 0);
+        assert_eq!((-7_i32).divide_by(2), -3);
+        assert_eq!(u64::MAX.divide_by(3), u64::MAX / 3);
+        assert_eq!((-100_i8).divide_by(200), 0);
     }
 
     #[test]
-    fn nan_wins_in_any_order() {
+    fn minimum_and_maximum_with_nan_are_nan() {
         for (left, right) in [(f32::NAN, 1.0), (1.0, f32::NAN)] {
             assert!(combine::<f32, MIN>(left, right).is_nan());
             assert!(combine::<f32, MAX>(left, right).is_nan());

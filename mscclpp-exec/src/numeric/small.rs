@@ -1,4 +1,4 @@
-//! Conversions between the floats narrower than 32 bits and those that compute.
+//! Conversions between floats narrower than 32 bits and accumulator types.
 
 use bytemuck::Pod;
 use half::slice::HalfFloatSliceExt;
@@ -7,11 +7,11 @@ use half::{bf16, f16};
 use super::fp8::{E4m3, E5m2};
 use super::number::Number;
 
-/// A float type that computes in `A`. Slices of one call have equal lengths.
+/// A float type that is combined in `A`. Slices of one call have equal lengths.
 pub(super) trait Via<A: Number>: Pod {
-    /// Exact.
+    /// Converts exactly.
     fn widen(from: &[Self], to: &mut [A]);
-    /// To the nearest, ties to even.
+    /// Rounds to the nearest value, ties to even.
     fn narrow(from: &[A], to: &mut [Self]);
 }
 
@@ -22,8 +22,8 @@ fn each<S: Copy, D>(from: &[S], to: &mut [D], convert: impl Fn(S) -> D) {
     }
 }
 
-/// The f32 next to a value towards zero, with its last bit set if it is not the value itself. Rounding that once more to
-/// at most 22 bits gives what rounding the value itself gives.
+/// Returns the f32 next to a value towards zero, with its last bit set if it is not the value itself. Rounding that
+/// once more to at most 22 bits gives the same result as rounding the value itself.
 #[inline(always)]
 fn to_odd(value: f64) -> f32 {
     let nearest = value as f32;
@@ -61,7 +61,7 @@ impl Via<f32> for bf16 {
     }
     #[inline]
     fn narrow(from: &[f32], to: &mut [Self]) {
-        // Without branches, so that it vectorises.
+        // Without branches, so that it vectorizes.
         each(from, to, |value| {
             let bits = value.to_bits();
             let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
@@ -123,7 +123,8 @@ impl Via<f64> for f32 {
 mod tests {
     use super::*;
 
-    /// Every value of a 16-bit type, its neighbours' middle, and a hair to either side of that.
+    /// Checks every value of a 16-bit type, the midpoint between it and its neighbor, and values just below and above
+    /// that.
     fn rounds_to_nearest<T: Via<f64> + Via<f32> + PartialEq + std::fmt::Debug>(of: impl Fn(u16) -> T, infinity: u16) {
         for bits in 0..infinity - 1 {
             let (mut pair, mut out) = ([0.0_f64; 2], [of(0)]);
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn nan_stays_nan() {
+    fn conversion_of_nan_is_nan() {
         let mut out = [bf16::ZERO; 2];
         bf16::narrow(&[f32::NAN, f32::from_bits(0xff80_0001)], &mut out);
         assert!(out.iter().all(|value| value.is_nan()));

@@ -1,35 +1,37 @@
-//! Drops signals and waits that do what every launch does anyway.
+//! Elides handshakes that the launch protocol already provides.
 //!
-//! Many plans begin with a signal to each peer and a wait for its signal, which say that both have started, and end with such a
-//! pair, which says that both have finished. A launch between processes establishes both for every plan: a rank sees its
-//! peers start, and waits for them to finish. So these signals and waits are dropped, on both sides: each would cost the
-//! transfer of a cache line there and back.
+//! Many plans begin with a signal to each peer and a wait for its signal, which establish that both ranks have started,
+//! and end with such a pair, which establishes that both have finished. A launch across processes establishes both for
+//! every plan: a rank observes that its peers have started, and waits for them to finish. So these signals and waits
+//! are elided on both sides; each would cost a round trip of a cache line.
 //!
-//! # What is dropped
+//! # What is elided
 //!
-//! Whole signals, waits and block syncs at the very beginning and the very end of thread blocks, on memory channels between ranks of
-//! one node. Signal k of a channel answers wait k, so as many signals as waits are dropped, from the beginning or from the
-//! end; of a channel that is used in a loop, or has unequal numbers of signals and waits, nothing is. What is in loops stays:
-//! also what does nothing, as a block that ended inside of a loop would leave it after one iteration.
+//! Whole signals, waits and block syncs at the very beginning and the very end of thread blocks, on memory channels
+//! between ranks of one node. Signal k of a channel matches wait k, so equally many signals and waits are elided, from
+//! the beginning or from the end. Nothing is elided on a channel that is used in a loop or has unequal numbers of
+//! signals and waits. Operations in loops stay, including those without an effect, because a block that ended inside of
+//! a loop would leave it after one iteration.
 //!
-//! # Why it is sound
+//! # Why this is sound
 //!
-//! *Order.* A wait at the beginning of a block orders what follows it after what precedes the signal: nothing but dropped
-//! operations of the peer's block, and what the peer's launch did before. That the peer has started says as much, and the
-//! first operation that is not the rank's own business waits for that ([`Elided::started`], *opening*). A wait at the end
-//! orders the end of the launch, and with it the next launch, after what precedes the signal in the peer's block. The peer
-//! announces that it has finished after the whole block is done if a signal at its end was dropped ([`Elided::signalled`]), and
-//! the launch waits for that ([`Elided::finished`], *end*). Between a dropped wait and the end of its block there are only
-//! dropped operations, so no operation of the launch relied on it.
+//! *Order.* A wait at the beginning of a block orders the operations after it after everything that precedes the
+//! signal: only elided operations of the peer's block, and the peer's actions before its launch. The peer's start
+//! implies the same, and the first operation that is not exclusive waits for that start ([`ElidedHandshakes::started`],
+//! *opening*). A wait at the end orders the end of the launch, and with it the next launch, after everything that
+//! precedes the signal in the peer's block. If a signal at the end of a block was elided, the peer announces that it
+//! has finished only after the whole block ([`ElidedHandshakes::signalled`]), and the launch waits for that
+//! ([`ElidedHandshakes::finished`], *end*). Between an elided wait and the end of its block there are only elided
+//! operations, so no operation of the launch relied on it.
 //!
-//! *Visibility.* Announcements are released and acquired, as signals that are not relaxed.
+//! *Visibility.* Announcements are released and acquired, like signals that are not relaxed.
 //!
-//! *Counters.* The counters of both ends fall behind by equally many.
+//! *Counters.* Both ends of a channel omit equally many increments.
 //!
-//! *Progress.* No cycle of waits arises: a start is announced before anything waits, and an end waits for peers that have
-//! announced that they finished, which they do without waiting for any end. But a wait of a thread block was also a time in
-//! which the rank moved its connections to other nodes. That the wait of the launch does so too is an invariant of the executor
-//! (4 in [`passes`](super)): without it a plan whose wait is dropped can hang though the plan itself cannot.
+//! *Progress.* No cycle of waits arises: a start is announced before any wait, and an end waits for peers that have
+//! announced that they finished, which they do without waiting for any end. But while a thread block waited, its rank
+//! also served its connections to other nodes. That the wait of the launch does so too is an invariant of the executor
+//! (4 in [`passes`](super)): without it a plan with an elided wait can hang although the plan itself cannot.
 //!
 //! The validator proves the first three for a plan again, and names the plans that rely on the last.
 
@@ -37,48 +39,53 @@ use mscclpp_core::types::ChannelKind;
 
 use crate::interpret::{Block, Opcode, ResolvedPlan};
 
-/// What the launch protocol must establish instead of the dropped signals.
-pub(crate) struct Elided {
-    /// By rank: peers that must have started before the first operation that is not the rank's own business.
+/// Order that the launch protocol must establish instead of the elided signals.
+pub(crate) struct ElidedHandshakes {
+    /// By rank: peers that must have started before the first operation that is not exclusive.
     pub(crate) started: Vec<bool>,
     /// By rank: peers that must have finished before the launch ends.
     pub(crate) finished: Vec<bool>,
-    /// By thread block of the program: whether a signal at its end was dropped, so that it has finished only when it is done.
+    /// By thread block of the resolved plan: whether a signal at its end was elided, so that it has finished only after
+    /// its last operation.
     pub(crate) signalled: Vec<bool>,
 }
 
-/// Drops the handshakes from a program that rank `me` executes. `together`: whether two ranks are on one node.
-pub(crate) fn elide_handshakes(program: &mut ResolvedPlan, me: u32, together: impl Fn(u32, u32) -> bool) -> Elided {
+/// Elides handshakes in a resolved plan that rank `me` executes. `same_node`: whether two ranks are on one node.
+pub(crate) fn elide_handshakes(
+    program: &mut ResolvedPlan,
+    me: u32,
+    same_node: impl Fn(u32, u32) -> bool,
+) -> ElidedHandshakes {
     let ranks = program.shape.ranks as usize;
-    let mut elided = Elided {
+    let mut elided = ElidedHandshakes {
         started: vec![false; ranks],
         finished: vec![false; ranks],
         signalled: vec![false; program.agents.len()],
     };
-    let usable = usable(program, together);
-    let front = settle(program, &usable, End::Front);
-    for (agent, &n) in front.iter().enumerate() {
+    let elidable = elidable(program, same_node);
+    let at_start = count_elidable(program, &elidable, End::Start);
+    for (agent, &n) in at_start.iter().enumerate() {
         let code = program.agents[agent];
         if code.rank == me {
-            note(program, code.start..code.start + n, Opcode::is_wait, &mut elided.started);
+            record_peers(program, code.start..code.start + n, Opcode::is_wait, &mut elided.started);
         }
         program.agents[agent].start += n;
     }
-    let back = settle(program, &usable, End::Back);
-    for (agent, &n) in back.iter().enumerate() {
+    let at_end = count_elidable(program, &elidable, End::End);
+    for (agent, &n) in at_end.iter().enumerate() {
         let code = program.agents[agent];
         if code.rank == me {
-            note(program, code.end - n..code.end, Opcode::is_wait, &mut elided.finished);
-            let left_out = &program.instrs[(code.end - n) as usize..code.end as usize];
-            elided.signalled[agent] = left_out.iter().any(|instr| instr.action.is_signal());
+            record_peers(program, code.end - n..code.end, Opcode::is_wait, &mut elided.finished);
+            let elided_ops = &program.instrs[(code.end - n) as usize..code.end as usize];
+            elided.signalled[agent] = elided_ops.iter().any(|instr| instr.action.is_signal());
         }
         program.agents[agent].end -= n;
     }
-    for (code, &n) in program.agents.iter().zip(&front) {
+    for (code, &n) in program.agents.iter().zip(&at_start) {
         if code.rank == me && n > 0 {
-            // Nothing is done before all are there but what is nobody else's business.
+            // Before all peers have started, only exclusive operations may run.
             let code = &mut program.instrs[code.start as usize..code.end as usize];
-            if let Some(first) = code.iter_mut().find(|instr| !instr.alone) {
+            if let Some(first) = code.iter_mut().find(|instr| !instr.exclusive) {
                 first.accesses_peer_buffers = true;
             }
         }
@@ -86,11 +93,11 @@ pub(crate) fn elide_handshakes(program: &mut ResolvedPlan, me: u32, together: im
     elided
 }
 
-/// Which end of thread blocks.
+/// An end of thread blocks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    Front,
-    Back,
+    Start,
+    End,
 }
 
 impl Opcode {
@@ -103,10 +110,10 @@ impl Opcode {
     }
 }
 
-/// By channel: whether signals that arrive there may be left out.
-fn usable(program: &ResolvedPlan, together: impl Fn(u32, u32) -> bool) -> Vec<bool> {
+/// Returns by channel whether signals that arrive there may be elided.
+fn elidable(program: &ResolvedPlan, same_node: impl Fn(u32, u32) -> bool) -> Vec<bool> {
     let (mut signals, mut waits) = (vec![0_u64; program.channels.len()], vec![0_u64; program.channels.len()]);
-    let mut looped = vec![false; program.channels.len()];
+    let mut in_loop = vec![false; program.channels.len()];
     for code in &program.agents {
         let mut loop_end = 0;
         for at in code.start..code.end {
@@ -115,64 +122,64 @@ fn usable(program: &ResolvedPlan, together: impl Fn(u32, u32) -> bool) -> Vec<bo
                 loop_end = at + 1 + instr.body;
             }
             for &channel in program.ids(instr) {
-                let arrives = if instr.action.is_signal() {
+                let receiver = if instr.action.is_signal() {
                     program.channels[channel as usize].pair as usize
                 } else if instr.action.is_wait() {
                     channel as usize
                 } else {
                     continue;
                 };
-                // A signal that arrives nowhere stays.
-                if let Some(looped) = looped.get_mut(arrives) {
-                    *looped |= at < loop_end;
-                    if instr.action.is_signal() { signals[arrives] += 1 } else { waits[arrives] += 1 }
+                // A signal without a receiver stays.
+                if let Some(in_loop) = in_loop.get_mut(receiver) {
+                    *in_loop |= at < loop_end;
+                    if instr.action.is_signal() { signals[receiver] += 1 } else { waits[receiver] += 1 }
                 }
             }
         }
     }
     let channels = program.channels.iter().enumerate();
-    let usable = channels.map(|(at, channel)| {
+    let elidable = channels.map(|(at, channel)| {
         channel.kind == ChannelKind::Memory
-            && together(channel.rank, channel.peer)
-            && !looped[at]
+            && same_node(channel.rank, channel.peer)
+            && !in_loop[at]
             && signals[at] == waits[at]
     });
-    usable.collect()
+    elidable.collect()
 }
 
-/// By thread block: how many operations at an end can be left out.
-fn settle(program: &ResolvedPlan, usable: &[bool], end: End) -> Vec<u32> {
+/// Returns by thread block how many operations at an end can be elided.
+fn count_elidable(program: &ResolvedPlan, elidable: &[bool], end: End) -> Vec<u32> {
     let outside_loops = |code: &Block| match end {
-        // A loop is not left out itself, and hides all that follows.
-        End::Front => code.end - code.start,
-        End::Back => code.end - after_loops(program, code),
+        // A loop is not elided itself, and prevents the elision of all that follows.
+        End::Start => code.end - code.start,
+        End::End => code.end - after_loops(program, code),
     };
     let mut counts: Vec<u32> = program.agents.iter().map(outside_loops).collect();
     loop {
-        // By channel: signals and waits that would be left out.
-        let (mut signals, mut waits) = (vec![0_u64; usable.len()], vec![0_u64; usable.len()]);
-        let longest = |agent: usize, signals: Option<(&[u64], &[u64])>| {
+        // By channel: signals and waits that would be elided.
+        let (mut signals, mut waits) = (vec![0_u64; elidable.len()], vec![0_u64; elidable.len()]);
+        let count_prefix = |agent: usize, signals: Option<(&[u64], &[u64])>| {
             let code = program.agents[agent];
             let fits = |at: u32| {
                 let instr = &program.instrs[at as usize];
-                let arrives = |channel: u32| match instr.action {
+                let receiver = |channel: u32| match instr.action {
                     Opcode::Signal { .. } => program.channels[channel as usize].pair as usize,
                     _ => channel as usize,
                 };
                 let known = matches!(instr.action, Opcode::Nop | Opcode::Signal { .. } | Opcode::Wait { .. });
                 known
                     && program.ids(instr).iter().all(|&channel| {
-                        let at = arrives(channel);
-                        usable.get(at).is_some_and(|usable| *usable)
+                        let at = receiver(channel);
+                        elidable.get(at).is_some_and(|elidable| *elidable)
                             && signals.is_none_or(|(signals, waits)| signals[at] == waits[at])
                     })
             };
-            let at = |i: u32| if end == End::Front { code.start + i } else { code.end - 1 - i };
+            let at = |i: u32| if end == End::Start { code.start + i } else { code.end - 1 - i };
             (0..counts[agent]).take_while(|&i| fits(at(i))).count() as u32
         };
-        let proposed: Vec<u32> = (0..counts.len()).map(|agent| longest(agent, None)).collect();
+        let proposed: Vec<u32> = (0..counts.len()).map(|agent| count_prefix(agent, None)).collect();
         for (code, &n) in program.agents.iter().zip(&proposed) {
-            let range = if end == End::Front { code.start..code.start + n } else { code.end - n..code.end };
+            let range = if end == End::Start { code.start..code.start + n } else { code.end - n..code.end };
             for instr in &program.instrs[range.start as usize..range.end as usize] {
                 for &channel in program.ids(instr) {
                     match instr.action {
@@ -183,24 +190,29 @@ fn settle(program: &ResolvedPlan, usable: &[bool], end: End) -> Vec<u32> {
                 }
             }
         }
-        let limited = |agent: usize| longest(agent, Some((&signals, &waits))).min(proposed[agent]);
-        let agreed: Vec<u32> = (0..proposed.len()).map(limited).collect();
-        if agreed == proposed {
-            return agreed;
+        let limited = |agent: usize| count_prefix(agent, Some((&signals, &waits))).min(proposed[agent]);
+        let balanced: Vec<u32> = (0..proposed.len()).map(limited).collect();
+        if balanced == proposed {
+            return balanced;
         }
-        counts = agreed;
+        counts = balanced;
     }
 }
 
-/// Where the operations begin that come after all loops of a thread block.
+/// Returns the index of the first operation after all loops of a thread block.
 fn after_loops(program: &ResolvedPlan, code: &Block) -> u32 {
     let mut instrs = (code.start..code.end).map(|at| (at, &program.instrs[at as usize]));
     let last = instrs.rfind(|(_, instr)| instr.action == Opcode::Loop);
     last.map_or(code.start, |(at, instr)| at + 1 + instr.body)
 }
 
-/// Notes the peers of the operations of one kind.
-fn note(program: &ResolvedPlan, range: std::ops::Range<u32>, kind: impl Fn(Opcode) -> bool, peers: &mut [bool]) {
+/// Records the peers of the operations of one kind.
+fn record_peers(
+    program: &ResolvedPlan,
+    range: std::ops::Range<u32>,
+    kind: impl Fn(Opcode) -> bool,
+    peers: &mut [bool],
+) {
     for instr in &program.instrs[range.start as usize..range.end as usize] {
         for &channel in program.ids(instr).iter().filter(|_| kind(instr.action)) {
             peers[program.channels[channel as usize].peer as usize] = true;
@@ -225,7 +237,7 @@ mod tests {
         resolve(&Plan::new(&tree)).expect("it can be run")
     }
 
-    /// Signals and waits of all ranks.
+    /// Returns the number of signals and waits of all ranks.
     fn syncs(program: &ResolvedPlan) -> usize {
         let codes = program.agents.iter();
         let instrs = codes.flat_map(|code| &program.instrs[code.start as usize..code.end as usize]);
@@ -233,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn handshakes_at_both_ends_are_left_out() {
+    fn handshakes_at_both_ends_are_elided() {
         for name in ["allreduce_all_pairs", "allreduce_one_shot", "reducescatter_all_pairs"] {
             let mut program = shipped(name);
             let before = syncs(&program);
@@ -245,8 +257,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nobody_elses_business_waits_for_nobody() {
-        let visits = |name| -> Vec<bool> {
+    fn exclusive_operations_do_not_wait_for_peers() {
+        let accesses = |name| -> Vec<bool> {
             let mut program = shipped(name);
             crate::passes::place_in_caller_memory::place_in_caller_memory(&mut program, 1);
             elide_handshakes(&mut program, 1, |_, _| true);
@@ -256,27 +268,27 @@ mod tests {
                 .map(|instr| instr.accesses_peer_buffers)
                 .collect()
         };
-        // The own chunk is copied to where nobody looks; then two peers' chunks are read.
-        assert_eq!(visits("allgather_pull")[..2], [false, true]);
-        // What peers write to may not be touched before they are there.
-        assert_eq!(visits("allreduce_all_pairs").first(), Some(&true));
+        // The rank's own chunk is copied to a location that no rank reads; then the chunks of two peers are read.
+        assert_eq!(accesses("allgather_pull")[..2], [false, true]);
+        // The memory that peers write may not be accessed before they have started.
+        assert_eq!(accesses("allreduce_all_pairs").first(), Some(&true));
     }
 
     #[test]
-    fn what_crosses_nodes_or_lies_between_stays() {
+    fn handshakes_across_nodes_or_in_the_middle_are_kept() {
         let mut program = shipped("allreduce_all_pairs");
         let before = syncs(&program);
         let elided = elide_handshakes(&mut program, 1, |_, _| false);
         assert_eq!(syncs(&program), before);
         assert!(elided.started.iter().chain(&elided.finished).chain(&elided.signalled).all(|elided| !elided));
-        // Signals of a ring say in the middle that data is there.
+        // The signals of a ring in its middle announce data.
         let mut program = shipped("allreduce_ring");
         elide_handshakes(&mut program, 1, |_, _| true);
         assert!(syncs(&program) > 0);
     }
 
     #[test]
-    fn signals_without_their_waits_stay() {
+    fn signals_without_matching_waits_are_kept() {
         let program = dsl::Program::new(AlgoSpec::new("plan", CollectiveKind::AllReduce, 2));
         let channels: Vec<_> = program.ranks().map(|rank| rank.memory_channel(program.rank(1 - rank.id()))).collect();
         channels[0].signal(0);

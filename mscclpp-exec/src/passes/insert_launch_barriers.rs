@@ -1,74 +1,82 @@
-//! Inserts launch barriers: operations with which the devices of a node synchronize at the beginning and the end of every launch.
+//! Inserts launch barriers: operations with which the devices of a node synchronize at the start and the end of every
+//! launch.
 //!
-//! On one device a launch is one kernel: all ranks begin together, and the next launch begins when all have finished. On several
-//! devices each runs a kernel of its own, so the same is brought about by operations around those of the plan: signals and waits
-//! between the first thread blocks of the devices, and a barrier of each device's thread blocks. They advance on the device like all
-//! others, with release and acquire.
+//! On one device a launch is one kernel: all ranks start together, and the next launch starts when all have finished.
+//! On several devices each device runs a separate kernel, so operations around those of the plan establish the same:
+//! signals and waits between the first thread blocks of the devices, and a barrier of each device's thread blocks. They
+//! are executed on the device like all others, with release and acquire.
 //!
-//! Plans whose operations themselves wait for the beginning of peers get no barrier at the beginning. What is left of it there is
-//! a relaxed signal from each device to each other one, which is only waited for at the end.
+//! Plans whose operations themselves wait for the start of peers get no barrier at the start. There only a relaxed
+//! signal from each device to each other one remains, which is waited for at the end.
 //!
-//! # Why it is sound
+//! # Why this is sound
 //!
-//! *The plan's operations* stay as they are, between what is added: channels and barriers that are added have numbers of their
-//! own, and are appended to the tables.
+//! *The plan's operations* do not change between the inserted ones: inserted channels and barriers have unused numbers,
+//! and are appended to the tables.
 //!
-//! *Order at the end.* All thread blocks of a device come to its barrier before its first one signals, and that one ends after the
-//! signals of all devices of the node, which it acquires. So when a device has finished a launch, everything that thread
-//! blocks of the node did in it is over and visible: for every plan, wrong ones included, and also where launches of different
-//! sizes or plans follow one another. Then callers use their buffers again, and after the last launch scratch may be unmapped, which
-//! a peer that nothing waits for might otherwise still access. So this barrier stays in all plans.
+//! *Order at the end.* All thread blocks of a device arrive at its barrier before its first one signals, and that one
+//! ends after the signals of all devices of the node, which it acquires. So when a device has finished a launch,
+//! everything that thread blocks of the node did in it has finished and is visible: for every plan, including wrong
+//! ones, and also where launches of different sizes or plans follow one another. Then callers use their buffers again,
+//! and after the last launch scratch may be unmapped, which a peer that no operation waits for might otherwise still
+//! access. So this barrier stays in all plans.
 //!
-//! *Order at the beginning, with a barrier.* The first thread block of a device signals and waits before it comes to the device's
-//! barrier, so every thread block of every device comes after the beginning of all devices of its node. This is what plans rely on
-//! that access a peer's buffers before they have heard from it.
+//! *Order at the start, with a barrier.* The first thread block of a device signals and waits before it arrives at the
+//! device's barrier, so every thread block of every device continues after the start of all devices of its node. Plans
+//! rely on this if they access a peer's buffers before they have synchronized with that peer.
 //!
-//! *Order at the beginning, without a barrier.* A device may then be one launch ahead of another one, which has finished the
-//! previous launch of the plan and not begun this one. It gets no further, since it cannot finish without the other one's signals.
-//! What it can access of the other device meanwhile, and why that is right:
+//! *Order at the start, without a barrier.* A device may then be one launch ahead of another one, which has finished
+//! the previous launch of the plan and not started this one. It gets no further ahead, since it cannot finish without
+//! the other one's signals. It can access the following memory of the other device meanwhile, and each access is
+//! correct:
 //!
-//! * *Input and output* belong to the other device's caller until that device begins. The checker says of the plan that its
-//!   ranks [access them only after they have heard][begin] that their owner has begun; that includes the accesses of port
-//!   channels, whose requests are pushed then. What the owner's stream has done before the launch, an average's division by the
-//!   previous launch included, is complete before the owner's kernel begins. The signal by which a rank hears of it may be
-//!   relaxed: what precedes a kernel on its stream has been flushed when the kernel begins, and every wait acquires.
-//! * *Scratch and packets*: by the order at the end, every access of the previous launch to them is over and visible, whatever the
-//!   sizes of the two launches. So it does not matter where the halves of double scratch begin, which depends on the size, and
-//!   [`sizes_may_follow`][sizes] is not asked for. The exception are puts of port channels that nothing waits for: plans of which
-//!   the checker does not say that [all arrive][arrive] keep the barrier. The host clears scratch in two cases: when it is
-//!   allocated, which is done before other ranks learn the address; and when counters are reset, in worlds of one process only,
-//!   whose devices are idle then. It replaces scratch in calls of all ranks, which return when all have finished their launches.
-//!   Packets carry the number of the launch, which is the same on all devices.
-//! * *Counters* only grow, and a wait compares them with what the number of its launch demands, so signals of the next launch that
-//!   come early release no wait of this one that would not be released anyway. Semaphores and barriers are used within a device,
-//!   whose kernels do not overlap.
-//! * *Other plans* have channels, counters and scratch of their own. A device that runs two plans in turn begins a launch after the
-//!   end of the one before it, so both orders hold between launches of different plans too.
+//! * *Input and output* belong to the other device's caller until that device starts. The checker proves for the plan
+//!   that its ranks [access them only after they have observed][begin] that their owner has started; that includes the
+//!   accesses of port channels, whose triggers are pushed after that. Everything that the owner's stream has done
+//!   before the launch, including the division of an average by the previous launch, is complete before the owner's
+//!   kernel starts. The signal through which a rank observes the start may be relaxed: everything that precedes a
+//!   kernel on its stream has been flushed when the kernel starts, and every wait acquires.
+//! * *Scratch and packets*: by the order at the end, every access of the previous launch to them has finished and is
+//!   visible, whatever the sizes of the two launches. So it does not matter where the halves of double scratch begin,
+//!   which depends on the size, and [`sizes_may_follow`][sizes] is not required. The exception is puts of port channels
+//!   for which no operation waits: plans for which the checker does not prove that [all arrive][arrive] keep the
+//!   barrier. The host clears scratch in two cases: when it is allocated, which is done before other ranks learn the
+//!   address; and when counters are reset, in executors of one process only, whose devices are idle then. It replaces
+//!   scratch in calls of all ranks, which return when all have finished their launches. Packets carry the number of the
+//!   launch, which is the same on all devices.
+//! * *Counters* only grow, and a wait compares them with the value that the number of its launch requires, so early
+//!   signals of the next launch release no wait of this one that would not be released anyway. Semaphores and barriers
+//!   are used within a device, whose kernels do not overlap.
+//! * *Other plans* have separate channels, counters and scratch. A device that alternates between two plans starts a
+//!   launch after the end of the previous one, so both orders hold between launches of different plans too.
 //!
-//! Nothing of this depends on the message size or on the host between launches, so it holds for launches of graphs too. Ranks that
-//! share a device begin and end together, which is more than the checker assumes.
+//! None of this depends on the message size or on the host between launches, so it holds for launches of graphs too.
+//! Ranks that share a device start and end together, which is more than the checker assumes.
 //!
 //! [begin]: mscclpp_core::check::LaunchBoundaries::accesses_follow_begin
 //! [sizes]: mscclpp_core::check::LaunchBoundaries::sizes_may_follow
 //! [arrive]: mscclpp_core::check::LaunchBoundaries::puts_arrive_in_launch
 //!
-//! *Several nodes.* Plans with operations between nodes keep the barrier at the beginning. There the proxy labels what it sends
-//! with the number of the launch, which it takes from the mark that the device's first thread block pushes, so all thread blocks
-//! must come after that one in any case; and what arrives from other nodes may be written to scratch until the launch has ended for
-//! the proxy, which is after the barrier at the end. The barrier's time is small beside that of the network.
+//! *Several nodes.* Plans with operations between nodes keep the barrier at the start. There the proxy labels its
+//! messages with the number of the launch, which it takes from the mark that the device's first thread block pushes, so
+//! all thread blocks must continue after that one in any case; and data from other nodes may be written to scratch
+//! until the launch has ended for the proxy, which is after the barrier at the end. The barrier's time is small
+//! compared with that of the network.
 //!
-//! *Absent devices.* A device that does not begin is waited for by operations of the plan first, and a rank may wait for one that
-//! waits for a third. So the report of a stall does not name whom an operation waits for, but whose signal of the beginning
-//! is missing: each device has all of them (`cuda::report`).
+//! *Absent devices.* Operations of the plan are the first to wait for a device that does not start, and a rank may wait
+//! for one that waits for a third. So the report of a stall names the devices whose start signal is missing, instead of
+//! the peer of the blocked operation: each device has all of these signals (`cuda::report`).
 //!
-//! *Progress.* Every device of a node signals all others before it waits for any, and all thread blocks of a launch are resident.
+//! *Progress.* Every device of a node signals all others before it waits for any, and all thread blocks of a launch are
+//! co-resident.
 //!
-//! Devices of different nodes do not synchronize: that would take the network's time twice in every launch. There the proxy does
-//! the same, as all that comes from another node comes through it: the device signals to it where a launch begins, first of all, and
-//! where it ends, last of all.
+//! Devices of different nodes do not synchronize: that would take the network's time twice in every launch. There the
+//! proxy provides the same, because all data from another node passes through it: the device signals to it at the start
+//! of a launch, before all else, and at its end, after all else.
 //!
-//! The validator proves the order at the end, and that at the beginning where there is a barrier, with accesses of every thread block to
-//! every rank of its node in place of the plan's operations. Of all plans it has the checker prove what is executed.
+//! The validator proves the order at the end, and the order at the start where there is a barrier, with accesses of
+//! every thread block to every rank of its node in place of the plan's operations. For all plans the checker also
+//! proves the plan as executed.
 
 use mscclpp_core::check::launch_boundaries;
 use mscclpp_core::plan::OpKind;
@@ -76,33 +84,33 @@ use mscclpp_core::types::ChannelKind;
 
 use crate::interpret::program::{Barrier, Block, Channel, Instr, Opcode, ResolvedPlan, UNPAIRED};
 
-/// Which devices take part in a program's launches.
+/// Devices that take part in a plan's launches.
 pub(crate) struct Placement<'a> {
     /// By rank.
     pub(crate) device_of: &'a [u32],
-    /// By device. Only those of one node meet.
+    /// By device. Only devices of one node synchronize.
     pub(crate) node_of: &'a [u32],
-    /// Ranks that send something to other nodes, or from which something comes.
+    /// Ranks that send data to other nodes or receive data from them.
     pub(crate) far: &'a [u32],
 }
 
-/// By device: the channels that it signals to its own proxy when it begins a launch and when it has finished its part, if its
-/// ranks have to do with other nodes.
+/// By device: the channels on which it signals to its own proxy when it starts a launch and when it has finished its
+/// part, if its ranks communicate with other nodes.
 pub(crate) type LaunchMarkers = Vec<Option<[u32; 2]>>;
 
 /// Channels of the launch barriers of a plan.
 #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only the CUDA executor reads them"))]
 pub(crate) struct LaunchBarriers {
     pub(crate) marks: LaunchMarkers,
-    /// By device, the channels on which it hears that the other ones of its node have begun, where launches begin without a
-    /// barrier; otherwise none.
+    /// By device, the channels on which the other devices of its node signal their start, if launches start without a
+    /// barrier; otherwise empty.
     pub(crate) begins: Vec<Vec<u32>>,
 }
 
-/// Returns whether launches of a plan begin without a barrier.
+/// Returns whether launches of a plan start without a barrier.
 ///
 /// # Cost
-/// That of a check.
+/// The cost of a check.
 pub(crate) fn begins_without_barrier(program: &ResolvedPlan, placement: &Placement<'_>) -> bool {
     placement.far.is_empty() && {
         let facts = launch_boundaries(&program.plan.tree());
@@ -110,7 +118,7 @@ pub(crate) fn begins_without_barrier(program: &ResolvedPlan, placement: &Placeme
     }
 }
 
-/// Inserts the launch barriers of a plan: at the end of launches, and at the beginning if `at_begin`.
+/// Inserts the launch barriers of a plan: at the end of launches, and at the start if `at_begin`.
 pub(crate) fn insert_launch_barriers(
     program: &mut ResolvedPlan,
     placement: &Placement<'_>,
@@ -126,7 +134,7 @@ pub(crate) fn insert_launch_barriers(
     let first_barrier = program.barriers.len() as u32;
     let id = program.barriers.iter().map(|barrier| barrier.id + 1).max().unwrap_or(0);
     program.barriers.extend((0..devices).map(|_| Barrier { id }));
-    let ways = add_channels(program, &leaders, node_of);
+    let channels_of = add_channels(program, &leaders, node_of);
     let marks = add_marks(program, &leaders, |device| far.iter().any(|&rank| device_of[rank as usize] == device));
 
     let mut writer = Writer { instrs: Vec::with_capacity(program.instrs.len() + 4 * agents.len()), ids: Vec::new() };
@@ -134,29 +142,29 @@ pub(crate) fn insert_launch_barriers(
     let mut operand = 0;
     for mut code in agents {
         let device = device_of[code.rank as usize];
-        let (ways, mark) = (&ways[device as usize], marks[device as usize]);
-        let leads = leaders[device as usize] == key(&code);
+        let (channels_of, mark) = (&channels_of[device as usize], marks[device as usize]);
+        let is_leader = leaders[device as usize] == key(&code);
         let body = &program.instrs[code.start as usize..code.end as usize];
         code.start = writer.instrs.len() as u32;
         let next_op = body.last().map_or(0, |last| last.op + 1);
-        // Operands lie in the order of the operations.
-        let added = |kind, action, operands| Instr { kind, action, op: next_op, operands, ..Instr::NOTHING };
+        // Operands are in the order of the operations.
+        let added = |kind, action, operands| Instr { kind, action, op: next_op, operands, ..Instr::NOP };
         let count = counts[device as usize];
         let signal = |writer: &mut Writer, operands, relaxed| {
-            if leads && !ways.is_empty() {
+            if is_leader && !channels_of.is_empty() {
                 let kind = if relaxed { OpKind::RelaxedSignal } else { OpKind::Signal };
-                writer.push(added(kind, Opcode::Signal { relaxed }, operands), ways.iter().copied());
+                writer.push(added(kind, Opcode::Signal { relaxed }, operands), channels_of.iter().copied());
             }
         };
-        // For as many signals from each device.
+        // Waits for `signals` signals from each device.
         let wait = |writer: &mut Writer, operands, signals| {
-            if leads && !ways.is_empty() {
-                let ways = std::iter::repeat_n(ways, signals).flatten().copied();
-                writer.push(added(OpKind::Wait, Opcode::Wait { relaxed: false }, operands), ways);
+            if is_leader && !channels_of.is_empty() {
+                let channels_of = std::iter::repeat_n(channels_of, signals).flatten().copied();
+                writer.push(added(OpKind::Wait, Opcode::Wait { relaxed: false }, operands), channels_of);
             }
         };
-        let say = |writer: &mut Writer, operands, mark: Option<u32>| {
-            if let Some(mark) = mark.filter(|_| leads) {
+        let push_mark = |writer: &mut Writer, operands, mark: Option<u32>| {
+            if let Some(mark) = mark.filter(|_| is_leader) {
                 writer.push(added(OpKind::Signal, Opcode::PortSignal, operands), [mark]);
             }
         };
@@ -164,8 +172,8 @@ pub(crate) fn insert_launch_barriers(
             let barrier = Instr { count, ..added(OpKind::Barrier, Opcode::Barrier, operands) };
             writer.push(barrier, [first_barrier + device]);
         };
-        // The first and the last thing, so that the proxy looks for those whom the device waits for.
-        say(&mut writer, operand, mark.map(|[begin, _]| begin));
+        // The first and the last operation, so that the proxy detects the absence of devices for which this one waits.
+        push_mark(&mut writer, operand, mark.map(|[begin, _]| begin));
         signal(&mut writer, operand, !at_begin);
         if at_begin {
             wait(&mut writer, operand, 1);
@@ -181,19 +189,19 @@ pub(crate) fn insert_launch_barriers(
         barrier(&mut writer, operand);
         signal(&mut writer, operand, false);
         wait(&mut writer, operand, if at_begin { 1 } else { 2 });
-        say(&mut writer, operand, mark.map(|[_, end]| end));
-        if let Some([_, end]) = mark.filter(|_| leads) {
-            // What is sent has been read when the launch is over, whether the plan flushes or not.
+        push_mark(&mut writer, operand, mark.map(|[_, end]| end));
+        if let Some([_, end]) = mark.filter(|_| is_leader) {
+            // When the launch ends, the proxy has read the sources of all puts, whether the plan flushes or not.
             writer.push(added(OpKind::Flush, Opcode::Flush, operand), [end]);
         }
         code.end = writer.instrs.len() as u32;
         program.agents.push(code);
     }
     (program.instrs, program.ids, program.loops) = (writer.instrs, writer.ids, loops);
-    LaunchBarriers { marks, begins: if at_begin { vec![Vec::new(); ways.len()] } else { ways } }
+    LaunchBarriers { marks, begins: if at_begin { vec![Vec::new(); channels_of.len()] } else { channels_of } }
 }
 
-/// Sees to it that ranks have a proxy that have to do with other nodes: also those to which others send only.
+/// Adds proxies for the ranks that communicate with other nodes, including those that only receive.
 fn add_proxies(program: &mut ResolvedPlan, far: &[u32]) {
     program.proxies.extend(far);
     program.proxies.sort_unstable();
@@ -203,20 +211,20 @@ fn add_proxies(program: &mut ResolvedPlan, far: &[u32]) {
     }
 }
 
-/// Rank and thread block.
+/// Returns rank and thread block.
 fn key(code: &Block) -> (u32, u32) {
     (code.rank, code.block)
 }
 
-/// Takes a program's thread blocks, and adds one without operations for each device that has none: what its ranks hand in may
-/// be used by others all the same.
+/// Takes a plan's thread blocks, and adds one without operations for each device that has none, because other ranks may
+/// use the buffers of its ranks nevertheless.
 fn with_every_device(program: &mut ResolvedPlan, device_of: &[u32]) -> Vec<Block> {
     let mut agents = std::mem::take(&mut program.agents);
-    let mut seen: Vec<u32> = agents.iter().map(|code| device_of[code.rank as usize]).collect();
+    let mut devices_with_blocks: Vec<u32> = agents.iter().map(|code| device_of[code.rank as usize]).collect();
     for (rank, &device) in (0..).zip(device_of) {
-        if !seen.contains(&device) {
-            seen.push(device);
-            // Behind what ranks before it have, so that all tables are in the order of the thread blocks.
+        if !devices_with_blocks.contains(&device) {
+            devices_with_blocks.push(device);
+            // After the thread blocks of earlier ranks, so that all tables are in the order of the thread blocks.
             let at = agents.partition_point(|code| code.rank < rank);
             let start = at.checked_sub(1).map_or(0, |before| agents[before].end);
             let proxy = program.proxies.partition_point(|&other| other < rank) as u32;
@@ -226,22 +234,22 @@ fn with_every_device(program: &mut ResolvedPlan, device_of: &[u32]) -> Vec<Block
     agents
 }
 
-/// A channel from each device to each other one of its node. Returns: by device, those that begin there.
+/// Adds a channel from each device to each other one of its node. Returns by device the channels that begin there.
 fn add_channels(program: &mut ResolvedPlan, leaders: &[(u32, u32)], node_of: &[u32]) -> Vec<Vec<u32>> {
     let first = program.channels.len() as u32;
     let devices = 0..leaders.len();
     let pairs = devices.clone().flat_map(|from| devices.clone().map(move |to| (from, to)));
     let pairs: Vec<_> = pairs.filter(|&(from, to)| from != to && node_of[from] == node_of[to]).collect();
     let number = |pair: (usize, usize)| pairs.binary_search(&pair).map_or(UNPAIRED, |at| first + at as u32);
-    let mut ways = vec![Vec::new(); leaders.len()];
+    let mut channels_of = vec![Vec::new(); leaders.len()];
     for &(from, to) in &pairs {
-        ways[from].push(number((from, to)));
+        channels_of[from].push(number((from, to)));
         add_channel(program, ChannelKind::Memory, leaders[from].0, leaders[to].0, number((to, from)));
     }
-    ways
+    channels_of
 }
 
-/// Channels on which devices for which `has` says so signal to their own proxy.
+/// Adds the channels on which the devices for which `has` holds signal to their own proxy.
 fn add_marks(program: &mut ResolvedPlan, leaders: &[(u32, u32)], has: impl Fn(u32) -> bool) -> LaunchMarkers {
     let mark = |(device, &(rank, _)): (u32, &(u32, u32))| {
         has(device).then(|| {
@@ -261,7 +269,7 @@ fn add_channel(program: &mut ResolvedPlan, kind: ChannelKind, rank: u32, peer: u
     program.channels.push(Channel { rank, kind, id, peer, pair });
 }
 
-/// Operations and their ids, as they are written anew.
+/// The rewritten operations and their ids.
 struct Writer {
     instrs: Vec<Instr>,
     ids: Vec<u32>,
@@ -301,14 +309,14 @@ mod tests {
         }
     }
 
-    /// Ranks of a node follow one another.
+    /// The ranks of a node are consecutive.
     fn check(plan: &Plan, device_of: &[u32], per_node: u32, at_begin: bool) {
         let before = resolve(plan).expect("it is a plan");
         let mut program = resolve(plan).expect("it is a plan");
         let nodes: Vec<u32> = (0..4).map(|rank| rank / per_node).collect();
         let mut far: Vec<u32> = links(&program, &nodes).into_iter().map(|(rank, _)| rank).collect();
         far.dedup();
-        // Where there are several nodes, devices are ranks.
+        // Where there are several nodes, each device has one rank.
         let node_of = if per_node == 4 { &[0; 4] } else { nodes.as_slice() };
         let placement = Placement { device_of, node_of, far: &far };
         let LaunchBarriers { marks, begins } = insert_launch_barriers(&mut program, &placement, at_begin);
@@ -353,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn built_in_algorithms_begin_without_barrier_on_one_node_only() {
+    fn built_in_algorithms_start_without_barrier_on_one_node_only() {
         let mut plans = 0;
         for ranks in [2, 4, 8] {
             for algorithm in algorithms::all().iter().filter(|algorithm| algorithm.supports(ranks, ranks)) {
@@ -372,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn plan_that_accesses_peers_before_they_have_begun_keeps_barrier() {
+    fn plan_that_accesses_peers_before_their_start_keeps_barrier() {
         let algorithm = algorithms::find("allreduce_all_pairs").expect("it is in the library");
         let arguments = algorithm.arguments([]).expect("defaults");
         let mut tree = algorithm.compile(algorithm.spec(2, 2), &arguments).expect("it compiles");

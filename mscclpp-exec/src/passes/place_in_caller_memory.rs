@@ -1,59 +1,62 @@
-//! Decides which of a rank's operations use the caller's memory, and what of it peers must see.
+//! Decides which of a rank's operations use the caller's memory, and which parts of it peers must access.
 //!
-//! Where the caller's slices are registered this makes no difference. Where they are not, peers access copies: a chunk that peers
-//! read is copied in before a launch, one that peers write is copied out after it, and own operations on all else use the
-//! caller's memory.
+//! Where the caller's slices are registered this makes no difference. Where they are not, peers access copies: a chunk
+//! that peers read is copied in before a launch, a chunk that peers write is copied out after it, and own operations on
+//! all other chunks use the caller's memory.
 //!
-//! # Why it is sound
+//! # Why this is sound
 //!
-//! A chunk of the caller then is in two places, the caller's memory and the copy. It is *private* if own operations use the
-//! first. The pass makes a chunk private only if no peer writes it, and peers read it only if no own operation writes it.
+//! A chunk of the caller then has two locations, the caller's memory and the copy. It is *private* if own operations
+//! use the former. The pass makes a chunk private only if no peer writes it, and peers read it only if no own operation
+//! writes it.
 //!
-//! *Private chunks.* If peers do not access one, there is nothing but the caller's memory. If they read it, no operation of any
-//! rank writes it, so both places hold what the caller passed: the copy is made before the launch is announced, and peers read
-//! after that (*opening*).
+//! *Private chunks.* If peers do not access a private chunk, only the caller's memory is used. If they read it, no
+//! operation of any rank writes it, so both locations hold the data that the caller passed: the copy is made before the
+//! launch is announced, and peers read after that (*opening*).
 //!
-//! *Other chunks.* Every operation of any rank uses the copy. It begins as what the caller passed: it is copied in. Chunks
-//! that are not input are not, if operations write all of them: no operation of an accepted plan reads one before. What operations
-//! have written is copied out after the launch has waited for the peers (*end*).
+//! *Other chunks.* Every operation of any rank uses the copy. It starts with the data that the caller passed, because
+//! it is copied in. Chunks that are not input are not copied in if operations write all of them: no operation of an
+//! accepted plan reads such a chunk before it is written. The data that operations have written is copied out after the
+//! launch has waited for the peers (*end*).
 //!
-//! *Operands.* An operand is in one place as a whole: if one of its chunks is not private, none is, and none of those of operands
-//! that overlap with it.
+//! *Operands.* An operand has one location as a whole: if one of its chunks is not private, none is, and none of the
+//! chunks of operands that overlap with it.
 //!
-//! *Lookup.* An instruction that accesses what a peer's caller passed is marked with `accesses_peer_buffers`: it waits until the peer has
-//! announced where that is, and the peer's launch ends only after the rank has passed its last such instruction.
+//! *Lookup.* An instruction that accesses the buffers of a peer's caller is marked with `accesses_peer_buffers`: it
+//! waits until the peer has announced their location, and the peer's launch ends only after the rank has passed its
+//! last such instruction.
 //!
-//! Operations, their order and their synchronization stay as they are. The validator proves all of this for a plan again: with the
-//! copies as scratch, copying as operations, and each operand where the pass has put it.
+//! Operations, their order and their synchronization do not change. The validator proves all of this for a plan again:
+//! with the copies as scratch, copying as operations, and each operand at the location that the pass has chosen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use mscclpp_core::collective::CollectiveKind;
 
-use super::pieces::Pieces;
+use super::intervals::Intervals;
 use crate::interpret::{Opcode, Operand, ResolvedPlan, Space};
 
-/// What a rank hands in: input or the one buffer of an in-place plan, output.
+/// Number of buffers that a rank passes: input or the only buffer of an in-place plan, output.
 pub(crate) const SLOTS: usize = 2;
 
-/// How a rank's memory is used, in chunks.
+/// Use of a rank's memory, in chunks.
 pub(crate) struct Placement {
-    /// By slot: what must be copied to memory that peers see before a launch.
+    /// By slot: chunks that must be copied before a launch to the memory that peers access.
     pub(crate) copy_in: [Vec<Range<u64>>; SLOTS],
-    /// By slot: what must be copied from there after it.
+    /// By slot: chunks that must be copied from there after the launch.
     pub(crate) copy_out: [Vec<Range<u64>>; SLOTS],
     /// By slot: whether peers access it, and whether they write to it.
-    pub(crate) touched: [bool; SLOTS],
+    pub(crate) peers_access: [bool; SLOTS],
     pub(crate) peers_write: [bool; SLOTS],
-    /// By rank: whose callers' buffers this rank accesses, and who accesses those of this rank's caller.
-    pub(crate) visits: Vec<bool>,
-    pub(crate) visited_by: Vec<bool>,
-    /// Whether any rank accesses what another one's caller has handed in: the same on all ranks.
+    /// By rank: whether this rank accesses its caller's buffers, and whether it accesses those of this rank's caller.
+    pub(crate) accesses: Vec<bool>,
+    pub(crate) accessed_by: Vec<bool>,
+    /// Whether any rank accesses the buffers of another rank's caller: the same on all ranks.
     pub(crate) shares: bool,
 }
 
-/// What is done to a piece.
+/// Accesses to an interval.
 #[derive(Clone, Copy, Default)]
 struct Use {
     own_writes: bool,
@@ -61,24 +64,24 @@ struct Use {
     peer_writes: bool,
     /// Own operations use the caller's memory.
     private: bool,
-    /// Writes leave nothing of it as it was.
+    /// Writes replace all of it.
     covered: bool,
     /// It is part of the rank's input.
     input: bool,
 }
 
-/// Decides for rank `me`, and marks its operations in the program accordingly. Time linear in the operations of all ranks, but
-/// for sorting.
-pub(crate) fn place_in_caller_memory(program: &mut ResolvedPlan, me: u32) -> Placement {
+/// Decides for rank `own_rank`, and marks its operations in the resolved plan accordingly. Takes time linear in the
+/// operations of all ranks, except for sorting.
+pub(crate) fn place_in_caller_memory(program: &mut ResolvedPlan, own_rank: u32) -> Placement {
     let ranks = program.shape.ranks as usize;
-    let (mut visits, mut visited_by) = (vec![false; ranks], vec![false; ranks]);
+    let (mut accesses, mut accessed_by) = (vec![false; ranks], vec![false; ranks]);
     let mut shares = false;
-    let slots = Slots::new(program, me);
-    let mut uses = slots.pieces.each_ref().map(Uses::new);
-    uses[0].note(&slots.pieces[0].of(&slots.input), INPUT);
+    let slots = Slots::new(program, own_rank);
+    let mut uses = slots.intervals.each_ref().map(Uses::new);
+    uses[0].record(&slots.intervals[0].of(&slots.input), INPUT);
     let mut parts: BTreeMap<(usize, usize, usize, u32), BTreeSet<u32>> = BTreeMap::new();
     for code in &program.agents {
-        let own = code.rank == me;
+        let own = code.rank == own_rank;
         let mut loop_end = 0;
         for at in code.start..code.end {
             let instr = &program.instrs[at as usize];
@@ -91,49 +94,50 @@ pub(crate) fn place_in_caller_memory(program: &mut ResolvedPlan, me: u32) -> Pla
                     continue;
                 }
                 shares |= operand.rank != code.rank;
-                if own && operand.rank != me {
-                    visits[operand.rank as usize] = true;
+                if own && operand.rank != own_rank {
+                    accesses[operand.rank as usize] = true;
                 }
-                if operand.rank != me {
+                if operand.rank != own_rank {
                     continue;
                 }
-                visited_by[code.rank as usize] |= !own;
+                accessed_by[code.rank as usize] |= !own;
                 let (slot, range) = slots.of(operand);
                 match (own, writes) {
-                    (true, true) => uses[slot].note(&range, OWN_WRITES),
+                    (true, true) => uses[slot].record(&range, OWN_WRITES),
                     (true, false) => {}
-                    (false, true) => uses[slot].note(&range, PEER_WRITES),
-                    (false, false) => uses[slot].note(&range, PEER_READS),
+                    (false, true) => uses[slot].record(&range, PEER_WRITES),
+                    (false, false) => uses[slot].record(&range, PEER_READS),
                 }
                 if writes && at >= loop_end {
                     let (part, of) = instr.slice;
                     let found = parts.entry((slot, range.start, range.end, of)).or_default();
                     if found.insert(part) && found.len() as u32 == of {
-                        uses[slot].note(&range, COVERS);
+                        uses[slot].record(&range, COVERS);
                     }
                 }
             }
         }
     }
     let mut uses = uses.map(Uses::finish);
-    settle(program, me, &slots, &mut uses);
-    mark(program, me, &slots, &uses);
-    let chunks =
-        |which: fn(&Use) -> bool| [0, 1].map(|slot| slots.pieces[slot].chunks(|piece| which(&uses[slot][piece])));
+    unify_operands(program, own_rank, &slots, &mut uses);
+    mark_operations(program, own_rank, &slots, &uses);
+    let chunks = |which: fn(&Use) -> bool| {
+        [0, 1].map(|slot| slots.intervals[slot].chunks(|interval| which(&uses[slot][interval])))
+    };
     let any = |which: fn(&Use) -> bool| uses.each_ref().map(|uses| uses.iter().any(which));
     Placement {
-        touched: any(|c| c.peer_reads || c.peer_writes),
+        peers_access: any(|c| c.peer_reads || c.peer_writes),
         peers_write: any(|c| c.peer_writes),
         copy_in: chunks(|c| (c.peer_reads || c.peer_writes || !c.private) && (c.input || !c.covered)),
         copy_out: chunks(|c| !c.private && (c.own_writes || c.peer_writes)),
-        visits,
-        visited_by,
+        accesses,
+        accessed_by,
         shares,
     }
 }
 
-/// How often something is done to each piece, by what it is, as differences between neighbours: a range costs the same however
-/// long it is.
+/// Number of accesses to each interval, by kind, as differences between neighbors: the cost of a range does not depend
+/// on its length.
 struct Uses(Vec<[i32; 5]>);
 
 const OWN_WRITES: usize = 0;
@@ -143,13 +147,13 @@ const COVERS: usize = 3;
 const INPUT: usize = 4;
 
 impl Uses {
-    fn new(pieces: &Pieces) -> Self {
-        Self(vec![[0; 5]; pieces.len() + 1])
+    fn new(intervals: &Intervals) -> Self {
+        Self(vec![[0; 5]; intervals.len() + 1])
     }
 
-    fn note(&mut self, pieces: &Range<usize>, what: usize) {
-        self.0[pieces.start][what] += 1;
-        self.0[pieces.end][what] -= 1;
+    fn record(&mut self, intervals: &Range<usize>, what: usize) {
+        self.0[intervals.start][what] += 1;
+        self.0[intervals.end][what] -= 1;
     }
 
     fn finish(self) -> Vec<Use> {
@@ -157,7 +161,7 @@ impl Uses {
         let uses = self.0.into_iter().map(|differences| {
             sums.iter_mut().zip(differences).for_each(|(sum, difference)| *sum += difference);
             let [own_writes, peer_reads, peer_writes, covered, input] = sums.map(|sum| sum > 0);
-            // What nobody writes is the same in both places.
+            // Both locations of a chunk that is never written are equal.
             let private = !(peer_writes || peer_reads && own_writes);
             Use { own_writes, peer_reads, peer_writes, private, covered, input }
         });
@@ -165,12 +169,13 @@ impl Uses {
     }
 }
 
-/// An own operand lies in one place: if a part of it must be shared, all of it is, and so are those that overlap with it.
-fn settle(program: &ResolvedPlan, me: u32, slots: &Slots, uses: &mut [Vec<Use>; SLOTS]) {
+/// An own operand has one location: if a part of it must be shared, all of it is, and so are the operands that overlap
+/// with it.
+fn unify_operands(program: &ResolvedPlan, own_rank: u32, slots: &Slots, uses: &mut [Vec<Use>; SLOTS]) {
     let mut operands = [Vec::new(), Vec::new()];
-    each_own_operand(program, me, |at| {
-        let (slot, pieces) = slots.of(&program.operands[at]);
-        operands[slot].push((pieces.start, pieces.end));
+    each_own_operand(program, own_rank, |at| {
+        let (slot, intervals) = slots.of(&program.operands[at]);
+        operands[slot].push((intervals.start, intervals.end));
     });
     for (mut operands, uses) in operands.into_iter().zip(uses) {
         operands.sort_unstable();
@@ -183,32 +188,34 @@ fn settle(program: &ResolvedPlan, me: u32, slots: &Slots, uses: &mut [Vec<Use>; 
         }
         for chain in chains {
             let uses = &mut uses[chain];
-            if uses.iter().any(|piece| !piece.private) {
-                uses.iter_mut().for_each(|piece| piece.private = false);
+            if uses.iter().any(|interval| !interval.private) {
+                uses.iter_mut().for_each(|interval| interval.private = false);
             }
         }
     }
 }
 
-/// Marks own operands that use the caller's memory, and own operations that access other callers', or nothing that others touch.
-fn mark(program: &mut ResolvedPlan, me: u32, slots: &Slots, uses: &[Vec<Use>; SLOTS]) {
+/// Marks own operands that use the caller's memory, own operations that access other callers' buffers, and own
+/// operations that are exclusive.
+fn mark_operations(program: &mut ResolvedPlan, own_rank: u32, slots: &Slots, uses: &[Vec<Use>; SLOTS]) {
     let ResolvedPlan { agents, instrs, operands, .. } = program;
-    for code in agents.iter().filter(|code| code.rank == me) {
+    for code in agents.iter().filter(|code| code.rank == own_rank) {
         for instr in &mut instrs[code.start as usize..code.end as usize] {
             let all = &mut operands[instr.operands as usize..][..(instr.srcs + instr.dsts) as usize];
-            instr.accesses_peer_buffers = all.iter().any(|operand| operand.rank != me && operand.space.is_callers());
-            instr.alone = matches!(instr.action, Opcode::Copy | Opcode::Reduce);
+            instr.accesses_peer_buffers =
+                all.iter().any(|operand| operand.rank != own_rank && operand.space.is_callers());
+            instr.exclusive = matches!(instr.action, Opcode::Copy | Opcode::Reduce);
             for (number, operand) in all.iter_mut().enumerate() {
-                if operand.rank != me || !operand.space.is_callers() {
-                    instr.alone = false;
+                if operand.rank != own_rank || !operand.space.is_callers() {
+                    instr.exclusive = false;
                     continue;
                 }
-                let (slot, pieces) = slots.of(operand);
-                let uses = &uses[slot][pieces];
+                let (slot, intervals) = slots.of(operand);
+                let uses = &uses[slot][intervals];
                 let written = number >= instr.srcs as usize;
-                instr.alone &= !uses.iter().any(|piece| piece.peer_writes || written && piece.peer_reads);
-                // All of its pieces or none.
-                if uses.first().is_none_or(|piece| piece.private) {
+                instr.exclusive &= !uses.iter().any(|interval| interval.peer_writes || written && interval.peer_reads);
+                // All of its intervals are private, or none.
+                if uses.first().is_none_or(|interval| interval.private) {
                     operand.space = if operand.space == Space::Input { Space::OwnInput } else { Space::OwnOutput };
                 }
             }
@@ -216,14 +223,14 @@ fn mark(program: &mut ResolvedPlan, me: u32, slots: &Slots, uses: &[Vec<Use>; SL
     }
 }
 
-/// Positions of the operands of own operations that lie in the own caller's memory.
-fn each_own_operand(program: &ResolvedPlan, me: u32, mut f: impl FnMut(usize)) {
-    for code in program.agents.iter().filter(|code| code.rank == me) {
+/// Calls `f` with the index of each operand of own operations that is in this rank's caller's memory.
+fn each_own_operand(program: &ResolvedPlan, own_rank: u32, mut f: impl FnMut(usize)) {
+    for code in program.agents.iter().filter(|code| code.rank == own_rank) {
         for instr in &program.instrs[code.start as usize..code.end as usize] {
             let first = instr.operands as usize;
             for at in first..first + (instr.srcs + instr.dsts) as usize {
                 let operand = &program.operands[at];
-                if operand.rank == me && operand.space.is_callers() {
+                if operand.rank == own_rank && operand.space.is_callers() {
                     f(at);
                 }
             }
@@ -231,47 +238,52 @@ fn each_own_operand(program: &ResolvedPlan, me: u32, mut f: impl FnMut(usize)) {
     }
 }
 
-/// Where a rank's chunks lie in what it hands in.
+/// Location of a rank's chunks in its buffers.
 struct Slots {
-    pieces: [Pieces; SLOTS],
+    intervals: [Intervals; SLOTS],
     in_place: bool,
-    /// First chunk of input and output in the one buffer of an in-place plan.
+    /// First chunk of input and output in the only buffer of an in-place plan.
     first: [u64; 2],
     /// The rank's input.
     input: Range<u64>,
 }
 
 impl Slots {
-    fn new(program: &ResolvedPlan, me: u32) -> Self {
+    fn new(program: &ResolvedPlan, own_rank: u32) -> Self {
         let shape = &program.shape;
-        let own = |chunks: u32| u64::from(me) * u64::from(chunks);
+        let own = |chunks: u32| u64::from(own_rank) * u64::from(chunks);
         let first = match shape.collective.kind {
             CollectiveKind::AllGather if shape.collective.in_place => [own(shape.input), 0],
             CollectiveKind::ReduceScatter if shape.collective.in_place => [0, own(shape.output)],
             _ => [0, 0],
         };
         let input = first[0]..first[0] + u64::from(shape.input);
-        let mut slots =
-            Self { pieces: [Pieces::default(), Pieces::default()], in_place: shape.collective.in_place, first, input };
+        let mut slots = Self {
+            intervals: [Intervals::default(), Intervals::default()],
+            in_place: shape.collective.in_place,
+            first,
+            input,
+        };
         let mut cuts = [vec![slots.input.clone()], Vec::new()];
-        for operand in program.operands.iter().filter(|operand| operand.rank == me && operand.space.is_callers()) {
+        for operand in program.operands.iter().filter(|operand| operand.rank == own_rank && operand.space.is_callers())
+        {
             let (slot, chunks) = slots.chunks(operand);
             cuts[slot].push(chunks);
         }
-        slots.pieces = cuts.map(Pieces::new);
+        slots.intervals = cuts.map(Intervals::new);
         slots
     }
 
-    /// The slot and the chunks in it of an operand.
+    /// Returns the slot of an operand and its chunks there.
     fn chunks(&self, operand: &Operand) -> (usize, Range<u64>) {
         let output = matches!(operand.space, Space::Output | Space::OwnOutput) as usize;
         let start = self.first[output] + u64::from(operand.index);
         (if self.in_place { 0 } else { output }, start..start + u64::from(operand.size))
     }
 
-    /// The slot and the pieces in it of an operand.
+    /// Returns the slot of an operand and its intervals there.
     fn of(&self, operand: &Operand) -> (usize, Range<usize>) {
         let (slot, chunks) = self.chunks(operand);
-        (slot, self.pieces[slot].of(&chunks))
+        (slot, self.intervals[slot].of(&chunks))
     }
 }

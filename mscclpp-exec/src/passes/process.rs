@@ -1,5 +1,5 @@
-//! A resolved plan as one rank of the process executor runs it: the passes in their order, and what the launch protocol must
-//! wait for in return.
+//! A resolved plan as one rank of the process executor runs it: the passes in their order, and the waits that the
+//! launch protocol must add in return.
 
 use std::ops::Range;
 
@@ -7,30 +7,32 @@ use super::elide_handshakes::elide_handshakes;
 use super::place_in_caller_memory::{Placement, SLOTS, place_in_caller_memory};
 use crate::interpret::ResolvedPlan;
 
-/// A resolved plan after the passes for one rank, and the launch protocol that these rely on.
+/// A resolved plan after the passes for one rank, and the launch protocol on which these rely.
 ///
-/// `process::drive` carries the protocol out; the validator writes it out as operations of a plan.
+/// `process::launch_loop` executes the protocol; the validator writes it as operations of a plan.
 pub(crate) struct RankSchedule {
-    /// The plan of all ranks. Only the own rank's operations are executed.
+    /// The plan of all ranks. Only this rank's operations are executed.
     pub(crate) program: ResolvedPlan,
-    /// The rank's own thread blocks.
+    /// This rank's thread blocks.
     pub(crate) agents: Range<usize>,
     pub(crate) placement: Placement,
-    /// By rank: which peers of its node must have started the launch before an operation with [`accesses_peer_buffers`] runs.
+    /// By rank: which peers of its node must have started the launch before an operation with [`accesses_peer_buffers`]
+    /// runs.
     ///
-    /// [`accesses_peer_buffers`]: crate::interpret::program::Instr::visits
+    /// [`accesses_peer_buffers`]: crate::interpret::program::Instr::accesses_peer_buffers
     pub(crate) awaited: Vec<bool>,
     /// By rank: which peers of its node must have finished before the launch ends.
     pub(crate) finishes: Vec<bool>,
-    /// By own thread block: the instruction after which the rank counts as finished for its peers; `None` if from the start.
-    pub(crate) last_visits: Vec<Option<u32>>,
-    /// Whether peers only read what this rank's caller passes, and nothing else of it must last until they have finished: if
-    /// they read copies that last, a launch need not wait for them.
+    /// By thread block of this rank: the instruction after which the rank counts as finished for its peers; `None` if
+    /// from the start.
+    pub(crate) last_peer_access: Vec<Option<u32>>,
+    /// Whether peers only read the buffers of this rank's caller, and nothing else of this rank must stay valid until
+    /// they have finished. If they read lasting copies, a launch then need not wait for them.
     pub(crate) is_read_only: bool,
 }
 
 impl RankSchedule {
-    /// Runs the passes for a rank. `nodes`: by rank.
+    /// Runs the passes for a rank. `nodes`: node of each rank.
     ///
     /// # Cost
     /// Linear in the operations of all ranks, except for sorting.
@@ -45,7 +47,7 @@ impl RankSchedule {
         let first = program.agents.iter().position(|code| code.rank == rank).unwrap_or(0);
         let own = program.agents.iter().filter(|code| code.rank == rank).count();
         let agents = first..first + own;
-        let last_visits = agents.clone().map(|agent| {
+        let last_peer_access = agents.clone().map(|agent| {
             let code = &program.agents[agent];
             match elided.signalled[agent] {
                 true => code.end.checked_sub(1),
@@ -53,10 +55,10 @@ impl RankSchedule {
             }
         });
         Self {
-            last_visits: last_visits.collect(),
-            awaited: either(&placement.visits, &elided.started),
-            finishes: either(&placement.visited_by, &elided.finished),
-            // At the end of a plan that uses scratch, handshakes may be about that.
+            last_peer_access: last_peer_access.collect(),
+            awaited: either(&placement.accesses, &elided.started),
+            finishes: either(&placement.accessed_by, &elided.finished),
+            // At the end of a plan that uses scratch, handshakes may protect the scratch.
             is_read_only: placement.peers_write == [false; SLOTS] && !program.plain_scratch && !program.shape.packets,
             agents,
             placement,

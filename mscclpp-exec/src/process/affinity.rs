@@ -1,15 +1,15 @@
-//! Which processors a rank may run on, and whether they are enough for all that share them.
+//! Processors on which a rank may run, and whether they suffice for all ranks that share them.
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-/// The processors that a rank may use, as a set of bits.
+/// Processors that a rank may use, as a bit set.
 pub(super) struct CpuAffinity {
     bits: Vec<u8>,
 }
 
 impl CpuAffinity {
-    /// Those of the calling thread; none known if the system does not say.
-    pub(super) fn mine() -> Self {
+    /// Returns the processors of the calling thread; empty if the system does not report them.
+    pub(super) fn current() -> Self {
         let mut bits = vec![0; CpuSet::MAX_CPU.div_ceil(8)];
         if let Ok(set) = sched_getaffinity(None) {
             for cpu in (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)) {
@@ -19,29 +19,29 @@ impl CpuAffinity {
         Self { bits }
     }
 
-    /// For other ranks.
+    /// Returns the bit set, to be sent to other ranks.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bits
     }
 
-    /// What a rank said; bits that it did not send are no processors.
+    /// Creates the affinity from another rank's bit set; missing bits are not in the set.
     pub(super) fn from_bytes(bytes: &[u8]) -> Self {
         Self { bits: bytes.to_vec() }
     }
 
-    /// Whether this rank shares its processors with more ranks than they can run at once. Counted are the ranks that may run
-    /// nowhere else: those of other processors leave these ones alone, in the long run.
+    /// Returns whether this rank shares its processors with more ranks than they can run at once. Only ranks that may
+    /// run nowhere else count: ranks with other processors to choose from leave these ones in the long run.
     pub(super) fn is_oversubscribed(&self, all: &[Self]) -> bool {
-        // As few as a quota of the process lets it use.
-        let mine = self.count().min(std::thread::available_parallelism().map_or(1, usize::from)).max(1);
-        all.iter().filter(|other| other.lie_in(self)).count() > mine
+        // At most as many as the process's quota allows.
+        let current = self.count().min(std::thread::available_parallelism().map_or(1, usize::from)).max(1);
+        all.iter().filter(|other| other.is_subset_of(self)).count() > current
     }
 
     fn count(&self) -> usize {
         self.bits.iter().map(|byte| byte.count_ones() as usize).sum()
     }
 
-    fn lie_in(&self, other: &Self) -> bool {
+    fn is_subset_of(&self, other: &Self) -> bool {
         self.bits.iter().enumerate().all(|(at, byte)| byte & !other.bits.get(at).copied().unwrap_or(0) == 0)
     }
 }
@@ -50,26 +50,26 @@ impl CpuAffinity {
 mod tests {
     use super::*;
 
-    fn seats(bits: u8) -> CpuAffinity {
+    fn affinity(bits: u8) -> CpuAffinity {
         CpuAffinity { bits: vec![bits] }
     }
 
     #[test]
-    fn ranks_on_processors_of_their_own_have_enough() {
-        let all = [seats(0b01), seats(0b10)];
-        assert!(all.iter().all(|seats| !seats.is_oversubscribed(&all)));
+    fn ranks_on_separate_processors_are_not_oversubscribed() {
+        let all = [affinity(0b01), affinity(0b10)];
+        assert!(all.iter().all(|affinity| !affinity.is_oversubscribed(&all)));
     }
 
     #[test]
-    fn ranks_on_one_processor_are_short() {
-        let all = [seats(0b01), seats(0b10), seats(0b01)];
-        assert_eq!(all.each_ref().map(|seats| seats.is_oversubscribed(&all)), [true, false, true]);
+    fn ranks_on_one_processor_are_oversubscribed() {
+        let all = [affinity(0b01), affinity(0b10), affinity(0b01)];
+        assert_eq!(all.each_ref().map(|affinity| affinity.is_oversubscribed(&all)), [true, false, true]);
     }
 
     #[test]
-    fn processors_that_are_not_known_are_one() {
-        let all = [seats(0), seats(0)];
+    fn unknown_processors_count_as_one() {
+        let all = [affinity(0), affinity(0)];
         assert!(all[0].is_oversubscribed(&all));
-        assert!(!CpuAffinity::mine().is_oversubscribed(&[CpuAffinity::mine()]));
+        assert!(!CpuAffinity::current().is_oversubscribed(&[CpuAffinity::current()]));
     }
 }

@@ -1,4 +1,4 @@
-//! Buffers that peers can reach.
+//! Buffers that peers can access.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -14,61 +14,62 @@ use crate::error::Error;
 use crate::memory::Loan;
 use crate::shm::Segment;
 
-/// One allocation that all ranks of a node made together: each has its own memory, and has mapped the others'.
+/// An allocation that all ranks of a node made together: each has its own memory, and has mapped the others'.
 pub(super) struct Shared {
-    /// Counted over the allocations of the group; 0 for none.
+    /// Its number among the allocations of the communicator; 0 for none.
     pub(super) number: u64,
-    pub(super) mine: Arc<Segment>,
-    /// Its file, where its pages are taken later, and whether they were.
+    pub(super) own: Arc<Segment>,
+    /// Its file, if its pages are allocated later, and whether they were.
     pub(super) file: Option<OwnedFd>,
     pub(super) reserved: AtomicBool,
-    /// By place; `None` at the own place.
-    pub(super) theirs: Vec<Option<Arc<Segment>>>,
+    /// By local rank; `None` for this rank.
+    pub(super) peers: Vec<Option<Arc<Segment>>>,
 }
 
 impl Shared {
-    /// Takes the pages of memory that was allocated without.
+    /// Allocates the pages of memory that was allocated without.
     ///
     /// # Errors
-    /// [`Error::NoMemory`], after which the group cannot go on: peers have begun the launch that needs them.
+    /// [`Error::OutOfMemory`], which fails the communicator: peers have started the launch that needs the pages.
     #[inline]
     pub(super) fn reserve(&self, session: &mut Session) -> Result<(), Error> {
         if let Some(file) = self.file.as_ref().filter(|_| !self.reserved.load(Relaxed)) {
-            self.mine.reserve(file, "copies").inspect_err(|error| session.give_up(error))?;
+            self.own.reserve(file, "copies").inspect_err(|error| session.give_up(error))?;
             self.reserved.store(true, Relaxed);
         }
         Ok(())
     }
 
-    /// The memory of the rank at a place; `None` if there is no such place.
-    pub(super) fn at(&self, place: usize) -> Option<&Arc<Segment>> {
-        self.theirs.get(place).map(|segment| segment.as_ref().unwrap_or(&self.mine))
+    /// Returns the memory of a local rank; `None` if there is no such rank.
+    pub(super) fn at(&self, local_rank: usize) -> Option<&Arc<Segment>> {
+        self.peers.get(local_rank).map(|segment| segment.as_ref().unwrap_or(&self.own))
     }
 
-    /// Where a slice begins in the own memory, if it lies there and peers can use it where it is. What is written must have
-    /// its own pages: a launch that fails takes those away from peers.
+    /// Returns the offset of a slice in this rank's memory, if the slice is in it and peers can use it there. A written
+    /// slice must have its own pages, because a failed launch detaches those from the peers.
     #[inline]
     pub(super) fn find(&self, loan: &Loan<'_>) -> Option<u64> {
         let bytes = loan.bytes();
-        let at = bytes.as_ptr().addr().checked_sub(self.mine.base().addr().get())?;
+        let at = bytes.as_ptr().addr().checked_sub(self.own.base().addr().get())?;
         let part = at as u64..(at + bytes.len()) as u64;
-        let fits = part.end <= self.mine.len() as u64 && (!loan.is_written() || self.mine.has_own_pages(&part));
+        let fits = part.end <= self.own.len() as u64 && (!loan.is_written() || self.own.has_own_pages(&part));
         fits.then_some(part.start)
     }
 }
 
-/// Elements that a launch uses where they are, without copies, because the other ranks of the node can reach them.
+/// Elements that a launch uses without copies, because the other ranks of the node can access them.
 ///
-/// Made by [`Transport::alloc`](super::Transport::alloc), zero at first, aligned to a page. It is a slice otherwise: any part
-/// of it can be handed to a launch. A part that a launch may write to is copied all the same unless it begins with a page of
-/// the system and ends with one, or with the buffer. The memory is freed when all ranks have dropped their part of the
-/// allocation, and every executable that was launched with it was launched with other buffers or dropped.
+/// Allocated by [`Executor::alloc`](super::Executor::alloc), zeroed and page-aligned. Apart from that it is a slice:
+/// any part of it can be passed to a launch. A part that a launch may write to is copied all the same unless it begins
+/// at a page boundary of the system and ends at one, or at the end of the buffer. The memory is freed when all ranks
+/// have dropped their part of the allocation, and every prepared plan that was launched with it was launched with other
+/// buffers or dropped.
 ///
-/// Peers write to it only during launches that it was handed to, so while this rank holds a reference nothing changes under
-/// it: a launch borrows its output exclusively, and returns when its peers have finished with it.
+/// Peers write to it only during launches to which it was passed, so it does not change while this rank holds a
+/// reference: a launch borrows its output exclusively, and returns when its peers have finished with it.
 ///
 /// ```compile_fail,E0502
-/// # fn f(x: &mut mscclpp_exec::process::Executable, mut buffer: mscclpp_exec::process::SharedBuffer<f32>) {
+/// # fn f(x: &mut mscclpp_exec::process::PreparedPlan, mut buffer: mscclpp_exec::process::SharedBuffer<f32>) {
 /// let first = &buffer[0];
 /// x.launch_in_place(&mut buffer).unwrap(); // peers write to it
 /// println!("{first}");
@@ -76,7 +77,7 @@ impl Shared {
 /// ```
 ///
 /// ```compile_fail,E0502
-/// # fn f(x: &mut mscclpp_exec::process::Executable, mut buffer: mscclpp_exec::process::SharedBuffer<f32>) {
+/// # fn f(x: &mut mscclpp_exec::process::PreparedPlan, mut buffer: mscclpp_exec::process::SharedBuffer<f32>) {
 /// x.launch(&buffer, &mut buffer).unwrap(); // input and output overlap
 /// # }
 /// ```
@@ -90,20 +91,20 @@ impl<T: Element> Deref for SharedBuffer<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: the segment has `len` elements, lives as long as `self`, and begins on a page; any bits are an element.
-        // Nobody writes to them while the result lives: this process only through `deref_mut` or a launch that it was lent to
-        // for writing, both of which need `self` exclusively; peers only during such a launch, which they wait to begin
-        // and which waits for them to finish (see `process`). After a launch that failed nobody else reaches what it was lent;
-        // where that cannot be had the process ends.
-        unsafe { std::slice::from_raw_parts(self.shared.mine.base().as_ptr().cast(), self.len) }
+        // SAFETY: the segment has `len` elements, lives as long as `self`, and is page-aligned; every bit pattern is an
+        // element. No thread writes to the elements while the result lives: this process only through `deref_mut` or a
+        // launch to which the buffer was lent for writing, both of which need `self` exclusively; peers only during
+        // such a launch, whose start they wait for and which waits for them to finish (see `process`). After a failed
+        // launch no peer can access the memory that was lent to it; if that cannot be ensured the process aborts.
+        unsafe { std::slice::from_raw_parts(self.shared.own.base().as_ptr().cast(), self.len) }
     }
 }
 
 impl<T: Element> DerefMut for SharedBuffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as in `deref`; peers read the memory only during launches too, and `self` is borrowed exclusively. The
-        // segment is reached through this one buffer only: `shared` gives out no references to its memory.
-        unsafe { std::slice::from_raw_parts_mut(self.shared.mine.base().as_ptr().cast(), self.len) }
+        // SAFETY: as in `deref`; peers read the memory only during launches too, and `self` is borrowed exclusively.
+        // The segment is accessed through this one buffer only: `shared` returns no references to its memory.
+        unsafe { std::slice::from_raw_parts_mut(self.shared.own.base().as_ptr().cast(), self.len) }
     }
 }
 

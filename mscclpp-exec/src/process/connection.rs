@@ -1,4 +1,5 @@
-//! Messages over a TCP connection, sent and taken without waiting: a header, then as many bytes as it says.
+//! Messages over a TCP connection, sent and received without waiting: a header, then the number of bytes that it
+//! states.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -9,9 +10,9 @@ use bytemuck::Pod;
 
 use crate::error::Error;
 
-/// What goes before the bytes of a message.
+/// Header of a message.
 pub(crate) trait Header: Pod {
-    /// Bytes that follow.
+    /// Returns the number of bytes after the header.
     fn bytes(&self) -> u64;
 }
 
@@ -19,20 +20,22 @@ pub(crate) trait Header: Pod {
 pub(crate) struct Connection<H> {
     stream: TcpStream,
     waiting: VecDeque<u8>,
-    /// Room for what is read, up to `end`; what lies before `used` was understood.
+    /// Received bytes, up to `end`; those before `used` have been consumed.
     read: Vec<u8>,
     used: usize,
     end: usize,
-    /// The rank sends nothing more: it has left, or is gone.
+    /// Whether the rank sends nothing more, because it has left or is lost.
     closed: bool,
     headers: PhantomData<H>,
 }
 
-/// Bytes that are read at once.
+/// Number of bytes that are read at once.
 const READ: usize = 1 << 16;
 
 #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "the CUDA executor uses more of it"))]
 impl<H: Header> Connection<H> {
+    /// Wraps a connected socket.
+    ///
     /// # Errors
     /// [`Error::System`].
     pub(crate) fn new(rank: u32, stream: TcpStream) -> Result<Self, Error> {
@@ -45,25 +48,25 @@ impl<H: Header> Connection<H> {
         Ok(Self { stream, waiting, read, used: 0, end: 0, closed: false, headers: PhantomData })
     }
 
-    /// Puts bytes behind what waits to be sent.
+    /// Appends bytes to those that wait to be sent.
     pub(crate) fn push(&mut self, bytes: impl IntoIterator<Item = u8>) {
         self.waiting.extend(bytes);
     }
 
-    /// Bytes that wait to be sent.
+    /// Returns the number of bytes that wait to be sent.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether the rank sends nothing more. What it sent before may still be unread.
+    /// Returns whether the rank sends nothing more. Earlier messages may still be unread.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Sends what waits; whether that was anything.
+    /// Sends waiting bytes, and returns whether any were sent.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub(crate) fn write(&mut self) -> std::io::Result<bool> {
         let before = self.waiting.len();
         while !self.waiting.is_empty() {
@@ -75,7 +78,7 @@ impl<H: Header> Connection<H> {
         Ok(self.waiting.len() < before)
     }
 
-    /// Reads what is there, unless `most` bytes are unread already; whether that was anything.
+    /// Reads the available bytes, unless `most` bytes are unread already, and returns whether there were any.
     pub(crate) fn fill(&mut self, most: usize) -> bool {
         let before = self.end;
         while !self.closed && self.end < most {
@@ -86,7 +89,7 @@ impl<H: Header> Connection<H> {
         self.end > before
     }
 
-    /// Reads once.
+    /// Reads once, and returns the number of bytes.
     fn fill_once(&mut self) -> usize {
         if self.read.len() < self.end + READ {
             self.read.resize(self.end + READ, 0);
@@ -96,10 +99,10 @@ impl<H: Header> Connection<H> {
         n
     }
 
-    /// The message that begins `at` bytes behind what was understood, if all of it is there.
+    /// Returns the message that begins `at` bytes after the consumed ones, if it is complete.
     ///
     /// # Errors
-    /// It says that it has more than `most` bytes.
+    /// Its header states more than `most` bytes.
     pub(crate) fn message(&self, at: usize, most: u64) -> Result<Option<(H, &[u8])>, String> {
         let rest = self.read.get(self.used + at..self.end);
         let Some((header, rest)) = rest.and_then(|rest| rest.split_at_checked(size_of::<H>())) else {
@@ -112,15 +115,15 @@ impl<H: Header> Connection<H> {
         Ok(rest.get(..header.bytes() as usize).map(|bytes| (header, bytes)))
     }
 
-    /// Sends as much of these as goes, if nothing waits before them; how much that was.
+    /// Sends as many of the given bytes as possible, if none wait before them, and returns how many.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub(crate) fn send_now(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         if self.waiting.is_empty() { send(&mut self.stream, bytes) } else { Ok(0) }
     }
 
-    /// Takes the next header, if all of it is there; its bytes are taken next, by [`take_bytes`](Self::take_bytes).
+    /// Takes the next header, if it is complete; [`take_bytes`](Self::take_bytes) then takes its bytes.
     pub(crate) fn take_header(&mut self) -> Option<H> {
         while self.end - self.used < size_of::<H>() {
             if self.closed || self.fill_once() == 0 {
@@ -132,24 +135,24 @@ impl<H: Header> Connection<H> {
         Some(header)
     }
 
-    /// Takes as much as there is of bytes that follow a header; how much that was.
+    /// Takes the available bytes that follow a header, and returns how many.
     pub(crate) fn take_bytes(&mut self, to: &mut [u8]) -> usize {
         let n = to.len().min(self.end - self.used);
         to[..n].copy_from_slice(&self.read[self.used..][..n]);
         self.consume(n);
-        // The rest need not be copied.
+        // The rest is read without an intermediate copy.
         let more =
             if n < to.len() && !self.closed { receive(&mut self.stream, &mut to[n..], &mut self.closed) } else { 0 };
         n + more
     }
 
-    /// Sends nothing more: the other end reads what is under way, and then that there is no more.
+    /// Sends nothing more: the other end reads the bytes in flight, and then the end of the stream.
     pub(crate) fn finish(&mut self) {
-        // Who is gone needs not be told.
+        // A lost rank needs no notification.
         let _ = self.stream.shutdown(std::net::Shutdown::Write);
     }
 
-    /// So many bytes were understood.
+    /// Marks bytes as consumed.
     pub(crate) fn consume(&mut self, bytes: usize) {
         self.used += bytes;
         if self.used == self.end {
@@ -161,7 +164,7 @@ impl<H: Header> Connection<H> {
     }
 }
 
-/// Sends as much as goes; how much that was.
+/// Sends as many bytes as possible, and returns how many.
 fn send(stream: &mut TcpStream, bytes: &[u8]) -> std::io::Result<usize> {
     loop {
         match stream.write(bytes) {
@@ -172,7 +175,7 @@ fn send(stream: &mut TcpStream, bytes: &[u8]) -> std::io::Result<usize> {
     }
 }
 
-/// Reads what is there; how much that was.
+/// Reads the available bytes, and returns how many.
 fn receive(stream: &mut TcpStream, to: &mut [u8], closed: &mut bool) -> usize {
     loop {
         match stream.read(to) {
@@ -193,7 +196,7 @@ mod tests {
 
     use super::*;
 
-    /// Its number, and how many bytes follow.
+    /// A number, and the number of bytes that follow.
     impl Header for [u64; 2] {
         fn bytes(&self) -> u64 {
             self[1]
@@ -212,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_of_any_length_arrive_whole_and_in_order() {
+    fn messages_of_any_length_arrive_complete_and_in_order() {
         let [mut from, mut to] = pair();
         let lens = [0, 1, 70_000, 3, 5_000_000, 0, 65_536 - 16, 12];
         let (mut sending, mut sent) = ((0_u64..).zip(lens).peekable(), None::<(Vec<u8>, usize)>);
@@ -254,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_can_be_left_and_looked_at_again() {
+    fn messages_can_be_peeked_and_consumed_later() {
         let [mut from, mut to] = pair();
         for number in 0..3_u64 {
             from.push(bytemuck::bytes_of(&[number, 5]).iter().copied().chain(*b"bytes"));

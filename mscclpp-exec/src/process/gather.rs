@@ -1,4 +1,4 @@
-//! A call in which every rank of every node tells all others something.
+//! A call in which every rank of every node sends data to all others.
 
 use std::os::fd::BorrowedFd;
 
@@ -8,16 +8,16 @@ use super::session::Session;
 use crate::error::Error;
 use crate::shm::Sent;
 
-/// What a rank says to all.
+/// Data that a rank sends to all others.
 #[derive(Serialize, Deserialize)]
-struct Said {
+struct GatheredCall {
     text: String,
     bytes: Vec<u8>,
 }
 
 impl Session {
-    /// As [`exchange`](Self::exchange), with all ranks of all nodes. Descriptors go to the ranks of the node. Returns by rank
-    /// what each sent; the own one's is empty.
+    /// Does what [`exchange`](Self::exchange) does, with all ranks of all nodes. Descriptors are sent to the ranks of
+    /// the node. Returns the received data by rank; this rank's is empty.
     ///
     /// # Errors
     /// As [`exchange`](Self::exchange), and [`Error::Group`].
@@ -31,13 +31,13 @@ impl Session {
             return self.exchange(text, bytes, files);
         }
         let number = self.enter()?;
-        let said = Said { text: text.to_owned(), bytes: bytes.to_vec() };
-        let said = postcard::to_allocvec(&said).map_err(|error| Error::Internal(error.to_string()))?;
-        let gathered = self.bootstrap.all_gather(&said).map_err(Error::from);
+        let sent = GatheredCall { text: text.to_owned(), bytes: bytes.to_vec() };
+        let sent = postcard::to_allocvec(&sent).map_err(|error| Error::Internal(error.to_string()))?;
+        let gathered = self.bootstrap.all_gather(&sent).map_err(Error::from);
         let gathered = gathered.inspect_err(|error| self.give_up(error))?;
         let mut all = Vec::with_capacity(gathered.len());
-        for (peer, said) in (0_u32..).zip(gathered) {
-            let Said { text: other, bytes } = postcard::from_bytes(&said).map_err(|error| {
+        for (peer, sent) in (0_u32..).zip(gathered) {
+            let GatheredCall { text: other, bytes } = postcard::from_bytes(&sent).map_err(|error| {
                 let error = Error::RankLost { peer, why: format!("it sent what this one cannot read: {error}") };
                 self.give_up(&error);
                 error
@@ -50,9 +50,9 @@ impl Session {
             let bytes = if peer == self.rank() { Vec::new() } else { bytes };
             all.push(Sent { bytes, files: Vec::new() });
         }
-        // All of them are in this call.
-        for (place, sent) in self.exchange(text, &[], files)?.into_iter().enumerate() {
-            all[self.locals[place] as usize].files = sent.files;
+        // All ranks of the node have entered this call.
+        for (local_rank, sent) in self.exchange(text, &[], files)?.into_iter().enumerate() {
+            all[self.locals[local_rank] as usize].files = sent.files;
         }
         Ok(all)
     }

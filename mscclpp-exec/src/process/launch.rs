@@ -10,7 +10,7 @@ use mscclpp_core::types::ReduceOp;
 use super::buffer::Shared;
 use super::calls::{BufferArgs, RING};
 use super::executor::Inner;
-use super::launch_loop::{LaunchLoop, Turn};
+use super::launch_loop::{LaunchEpoch, LaunchLoop};
 use super::plan::PlanState;
 use super::session::Session;
 use crate::dtype::Element;
@@ -22,13 +22,13 @@ use crate::passes::place_in_caller_memory::SLOTS;
 
 /// A plan bound to a message of a size, type and reduction, to be launched any number of times.
 ///
-/// Made by [`Transport::prepare`](super::Transport::prepare). Launches are calls of the group: all ranks make the same ones in
-/// the same order. A launch returns when this rank is done and its buffers belong to the caller again.
+/// Created by [`Executor::prepare`](super::Executor::prepare). Launches are collective calls: all ranks make the same
+/// ones in the same order. A launch returns when this rank has finished and its buffers belong to the caller again.
 ///
-/// One rank's launches come one after the other:
+/// The launches of one rank run one after the other:
 ///
 /// ```compile_fail,E0499
-/// # fn f(mut x: mscclpp_exec::process::Executable, mut a: Vec<f32>, mut b: Vec<f32>) {
+/// # fn f(mut x: mscclpp_exec::process::PreparedPlan, mut a: Vec<f32>, mut b: Vec<f32>) {
 /// std::thread::scope(|scope| {
 ///     scope.spawn(|| x.launch_in_place(&mut a));
 ///     scope.spawn(|| x.launch_in_place(&mut b));
@@ -40,16 +40,16 @@ pub struct PreparedPlan {
     context: Arc<PlanState>,
     params: Params,
     views: Views,
-    /// Own thread blocks, then the proxy.
+    /// This rank's thread blocks, then its proxy.
     states: Box<[AgentState]>,
     worker: Box<Worker>,
-    /// What peers compare.
+    /// Call id, which peers compare.
     id: u64,
-    /// By place: what the peer handed in when its buffers were looked up last.
-    seen: Box<[BufferArgs]>,
-    /// By slot: the allocation that the last slice lay in.
+    /// By local rank: the peer's buffers when they were last mapped.
+    mapped: Box<[BufferArgs]>,
+    /// By slot: the allocation that contained the last slice.
     last: [Weak<Shared>; SLOTS],
-    /// Bytes to copy by slot, in before and out after a launch whose slice is not shared.
+    /// By slot: bytes to copy before and after a launch whose slice is not shared.
     copy_in: [Vec<Range<u64>>; SLOTS],
     copy_out: [Vec<Range<u64>>; SLOTS],
 }
@@ -60,7 +60,7 @@ impl PreparedPlan {
         let states = context.agents.len() + usize::from(context.proxy.is_some());
         let bytes = |slot: usize, chunks: &[Range<u64>]| {
             let layout = &params.layout;
-            // In place the longer buffer is the one that holds the other.
+            // In place, the longer of both buffers contains the other one.
             let output =
                 if program.shape.collective.in_place { layout.output.len > layout.input.len } else { slot == 1 };
             let view = if output { layout.output } else { layout.input };
@@ -83,7 +83,8 @@ impl PreparedPlan {
             worker: Box::default(),
             id,
             last: [Weak::new(), Weak::new()],
-            seen: vec![BufferArgs::default(); context.visits.iter().max().map_or(0, |place| place + 1)].into(),
+            mapped: vec![BufferArgs::default(); context.accesses.iter().max().map_or(0, |local_rank| local_rank + 1)]
+                .into(),
             copy_in: by_slot(&context.placement.copy_in),
             copy_out: by_slot(&context.placement.copy_out),
             inner,
@@ -93,42 +94,43 @@ impl PreparedPlan {
         }
     }
 
-    /// The message.
+    /// Returns the message.
     pub fn message(&self) -> &Message {
         &self.params.message
     }
 
-    /// The collective that the plan implements.
+    /// Returns the collective that the plan implements.
     pub fn collective(&self) -> Collective {
         self.context.program.shape.collective
     }
 
-    /// The reduction; `None` if the plan does not reduce. Of a plan that reduces in several ways, `Sum`.
+    /// Returns the reduction; `None` if the plan does not reduce. For a plan with several reductions, `Sum`.
     pub fn reduction(&self) -> Option<ReduceOp> {
         self.params.reduction
     }
 
-    /// Elements of this rank's input.
+    /// Returns the number of elements of this rank's input.
     pub fn input_len(&self) -> usize {
         self.params.layout.input.len as usize / self.params.message.dtype.size()
     }
 
-    /// Elements of this rank's output.
+    /// Returns the number of elements of this rank's output.
     pub fn output_len(&self) -> usize {
         self.params.layout.output.len as usize / self.params.message.dtype.size()
     }
 
-    /// Launches out of place, and returns when this rank is done.
+    /// Launches out of place, and returns when this rank has finished.
     ///
-    /// A [`SharedBuffer`](super::SharedBuffer) and most slices of one are used where they are; of others, what peers read is
-    /// copied before and what they write after. Takes no lock that anybody waits for, and allocates for messages between nodes
-    /// only. Elements of the output that the plan does not write keep their values.
+    /// A [`SharedBuffer`](super::SharedBuffer) and most slices of one are used directly. Of other slices, the parts
+    /// that peers read are copied before and the parts that they write after. Takes no contended lock, and allocates
+    /// only for messages between nodes. Elements of the output that the plan does not write keep their values.
     ///
     /// # Errors
-    /// Before the call begins: [`Error::ElementType`], [`Error::BufferModeMismatch`], [`Error::ReadOnlyInput`], [`Error::BufferSize`],
-    /// [`Error::Busy`], [`Error::Broken`]. [`Error::Mismatch`] if a peer calls something else. [`Error::Interrupted`] if a peer
-    /// is gone, or nothing happens until the deadline; [`Error::LateData`] if the plan does not wait for what a rank of another
-    /// node sends; [`Error::DroppedBuffer`]. After these the group cannot go on, and the output holds anything.
+    /// Before the call starts: [`Error::ElementType`], [`Error::BufferModeMismatch`], [`Error::ReadOnlyInput`],
+    /// [`Error::BufferSize`], [`Error::Busy`], [`Error::CommunicatorFailed`]. [`Error::CallMismatch`] if a peer makes
+    /// another call. [`Error::Interrupted`] if a peer is lost, or there is no progress within the timeout;
+    /// [`Error::LateData`] if the plan does not wait for what a rank of another node sends; [`Error::DroppedBuffer`].
+    /// After these the communicator has failed, and the contents of the output are unspecified.
     pub fn launch<T: Element>(&mut self, input: &[T], output: &mut [T]) -> Result<(), Error> {
         self.check::<T>(false)?;
         if self.context.program.writes_input {
@@ -138,7 +140,7 @@ impl PreparedPlan {
         self.execute(["input", "output"], loans)
     }
 
-    /// [`launch`](Self::launch) of a plan that may overwrite its input.
+    /// Launches out of place a plan that may overwrite its input.
     ///
     /// # Errors
     /// As [`launch`](Self::launch).
@@ -171,7 +173,7 @@ impl PreparedPlan {
     }
 
     fn execute(&mut self, names: [&'static str; SLOTS], loans: [Loan<'_>; SLOTS]) -> Result<(), Error> {
-        let Self { inner, context, params, views, states, worker, id, seen, last, copy_in, copy_out } = self;
+        let Self { inner, context, params, views, states, worker, id, mapped, last, copy_in, copy_out } = self;
         let mut session = inner.session()?;
         let session = &mut *session;
         let lens = params.buffers(&context.program);
@@ -182,11 +184,11 @@ impl PreparedPlan {
             }
         }
         let flag = session.next_flag()?;
-        let (second_half, settle) = context.next_turn(*id);
-        let turn = Turn { flag, second_half, settle };
+        let (second_half, wait_for_starts) = context.next_epoch(*id);
+        let epoch = LaunchEpoch { flag, second_half, wait_for_starts };
         let number = session.enter()?;
         let lender = Lender::new(session, context, last, &loans, number)?;
-        // What only a launch that fails needs.
+        // Needed only by a launch that fails.
         let written = loans.each_ref().map(Loan::is_written);
         let own = (session.rank() * SLICES) as usize;
         let private = (context.program.shape.ranks * SLICES) as usize;
@@ -210,46 +212,46 @@ impl PreparedPlan {
         };
         views.lend(loans, |views| {
             for slot in (0..SLOTS).filter(|&slot| lender.copies[slot]) {
-                let (region, at) = lender.handed.0[slot];
+                let (region, at) = lender.buffer_args.0[slot];
                 if let Some(shared) = session.copies_in(region, slot) {
-                    views.set(own + slot, &shared.mine, at..at + lens[slot]);
+                    views.set(own + slot, &shared.own, at..at + lens[slot]);
                 }
             }
             copies(views, copy_in, true);
-            session.announce(number, *id, &lender.handed);
-            // From here on peers know the buffers.
-            let revoke = Revoke { last, handed: &lender.handed, written, lens };
+            session.announce(number, *id, &lender.buffer_args);
+            // From here on peers can access the buffers.
+            let revoke = Revoke { last, buffer_args: &lender.buffer_args, written, lens };
             let (id, lasting) = (*id, lender.lasting);
             let has_sent = context.sends_to.is_empty();
-            let mut drive = LaunchLoop {
+            let mut launch_loop = LaunchLoop {
                 session,
                 context,
                 params,
                 views,
                 states,
                 worker,
-                seen,
+                mapped,
                 number,
                 id,
-                turn,
+                epoch,
                 lens,
                 lasting,
                 has_sent,
             };
-            drive.run()?;
+            launch_loop.run()?;
             std::mem::forget(revoke);
-            copies(drive.views, copy_out, false);
-            drive.divide();
+            copies(launch_loop.views, copy_out, false);
+            launch_loop.divide();
             Ok(())
         })
     }
 }
 
-/// Takes written buffers away from peers when a launch ends before they have finished with it, by an error or a panic.
+/// Detaches written buffers from peers when a launch ends before they have finished with them, by an error or a panic.
 struct Revoke<'l> {
-    /// By slot: the allocation of the slice that was handed in, if it was not copied.
+    /// By slot: the allocation of the passed slice, if it was not copied.
     last: &'l [Weak<Shared>; SLOTS],
-    handed: &'l BufferArgs,
+    buffer_args: &'l BufferArgs,
     written: [bool; SLOTS],
     lens: [u64; SLOTS],
 }
@@ -258,10 +260,10 @@ impl Drop for Revoke<'_> {
     #[cold]
     fn drop(&mut self) {
         for (slot, shared) in self.last.iter().enumerate().filter(|(slot, _)| self.written[*slot]) {
-            let (number, at) = self.handed.0[slot];
+            let (number, at) = self.buffer_args.0[slot];
             let Some(shared) = shared.upgrade().filter(|shared| shared.number == number) else { continue };
-            if let Err(error) = shared.mine.replace_pages(at..at + self.lens[slot]) {
-                // The caller would get back memory to which peers may still write.
+            if let Err(error) = shared.own.replace_pages(at..at + self.lens[slot]) {
+                // Otherwise the caller would get back memory to which peers may still write.
                 log::error!("{error}");
                 std::process::abort();
             }
@@ -269,24 +271,25 @@ impl Drop for Revoke<'_> {
     }
 }
 
-/// Bytes of a short slice that is copied where peers read it. Two of them are an entry of the ring.
-const SHORT: u64 = 1 << 16;
+/// Maximum bytes of a short slice, which is copied for peers to read. One ring entry has two of them.
+const MAX_SHORT_BYTES: u64 = 1 << 16;
 
-/// Bytes of a registered slice that is copied all the same: to wait until peers have read it takes longer.
-const SHORT_REGISTERED: u64 = 1 << 12;
+/// Maximum bytes of a registered slice that is copied all the same, because waiting until peers have read it takes
+/// longer.
+const MAX_COPIED_BYTES: u64 = 1 << 12;
 
-/// The same where a wait means that other ranks get the processor.
-const SHORT_CROWDED: u64 = 1 << 14;
+/// Maximum bytes of such a slice if the ranks are oversubscribed, where a wait yields the processor to other ranks.
+const MAX_COPIED_BYTES_OVERSUBSCRIBED: u64 = 1 << 14;
 
-/// Bytes of a call's part of the ring.
-pub(super) const RING_ENTRY: u64 = SLOTS as u64 * SHORT;
+/// Bytes of a call's entry in the ring.
+pub(super) const RING_ENTRY: u64 = SLOTS as u64 * MAX_SHORT_BYTES;
 
-/// How a launch's slices reach the peers.
+/// Buffers that a launch passes to the peers.
 struct Lender {
-    handed: BufferArgs,
-    /// By slot: whether peers access a copy of it.
+    buffer_args: BufferArgs,
+    /// By slot: whether peers access a copy.
     copies: [bool; SLOTS],
-    /// Whether all that peers access lasts after the launch, so that nobody needs to wait for them.
+    /// Whether all memory that peers access stays valid after the launch, so that the launch need not wait for them.
     lasting: bool,
 }
 
@@ -300,25 +303,26 @@ impl Lender {
         number: u64,
     ) -> Result<Self, Error> {
         let placement = &context.placement;
-        let mut lender = Self { handed: BufferArgs::default(), copies: [false; SLOTS], lasting: context.is_read_only };
+        let mut lender =
+            Self { buffer_args: BufferArgs::default(), copies: [false; SLOTS], lasting: context.is_read_only };
         let ring = session.ring.as_ref().map(|ring| ring.number).filter(|_| context.is_read_only);
-        let registered = if session.oversubscribed { SHORT_CROWDED } else { SHORT_REGISTERED };
+        let registered = if session.oversubscribed { MAX_COPIED_BYTES_OVERSUBSCRIBED } else { MAX_COPIED_BYTES };
         for (slot, loan) in loans.iter().enumerate() {
             let len = loan.bytes().len() as u64;
-            if len == 0 || !placement.touched[slot] {
+            if len == 0 || !placement.peers_access[slot] {
                 continue;
             }
-            let ring = ring.filter(|_| len <= SHORT);
-            let place = if len <= registered && ring.is_some() { None } else { session.region(&mut last[slot], loan) };
-            if let Some(place) = place {
-                lender.handed.0[slot] = place;
+            let ring = ring.filter(|_| len <= MAX_SHORT_BYTES);
+            let region = if len <= registered && ring.is_some() { None } else { session.region(&mut last[slot], loan) };
+            if let Some(region) = region {
+                lender.buffer_args.0[slot] = region;
                 lender.lasting = false;
             } else if let Some(ring) = ring {
-                lender.handed.0[slot] = (ring, number % RING * RING_ENTRY + slot as u64 * SHORT);
+                lender.buffer_args.0[slot] = (ring, number % RING * RING_ENTRY + slot as u64 * MAX_SHORT_BYTES);
                 lender.copies[slot] = true;
             } else if let Some(shared) = session.staging[slot].clone() {
                 shared.reserve(session)?;
-                lender.handed.0[slot] = (shared.number, 0);
+                lender.buffer_args.0[slot] = (shared.number, 0);
                 lender.copies[slot] = true;
                 lender.lasting = false;
             }

@@ -1,4 +1,4 @@
-//! One launch of one rank: its thread blocks take turns on the calling thread until all are done.
+//! One launch of one rank: its thread blocks take turns on the calling thread until all have finished.
 
 use super::calls::BufferArgs;
 use super::plan::PlanState;
@@ -9,63 +9,65 @@ use crate::memory::Views;
 use crate::passes::place_in_caller_memory::SLOTS;
 use mscclpp_bootstrap::ActiveTimeout;
 
-/// Everything that a launch uses.
+/// State of a running launch.
 pub(super) struct LaunchLoop<'d> {
     pub(super) session: &'d mut Session,
     pub(super) context: &'d PlanState,
     pub(super) params: &'d Params,
     pub(super) views: &'d mut Views,
-    /// Own thread blocks, then the proxy.
+    /// This rank's thread blocks, then its proxy.
     pub(super) states: &'d mut [AgentState],
     pub(super) worker: &'d mut Worker,
-    /// By place: what the peer handed in when its buffers were looked up last.
-    pub(super) seen: &'d mut [BufferArgs],
-    /// Number of the call, and what peers compare.
+    /// By local rank: the peer's buffers when they were last mapped.
+    pub(super) mapped: &'d mut [BufferArgs],
+    /// Number of the call, and its id, which peers compare.
     pub(super) number: u64,
     pub(super) id: u64,
-    pub(super) turn: Turn,
-    /// Bytes of what each rank hands in.
+    pub(super) epoch: LaunchEpoch,
+    /// Bytes of each rank's buffers, by slot.
     pub(super) lens: [u64; SLOTS],
-    /// Whether what peers access of this rank lasts after the launch.
+    /// Whether the memory of this rank that peers access stays valid after the launch.
     pub(super) lasting: bool,
-    /// Whether ranks of other nodes were told that this one sends nothing more.
+    /// Whether this rank has announced to other nodes that it sends nothing more.
     pub(super) has_sent: bool,
 }
 
-/// What keeps a launch's packets apart from those of launches before it.
+/// Values that separate a launch's packets from those of earlier launches.
 #[derive(Clone, Copy)]
-pub(super) struct Turn {
-    /// What its packets carry.
+pub(super) struct LaunchEpoch {
+    /// Flag of its packets.
     pub(super) flag: u32,
     /// Whether it uses the second half of double scratch.
     pub(super) second_half: bool,
-    /// Whether scratch is laid out otherwise than in the plan's last launch: nobody may write to it before all are through
-    /// with that one.
-    pub(super) settle: bool,
+    /// Whether its scratch layout differs from that of the plan's last launch: no rank may write to scratch before all
+    /// have finished that launch.
+    pub(super) wait_for_starts: bool,
 }
 
-/// What a pass over the thread blocks has found.
+/// Result of a pass over the thread blocks.
 struct Pass {
     progress: bool,
     done: bool,
 }
 
-/// Naps that a rank takes beyond the deadline while it has not heard from all: the whole machine may have been held up, and
-/// a peer that is about to run is neither absent nor silent.
+/// Number of park intervals after the timeout in which a rank keeps waiting while it has not heard from all ranks. The
+/// whole machine may have been suspended, and a peer that is about to run is neither absent nor unresponsive.
 const MAX_LATE_PARKS: u32 = 100;
 
-/// How long a rank has waited.
+/// Duration of a rank's current wait.
 #[derive(Default)]
 struct Idle {
     rounds: u32,
     timeout: Option<ActiveTimeout>,
-    /// Naps beyond the deadline.
+    /// Park intervals after the timeout.
     late: u32,
 }
 
 impl LaunchLoop<'_> {
+    /// Runs the launch until this rank has finished.
+    ///
     /// # Errors
-    /// [`Error::Mismatch`], [`Error::Interrupted`], [`Error::LateData`], [`Error::DroppedBuffer`].
+    /// [`Error::CallMismatch`], [`Error::Interrupted`], [`Error::LateData`], [`Error::DroppedBuffer`].
     pub(super) fn run(&mut self) -> Result<(), Error> {
         for (state, agent) in self.states.iter_mut().zip(self.context.agents.clone()) {
             *state = AgentState::begin(self.number, self.context.program.agents[agent].start);
@@ -73,23 +75,23 @@ impl LaunchLoop<'_> {
         if self.context.proxy.is_some() {
             self.states[self.context.agents.len()] = AgentState::begin(self.number, 0);
         }
-        if !self.session.wires.is_empty() {
-            self.session.wires.begin(self.context, self.session.launches, self.id);
+        if !self.session.connections.is_empty() {
+            self.session.connections.begin(self.context, self.session.launches, self.id);
         }
-        if self.turn.settle {
-            self.session.wires.announce_call();
-            self.settle()?;
+        if self.epoch.wait_for_starts {
+            self.session.connections.announce_call();
+            self.wait_for_starts()?;
         }
-        let mut closed = !self.context.awaited.is_empty();
-        let mut finished = !self.context.touches();
+        let mut peer_buffers_blocked = !self.context.awaited.is_empty();
+        let mut finished = !self.context.depends_on_peers();
         let mut idle = Idle::default();
         loop {
-            if closed && self.open()? {
-                closed = false;
+            if peer_buffers_blocked && self.map_peer_buffers()? {
+                peer_buffers_blocked = false;
             }
-            let pass = self.pass(closed)?;
+            let pass = self.pass(peer_buffers_blocked)?;
             if !finished && self.has_released_peers() {
-                // As early as can be: peers wait for it.
+                // As early as possible, because peers wait for it.
                 self.session.calls.finish(self.number);
                 finished = true;
             }
@@ -102,42 +104,44 @@ impl LaunchLoop<'_> {
             }
             if !pass.progress {
                 self.compare()?;
-                self.wait(&mut idle, Some(closed))?;
+                self.wait(&mut idle, Some(peer_buffers_blocked))?;
             }
         }
         self.compare()?;
-        if self.context.touches() {
+        if self.context.depends_on_peers() {
             if !self.lasting {
-                self.close()?;
+                self.wait_for_finishes()?;
             }
         } else {
-            // Nobody waits for it, but reports are clearer.
+            // No rank waits for this, but it makes reports more precise.
             self.session.calls.finish(self.number);
         }
         self.receive_rest()
     }
 
-    /// Waits until all ranks have begun the launch, and so are through with those before it.
-    fn settle(&mut self) -> Result<(), Error> {
+    /// Waits until all ranks have started the launch, and so have finished the earlier ones.
+    fn wait_for_starts(&mut self) -> Result<(), Error> {
         let mut idle = Idle::default();
         loop {
             self.compare()?;
             let session = &self.session;
-            if (0..session.locals.len()).all(|place| place == session.me || session.is_compared(place)) {
-                return self.session.settle_nodes();
+            if (0..session.locals.len())
+                .all(|local_rank| local_rank == session.own_local_rank || session.is_compared(local_rank))
+            {
+                return self.session.synchronize_nodes();
             }
-            self.keep_moving(&mut idle)?;
+            self.serve_nodes(&mut idle)?;
             self.wait(&mut idle, None)?;
         }
     }
 
-    /// Divides an average of the own rank, in what its caller handed in.
+    /// Divides this rank's average, in its caller's buffer.
     pub(super) fn divide(&mut self) {
         if self.params.divide.is_some() {
             let (rank, params) = (self.session.rank(), self.params);
             if params.result(&self.context.program, rank).is_some() {
                 let area = params.area(rank, Space::OwnOutput);
-                launch(self.context, params, self.views, self.number, self.turn, false).divide(
+                launch(self.context, params, self.views, self.number, self.epoch, false).divide(
                     self.worker,
                     area,
                     0,
@@ -147,13 +151,13 @@ impl LaunchLoop<'_> {
         }
     }
 
-    /// Runs own thread blocks as far as they go.
+    /// Runs this rank's thread blocks until each of them is blocked or finished.
     #[inline]
-    fn pass(&mut self, closed: bool) -> Result<Pass, Error> {
-        let mut launch = launch(self.context, self.params, self.views, self.number, self.turn, closed);
-        let wires = &self.session.wires;
-        if !wires.is_empty() {
-            launch.remote = Some(wires);
+    fn pass(&mut self, peer_buffers_blocked: bool) -> Result<Pass, Error> {
+        let mut launch = launch(self.context, self.params, self.views, self.number, self.epoch, peer_buffers_blocked);
+        let connections = &self.session.connections;
+        if !connections.is_empty() {
+            launch.remote = Some(connections);
         }
         let mut pass = Pass { progress: false, done: true };
         let agents = &self.context.program.agents[self.context.agents.clone()];
@@ -165,8 +169,8 @@ impl LaunchLoop<'_> {
             pass.done &= launch.run(self.worker, code, state) == Progress::Next;
             pass.progress |= state.at != before;
         }
-        if pass.done && !wires.is_empty() {
-            wires.end();
+        if pass.done && !connections.is_empty() {
+            connections.end();
         }
         if let Some(proxy) = self.context.proxy {
             let state = &mut self.states[agents.len()];
@@ -175,41 +179,42 @@ impl LaunchLoop<'_> {
             pass.progress |= state.at != before;
             pass.done &= self.context.counters.fifos[proxy].is_drained();
         }
-        if !wires.is_empty() {
-            if !self.has_sent && self.have_passed(&self.context.last_sends) {
-                wires.send_ends(&self.context.sends_to);
+        if !connections.is_empty() {
+            if !self.has_sent && self.have_passed(&self.context.last_send) {
+                connections.send_ends(&self.context.sends_to);
                 self.has_sent = true;
             }
-            let pumped = wires.pump(self.session.rank(), &launch, &self.session.plans);
-            let pumped = pumped.map_err(|trouble| self.session.in_trouble(trouble))?;
-            pass.progress |= pumped.progress;
-            pass.done &= pumped.sent;
+            let io = connections.progress(self.session.rank(), &launch, &self.session.plans);
+            let io = io.map_err(|error| self.session.fail_on_wire_error(error))?;
+            pass.progress |= io.progress;
+            pass.done &= io.sent;
         }
         Ok(pass)
     }
 
-    /// Sends and takes what goes to ranks of other nodes and comes from them, where none of the own thread blocks runs: others
-    /// may need that to get as far as this rank waits for.
+    /// Serves the connections to other nodes while none of this rank's thread blocks runs: other ranks may need that
+    /// before they reach the point for which this rank waits.
     #[inline]
-    fn keep_moving(&mut self, idle: &mut Idle) -> Result<(), Error> {
-        let wires = &self.session.wires;
-        if !wires.is_empty() {
-            let launch = launch(self.context, self.params, self.views, self.number, self.turn, false);
-            let pumped = wires.pump(self.session.rank(), &launch, &self.session.plans);
-            if pumped.map_err(|trouble| self.session.in_trouble(trouble))?.progress {
+    fn serve_nodes(&mut self, idle: &mut Idle) -> Result<(), Error> {
+        let connections = &self.session.connections;
+        if !connections.is_empty() {
+            let launch = launch(self.context, self.params, self.views, self.number, self.epoch, false);
+            let io = connections.progress(self.session.rank(), &launch, &self.session.plans);
+            if io.map_err(|error| self.session.fail_on_wire_error(error))?.progress {
                 *idle = Idle::default();
             }
         }
         Ok(())
     }
 
-    /// Whether no own thread block visits a peer's buffers any more in this launch.
+    /// Returns whether none of this rank's thread blocks accesses peers' buffers any more in this launch.
     #[inline]
     fn has_released_peers(&self) -> bool {
-        self.have_passed(&self.context.last_visits)
+        self.have_passed(&self.context.last_peer_access)
     }
 
-    /// Whether each own thread block is beyond an instruction, and the proxy has done what they asked for.
+    /// Returns whether each of this rank's thread blocks has passed the given instruction, and the proxy has served
+    /// their triggers.
     #[inline]
     fn have_passed(&self, instrs: &[Option<u32>]) -> bool {
         let passed = |(state, last): (&AgentState, &Option<u32>)| {
@@ -219,52 +224,52 @@ impl LaunchLoop<'_> {
             && self.context.proxy.is_none_or(|proxy| self.context.counters.fifos[proxy].is_drained())
     }
 
-    /// Compares the call with those of peers that have begun it.
+    /// Compares the call with those of the peers that have started it.
     #[inline]
     fn compare(&mut self) -> Result<(), Error> {
-        for place in 0..self.session.locals.len() {
-            if place != self.session.me && !self.session.is_compared(place) {
-                self.session.compare(place)?;
+        for local_rank in 0..self.session.locals.len() {
+            if local_rank != self.session.own_local_rank && !self.session.is_compared(local_rank) {
+                self.session.compare(local_rank)?;
             }
         }
         Ok(())
     }
 
-    /// Whether all peers have begun whose buffers this rank visits; if so finds the buffers.
+    /// Returns whether all peers have started whose buffers this rank accesses; if so, maps the buffers.
     #[inline]
-    fn open(&mut self) -> Result<bool, Error> {
-        for &place in &self.context.awaited {
-            if !self.session.is_compared(place) {
-                self.session.compare(place)?;
-                if !self.session.is_compared(place) {
+    fn map_peer_buffers(&mut self) -> Result<bool, Error> {
+        for &local_rank in &self.context.awaited {
+            if !self.session.is_compared(local_rank) {
+                self.session.compare(local_rank)?;
+                if !self.session.is_compared(local_rank) {
                     return Ok(false);
                 }
             }
         }
-        for &place in &self.context.visits {
-            let Some((_, handed)) = self.session.calls.begun(place, self.number) else {
+        for &local_rank in &self.context.accesses {
+            let Some((_, buffer_args)) = self.session.calls.begun(local_rank, self.number) else {
                 return Ok(false);
             };
-            if self.seen[place] != handed {
-                self.find(place, handed)?;
-                self.seen[place] = handed;
+            if self.mapped[local_rank] != buffer_args {
+                self.map_buffers(local_rank, buffer_args)?;
+                self.mapped[local_rank] = buffer_args;
             }
         }
         Ok(true)
     }
 
-    /// Makes a peer's buffers visible.
-    fn find(&mut self, place: usize, handed: BufferArgs) -> Result<(), Error> {
-        let peer = self.session.locals[place];
-        for (slot, (number, at)) in handed.0.into_iter().enumerate() {
-            // It hands in what others access.
+    /// Maps a peer's buffers.
+    fn map_buffers(&mut self, local_rank: usize, buffer_args: BufferArgs) -> Result<(), Error> {
+        let peer = self.session.locals[local_rank];
+        for (slot, (number, at)) in buffer_args.0.into_iter().enumerate() {
+            // The peer passes only buffers that others access.
             if self.lens[slot] == 0 || number == 0 {
                 continue;
             }
             let (view, part) = ((peer * SLICES) as usize + slot, at..at.saturating_add(self.lens[slot]));
-            let fits = match self.session.copies_in(number, slot).and_then(|shared| shared.at(place)) {
+            let fits = match self.session.copies_in(number, slot).and_then(|shared| shared.at(local_rank)) {
                 Some(segment) => self.views.set(view, segment, part),
-                None => self.session.region_of(place, number).is_some_and(|it| self.views.set(view, &it, part)),
+                None => self.session.region_of(local_rank, number).is_some_and(|it| self.views.set(view, &it, part)),
             };
             if !fits {
                 let error = Error::DroppedBuffer { rank: self.session.rank(), peer, number };
@@ -275,38 +280,38 @@ impl LaunchLoop<'_> {
         Ok(())
     }
 
-    /// Waits until no peer touches the own caller's buffers any more.
-    fn close(&mut self) -> Result<(), Error> {
+    /// Waits until no peer accesses this rank's caller's buffers any more.
+    fn wait_for_finishes(&mut self) -> Result<(), Error> {
         let mut idle = Idle::default();
         for at in 0..self.context.finishes.len() {
-            let place = self.context.finishes[at];
-            while !self.session.calls.is_finished(place, self.number) {
+            let local_rank = self.context.finishes[at];
+            while !self.session.calls.is_finished(local_rank, self.number) {
                 self.compare()?;
-                self.keep_moving(&mut idle)?;
+                self.serve_nodes(&mut idle)?;
                 self.wait(&mut idle, None)?;
             }
         }
         Ok(())
     }
 
-    /// Takes what ranks of other nodes have still to send in this launch, for which no operation of this rank waits.
+    /// Receives what ranks of other nodes have yet to send in this launch, for which no operation of this rank waits.
     fn receive_rest(&mut self) -> Result<(), Error> {
         let mut idle = Idle::default();
-        while self.unended().next().is_some() {
-            self.keep_moving(&mut idle)?;
+        while self.pending_senders().next().is_some() {
+            self.serve_nodes(&mut idle)?;
             self.wait(&mut idle, None)?;
         }
         Ok(())
     }
 
-    /// Ranks of other nodes that may still send something in this launch.
-    fn unended(&self) -> impl Iterator<Item = u32> {
-        self.session.wires.unended(&self.context.receives_from)
+    /// Returns the ranks of other nodes that may still send something in this launch.
+    fn pending_senders(&self) -> impl Iterator<Item = u32> {
+        self.session.connections.pending_senders(&self.context.receives_from)
     }
 
-    /// Passes a little time: spins at first, then lets others run, then sleeps. `peer_buffers_blocked`: how to look a last time whether a
-    /// thread block gets on; `None` where none may run.
-    fn wait(&mut self, idle: &mut Idle, closed: Option<bool>) -> Result<(), Error> {
+    /// Waits a little: spins at first, then yields the processor, then parks. `peer_buffers_blocked`: how to recheck whether a thread
+    /// block can make progress; `None` where none may run.
+    fn wait(&mut self, idle: &mut Idle, peer_buffers_blocked: Option<bool>) -> Result<(), Error> {
         idle.rounds = idle.rounds.saturating_add(1);
         let spins = if self.session.oversubscribed { 0 } else { SPINS };
         if idle.rounds < spins {
@@ -314,77 +319,82 @@ impl LaunchLoop<'_> {
         } else if idle.rounds < spins + YIELDS {
             std::thread::yield_now();
         } else {
-            self.wait_long(idle, closed)?;
+            self.wait_long(idle, peer_buffers_blocked)?;
         }
         Ok(())
     }
 
     #[cold]
-    fn wait_long(&mut self, idle: &mut Idle, closed: Option<bool>) -> Result<(), Error> {
-        let deadline = self.session.options.timeout;
-        let left = idle.timeout.get_or_insert_with(|| ActiveTimeout::new(deadline)).update();
+    fn wait_long(&mut self, idle: &mut Idle, peer_buffers_blocked: Option<bool>) -> Result<(), Error> {
+        let timeout = self.session.options.timeout;
+        let left = idle.timeout.get_or_insert_with(|| ActiveTimeout::new(timeout)).update();
         self.write_positions();
         let mut cause = self.session.find_cause();
         if cause.is_none() && left.is_zero() {
-            let (absent, silent) = self.unresponsive_ranks();
-            if (absent.is_empty() && silent.is_empty()) || idle.late >= MAX_LATE_PARKS {
-                cause = Some(AbortCause::Timeout { after: deadline, not_started: absent, unresponsive: silent });
+            let (not_started, unresponsive) = self.unresponsive_ranks();
+            if (not_started.is_empty() && unresponsive.is_empty()) || idle.late >= MAX_LATE_PARKS {
+                cause = Some(AbortCause::Timeout { after: timeout, not_started, unresponsive });
             }
             idle.late += 1;
         }
         if let Some(cause) = cause {
             self.compare()?;
-            // Where none may run, nothing was visited yet, or all was.
-            return Err(self.interrupt(cause, closed.unwrap_or(true)));
+            // Where no thread block may run, either no peer's buffer was accessed yet, or all accesses have finished.
+            return Err(self.interrupt(cause, peer_buffers_blocked.unwrap_or(true)));
         }
-        let asleep = self.session.calls.prepare_park();
-        if closed.map(|closed| self.pass(closed)).transpose()?.is_some_and(|pass| pass.progress) {
+        let token = self.session.calls.prepare_park();
+        if peer_buffers_blocked
+            .map(|peer_buffers_blocked| self.pass(peer_buffers_blocked))
+            .transpose()?
+            .is_some_and(|pass| pass.progress)
+        {
             self.session.calls.cancel_park();
             self.session.calls.unpark_peers(false);
             *idle = Idle::default();
         } else {
-            self.session.calls.park(asleep, if left.is_zero() { PARK_INTERVAL } else { PARK_INTERVAL.min(left) });
+            self.session.calls.park(token, if left.is_zero() { PARK_INTERVAL } else { PARK_INTERVAL.min(left) });
         }
         Ok(())
     }
 
-    /// Says where the own thread blocks stand.
+    /// Records the positions of this rank's thread blocks.
     fn write_positions(&self) {
         for (agent, state) in self.context.agents.clone().zip(self.states.iter()) {
             self.context.write_position(agent, self.number, state);
         }
     }
 
-    /// Ranks of the node that have not begun the launch, and those that have and did not say where they stand; if there are none
-    /// and only that is left to wait for, those of other nodes that may still send something.
+    /// Returns the ranks of the node that have not started the launch, and those that have but did not record their
+    /// positions. If there are none and the launch waits only for other nodes, the second list has the ranks of other
+    /// nodes that may still send something.
     fn unresponsive_ranks(&self) -> (Vec<u32>, Vec<u32>) {
-        let absent: Vec<u32> = self.absent().collect();
-        let mut silent = Vec::new();
-        for place in self.session.peers() {
-            let rank = self.session.locals[place];
-            let through = self.session.calls.is_finished(place, self.number);
-            if !absent.contains(&rank) && !self.has_said(rank) && !through {
-                silent.push(rank);
+        let not_started: Vec<u32> = self.not_started().collect();
+        let mut unresponsive = Vec::new();
+        for local_rank in self.session.peers() {
+            let rank = self.session.locals[local_rank];
+            let has_finished = self.session.calls.is_finished(local_rank, self.number);
+            if !not_started.contains(&rank) && !self.has_reported(rank) && !has_finished {
+                unresponsive.push(rank);
             }
         }
-        if absent.is_empty() && silent.is_empty() && self.session.wires.has_ended() {
-            silent.extend(self.unended());
+        if not_started.is_empty() && unresponsive.is_empty() && self.session.connections.has_ended() {
+            unresponsive.extend(self.pending_senders());
         }
-        (absent, silent)
+        (not_started, unresponsive)
     }
 }
 
-/// The launch as the interpreter sees it.
+/// Returns the launch as the interpreter sees it.
 pub(super) fn launch<'a>(
     context: &'a PlanState,
     params: &'a Params,
     views: &'a Views,
     number: u64,
-    turn: Turn,
-    closed: bool,
+    epoch: LaunchEpoch,
+    peer_buffers_blocked: bool,
 ) -> Launch<'a> {
     let PlanState { counters, program, .. } = context;
-    let Turn { flag, second_half, .. } = turn;
+    let LaunchEpoch { flag, second_half, .. } = epoch;
     Launch {
         counters,
         program,
@@ -395,6 +405,6 @@ pub(super) fn launch<'a>(
         second_half,
         exclusive: true,
         remote: None,
-        peer_buffers_blocked: closed,
+        peer_buffers_blocked,
     }
 }

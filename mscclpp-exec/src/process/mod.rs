@@ -1,22 +1,24 @@
-//! The CPU executor between processes: every rank is a process, or a thread with a group of its own.
+//! CPU executor across processes: every rank is a process, or a thread with a separate bootstrap handle.
 //!
-//! Plans, packets, flags and counters are those of [`crate::cpu`]: both run plans on one interpreter. Ranks of a node share
-//! memory. A launch works on a caller's buffers where they are if they come from [`Executor::alloc`]; of other slices only
-//! what peers read or write goes through memory that is shared, and the rank's own operations use the caller's.
+//! Plans, packets, flags and counters are those of [`crate::cpu`]: both executors run plans on one interpreter. Ranks
+//! of a node share memory. A launch uses a caller's buffers directly if they come from [`Executor::alloc`]. Of other
+//! slices, only the parts that peers read or write are copied through shared memory; the rank's own operations use the
+//! caller's slice.
 //!
 //! | step | done by | how often |
 //! |---|---|---|
-//! | ranks of a node meet, and share one segment of calls | `session` | once per group |
-//! | plan lowered, counters and scratch shared, own operands told from shared ones | `prepare`, `placement` | once per plan, size and type |
-//! | call compared, own thread blocks run until all are done | `launch`, `launch_loop` | every launch |
+//! | the ranks of a node connect, and share a call log | `session` | once per communicator |
+//! | the plan is resolved, counters and scratch are shared, own operands are separated from shared ones | `prepare`, `placement` | once per plan, size and type |
+//! | the call is compared, the rank's thread blocks run until all have finished | `launch`, `launch_loop` | every launch |
 //!
-//! # What a launch promises about buffers
+//! # What a launch guarantees about buffers
 //!
-//! A peer touches a caller's buffer only after it has seen that its owner began the launch (an operation that visits a peer's
-//! buffer waits for that), and the owner's launch returns only when all peers that touch the buffer have finished. This holds
-//! for every plan, wrong ones too, so between launches a [`SharedBuffer`] is an ordinary slice. If a launch fails, what
-//! it may write to is cut off from the peers before it returns: it is zero then. Of what ranks of other nodes send in a launch
-//! nothing is under way any more when it has ended (`wire`).
+//! A peer accesses a caller's buffer only after it has observed that the buffer's owner started the launch (an
+//! operation that accesses a peer's buffer waits for that), and the owner's launch returns only when all peers that
+//! access the buffer have finished. This holds for every plan, including wrong ones, so between launches a
+//! [`SharedBuffer`] is an ordinary slice. If a launch fails, the memory that it may write to is detached from the peers
+//! before the launch returns: it is zero then. When a launch has ended, none of the data that ranks of other nodes send
+//! in it is still in flight (`wire`).
 
 mod affinity;
 mod buffer;

@@ -1,4 +1,4 @@
-//! Plans on several nodes: what of them goes between nodes, and whether it can.
+//! Plans on several nodes: what they transfer between nodes, and whether they can.
 
 use std::collections::BTreeSet;
 
@@ -7,24 +7,24 @@ use mscclpp_core::types::ChannelKind;
 use crate::error::Error;
 use crate::interpret::{Opcode, ResolvedPlan};
 
-/// Refuses plans that reach over nodes other than through port channels. `nodes`: by rank.
+/// Rejects plans that access other nodes except through port channels. `nodes`: node of each rank.
 ///
 /// # Errors
 /// [`Error::CrossNodeAccess`].
 pub(crate) fn check_nodes(program: &ResolvedPlan, nodes: &[u32]) -> Result<(), Error> {
-    let apart = |one: u32, other: u32| nodes.get(one as usize) != nodes.get(other as usize);
+    let on_different_nodes = |one: u32, other: u32| nodes.get(one as usize) != nodes.get(other as usize);
     for code in &program.agents {
         for at in code.start..code.end {
             let instr = &program.instrs[at as usize];
             let ports = matches!(instr.action, Opcode::Port { .. } | Opcode::PortForward);
-            // A proxy sends, it does not fetch.
+            // A proxy only writes to other nodes, so its destinations may be there.
             let dsts = program.dsts(instr).iter().filter(|_| !ports);
             let mut ranks = program.srcs(instr).iter().chain(dsts).map(|operand| operand.rank);
-            let reached = ranks.find(|&rank| apart(rank, code.rank));
+            let reached = ranks.find(|&rank| on_different_nodes(rank, code.rank));
             let signals = matches!(instr.action, Opcode::Signal { .. } | Opcode::Wait { .. });
             let channels = program.ids(instr).iter().filter(|_| signals);
             let mut channels = channels.map(|&channel| &program.channels[channel as usize]);
-            let memory = channels.find(|c| c.kind == ChannelKind::Memory && apart(c.rank, c.peer));
+            let memory = channels.find(|c| c.kind == ChannelKind::Memory && on_different_nodes(c.rank, c.peer));
             if let Some(peer) = reached.or(memory.map(|channel| channel.peer)) {
                 let [node, other] = [code.rank, peer].map(|rank| nodes.get(rank as usize).copied().unwrap_or(u32::MAX));
                 return Err(Error::CrossNodeAccess { place: program.path(at), rank: code.rank, node, peer, other });
@@ -34,7 +34,7 @@ pub(crate) fn check_nodes(program: &ResolvedPlan, nodes: &[u32]) -> Result<(), E
     Ok(())
 }
 
-/// Pairs of ranks on different nodes of which the first sends data or signals to the second.
+/// Returns the pairs of ranks on different nodes of which the first sends data or signals to the second.
 pub(crate) fn sends(program: &ResolvedPlan, nodes: &[u32]) -> BTreeSet<(u32, u32)> {
     let mut pairs = BTreeSet::new();
     for code in &program.agents {
@@ -44,14 +44,15 @@ pub(crate) fn sends(program: &ResolvedPlan, nodes: &[u32]) -> BTreeSet<(u32, u32
             }
             let signalled = program.ids(instr).iter().map(|&channel| program.channels[channel as usize].peer);
             let ranks = program.dsts(instr).iter().map(|dst| dst.rank).chain(signalled);
-            let far = ranks.filter(|&rank| nodes.get(rank as usize) != nodes.get(code.rank as usize));
-            pairs.extend(far.map(|rank| (code.rank, rank)));
+            let remote = ranks.filter(|&rank| nodes.get(rank as usize) != nodes.get(code.rank as usize));
+            pairs.extend(remote.map(|rank| (code.rank, rank)));
         }
     }
     pairs
 }
 
-/// Pairs of ranks on different nodes of which one sends to the other or has a port channel to it, both ways round.
+/// Returns the pairs of ranks on different nodes of which one sends to the other or has a port channel to it, in both
+/// directions.
 pub(crate) fn links(program: &ResolvedPlan, nodes: &[u32]) -> BTreeSet<(u32, u32)> {
     let channels = program.channels.iter().filter(|channel| channel.kind == ChannelKind::Port);
     let mut pairs: BTreeSet<(u32, u32)> = channels.map(|channel| (channel.rank, channel.peer)).collect();
@@ -61,6 +62,6 @@ pub(crate) fn links(program: &ResolvedPlan, nodes: &[u32]) -> BTreeSet<(u32, u32
             pairs.extend(program.dsts(instr).iter().map(|dst| (code.rank, dst.rank)));
         }
     }
-    let far = pairs.into_iter().filter(|&(one, other)| nodes.get(one as usize) != nodes.get(other as usize));
-    far.flat_map(|(one, other)| [(one, other), (other, one)]).collect()
+    let remote = pairs.into_iter().filter(|&(one, other)| nodes.get(one as usize) != nodes.get(other as usize));
+    remote.flat_map(|(one, other)| [(one, other), (other, one)]).collect()
 }

@@ -1,17 +1,18 @@
-//! Settings of a transport.
+//! Settings of an executor.
 
 use std::time::Duration;
 
-/// How a rank waits for its peers, and how much memory plans may use.
+/// Limits of a rank: on its waits for peers, and on the memory of plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    /// How long a call goes on without getting on before it fails. 30 s by default, at most a year: more counts as that.
-    /// Time in which the rank itself could not run, as it was stopped or its machine was, hardly counts.
+    /// Maximum duration of a call without progress. 30 s by default, at most a year: longer timeouts are reduced to
+    /// that. Time in which the rank itself could not run, because its process or its machine was suspended, hardly
+    /// counts.
     pub timeout: Duration,
-    /// Most bytes of scratch of a plan, all ranks together. 64 GiB by default.
+    /// Maximum number of bytes of a plan's scratch, all ranks together. 64 GiB by default.
     pub scratch_limit: u64,
-    /// Bytes per rank beyond which a plan with `reuse_resources` wraps its scratch, if it can. 64 MiB by default.
+    /// Bytes per rank above which a plan with `reuse_resources` wraps its scratch, if it can. 64 MiB by default.
     pub scratch_pool: u64,
 }
 
@@ -22,13 +23,13 @@ impl Default for Options {
 }
 
 impl Options {
-    /// With another deadline.
+    /// Returns these options with another timeout.
     #[must_use]
-    pub fn timeout(self, deadline: Duration) -> Self {
-        Self { timeout: deadline, ..self }
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
     }
 
-    /// With another limit of scratch.
+    /// Returns these options with another limit of scratch.
     #[must_use]
     pub fn scratch_limit(self, scratch_limit: u64) -> Self {
         Self { scratch_limit, ..self }

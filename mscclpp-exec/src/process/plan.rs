@@ -1,4 +1,4 @@
-//! What a group keeps of a plan on a rank.
+//! State that a communicator keeps of a plan on a rank.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -15,82 +15,86 @@ use crate::passes::RankSchedule;
 use crate::passes::place_in_caller_memory::Placement;
 use crate::shm::SharedCacheLines;
 
-/// A plan that was prepared. Launches of all sizes share it, one at a time.
+/// State of a prepared plan. Launches of all message sizes share it, one at a time.
 pub(super) struct PlanState {
     pub(super) program: ResolvedPlan,
     pub(super) placement: Placement,
     pub(super) counters: Counters,
-    /// A line per thread block of any rank behind those of the channels: where it stands, written by those that wait for long.
-    cells: SharedCacheLines,
-    /// Own thread blocks, in the program's.
+    /// After the lines of the channels, one line per thread block of any rank: its position, which ranks that wait long
+    /// write.
+    cache_lines: SharedCacheLines,
+    /// This rank's thread blocks, as indices into the resolved plan's.
     pub(super) agents: Range<usize>,
-    /// The own proxy, in the program's.
+    /// This rank's proxy, as an index into the resolved plan's.
     pub(super) proxy: Option<usize>,
-    /// By own thread block: the instruction after which peers need not wait for it: its last that visits their buffers.
-    pub(super) last_visits: Vec<Option<u32>>,
-    /// By place: who must have begun before anything is done that depends on it, and who must have finished before a launch
-    /// ends.
+    /// By thread block of this rank: its last instruction that accesses peers' buffers, after which peers need not wait
+    /// for it.
+    pub(super) last_peer_access: Vec<Option<u32>>,
+    /// Local ranks that must have started before any operation that depends on them, and local ranks that must have
+    /// finished before a launch ends.
     pub(super) awaited: Vec<usize>,
     pub(super) finishes: Vec<usize>,
-    /// By place: whose callers' buffers this rank accesses.
-    pub(super) visits: Vec<usize>,
-    /// Ranks of other nodes that this one sends to, and those that send to it.
+    /// Local ranks whose callers' buffers this rank accesses.
+    pub(super) accesses: Vec<usize>,
+    /// Ranks of other nodes to which this one sends, and those that send to it.
     pub(super) sends_to: Vec<u32>,
     pub(super) receives_from: Vec<u32>,
-    /// By own thread block: its last instruction for which the proxy sends anything.
-    pub(super) last_sends: Vec<Option<u32>>,
+    /// By thread block of this rank: its last instruction for which the proxy sends anything.
+    pub(super) last_send: Vec<Option<u32>>,
     rank: u32,
-    /// What [`may_be_late`](Self::may_be_late) has found of scratch.
+    /// Result of [`may_be_late`](Self::may_be_late) for scratch.
     late_scratch: OnceLock<bool>,
-    /// Whether peers only read what this rank hands in, and nothing else of it must last until they have finished: if they
-    /// read copies, a launch need not wait for them.
+    /// Whether peers only read this rank's buffers, and nothing else of this rank must stay valid until they have
+    /// finished. If they read copies, a launch then need not wait for them.
     pub(super) is_read_only: bool,
-    /// Launches so far, and the call that the last one was: plan, size and type.
+    /// Number of launches so far, and the call id of the last one: plan, size and type.
     launches: AtomicU64,
     last: AtomicU64,
 }
 
-/// Times that a position is read before it counts as unsaid: its writer may have lost the processor half way.
-const READS: u32 = 20;
+/// How often a position is read before it counts as not reported: its writer may have lost the processor in the middle.
+const MAX_READS: u32 = 20;
 
-/// Lines of the segment that a plan's counters and positions lie in.
+/// Returns the number of lines of a plan's counters and positions.
 pub(super) fn lines(program: &ResolvedPlan) -> usize {
     program.channels.len() + program.agents.len()
 }
 
 impl PlanState {
-    /// `cells`: [`lines`] lines, shared by the ranks of a node. `locals`: those ranks.
+    /// Creates the state. `cache_lines`: [`lines`] lines, shared by the ranks of a node. `locals`: those ranks.
     pub(super) fn new(
         program: ResolvedPlan,
         rank: u32,
         locals: &[u32],
         nodes: &[u32],
-        cells: SharedCacheLines,
+        cache_lines: SharedCacheLines,
     ) -> Self {
-        let far = sends(&program, nodes);
+        let remote = sends(&program, nodes);
         let schedule = RankSchedule::new(program, rank, nodes);
-        let RankSchedule { program, agents, placement, awaited, finishes, last_visits, is_read_only } = schedule;
-        let places = |of: &[bool]| {
-            (0..locals.len()).filter(|&place| locals[place] != rank && of[locals[place] as usize]).collect()
+        let RankSchedule { program, agents, placement, awaited, finishes, last_peer_access, is_read_only } = schedule;
+        let local_ranks = |of: &[bool]| {
+            (0..locals.len())
+                .filter(|&local_rank| locals[local_rank] != rank && of[locals[local_rank] as usize])
+                .collect()
         };
-        let last_sends = agents.clone().map(|agent| {
+        let last_send = agents.clone().map(|agent| {
             let code = &program.agents[agent];
             (code.start..code.end).rev().find(|&at| program.instrs[at as usize].action.is_port_send())
         });
-        let last_sends = last_sends.collect();
+        let last_send = last_send.collect();
         Self {
-            last_visits,
-            last_sends,
-            sends_to: far.iter().filter(|(from, _)| *from == rank).map(|&(_, to)| to).collect(),
-            receives_from: far.iter().filter(|(_, to)| *to == rank).map(|&(from, _)| from).collect(),
+            last_peer_access,
+            last_send,
+            sends_to: remote.iter().filter(|(from, _)| *from == rank).map(|&(_, to)| to).collect(),
+            receives_from: remote.iter().filter(|(_, to)| *to == rank).map(|&(from, _)| from).collect(),
             rank,
             late_scratch: OnceLock::new(),
-            awaited: places(&awaited),
-            finishes: places(&finishes),
-            visits: places(&placement.visits),
+            awaited: local_ranks(&awaited),
+            finishes: local_ranks(&finishes),
+            accesses: local_ranks(&placement.accesses),
             is_read_only,
-            counters: Counters::shared(&program, cells.clone()),
-            cells,
+            counters: Counters::shared(&program, cache_lines.clone()),
+            cache_lines,
             agents,
             proxy: program.proxies.iter().position(|&owner| owner == rank),
             placement,
@@ -100,11 +104,12 @@ impl PlanState {
         }
     }
 
-    /// Whether the next launch, a call `id`, uses the second half of double scratch; and whether ranks must meet first, as it
-    /// lays out scratch otherwise than the last one. What the checks prove of a plan's next launch they prove for one of the
-    /// same size: with another one, chunks lie where others lay that a slow rank has yet to read.
-    pub(super) fn next_turn(&self, id: u64) -> (bool, bool) {
-        // One launch at a time has the session, so these need no locked instructions.
+    /// Returns whether the next launch, with call id `id`, uses the second half of double scratch, and whether ranks
+    /// must synchronize first because the launch lays out scratch differently from the last one. The checks prove a
+    /// plan's next launch only for the same size: with another size, chunks overlap other chunks of the last launch,
+    /// which a slow rank may have yet to read.
+    pub(super) fn next_epoch(&self, id: u64) -> (bool, bool) {
+        // Only one launch at a time holds the session, so these need no atomic read-modify-write instructions.
         let (before, last) = (self.launches.load(Relaxed), self.last.load(Relaxed));
         self.launches.store(before + 1, Relaxed);
         self.last.store(id, Relaxed);
@@ -112,9 +117,10 @@ impl PlanState {
         (!before.is_multiple_of(2), before > 0 && last != id && uses_scratch)
     }
 
-    /// Whether data that a port put brings to a memory of this rank may come when the rank's operations have ended. In what the
-    /// caller handed in it may not in any plan that is right. Packets say themselves that they are there. In scratch that nothing
-    /// reads it does no harm; in other scratch the plan must be proved, or an operation may have read what was there before.
+    /// Returns whether the data of a port put to memory of this rank may arrive after the rank's operations have
+    /// finished. In a caller's buffer it may not in any correct plan. Packets carry flags that show their arrival. In
+    /// scratch that no operation reads it is harmless; for other scratch the plan must be proved, or an operation may
+    /// have read the earlier contents.
     #[cold]
     pub(super) fn may_be_late(&self, space: Space) -> bool {
         let reads = || {
@@ -136,15 +142,15 @@ impl PlanState {
         known.hash() == plan.hash() && known.image().len() == plan.image().len()
     }
 
-    /// What ranks of other nodes call the plan.
+    /// Returns the key of the plan in messages to other nodes.
     #[inline]
     pub(super) fn key(&self) -> u64 {
         self.program.plan.hash() as u64
     }
 
-    /// Says where an own thread block stands in a call.
+    /// Records the position of a thread block of this rank in a call.
     pub(super) fn write_position(&self, agent: usize, call: u64, state: &AgentState) {
-        let line = self.cells.line(self.program.channels.len() + agent);
+        let line = self.cache_lines.line(self.program.channels.len() + agent);
         line[0].store(0, Relaxed);
         fence(Release);
         for (word, value) in line[1..].iter().zip(state.to_words()) {
@@ -153,36 +159,37 @@ impl PlanState {
         line[0].store(call, Release);
     }
 
-    /// Where a thread block of any rank of the node stood last in a call; `None` if its rank has not said so.
+    /// Returns the last recorded position in a call of a thread block of any rank of the node; `None` if its rank has
+    /// not recorded it.
     #[cold]
     pub(super) fn position(&self, agent: usize, call: u64) -> Option<AgentState> {
-        let line = self.cells.line(self.program.channels.len() + agent);
-        for _ in 0..READS {
-            let said = line[0].load(Acquire);
+        let line = self.cache_lines.line(self.program.channels.len() + agent);
+        for _ in 0..MAX_READS {
+            let recorded = line[0].load(Acquire);
             let words = std::array::from_fn(|i| line[1 + i].load(Relaxed));
             fence(Acquire);
-            if said == call && line[0].load(Relaxed) == call {
+            if recorded == call && line[0].load(Relaxed) == call {
                 return Some(AgentState::from_words(call, words));
             }
-            if said != 0 && said != call {
+            if recorded != 0 && recorded != call {
                 return None;
             }
-            // It is being written, or was never.
+            // The line is being written, or was never written.
             std::thread::yield_now();
         }
         None
     }
 
-    /// Whether launches depend on others' beginnings or ends at all.
-    pub(super) fn touches(&self) -> bool {
+    /// Returns whether launches depend on other ranks' starts or ends.
+    pub(super) fn depends_on_peers(&self) -> bool {
         !self.awaited.is_empty() || !self.finishes.is_empty()
     }
 }
 
-/// A plan of a session.
+/// A prepared plan of a session.
 pub(super) struct Prepared {
     pub(super) context: Arc<PlanState>,
-    /// Plain and packets.
+    /// Plain and packet scratch.
     pub(super) scratch: [Option<Arc<Shared>>; 2],
     /// Bytes per rank of each.
     pub(super) bytes: [u64; 2],

@@ -1,4 +1,4 @@
-//! From a plan and a message to an executable.
+//! Binds a plan to a message.
 
 use std::sync::Arc;
 
@@ -20,16 +20,18 @@ use crate::passes::place_in_caller_memory::SLOTS;
 use crate::shm::SharedCacheLines;
 
 impl Executor {
-    /// Binds a plan to a message: everything that can be done before there are buffers. A call of all ranks.
+    /// Binds a plan to a message: does everything that can be done without buffers. A collective call of all ranks.
     ///
-    /// The first call for a plan reads it, time linear in its operations of all ranks. Memory that peers share for it
-    /// (counters, scratch, copies of slices that are not shared) is exchanged when it is new or must grow.
+    /// The first call for a plan reads the plan, in time linear in the number of operations of all ranks. Memory that
+    /// peers share for it (counters, scratch, copies of slices that are not shared) is exchanged when it is new or must
+    /// grow.
     ///
     /// # Errors
-    /// Before any rank is waited for: [`Error::RankCountMismatch`], [`Error::Plan`], [`Error::MessageSize`], [`Error::UnequalParts`],
-    /// [`Error::TooLarge`], [`Error::FixedReduction`], [`Error::Accumulator`], [`Error::Memory`]: the same on all ranks that ask
-    /// for the same. [`Error::CallMismatch`] if ranks ask for different things, [`Error::Lost`] if one does not come,
-    /// [`Error::NoMemory`], [`Error::Busy`], [`Error::Broken`].
+    /// Before the rank waits for any other: [`Error::RankCountMismatch`], [`Error::InvalidPlan`],
+    /// [`Error::MessageSize`], [`Error::UnequalParts`], [`Error::TooLarge`], [`Error::FixedReduction`],
+    /// [`Error::UnsupportedAccumulator`], [`Error::ScratchLimit`]: the same on all ranks that pass the same arguments.
+    /// [`Error::CallMismatch`] if ranks pass different arguments, [`Error::RankLost`] if one does not make the call,
+    /// [`Error::OutOfMemory`], [`Error::Busy`], [`Error::CommunicatorFailed`].
     pub fn prepare(&self, plan: &Plan, message: Message) -> Result<PreparedPlan, Error> {
         let mut session = self.inner.session()?;
         let found = session.find_plan(plan, self.num_ranks())?;
@@ -53,7 +55,7 @@ impl Executor {
     }
 }
 
-/// `` plan `ring` (5f0c…), 1000 f32, sum, … ``
+/// Describes a call: `` plan `ring` (5f0c…), 1000 f32, sum, … ``
 pub(crate) fn describe(plan: &Plan, message: &Message) -> String {
     let Message { count, dtype, op, accumulate, packet, any_size: _ } = message;
     let op = op.map_or("as planned", |op| op.name());
@@ -62,12 +64,12 @@ pub(crate) fn describe(plan: &Plan, message: &Message) -> String {
     format!("plan `{name}` ({hash:016x}), {count} {dtype}, {op}, accumulated {accumulate}, {packet:?}")
 }
 
-/// The number of the connection that carries port channels between two ranks.
+/// Number of the stream that carries port channels between two ranks.
 const STREAM: u64 = 0x706f_7274;
 
-/// A plan of a group.
+/// A plan of a communicator.
 enum Found {
-    /// Its position among those that were prepared.
+    /// Its position among the prepared plans.
     Known(usize),
     New(Box<ResolvedPlan>),
 }
@@ -93,7 +95,7 @@ impl Session {
         }
     }
 
-    /// Sees to it that all ranks of all nodes make this call.
+    /// Checks that all ranks of all nodes make this call.
     pub(super) fn agree(&mut self, text: &str) -> Result<(), Error> {
         self.exchange(text, &[], &[])?;
         if self.bootstrap.num_nodes() <= 1 {
@@ -113,23 +115,23 @@ impl Session {
         }
     }
 
-    /// Connects this rank to those on other nodes that it has port channels with.
+    /// Connects this rank to the ranks on other nodes with which it has port channels.
     fn connect_nodes(&mut self, program: &ResolvedPlan) -> Result<(), Error> {
         let rank = self.rank();
         let peers = links(program, &self.nodes).into_iter().filter(|&(one, _)| one == rank).map(|(_, other)| other);
-        for peer in peers.filter(|&peer| !self.wires.has(peer)).collect::<Vec<_>>() {
+        for peer in peers.filter(|&peer| !self.connections.has(peer)).collect::<Vec<_>>() {
             let stream = self.bootstrap.stream(peer, STREAM)?;
-            self.wires.add(peer, stream)?;
+            self.connections.add(peer, stream)?;
         }
         Ok(())
     }
 
-    /// Makes counters for a plan; returns its position.
+    /// Creates the counters of a plan, and returns the plan's position.
     fn add_plan(&mut self, program: ResolvedPlan) -> Result<usize, Error> {
-        // Peers wait for this rank in what follows, and those on other nodes go on.
+        // Peers on this node wait for this rank in what follows, while those on other nodes continue.
         self.connect_nodes(&program).inspect_err(|error| self.give_up(error))?;
-        // The first rank of the node has them.
-        let bytes = if self.me == 0 { SharedCacheLines::bytes(lines(&program)) } else { 0 };
+        // The first rank of the node allocates them.
+        let bytes = if self.own_local_rank == 0 { SharedCacheLines::bytes(lines(&program)) } else { 0 };
         let shared = self.allocate(bytes, "counters of a plan", "counters", true)?;
         let segment = shared.at(0).cloned().ok_or_else(|| Error::Internal("a plan without counters".into()))?;
         let context = PlanState::new(program, self.rank(), &self.locals, &self.nodes, SharedCacheLines::new(segment));
@@ -137,7 +139,7 @@ impl Session {
         Ok(self.plans.len() - 1)
     }
 
-    /// Gives a plan as much scratch as a message needs, plain and packets. What older executables have they keep.
+    /// Grows a plan's plain and packet scratch to the sizes that a message needs. Older prepared plans keep theirs.
     fn grow_scratch(&mut self, plan: usize, bytes: [u64; 2]) -> Result<[Option<Arc<Shared>>; 2], Error> {
         for (kind, text) in ["scratch", "scratch for packets"].into_iter().enumerate() {
             if self.plans[plan].bytes[kind] >= bytes[kind] {
@@ -146,7 +148,7 @@ impl Session {
             let shared = self.allocate(bytes[kind], text, "scratch", true)?;
             if kind == 1 {
                 self.packets.retain(|packets| packets.strong_count() > 0);
-                self.packets.push(Arc::downgrade(&shared.mine));
+                self.packets.push(Arc::downgrade(&shared.own));
             }
             self.plans[plan].scratch[kind] = Some(shared);
             self.plans[plan].bytes[kind] = bytes[kind];
@@ -154,28 +156,28 @@ impl Session {
         Ok(self.plans[plan].scratch.clone())
     }
 
-    /// Makes room for copies of slices: those that are not shared, whose pages are taken when they are first used, and short
-    /// ones.
+    /// Allocates memory for copies of slices: for those that are not shared, whose pages are allocated on first use,
+    /// and for short ones.
     fn grow_staging(&mut self, bytes: [u64; SLOTS]) -> Result<(), Error> {
         if self.ring.is_none() {
             self.ring = Some(self.allocate(RING * RING_ENTRY, "room for short copies", "copies", true)?);
         }
         for (slot, bytes) in bytes.into_iter().enumerate() {
-            let have = self.staging[slot].as_ref().map_or(0, |shared| shared.mine.len() as u64);
+            let have = self.staging[slot].as_ref().map_or(0, |shared| shared.own.len() as u64);
             if have < bytes {
-                // What older executables use stays if there is not so much.
+                // If the allocation fails, older prepared plans keep their memory.
                 self.staging[slot] = Some(self.allocate(bytes, "room for copies", "copies", false)?);
             }
         }
         Ok(())
     }
 
-    /// The memory that launches see but for what callers hand in.
+    /// Returns the memory that launches access, except the caller's buffers.
     fn views(&self, program: &ResolvedPlan, scratch: &[Option<Arc<Shared>>; 2]) -> Views {
         let mut views = Views::new((program.shape.ranks * SLICES) as usize + SLOTS);
-        for (place, rank) in self.locals.iter().enumerate() {
+        for (local_rank, rank) in self.locals.iter().enumerate() {
             for (kind, shared) in scratch.iter().enumerate() {
-                if let Some(segment) = shared.as_ref().and_then(|shared| shared.at(place)) {
+                if let Some(segment) = shared.as_ref().and_then(|shared| shared.at(local_rank)) {
                     let len = segment.len() as u64;
                     views.set((rank * SLICES) as usize + SLOTS + kind, segment, 0..len);
                 }

@@ -1,40 +1,46 @@
-//! What a rank says when it gives a launch up.
+//! Reports a rank's aborted launch.
 
 use super::launch_loop::{LaunchLoop, launch};
 use crate::error::{AbortCause, BlockedThreadBlock, Error, LaunchAborted, Stall, WaitsFor};
 use crate::interpret::AgentState;
 
 impl LaunchLoop<'_> {
-    /// Ends the launch for this rank and its peers. `closed`: whether what visits peers' buffers is held back.
+    /// Aborts the launch for this rank and its peers. `peer_buffers_blocked`: whether operations that access peers' buffers are
+    /// blocked.
     #[cold]
-    pub(super) fn interrupt(&mut self, mut cause: AbortCause, closed: bool) -> Error {
-        let stall = self.stall(closed);
-        if let AbortCause::Timeout { unresponsive: silent, .. } = &mut cause {
-            // What these ranks have said does not hold any more.
-            let free = |blocked: &&BlockedThreadBlock| matches!(&blocked.waits_for, WaitsFor::Peers { ranks } if ranks.is_empty());
-            silent.extend(stall.blocked.iter().filter(free).map(|blocked| blocked.rank));
-            silent.sort_unstable();
-            silent.dedup();
+    pub(super) fn interrupt(&mut self, mut cause: AbortCause, peer_buffers_blocked: bool) -> Error {
+        let stall = self.stall(peer_buffers_blocked);
+        if let AbortCause::Timeout { unresponsive, .. } = &mut cause {
+            // The positions that these ranks reported are out of date.
+            let is_runnable = |blocked: &&BlockedThreadBlock| matches!(&blocked.waits_for, WaitsFor::Peers { ranks } if ranks.is_empty());
+            unresponsive.extend(stall.blocked.iter().filter(is_runnable).map(|blocked| blocked.rank));
+            unresponsive.sort_unstable();
+            unresponsive.dedup();
         }
         let error = Error::Interrupted(Box::new(LaunchAborted { rank: self.session.rank(), cause, stall }));
         self.session.give_up(&error);
         error
     }
 
-    /// Whether a rank has said where its thread blocks stand in this launch.
-    pub(super) fn has_said(&self, rank: u32) -> bool {
+    /// Returns whether a rank has reported the positions of its thread blocks in this launch.
+    pub(super) fn has_reported(&self, rank: u32) -> bool {
         let agents = (0..).zip(&self.context.program.agents);
         let mut own = agents.filter(|(_, code)| code.rank == rank);
         own.all(|(agent, _)| self.context.position(agent, self.number).is_some())
     }
 
-    /// Ranks of the node that have not begun the launch.
-    pub(super) fn absent(&self) -> impl Iterator<Item = u32> {
-        let begun = |place| self.session.is_compared(place) || self.session.calls.begun(place, self.number).is_some();
-        self.session.peers().filter(move |&place| !begun(place)).map(|place| self.session.locals[place])
+    /// Returns the ranks of the node that have not started the launch.
+    pub(super) fn not_started(&self) -> impl Iterator<Item = u32> {
+        let begun = |local_rank| {
+            self.session.is_compared(local_rank) || self.session.calls.begun(local_rank, self.number).is_some()
+        };
+        self.session
+            .peers()
+            .filter(move |&local_rank| !begun(local_rank))
+            .map(|local_rank| self.session.locals[local_rank])
     }
 
-    /// Where a thread block of a peer stands, if its rank has said so.
+    /// Returns the position of a peer's thread block, if its rank has reported it.
     fn position(&self, agent: u32) -> Option<AgentState> {
         let mut state = self.context.position(agent as usize, self.number)?;
         let program = &self.context.program;
@@ -45,7 +51,7 @@ impl LaunchLoop<'_> {
         Some(state)
     }
 
-    fn stall(&self, closed: bool) -> Stall {
+    fn stall(&self, peer_buffers_blocked: bool) -> Stall {
         let (mut waiting, mut others) = (Vec::new(), Vec::new());
         let own = self.session.rank();
         for (agent, code) in (0..).zip(&self.context.program.agents) {
@@ -54,20 +60,21 @@ impl LaunchLoop<'_> {
             } else {
                 self.position(agent)
             };
-            let place = self.session.locals.iter().position(|&rank| rank == code.rank);
+            let local_rank = self.session.locals.iter().position(|&rank| rank == code.rank);
             match known {
                 Some(state) if state.at.instr < code.end => waiting.push((agent, state)),
                 Some(_) => {}
-                // A rank that has finished has no position, perhaps, but is through with the launch.
-                None if place.is_some_and(|place| self.session.calls.is_finished(place, self.number)) => {}
+                // A rank that has finished may have no position.
+                None if local_rank
+                    .is_some_and(|local_rank| self.session.calls.is_finished(local_rank, self.number)) => {}
                 None => others.push((agent, AgentState::begin(self.number, code.start))),
             }
         }
-        // Own thread blocks first.
+        // This rank's thread blocks first.
         waiting.sort_by_key(|&(agent, _)| self.context.program.agents[agent as usize].rank != own);
-        let absent: Vec<u32> = self.absent().collect();
-        let launch = launch(self.context, self.params, self.views, self.number, self.turn, closed);
-        let mut stall = launch.stall(&waiting, &others, &absent);
+        let not_started: Vec<u32> = self.not_started().collect();
+        let launch = launch(self.context, self.params, self.views, self.number, self.epoch, peer_buffers_blocked);
+        let mut stall = launch.stall(&waiting, &others, &not_started);
         stall.launch = self.session.launches;
         stall
     }

@@ -1,21 +1,22 @@
-//! Port channels between nodes: what proxies send goes over a TCP connection per pair of ranks, in order.
+//! Port channels between nodes: proxies send over one TCP connection per pair of ranks, in order.
 //!
-//! A message is a trigger with the bytes that it moves, or a signal. It says which plan and launch it belongs to; one of a
-//! launch that this rank has not begun is left in the connection until it has.
+//! A message is a trigger with the bytes that it moves, or a signal. It names its plan and launch. A message of a
+//! launch that this rank has not started stays in the connection until the rank has.
 //!
-//! # Nothing of a launch is under way when it has ended
+//! # No data of a launch is in flight when it has ended
 //!
-//! Behind the last message that a rank sends to another one in a launch goes an *end*, and a rank's launch ends only when all
-//! that it sends has left, and when the ends have come of all ranks that the plan lets send to it. Messages arrive in order, so
-//! all that these sent has come too, whether the plan waits for it or not: also what is flushed only, as a flush frees the
-//! source and says nothing of the destination. An end follows its last message at once, so in a plan that waits for what it is
-//! sent it is there as soon as that is. Two things follow:
+//! After the last message that a rank sends to another one in a launch it sends an *end*. A rank's launch ends only
+//! when everything that it sends has been passed to the system, and when the ends of all ranks have arrived that send
+//! to it in the plan. Messages arrive in order, so everything that those ranks sent has arrived as well, whether the
+//! plan waits for it or not. This includes puts that are only flushed, because a flush frees the source and implies
+//! nothing about the destination. An end follows its last message at once, so in a plan that waits for all it receives,
+//! the end arrives together with the last message. Two properties follow:
 //!
-//! - No rank is kept from sending because another one has ended its launch and reads no more, and outside of launches nobody
-//!   needs to move these connections. Inside, whoever waits does.
-//! - Data is written while its rank is in the launch, and at no other time. What comes when the rank's operations have ended is
-//!   too late for them, though: in what its caller handed in it is an error, and in scratch that the plan reads, unless the plan
-//!   is proved.
+//! - A rank can send even if the receiver has ended its launch and no longer reads, and outside of launches these
+//!   connections need no service. Within launches, every waiting rank serves them.
+//! - Data is written only while the receiver is in the launch. Data that arrives after the receiver's last operation is
+//!   too late for its operations, though: in a caller's buffer this is an error, and also in scratch that the plan
+//!   reads, unless the plan is proved.
 
 use std::cell::{Cell, RefCell};
 use std::net::TcpStream;
@@ -28,26 +29,26 @@ use super::plan::{PlanState, Prepared};
 use crate::error::{Error, LateData};
 use crate::interpret::{Launch, Remote, ResolvedPlan, Trigger};
 
-/// Bytes that may wait to be sent to a rank before its proxy is held up.
-const MOST_WAITING: usize = 1 << 20;
+/// Number of queued bytes for a rank above which its proxy waits.
+const MAX_WAITING: usize = 1 << 20;
 
-/// Most bytes of a message: more than a piece has with its flags.
-const MOST_BYTES: u64 = 1 << 20;
+/// Maximum number of bytes of a message: more than one slice of a put has, including its flags.
+const MAX_BYTES: u64 = 1 << 20;
 
-/// What goes before the bytes of a message.
+/// Header of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 struct Header {
-    /// Half of the plan's hash, launch of the group, and what the sender calls in it. Nodes need not have the same plans: a
-    /// preparation can fail on one.
+    /// Half of the plan's hash, number of the launch in the communicator, and id of the sender's call. Nodes need not
+    /// have the same plans, because a preparation can fail on one of them.
     plan: u64,
     launch: u64,
     call: u64,
-    /// The trigger, and where its bytes begin; of a signal [`SIGNAL`] and the channel.
+    /// The trigger, and where its bytes begin; for a signal [`SIGNAL`] and the channel.
     instr: u32,
     number: u32,
     at: u64,
-    /// Bytes that follow.
+    /// Number of bytes after the header.
     len: u64,
 }
 
@@ -60,41 +61,41 @@ impl connection::Header for Header {
 /// The instruction of a signal.
 const SIGNAL: u32 = u32::MAX;
 
-/// The instruction of a message that only says what a rank calls.
-const GREETING: u32 = u32::MAX - 1;
+/// The instruction of a message that only announces the sender's call.
+const CALL: u32 = u32::MAX - 1;
 
-/// The instruction of a message that says that its rank sends nothing more in its launch.
+/// The instruction of a message that announces that its sender sends nothing more in its launch.
 const END: u32 = u32::MAX - 2;
 
 /// Connections to ranks on other nodes.
 #[derive(Default)]
-pub(super) struct Wires {
-    /// By rank; `None` for ranks that no plan has needed so far, and those of this node.
-    wires: Vec<Option<Wire>>,
-    /// Half the hash of the plan at hand, the launch and the call.
+pub(super) struct NodeConnections {
+    /// By rank; `None` for ranks that no plan has needed so far, and for those of this node.
+    connections: Vec<Option<NodeConnection>>,
+    /// Half of the current plan's hash, the launch and the call.
     plan: Cell<u64>,
     launch: Cell<u64>,
     call: Cell<u64>,
-    /// What the last launches called, by launch.
+    /// Calls of the last launches, by launch.
     history: Cell<[(u64, u64); RING as usize]>,
-    /// Whether the own operations of the launch have ended.
+    /// Whether this rank's operations of the launch have finished.
     has_ended: Cell<bool>,
 }
 
 /// A connection to a rank.
-struct Wire {
+struct NodeConnection {
     connection: RefCell<Connection<Header>>,
-    /// The last launch of which its end has come.
+    /// The last launch whose end has arrived.
     ended: Cell<u64>,
 }
 
-/// Why messages cannot be taken.
+/// Why messages cannot be processed.
 pub(super) enum WireError {
-    /// A rank is gone, or sends what no plan says.
+    /// A rank is lost, or sends messages that no plan contains.
     Lost(Error),
     /// Data arrived after the last operation that could wait for it.
     Late(Error),
-    /// A rank calls something else in a launch.
+    /// A rank makes another call in a launch.
     Differs {
         peer: u32,
         /// Ids of the calls.
@@ -103,15 +104,15 @@ pub(super) enum WireError {
     },
 }
 
-impl Wires {
-    /// Whether there is a connection to a rank.
+impl NodeConnections {
+    /// Returns whether there is a connection to a rank.
     pub(super) fn has(&self, rank: u32) -> bool {
         self.wire(rank).is_some()
     }
 
-    /// Whether there is none at all.
+    /// Returns whether there are no connections.
     pub(super) fn is_empty(&self) -> bool {
-        self.wires.is_empty()
+        self.connections.is_empty()
     }
 
     /// Adds a connection.
@@ -120,14 +121,15 @@ impl Wires {
     /// [`Error::System`].
     pub(super) fn add(&mut self, rank: u32, stream: TcpStream) -> Result<(), Error> {
         let connection = Connection::new(rank, stream)?;
-        if self.wires.len() <= rank as usize {
-            self.wires.resize_with(rank as usize + 1, || None);
+        if self.connections.len() <= rank as usize {
+            self.connections.resize_with(rank as usize + 1, || None);
         }
-        self.wires[rank as usize] = Some(Wire { connection: RefCell::new(connection), ended: Cell::new(0) });
+        self.connections[rank as usize] =
+            Some(NodeConnection { connection: RefCell::new(connection), ended: Cell::new(0) });
         Ok(())
     }
 
-    /// Begins a launch, a call `call`.
+    /// Starts a launch with call id `call`.
     pub(super) fn begin(&self, plan: &PlanState, launch: u64, call: u64) {
         self.plan.set(plan.key());
         self.launch.set(launch);
@@ -138,68 +140,70 @@ impl Wires {
         self.history.set(history);
     }
 
-    /// Says to all what this rank calls, where it is about to wait for them otherwise than for their messages.
+    /// Announces this rank's call to all connected ranks, before it waits for them otherwise than for their messages.
     pub(super) fn announce_call(&self) {
-        for (peer, wire) in (0..).zip(&self.wires) {
-            self.send(peer, self.header(GREETING, 0, 0), &mut |_| {});
+        for (peer, wire) in (0..).zip(&self.connections) {
+            self.send(peer, self.header(CALL, 0, 0), &mut |_| {});
             if let Some(wire) = wire {
-                // What cannot be sent now goes with what follows, and who is gone is seen then.
+                // What cannot be sent now is sent with the next message, which also detects a lost rank.
                 let _ = wire.connection.borrow_mut().write();
             }
         }
     }
 
-    /// Says to ranks that this one sends nothing more in the launch.
+    /// Announces to ranks that this one sends nothing more in the launch.
     pub(super) fn send_ends(&self, peers: &[u32]) {
         for &peer in peers {
             self.send(peer, self.header(END, 0, 0), &mut |_| {});
         }
     }
 
-    /// Says that the own operations of the launch have ended: data that comes now is late.
+    /// Records that this rank's operations of the launch have finished: data that arrives from now on is late.
     pub(super) fn end(&self) {
         self.has_ended.set(true);
     }
 
-    /// Whether they have.
+    /// Returns whether this rank's operations of the launch have finished.
     pub(super) fn has_ended(&self) -> bool {
         self.has_ended.get()
     }
 
-    /// Ranks, of some, whose end of the launch has not come.
-    pub(super) fn unended<'a>(&'a self, peers: &'a [u32]) -> impl Iterator<Item = u32> + 'a {
+    /// Returns the ranks among `peers` whose end of the launch has not arrived.
+    pub(super) fn pending_senders<'a>(&'a self, peers: &'a [u32]) -> impl Iterator<Item = u32> + 'a {
         let ended = |peer: u32| self.wire(peer).is_none_or(|wire| wire.ended.get() >= self.launch.get());
         peers.iter().copied().filter(move |&peer| !ended(peer))
     }
 
-    fn wire(&self, rank: u32) -> Option<&Wire> {
-        self.wires.get(rank as usize)?.as_ref()
+    fn wire(&self, rank: u32) -> Option<&NodeConnection> {
+        self.connections.get(rank as usize)?.as_ref()
     }
 
-    /// What this rank called in a launch, if it is one of the last.
+    /// Returns this rank's call in a launch, if it is one of the last.
     fn called(&self, launch: u64) -> Option<u64> {
         let (known, call) = self.history.get()[(launch % RING) as usize];
         (known == launch).then_some(call)
     }
 
-    /// Sends and receives as much as goes without waiting. `launch`: the one at hand; `plans`: all of the group.
+    /// Sends and receives as much as possible without waiting. `launch`: the current launch; `plans`: all of the
+    /// communicator.
     ///
     /// # Errors
-    /// [`WireError::RankLost`] names a rank that is gone, or that sends what no plan says; [`WireError::Differs`] one whose first
-    /// message of a launch says that it calls something else; [`WireError::Late`] one whose data nobody waited for.
-    pub(super) fn pump(&self, rank: u32, launch: &Launch<'_>, plans: &[Prepared]) -> Result<IoProgress, WireError> {
-        let mut pumped = IoProgress { progress: false, sent: true };
-        for (peer, wire) in (0..).zip(&self.wires) {
-            let Some(Wire { connection, ended }) = wire else {
+    /// [`WireError::Lost`] names a rank that is lost, or that sends messages that no plan contains;
+    /// [`WireError::Differs`] one whose first message of a launch announces another call; [`WireError::Late`] one whose
+    /// data no operation waited for.
+    pub(super) fn progress(&self, rank: u32, launch: &Launch<'_>, plans: &[Prepared]) -> Result<IoProgress, WireError> {
+        let mut io = IoProgress { progress: false, sent: true };
+        for (peer, wire) in (0..).zip(&self.connections) {
+            let Some(NodeConnection { connection, ended }) = wire else {
                 continue;
             };
             let mut wire = connection.borrow_mut();
             let lost = |why: String| WireError::Lost(Error::RankLost { peer, why });
-            pumped.progress |= wire.write().map_err(|why| lost(format!("its connection failed: {why}")))?;
-            pumped.sent &= wire.waiting() == 0;
-            pumped.progress |= wire.fill(2 * MOST_BYTES as usize);
+            io.progress |= wire.write().map_err(|why| lost(format!("its connection failed: {why}")))?;
+            io.sent &= wire.waiting() == 0;
+            io.progress |= wire.fill(2 * MAX_BYTES as usize);
             let mut used = 0;
-            while let Some((header, bytes)) = wire.message(used, MOST_BYTES).map_err(lost)? {
+            while let Some((header, bytes)) = wire.message(used, MAX_BYTES).map_err(lost)? {
                 if header.launch > self.launch.get() {
                     break;
                 }
@@ -207,7 +211,7 @@ impl Wires {
                     return Err(WireError::Differs { peer, own, other: header.call });
                 }
                 match header.instr {
-                    GREETING => {}
+                    CALL => {}
                     END => ended.set(header.launch),
                     _ => {
                         if let Some(late) = self.find_late(rank, peer, &header, plans) {
@@ -219,14 +223,14 @@ impl Wires {
                     }
                 }
                 used += size_of::<Header>() + bytes.len();
-                pumped.progress = true;
+                io.progress = true;
             }
             wire.consume(used);
         }
-        Ok(pumped)
+        Ok(io)
     }
 
-    /// Does what a message says; whether that can be.
+    /// Executes a message, and returns whether it is valid.
     fn accept(&self, rank: u32, header: &Header, bytes: &[u8], launch: &Launch<'_>, plans: &[Prepared]) -> bool {
         let Header { plan, number, instr, at, .. } = *header;
         if instr == SIGNAL {
@@ -243,14 +247,15 @@ impl Wires {
         launch.accept(rank, &Trigger { instr, number, at, len: 0 }, bytes)
     }
 
-    /// What there is to say of data that comes when the own operations of its launch have ended, if that makes its plan wrong.
+    /// Returns the report of data that arrives after this rank's operations have finished, if the plan is wrong because
+    /// of it.
     fn find_late(&self, rank: u32, peer: u32, header: &Header, plans: &[Prepared]) -> Option<LateData> {
         let Header { plan, launch, instr, number, .. } = *header;
         let is_current = launch == self.launch.get() && plan == self.plan.get();
         if instr == SIGNAL || is_current && !self.has_ended.get() {
             return None;
         }
-        // What no plan has is said elsewhere.
+        // A message of no known plan is reported elsewhere.
         let context = find_plan(plans, plan)?;
         let program = &context.program;
         let of = program.instrs.get(instr as usize)?;
@@ -273,7 +278,7 @@ impl Wires {
         })
     }
 
-    /// The header of a message of this launch.
+    /// Returns the header of a message of this launch.
     fn header(&self, instr: u32, number: u32, at: u64) -> Header {
         Header { plan: self.plan.get(), launch: self.launch.get(), call: self.call.get(), instr, number, at, len: 0 }
     }
@@ -289,25 +294,25 @@ impl Wires {
     }
 }
 
-/// The plan that ranks of other nodes call so.
+/// Returns the plan with the given key.
 fn find_plan(plans: &[Prepared], key: u64) -> Option<&PlanState> {
     plans.iter().map(|plan| &*plan.context).find(|context| context.key() == key)
 }
 
-/// What a pump has done.
+/// Result of [`NodeConnections::progress`].
 pub(super) struct IoProgress {
     pub(super) progress: bool,
-    /// Nothing waits to be sent.
+    /// Whether no bytes wait to be sent.
     pub(super) sent: bool,
 }
 
-impl Remote for Wires {
+impl Remote for NodeConnections {
     fn reaches(&self, rank: u32) -> bool {
         self.has(rank)
     }
 
     fn has_room(&self, rank: u32) -> bool {
-        self.wire(rank).is_none_or(|wire| wire.connection.borrow().waiting() < MOST_WAITING)
+        self.wire(rank).is_none_or(|wire| wire.connection.borrow().waiting() < MAX_WAITING)
     }
 
     fn put(&self, rank: u32, trigger: &Trigger, at: u64, bytes: &mut dyn FnMut(&mut Vec<u8>)) {

@@ -1,4 +1,4 @@
-//! An algorithm, wherever it comes from.
+//! An algorithm from any source.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -7,14 +7,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
-use mscclpp_core::algorithm::EmbeddedAlgorithm as Baked;
+use mscclpp_core::algorithm::EmbeddedAlgorithm;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::{LoadOptions, Plan};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::types::ReduceOp;
 
 use super::choice::Config;
-use super::constraints::{Constraints, Rejection, machine, placed};
+use super::constraints::{Constraints, Rejection, check_buffer_mode, machine};
 use super::error::{CallError, LoadError, PlanError};
 use super::native::{self, Call, Function};
 use super::request::{Backend, Request};
@@ -23,10 +23,10 @@ use crate::cuda::Executor;
 #[cfg(feature = "cuda")]
 use crate::cuda::native::{NativeAlgorithm, NativeRun, Shared};
 
-/// The longest plan file that is read, in bytes.
-const LONGEST: u64 = 1 << 30;
+/// Maximum length of a plan file that is read, in bytes.
+const MAX_FILE_BYTES: u64 = 1 << 30;
 
-/// Something that serves calls of one collective: a name, where it can be used, and where its plans come from.
+/// An algorithm that serves calls of one collective: a name, constraints, and a source of plans.
 #[derive(Debug)]
 pub struct Algorithm {
     name: String,
@@ -38,14 +38,14 @@ pub struct Algorithm {
     calls: AtomicU64,
 }
 
-/// Where plans come from.
+/// Source of an algorithm's plans.
 #[derive(Debug)]
 enum Source {
     /// The library, for any machine that the algorithm supports.
     Builtin(&'static BuiltinAlgorithm),
-    /// A function under `#[collective]`, run again for every machine.
-    Compiled(Baked),
-    /// Plans that exist: baked into the program, or from files. In order of preference.
+    /// A function under `#[collective]`, evaluated again for every machine.
+    OnDemand(EmbeddedAlgorithm),
+    /// Existing plans: embedded in the program, or from files. In order of preference.
     Plans(Vec<Existing>),
     /// No plans, but a function.
     Native(Function),
@@ -54,7 +54,7 @@ enum Source {
     Kernels(Shared),
 }
 
-/// A plan, and the only reductions that it does; `None` if it takes any.
+/// A plan, and its only supported reductions; `None` if it accepts any.
 #[derive(Debug)]
 struct Existing {
     plan: Plan,
@@ -62,31 +62,31 @@ struct Existing {
 }
 
 impl Algorithm {
-    /// An algorithm of the library.
-    pub fn builtin(shipped: &'static BuiltinAlgorithm) -> Self {
-        let (least, most) = shipped.nodes_between();
-        let spec = shipped.spec(2, 2);
+    /// Returns a built-in algorithm.
+    pub fn builtin(built_in: &'static BuiltinAlgorithm) -> Self {
+        let (least, most) = built_in.nodes_between();
+        let spec = built_in.spec(2, 2);
         let constraints = Constraints {
             ranks: 2..=mscclpp_algorithms::MAX_RANKS,
             nodes: least..=most,
             bytes: spec.min_message_size..=spec.max_message_size,
-            placement: shipped.placement(),
-            multicast: shipped.needs_multicast(),
-            order_varies_across: shipped.own_order(),
+            placement: built_in.placement(),
+            multicast: built_in.needs_multicast(),
+            order_varies_across: built_in.own_order(),
             ..Constraints::default()
         };
-        let algorithm = Self::new(shipped.name(), shipped.kind(), constraints, spec.tags, Source::Builtin(shipped));
+        let algorithm = Self::new(built_in.name(), built_in.kind(), constraints, spec.tags, Source::Builtin(built_in));
         Self { builtin: true, ..algorithm }
     }
 
-    /// What the library does where there is one rank only.
+    /// Returns the algorithm for a single rank.
     pub(super) fn alone(collective: CollectiveKind) -> Self {
         let alone = Self::native(format!("{}_alone", collective.name()), collective, native::alone);
         Self { builtin: true, ..alone.with_constraints(|limits| limits.ranks = 1..=1) }
     }
 
-    /// A function that is called instead of a plan being run. It runs on the CPU, on all ranks, and may talk to the other
-    /// ranks in whatever way it likes.
+    /// Creates an algorithm from a function that is called instead of running a plan. It runs on the CPU, on all ranks,
+    /// and may communicate with the other ranks in any way.
     pub fn native(
         name: impl Into<String>,
         collective: CollectiveKind,
@@ -97,8 +97,8 @@ impl Algorithm {
         Self::new(&name.into(), collective, constraints, BTreeMap::new(), source)
     }
 
-    /// Kernels that are launched instead of a plan being run, on CUDA devices. They are bound to a world by
-    /// [`prepare_on`](Self::prepare_on).
+    /// Creates an algorithm from kernels that are launched instead of running a plan, on CUDA devices.
+    /// [`prepare_on`](Self::prepare_on) binds them to an executor.
     #[cfg(feature = "cuda")]
     pub fn kernels(name: impl Into<String>, collective: CollectiveKind, algorithm: impl NativeAlgorithm) -> Self {
         let constraints = Constraints { backend: Some(Backend::Cuda), ..Constraints::default() };
@@ -106,32 +106,33 @@ impl Algorithm {
         Self::new(&name.into(), collective, constraints, BTreeMap::new(), source)
     }
 
-    /// The plans that a function under `#[collective]` was built to: `name::algorithm()`. Requests for other machines are
-    /// refused; [`on_demand`](Self::compiled) serves those too.
+    /// Creates an algorithm from the embedded plans of a function under `#[collective]`: `name::algorithm()`. Requests
+    /// for other machines are rejected; [`on_demand`](Self::on_demand) serves those too.
     ///
     /// # Errors
     /// [`LoadError::Empty`] if there are none.
-    pub fn embedded(baked: Baked) -> Result<Self, LoadError> {
-        Self::plans(baked.name(), baked.plans().to_vec())
+    pub fn embedded(embedded: EmbeddedAlgorithm) -> Result<Self, LoadError> {
+        Self::plans(embedded.name(), embedded.plans().to_vec())
     }
 
-    /// A function under `#[collective]`, run for every machine that asks for it: `name::algorithm()`. The specification is its
-    /// attribute's, with the request's ranks, nodes, placement and root; plans that the attribute asks for are taken as
-    /// they are. Limits are up to [`with_constraints`](Self::constrained).
-    pub fn on_demand(baked: Baked) -> Self {
-        let spec = baked.spec(2, &defaults(&baked));
+    /// Creates an algorithm from a function under `#[collective]`, evaluated for every requested machine:
+    /// `name::algorithm()`. The specification is its attribute's, with the request's ranks, nodes, placement and root;
+    /// plans for which the attribute asks are used unchanged. Limits are set by
+    /// [`with_constraints`](Self::with_constraints).
+    pub fn on_demand(embedded: EmbeddedAlgorithm) -> Self {
+        let spec = embedded.spec(2, &defaults(&embedded));
         let constraints =
             Constraints { bytes: spec.min_message_size..=spec.max_message_size, ..Constraints::default() };
-        Self::new(baked.name(), spec.collective.kind, constraints, spec.tags, Source::Compiled(baked))
+        Self::new(embedded.name(), spec.collective.kind, constraints, spec.tags, Source::OnDemand(embedded))
     }
 
-    /// One plan, under its own name: one that was compiled at run time, or loaded.
+    /// Creates an algorithm from one plan, under the plan's name: one that was compiled at run time, or loaded.
     pub fn plan(plan: Plan) -> Self {
         let (name, collective) = (plan.name().to_owned(), plan.collective().kind);
         Self::of_plans(&name, collective, vec![plan])
     }
 
-    /// Several plans of one collective, for different machines or sizes.
+    /// Creates an algorithm from several plans of one collective, for different machines or sizes.
     ///
     /// # Errors
     /// [`LoadError::Empty`] if there are none, [`LoadError::Mixed`] if they are of different collectives.
@@ -145,22 +146,22 @@ impl Algorithm {
         Ok(Self::of_plans(name, collective, plans))
     }
 
-    /// A plan from a file: MSCCL++ JSON or an image. Checked in full before anybody runs it.
+    /// Loads a plan from a file: MSCCL++ JSON or a plan image. It is fully checked before it can run.
     ///
     /// # Errors
-    /// [`LoadError::Read`], [`LoadError::TooLong`] beyond 1 GiB, and [`LoadError::NotAPlan`] with everything that is wrong.
+    /// [`LoadError::Read`], [`LoadError::TooLong`] beyond 1 GiB, and [`LoadError::NotAPlan`] with all diagnostics.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, LoadError> {
         Self::load_with(path, &LoadOptions::default())
     }
 
-    /// [`load`](Self::load) with other checks.
+    /// Does what [`load`](Self::load) does, with other checks.
     ///
     /// # Errors
-    /// As [`load`](Self::load), less what the options leave out.
+    /// As [`load`](Self::load), except those of checks that the options disable.
     pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Self, LoadError> {
         let path = path.as_ref();
-        let bytes = crate::file::read(path, LONGEST).map_err(|error| match error {
-            crate::file::ReadError::TooLong => LoadError::TooLong { path: path.to_owned(), limit: LONGEST },
+        let bytes = crate::file::read(path, MAX_FILE_BYTES).map_err(|error| match error {
+            crate::file::ReadError::TooLong => LoadError::TooLong { path: path.to_owned(), limit: MAX_FILE_BYTES },
             crate::file::ReadError::Io(source) => LoadError::Read { path: path.to_owned(), source },
         })?;
         let (plan, warnings) = Plan::load_with(&bytes, options)
@@ -177,7 +178,7 @@ impl Algorithm {
             let ops = match plan.tree().reductions()[..] {
                 [] | [ReduceOp::Sum] => None,
                 [op] => Some(vec![op]),
-                // One that mixes reductions does no single one.
+                // A plan with mixed reductions supports no single one.
                 _ => Some(Vec::new()),
             };
             Existing { plan, ops }
@@ -196,65 +197,65 @@ impl Algorithm {
         Self { name: name.to_owned(), collective, constraints, tags, source, builtin: false, calls: AtomicU64::new(0) }
     }
 
-    /// Another name.
+    /// Returns this algorithm with another name.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// With a tag, for selectors.
+    /// Returns this algorithm with a tag, for selectors.
     #[must_use]
     pub fn with_tag(mut self, key: impl Into<String>, value: i64) -> Self {
         self.tags.insert(key.into(), value);
         self
     }
 
-    /// With changed constraints. What its plans cannot do is refused all the same.
+    /// Returns this algorithm with changed constraints. Requests that its plans cannot serve are rejected nevertheless.
     #[must_use]
     pub fn with_constraints(mut self, change: impl FnOnce(&mut Constraints)) -> Self {
         change(&mut self.constraints);
         self
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The collective that it implements.
+    /// Returns the collective that it implements.
     pub fn collective(&self) -> CollectiveKind {
         self.collective
     }
 
-    /// Labels for selectors.
+    /// Returns its tags, which are labels for selectors.
     pub fn tags(&self) -> &BTreeMap<String, i64> {
         &self.tags
     }
 
-    /// The value of a tag.
+    /// Returns the value of a tag.
     pub fn tag(&self, key: &str) -> Option<i64> {
         self.tags.get(key).copied()
     }
 
-    /// Where it can be used.
+    /// Returns its constraints.
     pub fn constraints(&self) -> &Constraints {
         &self.constraints
     }
 
-    /// Whether it comes with the library.
+    /// Returns whether it is a built-in algorithm.
     pub fn is_builtin(&self) -> bool {
         self.builtin
     }
 
-    /// Everything that tells it from another one, in parts.
+    /// Passes everything that distinguishes it from other algorithms to `add`, in parts.
     pub(super) fn digest(&self, add: &mut dyn FnMut(&[u8])) {
         add(self.name.as_bytes());
         add(format!("{:?} {:?} {:?}", self.collective, self.constraints, self.tags).as_bytes());
         let mut plan = |plan: &Plan| add(&plan.hash().to_le_bytes());
         match &self.source {
-            Source::Builtin(shipped) => shipped.plans().iter().for_each(plan),
-            Source::Compiled(baked) => baked.plans().iter().for_each(plan),
+            Source::Builtin(built_in) => built_in.plans().iter().for_each(plan),
+            Source::OnDemand(embedded) => embedded.plans().iter().for_each(plan),
             Source::Plans(plans) => plans.iter().for_each(|existing| plan(&existing.plan)),
             Source::Native(_) => {}
             #[cfg(feature = "cuda")]
@@ -262,37 +263,38 @@ impl Algorithm {
         }
     }
 
-    /// Whether its plans are compiled when they are asked for.
+    /// Returns whether its plans are compiled on demand.
     pub(super) fn is_compiled(&self) -> bool {
-        matches!(self.source, Source::Builtin(_) | Source::Compiled(_))
+        matches!(self.source, Source::Builtin(_) | Source::OnDemand(_))
     }
 
-    /// How often it was launched.
+    /// Returns how often it was launched.
     pub fn calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
 
-    /// Counts a launch: for whoever runs plans of a registry.
+    /// Counts a launch, for executors of a registry's plans.
     pub fn count(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether it can serve a request of its collective. Whether the plan can be built is seen when it is.
+    /// Checks that it can serve a request of its collective. Whether the plan can be built is checked only when it is
+    /// built.
     ///
     /// # Errors
     /// Why not.
     pub fn check_request(&self, request: &Request) -> Result<(), Rejection> {
         self.constraints.check_request(request)?;
         match &self.source {
-            Source::Builtin(shipped) if !shipped.supports(request.num_ranks, request.ranks_per_node) => {
-                Err(Rejection::Nodes { expected: shipped.requirement(), found: machine(request) })
+            Source::Builtin(built_in) if !built_in.supports(request.num_ranks, request.ranks_per_node) => {
+                Err(Rejection::Nodes { expected: built_in.requirement(), found: machine(request) })
             }
             Source::Plans(plans) => suitable(plans, request).map(drop),
             _ => Ok(()),
         }
     }
 
-    /// Whether it is a function, which [`call`](Self::call) calls, and has no plans.
+    /// Returns whether it is a function, which [`call`](Self::call) calls, and has no plans.
     pub fn is_native(&self) -> bool {
         matches!(self.source, Source::Native(_))
     }
@@ -300,7 +302,7 @@ impl Algorithm {
     /// Calls a native algorithm's function.
     ///
     /// # Errors
-    /// [`CallError`] if it has none, or with what the function returns.
+    /// [`CallError`] if it has none, or with the error that the function returns.
     pub fn call(&self, call: Call<'_>) -> Result<(), CallError> {
         let failed = |source| CallError { name: self.name.clone(), source };
         match &self.source {
@@ -309,16 +311,18 @@ impl Algorithm {
         }
     }
 
-    /// Whether it is kernels, which [`prepare_on`](Self::prepare_on) binds to a world, and has no plans.
+    /// Returns whether it consists of kernels, which [`prepare_on`](Self::prepare_on) binds to an executor, and has no
+    /// plans.
     #[cfg(feature = "cuda")]
     pub fn is_kernels(&self) -> bool {
         matches!(self.source, Source::Kernels(_))
     }
 
-    /// Binds kernels to a world of CUDA devices and a request. The first time on a world they are compiled.
+    /// Binds kernels to a CUDA executor and a request. Compiles them on the first call for an executor.
     ///
     /// # Errors
-    /// [`CallError`] if it is no [`kernels`](Self::kernels), does not serve the request, or with what its functions return.
+    /// [`CallError`] if it does not consist of [`kernels`](Self::kernels), does not serve the request, or with the
+    /// error that its functions return.
     #[cfg(feature = "cuda")]
     pub fn prepare_on(&self, world: &Executor, request: &Request) -> Result<NativeRun, CallError> {
         let failed = |source| CallError { name: self.name.clone(), source };
@@ -329,7 +333,7 @@ impl Algorithm {
         }
     }
 
-    /// Values of [`Config::blocks`] that are worth trying for a request, the usual one first.
+    /// Returns values of [`Config::blocks`] that are worth trying for a request, the usual one first.
     pub fn blocks(&self, backend: Backend) -> Vec<Option<u32>> {
         match (&self.source, backend) {
             (Source::Builtin(_), Backend::Cpu) => vec![None, Some(2), Some(4)],
@@ -340,15 +344,16 @@ impl Algorithm {
         }
     }
 
-    /// The plan for a request.
+    /// Builds the plan for a request.
     ///
     /// # Cost
-    /// Nothing for a plan that exists; else that of compiling and checking it, linear in its operations.
-    /// [`Registry::plan`](super::Registry::plan) keeps what was compiled.
+    /// None for an existing plan; else that of compiling and checking it, linear in its operations.
+    /// [`Registry::plan`](super::Registry::plan) caches compiled plans.
     ///
     /// # Errors
-    /// [`PlanError::Refused`] if it does not serve the request; [`PlanError::Native`] if it has no plans; [`PlanError::Build`], [`PlanError::Program`] and
-    /// [`PlanError::Panicked`] if its program does not build for the request's machine.
+    /// [`PlanError::Refused`] if it does not serve the request; [`PlanError::Native`] if it has no plans;
+    /// [`PlanError::Build`], [`PlanError::Program`] and [`PlanError::Panicked`] if its program does not build for the
+    /// request's machine.
     pub fn build(&self, request: &Request, config: &Config) -> Result<Plan, PlanError> {
         let refused = |refusal| PlanError::Refused { name: self.name.clone(), refusal: Box::new(refusal) };
         self.check_request(request).map_err(refused)?;
@@ -356,21 +361,21 @@ impl Algorithm {
             return Err(refused(Rejection::BlockCount { found }));
         }
         match &self.source {
-            Source::Builtin(shipped) => {
-                let (spec, arguments) = build_for(shipped, request, config);
-                Ok(shipped.plan(spec, &arguments)?.into_owned())
+            Source::Builtin(built_in) => {
+                let (spec, arguments) = build_for(built_in, request, config);
+                Ok(built_in.plan(spec, &arguments)?.into_owned())
             }
-            Source::Compiled(baked) => {
-                let arguments = defaults(baked);
-                let mut spec = baked.spec(request.num_ranks, &arguments);
+            Source::OnDemand(embedded) => {
+                let arguments = defaults(embedded);
+                let mut spec = embedded.spec(request.num_ranks, &arguments);
                 spec.ranks_per_node = request.ranks_per_node;
                 spec.collective.in_place = request.in_place;
                 spec.collective.root = request.root;
                 spec.instances = config.blocks.unwrap_or(spec.instances);
                 spec.threads_per_block = config.threads.unwrap_or(spec.threads_per_block);
                 let name = || self.name.clone();
-                // The function is the user's, and may not be written for so many ranks.
-                catch_unwind(AssertUnwindSafe(|| baked.compile(spec, &arguments)))
+                // The function is the user's, and may not support this number of ranks.
+                catch_unwind(AssertUnwindSafe(|| embedded.compile(spec, &arguments)))
                     .map_err(|panic| PlanError::Panicked { name: name(), message: message(&*panic) })?
                     .map_err(|findings| PlanError::Program { name: name(), findings })
             }
@@ -380,18 +385,18 @@ impl Algorithm {
     }
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 fn message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("it did not say why").to_owned()
 }
 
-/// The values that a parameter has first.
-fn defaults(baked: &Baked) -> Vec<i128> {
-    baked.params().iter().map(|param| param.values.first().copied().unwrap_or(1)).collect()
+/// Returns the first value of each parameter.
+fn defaults(embedded: &EmbeddedAlgorithm) -> Vec<i128> {
+    embedded.params().iter().map(|param| param.values.first().copied().unwrap_or(1)).collect()
 }
 
-/// The first plan that serves a request; else why the one that comes closest does not.
+/// Returns the first plan that serves a request; else why the closest one does not.
 fn suitable<'a>(plans: &'a [Existing], request: &Request) -> Result<&'a Plan, Rejection> {
     let mut closest = (0, None);
     for existing in plans {
@@ -417,7 +422,7 @@ fn suitable<'a>(plans: &'a [Existing], request: &Request) -> Result<&'a Plan, Re
     })
 }
 
-/// Whether a plan serves a request; else how many conditions it meets, and the first that it does not.
+/// Checks that a plan serves a request; else returns how many conditions it meets, and the first that it does not.
 fn fits(Existing { plan, ops }: &Existing, request: &Request) -> Result<(), (u32, Rejection)> {
     let collective = plan.collective();
     if plan.num_ranks() != request.num_ranks {
@@ -431,7 +436,7 @@ fn fits(Existing { plan, ops }: &Existing, request: &Request) -> Result<(), (u32
         return Err((1, Rejection::Nodes { expected, found: machine(request) }));
     }
     let placement = if collective.in_place { BufferMode::InPlace } else { BufferMode::OutOfPlace };
-    placed(placement, request.in_place).map_err(|refusal| (2, refusal))?;
+    check_buffer_mode(placement, request.in_place).map_err(|refusal| (2, refusal))?;
     if collective.root != request.root {
         return Err((3, Rejection::Root { found: request.root }));
     }
@@ -446,8 +451,9 @@ fn fits(Existing { plan, ops }: &Existing, request: &Request) -> Result<(), (u32
     }
     Ok(())
 }
-/// Specification and arguments of a built-in algorithm for a request. On the CPU one parallel block is usual: ranks are what runs in
-/// parallel. On a device a block for every 64 KiB, up to 16, but no fewer than the algorithm's own number.
+/// Returns the specification and arguments of a built-in algorithm for a request. On the CPU one parallel block is
+/// usual, because ranks run in parallel. On a device there is one block per 64 KiB, up to 16, but no fewer than the
+/// algorithm's own number.
 fn build_for(algorithm: &BuiltinAlgorithm, request: &Request, config: &Config) -> (AlgoSpec, Vec<usize>) {
     let mut spec = algorithm.spec(request.num_ranks, request.ranks_per_node);
     spec.collective.in_place = request.in_place;

@@ -1,25 +1,25 @@
-//! What is chosen: an algorithm and how it is built.
+//! Result of a selection: an algorithm and its configuration.
 
 use std::fmt;
 
 use super::algorithm::Algorithm;
 
-/// How an algorithm is built, where it leaves a choice. The default leaves everything to the algorithm.
+/// How an algorithm is built, where it is configurable. The default leaves everything to the algorithm.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Config {
-    /// Thread blocks, or groups of thread blocks, that share every transfer; `None` for the backend's usual number, 1 to
-    /// [`MAX_BLOCKS`](Self::MAX_BLOCKS) otherwise.
+    /// Thread blocks, or groups of thread blocks, that share every transfer; `None` for the backend's usual number, 1
+    /// to [`MAX_BLOCKS`](Self::MAX_BLOCKS) otherwise.
     pub blocks: Option<u32>,
-    /// CUDA threads per thread block; `None` for the algorithm's own number. Means nothing on the CPU.
+    /// CUDA threads per thread block; `None` for the algorithm's own number. Ignored on the CPU.
     pub threads: Option<u32>,
 }
 
 impl Config {
-    /// The largest number of blocks that algorithms are built with.
+    /// Maximum number of blocks with which algorithms are built.
     pub const MAX_BLOCKS: u32 = mscclpp_algorithms::MAX_ARGUMENT as u32;
 }
 
-/// What a selector answers: the name of an algorithm of the registry, and a configuration.
+/// Result of a selector: the name of an algorithm of the registry, and a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Choice {
     /// The algorithm's name.
@@ -29,7 +29,7 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// An algorithm as it is usually built.
+    /// Returns an algorithm with its default configuration.
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into(), config: Config::default() }
     }

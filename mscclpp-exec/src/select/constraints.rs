@@ -1,4 +1,4 @@
-//! Where an algorithm can be used, and how it says no.
+//! Constraints of an algorithm, and its rejections.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -10,7 +10,7 @@ use super::request::{Backend, Bytes, Request};
 use crate::dtype::DataType;
 use mscclpp_algorithms::{BufferMode, OrderScope};
 
-/// What a request must be like. The default takes everything.
+/// Constraints on requests. The default accepts every request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Constraints {
     /// Numbers of ranks.
@@ -19,21 +19,21 @@ pub struct Constraints {
     pub nodes: RangeInclusive<u32>,
     /// Bytes of the larger of a rank's input and output.
     pub bytes: RangeInclusive<u64>,
-    /// Whether input and output may be one memory.
+    /// Whether input and output may be one buffer.
     pub placement: BufferMode,
     /// Types of elements; `None` for all.
     pub dtypes: Option<Vec<DataType>>,
-    /// Ways to combine; `None` for all.
+    /// Reductions; `None` for all.
     pub ops: Option<Vec<ReduceOp>>,
-    /// What every buffer's address must be a multiple of, in bytes.
+    /// Required alignment of every buffer's address, in bytes.
     pub alignment: u32,
     /// Whether buffers must be registered.
     pub registered: bool,
     /// Whether multicast hardware is needed.
     pub multicast: bool,
-    /// Whose results are combined in an order of their own, so that they may differ in the last bit.
+    /// The scope within which results may differ in the last bit, because they are combined in different orders.
     pub order_varies_across: Option<OrderScope>,
-    /// The only backend that it runs on; `None` for all.
+    /// The only backend on which it runs; `None` for all.
     pub backend: Option<Backend>,
 }
 
@@ -55,77 +55,77 @@ impl Default for Constraints {
     }
 }
 
-/// Why an algorithm is not used for a request.
+/// Why an algorithm is not eligible for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rejection {
-    /// Another number of ranks.
+    /// The number of ranks is not supported.
     Ranks {
-        /// What would do: `2 to 4 num_ranks`.
+        /// Supported numbers: `2 to 4 ranks`.
         expected: String,
         /// The request's.
         found: u32,
     },
-    /// Another number of nodes, or nodes of another size.
+    /// The number or the size of the nodes is not supported.
     Nodes {
-        /// What would do: `2 nodes or more`.
+        /// Supported numbers: `2 nodes or more`.
         expected: String,
         /// The request's.
         found: String,
     },
-    /// In place where that does not work, or the other way round.
+    /// It works in place only, or out of place only.
     BufferMode {
         /// Whether it works in place.
         in_place: bool,
     },
-    /// Another root than the plans have.
+    /// The plans have another root.
     Root {
         /// The request's.
         found: u32,
     },
-    /// A message that is too short or too long.
+    /// The message is too short or too long.
     Bytes {
-        /// Sizes that would do.
+        /// Supported sizes.
         expected: RangeInclusive<u64>,
         /// The request's.
         found: u64,
     },
-    /// A type that it does not handle.
+    /// The data type is not supported.
     DataType {
         /// The request's.
         found: DataType,
     },
-    /// A reduction that it does not do.
+    /// The reduction is not supported.
     Op {
         /// The request's.
         found: ReduceOp,
     },
-    /// Buffers that lie elsewhere.
+    /// The buffers are not sufficiently aligned.
     Alignment {
-        /// What addresses must be a multiple of.
+        /// Required alignment of addresses.
         expected: u32,
-        /// What they are a multiple of.
+        /// Alignment of the buffers.
         found: u32,
     },
-    /// Private buffers.
+    /// The buffers are not registered.
     NotRegistered,
-    /// No multicast hardware.
+    /// There is no multicast hardware.
     NoMulticast,
-    /// Results may differ in the last bit between ranks, and the request wants the same bits.
+    /// Results may differ in the last bit between ranks, and the request requires equal bits.
     OwnOrder,
-    /// A number of thread blocks that nothing is built with.
+    /// No algorithm is built with this number of thread blocks.
     BlockCount {
-        /// What was chosen.
+        /// The chosen number.
         found: u32,
     },
-    /// Another backend.
+    /// The backend is not supported.
     Backend {
-        /// The only one that it runs on.
+        /// The only supported backend.
         expected: Backend,
     },
 }
 
 impl Constraints {
-    /// Whether a request may be served; collectives are not compared here.
+    /// Checks that a request meets the constraints; collectives are not compared here.
     ///
     /// # Errors
     /// The first of the constraints, in the order of the fields, that the request does not meet.
@@ -141,7 +141,7 @@ impl Constraints {
         if !self.bytes.contains(&bytes) {
             return Err(Rejection::Bytes { expected: self.bytes.clone(), found: bytes });
         }
-        placed(self.placement, in_place)?;
+        check_buffer_mode(self.placement, in_place)?;
         if self.dtypes.as_ref().is_some_and(|dtypes| !dtypes.contains(&dtype)) {
             return Err(Rejection::DataType { found: dtype });
         }
@@ -165,7 +165,7 @@ impl Constraints {
             Some(OrderScope::Ranks) => ranks,
             Some(OrderScope::Nodes) => nodes,
         };
-        // Two operands commute, bit by bit; more do not associate.
+        // Two operands commute bit by bit; more do not associate.
         if operands > 2 && request.same_bits && request.rounds() {
             return Err(Rejection::OwnOrder);
         }
@@ -176,8 +176,8 @@ impl Constraints {
     }
 }
 
-/// Whether a placement is the request's.
-pub(super) fn placed(placement: BufferMode, in_place: bool) -> Result<(), Rejection> {
+/// Checks that a buffer mode is the request's.
+pub(super) fn check_buffer_mode(placement: BufferMode, in_place: bool) -> Result<(), Rejection> {
     match (placement, in_place) {
         (BufferMode::InPlace, false) => Err(Rejection::BufferMode { in_place: true }),
         (BufferMode::OutOfPlace, true) => Err(Rejection::BufferMode { in_place: false }),
@@ -185,7 +185,7 @@ pub(super) fn placed(placement: BufferMode, in_place: bool) -> Result<(), Reject
     }
 }
 
-/// A request's nodes in words.
+/// Formats a request's nodes.
 pub(super) fn machine(request: &Request) -> String {
     match request.nodes() {
         0 => format!("{} ranks on nodes of {}", request.num_ranks, request.ranks_per_node),
@@ -194,7 +194,7 @@ pub(super) fn machine(request: &Request) -> String {
     }
 }
 
-/// A range in words: `1 node`, `2 to 4 num_ranks`, `2 nodes or more`.
+/// Formats a range: `1 node`, `2 to 4 ranks`, `2 nodes or more`.
 fn span(range: &RangeInclusive<u32>, what: &str) -> String {
     match (*range.start(), *range.end()) {
         (1, 1) => format!("1 {what}"),
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_constraint_refuses_what_it_names() {
+    fn every_constraint_rejects_its_requests() {
         let request = Request { ranks_per_node: 4, ..Request::new(CollectiveKind::AllReduce, 8, DataType::F16, 4096) };
         let any = Constraints::default;
         assert_eq!(any().check_request(&request), Ok(()));
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_of_its_own_matters_only_where_it_shows() {
+    fn varying_order_matters_only_where_results_round() {
         let own = Constraints { order_varies_across: Some(OrderScope::Ranks), ..Constraints::default() };
         let request = |ranks, dtype| Request::new(CollectiveKind::AllReduce, ranks, dtype, 64);
         assert_eq!(own.check_request(&request(3, DataType::F32)), Err(Rejection::OwnOrder));

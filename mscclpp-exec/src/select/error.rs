@@ -1,4 +1,4 @@
-//! What can go wrong with algorithms and their selection.
+//! Errors of algorithms and their selection.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,17 +9,17 @@ use thiserror::Error;
 use super::constraints::Rejection;
 use mscclpp_algorithms::BuildError;
 
-/// An algorithm that cannot be made from plans.
+/// Why an algorithm cannot be created from plans.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// No plans.
+    /// There are no plans.
     #[error("`{name}` has no plans; name numbers of ranks in its attribute, or register it with `Algorithm::compiled`")]
     Empty {
         /// The algorithm.
         name: String,
     },
-    /// Plans of different collectives.
+    /// The plans are of different collectives.
     #[error("`{name}` has plans of {expected} and of {found}, expected plans of one collective")]
     Mixed {
         /// The algorithm.
@@ -29,33 +29,33 @@ pub enum LoadError {
         /// Another one's.
         found: &'static str,
     },
-    /// A file that cannot be read.
+    /// The file cannot be read.
     #[error("cannot read plan file `{}`: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
-    /// A file that is longer than plans are.
+    /// The file is longer than any plan.
     #[error("plan file `{}` is longer than {limit} bytes", path.display())]
     TooLong {
         /// The file.
         path: PathBuf,
-        /// The most that is read, in bytes.
+        /// Maximum length that is read, in bytes.
         limit: u64,
     },
-    /// A file that holds no plan, or a wrong one.
+    /// The file contains no plan, or an incorrect one.
     #[error("`{}` holds no right plan: {findings}", path.display())]
     NotAPlan {
         /// The file.
         path: PathBuf,
-        /// Everything that is wrong.
+        /// All diagnostics.
         findings: Diagnostics,
     },
 }
 
-/// A plan that an algorithm does not give.
+/// Why an algorithm provides no plan.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PlanError {
@@ -67,15 +67,15 @@ pub enum PlanError {
         /// Why not.
         refusal: Box<Rejection>,
     },
-    /// An algorithm of the library cannot be built as asked.
+    /// A built-in algorithm cannot be built with the requested configuration.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// An algorithm's program is wrong for the machine.
+    /// The algorithm's program is incorrect for the machine.
     #[error("`{name}` cannot be compiled: {findings}")]
     Program {
         /// The algorithm.
         name: String,
-        /// Everything that is wrong.
+        /// All diagnostics.
         findings: Diagnostics,
     },
     /// It has no plans.
@@ -84,31 +84,31 @@ pub enum PlanError {
         /// The algorithm.
         name: String,
     },
-    /// An algorithm's function panicked.
+    /// The algorithm's function panicked.
     #[error("the function of `{name}` panicked: {message}; restrict where it is used with `Algorithm::constrained`")]
     Panicked {
         /// The algorithm.
         name: String,
-        /// What it said.
+        /// Message of the panic.
         message: String,
     },
 }
 
-/// A native algorithm that failed.
+/// A native algorithm failed.
 #[derive(Debug, Error)]
 #[error("`{name}`: {source}")]
 pub struct CallError {
     /// The algorithm.
     pub name: String,
-    /// What its function returned.
+    /// Error of its function.
     pub source: Box<dyn std::error::Error + Send + Sync>,
 }
 
-/// A registry that cannot be changed so.
+/// Why a registry cannot be changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RegistryError {
-    /// Two algorithms of one name.
+    /// Two algorithms have the same name.
     #[error("there is an algorithm `{name}` already; give the new one another name, or remove the old one first")]
     Duplicate {
         /// The name.
@@ -116,36 +116,36 @@ pub enum RegistryError {
     },
 }
 
-/// A request for which nothing is chosen.
+/// Why no algorithm is selected for a request.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SelectError {
     /// No algorithm serves the request.
     #[error("no algorithm for {request}{}", listed(refusals))]
     NoAlgorithm {
-        /// The request, in words.
+        /// Description of the request.
         request: String,
         /// Why not, for each of the collective's algorithms.
         refusals: Vec<(String, Rejection)>,
     },
-    /// An algorithm was chosen that cannot be used, and nothing else shall be.
+    /// The chosen algorithm cannot be used, and the registry uses no other.
     #[error("the {by} chose `{name}` for {request}, but {why}")]
     BadChoice {
-        /// Who chose it: `selector`, `tuning table`, `caller`.
+        /// What chose it: `selector`, `tuning table`, `caller`.
         by: &'static str,
-        /// What was chosen.
+        /// Name of the chosen algorithm.
         name: String,
-        /// The request, in words.
+        /// Description of the request.
         request: String,
         /// Why it cannot be used.
         why: String,
     },
-    /// Nobody but the default selector chose, and the registry is strict.
+    /// Only the default rules would decide, and the registry is strict.
     #[error(
         "neither selector nor tuning table chose anything for {request}; the registry is strict, so nothing else is used"
     )]
     Undecided {
-        /// The request, in words.
+        /// Description of the request.
         request: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Why a request is decided as it is.
+//! Explains the decision for a request.
 
 use std::fmt;
 
@@ -8,44 +8,44 @@ use super::error::SelectError;
 use super::registry::DecidedBy;
 use super::request::Request;
 
-/// What a registry decides for a request, with every algorithm of the collective. Its text is a line for each.
+/// A registry's decision for a request, with every algorithm of the collective. Its text has a line for each.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     /// The request.
     pub request: Request,
     /// The collective's algorithms, in the order of the registry.
     pub candidates: Vec<CandidateOutcome>,
-    /// Why nothing is chosen, if nothing is.
+    /// Why no algorithm is selected, if none is.
     pub error: Option<SelectError>,
 }
 
-/// What becomes of an algorithm.
+/// An algorithm and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CandidateOutcome {
     /// Its name.
     pub name: String,
-    /// What becomes of it.
+    /// Its outcome.
     pub outcome: Outcome,
 }
 
-/// Chosen, possible or refused.
+/// Selected, eligible or rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It serves the request.
     Selected {
-        /// How it is built.
+        /// Its configuration.
         config: Config,
-        /// Who chose it, and why.
+        /// What selected it, and why.
         why: DecidedBy,
     },
-    /// It could, but another one was chosen.
+    /// It is eligible, but another one was selected.
     Eligible,
-    /// It cannot.
+    /// It cannot serve the request.
     Rejected(Rejection),
 }
 
 impl Explanation {
-    /// The name of the algorithm that is chosen.
+    /// Returns the name of the selected algorithm.
     pub fn chosen(&self) -> Option<&str> {
         let chosen = |verdict: &&CandidateOutcome| matches!(verdict.outcome, Outcome::Selected { .. });
         self.candidates.iter().find(chosen).map(|verdict| verdict.name.as_str())

@@ -1,8 +1,8 @@
-//! Which algorithm serves a call.
+//! Selects the algorithm for a call.
 //!
-//! A [`Request`] says what is asked for, as far as all ranks know it. A [`Registry`] holds the [`Algorithm`]s: those of the
-//! library, those of the program, plans from files. It decides by a selector of the user's or by its own rules, and
-//! [`explains`](Registry::explain) what it decides.
+//! A [`Request`] describes a call by properties that all ranks share. A [`Registry`] holds the [`Algorithm`]s: built-in
+//! ones, those of the program, plans from files. It decides by a selector of the user's or by its default rules, and
+//! [`explains`](Registry::explain) its decisions.
 
 mod algorithm;
 mod choice;

@@ -7,33 +7,33 @@ use std::sync::Arc;
 use super::request::Request;
 use mscclpp_bootstrap::Bootstrap;
 
-/// What a native algorithm gets: one call, as one rank sees it.
+/// Arguments of a native algorithm: one call on one rank.
 #[derive(Debug)]
 pub struct Call<'a> {
-    /// What all ranks ask for.
+    /// The request, which is the same on all ranks.
     pub request: &'a Request,
-    /// The ranks, for messages between them.
+    /// Bootstrap handle, for messages between the ranks.
     pub bootstrap: &'a Bootstrap,
-    /// This rank's memory.
+    /// This rank's buffers.
     pub buffers: Buffers<'a>,
 }
 
-/// The memory of a call: elements of the request's type, in bytes.
+/// Buffers of a call: elements of the request's type, in bytes.
 #[derive(Debug)]
 pub enum Buffers<'a> {
     /// Out of place.
     Separate {
-        /// What the rank brings.
+        /// The rank's input.
         input: &'a [u8],
-        /// What it gets.
+        /// The rank's output.
         output: &'a mut [u8],
     },
-    /// In place: the larger of input and output. In an all-gather the input is this rank's part, in a reduce-scatter the
-    /// output is.
+    /// In place: the larger of input and output. In an all-gather the input is this rank's part, in a reduce-scatter
+    /// the output is.
     Same(&'a mut [u8]),
 }
 
-/// The function of a native algorithm. It is called on all ranks, and returns when this rank is done.
+/// Function of a native algorithm. It is called on all ranks, and returns when this rank has finished.
 #[derive(Clone)]
 pub(super) struct Function(Arc<Body>);
 
@@ -57,7 +57,7 @@ impl fmt::Debug for Function {
     }
 }
 
-/// Every collective of a rank that is alone: what it brings is what it gets.
+/// Performs any collective with a single rank: the output is the input.
 pub(super) fn alone(call: Call<'_>) -> Result<(), Box<dyn Error + Send + Sync>> {
     match call.buffers {
         Buffers::Same(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! The algorithms that there are, and which one serves a request.
+//! Registry of algorithms, and the selection for a request.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,23 +17,23 @@ use super::rules::RULES;
 use crate::tune::{MachineInfo, TABLE_VARIABLE, TableError, TuningTable};
 use mscclpp_algorithms as algorithms;
 
-/// Chooses among the algorithms that serve a request; `None` leaves the choice to the registry.
+/// Selects among the algorithms that serve a request; `None` leaves the selection to the registry.
 type Selector = dyn Fn(&Request, &[&Algorithm]) -> Option<Choice> + Send + Sync;
 
-/// Most plans that a registry keeps; when there are more it begins afresh.
-const KEPT: usize = 1024;
+/// Maximum number of plans that a registry caches; beyond it the cache is cleared.
+const MAX_CACHED_PLANS: usize = 1024;
 
-/// A list of algorithms, and what chooses among them.
+/// A list of algorithms, with the selection among them.
 ///
 /// A request is decided in this order, each time among the algorithms that serve it:
 ///
-/// 1. the selector that was [set](Self::set_selector), if it chooses;
+/// 1. the selector that was [set](Self::set_selector), if it returns a choice;
 /// 2. the [tuning table](Self::set_table), if it has an entry;
-/// 3. algorithms that were added to those of the library: the one with the narrowest range of sizes, then the first;
-/// 4. the rules of the library, by size and machine; then the first of its algorithms.
+/// 3. registered algorithms other than the built-in ones: the one with the narrowest range of sizes, then the first;
+/// 4. the default rules, by size and machine; then the first of the built-in algorithms.
 ///
-/// Nothing here is global: what one registry is told, another one does not know. All ranks must build theirs alike, and a
-/// selector must decide by what its arguments say and nothing else.
+/// Nothing here is global: a change of one registry does not affect another. All ranks must set up equal registries,
+/// and a selector must decide by its arguments only.
 ///
 /// ```
 /// use mscclpp_core::collective::CollectiveKind;
@@ -41,7 +41,7 @@ const KEPT: usize = 1024;
 /// use mscclpp_exec::select::{Choice, Registry, Request};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let mut registry = Registry::shipped();
+/// let mut registry = Registry::builtin();
 /// let request = Request::new(CollectiveKind::AllReduce, 8, DataType::F32, 64 << 20);
 /// let usual = registry.select(&request)?;
 /// assert_eq!(registry.plan(&request, &usual)?.num_ranks(), 8);
@@ -61,38 +61,38 @@ pub struct Registry {
     strict: bool,
     table: Option<TuningTable>,
     plans: Mutex<BTreeMap<Key, Plan>>,
-    /// Classes of requests whose decision was told.
-    told: Mutex<BTreeSet<String>>,
+    /// Classes of requests whose decision was logged.
+    logged: Mutex<BTreeSet<String>>,
 }
 
-/// What a compiled plan depends on: name, backend, ranks, ranks per node, in place, root, configuration.
+/// Key of a compiled plan: name, backend, ranks, ranks per node, in place, root, configuration.
 type Key = (String, Backend, u32, u32, bool, u32, Config);
 
-/// An algorithm for a request.
+/// The algorithm selected for a request.
 #[derive(Clone, Debug)]
 pub struct Decision {
     /// The algorithm.
     pub algorithm: Arc<Algorithm>,
-    /// How it is built.
+    /// Its configuration.
     pub config: Config,
-    /// Who decided, and why.
+    /// What decided, and why.
     pub why: DecidedBy,
 }
 
-/// Who decided.
+/// What decided the selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecidedBy {
     /// The selector that was set.
     Selector,
     /// The tuning table; bytes of the entry.
     Table(u64),
-    /// Somebody insisted, for measuring.
+    /// The caller forced the algorithm, for measuring.
     Forced,
-    /// The algorithm was added to those of the library.
+    /// The application registered the algorithm.
     Added,
-    /// A rule of the library; its reason.
+    /// A default rule; its reason.
     Rule(&'static str),
-    /// No rule speaks of the request.
+    /// The first eligible algorithm, because no rule covers the request.
     First,
 }
 
@@ -123,12 +123,12 @@ impl Clone for Registry {
 }
 
 impl Registry {
-    /// A registry without algorithms.
+    /// Creates a registry without algorithms.
     pub fn empty() -> Self {
         Self::default()
     }
 
-    /// The algorithms of the library.
+    /// Creates a registry of the built-in algorithms.
     pub fn builtin() -> Self {
         let shipped = algorithms::all().iter().map(Algorithm::builtin);
         let alone = CALLS.map(|(_, collective)| Algorithm::alone(collective));
@@ -136,7 +136,8 @@ impl Registry {
         Self { algorithms, ..Self::default() }
     }
 
-    /// The algorithms of the library, and the tuning table that the environment names in `MSCCLPP_TUNING_TABLE`, if it does.
+    /// Creates a registry of the built-in algorithms, with the tuning table that the environment variable
+    /// `MSCCLPP_TUNING_TABLE` names, if it is set.
     ///
     /// # Errors
     /// [`TableError`] if the table cannot be read.
@@ -151,7 +152,7 @@ impl Registry {
     /// Adds an algorithm.
     ///
     /// # Errors
-    /// [`RegistryError::Duplicate`] if there is one of its name.
+    /// [`RegistryError::Duplicate`] if there is one with the same name.
     pub fn add(&mut self, algorithm: Algorithm) -> Result<(), RegistryError> {
         if self.find(algorithm.name()).is_some() {
             return Err(RegistryError::Duplicate { name: algorithm.name().to_owned() });
@@ -160,7 +161,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Removes the algorithm of a name; whether there was one.
+    /// Removes the algorithm with a name, and returns whether there was one.
     pub fn remove(&mut self, name: &str) -> bool {
         let before = self.algorithms.len();
         self.algorithms.retain(|algorithm| algorithm.name() != name);
@@ -168,17 +169,18 @@ impl Registry {
         self.algorithms.len() < before
     }
 
-    /// The algorithm of a name.
+    /// Returns the algorithm with a name.
     pub fn find(&self, name: &str) -> Option<&Arc<Algorithm>> {
         self.algorithms.iter().find(|algorithm| algorithm.name() == name)
     }
 
-    /// All algorithms, in the order in which they were added.
+    /// Returns all algorithms, in the order in which they were added.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Algorithm>> {
         self.algorithms.iter()
     }
 
-    /// Lets a function choose. It gets the request and the algorithms that serve it, and must answer the same on all ranks.
+    /// Sets the function that selects algorithms. It gets the request and the algorithms that serve it, and must return
+    /// the same on all ranks.
     pub fn set_selector(
         &mut self,
         selector: impl Fn(&Request, &[&Algorithm]) -> Option<Choice> + Send + Sync + 'static,
@@ -186,12 +188,12 @@ impl Registry {
         self.selector = Some(Arc::new(selector));
     }
 
-    /// Leaves the choice to the registry again.
+    /// Removes the selector.
     pub fn clear_selector(&mut self) {
         self.selector = None;
     }
 
-    /// Follows a tuning table, or none. A table of another machine or version is followed with a warning that names both.
+    /// Sets or removes the tuning table. A table of another machine or version is used with a warning that names both.
     pub fn set_table(&mut self, table: Option<TuningTable>) {
         if let Some(table) = &table {
             for difference in table.machine.differences(&MachineInfo::current()) {
@@ -201,13 +203,13 @@ impl Registry {
         self.table = table;
     }
 
-    /// Whether a request that neither selector nor table decide, or decide for an algorithm that refuses it, is an error. A
-    /// registry that is not strict then decides itself, and warns of the latter.
+    /// Sets whether it is an error if neither selector nor table decide a request, or if they decide for an algorithm
+    /// that rejects it. A registry that is not strict then uses the other rules, and warns in the latter case.
     pub fn set_strict(&mut self, strict: bool) {
         self.strict = strict;
     }
 
-    /// The algorithm for a request. The first decision of a class of requests is told at level info.
+    /// Selects the algorithm for a request. The first decision of a class of requests is logged at level info.
     ///
     /// # Errors
     /// [`SelectError::NoAlgorithm`]; if the registry is strict also [`SelectError::BadChoice`] and
@@ -218,7 +220,7 @@ impl Registry {
         Ok(decision)
     }
 
-    /// What is decided for a request, and what becomes of every algorithm of its collective.
+    /// Returns the decision for a request, and the outcome of every algorithm of its collective.
     pub fn explain(&self, request: &Request) -> Explanation {
         let decision = self.decide(request);
         let verdict = |algorithm: &Arc<Algorithm>| {
@@ -235,7 +237,7 @@ impl Registry {
         Explanation { request: *request, candidates: verdicts, error: decision.err() }
     }
 
-    /// The plan of a decision. What was compiled is kept.
+    /// Returns the plan of a decision. Compiled plans are cached.
     ///
     /// # Errors
     /// As [`Algorithm::build`].
@@ -244,7 +246,7 @@ impl Registry {
         let Request { backend, num_ranks: ranks, ranks_per_node, in_place, root, .. } = *request;
         let name = algorithm.name().to_owned();
         let key = (name, backend, ranks, ranks_per_node, in_place, root, decision.config.clone());
-        // Plans of files may be for certain sizes only, and cost nothing.
+        // Plans from files may support certain sizes only, and cost nothing to build.
         if !algorithm.is_compiled() {
             return algorithm.build(request, &decision.config);
         }
@@ -253,16 +255,16 @@ impl Registry {
         }
         let plan = algorithm.build(request, &decision.config)?;
         let mut plans = self.lock_plans();
-        if plans.len() >= KEPT {
+        if plans.len() >= MAX_CACHED_PLANS {
             plans.clear();
         }
         plans.insert(key, plan.clone());
         Ok(plan)
     }
 
-    /// A text that differs between registries that may decide differently: their algorithms, plans, constraints and
-    /// settings. What a selector or a native algorithm does is not in it, and of an algorithm that is compiled when it is
-    /// asked for only the plans that its attribute names.
+    /// Returns a text that differs between registries that may decide differently: their algorithms, plans, constraints
+    /// and settings. It does not cover the behavior of a selector or a native algorithm, and of an algorithm that is
+    /// compiled on demand it covers only the plans that its attribute names.
     pub fn fingerprint(&self) -> String {
         let mut digest = sha2::Sha256::new();
         for algorithm in &self.algorithms {
@@ -277,7 +279,8 @@ impl Registry {
         format!("{hex} ({} algorithms)", self.algorithms.len())
     }
 
-    /// How often each algorithm was launched, those that never were left out, in the order in which they were added.
+    /// Returns how often each algorithm was launched, without those that never were, in the order in which they were
+    /// added.
     pub fn calls(&self) -> Vec<(&str, u64)> {
         let calls = self.algorithms.iter().map(|algorithm| (algorithm.name(), algorithm.calls()));
         calls.filter(|(_, calls)| *calls > 0).collect()
@@ -318,10 +321,10 @@ impl Registry {
         if self.strict {
             return Err(SelectError::Undecided { request: request.to_string() });
         }
-        Ok(usual(request, &candidates))
+        Ok(decide_by_rules(request, &candidates))
     }
 
-    /// The decision that somebody else made.
+    /// Returns the decision for a given choice.
     ///
     /// # Errors
     /// [`SelectError::BadChoice`] if there is no such algorithm, or it does not serve the request.
@@ -336,7 +339,7 @@ impl Registry {
         Ok(Decision { algorithm: Arc::clone(algorithm), config: choice.config.clone(), why: DecidedBy::Forced })
     }
 
-    /// The decision that a choice leads to; `None` if it leads nowhere.
+    /// Returns the decision for a choice; `None` if the choice cannot be used.
     fn follow(
         &self,
         request: &Request,
@@ -366,15 +369,15 @@ impl Registry {
         let class = request.class();
         let Decision { algorithm, config, why } = decision;
         let line = format!("{class}: `{}`, {config}; {why}", algorithm.name());
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.len() < KEPT && !told.contains(&line) {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.len() < MAX_CACHED_PLANS && !logged.contains(&line) {
             log::info!("{line}");
-            told.insert(line);
+            logged.insert(line);
         }
     }
 
     fn lock_plans(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, Plan>> {
-        // Whoever panicked left a map that is whole.
+        // A panic leaves the map consistent.
         self.plans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -383,8 +386,8 @@ fn missing(request: &Request) -> String {
     format!("there is no such {} in the registry", request.collective.name())
 }
 
-/// What is used where nobody chose.
-fn usual(request: &Request, candidates: &[&Arc<Algorithm>]) -> Decision {
+/// Selects by the default rules.
+fn decide_by_rules(request: &Request, candidates: &[&Arc<Algorithm>]) -> Decision {
     let decided =
         |algorithm: &Arc<Algorithm>, why| Decision { algorithm: Arc::clone(algorithm), config: Config::default(), why };
     let width = |algorithm: &Algorithm| algorithm.constraints().bytes.end() - algorithm.constraints().bytes.start();

@@ -1,4 +1,4 @@
-//! What a call asks for, as far as all ranks know it.
+//! Properties of a call that all ranks share.
 
 use std::fmt;
 
@@ -8,10 +8,11 @@ use mscclpp_core::types::ReduceOp;
 use crate::dtype::DataType;
 use crate::message::Message;
 
-/// A call of a collective, as an algorithm is selected for it.
+/// A call of a collective, as input of the selection of an algorithm.
 ///
-/// Every field must be the same on all ranks: a choice may depend on nothing else, or ranks would run different plans.
-/// Whether buffers are registered or how they are aligned is therefore what all ranks promise, not what one of them finds.
+/// Every field must be the same on all ranks: the selection may depend on nothing else, or ranks would run different
+/// plans. Whether buffers are registered or how they are aligned is therefore an assumption about all ranks, not a
+/// property of one of them.
 ///
 /// ```
 /// use mscclpp_core::collective::CollectiveKind;
@@ -29,31 +30,32 @@ pub struct Request {
     pub bytes: u64,
     /// Type of the elements.
     pub dtype: DataType,
-    /// How elements are combined; `None` if the collective does not reduce.
+    /// The reduction; `None` if the collective does not reduce.
     pub op: Option<ReduceOp>,
     /// Root of a broadcast or reduce; 0 for all others.
     pub root: u32,
     /// Number of ranks.
     pub num_ranks: u32,
-    /// Ranks of a node. Rank r is on node r / `ranks_per_node`, and all nodes are full; where that is not so, 1.
+    /// Number of ranks per node. Rank r is on node r / `ranks_per_node`, and all nodes are full; 1 if that does not
+    /// hold.
     pub ranks_per_node: u32,
-    /// Whether input and output are one memory.
+    /// Whether input and output are one buffer.
     pub in_place: bool,
-    /// Whether all buffers of all ranks are registered: memory that peers reach directly.
+    /// Whether all buffers of all ranks are registered: memory that peers access directly.
     pub registered: bool,
     /// A power of two that divides the address of every buffer, in bytes.
     pub alignment: u32,
-    /// Whether there is multicast hardware among the ranks of a node.
+    /// Whether the ranks of a node have multicast hardware.
     pub multicast: bool,
-    /// Whether all ranks must get the same bits, also where rounding depends on the order of a reduction.
+    /// Whether all ranks must get the same bits, even where rounding depends on the order of a reduction.
     pub same_bits: bool,
-    /// What the plan runs on.
+    /// The backend that runs the plan.
     pub backend: Backend,
-    /// Whether all ranks are tasks of one launch, which take turns on whatever runs it: a [`cpu::World`](crate::cpu::World).
+    /// Whether all ranks are agents of one launch, which share its threads: a [`cpu::Executor`](crate::cpu::Executor).
     pub virtual_ranks: bool,
 }
 
-/// What runs a plan.
+/// A backend that runs plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Backend {
     /// Cores of the host, which share memory.
@@ -64,7 +66,7 @@ pub enum Backend {
 }
 
 impl Backend {
-    /// The name used in tables and messages.
+    /// Returns the name used in tables and messages.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",
@@ -72,7 +74,7 @@ impl Backend {
         }
     }
 
-    /// The backend of a name.
+    /// Returns the backend with a name.
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::Cpu, Self::Cuda].into_iter().find(|backend| backend.name() == name)
     }
@@ -85,7 +87,8 @@ impl fmt::Display for Backend {
 }
 
 impl Request {
-    /// A call out of place on one node, with private buffers, on the CPU; a reducing one sums. The same bits everywhere.
+    /// Creates a request out of place on one node, with unregistered buffers, on the CPU; a reducing one sums. All
+    /// ranks must get the same bits.
     pub const fn new(collective: CollectiveKind, ranks: u32, dtype: DataType, bytes: u64) -> Self {
         Self {
             collective,
@@ -105,7 +108,7 @@ impl Request {
         }
     }
 
-    /// Number of nodes; 0 if the ranks do not fill them.
+    /// Returns the number of nodes; 0 if the ranks do not fill them.
     pub const fn nodes(&self) -> u32 {
         match self.num_ranks.checked_rem(self.ranks_per_node) {
             Some(0) => self.num_ranks / self.ranks_per_node,
@@ -113,20 +116,21 @@ impl Request {
         }
     }
 
-    /// The message that an executor is asked to move.
+    /// Returns the message of the call.
     pub fn message(&self) -> Message {
         let mut message = Message::new(self.dtype, self.bytes / self.dtype.size() as u64);
         message.op = self.op;
         message
     }
 
-    /// The request with its size rounded up to a power of two: requests that are decided alike are mostly of one class.
+    /// Returns the request with its size rounded up to a power of two: requests of one class mostly have the same
+    /// decision.
     #[must_use]
     pub fn class(&self) -> Self {
         Self { bytes: self.bytes.checked_next_power_of_two().unwrap_or(u64::MAX), ..*self }
     }
 
-    /// Whether the order of combination can be seen in the result.
+    /// Returns whether the order of combination affects the result.
     pub(super) fn rounds(&self) -> bool {
         match self.op {
             None | Some(ReduceOp::Min | ReduceOp::Max) => false,
@@ -135,7 +139,7 @@ impl Request {
     }
 }
 
-/// The collectives that are calls of a group, with the calls' names.
+/// The collectives that a communicator has calls for, with the calls' names.
 pub const CALLS: [(&str, CollectiveKind); 7] = [
     ("all_reduce", CollectiveKind::AllReduce),
     ("all_gather", CollectiveKind::AllGather),
@@ -146,7 +150,7 @@ pub const CALLS: [(&str, CollectiveKind); 7] = [
     ("send_recv", CollectiveKind::SendRecv),
 ];
 
-/// Whether a collective combines elements.
+/// Returns whether a collective combines elements.
 pub(crate) const fn reduces(collective: CollectiveKind) -> bool {
     matches!(collective, CollectiveKind::AllReduce | CollectiveKind::ReduceScatter | CollectiveKind::Reduce)
 }
@@ -174,7 +178,7 @@ impl fmt::Display for Request {
     }
 }
 
-/// Bytes for people: exact where a unit divides them.
+/// Bytes formatted for messages: exact where a unit divides them.
 pub(crate) struct Bytes(pub(crate) u64);
 
 impl fmt::Display for Bytes {
@@ -202,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_are_full_or_there_are_none() {
+    fn number_of_nodes_is_zero_if_they_are_not_full() {
         let on = |ranks, ranks_per_node| Request {
             ranks_per_node,
             ..Request::new(CollectiveKind::Reduce, ranks, DataType::F64, 64)

@@ -1,29 +1,29 @@
-//! What is used where nobody chose otherwise: a table, read from top to bottom.
+//! Default selection rules; the first match wins.
 //!
-//! A rule that names an algorithm which refuses the request is passed over. Behind the rules, the first algorithm that
-//! serves the request is taken, so that there is always one.
+//! A rule whose algorithm rejects the request is skipped. After the rules, the first algorithm that serves the request
+//! is selected, so that there is always one.
 
 use mscclpp_core::collective::CollectiveKind;
 
 use super::request::{Backend, Request};
 
-/// One line of the table.
+/// One rule of the table.
 pub(super) struct Rule {
     collective: CollectiveKind,
     nodes: Nodes,
-    /// What runs the plan; `None` for anything.
+    /// Backend; `None` for any.
     backend: Option<Backend>,
-    /// Only for private buffers, which are copied to where peers read them.
+    /// Only for unregistered buffers, which are copied to memory that peers read.
     unregistered_only: bool,
-    /// Only for ranks that are tasks of one launch.
+    /// Only for ranks that are agents of one launch.
     virtual_ranks_only: bool,
-    /// Largest message per rank, in bytes.
+    /// Maximum message size per rank, in bytes.
     max_bytes: u64,
-    /// Most ranks.
+    /// Maximum number of ranks.
     ranks: u32,
     /// The algorithm.
     pub(super) name: &'static str,
-    /// Why.
+    /// Why the rule selects it.
     pub(super) reason: &'static str,
 }
 
@@ -38,9 +38,9 @@ impl Rule {
         collective: CollectiveKind,
         nodes: Nodes,
         ranks: u32,
-        most: u64,
+        max_bytes: u64,
         name: &'static str,
-        because: &'static str,
+        reason: &'static str,
     ) -> Self {
         Self {
             collective,
@@ -48,32 +48,32 @@ impl Rule {
             backend: None,
             unregistered_only: false,
             virtual_ranks_only: false,
-            max_bytes: most,
+            max_bytes,
             ranks,
             name,
-            reason: because,
+            reason,
         }
     }
 
-    /// The rule for cores that share memory.
+    /// Restricts the rule to cores that share memory.
     const fn on_cpu(mut self) -> Self {
         self.backend = Some(Backend::Cpu);
         self
     }
 
-    /// The rule for buffers that are not registered.
-    const fn private(mut self) -> Self {
+    /// Restricts the rule to unregistered buffers.
+    const fn on_unregistered(mut self) -> Self {
         self.unregistered_only = true;
         self
     }
 
-    /// The rule for ranks that are tasks of one launch on the CPU.
-    const fn on_tasks(mut self) -> Self {
+    /// Restricts the rule to ranks that are agents of one launch on the CPU.
+    const fn on_virtual_ranks(mut self) -> Self {
         self.virtual_ranks_only = true;
         self.on_cpu()
     }
 
-    /// Whether it speaks of a request.
+    /// Returns whether the rule covers a request.
     pub(super) fn covers(&self, request: &Request) -> bool {
         let nodes = if request.nodes() == 1 { Nodes::One } else { Nodes::Several };
         self.collective == request.collective
@@ -90,34 +90,34 @@ const ONE_STEP: &str = "one step is enough for a short message and few ranks";
 const SMALL: &str = "small messages go as packets";
 const LARGE: &str = "large messages are moved once, by all links";
 const FEW_STEPS: &str = "between nodes few steps count for short messages";
-const NO_PACKETS: &str = "to read a peer's memory costs a core less than to unpack packets";
-const NO_RESULTS: &str = "to reduce private data twice costs less than to copy the results of others";
-const NO_WRITES: &str = "to read what is in a peer's cache costs a core less than to write to it";
-const NO_WAITS: &str = "a step costs nothing where ranks take turns, but to reduce everywhere does";
-const NO_RESULTS_OUT: &str = "what is read straight to private memory is not copied there afterwards";
+const READS_BEAT_PACKETS: &str = "to read a peer's memory costs a core less than to unpack packets";
+const REDUCING_BEATS_COPYING: &str = "to reduce private data twice costs less than to copy the results of others";
+const READS_BEAT_WRITES: &str = "to read what is in a peer's cache costs a core less than to write to it";
+const STEPS_ARE_FREE: &str = "a step costs nothing where ranks take turns, but to reduce everywhere does";
+const READS_AVOID_COPIES: &str = "what is read straight to private memory is not copied there afterwards";
 const NODES: &str = "the ranks of a node share what goes between nodes";
 
 const K: u64 = 1 << 10;
 const ANY: u64 = u64::MAX;
 const ALL: u32 = u32::MAX;
 
-/// The table.
+/// The rules.
 pub(super) static RULES: &[Rule] = {
     use CollectiveKind::*;
     use Nodes::*;
     &[
-        Rule::new(AllReduce, One, ALL, ANY, "allreduce_all_pairs", NO_WAITS).on_tasks(),
-        Rule::new(AllReduce, One, 2, 64 * K, "allreduce_one_shot", NO_RESULTS).on_cpu().private(),
+        Rule::new(AllReduce, One, ALL, ANY, "allreduce_all_pairs", STEPS_ARE_FREE).on_virtual_ranks(),
+        Rule::new(AllReduce, One, 2, 64 * K, "allreduce_one_shot", REDUCING_BEATS_COPYING).on_cpu().on_unregistered(),
         Rule::new(AllReduce, One, 8, 16 * K, "allreduce_one_shot", ONE_STEP).on_cpu(),
         Rule::new(AllReduce, One, 64, K, "allreduce_one_shot", ONE_STEP).on_cpu(),
-        Rule::new(AllReduce, One, ALL, ANY, "allreduce_all_pairs", NO_PACKETS).on_cpu(),
-        Rule::new(AllGather, One, ALL, 128 * K, "allgather_pull", NO_RESULTS_OUT).on_cpu().private(),
-        Rule::new(AllGather, One, ALL, 16 * K, "allgather_all_pairs", NO_PACKETS).on_cpu(),
-        Rule::new(AllGather, One, ALL, 128 * K, "allgather_pull", NO_WRITES).on_cpu(),
-        Rule::new(AllGather, One, ALL, ANY, "allgather_all_pairs", NO_PACKETS).on_cpu(),
-        Rule::new(ReduceScatter, One, ALL, ANY, "reducescatter_all_pairs", NO_PACKETS).on_cpu(),
-        Rule::new(AllToAll, One, ALL, 256 * K, "alltoall_pull", NO_WRITES).on_cpu(),
-        Rule::new(AllToAll, One, ALL, ANY, "alltoall_direct", NO_PACKETS).on_cpu(),
+        Rule::new(AllReduce, One, ALL, ANY, "allreduce_all_pairs", READS_BEAT_PACKETS).on_cpu(),
+        Rule::new(AllGather, One, ALL, 128 * K, "allgather_pull", READS_AVOID_COPIES).on_cpu().on_unregistered(),
+        Rule::new(AllGather, One, ALL, 16 * K, "allgather_all_pairs", READS_BEAT_PACKETS).on_cpu(),
+        Rule::new(AllGather, One, ALL, 128 * K, "allgather_pull", READS_BEAT_WRITES).on_cpu(),
+        Rule::new(AllGather, One, ALL, ANY, "allgather_all_pairs", READS_BEAT_PACKETS).on_cpu(),
+        Rule::new(ReduceScatter, One, ALL, ANY, "reducescatter_all_pairs", READS_BEAT_PACKETS).on_cpu(),
+        Rule::new(AllToAll, One, ALL, 256 * K, "alltoall_pull", READS_BEAT_WRITES).on_cpu(),
+        Rule::new(AllToAll, One, ALL, ANY, "alltoall_direct", READS_BEAT_PACKETS).on_cpu(),
         Rule::new(AllReduce, One, 2, 32 * K, "allreduce_one_shot_packets", ONE_STEP),
         Rule::new(AllReduce, One, 8, K, "allreduce_one_shot_packets", ONE_STEP),
         Rule::new(AllReduce, One, ALL, 32 * K, "allreduce_packets", SMALL),

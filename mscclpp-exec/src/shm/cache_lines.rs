@@ -1,11 +1,11 @@
-//! Words of a segment that everybody accesses as atomics.
+//! Words of a segment that all processes access as atomics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::Segment;
 
-/// Bytes between two cells: a cache line, so that two writers do not take it from each other.
+/// Size of a cache line in bytes, so that writers of two lines do not contend.
 const LINE: usize = 64;
 
 /// A segment as lines of eight 64-bit words, for counters and small records.
@@ -16,18 +16,18 @@ pub(crate) struct SharedCacheLines {
 }
 
 impl SharedCacheLines {
-    /// Bytes of a segment for a number of lines.
+    /// Returns the size of a segment for a number of lines, in bytes.
     pub(crate) const fn bytes(lines: usize) -> u64 {
         (lines as u64).saturating_mul(LINE as u64)
     }
 
-    /// A segment that is used in no other way.
+    /// Wraps a segment that is used in no other way.
     pub(crate) fn new(segment: Arc<Segment>) -> Self {
         let lines = segment.len() / LINE;
         Self { segment, lines }
     }
 
-    /// The first word of a line.
+    /// Returns the first word of a line.
     ///
     /// # Panics
     /// If there is no such line.
@@ -36,26 +36,26 @@ impl SharedCacheLines {
         &self.line(line)[0]
     }
 
-    /// The words of a line.
+    /// Returns the words of a line.
     ///
     /// # Panics
     /// If there is no such line.
     #[inline(always)]
     pub(crate) fn line(&self, line: usize) -> &[AtomicU64; 8] {
         assert!(line < self.lines, "line {line} of {}", self.lines);
-        // SAFETY: the line lies in the segment, which lives as long as the result; a segment begins on a page, so a line is
-        // aligned. All processes access these bytes as atomics only, and any bits are a word.
+        // SAFETY: the line is in the segment, which lives as long as the result; a segment is page-aligned, so a line
+        // is aligned. All processes access these bytes as atomics only, and every bit pattern is a word.
         unsafe { self.segment.base().add(line * LINE).cast().as_ref() }
     }
 
-    /// The first half of a line's first word, to wait at.
+    /// Returns the first half of a line's first word, as a futex.
     ///
     /// # Panics
     /// If there is no such line.
     #[inline(always)]
     pub(crate) fn futex_word(&self, line: usize) -> &AtomicU32 {
         assert!(line < self.lines, "line {line} of {}", self.lines);
-        // SAFETY: as in `line`. Bells are never accessed as whole words.
+        // SAFETY: as in `line`. Futex words are never accessed as 64-bit words.
         unsafe { self.segment.base().add(line * LINE).cast().as_ref() }
     }
 }

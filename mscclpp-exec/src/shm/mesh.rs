@@ -1,4 +1,4 @@
-//! Connections between the ranks of a node, over which descriptors travel and by which a rank's end is noticed.
+//! Connections between the ranks of a node, which transfer descriptors and show when a rank ends.
 
 use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -17,26 +17,26 @@ use super::segment::system;
 use crate::error::Error;
 use mscclpp_bootstrap::ActiveTimeout;
 
-/// Most descriptors of a message.
-const MOST_FILES: usize = 8;
+/// Maximum number of descriptors of a message.
+const MAX_FILES: usize = 8;
 
-/// Most bytes of a message.
-const MOST_BYTES: usize = 1 << 16;
+/// Maximum number of bytes of a message.
+const MAX_BYTES: usize = 1 << 16;
 
-/// How long a rank that has connected may take to say who it is.
-const HELLO: Duration = Duration::from_secs(10);
+/// How long a connected rank may take to identify itself.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What a rank proves itself with.
+/// Token with which a rank authenticates.
 type Token = [u8; 16];
 
-/// What a rank sends to all others.
+/// A message from a rank to all others.
 #[derive(Default)]
 pub(crate) struct Sent {
     pub(crate) bytes: Vec<u8>,
     pub(crate) files: Vec<OwnedFd>,
 }
 
-/// A rank's place where the others of its node find it. Its name is not in the file system.
+/// A rank's listening socket for the ranks of its node. Its name is not in the file system.
 pub(crate) struct LocalListener {
     listener: UnixListener,
     token: Token,
@@ -45,11 +45,13 @@ pub(crate) struct LocalListener {
 
 /// A connection to every other rank of the node.
 pub(crate) struct Mesh {
-    /// By place among the node's ranks; `None` for the own place.
+    /// By local rank; `None` for this rank.
     peers: Vec<Option<UnixStream>>,
 }
 
 impl LocalListener {
+    /// Creates a listener with a random name and token.
+    ///
     /// # Errors
     /// [`Error::System`].
     pub(crate) fn open() -> Result<Self, Error> {
@@ -64,7 +66,7 @@ impl LocalListener {
         Ok(Self { listener, token, name })
     }
 
-    /// What others need to come in.
+    /// Returns the name and token that other ranks need to connect.
     pub(crate) fn key(&self) -> [u8; 32] {
         let mut key = [0; 32];
         key[..16].copy_from_slice(&self.name);
@@ -72,35 +74,42 @@ impl LocalListener {
         key
     }
 
-    /// Connects the ranks of a node. `keys`: of all of them in order; `me`: the own place.
+    /// Connects the ranks of a node. `keys`: those of all of them in order; `own_local_rank`: this rank's local rank.
     ///
     /// # Errors
-    /// [`Error::System`]; [`Error::RankLost`] names a place whose rank has not come.
-    pub(crate) fn connect(self, me: usize, keys: &[[u8; 32]], patience: &mut ActiveTimeout) -> Result<Mesh, Error> {
+    /// [`Error::System`]; [`Error::RankLost`] names a local rank that has not connected.
+    pub(crate) fn connect(
+        self,
+        own_local_rank: usize,
+        keys: &[[u8; 32]],
+        timeout: &mut ActiveTimeout,
+    ) -> Result<Mesh, Error> {
         const WHAT: &str = "connect to a rank of this node";
         let mut peers: Vec<Option<UnixStream>> = keys.iter().map(|_| None).collect();
-        for (place, key) in keys.iter().enumerate().take(me) {
+        for (local_rank, key) in keys.iter().enumerate().take(own_local_rank) {
             let stream = UnixStream::connect_addr(&address(&key[..16])?).map_err(|error| io(WHAT, &error))?;
             let mut hello = [0; 20];
             hello[..16].copy_from_slice(&key[16..]);
-            hello[16..].copy_from_slice(&(me as u32).to_le_bytes());
+            hello[16..].copy_from_slice(&(own_local_rank as u32).to_le_bytes());
             (&stream).write_all(&hello).map_err(|error| io(WHAT, &error))?;
-            peers[place] = Some(stream);
+            peers[local_rank] = Some(stream);
         }
-        while let Some(missing) = (me + 1..keys.len()).find(|&place| peers[place].is_none()) {
-            let left = patience.update();
+        while let Some(missing) = (own_local_rank + 1..keys.len()).find(|&local_rank| peers[local_rank].is_none()) {
+            let left = timeout.update();
             if left.is_zero() {
                 return Err(Error::RankLost { peer: missing as u32, why: "it did not connect in time".into() });
             }
             match self.listener.accept() {
                 Ok((stream, _)) => {
-                    let place = self.welcome(&stream).filter(|place| (me + 1..keys.len()).contains(place));
-                    if let Some(place) = place.filter(|&place| peers[place].is_none()) {
-                        peers[place] = Some(stream);
+                    let local_rank = self
+                        .authenticate(&stream)
+                        .filter(|local_rank| (own_local_rank + 1..keys.len()).contains(local_rank));
+                    if let Some(local_rank) = local_rank.filter(|&local_rank| peers[local_rank].is_none()) {
+                        peers[local_rank] = Some(stream);
                     }
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                    poll(self.listener.as_fd(), left.min(patience.max_sleep()));
+                    poll(self.listener.as_fd(), left.min(timeout.max_sleep()));
                 }
                 Err(error) => return Err(io(WHAT, &error)),
             }
@@ -111,42 +120,43 @@ impl LocalListener {
         Ok(Mesh { peers })
     }
 
-    /// The place of a rank that comes in; `None` for a stranger. Other users of the machine are not even listened to.
-    fn welcome(&self, stream: &UnixStream) -> Option<usize> {
+    /// Returns the local rank of a connected rank; `None` for an unauthenticated process. Connections of other users of
+    /// the machine are not read at all.
+    fn authenticate(&self, stream: &UnixStream) -> Option<usize> {
         let user = rustix::net::sockopt::socket_peercred(stream).ok()?.uid;
         if user != rustix::process::geteuid() {
             return None;
         }
         stream.set_nonblocking(false).ok()?;
-        stream.set_read_timeout(Some(HELLO)).ok()?;
+        stream.set_read_timeout(Some(HELLO_TIMEOUT)).ok()?;
         let mut hello = [0; 20];
         (&mut &*stream).read_exact(&mut hello).ok()?;
         let differs = hello[..16].iter().zip(&self.token).fold(0, |differs, (a, b)| differs | (a ^ b));
-        let place = u32::from_le_bytes([hello[16], hello[17], hello[18], hello[19]]);
-        (differs == 0).then_some(place as usize)
+        let local_rank = u32::from_le_bytes([hello[16], hello[17], hello[18], hello[19]]);
+        (differs == 0).then_some(local_rank as usize)
     }
 }
 
 impl Mesh {
-    /// Sends a message with descriptors to the rank at a place. Does not wait: a message fits into a socket's buffer, and
+    /// Sends a message with descriptors to a local rank. Does not wait: a message fits into a socket's buffer, and
     /// ranks exchange them one at a time.
     ///
     /// # Errors
-    /// [`Error::RankLost`] if it is gone.
-    pub(crate) fn send(&self, place: usize, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<(), Error> {
-        let Some(stream) = &self.peers[place] else {
+    /// [`Error::RankLost`] if the rank is lost.
+    pub(crate) fn send(&self, local_rank: usize, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<(), Error> {
+        let Some(stream) = &self.peers[local_rank] else {
             return Ok(());
         };
-        if bytes.len() > MOST_BYTES || files.len() > MOST_FILES {
+        if bytes.len() > MAX_BYTES || files.len() > MAX_FILES {
             let why = format!("a message of {} bytes and {} descriptors", bytes.len(), files.len());
             return Err(Error::Internal(why));
         }
-        let lost = |why: String| Error::RankLost { peer: place as u32, why };
+        let lost = |why: String| Error::RankLost { peer: local_rank as u32, why };
         let header = (bytes.len() as u32).to_le_bytes();
         let mut message = Vec::with_capacity(4 + bytes.len());
         message.extend(header);
         message.extend(bytes);
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !files.is_empty() {
             control.push(SendAncillaryMessage::ScmRights(files));
@@ -166,22 +176,26 @@ impl Mesh {
         Ok(())
     }
 
-    /// Takes the next message of the rank at a place. While there is none `wait` is called now and then; its error ends
-    /// the wait.
+    /// Receives the next message of a local rank. Until it arrives, `wait` is called now and then; its error ends the
+    /// wait.
     ///
     /// # Errors
-    /// [`Error::RankLost`] if it is gone, what `wait` says.
-    pub(crate) fn receive(&self, place: usize, mut wait: impl FnMut() -> Result<(), Error>) -> Result<Sent, Error> {
-        let Some(stream) = &self.peers[place] else {
+    /// [`Error::RankLost`] if the rank is lost, and the error of `wait`.
+    pub(crate) fn receive(
+        &self,
+        local_rank: usize,
+        mut wait: impl FnMut() -> Result<(), Error>,
+    ) -> Result<Sent, Error> {
+        let Some(stream) = &self.peers[local_rank] else {
             return Ok(Sent::default());
         };
-        let lost = |why: String| Error::RankLost { peer: place as u32, why };
+        let lost = |why: String| Error::RankLost { peer: local_rank as u32, why };
         let mut sent = Sent::default();
         let mut header = [0; 4];
         self.fill(stream, &mut header, &mut sent.files, lost, &mut wait)?;
         let len = u32::from_le_bytes(header) as usize;
-        if len > MOST_BYTES {
-            return Err(lost(format!("it sent a message of {len} bytes, expected at most {MOST_BYTES} bytes")));
+        if len > MAX_BYTES {
+            return Err(lost(format!("it sent a message of {len} bytes, expected at most {MAX_BYTES} bytes")));
         }
         sent.bytes.resize(len, 0);
         let mut bytes = std::mem::take(&mut sent.bytes);
@@ -200,7 +214,7 @@ impl Mesh {
     ) -> Result<(), Error> {
         let mut have = 0;
         while have < bytes.len() {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES))];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES))];
             let mut control = RecvAncillaryBuffer::new(&mut space);
             let parts = &mut [IoSliceMut::new(&mut bytes[have..])];
             match rustix::net::recvmsg(stream, parts, &mut control, RecvFlags::CMSG_CLOEXEC) {
@@ -208,7 +222,7 @@ impl Mesh {
                     let n = message.bytes;
                     for message in control.drain() {
                         if let RecvAncillaryMessage::ScmRights(rights) = message {
-                            files.extend(rights.take(MOST_FILES - files.len().min(MOST_FILES)));
+                            files.extend(rights.take(MAX_FILES - files.len().min(MAX_FILES)));
                         }
                     }
                     if n == 0 {
@@ -227,15 +241,15 @@ impl Mesh {
         Ok(())
     }
 
-    /// The place of a rank whose connection has ended, if there is one that was still needed.
+    /// Returns a local rank that is still needed and whose connection has ended, if there is one.
     pub(crate) fn poll_disconnected(&self, is_needed: impl Fn(usize) -> bool) -> Option<usize> {
-        self.peers.iter().enumerate().position(|(place, stream)| {
+        self.peers.iter().enumerate().position(|(local_rank, stream)| {
             stream.as_ref().is_some_and(|stream| {
                 let mut fds = [PollFd::new(stream, PollFlags::RDHUP)];
                 let ready = rustix::event::poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
                 ready.is_ok_and(|n| n > 0)
                     && fds[0].revents().intersects(PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR)
-                    && is_needed(place)
+                    && is_needed(local_rank)
             })
         })
     }
@@ -249,7 +263,7 @@ fn poll_out(fd: BorrowedFd<'_>, at_most: Duration) {
     poll_for(fd, PollFlags::OUT, at_most);
 }
 
-/// Waits until there is something to do; too short a wait does no harm, so errors are none.
+/// Waits for events. Too short a wait is harmless, so errors are ignored.
 fn poll_for(fd: BorrowedFd<'_>, flags: PollFlags, at_most: Duration) {
     let timeout = Timespec { tv_sec: at_most.as_secs() as i64, tv_nsec: at_most.subsec_nanos().into() };
     let _ = rustix::event::poll(&mut [PollFd::new(&fd, flags)], Some(&timeout));

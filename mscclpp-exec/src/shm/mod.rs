@@ -1,14 +1,15 @@
 //! Memory that processes of one machine share.
 //!
-//! Nothing here has a name in a file system: a [`Segment`] is an anonymous file, known by its descriptor, which [`Mesh`] hands
-//! to the other ranks over Unix sockets. So nothing stays behind when processes are killed: the kernel frees a segment with
-//! its last descriptor and mapping.
+//! Nothing here has a name in a file system: a [`Segment`] is an anonymous file, identified by its descriptor, which
+//! [`Mesh`] sends to the other ranks over Unix sockets. So nothing remains when processes are killed: the kernel frees
+//! a segment with its last descriptor and mapping.
 //!
-//! A process must not believe what others write, but it may have to rely on when they write. Three kinds of use, each with its
-//! own rule, keep that apart:
+//! A process must not trust the values that others write, but it may have to rely on when they write. Three kinds of
+//! use, each with its own rule, separate the two:
 //!
-//! * [`SharedCacheLines`]: words that are only ever accessed as atomics, whoever writes them.
-//! * memory of a launch, lent to the interpreter through [`Views`](crate::memory::Views): accessed in atomic units only.
+//! * [`SharedCacheLines`]: words that all processes access only as atomics.
+//! * memory of a launch, lent to the interpreter through [`Views`](crate::memory::Views): accessed in atomic units
+//!   only.
 //! * a buffer's elements as a slice, between launches: see [`SharedBuffer`](crate::process::SharedBuffer).
 
 mod cache_lines;

@@ -1,4 +1,4 @@
-//! An anonymous file, mapped.
+//! A mapped anonymous file.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,25 +11,26 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use crate::error::Error;
 use crate::memory::check_available;
 
-/// Memory that can be mapped by several processes, and is by this one. It needs no descriptor: a process has few of them.
+/// Memory that several processes can map, and that this one has mapped. It keeps no descriptor, because a process has
+/// few of them.
 pub(crate) struct Segment {
     base: NonNull<u8>,
     len: usize,
-    /// Of the mapping, in whole pages.
+    /// Length of the mapping, in bytes of whole pages.
     mapped: usize,
 }
 
-// SAFETY: the mapping belongs to the whole process and stays where it is until the segment is dropped.
+// SAFETY: the mapping belongs to the whole process and does not move until the segment is dropped.
 unsafe impl Send for Segment {}
-// SAFETY: a shared reference gives out the address and the length only; who accesses the memory has his own argument.
+// SAFETY: a shared reference provides only the address and the length; each access to the memory has its own argument.
 unsafe impl Sync for Segment {}
 
-/// From here on a segment is mapped in huge pages, if the system has any.
+/// Length from which a segment is mapped in huge pages, if the system has any.
 const HUGE: usize = 1 << 21;
 
 impl Segment {
-    /// Zeroed memory, and its file, by which others map it. The system gives pages when they are touched;
-    /// [`reserve`](Self::reserve) asks before.
+    /// Creates zeroed memory, and its file, with which other processes map it. The system allocates pages when they are
+    /// first accessed; [`reserve`](Self::reserve) allocates them before.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::System`].
@@ -40,16 +41,17 @@ impl Segment {
             .map_err(|errno| system("create a segment of shared memory", errno))?;
         let mapped = pages(len).ok_or_else(no_memory)?;
         rustix::fs::ftruncate(&file, mapped as u64).map_err(|_| no_memory())?;
-        // Nobody who is given the descriptor can take pages away under others.
+        // No process that receives the descriptor can remove pages from the others' mappings.
         rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
             .map_err(|errno| system("seal a segment of shared memory", errno))?;
         Ok((Self::map(file.as_fd(), len, mapped, purpose)?, file))
     }
 
-    /// Another rank's segment of `len` bytes.
+    /// Maps another rank's segment of `len` bytes.
     ///
     /// # Errors
-    /// [`Error::System`] if it is not a sealed segment of that length, [`Error::OutOfMemory`] if there are no addresses left.
+    /// [`Error::System`] if it is not a sealed segment of that length, [`Error::OutOfMemory`] if there are no addresses
+    /// left.
     pub(crate) fn open(file: OwnedFd, len: u64) -> Result<Self, Error> {
         let what = "open a peer's segment of shared memory";
         let seals = rustix::fs::fcntl_get_seals(&file).map_err(|errno| system(what, errno))?;
@@ -63,7 +65,7 @@ impl Segment {
     }
 
     fn map(file: BorrowedFd<'_>, len: u64, mapped: usize, purpose: &'static str) -> Result<Self, Error> {
-        // SAFETY: a new mapping at an address that the system chooses takes nothing from anybody.
+        // SAFETY: a new mapping at an address that the system chooses replaces no other mapping.
         let base = unsafe {
             rustix::mm::mmap(
                 std::ptr::null_mut(),
@@ -77,26 +79,27 @@ impl Segment {
         let base = base.ok().and_then(|base| NonNull::new(base.cast::<u8>()));
         let base = base.ok_or(Error::OutOfMemory { purpose, bytes: len, available: 0 })?;
         if mapped >= HUGE {
-            // SAFETY: the range is the mapping made above; the advice changes no contents. Refusal does no harm.
+            // SAFETY: the range is the mapping made above; the advice changes no contents. A failure is harmless.
             let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), mapped, Advice::LinuxHugepage) };
         }
         Ok(Self { base, len: len as usize, mapped })
     }
 
-    /// Takes the segment's pages now, so that there is an error here and no signal later. `file`: the segment's own.
+    /// Allocates the segment's pages now, so that a failure is an error here and no signal later. `file`: the segment's
+    /// own.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
     pub(crate) fn reserve(&self, file: &OwnedFd, purpose: &'static str) -> Result<(), Error> {
         check_available(self.len as u64, purpose)?;
-        let (mut done, mut piece) = (0, self.mapped);
+        let (mut done, mut len) = (0, self.mapped);
         while done < self.mapped {
-            piece = piece.min(self.mapped - done);
-            match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, done as u64, piece as u64) {
-                Ok(()) => done += piece,
-                // A signal, a profiler's perhaps, under Linux of before 2025: nothing of the piece is there, and the next
-                // signal may come as soon.
-                Err(Errno::INTR) => piece = (piece / 2).next_multiple_of(rustix::param::page_size()),
+            len = len.min(self.mapped - done);
+            match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, done as u64, len as u64) {
+                Ok(()) => done += len,
+                // Interrupted by a signal, for example a profiler's, under Linux before 2025: nothing of the range was
+                // allocated, and the next signal may come as soon.
+                Err(Errno::INTR) => len = (len / 2).next_multiple_of(rustix::param::page_size()),
                 Err(Errno::NOSPC | Errno::NOMEM) => {
                     return Err(Error::OutOfMemory { purpose, bytes: self.len as u64, available: 0 });
                 }
@@ -106,7 +109,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Whether a part has pages of its own: nothing else of the segment lies in them.
+    /// Returns whether a part is alone in its pages: they contain nothing else of the segment.
     #[inline]
     pub(crate) fn has_own_pages(&self, part: &Range<u64>) -> bool {
         let page = rustix::param::page_size() as u64;
@@ -114,14 +117,14 @@ impl Segment {
         !part.is_empty() && part.start.is_multiple_of(page) && ends
     }
 
-    /// Replaces the pages of a part, which [are its own](Self::has_own_pages), by other, zeroed memory at the same addresses:
-    /// from now on nobody else reaches it.
+    /// Replaces the pages of a part that is [alone in them](Self::has_own_pages) by other, zeroed memory at the same
+    /// addresses: from now on no other process can access it.
     ///
     /// # Errors
     /// [`Error::System`] if the system has no memory for that.
     ///
     /// # Panics
-    /// If the pages are not the part's own, or it does not lie in the segment.
+    /// If the part is not alone in its pages, or not in the segment.
     pub(crate) fn replace_pages(&self, part: Range<u64>) -> Result<(), Error> {
         assert!(
             part.end <= self.len as u64 && self.has_own_pages(&part),
@@ -129,9 +132,10 @@ impl Segment {
             self.len
         );
         let Some(len) = pages(part.end - part.start) else { return Ok(()) };
-        // SAFETY: the range lies in this segment's mapping, whose length is in whole pages, and stays mapped all the time.
-        // Memory that changes to zeros under somebody with a reference would be a race; in these pages lies nothing but the
-        // part, to which the caller alone has access in this process; accesses in atomic units may see any value.
+        // SAFETY: the range is in this segment's mapping, whose length is in whole pages, and stays mapped all the
+        // time. Memory that becomes zero while another owner holds a reference to it would be a race; these pages
+        // contain nothing but the part, to which the caller alone has access in this process; accesses in atomic units
+        // may see any value.
         let result = unsafe {
             rustix::mm::mmap_anonymous(
                 self.base.as_ptr().wrapping_add(part.start as usize).cast(),
@@ -143,12 +147,12 @@ impl Segment {
         result.map(drop).map_err(|errno| system("cut a buffer off from its peers", errno))
     }
 
-    /// First byte; aligned to a page.
+    /// Returns the address of the first byte, which is page-aligned.
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// Number of bytes.
+    /// Returns the number of bytes.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -156,13 +160,13 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `map` or replaced by `replace_pages`, and nobody else unmaps it. Who gives out its memory
-        // keeps the segment alive.
+        // SAFETY: the mapping was made by `map` or replaced by `replace_pages`, and nothing else unmaps it. Owners of
+        // references to its memory keep the segment alive.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.mapped) };
     }
 }
 
-/// A length in whole pages, at least one; `None` if that is no length.
+/// Rounds a length up to whole pages, at least one; `None` if the result exceeds `isize::MAX`.
 fn pages(len: u64) -> Option<usize> {
     let bytes = len.max(1).checked_next_multiple_of(rustix::param::page_size() as u64)?;
     usize::try_from(bytes).ok().filter(|&bytes| bytes <= isize::MAX as usize)
@@ -184,7 +188,7 @@ mod tests {
     use std::sync::atomic::Ordering::Relaxed;
 
     #[test]
-    fn two_mappings_show_the_same_memory() {
+    fn two_mappings_share_their_memory() {
         let (one, file) = Segment::new(5000, "a test").unwrap();
         let (one, two) = (Arc::new(one), Arc::new(Segment::open(file, 5000).unwrap()));
         assert_ne!(one.base(), two.base());
@@ -194,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_off_is_out_of_reach() {
+    fn replaced_pages_are_detached_from_peers() {
         let (one, file) = Segment::new(100, "a test").unwrap();
         let (one, two) = (Arc::new(one), Arc::new(Segment::open(file, 100).unwrap()));
         let (one_cells, two) = (SharedCacheLines::new(Arc::clone(&one)), SharedCacheLines::new(two));
@@ -206,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_has_its_own_pages_can_be_cut_off() {
+    fn only_parts_alone_in_their_pages_can_be_replaced() {
         let page = rustix::param::page_size() as u64;
         let segment = Arc::new(Segment::new(3 * page + 64, "a test").unwrap().0);
         let cells = SharedCacheLines::new(Arc::clone(&segment));
@@ -222,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn only_sealed_files_of_the_right_length_are_opened() {
+    fn only_sealed_files_of_the_expected_length_are_opened() {
         let (_, file) = Segment::new(100, "a test").unwrap();
         let wrong = Segment::open(file, 1 << 20);
         assert!(matches!(wrong, Err(Error::System { .. })));

@@ -1,10 +1,10 @@
-//! What a table was measured on.
+//! Machine on which a table was measured.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What measured times depend on, as far as it can be told cheaply.
+/// Properties that determine measured times, as far as they are cheap to query.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MachineInfo {
@@ -12,25 +12,25 @@ pub struct MachineInfo {
     pub version: String,
     /// Model of the processor.
     pub processor: String,
-    /// Processors that the process may use.
+    /// Number of processors that the process may use.
     pub processors: u64,
     /// Architecture and operating system.
     pub platform: String,
 }
 
-/// Something that is not as it was.
+/// A property that differs from the table's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// What: `processors`.
+    /// Name of the property: `processors`.
     pub what: &'static str,
-    /// In the table.
+    /// Value in the table.
     pub table: String,
-    /// Here.
+    /// Value on this machine.
     pub here: String,
 }
 
 impl MachineInfo {
-    /// This machine.
+    /// Returns the properties of this machine.
     pub fn current() -> Self {
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -40,7 +40,7 @@ impl MachineInfo {
         }
     }
 
-    /// In what this machine, that of a table, differs from another one, where the table is used.
+    /// Returns the properties in which this machine, that of a table, differs from the one on which the table is used.
     pub fn differences(&self, here: &Self) -> Vec<Difference> {
         let pairs = [
             ("version of mscclpp", self.version.clone(), here.version.clone()),
@@ -53,7 +53,7 @@ impl MachineInfo {
     }
 }
 
-/// The processor's name, as Linux tells it.
+/// Returns the processor's name, as reported by Linux.
 fn processor() -> Option<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
     let line = text.lines().find(|line| line.starts_with("model name") || line.starts_with("Model"))?;

@@ -1,7 +1,7 @@
-//! How long a call takes.
+//! Measures the duration of a call.
 //!
-//! As callers meet it: before every call a rank rewrites its input, after it it reads its output, both untimed. All ranks
-//! meet, then each clocks its own call; of every call the slowest rank counts.
+//! The measurement includes what callers experience: before every call a rank rewrites its input, after it it reads its
+//! output, both untimed. All ranks synchronize, then each times its own call; for every call the slowest rank counts.
 
 use std::hint::black_box;
 use std::ops::{Deref, DerefMut};
@@ -19,35 +19,35 @@ use crate::verify::PeriodicInputs;
 /// How a call is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MeasureOptions {
-    /// Timed calls.
+    /// Number of timed calls.
     pub iterations: u32,
-    /// Calls before them.
+    /// Number of untimed calls before them.
     pub warmup: u32,
-    /// Of how many calls one is compared with what the collective promises; 0 for none. The first one is compared in any
-    /// other case.
+    /// One of this many calls is compared with the collective's postcondition; 0 for none. The first call is compared
+    /// in any other case.
     pub check: u32,
 }
 
-/// What was measured, the same on all ranks.
+/// Result of a measurement, the same on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measurement {
     /// Median over the calls of the slowest rank's time.
     pub slowest: Duration,
     /// Median over the calls of the time averaged over the ranks.
     pub average: Duration,
-    /// Wrong elements, of all ranks and all calls that were compared; `None` if none was.
+    /// Number of wrong elements of all ranks in all compared calls; `None` if no call was compared.
     pub wrong: Option<u64>,
 }
 
 impl MeasureOptions {
-    /// As many calls as are needed for a stable median: 30 of large messages, up to 4000 of small ones.
+    /// Returns options with as many calls as a stable median needs: 30 for large messages, up to 4000 for small ones.
     pub fn for_bytes(bytes: u64) -> Self {
         let iterations = ((64 << 20) / bytes.max(1)).clamp(30, 4000) as u32;
         Self { iterations, warmup: iterations / 10 + 2, check: 10 }
     }
 }
 
-/// Measures a request, whose ranks and nodes are the group's. A call of all ranks.
+/// Measures a request, whose ranks and nodes are the communicator's. A collective call of all ranks.
 ///
 /// # Errors
 /// Those of the call itself.
@@ -140,13 +140,13 @@ fn run<T: Element>(comm: &Communicator, request: &Request, measuring: MeasureOpt
     join(comm, &times, wrong)
 }
 
-/// Loads a word of every cache line, so that whoever left it in another cache pays for that.
+/// Loads a word of every cache line, so that the call pays for lines that it left in another cache.
 pub(super) fn read_all(bytes: &[u8]) {
     let sum = bytes.iter().step_by(64).fold(0_u8, |sum, byte| sum.wrapping_add(*byte));
     black_box(sum);
 }
 
-/// What all ranks found together.
+/// Combines the results of all ranks.
 fn join(comm: &Communicator, times: &[u64], wrong: Option<u64>) -> Result<Measurement, Error> {
     let mut mine: Vec<u64> = vec![wrong.unwrap_or(0)];
     mine.extend(times);

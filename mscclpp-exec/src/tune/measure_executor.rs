@@ -1,4 +1,4 @@
-//! How long a call takes whose ranks are all in this process, as tasks of one launch.
+//! Measures the duration of a call whose ranks are all in this process, as agents of one launch.
 
 use std::time::Instant;
 
@@ -9,9 +9,9 @@ use crate::select::Request;
 use crate::verify::PeriodicInputs;
 use mscclpp_core::plan::Plan;
 
-/// Measures a plan for a request on a world, as [`measure`](super::measure()) measures a group: before every call all inputs are
-/// rewritten, after it all outputs are read, both untimed and by the calling thread. A call takes from its beginning until all
-/// ranks are done, so that every rank takes as long as the slowest.
+/// Measures a plan for a request on an executor, as [`measure`](super::measure()) does on a communicator: before every
+/// call all inputs are rewritten, after it all outputs are read, both untimed and by the calling thread. A call lasts
+/// from its start until all ranks have finished, so every rank takes as long as the slowest.
 ///
 /// # Errors
 /// Those of [`Executor::prepare`] and of launches.
@@ -57,7 +57,7 @@ mod tests {
     use crate::select::Registry;
 
     #[test]
-    fn results_are_compared() {
+    fn results_are_compared_and_correct() {
         let measuring = MeasureOptions { iterations: 3, warmup: 1, check: 1 };
         let registry = Registry::builtin();
         for kind in [CollectiveKind::AllReduce, CollectiveKind::AllGather, CollectiveKind::ReduceScatter] {

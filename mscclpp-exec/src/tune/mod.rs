@@ -1,8 +1,8 @@
-//! Which algorithm is fastest here: measured, written down, read again.
+//! Tuning: measures which algorithm is fastest on this machine, and stores the result.
 //!
-//! [`measure`] times one call the way callers meet it. A [`Tuner`] does that for every candidate and size and makes a
-//! [`TuningTable`] of the fastest, a file that people can read. A registry that is [given](crate::select::Registry::set_table) a
-//! table follows it; nothing is ever measured unless somebody asks for it.
+//! [`measure`] times one call under a caller's conditions. A [`Tuner`] does that for every candidate and size and
+//! creates a [`TuningTable`] of the fastest, a human-readable file. A registry with a [tuning
+//! table](crate::select::Registry::set_table) follows it; nothing is ever measured unless requested.
 //!
 //! ```no_run
 //! use mscclpp_core::collective::CollectiveKind;

@@ -1,4 +1,4 @@
-//! The lines of a table.
+//! Entries of a tuning table.
 
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
@@ -8,24 +8,24 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::dtype::DataType;
 use crate::select::{Backend, CALLS, Choice, Config, Request};
 
-/// What is fastest for a kind of request of one size.
+/// The fastest candidate for a kind of request of one size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TuningEntry {
     /// The collective.
     #[serde(serialize_with = "write_collective", deserialize_with = "read_collective")]
     pub collective: CollectiveKind,
-    /// What it ran on.
+    /// The backend of the measurement.
     #[serde(serialize_with = "write_backend", deserialize_with = "read_backend")]
     pub backend: Backend,
     /// Number of ranks.
     pub ranks: u32,
-    /// Ranks of a node.
+    /// Number of ranks per node.
     pub ranks_per_node: u32,
     /// Type of the elements.
     #[serde(serialize_with = "write_dtype", deserialize_with = "read_dtype")]
     pub dtype: DataType,
-    /// How they were combined; nothing if the collective does not reduce.
+    /// The reduction; `None` if the collective does not reduce.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -33,21 +33,21 @@ pub struct TuningEntry {
         deserialize_with = "read_op"
     )]
     pub op: Option<ReduceOp>,
-    /// Whether input and output were one memory.
+    /// Whether input and output were one buffer.
     pub in_place: bool,
     /// Whether the buffers were registered.
     pub registered: bool,
     /// Bytes of the larger of a rank's input and output: a power of two.
     pub bytes: u64,
-    /// What was fastest.
+    /// The fastest candidate.
     pub fastest: CandidateTime,
-    /// All others, the fastest first.
+    /// All other candidates, the fastest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub others: Vec<CandidateTime>,
 }
 
 impl TuningEntry {
-    /// What was fastest for a request, and all others, the fastest first.
+    /// Creates an entry from the fastest candidate for a request, and all others, the fastest first.
     pub fn new(request: &Request, fastest: CandidateTime, others: Vec<CandidateTime>) -> Self {
         let &Request {
             collective,
@@ -65,16 +65,16 @@ impl TuningEntry {
     }
 }
 
-/// A candidate and how long it took.
+/// A candidate and its duration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CandidateTime {
     /// The algorithm.
     pub algorithm: String,
-    /// Its thread blocks; nothing for the usual number.
+    /// Its thread blocks; `None` for the usual number.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "read_blocks")]
     pub blocks: Option<u32>,
-    /// Its CUDA threads per thread block; nothing for its own number.
+    /// Its CUDA threads per thread block; `None` for its own number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<u32>,
     /// Microseconds of a call, averaged over the ranks.
@@ -82,14 +82,14 @@ pub struct CandidateTime {
 }
 
 impl CandidateTime {
-    /// The candidate.
+    /// Returns the candidate.
     pub fn choice(&self) -> Choice {
         Choice { name: self.algorithm.clone(), config: Config { blocks: self.blocks, threads: self.threads } }
     }
 }
 
 impl TuningEntry {
-    /// Whether it speaks of requests like this one, whatever their size, type and reduction.
+    /// Returns whether the entry applies to requests like this one, regardless of their size, type and reduction.
     pub(super) fn is_like(&self, request: &Request) -> bool {
         self.collective == request.collective
             && self.backend == request.backend
@@ -100,7 +100,7 @@ impl TuningEntry {
     }
 }
 
-/// What algorithms are built with; a plan takes room for each.
+/// Accepts only numbers of blocks with which algorithms are built, because a plan allocates memory for each block.
 fn read_blocks<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<u32>, D::Error> {
     let blocks = u32::deserialize(reader)?;
     if (1..=Config::MAX_BLOCKS).contains(&blocks) {

@@ -1,4 +1,4 @@
-//! A table of what is fastest, as a file.
+//! Tuning tables and their files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,46 +11,46 @@ use super::record::TuningEntry;
 use crate::file::{self, ReadError};
 use crate::select::Request;
 
-/// The version of the file's form.
+/// Version of the file format.
 const FORMAT: u32 = 1;
-/// The longest file that is read, in bytes.
-const LONGEST: u64 = 16 << 20;
-/// What sizes are rounded to, at least and at most: the reference's limits.
-const LIMITS: std::ops::RangeInclusive<u64> = 1 << 10..=1 << 28;
+/// Maximum length of a file that is read, in bytes.
+const MAX_FILE_BYTES: u64 = 16 << 20;
+/// Minimum and maximum to which sizes are rounded: the reference's limits.
+const SIZE_LIMITS: std::ops::RangeInclusive<u64> = 1 << 10..=1 << 28;
 
-/// What is fastest for which request, on which machine. Its file is TOML.
+/// The fastest candidate for each request, on one machine. Its file is TOML.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TuningTable {
     format: u32,
-    /// What it was measured on.
+    /// The machine on which it was measured.
     pub machine: MachineInfo,
-    /// The entries, in the order in which they were measured. Where several speak of a request, the first counts.
+    /// The entries, in the order in which they were measured. If several apply to a request, the first counts.
     #[serde(default, rename = "entry")]
     pub entries: Vec<TuningEntry>,
 }
 
-/// A table that cannot be read or written.
+/// Why a table cannot be read or written.
 #[derive(Error)]
 #[non_exhaustive]
 pub enum TableError {
-    /// A file that cannot be read.
+    /// The file cannot be read.
     #[error("cannot read tuning table `{}`: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
-    /// A file that is longer than tables are.
+    /// The file is longer than any table.
     #[error("tuning table `{}` is longer than {limit} bytes", path.display())]
     TooLong {
         /// The file.
         path: PathBuf,
-        /// The most that is read, in bytes.
+        /// Maximum length that is read, in bytes.
         limit: u64,
     },
-    /// A file that is no table.
+    /// The file is not a valid table.
     #[error("{}:{line}:{column}: {what}", path.display())]
     Malformed {
         /// The file.
@@ -59,34 +59,35 @@ pub enum TableError {
         line: usize,
         /// The column, counted from 1.
         column: usize,
-        /// What is wrong there.
+        /// How it is invalid there.
         what: String,
     },
-    /// A file that cannot be written.
+    /// The file cannot be written.
     #[error("cannot write tuning table `{}`: {source}", path.display())]
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
 impl std::fmt::Debug for TableError {
-    /// The message, for those who return the error from `main` or unwrap it.
+    /// Writes the message, for programs that return the error from `main` or unwrap it.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::fmt::Display::fmt(self, f)
     }
 }
 
 impl TuningTable {
-    /// A table without entries.
+    /// Creates a table without entries.
     pub fn new(machine: MachineInfo) -> Self {
         Self { format: FORMAT, machine, entries: Vec::new() }
     }
 
-    /// What is fastest for a request: the entry of its size rounded up to a power of two, at least 1 KiB, at most 256 MiB. One
-    /// of the same type and reduction goes before others, for times depend on bytes more than on types.
+    /// Returns the fastest candidate for a request: the entry for its size rounded up to a power of two, at least 1
+    /// KiB, at most 256 MiB. An entry of the same type and reduction takes precedence over others, which apply as well
+    /// because times depend on bytes more than on types.
     pub fn lookup(&self, request: &Request) -> Option<&TuningEntry> {
         let bytes = rounded(request.bytes);
         let like = || self.entries.iter().filter(|entry| entry.bytes == bytes && entry.is_like(request));
@@ -96,11 +97,11 @@ impl TuningTable {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`TableError::Read`], [`TableError::TooLong`] beyond 16 MiB, [`TableError::Malformed`] with the place.
+    /// [`TableError::Read`], [`TableError::TooLong`] beyond 16 MiB, [`TableError::Malformed`] with line and column.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, TableError> {
         let path = path.as_ref();
-        let bytes = file::read(path, LONGEST).map_err(|error| match error {
-            ReadError::TooLong => TableError::TooLong { path: path.to_owned(), limit: LONGEST },
+        let bytes = file::read(path, MAX_FILE_BYTES).map_err(|error| match error {
+            ReadError::TooLong => TableError::TooLong { path: path.to_owned(), limit: MAX_FILE_BYTES },
             ReadError::Io(source) => TableError::Read { path: path.to_owned(), source },
         })?;
         let text = std::str::from_utf8(&bytes).map_err(|error| {
@@ -126,17 +127,17 @@ impl TuningTable {
         Ok(table)
     }
 
-    /// The text of its file.
+    /// Returns the text of its file.
     pub fn text(&self) -> String {
         let head = "# Made by `mscclpp tune`: which algorithm is fastest for which request. Times in microseconds.\n";
-        // There is nothing in a table that TOML has no form for.
+        // A table contains only values that TOML can represent.
         head.to_owned() + &toml::to_string(self).unwrap_or_default()
     }
 
-    /// Writes a file, [as a whole](file::replace): nobody ever reads a part of it.
+    /// Writes a file [atomically](file::write_atomic): no reader sees a part of it.
     ///
     /// # Errors
-    /// [`TableError::Write`]; an old file is then untouched.
+    /// [`TableError::Write`]; an old file is then unchanged.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<(), TableError> {
         let path = path.as_ref();
         let failed = |source| TableError::Write { path: path.to_owned(), source };
@@ -144,9 +145,9 @@ impl TuningTable {
     }
 }
 
-/// The size by which a table decides calls of a size: a power of two within the limits.
+/// Returns the size under which a table stores calls of a size: a power of two within the limits.
 pub(super) fn rounded(bytes: u64) -> u64 {
-    bytes.clamp(*LIMITS.start(), *LIMITS.end()).next_power_of_two()
+    bytes.clamp(*SIZE_LIMITS.start(), *SIZE_LIMITS.end()).next_power_of_two()
 }
 
 fn malformed(path: &Path, text: &str, at: usize, what: String) -> TableError {

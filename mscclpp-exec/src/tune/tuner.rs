@@ -1,4 +1,4 @@
-//! Measuring every candidate.
+//! Measures every candidate.
 
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
@@ -12,28 +12,28 @@ use crate::dtype::DataType;
 use crate::error::Error;
 use crate::select::{Backend, CALLS, Choice, Config, Registry, Request};
 
-/// How many times as long as the best so far a candidate may take in its first calls before it is given up.
-const HOPELESS: f64 = 4.0;
+/// Factor over the best time so far at which a candidate is abandoned after its first calls.
+const ABANDON_FACTOR: f64 = 4.0;
 
-/// What is measured: a grid over collectives, placements and sizes, and for each over candidates, blocks and threads.
+/// The measured grid: collectives, placements and sizes, and for each of them candidates, blocks and threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tuner {
     /// The collectives.
     pub collectives: Vec<CollectiveKind>,
-    /// The least size in bytes, usually 1 KiB. It is rounded as tables round the sizes of calls: up to a power of two, at
+    /// Minimum size in bytes, usually 1 KiB. It is rounded as tables round the sizes of calls: up to a power of two, at
     /// least 1 KiB, at most 256 MiB.
     pub least: u64,
-    /// The largest size in bytes, usually 128 MiB; rounded likewise.
+    /// Maximum size in bytes, usually 128 MiB; rounded in the same way.
     pub most: u64,
     /// Whether calls are in place.
     pub placements: Vec<bool>,
     /// Type of the elements.
     pub dtype: DataType,
-    /// How they are combined.
+    /// The reduction.
     pub op: ReduceOp,
     /// Whether buffers are registered.
     pub registered: bool,
-    /// Timed calls per candidate; `None` for as many as a size needs.
+    /// Number of timed calls per candidate; `None` for as many as a size needs.
     pub iterations: Option<u32>,
 }
 
@@ -53,43 +53,43 @@ impl Default for Tuner {
 }
 
 impl Tuner {
-    /// Measures, and makes a table of what is fastest. A call of all ranks; the table is the same on all of them. `told` is
-    /// called for every entry, as soon as it is known.
+    /// Measures all candidates, and returns a table of the fastest. A collective call of all ranks, which all return
+    /// the same table. `report` is called for every entry, as soon as it is measured.
     ///
-    /// Times are averaged over the ranks, and rank 0 decides. Candidates that cannot be prepared for a size are left out,
-    /// and so are those whose results are wrong, with a warning.
+    /// Times are averaged over the ranks, and rank 0 decides. Candidates that cannot be prepared for a size are
+    /// skipped, and so are those with wrong results, with a warning.
     ///
     /// # Errors
-    /// Those of the calls. The group's registry is left as it was.
-    pub fn run(&self, comm: &Communicator, mut told: impl FnMut(&TuningEntry)) -> Result<TuningTable, Error> {
+    /// Those of the calls. The communicator's registry does not change.
+    pub fn run(&self, comm: &Communicator, mut report: impl FnMut(&TuningEntry)) -> Result<TuningTable, Error> {
         let mut table = TuningTable::new(self.machine(comm)?);
         for request in self.requests(comm) {
             if let Some(entry) = self.tune(comm, &request)? {
-                told(&entry);
+                report(&entry);
                 table.entries.push(entry);
             }
         }
         Ok(table)
     }
 
-    /// How many entries there will be at most.
+    /// Returns the maximum number of entries.
     pub fn len(&self) -> usize {
         self.collectives.len() * self.placements.len() * self.sizes().count()
     }
 
-    /// Whether nothing is measured.
+    /// Returns whether nothing is measured.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The sizes that are measured, in ascending order: powers of two, those that a table tells apart.
+    /// Returns the measured sizes in ascending order: the powers of two that a table distinguishes.
     pub fn sizes(&self) -> impl Iterator<Item = u64> + use<> {
         let most = rounded(self.most);
         let first = Some(rounded(self.least));
         std::iter::successors(first, |size| Some(2 * size)).take_while(move |size| *size <= most)
     }
 
-    /// Rank 0's machine.
+    /// Returns rank 0's machine.
     fn machine(&self, comm: &Communicator) -> Result<MachineInfo, Error> {
         let here = MachineInfo::current();
         let fields = [&here.version, &here.processor, &here.platform].map(String::as_str).join("\n");
@@ -116,9 +116,9 @@ impl Tuner {
         requests
     }
 
-    /// The fastest candidate for a request; `None` if there is none that works.
+    /// Returns the fastest candidate for a request; `None` if none works.
     fn tune(&self, comm: &Communicator, request: &Request) -> Result<Option<TuningEntry>, Error> {
-        // Sizes are powers of two; messages are made of equal parts.
+        // Sizes are powers of two; messages consist of equal parts.
         let unit = u64::from(request.num_ranks) * request.dtype.size() as u64;
         let measured = Request { bytes: request.bytes.next_multiple_of(unit), ..*request };
         let mut timed: Vec<CandidateTime> = Vec::new();
@@ -132,7 +132,7 @@ impl Tuner {
                 timed.push(CandidateTime { algorithm: name, blocks: config.blocks, threads: config.threads, time_us });
             }
         }
-        // Rank 0 decides, though all have the same times.
+        // Rank 0 decides, although all ranks have the same times.
         let best = (0..timed.len()).min_by(|&a, &b| timed[a].time_us.total_cmp(&timed[b].time_us));
         let best = best.map_or(u64::MAX, |best| best as u64);
         let decided = comm.bootstrap().broadcast(0, &best.to_le_bytes())?;
@@ -145,14 +145,14 @@ impl Tuner {
         Ok(Some(TuningEntry::new(request, fastest, timed)))
     }
 
-    /// Microseconds of a candidate; `None` if it does not work for the request.
+    /// Returns the microseconds of a candidate; `None` if it does not work for the request.
     fn time(&self, comm: &Communicator, request: &Request, choice: &Choice, best: f64) -> Result<Option<f64>, Error> {
         let full = MeasureOptions::for_bytes(request.bytes);
         let full = MeasureOptions { iterations: self.iterations.unwrap_or(full.iterations), ..full };
         let first = MeasureOptions { iterations: 3, warmup: 1, check: 1 };
         let measured = match measure(comm, request, first) {
             Ok(measured) => measured,
-            // All ranks find the same, before any of them has begun.
+            // All ranks get this error, before any of them has started.
             Err(
                 Error::Select { .. } | Error::NoPlan { .. } | Error::ScratchLimit { .. } | Error::MessageSize { .. },
             ) => return Ok(None),
@@ -163,14 +163,14 @@ impl Tuner {
             return Ok(None);
         }
         let microseconds = |measured: super::Measurement| (measured.average.as_secs_f64() * 1e9).round() / 1e3;
-        if microseconds(measured) > HOPELESS * best {
+        if microseconds(measured) > ABANDON_FACTOR * best {
             return Ok(Some(microseconds(measured)));
         }
         measure(comm, request, full).map(|measured| Some(microseconds(measured)))
     }
 }
 
-/// What may serve a request, in all configurations that are worth trying.
+/// Returns the algorithms that can serve a request, in all configurations that are worth measuring.
 fn candidates(registry: &Registry, request: &Request) -> Vec<Choice> {
     let threads: &[Option<u32>] = match request.backend {
         Backend::Cpu => &[None],

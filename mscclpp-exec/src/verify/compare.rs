@@ -1,60 +1,61 @@
-//! Filling inputs and comparing outputs.
+//! Fills inputs and compares outputs.
 
 use std::fmt;
 
 use mscclpp_core::plan::Expectation;
 
-use super::expected::{Expected, Promise};
+use super::expected::{Expected, ExpectedElement};
 use super::pattern::{Inputs, Pattern};
 use super::value::{read, write};
 use crate::cpu::{Buffers, PreparedPlan};
 use crate::dtype::DataType;
 use crate::layout::{ByteRun, Layout, View};
 
-/// Fills the inputs of a run and compares its outputs with what its collective promises, and with what its program says
-/// besides.
+/// Fills the inputs of a prepared plan and compares its outputs with its collective's postcondition, and with its
+/// program's expectations.
 #[derive(Clone, Debug)]
 pub struct Verifier {
     expected: Expected,
     layout: Layout,
-    /// Whether the plan reduces in several ways, so that nobody knows in which one an expectation is meant.
+    /// Whether the plan has several reductions, so that the reduction of an expectation is ambiguous.
     mixed: bool,
     expectations: Vec<Expectation>,
 }
 
-/// What a comparison found.
+/// Result of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VerifyReport {
-    /// Elements compared; 0 if the collective promises nothing that could be.
+    /// Number of compared elements; 0 if the postcondition covers none.
     pub checked: u64,
-    /// Elements that differ.
+    /// Number of elements that differ.
     pub wrong: u64,
     /// The first of them.
     pub first: Option<Mismatch>,
 }
 
-/// An element that differs from what was promised.
+/// An element that differs from the expected value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mismatch {
     /// The rank.
     pub rank: u32,
     /// The element of its output.
     pub element: u64,
-    /// The output chunk that it lies in.
+    /// The output chunk that contains it.
     pub chunk: u64,
-    /// What was promised.
+    /// The expected value.
     pub expected: f64,
-    /// What is there.
+    /// The found value.
     pub found: f64,
 }
 
 impl VerifyReport {
-    /// Whether something was compared, or nothing was promised because there are no elements; and nothing differs.
+    /// Returns whether no element differs; also if none was compared, see [`is_unverified`](Self::is_unverified).
     pub fn is_correct(&self) -> bool {
         self.wrong == 0
     }
 
-    /// Whether nothing is known about the results: a custom collective or a fragment for tests whose program says nothing.
+    /// Returns whether no element was compared: a custom collective, or a fragment for tests whose program states no
+    /// expectations.
     pub fn is_unverified(&self) -> bool {
         self.checked == 0
     }
@@ -77,16 +78,16 @@ impl fmt::Display for VerifyReport {
     }
 }
 
-/// What fills memory that is not input, so that elements nobody writes are noticed.
-const UNWRITTEN: u8 = 0xa5;
+/// Byte that fills all memory that is not input, so that elements that no operation writes are detected.
+const FILL_BYTE: u8 = 0xa5;
 
 impl Verifier {
-    /// A verifier of exact values.
+    /// Creates a verifier with exact values.
     pub fn new(run: &PreparedPlan, seed: u64) -> Self {
         Self::with_pattern(run, seed, Pattern::Exact)
     }
 
-    /// A verifier of values of a pattern.
+    /// Creates a verifier with values of a pattern.
     pub fn with_pattern(run: &PreparedPlan, seed: u64, pattern: Pattern) -> Self {
         let inputs = Inputs { seed, pattern, dtype: run.message().dtype, op: run.reduction(), ranks: run.num_ranks() };
         let expected = Expected {
@@ -99,8 +100,8 @@ impl Verifier {
         Self { expected, layout: run.layout(), mixed: run.mixes_reductions(), expectations: Vec::new() }
     }
 
-    /// With what the plan's program says of its outputs: [`PlanTree::expectations`], which is all that a custom collective
-    /// promises. Reductions in a plan that reduces in several ways are left out.
+    /// Adds the expectations of the plan's program: [`PlanTree::expectations`], which are the only postcondition of a
+    /// custom collective. Reductions in a plan with several reductions are skipped.
     ///
     /// [`PlanTree::expectations`]: mscclpp_core::plan::PlanTree::expectations
     #[must_use]
@@ -113,7 +114,7 @@ impl Verifier {
     pub fn fill(&self, buffers: &mut Buffers) {
         let dtype = self.dtype();
         for rank in 0..buffers.num_ranks() {
-            buffers.output_mut(rank).fill(UNWRITTEN);
+            buffers.output_mut(rank).fill(FILL_BYTE);
         }
         for rank in 0..buffers.num_ranks() {
             for (index, element) in buffers.input_mut(rank).chunks_exact_mut(dtype.size()).enumerate() {
@@ -125,14 +126,14 @@ impl Verifier {
     /// Compares all outputs.
     pub fn check(&self, buffers: &Buffers) -> VerifyReport {
         let mut report = VerifyReport { checked: 0, wrong: 0, first: None };
-        let ranks: Vec<u32> = (0..buffers.num_ranks()).filter(|&rank| self.expected.promises(rank)).collect();
+        let ranks: Vec<u32> = (0..buffers.num_ranks()).filter(|&rank| self.expected.covers(rank)).collect();
         if self.expected.is_uniform() {
-            // One promise for all ranks; the first mismatch is still the one of the least rank.
+            // One expected value for all ranks; the first mismatch is still the one of the lowest rank.
             let mut first: Vec<Option<Mismatch>> = vec![None; ranks.len()];
             for index in 0..self.expected.output_len {
-                let promise = self.expected.element(0, index);
+                let expected_element = self.expected.element(0, index);
                 for (slot, &rank) in first.iter_mut().zip(&ranks) {
-                    self.compare(buffers.output(rank), rank, index, promise, &mut report, slot);
+                    self.compare(buffers.output(rank), rank, index, expected_element, &mut report, slot);
                 }
             }
             report.first = first.into_iter().flatten().next();
@@ -140,8 +141,8 @@ impl Verifier {
             let mut first = None;
             for rank in ranks {
                 for index in 0..self.expected.output_len {
-                    let promise = self.expected.element(rank, index);
-                    self.compare(buffers.output(rank), rank, index, promise, &mut report, &mut first);
+                    let expected_element = self.expected.element(rank, index);
+                    self.compare(buffers.output(rank), rank, index, expected_element, &mut report, &mut first);
                 }
             }
             report.first = first;
@@ -152,7 +153,7 @@ impl Verifier {
         report
     }
 
-    /// Compares the chunks of one output of which the program says what they hold.
+    /// Compares the chunks of one output for which the program states an expectation.
     fn check_expectation(&self, expectation: &Expectation, buffers: &Buffers, report: &mut VerifyReport) {
         let Expectation { rank, chunk, len, inputs, .. } = expectation;
         if *rank >= buffers.num_ranks() || self.mixed && inputs.len() > 1 {
@@ -162,21 +163,21 @@ impl Verifier {
         let Layout { stride, output, .. } = self.layout;
         let at = |chunk: u32, more: u64| (u64::from(chunk) + more).saturating_mul(stride);
         let piece = |view: View, chunk: u32, more: u64| view.piece(at(chunk, more), stride);
-        // A plan that was not checked may name chunks that are not there.
+        // A plan that was not checked may name chunks that do not exist.
         let parts = output.len.checked_div(output.part()).unwrap_or(0);
-        let most = parts.saturating_mul(output.padded().div_ceil(stride.max(1)));
+        let max_magnitude = parts.saturating_mul(output.padded().div_ceil(stride.max(1)));
         let mut first = report.first.take();
-        for more in 0..u64::from(*len).min(most) {
+        for more in 0..u64::from(*len).min(max_magnitude) {
             let found = piece(output, *chunk, more);
             let sources: Vec<_> =
                 inputs.iter().map(|(rank, chunk)| (*rank, piece(self.layout.input, *chunk, more))).collect();
             for at in (0..found.len).step_by(size as usize) {
-                // A shorter chunk goes on with zeros.
+                // A shorter chunk continues with zeros.
                 let index = |source: &ByteRun| (at < source.len).then(|| (source.at + at) / size);
                 let sources = sources.iter().map(|(rank, source)| (*rank, index(source)));
-                let promise = self.expected.combined(sources);
+                let expected_element = self.expected.combined(sources);
                 let index = (found.at + at) / size;
-                self.compare(buffers.output(*rank), *rank, index, promise, report, &mut first);
+                self.compare(buffers.output(*rank), *rank, index, expected_element, report, &mut first);
             }
         }
         report.first = first;
@@ -191,7 +192,7 @@ impl Verifier {
         output: &[u8],
         rank: u32,
         index: u64,
-        promise: Promise,
+        expected_element: ExpectedElement,
         report: &mut VerifyReport,
         first: &mut Option<Mismatch>,
     ) {
@@ -200,7 +201,7 @@ impl Verifier {
         let found = output.get(at..at + dtype.size()).map_or(f64::NAN, |element| read(dtype, element));
         report.checked += 1;
         // Not `>`: NaN differs too.
-        if (found - promise.value).abs() <= promise.tolerance {
+        if (found - expected_element.value).abs() <= expected_element.tolerance {
             return;
         }
         report.wrong += 1;
@@ -208,7 +209,7 @@ impl Verifier {
             let byte = at as u64;
             let (part, stride) = (self.layout.output.part().max(1), self.layout.stride.max(1));
             let chunk = byte / part * self.layout.output.part().div_ceil(stride) + byte % part / stride;
-            *first = Some(Mismatch { rank, element: index, chunk, expected: promise.value, found });
+            *first = Some(Mismatch { rank, element: index, chunk, expected: expected_element.value, found });
         }
     }
 }

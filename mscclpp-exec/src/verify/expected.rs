@@ -1,4 +1,4 @@
-//! What a collective promises, element by element.
+//! Expected outputs of a collective, element by element.
 
 use mscclpp_core::collective::{Collective, CollectiveKind};
 use mscclpp_core::types::ReduceOp;
@@ -12,23 +12,23 @@ use crate::dtype::DataType;
 pub(super) struct Expected {
     pub(super) collective: Collective,
     pub(super) inputs: Inputs,
-    /// Elements of a rank's input and output.
+    /// Number of elements of a rank's input and output.
     pub(super) input_len: u64,
     pub(super) output_len: u64,
-    /// How many ranks further a send-receive sends.
+    /// Rank distance over which a send-receive sends.
     pub(super) distance: u32,
 }
 
-/// A promised element: its value, and by how much a result may differ.
+/// An expected element: its value, and the tolerance of a result.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Promise {
+pub(super) struct ExpectedElement {
     pub(super) value: f64,
     pub(super) tolerance: f64,
 }
 
 impl Expected {
-    /// Whether anything is promised about a rank's output.
-    pub(super) fn promises(&self, rank: u32) -> bool {
+    /// Returns whether the postcondition covers a rank's output.
+    pub(super) fn covers(&self, rank: u32) -> bool {
         match self.collective.kind {
             CollectiveKind::Custom { .. } | CollectiveKind::Test { .. } => false,
             CollectiveKind::Reduce => rank == self.collective.root,
@@ -36,7 +36,7 @@ impl Expected {
         }
     }
 
-    /// Whether all ranks are promised the same.
+    /// Returns whether all ranks have the same expected output.
     pub(super) fn is_uniform(&self) -> bool {
         matches!(
             self.collective.kind,
@@ -44,10 +44,11 @@ impl Expected {
         )
     }
 
-    /// Element `index` of a rank's output. Only for ranks to which something is promised.
-    pub(super) fn element(&self, rank: u32, index: u64) -> Promise {
+    /// Returns the expected element `index` of a rank's output. Only for ranks that the postcondition covers.
+    pub(super) fn element(&self, rank: u32, index: u64) -> ExpectedElement {
         let ranks = u64::from(self.inputs.ranks);
-        let copied = |from: u64, index: u64| Promise { value: self.inputs.value(from as u32, index), tolerance: 0.0 };
+        let copied =
+            |from: u64, index: u64| ExpectedElement { value: self.inputs.value(from as u32, index), tolerance: 0.0 };
         match self.collective.kind {
             CollectiveKind::AllReduce | CollectiveKind::Reduce => self.reduced(index),
             CollectiveKind::ReduceScatter => self.reduced(u64::from(rank) * self.output_len + index),
@@ -61,18 +62,21 @@ impl Expected {
             }
             CollectiveKind::Broadcast => copied(self.collective.root.into(), index),
             CollectiveKind::Custom { .. } | CollectiveKind::Test { .. } => {
-                Promise { value: 0.0, tolerance: f64::INFINITY }
+                ExpectedElement { value: 0.0, tolerance: f64::INFINITY }
             }
         }
     }
 
-    fn reduced(&self, index: u64) -> Promise {
+    fn reduced(&self, index: u64) -> ExpectedElement {
         self.combined((0..self.inputs.ranks).map(|rank| (rank, Some(index))))
     }
 
-    /// The reduction of some elements of inputs, each as often as it is named, or a copy of the only one, which an average
-    /// divides too. An element that is none lies behind the end of its input, where zeros are.
-    pub(super) fn combined(&self, elements: impl ExactSizeIterator<Item = (u32, Option<u64>)> + Clone) -> Promise {
+    /// Returns the reduction of some elements of inputs, each as often as it is named, or a copy of the only one, which
+    /// an average divides too. A `None` element is past the end of its input, where zeros are.
+    pub(super) fn combined(
+        &self,
+        elements: impl ExactSizeIterator<Item = (u32, Option<u64>)> + Clone,
+    ) -> ExpectedElement {
         let Inputs { dtype, op, ranks, pattern, .. } = self.inputs;
         let count = elements.len();
         let value = |(rank, index): (u32, Option<u64>)| index.map_or(0.0, |index| self.inputs.value(rank, index));
@@ -88,24 +92,24 @@ impl Expected {
             ReduceOp::Min => (values().fold(f64::INFINITY, f64::min), 0.0),
             ReduceOp::Max => (values().fold(f64::NEG_INFINITY, f64::max), 0.0),
         };
-        // Integers wrap, and only then are divided.
+        // Integers wrap before they are divided.
         let value = if dtype.is_integer() { as_element(dtype, value) } else { value };
         let divisor = if op == ReduceOp::Avg { f64::from(ranks) } else { 1.0 };
         let quotient = if dtype.is_integer() { (value / divisor).trunc() } else { value / divisor };
         let roundings = if dtype.is_integer() {
             0.0
         } else {
-            // Inputs are chosen so that one of each rank combine exactly.
+            // Inputs are chosen so that combining one element of each rank is exact.
             let exact = count == 1 || pattern == Pattern::Exact && count <= ranks as usize;
             let steps = if exact { 0.0 } else { count as f64 };
             // The division itself rounds, in narrow types once in f32 and once more.
             steps + if op == ReduceOp::Avg { 1.0 } else { 0.0 }
         };
-        Promise { value: quotient, tolerance: roundings * step(dtype, scale / divisor) }
+        ExpectedElement { value: quotient, tolerance: roundings * step(dtype, scale / divisor) }
     }
 }
 
-/// At least the distance between two neighbouring values of a type around a magnitude.
+/// Returns at least the distance between two neighboring values of a type around a magnitude.
 fn step(dtype: DataType, magnitude: f64) -> f64 {
     let relative = 0.5_f64.powi(dtype.significant_bits() as i32 - 1);
     let smallest = match dtype {
@@ -127,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn moves() {
+    fn expected_outputs_of_data_movement() {
         let gather = expected(CollectiveKind::AllGather, 3, 5, 15, None);
         assert_eq!(gather.element(0, 11).value, gather.inputs.value(2, 1));
         let exchange = expected(CollectiveKind::AllToAll, 3, 15, 15, None);
@@ -137,12 +141,12 @@ mod tests {
     }
 
     #[test]
-    fn reductions() {
+    fn expected_outputs_of_reductions() {
         let scatter = expected(CollectiveKind::ReduceScatter, 2, 6, 3, Some(ReduceOp::Max));
         assert_eq!(scatter.element(1, 2).value, scatter.inputs.value(0, 5).max(scatter.inputs.value(1, 5)));
         let average = expected(CollectiveKind::AllReduce, 3, 6, 6, Some(ReduceOp::Avg));
         let sum = (0..3).map(|rank| average.inputs.value(rank, 2) as i64).sum::<i64>() as i32;
-        assert_eq!(average.element(1, 2), Promise { value: f64::from(sum / 3), tolerance: 0.0 });
-        assert!(!Expected { collective: Collective::new(CollectiveKind::Reduce), ..average }.promises(1));
+        assert_eq!(average.element(1, 2), ExpectedElement { value: f64::from(sum / 3), tolerance: 0.0 });
+        assert!(!Expected { collective: Collective::new(CollectiveKind::Reduce), ..average }.covers(1));
     }
 }

@@ -6,14 +6,14 @@ use super::value::as_element;
 use crate::cpu::Random;
 use crate::dtype::DataType;
 
-/// What inputs look like.
+/// Kind of input values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Pattern {
-    /// Values whose reduction is exact in the message's type whatever the order, so that results must be equal: small
+    /// Values whose reduction is exact in the message's type in any order, so that results must be equal: small
     /// integers for sums, few factors other than ±1 for products. Integer types also wrap.
     #[default]
     Exact,
-    /// For floats: fractions between -1 and 1, whose sums round. Results may differ by a bound on what rounding does.
+    /// For floats: fractions between -1 and 1, whose sums round. Results may differ by a bound on the rounding error.
     Real,
 }
 
@@ -28,60 +28,60 @@ pub(super) struct Inputs {
     pub(super) ranks: u32,
 }
 
-/// Ranks of a product whose factor is not ±1, for one element.
+/// Number of ranks of a product whose factor is not ±1, for one element.
 const FACTORS: u64 = 8;
 
 impl Inputs {
-    /// Element `index` of a rank's input, exactly as the message's type holds it.
+    /// Returns element `index` of a rank's input, exactly as represented in the message's type.
     pub(super) fn value(&self, rank: u32, index: u64) -> f64 {
         let of_element = Random(self.seed ^ index.wrapping_mul(0xd6e8_feb8_6659_fd93)).next();
         let bits = Random(of_element ^ u64::from(rank) << 32).next();
         if self.pattern == Pattern::Real && !self.dtype.is_integer() {
-            // 53 bits to a fraction in -1 .. 1.
+            // Converts 53 bits to a fraction in -1 .. 1.
             let fraction = (bits >> 11) as f64 / (1_u64 << 52) as f64 - 1.0;
             return as_element(self.dtype, fraction);
         }
         // Position of this rank in an order of the ranks that differs from element to element.
-        let turn = (u64::from(rank) + of_element % u64::from(self.ranks)) % u64::from(self.ranks);
+        let position = (u64::from(rank) + of_element % u64::from(self.ranks)) % u64::from(self.ranks);
         match self.op {
-            Some(ReduceOp::Sum | ReduceOp::Avg) => self.term(bits, turn),
-            Some(ReduceOp::Prod) => self.factor(bits, turn),
-            Some(ReduceOp::Min | ReduceOp::Max) | None => self.integer(bits, self.most()),
+            Some(ReduceOp::Sum | ReduceOp::Avg) => self.term(bits, position),
+            Some(ReduceOp::Prod) => self.factor(bits, position),
+            Some(ReduceOp::Min | ReduceOp::Max) | None => self.integer(bits, self.max_magnitude()),
         }
     }
 
-    /// An integer up to a magnitude, without sign for types that have none.
-    fn integer(&self, bits: u64, most: u64) -> f64 {
+    /// Returns an integer up to a magnitude, without sign for unsigned types.
+    fn integer(&self, bits: u64, max_magnitude: u64) -> f64 {
         if self.dtype.is_unsigned() {
-            return (bits % (most + 1)) as f64;
+            return (bits % (max_magnitude + 1)) as f64;
         }
-        (bits % (2 * most + 1)) as f64 - most as f64
+        (bits % (2 * max_magnitude + 1)) as f64 - max_magnitude as f64
     }
 
-    /// The largest magnitude that is used: exact, and exact in f64 after summing over all ranks.
-    fn most(&self) -> u64 {
+    /// Returns the largest magnitude that is used: exact, and exact in f64 after summing over all ranks.
+    fn max_magnitude(&self) -> u64 {
         let bits = self.dtype.significant_bits().min(40);
-        // The largest integer of an integer type, the last one of a row without gaps for floats.
+        // The largest integer of an integer type; for floats, the last of the consecutive integers.
         if self.dtype.is_integer() { (1 << bits) - 1 } else { 1 << bits }
     }
 
-    fn term(&self, bits: u64, turn: u64) -> f64 {
+    fn term(&self, bits: u64, position: u64) -> f64 {
         // Integers may wrap; a sum of floats must stay exact.
         if self.dtype.is_integer() {
-            return self.integer(bits, self.most());
+            return self.integer(bits, self.max_magnitude());
         }
-        let each = self.most() / u64::from(self.ranks);
+        let each = self.max_magnitude() / u64::from(self.ranks);
         if each > 0 {
             return self.integer(bits, each);
         }
-        // More ranks than the type counts to: only so many of them add something.
-        if turn < self.most() { self.integer(bits, 1) } else { 0.0 }
+        // With more ranks than the type can count, only that many of them add a value.
+        if position < self.max_magnitude() { self.integer(bits, 1) } else { 0.0 }
     }
 
-    fn factor(&self, bits: u64, turn: u64) -> f64 {
+    fn factor(&self, bits: u64, position: u64) -> f64 {
         let sign = if bits >> 63 != 0 && !self.dtype.is_unsigned() { -1.0 } else { 1.0 };
-        let size = match (self.dtype.is_integer(), turn) {
-            (true, turn) if turn < FACTORS => [2.0, 3.0][bits as usize % 2],
+        let size = match (self.dtype.is_integer(), position) {
+            (true, position) if position < FACTORS => [2.0, 3.0][bits as usize % 2],
             // Products of these have two significant bits.
             (false, 0) => [0.5, 1.0, 2.0][bits as usize % 3],
             (false, 1) => [1.0, 1.5][bits as usize % 2],
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_and_elements_differ() {
+    fn values_differ_between_ranks_and_elements() {
         let inputs =
             Inputs { seed: 1, pattern: Pattern::Exact, dtype: DataType::F32, op: Some(ReduceOp::Sum), ranks: 8 };
         let values: std::collections::BTreeSet<u64> =

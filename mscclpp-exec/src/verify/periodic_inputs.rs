@@ -1,57 +1,58 @@
-//! Inputs that are quick to write and results that are quick to compare: for measuring, where every launch gets new ones.
+//! Inputs that are fast to write and results that are fast to compute, for measurements in which every launch gets new
+//! inputs.
 
 use mscclpp_core::collective::{Collective, CollectiveKind};
 use mscclpp_core::types::ReduceOp;
 
-use super::expected::{Expected, Promise};
+use super::expected::{Expected, ExpectedElement};
 use super::pattern::{Inputs, Pattern};
 use super::value::{read, write};
 use crate::dtype::DataType;
 
-/// Elements after which inputs repeat: a prime, so that data of one chunk in the place of another is noticed.
+/// Number of elements after which inputs repeat: a prime, so that swapped chunks are detected.
 const PERIOD: usize = 251;
-/// How far inputs move from one launch to the next.
+/// Number of elements by which inputs move from one launch to the next.
 const SHIFT: u64 = 13;
 
-/// The inputs and outputs of one rank in a row of launches. Every rank, element and launch has other values, up to a period
-/// of 251 elements; reductions of them are exact.
+/// Inputs and outputs of one rank in a series of launches. Every rank, element and launch has other values, up to a
+/// period of 251 elements; their reductions are exact.
 #[derive(Clone, Debug)]
 pub struct PeriodicInputs {
     kind: CollectiveKind,
     dtype: DataType,
     rank: u32,
     root: u32,
-    /// What each rank brings.
+    /// Values of each rank's input.
     rows: Vec<Row>,
-    /// What their reduction is.
+    /// Their reduction.
     reduced: Row,
 }
 
-/// A period of elements, twice, so that one can begin anywhere.
+/// A period of elements, twice, so that a range can begin at any element.
 #[derive(Clone, Debug)]
 struct Row {
     bytes: Vec<u8>,
-    promises: Vec<Promise>,
+    covers: Vec<ExpectedElement>,
 }
 
 impl Row {
-    fn new(dtype: DataType, promise: impl Fn(u64) -> Promise) -> Self {
-        let promises: Vec<_> = (0..PERIOD as u64).map(promise).collect();
+    fn new(dtype: DataType, expected_element: impl Fn(u64) -> ExpectedElement) -> Self {
+        let covers: Vec<_> = (0..PERIOD as u64).map(expected_element).collect();
         let mut bytes = vec![0; 2 * PERIOD * dtype.size()];
-        for (element, promise) in bytes.chunks_exact_mut(dtype.size()).zip(promises.iter().cycle()) {
-            write(dtype, promise.value, element);
+        for (element, expected_element) in bytes.chunks_exact_mut(dtype.size()).zip(covers.iter().cycle()) {
+            write(dtype, expected_element.value, element);
         }
-        Self { bytes, promises }
+        Self { bytes, covers }
     }
 }
 
 impl PeriodicInputs {
-    /// The data of `rank` in launches of a collective. `op` is what it reduces by, if it does.
+    /// Creates the data of `rank` in launches of a collective. `op` is its reduction, if it has one.
     pub fn new(collective: Collective, dtype: DataType, op: Option<ReduceOp>, ranks: u32, rank: u32) -> Self {
         let inputs = Inputs { seed: 1, pattern: Pattern::Exact, dtype, op, ranks };
-        let exact = |value| Promise { value, tolerance: 0.0 };
+        let exact = |value| ExpectedElement { value, tolerance: 0.0 };
         let rows = (0..ranks).map(|rank| Row::new(dtype, |index| exact(inputs.value(rank, index)))).collect();
-        // What an all-reduce promises is the reduction, whatever else the collective does with it.
+        // The output of an all-reduce is the reduction, which other collectives distribute differently.
         let all = Collective::new(CollectiveKind::AllReduce);
         let expected = Expected { collective: all, inputs, input_len: 0, output_len: 0, distance: 1 };
         let reduced = Row::new(dtype, |index| expected.element(0, index));
@@ -66,7 +67,7 @@ impl PeriodicInputs {
         input.chunks_mut(period).for_each(|chunk| chunk.copy_from_slice(&row[..chunk.len()]));
     }
 
-    /// How many elements of the rank's output of a launch differ from what the collective promises.
+    /// Returns how many elements of the rank's output of a launch differ from the postcondition.
     pub fn count_wrong(&self, launch: u64, output: &[u8]) -> u64 {
         use CollectiveKind as K;
         let ranks = self.rows.len();
@@ -89,7 +90,7 @@ impl PeriodicInputs {
         }
     }
 
-    /// Compares elements with a row of which the first one is element `first`.
+    /// Compares elements with a row, starting at its element `first`.
     fn compare(&self, launch: u64, row: &Row, first: usize, found: &[u8]) -> u64 {
         let size = self.dtype.size();
         let begin = self.begin(launch, first);
@@ -99,15 +100,15 @@ impl PeriodicInputs {
                 continue;
             }
             for (index, element) in chunk.chunks_exact(size).enumerate() {
-                let promise = row.promises[(begin / size + index) % PERIOD];
-                let right = (read(self.dtype, element) - promise.value).abs() <= promise.tolerance;
+                let expected_element = row.covers[(begin / size + index) % PERIOD];
+                let right = (read(self.dtype, element) - expected_element.value).abs() <= expected_element.tolerance;
                 wrong += u64::from(!right);
             }
         }
         wrong
     }
 
-    /// Where in a row, in bytes, an element of a launch lies.
+    /// Returns the offset of an element of a launch in a row, in bytes.
     fn begin(&self, launch: u64, element: usize) -> usize {
         (element + ((launch % PERIOD as u64) * SHIFT) as usize) % PERIOD * self.dtype.size()
     }
@@ -118,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_promised_is_right_and_nothing_else() {
+    fn only_expected_outputs_are_accepted() {
         let (ranks, part) = (3_usize, 700_usize);
         let cycles = |kind, dtype, op| -> Vec<PeriodicInputs> {
             (0..3)
@@ -134,7 +135,7 @@ mod tests {
         assert!(gather[2].count_wrong(6, &output) > 2000);
         output[4 * 777] ^= 1;
         assert_eq!(gather[2].count_wrong(5, &output), 1);
-        // A part in the place of another one, and one that is moved by a power of two.
+        // Two swapped parts, and one that is moved by a power of two.
         output[4 * 777] ^= 1;
         output.rotate_left(4 * 256);
         assert!(gather[0].count_wrong(5, &output) > 2000);
@@ -153,8 +154,9 @@ mod tests {
             let mut output = vec![0; part * size];
             for (index, element) in output.chunks_exact_mut(size).enumerate() {
                 let at = (part + index) * size;
-                let most = inputs.iter().map(|input| read(dtype, &input[at..at + size])).fold(f64::MIN, f64::max);
-                write(dtype, most, element);
+                let max_magnitude =
+                    inputs.iter().map(|input| read(dtype, &input[at..at + size])).fold(f64::MIN, f64::max);
+                write(dtype, max_magnitude, element);
             }
             assert_eq!(scatter[1].count_wrong(2, &output), 0, "{dtype}");
             assert!(scatter[0].count_wrong(2, &output) > 100, "{dtype}");

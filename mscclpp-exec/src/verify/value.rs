@@ -4,7 +4,7 @@ use half::{bf16, f16};
 
 use crate::dtype::{DataType, E4m3, E5m2};
 
-/// Calls a macro arm for the Rust type of a data type.
+/// Expands a macro arm for the Rust type of a data type.
 macro_rules! with_type {
     ($dtype:expr, $type:ident => $body:expr) => {
         match $dtype {
@@ -114,7 +114,7 @@ pub(super) fn read(dtype: DataType, element: &[u8]) -> f64 {
     with_type!(dtype, T => bytemuck::pod_read_unaligned::<T>(element).value())
 }
 
-/// What a value becomes as an element.
+/// Returns a value after conversion to an element.
 pub(super) fn as_element(dtype: DataType, value: f64) -> f64 {
     with_type!(dtype, T => T::of(value).value())
 }

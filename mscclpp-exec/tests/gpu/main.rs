@@ -6,6 +6,8 @@
 
 #[path = "../../../dev/tests/device/bits.rs"]
 mod bits;
+#[path = "../../../mscclpp-core/tests/filetests/common.rs"]
+mod filetests;
 #[path = "../../../dev/tests/device/graphs.rs"]
 mod graphs;
 #[path = "../../../dev/benches/cuda/hand_written.rs"]

@@ -1,5 +1,5 @@
-//! Plans that are right: the algorithms of the library on a few ranks, and the reference system's plans in which its own
-//! simulator found no fault.
+//! Correct plans: the built-in algorithms on a few ranks, and the reference plans in which the reference simulator
+//! found no defect.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of this")]
 
 use std::path::PathBuf;
@@ -10,13 +10,14 @@ use mscclpp_core::plan::json::{self, ReadOptions};
 use mscclpp_core::plan::{Op, PlanTree};
 use serde_json::Value;
 
-/// A plan and what it is called.
+/// A plan and its name.
 pub struct Named {
     pub name: String,
     pub plan: PlanTree,
 }
 
-/// Every algorithm of the library on machines of so many ranks, in place and not, with as few instances as `instances`.
+/// Returns every built-in algorithm on systems with the given numbers of ranks, in place and out of place, with at most
+/// `instances` instances.
 pub fn shipped(machines: &[(u32, u32)], instances: u32) -> Vec<Named> {
     let mut plans = Vec::new();
     for algorithm in algorithms::all() {
@@ -46,7 +47,7 @@ fn placements(algorithm: &BuiltinAlgorithm) -> &'static [bool] {
 
 /// The folder of the reference plans.
 pub fn folder() -> Option<PathBuf> {
-    // Where the crate `conformance` has found them while it was built, or where the environment says now.
+    // The folder that the crate `conformance` found at build time, or the one that the environment sets.
     let found = option_env!("REFERENCE_PLANS").map(PathBuf::from);
     let folder = found.or_else(|| std::env::var_os("MSCCLPP_CONFORMANCE").map(PathBuf::from));
     if folder.is_none() {
@@ -55,7 +56,7 @@ pub fn folder() -> Option<PathBuf> {
     folder
 }
 
-/// The reference plans for which `choose` gives something, with that; none without their folder.
+/// Returns the reference plans for which `choose` returns a value, with that value; none without their folder.
 fn read<T>(choose: impl Fn(&Value) -> Option<T>) -> Vec<(Named, T)> {
     let Some(folder) = folder() else { return Vec::new() };
     let text = std::fs::read_to_string(folder.join("index.json")).expect("index.json");
@@ -70,14 +71,14 @@ fn read<T>(choose: impl Fn(&Value) -> Option<T>) -> Vec<(Named, T)> {
     index.iter().filter_map(read).collect()
 }
 
-/// What the simulator found that is a fault of the plan; one word for each.
+/// Returns the findings of the simulator that are defects of the plan; one word for each.
 fn faults(entry: &Value) -> Vec<String> {
     let advisories = entry["advisories"].as_array().expect("a list");
     let advisories = advisories.iter().map(|advisory| advisory.as_str().expect("text").to_owned());
     advisories.filter(|advisory| !advisory.starts_with("limit:") && !advisory.starts_with("exec:")).collect()
 }
 
-/// The reference plans that are whole programs and have no fault by their own simulator's judgement.
+/// Returns the reference plans that are complete programs without defects according to the reference simulator.
 pub fn reference() -> Vec<Named> {
     let sound = read(|entry| {
         let whole = !entry["slug"].as_str().expect("a name").starts_with("unit-");
@@ -86,7 +87,7 @@ pub fn reference() -> Vec<Named> {
     sound.into_iter().map(|(named, ())| named).collect()
 }
 
-/// The reference's unit tests: fragments, in which the simulator found no fault or into which it did not look.
+/// Returns the reference's unit tests: fragments in which the simulator found no defect or that it did not execute.
 pub fn fragments() -> Vec<Named> {
     let fragments = read(|entry| {
         let fragment = entry["slug"].as_str().expect("a name").starts_with("unit-");
@@ -95,12 +96,12 @@ pub fn fragments() -> Vec<Named> {
     fragments.into_iter().map(|(named, ())| named).collect()
 }
 
-/// The reference plans in which the simulator found faults, with what it found.
+/// Returns the reference plans in which the simulator found defects, with its findings.
 pub fn faulty() -> Vec<(Named, Vec<String>)> {
     read(|entry| Some(faults(entry)).filter(|faults| !faults.is_empty()))
 }
 
-/// Operations of a plan, those of loops included.
+/// Returns the number of operations of a plan, those of loops included.
 pub fn size(plan: &PlanTree) -> usize {
     let count = |op: &Op| 1 + op.body.as_ref().map_or(0, |body| body.ops.len());
     plan.ranks.iter().flat_map(|rank| &rank.blocks).flat_map(|block| &block.ops).map(count).sum()

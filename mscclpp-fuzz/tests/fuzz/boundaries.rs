@@ -1,4 +1,4 @@
-//! Launch barriers: who needs one breaks without.
+//! Launch barriers: plans that need one fail without it.
 
 use mscclpp_core::check::{check, launch_boundaries};
 use mscclpp_core::plan::PlanTree;
@@ -42,7 +42,7 @@ fn relaxed_close_after_put_into_scratch_needs_start_barrier() {
     };
     needs(&unread("signal.m#0; wait.m#0"), false, false);
     needs(&unread("rlxsignal.m#0; rlxwait.m#0"), true, false);
-    // Who has begun again has flushed what it wrote.
+    // A rank that has started again has flushed its writes.
     let open = testing::plan(&[
         &["rlxsignal.m#2; wait.m#1; nop; put.m i0 > r0:0; nop; rlxsignal.m#0; rlxwait.m#0"],
         &["rlxwait.m#2; nop; copy i0 > s0; nop; copy s0 > o0; nop; signal.m#1; nop; rlxsignal.m#0; rlxwait.m#0"],
@@ -50,7 +50,7 @@ fn relaxed_close_after_put_into_scratch_needs_start_barrier() {
     needs(&open, false, false);
 }
 
-/// Whether launches of other sizes may follow, as the checker says and as is seen.
+/// Checks whether launches of other sizes may follow, with the checker and with the fuzzer.
 #[track_caller]
 fn follow(plan: &PlanTree, may: bool) {
     let found = check(plan);
@@ -64,17 +64,17 @@ fn follow(plan: &PlanTree, may: bool) {
 }
 
 #[test]
-fn launch_of_another_size_lies_elsewhere() {
+fn launch_of_another_size_uses_other_addresses() {
     let transfer = "put.m i0 > r0:0; nop; signal.m#1; wait.m#1; nop; copy s0 > o0";
     follow(&both(&format!("rlxsignal.m#0; rlxwait.m#0; nop; {transfer}")), true);
     follow(&both(&format!("{transfer}; nop; signal.m#0; wait.m#0")), true);
     let looped = "loop 64x1 { put.m i0 > r0:0; nop; signal.m#1 }; loop 64x1 { wait.m#1; nop; copy s0 > o0 }";
     follow(&both(&format!("rlxsignal.m#0; rlxwait.m#0; nop; {looped}")), true);
-    // Halves begin elsewhere, too.
+    // The begin of the second half differs, too.
     let mut one_shot = both("ppkt.m i0 > r0:7; repkt i0 s7 > o0");
     one_shot.double_scratch = true;
     follow(&one_shot, false);
-    // What was read of one chunk says nothing of those that lie there at another size.
+    // A read of one chunk orders nothing of the chunks that have its address at another size.
     let per_chunk = "ppkt.m i0 > r0:0; ppkt.m i1 > r0:1; upkt s0 > o0; ppkt.m i2 > r0:2; upkt s1 > o1; ppkt.m i3 > r0:3; \
                      upkt s2 > o2; upkt s3 > o3";
     let per_chunk = both(per_chunk);

@@ -1,4 +1,4 @@
-//! Programs with one known fault each, and the nearest program without it.
+//! Programs with one known defect each, and the nearest program without it.
 
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
@@ -10,7 +10,7 @@ use mscclpp_fuzz::{Failure, ScheduleFuzzer};
 
 use super::runs::seeds;
 
-/// Seeds within which a fault must be found, and for which its repair must withstand.
+/// Seeds within which a defect must be found, and with which the fixed program must pass.
 const SEEDS: u64 = 60;
 
 fn in_place(kind: CollectiveKind, ranks: u32) -> AlgoSpec {
@@ -23,7 +23,7 @@ fn packets(spec: AlgoSpec) -> AlgoSpec {
     AlgoSpec { protocol: Protocol::LL, ..spec }
 }
 
-/// The plan of a program, unchecked.
+/// Returns the plan of a program, unchecked.
 pub(crate) fn plan(spec: AlgoSpec, body: impl FnOnce(&Program)) -> PlanTree {
     let program = Program::new(spec);
     body(&program);
@@ -31,7 +31,7 @@ pub(crate) fn plan(spec: AlgoSpec, body: impl FnOnce(&Program)) -> PlanTree {
 }
 
 #[track_caller]
-fn breaks(plan: &PlanTree) -> Failure {
+fn expect_failure(plan: &PlanTree) -> Failure {
     let found = ScheduleFuzzer::new(plan).find_failure(0..SEEDS).expect("it can be run");
     let (seed, failure) = found.expect("the fault is found");
     println!("seed {seed}: {failure}");
@@ -39,12 +39,13 @@ fn breaks(plan: &PlanTree) -> Failure {
 }
 
 #[track_caller]
-fn withstands(plan: &PlanTree) {
+fn expect_pass(plan: &PlanTree) {
     let found = ScheduleFuzzer::new(plan).find_failure(0..seeds(SEEDS)).expect("it can be run");
     assert_eq!(found.map(|(seed, failure)| format!("seed {seed}: {failure}")), None);
 }
 
-/// All-gather: everybody puts its chunk everywhere, `puts` says from where to where.
+/// All-gather: every rank puts its chunk to every other rank for which `puts` returns true, from the first to the
+/// second.
 fn all_gather(ranks: u32, before: bool, after: bool, relaxed: bool, puts: impl Fn(usize, usize) -> bool) -> PlanTree {
     plan(in_place(CollectiveKind::AllGather, ranks), |p| {
         for rank in p.ranks() {
@@ -70,14 +71,14 @@ fn all_gather(ranks: u32, before: bool, after: bool, relaxed: bool, puts: impl F
 }
 
 #[test]
-fn a_missing_transfer() {
-    withstands(&all_gather(4, true, true, false, |_, _| true));
-    let failure = breaks(&all_gather(4, true, true, false, |from, to| (from, to) != (2, 1)));
+fn missing_transfer_fails() {
+    expect_pass(&all_gather(4, true, true, false, |_, _| true));
+    let failure = expect_failure(&all_gather(4, true, true, false, |from, to| (from, to) != (2, 1)));
     assert!(matches!(failure, Failure::Wrong { rank: 1, chunk: 2, .. }), "{failure}");
 }
 
 #[test]
-fn double_counting() {
+fn double_counting_fails() {
     let program = |both: bool| {
         plan(in_place(CollectiveKind::AllReduce, 2), |p| {
             for rank in p.ranks() {
@@ -96,12 +97,12 @@ fn double_counting() {
             }
         })
     };
-    withstands(&program(false));
-    breaks(&program(true));
+    expect_pass(&program(false));
+    expect_failure(&program(true));
 }
 
 #[test]
-fn a_circular_wait() {
+fn circular_wait_fails() {
     let program = |first: usize| {
         plan(in_place(CollectiveKind::AllGather, 2), |p| {
             for rank in p.ranks() {
@@ -120,13 +121,13 @@ fn a_circular_wait() {
             }
         })
     };
-    withstands(&program(2));
-    withstands(&program(1));
-    assert!(matches!(breaks(&program(0)), Failure::Stalled { .. }));
+    expect_pass(&program(2));
+    expect_pass(&program(1));
+    assert!(matches!(expect_failure(&program(0)), Failure::Stalled { .. }));
 }
 
 #[test]
-fn crossed_channels() {
+fn crossed_channels_fail() {
     let program = |waits: [usize; 2]| {
         plan(in_place(CollectiveKind::AllGather, 2), |p| {
             for rank in p.ranks() {
@@ -141,12 +142,12 @@ fn crossed_channels() {
             }
         })
     };
-    withstands(&program([1, 0]));
-    assert!(matches!(breaks(&program([1, 1])), Failure::Stalled { .. }));
+    expect_pass(&program([1, 0]));
+    assert!(matches!(expect_failure(&program([1, 1])), Failure::Stalled { .. }));
 }
 
 #[test]
-fn blocks_out_of_step() {
+fn unsynchronized_blocks_fail() {
     // Two blocks put a chunk together, one of them signals.
     let group = |together: bool| {
         plan(in_place(CollectiveKind::AllGather, 2), |p| {
@@ -166,8 +167,8 @@ fn blocks_out_of_step() {
             }
         })
     };
-    withstands(&group(true));
-    breaks(&group(false));
+    expect_pass(&group(true));
+    expect_failure(&group(false));
     // One block reduces, another one sends the sum.
     let hand_over = |ordered: bool| {
         plan(in_place(CollectiveKind::AllReduce, 2), |p| {
@@ -188,21 +189,21 @@ fn blocks_out_of_step() {
             }
         })
     };
-    withstands(&hand_over(true));
-    breaks(&hand_over(false));
+    expect_pass(&hand_over(true));
+    expect_failure(&hand_over(false));
 }
 
 #[test]
-fn no_handshake() {
-    withstands(&all_gather(2, true, true, false, |_, _| true));
-    breaks(&all_gather(2, false, true, false, |_, _| true));
-    breaks(&all_gather(2, true, false, false, |_, _| true));
-    // What closes the launch may be relaxed: nothing is read behind it in the same launch.
-    withstands(&all_gather(3, true, true, true, |_, _| true));
+fn missing_handshake_fails() {
+    expect_pass(&all_gather(2, true, true, false, |_, _| true));
+    expect_failure(&all_gather(2, false, true, false, |_, _| true));
+    expect_failure(&all_gather(2, true, false, false, |_, _| true));
+    // The final signal may be relaxed: no operation reads after it in the same launch.
+    expect_pass(&all_gather(3, true, true, true, |_, _| true));
 }
 
 #[test]
-fn a_relaxed_publication() {
+fn relaxed_publication_fails() {
     let program = |relaxed: bool| {
         plan(in_place(CollectiveKind::AllReduce, 2), |p| {
             let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(2)).collect();
@@ -223,12 +224,12 @@ fn a_relaxed_publication() {
             }
         })
     };
-    withstands(&program(false));
-    breaks(&program(true));
+    expect_pass(&program(false));
+    expect_failure(&program(true));
 }
 
 #[test]
-fn packet_slots_of_the_next_launch() {
+fn packets_overwritten_by_the_next_launch_fail() {
     let one_shot = |double_scratch: bool| {
         let spec = AlgoSpec { double_scratch, ..packets(AlgoSpec::new("planted", CollectiveKind::AllReduce, 3)) };
         plan(spec, |p| {
@@ -245,13 +246,13 @@ fn packet_slots_of_the_next_launch() {
             }
         })
     };
-    withstands(&one_shot(true));
-    breaks(&one_shot(false));
-    // The result's packet is the acknowledgement of what it was made from.
-    withstands(&two_phase());
+    expect_pass(&one_shot(true));
+    expect_failure(&one_shot(false));
+    // The result's packet acknowledges the packets from which it was computed.
+    expect_pass(&two_phase());
 }
 
-/// Everybody reduces one chunk from packets and sends the result as packets; one scratch buffer.
+/// Every rank reduces one chunk from packets and sends the result as packets; one scratch buffer.
 fn two_phase() -> PlanTree {
     plan(packets(in_place(CollectiveKind::AllReduce, 3)), |p| {
         let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(6)).collect();
@@ -275,7 +276,7 @@ fn two_phase() -> PlanTree {
 }
 
 #[test]
-fn unbalanced_counters() {
+fn unbalanced_counters_fail() {
     let program = |releases: usize| {
         plan(in_place(CollectiveKind::AllGather, 2), |p| {
             for rank in p.ranks() {
@@ -294,8 +295,8 @@ fn unbalanced_counters() {
             }
         })
     };
-    withstands(&program(1));
-    breaks(&program(2));
+    expect_pass(&program(1));
+    expect_failure(&program(2));
     // Signals in a loop, one wait outside of it.
     let in_loop = |both: bool| {
         let mut spec = in_place(CollectiveKind::AllGather, 2);
@@ -319,13 +320,13 @@ fn unbalanced_counters() {
             }
         })
     };
-    withstands(&in_loop(true));
-    breaks(&in_loop(false));
+    expect_pass(&in_loop(true));
+    expect_failure(&in_loop(false));
 }
 
 #[test]
-fn packets_under_plain_data() {
-    // Packet chunk 0 lies over plain chunks 0 and 1.
+fn packets_overlapping_plain_data_fail() {
+    // Packet chunk 0 overlaps plain chunks 0 and 1.
     let program = |plain: usize| {
         plan(packets(in_place(CollectiveKind::AllReduce, 2)), |p| {
             let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(6)).collect();
@@ -343,12 +344,12 @@ fn packets_under_plain_data() {
             }
         })
     };
-    withstands(&program(2));
-    breaks(&program(1));
+    expect_pass(&program(2));
+    expect_failure(&program(1));
 }
 
 #[test]
-fn a_source_that_is_reused() {
+fn reused_source_of_a_port_put_fails() {
     let program = |flush: bool| {
         plan(AlgoSpec::new("planted", CollectiveKind::AllReduce, 2), |p| {
             let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(4)).collect();
@@ -373,12 +374,12 @@ fn a_source_that_is_reused() {
             }
         })
     };
-    withstands(&program(true));
-    breaks(&program(false));
+    expect_pass(&program(true));
+    expect_failure(&program(false));
 }
 
 #[test]
-fn a_send_buffer_that_the_caller_reuses() {
+fn send_buffer_reused_by_the_caller_fails() {
     let program = |flush: bool| {
         plan(AlgoSpec::new("planted", CollectiveKind::SendRecv, 2), |p| {
             for rank in p.ranks() {
@@ -394,12 +395,12 @@ fn a_send_buffer_that_the_caller_reuses() {
             }
         })
     };
-    withstands(&program(true));
-    breaks(&program(false));
+    expect_pass(&program(true));
+    expect_failure(&program(false));
 }
 
 #[test]
-fn the_result_does_not_depend_on_when_it_is_asked_for() {
+fn same_seed_gives_the_same_result() {
     let plan = all_gather(2, false, true, false, |_, _| true);
     for seed in 0..10 {
         let fuzz = || ScheduleFuzzer::new(&plan).run(seed).expect("it can be run");

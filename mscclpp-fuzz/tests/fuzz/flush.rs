@@ -1,4 +1,4 @@
-//! A flush tells that a port has read its sources. Who takes it for the arrival of the data is refused, and broken.
+//! A flush orders the read of a put's source. Plans that use it as the arrival of the data are rejected, and fail.
 
 use mscclpp_core::check::check;
 use mscclpp_core::collective::CollectiveKind;
@@ -12,17 +12,17 @@ use mscclpp_fuzz::ScheduleFuzzer;
 use super::faults::plan;
 use super::runs::seeds;
 
-/// Seeds within which a fault must be found, and for which its repair must withstand.
+/// Seeds within which a defect must be found, and with which the fixed program must pass.
 const SEEDS: u64 = 100;
 
-/// How a rank tells another one: by a memory channel, or by a port channel.
+/// How a rank signals another one: by a memory channel, or by a port channel.
 #[derive(Clone, Copy)]
 enum By {
     Memory,
     Port,
 }
 
-fn tell(p: &Program, from: usize, to: usize, by: By) {
+fn send_signal(p: &Program, from: usize, to: usize, by: By) {
     let (from, to) = (p.rank(from), p.rank(to));
     match by {
         By::Memory => {
@@ -38,8 +38,9 @@ fn tell(p: &Program, from: usize, to: usize, by: By) {
     }
 }
 
-/// Rank 0 puts its input into rank 2's output and flushes; the news reaches rank 2 by way of others, each told as given.
-fn by_way_of(hops: &[(usize, By)], signals: bool) -> PlanTree {
+/// Rank 0 puts its input into rank 2's output and flushes; the signal reaches rank 2 through other ranks, by the given
+/// channels.
+fn through_hops(hops: &[(usize, By)], signals: bool) -> PlanTree {
     let spec = AlgoSpec::new("by_way_of", CollectiveKind::Test { input: 1, output: 1 }, 4);
     plan(spec, |p| {
         let [a, c] = [0, 2].map(|rank| p.rank(rank));
@@ -54,15 +55,15 @@ fn by_way_of(hops: &[(usize, By)], signals: bool) -> PlanTree {
         ac.flush(0);
         let mut from = 0;
         for &(to, by) in hops {
-            tell(p, from, to, by);
+            send_signal(p, from, to, by);
             from = to;
         }
         p.expect(c.output().chunk(0), a.input().chunk(0));
     })
 }
 
-/// Rank 1 copies by way of its scratch first thing, then lets rank 0 put there, which flushes; rank 1 ends when it has heard
-/// from rank 0, by the put's channel or by a memory channel.
+/// Rank 1 first copies through its scratch, then signals rank 0, which puts there and flushes; rank 1 ends after a
+/// signal from rank 0, by the put's channel or by a memory channel.
 fn reused_scratch(by: By) -> PlanTree {
     let spec = AlgoSpec::new("reused_scratch", CollectiveKind::Test { input: 1, output: 1 }, 2);
     plan(spec, |p| {
@@ -76,7 +77,7 @@ fn reused_scratch(by: By) -> PlanTree {
         ab.put(slot, a.input().chunk(0), 0);
         ab.flush(0);
         match by {
-            By::Memory => tell(p, 0, 1, By::Memory),
+            By::Memory => send_signal(p, 0, 1, By::Memory),
             By::Port => {
                 ab.signal(0);
                 ba.wait(0);
@@ -87,7 +88,7 @@ fn reused_scratch(by: By) -> PlanTree {
 }
 
 #[track_caller]
-fn breaks(plan: &PlanTree, code: Code) {
+fn expect_rejection_and_failure(plan: &PlanTree, code: Code) {
     let found = check(plan);
     assert!(found.iter().any(|finding| finding.code == code), "{found}");
     let broken = ScheduleFuzzer::new(plan).find_failure(0..SEEDS).expect("it can be run");
@@ -96,14 +97,14 @@ fn breaks(plan: &PlanTree, code: Code) {
 }
 
 #[track_caller]
-fn withstands(plan: &PlanTree) {
+fn expect_pass(plan: &PlanTree) {
     let found = check(plan);
     assert!(found.is_empty(), "{found}");
     assert_eq!(ScheduleFuzzer::new(plan).find_failure(0..seeds(SEEDS)).expect("it can be run"), None);
 }
 
 #[test]
-fn flushed_put_reported_by_others_breaks() {
+fn flushed_put_reported_by_others_fails() {
     for hops in [
         &[(1, By::Memory), (2, By::Port)][..],
         &[(3, By::Port), (2, By::Memory)],
@@ -111,13 +112,13 @@ fn flushed_put_reported_by_others_breaks() {
         &[(2, By::Port)],
         &[(2, By::Memory)],
     ] {
-        breaks(&by_way_of(hops, false), Code::OpenEnd);
-        withstands(&by_way_of(hops, true));
+        expect_rejection_and_failure(&through_hops(hops, false), Code::OpenEnd);
+        expect_pass(&through_hops(hops, true));
     }
 }
 
 #[test]
-fn flushed_put_that_arrives_in_next_launch_breaks() {
-    breaks(&reused_scratch(By::Memory), Code::Relaunch);
-    withstands(&reused_scratch(By::Port));
+fn flushed_put_that_arrives_in_next_launch_fails() {
+    expect_rejection_and_failure(&reused_scratch(By::Memory), Code::Relaunch);
+    expect_pass(&reused_scratch(By::Port));
 }

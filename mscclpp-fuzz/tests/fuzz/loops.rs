@@ -1,4 +1,4 @@
-//! What breaks only when loops make many iterations.
+//! Plans that fail only when loops make many iterations.
 
 use mscclpp_core::check::check;
 use mscclpp_core::plan::PlanTree;
@@ -6,10 +6,10 @@ use mscclpp_fuzz::{Failure, Outcome, ScheduleFuzzer};
 
 use super::testing;
 
-/// Schedules that `mscclpp check --fuzz` is asked for.
+/// Schedules of `mscclpp check --fuzz`.
 const SEEDS: u64 = 200;
 
-/// Both ranks send all their windows, then receive; so many windows may be under way.
+/// Both ranks send all their windows, then receive; the given number of windows may be in flight.
 fn eager(credits: usize) -> PlanTree {
     let (give, take) = ("signal.m#1; ".repeat(credits), "; wait.m#1".repeat(credits));
     let block = format!(
@@ -19,7 +19,7 @@ fn eager(credits: usize) -> PlanTree {
     testing::plan(&[&[&block], &[&block]])
 }
 
-/// The same between two blocks of a rank: each first fills its window of scratch, then empties the other's.
+/// The same between two blocks of a rank: each first fills its window of scratch, then drains the other's.
 fn eager_units(units: i64) -> PlanTree {
     let block = |fill, empty, mine, other| {
         format!(
@@ -48,7 +48,7 @@ fn credits_that_run_out_are_found() {
 }
 
 #[test]
-fn trips_are_as_many_as_asked_for() {
+fn trips_selects_the_trip_count() {
     let plan = eager(40);
     for trips in [1, 2, 39, 40] {
         for seed in 0..3 {

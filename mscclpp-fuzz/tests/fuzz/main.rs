@@ -1,6 +1,6 @@
-//! The fuzzer breaks what is broken, and nothing that the checker accepts.
+//! The fuzzer fails defective plans, and no plan that the checker accepts.
 //!
-//! `conformance/tests/fuzzer.rs` says the same of the reference system's plans.
+//! `conformance/tests/fuzzer.rs` tests the same with the reference plans.
 
 mod boundaries;
 #[path = "../corpus/mod.rs"]
@@ -19,20 +19,20 @@ use corpus::shipped;
 use mscclpp_core::check::launch_boundaries;
 use mscclpp_fuzz::ScheduleFuzzer;
 use runs::{limit, run_all};
-// `testing` finds these where the core has them.
+// `testing` is included from the core crate.
 use mscclpp_core::{collective, origin, plan, spec, trace, types};
 
 #[test]
-fn shipped_algorithms_withstand() {
+fn builtin_algorithms_pass() {
     let plans = shipped(&[(2, 2), (3, 3), (4, 4), (5, 5), (8, 8), (4, 2), (6, 3), (6, 2), (2, 1)], 2);
     let (broken, fuzzed, runs) = run_all(&plans, limit(500));
     println!("{fuzzed} plans, {runs} runs");
     assert!(broken.is_empty(), "{} broken\n{}", broken.len(), broken.join("\n"));
 }
 
-/// Plans that need no launch barrier are right without any, and of those that do some break.
+/// Plans that need no launch barrier pass without any, and some of those that need one fail.
 #[test]
-fn shipped_algorithms_withstand_without_barriers_they_do_not_need() {
+fn builtin_algorithms_pass_without_barriers_they_do_not_need() {
     let plans = shipped(&[(2, 2), (3, 3), (4, 4), (4, 2)], 1);
     let (mut free, mut follow, mut lines, mut broken) = (0, 0, Vec::new(), Vec::new());
     for corpus::Named { name, plan } in &plans {

@@ -1,16 +1,16 @@
-//! Plans that the checker once accepted, and that break. Each with what was overlooked.
+//! Defective plans that the checker once accepted, each with the cause.
 
 use mscclpp_core::check::check;
 use mscclpp_fuzz::ScheduleFuzzer;
 
 use super::testing;
 
-/// A plan, and whether the checker refuses it by now.
+/// A plan, and whether the checker rejects it now.
 struct Regression {
     overlooked: &'static str,
     ranks: &'static [&'static [&'static str]],
     refused: bool,
-    /// What semaphore 2 begins with.
+    /// The initial value of semaphore 2.
     units: i64,
 }
 
@@ -140,7 +140,7 @@ const REGRESSIONS: &[Regression] = &[
 ];
 
 #[test]
-fn what_was_overlooked_breaks_and_is_refused() {
+fn earlier_false_negatives_fail_and_are_rejected() {
     for Regression { overlooked, ranks, refused, units } in REGRESSIONS {
         let mut plan = testing::plan(ranks);
         plan.ranks.iter_mut().for_each(|rank| rank.semaphores[2] = *units);

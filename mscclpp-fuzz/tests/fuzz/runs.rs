@@ -1,4 +1,4 @@
-//! Attacks on many plans.
+//! Fuzzing of many plans.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of this")]
 
 use mscclpp_core::check::check;
@@ -6,17 +6,17 @@ use mscclpp_fuzz::{Outcome, ScheduleFuzzer};
 
 use crate::corpus::{Named, size};
 
-/// A number from the environment.
+/// Returns a number from the environment.
 pub fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Seeds per plan: `MSCCLPP_SEEDS`, or so many.
+/// Returns the seeds per plan: `MSCCLPP_SEEDS`, or the default.
 pub fn seeds(default: u64) -> u64 {
     number("MSCCLPP_SEEDS", default)
 }
 
-/// Attacks every plan that the checker accepts; what broke, and how many plans and runs there were.
+/// Fuzzes every plan that the checker accepts; prints the failures, and the numbers of plans and runs.
 pub fn run_all(plans: &[Named], operations: usize) -> (Vec<String>, usize, u64) {
     let (mut broken, mut fuzzed, mut runs) = (Vec::new(), 0, 0);
     for Named { name, plan } in plans {

@@ -1,4 +1,4 @@
-//! Small plans of random events: what the checker accepts does the same in every order.
+//! Small plans of random events: a plan that the checker accepts has the same results in every schedule.
 
 use mscclpp_core::check::{LaunchBoundaries, check, launch_boundaries};
 use mscclpp_core::plan::PlanTree;
@@ -7,7 +7,7 @@ use mscclpp_fuzz::{Outcome, ScheduleFuzzer};
 use super::runs::{number, seeds};
 use super::testing;
 
-/// Numbers that look like chance, the same ones every time.
+/// A random number generator with a fixed sequence per seed.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -23,11 +23,11 @@ impl Random {
     }
 }
 
-/// The texts of two ranks of two blocks each. Events happen in an order that exists, so nothing waits in vain.
+/// The texts of two ranks of two blocks each. Events are in an order that can be executed, so no wait deadlocks.
 pub(crate) struct Script {
     texts: [[Vec<String>; 2]; 2],
     packets: bool,
-    /// Of semaphore 2.
+    /// Initial value of semaphore 2.
     initial: i64,
 }
 
@@ -48,9 +48,9 @@ impl Script {
         script
     }
 
-    /// Blocks that use one channel, and one semaphore, in turns: mostly in an order that something gives them, which now and
-    /// then is missing.
-    fn in_turns(random: &mut Random) -> Self {
+    /// Returns blocks that use one channel, and one semaphore, alternately: mostly ordered, but sometimes the
+    /// synchronization is missing.
+    fn alternating(random: &mut Random) -> Self {
         let mut script = Self { texts: Default::default(), packets: random.below(4) == 0, initial: 0 };
         script.handshake("rlx", random);
         for round in 0..2 + random.below(4) {
@@ -81,7 +81,7 @@ impl Script {
                     format!("copy{} s{chunk} > o{chunk}", random.of(&["", "", "/0:2", "/1:2"])),
                 );
             }
-            // What puts the next round behind this one, on either rank.
+            // Orders the next round after this one, on either rank.
             for rank in 0..2 {
                 match random.below(8) {
                     0 => {}
@@ -110,7 +110,7 @@ impl Script {
         script
     }
 
-    /// Whether two blocks of a rank signal, or wait, on one channel other than that of the handshakes.
+    /// Returns whether two blocks of a rank signal, or wait, on one channel other than that of the handshakes.
     fn shares_channels(&self) -> bool {
         let uses =
             |text: &str, what: &str| text.contains(&format!("{what}.m#0")) || text.contains(&format!("{what}.p#0"));
@@ -119,7 +119,7 @@ impl Script {
         })
     }
 
-    /// All blocks meet, both ranks meet, all blocks meet. Now and then something of it is missing.
+    /// Synchronizes all blocks, both ranks, then all blocks. Sometimes a part of it is missing.
     fn handshake(&mut self, relaxed: &str, random: &mut Random) {
         for rank in 0..2 {
             self.both(rank, "barrier#7=2", random);
@@ -148,7 +148,7 @@ impl Script {
         let relaxed = random.of(&["", "", "", "rlx"]);
         let part = random.of(&["", "", "", "/0:2", "/1:2"]);
         let local = random.of(&["i", "o", "s"]);
-        // Mostly with the syncs that they need.
+        // Mostly with the block syncs that they need.
         let sync = |script: &mut Self, rank, block, random: &mut Random| {
             if random.below(6) > 0 {
                 script.add(rank, block, "nop".into());
@@ -178,7 +178,7 @@ impl Script {
                 sync(self, rank, block, random);
                 let name = random.of(&["pws", "pwsf", "put"]);
                 self.add(rank, block, format!("{name}.p#{port} {local}{a} > r{}:{b}", random.of(&["0", "2"])));
-                // What is put alone is flushed, and reported by its channel or another one.
+                // A put without a signal is flushed, and reported by its channel or another one.
                 let by = if name == "put" { random.of(&["p#0", "p#1", "m#0", "m#1"]) } else { "" };
                 if name == "put" {
                     self.add(rank, block, format!("flush.p#{port}"));
@@ -233,7 +233,7 @@ impl Script {
                 self.add(rank, block, format!("{name}{part} {sources} > {results}"));
             }
             15 => self.pipeline(rank, random),
-            // Packets lie in the upper chunks, plain data in the lower ones.
+            // Packets are in the upper chunks, plain data in the lower ones.
             16 => {
                 self.add(rank, block, format!("ppkt.m{part} {}{a} > r0:{}", random.of(&["i", "o"]), 4 + b));
                 if random.below(3) > 0 {
@@ -242,7 +242,7 @@ impl Script {
             }
             17 => self.add(rank, block, format!("upkt{part} s{} > o{b}", 4 + a)),
             18 => {
-                // A packet that is handed on.
+                // A packet that is forwarded.
                 self.add(rank, block, format!("ppkt.m i{a} > r0:4"));
                 let by = random.of(&["rppkt.m s4 > r0:5", "rppkt.p#0 s4 > r0:5", "respkt.m i2 s4 > o2 r0:5"]);
                 self.add(1 - rank, other, by.to_owned());
@@ -253,7 +253,7 @@ impl Script {
         }
     }
 
-    /// Packets of two chunks, answered by chunks and unpacked together, or the other way round; now and then wrongly.
+    /// Packets of two chunks, answered per chunk and unpacked together, or the reverse; sometimes wrongly.
     fn echo(&mut self, rank: usize, block: usize, random: &mut Random) {
         let (a, b) = (random.below(2), if random.below(4) > 0 { 0 } else { 1 });
         let other = random.below(2) as usize;
@@ -302,7 +302,7 @@ impl Script {
         self.both(rank, random.of(&["barrier#0=2", "nop"]), random);
     }
 
-    /// One block hands windows to the other through scratch.
+    /// One block passes windows to the other through scratch.
     fn pipeline(&mut self, rank: usize, random: &mut Random) {
         let units = random.of(&["32x1", "64x1", "32x1"]);
         let mut sync = || if random.below(12) > 0 { "nop; " } else { "" };
@@ -322,7 +322,7 @@ impl Script {
         plan
     }
 
-    /// Removes what is not needed for a plan that is accepted and still breaks.
+    /// Removes operations that are not needed for a plan that is accepted and still fails.
     fn shrink(mut self, breaks: impl Fn(&PlanTree) -> bool) -> Self {
         loop {
             let mut smaller = None;
@@ -374,18 +374,18 @@ fn fuzz_with(fuzzer: ScheduleFuzzer, seeds: u64) -> Option<String> {
 }
 
 #[test]
-fn accepted_small_plans_withstand() {
-    withstand(Script::random, "MSCCLPP_SCRIPTS", 2000);
+fn accepted_small_plans_pass() {
+    expect_pass(Script::random, "MSCCLPP_SCRIPTS", 2000);
 }
 
 #[test]
-fn accepted_plans_whose_blocks_share_channels_withstand() {
-    let accepted = withstand(Script::in_turns, "MSCCLPP_TURNS", 400);
+fn accepted_plans_whose_blocks_share_channels_pass() {
+    let accepted = expect_pass(Script::alternating, "MSCCLPP_TURNS", 400);
     assert!(accepted.iter().filter(|script| script.shares_channels()).count() > 20, "they share nothing");
 }
 
-/// Attacks what the checker accepts of some scripts, and returns that.
-fn withstand(make: impl Fn(&mut Random) -> Script, scripts: &str, default: u64) -> Vec<Script> {
+/// Fuzzes the accepted plans of some scripts, and returns those scripts.
+fn expect_pass(make: impl Fn(&mut Random) -> Script, scripts: &str, default: u64) -> Vec<Script> {
     let (mut accepted, mut broken) = (Vec::new(), Vec::new());
     let first = number("MSCCLPP_FIRST", 0);
     let scripts = number(scripts, default);
@@ -413,19 +413,19 @@ fn withstand(make: impl Fn(&mut Random) -> Script, scripts: &str, default: u64) 
 }
 
 #[test]
-fn plans_that_need_no_barrier_withstand_without() {
+fn plans_that_need_no_barrier_pass_without() {
     let facts = |facts: LaunchBoundaries| facts.can_start_without_barrier && facts.can_end_without_barrier;
-    withstand_without("MSCCLPP_SCRIPTS", facts, |plan| ScheduleFuzzer::new(plan).without_barriers());
+    expect_pass_without("MSCCLPP_SCRIPTS", facts, |plan| ScheduleFuzzer::new(plan).without_barriers());
 }
 
 #[test]
-fn plans_whose_sizes_may_follow_withstand_that() {
+fn plans_whose_sizes_may_follow_pass_without_synchronization() {
     let facts = |facts: LaunchBoundaries| facts.can_start_without_barrier && facts.sizes_may_follow;
-    withstand_without("MSCCLPP_SIZES", facts, |plan| ScheduleFuzzer::new(plan).launches(4).sizes_follow());
+    expect_pass_without("MSCCLPP_SIZES", facts, |plan| ScheduleFuzzer::new(plan).launches(4).sizes_follow());
 }
 
-/// Attacks accepted scripts without something that they are said not to need.
-fn withstand_without(
+/// Fuzzes accepted scripts without the synchronization that they do not need.
+fn expect_pass_without(
     scripts: &str,
     says: impl Fn(LaunchBoundaries) -> bool,
     fuzzer: impl for<'p> Fn(&'p PlanTree) -> ScheduleFuzzer<'p>,

@@ -1,30 +1,30 @@
-//! Where all ranks of a plan do the same, the checks look at some. What they say must be what they say when they look at all,
-//! of plans in which all ranks are wrong in the same way, and of such in which one is.
+//! Symmetry reduction: if all ranks of a plan do the same, the checks use representatives. The result must be that of
+//! checking all ranks, for plans in which all ranks have the same mistake, and for plans in which one has.
 
 use mscclpp_core::check::check;
 use mscclpp_core::plan::{Expectation, PlanTree};
 
 use super::Random;
 use super::corpus::{Named, shipped};
-use super::mutants::{Mutation, Spot, apply, mutations};
+use super::mutants::{Mutation, OpLocation, apply, mutations};
 
-/// The same plan with a demand on nothing, for the sake of which all ranks are looked at.
+/// Returns the same plan with an expectation about nothing, which disables symmetry reduction.
 fn of_all_ranks(plan: &PlanTree) -> PlanTree {
     let nothing = Expectation { rank: 0, chunk: 0, len: 0, inputs: vec![(0, 0)], origin: Default::default() };
     PlanTree { expectations: vec![nothing], ..plan.clone() }
 }
 
-/// A plan in which every so many ranks are changed in the same way.
+/// Returns a plan in which every `step`-th rank is changed in the same way.
 fn everywhere(plan: &PlanTree, all: &[Mutation], mutation: &Mutation, step: usize) -> Option<PlanTree> {
     let mut ranks = (mutation.at.rank % step..plan.ranks.len()).step_by(step);
     ranks.try_fold(plan.clone(), |plan, rank| {
-        let wanted = Mutation { at: Spot { rank, ..mutation.at }, ..*mutation };
+        let wanted = Mutation { at: OpLocation { rank, ..mutation.at }, ..*mutation };
         apply(&plan, all.iter().find(|other| **other == wanted)?)
     })
 }
 
 #[test]
-fn looking_at_some_ranks_is_as_good_as_looking_at_all() {
+fn checks_of_representatives_agree_with_checks_of_all_ranks() {
     let plans = shipped(&[(3, 3), (4, 4), (4, 2), (6, 2), (8, 4)], 2);
     let (mut right, mut wrong) = (0, 0);
     for (number, Named { name, plan }) in (0..).zip(&plans) {

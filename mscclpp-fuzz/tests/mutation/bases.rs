@@ -1,4 +1,4 @@
-//! Plans with loops that are right at every size.
+//! Plans with loops that are correct at every size.
 
 use mscclpp_core::plan::{BlockTable, ChannelTable, PlanTree, RemoteBuffer};
 use mscclpp_core::types::{BufferKind, ChannelKind};
@@ -6,7 +6,7 @@ use mscclpp_core::types::{BufferKind, ChannelKind};
 use super::corpus::Named;
 use super::{Random, number, testing};
 
-/// A right plan, and the largest number of credits or units that it begins with.
+/// A correct plan, and the largest number of its credits or initial units.
 pub(crate) fn random(random: &mut Random) -> (Named, u64) {
     let credits = match random.below(20) {
         0..8 => 1 + random.below(3),
@@ -59,7 +59,7 @@ fn repeat(op: &str, times: u64) -> String {
     format!("{op}; ").repeat(times as usize)
 }
 
-/// A block that sends window by window when it has a credit, and one that receives and gives credits.
+/// A block that sends window by window when it has a credit, and one that receives and returns credits.
 fn by_credits(random: &mut Random, credits: u64) -> PlanTree {
     let unit = unit(random);
     let relaxed = if random.below(2) == 0 { "rlx" } else { "" };
@@ -75,7 +75,7 @@ fn by_credits(random: &mut Random, credits: u64) -> PlanTree {
     }
 }
 
-/// Blocks that hand windows on, through a few stages of scratch, with units of semaphores.
+/// Blocks that forward windows, through a few stages of scratch, with units of semaphores.
 fn pipeline(random: &mut Random, credits: u64) -> PlanTree {
     let unit = unit(random);
     let first = format!("loop {unit}x1 {{ sem_acquire#0; nop; copy i0 > s0; nop; sem_release#1 }}");
@@ -86,7 +86,7 @@ fn pipeline(random: &mut Random, credits: u64) -> PlanTree {
     }
     let (given, from) = (1 + stages, stages);
     blocks.push(format!("loop {unit}x1 {{ sem_acquire#{given}; nop; copy s{from} > o0; nop; sem_release#0 }}"));
-    // Units are there from the beginning, or are given and taken.
+    // Initial units, or units that are released and acquired.
     let given = if random.below(2) == 0 { 0 } else { random.below(credits) };
     if let Some(last) = blocks.last_mut() {
         *last = format!("{}{last}", repeat("sem_release#0", given));
@@ -98,7 +98,7 @@ fn pipeline(random: &mut Random, credits: u64) -> PlanTree {
     plan
 }
 
-/// All is sent, then all is received.
+/// All windows are sent, then all are received.
 fn exchange(random: &mut Random, _: u64) -> PlanTree {
     let unit = unit(random);
     let block = format!(
@@ -108,7 +108,7 @@ fn exchange(random: &mut Random, _: u64) -> PlanTree {
     testing::plan(&[&[&block], &[&block]])
 }
 
-/// Each window is sent and received in turns, with credits.
+/// Windows are sent and received alternately, with credits.
 fn in_turns(random: &mut Random, credits: u64) -> PlanTree {
     let unit = unit(random);
     let block = format!(
@@ -141,7 +141,7 @@ fn members(random: &mut Random, credits: u64) -> PlanTree {
     let unit = unit(random);
     let count = 2 + random.below(2);
     let ids = |base: u64| (0..count).map(|id| (base + id).to_string()).collect::<Vec<_>>().join(",");
-    // Windows are those of the slices.
+    // The windows are those of the slices.
     let slices: Vec<_> = (0..count).map(|member| format!("copy/{member}:{count} i0 > s0")).collect();
     let send = format!("loop {unit}x1 {{ sem_acquire#0; nop; {}; nop; sem_release#{} }}", slices.join("; "), ids(1));
     let mut blocks = vec![send];
@@ -158,7 +158,7 @@ fn members(random: &mut Random, credits: u64) -> PlanTree {
     plan
 }
 
-/// Members of a group copy slices to and fro, in turns, in a long program.
+/// Members of a group copy slices back and forth, alternately, in a long program.
 fn long(random: &mut Random, _: u64) -> PlanTree {
     let count = 2 + random.below(3);
     let rounds = 10 + random.below(15);
@@ -185,7 +185,7 @@ fn long(random: &mut Random, _: u64) -> PlanTree {
     testing::plan(&[&blocks, &[]])
 }
 
-/// Rank 0 puts into rank 1 through a port; what rank 1 hears of it comes by way of rank 2, too.
+/// Rank 0 puts into rank 1 through a port; signals about it also reach rank 1 through rank 2.
 fn by_way_of_others(random: &mut Random, credits: u64) -> PlanTree {
     let unit = unit(random);
     let put = match random.below(3) {
@@ -193,7 +193,8 @@ fn by_way_of_others(random: &mut Random, credits: u64) -> PlanTree {
         1 => "pws.p#0 i0 > r0:0",
         _ => "pwsf.p#0 i0 > r0:0",
     };
-    // Channels of rank 0: 0 and 1 to rank 1, 2 and 3 to rank 2; of ranks 1 and 2: 0 and 1 to rank 0, 2 and 3 to each other.
+    // Channels of rank 0: 0 and 1 to rank 1, 2 and 3 to rank 2; of ranks 1 and 2: 0 and 1 to rank 0, 2 and 3 to each
+    // other.
     let first = format!("loop {unit}x1 {{ wait.m#1; nop; {put}; nop; signal.m#2 }}; {}", repeat("wait.m#1", credits));
     let second = format!(
         "{}loop {unit}x1 {{ wait.m#2; wait.p#0; nop; copy s0 > o0; nop; signal.m#1 }}",
@@ -229,7 +230,7 @@ fn by_way_of_others(random: &mut Random, credits: u64) -> PlanTree {
     plan
 }
 
-/// Two blocks of a rank meet in every iteration.
+/// Two blocks of a rank execute a barrier in every iteration.
 fn by_barriers(random: &mut Random, _: u64) -> PlanTree {
     let unit = unit(random);
     let fill = format!("loop {unit}x1 {{ copy i0 > s0; barrier#0=2; copy i1 > o1 }}; barrier#1=2");
@@ -237,7 +238,7 @@ fn by_barriers(random: &mut Random, _: u64) -> PlanTree {
     testing::plan(&[&[&fill, &empty], &[]])
 }
 
-/// Windows of packets, there and back.
+/// Windows of packets, in both directions.
 fn packets(random: &mut Random, _: u64) -> PlanTree {
     let unit = unit(random);
     let one = format!(
@@ -265,7 +266,7 @@ fn by_ports(random: &mut Random, credits: u64) -> PlanTree {
     }
 }
 
-/// Two blocks of a rank that use one channel in turn, one of them in a loop.
+/// Two blocks of a rank that use one channel alternately, one of them in a loop.
 fn blocks_in_turn(random: &mut Random, _: u64) -> PlanTree {
     let unit = unit(random);
     let behind = match random.below(3) {
@@ -293,7 +294,7 @@ fn blocks_in_turn(random: &mut Random, _: u64) -> PlanTree {
     testing::plan(&[&[&first, &second], &[&first, &second]])
 }
 
-/// Packets that are written at once and read window by window, or the other way round, with scratch that is used in turns.
+/// Packets that are written at once and read window by window, or the reverse, with double scratch.
 fn packets_at_once(random: &mut Random, _: u64) -> PlanTree {
     let unit = unit(random);
     let tail = "nop; put.m i4 > r2:4 }; nop; signal.m#1; wait.m#1";
@@ -309,7 +310,7 @@ fn packets_at_once(random: &mut Random, _: u64) -> PlanTree {
     plan
 }
 
-/// What an iteration needs was waited for in the one before, or before the loop.
+/// An iteration needs a wait of the previous one, or of before the loop.
 fn ahead(random: &mut Random, _: u64) -> PlanTree {
     let unit = unit(random);
     match random.below(4) {

@@ -4,7 +4,7 @@ use mscclpp_core::plan::Op;
 
 use super::mutants::Operator;
 
-/// The changes of the loop at a place, and how many of each.
+/// Returns the changes of the loop at a location, and the number of each.
 pub(crate) fn variants(ops: &[Op], index: usize) -> Vec<(Operator, usize)> {
     use Operator as O;
     let Some(body) = &ops[index].body else { return Vec::new() };
@@ -22,7 +22,7 @@ pub(crate) fn variants(ops: &[Op], index: usize) -> Vec<(Operator, usize)> {
     ]
 }
 
-/// Makes a change; none if there is nothing to change it to.
+/// Applies a change; `None` if there is nothing to change.
 pub(crate) fn apply(ops: &mut Vec<Op>, index: usize, operator: Operator, variant: usize) -> Option<()> {
     use Operator as O;
     let body = |ops: &mut Vec<Op>| ops.get_mut(index).and_then(|op| op.body.take());

@@ -1,18 +1,18 @@
-//! The checker kills what is broken: plans that are right, with one thing changed.
+//! Mutation test: the checker rejects correct plans with one change that makes them wrong.
 //!
-//! Every mutant is checked. One that the checker accepts goes to the fuzzer; if that breaks it, or finds accesses that
-//! nothing orders, the checker is wrong. Otherwise the mutant is taken for equivalent, and counted under a reason. Some of
-//! the mutants that the checker refuses go to the fuzzer too: how many of them it cannot break is printed, and no
-//! failure, since a checker may refuse what it cannot prove.
+//! Every mutant is checked. A mutant that the checker accepts is fuzzed; if it fails, or has unordered accesses, the
+//! checker is wrong. Otherwise the mutant is considered equivalent, and counted under a reason. Some of the mutants
+//! that the checker rejects are fuzzed too: the number of those that pass is printed, and is no failure, since a
+//! checker may reject what it cannot prove.
 //!
 //! | variable | |
 //! |---|---|
 //! | `MSCCLPP_CONFORMANCE` | the folder of the reference plans, which take part if it is set |
 //! | `MSCCLPP_MUTANTS` | mutants per plan: a number, or `all` |
 //! | `MSCCLPP_OPERATIONS` | operations of the largest plan that takes part |
-//! | `MSCCLPP_SEEDS` | runs on a survivor |
+//! | `MSCCLPP_SEEDS` | runs of a survivor |
 //! | `MSCCLPP_LOOP_MUTANTS` | mutants of random plans with loops |
-//! | `MSCCLPP_BASES` | random plans with loops that are looked at as they are |
+//! | `MSCCLPP_BASES` | random plans with loops that are tested unchanged |
 //! | `MSCCLPP_FIRST` | number of the first one of these |
 //! | `MSCCLPP_FIRST_SHAPE` | number of the first shape in `bases` that takes part |
 //! | `MSCCLPP_LIST` | if set, all survivors are listed |
@@ -37,29 +37,29 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use corpus::{Named, reference, shipped, size};
 use mscclpp_core::check::check;
 use mscclpp_core::plan::PlanTree;
-// `brute` and `testing` find these where the core has them.
+// `brute` and `testing` are included from the core crate.
 use mscclpp_core::{collective, origin, plan, spec, trace, types};
 use mscclpp_fuzz::{Outcome, ScheduleFuzzer};
 use mutants::{Mutation, apply, mutations, op_at};
-use tally::{Fate, Tally};
+use tally::{MutantOutcome, Tally};
 
-/// How much is done.
+/// The amount of work.
 #[derive(Clone, Copy)]
 struct Effort {
-    /// Mutants per plan, about.
+    /// Approximate number of mutants per plan.
     mutants: u64,
     seeds: u64,
     operations: usize,
 }
 
 impl Effort {
-    fn of_environment() -> Self {
+    fn from_environment() -> Self {
         let operations = usize::try_from(number("MSCCLPP_OPERATIONS", 120)).unwrap_or(usize::MAX);
         Self { mutants: number("MSCCLPP_MUTANTS", 25), seeds: number("MSCCLPP_SEEDS", 8), operations }
     }
 }
 
-/// A number from the environment, or another one.
+/// Returns a number from the environment, or a default.
 fn number(name: &str, default: u64) -> u64 {
     match std::env::var(name) {
         Ok(text) if text == "all" => u64::MAX,
@@ -68,7 +68,7 @@ fn number(name: &str, default: u64) -> u64 {
     }
 }
 
-/// Numbers that look like chance, the same ones every time.
+/// A random number generator with a fixed sequence per seed.
 struct Random(u64);
 
 impl Random {
@@ -84,7 +84,7 @@ impl Random {
     }
 }
 
-/// What the fuzzer makes of a mutant; nothing if it withstands.
+/// Returns the failure that the fuzzer finds in a mutant; `None` if it passes.
 fn fuzz(plan: &PlanTree, mutation: &Mutation, seeds: u64) -> Result<Option<String>, String> {
     let (rank, block) = (mutation.at.rank as u32, mutation.at.block as u32);
     let fuzzer = ScheduleFuzzer::new(plan).target_block(rank, block);
@@ -102,8 +102,8 @@ fn fuzz(plan: &PlanTree, mutation: &Mutation, seeds: u64) -> Result<Option<Strin
     Ok(racing)
 }
 
-/// One mutant's fate; none if it is the plan itself.
-fn fate(named: &Named, mutation: &Mutation, effort: &Effort, suspect: bool) -> Option<Fate> {
+/// Returns the outcome of one mutant; `None` if it is the plan itself.
+fn mutant_outcome(named: &Named, mutation: &Mutation, effort: &Effort, suspect: bool) -> Option<MutantOutcome> {
     let plan = apply(&named.plan, mutation)?;
     if plan == named.plan {
         return None;
@@ -112,13 +112,13 @@ fn fate(named: &Named, mutation: &Mutation, effort: &Effort, suspect: bool) -> O
     Some(match found.iter().next() {
         Some(finding) => {
             let broken = suspect.then(|| fuzz(&plan, mutation, effort.seeds));
-            // What cannot be run at all needs no further proof.
+            // A plan that cannot be executed needs no further proof.
             let unbroken = broken.map(|result| result == Ok(None));
-            Fate::Killed { code: finding.code.entry(), unbroken }
+            MutantOutcome::Killed { code: finding.code.entry(), unbroken }
         }
         None => match fuzz(&plan, mutation, effort.seeds) {
-            Ok(None) => Fate::Equivalent { reason: reasons::of(&named.plan, mutation) },
-            Ok(Some(how)) | Err(how) => Fate::Lost { how },
+            Ok(None) => MutantOutcome::Equivalent { reason: reasons::of(&named.plan, mutation) },
+            Ok(Some(how)) | Err(how) => MutantOutcome::Lost { how },
         },
     })
 }
@@ -138,9 +138,9 @@ fn suite(plans: &[Named], effort: &Effort) -> Tally {
                     continue;
                 }
                 let suspect = random.next().is_multiple_of(8);
-                if let Some(fate) = fate(named, mutation, effort, suspect) {
+                if let Some(mutant_outcome) = mutant_outcome(named, mutation, effort, suspect) {
                     let op = op_at(&named.plan, mutation.at).map_or("", |op| op.kind.name());
-                    tally.add(mutation.operator, format!("{}: {mutation} ({op})", named.name), fate);
+                    tally.add(mutation.operator, format!("{}: {mutation} ({op})", named.name), mutant_outcome);
                 }
             }
         }
@@ -155,12 +155,12 @@ fn suite(plans: &[Named], effort: &Effort) -> Tally {
 }
 
 #[test]
-fn mutants_are_killed() {
-    let mut effort = Effort::of_environment();
+fn wrong_mutants_are_rejected() {
+    let mut effort = Effort::from_environment();
     let mut plans = shipped(&[(2, 2), (3, 3), (4, 2)], 2);
     let reference = reference();
     if reference.is_empty() {
-        // More of each make up for those that are not at hand.
+        // More of each replace those that are not available.
         effort.mutants = effort.mutants.saturating_mul(2);
     }
     plans.extend(reference);

@@ -1,4 +1,4 @@
-//! Small changes to plans.
+//! Small changes of plans.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use mscclpp_core::types::{BufferKind, ChannelKind};
 
 use super::loops;
 
-/// What a mutant is made by.
+/// Mutation operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Operator {
     Drop,
@@ -27,36 +27,36 @@ pub(crate) enum Operator {
     Barrier,
     Group,
     Loop,
-    /// One loop becomes two in a row.
+    /// One loop becomes two consecutive ones.
     Split,
-    /// Two loops in a row become one.
+    /// Two consecutive loops become one.
     Merge,
-    /// An operation leaves a loop.
+    /// An operation is moved out of a loop.
     MoveOut,
-    /// The operation before or behind a loop enters it.
+    /// The operation before or after a loop is moved into it.
     MoveIn,
     /// The first operation of an iteration becomes its last.
     Rotate,
-    /// A loop's operations are done once before it, or behind it, too.
+    /// A loop's operations are also executed once before it, or after it.
     Peel,
-    /// A loop and the next one exchange places.
+    /// A loop and the next one are swapped.
     LoopOrder,
-    /// Unit and span grow alike.
+    /// Unit and span grow by the same factor.
     Span,
     Scratch,
 }
 
 impl Operator {
-    /// Whether it moves operations between loops, or changes what a loop goes over.
+    /// Returns whether it moves operations between loops, or changes what a loop covers.
     pub(crate) fn is_of_loops(self) -> bool {
         use Operator as O;
         matches!(self, O::Split | O::Merge | O::MoveOut | O::MoveIn | O::Rotate | O::Peel | O::LoopOrder | O::Span)
     }
 }
 
-/// Where an operation stands.
+/// The location of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Spot {
+pub(crate) struct OpLocation {
     pub(crate) rank: usize,
     pub(crate) block: usize,
     pub(crate) index: usize,
@@ -67,47 +67,47 @@ pub(crate) struct Spot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mutation {
     pub(crate) operator: Operator,
-    pub(crate) at: Spot,
-    /// Which of several changes by this operator there.
+    pub(crate) at: OpLocation,
+    /// The number of the change among several by this operator there.
     pub(crate) variant: usize,
 }
 
 impl fmt::Display for Mutation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Spot { rank, block, index, inner } = self.at;
+        let OpLocation { rank, block, index, inner } = self.at;
         write!(f, "{:?}.{} at rank {rank} / block {block} / operation {index}", self.operator, self.variant)?;
         inner.map_or(Ok(()), |inner| write!(f, ".{inner}"))
     }
 }
 
-/// All mutations of a plan, in order.
+/// Returns all mutations of a plan, in order.
 pub(crate) fn mutations(plan: &PlanTree) -> Vec<Mutation> {
     let mut found = Vec::new();
     for (rank, tables) in plan.ranks.iter().enumerate() {
         for (block, list) in tables.blocks.iter().enumerate() {
             for (index, op) in list.ops.iter().enumerate() {
-                let at = Spot { rank, block, index, inner: None };
+                let at = OpLocation { rank, block, index, inner: None };
                 of_op(plan, at, &list.ops, index, &mut found);
                 if let Some(body) = &op.body {
                     for inner in 0..body.ops.len() {
-                        of_op(plan, Spot { inner: Some(inner), ..at }, &body.ops, inner, &mut found);
+                        of_op(plan, OpLocation { inner: Some(inner), ..at }, &body.ops, inner, &mut found);
                     }
                 }
             }
         }
         for variant in 0..2 * tables.semaphores.len() {
-            let at = Spot { rank, block: 0, index: 0, inner: None };
+            let at = OpLocation { rank, block: 0, index: 0, inner: None };
             found.push(Mutation { operator: Operator::Initial, at, variant });
         }
     }
     if plan.double_scratch {
-        let at = Spot { rank: 0, block: 0, index: 0, inner: None };
+        let at = OpLocation { rank: 0, block: 0, index: 0, inner: None };
         found.push(Mutation { operator: Operator::Scratch, at, variant: 0 });
     }
     found
 }
 
-fn of_op(plan: &PlanTree, at: Spot, ops: &[Op], index: usize, found: &mut Vec<Mutation>) {
+fn of_op(plan: &PlanTree, at: OpLocation, ops: &[Op], index: usize, found: &mut Vec<Mutation>) {
     use Operator as O;
     let op = &ops[index];
     let mut add = |operator, variants: usize| {
@@ -162,7 +162,7 @@ fn of_op(plan: &PlanTree, at: Spot, ops: &[Op], index: usize, found: &mut Vec<Mu
     }
 }
 
-/// A plan with one change; none if there is nothing to change it to.
+/// Returns a plan with one change; `None` if there is nothing to change.
 pub(crate) fn apply(plan: &PlanTree, mutation: &Mutation) -> Option<PlanTree> {
     use Operator as O;
     let mut plan = plan.clone();
@@ -214,7 +214,7 @@ pub(crate) fn apply(plan: &PlanTree, mutation: &Mutation) -> Option<PlanTree> {
             let free = next.into_iter().find(|id| !op.ids.contains(id));
             match free {
                 Some(id) => op.ids[variant] = id,
-                // All are in use by this operation: two exchange their places, which matters where they go with references.
+                // All are in use by this operation: two are swapped, which matters if they correspond to operands.
                 None if op.ids.len() > 1 && !op.srcs.is_empty() => {
                     let other = (variant + 1) % op.ids.len();
                     op.ids.swap(variant, other);
@@ -291,7 +291,7 @@ pub(crate) fn apply(plan: &PlanTree, mutation: &Mutation) -> Option<PlanTree> {
     Some(plan)
 }
 
-/// The position in a block's table of another remote buffer that suits.
+/// Returns the position in a block's table of another remote buffer of the same kind.
 fn other_remote(
     tables: &mscclpp_core::plan::RankPlan,
     block: usize,
@@ -309,8 +309,8 @@ fn other_remote(
     (1..count).map(|step| (old + step) % count).find(|&new| suits(what(old), what(new)))
 }
 
-/// The operation at a place.
-pub(crate) fn op_at(plan: &PlanTree, at: Spot) -> Option<&Op> {
+/// Returns the operation at a location.
+pub(crate) fn op_at(plan: &PlanTree, at: OpLocation) -> Option<&Op> {
     let op = plan.ranks.get(at.rank)?.blocks.get(at.block)?.ops.get(at.index)?;
     match at.inner {
         None => Some(op),

@@ -1,11 +1,11 @@
-//! Why a mutant may do the same as the plan that it was made from.
+//! Reasons why a mutant may be equivalent to its original plan.
 
 use mscclpp_core::plan::{Op, OpKind, PlanTree};
 
 use super::mutants::{Mutation, Operator, op_at};
 
-/// The reason, by the kind of change and what stands around it. A guess: that the mutant is equivalent is the fuzzer's
-/// word.
+/// Returns the reason, by the kind of change and the operations around it. It is a guess: only the fuzzer's result
+/// shows that the mutant is equivalent.
 pub(crate) fn of(plan: &PlanTree, mutation: &Mutation) -> String {
     use Operator as O;
     let at = mutation.at;
@@ -19,7 +19,7 @@ pub(crate) fn of(plan: &PlanTree, mutation: &Mutation) -> String {
     let behind = || ops[index + 1..].iter().any(|op| op.kind.is_data());
     let reason = match mutation.operator {
         O::DropSync => {
-            // What the sync lies between.
+            // The operations between which the sync is.
             let before = ops[..index].iter().rev().take_while(|op| !is_sync(op));
             let after = ops[index + 1..].iter().take_while(|op| !is_sync(op));
             let (data_before, data_after) = (before.clone().any(is_data), after.clone().any(is_data));

@@ -1,7 +1,7 @@
-//! Mutants of plans with loops, one change or two, held against runs of many sizes.
+//! Mutants of plans with loops, with one change or two, compared with executions at many sizes.
 //!
-//! A mutant that the checker accepts must run to its end at every number of iterations up to three times what it begins with,
-//! and up to 64 at least ([`brute`](super::brute)), and must withstand the fuzzer at a few of them.
+//! A mutant that the checker accepts must run to its end at every number of iterations up to three times its credits
+//! and initial units, and up to 64 at least ([`brute`](super::brute)), and must pass the fuzzer at a few of them.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,19 +12,19 @@ use mscclpp_fuzz::{Outcome, ScheduleFuzzer};
 
 use super::brute::Brute;
 use super::mutants::{Mutation, apply, mutations, op_at};
-use super::tally::{Fate, Tally};
+use super::tally::{MutantOutcome, Tally};
 use super::{Random, bases, number, reasons};
 
-/// Iterations up to which every number is tried.
-const MOST_TRIPS: u64 = 64;
+/// Trip count up to which every number is tried.
+const MAX_TRIPS: u64 = 64;
 
-/// Sizes are multiples of this, which is what plans are aligned to.
+/// Sizes are multiples of this, the alignment of the plans.
 const ALIGNMENT: u64 = 16;
 
 /// Bytes of the largest chunk that is tried.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
-/// A mutant with what it was made from.
+/// A mutant with its original plan.
 struct Mutant {
     name: String,
     base: PlanTree,
@@ -34,7 +34,7 @@ struct Mutant {
 }
 
 impl Mutant {
-    /// The mutant of a number; none if its changes undo each other or cannot be made.
+    /// Returns the mutant of a number; `None` if its changes cancel or cannot be applied.
     fn of(number: u64) -> Option<Self> {
         let random = &mut Random(number.wrapping_mul(0x2545_f491_4f6c_dd1d));
         let (named, credits) = bases::random(random);
@@ -51,7 +51,7 @@ impl Mutant {
         (plan != named.plan).then_some(Self { name, base: named.plan, plan, changes, credits })
     }
 
-    /// Whether it is right, as far as can be seen: at so many sizes, in so many schedules.
+    /// Returns whether it is correct at the given sizes and in the given schedules.
     fn fuzz(&self, every: bool, seeds: u64) -> Result<(), String> {
         self.brute(every)?;
         let few = [None, Some(1), Some(2), Some(3), Some(5), Some(9)];
@@ -73,19 +73,19 @@ impl Mutant {
         Ok(())
     }
 
-    /// Looks for a number of iterations at which a thread block waits forever.
+    /// Searches for a number of iterations at which a thread block deadlocks.
     fn brute(&self, every: bool) -> Result<(), String> {
         let brute = Brute::of(&self.plan);
-        let most = MOST_TRIPS.max(3 * self.credits);
+        let most = MAX_TRIPS.max(3 * self.credits);
         let mut before = Vec::new();
-        for chunk in (0..=MOST_BYTES).step_by(ALIGNMENT as usize) {
+        for chunk in (0..=MAX_BYTES).step_by(ALIGNMENT as usize) {
             let trips: Vec<u64> = brute.trips(chunk).collect();
             let longest = brute.most_trips(chunk);
             if longest > most {
                 break;
             }
             let past_credits = self.credits > 0 && (longest + 2) % self.credits <= 4;
-            if trips == before || !every && longest > MOST_TRIPS && !past_credits {
+            if trips == before || !every && longest > MAX_TRIPS && !past_credits {
                 continue;
             }
             if brute.is_stuck(chunk) {
@@ -99,21 +99,23 @@ impl Mutant {
         Ok(())
     }
 
-    fn fate(&self, every: bool, seeds: u64, suspect: bool) -> Fate {
+    fn mutant_outcome(&self, every: bool, seeds: u64, suspect: bool) -> MutantOutcome {
         if let Some(finding) = check(&self.plan).iter().next() {
             let unbroken = suspect.then(|| self.fuzz(every, seeds) == Ok(()));
-            return Fate::Killed { code: finding.code.entry(), unbroken };
+            return MutantOutcome::Killed { code: finding.code.entry(), unbroken };
         }
         match self.fuzz(every, seeds) {
-            Ok(()) if self.changes.len() == 1 => Fate::Equivalent { reason: reasons::of(&self.base, &self.changes[0]) },
-            Ok(()) => Fate::Equivalent { reason: "two changes that go together".to_owned() },
-            Err(how) => Fate::Lost { how: format!("{how}\n{}", text(&self.plan)) },
+            Ok(()) if self.changes.len() == 1 => {
+                MutantOutcome::Equivalent { reason: reasons::of(&self.base, &self.changes[0]) }
+            }
+            Ok(()) => MutantOutcome::Equivalent { reason: "two changes that go together".to_owned() },
+            Err(how) => MutantOutcome::Lost { how: format!("{how}\n{}", text(&self.plan)) },
         }
     }
 }
 
-/// Some mutation: each operator is as likely as others. A second one mostly goes with the first: by the same operator, or about
-/// the same channel or semaphore.
+/// Returns a mutation: each operator is equally likely. A second one mostly relates to the first: by the same operator,
+/// or on the same channel or semaphore.
 fn some(plan: &PlanTree, first: Option<(&PlanTree, &Mutation)>, random: &mut Random) -> Option<Mutation> {
     let mut all = mutations(plan);
     let ids = |plan: &PlanTree, mutation: &Mutation| {
@@ -146,7 +148,7 @@ fn some(plan: &PlanTree, first: Option<(&PlanTree, &Mutation)>, random: &mut Ran
     Some(all[random.below(all.len() as u64) as usize])
 }
 
-/// A plan as tests write it.
+/// Returns a plan in the notation of tests.
 fn text(plan: &PlanTree) -> String {
     let mut text = String::new();
     for (rank, tables) in plan.ranks.iter().enumerate() {
@@ -162,7 +164,7 @@ fn text(plan: &PlanTree) -> String {
 }
 
 #[test]
-fn bases_are_right() {
+fn bases_are_correct() {
     for number in 0..super::number("MSCCLPP_BASES", 60) {
         let (named, credits) = bases::random(&mut Random(number));
         let found = check(&named.plan);
@@ -180,7 +182,7 @@ fn bases_are_right() {
 }
 
 #[test]
-fn loop_mutants_are_killed() {
+fn wrong_loop_mutants_are_rejected() {
     let mutants = number("MSCCLPP_LOOP_MUTANTS", 1500);
     let (first, seeds) = (number("MSCCLPP_FIRST", 0), number("MSCCLPP_SEEDS", 2));
     let every = mutants >= 20_000;
@@ -194,7 +196,11 @@ fn loop_mutants_are_killed() {
             }
             if let Some(mutant) = Mutant::of(number) {
                 let suspect = Random(!number).below(8) == 0;
-                tally.add(mutant.changes[0].operator, mutant.name.clone(), mutant.fate(every, seeds, suspect));
+                tally.add(
+                    mutant.changes[0].operator,
+                    mutant.name.clone(),
+                    mutant.mutant_outcome(every, seeds, suspect),
+                );
             }
         }
         let mut sum = sum.lock().expect("no mutant panics");

@@ -1,4 +1,4 @@
-//! What became of the mutants, counted.
+//! Counts of the mutants' outcomes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,13 +7,13 @@ use mscclpp_core::diag::Entry;
 
 use super::mutants::Operator;
 
-/// What became of a mutant.
-pub(crate) enum Fate {
-    /// The checker refuses it; whether the fuzzer could not break it, if it was asked.
+/// The outcome of a mutant.
+pub(crate) enum MutantOutcome {
+    /// The checker rejects it; whether the fuzzer passed it, if it was fuzzed.
     Killed { code: &'static Entry, unbroken: Option<bool> },
-    /// Neither the checker nor the fuzzer finds a fault.
+    /// Neither the checker nor the fuzzer finds a defect.
     Equivalent { reason: String },
-    /// The checker accepts it, the fuzzer breaks it.
+    /// The checker accepts it, and the fuzzer fails it.
     Lost { how: String },
 }
 
@@ -22,7 +22,7 @@ pub(crate) enum Fate {
 pub(crate) struct Tally {
     operators: BTreeMap<Operator, Count>,
     rules: BTreeMap<(&'static str, &'static str), Rule>,
-    /// Per reason, how many and the first one's name.
+    /// Per reason, the number and the first one's name.
     reasons: BTreeMap<String, (usize, String)>,
     lost: Vec<String>,
 }
@@ -37,17 +37,17 @@ struct Count {
 #[derive(Clone, Default)]
 struct Rule {
     killed: usize,
-    /// Attacked, and not broken; the first of those.
+    /// Fuzzed, and passed; the first of those.
     fuzzed: usize,
     unbroken: Vec<String>,
 }
 
 impl Tally {
-    pub(crate) fn add(&mut self, operator: Operator, name: String, fate: Fate) {
+    pub(crate) fn add(&mut self, operator: Operator, name: String, mutant_outcome: MutantOutcome) {
         let count = self.operators.entry(operator).or_default();
         count.total += 1;
-        match fate {
-            Fate::Killed { code, unbroken } => {
+        match mutant_outcome {
+            MutantOutcome::Killed { code, unbroken } => {
                 count.killed += 1;
                 let rule = self.rules.entry((code.number, code.slug)).or_default();
                 rule.killed += 1;
@@ -56,11 +56,11 @@ impl Tally {
                     rule.unbroken.push(name);
                 }
             }
-            Fate::Equivalent { reason } => {
+            MutantOutcome::Equivalent { reason } => {
                 count.equivalent += 1;
                 self.reasons.entry(reason).or_insert((0, name)).0 += 1;
             }
-            Fate::Lost { how } => self.lost.push(format!("{name}: {how}")),
+            MutantOutcome::Lost { how } => self.lost.push(format!("{name}: {how}")),
         }
     }
 
@@ -87,7 +87,7 @@ impl Tally {
         self
     }
 
-    /// Mutants that the checker accepts though they are broken.
+    /// Mutants that the checker accepts though they fail.
     pub(crate) fn lost(&self) -> &[String] {
         &self.lost
     }

@@ -21,4 +21,10 @@ fn mixes_types(p: &Program) {
     p.rank(a);
 }
 
+#[collective(AllGather, ranks = 2)]
+fn misses_names(p: &Program) {
+    let peers: Vec<usize> = p.ranks().map(|rank| rank.nothing()).collect();
+    p.rank(peers.first());
+}
+
 fn main() {}

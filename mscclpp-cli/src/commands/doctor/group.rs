@@ -36,30 +36,30 @@ pub(super) fn group(time: Duration, json: bool) -> Result<ExitCode> {
     let mut barriers = VecDeque::new();
     for round in 0u32.. {
         let start = Instant::now();
-        comm.barrier()?;
+        group.barrier()?;
         if barriers.len() == KEPT {
             barriers.pop_front();
         }
         barriers.push_back(start.elapsed());
-        gather(&comm, round)?;
-        ring(&comm, round)?;
+        gather(&group, round)?;
+        ring(&group, round)?;
         // One clock decides for all.
         let go_on = Instant::now() < until || round < 20;
-        if comm.broadcast(0, &[u8::from(go_on)])? == [0] {
+        if group.broadcast(0, &[u8::from(go_on)])? == [0] {
             break;
         }
     }
     barriers.make_contiguous().sort_unstable();
-    pairs(&comm)?;
-    let stream = streams(&comm)?;
-    let slowest = comm.all_gather(&stream.to_le_bytes())?;
+    pairs(&group)?;
+    let stream = streams(&group)?;
+    let slowest = group.all_gather(&stream.to_le_bytes())?;
     let slowest =
         slowest.iter().filter_map(|rate| Some(f64::from_le_bytes(*rate.first_chunk()?))).fold(f64::MAX, f64::min);
-    if comm.rank() == 0 {
+    if group.rank() == 0 {
         let barrier = barriers[barriers.len() / 2];
-        report(&comm, &Times { together, barrier, slowest }, json)?;
+        report(&group, &Times { together, barrier, slowest }, json)?;
     }
-    comm.barrier()?;
+    group.barrier()?;
     Ok(ExitCode::from(exit::SUCCESS))
 }
 
@@ -71,8 +71,8 @@ struct Times {
     slowest: f64,
 }
 
-fn report(comm: &Bootstrap, times: &Times, json: bool) -> Result<()> {
-    let members = (0..comm.num_ranks()).map(|rank| Ok((comm.rank_info(rank)?, comm.node_of(rank)?)));
+fn report(group: &Bootstrap, times: &Times, json: bool) -> Result<()> {
+    let members = (0..group.num_ranks()).map(|rank| Ok((group.rank_info(rank)?, group.node_of(rank)?)));
     let members = members.collect::<std::result::Result<Vec<_>, bootstrap::Error>>()?;
     let (ms, us) = (times.together.as_secs_f64() * 1e3, times.barrier.as_secs_f64() * 1e6);
     let stream = (times.slowest < f64::MAX).then_some(times.slowest / 1e9);
@@ -82,7 +82,7 @@ fn report(comm: &Bootstrap, times: &Times, json: bool) -> Result<()> {
             .map(|(member, node)| json!({ "rank": member.rank, "node": node, "pid": member.pid, "host": member.hostname }))
             .collect();
         return print_json(&json!({
-            "ranks": ranks, "nodes": comm.num_nodes(), "ranks_per_node": comm.ranks_per_node(),
+            "ranks": ranks, "nodes": group.num_nodes(), "ranks_per_node": group.ranks_per_node(),
             "together_ms": ms, "barrier_us": us, "stream_gbs": stream,
         }));
     }
@@ -94,8 +94,8 @@ fn report(comm: &Bootstrap, times: &Times, json: bool) -> Result<()> {
     print(format!(
         "{}\n\n{} on {} came together in {ms:.1} ms, barrier {us:.0} us{stream}\n",
         table.text(),
-        counted(comm.num_ranks(), "rank"),
-        counted(comm.num_nodes(), "node"),
+        counted(group.num_ranks(), "rank"),
+        counted(group.num_nodes(), "node"),
     ))
 }
 
@@ -112,8 +112,8 @@ fn garbled(what: &str, rank: u32) -> Error {
     Error::CorruptData { what: what.into(), rank }
 }
 
-fn gather(comm: &Bootstrap, round: u32) -> Result<()> {
-    let parts = comm.all_gather(&pattern(comm.rank(), round, MESSAGE))?;
+fn gather(group: &Bootstrap, round: u32) -> Result<()> {
+    let parts = group.all_gather(&pattern(group.rank(), round, MESSAGE))?;
     for (rank, part) in (0..).zip(parts) {
         if part != pattern(rank, round, MESSAGE) {
             return Err(garbled("an all_gather", rank));
@@ -122,11 +122,11 @@ fn gather(comm: &Bootstrap, round: u32) -> Result<()> {
     Ok(())
 }
 
-fn ring(comm: &Bootstrap, round: u32) -> Result<()> {
-    let (rank, ranks) = (comm.rank(), comm.num_ranks());
+fn ring(group: &Bootstrap, round: u32) -> Result<()> {
+    let (rank, ranks) = (group.rank(), group.num_ranks());
     let (next, last) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
-    comm.send(next, 0, &pattern(rank, round, MESSAGE))?;
-    if comm.recv(last, 0)? != pattern(last, round, MESSAGE) {
+    group.send(next, 0, &pattern(rank, round, MESSAGE))?;
+    if group.recv(last, 0)? != pattern(last, round, MESSAGE) {
         return Err(garbled("a message", last));
     }
     Ok(())
@@ -134,12 +134,12 @@ fn ring(comm: &Bootstrap, round: u32) -> Result<()> {
 
 /// Says something to every other rank over a connection of their own. All go through the others in the same order, so that
 /// there are always two whose turn it is with each other.
-fn pairs(comm: &Bootstrap) -> Result<()> {
-    let (rank, ranks) = (comm.rank(), comm.num_ranks());
+fn pairs(group: &Bootstrap) -> Result<()> {
+    let (rank, ranks) = (group.rank(), group.num_ranks());
     for peer in (0..ranks).filter(|peer| *peer != rank) {
         // Beside the numbers of the streams below.
-        let stream = comm.stream(peer, u64::from(ranks))?;
-        let found = exchange(stream, rank.to_le_bytes().into(), comm.options().timeout)
+        let stream = group.stream(peer, u64::from(ranks))?;
+        let found = exchange(stream, rank.to_le_bytes().into(), group.options().timeout)
             .map_err(|error| Error::Broken { rank: peer, reason: error.to_string() })?;
         if found != peer.to_le_bytes() {
             return Err(garbled("a stream", peer));
@@ -150,26 +150,26 @@ fn pairs(comm: &Bootstrap) -> Result<()> {
 
 /// Exchanges data with both neighbours over connections of their own, one pair after the other: bytes per second of the
 /// slower one.
-fn streams(comm: &Bootstrap) -> Result<f64> {
-    let (rank, ranks) = (comm.rank(), comm.num_ranks());
+fn streams(group: &Bootstrap) -> Result<f64> {
+    let (rank, ranks) = (group.rank(), group.num_ranks());
     let mut slowest = f64::MAX;
     for first in 0..ranks {
         let second = (first + 1) % ranks;
         let peer = if rank == first { second } else { first };
         if rank == peer || (rank != first && rank != second) {
-            comm.barrier()?;
+            group.barrier()?;
             continue;
         }
         let (ours, theirs) = (pattern(rank, 0, BYTES), pattern(peer, 0, BYTES));
-        let stream = comm.stream(peer, u64::from(first))?;
+        let stream = group.stream(peer, u64::from(first))?;
         let start = Instant::now();
-        let found = exchange(stream, ours, comm.options().timeout)
+        let found = exchange(stream, ours, group.options().timeout)
             .map_err(|error| Error::Broken { rank: peer, reason: error.to_string() })?;
         slowest = slowest.min(BYTES as f64 / start.elapsed().as_secs_f64());
         if found != theirs {
             return Err(garbled("a stream", peer));
         }
-        comm.barrier()?;
+        group.barrier()?;
     }
     Ok(slowest)
 }

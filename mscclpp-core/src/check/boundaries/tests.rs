@@ -40,24 +40,24 @@ fn relaxed_close_after_put_into_output_needs_end_barrier() {
     assert_eq!(facts(&put(OPEN, RELAXED_CLOSE)), [true, false, true, true]);
     // One end of the handshake is enough to make it relaxed.
     assert_eq!(facts(&put(OPEN, "nop; signal.m#0; rlxwait.m#0")), [true, false, true, true]);
-    // What is only read need not be visible to its owner.
+    // An access that only reads need not be visible to its owner.
     assert_eq!(facts(&both(&format!("{OPEN}; get.m#0 r1:0 > o0; {RELAXED_CLOSE}"))), [true; 4]);
-    // A rank's caller sees what the rank itself wrote.
+    // What a rank wrote itself is visible to its caller.
     assert_eq!(facts(&both(&format!("copy i0 > o0; {RELAXED_CLOSE}"))), [true; 4]);
 }
 
 #[test]
 fn missing_handshakes_need_barriers() {
-    // What the checks refuse needs a barrier where it is refused.
+    // A plan that the checks reject needs a barrier where they reject it.
     assert_eq!(facts(&both(&format!("put.m i0 > r2:0; {CLOSE}"))), [false, true, true, true]);
     assert_eq!(facts(&both(&format!("{OPEN}; put.m i0 > r2:0"))), [true, false, true, true]);
     let transfer = "put.m i0 > r0:0; nop; signal.m#0; wait.m#0; nop; copy s0 > o0";
     assert_eq!(facts(&both(transfer)), [false, true, false, true]);
-    // What was done to scratch is over after a barrier at the end; accesses before the peer has begun are not.
+    // Accesses to scratch happen before a barrier at the end; accesses before the peer has started do not.
     assert!(launch_boundaries(&both(transfer)).accesses_follow_begin);
     assert!(!launch_boundaries(&both(&format!("put.m i0 > r2:0; {CLOSE}"))).accesses_follow_begin);
     assert!(!launch_boundaries(&both("copy i0+2 > s0+2; copy s1 > o0")).accesses_follow_begin);
-    // Races and what cannot be run need it everywhere.
+    // Plans with races and plans that cannot be executed need it everywhere.
     assert_eq!(facts(&both("copy i0+2 > s0+2; copy s1 > o0")), [false; 4]);
     assert_eq!(facts(&plan(&[&["wait.m#0"], &[""]])), [false; 4]);
     assert_eq!(facts(&plan(&[&["copy i0 > o9"], &[""]])), [false; 4]);
@@ -65,7 +65,7 @@ fn missing_handshakes_need_barriers() {
 
 #[test]
 fn scratch_written_by_a_peer_is_visible_to_the_next_launch() {
-    // Nothing reads what the peer wrote to scratch; the next launch overwrites it.
+    // No operation reads what the peer wrote to scratch; the next launch overwrites it.
     let unread = |close: &str| {
         plan(&[
             &[&format!("wait.m#1; nop; put.m i0 > r0:0; {close}")],
@@ -74,7 +74,7 @@ fn scratch_written_by_a_peer_is_visible_to_the_next_launch() {
     };
     assert_eq!(facts(&unread(CLOSE)), [true; 4]);
     assert_eq!(facts(&unread(RELAXED_CLOSE)), [false, true, false, true]);
-    // A rank that has begun again has ended its kernel before: then a relaxed word is enough.
+    // A rank that has started again has ended its kernel before: then a relaxed signal is enough.
     let begun = plan(&[
         &[&format!("rlxsignal.m#2; wait.m#1; nop; put.m i0 > r0:0; {RELAXED_CLOSE}")],
         &[&format!("rlxwait.m#2; nop; copy i0 > s0; nop; copy s0 > o0; nop; signal.m#1; {RELAXED_CLOSE}")],
@@ -88,7 +88,7 @@ fn packets_that_were_read_are_visible() {
     assert!(launch_boundaries(&both(acknowledged)).can_start_without_barrier);
     assert!(launch_boundaries(&both(acknowledged)).can_end_without_barrier);
     let one_shot = double(both("ppkt.m i0 > r0:0; repkt i0 s0 > o0"));
-    // Double scratch keeps launches of one size apart, not those of two.
+    // Double scratch separates launches of one size, not those of two.
     assert_eq!(facts(&one_shot), [true, true, false, true]);
     assert!(launch_boundaries(&one_shot).sizes_may_follow_in_fixed_halves);
 }
@@ -99,7 +99,7 @@ fn sizes_may_follow_where_all_scratch_is_free() {
     let transfer = "put.m i0 > r0:0; nop; signal.m#1; wait.m#1; nop; copy s0 > o0";
     assert_eq!(facts(&opened(transfer)), [true; 4]);
     assert_eq!(facts(&both(&format!("{transfer}; {CLOSE}"))), [true; 4]);
-    // Two blocks keep out of each other's chunks, but one block's chunk lies where the other one's lay at another size.
+    // Two blocks use separate chunks, but one block's chunk has the address of the other one's at another size.
     let chunk = |k: u32| {
         format!(
             "rlxsignal.m#{k}; rlxwait.m#{k}; nop; put.m i{k} > r0:{k}; nop; signal.m#{k}; wait.m#{k}; nop; copy s{k} > o{k}"
@@ -109,9 +109,9 @@ fn sizes_may_follow_where_all_scratch_is_free() {
     let blocks: Vec<&str> = blocks.iter().map(String::as_str).collect();
     let apart = plan(&[&blocks, &blocks]);
     assert!(launch_boundaries(&apart).can_start_without_barrier);
-    // A rank begins when both its blocks are done, so what it says is said for both.
+    // A rank starts when both its blocks have ended, so its signal is for both.
     assert!(launch_boundaries(&apart).sizes_may_follow);
-    // What only the acknowledgement of one chunk tells is not told of others.
+    // The acknowledgement of one chunk does not order others.
     let per_chunk = "ppkt.m i0 > r0:0; ppkt.m i1 > r0:1; upkt s0 > o0; ppkt.m i2 > r0:2; upkt s1 > o1; ppkt.m i3 > r0:3; \
                      upkt s2 > o2; upkt s3 > o3";
     let per_chunk = launch_boundaries(&both(per_chunk));

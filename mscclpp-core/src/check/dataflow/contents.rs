@@ -1,4 +1,4 @@
-//! All memories while a plan runs.
+//! The values of all buffers during an execution.
 
 use std::ops::Range;
 
@@ -7,19 +7,19 @@ use super::values::{How, Node, UNKNOWN, Values};
 use crate::plan::{Op, OpKind};
 use crate::types::ReduceOp;
 
-/// A range of a memory.
+/// A range of a buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MemoryRange {
-    /// Number of the memory.
+    /// Number of the buffer.
     pub(super) memory: usize,
     pub(super) range: Range<u64>,
     /// The cell in which it begins, unless it is empty.
     pub(super) cell: usize,
-    /// Where some ranks stand for all: how many ranks further the one is whose memory it really is.
+    /// With symmetry reduction: the rotation of the rank whose buffer it is.
     pub(super) further: u32,
 }
 
-/// What an operation does with what it reads.
+/// The relation of an operation's destinations to its sources.
 enum Flow {
     /// The n-th source goes to the n-th destination.
     Pairs,
@@ -29,22 +29,22 @@ enum Flow {
     Combine(How),
 }
 
-/// What lies in every memory.
+/// The values of every buffer.
 pub(super) struct Contents {
     pub(super) values: Values,
     pub(super) memories: Memories,
-    /// Pieces that may still be moved.
+    /// Number of ranges that may still be moved.
     budget: u64,
     pieces: Vec<ValueRange>,
-    /// The same as another rank sees them.
+    /// The same ranges in the numbering of another rank.
     seen: Vec<ValueRange>,
     operands: Vec<ValueRange>,
-    /// Per source, the next of its `operands`, the end of them, and what is done of the next one.
-    cursors: Vec<(usize, usize, u64)>,
+    /// Per source, the next of its `operands`, the end of them, and how much of the next one is done.
+    positions: Vec<(usize, usize, u64)>,
 }
 
-/// Pieces that any plan may move, and those it may move per operation. Plans that mean something move one or two per
-/// operand; others could cut their memory into ever more pieces.
+/// Number of ranges that any plan may move, and that it may move per operation. Useful plans move one or two per
+/// operand; others could divide their memory into ever more ranges.
 const BUDGET: (u64, u64) = (1 << 18, 256);
 
 impl Contents {
@@ -56,16 +56,16 @@ impl Contents {
             pieces: Vec::new(),
             seen: Vec::new(),
             operands: Vec::new(),
-            cursors: Vec::new(),
+            positions: Vec::new(),
         }
     }
 
-    /// Whether the budget is used up; what memories hold is then not followed any more.
+    /// Returns whether the budget is used up; values are not tracked after that.
     pub(super) fn is_spent(&self) -> bool {
         self.budget == 0
     }
 
-    /// Lets a step happen; calls `unwritten` with the parts of its sources that hold nothing.
+    /// Executes a step; calls `unwritten` with the parts of its sources that are uninitialized.
     pub(super) fn step(
         &mut self,
         op: &Op,
@@ -87,7 +87,7 @@ impl Contents {
                 for (read, write) in reads.iter().zip(writes) {
                     self.pieces.clear();
                     load(&self.memories, read, &mut self.pieces, &mut unwritten);
-                    self.bring(read, 0, false);
+                    self.load_from(read, 0, false);
                     self.store(std::slice::from_ref(write), by);
                 }
             }
@@ -95,20 +95,20 @@ impl Contents {
                 self.pieces.clear();
                 for read in reads.iter().take(1) {
                     load(&self.memories, read, &mut self.pieces, &mut unwritten);
-                    self.bring(read, 0, false);
+                    self.load_from(read, 0, false);
                 }
                 self.store(writes, by);
             }
             Flow::Combine(how) => {
                 self.operands.clear();
-                self.cursors.clear();
-                // Packets come before the plain source.
+                self.positions.clear();
+                // Packets are before the plain source.
                 let plain_last = reads_packets(op.kind) as usize;
                 for read in reads[plain_last.min(reads.len())..].iter().chain(&reads[..plain_last.min(reads.len())]) {
                     let first = self.operands.len();
                     load(&self.memories, read, &mut self.operands, &mut unwritten);
-                    self.bring(read, first, true);
-                    self.cursors.push((first, self.operands.len(), 0));
+                    self.load_from(read, first, true);
+                    self.positions.push((first, self.operands.len(), 0));
                 }
                 self.spend(self.operands.len());
                 self.combine(how);
@@ -117,8 +117,8 @@ impl Contents {
         }
     }
 
-    /// Lets a step happen that copies the whole of a cell to another one, as long as that; whether that was all, which it is
-    /// where a single piece is copied.
+    /// Executes a step that copies a whole cell to another one of the same length. Returns whether the copy is
+    /// complete, which it is if the cell holds a single range.
     pub(super) fn copy(&mut self, by: u32, read: usize, (write, start): (usize, u64), len: u64) -> bool {
         let Some(piece) = self.memories.filling(read, len).filter(|_| !self.is_spent()) else { return false };
         self.budget = self.budget.saturating_add(BUDGET.1 - 1);
@@ -126,25 +126,25 @@ impl Contents {
         true
     }
 
-    /// Combines the operands, as far apart as they are cut.
+    /// Combines the operands, divided at all of their bounds.
     fn combine(&mut self, how: How) {
-        let Self { values, operands, cursors, pieces, budget, .. } = self;
+        let Self { values, operands, positions, pieces, budget, .. } = self;
         pieces.clear();
         while *budget > 0
-            && let Some(len) = cursors
+            && let Some(len) = positions
                 .iter()
                 .map(|&(next, end, done)| if next < end { operands[next].len - done } else { 0 })
                 .min()
                 .filter(|len| *len > 0)
         {
-            let terms = cursors.iter().map(|&(next, _, done)| {
+            let terms = positions.iter().map(|&(next, _, done)| {
                 let piece = &operands[next];
                 (piece.node, piece.at.wrapping_add(done))
             });
             let (node, at) = values.reduce(how, terms);
             append(pieces, ValueRange { len, node, at, by: 0 });
-            *budget = budget.saturating_sub(cursors.len() as u64);
-            for (next, _, done) in cursors.iter_mut() {
+            *budget = budget.saturating_sub(positions.len() as u64);
+            for (next, _, done) in positions.iter_mut() {
                 *done += len;
                 if *done == operands[*next].len {
                     (*next, *done) = (*next + 1, 0);
@@ -153,7 +153,7 @@ impl Contents {
         }
     }
 
-    /// Writes `pieces` to every one of some ranges.
+    /// Writes `pieces` to each of some ranges.
     fn store(&mut self, writes: &[MemoryRange], by: u32) {
         if self.pieces.is_empty() {
             return;
@@ -173,8 +173,8 @@ impl Contents {
         }
     }
 
-    /// What was loaded from a memory, from a place on, as who reads it sees it.
-    fn bring(&mut self, read: &MemoryRange, first: usize, operands: bool) {
+    /// Loads what is in a buffer from an index on, in the numbering of the reader.
+    fn load_from(&mut self, read: &MemoryRange, first: usize, operands: bool) {
         if read.further > 0 {
             let Self { values, budget, .. } = self;
             let loaded = if operands { &mut self.operands } else { &mut self.pieces };
@@ -186,7 +186,7 @@ impl Contents {
         self.budget = self.budget.saturating_sub(pieces as u64);
     }
 
-    /// Puts a node, from its first coordinate on, where nothing is.
+    /// Puts a node, from its first coordinate on, into an empty range.
     pub(super) fn set(&mut self, memory: usize, start: u64, len: u64, node: Node) {
         if len > 0 {
             self.memories.write(memory, start, &[ValueRange { len, node, at: 0, by: 0 }]);
@@ -194,7 +194,7 @@ impl Contents {
     }
 }
 
-/// Adds what lies in a range to a list.
+/// Adds what is in a range to a list.
 fn load(
     memories: &Memories,
     spot: &MemoryRange,
@@ -211,7 +211,7 @@ fn load(
             unwritten(spot.memory, range.clone());
             ValueRange { len: range.end - range.start, node: UNKNOWN, at: 0, by: 0 }
         });
-        // Pieces of another operand stay apart.
+        // The ranges of another operand are not merged.
         if pieces.len() > floor { append(pieces, piece) } else { pieces.push(piece) }
     });
 }

@@ -1,4 +1,4 @@
-//! The inputs that a value is made of.
+//! Contributions: the inputs that a value contains.
 
 use std::collections::BTreeMap;
 
@@ -8,44 +8,44 @@ use crate::types::ReduceOp;
 /// The inputs in a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Contributions {
-    /// How often each input is in it: its rank, and its coordinate.
+    /// Multiplicity of each input, by its rank and coordinate.
     pub(super) counts: BTreeMap<(u32, u64), u64>,
-    /// How they are combined, and another way if there are two.
+    /// How they are combined, and a second way if there are two.
     pub(super) how: Option<How>,
     pub(super) mixed: Option<How>,
-    /// Whether something in it is unknown.
+    /// Whether a part of it is unknown.
     pub(super) unknown: bool,
 }
 
 impl Contributions {
-    /// The inputs in a node that is read from a coordinate on. Counts saturate, and sub-expressions are visited once
-    /// however often they occur, so that sums of sums of the same take no longer to count than to write.
+    /// Returns the inputs in a node that is read from a coordinate on. Counts saturate, and each sub-expression is
+    /// visited once, so that sums of equal sums take no longer to count than to write.
     pub(super) fn of(values: &Values, node: Node, at: u64) -> Self {
         Self::within(values, node, at, &mut { u64::MAX })
     }
 
-    /// The same, with a budget of terms to look at; what lies behind its end is unknown.
+    /// Returns the inputs in a node, with a limit on the number of terms; terms beyond the limit are unknown.
     pub(super) fn within(values: &Values, node: Node, at: u64, budget: &mut u64) -> Self {
-        let mut leaves = Self::default();
-        // Terms have lower numbers than the nodes they are in.
+        let mut contributions = Self::default();
+        // Terms have lower numbers than the nodes that contain them.
         let mut open = BTreeMap::from([((node, at), 1u64)]);
         while let Some(((node, at), count)) = open.pop_last() {
             match values.kind(node) {
-                Kind::Unknown => leaves.unknown = true,
+                Kind::Unknown => contributions.unknown = true,
                 Kind::Input(rank) => {
-                    leaves.counts.insert((rank, at), count);
+                    contributions.counts.insert((rank, at), count);
                 }
                 Kind::Reduction(_, terms) if terms.len() as u64 > *budget => {
                     *budget = 0;
-                    leaves.unknown = true;
-                    return leaves;
+                    contributions.unknown = true;
+                    return contributions;
                 }
                 Kind::Reduction(how, terms) => {
                     *budget -= terms.len() as u64;
-                    match leaves.how {
-                        Some(other) if other.op != how.op => leaves.mixed = Some(how),
+                    match contributions.how {
+                        Some(other) if other.op != how.op => contributions.mixed = Some(how),
                         Some(_) => {}
-                        None => leaves.how = Some(how),
+                        None => contributions.how = Some(how),
                     }
                     for term in terms {
                         let sum = open.entry((term.node, at.wrapping_add_signed(term.shift))).or_default();
@@ -54,25 +54,25 @@ impl Contributions {
                 }
             }
         }
-        leaves
+        contributions
     }
 }
 
 impl Contributions {
-    /// How often an input is in it.
+    /// Returns the multiplicity of an input.
     pub(super) fn count(&self, input: (u32, u64)) -> u64 {
         self.counts.get(&input).copied().unwrap_or(0)
     }
 
-    /// Whether it does not matter how often an input occurs.
+    /// Returns whether the multiplicity of an input is irrelevant.
     pub(super) fn is_idempotent(&self) -> bool {
         self.mixed.is_none() && self.how.is_some_and(|how| matches!(how.op, ReduceOp::Min | ReduceOp::Max))
     }
 }
 
-/// The lowest node in a value that holds an input more than once while none of its terms does, and the coordinate it is
-/// read from.
-pub(super) fn meeting(values: &Values, node: Node, at: u64, input: (u32, u64)) -> Option<(Node, u64)> {
+/// Returns the lowest node in a value that holds an input more than once while none of its terms does, and the
+/// coordinate from which it is read.
+pub(super) fn first_duplicate(values: &Values, node: Node, at: u64, input: (u32, u64)) -> Option<(Node, u64)> {
     let mut open = BTreeMap::from([((node, at), ())]);
     let mut seen = BTreeMap::new();
     while let Some((place, ())) = open.pop_last() {
@@ -93,7 +93,7 @@ pub(super) fn meeting(values: &Values, node: Node, at: u64, input: (u32, u64)) -
             }
         };
         if count > 1 {
-            // Those below have been looked at, and hold it once or not at all.
+            // The terms have been checked, and hold it once or not at all.
             return Some((node, at));
         }
         seen.insert((node, at), count);
@@ -101,7 +101,8 @@ pub(super) fn meeting(values: &Values, node: Node, at: u64, input: (u32, u64)) -
     None
 }
 
-/// Whether a node's inputs are those of all ranks, each once and at one coordinate: how far that is from the node's own.
+/// Returns the distance from a node's coordinate to that of its inputs, if these are the inputs of all ranks, each once
+/// and at one coordinate.
 ///
 /// Takes no more steps than there are ranks. `seen` has a mark for every rank, none of which is `mark`.
 pub(super) fn all_ranks(values: &Values, node: Node, seen: &mut [u32], mark: u32) -> Option<(i64, Option<How>)> {
@@ -110,7 +111,8 @@ pub(super) fn all_ranks(values: &Values, node: Node, seen: &mut [u32], mark: u32
     Some((distance.unwrap_or(0), how))
 }
 
-/// Whether a node's inputs are those of all ranks, each once and so far from the node's coordinate as `fits` says.
+/// Returns whether a node's inputs are those of all ranks, each once and at a distance from the node's coordinate that
+/// `fits` accepts.
 pub(super) fn each_rank(
     values: &Values,
     node: Node,
@@ -121,7 +123,7 @@ pub(super) fn each_rank(
     let (mut left, mut how) = (seen.len(), None::<How>);
     let mut open = vec![(node, 0i64)];
     while let Some((node, shift)) = open.pop() {
-        // Every open one has at least one input.
+        // Every pending node has at least one input.
         if open.len() >= left {
             return None;
         }
@@ -158,13 +160,13 @@ mod tests {
     }
 
     #[test]
-    fn a_sum_of_all_is_one_whatever_its_order() {
+    fn sum_of_all_ranks_is_accepted_in_any_order() {
         let (mut values, [a, b, c]) = values();
         let (ab, at) = values.reduce(SUM, [(b, 4), (a, 4)].into_iter());
         let (abc, at) = values.reduce(SUM, [(c, 4), (ab, at)].into_iter());
         assert_eq!(all_ranks(&values, abc, &mut [0; 3], 1), Some((0, Some(SUM))));
-        let leaves = Contributions::of(&values, abc, at);
-        assert_eq!(leaves.counts, BTreeMap::from([((0, 4), 1), ((1, 4), 1), ((2, 4), 1)]));
+        let contributions = Contributions::of(&values, abc, at);
+        assert_eq!(contributions.counts, BTreeMap::from([((0, 4), 1), ((1, 4), 1), ((2, 4), 1)]));
         assert_eq!(all_ranks(&values, ab, &mut [0; 3], 1), None);
         let other = values.reduce(SUM, [(ab, 4), (c, 5)].into_iter()).0;
         assert_eq!(all_ranks(&values, other, &mut [0; 3], 1), None);
@@ -176,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn doubling_over_and_over_is_counted_at_once() {
+    fn repeated_doubling_is_counted_in_linear_time() {
         let (mut values, [a, b, _]) = values();
         let mut node = values.reduce(SUM, [(a, 0), (b, 0)].into_iter()).0;
         let first = node;
@@ -184,9 +186,9 @@ mod tests {
             node = values.reduce(SUM, [(node, 0), (node, 0)].into_iter()).0;
         }
         assert_eq!(all_ranks(&values, node, &mut [0; 3], 1), None);
-        let leaves = Contributions::of(&values, node, 3);
-        assert_eq!(leaves.counts, BTreeMap::from([((0, 3), u64::MAX), ((1, 3), u64::MAX)]));
-        assert_eq!(meeting(&values, node, 3, (1, 3)), Some((first + 1, 3)));
-        assert_eq!(meeting(&values, first, 3, (1, 3)), None);
+        let contributions = Contributions::of(&values, node, 3);
+        assert_eq!(contributions.counts, BTreeMap::from([((0, 3), u64::MAX), ((1, 3), u64::MAX)]));
+        assert_eq!(first_duplicate(&values, node, 3, (1, 3)), Some((first + 1, 3)));
+        assert_eq!(first_duplicate(&values, first, 3, (1, 3)), None);
     }
 }

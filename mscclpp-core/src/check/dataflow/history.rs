@@ -1,10 +1,10 @@
-//! What happened while a plan ran, for those who are to be told.
+//! The steps of an execution and their values, for reports.
 
 use super::contents::{Contents, MemoryRange};
 use super::memory::ValueRange;
 use crate::check::place::LocatedOp;
 
-/// What happened, step by step.
+/// All steps of an execution.
 #[derive(Default)]
 pub(super) struct History<'p> {
     pub(super) steps: Vec<Logged<'p>>,
@@ -35,7 +35,7 @@ impl<'p> History<'p> {
     }
 }
 
-/// What a range holds, without gaps' places.
+/// Returns what a range holds, without gaps.
 fn held(contents: &Contents, spot: &MemoryRange) -> Vec<ValueRange> {
     let mut pieces = Vec::new();
     if spot.range.is_empty() {

@@ -1,4 +1,4 @@
-//! What lies where in memory.
+//! The values of buffers, by address.
 
 use std::ops::Range;
 
@@ -13,38 +13,38 @@ pub(super) struct ValueRange {
     pub(super) node: Node,
     /// Coordinate of the first byte.
     pub(super) at: u64,
-    /// The step that wrote it; 0 for what was there at the start.
+    /// The step that wrote it; 0 for the initial value.
     pub(super) by: u32,
 }
 
 impl ValueRange {
-    /// A part of the piece.
+    /// Returns a part of the range.
     pub(super) fn part(&self, from: u64, to: u64) -> Self {
         Self { len: to - from, at: self.at.wrapping_add(from), ..*self }
     }
 
-    /// Whether another piece goes on where this one ends.
-    fn goes_on_in(&self, next: &Self) -> bool {
+    /// Returns whether another range continues this one.
+    fn is_continued_by(&self, next: &Self) -> bool {
         self.node == next.node && self.at.wrapping_add(self.len) == next.at
     }
 }
 
-/// All memories, cut into cells where operations begin and end, so that most cells hold one piece.
+/// All buffers, divided into cells at the bounds of operations, so that most cells hold one range.
 #[derive(Default)]
 pub(super) struct Memories {
-    /// Per memory, its first cell.
+    /// Per buffer, its first cell.
     first: Vec<u32>,
-    /// Where cells begin in their memory; the last one of a memory is without end.
+    /// Begin of each cell in its buffer; the last one of a buffer is unbounded.
     starts: Vec<u64>,
-    /// Per cell, what it holds from its beginning on; what is behind the last piece has not been written.
+    /// Per cell, its values from its begin on; the bytes after the last range are uninitialized.
     cells: Vec<SmallVec<[ValueRange; 1]>>,
 }
 
-/// Node of a gap between pieces.
+/// Node of a gap between ranges.
 const GAP: Node = Node::MAX;
 
 impl Memories {
-    /// Room for so many memories of so many cells in all.
+    /// Allocates the given number of buffers with the given number of cells in all.
     pub(super) fn with_capacity(memories: usize, cells: usize) -> Self {
         Self {
             first: Vec::with_capacity(memories),
@@ -53,8 +53,8 @@ impl Memories {
         }
     }
 
-    /// Adds a memory in which nothing has been written, cut at some positions, in ascending order. Cells are numbered through
-    /// all memories, so that those of the memories of a model are its atoms.
+    /// Adds an uninitialized buffer, divided at some addresses, in ascending order. Cells are numbered through all
+    /// buffers, so that those of the buffers of a model are its atoms.
     pub(super) fn add(&mut self, cuts: &[u64]) {
         let first = self.starts.len();
         self.first.push(first as u32);
@@ -63,13 +63,13 @@ impl Memories {
         self.cells.resize_with(self.starts.len(), SmallVec::new);
     }
 
-    /// The cells of a memory.
+    /// Returns the cells of a buffer.
     fn cells(&self, memory: usize) -> Range<usize> {
         let end = self.first.get(memory + 1).map_or(self.starts.len(), |first| *first as usize);
         self.first[memory] as usize..end
     }
 
-    /// What fills a cell of some length, if that is a single piece.
+    /// Returns the range that fills a cell of some length, if it is a single one.
     pub(super) fn filling(&self, cell: usize, len: u64) -> Option<ValueRange> {
         match self.cells[cell][..] {
             [piece] if piece.len == len && piece.node != GAP => Some(piece),
@@ -77,23 +77,23 @@ impl Memories {
         }
     }
 
-    /// The cell of a memory in which a position lies.
+    /// Returns the cell of a buffer that contains an address.
     pub(super) fn cell(&self, memory: usize, position: u64) -> usize {
         let cells = self.cells(memory);
         cells.start + self.starts[cells].partition_point(|start| *start <= position) - 1
     }
 
-    /// Where a cell ends: where the next one begins, unless it is the last of its memory.
+    /// Returns the end of a cell: the begin of the next one, unless it is the last of its buffer.
     fn end(&self, cell: usize) -> u64 {
         self.starts.get(cell + 1).copied().filter(|start| *start > 0).unwrap_or(u64::MAX)
     }
 
-    /// Visits what lies in a range of a memory, in order, with `None` for gaps.
+    /// Visits the values in a range of a buffer, in order, with `None` for gaps.
     pub(super) fn read(&self, memory: usize, range: Range<u64>, visit: impl FnMut(Range<u64>, Option<ValueRange>)) {
         self.read_from(self.cell(memory, range.start), range, visit);
     }
 
-    /// The same, from the cell on in which the range begins.
+    /// Visits the values in a range, given the cell in which it begins.
     pub(super) fn read_from(
         &self,
         cell: usize,
@@ -121,12 +121,12 @@ impl Memories {
         }
     }
 
-    /// Writes pieces to a memory, one behind the other.
+    /// Writes consecutive ranges to a buffer.
     pub(super) fn write(&mut self, memory: usize, start: u64, pieces: &[ValueRange]) {
         self.write_from(self.cell(memory, start), start, pieces);
     }
 
-    /// The same, from the cell on in which the first piece begins.
+    /// Writes consecutive ranges, given the cell in which the first one begins.
     pub(super) fn write_from(&mut self, cell: usize, start: u64, pieces: &[ValueRange]) {
         if let [only] = pieces
             && self.starts[cell] == start
@@ -160,7 +160,7 @@ impl Memories {
     }
 }
 
-/// Adds what a cell holds in front of a position, up to there.
+/// Adds the values of a cell before an address.
 fn before(old: &[ValueRange], stop: u64, new: &mut SmallVec<[ValueRange; 1]>) {
     let mut start = 0;
     for piece in old {
@@ -174,7 +174,7 @@ fn before(old: &[ValueRange], stop: u64, new: &mut SmallVec<[ValueRange; 1]>) {
     }
 }
 
-/// Adds what a cell holds behind a position.
+/// Adds the values of a cell after an address.
 fn behind(old: &[ValueRange], begin: u64, new: &mut SmallVec<[ValueRange; 1]>) {
     let mut start = 0;
     for piece in old {
@@ -185,10 +185,10 @@ fn behind(old: &[ValueRange], begin: u64, new: &mut SmallVec<[ValueRange; 1]>) {
     }
 }
 
-/// Adds a piece to a list, as part of the last one where it goes on in it.
+/// Adds a range to a list, merged with the last one if it continues that.
 pub(super) fn append(list: &mut Vec<ValueRange>, piece: ValueRange) {
     match list.last_mut() {
-        Some(last) if last.goes_on_in(&piece) => last.len += piece.len,
+        Some(last) if last.is_continued_by(&piece) => last.len += piece.len,
         _ => list.push(piece),
     }
 }
@@ -201,7 +201,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_memory_is_an_array(
+        fn memory_behaves_like_an_array(
             writes in proptest::collection::vec((0..40u64, proptest::collection::vec((1..8u64, 1..4u32, 0..50u64), 1..4)), 0..30),
             from in 0..64u64, len in 1..64u64, cuts in proptest::collection::btree_set(0..70u64, 0..20),
         ) {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_that_go_on_are_one() {
+    fn continued_ranges_are_merged() {
         let mut list = Vec::new();
         let piece = |len, node, at| ValueRange { len, node, at, by: 0 };
         for piece in [piece(2, 1, 5), piece(3, 1, 7), piece(1, 2, 10), piece(1, 2, 10)] {

@@ -1,20 +1,20 @@
-//! Rule 6: the plan computes what its collective promises.
+//! Rule 6: the plan computes what its collective guarantees.
 //!
-//! The plan runs once in the abstract, on symbols: every byte of every memory holds a value, which is an input, a
-//! reduction of values, or nothing ([`values`]). No two accesses collide that nothing orders, or an earlier rule would have
-//! said so; hence all orders of execution compute the same, and the one of this run speaks for them. Ports act at once for
-//! the same reason.
+//! The plan is executed once on symbols: every byte of every buffer holds a value, which is an input, a reduction of
+//! values, or nothing ([`values`]). The earlier rules have proved that there is no data race; hence all schedules
+//! compute the same, and the one of this execution represents them. For the same reason ports may act at once.
 //!
-//! * Nothing is read that nobody has written: scratch, or an output out of place, holds anything before it is written.
-//! * At the end every promised output ([`Collective::promises`](crate::collective::Collective::promises)) holds the inputs
-//!   it should, each once, combined with one reduction throughout. Sums are taken to be free of order, as collectives
-//!   take them; which order a plan sums in, [`order`] tells. Under `min` and `max` an input may occur several times.
-//! * The same holds for what a program says of its outputs itself ([`Expectation`](crate::plan::Expectation)).
+//! * No operation reads uninitialized memory: scratch, or an output out of place, before it is written.
+//! * At the end every output with a postcondition
+//!   ([`Collective::postconditions`](crate::collective::Collective::postconditions)) holds the inputs that it requires,
+//!   each once, combined with one reduction throughout. Sums are considered independent of order, as collectives do;
+//!   [`order`] computes the order in which a plan sums. Under `min` and `max` an input may occur several times.
+//! * The same holds for the expectations that a program states ([`Expectation`](crate::plan::Expectation)).
 //! * Out of place, inputs hold at the end what they held at the start.
 //!
-//! The distance of a send-receive is what rank 0 receives over, since plans send from group to group as well as from rank
-//! to rank; all others must have the same. Fragments (`Test`) promise nothing and may read what others would write, so
-//! they are not followed unless they say what to expect.
+//! The distance of a send-receive is the one over which rank 0 receives, since plans send from group to group as well
+//! as from rank to rank; all other ranks must have the same. Fragments (`Test`) have no postconditions and may read
+//! what other fragments would write, so their data is tracked only if they state expectations.
 
 mod contents;
 mod contributions;
@@ -42,45 +42,45 @@ use contents::{Contents, MemoryRange};
 use memory::Memories;
 use outputs::OutputChecker;
 
-/// Looks on while a plan runs, and knows what its memories hold.
+/// Observes the abstract execution of a plan, and tracks the values in its buffers.
 pub(super) struct Dataflow<'p> {
     plan: &'p PlanTree,
-    /// Why some ranks stand for all.
+    /// The reason why representative ranks are enough.
     symmetry: Option<&'p Symmetry>,
     contents: Contents,
-    /// Positions of a chunk.
+    /// Addresses of a chunk.
     chunk: u64,
-    /// Steps done.
+    /// Number of executed steps.
     steps: u32,
-    misreads: Vec<UninitializedRead<'p>>,
+    uninitialized_reads: Vec<UninitializedRead<'p>>,
     reads: Vec<MemoryRange>,
     writes: Vec<MemoryRange>,
-    /// All that happened, if somebody is to be told.
+    /// All steps and their values, if a report needs them.
     log: Option<history::History<'p>>,
 }
 
-/// An operation that reads what nobody has written.
+/// An operation that reads uninitialized memory.
 struct UninitializedRead<'p> {
     at: LocatedOp<'p>,
     memory: usize,
     range: Range<u64>,
 }
 
-/// Misreads that are kept.
-const MOST_MISREADS: usize = 64;
+/// Maximum number of uninitialized reads that are kept.
+const MAX_UNINITIALIZED_READS: usize = 64;
 
-/// Number of a rank's memory: one for each buffer, and one for the packets in scratch.
+/// Returns the number of a rank's buffer: input, output, scratch, and packets in scratch are separate buffers.
 fn memory_of(rank: u32, buffer: BufferKind, packets: bool) -> usize {
     memory_number(rank, Space::of(buffer, packets))
 }
 
-/// Whether anything is demanded of a plan's results.
+/// Returns whether the plan has postconditions or expectations.
 fn applies(plan: &PlanTree) -> bool {
     !matches!(plan.collective.kind, CollectiveKind::Test { .. }) || !plan.expectations.is_empty()
 }
 
 impl<'p> Dataflow<'p> {
-    /// About to follow the contents of all memories through a plan, if anything is demanded of its results.
+    /// Creates an observer for the values of a plan, if the plan has postconditions or expectations.
     pub(super) fn of(model: &Model<'p>) -> Option<Self> {
         applies(model.plan).then(|| Self::new(model, None))
     }
@@ -105,37 +105,37 @@ impl<'p> Dataflow<'p> {
             contents,
             chunk,
             steps: 0,
-            misreads: Vec::new(),
+            uninitialized_reads: Vec::new(),
             reads: Vec::new(),
             writes: Vec::new(),
             log,
         }
     }
 
-    /// What is wrong with the results of a plan that has run to its end and has no races.
+    /// Returns the findings about a plan that has run to its end and has no races.
     pub(super) fn findings(self, model: &Model<'p>) -> Diagnostics {
         if self.contents.is_spent() {
-            return report::too_intricate().into();
+            return report::analysis_limit().into();
         }
-        if self.is_right() {
+        if self.is_correct() {
             return Diagnostics::default();
         }
         if self.symmetry.is_some() {
-            // What it is will be told of the ranks as they are.
-            return report::too_intricate().into();
+            // The finding is made when all ranks are checked.
+            return report::analysis_limit().into();
         }
-        // Once more, and everything is noted down.
+        // The second execution records everything.
         let mut again = Self::new(model, Some(history::History::default()));
         AbstractMachine::new(model).run(&mut again);
-        report::tell(&again)
+        report::findings_of(&again)
     }
 
-    /// Whether the plan, having run to its end, did what it should.
-    fn is_right(&self) -> bool {
-        self.misreads.is_empty() && self.judge().faults().0.is_empty()
+    /// Returns whether the plan, having run to its end, computes what it must.
+    fn is_correct(&self) -> bool {
+        self.uninitialized_reads.is_empty() && self.output_checker().faults().0.is_empty()
     }
 
-    fn judge(&self) -> OutputChecker<'_> {
+    fn output_checker(&self) -> OutputChecker<'_> {
         OutputChecker::new(self.plan, self.symmetry, &self.contents, self.chunk)
     }
 }
@@ -170,10 +170,10 @@ impl<'p> Observer<'p> for Dataflow<'p> {
         if let Some(log) = &mut self.log {
             log.begin(&model.placed(agent, step), self.steps, &self.contents, reads);
         }
-        let misreads = &mut self.misreads;
+        let uninitialized_reads = &mut self.uninitialized_reads;
         self.contents.step(model.op(agent, step), self.steps, reads, writes, |memory, range| {
-            if misreads.len() < MOST_MISREADS {
-                misreads.push(UninitializedRead { at: model.placed(agent, step), memory, range });
+            if uninitialized_reads.len() < MAX_UNINITIALIZED_READS {
+                uninitialized_reads.push(UninitializedRead { at: model.placed(agent, step), memory, range });
             }
         });
         if let Some(log) = &mut self.log {

@@ -1,4 +1,4 @@
-//! In which order a plan reduces: a fact about a plan, and no matter of right or wrong.
+//! Reduction order: a property of a plan, which is independent of its correctness.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,43 +11,44 @@ use super::values::mix;
 use super::{Dataflow, applies};
 use crate::plan::PlanTree;
 
-/// In which order a plan combines the inputs, element by element.
+/// The order in which a plan combines the inputs, element by element.
 ///
 /// Sums of floats depend on it: equal orders give equal bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReductionOrder {
-    /// A number for all of it: equal for plans that reduce every element in the same order.
+    /// Hash of all orders: equal for plans that reduce every element in the same order.
     pub fingerprint: u64,
-    /// How many different orders there are.
+    /// The number of different orders.
     pub orders: usize,
     /// Ranks whose outputs are reduced in another order than the first rank's: their bits may differ. Empty for plans
     /// that reduce every chunk once.
     pub differing: Vec<u32>,
     /// Whether every chunk has one order for all of its elements, at all message sizes.
     pub whole_chunks: bool,
-    /// Whether an element's bits stay the same when the message grows or shrinks around it, which moves it from chunk to
+    /// Whether an element's bits stay the same when the message grows or shrinks, which moves the element from chunk to
     /// chunk.
     pub same_for_all_sizes: bool,
-    /// Whether a switch reduces, in an order of its own.
+    /// Whether a switch reduces, in an unspecified order.
     pub by_switch: bool,
 }
 
 impl ReductionOrder {
-    /// Whether all ranks that hold an element have the same bits for it.
+    /// Returns whether all ranks that hold an element have the same bits for it.
     pub fn is_same_on_all_ranks(&self) -> bool {
         self.differing.is_empty()
     }
 }
 
-/// The order in which a plan reduces; `None` if its results are no reductions, or if it does not run to its end.
+/// Returns the order in which a plan reduces; `None` if its results are no reductions, or if it does not run to its
+/// end.
 ///
-/// Of floats the order decides the last bits: a plan of one order gives all ranks the same ones.
+/// For floats the order determines the last bits: a plan with one order gives all ranks the same bits.
 ///
 /// # Cost
-/// As the check of the plan.
+/// That of checking the plan.
 ///
 /// # Panics
-/// Never, whatever the plan says.
+/// Never, whatever the plan contains.
 pub fn reduction_order(plan: &PlanTree) -> Option<ReductionOrder> {
     if !applies(plan) || !shape::check(plan.into()).is_empty() {
         return None;
@@ -56,7 +57,7 @@ pub fn reduction_order(plan: &PlanTree) -> Option<ReductionOrder> {
     if !pairing::check(plan.into(), &pairs).is_empty() {
         return None;
     }
-    // By chunk of the inputs, what was found on which rank.
+    // By chunk of the inputs, the orders on each rank.
     let mut chunks: BTreeMap<u64, BTreeMap<u32, BTreeSet<u64>>> = BTreeMap::new();
     let mut by_switch = false;
     for size in sizes(plan.into())? {
@@ -68,7 +69,7 @@ pub fn reduction_order(plan: &PlanTree) -> Option<ReductionOrder> {
             return None;
         }
         let values = &watch.contents.values;
-        watch.judge().reductions(|rank, position, piece| {
+        watch.output_checker().reductions(|rank, position, piece| {
             let (first, last) = (position / watch.chunk, (position + piece.len - 1) / watch.chunk);
             for chunk in first..=last {
                 let orders = chunks.entry(chunk).or_default().entry(rank).or_default();
@@ -95,7 +96,7 @@ pub fn reduction_order(plan: &PlanTree) -> Option<ReductionOrder> {
             }
         }
     }
-    // An element moves between the chunks of a rank, or between ranks where not all of them hold all chunks.
+    // An element moves between the chunks of a rank, or between ranks if not all of them hold all chunks.
     let everywhere = chunks.values().all(|ranks| ranks.len() == of_rank.len());
     let same_for_all_sizes = orders.len() == 1 || everywhere && of_rank.values().all(|found| found.len() == 1);
     let differing = differing.into_iter().collect();

@@ -1,4 +1,4 @@
-//! What memory holds in the end against what was promised.
+//! Comparison of the final values with the postconditions.
 
 use std::ops::Range;
 
@@ -13,90 +13,90 @@ use crate::origin::Origin;
 use crate::plan::{Expectation, PlanTree};
 use crate::types::BufferKind;
 
-/// A part of an output, or of an input, that does not hold what it should.
+/// A part of an output, or of an input, with a wrong value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OutputError {
     pub(super) rank: u32,
     pub(super) buffer: BufferKind,
     /// Chunk of that buffer.
     pub(super) chunk: u64,
-    /// Where that is in memory: the memory's number, and the first position.
+    /// Location of that chunk: the buffer's number, and the first address.
     pub(super) place: (usize, u64),
-    /// How much of the chunk it is, in positions.
+    /// Length of the part of the chunk, in addresses.
     pub(super) len: u64,
-    /// What should be there: inputs by rank and coordinate, in order, each as often as it should.
+    /// The required inputs by rank and coordinate, in order, each with its multiplicity.
     pub(super) expected: Vec<(u32, u64)>,
-    /// Where that was demanded, if by the program itself.
+    /// Source location of the expectation, if the program states it.
     pub(super) demanded: Option<Origin>,
     pub(super) found: Found,
 }
 
-/// What is there instead.
+/// The value that is there instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// Nothing that anybody wrote.
+    /// Uninitialized.
     Nothing,
     /// Other inputs, or a combination of inputs, or too few of them.
     Inputs(ValueRange, Contributions),
-    /// What should be there, combined in another way than another output is.
+    /// The required inputs, combined in another way than another output is.
     Mixed(ValueRange, How, How),
 }
 
-/// Compares outputs with promises.
+/// Compares outputs with postconditions.
 pub(super) struct OutputChecker<'a> {
     plan: &'a PlanTree,
-    /// Why the outputs of some ranks stand for all.
+    /// The reason why the outputs of representative ranks are enough.
     symmetry: Option<&'a Symmetry>,
     contents: &'a Contents,
-    /// Positions of a chunk.
+    /// Addresses of a chunk.
     chunk: u64,
     extent: ChunkCounts,
-    /// By node, what is known of it as a reduction over all ranks.
+    /// By node, the result of checking it as a reduction over all ranks.
     verdicts: Vec<Verdict>,
-    /// Per rank, the last node that was looked at; see [`all_ranks`].
+    /// Per rank, the last node that was checked; see [`all_ranks`].
     seen: Vec<u32>,
     /// Where inputs are renamed, the last such mark.
     mark: u32,
-    /// How the first output is combined. All others are too.
+    /// How the first output is combined. All others must be combined in the same way.
     how: Option<How>,
-    /// Terms that may be looked at where reductions are not plain sums over all ranks.
+    /// Maximum number of terms that may be checked where reductions are not plain sums over all ranks.
     budget: u64,
     faults: Vec<OutputError>,
-    /// Faults found, of which not all are kept.
+    /// Number of errors, of which not all are kept.
     pub(super) count: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Open,
-    /// All ranks at one coordinate, so much from the node's own.
+    /// All ranks at one coordinate, at the given distance from the node's own.
     All(i64, Option<How>),
-    /// It depends on memory that was not written.
+    /// It depends on uninitialized memory.
     Unknown,
     Other,
 }
 
-/// What should be somewhere.
+/// A required value.
 struct Demand {
     /// Inputs by rank and coordinate, in order.
     inputs: Vec<(u32, u64)>,
-    /// Where the program says so.
+    /// Source location, if the program states it.
     origin: Option<Origin>,
 }
 
-/// How something is not as it should be.
+/// How a value is wrong.
 enum Wrong {
     Missing,
     Inputs,
-    /// Combined in one way, and what was seen before in another.
+    /// Combined in one way, and an earlier output in another.
     Mixed(How, How),
 }
 
-/// Far more than any plan needs; a plan that shares its partial results over and over would need ever more.
+/// Far more than any useful plan needs; a plan that shares its partial results repeatedly would need ever more.
 const BUDGET: u64 = 1 << 24;
 
-/// Faults that are kept: each takes a while to explain.
-const MOST_FAULTS: usize = 64;
+/// Maximum number of errors that are kept: each takes time to explain.
+const MAX_ERRORS: usize = 64;
 
 impl<'a> OutputChecker<'a> {
     pub(super) fn new(plan: &'a PlanTree, symmetry: Option<&'a Symmetry>, contents: &'a Contents, chunk: u64) -> Self {
@@ -126,15 +126,15 @@ impl<'a> OutputChecker<'a> {
         }
     }
 
-    /// Everything that is not as it should be.
+    /// Returns all errors.
     pub(super) fn faults(mut self) -> (Vec<OutputError>, u64) {
         let collective = self.plan.collective;
-        let renamed = self.symmetry.filter(|symmetry| !symmetry.keeps_inputs());
+        let renaming = self.symmetry.filter(|symmetry| !symmetry.keeps_inputs());
         for rank in 0..self.symmetry.map_or(self.extent.ranks, |symmetry| symmetry.representatives) {
-            for promise in collective.postconditions(self.extent, rank) {
-                match renamed {
-                    None => self.promise(rank, promise),
-                    Some(symmetry) => self.renamed(symmetry, rank, promise),
+            for postcondition in collective.postconditions(self.extent, rank) {
+                match renaming {
+                    None => self.check_postcondition(rank, postcondition),
+                    Some(symmetry) => self.check_renamed(symmetry, rank, postcondition),
                 }
             }
             if !collective.in_place {
@@ -142,17 +142,18 @@ impl<'a> OutputChecker<'a> {
             }
         }
         for expectation in &self.plan.expectations {
-            self.expectation(expectation);
+            self.check_expectation(expectation);
         }
         (self.faults, self.count)
     }
 
-    /// Visits what the promised outputs of reductions hold, with the rank and the coordinate of the inputs.
+    /// Visits the values of outputs whose postconditions are reductions, with the rank and the coordinate of the
+    /// inputs.
     pub(super) fn reductions(&self, mut visit: impl FnMut(u32, u64, ValueRange)) {
         for rank in 0..self.extent.ranks {
-            for promise in self.plan.collective.postconditions(self.extent, rank) {
-                if let OutputContent::Reduction { chunk } = promise.content {
-                    let (memory, range) = self.output(rank, promise.chunk, promise.len);
+            for postcondition in self.plan.collective.postconditions(self.extent, rank) {
+                if let OutputContent::Reduction { chunk } = postcondition.content {
+                    let (memory, range) = self.output(rank, postcondition.chunk, postcondition.len);
                     let first = u64::from(chunk) * self.chunk;
                     self.contents.memories.read(memory, range.clone(), |part, piece| {
                         if let Some(piece) = piece {
@@ -164,57 +165,57 @@ impl<'a> OutputChecker<'a> {
         }
     }
 
-    /// Where chunks of an output lie.
+    /// Returns the location of chunks of an output.
     fn output(&self, rank: u32, chunk: u32, len: u32) -> (usize, Range<u64>) {
         let (buffer, first) = canonical_buffer(self.plan, rank, BufferKind::Output, chunk);
         let start = u64::from(first) * self.chunk;
         (super::memory_of(rank, buffer, false), start..start + u64::from(len) * self.chunk)
     }
 
-    fn promise(&mut self, rank: u32, promise: Postcondition) {
+    fn check_postcondition(&mut self, rank: u32, postcondition: Postcondition) {
         let contents = self.contents;
-        let (memory, range) = self.output(rank, promise.chunk, promise.len);
-        let chunk = match promise.content {
+        let (memory, range) = self.output(rank, postcondition.chunk, postcondition.len);
+        let chunk = match postcondition.content {
             OutputContent::Input { chunk, .. } | OutputContent::Reduction { chunk } => chunk,
         };
         let origin = u64::from(chunk) * self.chunk;
         contents.memories.read(memory, range.clone(), |part, piece| {
             let at = origin + part.start - range.start;
-            let wrong = match (piece, promise.content) {
+            let wrong = match (piece, postcondition.content) {
                 (None, _) => Some(Wrong::Missing),
                 (Some(piece), OutputContent::Input { rank, .. }) => self.copy(piece, rank, at),
                 (Some(piece), OutputContent::Reduction { .. }) => self.reduction(piece, at),
             };
             let Some(wrong) = wrong else { return };
-            let ranks = match promise.content {
+            let ranks = match postcondition.content {
                 OutputContent::Input { rank, .. } => rank..rank + 1,
                 OutputContent::Reduction { .. } => 0..self.extent.ranks,
             };
-            let first = u64::from(promise.chunk) * self.chunk + part.start - range.start;
+            let first = u64::from(postcondition.chunk) * self.chunk + part.start - range.start;
             let demand = Demand { inputs: ranks.map(|rank| (rank, at)).collect(), origin: None };
             self.report((rank, BufferKind::Output), first, (memory, part), &demand, piece, &wrong);
         });
     }
 
-    /// A promise where inputs are called what they are at the own ranks.
-    fn renamed(&mut self, symmetry: &Symmetry, rank: u32, promise: Postcondition) {
-        for i in 0..promise.len {
-            let chunk = promise.chunk + i;
-            match promise.content {
+    /// Checks a postcondition with inputs renamed to those of the representative ranks.
+    fn check_renamed(&mut self, symmetry: &Symmetry, rank: u32, postcondition: Postcondition) {
+        for i in 0..postcondition.len {
+            let chunk = postcondition.chunk + i;
+            match postcondition.content {
                 OutputContent::Input { rank: from, chunk: first } => {
                     let content = OutputContent::Input { rank: from, chunk: symmetry.input(from, first + i) };
-                    self.promise(rank, Postcondition { chunk, len: 1, content });
+                    self.check_postcondition(rank, Postcondition { chunk, len: 1, content });
                 }
                 OutputContent::Reduction { chunk: first } => {
                     let chunk_of = |from| symmetry.input(from, first + i);
-                    self.renamed_reduction(rank, chunk, chunk_of);
+                    self.check_renamed_reduction(rank, chunk, chunk_of);
                 }
             }
         }
     }
 
-    /// A chunk that is to hold a reduction over all ranks, each of which gives an input chunk of its own.
-    fn renamed_reduction(&mut self, rank: u32, chunk: u32, chunk_of: impl Fn(u32) -> u32) {
+    /// Checks a chunk that must hold a reduction over all ranks, each of which contributes its own input chunk.
+    fn check_renamed_reduction(&mut self, rank: u32, chunk: u32, chunk_of: impl Fn(u32) -> u32) {
         let (contents, length) = (self.contents, self.chunk);
         let (memory, range) = self.output(rank, chunk, 1);
         contents.memories.read(memory, range.clone(), |part, piece| {
@@ -234,7 +235,7 @@ impl<'a> OutputChecker<'a> {
         });
     }
 
-    fn expectation(&mut self, expectation: &Expectation) {
+    fn check_expectation(&mut self, expectation: &Expectation) {
         let Expectation { rank, chunk, len, inputs, origin } = expectation;
         let contents = self.contents;
         if *rank >= self.extent.ranks {
@@ -258,25 +259,25 @@ impl<'a> OutputChecker<'a> {
         });
     }
 
-    /// Whether a piece holds some inputs, in order, combined in one way.
+    /// Returns how a range differs from some inputs, in order, combined in one way, if it does.
     fn combined(&mut self, piece: ValueRange, inputs: &[(u32, u64)]) -> Option<Wrong> {
-        let leaves = Contributions::within(&self.contents.values, piece.node, piece.at, &mut self.budget);
-        if self.budget > 0 && leaves.unknown {
+        let contributions = Contributions::within(&self.contents.values, piece.node, piece.at, &mut self.budget);
+        if self.budget > 0 && contributions.unknown {
             return None;
         }
-        let idempotent = leaves.is_idempotent();
+        let idempotent = contributions.is_idempotent();
         let mut left = inputs;
-        for (input, count) in &leaves.counts {
+        for (input, count) in &contributions.counts {
             let due = left.iter().take_while(|due| *due == input).count();
             if due == 0 || due as u64 != *count && !idempotent {
                 return Some(Wrong::Inputs);
             }
             left = &left[due..];
         }
-        (!left.is_empty() || leaves.mixed.is_some()).then_some(Wrong::Inputs)
+        (!left.is_empty() || contributions.mixed.is_some()).then_some(Wrong::Inputs)
     }
 
-    /// Notes what is wrong with a part of a buffer, chunk by chunk.
+    /// Records errors in a part of a buffer, chunk by chunk.
     fn report(
         &mut self,
         (rank, buffer): (u32, BufferKind),
@@ -297,7 +298,7 @@ impl<'a> OutputChecker<'a> {
                 done = to;
                 continue;
             }
-            if self.faults.len() >= MOST_FAULTS {
+            if self.faults.len() >= MAX_ERRORS {
                 self.count += (len - done).div_ceil(self.chunk);
                 return;
             }
@@ -327,7 +328,7 @@ impl<'a> OutputChecker<'a> {
 
     fn copy(&self, piece: ValueRange, rank: u32, at: u64) -> Option<Wrong> {
         match self.contents.values.kind(piece.node) {
-            // What comes from memory that was not written is told where it is read.
+            // A value from uninitialized memory is reported where it is read.
             Kind::Unknown => None,
             Kind::Input(other) if other == rank && piece.at == at => None,
             _ => Some(Wrong::Inputs),
@@ -362,19 +363,20 @@ impl<'a> OutputChecker<'a> {
         if let Some((distance, how)) = all_ranks(values, node, &mut self.seen, node) {
             return Verdict::All(distance, how);
         }
-        // The least of a number and itself is that number.
-        let leaves = Contributions::within(values, node, 0, &mut self.budget);
-        let Some(how) = leaves.how.filter(|_| leaves.is_idempotent()) else { return Verdict::Other };
-        let Some((_, at)) = leaves.counts.keys().next().copied() else { return Verdict::Other };
-        let all = leaves.counts.len() == self.seen.len() && leaves.counts.keys().all(|(_, other)| *other == at);
-        if all && leaves.mixed.is_none() && !leaves.unknown {
+        // The minimum of a number and itself is that number.
+        let contributions = Contributions::within(values, node, 0, &mut self.budget);
+        let Some(how) = contributions.how.filter(|_| contributions.is_idempotent()) else { return Verdict::Other };
+        let Some((_, at)) = contributions.counts.keys().next().copied() else { return Verdict::Other };
+        let all =
+            contributions.counts.len() == self.seen.len() && contributions.counts.keys().all(|(_, other)| *other == at);
+        if all && contributions.mixed.is_none() && !contributions.unknown {
             Verdict::All(at as i64, Some(how))
         } else {
             Verdict::Other
         }
     }
 
-    /// An input that a launch is not to change.
+    /// Checks an input that a launch must not change.
     fn input(&mut self, rank: u32) {
         let contents = self.contents;
         let memory = super::memory_of(rank, BufferKind::Input, false);
@@ -391,7 +393,8 @@ impl<'a> OutputChecker<'a> {
     }
 }
 
-/// How many ranks further a send-receive sends: what rank 0 has got says it. Plans send from group to group, too.
+/// Returns over how many ranks a send-receive sends, according to the data that rank 0 has received. Plans send from
+/// group to group, too.
 fn distance(plan: &PlanTree, contents: &Contents) -> u32 {
     let ranks = plan.ranks.len() as u32;
     let (buffer, _) = canonical_buffer(plan, 0, BufferKind::Output, 0);

@@ -1,4 +1,4 @@
-//! Where data came from, and where it went.
+//! Provenance: where inputs were copied or reduced on their way to an output.
 
 use std::collections::BTreeMap;
 
@@ -9,23 +9,23 @@ use super::values::{Kind, Node};
 use crate::check::place::canonical_buffer;
 use crate::types::BufferKind;
 
-/// A place where an input once was, alone or as a part of something.
+/// A location that held an input at some time, alone or in a reduction.
 pub(super) struct Occurrence {
     pub(super) memory: usize,
     pub(super) position: u64,
-    /// The step that wrote it there; 0 where it was from the start.
+    /// The step that wrote it there; 0 for an input at the start.
     pub(super) written: u32,
-    /// Whether a step has taken it on from there.
+    /// Whether a step has copied or reduced it from there.
     pub(super) read: bool,
     /// The step that overwrote it.
     pub(super) gone: Option<u32>,
 }
 
-/// Steps of a way that are told.
-const LONGEST_WAY: usize = 8;
+/// Maximum number of steps of a path that are reported.
+const MAX_PATH_STEPS: usize = 8;
 
 impl<'p> Reporter<'_, 'p> {
-    /// All places where an input was at some time, in the order in which it came there.
+    /// Returns all locations that held an input at some time, in the order in which it was written there.
     pub(super) fn trace(&self, (rank, at): (u32, u64)) -> Vec<Occurrence> {
         if rank as usize >= self.plan.ranks.len() {
             return Vec::new();
@@ -34,8 +34,8 @@ impl<'p> Reporter<'_, 'p> {
         let (buffer, first) = canonical_buffer(self.plan, rank, BufferKind::Input, 0);
         let start = super::memory_of(rank, buffer, false);
         let position = u64::from(first) * self.chunk + at;
-        let mut holders = vec![Occurrence { memory: start, position, written: 0, read: false, gone: None }];
-        // Where it is at the moment.
+        let mut occurrences = vec![Occurrence { memory: start, position, written: 0, read: false, gone: None }];
+        // The current locations.
         let mut now = BTreeMap::from([((start, position), 0)]);
         let mut kept = Vec::new();
         for step in &self.log.steps {
@@ -51,7 +51,7 @@ impl<'p> Reporter<'_, 'p> {
                     .map(|(k, v)| (*k, *v))
                     .collect();
                 for (key, holder) in over {
-                    holders[holder].gone = Some(step.number);
+                    occurrences[holder].gone = Some(step.number);
                     now.remove(&key);
                 }
                 let mut start = spot.range.start;
@@ -60,8 +60,8 @@ impl<'p> Reporter<'_, 'p> {
                         let inside = at.wrapping_sub(piece.at.wrapping_add_signed(shift));
                         if inside < piece.len {
                             carried = true;
-                            now.insert((spot.memory, start + inside), holders.len());
-                            holders.push(Occurrence {
+                            now.insert((spot.memory, start + inside), occurrences.len());
+                            occurrences.push(Occurrence {
                                 memory: spot.memory,
                                 position: start + inside,
                                 written: step.number,
@@ -74,13 +74,13 @@ impl<'p> Reporter<'_, 'p> {
                 }
             }
             for holder in kept.drain(..) {
-                holders[holder].read |= carried;
+                occurrences[holder].read |= carried;
             }
         }
-        holders
+        occurrences
     }
 
-    /// Per node, how far from its own coordinate an input of a rank is in it, if it is.
+    /// Returns, per node, the distance from its coordinate to that of an input of a rank, if it contains one.
     fn shifts(&self, rank: u32) -> Vec<Option<i64>> {
         let mut shifts: Vec<Option<i64>> = Vec::with_capacity(self.values.len());
         for node in 0..self.values.len() {
@@ -96,7 +96,7 @@ impl<'p> Reporter<'_, 'p> {
         shifts
     }
 
-    /// The first step that made a node, and how far into its ranges the node has a coordinate.
+    /// Returns the first step that created a node, and the offset of the node's coordinate in its ranges.
     pub(super) fn maker(&self, node: Node, at: u64) -> Option<(&Logged<'p>, u64)> {
         self.log.steps.iter().find_map(|step| {
             let (_, pieces) = step.writes.first()?;
@@ -112,12 +112,12 @@ impl<'p> Reporter<'_, 'p> {
         })
     }
 
-    /// The steps that brought a value to where it is, the first one first, and from where each took it. A single one goes
-    /// without saying.
-    pub(super) fn way(&self, piece: &ValueRange) -> Vec<(&Logged<'p>, String)> {
-        let mut way = Vec::new();
+    /// Returns the steps that moved a value to its location, the first one first, and the source of each. A path of a
+    /// single step is not reported.
+    pub(super) fn path(&self, piece: &ValueRange) -> Vec<(&Logged<'p>, String)> {
+        let mut path = Vec::new();
         let mut by = piece.by;
-        while let Some(step) = self.log.step(by).filter(|_| way.len() < LONGEST_WAY) {
+        while let Some(step) = self.log.step(by).filter(|_| path.len() < MAX_PATH_STEPS) {
             let held = |piece: &ValueRange, other: &ValueRange| {
                 piece.node == other.node && other.at.wrapping_sub(piece.at) < piece.len
             };
@@ -132,10 +132,10 @@ impl<'p> Reporter<'_, 'p> {
                 None
             });
             let Some((memory, position, before)) = from else { break };
-            way.push((step, self.place(memory, position)));
+            path.push((step, self.place(memory, position)));
             by = before;
         }
-        way.reverse();
-        if way.len() < 2 { Vec::new() } else { way }
+        path.reverse();
+        if path.len() < 2 { Vec::new() } else { path }
     }
 }

@@ -1,6 +1,6 @@
-//! What to say about a plan that does not compute what it promises.
+//! Diagnostics about a plan that does not compute what it must.
 
-use super::contributions::{Contributions, meeting};
+use super::contributions::{Contributions, first_duplicate};
 use super::history::{History, Logged};
 use super::memory::ValueRange;
 use super::outputs::{Found, OutputError};
@@ -11,14 +11,14 @@ use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::plan::PlanTree;
 use crate::types::BufferKind;
 
-/// The finding about a plan whose data cannot be followed.
-pub(super) fn too_intricate() -> Diagnostic {
+/// Returns the finding about a plan whose data exceeds the limits of the analysis.
+pub(super) fn analysis_limit() -> Diagnostic {
     Diagnostic::new(Code::TooIntricate, Site::None, "the plan moves its data in more pieces than can be followed")
         .help("use larger chunks, or units of loops that divide each other")
 }
 
-/// The findings about a plan that has run with a log.
-pub(super) fn tell(watch: &Dataflow) -> Diagnostics {
+/// Returns the findings about a plan that was executed with a history.
+pub(super) fn findings_of(watch: &Dataflow) -> Diagnostics {
     let mut found = Diagnostics::default();
     let log = History::default();
     let story = Reporter {
@@ -27,13 +27,13 @@ pub(super) fn tell(watch: &Dataflow) -> Diagnostics {
         chunk: watch.chunk,
         log: watch.log.as_ref().unwrap_or(&log),
     };
-    for misread in &watch.misreads {
+    for misread in &watch.uninitialized_reads {
         let finding = story.misread(misread);
         if !found.iter().any(|known| known.site == finding.site) {
             found.push(finding);
         }
     }
-    let (faults, count) = watch.judge().faults();
+    let (faults, count) = watch.output_checker().faults();
     let mut told: Vec<(Diagnostic, u64)> = Vec::new();
     for fault in &faults {
         let finding = story.fault(fault);
@@ -57,18 +57,18 @@ pub(super) fn tell(watch: &Dataflow) -> Diagnostics {
 pub(super) struct Reporter<'a, 'p> {
     pub(super) plan: &'p PlanTree,
     pub(super) values: &'a Values,
-    /// Positions of a chunk.
+    /// Addresses of a chunk.
     pub(super) chunk: u64,
     pub(super) log: &'a History<'p>,
 }
 
 impl<'p> Reporter<'_, 'p> {
-    /// `` `copy` (rank 0, thread block 1) ``
+    /// Returns a text such as `` `copy` (rank 0, thread block 1) ``.
     fn actor(&self, at: &LocatedOp) -> String {
         format!("{} ({})", at.display_name(self.plan), at.agent())
     }
 
-    /// `scratch chunk 7 of rank 1`
+    /// Returns a text such as `scratch chunk 7 of rank 1`.
     pub(super) fn place(&self, memory: usize, position: u64) -> String {
         let (rank, space) = (memory / 4, memory % 4);
         let chunk = position / self.chunk;
@@ -78,7 +78,7 @@ impl<'p> Reporter<'_, 'p> {
         }
     }
 
-    /// `input chunk 3 of rank 0`
+    /// Returns a text such as `input chunk 3 of rank 0`.
     fn input(&self, (rank, at): (u32, u64)) -> String {
         format!("input chunk {} of rank {rank}", at / self.chunk)
     }
@@ -122,13 +122,13 @@ impl<'p> Reporter<'_, 'p> {
         }
     }
 
-    /// `output chunk 5 of rank 3`
+    /// Returns a text such as `output chunk 5 of rank 3`.
     fn output(&self, fault: &OutputError) -> String {
         let part = if fault.len < self.chunk { "a part of " } else { "" };
         format!("{part}{} chunk {} of rank {}", fault.buffer, fault.chunk, fault.rank)
     }
 
-    /// A finding about what the step that wrote a piece did.
+    /// Returns a finding at the step that wrote a range.
     fn about(&self, code: Code, piece: &ValueRange, message: String) -> Diagnostic {
         let site = self.log.step(piece.by).map_or(Site::None, |step| step.at.site(self.plan));
         Diagnostic::new(code, site, message)
@@ -142,7 +142,7 @@ impl<'p> Reporter<'_, 'p> {
             [] => "something".to_owned(),
         };
         let message = format!("{} is never written, expected {expected}", self.output(fault));
-        // Some other place that it was brought to is where its author would look.
+        // Another location to which it was moved is where the author would look.
         let holders = fault.expected.last().map_or(Vec::new(), |input| self.trace(*input));
         let sibling = holders.iter().rev().find_map(|holder| self.log.step(holder.written));
         let site = sibling.map_or(Site::None, |step| step.at.site(self.plan));
@@ -177,7 +177,7 @@ impl<'p> Reporter<'_, 'p> {
         {
             let message = format!("{output} holds {}, expected {}", self.describe(leaves), self.input(*only));
             let mut finding = self.about(Code::WrongResult, piece, message);
-            for (step, place) in self.way(piece) {
+            for (step, place) in self.path(piece) {
                 finding =
                     finding.note(format!("{} takes it from {place}", self.actor(&step.at)), step.at.site(self.plan));
             }
@@ -206,7 +206,7 @@ impl<'p> Reporter<'_, 'p> {
         }
     }
 
-    /// What a value is, in words.
+    /// Returns the description of a value.
     fn describe(&self, leaves: &Contributions) -> String {
         let inputs: Vec<_> = leaves.counts.keys().copied().collect();
         match (leaves.how, &inputs[..]) {
@@ -215,7 +215,7 @@ impl<'p> Reporter<'_, 'p> {
         }
     }
 
-    /// `the sum of input chunk 0 of rank 0 and input chunk 0 of rank 1`
+    /// Returns a text such as `the sum of input chunk 0 of rank 0 and input chunk 0 of rank 1`.
     fn combination(&self, inputs: &[(u32, u64)], how: Option<How>) -> String {
         let name = how.map_or("reduction".to_owned(), |how| how.op.to_string());
         match inputs {
@@ -247,7 +247,8 @@ impl<'p> Reporter<'_, 'p> {
             message += &format!(", and holds {} instead", self.input(alien));
         }
         let holders = self.trace(input);
-        // Where it was and did not go on: rather on the rank itself than elsewhere, rather lost than still there.
+        // A location from which it was not moved: preferably on the rank itself, and preferably one that was
+        // overwritten.
         let lost = holders.iter().filter(|holder| !holder.read).max_by_key(|holder| {
             let here = holder.memory / 4 == fault.rank as usize && (holder.memory, holder.position) != fault.place;
             let scratch = holder.memory % 4 >= 2;
@@ -286,10 +287,10 @@ impl<'p> Reporter<'_, 'p> {
     fn twice(&self, fault: &OutputError, piece: &ValueRange, input: (u32, u64), count: u64) -> Diagnostic {
         let times = if count == 2 { "twice".to_owned() } else { format!("{count} times") };
         let mut message = format!("{} holds {} {times}", self.output(fault), self.input(input));
-        let meeting = meeting(self.values, piece.node, piece.at, input);
+        let meeting = first_duplicate(self.values, piece.node, piece.at, input);
         let made = meeting.and_then(|(node, at)| self.maker(node, at));
         let Some((step, offset)) = made else { return self.about(Code::DoubleCounted, piece, message) };
-        // The operands in which it is.
+        // The operands that contain it.
         let mut operands = Vec::new();
         for (spot, pieces) in &step.reads {
             let mut start = 0;

@@ -1,4 +1,4 @@
-//! What plans compute, and what is said of those that compute something else.
+//! Values that plans compute, and findings about plans that compute other values.
 
 use super::reduction_order;
 use crate::check::run::verdict;
@@ -7,7 +7,7 @@ use crate::diag::{Code, Diagnostics};
 use crate::plan::{Expectation, PlanTree};
 use crate::testing;
 
-/// A plan of a collective. Remote buffers 0, 1, 2 are the next rank's scratch, input, output.
+/// Returns a plan of a collective. Remote buffers 0, 1, 2 are the next rank's scratch, input, output.
 fn plan(kind: CollectiveKind, in_place: bool, ranks: &[&[&str]]) -> PlanTree {
     let mut plan = testing::plan(ranks);
     plan.collective = Collective { in_place, ..Collective::new(kind) };
@@ -28,7 +28,7 @@ fn fine(plan: &PlanTree) {
     assert!(found.is_empty(), "{found}");
 }
 
-/// The only finding: its code, its message, and the places that take part.
+/// Returns the only finding: its code, its message, and the other places.
 #[track_caller]
 fn wrong(plan: &PlanTree) -> (Code, String, Vec<String>) {
     let found = found(plan);
@@ -44,7 +44,7 @@ use CollectiveKind::{AllGather, AllReduce, AllToAll, Broadcast, Custom, Reduce, 
 const ADD: &str = "put.m i0+2 > r0:0+2; nop; signal.m#0; wait.m#0; nop; re i0+2 s0+2 > i0+2";
 
 #[test]
-fn every_collective_can_be_right() {
+fn correct_plans_of_every_collective_are_accepted() {
     fine(&plan(AllReduce, true, &[&[ADD], &[ADD]]));
     let gather = "put.m o0 > r2:0; signal.m#0; wait.m#0";
     fine(&plan(AllGather, true, &[&[gather], &["put.m o1 > r2:1; signal.m#0; wait.m#0"]]));
@@ -66,7 +66,7 @@ fn every_collective_can_be_right() {
 }
 
 #[test]
-fn parts_of_chunks_are_followed() {
+fn parts_of_chunks_are_tracked() {
     let looped = "loop 64x2 { put.m i0+2 > r0:0+2; nop; signal.m#0; wait.m#0; nop; re i0+2 s0+2 > i0+2 }";
     fine(&plan(AllReduce, true, &[&[looped], &[looped]]));
     let half = |i| format!("put.m/{i}:2 i0+2 > r0:0+2; nop; signal.m#{i}; wait.m#{i}; nop; re/{i}:2 i0+2 s0+2 > i0+2");
@@ -88,7 +88,7 @@ fn parts_of_chunks_are_followed() {
 }
 
 #[test]
-fn what_is_never_written_is_told() {
+fn output_that_is_never_written_is_reported() {
     let ring = |next: &str| format!("{next}; nop; signal.m#0; wait.m#0");
     let [all, none] = [ring("copy i0 > o0; put.m i0 > r2:0"), ring("copy i0 > o1")];
     let (code, message, also) = wrong(&plan(AllGather, false, &[&[&all], &[&none]]));
@@ -105,7 +105,7 @@ fn what_is_never_written_is_told() {
 }
 
 #[test]
-fn a_lost_contribution_is_told_with_its_last_place() {
+fn lost_contribution_is_reported_with_its_last_location() {
     let put = "put.m i0+2 > r0:0+2; nop; signal.m#0; wait.m#0; nop; re i0 s0 > i0";
     let (code, message, also) = wrong(&plan(AllReduce, true, &[&[put], &[ADD]]));
     assert_eq!(code, Code::WrongResult);
@@ -135,7 +135,7 @@ fn a_lost_contribution_is_told_with_its_last_place() {
 }
 
 #[test]
-fn what_is_counted_twice_is_told_with_its_ways() {
+fn duplicate_contribution_is_reported_with_its_paths() {
     let twice = "put.m i0+2 > r0:0+2; nop; signal.m#0; wait.m#0; nop; re i0+2 s0+2 > i0+2; re i1 s1 > i1";
     let (code, message, also) = wrong(&plan(AllReduce, true, &[&[twice], &[ADD]]));
     assert_eq!(code, Code::DoubleCounted);
@@ -156,7 +156,7 @@ fn what_is_counted_twice_is_told_with_its_ways() {
 }
 
 #[test]
-fn wrong_chunks_are_told() {
+fn wrong_chunks_are_reported() {
     let exchange = |own, from| format!("copy i{own} > o{own}; put.m i{from} > r2:{own}; nop; signal.m#0; wait.m#0");
     let (code, message, _) = wrong(&plan(AllToAll, false, &[&[&exchange(0, 0)], &[&exchange(1, 0)]]));
     assert_eq!(code, Code::WrongResult);
@@ -200,7 +200,7 @@ fn two_kinds_of_reduction_do_not_mix() {
 }
 
 #[test]
-fn reading_what_nobody_wrote_is_told() {
+fn uninitialized_read_is_reported() {
     let early = plan(Custom { input: 1, output: 1 }, false, &[&["copy s0 > o0; nop; copy i0 > s0"]]);
     let (code, message, also) = wrong(&early);
     assert_eq!(code, Code::UninitialisedRead);
@@ -212,7 +212,7 @@ fn reading_what_nobody_wrote_is_told() {
         also,
         ["`copy` (rank 0, thread block 0) writes it only later at rank 0 / thread block 0 / operation 2 (copy)"]
     );
-    // What follows from it is not told again.
+    // Consequences of it are not reported again.
     let scratch = "put.m i0 > r0:0; nop; signal.m#0; wait.m#0; nop; re i0+2 s0+2 > i0+2; put.m i1 > r0:7";
     let (_, message, _) = wrong(&plan(AllReduce, true, &[&[ADD], &[scratch]]));
     assert!(message.contains("reads scratch chunk 1 of rank 0"), "{message}");
@@ -220,7 +220,7 @@ fn reading_what_nobody_wrote_is_told() {
 
 /// Two quarters are a half, unless there are six units.
 #[test]
-fn unequal_slices_are_followed() {
+fn unequal_slices_are_tracked() {
     let quarters = "copy/0:2 i0+3 > s0+3; nop; copy/0:4 s0+3 > o0+3; copy/1:4 s0+3 > o0+3";
     let found = crate::check::check(&plan(Custom { input: 3, output: 3 }, false, &[&[quarters], &[""]]));
     let first = found.iter().next().expect("a finding");
@@ -235,7 +235,7 @@ fn unequal_slices_are_followed() {
 }
 
 #[test]
-fn overwritten_inputs_are_told() {
+fn overwritten_inputs_are_reported() {
     let (code, message, _) = wrong(&plan(Custom { input: 2, output: 1 }, false, &[&["re i1 i0 > i1; copy i0 > o0"]]));
     assert_eq!(code, Code::ClobberedInput);
     assert_eq!(
@@ -245,7 +245,7 @@ fn overwritten_inputs_are_told() {
     fine(&plan(Custom { input: 2, output: 1 }, true, &[&["re i1 i0 > i1"]]));
 }
 
-/// A custom plan of two chunks each that says of rank 0's first output what it is made of.
+/// Returns a custom plan of two chunks each that states the contributions of rank 0's first output.
 fn expecting(inputs: &[(u32, u32)], ranks: &[&[&str]]) -> PlanTree {
     let mut plan = plan(Custom { input: 2, output: 2 }, false, ranks);
     let origin = plan.origins.add(std::panic::Location::caller().into());
@@ -254,7 +254,7 @@ fn expecting(inputs: &[(u32, u32)], ranks: &[&[&str]]) -> PlanTree {
 }
 
 #[test]
-fn programs_say_what_they_expect() {
+fn expectations_of_programs_are_checked() {
     let fetch = "put.m i1 > r0:0; signal.m#0; wait.m#0; nop; re i0 s0 > o0";
     let both: &[&[&str]] = &[&[fetch], &[fetch]];
     fine(&expecting(&[(1, 1), (0, 0)], both));
@@ -302,7 +302,7 @@ fn programs_say_what_they_expect() {
         assert_eq!((found, said.as_str()), (code, message));
         assert!(also.last().is_some_and(|place| place.starts_with("it is expected at ")), "{also:?}");
     }
-    // A fragment that says something is held to it.
+    // A fragment that states an expectation is checked.
     let mut fragment = expecting(&[(0, 1)], &[&["copy i0 > o0"], &[""]]);
     fragment.collective.kind = Test { input: 2, output: 2 };
     assert_eq!(wrong(&fragment).0, Code::WrongResult);
@@ -315,7 +315,7 @@ fn hostile_plans_take_no_longer_than_others() {
     let first = found.iter().next().expect("a finding");
     assert_eq!(first.code, Code::WrongResult);
     assert!(first.message.contains("lacks input chunk 0 of rank 1"), "{first}");
-    // Every round doubles the pieces that the next one has to move.
+    // Every round doubles the ranges that the next one has to move.
     let mut pieces = plan(Custom { input: 1, output: 1 }, true, &[&[""]]);
     pieces.ranks[0].input_chunks = 1 << 31;
     let mut ops: Vec<_> = (0..30).map(|i| format!("copy i0+{} > i{}+{}", 1 << i, 1 << i, 1 << i)).collect();
@@ -325,7 +325,7 @@ fn hostile_plans_take_no_longer_than_others() {
 }
 
 #[test]
-fn a_root_that_is_not_there_is_no_reason_to_panic() {
+fn missing_root_does_not_panic() {
     for kind in [Broadcast, Reduce] {
         let mut plan = plan(kind, false, &[&["copy i0+2 > o0+2"], &[""]]);
         plan.collective.root = 7;
@@ -336,7 +336,7 @@ fn a_root_that_is_not_there_is_no_reason_to_panic() {
 }
 
 #[test]
-fn orders_of_reduction_are_told_apart() {
+fn reduction_orders_are_distinguished() {
     let both = reduction_order(&plan(AllReduce, true, &[&[ADD], &[ADD]])).expect("it reduces");
     assert_eq!((both.orders, both.differing.as_slice()), (2, &[1][..]));
     assert!(!both.is_same_on_all_ranks() && both.same_for_all_sizes && both.whole_chunks);

@@ -1,8 +1,8 @@
-//! What memory can hold, in symbols.
+//! Symbolic values of memory.
 //!
-//! A value is a node of a graph, read from a coordinate on. The nodes of the inputs are there from the start; a node of
-//! their own have the results of reductions: an ordered list of terms, each a node and how much further on it is read than
-//! the first one. Equal reductions of different chunks are so the same node at different coordinates.
+//! A value is a node of a graph, read from a coordinate on. The nodes of the inputs exist from the start; the results
+//! of reductions have other nodes: an ordered list of terms, each a node and the distance of its coordinate from that
+//! of the first term. Thus equal reductions of different chunks are the same node at different coordinates.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use crate::types::ReduceOp;
 /// Number of a node. A reduction's number is above those of its terms.
 pub(super) type Node = u32;
 
-/// What depends on memory that nobody had written.
+/// A value that depends on uninitialized memory.
 pub(super) const UNKNOWN: Node = 0;
 
 /// How terms are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct How {
     pub(super) op: ReduceOp,
-    /// By a switch, which takes them in an order of its own.
+    /// By a switch, which combines them in an unspecified order.
     pub(super) switch: bool,
 }
 
@@ -34,22 +34,22 @@ pub(super) struct Values {
     ranks: u32,
     reductions: Vec<Reduction>,
     terms: Vec<Term>,
-    /// Nodes by a part of their hash, so that most equal reductions are found; never relied on.
+    /// Nodes by a part of their hash, so that most equal reductions are found; correctness does not depend on it.
     recent: Vec<Node>,
-    /// The terms of the reduction being made.
+    /// The terms of the reduction that is being built.
     fresh: Vec<Term>,
-    /// Reductions as other ranks make them, by node and how much further these are.
+    /// Reductions of rotated ranks, by node and rotation.
     shifted: BTreeMap<(Node, u32), Node>,
 }
 
 struct Reduction {
     how: How,
-    /// End of its terms; they begin where those of the one before end.
+    /// End of its terms; they begin at the end of the previous reduction's terms.
     end: usize,
     hash: u64,
 }
 
-/// What a node is.
+/// The kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind<'v> {
     Unknown,
@@ -69,7 +69,7 @@ impl Values {
         }
     }
 
-    /// The node of a rank's input.
+    /// Returns the node of a rank's input.
     pub(super) fn input(&self, rank: u32) -> Node {
         if rank < self.ranks { rank + 1 } else { UNKNOWN }
     }
@@ -82,7 +82,7 @@ impl Values {
         1 + self.ranks as usize + self.reductions.len()
     }
 
-    /// Whether a switch has reduced anything.
+    /// Returns whether a switch has reduced any value.
     pub(super) fn has_switch(&self) -> bool {
         self.reductions.iter().any(|reduction| reduction.how.switch)
     }
@@ -103,12 +103,13 @@ impl Values {
         }
     }
 
-    /// A number that is equal for equal trees: which inputs are combined how and in which order, whatever the coordinates.
+    /// Returns a number that is equal for equal trees: which inputs are combined how and in which order, independently
+    /// of the coordinates.
     pub(super) fn fingerprint(&self, node: Node) -> u64 {
         self.reduction(node).map_or_else(|| mix(u64::from(node)), |number| self.reductions[number].hash)
     }
 
-    /// The reduction of values in order, each a node read from a coordinate on.
+    /// Returns the reduction of values in order, each a node read from a coordinate on.
     pub(super) fn reduce(&mut self, how: How, values: impl Iterator<Item = (Node, u64)>) -> (Node, u64) {
         let mut fresh = std::mem::take(&mut self.fresh);
         fresh.clear();
@@ -133,8 +134,9 @@ impl Values {
         result
     }
 
-    /// What a node is where all inputs are those of so many ranks further, all around. Every reduction that has to be made takes
-    /// one of `budget` for each of its terms; what lies behind its end is unknown.
+    /// Returns the node with all inputs replaced by those of the ranks that are the given number further, cyclically.
+    /// Every reduction that has to be created takes one of `budget` for each of its terms; beyond it, the result is
+    /// unknown.
     pub(super) fn shifted(&mut self, node: Node, ranks: u32, budget: &mut u64) -> Node {
         if ranks == 0 {
             return node;
@@ -183,7 +185,7 @@ impl Values {
         if self.kind(known) == Kind::Reduction(how, terms) {
             return known;
         }
-        // Node numbers stay below 2^32: the budget of a run ends before.
+        // Node numbers stay below 2^32: the budget of an execution ends before.
         let node = self.len() as Node;
         self.terms.extend_from_slice(terms);
         self.reductions.push(Reduction { how, end: self.terms.len(), hash });
@@ -200,7 +202,7 @@ impl Values {
     }
 }
 
-/// Scrambles the bits of a number.
+/// Mixes the bits of a number.
 pub(super) fn mix(number: u64) -> u64 {
     let number = (number ^ number >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
     let number = (number ^ number >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
@@ -233,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_stays_so() {
+    fn reduction_of_an_unknown_value_is_unknown() {
         let mut values = Values::new(2);
         let a = values.input(0);
         assert_eq!(values.reduce(SUM, [(a, 7), (UNKNOWN, 0)].into_iter()), (UNKNOWN, 0));

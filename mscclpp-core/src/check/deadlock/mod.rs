@@ -1,31 +1,32 @@
 //! Rule 4: every thread block runs to its end.
 //!
-//! All blocks of all ranks run in turns, each until it must wait: for a signal, a semaphore, the other blocks of a
-//! barrier, or packets that nobody has written yet in this launch. Signals and semaphores only count up for whoever
-//! waits, so the order of turns does not matter for who gets stuck in the end, as long as no two wait for the same one:
-//! who does so in no order is refused under the same code by the race rule, which knows the order ([`super::race`]). Ports deliver at once here: a proxy
-//! always finishes what it was given. Loops run a few iterations, as often as their spans and units say relative to
-//! each other, and in a second run one iteration each.
+//! All blocks of all ranks are executed round-robin, each until it must wait: for a signal, a semaphore, the other
+//! blocks of a barrier, or packets that no operation has written yet in this launch. For a waiting block, signals and
+//! semaphores only count up. So the order of execution does not matter for which blocks are blocked in the end, as long
+//! as no two wait for the same unit: the race rule, which computes the order ([`super::race`]), rejects unordered waits
+//! under the same code. Ports deliver at once here: a proxy always completes its triggers. Loops make a few iterations,
+//! in the ratio of their spans and units, and in a second execution one iteration each.
 
 use super::machine::{AbstractMachine, WaitTarget};
 use crate::diag::{Code, Diagnostic};
 
-/// Links of a chain that are told; the cycle is in them unless it is longer.
-const MOST_LINKS: usize = 12;
+/// Maximum number of agents of a wait-for chain that are reported; the cycle is among them unless it is longer.
+const MAX_LINKS: usize = 12;
 
-/// The finding about a finished run, if some agents wait for ever: a cycle of them, or the chain to one that waits for
-/// what nobody has left to give.
+/// Returns the finding about a finished execution, if some agents wait forever: a wait-for cycle, or the chain to an
+/// agent for which no remaining operation provides what it waits for.
 pub(super) fn check(machine: &AbstractMachine) -> Option<Diagnostic> {
-    let stuck: Vec<usize> = (0..machine.agents.len()).filter(|&agent| machine.agents[agent].need.is_some()).collect();
+    let blocked: Vec<usize> = (0..machine.agents.len()).filter(|&agent| machine.agents[agent].need.is_some()).collect();
     let model = machine.model;
-    let mut chain = vec![*stuck.first()?];
+    let mut chain = vec![*blocked.first()?];
     let mut cycle = None;
     loop {
         let last = *chain.last()?;
         let rank = model.agents[last].rank;
         let Some(need) = &machine.agents[last].need else { break };
-        let server = stuck.iter().copied().find(|&other| other != last && machine.server(other, rank, need).is_some());
-        // Waiting for itself: what would help comes after the wait, in the same block.
+        let server =
+            blocked.iter().copied().find(|&other| other != last && machine.server(other, rank, need).is_some());
+        // It waits for itself: the operation that would unblock it is after the wait, in the same block.
         let server = server.or_else(|| machine.server(last, rank, need).map(|_| last));
         let Some(server) = server else { break };
         if let Some(start) = chain.iter().position(|&known| known == server) {
@@ -34,8 +35,8 @@ pub(super) fn check(machine: &AbstractMachine) -> Option<Diagnostic> {
         }
         chain.push(server);
     }
-    let told = cycle.map_or(chain.len().saturating_sub(1), |start| start);
-    let links = &chain[told..];
+    let first = cycle.map_or(chain.len().saturating_sub(1), |start| start);
+    let links = &chain[first..];
     let first = machine.position(links[0])?;
     let mut message = format!("{} for ever", waits(machine, links[0]));
     message += &match (cycle, links.len()) {
@@ -43,12 +44,12 @@ pub(super) fn check(machine: &AbstractMachine) -> Option<Diagnostic> {
         (Some(_), 1) => ", which it would give itself only afterwards".to_owned(),
         (Some(_), count) => format!(": {count} thread blocks wait for each other"),
     };
-    if stuck.len() > links.len() {
-        message += &format!(" ({} thread blocks are stuck in all)", stuck.len());
+    if blocked.len() > links.len() {
+        message += &format!(" ({} thread blocks are stuck in all)", blocked.len());
     }
     let mut finding = Diagnostic::new(Code::Deadlock, first.site(model.plan), message)
         .help(help(machine.agents[links[0]].need.as_ref()));
-    for (i, &agent) in links.iter().enumerate().take(MOST_LINKS) {
+    for (i, &agent) in links.iter().enumerate().take(MAX_LINKS) {
         let next = links[(i + 1) % links.len()];
         if i > 0
             && let Some(at) = machine.position(agent)
@@ -68,7 +69,7 @@ pub(super) fn check(machine: &AbstractMachine) -> Option<Diagnostic> {
     Some(finding)
 }
 
-/// What lets a wait end.
+/// Returns how to let a wait end.
 fn help(need: Option<&WaitTarget>) -> &'static str {
     match need {
         Some(WaitTarget::Signal(_)) | None => "move a signal in front of the wait that keeps it back",
@@ -82,7 +83,7 @@ fn help(need: Option<&WaitTarget>) -> &'static str {
     }
 }
 
-/// "`wait` (rank 0, thread block 0) waits for …".
+/// Returns a text such as "`wait` (rank 0, thread block 0) waits for …".
 pub(super) fn waits(machine: &AbstractMachine, agent: usize) -> String {
     let model = machine.model;
     let super::model::Block { rank, block, .. } = &model.agents[agent];

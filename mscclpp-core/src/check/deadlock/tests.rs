@@ -1,4 +1,4 @@
-//! Plans that run to their end, and plans that do not.
+//! Plans that run to their end, and plans that deadlock.
 
 use crate::check::run::verdict;
 use crate::diag::{Code, Diagnostics, Site};
@@ -15,7 +15,7 @@ fn runs(ranks: &[&[&str]]) {
     assert!(found.is_empty(), "{found}");
 }
 
-/// The message, and all of the finding.
+/// Returns the message, and the whole finding.
 #[track_caller]
 fn stuck(plan: &PlanTree) -> (String, String) {
     let found = check(plan);
@@ -26,21 +26,21 @@ fn stuck(plan: &PlanTree) -> (String, String) {
 }
 
 #[test]
-fn handshakes_run() {
+fn matched_handshakes_complete() {
     runs(&[&["signal.m#0; wait.m#0"], &["signal.m#0; wait.m#0"]]);
     runs(&[&["signal.m#0,1; wait.m#0,1"], &["wait.m#1; signal.m#1; wait.m#0; signal.m#0"]]);
     runs(&[&["pwsf.p#0 i0 > r0:0; wait.p#0"], &["wait.p#0; signal.p#0"]]);
 }
 
 #[test]
-fn blocks_of_a_rank_meet() {
+fn barriers_and_semaphores_of_a_rank_complete() {
     runs(&[&["sem_acquire#0; barrier#0=2", "sem_release#0; barrier#0=2; nop"], &[""]]);
     runs(&[&["barrier#0=2; barrier#0=2", "barrier#0=2; barrier#0=2"], &[""]]);
     runs(&[&["sem_acquire#0,1", "sem_release#1", "sem_release#0"], &[""]]);
 }
 
 #[test]
-fn packets_are_there_once_written() {
+fn packets_can_be_read_once_written() {
     runs(&[&["ppkt.m i0 > r0:0; upkt s1 > o0"], &["upkt s0 > o0; ppkt.m i0 > r0:1"]]);
     runs(&[&["rppkt.m s0 > r0:0", "cpkt i0 > s0"], &["repkt i0 s0 > i0"]]);
     runs(&[&["cpkt i0 > s0; gstorepkt.w s0 > w0:1; upkt s1 > o0"], &["upkt s1 > o0"]]);
@@ -51,7 +51,7 @@ fn packets_are_there_once_written() {
 }
 
 #[test]
-fn a_circle_is_told_from_end_to_end() {
+fn wait_for_cycle_is_reported_completely() {
     let (message, finding) = stuck(&plan(&[&["wait.m#0; signal.m#0"], &["nop; wait.m#0; signal.m#0"]]));
     assert_eq!(
         message,
@@ -69,7 +69,7 @@ fn a_circle_is_told_from_end_to_end() {
 }
 
 #[test]
-fn a_block_can_wait_for_itself() {
+fn block_that_waits_for_itself_is_reported() {
     let (message, _) = stuck(&plan(&[&["sem_acquire#0; sem_release#0"], &[""]]));
     assert_eq!(
         message,
@@ -81,7 +81,7 @@ fn a_block_can_wait_for_itself() {
 }
 
 #[test]
-fn the_cause_is_told_rather_than_who_waits_behind_it() {
+fn root_of_the_chain_is_reported_rather_than_its_waiters() {
     let (message, finding) =
         stuck(&plan(&[&["barrier#0=2", "wait.m#0; barrier#0=2"], &["upkt s5 > o0; signal.m#0", ""]]));
     assert_eq!(
@@ -93,7 +93,7 @@ fn the_cause_is_told_rather_than_who_waits_behind_it() {
 }
 
 #[test]
-fn barriers_in_different_orders_get_stuck() {
+fn barriers_in_different_orders_deadlock() {
     let (message, _) = stuck(&plan(&[&["barrier#0=2; barrier#1=2", "barrier#1=2; barrier#0=2"], &[""]]));
     assert!(message.contains("the other thread blocks of barrier 0 for ever: 2 thread blocks"), "{message}");
 }
@@ -105,13 +105,13 @@ fn half_of_a_packet_range_is_not_enough() {
 }
 
 #[test]
-fn a_port_does_not_make_packets_of_nothing() {
+fn port_does_not_create_packets() {
     let (message, _) = stuck(&plan(&[&["ppkt.p#0 s0 > r0:0; cpkt i0 > s0"], &["upkt s0 > o0"]]));
     assert!(message.starts_with("`upkt` (rank 1"), "{message}");
 }
 
 #[test]
-fn loops_hand_over_and_run_dry() {
+fn loops_without_enough_signals_deadlock() {
     let blocks: &[&str] = &[
         "loop 64x1 { sem_acquire#0; copy i0 > s0; sem_release#1 }",
         "loop 64x1 { sem_acquire#1; copy s0 > o0; sem_release#0 }",
@@ -122,7 +122,7 @@ fn loops_hand_over_and_run_dry() {
     pipelined.ranks[0].semaphores[0] = 0;
     let (message, _) = stuck(&pipelined);
     assert!(message.contains("2 thread blocks wait for each other"), "{message}");
-    // Enough for two iterations, and the third never comes.
+    // Enough for two iterations, and the third signal never arrives.
     let mut dry = plan(&[&["loop 64x1 { sem_acquire#0 }; loop 64x1 { sem_release#0 }"], &[""]]);
     dry.ranks[0].semaphores[0] = 2;
     let found = crate::check::check(&dry);
@@ -130,7 +130,7 @@ fn loops_hand_over_and_run_dry() {
 }
 
 #[test]
-fn findings_point_at_the_source_where_it_is_known() {
+fn findings_have_the_source_location_of_the_plan() {
     let mut plan = plan(&[&["wait.m#0; signal.m#0"], &["wait.m#0; signal.m#0"]]);
     let place = crate::origin::SourceLocation { file: "ring.rs".into(), line: 6, column: 9, ..Default::default() };
     plan.ranks[0].blocks[0].ops[0].origin = plan.origins.add(place.clone());
@@ -139,14 +139,14 @@ fn findings_point_at_the_source_where_it_is_known() {
 }
 
 #[test]
-fn an_empty_loop_and_an_empty_plan_end() {
+fn empty_loop_and_empty_plan_complete() {
     runs(&[&["loop 64x1 {  }; signal.m#0"], &["wait.m#0"]]);
     runs(&[&[], &[]]);
 }
 
-/// Block 1 gives units back only when block 0 has taken all that it needs: more than there are, at large sizes.
+/// Block 1 releases units only after block 0 has acquired all that it needs: more than there are, at large sizes.
 #[test]
-fn semaphores_that_start_high_run_out_at_large_sizes() {
+fn high_initial_units_run_out_at_large_sizes() {
     for initial in [0, 1, 13, 14, 15, 20, 100, 1000] {
         // The third block's loop makes ten iterations for each of the others'.
         let ops = [
@@ -161,9 +161,9 @@ fn semaphores_that_start_high_run_out_at_large_sizes() {
     }
 }
 
-/// Loops that would make millions of iterations are not followed that far.
+/// Loops that would make millions of iterations are not executed that often.
 #[test]
-fn iterations_are_not_counted() {
+fn large_trip_counts_are_not_executed() {
     let mut plan = plan(&[&["loop 16x1 { nop }", "loop 17179869184x1 { nop }"], &[""]]);
     let codes = |plan: &PlanTree| crate::check::check(plan).iter().map(|finding| finding.code).collect::<Vec<_>>();
     assert_eq!(codes(&plan), []);

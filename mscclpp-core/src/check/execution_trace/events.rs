@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use crate::plan::PlanTree;
 
-/// Microseconds that a step takes in the viewer.
+/// Microseconds of a step in the viewer.
 const STEP: u64 = 10;
 
-/// A trace of a plan, ready to be written as JSON.
+/// An execution trace of a plan, ready to be written as JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct ExecutionTrace {
     #[serde(rename = "displayTimeUnit")]
@@ -23,7 +23,7 @@ pub struct ExecutionTrace {
 }
 
 impl ExecutionTrace {
-    /// Thread blocks that never come to their end.
+    /// Returns the number of thread blocks that never end.
     pub fn blocked(&self) -> usize {
         self.blocked
     }
@@ -52,11 +52,11 @@ struct Event {
     /// Arrows end at the slice around them.
     #[serde(skip_serializing_if = "Option::is_none")]
     bp: Option<&'static str>,
-    /// A colour of the viewer's.
+    /// A color of the viewer.
     #[serde(skip_serializing_if = "Option::is_none")]
     cname: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    args: Option<Said>,
+    args: Option<EventArgs>,
 }
 
 impl Event {
@@ -67,34 +67,34 @@ impl Event {
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
-enum Said {
+enum EventArgs {
     Name { name: String },
     Order { sort_index: u32 },
     Slice(Args),
 }
 
-/// What the viewer tells of a slice.
+/// The arguments of a slice, as the viewer shows them.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Args {
     /// The operation, as `plan show` has it.
     pub(super) op: String,
-    /// What it reads and writes.
+    /// Its operands.
     pub(super) chunks: Vec<String>,
-    /// Where it was written.
+    /// Its source location.
     pub(super) source: String,
-    /// Of the loop that it is in.
+    /// Of its loop.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) iteration: Option<u64>,
-    /// What it waits for in vain.
+    /// What it waits for forever.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) waits_for: Option<String>,
 }
 
-/// Events so far.
+/// The events so far.
 pub(super) struct Events {
     plan: String,
     events: Vec<Event>,
-    /// Per slice, its place among the events.
+    /// Per slice, its index among the events.
     slices: Vec<usize>,
     arrows: usize,
     end: u64,
@@ -102,13 +102,13 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// The names of ranks and thread blocks.
+    /// Creates events with the names of ranks and thread blocks.
     pub(super) fn of(plan: &PlanTree) -> Self {
         let (events, slices) = (Vec::new(), Vec::new());
         let mut all = Self { plan: plan.name.clone(), events, slices, arrows: 0, end: 0, stuck: 0 };
         for (rank, tables) in (0..).zip(&plan.ranks) {
-            all.named("process_name", (rank, 0), Said::Name { name: format!("rank {rank}") });
-            all.named("process_sort_index", (rank, 0), Said::Order { sort_index: rank });
+            all.named("process_name", (rank, 0), EventArgs::Name { name: format!("rank {rank}") });
+            all.named("process_sort_index", (rank, 0), EventArgs::Order { sort_index: rank });
             for (block, _) in (0..).zip(&tables.blocks) {
                 all.thread(rank, block, format!("thread block {block}"));
             }
@@ -118,11 +118,11 @@ impl Events {
 
     /// Names a thread of a rank.
     pub(super) fn thread(&mut self, rank: u32, thread: u32, name: String) {
-        self.named("thread_name", (rank, thread), Said::Name { name });
-        self.named("thread_sort_index", (rank, thread), Said::Order { sort_index: thread });
+        self.named("thread_name", (rank, thread), EventArgs::Name { name });
+        self.named("thread_sort_index", (rank, thread), EventArgs::Order { sort_index: thread });
     }
 
-    fn named(&mut self, what: &str, place: (u32, u32), args: Said) {
+    fn named(&mut self, what: &str, place: (u32, u32), args: EventArgs) {
         self.events.push(Event { args: Some(args), ..Event::new("M", what.to_owned(), place) });
     }
 
@@ -143,19 +143,19 @@ impl Events {
             ts: Some(steps.start * STEP),
             dur: Some((steps.end - steps.start) * STEP),
             cname: (category == "stuck").then_some("terrible"),
-            args: Some(Said::Slice(args)),
+            args: Some(EventArgs::Slice(args)),
             ..Event::new("X", name.to_owned(), place)
         });
         self.slices.len() - 1
     }
 
-    /// When a slice ends, in steps.
+    /// Returns the end of a slice, in steps.
     pub(super) fn end_of(&self, slice: usize) -> u64 {
         let event = &self.events[self.slices[slice]];
         (event.ts.unwrap_or(0) + event.dur.unwrap_or(0)) / STEP
     }
 
-    /// When the last slice ends, in steps.
+    /// Returns the end of the last slice, in steps.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
@@ -166,7 +166,7 @@ impl Events {
         self.arrows += 1;
         for (ph, bp, slice) in [("s", None, from), ("f", Some("e"), to)] {
             let event = &self.events[self.slices[slice]];
-            // Just before the slice ends, so that the viewer takes it to be the slice's.
+            // Just before the end of the slice, so that the viewer attaches it to that slice.
             let ts = self.end_of(slice) * STEP - 1;
             let place = (event.pid, event.tid);
             let named = Event::new(ph, what.to_owned(), place);
@@ -174,7 +174,7 @@ impl Events {
         }
     }
 
-    /// All of them.
+    /// Returns the trace with all events.
     pub(super) fn finish(self) -> ExecutionTrace {
         let about =
             About { plan: self.plan, time: "logical: an operation takes 10 us and ends 10 us after what it waits for" };

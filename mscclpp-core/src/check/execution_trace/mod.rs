@@ -1,8 +1,9 @@
-//! A run of a plan in the abstract, as a trace to look at: who does what, and what waits for what.
+//! Execution traces: the abstract execution of a plan, for a trace viewer, with its operations and what they wait for.
 //!
-//! Time is logical. Every operation takes one step, begins when the one before it in its block is over, and ends one
-//! step after everything that it waits for: the depth of the longest chain that leads to it. What stands beside each other
-//! can happen at once. Chunks have the size at which the checks run the plan, so that loops turn a few times.
+//! Time is logical. Every operation takes one step, begins when the previous one in its block has ended, and ends one
+//! step after everything for which it waits: the depth of the longest chain that leads to it. Operations at the same
+//! time can be executed concurrently. Chunks have the size at which the checks execute the plan, so that loops make a
+//! few iterations.
 
 mod events;
 
@@ -16,24 +17,25 @@ use super::model::{self, Model, NOTHING};
 use super::pairing::{Pairs, signals, waits};
 use super::shape;
 use crate::diag::Diagnostics;
-use crate::plan::show::{Operation, Scope};
+use crate::plan::text::{BlockNames, Operation, RankNames};
 use crate::plan::{OpKind, PlanTree};
 
 pub use events::ExecutionTrace;
 
-/// Runs a plan in the abstract and writes down who does what, and what waits for what: until every thread block is at its
-/// end, or as far as they come.
+/// Executes a plan on symbolic state and records its operations and what they wait for: until every thread block has
+/// ended, or none can continue.
 ///
 /// The result is written as JSON by its `Serialize`: the event format of Chrome's and Perfetto's viewers. Processes are
-/// ranks; threads are thread blocks and, behind them, port channels, which do later what they are told. There is a slice for
-/// every operation, with arrows from signals to waits, from releases to acquires, from packets written to packets read,
-/// and from blocks to ports and back to their flushes. An operation that never ends is a slice up to the end of the trace.
+/// ranks; threads are thread blocks and, after them, port channels, which execute their triggers later. There is a
+/// slice for every operation, with arrows from signals to waits, from releases to acquires, from packets written to
+/// packets read, and from blocks to ports and back to their flushes. An operation that never ends is a slice up to the
+/// end of the trace.
 ///
 /// # Cost
-/// Linear in the operations, loops counted a few times over.
+/// Linear in the operations, loops counted a few times.
 ///
 /// # Errors
-/// What the rule `shape` finds, without which a plan cannot run even in the abstract.
+/// The findings of the rule `shape`, without which a plan cannot be executed on symbolic state.
 pub fn execution_trace(plan: &PlanTree) -> Result<ExecutionTrace, Diagnostics> {
     shape::check(plan.into()).into_result(())?;
     let size = model::example(plan.into()).ok_or_else(|| model::too_many_atoms(plan.into()))?;
@@ -50,37 +52,39 @@ pub fn execution_trace(plan: &PlanTree) -> Result<ExecutionTrace, Diagnostics> {
 /// Number of a slice.
 type Slice = usize;
 
-/// Looks on while a plan runs, and writes down what happens.
+/// Observes the abstract execution of a plan, and records it.
 struct Tracer<'m, 'p> {
     model: &'m Model<'p>,
+    /// Per rank.
+    names: Vec<RankNames<'p>>,
     events: Events,
     /// Per agent.
     blocks: Vec<Block>,
-    /// Per channel end that has something to do for a port.
+    /// Per channel end with triggers of a port.
     ports: BTreeMap<u32, Port>,
     /// Per rank, threads of the trace so far.
     threads: Vec<u32>,
-    /// Signals and releases that nobody has waited for yet, by counter and semaphore.
+    /// Signals and releases that no wait has received yet, by counter and semaphore.
     signals: Vec<VecDeque<Slice>>,
     releases: Vec<VecDeque<Slice>>,
-    /// Per semaphore, units that are there from the start.
+    /// Per semaphore, its initial units.
     units: Vec<i64>,
-    /// Per atom, who wrote the packet there.
+    /// Per atom, the slice that wrote the packet there.
     packets: Vec<Option<Slice>>,
 }
 
 #[derive(Clone, Default)]
 struct Block {
-    /// When its last operation was over.
+    /// The end of its last operation.
     time: u64,
-    /// When the barrier opens that it is at.
+    /// The time at which its current barrier opens.
     opens: Option<u64>,
-    /// Operation and place in the loop that it did last, and in which iteration.
+    /// Its last operation and position in the loop, and the iteration.
     last: (usize, usize),
     iteration: u64,
 }
 
-/// A port channel at work.
+/// The state of a port channel.
 struct Port {
     thread: u32,
     time: u64,
@@ -92,6 +96,7 @@ impl<'m, 'p> Tracer<'m, 'p> {
         let queues = |count: usize| -> Vec<VecDeque<Slice>> { (0..count).map(|_| VecDeque::new()).collect() };
         Self {
             model,
+            names: model.plan.ranks.iter().map(RankNames::new).collect(),
             events,
             blocks: vec![Block::default(); model.agents.len()],
             ports: BTreeMap::new(),
@@ -103,7 +108,7 @@ impl<'m, 'p> Tracer<'m, 'p> {
         }
     }
 
-    /// The port behind a channel end.
+    /// Returns the port of a channel end.
     fn port(&mut self, end: u32) -> &mut Port {
         self.ports.entry(end).or_insert_with(|| {
             let direction = self.model.pairs.direction(end as usize);
@@ -115,7 +120,7 @@ impl<'m, 'p> Tracer<'m, 'p> {
         })
     }
 
-    /// Who gives what a step waits for, and what that is called.
+    /// Returns the slices for which a step waits, each with the name of the dependency.
     fn sources(&mut self, agent: usize, step: usize) -> BTreeSet<(Slice, &'static str)> {
         let model = self.model;
         let kind = model.step_at(step).kind;
@@ -140,12 +145,11 @@ impl<'m, 'p> Tracer<'m, 'p> {
         sources
     }
 
-    /// What a slice of a step says.
+    /// Returns the arguments of a step's slice.
     fn args(&mut self, agent: usize, step: usize) -> Args {
         let plan = self.model.plan;
         let at = self.model.placed(agent, step);
-        let tables = &plan.ranks[at.rank];
-        let scope = Scope { tables, block: &tables.blocks[at.block] };
+        let names = BlockNames::new(&self.names[at.rank], &plan.ranks[at.rank].blocks[at.block]);
         let mut chunks = Vec::new();
         accesses(plan, &at, &mut |effect| {
             let does = if effect.write { "writes" } else { "reads" };
@@ -156,7 +160,7 @@ impl<'m, 'p> Tracer<'m, 'p> {
         let block = &mut self.blocks[agent];
         let inner = at.inside.map(|(position, _)| position);
         let here = (at.index, inner.unwrap_or(0));
-        // Steps of a loop come in order, so an iteration begins where the position does not grow.
+        // Steps of a loop are in order, so an iteration begins where the position does not increase.
         block.iteration = match inner {
             Some(_) if block.last.0 == here.0 && block.last.1 < here.1 => block.iteration,
             Some(_) if block.last.0 == here.0 && step > self.model.agents[agent].steps.start => block.iteration + 1,
@@ -164,7 +168,7 @@ impl<'m, 'p> Tracer<'m, 'p> {
         };
         block.last = here;
         Args {
-            op: Operation { op: at.op, scope }.to_string(),
+            op: Operation { op: at.op, names: &names }.to_string(),
             chunks,
             source: at.site(plan).to_string(),
             iteration: inner.map(|_| self.blocks[agent].iteration),
@@ -191,7 +195,7 @@ impl<'p> Observer<'p> for Tracer<'_, 'p> {
         self.blocks[agent].time = end;
         let mut by_port = Vec::new();
         if port && (kind.is_data() || signals(kind)) {
-            // A port does what it was told one thing after the other, and none before the block has told it.
+            // A port executes its triggers one after the other, and none before the block has posted it.
             for (position, &id) in (0..).zip(model.ids(step)).filter(|(_, id)| **id != NOTHING) {
                 let port = self.port(id);
                 let (thread, start) = (port.thread, port.time.max(end));

@@ -11,7 +11,7 @@ use crate::plan::{Op, OpKind, PlanTree};
 use crate::spec::AlgoSpec;
 use crate::types::BlockSync;
 
-/// A plan of two ranks; the number of chunks of its input and output.
+/// Returns a plan of two ranks, given the number of chunks of its input and output.
 fn plan(chunks: u32, record: impl Fn(&Program)) -> PlanTree {
     let kind = CollectiveKind::Test { input: chunks, output: chunks };
     let program = Program::new(AlgoSpec::new("traced", kind, 2));
@@ -19,7 +19,7 @@ fn plan(chunks: u32, record: impl Fn(&Program)) -> PlanTree {
     lower(&program.finish().unwrap()).unwrap()
 }
 
-/// Both ranks put a chunk into the other's output, over memory or a port, and say so.
+/// Both ranks put a chunk into the other's output, over memory or a port, and signal.
 fn swap(port: bool) -> PlanTree {
     plan(1, |p| {
         for rank in p.ranks() {
@@ -58,7 +58,7 @@ fn packets() -> PlanTree {
     })
 }
 
-/// A loop in two blocks, one behind the other.
+/// A loop in two blocks, one after the other.
 fn pipeline() -> PlanTree {
     plan(2, |p| {
         for rank in p.ranks() {
@@ -75,7 +75,7 @@ fn pipeline() -> PlanTree {
     })
 }
 
-/// A slice or the end of an arrow, as a viewer sees it.
+/// A slice or the end of an arrow, as a viewer shows it.
 #[derive(Debug)]
 struct Seen {
     place: (u64, u64),
@@ -85,7 +85,7 @@ struct Seen {
     name: String,
 }
 
-/// What a viewer would see, after it has been checked to be whole: slices, and arrows as pairs of slices.
+/// Returns what a viewer shows, after checking that it is complete: slices, and arrows as pairs of slices.
 fn seen(plan: &PlanTree) -> (Vec<Seen>, Vec<(String, usize, usize)>) {
     let value: Value = serde_json::from_str(&serde_json::to_string(&execution_trace(plan).unwrap()).unwrap()).unwrap();
     let number = |event: &Value, key: &str| event[key].as_u64().unwrap_or_else(|| panic!("{key} of {event}"));
@@ -142,10 +142,10 @@ fn operations(plan: &PlanTree) -> usize {
 }
 
 #[test]
-fn every_operation_has_its_slice_and_every_wait_its_arrow() {
+fn operations_have_slices_and_waits_have_arrows() {
     for (plan, expected) in [
         (swap(false), [("signal", 2), ("port", 0), ("flush", 0), ("packets", 0), ("release", 0)]),
-        // Each port does a put and a signal; the wait hears the port.
+        // Each port does a put and a signal; the wait receives the port's signal.
         (swap(true), [("signal", 2), ("port", 4), ("flush", 2), ("packets", 0), ("release", 0)]),
         (packets(), [("signal", 0), ("port", 0), ("flush", 0), ("packets", 2), ("release", 2)]),
     ] {
@@ -170,7 +170,7 @@ fn every_operation_has_its_slice_and_every_wait_its_arrow() {
     }
 }
 
-/// An operation begins where the one before it ends, and ends one step after what it waits for.
+/// An operation begins where the previous one ends, and ends one step after what it waits for.
 #[test]
 fn time_is_the_depth_of_the_longest_chain() {
     for plan in [swap(false), swap(true), packets(), pipeline()] {
@@ -186,14 +186,14 @@ fn time_is_the_depth_of_the_longest_chain() {
             }
         }
     }
-    // Both blocks leave their barrier at once.
+    // Both blocks leave their barrier at the same time.
     let (slices, _) = seen(&packets());
     let ends: BTreeSet<_> = slices.iter().filter(|slice| slice.name == "barrier").map(|slice| slice.end).collect();
     assert_eq!(ends.len(), 1, "{slices:?}");
 }
 
 #[test]
-fn loops_turn_a_few_times_and_say_so() {
+fn loops_make_a_few_numbered_iterations() {
     let plan = pipeline();
     let (slices, arrows) = seen(&plan);
     let copies = slices.iter().filter(|slice| slice.name == "copy" && slice.place == (0, 0)).count();
@@ -207,7 +207,7 @@ fn loops_turn_a_few_times_and_say_so() {
 }
 
 #[test]
-fn what_is_stuck_stays_to_the_end_and_says_for_what() {
+fn blocked_operation_extends_to_the_end_with_its_reason() {
     let mut plan = swap(false);
     let keep = |op: &Op| op.kind != OpKind::Signal;
     plan.ranks[1].blocks[0].ops.retain(keep);
@@ -216,7 +216,7 @@ fn what_is_stuck_stays_to_the_end_and_says_for_what() {
     assert!(stuck.len() == 1 && stuck[0].name == "stuck: wait" && stuck[0].place == (0, 0), "{stuck:?}");
     assert_eq!(stuck[0].end, slices.iter().map(|slice| slice.end).max().unwrap());
     assert_eq!(count(&arrows, "signal"), 1);
-    // What stands behind the wait is not done.
+    // Operations after the wait are not executed.
     let behind = plan.ranks[0].blocks[0].ops.iter().rev().take_while(|op| op.kind != OpKind::Wait).count();
     assert_eq!(slices.len(), operations(&plan) - behind);
     let found = execution_trace(&plan).unwrap();

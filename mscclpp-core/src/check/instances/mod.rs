@@ -1,52 +1,52 @@
-//! Plans that are a smaller plan several times, side by side: what replication makes of a program.
+//! Plans that consist of several instances of a smaller plan, side by side: the result of replication.
 //!
 //! A plan consists of n instances of a smaller one if
 //!
-//! 1. thread blocks, channels of a kind, and semaphores come in runs of n equal ones: the k-th of a run belongs to instance k;
-//! 2. the operations of a run of thread blocks are equal but for numbers: instance k uses the k-th channel, semaphore or barrier of
-//!    each run of which instance 0 uses the first;
-//! 3. all ranges are equally long, s chunks, and begin at multiples of s; in runs of n such ranges, instance k uses the k-th
-//!    where instance 0 uses the first; and buffers and promises begin and end with runs.
+//! 1. thread blocks, channels of a kind, and semaphores form runs of n equal ones: the k-th of a run belongs to
+//!    instance k;
+//! 2. the operations of a run of thread blocks are equal except for numbers: instance k uses the k-th channel,
+//!    semaphore or barrier of each run of which instance 0 uses the first;
+//! 3. all ranges are equally long, s chunks, and begin at multiples of s; in runs of n such ranges, instance k uses the
+//!    k-th where instance 0 uses the first; and buffers and postconditions begin and end with runs.
 //!
-//! Then nothing that one instance touches, be it memory or a counter, is touched by another, and each is the smaller plan
-//! with its chunks renamed, what is promised of them included. So the plan does what n smaller ones do that know nothing of
-//! each other, and it is right if the smaller one is. What is known of a rank (it has begun, it is done) its instances learn
-//! from each other at most in addition.
+//! Then no memory and no counter is used by two instances, and each instance is the smaller plan with its chunks
+//! renumbered, including its postconditions. So the plan does what n independent smaller ones do, and it is correct if
+//! the smaller one is. Instances can only add order to each other, by the start and the end of a rank.
 //!
-//! The converse is not relied on: where the smaller plan is found wrong the whole one is looked at.
+//! The converse is not used: if the smaller plan has findings, the whole plan is checked.
 
 use super::view::View;
 use crate::collective::{ChunkCounts, OutputContent, Postcondition};
 use crate::parallel;
 use crate::plan::{BlockTable, ChannelTable, LoopBody, Op, OpKind, Operand, PlanTree, RankPlan, ThreadBlock};
 
-/// BlockTable of instances that are tried, the largest first. Wrong ones mostly show in the tables already.
-const MOST_TRIES: usize = 32;
+/// Maximum number of instance counts that are tried, the largest first. Wrong ones mostly fail in the tables already.
+const MAX_TRIES: usize = 32;
 
 /// One of the instances of which a plan consists: a smaller plan.
 pub(super) struct Instance {
     /// All of it but its operations.
     tables: PlanTree,
-    /// How many there are.
+    /// The number of instances.
     count: u32,
 }
 
 impl Instance {
-    /// The first instance of a plan, which the plan was found to consist of.
+    /// Returns the first instance of the plan from which this was computed.
     pub(super) fn view<'p>(&'p self, plan: &'p PlanTree) -> View<'p> {
         View::of_instance(&self.tables, plan, self.count)
     }
 }
 
-/// What a plan consists of two times or more, if of anything.
+/// Returns the instance of which a plan consists two times or more, if there is one.
 pub(super) fn one_of(plan: &PlanTree) -> Option<Instance> {
     let all = plan.ranks.iter().map(common).fold(0, greatest_common_divisor);
     let size = plan.ranks.iter().flat_map(|rank| &rank.blocks).flat_map(|block| &block.ops).find_map(first_range)?.size;
-    let mut tries = (2..=all).rev().filter(|n| all % n == 0).take(MOST_TRIES);
+    let mut tries = (2..=all).rev().filter(|n| all % n == 0).take(MAX_TRIES);
     tries.find_map(|n| Instances { n, size, run: n.checked_mul(size).filter(|run| *run > 0)? }.one(plan))
 }
 
-/// The number of instances of a rank divides this.
+/// Returns a number that the number of instances of a rank divides.
 fn common(rank: &RankPlan) -> u32 {
     let channels = rank.channels.iter().map(|table| match table {
         ChannelTable::Memory(peers) | ChannelTable::Port(peers) => peers.len(),
@@ -70,7 +70,7 @@ fn first_range(op: &Op) -> Option<&Operand> {
     std::iter::once(op).chain(body).find_map(|op| op.srcs.first().or(op.dsts.first()))
 }
 
-/// How a plan might consist of instances.
+/// A possible division of a plan into instances.
 struct Instances {
     n: u32,
     /// Chunks of every range.
@@ -80,7 +80,7 @@ struct Instances {
 }
 
 impl Instances {
-    /// One instance, if the plan consists of them.
+    /// Returns one instance, if the plan consists of them.
     fn one(&self, plan: &PlanTree) -> Option<Instance> {
         // Tables first: they are short.
         let mut ranks = plan.ranks.iter().map(|rank| self.tables(rank)).collect::<Option<Vec<_>>>()?;
@@ -91,7 +91,7 @@ impl Instances {
                 *number = self.chunk(*number)?;
             }
         }
-        self.promises(plan, &ranks)?;
+        self.postconditions(plan, &ranks)?;
         let halves = parallel::halves(parallel::is_large(plan), &mut ranks, |first, ranks| {
             (first..).zip(ranks).try_for_each(|(number, small)| {
                 small.blocks = self.blocks(&plan.ranks[number].blocks)?;
@@ -127,20 +127,20 @@ impl Instances {
         })
     }
 
-    /// The first of every run of equal ones.
+    /// Returns the first of every run of equal elements.
     fn first_of_runs<T: Clone + PartialEq>(&self, list: &[T]) -> Option<Vec<T>> {
         let runs = list.chunks(self.n as usize);
         let is_run = |run: &[T]| run.len() == self.n as usize && run.iter().all(|one| *one == run[0]);
         runs.map(|run| is_run(run).then(|| run[0].clone())).collect()
     }
 
-    /// The number that a chunk of instance 0 has in the smaller plan, if it begins a run.
+    /// Returns the number that a chunk of instance 0 has in the smaller plan, if it begins a run.
     fn chunk(&self, number: u32) -> Option<u32> {
         number.is_multiple_of(self.run).then(|| number / self.n)
     }
 
-    /// What is promised of the plan is what is promised of every instance.
-    fn promises(&self, plan: &PlanTree, ranks: &[RankPlan]) -> Option<()> {
+    /// Checks that the postconditions of the plan are those of every instance.
+    fn postconditions(&self, plan: &PlanTree, ranks: &[RankPlan]) -> Option<()> {
         let extent = |ranks: &[RankPlan]| {
             let first = ranks.first()?;
             let count = u32::try_from(ranks.len()).ok()?;
@@ -165,9 +165,9 @@ impl Instances {
         Some(())
     }
 
-    /// The blocks of one instance, without their operations.
+    /// Returns the blocks of one instance, without their operations.
     fn blocks(&self, blocks: &[ThreadBlock]) -> Option<Vec<ThreadBlock>> {
-        // The runs are whole: their length divides the number of blocks.
+        // The runs are complete: their length divides the number of blocks.
         let mut small = Vec::with_capacity(blocks.len() / self.n as usize);
         for run in blocks.chunks(self.n as usize) {
             let (first, others) = run.split_first()?;
@@ -180,7 +180,7 @@ impl Instances {
         Some(small)
     }
 
-    /// A block of instance 0 as it is in the smaller plan, without its operations.
+    /// Returns a block of instance 0 as it is in the smaller plan, without its operations.
     fn block(&self, block: &ThreadBlock) -> Option<ThreadBlock> {
         let number = |number: &u32| number.is_multiple_of(self.n).then(|| number / self.n);
         let channels = block.channels.iter().map(|(kind, numbers)| {
@@ -191,18 +191,18 @@ impl Instances {
         Some(ThreadBlock { ops: Vec::new(), channels, remote_buffers: block.remote_buffers.clone() })
     }
 
-    /// Whether all that an operation of instance 0 names is the first of a run.
+    /// Returns whether every number of an operation of instance 0 is the first of a run.
     fn begins_runs(&self, op: &Op) -> bool {
         let mut ranges = op.srcs.iter().chain(&op.dsts);
         ranges.all(|range| range.size == self.size && range.index.is_multiple_of(self.run))
             && (!has_numbers_of_rank(op.kind) || op.ids.iter().all(|id| id.is_multiple_of(self.n)))
-            // Loops do not nest in plans that mean something.
+            // Loops do not nest in valid plans.
             && op.body.as_ref().is_none_or(|body| {
                 body.ops.iter().all(|inner| inner.body.is_none() && self.begins_runs(inner))
             })
     }
 
-    /// Whether a block is that of instance k where another one is that of instance 0.
+    /// Returns whether a block is that of instance k where another one is that of instance 0.
     fn is_shifted(&self, first: &ThreadBlock, other: &ThreadBlock, k: u32) -> bool {
         let shifted = |(one, other): (&(_, BlockTable), &(_, BlockTable))| one.0 == other.0 && by(&one.1, &other.1, k);
         first.remote_buffers == other.remote_buffers
@@ -215,7 +215,7 @@ impl Instances {
         first.len() == other.len() && first.iter().zip(other).all(|(one, other)| self.is_shifted_op(one, other, k))
     }
 
-    /// The same of one operation. Most plans consist of operations that are alike in most of this.
+    /// Returns whether an operation is that of instance k. In most plans, operations are equal in most of this.
     fn is_shifted_op(&self, one: &Op, other: &Op, k: u32) -> bool {
         one.kind == other.kind
             && one.channel == other.channel
@@ -252,12 +252,12 @@ impl Instances {
     }
 }
 
-/// Whether the numbers of an operation are those of its rank, not of its block's tables.
+/// Returns whether the numbers of an operation are those of its rank, not of its block's tables.
 fn has_numbers_of_rank(kind: OpKind) -> bool {
     matches!(kind, OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease | OpKind::Barrier)
 }
 
-/// Whether all of some numbers are so much higher than others.
+/// Returns whether all of some numbers are larger than others by `k`.
 fn by(numbers: &[u32], other: &[u32], k: u32) -> bool {
     let mut at = 0;
     while at < numbers.len() && at < other.len() {

@@ -5,11 +5,11 @@ use crate::lower::replicate::replicate;
 use crate::plan::{Op, PlanTree};
 use crate::testing::{ops, plan, text};
 
-/// Both ranks send a chunk over each kind of channel and copy what arrives.
+/// Both ranks send a chunk over each kind of channel and copy the data that arrives.
 const EXCHANGE: &str = "put.m i0 > r0:0; nop; signal.m#0; put.p#1 i1 > r0:1; signal.p#1; flush.p#1; wait.m#0; wait.p#1; nop; \
                         copy s0 > o0; copy s1 > o1; nop; signal.m#1; wait.m#1";
 
-/// A loop of one block feeds that of another through semaphores.
+/// A loop of one block passes data to that of another through semaphores.
 const FEED: [&str; 2] = [
     "loop 64x1 { copy i0 > s0; nop; sem_release#0 }; barrier#0=2",
     "loop 64x1 { sem_acquire#0; nop; copy s0 > o0 }; barrier#0=2",
@@ -30,7 +30,7 @@ fn replicated(plan: &PlanTree, n: u32) -> PlanTree {
     whole
 }
 
-/// One instance of a plan as a plan of its own: what the rules see.
+/// Returns one instance as a plan: what the rules check.
 fn one(plan: &PlanTree) -> Option<PlanTree> {
     let one = one_of(plan)?;
     let mut small = one.tables.clone();
@@ -67,7 +67,7 @@ fn instances_are_found() {
 }
 
 #[test]
-fn ranges_that_instances_do_not_share_alike_are_left() {
+fn unequally_shared_ranges_are_not_divided() {
     for ops in ["copy i0+2 > s2+2; copy i4 > s0", "copy i0+2 > s1+2", "copy i0+3 > s0+3"] {
         assert_eq!(one(&replicated(&plan(&[&[ops], &[""]]), 2)), None, "{ops}");
     }
@@ -103,9 +103,9 @@ fn changes(op: &Op) -> Vec<Op> {
     all
 }
 
-/// The verdict is that of the rules on the whole plan, whatever is changed in it.
+/// The result is that of the rules on the whole plan, for every change.
 #[test]
-fn what_is_changed_in_one_instance_is_seen() {
+fn change_of_one_instance_is_found() {
     let mut refused = 0;
     for small in plans() {
         let whole = replicated(&small, 3);
@@ -137,9 +137,9 @@ fn what_is_changed_in_one_instance_is_seen() {
     assert!(refused > 100, "{refused}");
 }
 
-/// A fault that all instances have is found in the small plan, and told of the whole one.
+/// A mistake that all instances have is found in the small plan, and reported for the whole one.
 #[test]
-fn what_is_wrong_everywhere_is_told_of_the_whole_plan() {
+fn mistake_in_all_instances_is_reported_for_the_whole_plan() {
     let small = plan(&[&["copy i0 > s0; wait.m#1"], &[""]]);
     let whole = replicated(&small, 4);
     assert!(one_of(&whole).is_some());

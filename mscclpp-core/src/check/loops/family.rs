@@ -1,13 +1,14 @@
-//! A rolled plan run at one size, which tells how far the same schedule serves larger sizes.
+//! Execution of a rolled plan at one size, which computes for which larger sizes the same schedule is valid.
 //!
-//! The trip counts of a family of sizes are T + m × g for m = 0, 1, 2, … A run is one of m = 0, but keeps every counter, and every
-//! loop's iterations that are left, as an affine function of m ([`Affine`]). Whenever it takes from a counter, begins an
-//! iteration, or leaves a loop, it notes for which m that is possible, too ([`Run::require`]).
+//! The trip counts of a family of sizes are T + m × g for m = 0, 1, 2, … A run executes the member m = 0, but keeps
+//! every counter, and the remaining iterations of every loop, as an affine function of m ([`Affine`]). Whenever it
+//! takes from a counter, begins an iteration, or leaves a loop, it also records for which m that is possible
+//! ([`Run::require`]).
 //!
-//! The run goes in *rounds*: each thread block begins one iteration, and goes as far as it can. When all thread blocks are where
-//! they were some rounds ago, the rounds in between are a *cycle*, which needs so much of each counter, changes it by so much,
-//! and takes so many iterations of each loop. It is repeated at once as often as counters and loops allow, k times, where k is
-//! again an affine function of m.
+//! The run has *rounds*: in each, every thread block begins one iteration, and executes as far as it can. When all
+//! thread blocks are at the positions of some rounds ago, the rounds in between are a *cycle*, which needs a certain
+//! value of each counter, changes it by a certain amount, and takes a certain number of iterations of each loop. It is
+//! repeated at once as often as counters and loops permit, k times, where k is again an affine function of m.
 
 use std::collections::VecDeque;
 
@@ -27,74 +28,73 @@ pub(super) struct Family {
     pub(super) step: u64,
 }
 
-/// What a run notes about the other members of its family, by what it does there.
+/// A condition that a run records for the other members of its family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Condition {
-    /// A counter had what is taken from it.
+    /// A counter had the value that is taken from it.
     Take,
     /// A loop that is left has no iterations left, so that it had each one that it began.
     Leave,
     /// A cycle is not repeated a negative number of times.
     Copies,
-    /// Counters have what a cycle's repetitions take.
+    /// Counters have the values that a cycle's repetitions take.
     Room,
 }
 
-/// What a run has shown.
+/// The result of a run.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// All thread blocks come to their ends at the first `count` members of a family with a step that is a multiple of the
-    /// given one.
+    /// All thread blocks end at the first `count` members of a family with a step that is a multiple of the given one.
     Completes { step: u64, count: u64 },
     /// At the first member some thread blocks deadlock, among them this one at its position.
-    Stuck { block: u32, position: u32 },
-    /// More steps than there were left.
+    Deadlocks { block: u32, position: u32 },
+    /// The limit of steps is reached.
     TooLong,
 }
 
-/// Factor by which a run may make the step of its family longer.
+/// Maximum factor by which a run may increase the step of its family.
 const MAX_FACTOR: u64 = 64;
 
-/// Iterations of a loop, more than can be executed.
+/// Trip count of a loop that no execution can reach.
 pub(super) const MAX_TRIPS: u128 = 1 << 62;
 
 pub(super) struct Run<'a> {
     plan: &'a Rolled<'a>,
     family: Family,
-    /// By how much the step has been made longer.
+    /// The factor by which the step has been increased.
     factor: u64,
-    /// The last member, counted from 0, for which the schedule serves.
+    /// The last member, counted from 0, for which the schedule is valid.
     last: u64,
-    /// A condition that is not noted, to see what it is good for.
+    /// A condition that is not recorded, for a test of its necessity.
     #[cfg(test)]
     pub(super) without: Option<Condition>,
     counters: Vec<Affine>,
-    /// By loop, iterations that are left.
+    /// By loop, the remaining iterations.
     left: Vec<Affine>,
     positions: Vec<u32>,
-    /// By thread block, the round in which it began an iteration last.
+    /// By thread block, the round in which it last began an iteration.
     began: Vec<u64>,
     round: u64,
     arrived: Vec<Vec<u32>>,
-    /// Thread blocks that wait: by counter, and by the thread block whose progress they await.
+    /// Thread blocks that wait: by counter, and by the thread block for whose progress they wait.
     waiting: Vec<Vec<u32>>,
     awaiting: Vec<Vec<u32>>,
     ready: VecDeque<u32>,
-    /// Those at the head of a loop, until the next round.
+    /// Thread blocks at the head of a loop, until the next round.
     paused: Vec<u32>,
     cycle: Cycle,
 }
 
-/// What has happened since all thread blocks were at some positions.
+/// The changes since all thread blocks were at some positions.
 struct Cycle {
     positions: Vec<u32>,
     begin: u64,
-    /// Rounds after which another beginning is taken.
+    /// Rounds after which the cycle is assumed to begin elsewhere.
     length: u64,
-    /// By counter, by how much it has changed, and the least that this was after something was taken.
+    /// By counter, its change, and the minimum of the change after a decrease.
     changes: Vec<(i128, Option<i128>)>,
     touched: Vec<u32>,
-    /// By loop, iterations.
+    /// By loop, the number of iterations.
     iterations: Vec<i128>,
     looped: Vec<u32>,
 }
@@ -137,16 +137,16 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Runs the first member, in at most so many steps.
+    /// Executes the first member, in at most the given number of steps.
     pub(super) fn run(mut self, steps: &mut u64) -> Outcome {
         loop {
             self.round += 1;
             while let Some(block) = self.ready.pop_front() {
-                if self.go_on(block, steps).is_none() {
+                if self.advance(block, steps).is_none() {
                     return Outcome::TooLong;
                 }
             }
-            // To look for a cycle takes time, too.
+            // The search for a cycle takes time, too.
             let Some(left) = steps.checked_sub(1 + self.positions.len() as u64 / 16) else { return Outcome::TooLong };
             *steps = left;
             if self.paused.is_empty() {
@@ -157,7 +157,7 @@ impl<'a> Run<'a> {
         }
         let mut ends = self.positions.iter().zip(&self.plan.blocks).zip(0..);
         match ends.find(|((position, block), _)| (**position as usize) < block.actions.len()) {
-            Some(((&position, _), block)) => Outcome::Stuck { block, position },
+            Some(((&position, _), block)) => Outcome::Deadlocks { block, position },
             None => Outcome::Completes {
                 step: self.family.step.saturating_mul(self.factor),
                 count: self.last.saturating_add(1),
@@ -165,8 +165,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// A thread block goes as far as it can in this round.
-    fn go_on(&mut self, block: u32, steps: &mut u64) -> Option<()> {
+    /// Executes a thread block as far as it can in this round.
+    fn advance(&mut self, block: u32, steps: &mut u64) -> Option<()> {
         let (plan, number) = (self.plan, block as usize);
         while let Some(&action) = plan.blocks[number].actions.get(self.positions[number] as usize) {
             *steps = steps.checked_sub(1)?;
@@ -208,7 +208,7 @@ impl<'a> Run<'a> {
                 Action::Begin(body) => {
                     let left = &mut self.left[body as usize];
                     if left.now == 0 {
-                        // At members with iterations left it would not be left.
+                        // At members with remaining iterations it would not be left.
                         let Affine { now, slope } = *left;
                         self.require(Condition::Leave, Affine { now, slope: -slope.abs() });
                         next = plan.loops[body as usize].end + 1;
@@ -233,13 +233,13 @@ impl<'a> Run<'a> {
         self.ready.extend(self.awaiting[block as usize].drain(..));
     }
 
-    /// Whether a thread block is done with an operation that it does not repeat.
+    /// Returns whether a thread block has executed an operation outside of loops.
     fn is_done(&self, block: u32, operation: u32) -> bool {
         let position = self.positions[block as usize] as usize;
         self.plan.blocks[block as usize].operations.get(position).is_none_or(|(index, _)| *index > operation)
     }
 
-    /// Leaves out the members at which a number, which is not negative at the first, is negative.
+    /// Excludes the members at which a number, which is not negative at the first member, is negative.
     #[cfg_attr(not(test), expect(unused_variables, reason = "conditions are told apart to leave one out"))]
     fn require(&mut self, condition: Condition, number: Affine) {
         #[cfg(test)]
@@ -251,7 +251,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// At the end of a round: repeats what has happened since all were where they are, or takes another beginning.
+    /// At the end of a round, repeats the changes if all thread blocks are at the same positions again, or lets the
+    /// cycle begin elsewhere.
     fn find_cycle(&mut self) {
         if self.positions == self.cycle.positions {
             self.repeat();
@@ -262,11 +263,12 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Repeats the cycle as often as it goes at the first member, and at the others as the one bound says that ends it there.
+    /// Repeats the cycle as often as possible at the first member, and at the others as the bound that ends it at the
+    /// first permits.
     fn repeat(&mut self) {
         let loops =
             self.cycle.looped.iter().map(|&body| (self.left[body as usize], self.cycle.iterations[body as usize], 0));
-        // Of a counter that the cycle lowers all but the last repetition must be there beforehand.
+        // A counter that the cycle lowers must initially have what all but the last repetition take.
         let counters = self.cycle.touched.iter().filter_map(|&counter| {
             let (change, low) = self.cycle.changes[counter as usize];
             let Affine { now, slope } = self.counters[counter as usize];
@@ -275,14 +277,14 @@ impl<'a> Run<'a> {
         let bounds: Vec<(Affine, i128, i128)> = loops.chain(counters).collect();
         let times = |&(room, each, more): &(Affine, i128, i128)| if room.now < 0 { 0 } else { room.now / each + more };
         let Some(now) = bounds.iter().map(times).min().filter(|times| *times > 0) else { return };
-        // Of several bounds that hold there the one that grows least.
+        // Of several bounds that are equal there, the one that grows least.
         let tight = bounds.iter().filter(|bound| times(bound) == now);
         let slowest = tight.min_by(|(a, each, _), (b, other, _)| (a.slope * other).cmp(&(b.slope * each)));
         let Some(&(Affine { slope, .. }, each, _)) = slowest else { return };
         let divisor = greatest_common_divisor(slope, each);
         let mut copies = Affine { now, slope: 0 };
         if let Some(factor) = u64::try_from(each / divisor).ok().filter(|factor| *factor <= MAX_FACTOR / self.factor) {
-            self.lengthen(factor);
+            self.increase_step(factor);
             copies.slope = slope / divisor;
         }
         self.require(Condition::Copies, copies);
@@ -295,17 +297,17 @@ impl<'a> Run<'a> {
             let (change, low) = self.cycle.changes[counter];
             let old = self.counters[counter];
             self.counters[counter] = old.plus(copies, change);
-            // Who needs more than one may have enough now.
+            // A thread block that needs more than one may have enough now.
             self.ready.extend(self.waiting[counter].drain(..));
             let Some(low) = low else { continue };
-            // The lowest that it gets: in the last repetition if the cycle lowers it, else in the first one.
+            // Its minimum is in the last repetition if the cycle lowers it, otherwise in the first one.
             let before = if change < 0 { self.counters[counter].less(change) } else { old };
             self.require(Condition::Room, before.less(-low));
         }
     }
 
-    /// Leaves out all members but each so manieth.
-    fn lengthen(&mut self, factor: u64) {
+    /// Keeps only every `factor`-th member.
+    fn increase_step(&mut self, factor: u64) {
         if factor > 1 {
             self.factor *= factor;
             self.last /= factor;
@@ -343,7 +345,7 @@ impl Cycle {
 
     fn change(&mut self, counter: u32, by: i128) {
         let (change, low) = &mut self.changes[counter as usize];
-        // Only taking from it undoes a change.
+        // Only a decrease cancels a change.
         if (*change, *low) == (0, None) {
             self.touched.push(counter);
         }

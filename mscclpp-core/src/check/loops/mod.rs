@@ -1,66 +1,74 @@
-//! Deadlocks, for every size of a message.
+//! Deadlocks, for every message size.
 //!
-//! Plans with loops do something else at every size: a loop makes an iteration for every window. This part of rule 4 proves that
-//! every thread block runs to its end *whatever the size*, or finds the smallest size at which one does not. It trusts no
-//! selection of sizes; credits that are given outside of loops, initial values, loops of different span and unit, loops in a row
-//! and messages without any data are all part of the argument, which follows.
+//! Plans with loops behave differently at every size: a loop makes an iteration for every window. This part of rule 4
+//! proves that every thread block runs to its end *whatever the size*, or finds the smallest size at which one does
+//! not. It relies on no selection of sizes; credits that are released outside of loops, initial values, loops of
+//! different span and unit, consecutive loops and messages without data are all part of the following argument.
 //!
-//! # What is run
+//! # What is executed
 //!
-//! The [rolled](rolled) plan: of each thread block what it gives and waits for, an operation of a loop once, and no data. Its
-//! state is the position of every thread block, the value of every counter (a direction of a channel, a semaphore, the windows of
-//! packets that one operation writes and another reads) and the iterations that each loop has left.
+//! The [rolled](rolled) plan: the signals and waits of each thread block, an operation of a loop once, and no data. Its
+//! state is the position of every thread block, the value of every counter (a direction of a channel, a semaphore, the
+//! windows of packets that one operation writes and another reads) and the remaining iterations of each loop.
 //!
 //! # Why one schedule is enough
 //!
-//! Whether a thread block can take its next step depends on others by one of three conditions: a counter has been raised at
-//! least n times, all thread blocks of a barrier have come to it at least n times, another thread block is done with an
-//! operation. Once such a condition holds it holds for good: other thread blocks only go on, and none takes what this one needs.
-//! So, by induction over the steps of any schedule, a schedule that can go no further has done every step of that schedule,
-//! and all schedules that go as far as they can end in the same state. If one of them completes all do, and if one gets stuck all
-//! get stuck, at the same operations.
+//! Whether a thread block can execute its next step depends on others by one of three conditions: a counter has been
+//! raised at least n times, all thread blocks of a barrier have reached it at least n times, another thread block has
+//! completed an operation. Once such a condition holds, it continues to hold: other thread blocks only make progress,
+//! and none takes what this one needs. So, by induction over the steps of any schedule, a schedule that cannot be
+//! extended contains every step of that schedule, and all maximal schedules end in the same state. If one of them
+//! completes all do, and if one deadlocks all deadlock, at the same operations.
 //!
-//! What that takes, and who sees to it at every size:
+//! The assumptions, and what guarantees them at every size:
 //!
-//! * *No thread block takes what another one needs.* Of the thread blocks that wait on one counter, all waits of one come before those of
-//!   another in every schedule, or there is only one. The race rule refuses others
-//!   ([`Deadlock`](crate::diag::Code::Deadlock)), also where a counter starts so high that few iterations do not use it up.
-//! * *A barrier has its thread blocks.* Rule `shape` demands as many as it says, rule `pairing` that they come equally often.
-//! * *Packets are there before a port sends them on.* A port does not wait for them; the race rule demands that they were written.
-//!   Who reads packets waits here for more than it has to ([`packets`]), which can only keep a schedule from completing.
+//! * *No thread block takes what another one needs.* Of the thread blocks that wait on one counter, all waits of one
+//!   happen before those of another in every schedule, or there is only one. The race rule rejects other plans
+//!   ([`Deadlock`](crate::diag::Code::Deadlock)), also where the initial value of a counter is so high that few
+//!   iterations do not use it up.
+//! * *A barrier has its thread blocks.* Rule `shape` requires the stated number of thread blocks, rule `pairing` that
+//!   they execute it equally often.
+//! * *Packets have been written before a port sends them.* A port does not wait for them; the race rule requires that
+//!   they were written. A read of packets waits here for more than it has to ([`packets`]), which can only keep a
+//!   schedule from completing.
 //!
-//! A thread that runs ahead of its block does steps earlier than they are done here, and a port's queue delays
-//! what it is given without holding it back: neither takes anything away from a schedule that completes. Signals that make
-//! nothing visible count as others do.
+//! A thread that runs ahead of its block executes steps earlier than they are executed here, and the queue of a port
+//! delays its triggers without blocking them: neither removes anything from a schedule that completes. Relaxed signals
+//! count as others do.
 //!
 //! # Why one run is enough for many sizes
 //!
-//! Loops whose span per unit is equal make equally many iterations at every size; the [combinations](rates) of trip counts that
-//! loops of several rates can have are listed, and repeat, so that they fall into *families*: T, T + g, T + 2g, … with a vector g of
-//! gains. A [run](family) of the first member keeps counters and iterations as functions a + b m of the member's number m.
+//! Loops whose span per unit is equal make equally many iterations at every size; the [combinations](rates) of trip
+//! counts that loops of several rates can have are listed, and repeat, so that they form *families*: T, T + g, T + 2g,
+//! … with a vector g of gains. A [run](family) of the first member keeps counters and iterations as functions a + b m
+//! of the member's number m.
 //!
-//! **Theorem.** *If the run completes, and all conditions that it noted hold at m, then the plan completes at the family's member
-//! m.* Proof. The run is a list of steps and cycles, and says of every cycle how often it is repeated, k(m) times. Spelled out
-//! for m this is a schedule of member m: after each entry of the list the positions are those of the run, since a
-//! cycle ends where it begins, and the counters and iterations are what the functions say. By induction each entry is possible. A
-//! step that takes from a counter can, as what is left there was noted not to be negative at m. A loop is left with no iterations
-//! left, which was noted to be so at m; as iterations only become fewer, it had each one that it began. Of a cycle, noted are
-//! k(m) ≥ 0, and that each counter is not negative at its lowest: where a cycle changes it by e and lets it get as low as l above (or -l below)
-//! its value at the beginning, repetition i begins at v + i e, so that the lowest is v + l if e ≥ 0, and v + (k(m) - 1) e + l else.
-//! Barriers and awaited operations depend on positions only. At the list's end all positions are ends. ∎
+//! **Theorem.** *If the run completes, and all conditions that it recorded hold at m, then the plan completes at the
+//! family's member m.* Proof. The run is a list of steps and cycles, with the number of repetitions k(m) of every
+//! cycle. Expanded for m, this is a schedule of member m: after each entry of the list the positions are those of the
+//! run, since a cycle ends at the positions at which it begins, and the counters and iterations are the values of the
+//! functions. By induction each entry is possible. A step that takes from a counter is, as the remaining value was
+//! recorded not to be negative at m. A loop is left with no iterations left, which was recorded to be so at m; as
+//! iterations only become fewer, it had each one that it began. Of a cycle, the recorded conditions are k(m) ≥ 0, and
+//! that each counter is not negative at its minimum: where a cycle changes it by e and its minimum is l above (or -l
+//! below) its value at the beginning, repetition i begins at v + i e, so that the minimum is v + l if e ≥ 0, and v +
+//! (k(m) - 1) e + l otherwise. Barriers and awaited operations depend on positions only. At the list's end all
+//! positions are ends. ∎
 //!
-//! All conditions have the form a + b m ≥ 0 (or b = 0), so they hold from 0 up to some m, and the next run begins behind that one. Where a
-//! cycle's repetitions are no whole numbers at all members, every second, third, … member makes a family of its own ([`proof`]).
-//! Conversely a run that gets stuck is a run of a real size, cycles and all, and families are looked at in the order of their
-//! first members: the first one that gets stuck is the smallest size that does. Neither depends on which cycles are found, which
-//! only decides about the time; that is limited, and what takes longer is refused.
+//! All conditions have the form a + b m ≥ 0 (or b = 0), so they hold from 0 up to some m, and the next run begins after
+//! that one. Where the numbers of a cycle's repetitions are not integers at all members, every second, third, … member
+//! forms its own family ([`proof`]). Conversely a run that deadlocks is an execution of a real size, including its
+//! cycles, and families are executed in the order of their first members: the first one that deadlocks is the smallest
+//! size that does. Neither depends on which cycles are found, which determines only the time; that is limited, and
+//! plans that take longer are rejected.
 //!
 //! # Why launches may follow each other
 //!
-//! A rank begins a launch when its thread blocks are done with the one before, whatever other ranks do. A launch that completes leaves
-//! every counter as it found it (rule `pairing`, at every size), so one launch after the other, each on all ranks, is a complete
-//! schedule of any sequence of launches, whatever the sizes. The conditions above are met by sequences, too: thread blocks that
-//! wait on one counter belong to one rank, so that its launches set their waits apart. By the argument about schedules all others complete.
+//! A rank starts a launch when its thread blocks have ended the previous one, whatever other ranks do. A launch that
+//! completes leaves every counter at its initial value (rule `pairing`, at every size), so one launch after the other,
+//! each on all ranks, is a complete schedule of any sequence of launches, whatever the sizes. Sequences satisfy the
+//! conditions above, too: thread blocks that wait on one counter belong to one rank, so that the waits of its launches
+//! are ordered. By the argument about schedules all others complete.
 
 mod family;
 mod packets;
@@ -82,31 +90,31 @@ use crate::plan::PlanTree;
 use proof::{Proof, prove};
 use rolled::Rolled;
 
-/// What is found of loops.
+/// The result of the analysis of loops.
 pub(super) enum Verdict {
     /// Every thread block runs to its end at every size.
     Proved,
     /// Some thread blocks deadlock from some size on, or at some sizes only.
     Deadlock {
         finding: Diagnostic,
-        /// Whether that is so at the smallest size, where every other look at the plan tells it as well.
+        /// Whether that is so at the smallest size, where the other rules find it as well.
         at_once: bool,
     },
-    /// That could not be decided for all sizes.
+    /// The analysis could not decide that for all sizes.
     Undecided(Diagnostic),
 }
 
-/// What stands in the way of a verdict for all sizes.
+/// A property of a plan that prevents a result for all sizes.
 pub(super) struct Obstacle<'p> {
     at: Option<LocatedOp<'p>>,
     message: String,
     help: String,
 }
 
-/// Steps of a run that is made to tell what is stuck.
+/// Maximum number of steps of an execution that finds the blocked thread blocks.
 const MAX_STEPS: u128 = 1 << 18;
 
-/// Decides about the deadlocks of a plan that the rules about shapes and pairs accept.
+/// Decides whether a plan that the rules about shapes and pairs accept deadlocks.
 pub(super) fn check(view: View, pairs: &Pairs) -> Verdict {
     let rolled = match Rolled::of(view, pairs) {
         Ok(None) => return Verdict::Proved,
@@ -121,7 +129,7 @@ pub(super) fn check(view: View, pairs: &Pairs) -> Verdict {
             let at_once = size <= rolled.sizes.min.max(1);
             match finding(&rolled, pairs, size, at) {
                 Some(finding) => Verdict::Deadlock { finding, at_once },
-                // What waits here for more than it has to.
+                // An operation that waits here for more than it has to.
                 None => {
                     let message =
                         "packets are written more than once, or in other pieces than they are read".to_owned();
@@ -148,8 +156,8 @@ pub(super) fn check(view: View, pairs: &Pairs) -> Verdict {
     }
 }
 
-/// Runs and actions in which it is proved that the loops of a plan let every thread block run to its end, at every size. `None` if
-/// that is not so, or not decided; no runs where loops have no part in it.
+/// Returns the numbers of runs and actions of the proof that the loops of a plan let every thread block run to its end,
+/// at every size. `None` if that is not so, or not decided; no runs if no loop affects it.
 #[doc(hidden)]
 pub fn proof_effort(plan: &PlanTree) -> Option<(u64, u64)> {
     if !shape::check(plan.into()).is_empty() {
@@ -167,14 +175,14 @@ fn undecided(view: View, Obstacle { at, message, help }: Obstacle) -> Diagnostic
     Diagnostic::new(Code::Undecided, at.map_or(Site::None, |at| at.site(view.plan)), message).help(help)
 }
 
-/// Iterations of the longest loop of a thread block, or of all.
+/// Returns the trip count of the longest loop of a thread block, or of all.
 fn most_trips(rolled: &Rolled, size: u64, block: Option<u32>) -> u128 {
     let loops = rolled.loops.iter().filter(|body| block.is_none_or(|block| block == body.block));
     loops.map(|body| rolled.trips.rates()[body.rate].trips(size)).max().unwrap_or(0)
 }
 
-/// The finding about thread blocks that wait for ever for chunks of so many grains, among them one at an operation. `None` if
-/// none does.
+/// Returns the finding about thread blocks that deadlock with chunks of the given number of grains, among them one at
+/// an operation. `None` if none does.
 fn finding(rolled: &Rolled, pairs: &Pairs, size: u64, at: Option<LocatedOp>) -> Option<Diagnostic> {
     let view = rolled.view;
     let mut steps = 0_u128;
@@ -188,7 +196,7 @@ fn finding(rolled: &Rolled, pairs: &Pairs, size: u64, at: Option<LocatedOp>) -> 
         Some(size) => {
             let model = Model::of(view, pairs, size);
             let mut machine = AbstractMachine::new(&model);
-            machine.run(&mut Nobody);
+            machine.run(&mut NoObserver);
             deadlock::check(&machine)?
         }
         None => {
@@ -209,10 +217,10 @@ fn finding(rolled: &Rolled, pairs: &Pairs, size: u64, at: Option<LocatedOp>) -> 
     Some(finding)
 }
 
-/// Looks away.
-struct Nobody;
+/// An observer that does nothing.
+struct NoObserver;
 
-impl<'p> Observer<'p> for Nobody {
+impl<'p> Observer<'p> for NoObserver {
     fn on_step(&mut self, _: &Model<'p>, _: usize, _: usize) {}
 
     fn on_barrier(&mut self, _: u32, _: &[usize]) {}

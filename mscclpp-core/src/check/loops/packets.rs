@@ -1,18 +1,18 @@
-//! Packets that thread blocks wait for, as far as that is the same at every size.
+//! Packets for which thread blocks wait, as far as that is the same at every size.
 //!
-//! Who reads packets waits for those who write them. In the full model that is a matter of single bytes; here a read waits for
-//! *every* operation that writes some of what it reads, at whatever size: for more than it has to, so that a plan that runs to
-//! its end here does so for good. (A slot that is written twice in a launch is refused by the race rule.)
+//! A read of packets waits for their writes. In the full model it waits per byte; here a read waits for *every*
+//! operation that writes a part of what it reads, at any size: for more than it has to, so that a plan that runs to its
+//! end here always does. (The race rule rejects packets that are written twice in a launch.)
 //!
-//! 1. An operation outside of loops has written its packets once it is done, and one in a loop has once the loop is done. Packets are
-//!    never taken back.
-//! 2. Two operations in loops of equal unit and rate whose ranges begin and end at the same places, as the same slice, are in
-//!    step: what iteration i reads, iteration i has written. The windows in between are counted.
-//! 3. Other two in loops meet in ways that depend on the size; such plans are refused.
-//! 4. What a read waits for covers its range at every size: a range of the same begin, end and slice does, and so do ranges of
-//!    whole chunks, and slices of which all members write. Anything else is refused.
+//! 1. An operation outside of loops has written its packets once it is complete, and one in a loop has once the loop is
+//!    complete. Packets are never removed.
+//! 2. Two operations in loops of equal unit and rate whose ranges have equal bounds and the same slice are in step:
+//!    what iteration i reads, iteration i has written. The windows in between are counted.
+//! 3. Two other operations in loops overlap in ways that depend on the size; such plans are rejected.
+//! 4. What a read waits for covers its range at every size: a range of the same bounds and slice does, and so do ranges
+//!    of whole chunks, and slices of which all members write. Anything else is rejected.
 //!
-//! A port that is given packets does not wait for them, as the race rule proves that they are there.
+//! A port that puts packets does not wait for them, as the race rule proves that they have been written.
 
 use std::collections::BTreeMap;
 
@@ -26,15 +26,15 @@ use crate::check::view::View;
 use crate::plan::{OpKind, PlanTree, Slice};
 use crate::types::ChannelKind;
 
-/// What packets add to a rolled plan.
+/// Dependencies by packets, as additions to a rolled plan.
 #[derive(Default)]
 pub(super) struct Links {
     pub(super) has_packets: bool,
-    /// Counters of windows.
+    /// Number of counters of windows.
     pub(super) windows: u32,
     /// By operation, what it waits for.
     pub(super) before: BTreeMap<Operation, Vec<Action>>,
-    /// By operation, the windows that it counts up.
+    /// By operation, the window counters that it increments.
     pub(super) after: BTreeMap<Operation, Vec<u32>>,
 }
 
@@ -44,7 +44,7 @@ type Operation = (u32, u32, Option<u32>);
 /// A range of packets that an operation reads or writes.
 struct Range<'p> {
     owner: u32,
-    /// Chunks, those of the slice if it has whole ones; else the slice.
+    /// Chunks: those of the slice if it has whole ones, otherwise those of the whole range.
     start: u64,
     end: u64,
     slice: Option<Slice>,
@@ -61,31 +61,31 @@ impl Range<'_> {
         (self.start, self.end, of(self)) == (other.start, other.end, of(other))
     }
 
-    /// Whether two ranges of one memory may overlap at some size.
-    fn meets(&self, other: &Self) -> bool {
+    /// Returns whether two ranges of one buffer may overlap at some size.
+    fn may_overlap(&self, other: &Self) -> bool {
         self.start < other.end && other.start < self.end && (!self.is_cut_as(other) || self.slice == other.slice)
     }
 }
 
-/// Links of a plan; beyond so many, and these for each of its ranges, they are not followed.
+/// Maximum number of links of a plan, plus this many for each of its ranges.
 const MAX_LINKS: usize = 1 << 14;
 
-/// Whether operations of a kind read or write packets.
+/// Returns whether operations of a kind read or write packets.
 pub(super) fn has_packets(kind: OpKind) -> bool {
     let demand = demand(kind);
     [&demand.srcs, &demand.dsts].iter().any(|side| side.packets != Packets::Nothing)
 }
 
-/// Who waits for whose packets.
+/// Returns the dependencies between reads and writes of packets.
 ///
 /// # Errors
-/// Packets that meet otherwise at different sizes.
+/// Fails if packets overlap differently at different sizes.
 pub(super) fn links(view: View) -> Result<Links, Obstacle> {
     let mut ranges = ranges(view);
     let mut links = Links { has_packets: !ranges.is_empty(), ..Links::default() };
     ranges.sort_by_key(|range| (range.owner, range.start, range.end));
     let (writes, reads): (Vec<_>, Vec<_>) = ranges.into_iter().partition(|range| range.write);
-    // By write, the farthest end of it and those before it in its memory.
+    // By write, the maximum end of it and of those before it in its buffer.
     let mut farthest: Vec<u64> = Vec::with_capacity(writes.len());
     for (i, write) in writes.iter().enumerate() {
         let before = i.checked_sub(1).filter(|&before| writes[before].owner == write.owner);
@@ -97,7 +97,7 @@ pub(super) fn links(view: View) -> Result<Links, Obstacle> {
         let last = writes.partition_point(|write| (write.owner, write.start) < (read.owner, read.end));
         let near = (first..last).rev().take_while(|&i| farthest[i] > read.start).map(|i| &writes[i]);
         let mut met = Vec::new();
-        for write in near.filter(|write| write.by != read.by && write.meets(read)) {
+        for write in near.filter(|write| write.by != read.by && write.may_overlap(read)) {
             count = count.checked_sub(1).ok_or_else(|| obstacle(view.plan, read, "too many others"))?;
             met.push(write);
             let before = links.before.entry(read.by).or_default();
@@ -133,7 +133,7 @@ fn obstacle<'p>(plan: &'p PlanTree, read: &Range<'p>, writers: &str) -> Obstacle
     }
 }
 
-/// All ranges of packets that are written or waited for.
+/// Returns all ranges of packets that are written, or for which an operation waits.
 fn ranges(view: View) -> Vec<Range> {
     let plan = view.plan;
     let mut ranges = Vec::new();
@@ -170,7 +170,7 @@ fn ranges(view: View) -> Vec<Range> {
     ranges
 }
 
-/// Whether what others write covers what is read, at every size.
+/// Returns whether the writes cover the range of the read at every size.
 fn cover(read: &Range, writes: &[&Range]) -> bool {
     if writes.iter().any(|write| write.is_cut_as(read) && write.slice == read.slice) {
         return true;

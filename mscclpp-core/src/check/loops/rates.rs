@@ -1,8 +1,8 @@
 //! Trip counts of loops as functions of one size.
 //!
-//! A chunk has x *grains*. A loop over s chunks in windows of U bytes makes ⌈x × s × grain / U⌉ iterations, so loops of one
-//! [`Rate`], s × grain / U in lowest terms, make equally many at every size. Loops of several rates do not make just any
-//! iterations together: [`Trips`] lists the combinations that occur, in the order of the sizes.
+//! A chunk has x *grains*. A loop over s chunks in windows of U bytes makes ⌈x × s × grain / U⌉ iterations, so loops of
+//! one [`Rate`], s × grain / U in lowest terms, make equally many at every size. Loops of several rates cannot have all
+//! combinations of trip counts: [`Trips`] lists those that occur, in the order of the sizes.
 
 use crate::check::view::View;
 use crate::collective::CollectiveKind;
@@ -16,25 +16,25 @@ pub(in crate::check) struct Rate {
 }
 
 impl Rate {
-    /// The rate of a loop that passed the shape rule.
+    /// Returns the rate of a loop that passed the shape rule.
     pub(in crate::check) fn of(body: &LoopBody, grain: u64) -> Self {
         let (iterations, grains) = (u64::from(body.num_chunks.max(1)).saturating_mul(grain.max(1)), body.unit.max(1));
         let divisor = greatest_common_divisor(iterations, grains);
         Self { iterations: iterations / divisor, grains: grains / divisor }
     }
 
-    /// Iterations for chunks of so many grains.
+    /// Returns the trip count for chunks of the given number of grains.
     pub(in crate::check) fn trips(self, size: u64) -> u128 {
         (u128::from(size) * u128::from(self.iterations)).div_ceil(self.grains.into())
     }
 
-    /// Whether it makes fewer or more iterations than another one.
+    /// Compares the trip counts with those of another rate.
     pub(in crate::check) fn cmp_speed(&self, other: &Self) -> std::cmp::Ordering {
         let product = |one: &Self, other: &Self| u128::from(one.iterations) * u128::from(other.grains);
         product(self, other).cmp(&product(other, self))
     }
 
-    /// The largest size at which it makes at most so many iterations.
+    /// Returns the largest size at which the loop makes at most the given number of iterations.
     pub(in crate::check) fn last_size(self, trips: u128) -> u128 {
         trips.saturating_mul(self.grains.into()) / u128::from(self.iterations)
     }
@@ -42,8 +42,8 @@ impl Rate {
 
 /// The sizes of a chunk that messages within the plan's limits have: each whole number of grains from `min` to `max`.
 ///
-/// Executors round a chunk up to whole grains: the plan's alignment, and packets of 8 bytes where it has packets. Messages of
-/// bytes reach every such size, 0 included.
+/// Executors round a chunk up to whole grains: the plan's alignment, and packets of 8 bytes if it has packets. Messages
+/// of bytes have every such size, 0 included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::check) struct ChunkSizes {
     /// Bytes.
@@ -56,7 +56,7 @@ pub(in crate::check) struct ChunkSizes {
 const MAX_BYTES: u64 = i64::MAX as u64;
 
 impl ChunkSizes {
-    /// The sizes of a plan that passed the shape rule. `None` if no message is within its limits.
+    /// Returns the sizes of a plan that passed the shape rule. `None` if no message is within its limits.
     pub(in crate::check) fn of(view: View, has_packets: bool) -> Option<Self> {
         let plan = view.plan;
         let grain = u64::from(plan.buffer_alignment.max(if has_packets { 8 } else { 1 }));
@@ -71,7 +71,7 @@ impl ChunkSizes {
                 let (ranks, chunks) = (plan.ranks.len().max(1) as u64, input.max(output));
                 (bytes(min.next_multiple_of(ranks), chunks), bytes(max / ranks * ranks, chunks))
             }
-            // The limits are about the input, and the larger buffer decides about the chunks.
+            // The limits apply to the input, and the larger buffer determines the chunks.
             CollectiveKind::Custom { .. } | CollectiveKind::Test { .. } if input < output => match input {
                 0 if min > 0 => return None,
                 0 => (0, MAX_BYTES / output / grain),
@@ -84,28 +84,28 @@ impl ChunkSizes {
     }
 }
 
-/// The combinations of trip counts that loops of some rates have, numbered from 0 on in the order of the sizes at which they
-/// occur first. At size 0 no loop makes an iteration, at other sizes each makes one at least.
+/// The combinations of trip counts that loops of some rates have, numbered from 0 in the order of the smallest sizes
+/// with each. At size 0 no loop makes an iteration, at other sizes each makes at least one.
 #[derive(Clone, Debug)]
 pub(in crate::check) struct Trips {
     rates: Vec<Rate>,
-    /// Sizes from 1 to the period at which a combination occurs first, ascending. That of size 0 is the period's last one, a
-    /// period earlier.
+    /// The smallest size with each combination, from 1 to the period, ascending. The combination of size 0 is the
+    /// period's last one, a period earlier.
     firsts: Vec<u64>,
     /// Grains after which every loop has made a whole number of iterations.
     period: u64,
-    /// Combinations after which the trip counts have grown by `gains`, whatever the combination: the numbers of combinations
-    /// with equal remainders are the residues over which an induction runs.
+    /// Combinations after which the trip counts have grown by `gains`, whatever the combination: the numbers of
+    /// combinations with equal remainders are the residues over which the induction runs.
     pub(in crate::check) residues: u64,
     /// By rate.
     pub(in crate::check) gains: Vec<u64>,
 }
 
-/// Combinations in a period that are listed.
+/// Maximum number of combinations in a period that are listed.
 const MAX_COMBINATIONS: usize = 1 << 12;
 
 impl Trips {
-    /// The combinations of loops of these rates, each named once. `None` if too many occur before they repeat.
+    /// Returns the combinations of loops of these rates, each listed once. `None` if too many occur before they repeat.
     pub(in crate::check) fn of(rates: Vec<Rate>) -> Option<Self> {
         let period = rates.iter().try_fold(1, |period: u64, rate| {
             (period / greatest_common_divisor(period, rate.grains)).checked_mul(rate.grains)
@@ -134,25 +134,25 @@ impl Trips {
         Some(trips)
     }
 
-    /// The rates, in the order of `gains`.
+    /// Returns the rates, in the order of `gains`.
     pub(in crate::check) fn rates(&self) -> &[Rate] {
         &self.rates
     }
 
-    /// The smallest size with a combination; saturates.
+    /// Returns the smallest size with a combination; saturates.
     pub(in crate::check) fn size(&self, number: u64) -> u64 {
         let all = self.firsts.len() as u64;
         let Some(index) = number.checked_sub(1) else { return 0 };
         (index / all).saturating_mul(self.period).saturating_add(self.firsts[(index % all) as usize])
     }
 
-    /// The largest size at which no loop makes more than so many iterations; saturates.
+    /// Returns the largest size at which no loop makes more than the given number of iterations; saturates.
     pub(in crate::check) fn last_size(&self, trips: u128) -> u64 {
         let sizes = self.rates.iter().map(|rate| rate.last_size(trips));
         sizes.min().and_then(|size| u64::try_from(size).ok()).unwrap_or(u64::MAX)
     }
 
-    /// The combination of a size.
+    /// Returns the combination of a size.
     pub(in crate::check) fn number(&self, size: u64) -> u64 {
         let Some(index) = size.checked_sub(1) else { return 0 };
         let inside = self.firsts.partition_point(|&first| first <= index % self.period + 1) as u64;
@@ -160,7 +160,8 @@ impl Trips {
     }
 }
 
-/// Whether trip counts grow by such a part of the gains from every combination to the one as many parts of a period later.
+/// Returns whether trip counts grow by a fraction `1 / parts` of the gains from every combination to the one that
+/// fraction of a period later.
 fn parts_repeat(trips: &Trips, gains: &[u64], parts: u64) -> bool {
     let all = trips.firsts.len() as u64;
     if !all.is_multiple_of(parts) || gains.iter().any(|gain| !gain.is_multiple_of(parts)) {

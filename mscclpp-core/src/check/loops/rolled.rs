@@ -1,4 +1,4 @@
-//! A plan with its loops rolled up and its data left out: what its thread blocks give each other and wait for.
+//! A plan with its loops rolled up and without its data: the signals and waits of its thread blocks.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,10 @@ pub(in crate::check) struct Rolled<'p> {
     pub(in crate::check) trips: Trips,
     /// All thread blocks, rank by rank.
     pub(in crate::check) blocks: Vec<Block>,
-    /// The loops in which something is given or waited for; the others say nothing about who gets stuck.
+    /// The loops that contain synchronization; the others have no influence on deadlocks.
     pub(in crate::check) loops: Vec<Loop>,
     pub(in crate::check) counters: Vec<Counter>,
-    /// By barrier, its thread blocks.
+    /// By barrier, the number of its thread blocks.
     pub(in crate::check) barriers: Vec<u32>,
 }
 
@@ -34,25 +34,26 @@ pub(in crate::check) struct Block {
     pub(in crate::check) operations: Vec<(u32, Option<u32>)>,
 }
 
-/// What a thread block does, a counter or a barrier at a time. What it adds to counters in a row, outside of loops, it adds at
-/// once, and what it takes in a row it takes once all is there: in between it does nothing that anyone could wait for.
+/// An action of a thread block on one counter or barrier. Consecutive increments of counters outside of loops are one
+/// action, and consecutive decrements are one action that waits for their sum: in between the thread block does nothing
+/// for which another one could wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::check) enum Action {
-    /// Adds so many to a counter.
+    /// Adds a number to a counter.
     Raise(u32, u32),
-    /// Waits until a counter has so many, and takes them.
+    /// Waits until a counter has at least a number, and subtracts it.
     Lower(u32, u32),
-    /// Waits until all thread blocks of a barrier are at it.
+    /// Waits until all thread blocks of a barrier have reached it.
     Arrive(u32),
-    /// Waits until a thread block is done with its operation at a position.
+    /// Waits until a thread block has completed its operation at a position.
     Await(u32, u32),
-    /// Begins a loop, or its next iteration, or goes to what follows it.
+    /// Begins a loop, or its next iteration, or leaves it.
     Begin(u32),
     /// Ends an iteration of a loop.
     Repeat(u32),
 }
 
-/// A loop in which something is given or waited for.
+/// A loop that contains synchronization.
 pub(in crate::check) struct Loop {
     pub(in crate::check) block: u32,
     /// Positions of its first and its last action, `Begin` and `Repeat`.
@@ -62,11 +63,11 @@ pub(in crate::check) struct Loop {
     pub(in crate::check) rate: usize,
 }
 
-/// Something that is counted.
+/// A counter of the rolled plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::check) struct Counter {
     pub(in crate::check) kind: CounterKind,
-    /// Its value when a launch begins.
+    /// Its value when a launch starts.
     pub(in crate::check) initial: u64,
 }
 
@@ -82,11 +83,11 @@ pub(in crate::check) enum CounterKind {
 }
 
 impl<'p> Rolled<'p> {
-    /// The synchronization of a plan that the rules about shapes and pairs accept. `None` where no loop has a part in it, or no
-    /// message is within the plan's limits.
+    /// Returns the synchronization of a plan that the rules about shapes and pairs accept. `None` if no loop contains
+    /// synchronization, or no message is within the plan's limits.
     ///
     /// # Errors
-    /// What cannot be told of all sizes.
+    /// Fails if a property cannot be decided for all sizes.
     pub(in crate::check) fn of(view: View<'p>, pairs: &Pairs) -> Result<Option<Self>, Obstacle<'p>> {
         if !has_loops(view) {
             return Ok(None);
@@ -117,7 +118,7 @@ impl<'p> Rolled<'p> {
         for (number, blocks) in barriers.into_values() {
             arrivals[number as usize] = blocks;
         }
-        // Rates were numbered as they came.
+        // Rates were numbered as they occurred.
         let sorted: Vec<Rate> = rates.keys().copied().collect();
         let numbers: BTreeMap<usize, usize> = rates.values().copied().zip(0..).collect();
         loops.iter_mut().for_each(|body| body.rate = numbers[&body.rate]);
@@ -129,7 +130,7 @@ impl<'p> Rolled<'p> {
         Ok(Some(Self { view, sizes, trips, blocks, loops, counters, barriers: arrivals }))
     }
 
-    /// The operation of an action.
+    /// Returns the operation of an action.
     pub(in crate::check) fn placed(&self, block: usize, position: usize) -> Option<LocatedOp<'p>> {
         placed(self.view, &self.blocks[block], position)
     }
@@ -154,7 +155,7 @@ fn placed<'p>(view: View<'p>, block: &Block, position: usize) -> Option<LocatedO
     }
 }
 
-/// Whether something in a loop is given or waited for.
+/// Returns whether a loop contains synchronization.
 fn has_loops(view: View) -> bool {
     let plan = view.plan;
     let blocks =
@@ -163,7 +164,7 @@ fn has_loops(view: View) -> bool {
     ops.any(|op| op.body.as_ref().is_some_and(|body| body.ops.iter().any(synchronizes)))
 }
 
-/// Whether an operation gives or waits for something.
+/// Returns whether an operation signals or waits.
 fn synchronizes(op: &Op) -> bool {
     let kind = op.kind;
     signals(kind)
@@ -184,13 +185,13 @@ struct Build<'a, 'p> {
     barriers: BTreeMap<(usize, u32), (u32, u32)>,
     rates: BTreeMap<Rate, usize>,
     blocks: Vec<Block>,
-    /// The actions of the last block that come before an operation for whose end others may wait.
+    /// The number of actions of the last block up to the last operation for whose end others may wait.
     awaited: usize,
     loops: Vec<Loop>,
     counters: Vec<Counter>,
 }
 
-/// Actions in a row among which one of the same counter is looked for.
+/// Maximum number of consecutive actions that are searched for one of the same counter.
 const MAX_IN_A_ROW: usize = 16;
 
 impl Build<'_, '_> {
@@ -219,7 +220,7 @@ impl Build<'_, '_> {
         }
     }
 
-    /// The position of the last action.
+    /// Adds an action, and returns its position.
     fn push(&mut self, at: &LocatedOp, action: Action) -> u32 {
         // `add_block` has begun a block.
         let Some(block) = self.blocks.last_mut() else { return 0 };

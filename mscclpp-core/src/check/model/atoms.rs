@@ -1,32 +1,32 @@
-//! Memory cut where effects begin and end.
+//! Memory divided into atoms: intervals between the bounds of accesses.
 
 use std::ops::Range;
 
 use super::{Size, Space};
 use crate::plan::RankPlan;
 
-/// The pieces of all memories, numbered one memory after the other.
+/// The atoms of all buffers, numbered one buffer after the other.
 #[derive(Default)]
 pub(in super::super) struct Atoms {
-    /// Per memory, its first atom; one more at the end.
+    /// Per buffer, its first atom; one more entry at the end.
     first: Vec<u32>,
-    /// Per atom, where it begins in its memory. The last atom of a memory is empty and marks its end.
+    /// Per atom, its begin in its buffer. The last atom of a buffer is empty and marks its end.
     starts: Vec<u64>,
-    /// Where memories are small, per memory its first place in `index`.
+    /// For small buffers, per buffer its first index in `index`.
     base: Vec<usize>,
-    /// Where memories are small, the atom that begins at a position.
+    /// For small buffers, the atom that begins at an address.
     index: Vec<u32>,
 }
 
-/// The number of a rank's memory.
+/// Returns the number of a rank's buffer.
 pub(in super::super) fn number(rank: u32, memory: Space) -> usize {
     rank as usize * Space::ALL.len() + memory as usize
 }
 
 impl Atoms {
-    /// Cuts where ranges of memories begin and end. Empty ranges cut nothing.
+    /// Divides buffers at the bounds of ranges. Empty ranges have no bounds.
     pub(super) fn cut(ranks: &[RankPlan], size: Size, ranges: &[(usize, Range<u64>)]) -> Self {
-        // Memories reach as far as their buffers; packets of a rank lie in its scratch.
+        // Buffers have their declared lengths; packets of a rank are in its scratch.
         let mut lengths = Vec::with_capacity(ranks.len() * 4);
         for tables in ranks {
             let chunks = [tables.input_chunks, tables.output_chunks, tables.scratch_chunks, tables.scratch_chunks];
@@ -42,7 +42,7 @@ impl Atoms {
         }
     }
 
-    /// Marks cuts position by position.
+    /// Marks the bounds in an array of all addresses.
     fn cut_small(lengths: &[u64], all: usize, ranges: &[(usize, Range<u64>)]) -> Self {
         let mut base = Vec::with_capacity(lengths.len() + 1);
         let mut index = vec![0u32; all];
@@ -74,7 +74,7 @@ impl Atoms {
         atoms
     }
 
-    /// Sorts cuts.
+    /// Sorts the bounds.
     fn cut_large(lengths: &[u64], ranges: &[(usize, Range<u64>)]) -> Self {
         let mut cuts: Vec<Vec<u64>> = lengths.iter().map(|length| vec![0, *length]).collect();
         for (memory, range) in ranges.iter().filter(|(_, range)| !range.is_empty()) {
@@ -91,7 +91,7 @@ impl Atoms {
         atoms
     }
 
-    /// The atoms of a range of a memory that was there when it was cut.
+    /// Returns the atoms of a range whose bounds were given to `cut`.
     pub(super) fn numbers(&self, (memory, range): &(usize, Range<u64>)) -> (u32, u32) {
         if range.is_empty() {
             return (0, 0);
@@ -108,34 +108,34 @@ impl Atoms {
         first + starts.partition_point(|start| *start < position) as u32
     }
 
-    /// Numbers of atoms lie below this.
+    /// Returns the end of the numbers of atoms.
     pub(in super::super) fn count(&self) -> usize {
         self.starts.len()
     }
 
-    /// The atoms of a memory.
+    /// Returns the atoms of a buffer.
     pub(in super::super) fn of(&self, rank: u32, memory: Space) -> Range<usize> {
         let number = number(rank, memory);
         self.first[number] as usize..(self.first[number + 1] as usize).saturating_sub(1)
     }
 
-    /// Where the atoms of a memory begin, and where the last one ends, in ascending order.
+    /// Returns the begins of the atoms of a buffer and the end of the last one, in ascending order.
     pub(in super::super) fn cuts(&self, rank: u32, memory: Space) -> &[u64] {
         let number = number(rank, memory);
         &self.starts[self.first[number] as usize..self.first[number + 1] as usize]
     }
 
-    /// Where an atom begins in its memory.
+    /// Returns the begin of an atom in its buffer.
     pub(super) fn start(&self, atom: usize) -> u64 {
         self.starts.get(atom).copied().unwrap_or(0)
     }
 
-    /// Where an atom lies in its memory, in positions.
+    /// Returns the range of an atom in its buffer.
     pub(in super::super) fn range(&self, atom: usize) -> Range<u64> {
         self.starts[atom]..self.starts.get(atom + 1).copied().unwrap_or(self.starts[atom])
     }
 
-    /// Rank and memory of an atom.
+    /// Returns rank and buffer of an atom.
     pub(in super::super) fn memory(&self, atom: usize) -> (u32, Space) {
         let number = self.first.partition_point(|first| *first as usize <= atom) - 1;
         ((number / Space::ALL.len()) as u32, Space::ALL[number % Space::ALL.len()])

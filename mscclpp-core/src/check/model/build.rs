@@ -1,4 +1,4 @@
-//! A plan spelled out, step by step.
+//! Construction of a model: a plan unrolled into steps.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,30 +13,30 @@ use crate::check::view::View;
 use crate::plan::OpKind;
 use crate::types::ChannelKind;
 
-/// What is collected while a model is built.
+/// Intermediate state of the construction.
 struct Build {
-    /// Per effect, the number of its memory and the range there.
+    /// Per access, the number of its buffer and the range in it.
     ranges: Vec<(usize, Range<u64>)>,
     barriers: BTreeMap<(usize, u32), u32>,
-    /// How often an agent comes to a barrier.
+    /// How often an agent executes a barrier.
     arrivals: BTreeMap<(u32, u32), u32>,
-    /// Block syncs so far.
+    /// Number of block syncs so far.
     epoch: u32,
-    /// Thread blocks.
+    /// Number of thread blocks.
     blocks: u32,
-    /// The next of the chunks and counters that the symmetry knows.
+    /// The next of the chunks and counters in the tables of the symmetry.
     next: (usize, usize),
-    /// The threads of the block that is being added that give something to ports: channel end and position.
+    /// The threads of the current block that post triggers to ports: channel end and position.
     ports: Vec<(u32, u32)>,
 }
 
 impl<'p> Model<'p> {
-    /// Spells out a plan that has passed the shape rule, for chunks of one size.
+    /// Builds the model of a plan that has passed the shape rule, for chunks of one size.
     pub(in crate::check) fn of(view: View<'p>, pairs: &'p Pairs, size: Size) -> Self {
         Self::reduced(view, pairs, size, None)
     }
 
-    /// The same of a plan whose first ranks stand for all.
+    /// Builds the model of the representative ranks of a symmetric plan.
     pub(in crate::check) fn reduced(
         view: View<'p>,
         pairs: &'p Pairs,
@@ -54,7 +54,7 @@ impl<'p> Model<'p> {
         }
         let operations = view.operations() * ranks / plan.ranks.len().max(1);
         let mut build = Build {
-            // Data mostly moves from one place to one other.
+            // An operation mostly has one source and one destination.
             ranges: Vec::with_capacity(2 * operations),
             barriers: BTreeMap::new(),
             arrivals: BTreeMap::new(),
@@ -99,7 +99,7 @@ impl<'p> Model<'p> {
         model
     }
 
-    /// The steps of a thread block, its loops unrolled.
+    /// Adds the steps of a thread block, with its loops unrolled.
     fn add_block(&mut self, build: &mut Build, rank: usize, block: usize) {
         let (view, begin) = (self.view, self.steps.len());
         for (index, op) in view.ops(rank, block).iter().enumerate() {
@@ -126,7 +126,7 @@ impl<'p> Model<'p> {
         self.agents.push(Block { rank, block, steps: begin..self.steps.len() });
     }
 
-    /// What is known only when all steps are.
+    /// Completes the tables that depend on all steps.
     fn finish(&mut self, build: Build) {
         self.begin_step(OpKind::Nop, false, 0, 0);
         self.atoms = Atoms::cut(&self.plan.ranks[..self.ranks as usize], self.size, &build.ranges);
@@ -146,7 +146,7 @@ impl<'p> Model<'p> {
         self.steps.push(Step { kind, port, index: index as u32, inner, first_id, first_effect });
     }
 
-    /// An operation, in an iteration of its loop.
+    /// Adds an operation, in an iteration of its loop.
     fn add_step(&mut self, build: &mut Build, at: &LocatedOp<'p>, window: Option<Window>) {
         use OpKind as K;
         let op = at.op;
@@ -168,7 +168,7 @@ impl<'p> Model<'p> {
         }
     }
 
-    /// A thread of the block that is being added.
+    /// Returns a thread of the current block.
     fn thread(&self, position: u32, epoch: u32) -> counter_use::Thread {
         counter_use::Thread { agent: self.agents.len() as u32, position, epoch }
     }
@@ -207,7 +207,7 @@ impl<'p> Model<'p> {
         }
     }
 
-    /// Signals, flushes, and whatever else is given to ports.
+    /// Adds signals, flushes, and all other triggers of ports.
     fn add_signals(&mut self, build: &mut Build, epoch: u32, at: &LocatedOp<'p>) {
         let outgoing = self.pairs.outgoing(self.plan, at);
         for (position, &id) in (0..).zip(&at.op.ids) {
@@ -221,7 +221,7 @@ impl<'p> Model<'p> {
             build.next.1 += 1;
             if let Some(counter) = counter.filter(|_| signals(at.op.kind)) {
                 let (thread, all) = (self.thread(position, epoch), self.shifts());
-                // Those of shifted ranks have numbers of their own.
+                // The agents of rotated ranks have their own numbers.
                 let agent = (all - shift) % all * build.blocks + thread.agent;
                 self.counters[counter].raise(counter_use::Thread { agent, ..thread });
             }

@@ -1,6 +1,6 @@
-//! Who raises and who lowers a counter.
+//! The threads that raise and lower a counter.
 
-/// What all steps of a plan do to one counter or semaphore.
+/// The signals and waits of all steps of a plan on one counter or semaphore.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct CounterUse {
     /// Signals or releases in one launch.
@@ -9,11 +9,12 @@ pub(in super::super) struct CounterUse {
     pub(in super::super) down: u32,
     /// Whether it is lowered in a loop, so that larger messages lower it more often.
     pub(in super::super) is_lowered_in_loop: bool,
-    signaller: Party,
+    signaler: Party,
     waiter: Party,
 }
 
-/// A thread at work: its agent, its position in the operation, and how many block syncs the agent has behind it.
+/// A thread that executes a step: its agent, its position in the operation, and the number of earlier block syncs of
+/// the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Thread {
     pub(super) agent: u32,
@@ -21,11 +22,11 @@ pub(super) struct Thread {
     pub(super) epoch: u32,
 }
 
-/// Who does something.
+/// The threads that raise a counter, or those that lower it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Party {
-    Nobody,
-    /// Threads of one agent, one after the other. The last one.
+    Unused,
+    /// Threads of one agent, in order; the last one.
     One(Thread),
     Several,
 }
@@ -33,8 +34,8 @@ enum Party {
 impl Party {
     fn join(&mut self, new: Thread) {
         *self = match *self {
-            Self::Nobody => Self::One(new),
-            // A block sync puts threads of a block in order.
+            Self::Unused => Self::One(new),
+            // A block sync orders the threads of a block.
             Self::One(old) if old.agent == new.agent && (old.position == new.position || old.epoch != new.epoch) => {
                 Self::One(new)
             }
@@ -45,11 +46,11 @@ impl Party {
 
 impl CounterUse {
     pub(super) const NONE: Self =
-        Self { up: 0, down: 0, is_lowered_in_loop: false, signaller: Party::Nobody, waiter: Party::Nobody };
+        Self { up: 0, down: 0, is_lowered_in_loop: false, signaler: Party::Unused, waiter: Party::Unused };
 
     pub(super) fn raise(&mut self, thread: Thread) {
         self.up = self.up.saturating_add(1);
-        self.signaller.join(thread);
+        self.signaler.join(thread);
     }
 
     pub(super) fn lower(&mut self, thread: Thread, in_loop: bool) {
@@ -58,16 +59,17 @@ impl CounterUse {
         self.waiter.join(thread);
     }
 
-    /// The agent that raises it, if there is only one.
-    pub(in super::super) fn signaller(&self) -> Option<usize> {
-        match self.signaller {
+    /// Returns the agent that raises it, if there is only one.
+    pub(in super::super) fn signaler(&self) -> Option<usize> {
+        match self.signaler {
             Party::One(thread) => Some(thread.agent as usize),
             _ => None,
         }
     }
 
-    /// Whether one agent raises it and one lowers it, each in one order, so that the nth wait gets the nth signal in every schedule.
+    /// Returns whether one agent raises it and one lowers it, each in order, so that the nth wait gets the nth signal
+    /// in every schedule.
     pub(in super::super) fn is_private(&self) -> bool {
-        self.signaller != Party::Several && self.waiter != Party::Several
+        self.signaler != Party::Several && self.waiter != Party::Several
     }
 }

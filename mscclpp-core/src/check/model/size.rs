@@ -1,4 +1,4 @@
-//! The sizes of a chunk for which a plan is spelled out.
+//! The sizes of a chunk for which a plan is executed.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -10,31 +10,32 @@ use super::super::view::View;
 use crate::diag::{Code, Diagnostic, Site};
 use crate::plan::{LoopBody, PlanTree, Slice};
 
-/// The size of a chunk, how finely positions count, and how often loops go around.
+/// The size of a chunk, the resolution of addresses, and the trip counts of loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Size {
-    /// Positions of a chunk.
+    /// Addresses of a chunk.
     chunk: u64,
-    /// Positions to a byte, so that slices of all groups begin and end at one.
+    /// Addresses per byte, so that slices of all groups begin and end at an address.
     parts: u64,
-    /// The positions of which slices have whole ones, the first slices one more where that does not come out even; 1 where it
-    /// does.
+    /// Alignment of slices in addresses, if chunks are not divided evenly: then the first slices are longer by this. 1
+    /// if chunks are divided evenly.
     grain: u64,
-    /// Windows of scratch that the iterations of loops take turns with; each has its own if 0.
+    /// Number of scratch windows that the iterations of loops share in turn; each has its own if 0.
     windows: u64,
     around: Around,
-    /// Whether the run must show what holds for more iterations, too ([`every`](super::super::race::every)).
+    /// Whether the execution must prove what holds for more iterations, too ([`every`](super::super::race::every)).
     proves: bool,
     /// Whether packets of members that may be empty are ignored ([`slices`](super::super::slices)).
     conservative: bool,
 }
 
-/// How often loops go around.
+/// The trip counts of loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Around {
-    /// As often as chunks of the size take.
+    /// The trip counts of the chunk size.
     Real,
-    /// Once, in one window that is all of a reference; loops of some rate twice, in two.
+    /// One iteration, with one window that is the whole operand; two iterations with two windows for loops of some
+    /// rate.
     Few(Option<Rate>),
 }
 
@@ -47,29 +48,30 @@ pub(super) struct Window {
     pub(super) unit: u64,
 }
 
-/// Steps of all runs of a plan; more would take too long.
-const MOST_STEPS: usize = 1 << 20;
+/// Maximum number of steps of all executions of a plan; more would take too long.
+const MAX_STEPS: usize = 1 << 20;
 
-/// Rates of loops that are looked at whatever it takes.
+/// Maximum number of rates of loops that are executed regardless of the number of steps.
 const FEW_RATES: usize = 4;
 
-/// Positions to a byte beyond which slices of groups share one.
-const MOST_PARTS: u64 = 1 << 20;
+/// Addresses per byte beyond which slices of several groups share one.
+const MAX_PARTS: u64 = 1 << 20;
 
-/// Positions of a memory; far more than a plan that means anything has.
-const MOST_POSITIONS: u128 = 1 << 60;
+/// Maximum number of addresses of a buffer; far more than useful plans have.
+const MAX_POSITIONS: u128 = 1 << 60;
 
-/// The sizes at which a plan must run. Plans without loops run the same at every size. Of loops one iteration stands for all,
-/// and where two iterations of a rate meet, two of them ([`every`](super::super::race::every)): so all loops run once, and then
-/// those of one rate twice, rate by rate.
+/// Returns the sizes at which a plan is executed. Plans without loops are executed equally at every size. One iteration
+/// of a loop represents all, and where two iterations of a rate overlap, two of them do
+/// ([`every`](super::super::race::every)): so all loops are executed with one iteration, and then those of one rate
+/// with two, rate by rate.
 ///
-/// `None` if memories would have more positions, or the plan more rates, than can be followed.
+/// `None` if buffers would have more addresses, or the plan more rates, than the limits allow.
 pub(in super::super) fn sizes(view: View) -> Option<Vec<Size>> {
     let Shapes { rates, groups } = Shapes::of(view);
     if rates.is_empty() {
         return Some(vec![Size::even(view.plan, 1, &groups)?]);
     }
-    if rates.len() > FEW_RATES && view.operations().saturating_mul(rates.len()) > MOST_STEPS {
+    if rates.len() > FEW_RATES && view.operations().saturating_mul(rates.len()) > MAX_STEPS {
         return None;
     }
     // Slices have halves.
@@ -79,25 +81,26 @@ pub(in super::super) fn sizes(view: View) -> Option<Vec<Size>> {
     Some(around.map(|rate| Size { around: Around::Few(rate), ..even }).collect())
 }
 
-/// The size of messages without any data, at which no loop makes an iteration. `None` if the plan has no loops or no such messages.
+/// Returns the size of messages without data, at which no loop makes an iteration. `None` if the plan has no loops or
+/// no such messages.
 pub(in super::super) fn empty(view: View) -> Option<Size> {
     let has_loops = !rates(view).is_empty();
     (has_loops && view.plan.min_message_size == 0).then(|| Size::real(view, 0, 1)).flatten()
 }
 
-/// A size at which a plan can be looked at: loops make a few iterations, if there are not too many of them.
+/// Returns a size at which loops make a few iterations, if there are not too many of them.
 pub(in super::super) fn example(view: View) -> Option<Size> {
     let Shapes { rates, groups } = Shapes::of(view);
     let longest = rates.into_iter().map(|rate| rate.last_size(3)).max().unwrap_or(1);
     let size = Size::even(view.plan, u64::try_from(longest).ok()?.max(1), &groups);
-    size.filter(|size| size.steps(view) <= MOST_STEPS as u128).or_else(|| sizes(view)?.pop())
+    size.filter(|size| size.steps(view) <= MAX_STEPS as u128).or_else(|| sizes(view)?.pop())
 }
 
-/// What decides about the sizes of a plan.
+/// Properties of a plan that determine its sizes.
 #[derive(Default)]
 struct Shapes {
     rates: BTreeSet<Rate>,
-    /// Into how many slices ranges are cut.
+    /// The numbers of slices into which ranges are cut.
     groups: BTreeSet<u32>,
 }
 
@@ -116,12 +119,12 @@ impl Shapes {
     }
 }
 
-/// The rates of a plan's loops.
+/// Returns the rates of a plan's loops.
 pub(in super::super) fn rates(view: View) -> BTreeSet<Rate> {
     Shapes::of(view).rates
 }
 
-/// The finding about a plan of which [`sizes`] knows none.
+/// Returns the finding about a plan for which [`sizes`] returns `None`.
 pub(in super::super) fn too_many_atoms(view: View) -> Diagnostic {
     let mut site = Site::None;
     each(view, &mut |at| {
@@ -136,21 +139,22 @@ pub(in super::super) fn too_many_atoms(view: View) -> Diagnostic {
 }
 
 impl Size {
-    /// A chunk of so many bytes, which groups of these sizes divide evenly. `None` if memories would have more positions than
-    /// can be counted.
+    /// Returns a chunk of the given number of bytes, which groups of these sizes divide evenly. `None` if buffers would
+    /// have more addresses than the limit.
     fn even(plan: &PlanTree, chunk_bytes: u64, groups: &BTreeSet<u32>) -> Option<Self> {
         let parts = groups.iter().fold(1, |parts, &size| least_common_multiple(parts, u64::from(size)));
         let chunk = chunk_bytes.checked_mul(parts).filter(|chunk| is_countable(plan, u128::from(*chunk)))?;
         Some(Self { chunk, parts, grain: 1, windows: 0, around: Around::Real, proves: false, conservative: false })
     }
 
-    /// A chunk of so many units, as it is. `None` if memories would have more positions than can be counted.
+    /// Returns a chunk of the given number of units, without scaling. `None` if buffers would have more addresses than
+    /// the limit.
     pub(in super::super) fn real(view: View, units: u64, unit_bytes: u64) -> Option<Self> {
         let one = Self::even(view.plan, units.checked_mul(unit_bytes)?, &BTreeSet::new())?;
         Some(Self { grain: unit_bytes, ..one })
     }
 
-    /// A chunk of so many units, of which slices have whole ones. `None` as [`sizes`].
+    /// Returns a chunk of the given number of units, whose slices have whole units. `None` as [`sizes`].
     pub(in super::super) fn uneven(plan: &PlanTree, units: u64, unit_bytes: u64) -> Option<Self> {
         let chunk = units.checked_mul(unit_bytes).filter(|chunk| is_countable(plan, u128::from(*chunk)))?;
         Some(Self {
@@ -164,8 +168,8 @@ impl Size {
         })
     }
 
-    /// A chunk of so many bytes, with so many windows of scratch and groups of these sizes, at which a run shows what holds for
-    /// more iterations, too. `None` as [`sizes`].
+    /// Returns a chunk of the given number of bytes, with the given number of scratch windows and groups of these
+    /// sizes, at which an execution proves what holds for more iterations, too. `None` as [`sizes`].
     pub(in super::super) fn wrapped(
         plan: &PlanTree,
         chunk_bytes: u64,
@@ -175,22 +179,22 @@ impl Size {
         Some(Self { windows, proves: true, ..Self::even(plan, chunk_bytes, groups)? })
     }
 
-    /// The same size for a run that ignores packets of members that may be empty.
+    /// Returns the same size for an execution that ignores packets of members that may be empty.
     pub(in super::super) fn conservative(self) -> Self {
         Self { conservative: true, ..self }
     }
 
-    /// Whether a run ignores packets of members that may be empty.
+    /// Returns whether an execution ignores packets of members that may be empty.
     pub(in super::super) fn is_conservative(&self) -> bool {
         self.conservative
     }
 
-    /// Whether the run must show what holds for more iterations, too.
+    /// Returns whether the execution must prove what holds for more iterations, too.
     pub(in super::super) fn proves(&self) -> bool {
         self.proves
     }
 
-    /// Operations of a plan's loops in all iterations.
+    /// Returns the number of operations of a plan's loops in all iterations.
     pub(in super::super) fn steps(&self, view: View) -> u128 {
         let mut steps = 0u128;
         each(view, &mut |at| {
@@ -202,27 +206,27 @@ impl Size {
         steps
     }
 
-    /// The window of scratch that an iteration of a loop has.
+    /// Returns the window of scratch that an iteration of a loop uses.
     pub(super) fn scratch_window(&self, window: Window) -> Window {
         Window { iteration: window.iteration.checked_rem(self.windows).unwrap_or(window.iteration), ..window }
     }
 
-    /// Whether slices are cut as they are at no other size.
+    /// Returns whether slices are cut as they are at no other size.
     pub(in super::super) fn is_uneven(&self) -> bool {
         self.grain > 1 && self.around != Around::Real
     }
 
-    /// Whether loops make an iteration or two, which stand for any number.
+    /// Returns whether loops make one or two iterations, which represent any number.
     pub(super) fn makes_few(&self) -> bool {
         self.around != Around::Real
     }
 
-    /// Positions of a chunk.
+    /// Returns the number of addresses of a chunk.
     pub(in super::super) fn chunk(&self) -> u64 {
         self.chunk
     }
 
-    /// Iterations of a loop.
+    /// Returns the trip count of a loop.
     pub(in super::super) fn trips(&self, body: &LoopBody) -> u64 {
         let rate = Rate::of(body, 1);
         match self.around {
@@ -231,7 +235,7 @@ impl Size {
         }
     }
 
-    /// Where a range of chunks lies: the slice of its operation, in a window of its loop.
+    /// Returns the addresses of a range of chunks: the slice of its operation, in a window of its loop.
     pub(super) fn range(&self, slice: Option<Slice>, window: Option<Window>, index: u32, size: u32) -> Range<u64> {
         let start = u64::from(index) * self.chunk();
         let length = u64::from(size) * self.chunk();
@@ -261,10 +265,10 @@ impl Size {
     }
 }
 
-/// Whether the positions of a plan's memories can be counted, with this many to a chunk.
+/// Returns whether the addresses of a plan's buffers are within the limit, with this many per chunk.
 fn is_countable(plan: &PlanTree, chunk: u128) -> bool {
     let chunks = plan.ranks.iter().map(|rank| rank.input_chunks.max(rank.output_chunks).max(rank.scratch_chunks));
-    u128::from(chunks.max().unwrap_or(0).max(1)).checked_mul(chunk).is_some_and(|positions| positions <= MOST_POSITIONS)
+    u128::from(chunks.max().unwrap_or(0).max(1)).checked_mul(chunk).is_some_and(|positions| positions <= MAX_POSITIONS)
 }
 
 fn least_common_multiple(a: u64, b: u64) -> u64 {
@@ -272,5 +276,5 @@ fn least_common_multiple(a: u64, b: u64) -> u64 {
     while y != 0 {
         (x, y) = (y, x % y);
     }
-    (a / x).saturating_mul(b.max(1)).min(MOST_PARTS)
+    (a / x).saturating_mul(b.max(1)).min(MAX_PARTS)
 }

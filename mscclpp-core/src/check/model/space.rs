@@ -1,8 +1,8 @@
-//! The memories of a rank.
+//! The buffers of a rank, as the model separates them.
 
 use crate::types::BufferKind;
 
-/// A memory of a rank.
+/// A buffer of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(in crate::check) enum Space {
@@ -15,7 +15,7 @@ pub(in crate::check) enum Space {
 impl Space {
     pub(in crate::check) const ALL: [Self; 4] = [Self::Input, Self::Output, Self::Scratch, Self::Packets];
 
-    /// The memory behind a buffer.
+    /// Returns the buffer of an operand.
     pub(in crate::check) const fn of(buffer: BufferKind, packets: bool) -> Self {
         match buffer {
             _ if packets => Self::Packets,
@@ -33,7 +33,7 @@ impl Space {
         }
     }
 
-    /// Whether the caller owns it between launches.
+    /// Returns whether the caller owns it between launches.
     pub(in crate::check) const fn is_callers(self) -> bool {
         matches!(self, Self::Input | Self::Output)
     }

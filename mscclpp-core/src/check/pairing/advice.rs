@@ -1,4 +1,4 @@
-//! How to fix a channel whose signals and waits differ in number, by what is probably wrong.
+//! Help for a channel whose signals and waits differ in number, by the probable cause.
 
 use super::Sides;
 use super::pairs::{Direction, Pairs};
@@ -28,7 +28,7 @@ pub(super) fn help(plan: &PlanTree, pairs: &Pairs, sides: &[Sides], direction: &
             );
         }
     }
-    // The same operations on other channels between the two: every signal has its wait, on the wrong number.
+    // Signals and waits are on different channels between the two ranks.
     let between = || pairs.ends(from, to, kind).filter_map(|counter| sides.get(counter));
     let (mut up, mut down): (Vec<_>, Vec<_>) = between().map(|sides| (&sides.up, &sides.down)).unzip();
     up.sort_unstable();

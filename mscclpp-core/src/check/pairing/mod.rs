@@ -1,16 +1,17 @@
-//! Rule 3: both sides of everything that is counted do the same number of times, at every message size. It proves that
+//! Rule 3: every counter is raised and lowered equally often, at every message size. It proves that
 //!
-//! 1. a channel gets as many signals as its partner has waits (M0201). Channel k from a to b of a kind is paired with channel
-//!    k from b to a of that kind, in rank-level order; k counts the channels from a to b only;
-//! 2. a semaphore is released as often as it is acquired, so that it ends where it began (M0207);
-//! 3. the thread blocks of a barrier come to it equally often (M0205).
+//! 1. a channel has as many signals as its partner has waits (M0201). Channel k from a to b of a kind is paired with
+//!    channel k from b to a of that kind, in rank-level order; k counts the channels from a to b only;
+//! 2. a semaphore is released as often as it is acquired, so that it ends at its initial value (M0207);
+//! 3. the thread blocks of a barrier execute it equally often (M0205).
 //!
-//! Something inside a loop happens once per iteration, ⌈span × bytes of a chunk / unit⌉ times. These numbers are equal at
-//! every size exactly if span per unit is, so what one side does in loops of some span per unit, the other must do in loops
-//! of the same, whatever sizes the launches have. Counters live on between launches, hence a surplus is a mistake even where
-//! nobody waits for it.
+//! An operation inside a loop is executed once per iteration, ⌈span × bytes of a chunk / unit⌉ times. These numbers are
+//! equal at every size exactly if span per unit is, so the operations of one side in loops of some span per unit must
+//! match those of the other side in loops of the same, whatever sizes the launches have. Counters persist between
+//! launches, hence a surplus is a mistake even if no thread block waits for it.
 //!
-//! Sides whose numbers agree at every size though those of their loops do not one by one would be refused; none are known.
+//! The rule would reject sides whose totals agree at every size though those of their loops do not one by one; no such
+//! plans are known.
 
 mod advice;
 mod occurrence_count;
@@ -18,7 +19,7 @@ mod pairs;
 
 use std::collections::BTreeMap;
 
-use super::MOST_FINDINGS;
+use super::MAX_FINDINGS;
 use super::place::{LocatedOp, each};
 use super::view::View;
 use crate::diag::{Code, Diagnostic, Diagnostics};
@@ -54,21 +55,21 @@ pub(super) fn check(view: View, pairs: &Pairs) -> Diagnostics {
     });
     let mut found = Diagnostics::default();
     let unequal = channels.iter().enumerate().filter(|(_, sides)| sides.up != sides.down);
-    for (counter, sides) in unequal.take(MOST_FINDINGS) {
+    for (counter, sides) in unequal.take(MAX_FINDINGS) {
         let direction = pairs.direction(counter);
         let help = advice::help(plan, pairs, &channels, &direction);
         found.extend(unmatched(plan, direction, sides, help));
     }
     let unequal = semaphores.iter().filter(|(_, sides)| sides.up != sides.down);
-    for (&(rank, id), sides) in unequal.take(MOST_FINDINGS) {
-        found.extend(drift(plan, rank, id, sides));
+    for (&(rank, id), sides) in unequal.take(MAX_FINDINGS) {
+        found.extend(unbalanced_semaphore(plan, rank, id, sides));
     }
     let mut out_of_step = barriers.iter().filter_map(|(&(_, id), blocks)| barrier_mismatch(plan, id, blocks));
-    found.extend(out_of_step.by_ref().take(MOST_FINDINGS));
+    found.extend(out_of_step.by_ref().take(MAX_FINDINGS));
     found
 }
 
-/// Both sides of a counter, each with the first operation that touches it.
+/// Both sides of a counter, each with its first operation.
 #[derive(Default)]
 struct Sides<'p> {
     up: OccurrenceCount,
@@ -90,15 +91,16 @@ impl<'p> Sides<'p> {
     }
 }
 
-/// "; for chunks of b bytes that is n of these and m of those", where the numbers alone do not show that they differ.
+/// Returns a text such as "; for chunks of b bytes that is n of these and m of those", if the numbers alone do not show
+/// that they differ.
 fn example((one, these): (&OccurrenceCount, &str), (other, those): (&OccurrenceCount, &str)) -> String {
-    let told = |count: u128, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let describe = |count: u128, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let in_loops = one.units().chain(other.units()).next().is_some();
     match one.differs_at(other) {
         Some(size) if in_loops => format!(
             "; for chunks of {size} bytes that is {} and {}",
-            told(one.total(size), these),
-            told(other.total(size), those)
+            describe(one.total(size), these),
+            describe(other.total(size), those)
         ),
         _ => String::new(),
     }
@@ -109,11 +111,11 @@ fn unmatched(plan: &PlanTree, direction: Direction, sides: &Sides, help: String)
     let message = format!(
         "rank {to} {} on its {kind} channel {number} to rank {from}, but rank {from} {} on its {kind} channel {number} to \
          rank {to}{}",
-        sides.down.told("", "waits"),
-        sides.up.told("", "signals"),
+        sides.down.describe("", "waits"),
+        sides.up.describe("", "signals"),
         sides.example("signal", "wait")
     );
-    // The side that exists; if both do, the wait, which is what would hang.
+    // The side that exists; if both do, the wait, which is the one that would deadlock.
     let at = sides.first_down.or(sides.first_up)?;
     let finding = Diagnostic::new(Code::UnmatchedWait, at.site(plan), message).help(help);
     Some(match sides.first_down.and(sides.first_up) {
@@ -122,11 +124,11 @@ fn unmatched(plan: &PlanTree, direction: Direction, sides: &Sides, help: String)
     })
 }
 
-fn drift(plan: &PlanTree, rank: usize, id: u32, sides: &Sides) -> Option<Diagnostic> {
+fn unbalanced_semaphore(plan: &PlanTree, rank: usize, id: u32, sides: &Sides) -> Option<Diagnostic> {
     let message = format!(
         "semaphore {id} of rank {rank} {}, but {}{}: it does not end where it began",
-        sides.up.told("is", "released"),
-        sides.down.told("is", "acquired"),
+        sides.up.describe("is", "released"),
+        sides.down.describe("is", "acquired"),
         sides.example("release", "acquire")
     );
     let at = sides.first_down.or(sides.first_up)?;
@@ -138,7 +140,7 @@ fn drift(plan: &PlanTree, rank: usize, id: u32, sides: &Sides) -> Option<Diagnos
     })
 }
 
-/// The finding about thread blocks that do not come to a barrier equally often.
+/// Returns the finding about thread blocks that do not execute a barrier equally often.
 fn barrier_mismatch(
     plan: &PlanTree,
     id: u32,
@@ -188,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_nobody_signals_is_found() {
+    fn wait_without_signal_is_found() {
         let (code, message) = finding(&[&["signal.m#0"], &["wait.m#0; wait.m#0"]]);
         assert_eq!(code, Code::UnmatchedWait);
         assert!(message.contains("waits twice"), "{message}");
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_that_nobody_waits_for_is_found() {
+    fn signal_without_wait_is_found() {
         let (code, message) = finding(&[&["signal.p#2"], &[""]]);
         assert_eq!(code, Code::UnmatchedWait);
         assert_eq!(
@@ -253,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_channel_without_partner_is_found() {
+    fn channel_without_partner_is_found() {
         let mut plan = plan(&[&["wait.m#3"], &[""]]);
         plan.ranks[1].channels[0] = crate::plan::ChannelTable::Memory(vec![0; 2]);
         plan.ranks[1].blocks[0].channels.clear();
@@ -265,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_come_to_a_barrier_equally_often() {
+    fn blocks_must_execute_a_barrier_equally_often() {
         for blocks in [
             ["barrier#0=2; barrier#0=2", "barrier#0=2; nop; barrier#0=2"],
             ["loop 64x1 { barrier#0=2 }", "loop 128x2 { barrier#0=2 }"],
@@ -280,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn semaphores_end_where_they_began() {
+    fn semaphores_must_end_at_their_initial_value() {
         let (code, message) = finding(&[&["sem_release#2,2; sem_acquire#2"], &[""]]);
         assert_eq!(code, Code::SemaphoreDrift);
         assert_eq!(

@@ -1,10 +1,10 @@
-//! How often something happens, loops counted.
+//! The number of executions of an operation, including loops.
 
 use smallvec::SmallVec;
 
 use crate::check::place::LocatedOp;
 
-/// How often something happens, by what repeats it: 1, or ⌈chunks of a loop × bytes of a chunk / unit⌉.
+/// Number of executions, by the loop that repeats them: 1, or ⌈chunks of a loop × bytes of a chunk / unit⌉.
 #[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct OccurrenceCount {
     /// By span and unit of the loop in lowest terms, which give the same number of iterations at every size; outside of
@@ -22,26 +22,26 @@ impl OccurrenceCount {
         }
     }
 
-    /// How often in all, for chunks of so many bytes.
+    /// Returns the total, for chunks of the given number of bytes.
     pub(super) fn total(&self, chunk_bytes: u64) -> u128 {
         self.by_loop.iter().map(|(key, count)| u128::from(*count) * u128::from(trips(*key, chunk_bytes))).sum()
     }
 
-    /// The units of its loops, in lowest terms with their spans.
+    /// Returns the units of its loops, in lowest terms with their spans.
     pub(super) fn units(&self) -> impl Iterator<Item = u64> {
         self.by_loop.iter().map(|((_, unit), _)| *unit).filter(|unit| *unit > 0)
     }
 
-    /// A chunk size for which the totals differ from another one's. Looked for at one byte, where every loop runs once,
-    /// and at once and twice the units.
+    /// Returns a chunk size for which the totals differ from another one's. The sizes that are tried are one byte,
+    /// where every loop has one iteration, and once and twice the units.
     pub(super) fn differs_at(&self, other: &Self) -> Option<u64> {
         let mut sizes: Vec<u64> = vec![1];
         sizes.extend(self.units().chain(other.units()).flat_map(|unit| [unit.saturating_mul(2), unit]));
         sizes.into_iter().find(|&size| self.total(size) != other.total(size))
     }
 
-    /// "waits twice", "never waits", "is released once", "is never released".
-    pub(super) fn told(&self, before: &str, verb: &str) -> String {
+    /// Returns a text such as "waits twice", "never waits", "is released once", "is never released".
+    pub(super) fn describe(&self, before: &str, verb: &str) -> String {
         let space = if before.is_empty() { "" } else { " " };
         match self.by_loop.is_empty() {
             true => format!("{before}{space}never {verb}"),

@@ -1,10 +1,10 @@
-//! Which channel ends belong together, and the counters between them.
+//! Pairs of channel ends, and the counters between them.
 
 use crate::check::place::LocatedOp;
 use crate::plan::{OpKind, PlanTree, RankPlan};
 use crate::types::ChannelKind;
 
-/// The channels of a plan, paired. A counter is what signals on one end of a pair raise and waits on the other end use.
+/// The channels of a plan, paired. Signals on one end of a pair raise a counter, and waits on the other end lower it.
 pub(in crate::check) struct Pairs {
     ends: Vec<End>,
     /// Per rank and kind (memory, port), the first of its ends.
@@ -35,7 +35,7 @@ impl Pairs {
         let ends = |tables: &RankPlan| tables.peers(ChannelKind::Memory).len() + tables.peers(ChannelKind::Port).len();
         let ends = Vec::with_capacity(plan.ranks.iter().map(ends).sum());
         let mut found = Self { ends, first: Vec::with_capacity(plan.ranks.len()), partners: Vec::new() };
-        // Per peer, how many channels of the rank and kind at hand lead there.
+        // Per peer, the number of channels of this rank and kind to it.
         let mut seen = vec![0; plan.ranks.len()];
         for (rank, tables) in (0..).zip(&plan.ranks) {
             found.first.push([ChannelKind::Memory, ChannelKind::Port].map(|kind| {
@@ -53,7 +53,7 @@ impl Pairs {
         found
     }
 
-    /// The partner of every end.
+    /// Returns the partner of every end.
     fn partners(&self) -> Vec<Option<usize>> {
         // By rank, then by peer, kind and number: ends of a rank in that order.
         let key = |end: &End| (end.peer, end.kind, end.number);
@@ -76,12 +76,12 @@ impl Pairs {
         self.ends.iter().map(partner).collect()
     }
 
-    /// Counters are numbered below this.
+    /// Returns the number of counters.
     pub(in crate::check) fn counters(&self) -> usize {
         2 * self.ends.len()
     }
 
-    /// By an operation's channel, the counter that a signal on it raises.
+    /// Returns, by an operation's channel, the counter that a signal on it raises.
     pub(in crate::check) fn outgoing<'a>(
         &self,
         plan: &'a PlanTree,
@@ -93,8 +93,8 @@ impl Pairs {
         move |id| Some(first + *numbers.get(id as usize)? as usize)
     }
 
-    /// By an operation's channel, the counter that a wait on it uses. Where the peer has no such channel, one that nobody
-    /// raises.
+    /// Returns, by an operation's channel, the counter that a wait on it lowers. If the peer has no such channel, no
+    /// signal raises the counter.
     pub(in crate::check) fn incoming<'a>(
         &'a self,
         plan: &'a PlanTree,
@@ -107,7 +107,7 @@ impl Pairs {
         }
     }
 
-    /// The counters that signals of a rank to a peer raise on channels of a kind, in the order of the channels.
+    /// Returns the counters that signals of a rank to a peer raise on channels of a kind, in the order of the channels.
     pub(super) fn ends(&self, rank: u32, peer: u32, kind: ChannelKind) -> impl Iterator<Item = usize> {
         let first = self.first.get(rank as usize).map_or(0, |[first, _]| *first);
         let end = self.first.get(rank as usize + 1).map_or(self.ends.len(), |[first, _]| *first);
@@ -125,13 +125,13 @@ impl Pairs {
     }
 }
 
-/// Whether an operation signals on its channels.
+/// Returns whether an operation signals on its channels.
 pub(in crate::check) const fn signals(kind: OpKind) -> bool {
     use OpKind as K;
     matches!(kind, K::Signal | K::RelaxedSignal | K::PutWithSignal | K::PutWithSignalAndFlush)
 }
 
-/// Whether an operation waits on its channels.
+/// Returns whether an operation waits on its channels.
 pub(in crate::check) const fn waits(kind: OpKind) -> bool {
     matches!(kind, OpKind::Wait | OpKind::RelaxedWait)
 }

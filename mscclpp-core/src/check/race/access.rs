@@ -1,20 +1,20 @@
-//! Accesses to memory, and which earlier ones they collide with.
+//! Accesses to memory, and which earlier ones they conflict with.
 
 use super::RaceDetector;
 use super::every::{Demand, asks};
 use super::report::{self, Known};
 use super::shadow_memory::{First, NONE, RecordedAccess, ThreadMapping};
-use crate::check::MOST_FINDINGS;
+use crate::check::MAX_FINDINGS;
 use crate::check::model::{Access, Model};
 use crate::plan::OpKind;
 
 /// Bytes that one thread moves at a time in operations on plain data: where chunks begin at multiples of it, equal
-/// ranges belong to equal threads.
+/// ranges are assigned to equal threads.
 const VECTOR_BYTES: u32 = 16;
 
 impl RaceDetector<'_, '_> {
-    /// A data operation of a block, of which so many turns are over when it begins.
-    pub(super) fn touch(&mut self, agent: usize, step: usize, begun: u32) {
+    /// Executes a data operation of a block, given the agent's timestamp at its begin.
+    pub(super) fn access_operands(&mut self, agent: usize, step: usize, begun: u32) {
         let model = self.model;
         let kind = model.step_at(step).kind;
         for effect in model.effects(step) {
@@ -22,7 +22,8 @@ impl RaceDetector<'_, '_> {
         }
         if model.has_packets() {
             // How much of a slice is left for a window depends on the size.
-            let length = |effect: &Access| if self.is_mute(agent, step) { u64::MAX } else { model.length(effect) };
+            let length =
+                |effect: &Access| if self.has_unknown_windows(agent, step) { u64::MAX } else { model.length(effect) };
             let longest = model.effects(step).iter().map(length).max().unwrap_or(0);
             let lengths = &mut self.agents[agent].lengths;
             if lengths.last().is_none_or(|(_, length)| longest > *length) {
@@ -31,7 +32,7 @@ impl RaceDetector<'_, '_> {
         }
     }
 
-    /// One access by `by`, in a step of the block `agent`, in a turn of `by`.
+    /// Executes one access by `by`, in a step of the block `agent`, at a timestamp of `by`.
     pub(super) fn access(&mut self, agent: usize, by: usize, step: usize, effect: &Access, turn: u32) {
         let atoms = effect.atoms();
         if atoms.is_empty() && self.skewed.is_empty() {
@@ -39,10 +40,10 @@ impl RaceDetector<'_, '_> {
         }
         let block = by < self.blocks;
         let length = self.model.length(effect);
-        if effect.write && !self.agents[by].heard.is_empty() {
-            self.be_sure(by, length);
+        if effect.write && !self.agents[by].acquired.is_empty() {
+            self.merge_certain(by, length);
         }
-        // Who has touched a memory is noted as its owner sees it.
+        // Accesses to a buffer are recorded as its owner numbers agents.
         let (state, clocks, ring) = (&self.agents[by], &self.clocks, self.ring);
         let away = ring.places(effect.shift);
         let mut access = RecordedAccess {
@@ -54,46 +55,51 @@ impl RaceDetector<'_, '_> {
             grain: if block { self.grain(step) } else { ThreadMapping::Unknown },
             write: effect.write,
             in_loop: self.model.size.proves() && self.model.in_loop(step) && asks(Demand::Mapping),
-            carries: NONE,
+            packet_clock: NONE,
         };
-        // A port's operations are in order; those of a block only across block syncs.
+        // A port's operations are ordered; those of a block only across block syncs.
         let epoch = if block { state.last_sync } else { u32::MAX };
         let packets = effect.packets();
-        // Whether the thread of each element has read a packet that says that the old access of the element is over.
-        let heard_of = |old: &RecordedAccess| {
+        // Whether the thread of each element has read a packet that orders the old access of the element before it.
+        let element_is_ordered = |old: &RecordedAccess| {
             old.in_loop == access.in_loop
                 && old.grain == ThreadMapping::Packet
                 && old.atoms == access.atoms
                 && access.grain == ThreadMapping::Packet
-                && state.heard.iter().any(|heard| {
-                    heard.length >= length && heard.of_element.over(clocks, ring.moved(old.agent, away)) > old.count
+                && state.acquired.iter().any(|acquired| {
+                    acquired.length >= length
+                        && acquired.of_element.over(clocks, ring.moved(old.agent, away)) > old.count
                 })
         };
-        // Waiting for a packet's flag takes the place of an order.
+        // Waiting for a packet's flag replaces an order.
         let awaits = packets && !effect.write && block;
         let foreign =
             effect.memory.is_callers() && (effect.shift > 0 || effect.owner as usize != self.model.agents[agent].rank);
         let (mut early, mut first) = (false, NONE);
         let mut race = None;
-        // The first race is told, up to a number of them: only those are worth a close look.
-        let full = self.found.len() >= MOST_FINDINGS;
-        // Neighbouring atoms mostly have the same past.
+        // Only the first races are reported, so only those are analyzed in detail.
+        let full = self.found.len() >= MAX_FINDINGS;
+        // Neighboring atoms mostly have the same earlier accesses.
         let mut fine_write = NONE;
         for atom in atoms {
             let write = self.cells.write(atom);
             if write == NONE {
                 if effect.memory.is_callers() {
                     let owner = &ring.range(&self.model.agents_of[effect.owner as usize], effect.shift);
-                    early = early || foreign && !state.sure(length).any(|clock| clocks.knows_any(clock, owner));
+                    early = early || foreign && !state.certain(length).any(|clock| clocks.has_any(clock, owner));
                 } else {
                     if first == NONE {
-                        first = self.knew.len() as u32;
-                        self.knew.push(match state.surely {
-                            Some(sure) if sure.length == length && access.write => sure.knows,
-                            _ => state.knows,
+                        first = self.first_clocks.len() as u32;
+                        self.first_clocks.push(match state.certain_clock {
+                            Some(certain) if certain.length == length && access.write => certain.clock,
+                            _ => state.clock,
                         });
                     }
-                    self.firsts.push(First { atom: atom as u32, access: self.accesses.len() as u32, knew: first });
+                    self.firsts.push(First {
+                        atom: atom as u32,
+                        access: self.accesses.len() as u32,
+                        first_clocks: first,
+                    });
                 }
             } else if awaits && !self.rewritten.contains(&atom) {
                 if self.awaited.last() != Some(&write) {
@@ -101,19 +107,19 @@ impl RaceDetector<'_, '_> {
                 }
             } else if write != fine_write {
                 let old = &self.accesses[write as usize];
-                // What an order of execution is worth for packets: those that were found by their flags have landed. Others
-                // may land after what is written over them.
+                // For packets, happens-before is enough if they were found by their flags: then they have arrived.
+                // Others may arrive after the data that overwrites them.
                 let known = match packets && self.is_found(atom) {
-                    true => clocks.ordered(state.knows, ring.moved(old.agent, away)),
-                    false => clocks.visible(state.knows, ring.moved(old.agent, away)),
+                    true => clocks.ordered(state.clock, ring.moved(old.agent, away)),
+                    false => clocks.visible(state.clock, ring.moved(old.agent, away)),
                 };
-                if ordered(old, &access, epoch, known) || packets && heard_of(old) {
+                if is_ordered(old, &access, epoch, known) || packets && element_is_ordered(old) {
                     fine_write = write;
                 } else if race.is_none() && !full && !(packets && self.follows(old, &access, atom)) {
-                    let over = clocks.ordered(state.knows, ring.moved(old.agent, away));
-                    let known = if ordered(old, &access, epoch, over) {
+                    let over = clocks.ordered(state.clock, ring.moved(old.agent, away));
+                    let known = if is_ordered(old, &access, epoch, over) {
                         Known::Over
-                    } else if self.is_flushed(old, state.knows, away) {
+                    } else if self.is_flushed(old, state.clock, away) {
                         Known::Flushed
                     } else {
                         Known::Nothing
@@ -124,16 +130,16 @@ impl RaceDetector<'_, '_> {
             if effect.write {
                 for read in self.cells.reads(atom) {
                     let old = &self.accesses[read as usize];
-                    let known = clocks.ordered(state.knows, ring.moved(old.agent, away));
-                    let told = || heard_of(old) || self.follows(old, &access, atom);
-                    if race.is_none() && !full && !(ordered(old, &access, epoch, known) || told()) {
+                    let known = clocks.ordered(state.clock, ring.moved(old.agent, away));
+                    let by_packets = || element_is_ordered(old) || self.follows(old, &access, atom);
+                    if race.is_none() && !full && !(is_ordered(old, &access, epoch, known) || by_packets()) {
                         race = Some((read, atom, Known::Nothing));
                     }
                 }
             }
         }
-        let knows = self.agents[by].knows;
-        if let Some(old) = self.meet_skewed((agent, by), effect, access, (knows, away), epoch)
+        let clock = self.agents[by].clock;
+        if let Some(old) = self.check_skewed((agent, by), effect, access, (clock, away), epoch)
             && !full
         {
             let atom = if access.atoms.0 < access.atoms.1 { access.atoms.0 } else { old.atoms.0 };
@@ -150,32 +156,34 @@ impl RaceDetector<'_, '_> {
         }
         if let Some((old, atom, known)) = race {
             let old = &self.accesses[old as usize];
-            let vague = [&self.signals, &self.releases].iter().any(|words| words.are_vague(agent as u32));
+            let vague = [&self.signals, &self.releases]
+                .iter()
+                .any(|released_clocks| released_clocks.wait_unordered(agent as u32));
             self.found.push(report::race(self.model, self.blocks, (old, &access), atom, (known, vague)));
         }
-        if early && self.early.len() < MOST_FINDINGS {
-            self.early.push(report::early(self.model, &access));
+        if early && self.early.len() < MAX_FINDINGS {
+            self.early.push(report::early_access(self.model, &access));
         }
         if awaits {
             let mut awaited = std::mem::take(&mut self.awaited);
-            awaited.drain(..).for_each(|old| self.hear_packets(by, step, effect, old));
+            awaited.drain(..).for_each(|old| self.read_packets(by, step, effect, old));
             self.awaited = awaited;
         }
         if packets && effect.write {
-            let carries = self.written(by, step, effect, turn);
-            let is_mute = self.is_mute(agent, step) || self.ignores_packets(step);
-            access.carries = if is_mute { NONE } else { carries };
+            let packet_clock = self.written(by, step, effect, turn);
+            let has_unknown_windows = self.has_unknown_windows(agent, step) || self.ignores_packets(step);
+            access.packet_clock = if has_unknown_windows { NONE } else { packet_clock };
         }
         self.keep(access, epoch);
     }
 
-    /// Whether a block has read the packets that were last written to an atom, and waited for their flags.
+    /// Returns whether a block has read the packets that were last written to an atom, and waited for their flags.
     pub(super) fn is_found(&self, atom: usize) -> bool {
         let by_block = |read: u32| (self.ring.own(self.accesses[read as usize].agent).0 as usize) < self.blocks;
         !self.rewritten.contains(&atom) && self.cells.reads(atom).any(by_block)
     }
 
-    /// Keeps an access for those that come after it, by an agent whose last block sync was at a turn.
+    /// Records an access for those that come after it, given the timestamp of the last block sync of its agent.
     fn keep(&mut self, access: RecordedAccess, epoch: u32) {
         let new = self.accesses.len() as u32;
         let (accesses, cells) = (&self.accesses, &mut self.cells);
@@ -183,7 +191,8 @@ impl RaceDetector<'_, '_> {
             if access.write {
                 cells.set_write(atom, new);
             } else {
-                // A later read of the same agent stands for earlier ones that are over by then, or in the same threads.
+                // A later read of the same agent replaces earlier ones that happen before it, or are in the same
+                // threads.
                 cells.add_read(atom, new, |old| {
                     let old = &accesses[old as usize];
                     old.agent == access.agent && (old.count < epoch || old.is_mapped_as(&access))
@@ -193,7 +202,7 @@ impl RaceDetector<'_, '_> {
         self.accesses.push(access);
     }
 
-    /// What the threads of a step take at a time.
+    /// Returns how many elements a thread of a step processes at a time.
     pub(super) fn grain(&self, step: usize) -> ThreadMapping {
         use OpKind as K;
         if !self.model.plan.buffer_alignment.is_multiple_of(VECTOR_BYTES) {
@@ -209,14 +218,14 @@ impl RaceDetector<'_, '_> {
     }
 }
 
-/// Turns of a step: a thread does one after the other.
+/// Returns the number of timestamps of a step: a thread executes one after the other.
 pub(super) fn turns(model: &Model, step: usize) -> u32 {
     let (kind, effects) = (model.step_at(step).kind, model.effects(step));
     effects.iter().map(|effect| turn(kind, effect) + 1).max().unwrap_or(1)
 }
 
-/// The turn of an effect in its step. Several pairs are moved one after the other; of all else a thread reads what belongs
-/// to an element, and then writes one destination after the other.
+/// Returns the timestamp of an access in its step. Several pairs are moved one after the other; otherwise a thread
+/// reads all sources of an element, and then writes one destination after the other.
 fn turn(kind: OpKind, effect: &Access) -> u32 {
     use OpKind as K;
     match kind {
@@ -226,9 +235,9 @@ fn turn(kind: OpKind, effect: &Access) -> u32 {
     }
 }
 
-/// Whether an earlier access is over, or happens in the same thread, when a later one begins that knows of so many steps
-/// of the earlier one's agent.
-fn ordered(old: &RecordedAccess, new: &RecordedAccess, epoch: u32, known: u32) -> bool {
+/// Returns whether an earlier access happens before a later one, or is in the same thread, given how many timestamps of
+/// the earlier one's agent happen before the later one.
+fn is_ordered(old: &RecordedAccess, new: &RecordedAccess, epoch: u32, known: u32) -> bool {
     if old.agent != new.agent {
         return known > old.count;
     }

@@ -1,9 +1,10 @@
-//! What the thread of a single element knows from the packets that it has read of it.
+//! Order of single elements: what the thread of an element acquires from the packets of that element.
 //!
-//! Operations on packets give elements to threads by their places in the ranges, so the thread that writes a packet is the
-//! one that has read those at the same place before, in the same operation or an earlier one. What it has read tells of
-//! the thread that wrote that, and so on: a *trail*. Clocks keep only what all threads of a block know, or those that have
-//! read a whole range; trails are looked for backwards, and only where clocks do not tell enough.
+//! Operations on packets assign elements to threads by their positions in the ranges, so the thread that writes a
+//! packet is the one that has read the packets at the same position before, in the same operation or an earlier one.
+//! These packets release the clock of the thread that wrote them, and so on: a *trail*. Clocks record only what all
+//! threads of a block have acquired, or those that have read a whole range; trails are searched backward, and only
+//! where clocks are not enough.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -13,55 +14,56 @@ use super::shadow_memory::{NONE, RecordedAccess, ThreadMapping};
 use crate::check::slices;
 use crate::plan::OpKind;
 
-/// Steps that are looked at before an order is given up.
-const MOST_STEPS: usize = 1 << 10;
+/// Maximum number of steps that are searched for an order.
+const MAX_STEPS: usize = 1 << 10;
 
-/// Packets and steps that are looked at before the trails of a rank's packets are given up.
-const MOST_TRAILS: usize = 1 << 16;
+/// Maximum number of packets and steps that are searched for the trails of a rank's packets.
+const MAX_TRAILS: usize = 1 << 16;
 
-/// Elements of a block's steps up to one of them, counted from where the ranges of a step begin.
+/// Elements of a block's steps up to one of them, counted from the beginning of a step's range.
 struct Elements {
     agent: usize,
     step: usize,
     places: Range<u64>,
-    /// Where the old access meets the first of them in memory.
-    met: u64,
+    /// The address of the first of them in the old access.
+    address: u64,
 }
 
 impl RaceDetector<'_, '_> {
-    /// Whether an element's thread has read a packet that says that the old access of the element is over: the thread
-    /// that wrote the packet was the one that made the old access before, or had itself read a packet that says so.
+    /// Returns whether each element's thread has read a packet that orders the old access of the element before it: the
+    /// thread that wrote the packet had made the old access before, or had itself read such a packet.
     ///
-    /// Ranges need not be equal. Places in unequal slices that begin within chunks are equal at some sizes only, so nothing is
-    /// concluded from them.
+    /// Ranges need not be equal. Positions in unequal slices that begin within chunks are equal at some sizes only, so
+    /// they are not used.
     pub(super) fn follows(&self, old: &RecordedAccess, new: &RecordedAccess, atom: usize) -> bool {
         if old.grain != ThreadMapping::Packet || new.grain != ThreadMapping::Packet || !new.write {
             return false;
         }
-        // Not from rank to rank where some stand for others: then it takes a look at all of them.
+        // Not from rank to rank under symmetry reduction: that requires all ranks.
         if self.model.symmetry.is_some() || [old, new].iter().any(|access| self.is_window(access.step as usize)) {
             return false;
         }
         let (positions, begin) = (self.model.atoms.range(atom), self.begin(new));
         let places = positions.start - begin..positions.end - begin;
-        let elements = Elements { agent: new.agent as usize, step: new.step as usize, places, met: positions.start };
-        self.are_told(&elements, old, &mut { MOST_STEPS })
+        let elements =
+            Elements { agent: new.agent as usize, step: new.step as usize, places, address: positions.start };
+        self.are_ordered(&elements, old, &mut { MAX_STEPS })
     }
 
-    /// Whether the ranges of two steps are cut at the same places of chunks, whatever the size.
+    /// Returns whether the ranges of two steps are cut at the same positions of chunks at every size.
     fn are_cut_alike(&self, one: usize, other: usize) -> bool {
         let op = |step: usize| self.model.op(self.model.agent_of(step), step);
         slices::are_cut_alike(op(one), op(other))
     }
 
-    /// Where the range of an access begins in its memory.
+    /// Returns the beginning of an access's range in its buffer.
     fn begin(&self, access: &RecordedAccess) -> u64 {
         self.model.atoms.range(access.atoms.0 as usize).start
     }
 
-    /// Whether the threads of some elements have read of the old access in packets.
-    fn are_told(&self, elements: &Elements, old: &RecordedAccess, left: &mut usize) -> bool {
-        let Elements { agent, step, places, met } = elements;
+    /// Returns whether the threads of some elements have read packets that order the old access before them.
+    fn are_ordered(&self, elements: &Elements, old: &RecordedAccess, left: &mut usize) -> bool {
+        let Elements { agent, step, places, address } = elements;
         let first = self.model.agents[*agent].steps.start;
         for step in (first..=*step).rev() {
             if *left == 0 {
@@ -70,7 +72,7 @@ impl RaceDetector<'_, '_> {
             *left -= 1;
             let effects = self.model.effects(step).iter();
             let mut sources = effects.filter(|effect| effect.packets() && !effect.write);
-            let told = self.awaits_packets(step)
+            let is_ordered = self.awaits_packets(step)
                 && self.are_cut_alike(step, elements.step)
                 && !self.is_window(step)
                 && sources.any(|source| {
@@ -81,18 +83,33 @@ impl RaceDetector<'_, '_> {
                         && atoms.all(|atom| {
                             let positions = self.model.atoms.range(atom);
                             let (start, end) = (positions.start.max(wanted.start), positions.end.min(wanted.end));
-                            start >= end || self.tells(atom, start..end, met + (start - wanted.start), old, left)
+                            start >= end
+                                || self.is_ordered_by_packets(
+                                    atom,
+                                    start..end,
+                                    address + (start - wanted.start),
+                                    old,
+                                    left,
+                                )
                         })
                 });
-            if told {
+            if is_ordered {
                 return true;
             }
         }
         false
     }
 
-    /// Whether the threads that wrote some packets had made the old access before, or knew of it from packets.
-    fn tells(&self, atom: usize, packets: Range<u64>, met: u64, old: &RecordedAccess, left: &mut usize) -> bool {
+    /// Returns whether the threads that wrote some packets had made the old access before, or had acquired it from
+    /// packets.
+    fn is_ordered_by_packets(
+        &self,
+        atom: usize,
+        packets: Range<u64>,
+        address: u64,
+        old: &RecordedAccess,
+        left: &mut usize,
+    ) -> bool {
         let write = self.cells.write(atom);
         if write == NONE || self.rewritten.contains(&atom) {
             return false;
@@ -105,16 +122,17 @@ impl RaceDetector<'_, '_> {
         let begin = self.begin(writer);
         let places = packets.start - begin..packets.end - begin;
         let same_threads = old.agent == writer.agent
-            && met - self.begin(old) == places.start
+            && address - self.begin(old) == places.start
             && self.are_cut_alike(old.step as usize, writer.step as usize);
         if same_threads && old.count <= writer.count {
             return true;
         }
         let (agent, step) = (writer.agent as usize, writer.step as usize);
-        self.are_told(&Elements { agent, step, places, met }, old, left)
+        self.are_ordered(&Elements { agent, step, places, address }, old, left)
     }
 
-    /// Whether each thread waits for the packets that a step reads at its places: a port moves whatever is there.
+    /// Returns whether each thread waits for the packets that a step reads at its positions: a port moves the bytes
+    /// without waiting.
     fn awaits_packets(&self, step: usize) -> bool {
         let at = self.model.step_at(step);
         self.grain(step) == ThreadMapping::Packet
@@ -122,11 +140,11 @@ impl RaceDetector<'_, '_> {
             && !self.ignores_packets(step)
     }
 
-    /// The ranks that are known to have begun when a rank's blocks are done, by the trails of all packets that these have
-    /// read: whoever wrote a packet of a launch has begun it.
+    /// Returns the ranks that have started before the end of a rank's blocks, by the trails of all packets that these
+    /// have read: a rank that wrote a packet of a launch has started it.
     pub(super) fn ranks_on_trails(&self, rank: u32) -> BTreeSet<u32> {
         let (mut found, mut seen, mut open) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
-        let mut left = MOST_TRAILS;
+        let mut left = MAX_TRAILS;
         for agent in self.model.agents_of[rank as usize].clone() {
             for step in self.model.agents[agent].steps.clone().filter(|step| self.awaits_packets(*step)) {
                 for source in self.model.effects(step).iter().filter(|effect| effect.packets() && !effect.write) {

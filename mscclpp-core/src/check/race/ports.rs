@@ -1,15 +1,16 @@
-//! Ports: what they are given, and what they tell.
+//! Port channels: their triggers, and the clocks that they release.
 //!
-//! A port is two agents. The *source side* reads what a put sends, in the order in which the port was told to. The *arrival
-//! side* writes it to the peer, in the same order and any time later: a put may be on its way when its source has long been
-//! read. Two things are told of them:
+//! A port is two agents. The *source side* reads the source of a put, in the order of the triggers. The *arrival side*
+//! writes it to the peer, in the same order and any time later: a put may be in flight long after its source has been
+//! read. Two operations release their clocks:
 //!
-//! * A flush tells that the source side has done all that it was given. It tells nothing of the arrival side, so nothing of
-//!   the peer's memory: neither to the rank that flushes, nor to any rank that this one tells.
-//! * A signal of the port arrives after everything that the port was given before it. Who waits for it knows both sides.
+//! * A flush acquires the clock of the source side, as of all earlier triggers. It acquires nothing of the arrival
+//!   side, so nothing of the peer's memory: neither for the rank that flushes, nor for any rank that acquires from it.
+//! * A signal of the port arrives after every earlier trigger of the port. The thread that waits for it acquires the
+//!   clocks of both sides.
 //!
-//! Besides, what one channel carries arrives in order, so a put needs no order with an earlier one of its channel, be it of
-//! an earlier launch.
+//! In addition, one channel delivers in order, so a put needs no order with an earlier put of its channel, not even
+//! with one of an earlier launch.
 
 use super::clock::VectorClock;
 use super::release_queues::{ReleasedClock, Thread};
@@ -18,83 +19,84 @@ use super::{Agent, RaceDetector};
 use crate::check::pairing::signals;
 use crate::plan::OpKind;
 
-/// A port as far as one thread uses it.
+/// A port as one thread uses it.
 pub(super) struct Port {
     agent: u32,
     thread: u32,
-    /// The turn in which the thread used it last.
+    /// The timestamp at which the thread used it last.
     last: u32,
     /// The number of its source side among the agents.
     pub(super) number: usize,
 }
 
 impl Port {
-    /// The numbers of its source side and its arrival side.
+    /// Returns the numbers of its source side and its arrival side.
     pub(super) fn sides(&self) -> [usize; 2] {
         [self.number, arrival_side(self.number)]
     }
 
-    /// Whether this is a thread's view of its port.
+    /// Returns whether this port is the one of the thread.
     pub(super) fn is_of(&self, thread: Thread) -> bool {
         (self.agent, self.thread) == thread
     }
 }
 
-/// The arrival side of a port, by the number of its source side.
+/// Returns the arrival side of a port, by the number of its source side.
 fn arrival_side(number: usize) -> usize {
     number + 1
 }
 
-/// The source side of a port, by the number of its arrival side.
+/// Returns the source side of a port, by the number of its arrival side.
 pub(super) fn source_side(number: u32) -> u32 {
     number - 1
 }
 
 impl RaceDetector<'_, '_> {
-    /// The port behind a channel end, as far as a thread knows what it does: what other threads gave it comes before what
-    /// this one gives it now only if that is over. Returns it, and whether no other thread has used it.
-    fn port(&mut self, (end, agent, thread): (u32, u32, u32), word: VectorClock) -> (usize, bool) {
+    /// Returns the port of a channel end as a thread uses it, and whether no other thread has used it. Earlier triggers
+    /// of other threads happen before the next trigger of this thread only if the thread's clock includes them.
+    fn port(&mut self, (end, agent, thread): (u32, u32, u32), released: VectorClock) -> (usize, bool) {
         let ports = self.ports.entry(end).or_default();
         let own = ports.iter().position(|port| (port.agent, port.thread) == (agent, thread)).unwrap_or_else(|| {
             let number = self.agents.len();
             for side in [number, arrival_side(number)] {
-                self.agents.push(Agent { knows: self.clocks.of(side as u32), ..Agent::default() });
+                self.agents.push(Agent { clock: self.clocks.of(side as u32), ..Agent::default() });
             }
             ports.push(Port { agent, thread, last: 0, number });
             ports.len() - 1
         });
-        let mut knows = [word; 2];
+        let mut clock = [released; 2];
         for other in ports.iter() {
-            if self.clocks.ordered(word, other.agent) > other.last {
-                for (side, knows) in other.sides().into_iter().zip(&mut knows) {
-                    let its = self.agents[side].all_know(side as u32, &mut self.clocks);
-                    *knows = self.clocks.join(*knows, its, false);
+            if self.clocks.ordered(released, other.agent) > other.last {
+                for (side, clock) in other.sides().into_iter().zip(&mut clock) {
+                    let its = self.agents[side].clock_of_all_threads(side as u32, &mut self.clocks);
+                    *clock = self.clocks.join(*clock, its, false);
                 }
             }
         }
         ports[own].last = self.agents[agent as usize].time - 1;
         let (number, alone) = (ports[own].number, ports.len() == 1);
         let source = &mut self.agents[number];
-        source.knows = self.clocks.join(source.knows, knows[0], false);
-        let told = if alone { source.knows } else { knows[1] };
-        self.tell_arrival_side(number, alone, told);
+        source.clock = self.clocks.join(source.clock, clock[0], false);
+        let included = if alone { source.clock } else { clock[1] };
+        self.acquire_at_arrival_side(number, alone, included);
         (number, alone)
     }
 
-    /// The arrival side of a port learns something, given the number of the source side. All that the port is told, the source side is
-    /// told first. If one thread alone has used the port, the arrival side knows what the source side knows and, beyond that, its own
-    /// turns only. Then it takes the source side's clock, and adds its own turns when it tells something: that saves a join.
-    fn tell_arrival_side(&mut self, number: usize, alone: bool, knows: VectorClock) {
+    /// Joins a clock into the arrival side of a port, given the number of the source side. The source side acquires
+    /// every clock of a trigger first. If one thread alone has used the port, the arrival side's clock is the source
+    /// side's clock plus its own timestamps. Then it takes the source side's clock, and adds its own timestamps when it
+    /// releases: that saves a join.
+    fn acquire_at_arrival_side(&mut self, number: usize, alone: bool, clock: VectorClock) {
         let arrivals = &mut self.agents[arrival_side(number)];
         match alone {
-            true => (arrivals.knows, arrivals.told) = (knows, 0),
-            false => arrivals.knows = self.clocks.join(arrivals.knows, knows, false),
+            true => (arrivals.clock, arrivals.included) = (clock, 0),
+            false => arrivals.clock = self.clocks.join(arrivals.clock, clock, false),
         }
     }
 
-    /// The rank that a port leads to, which is behind a channel end: an own one, and by how much it is shifted from there.
+    /// Returns the rank to which a port leads from a channel end: a representative rank, and its rotation.
     pub(super) fn peer(&self, end: u32, port: &Port) -> (u32, u32) {
-        // The end may be that of a rank that the port's stands for.
+        // The end may be that of a rank that the port's rank represents.
         let direction = self.model.pairs.direction(end as usize);
         let (all, own) = (self.model.plan.ranks.len() as u32, self.model.ranks);
         let rank = self.model.agents[port.agent as usize].rank as u32;
@@ -102,64 +104,64 @@ impl RaceDetector<'_, '_> {
         (peer % own, peer / own)
     }
 
-    /// A port hears from a thread that gives it something to do. Returns what its signals tell from then on: that all it was
-    /// given has been read, and has arrived.
-    pub(super) fn enqueue_on_port(&mut self, end: (u32, u32, u32), word: VectorClock) -> VectorClock {
-        let (number, alone) = self.port(end, word);
-        let read = self.turn_of_port(number);
-        self.tell_arrival_side(number, alone, read);
-        self.turn_of_port(arrival_side(number))
+    /// A port acquires the clock of a thread that posts a trigger. Returns the clock that its signals release from then
+    /// on: all earlier puts have been read, and have arrived.
+    pub(super) fn enqueue_on_port(&mut self, end: (u32, u32, u32), released: VectorClock) -> VectorClock {
+        let (number, alone) = self.port(end, released);
+        let read = self.advance_port(number);
+        self.acquire_at_arrival_side(number, alone, read);
+        self.advance_port(arrival_side(number))
     }
 
-    /// A side of a port takes a turn; what it knows afterwards.
-    fn turn_of_port(&mut self, side: usize) -> VectorClock {
+    /// Advances the timestamp of a side of a port. Returns its clock afterwards.
+    fn advance_port(&mut self, side: usize) -> VectorClock {
         let agent = &mut self.agents[side];
         agent.time += 1;
-        agent.meet(&mut self.clocks);
-        agent.all_know(side as u32, &mut self.clocks)
+        agent.block_sync(&mut self.clocks);
+        agent.clock_of_all_threads(side as u32, &mut self.clocks)
     }
 
-    /// Whether an access is a put over a port channel of which it is known that its source was read, to one for whom the
-    /// access's agent lies so many places further.
-    pub(super) fn is_flushed(&self, access: &RecordedAccess, knows: VectorClock, places: u32) -> bool {
+    /// Returns whether an access is a put over a port channel whose source read happens before, by a clock for which
+    /// the access's agent is rotated by the given places.
+    pub(super) fn is_flushed(&self, access: &RecordedAccess, clock: VectorClock, places: u32) -> bool {
         access.write && access.agent as usize >= self.blocks && {
             let source = source_side(self.ring.moved(access.agent, places));
-            self.clocks.ordered(knows, source) > access.count
+            self.clocks.ordered(clock, source) > access.count
         }
     }
 
-    /// A thread waits until a port has read all that it was given to send.
+    /// A thread waits until a port has read the sources of all earlier puts.
     pub(super) fn flush(&mut self, (end, agent, thread): (u32, u32, u32)) {
-        let word = self.agents[agent as usize].release_clock(agent, thread, &mut self.clocks);
-        let (number, _) = self.port((end, agent, thread), word);
+        let released = self.agents[agent as usize].release_clock(agent, thread, &mut self.clocks);
+        let (number, _) = self.port((end, agent, thread), released);
         let port = &self.agents[number];
-        let word = self.clocks.advance(port.knows, number as u32, port.time);
-        self.agents[agent as usize].acquire(thread, word, true, &mut self.clocks);
+        let released = self.clocks.advance(port.clock, number as u32, port.time);
+        self.agents[agent as usize].acquire(thread, released, true, &mut self.clocks);
     }
 
-    /// A data operation that a block gives to ports, one pair of source and destination per channel.
+    /// Executes a data operation whose puts a block posts to ports, one pair of source and destination per channel.
     pub(super) fn push(&mut self, agent: usize, step: usize, begun: u32) {
         let model = self.model;
         let kind = model.step_at(step).kind;
         let (effects, forwards) = (model.effects(step), kind == OpKind::ReadPutPackets);
         if forwards {
-            // The block waits for the packets, and meets, before it pushes.
+            // The block waits for the packets, and synchronizes, before it posts.
             for effect in effects.iter().filter(|effect| !effect.write) {
                 self.access(agent, agent, step, effect, begun);
             }
-            self.agents[agent].meet(&mut self.clocks);
+            self.agents[agent].block_sync(&mut self.clocks);
         }
         for (thread, &end) in (0..).zip(model.ids(step)) {
-            let word = self.agents[agent].release_clock(agent as u32, thread, &mut self.clocks);
+            let released = self.agents[agent].release_clock(agent as u32, thread, &mut self.clocks);
             let end = (end, agent as u32, thread);
-            let (port, _) = self.port(end, word);
+            let (port, _) = self.port(end, released);
             for effect in effects.iter().filter(|effect| effect.position == thread || forwards && !effect.write) {
                 let side = if effect.write { arrival_side(port) } else { port };
                 self.access(agent, side, step, effect, self.agents[side].time);
             }
-            let knows = self.enqueue_on_port(end, word);
+            let clock = self.enqueue_on_port(end, released);
             if signals(kind) {
-                self.signal(end.0, (agent as u32, thread), step, begun, ReleasedClock { knows, relaxed: false });
+                self.signal(end.0, (agent as u32, thread), step, begun, ReleasedClock { clock, relaxed: false });
             }
             if kind == OpKind::PutWithSignalAndFlush {
                 self.flush(end);

@@ -1,4 +1,4 @@
-//! What to say about accesses that nothing orders.
+//! Diagnostics about accesses that are unordered.
 
 use super::super::model::{Model, Space};
 use super::super::place::{LocatedOp, each};
@@ -7,7 +7,7 @@ use crate::diag::{Code, Diagnostic};
 use crate::plan::OpKind;
 
 /// An access in words.
-struct Told<'p> {
+struct DescribedAccess<'p> {
     at: LocatedOp<'p>,
     /// "`put` (rank 0, thread block 1)".
     who: String,
@@ -15,14 +15,19 @@ struct Told<'p> {
     does: &'static str,
 }
 
-fn told<'p>(model: &Model<'p>, access: &RecordedAccess) -> Told<'p> {
+fn describe<'p>(model: &Model<'p>, access: &RecordedAccess) -> DescribedAccess<'p> {
     let step = access.step as usize;
     let at = model.placed(model.agent_of(step), step);
     let name = at.display_name(model.plan);
-    Told { who: format!("{name} ({})", at.agent()), at, name, does: if access.write { "writes" } else { "reads" } }
+    DescribedAccess {
+        who: format!("{name} ({})", at.agent()),
+        at,
+        name,
+        does: if access.write { "writes" } else { "reads" },
+    }
 }
 
-/// "output chunk 3 of rank 1".
+/// Returns a text such as "output chunk 3 of rank 1".
 pub(super) fn place(model: &Model, atom: usize) -> String {
     let (rank, memory) = model.atoms.memory(atom);
     let chunk = model.atoms.range(atom).start / model.size.chunk().max(1);
@@ -30,19 +35,19 @@ pub(super) fn place(model: &Model, atom: usize) -> String {
     format!("{packets}{} chunk {chunk} of rank {rank}", memory.buffer())
 }
 
-/// What is known of the earlier one of two accesses, though it does not order them.
+/// What is ordered about the earlier one of two accesses that are unordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// Nothing that matters.
+    /// Nothing relevant.
     Nothing,
-    /// It is over, but what it wrote is not visible.
+    /// It happens before, but what it wrote is not visible.
     Over,
     /// It is a put over a port channel whose source was read.
     Flushed,
 }
 
 impl Known {
-    /// What to add to a message about the earlier access.
+    /// Returns the sentence to add to a message about the earlier access.
     fn note(self) -> &'static str {
         match self {
             Self::Flushed => ": the flush after the put tells that its source was read, not that the data has arrived",
@@ -51,11 +56,11 @@ impl Known {
     }
 }
 
-/// How to make a rank wait for what a port puts into its memory.
+/// Help that makes a rank wait for what a port puts into its memory.
 const HEAR_FROM_PORT: &str = "signal on the same port channel after the put and wait for it at the receiver";
 
-/// The finding about two colliding accesses at an atom, given what is known of the earlier one, and whether the later
-/// one's thread block waits on what several use in no order.
+/// Returns the finding about two conflicting accesses at an atom, given what is ordered about the earlier one, and
+/// whether the later one's thread block waits on a counter that is used unordered.
 pub(super) fn race(
     model: &Model,
     blocks: usize,
@@ -63,7 +68,7 @@ pub(super) fn race(
     atom: usize,
     (known, vague): (Known, bool),
 ) -> Diagnostic {
-    let (first, second) = (told(model, old), told(model, new));
+    let (first, second) = (describe(model, old), describe(model, new));
     let message = format!(
         "{} {} {}, and {} {} it, with nothing to order the two{}",
         second.who,
@@ -102,15 +107,15 @@ pub(super) fn race(
         .help(help)
 }
 
-/// Whether a plan uses relaxed signals or waits.
+/// Returns whether a plan uses relaxed signals or waits.
 fn has_relaxed(model: &Model) -> bool {
     let mut found = false;
     each(model.view, &mut |at| found |= matches!(at.op.kind, OpKind::RelaxedSignal | OpKind::RelaxedWait));
     found
 }
 
-/// The finding about a wait for which another thread block may take what comes, where nothing orders the two.
-pub(super) fn rivals(model: &Model, rival: usize, step: usize) -> Diagnostic {
+/// Returns the finding about a wait that competes with another thread block, if the two are unordered.
+pub(super) fn competing_waits(model: &Model, rival: usize, step: usize) -> Diagnostic {
     let at = model.placed(model.agent_of(step), step);
     let other = &model.agents[rival];
     let what = if at.op.kind.is_data() || at.op.channel.is_some() { "signals" } else { "units" };
@@ -126,9 +131,9 @@ pub(super) fn rivals(model: &Model, rival: usize, step: usize) -> Diagnostic {
         .help("give each of them a channel or semaphore of its own, or put them in order")
 }
 
-/// The finding about an access of another rank's buffer before that rank is known to have begun.
-pub(super) fn early(model: &Model, access: &RecordedAccess) -> Diagnostic {
-    let new = told(model, access);
+/// Returns the finding about an access to another rank's buffer that does not happen after that rank's start.
+pub(super) fn early_access(model: &Model, access: &RecordedAccess) -> Diagnostic {
+    let new = describe(model, access);
     let atom = access.atoms.0 as usize;
     let (owner, memory) = model.atoms.memory(atom);
     let caller = match (access.write, memory) {
@@ -142,10 +147,16 @@ pub(super) fn early(model: &Model, access: &RecordedAccess) -> Diagnostic {
     ))
 }
 
-/// The finding about an access of another rank's buffer that nothing makes that rank wait for, given what that rank knows
-/// of it.
-pub(super) fn late(model: &Model, blocks: usize, access: &RecordedAccess, atom: usize, known: Known) -> Diagnostic {
-    let old = told(model, access);
+/// Returns the finding about an access to another rank's buffer that does not happen before the end of that rank, given
+/// what is ordered about it.
+pub(super) fn late_access(
+    model: &Model,
+    blocks: usize,
+    access: &RecordedAccess,
+    atom: usize,
+    known: Known,
+) -> Diagnostic {
+    let old = describe(model, access);
     let (owner, _) = model.atoms.memory(atom);
     let by_port = access.agent as usize >= blocks;
     let through = if by_port { "'s port" } else { "" };
@@ -168,9 +179,9 @@ pub(super) fn late(model: &Model, blocks: usize, access: &RecordedAccess, atom: 
     Diagnostic::new(Code::OpenEnd, old.at.site(model.plan), message).help(help)
 }
 
-/// The finding about an access in a later launch and one of this launch, at an atom of scratch, given what is known of the
-/// earlier one.
-pub(super) fn relaunch(
+/// Returns the finding about an access in a later launch and one of this launch, at an atom of scratch, given what is
+/// ordered about the earlier one.
+pub(super) fn cross_launch_race(
     model: &Model,
     blocks: usize,
     old: &RecordedAccess,
@@ -178,7 +189,7 @@ pub(super) fn relaunch(
     atom: usize,
     known: Known,
 ) -> Diagnostic {
-    let (first, second) = (told(model, old), told(model, new));
+    let (first, second) = (describe(model, old), describe(model, new));
     let (which, halves) = match model.plan.double_scratch {
         true => ("launch after the next", "with double scratch "),
         false => ("next launch", ""),

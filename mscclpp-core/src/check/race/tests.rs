@@ -1,4 +1,4 @@
-//! What races, and what only looks like it.
+//! Programs with data races, and programs that only look like it.
 
 use crate::check::Pairs;
 use crate::check::model::{self, Model};
@@ -8,7 +8,7 @@ use crate::diag::{Code, Diagnostic, Diagnostics};
 use crate::plan::PlanTree;
 use crate::testing::plan;
 
-/// Races within one launch.
+/// Returns the races within one launch.
 fn check(plan: &PlanTree) -> Diagnostics {
     let RuleFindings { deadlocks, races, .. } = verdict(plan);
     let mut found = deadlocks;
@@ -40,7 +40,7 @@ fn race_of(plan: &PlanTree) -> Diagnostic {
 const IDLE: &[&str] = &[""];
 
 #[test]
-fn threads_of_a_block_run_ahead() {
+fn operations_without_block_sync_race() {
     let race = races(&[&["copy i0+2 > s0+2; copy s1 > o0"], IDLE]);
     assert_eq!(
         race.message,
@@ -54,7 +54,7 @@ fn threads_of_a_block_run_ahead() {
 }
 
 #[test]
-fn equal_ranges_belong_to_equal_threads() {
+fn equal_ranges_without_block_sync_are_ordered() {
     fine(&[&["copy i0 > s0; re s0 i1 > s0; put.m s0 > r0:0"], IDLE]);
     fine(&[
         &["ppkt.m i0 > r0:0; repkt i0 s1 > i0; ppkt.m i0 > r0:2"],
@@ -86,7 +86,7 @@ fn signals_order_ranks_across_block_syncs() {
     let race = races(&[&["put.m i0 > r0:0; nop; signal.m#0"], &["wait.m#0; copy s0 > o0"]]);
     assert!(race.help.unwrap().starts_with("signal behind the one"));
     races(&[&["nop; signal.m#0; put.m i0 > r0:0"], receiver]);
-    // What the first thread heard the first thread hands on, the second one does not.
+    // A clock that the first thread acquired is released by the first thread, not by the second one.
     let hand_on: &[&str] = &["wait.m#1,2; sem_release#0", "sem_acquire#0; nop; copy s0 > o0"];
     fine(&[&["put.m i0 > r0:0; nop; signal.m#1; signal.m#2"], hand_on]);
     races(&[&["nop; signal.m#1; put.m i0 > r0:0; nop; signal.m#2"], hand_on]);
@@ -97,7 +97,7 @@ fn relaxed_signals_publish_nothing() {
     let race = races(&[&["put.m i0 > r0:0; nop; rlxsignal.m#0"], &["rlxwait.m#0; nop; copy s0 > o0"]]);
     assert!(race.help.unwrap().starts_with("a relaxed signal"));
     races(&[&["put.m i0 > r0:0; nop; signal.m#0"], &["rlxwait.m#0; nop; copy s0 > o0"]]);
-    // But they tell that reading is over.
+    // But they order the read before the write.
     fine(&[
         &["copy s0 > o0; nop; rlxsignal.m#0; wait.m#1; nop; copy s0 > o1"],
         &["rlxwait.m#0; nop; put.m i0 > r0:0; nop; signal.m#1"],
@@ -112,22 +112,22 @@ fn blocks_of_a_rank_are_ordered_by_barriers_and_semaphores() {
     assert!(race.help.unwrap().contains("barrier"));
     fine(&[&["re i0 s0 > i0; nop; sem_release#0", "sem_acquire#0; nop; put.m i0 > r0:0"], IDLE]);
     races(&[&["re i0 s0 > i0; sem_release#0", "sem_acquire#0; nop; put.m i0 > r0:0"], IDLE]);
-    // A group puts, one member signals: the others' parts are not ordered.
+    // A group puts, one member signals: the accesses of the other members are unordered.
     let receiver: &[&str] = &["wait.m#0; nop; copy s0 > o0"];
     races(&[&["put.m/0:2 i0 > r0:0; nop; signal.m#0", "put.m/1:2 i0 > r0:0"], receiver]);
     fine(&[&["put.m/0:2 i0 > r0:0; barrier#0=2; signal.m#0", "put.m/1:2 i0 > r0:0; barrier#0=2"], receiver]);
-    // Each slice on its own is nobody else's.
+    // Each slice is accessed by one thread block only.
     fine(&[&["copy/0:2 i0 > s0; copy/0:2 s0 > o0", "copy/1:2 i0 > s0; copy/1:2 s0 > o0"], IDLE]);
 }
 
 #[test]
-fn an_initial_unit_tells_nothing() {
+fn initial_unit_releases_no_clock() {
     let blocks: &[&str] = &["re i0 s0 > i0; nop; sem_release#0", "sem_acquire#0; nop; put.m i0 > r0:0; sem_acquire#0"];
     let mut plan = plan(&[blocks, IDLE]);
     plan.ranks[0].semaphores[0] = 1;
     race_of(&plan);
     plan.ranks[0].blocks[1].ops = crate::testing::ops("sem_acquire#0,0; nop; put.m i0 > r0:0");
-    // The second of two threads hears of the release, and the block from the sync on.
+    // Of two threads, the second acquires the release, and the block does from the sync on.
     assert!(check(&plan).is_empty());
 }
 
@@ -144,7 +144,7 @@ fn ports_are_counted_once_per_thread_and_channel() {
 }
 
 #[test]
-fn ports_act_later() {
+fn port_put_reads_its_source_asynchronously() {
     let ack = "wait.p#0; nop; copy s0 > o0; nop; signal.p#0";
     let race = races(&[&["put.p#0 i0 > r0:0; nop; copy i1 > i0"], IDLE]);
     assert!(race.help.unwrap().starts_with("a port reads its source later"));
@@ -153,12 +153,12 @@ fn ports_act_later() {
     fine(&[&["pws.p#0 i0 > r0:0; wait.p#0; nop; copy i1 > i0"], &[ack]]);
     fine(&[&["pwsf.p#0 i0 > r0:0; nop; copy i1 > i0"], &["wait.p#0"]]);
     races(&[&["pwsf.p#0 i0 > r0:0; copy i1 > i0"], &["wait.p#0"]]);
-    // A flush says that the source was read, not that the destination was written.
+    // A flush acquires the read of the source, not the write of the destination.
     races(&[&["put.p#0 i0 > r0:0; flush.p#0; nop; signal.m#0"], &["wait.m#0; nop; copy s0 > o0"]]);
-    // What is pushed is what the block had written before a sync.
+    // A put reads what the block had written before a sync.
     races(&[&["copy i0 > s0; put.p#0 s0 > r0:0"], IDLE]);
     fine(&[&["copy i0 > s0; nop; put.p#0 s0 > r0:0"], IDLE]);
-    // A port takes what two blocks, or two threads of one, give it in any order.
+    // A port processes the triggers of two blocks, or of two threads of one, in any order.
     let receiver = "wait.p#0; nop; copy s0 > o0";
     races(&[&["put.p#0 i0 > r0:0", "signal.p#0"], &[receiver]]);
     fine(&[&["put.p#0 i0 > r0:0; barrier#0=2", "barrier#0=2; signal.p#0"], &[receiver]]);
@@ -171,20 +171,20 @@ fn ports_act_later() {
 }
 
 #[test]
-fn flush_tells_nothing_of_the_destination() {
+fn flush_does_not_order_the_destination() {
     let put = "wait.m#3; nop; put.p#0 i0 > r0:0; flush.p#0; nop";
-    // Not to the rank that flushes: whatever it does there itself may come first.
+    // Not for the rank that flushes: its own accesses there may be earlier.
     let race = races(&[&[&format!("{put}; put.m i1 > r0:0")], &["signal.m#3"]]);
     assert!(race.message.ends_with("not that the data has arrived"), "{}", race.message);
     assert!(race.help.unwrap().starts_with("signal on the same port channel after the put"));
     races(&[&[&format!("{put}; get.m#0 r0:0 > o0")], &["signal.m#3"]]);
     races(&[&[&format!("{put}; put.p#1 i1 > r0:0")], &["signal.m#3"]]);
-    // Nor to those that it tells, relaxed or not, of packets or not.
+    // Nor for the ranks that acquire from it, relaxed or not, by packets or not.
     races(&[&[&format!("{put}; rlxsignal.m#0")], &["signal.m#3; rlxwait.m#0; nop; copy i1 > s0"]]);
     races(&[&[&format!("{put}; signal.m#0")], &["signal.m#3; wait.m#0; nop; copy i1 > s0"]]);
     races(&[&[&format!("{put}; signal.p#1")], &["signal.m#3; wait.p#1; nop; copy i1 > s0"]]);
     races(&[&[&format!("{put}; ppkt.m i1 > r0:4")], &["signal.m#3; upkt s4 > o0; nop; copy i1 > s0"]]);
-    // A signal of the channel tells both sides, to all who hear of it.
+    // A signal of the channel orders both sides, for all ranks that acquire it.
     let receiver = "signal.m#3; wait.p#0; nop; copy i1 > s0; nop; signal.m#1";
     fine(&[&[&format!("{put}; signal.p#0; wait.m#1; nop; get.m#0 r0:0 > o0")], &[receiver]]);
     // So does a packet that the channel carried: its source was read.
@@ -195,36 +195,36 @@ fn flush_tells_nothing_of_the_destination() {
 
 #[test]
 fn packets_order_their_readers() {
-    // The result packet is the acknowledgement: the first block's read of its input is over.
+    // The result packet is the acknowledgement: the first block's read of its input happens before.
     let sums: &str = "repkt i0 s0 > i0; ppkt.m i0 > r0:1";
     fine(&[&["ppkt.m i0 > r0:0", "upkt s1 > i0"], &[sums]]);
     races(&[&["ppkt.m i0 > r0:0", "upkt s1 > i0"], &["ppkt.m i1 > r0:1; upkt s0 > o0"]]);
-    // A packet says that something is over, not that plain data written before it can be seen.
+    // A packet orders, but does not publish plain data that was written before it.
     races(&[&["put.m i1 > r0:5; nop; ppkt.m i0 > r0:0"], &["upkt s0 > o0; nop; copy s5 > o1"]]);
-    // A rank unpacks its own multicast slot.
+    // A rank unpacks its own multicast packet.
     let own: &str = "cpkt i0 > s0; gstorepkt.w s0 > w0:1; upkt s1 > o0";
     fine(&[&[own], &["upkt s1 > o0"]]);
-    // Two writers of one slot.
+    // Two writers of one packet.
     races(&[&["ppkt.m i0 > r0:0", "ppkt.m i1 > r0:0"], &["upkt s0 > o0"]]);
-    // Of several puts in one operation those behind the packet may still be at work.
+    // Of several puts in one operation, those after the packet may still be executing.
     fine(&[&["ppkt.m i0 i1 > r0:0 r0:1", "upkt s2 > i0"], &["repkt i0 s0 > o0; ppkt.m o0 > r0:2"]]);
     races(&[&["ppkt.m i0 i1 > r0:0 r0:1", "upkt s2 > i1"], &["repkt i0 s0 > o0; ppkt.m o0 > r0:2"]]);
     fine(&[&["ppkt.m i0 i1 > r0:0 r0:1", "upkt s2 > i1"], &["repkt i0 s0 s1 > o0; ppkt.m o0 > r0:2"]]);
-    // Nobody knows which of two packets in one slot is read.
+    // Which of two packets at one address is read is unspecified.
     races(&[&["ppkt.m i0 > r0:0; nop; ppkt.m i1 > r0:0; nop; signal.m#0"], &["upkt s0 > o0; wait.m#0"]]);
     races(&[
         &["ppkt.m i0 > r0:0; upkt s0 > o0; nop; ppkt.m i1 > r0:0; upkt s1 > o0"],
         &["ppkt.m i0 > r0:0; ppkt.m i0 > r0:1; upkt s0 > o0"],
     ]);
-    // A port puts packets unseen.
+    // A port puts packets without waiting for them.
     races(&[&["cpkt i0 > s0; ppkt.p#0 s0 > r0:0"], &["upkt s0 > o0"]]);
     fine(&[&["cpkt i0 > s0; nop; ppkt.p#0 s0 > r0:0"], &["upkt s0 > o0"]]);
     fine(&[&["cpkt i0 > s0; rppkt.p#0 s0 > r0:0"], &["upkt s0 > o0"]]);
 }
 
 #[test]
-fn packets_overwrite_what_has_landed() {
-    // The first packet may land after the second, unless an agent has found it or its write is visible.
+fn packets_overwrite_arrived_packets() {
+    // The first packet may arrive after the second, unless an agent has found it or its write is visible.
     let second = |word: &str| format!("{word}wait.m#0; nop; cpkt i1 > s0; nop; signal.m#1; upkt s0 > o0");
     let first = |word: &str| format!("ppkt.m i0 > r0:0; nop; {word}signal.m#0; wait.m#1");
     races(&[&[&first("rlx")], &[&second("rlx")]]);
@@ -244,7 +244,7 @@ fn switch_channels_touch_every_member() {
 }
 
 #[test]
-fn loops_hand_over_window_by_window() {
+fn loops_synchronized_per_window_do_not_race() {
     let pipeline = |initial: i64, release: &str| {
         let writer = "loop 64x1 { sem_acquire#0; nop; copy i0 > s0; nop; sem_release#1 }".to_owned();
         let reader = format!("loop 64x1 {{ sem_acquire#1; nop; copy s0 > o0; nop; {release} }}");
@@ -254,40 +254,40 @@ fn loops_hand_over_window_by_window() {
     };
     assert!(check(&pipeline(1, "sem_release#0")).is_empty());
     assert!(check(&pipeline(8, "sem_release#0")).is_empty());
-    // Without the hand-over the reader runs ahead of the writer.
+    // Without the handshake the reader runs ahead of the writer.
     races(&[&["loop 64x1 { copy i0 > s0 }", "loop 64x1 { copy s0 > o0 }"], IDLE]);
     races(&[&["loop 64x1 { copy i0 > s0 }; loop 128x1 { copy s0 > o0 }"], IDLE]);
     fine(&[&["loop 64x1 { copy i0 > s0 }; loop 64x1 { copy s0 > o0 }"], IDLE]);
 }
 
 #[test]
-fn a_race_is_told_once_and_the_list_is_bounded() {
+fn race_is_reported_once_and_findings_are_limited() {
     let many = (0..8).map(|i| format!("copy/0:2 i{i} > s{i}; copy s{i} > o{i}")).collect::<Vec<_>>().join("; ");
     assert_eq!(check(&plan(&[&[&many], IDLE])).len(), 8);
     assert_eq!(check(&plan(&[&["loop 64x1 { copy i0 > s0 }", "loop 64x1 { copy s0 > o0 }"], IDLE])).len(), 1);
 }
 
 #[test]
-fn packets_of_an_element_tell_of_that_element() {
-    // What is put in one range comes back in the same range by way of two blocks, which do one chunk each.
+fn packets_of_an_element_order_that_element() {
+    // Data put in one range is put back in the same range by two blocks, each of which processes one chunk.
     let mine: &[&str] = &["ppkt.m i2+2 > r0:0+2", "upkt s4+2 > i2+2"];
     fine(&[mine, &["repkt i2 s0 > i2; ppkt.m i2 > r0:4", "repkt i3 s1 > i3; ppkt.m i3 > r0:5"]]);
     // Forwarded once more.
     fine(&[mine, &["rppkt.m s0 > r0:4", "upkt s1 > i3; ppkt.m i3 > r0:5"]]);
-    // And the other way round: put chunk by chunk, and back in one range.
+    // The reverse: put chunk by chunk, and back in one range.
     fine(&[
         &["ppkt.m i2 > r0:0", "ppkt.m i3 > r0:1", "upkt s4+2 > i2+2"],
         &["repkt i2+2 s0+2 > i2+2; ppkt.m i2+2 > r0:4+2"],
     ]);
-    // One of the two has not waited for what it seems to answer.
+    // One of the two has not waited for the packets that its packet seems to acknowledge.
     races(&[mine, &["repkt i2 s0 > i2; ppkt.m i2 > r0:4", "ppkt.m i3 > r0:5"]]);
-    // Both have, but for each other's chunk.
+    // Both have waited, but for each other's chunk.
     races(&[mine, &["repkt i2 s0 > i2; ppkt.m i2 > r0:5", "repkt i3 s1 > i3; ppkt.m i3 > r0:4"]]);
-    // The packet tells what its thread did before, not what it does next.
+    // The packet releases what its thread did before, not what it does next.
     races(&[&["ppkt.m i3 > r0:0; ppkt.m i2 > r0:1", "upkt s4 > i2"], &["upkt s0 > o0; ppkt.m o0 > r0:4"]]);
 }
 
-/// All that the race rule finds, in the plan and with what is said to be in order turned into disorder.
+/// Returns all findings of the race rule, for the plan and with the assumption that its ordered counters are unordered.
 #[track_caller]
 fn all_fine(plan: &PlanTree) {
     let RuleFindings { deadlocks, races, .. } = verdict(plan);
@@ -307,7 +307,7 @@ fn blocks_use_one_channel_one_after_the_other() {
     let both = |blocks: [&str; 2]| plan(&[&blocks, &blocks]);
     let first = format!("{handshake}; {}; barrier#0=2", put(0));
     all_fine(&both([&first, &format!("barrier#0=2; {}", put(1))]));
-    // A semaphore does as well, and so does what a thread alone has heard.
+    // A semaphore does as well, and so does a clock that only one thread has acquired.
     let release = first.replace("barrier#0=2", "sem_release#0");
     all_fine(&both([&release, &format!("sem_acquire#0; nop; {}", put(1))]));
     all_fine(&both([&release, &format!("sem_acquire#0; {}", put(1).replace("put.m i1 > r2:1; nop; ", ""))]));
@@ -316,11 +316,11 @@ fn blocks_use_one_channel_one_after_the_other() {
     let (second, echo) = (format!("wait.m#2; nop; {}", put(1)), "wait.m#1; rlxsignal.m#2");
     let three = [&told[..], &second, echo];
     all_fine(&plan(&[&three, &three]));
-    // In no order, either takes what comes first.
+    // Unordered, either takes the first signal.
     assert_eq!(refused(&both([&first.replace("; barrier#0=2", ""), &put(1)])), Code::Deadlock);
     let early = first.replace("wait.m#0; nop; barrier#0=2", "barrier#0=2; wait.m#0; nop");
     assert_eq!(refused(&both([&early, &format!("barrier#0=2; {}", put(1))])), Code::Deadlock);
-    // In order, but the second block takes the signal that says that the first part has come.
+    // Ordered, but the second block takes the signal of the first part.
     let swapped = format!("{handshake}; put.m i0 > r2:0; nop; signal.m#0; barrier#0=2; copy o0 > s0");
     let waits = format!("barrier#0=2; {}; wait.m#0", put(1).replace("; nop", ""));
     assert_eq!(refused(&both([&swapped, &waits])), Code::Race);
@@ -332,21 +332,21 @@ fn members_of_a_group_signal_on_one_channel_in_order() {
         ("put.m/0:2 i0 > r0:0; nop; signal.m#0; barrier#0=2", "put.m/1:2 i0 > r0:0; barrier#0=2; signal.m#0");
     let all = "wait.m#0; wait.m#0; nop; copy s0 > o0";
     fine(&[&[first, second], &[all]]);
-    // The first signal tells of the first part only.
+    // The first signal releases the first part only.
     fine(&[&[first, second], &["wait.m#0; nop; copy/0:2 s0 > o0; wait.m#0"]]);
     races(&[&[first, second], &["wait.m#0; nop; copy s0 > o0; wait.m#0"]]);
     races(&[&[first, second], &["wait.m#0; nop; copy/1:2 s0 > o0; wait.m#0"]]);
-    // Without the barrier either may come first.
+    // Without the barrier either may be first.
     let apart = [first.replace("; barrier#0=2", ""), second.replace("barrier#0=2", "nop")];
     fine(&[&[&apart[0], &apart[1]], &[all]]);
     let race = races(&[&[&apart[0], &apart[1]], &["wait.m#0; nop; copy/0:2 s0 > o0; wait.m#0"]]);
     assert!(race.help.unwrap().starts_with("several threads signal on a channel"));
-    // Two blocks that wait, in order.
+    // Two blocks that wait, ordered.
     let waits: &[&str] =
         &["wait.m#0; nop; copy/0:2 s0 > o0; barrier#0=2", "barrier#0=2; wait.m#0; nop; copy/1:2 s0 > o0"];
     fine(&[&[first, second], waits]);
     races(&[&[&apart[0], &apart[1]], waits]);
-    // Ports keep the order in which they are given work, if it is one.
+    // Ports keep the order of their triggers, if they are ordered.
     let port = |text: &str| {
         text.replace(".m", ".p").replacen("/0:2 i0 > r0:0", "#0 i0 > r0:0", 1).replacen(
             "/1:2 i0 > r0:0",
@@ -362,7 +362,7 @@ fn members_of_a_group_signal_on_one_channel_in_order() {
 }
 
 #[test]
-fn a_signal_of_any_block_says_that_its_rank_has_begun() {
+fn signal_of_any_block_shows_that_its_rank_has_started() {
     let put = |open: &str| {
         format!(
             "{open}; nop; put.m i0 > r2:0; nop; signal.m#1{}",
@@ -371,7 +371,7 @@ fn a_signal_of_any_block_says_that_its_rank_has_begun() {
     };
     let begun: &[&str] = &["rlxsignal.m#0; wait.m#1", "rlxsignal.m#0"];
     all_fine(&plan(&[&[&put("rlxwait.m#0")], begun]));
-    // An initial unit says nothing.
+    // An initial unit releases no clock.
     let mut plan = plan(&[&[&put("rlxwait.m#0").replace("rlxwait.m#0", "nop")], &["wait.m#1"]]);
     assert_eq!(refused(&plan), Code::EarlyAccess);
     plan.ranks[0].semaphores[0] = 1;
@@ -388,18 +388,18 @@ fn every_thread_of_an_operation_is_compared_with_the_waits_before() {
 }
 
 #[test]
-fn a_signal_comes_behind_the_wait_that_got_the_last_one() {
-    // The second block's signal answers what rank 1 sends once it has waited for the first block's.
+fn signal_follows_the_wait_that_received_the_last_one() {
+    // The second block's signal answers a signal that rank 1 sends after it has waited for the first block's.
     let (second, waits) = ("wait.m#0; nop; signal.m#0", "wait.m#0; nop; copy s0 > o0; nop; signal.m#0; wait.m#0");
     let early = "wait.m#0; barrier#0=2; put.m i0 > r0:0; barrier#0=2; signal.m#0";
     let answers = format!("signal.m#0; {waits}");
     fine(&[&[early, &format!("barrier#0=2; barrier#0=2; {second}")], &[&answers]]);
-    // Without waiting for what rank 1 answers, either may come first.
+    // Without the wait for rank 1's answer, either may be first.
     races(&[&[early, "barrier#0=2; signal.m#0; barrier#0=2; wait.m#0"], &[&answers]]);
-    // What rank 1 sends before it waits is no answer.
+    // A signal that rank 1 sends before it waits is no answer.
     let ahead = "signal.m#0; signal.m#0; wait.m#0; nop; copy s0 > o0; wait.m#0";
     races(&[&[early, &format!("barrier#0=2; barrier#0=2; {second}")], &[ahead]]);
-    // Units that are there from the start serve the first waits, which tell of no signal.
+    // Initial units satisfy the first waits, which acquire no signal.
     let units = |initial: i64, acquires: &str| {
         let blocks: &[&str] = &[
             "copy i0 > s0; nop; sem_release#0",
@@ -416,15 +416,15 @@ fn a_signal_comes_behind_the_wait_that_got_the_last_one() {
 }
 
 #[test]
-fn in_loops_several_who_signal_tell_nothing() {
-    // With one iteration the wait would be told all, with more it is not.
+fn several_signaling_threads_in_loops_release_no_clock() {
+    // With one iteration the wait would acquire all signals, with more it does not.
     let member = |part: u32| format!("loop 64x1 {{ put.m/{part}:2 i0 > r0:0; nop; signal.m#0 }}");
     let reader = |inside: &str, after: &str| format!("loop 64x1 {{ wait.m#0; wait.m#0; nop; {inside} }}; nop; {after}");
     races(&[&[&member(0), &member(1)], &[&reader("copy s0 > o0", "nop")]]);
     fine(&[&[&member(0), &member(1)], &[&reader("nop", "copy s0 > o0")]]);
 }
 
-/// The help of the first finding.
+/// Returns the help of the first finding.
 #[track_caller]
 fn help(ranks: &[&[&str]]) -> String {
     let found = crate::check::check(&plan(ranks));
@@ -434,7 +434,7 @@ fn help(ranks: &[&[&str]]) -> String {
 }
 
 #[test]
-fn help_blames_what_the_program_has() {
+fn help_names_operations_of_the_program() {
     let reader = "upkt s0 > o0; nop; copy s2 > o2";
     let text = help(&[&["put.m i2 > r0:2; nop; ppkt.m i0 > r0:0"], &[reader]]);
     assert!(text.starts_with("a packet publishes itself only"), "{text}");

@@ -1,20 +1,22 @@
-//! Rule 1: numbers point at something, chunks lie in their buffers, operations have what their kind demands. It proves that
+//! Rule 1: indexes are in range, chunks are inside their buffers, and operations have what their kind requires. It
+//! proves that
 //!
-//! 1. the header makes sense: some ranks, threads and an alignment that there can be, a range of messages that is not empty,
-//!    the root one of the ranks (M0001 to M0003);
-//! 2. all ranks have equal chunk counts, which fit the collective and the number of ranks (M0206);
-//! 3. tables point into tables: blocks' channels and remote buffers are those of their rank, peers are other ranks, the
-//!    members of a switch channel are distinct and all have it (M0202, M0012, M0014, M0015);
-//! 4. an operation has as many references, channels and numbers as its kind demands, each local or remote as it must be, on
-//!    channels that lead where its buffers are, and a thread for each of its channels (M0203, M0202, M0022, M0222);
-//! 5. references lie in their buffers, are equally long and not empty, are packets only in scratch, and what is written overlaps nothing
-//!    else of the operation partly (M0004, M0006, M0008, M0019, M0009);
-//! 6. loops have a unit that keeps vectors, packets and elements whole, do not nest, and every reference in them is as long
-//!    as they say, so that the last iteration ends where the chunks end (M0204);
-//! 7. a barrier is used by as many thread blocks of its rank as it says (M0205).
+//! 1. the header is valid: at least one rank, a valid number of threads and alignment, a range of message sizes that is
+//!    not empty, the root one of the ranks (M0001 to M0003);
+//! 2. all ranks have equal chunk counts, which match the collective and the number of ranks (M0206);
+//! 3. indexes between tables are valid: blocks' channels and remote buffers are those of their rank, peers are other
+//!    ranks, the members of a switch channel are distinct and all have it (M0202, M0012, M0014, M0015);
+//! 4. an operation has as many operands, channels and numbers as its kind requires, each local or remote as it must be,
+//!    on channels that lead to the ranks of its buffers, and a thread for each of its channels (M0203, M0202, M0022,
+//!    M0222);
+//! 5. operands are inside their buffers, are equally long and not empty, are packets only in scratch, and a written
+//!    operand does not partly overlap any other operand of the operation (M0004, M0006, M0008, M0019, M0009);
+//! 6. loops have a unit that does not divide vectors, packets and elements, do not nest, and every operand in them has
+//!    the length that they state, so that the last iteration ends at the end of the chunks (M0204);
+//! 7. a barrier is used by as many thread blocks of its rank as it states (M0205).
 //!
-//! Each is a look at every entry. After this rule, executors and the other rules index without looking, and windows and slices
-//! of a reference stay inside of it.
+//! The rule checks every entry separately. After this rule, executors and the other rules index without checks, and
+//! windows and slices of an operand stay inside of it.
 
 mod operands;
 mod operation;
@@ -24,7 +26,7 @@ pub(super) use operands::{Packets, demand};
 
 use std::collections::BTreeMap;
 
-use super::MOST_FINDINGS;
+use super::MAX_FINDINGS;
 use super::place::{LocatedOp, each_of};
 use super::view::View;
 use crate::collective::CollectiveKind;
@@ -44,7 +46,7 @@ pub(super) fn check(view: View) -> Diagnostics {
         block_tables(rank, tables, &mut found);
     }
     switch_groups(plan, &mut found);
-    // Operations are looked up in the tables, which must be sound for that.
+    // Operations are resolved with the tables, which must be valid for that.
     if found.list.is_empty() {
         let some = |ranks| {
             let (mut found, mut barriers) = (Findings { list: Diagnostics::default() }, Vec::new());
@@ -76,7 +78,7 @@ struct Findings {
 
 impl Findings {
     fn is_full(&self) -> bool {
-        self.list.len() >= MOST_FINDINGS
+        self.list.len() >= MAX_FINDINGS
     }
 
     fn push(&mut self, finding: Diagnostic) {
@@ -118,7 +120,7 @@ fn header(plan: &PlanTree, found: &mut Findings) {
     }
 }
 
-/// What the program says of its outputs is about chunks that there are.
+/// Checks that the program's expectations are about existing chunks.
 fn expectations(plan: &PlanTree, found: &mut Findings) {
     for (number, expectation) in plan.expectations.iter().enumerate() {
         let Expectation { rank, chunk, len, inputs, .. } = expectation;
@@ -146,7 +148,7 @@ fn expectations(plan: &PlanTree, found: &mut Findings) {
     contradictions(plan, found);
 }
 
-/// Expectations of the same chunk agree: they name the same inputs at the same distances from the chunk.
+/// Checks that expectations of the same chunk agree: they state the same inputs at the same distances from the chunk.
 fn contradictions(plan: &PlanTree, found: &mut Findings) {
     let mut sorted: Vec<_> = plan.expectations.iter().collect();
     sorted.sort_by_key(|one| (one.rank, one.chunk));
@@ -171,14 +173,14 @@ fn contradictions(plan: &PlanTree, found: &mut Findings) {
                 .help("remove one of the two expectations; `expect` with several inputs expects their reduction");
             found.push(finding);
         }
-        // All that overlap so far agree, so the one that reaches furthest represents them.
+        // All that overlap so far agree, so the one with the largest end represents them.
         if u64::from(next.chunk) + u64::from(next.len) < end {
             reach = Some((last, wanted));
         }
     }
 }
 
-/// Where the inputs of an expectation lie, relative to its chunks.
+/// Returns the locations of an expectation's inputs, relative to its chunks.
 fn distances(one: &Expectation) -> Vec<(u32, i64)> {
     let distance = |&(rank, chunk): &(u32, u32)| (rank, i64::from(chunk) - i64::from(one.chunk));
     let mut distances: Vec<_> = one.inputs.iter().map(distance).collect();
@@ -186,24 +188,24 @@ fn distances(one: &Expectation) -> Vec<(u32, i64)> {
     distances
 }
 
-/// Inputs of an expectation that a message names.
-const MOST_INPUTS: usize = 8;
+/// Maximum number of inputs of an expectation in a message.
+const MAX_INPUTS: usize = 8;
 
-/// What an expectation says that a chunk holds, for messages.
+/// Returns the expected contributions of a chunk, for messages.
 fn contents(one: &Expectation, chunk: u32) -> String {
     let offset = u64::from(chunk.saturating_sub(one.chunk));
     let input = |&(rank, chunk): &(u32, u32)| format!("chunk {} of rank {rank}", u64::from(chunk) + offset);
     match &one.inputs[..] {
         [only] => format!("input {}", input(only)),
         several => {
-            let some: Vec<_> = several.iter().take(MOST_INPUTS).map(input).collect();
+            let some: Vec<_> = several.iter().take(MAX_INPUTS).map(input).collect();
             let more = if several.len() > some.len() { ", …" } else { "" };
             format!("the reduction of input {}{more}", some.join(", "))
         }
     }
 }
 
-/// All ranks have the chunk counts of rank 0, and those fit the collective.
+/// Checks that all ranks have the chunk counts of rank 0, and that those match the collective.
 fn chunk_counts(plan: &PlanTree, found: &mut Findings) {
     let Some(first) = plan.ranks.first() else { return };
     let (input, output) = (u64::from(first.input_chunks), u64::from(first.output_chunks));
@@ -330,7 +332,8 @@ fn block_tables(rank: usize, tables: &RankPlan, found: &mut Findings) {
     }
 }
 
-/// Every member of a switch channel has it, equally often and over the same buffer: setting it up takes all of them.
+/// Checks that every member of a switch channel has it, equally often and over the same buffer: its setup requires all
+/// of them.
 fn switch_groups(plan: &PlanTree, found: &mut Findings) {
     let mut seen: BTreeMap<(BufferKind, &[u32]), BTreeMap<usize, usize>> = BTreeMap::new();
     for (rank, tables) in plan.ranks.iter().enumerate() {
@@ -353,7 +356,7 @@ fn switch_groups(plan: &PlanTree, found: &mut Findings) {
     }
 }
 
-/// The first of some ranks, and how many there are if those are not all.
+/// Returns the first of some ranks, and their number if those are not all.
 fn some(ranks: &[u32]) -> String {
     const MOST: usize = 8;
     let first: Vec<_> = ranks.iter().take(MOST).map(u32::to_string).collect();
@@ -361,7 +364,7 @@ fn some(ranks: &[u32]) -> String {
     format!("{}{all}", first.join(", "))
 }
 
-/// Every barrier is used by as many blocks as it says.
+/// Checks that every barrier is used by as many blocks as it states.
 fn check_barriers(plan: &PlanTree, barriers: &[LocatedOp], found: &mut Findings) {
     let mut users: BTreeMap<(usize, u32), Vec<usize>> = BTreeMap::new();
     for at in barriers {

@@ -1,9 +1,9 @@
-//! What every kind of operation demands of its references and channels.
+//! The operands and channels that every kind of operation requires.
 
 use crate::plan::OpKind;
 use crate::types::ChannelKind;
 
-/// What an operation has.
+/// The requirements of a kind of operation.
 pub(in super::super) struct Demand {
     /// Kinds of channel, one of which it has; none at all if empty.
     pub(in super::super) channels: &'static [ChannelKind],
@@ -12,7 +12,7 @@ pub(in super::super) struct Demand {
     pub(in super::super) dsts: Side,
 }
 
-/// What the list of ids holds.
+/// The meaning of the list of ids.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Ids {
     Nothing,
@@ -28,21 +28,21 @@ pub(in super::super) enum Ids {
     Barrier,
 }
 
-/// How many references of each place a side has, local ones first; and which of them are packets.
+/// The numbers of local, remote and switch operands of a side, local ones first, and which of them are packets.
 pub(in super::super) struct Side {
     pub(in super::super) local: Count,
     pub(in super::super) remote: Count,
     pub(in super::super) switch: Count,
     pub(in super::super) packets: Packets,
-    /// Whether no reference at all is enough, and whether a single one is: local, remote, switch.
+    /// Whether no operand at all is enough, and whether a single one is: local, remote, switch.
     pub(super) none: bool,
     pub(super) one: [bool; 3],
 }
 
-/// Least and most.
+/// Minimum and maximum.
 pub(in super::super) type Count = (usize, usize);
 
-/// Which references of a side are packets.
+/// Which operands of a side are packets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Packets {
     Nothing,
@@ -52,7 +52,7 @@ pub(in super::super) enum Packets {
 }
 
 impl Packets {
-    /// Whether the reference at a position of the side is packets.
+    /// Returns whether the operand at a position of the side is packets.
     pub(in super::super) const fn at(self, position: usize) -> bool {
         match self {
             Self::Nothing => false,
@@ -92,7 +92,7 @@ const fn result_and_remotes(locals: usize, packets: Packets) -> Side {
 
 const WINDOW: Side = side((0, 0), (0, 0), (1, 1), Packets::Nothing);
 
-/// The demands of a kind.
+/// Returns the requirements of a kind.
 pub(in super::super) fn demand(kind: OpKind) -> &'static Demand {
     &DEMANDS[kind as usize]
 }
@@ -125,7 +125,7 @@ const fn of(kind: OpKind) -> Demand {
         K::PutWithSignal | K::PutWithSignalAndFlush => {
             (&[Port], Ids::ChannelPerPortDestination, local(1, MANY, Nothing), remote(1, MANY, Nothing))
         }
-        // Over ports the sources are packets too; `operation::check` looks after that.
+        // Over ports the sources are packets too; `operation::check` verifies that.
         K::PutPackets => {
             (&[Memory, Port], Ids::ChannelPerPortDestination, local(1, MANY, Nothing), remote(1, MANY, All))
         }

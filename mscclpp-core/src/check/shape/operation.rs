@@ -1,4 +1,4 @@
-//! One operation against the demands of its kind and the tables of its plan.
+//! Checks of one operation against the requirements of its kind and the tables of its plan.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::diag::{Code, Diagnostic};
 use crate::plan::{BufferRef, Op, OpKind, Operand, PlanTree, RemoteBuffer};
 use crate::types::{BlockSync, BufferKind, ChannelKind};
 
-/// Files the first thing that is wrong with an operation.
+/// Reports the first finding about an operation.
 pub(super) fn check(plan: &PlanTree, at: &LocatedOp, found: &mut Findings) {
     if at.op.kind == OpKind::Nop && is_bare(at.op) {
         return;
@@ -20,7 +20,7 @@ pub(super) fn check(plan: &PlanTree, at: &LocatedOp, found: &mut Findings) {
         .and_then(|()| counts(plan, at))
         .and_then(|()| ids(plan, at))
         .and_then(|()| loops(plan, at))
-        // What moves no data has no references, as counting them has shown.
+        // An operation that moves no data has no operands, as their number has been checked.
         .and_then(|()| if at.op.kind.is_data() { data(plan, at) } else { Ok(()) });
     if let Err((code, message)) = verdict {
         let message = format!("{} ({}) {message}", at.display_name(plan), at.agent());
@@ -28,7 +28,7 @@ pub(super) fn check(plan: &PlanTree, at: &LocatedOp, found: &mut Findings) {
     }
 }
 
-/// Whether an operation has nothing but its kind.
+/// Returns whether an operation has only its kind.
 fn is_bare(op: &Op) -> bool {
     (op.channel, op.reduce, op.sync, op.slice, op.blocks) == (None, None, BlockSync::None, None, 0)
         && op.srcs.is_empty()
@@ -47,7 +47,7 @@ pub(super) fn bad<T>(code: Code, message: String) -> Result<T, (Code, String)> {
     Err((code, message))
 }
 
-/// Attributes that belong to some kinds only.
+/// Checks the attributes that belong to some kinds only.
 fn kind(_: &PlanTree, at: &LocatedOp) -> Verdict {
     let op = at.op;
     let demand = demand(op.kind);
@@ -80,7 +80,7 @@ fn kind(_: &PlanTree, at: &LocatedOp) -> Verdict {
     }
 }
 
-/// How many references there are, and where they point.
+/// Checks the number of operands, and the buffers to which they refer.
 fn counts(_: &PlanTree, at: &LocatedOp) -> Verdict {
     let demand = demand(at.op.kind);
     side("source", &at.op.srcs, &demand.srcs)?;
@@ -93,7 +93,7 @@ fn counts(_: &PlanTree, at: &LocatedOp) -> Verdict {
     Ok(())
 }
 
-/// Whether a place is local, remote or a switch's.
+/// Returns whether an operand is local, remote or a switch's.
 fn group(range: &Operand) -> usize {
     match range.place {
         BufferRef::Local(_) => 0,
@@ -141,7 +141,7 @@ fn amount((least, most): Count) -> String {
     }
 }
 
-/// Channels, semaphores, barriers: how many, and whether they exist.
+/// Checks channels, semaphores and barriers: their number, and whether they exist.
 fn ids(plan: &PlanTree, at: &LocatedOp) -> Verdict {
     let op = at.op;
     let demand = demand(op.kind).ids;
@@ -220,7 +220,7 @@ fn loops(plan: &PlanTree, at: &LocatedOp) -> Verdict {
         return bad(Code::BadLoop, "stands inside another pipeline".to_owned());
     }
     if let Some(body) = &op.body {
-        // Windows hold whole vectors, packets and elements of every type, so that nothing rounds them: loops whose units
+        // Windows hold whole vectors, packets and elements of every type, so that none is divided: loops whose units
         // and spans are proportional make equally many iterations.
         let alignment = u64::from(plan.buffer_alignment.max(16));
         if body.unit == 0 || body.unit % alignment != 0 {
@@ -242,7 +242,7 @@ fn loops(plan: &PlanTree, at: &LocatedOp) -> Verdict {
     Ok(())
 }
 
-/// Chunks lie in their buffers, packets in scratch, and the chunks of one operation are equally many.
+/// Checks that chunks are inside their buffers, packets are in scratch, and operands have equally many chunks.
 fn references(plan: &PlanTree, at: &LocatedOp) -> Verdict {
     let op = at.op;
     let demand = demand(op.kind);
@@ -263,7 +263,7 @@ fn references(plan: &PlanTree, at: &LocatedOp) -> Verdict {
     for (list, packets) in [(&op.srcs, packets), (&op.dsts, demand.dsts.packets)] {
         for (position, range) in list.iter().enumerate() {
             let (range, packets) = (at.range(range), packets.at(position));
-            // Nearly all do; the others need a closer look.
+            // Nearly all are valid; the others need a detailed check.
             if fits(&range, packets).is_none() {
                 reference(plan, at, &remote, &range, packets)?;
             }
@@ -329,7 +329,7 @@ fn reference<'p>(
     Ok(())
 }
 
-/// Channels lead where the buffers are.
+/// Checks that channels lead to the ranks of the buffers.
 fn channels(plan: &PlanTree, at: &LocatedOp) -> Verdict {
     let op = at.op;
     if let ([Operand { place: BufferRef::Switch(a), .. }], [Operand { place: BufferRef::Switch(b), .. }]) =

@@ -1,4 +1,4 @@
-//! What the shape rule refuses, one change of a sound plan at a time.
+//! Plans that the shape rule rejects, each one change of a valid plan.
 
 use crate::collective::CollectiveKind;
 use crate::diag::{Code, Diagnostics};
@@ -12,8 +12,8 @@ fn check(plan: &PlanTree) -> Diagnostics {
     super::check(plan.into())
 }
 
-/// One operation of every kind, in a plan that nothing is wrong with.
-fn sound() -> PlanTree {
+/// Returns a valid plan with one operation of every kind.
+fn valid() -> PlanTree {
     let first = "copy i0+2 > s0+2; barrier#0=2; put.m i0 > r0:0; put.p#0 i0 > r0:0; pws.p#0,1 i0 s1 > r0:0 r1:1; \
                  pwsf.p#0 i0 > r0:0; get.m#0 r1:0 > o0; re i0 s0 s1 > o0; res.m i0 s0 > i0 r2:0; \
                  rre.m i0 r1:0 > i0; rres.m i0 r1:0 > i0 r2:0; glre.w w0:0 > o0; glres.w w0:0 > w0:1; \
@@ -29,16 +29,16 @@ fn sound() -> PlanTree {
     plan
 }
 
-/// The codes of a changed plan.
+/// Returns the codes of a changed plan.
 #[track_caller]
 fn refused(code: Code, change: impl FnOnce(&mut PlanTree)) {
-    let mut plan = sound();
+    let mut plan = valid();
     change(&mut plan);
     let found = check(&plan);
     assert!(found.iter().any(|finding| finding.code == code), "expected {code:?}, found {found:?}");
 }
 
-/// The codes of a plan whose first operation of a kind is changed.
+/// Returns the codes of a plan whose first operation of a kind is changed.
 #[track_caller]
 fn refused_op(code: Code, kind: OpKind, change: impl FnOnce(&mut crate::plan::Op)) {
     refused(code, |plan| {
@@ -48,7 +48,7 @@ fn refused_op(code: Code, kind: OpKind, change: impl FnOnce(&mut crate::plan::Op
 }
 
 #[test]
-fn headers() {
+fn invalid_headers_are_rejected() {
     refused(Code::NoRanks, |plan| plan.ranks.clear());
     refused(Code::BadSpec, |plan| plan.threads_per_block = 0);
     refused(Code::BadSpec, |plan| plan.threads_per_block = 1025);
@@ -64,8 +64,8 @@ fn expectations() {
         let origin = crate::origin::Origin::UNKNOWN;
         plan.expectations = vec![Expectation { rank, chunk, len: 2, inputs: inputs.to_vec(), origin }];
     };
-    let chunks = sound().ranks[0].output_chunks;
-    let mut plan = sound();
+    let chunks = valid().ranks[0].output_chunks;
+    let mut plan = valid();
     expecting(&mut plan, 1, chunks - 2, &[(0, chunks - 2)]);
     assert!(check(&plan).is_empty());
     refused(Code::EmptyList, |plan| expecting(plan, 0, 0, &[]));
@@ -77,7 +77,7 @@ fn expectations() {
         plan.expectations.push(Expectation { rank: 1, chunk, len, inputs: inputs.to_vec(), origin });
     };
     // The same twice, and a part of it.
-    let mut plan = sound();
+    let mut plan = valid();
     add(&mut plan, 0, 2, &[(0, 1), (1, 0)]);
     add(&mut plan, 0, 2, &[(1, 0), (0, 1)]);
     add(&mut plan, 1, 1, &[(0, 2), (1, 1)]);
@@ -88,7 +88,7 @@ fn expectations() {
             add(plan, 0, 2, &[(0, 1), (1, 0)]);
         });
     }
-    // Beyond what a short one in between reaches.
+    // After the end of a short one in between.
     refused(Code::ContradictingExpectations, |plan| {
         add(plan, 0, 3, &[(0, 0)]);
         add(plan, 1, 1, &[(0, 1)]);
@@ -207,7 +207,7 @@ fn indexes() {
 }
 
 #[test]
-fn packets_live_in_scratch() {
+fn packets_outside_of_scratch_are_rejected() {
     refused_op(Code::NotScratch, OpKind::CopyPackets, |op| op.dsts[0].place = BufferRef::Local(BufferKind::Output));
     refused_op(Code::NotScratch, OpKind::UnpackPackets, |op| op.srcs[0].place = BufferRef::Local(BufferKind::Input));
     refused_op(Code::NotScratch, OpKind::PutPackets, |op| op.dsts[0].place = BufferRef::Remote(1));
@@ -222,7 +222,7 @@ fn packets_live_in_scratch() {
 }
 
 #[test]
-fn channels_lead_to_the_buffers_they_move() {
+fn channels_must_lead_to_the_ranks_of_the_buffers() {
     refused_op(Code::WrongChannel, OpKind::SwitchReduceBroadcast, |op| op.dsts[0].place = BufferRef::Switch(1));
     let mut plan = plan(&[&["get.m#0 r0:0 > o0; put.p#1 i0 > r0:0"], &[""], &[""]]);
     assert!(check(&plan).is_empty());
@@ -289,16 +289,16 @@ fn loops() {
 }
 
 #[test]
-fn a_plan_full_of_mistakes_gives_a_bounded_list() {
+fn findings_of_a_plan_full_of_mistakes_are_limited() {
     let mut plan = plan(&[&[""], &[""]]);
     let op = crate::testing::ops("signal.m#9").remove(0);
     plan.ranks[0].blocks[0].ops =
         (0..10_000).map(|i| crate::plan::Op { ids: [9 + i].into_iter().collect(), ..op.clone() }).collect();
-    assert_eq!(check(&plan).len(), super::MOST_FINDINGS);
+    assert_eq!(check(&plan).len(), super::MAX_FINDINGS);
 }
 
 #[test]
-fn long_lists_of_ranks_are_cut() {
+fn long_lists_of_ranks_are_shortened() {
     assert_eq!(super::some(&[3, 1]), "3, 1");
     assert_eq!(super::some(&[7; 8]), "7, 7, 7, 7, 7, 7, 7, 7");
     assert_eq!(super::some(&[7; 9]), "7, 7, 7, 7, 7, 7, 7, 7, … (9 in all)");

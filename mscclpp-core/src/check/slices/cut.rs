@@ -1,8 +1,8 @@
-//! Where the members of a group begin and end in a range of chunks.
+//! Bounds of the members of a group in a range of chunks.
 
 use std::collections::BTreeSet;
 
-/// The number of equal parts of which a range of chunks consists: how it is cut into slices.
+/// How a range of chunks is cut into slices: the number of equal parts.
 ///
 /// A range that is cut into whole chunks counts as the part that its slice is, cut into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -14,28 +14,28 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    /// Whether some members begin within chunks.
+    /// Returns whether some members begin within chunks.
     pub(super) fn is_uneven(self) -> bool {
         self.of > 1
     }
 
-    /// Whether a member has nothing at some sizes.
+    /// Returns whether a member is empty at some sizes.
     pub(super) fn may_be_empty(self, member: u32) -> bool {
         self.is_uneven() && member >= self.len
     }
 
-    /// Units per chunk after which the same members have more of every chunk.
+    /// Returns the units per chunk after which the same members have more of every chunk.
     pub(super) fn period(self) -> u64 {
         u64::from(self.of / greatest_common_divisor(self.len, self.of))
     }
 
-    /// The unit of the range at which a member begins, with this many units to a chunk.
+    /// Returns the unit of the range at which a member begins, with this many units per chunk.
     pub(super) fn begin(self, member: u64, units: u64) -> u64 {
         let (all, of) = (u64::from(self.len) * units, u64::from(self.of));
         member * (all / of) + member.min(all % of)
     }
 
-    /// The member that has a unit of the range.
+    /// Returns the member that has a unit of the range.
     pub(super) fn member(self, unit: u64, units: u64) -> u64 {
         let (all, of) = (u64::from(self.len) * units, u64::from(self.of));
         let (each, longer) = (all / of, all % of);
@@ -58,20 +58,20 @@ pub(super) struct Entry {
     pub(super) offset: u32,
 }
 
-/// Chunks that have to do with each other, as they are cut: the entries of one of them, or of ranges of so many chunks that are always
-/// touched together and count as one.
+/// Connected chunks, as they are cut: the entries of one of them, or of ranges of `span` chunks that are always
+/// accessed together and count as one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Component {
     pub(super) span: u32,
     pub(super) entries: Vec<Entry>,
 }
 
-/// A column while all columns of a size are visited: the member that each entry gives it to, and where that one begins and ends.
+/// A column while all columns of a size are visited: the member that has it by each entry, and that member's bounds.
 pub(super) struct Columns<'e> {
     /// Chunks that count as one.
     span: u64,
     entries: &'e [Entry],
-    /// Entries, by position, whose slices some thread block touches both.
+    /// Pairs of entries, by position, whose slices some thread block both accesses.
     compared: Vec<(usize, usize)>,
     /// Per entry: the member, and its extent, counted from the beginning of the chunk.
     slices: Vec<(u64, i64, i64)>,
@@ -79,28 +79,30 @@ pub(super) struct Columns<'e> {
 }
 
 impl<'e> Columns<'e> {
-    /// Some thread block touches slices of both cuts if `meet` says so.
-    pub(super) fn new(component: &'e Component, meet: impl Fn(Cut, Cut) -> bool) -> Self {
+    /// Creates the columns of a component. Some thread block accesses slices of both cuts if `accessed_together` returns true.
+    pub(super) fn new(component: &'e Component, accessed_together: impl Fn(Cut, Cut) -> bool) -> Self {
         let Component { span, entries } = component;
         let pairs = (0..entries.len()).flat_map(|one| (0..one).map(move |other| (other, one)));
-        let meet = |(one, other): &(usize, usize)| meet(entries[*one].cut, entries[*other].cut);
-        let compared = pairs.filter(meet).collect();
+        let accessed_together =
+            |(one, other): &(usize, usize)| accessed_together(entries[*one].cut, entries[*other].cut);
+        let compared = pairs.filter(accessed_together).collect();
         let span = u64::from(*span);
         Self { span, entries, compared, slices: Vec::with_capacity(entries.len()), signature: Vec::new() }
     }
 
-    /// How many members a signature lists.
+    /// Returns the number of members in a signature.
     pub(super) fn members(&self) -> usize {
         self.entries.len()
     }
 
-    /// The cuts that do not come out even.
+    /// Returns the uneven cuts.
     pub(super) fn cuts(&self) -> BTreeSet<Cut> {
         self.entries.iter().map(|entry| entry.cut).filter(|cut| cut.is_uneven()).collect()
     }
 
-    /// Visits the signatures of a size, from column to column, as long as `visit` says so. Each lists the member that has the column by
-    /// entry. If some that one thread block touches have equal extents, it goes on with which of these do.
+    /// Visits the signatures of a size, column by column, as long as `visit` returns true. Each lists the member that
+    /// has the column by entry. If some slices that one thread block accesses have equal extents, the signature
+    /// continues with which of these do.
     pub(super) fn visit(&mut self, units: u64, visit: &mut impl FnMut(&[u32]) -> bool) {
         self.slices.clear();
         for entry in self.entries {

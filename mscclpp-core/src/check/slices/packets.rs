@@ -1,36 +1,36 @@
-//! What packets order at a size.
+//! The order by packets at a size.
 
 use std::collections::BTreeMap;
 
 use super::cut::Cut;
 use super::parts::{Part, Parts};
 
-/// All that decides on the order of packets, as facts that hold at a size or do not. Of two sizes, agents know as much at the second one
-/// if all facts of the first one hold there.
+/// Everything that determines the order by packets, as facts that hold at a size or do not. If all facts of one size
+/// hold at a second one, the clocks at the second size include as much.
 pub(super) struct Packets<'p> {
     /// Whether packets of members that may be empty are ignored.
     conservative: bool,
-    /// Packets that have to do with each other: what is written, and what is read.
+    /// Connected packets: the parts that are written, and those that are read.
     groups: Vec<(Vec<Part>, Vec<Part>)>,
-    /// Slices that a thread block touches.
+    /// Slices that a thread block accesses.
     lengths: Vec<&'p Vec<(Cut, u32)>>,
-    /// The size that was looked at last, and its order.
+    /// The size that was examined last, and its order.
     last: Option<(u64, u32)>,
     numbers: BTreeMap<Facts, u32>,
-    /// The orders that were seen, by number.
+    /// The orders that occurred, by number.
     orders: Vec<Facts>,
 }
 
 /// The facts of a size.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Facts {
-    /// Who waits for whom: a read overlaps a write.
+    /// Which read waits for which write: they overlap.
     waits: Bits,
-    /// What there is to know by.
-    knows: Bits,
+    /// Facts that add to clocks.
+    orders: Bits,
 }
 
-/// A part of some packets: where it begins and ends at a size, and whether it is ignored.
+/// A part of some packets: its bounds at a size, and whether it is ignored.
 #[derive(Clone, Copy)]
 struct Extent {
     range: (u64, u64),
@@ -77,7 +77,7 @@ impl<'p> Packets<'p> {
         }
     }
 
-    /// Facts to look at for the order of a size, about.
+    /// Returns the approximate number of facts to compute for the order of a size.
     pub(super) fn cost(&self, units: u64) -> u64 {
         if self.last.is_some_and(|last| last.0 == units) {
             return 0;
@@ -88,7 +88,7 @@ impl<'p> Packets<'p> {
         groups.chain(lengths).fold(1, u64::saturating_add)
     }
 
-    /// The number of the order of packets at a size.
+    /// Returns the number of the order of packets at a size.
     pub(super) fn order(&mut self, units: u64) -> u32 {
         if let Some((_, number)) = self.last.filter(|last| last.0 == units) {
             return number;
@@ -114,8 +114,8 @@ impl<'p> Packets<'p> {
             for (number, one) in slices.iter().enumerate() {
                 for other in &slices[..number] {
                     // Only ranges of packets that are not ignored are compared with others.
-                    facts.knows.push(!is_ignored(other) && length(one) <= length(other));
-                    facts.knows.push(!is_ignored(one) && length(one) >= length(other));
+                    facts.orders.push(!is_ignored(other) && length(one) <= length(other));
+                    facts.orders.push(!is_ignored(one) && length(one) >= length(other));
                 }
             }
         }
@@ -128,34 +128,34 @@ impl<'p> Packets<'p> {
         number
     }
 
-    /// Whether agents know as much in another order as in one.
+    /// Returns whether the clocks include as much in another order as in one.
     pub(super) fn is_enough(&self, one: u32, other: u32) -> bool {
         let (one, other) = (&self.orders[one as usize], &self.orders[other as usize]);
-        one.knows.are_in(&other.knows)
+        one.orders.are_in(&other.orders)
     }
 
-    /// Whether agents wait in one order for what they wait for in another one.
+    /// Returns whether agents wait in one order for everything for which they wait in another one.
     pub(super) fn waits_as(&self, one: u32, other: u32) -> bool {
         self.orders[other as usize].waits.are_in(&self.orders[one as usize].waits)
     }
 }
 
 impl Facts {
-    /// Of packets that have to do with each other, by extent.
+    /// Adds the facts of connected packets, by extent.
     fn add_group(&mut self, writes: &[Extent], reads: &[Extent]) {
         let overlap = |one: (u64, u64), other: (u64, u64)| one.0.max(other.0) < one.1.min(other.1);
         for (number, Extent { range: write, is_ignored }) in writes.iter().enumerate() {
             for Extent { range: read, is_ignored: is_unread } in reads {
                 let waits = overlap(*write, *read);
                 self.waits.push(waits);
-                let tells = waits && !is_ignored && !is_unread;
-                self.knows.push(tells);
-                self.knows.push(tells && read.0 <= write.0 && write.1 <= read.1);
-                self.knows.push(tells && read.0 == write.0 && read.1 <= write.1);
+                let acquires = waits && !is_ignored && !is_unread;
+                self.orders.push(acquires);
+                self.orders.push(acquires && read.0 <= write.0 && write.1 <= read.1);
+                self.orders.push(acquires && read.0 == write.0 && read.1 <= write.1);
             }
-            // Of what is written twice nobody knows which one he has read.
+            // Of packets that are written twice, a reader cannot determine which it has read.
             for other in &writes[..number] {
-                self.knows.push(!(overlap(*write, other.range) || *is_ignored && other.is_ignored));
+                self.orders.push(!(overlap(*write, other.range) || *is_ignored && other.is_ignored));
             }
             let mut end = write.0;
             let reads = || reads.iter().map(|read| read.range);
@@ -164,7 +164,7 @@ impl Facts {
             {
                 end = next;
             }
-            self.knows.push(!is_ignored && end >= write.1);
+            self.orders.push(!is_ignored && end >= write.1);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the operations of a plan touch, as parts of ranges that are cut.
+//! The accesses of a plan's operations, as parts of ranges that are cut.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::types::BufferKind;
 /// A slice of a range of chunks, or a whole range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Part {
-    /// Number of the memory.
+    /// Number of the buffer.
     pub(super) memory: usize,
     /// The first chunk of the range.
     pub(super) start: u64,
@@ -28,24 +28,24 @@ impl Part {
         self.start + u64::from(self.cut.len)
     }
 
-    /// Whether it is empty at some sizes.
+    /// Returns whether it is empty at some sizes.
     pub(super) fn may_be_empty(&self) -> bool {
         self.cut.may_be_empty(self.member)
     }
 
-    /// The units that it begins and ends at, with this many to a chunk.
+    /// Returns the units at which it begins and ends, with this many per chunk.
     pub(super) fn extent(&self, units: u64) -> (u64, u64) {
         let begin = |member: u64| self.start * units + self.cut.begin(member, units);
         (begin(self.member.into()), begin(u64::from(self.member) + 1))
     }
 }
 
-/// Where two ranges begin that have to do with each other, by memory and chunk, and how many chunks they have.
+/// The begins of two connected ranges, by buffer and chunk, and their number of chunks.
 type Move = ((usize, u64), (usize, u64), u32);
 
 /// An operation's access to a part.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Touch {
+struct PartAccess {
     part: Part,
     packets: bool,
     write: bool,
@@ -53,31 +53,31 @@ struct Touch {
     body: Option<(u64, u32)>,
 }
 
-/// All parts that the operations of a plan touch.
+/// All parts that the operations of a plan access.
 #[derive(Default)]
 pub(super) struct Parts {
     /// Each once, in order.
     pub(super) parts: Vec<Part>,
     /// Ranges between which operations move data, the first chunk of the one to the first chunk of the other.
     moves: Vec<Move>,
-    /// The same of slices that one thread block touches one after the other.
+    /// The same for slices that one thread block accesses one after the other.
     known: Vec<Move>,
-    /// Per thread block, the slices that it touches, wherever they are. Each set once.
+    /// Per thread block, the slices that it accesses, in any buffer. Each set once.
     pub(super) lengths: Vec<Vec<(Cut, u32)>>,
     /// In order of the parts.
-    touches: Vec<Touch>,
+    accesses_of_parts: Vec<PartAccess>,
     pub(super) has_packets: bool,
-    /// Whether all ranges are equal or apart, and each counts as one chunk.
+    /// Whether all ranges are equal or disjoint, and each counts as one chunk.
     are_apart: bool,
-    /// The packets that have to do with each other, and whether they are written: what overlaps in one memory, directly or not,
-    /// counted from the first chunk. Only where some are cut unevenly.
+    /// Connected packets, and whether they are written: those that overlap in one buffer, directly or not, counted from
+    /// the first chunk. Only if some are cut unevenly.
     pub(super) packets: Vec<Vec<(Part, bool)>>,
 }
 
-/// Chunks of all ranges beyond which they are not followed one by one.
-const MOST_CHUNKS: u64 = 1 << 21;
+/// Maximum number of chunks of all ranges that are examined separately.
+const MAX_CHUNKS: u64 = 1 << 21;
 
-/// The cut of an operation's ranges of some length, with what becomes of their beginning.
+/// Returns the cut of an operation's ranges of some length, with the number of its member and the offset of its first chunk.
 pub(super) fn cut(slice: Option<Slice>, len: u32) -> (Cut, u32, u64) {
     match slice.filter(|slice| slice.of > 1) {
         None => (Cut { len, of: 1 }, 0, 0),
@@ -90,7 +90,7 @@ pub(super) fn cut(slice: Option<Slice>, len: u32) -> (Cut, u32, u64) {
 }
 
 impl Parts {
-    /// Of the first ranks of a plan.
+    /// Collects the parts of the first ranks of a plan.
     pub(super) fn of(view: View, symmetry: Option<&Symmetry>, own: usize) -> Self {
         let plan = view.plan;
         let mut all = Self::default();
@@ -124,39 +124,39 @@ impl Parts {
             all.moves.append(&mut all.known);
         }
         all.moves = once_each(all.moves);
-        all.touches.sort_unstable();
-        let packets = all.touches.iter().filter(|touch| touch.packets);
+        all.accesses_of_parts.sort_unstable();
+        let packets = all.accesses_of_parts.iter().filter(|touch| touch.packets);
         let mut packets: Vec<_> = packets.map(|touch| (touch.part, touch.write)).collect();
         packets.dedup();
         all.packets = groups(&packets);
-        all.parts = all.touches.iter().map(|touch| touch.part).collect();
+        all.parts = all.accesses_of_parts.iter().map(|touch| touch.part).collect();
         all.parts.dedup();
-        all.are_apart = all.are_apart() && all.keep_promises_whole(plan, symmetry, own);
+        all.are_apart = all.are_apart() && all.keep_postconditions_whole(plan, symmetry, own);
         all
     }
 
-    /// Whether each two ranges are equal or have no chunk in common.
+    /// Returns whether each two ranges are equal or have no chunk in common.
     fn are_apart(&self) -> bool {
         let range = |part: &Part| (part.memory, part.start, part.cut.len);
         let mut pairs = self.parts.windows(2).map(|pair| (&pair[0], &pair[1]));
         pairs.all(|(one, next)| range(one) == range(next) || one.memory != next.memory || one.end() <= next.start)
     }
 
-    /// Whether each range is promised chunks in a row of some inputs, or nothing.
-    fn keep_promises_whole(&self, plan: &PlanTree, symmetry: Option<&Symmetry>, own: usize) -> bool {
+    /// Returns whether the postcondition of each range is consecutive chunks of some inputs, or nothing.
+    fn keep_postconditions_whole(&self, plan: &PlanTree, symmetry: Option<&Symmetry>, own: usize) -> bool {
         if symmetry.is_some_and(|symmetry| !symmetry.keeps_inputs()) || !plan.expectations.is_empty() {
             return false;
         }
         let tables = plan.ranks.first();
         let (input, output) = tables.map_or((0, 0), |rank| (rank.input_chunks, rank.output_chunks));
-        // Where the inputs come from has no part in this.
+        // The sources of the inputs have no influence on this.
         let extent = ChunkCounts { ranks: plan.ranks.len() as u32, input, output, distance: 1 };
         let mut boundaries: Vec<(usize, u64)> = Vec::new();
         for rank in 0..own as u32 {
-            for promise in plan.collective.postconditions(extent, rank) {
-                let (buffer, first) = canonical_buffer(plan, rank, BufferKind::Output, promise.chunk);
+            for postcondition in plan.collective.postconditions(extent, rank) {
+                let (buffer, first) = canonical_buffer(plan, rank, BufferKind::Output, postcondition.chunk);
                 let memory = memory_number(rank, Space::of(buffer, false));
-                let (first, len) = (u64::from(first), u64::from(promise.len));
+                let (first, len) = (u64::from(first), u64::from(postcondition.len));
                 boundaries.extend([(memory, first), (memory, first + len)]);
             }
         }
@@ -168,11 +168,11 @@ impl Parts {
         !self.parts.iter().any(crosses)
     }
 
-    /// What an operation touches.
+    /// Adds the accesses of an operation.
     fn add(&mut self, at: &LocatedOp, touched: &[(Access, Part)], last: &mut BTreeMap<(Cut, u32), Part>) {
         use OpKind as K;
         let body = at.inside.and_then(|(_, pipeline)| pipeline.body.as_ref()).map(|body| (body.unit, body.num_chunks));
-        // Threads know each other by their places in equal slices.
+        // Threads are identified by their positions in equal slices.
         for (_, part) in touched {
             if !part.cut.is_uneven() {
                 continue;
@@ -184,10 +184,10 @@ impl Parts {
         }
         let touch = |(effect, part): &(Access, Part)| {
             let Access { packets, write, .. } = *effect;
-            Touch { part: *part, packets, write, body }
+            PartAccess { part: *part, packets, write, body }
         };
-        self.touches.extend(touched.iter().map(touch));
-        // Of several pairs each is moved on its own; of all else, all goes everywhere.
+        self.accesses_of_parts.extend(touched.iter().map(touch));
+        // Of several pairs each is moved separately; otherwise every source goes to every destination.
         let kind = at.op.kind;
         let all =
             kind.is_reduce() || matches!(kind, K::ReadPutPackets | K::SwitchBroadcast | K::SwitchBroadcastPackets);
@@ -202,25 +202,25 @@ impl Parts {
         }
     }
 
-    /// Every cut that does not come out even.
+    /// Returns all uneven cuts.
     pub(super) fn uneven(&self) -> BTreeSet<Cut> {
         self.parts.iter().map(|part| part.cut).filter(|cut| cut.is_uneven()).collect()
     }
 
-    /// The cuts that each thread block touches, each set once.
+    /// Returns the cuts that each thread block accesses, each set once.
     pub(super) fn blocks(&self) -> BTreeSet<BTreeSet<Cut>> {
         self.lengths.iter().map(|slices| slices.iter().map(|(cut, _)| *cut).collect()).collect()
     }
 
-    /// The ways in which chunks that have to do with each other are cut: those between which data is moved, directly or not, taken
-    /// together. Only where some are cut unevenly. `None` if there are too many chunks.
+    /// Returns the ways in which connected chunks are cut: those between which data moves, directly or not, together.
+    /// Only if some are cut unevenly. `None` if there are too many chunks.
     pub(super) fn components(&self) -> Option<BTreeSet<Component>> {
         let mut ranges: Vec<(usize, u64, Cut)> =
             self.parts.iter().map(|part| (part.memory, part.start, part.cut)).collect();
         ranges.dedup();
         let count = |lens: &mut dyn Iterator<Item = u32>| lens.map(u64::from).fold(0, u64::saturating_add);
         let moved = count(&mut self.moves.iter().map(|(.., len)| *len));
-        if count(&mut ranges.iter().map(|(.., cut)| cut.len)).saturating_add(moved) > MOST_CHUNKS {
+        if count(&mut ranges.iter().map(|(.., cut)| cut.len)).saturating_add(moved) > MAX_CHUNKS {
             return None;
         }
         let count = |len: u32| if self.are_apart { 1 } else { len };
@@ -252,14 +252,14 @@ impl Parts {
         Some(uneven.map(component).collect())
     }
 
-    /// Pieces of memory that are touched in runs at some sizes, about, given the bytes of a chunk at each.
+    /// Returns the approximate number of accesses to atoms at some sizes, given the bytes of a chunk at each.
     pub(super) fn work(&self, sizes: &[u64]) -> u64 {
         let mut members = vec![0u64; self.parts.last().map_or(0, |part| part.memory + 1)];
         let cuts = once_each(self.parts.iter().map(|part| (part.memory, part.cut)).collect());
         for (memory, cut) in cuts.iter().filter(|(_, cut)| cut.is_uneven()) {
             members[*memory] += u64::from(cut.of.div_ceil(cut.len));
         }
-        let one = |Touch { part, body, .. }: &Touch| {
+        let one = |PartAccess { part, body, .. }: &PartAccess| {
             let cut = members[part.memory].saturating_mul(part.cut.len.into());
             let trips = body.map_or(sizes.len() as u64, |(unit, span)| {
                 let trips = sizes.iter().map(|bytes| u64::from(span).saturating_mul(*bytes).div_ceil(unit.max(1)));
@@ -267,18 +267,18 @@ impl Parts {
             });
             trips.saturating_mul(1 + cut / u64::from(part.cut.of))
         };
-        self.touches.iter().map(one).fold(0, u64::saturating_add)
+        self.accesses_of_parts.iter().map(one).fold(0, u64::saturating_add)
     }
 }
 
-/// The elements of a list in order, each once.
+/// Returns the elements of a list in order, each once.
 fn once_each<T: Ord>(mut list: Vec<T>) -> Vec<T> {
     list.sort_unstable();
     list.dedup();
     list
 }
 
-/// Packets in groups, as [`Parts`] has them.
+/// Returns packets in groups, as in [`Parts`].
 fn groups(packets: &[(Part, bool)]) -> Vec<Vec<(Part, bool)>> {
     let mut groups = Vec::new();
     let mut add = |group: &[(Part, bool)]| {

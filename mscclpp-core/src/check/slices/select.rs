@@ -1,4 +1,4 @@
-//! Which sizes are enough.
+//! Selection of the sizes that are enough.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -7,43 +7,43 @@ use super::cut::{Columns, Component, Cut};
 use super::packets::Packets;
 use super::parts::Parts;
 
-/// Entries of signatures that are looked at.
-const MOST_ENTRIES: u64 = 1 << 25;
+/// Maximum number of entries of signatures that are examined.
+const MAX_ENTRIES: u64 = 1 << 25;
 
-/// Entries of a component of which pairs are looked up.
-const MOST_COMPARED: usize = 64;
+/// Maximum number of entries of a component whose pairs are compared.
+const MAX_COMPARED: usize = 64;
 
-/// Sizes that are kept, and what they have shown.
+/// The sizes that are kept, and the signatures and orders that they have.
 pub(super) struct Selection<'p> {
     packets: Option<Packets<'p>>,
     components: Vec<Shown<'p>>,
     /// Orders in which agents wait for as much as in any other.
     waits: Vec<Seen>,
     kept: BTreeSet<u64>,
-    /// Entries that may still be looked at.
+    /// Entries that may still be examined.
     left: u64,
 }
 
-/// What was seen of chunks that have to do with each other.
+/// The signatures of connected chunks that have occurred.
 struct Shown<'p> {
     columns: Columns<'p>,
-    /// By signature, the orders of packets in which it was seen that no other one makes superfluous.
+    /// By signature, the orders of packets in which it occurred that no other one makes superfluous.
     seen: BTreeMap<Vec<u32>, Vec<Seen>>,
 }
 
-/// Something that was seen.
+/// An order that has occurred.
 #[derive(Clone, Copy)]
 struct Seen {
     order: u32,
-    /// Whether it is seen at the usual size.
+    /// Whether it occurs at the usual size.
     usual: bool,
-    /// At how many of the sizes that are kept it is seen.
+    /// At how many of the kept sizes it occurs.
     times: u32,
 }
 
 impl<'p> Selection<'p> {
-    /// The units of a chunk at which a plan must run, maybe in conservative runs; the cuts that stand in the way if that takes too
-    /// long.
+    /// Returns the units of a chunk at which a plan must be executed, or conservatively executed; the cuts that take
+    /// too long if there are any.
     pub(super) fn of(
         parts: &'p Parts,
         components: &'p BTreeSet<Component>,
@@ -51,15 +51,19 @@ impl<'p> Selection<'p> {
     ) -> Result<Vec<u64>, Vec<Cut>> {
         let all_cuts = || parts.uneven().into_iter().collect::<Vec<_>>();
         let pairs = components.iter().map(|component| (component.entries.len() as u64).saturating_pow(2));
-        let left = MOST_ENTRIES.checked_sub(pairs.fold(0, u64::saturating_add)).ok_or_else(all_cuts)?;
+        let left = MAX_ENTRIES.checked_sub(pairs.fold(0, u64::saturating_add)).ok_or_else(all_cuts)?;
         let packets = parts.has_packets.then(|| Packets::of(parts, conservative));
         let blocks = parts.blocks();
-        let meet = |one, other| blocks.iter().any(|cuts| cuts.contains(&one) && cuts.contains(&other));
+        let accessed_together = |one, other| blocks.iter().any(|cuts| cuts.contains(&one) && cuts.contains(&other));
         let shown = |component: &'p Component| {
-            let all = parts.has_packets || component.entries.len() > MOST_COMPARED;
-            Shown { columns: Columns::new(component, |one, other| all || meet(one, other)), seen: BTreeMap::new() }
+            let all = parts.has_packets || component.entries.len() > MAX_COMPARED;
+            Shown {
+                columns: Columns::new(component, |one, other| all || accessed_together(one, other)),
+                seen: BTreeMap::new(),
+            }
         };
-        // All members of what counts as a single chunk have a column at the usual size, and without packets nothing else is asked.
+        // All members of a range that counts as a single chunk have a column at the usual size, and without packets
+        // nothing else is required.
         let needs_look = |Component { span, entries }: &&Component| {
             let mut uneven = entries.iter().filter(|entry| entry.cut.is_uneven());
             parts.has_packets || uneven.next().is_none_or(|entry| entry.cut.len > *span) || uneven.next().is_some()
@@ -67,7 +71,7 @@ impl<'p> Selection<'p> {
         let components: Vec<_> = components.iter().filter(needs_look).map(shown).collect();
         let all = 0..components.len();
         let mut selection = Self { packets, components, waits: Vec::new(), kept: BTreeSet::new(), left };
-        // What is ordered anywhere depends on all packets.
+        // The order depends on all packets of the plan.
         let groups = if parts.has_packets { vec![all.clone()] } else { all.clone().map(|one| one..one + 1).collect() };
         for group in groups {
             let cuts =
@@ -77,12 +81,13 @@ impl<'p> Selection<'p> {
         selection.thin_out(all).ok_or_else(all_cuts)
     }
 
-    /// Keeps sizes until all that there is of some components has been seen. `None` if there is too much to look at.
+    /// Keeps sizes until all signatures and orders of some components have occurred. `None` if there are too many
+    /// entries.
     fn keep(&mut self, components: Range<usize>, cuts: &BTreeSet<Cut>) -> Option<()> {
         let most = cuts.iter().map(|cut| u64::from(cut.of)).max().unwrap_or(1);
         let period = cuts.iter().try_fold(1, |all, cut| least_common_multiple(all, cut.period()))?;
         let periods = most / 4 + if self.packets.is_some() { 3 } else { 2 };
-        let bound = period.checked_mul(periods).filter(|bound| *bound <= MOST_ENTRIES)?;
+        let bound = period.checked_mul(periods).filter(|bound| *bound <= MAX_ENTRIES)?;
         // The usual size, at which all members have equal slices.
         self.is_new(period, components.clone(), true)?;
         let kept: Vec<u64> = self.kept.iter().copied().collect();
@@ -97,7 +102,7 @@ impl<'p> Selection<'p> {
         Some(())
     }
 
-    /// Whether a size, maybe the usual one, shows something that has not been seen; now it has.
+    /// Returns whether a size, possibly the usual one, has a signature that has not occurred, and records it.
     fn is_new(&mut self, units: u64, components: Range<usize>, usual: bool) -> Option<bool> {
         let mut new = false;
         let mut order = 0;
@@ -107,7 +112,7 @@ impl<'p> Selection<'p> {
                 let orders = seen.get(key).into_iter().flatten();
                 orders.into_iter().any(|seen| is_enough(packets, seen.order, now))
             };
-            // What holds where all extents differ holds where some are equal.
+            // A result where all extents differ also holds where some are equal.
             if is_seen(&signature[..members]) || is_seen(signature) {
                 return;
             }
@@ -126,7 +131,7 @@ impl<'p> Selection<'p> {
         Some(new)
     }
 
-    /// The sizes that are kept, without those that show nothing that the others do not show.
+    /// Returns the kept sizes, without those that show nothing that the others do not show.
     fn thin_out(mut self, all: Range<usize>) -> Option<Vec<u64>> {
         for Shown { columns, seen } in &mut self.components {
             let members = columns.members();
@@ -157,7 +162,7 @@ impl<'p> Selection<'p> {
         (!failed).then_some(sizes)
     }
 
-    /// Notes everything that a size shows once.
+    /// Counts everything that a size shows once.
     fn count(&mut self, units: u64, components: Range<usize>, mut note: impl FnMut(&mut Seen)) -> Option<()> {
         let mut order = 0;
         for component in components {
@@ -180,7 +185,8 @@ impl<'p> Selection<'p> {
         Some(())
     }
 
-    /// Visits the signatures of some components at a size, with the order of packets and what was seen of the component.
+    /// Visits the signatures of some components at a size, with the order of packets and what has occurred for the
+    /// component.
     fn visit(&mut self, units: u64, components: Range<usize>, visit: &mut Visit) -> Option<()> {
         let (mut looked, left) = (1, self.left);
         let order = match &mut self.packets {
@@ -207,10 +213,10 @@ impl<'p> Selection<'p> {
     }
 }
 
-/// Called with what was seen of a component, the members that its signatures list, the order of packets and a signature.
+/// Called with what has occurred for a component, the members in its signatures, the order of packets and a signature.
 type Visit<'v> = dyn FnMut(Option<&Packets>, &mut BTreeMap<Vec<u32>, Vec<Seen>>, usize, u32, &[u32]) + 'v;
 
-/// Whether agents know as much in another order of packets as in one.
+/// Returns whether the clocks include as much in another order of packets as in one.
 fn is_enough(packets: Option<&Packets>, one: u32, other: u32) -> bool {
     one == other || packets.is_some_and(|packets| packets.is_enough(one, other))
 }

@@ -1,4 +1,4 @@
-//! The sizes that are kept against all sizes.
+//! The kept sizes compared with all sizes.
 
 use std::collections::BTreeSet;
 
@@ -19,12 +19,12 @@ fn units(plan: &PlanTree) -> Vec<u64> {
     sizes.sizes.into_iter().map(|size| size.chunk() / 16).collect()
 }
 
-/// The sizes that a single rank with these thread blocks needs.
+/// Returns the sizes that a single rank with these thread blocks needs.
 fn kept(blocks: &[&str]) -> Vec<u64> {
     units(&plan(&[blocks, &[""]]))
 }
 
-/// What the rules that run a plan find at the usual sizes and at some numbers of units.
+/// Returns the findings of executions of a plan at the usual sizes and at some numbers of units.
 fn found_at(plan: &PlanTree, units: impl Iterator<Item = u64>) -> Diagnostics {
     let pairs = Pairs::of(plan);
     let usual = model::sizes(plan.into()).expect("a plan of few pieces");
@@ -33,7 +33,8 @@ fn found_at(plan: &PlanTree, units: impl Iterator<Item = u64>) -> Diagnostics {
     [deadlocks, races, results].into_iter().find(|found| !found.is_empty()).unwrap_or_default()
 }
 
-/// A rank with as many thread blocks and semaphores as it takes, that is to copy its input to its output, and an idle one.
+/// Returns a rank with the necessary thread blocks and semaphores that must copy its input to its output, and an idle
+/// one.
 fn program(blocks: &[String], semaphores: usize) -> PlanTree {
     let texts: Vec<&str> = blocks.iter().map(String::as_str).collect();
     let mut plan = plan(&[&texts, &[""]]);
@@ -51,9 +52,9 @@ fn expect_copy(plan: &mut PlanTree, rank: u32, chunk: u32) {
     });
 }
 
-/// Groups of `first` and of `second` members copy a chunk through scratch. Member j of the second waits for those members of the first
-/// for which `waits` holds.
-fn handed_over(first: u32, second: u32, waits: impl Fn(u32, u32) -> bool) -> PlanTree {
+/// Groups of `first` and of `second` members copy a chunk through scratch. Member j of the second waits for those
+/// members of the first for which `waits` holds.
+fn passed_on(first: u32, second: u32, waits: impl Fn(u32, u32) -> bool) -> PlanTree {
     let id = |i: u32, j: u32| i * second + j;
     let list = |ids: Vec<u32>| ids.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let with =
@@ -72,7 +73,7 @@ fn handed_over(first: u32, second: u32, waits: impl Fn(u32, u32) -> bool) -> Pla
     plan
 }
 
-/// Whether slices of two members of groups over one chunk overlap at a size.
+/// Returns whether slices of two members of groups over one chunk overlap at a size.
 fn overlap((i, first): (u32, u32), (j, second): (u32, u32), units: u64) -> bool {
     let range = |member: u32, of| {
         let cut = Cut { len: 1, of };
@@ -131,7 +132,7 @@ fn new_arrangements_of_eight_and_four_members_occur_beyond_sixteen_units() {
 }
 
 #[test]
-fn plans_without_uneven_slices_need_no_sizes_of_their_own() {
+fn plans_without_uneven_slices_need_no_additional_sizes() {
     for blocks in [
         &["copy i0+2 > s0+2", "copy s0 > o0"][..],
         &["copy/0:2 i0+2 > s0+2", "copy/1:2 i0+2 > s0+2; copy s0 > o0"],
@@ -144,23 +145,23 @@ fn plans_without_uneven_slices_need_no_sizes_of_their_own() {
 }
 
 #[test]
-fn few_sizes_stand_for_all() {
+fn few_sizes_represent_all() {
     // At odd sizes the second member has a unit of the second chunk.
     assert_eq!(kept(&["copy/0:4 i0+2 > s0+2", "copy s1 > o0"]).len(), 1);
     for (first, second, most) in [(2, 3, 1), (7, 3, 2), (8, 4, 3), (16, 12, 5), (5, 64, 13)] {
-        let kept = units(&handed_over(first, second, |_, _| true));
+        let kept = units(&passed_on(first, second, |_, _| true));
         assert!(kept.len() <= most, "{first} {second}: {kept:?}");
     }
 }
 
 #[test]
-fn members_that_meet_at_one_size_only_are_seen_in_plans_of_any_length() {
+fn members_that_overlap_at_one_size_only_are_found_in_plans_of_any_length() {
     // The fourth of seven and the third of three share a unit where a chunk has four.
     let needed = |i, j| ever_overlap((i, 7), (j, 3), 4);
     assert!(overlap((3, 7), (2, 3), 4) && !needed(3, 2));
     for length in [0, 3_000, 20_000] {
         let with = |waits: &dyn Fn(u32, u32) -> bool| {
-            let mut plan = handed_over(7, 3, waits);
+            let mut plan = passed_on(7, 3, waits);
             let filler = ops("copy i1 > s1; nop");
             plan.ranks[0].blocks[0].ops.extend(filler.iter().cycle().take(length).cloned());
             check(&plan)
@@ -174,8 +175,9 @@ fn members_that_meet_at_one_size_only_are_seen_in_plans_of_any_length() {
 }
 
 #[test]
-fn members_that_write_the_next_chunk_at_odd_sizes_are_seen() {
-    // All ranges in scratch are cut in one way. The second of four has a unit of the second chunk where chunks have odd lengths.
+fn members_that_write_the_next_chunk_at_odd_sizes_are_found() {
+    // All ranges in scratch are cut in one way. The second of four has a unit of the second chunk where chunks have odd
+    // lengths.
     let from = |first: u32, third: u32| {
         let block = |member: u32, from: u32| format!("copy/{member}:4 i{from}+2 > s0+2; nop; sem_release#{member}");
         let last = "sem_acquire#0,1,2,3; nop; copy s0+2 > o0+2".to_owned();
@@ -190,7 +192,7 @@ fn members_that_write_the_next_chunk_at_odd_sizes_are_seen() {
     assert_eq!(found.iter().map(|finding| finding.code).collect::<Vec<_>>(), [Code::WrongResult], "{found}");
 }
 
-/// Whoever has read packets knows that their writer is done with what it did before, unless there are none.
+/// A reader of packets acquires their writer's earlier operations, unless there are no packets.
 #[test]
 fn empty_packets_order_nothing_in_plans_of_any_length() {
     for (of, length) in [(2, 0), (2, 8_300), (8, 0), (8, 4_000)] {
@@ -219,13 +221,13 @@ fn every_number_of_empty_packet_slices_is_tried() {
         (0..8).map(|member| format!("cpkt/{member}:8 i0 > s0; nop; upkt/{member}:8 s0 > o0")).collect();
     let plan = program(&blocks, 0);
     assert_eq!(units(&plan), [1, 2, 3, 4, 5, 6, 7]);
-    // In conservative runs the usual size is enough.
+    // In conservative executions the usual size is enough.
     let usual = model::sizes((&plan).into()).expect("a plan of few pieces");
     let uneven = sizes((&plan).into(), None).expect("few sizes");
     assert_eq!(uneven.conservative(&plan, &usual).map(|sizes| sizes.len()), Some(1));
 }
 
-/// What the rules find in conservative runs, if these are fewer.
+/// Returns the findings of conservative executions, if these are fewer.
 fn found_conservatively(plan: &PlanTree) -> Option<Diagnostics> {
     let pairs = Pairs::of(plan);
     let usual = model::sizes(plan.into()).expect("a plan of few pieces");
@@ -236,7 +238,7 @@ fn found_conservatively(plan: &PlanTree) -> Option<Diagnostics> {
 }
 
 #[test]
-fn packets_of_members_that_may_be_empty_teach_nothing() {
+fn packets_of_members_that_may_be_empty_order_nothing() {
     let found = |member: u32| {
         let others = "cpkt/0:4 i2 > s6; nop; upkt/0:4 s6 > o2; nop; cpkt/3:4 i3 > s7; nop; upkt/3:4 s7 > o3";
         let writer = format!("copy s1 > o1; nop; cpkt/{member}:4 i0 > s4; {others}");
@@ -249,7 +251,7 @@ fn packets_of_members_that_may_be_empty_teach_nothing() {
 }
 
 #[test]
-fn range_across_promises_is_looked_at_by_chunks() {
+fn range_across_postconditions_is_examined_by_chunks() {
     let units = |kind, chunks: u32| {
         let blocks: Vec<String> = (0..4).map(|member| format!("copy/{member}:4 s0+2 > o0+2")).collect();
         let mut plan = program(&blocks, 0);
@@ -264,7 +266,7 @@ fn range_across_promises_is_looked_at_by_chunks() {
 }
 
 #[test]
-fn what_cannot_be_decided_is_refused_with_the_cuts_that_stand_in_the_way() {
+fn undecided_plans_are_rejected_with_their_cuts() {
     let found = check(&plan(&[&["copy/0:1009 i0 > s0; nop; copy/3:1013 s0 > o0"], &[""]]));
     let finding = found.iter().next().expect("a finding");
     assert_eq!(finding.code, Code::TooIntricate);
@@ -276,7 +278,7 @@ fn what_cannot_be_decided_is_refused_with_the_cuts_that_stand_in_the_way() {
 }
 
 #[test]
-fn huge_numbers_are_refused_or_decided() {
+fn huge_numbers_are_rejected_or_decided() {
     let mut plan = plan(&[&["copy/0:3 i0+8 > o0+8; copy/1:3 s0 > s4"], &[""]]);
     for rank in &mut plan.ranks {
         (rank.input_chunks, rank.output_chunks, rank.scratch_chunks) = (u32::MAX, u32::MAX, u32::MAX);
@@ -291,9 +293,9 @@ fn huge_numbers_are_refused_or_decided() {
     check(&plan);
 }
 
-/// Thread block 3 waits for block 2 only. In equal parts that would be enough for the second chunk.
+/// Thread block 3 waits for block 2 only. With equal slices that would be enough for the second chunk.
 #[test]
-fn a_slice_that_reaches_into_the_next_chunk_is_seen() {
+fn slice_that_extends_into_the_next_chunk_is_found() {
     let blocks = |order: &'static str| {
         let last = format!("copy/3:4 i0+2 > s0+2; {order}; nop; copy s1 > o0");
         let found = check(&plan(&[

@@ -1,40 +1,40 @@
-//! Which chunks of a rank's memory take the place of which of an own rank's.
+//! The mapping of a rank's chunks to those of its representative.
 
 use super::super::model::Space;
-use super::programs::{AccessShape, NO_HEAP, Programs};
+use super::programs::{AccessShape, NO_UNORDERED_GROUP, Programs};
 
-/// The chunks of one rank, by the number that the own rank of its kind gives them.
+/// The chunks of one rank, by the number at its representative.
 #[derive(Default)]
 pub(super) struct Chunks {
-    /// Per space and chunk, one more than its number there; 0 if it is not known.
+    /// Per buffer and chunk, one more than its number there; 0 if it is unknown.
     names: [Vec<u32>; 4],
-    /// Per space and number there, whether a chunk has it.
+    /// Per buffer and number there, whether a chunk has it.
     taken: [Vec<bool>; 4],
-    /// Per space and chunk, how many from there on are known to have numbers in a row.
+    /// Per buffer and chunk, how many chunks from there on are known to have consecutive numbers.
     rows: [Vec<u32>; 4],
-    /// Chunks that may still be looked at.
+    /// Number of chunks that may still be examined.
     fuel: u64,
     mine: Vec<Option<u32>>,
     theirs: Vec<u32>,
 }
 
-/// A deed of a rank to an own one's memory, or to that of a rank of its kind.
+/// An access to the memory of a representative rank or of a rank that it represents.
 pub(super) struct IncomingAccess {
     pub(super) by: u32,
-    /// Its number among the deeds of `by`.
+    /// Its number among the accesses of `by`.
     pub(super) number: u32,
-    pub(super) deed: AccessShape,
-    /// The first chunk if the memory is that of the own rank.
+    pub(super) access: AccessShape,
+    /// The first chunk if the memory is that of the representative.
     pub(super) chunk: u32,
 }
 
 impl Chunks {
-    /// Looks at so many chunks at most.
+    /// Creates an empty mapping with a limit on the number of examined chunks.
     pub(super) fn new(fuel: u64) -> Self {
         Self { fuel, ..Self::default() }
     }
 
-    /// Forgets everything, about to look at a rank of so many chunks per space.
+    /// Clears the mapping for a rank with the given number of chunks per buffer.
     fn clear(&mut self, chunks: [u32; 4]) {
         for (space, chunks) in chunks.into_iter().enumerate() {
             let chunks = chunks as usize;
@@ -47,7 +47,7 @@ impl Chunks {
         }
     }
 
-    /// Finds the numbers of all chunks of the rank that is shifted so far from an own one, of which `done` tells what is done
+    /// Finds the numbers of all chunks of the rank that is rotated this far from a representative, given the accesses
     /// to it. `None` if they contradict each other.
     pub(super) fn find(
         &mut self,
@@ -59,29 +59,32 @@ impl Chunks {
     ) -> Option<()> {
         self.clear(chunks);
         let chunk = |done: &IncomingAccess| {
-            let by = (shift + all - done.deed.shift) % all;
+            let by = (shift + all - done.access.shift) % all;
             programs.chunks(done.by, by)[done.number as usize]
         };
-        for done in done.iter().filter(|done| done.deed.heap == NO_HEAP) {
-            self.name(done.deed.space, chunk(done), done.chunk, done.deed.size)?;
+        for done in done.iter().filter(|done| done.access.unordered_group == NO_UNORDERED_GROUP) {
+            self.name(done.access.space, chunk(done), done.chunk, done.access.size)?;
         }
-        let heaps = done.chunk_by(|one, other| (one.by, one.deed.heap) == (other.by, other.deed.heap));
-        for heap in heaps.filter(|heap| heap[0].deed.heap != NO_HEAP) {
+        let heaps = done
+            .chunk_by(|one, other| (one.by, one.access.unordered_group) == (other.by, other.access.unordered_group));
+        for unordered_group in
+            heaps.filter(|unordered_group| unordered_group[0].access.unordered_group != NO_UNORDERED_GROUP)
+        {
             let (mut mine, mut theirs) = (std::mem::take(&mut self.mine), std::mem::take(&mut self.theirs));
             mine.clear();
             theirs.clear();
-            for done in heap {
+            for done in unordered_group {
                 mine.push(Some(done.chunk));
                 theirs.push(chunk(done));
             }
-            let same = self.are_same(heap, &mut mine, &theirs);
+            let same = self.are_same(unordered_group, &mut mine, &theirs);
             (self.mine, self.theirs) = (mine, theirs);
             same?;
         }
         Some(())
     }
 
-    /// Chunks from one on have numbers in a row.
+    /// Records that chunks from one on have consecutive numbers.
     fn name(&mut self, space: Space, chunk: u32, name: u32, size: u32) -> Option<()> {
         let space = space as usize;
         let known = *self.rows[space].get(chunk as usize)?;
@@ -104,11 +107,16 @@ impl Chunks {
         Some(())
     }
 
-    /// Whether what an operation combines are the chunks that the own rank's combines, in whatever order: those with `numbers`.
-    /// Chunks that nobody has given a number take those that are left, in their order.
-    fn are_same(&mut self, heap: &[IncomingAccess], numbers: &mut [Option<u32>], chunks: &[u32]) -> Option<()> {
-        let AccessShape { space, size, .. } = heap[0].deed;
-        if heap.iter().any(|done| (done.deed.space, done.deed.size) != (space, size)) {
+    /// Checks that the operands that an operation combines are those of the representative, in any order: those with
+    /// `numbers`. Chunks without a number receive the remaining ones, in their order.
+    fn are_same(
+        &mut self,
+        unordered_group: &[IncomingAccess],
+        numbers: &mut [Option<u32>],
+        chunks: &[u32],
+    ) -> Option<()> {
+        let AccessShape { space, size, .. } = unordered_group[0].access;
+        if unordered_group.iter().any(|done| (done.access.space, done.access.size) != (space, size)) {
             return None;
         }
         let (mut next, mut unknown) = (0, 0);
@@ -135,14 +143,14 @@ impl Chunks {
         (unknown == 0).then_some(())
     }
 
-    /// Gives the chunks of a space that nobody touches the numbers that are left, in their order.
+    /// Assigns the remaining numbers to the chunks of a buffer without accesses, in their order.
     pub(super) fn fill(&mut self, space: Space) {
         let space = space as usize;
         let mut left = (1..).zip(&self.taken[space]).filter(|(_, taken)| !**taken).map(|(name, _)| name);
         self.names[space].iter_mut().filter(|name| **name == 0).for_each(|name| *name = left.next().unwrap_or(0));
     }
 
-    /// The number of a chunk.
+    /// Returns the number of a chunk.
     pub(super) fn get(&self, space: Space, chunk: u32) -> Option<u32> {
         self.names[space as usize].get(chunk as usize)?.checked_sub(1)
     }

@@ -1,4 +1,4 @@
-//! What is promised of shifted ranks against what is promised of the own ones.
+//! Comparison of the postconditions of rotated ranks with those of the representatives.
 
 use super::super::model::Space;
 use super::super::place::canonical_buffer;
@@ -7,8 +7,8 @@ use crate::collective::{ChunkCounts, CollectiveKind, OutputContent};
 use crate::plan::PlanTree;
 use crate::types::BufferKind;
 
-/// The chunks of all inputs and outputs, by the numbers that the own ranks give them.
-pub(super) struct Promises {
+/// The chunks of all inputs and outputs, by the numbers at the representatives.
+pub(super) struct Renumbering {
     own: u32,
     extent: ChunkCounts,
     /// Per rank and chunk.
@@ -17,11 +17,12 @@ pub(super) struct Promises {
     fuel: u64,
 }
 
-/// The number of a chunk that nobody touches.
+/// The number of a chunk without accesses.
 const UNKNOWN: u32 = u32::MAX;
 
-impl Promises {
-    /// About to look at a plan. `None` if that would take more than `fuel`, or its collective promises nothing that could be shifted.
+impl Renumbering {
+    /// Prepares the comparison for a plan. `None` if that would take more than `fuel`, or its collective has no
+    /// postconditions that can be rotated.
     pub(super) fn new(plan: &PlanTree, own: u32, fuel: u64) -> Option<Self> {
         use CollectiveKind as K;
         if !matches!(plan.collective.kind, K::AllReduce | K::AllGather | K::ReduceScatter | K::AllToAll | K::SendRecv) {
@@ -46,7 +47,7 @@ impl Promises {
         Some(Self { own, extent, inputs, outputs, fuel })
     }
 
-    /// Notes the numbers of the chunks of a rank that is shifted from an own one.
+    /// Records the numbers of the chunks of a rank that is rotated from a representative.
     pub(super) fn note(&mut self, plan: &PlanTree, chunks: &Chunks, own: u32, rank: u32) {
         let ChunkCounts { input, output, .. } = self.extent;
         for (kind, count, names) in
@@ -72,36 +73,37 @@ impl Promises {
             .all(|chunks| (0..).zip(chunks).all(|(chunk, name)| chunk == *name))
     }
 
-    /// Whether every rank is promised what the own rank of its kind is, chunk by chunk.
+    /// Returns whether every rank has the postconditions of its representative, chunk by chunk.
     pub(super) fn hold(&mut self, plan: &PlanTree) -> bool {
         let ChunkCounts { ranks, output, .. } = self.extent;
-        // What an output chunk of an own rank is to hold: promises are in ascending order and may span chunks.
-        let promised = |rank: u32| {
+        // The required contents of an output chunk of a representative: postconditions are in ascending order and may
+        // span chunks.
+        let required = |rank: u32| {
             let mut chunks = vec![None; output as usize];
-            for promise in plan.collective.postconditions(self.extent, rank) {
-                for i in 0..promise.len {
-                    let content = match promise.content {
+            for postcondition in plan.collective.postconditions(self.extent, rank) {
+                for i in 0..postcondition.len {
+                    let content = match postcondition.content {
                         OutputContent::Input { rank, chunk } => OutputContent::Input { rank, chunk: chunk + i },
                         OutputContent::Reduction { chunk } => OutputContent::Reduction { chunk: chunk + i },
                     };
-                    if let Some(place) = chunks.get_mut((promise.chunk + i) as usize) {
+                    if let Some(place) = chunks.get_mut((postcondition.chunk + i) as usize) {
                         *place = Some(content);
                     }
                 }
             }
             chunks
         };
-        let own: Vec<_> = (0..self.own).map(promised).collect();
+        let own: Vec<_> = (0..self.own).map(required).collect();
         let kept = self.keeps_inputs();
         if plan.collective.kind == CollectiveKind::SendRecv && !kept {
-            // Who sends to whom is not known here.
+            // The distance of a send-receive is unknown here.
             return false;
         }
         for rank in self.own..ranks {
             let back = rank - rank % self.own;
             let unshifted = |other: u32| if other >= back { other - back } else { other + ranks - back };
             let names = &self.outputs[rank as usize * output as usize..][..output as usize];
-            for (theirs, name) in promised(rank).into_iter().zip(names) {
+            for (theirs, name) in required(rank).into_iter().zip(names) {
                 let Some(mine) = own[(rank % self.own) as usize].get(*name as usize) else { return false };
                 let input = |rank, chunk| Some(self.input(rank, chunk)).filter(|name| *name != UNKNOWN);
                 let same = match (theirs, *mine) {

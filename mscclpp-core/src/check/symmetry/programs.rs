@@ -1,4 +1,4 @@
-//! The programs of all ranks, held against those of the first ones.
+//! The programs of all ranks, compared with those of the first ones.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -10,25 +10,26 @@ use super::super::view::View;
 use crate::plan::{Op, OpKind, RankPlan};
 use crate::types::ChannelKind;
 
-/// What the programs of the first ranks do, and where those of the others do the same.
+/// The programs of the first ranks, and the matching accesses of the others.
 pub(super) struct Programs {
-    /// Per own rank, what its operations do to memory, in their order, and which channels they use.
-    pub(super) deeds: Vec<Vec<AccessShape>>,
-    ways: Vec<Vec<ChannelUse>>,
-    /// Per own rank and operation, the ends of its deeds and ways.
+    /// Per representative, the accesses of its operations, in order, and the channels that they use.
+    pub(super) access_shapes: Vec<Vec<AccessShape>>,
+    channel_uses: Vec<Vec<ChannelUse>>,
+    /// Per representative and operation, the ends of its accesses and channels.
     ends: Vec<Vec<(u32, u32)>>,
-    /// Per own rank, the first of its entries in `chunks` and in `counters`, and how many each rank of its kind has.
+    /// Per representative, the first of its entries in `chunks` and in `counters`, and the number for each rank of its
+    /// class.
     places: Vec<[(usize, usize); 2]>,
-    /// By own rank, by shift, the first chunk of every deed.
+    /// By representative and rotation, the first chunk of every access.
     chunks: Vec<u32>,
-    /// By own rank, by shift, the counter of every channel that is used.
+    /// By representative and rotation, the counter of every use of a channel.
     counters: Vec<u32>,
 }
 
-/// What an operation does to a range of a memory, but for where the range begins.
+/// An access of an operation, without its first chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AccessShape {
-    /// The owner of the memory: an own rank, and by how much it is shifted from there, seen from who does it.
+    /// The owner of the memory: a representative, and its rotation, as seen from the accessing rank.
     pub(super) owner: u32,
     pub(super) shift: u32,
     pub(super) space: Space,
@@ -36,17 +37,17 @@ pub(super) struct AccessShape {
     pub(super) size: u32,
     position: u32,
     write: bool,
-    /// Number of the operation if it does the same to others in no order: sources that are combined.
-    pub(super) heap: u32,
+    /// Number of the operation if it accesses others in the same way, unordered: sources that are combined.
+    pub(super) unordered_group: u32,
 }
 
 /// Number of no operation.
-pub(super) const NO_HEAP: u32 = u32::MAX;
+pub(super) const NO_UNORDERED_GROUP: u32 = u32::MAX;
 
 /// One operation.
 #[derive(Default)]
 struct Flat {
-    deeds: Vec<(AccessShape, u32)>,
+    access_shapes: Vec<(AccessShape, u32)>,
     /// Counters, and for each its direction as seen from the rank.
     counters: Vec<(u32, ChannelUse)>,
 }
@@ -57,19 +58,19 @@ struct ChannelUse {
     to: u32,
     number: u32,
     kind: ChannelKind,
-    /// By how much the rank is shifted to which it leads.
+    /// The rotation of the rank to which it leads.
     shift: u32,
 }
 
 impl Programs {
-    /// Of a plan of which each so many ranks do what the first ones do, up to chunks. `None` if they do not.
+    /// Compares the programs of a plan in groups of `own` ranks, except for chunks. `None` if they differ.
     pub(super) fn of(view: View, pairs: &Pairs, own: u32) -> Option<Self> {
-        if !begin_alike(view, pairs, own) {
+        if !begin_equally(view, pairs, own) {
             return None;
         }
         let mut programs = Self {
-            deeds: Vec::with_capacity(own as usize),
-            ways: Vec::with_capacity(own as usize),
+            access_shapes: Vec::with_capacity(own as usize),
+            channel_uses: Vec::with_capacity(own as usize),
             ends: Vec::with_capacity(own as usize),
             places: Vec::with_capacity(own as usize),
             chunks: Vec::new(),
@@ -85,8 +86,8 @@ impl Programs {
         Some(programs)
     }
 
-    /// Whether the first operation of the first rank that reaches another rank does so in the one that would be like it: few plans
-    /// need more than this look to be seen not to be symmetric.
+    /// Returns whether the first operation of the first rank that accesses another rank does so in the rank that would
+    /// match: few plans need more than this to be found not symmetric.
     pub(super) fn may_be(view: View, pairs: &Pairs, own: u32) -> bool {
         let (mut mine, mut theirs) = (Flat::default(), Flat::default());
         let blocks = [0, own].map(|rank| &view.plan.ranks[rank as usize].blocks);
@@ -99,63 +100,75 @@ impl Programs {
             if mine.fill(view, pairs, own, &one).is_none() || theirs.fill(view, pairs, own, &other).is_none() {
                 return false;
             }
-            let is_far = |deed: &AccessShape| (deed.owner, deed.shift) != (0, 0);
-            if mine.counters.is_empty() && !mine.deeds.iter().any(|(deed, _)| is_far(deed)) {
+            let is_far = |access: &AccessShape| (access.owner, access.shift) != (0, 0);
+            if mine.counters.is_empty() && !mine.access_shapes.iter().any(|(access, _)| is_far(access)) {
                 continue;
             }
             let has_order = op.channel != Some(ChannelKind::Port) && op.channel != Some(ChannelKind::Switch);
             return !has_order
-                || mine.counters.iter().map(|(_, way)| way).eq(theirs.counters.iter().map(|(_, way)| way))
-                    && mine.deeds.iter().map(|(deed, _)| deed).eq(theirs.deeds.iter().map(|(deed, _)| deed));
+                || mine
+                    .counters
+                    .iter()
+                    .map(|(_, channel_use)| channel_use)
+                    .eq(theirs.counters.iter().map(|(_, channel_use)| channel_use))
+                    && mine
+                        .access_shapes
+                        .iter()
+                        .map(|(access, _)| access)
+                        .eq(theirs.access_shapes.iter().map(|(access, _)| access));
         }
         true
     }
 
-    /// The first chunk of every deed of an own rank, where another one of its kind does it.
+    /// Returns the first chunk of every access of a representative, in another rank of its class.
     pub(super) fn chunks(&self, own: u32, shift: u32) -> &[u32] {
         let (first, len) = self.places[own as usize][0];
         &self.chunks[first + shift as usize * len..][..len]
     }
 
-    /// The counter of every channel that an own rank uses, where another one of its kind does.
+    /// Returns the counter of every channel that a representative uses, in another rank of its class.
     pub(super) fn counters(&self, own: u32, shift: u32) -> &[u32] {
         let (first, len) = self.places[own as usize][1];
         &self.counters[first + shift as usize * len..][..len]
     }
 
-    /// The shift of the rank to which each channel leads that an own rank uses.
+    /// Returns the rotation of the rank to which each channel of a representative leads.
     pub(super) fn shifts(&self, rank: u32) -> impl Iterator<Item = u32> {
-        self.ways[rank as usize].iter().map(|way| way.shift)
+        self.channel_uses[rank as usize].iter().map(|channel_use| channel_use.shift)
     }
 
     fn add(&mut self, view: View, pairs: &Pairs, own: u32, rank: u32) -> Option<()> {
         let firsts = [self.chunks.len(), self.counters.len()];
-        let (mut deeds, mut ways, mut ends) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut access_shapes, mut channel_uses, mut ends) = (Vec::new(), Vec::new(), Vec::new());
         let (mut flat, mut whole) = (Flat::default(), true);
         each_of(view, rank as usize..rank as usize + 1, &mut |at| {
             whole &= flat.fill(view, pairs, own, &at).is_some();
-            for &(mut deed, chunk) in &flat.deeds {
-                // What is combined may be named in any order.
-                let heap = at.op.kind.is_reduce() && !deed.write && deed.position > 0;
-                deed.heap = if heap && (deed.owner, deed.shift) == (rank, 0) { ends.len() as u32 } else { NO_HEAP };
-                deeds.push(deed);
+            for &(mut access, chunk) in &flat.access_shapes {
+                // Sources that are combined may be in any order.
+                let unordered_group = at.op.kind.is_reduce() && !access.write && access.position > 0;
+                access.unordered_group = if unordered_group && (access.owner, access.shift) == (rank, 0) {
+                    ends.len() as u32
+                } else {
+                    NO_UNORDERED_GROUP
+                };
+                access_shapes.push(access);
                 self.chunks.push(chunk);
             }
             self.counters.extend(flat.counters.iter().map(|(counter, _)| *counter));
-            ways.extend(flat.counters.iter().map(|(_, way)| *way));
-            ends.push((deeds.len() as u32, ways.len() as u32));
+            channel_uses.extend(flat.counters.iter().map(|(_, channel_use)| *channel_use));
+            ends.push((access_shapes.len() as u32, channel_uses.len() as u32));
         });
-        self.places.push([(firsts[0], deeds.len()), (firsts[1], ways.len())]);
-        self.deeds.push(deeds);
-        self.ways.push(ways);
+        self.places.push([(firsts[0], access_shapes.len()), (firsts[1], channel_uses.len())]);
+        self.access_shapes.push(access_shapes);
+        self.channel_uses.push(channel_uses);
         self.ends.push(ends);
         whole.then_some(())
     }
 
-    /// Holds a rank against the own rank of its kind.
+    /// Compares a rank with the representative of its class.
     fn compare(&mut self, view: View, pairs: &Pairs, own: u32, (one, other): (u32, u32)) -> Option<()> {
         let [a, b] = [one, other].map(|rank| &view.plan.ranks[rank as usize]);
-        if !are_tables_alike(a, b) {
+        if !are_tables_equal(a, b) {
             return None;
         }
         let (mut number, mut flat) = (0, Flat::default());
@@ -180,7 +193,7 @@ impl Programs {
         Some(())
     }
 
-    /// Notes what another rank does where an own one does operation `number`.
+    /// Records the accesses of another rank in place of operation `number` of a representative.
     #[expect(clippy::too_many_arguments, reason = "what is compared, and where")]
     fn hold(
         &mut self,
@@ -193,131 +206,145 @@ impl Programs {
         theirs: &mut Flat,
         block: &[Op],
     ) -> Option<()> {
-        if !are_alike(op, at.op) {
+        if !are_equal(op, at.op) {
             return None;
         }
         theirs.fill(view, pairs, own, at)?;
         let rank = rank as usize;
         let begin = number.checked_sub(1).map_or((0, 0), |before| self.ends[rank][before]);
         let end = self.ends[rank][number];
-        let deeds = &self.deeds[rank][begin.0 as usize..end.0 as usize];
-        let ways = &self.ways[rank][begin.1 as usize..end.1 as usize];
-        if deeds.len() != theirs.deeds.len() || ways.len() != theirs.counters.len() {
+        let access_shapes = &self.access_shapes[rank][begin.0 as usize..end.0 as usize];
+        let channel_uses = &self.channel_uses[rank][begin.1 as usize..end.1 as usize];
+        if access_shapes.len() != theirs.access_shapes.len() || channel_uses.len() != theirs.counters.len() {
             return None;
         }
-        // Which channel of the other's takes the place of each. What threads give to ports, each to its own, is in no order.
+        // The other rank's channel in place of each. Triggers that threads post, each to its own port, are unordered.
         let mut order: SmallVec<[u32; 16]> = SmallVec::new();
-        if ways.iter().zip(&theirs.counters).any(|(way, (_, other))| way != other) {
+        if channel_uses.iter().zip(&theirs.counters).any(|(channel_use, (_, other))| channel_use != other) {
             let pairs = [op.srcs.len(), op.dsts.len()] == [op.ids.len(); 2];
             if !(pairs && op.kind.is_data() && op.channel == Some(ChannelKind::Port) && has_one_with_ids(block)) {
                 return None;
             }
-            let mut free = theirs.counters.iter().map(|(_, way)| Some(*way)).collect::<SmallVec<[_; 16]>>();
+            let mut free =
+                theirs.counters.iter().map(|(_, channel_use)| Some(*channel_use)).collect::<SmallVec<[_; 16]>>();
             let mut next = 0;
-            for way in ways {
+            for channel_use in channel_uses {
                 // Mostly the next one, since orders begin elsewhere.
-                let place = (next..free.len()).chain(0..next).find(|place| free[*place] == Some(*way))?;
+                let place = (next..free.len()).chain(0..next).find(|place| free[*place] == Some(*channel_use))?;
                 free[place] = None;
                 order.push(place as u32);
                 next = place + 1;
             }
         }
         let place = |i: usize| order.get(i).map_or(i, |place| *place as usize);
-        self.counters.extend((0..ways.len()).map(|i| theirs.counters[place(i)].0));
-        let mut taken: SmallVec<[u64; 4]> = smallvec![0; deeds.len().div_ceil(64)];
-        for (i, deed) in deeds.iter().enumerate() {
-            let position = place(deed.position as usize);
-            let wanted = AccessShape { position: position as u32, heap: NO_HEAP, ..*deed };
-            let likely = i - deed.position as usize + position;
-            let found = match theirs.deeds.get(likely) {
+        self.counters.extend((0..channel_uses.len()).map(|i| theirs.counters[place(i)].0));
+        let mut taken: SmallVec<[u64; 4]> = smallvec![0; access_shapes.len().div_ceil(64)];
+        for (i, access) in access_shapes.iter().enumerate() {
+            let position = place(access.position as usize);
+            let wanted = AccessShape { position: position as u32, unordered_group: NO_UNORDERED_GROUP, ..*access };
+            let likely = i - access.position as usize + position;
+            let found = match theirs.access_shapes.get(likely) {
                 Some((other, _)) if *other == wanted => likely,
-                // The members of a switch come in the order of their numbers.
-                _ => theirs.deeds.iter().position(|(other, _)| *other == wanted)?,
+                // The members of a switch are in the order of their numbers.
+                _ => theirs.access_shapes.iter().position(|(other, _)| *other == wanted)?,
             };
             let (word, bit) = (found / 64, 1 << (found % 64));
             if taken[word] & bit > 0 {
                 return None;
             }
             taken[word] |= bit;
-            self.chunks.push(theirs.deeds[found].1);
+            self.chunks.push(theirs.access_shapes[found].1);
         }
         Some(())
     }
 }
 
 impl Flat {
-    /// `None` if a channel is not there.
+    /// `None` if a channel does not exist.
     fn fill(&mut self, view: View, pairs: &Pairs, own: u32, at: &LocatedOp) -> Option<()> {
         let plan = view.plan;
         let ranks = plan.ranks.len() as u32;
         let rank = at.rank as u32;
         let back = rank - rank % own;
         let seen = |other: u32| if other >= back { other - back } else { other + ranks - back };
-        self.deeds.clear();
+        self.access_shapes.clear();
         self.counters.clear();
         accesses(plan, at, &mut |effect| {
             let (buffer, index) = canonical_buffer(plan, effect.owner, effect.buffer, effect.range.index);
             let (owner, position) = (seen(effect.owner), effect.position as u32);
-            let deed = AccessShape {
+            let access = AccessShape {
                 owner: owner % own,
                 shift: owner / own,
                 space: Space::of(buffer, effect.packets),
                 size: effect.range.size,
                 position,
                 write: effect.write,
-                heap: NO_HEAP,
+                unordered_group: NO_UNORDERED_GROUP,
             };
-            self.deeds.push((deed, index));
+            self.access_shapes.push((access, index));
         });
         let (waits, op) = (waits(at.op.kind), at.op);
         if waits || signals(op.kind) || op.kind == OpKind::Flush || op.channel == Some(ChannelKind::Port) {
             let (incoming, outgoing) = (pairs.incoming(plan, at), pairs.outgoing(plan, at));
             for &id in &op.ids {
                 let counter = if waits { incoming(id) } else { outgoing(id) }?;
-                let way = pairs.direction(counter);
-                let way =
-                    ChannelUse { from: seen(way.from), to: seen(way.to), number: way.number, kind: way.kind, shift: 0 };
-                self.counters.push((counter as u32, ChannelUse { shift: way.to / own, ..way }));
+                let channel_use = pairs.direction(counter);
+                let channel_use = ChannelUse {
+                    from: seen(channel_use.from),
+                    to: seen(channel_use.to),
+                    number: channel_use.number,
+                    kind: channel_use.kind,
+                    shift: 0,
+                };
+                self.counters.push((counter as u32, ChannelUse { shift: channel_use.to / own, ..channel_use }));
             }
         }
         Some(())
     }
 }
 
-/// Whether the first rank that might be a shifted one begins as the first own one does: what most plans without symmetry fail, long
-/// before all has been looked at. Looks at the first operation of each thread block that has to do with other ranks.
-fn begin_alike(view: View, pairs: &Pairs, own: u32) -> bool {
+/// Returns whether the first rank that may be a rotated one begins as the first representative does: most plans without
+/// symmetry fail this before everything has been compared. Compares the first operation of each thread block that
+/// involves other ranks.
+fn begin_equally(view: View, pairs: &Pairs, own: u32) -> bool {
     let [one, other] = [0, own as usize];
     let [a, b] = [one, other].map(|rank| &view.plan.ranks[rank]);
     let (mut mine, mut theirs) = (Flat::default(), Flat::default());
-    are_tables_alike(a, b)
+    are_tables_equal(a, b)
         && (0..a.blocks.len()).all(|block| {
             let [list, others] = [one, other].map(|rank| view.ops(rank, block));
             let Some(index) = list.iter().position(|op| op.channel.is_some()) else { return true };
             let (op, Some(like)) = (&list[index], others.get(index)) else { return false };
-            // What is given to ports may be in another order.
+            // Triggers of ports may be in another order.
             if op.kind.is_data() && op.channel == Some(ChannelKind::Port) {
                 return true;
             }
             let at = |rank, op| LocatedOp { rank, block, index, inside: None, op, instances: view.instances() };
-            let all = are_alike(op, like)
+            let all = are_equal(op, like)
                 && mine.fill(view, pairs, own, &at(one, op)).is_some()
                 && theirs.fill(view, pairs, own, &at(other, like)).is_some();
-            all && mine.counters.iter().map(|(_, way)| way).eq(theirs.counters.iter().map(|(_, way)| way))
-                && mine.deeds.iter().all(|(deed, _)| theirs.deeds.iter().any(|(other, _)| other == deed))
+            all && mine
+                .counters
+                .iter()
+                .map(|(_, channel_use)| channel_use)
+                .eq(theirs.counters.iter().map(|(_, channel_use)| channel_use))
+                && mine
+                    .access_shapes
+                    .iter()
+                    .all(|(access, _)| theirs.access_shapes.iter().any(|(other, _)| other == access))
         })
 }
 
-/// Whether two ranks have as many of everything.
-fn are_tables_alike(one: &RankPlan, other: &RankPlan) -> bool {
+/// Returns whether two ranks have tables of equal length.
+fn are_tables_equal(one: &RankPlan, other: &RankPlan) -> bool {
     (one.input_chunks, one.output_chunks, one.scratch_chunks)
         == (other.input_chunks, other.output_chunks, other.scratch_chunks)
         && one.semaphores == other.semaphores
         && one.blocks.len() == other.blocks.len()
 }
 
-/// Whether two operations differ at most in channels and in which chunks they touch of whose memory.
-fn are_alike(one: &Op, other: &Op) -> bool {
+/// Returns whether two operations differ at most in channels and in the chunks and owners of their operands.
+fn are_equal(one: &Op, other: &Op) -> bool {
     (one.kind, one.channel, one.reduce, one.sync) == (other.kind, other.channel, other.reduce, other.sync)
         && (one.slice, one.blocks) == (other.slice, other.blocks)
         && one.ids.len() == other.ids.len()
@@ -332,13 +359,13 @@ fn are_alike(one: &Op, other: &Op) -> bool {
         }
 }
 
-/// Whether only one of some operations has anything that is done by single threads.
+/// Returns whether at most one of some operations is executed by single threads.
 fn has_one_with_ids(ops: &[Op]) -> bool {
     let numbered = |op: &&Op| op.body.is_some() || !op.ids.is_empty() && op.kind != OpKind::Barrier;
     ops.iter().filter(numbered).count() == 1 && ops.iter().all(|op| op.body.is_none())
 }
 
-/// Whether the numbers of an operation are those of its rank, not of its block's tables.
+/// Returns whether the numbers of an operation are those of its rank, not of its block's tables.
 fn has_numbers_of_rank(kind: OpKind) -> bool {
     matches!(kind, OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease | OpKind::Barrier)
 }

@@ -1,7 +1,7 @@
-//! Plans that are symmetric, and plans that nearly are.
+//! Plans that are symmetric, and plans that are nearly symmetric.
 
 use super::Symmetry;
-use crate::check::{Checks, Level, Pairs, check, is_right, model, shape, slices};
+use crate::check::{Checks, Level, Pairs, check, is_accepted, model, shape, slices};
 use crate::collective::CollectiveKind;
 use crate::compile::compile_tree;
 use crate::dsl::Program;
@@ -15,7 +15,7 @@ fn lowered(spec: AlgoSpec, body: impl Fn(&Program)) -> PlanTree {
     compile_tree(program, &Checks { level: Level::Off, allow: Vec::new() }).unwrap_or_else(|found| panic!("{found}"))
 }
 
-/// Every rank passes on what it gets.
+/// Every rank forwards what it receives.
 fn ring(ranks: u32) -> PlanTree {
     lowered(AlgoSpec::new("ring", CollectiveKind::AllGather, ranks), |p| {
         let ranks = p.num_ranks();
@@ -36,12 +36,12 @@ fn ring(ranks: u32) -> PlanTree {
     })
 }
 
-/// Nodes sum up, then the ranks across them, each in the order of their numbers.
+/// Nodes sum, then the ranks across them, each in the order of their numbers.
 fn nodes(nodes: u32) -> PlanTree {
     let mut spec = AlgoSpec::new("nodes", CollectiveKind::AllReduce, 2 * nodes);
     (spec.ranks_per_node, spec.protocol, spec.double_scratch) = (2, Protocol::LL, true);
     lowered(spec, |p| {
-        // All chunks at once: one slot from the neighbour, one from each node.
+        // All chunks at once: one range from the neighbor, one from each node.
         let all = p.num_ranks();
         let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(all + all * p.num_nodes())).collect();
         for rank in p.ranks() {
@@ -70,7 +70,7 @@ fn own(plan: &PlanTree) -> Option<u32> {
     Symmetry::of(plan.into(), &Pairs::of(plan)).map(|symmetry| symmetry.representatives)
 }
 
-/// Whether nothing is found where some ranks stand for all; nothing if none do.
+/// Returns whether the check of representatives finds nothing; `None` without symmetry.
 fn folded(plan: &PlanTree) -> Option<bool> {
     let pairs = Pairs::of(plan);
     let symmetry = Symmetry::of(plan.into(), &pairs)?;
@@ -78,14 +78,14 @@ fn folded(plan: &PlanTree) -> Option<bool> {
         .expect("a plan of few pieces")
         .into_iter()
         .chain(slices::sizes(plan.into(), Some(&symmetry)).expect("few sizes").sizes);
-    Some(is_right(
+    Some(is_accepted(
         plan.into(),
         &pairs,
         sizes.map(|size| model::Model::reduced(plan.into(), &pairs, size, Some(&symmetry))),
     ))
 }
 
-/// Whether nothing is found where all ranks are looked at: what a program says itself about outputs is not shifted.
+/// Returns whether the check of all ranks finds nothing: expectations of a program are not rotated.
 fn looked_at_all(plan: &PlanTree) -> bool {
     let nothing =
         Expectation { rank: 0, chunk: 0, len: 0, inputs: vec![(0, 0)], origin: crate::origin::Origin::default() };
@@ -108,7 +108,7 @@ fn rings_and_nodes_are_symmetric() {
     }
 }
 
-/// Everything that can be done to one operation.
+/// All changes of one operation.
 fn changes() -> Vec<fn(&mut Vec<Op>, usize)> {
     fn first(ops: &mut [Op], i: usize, change: impl Fn(&mut crate::plan::Operand)) {
         let op = &mut ops[i];
@@ -139,7 +139,7 @@ fn changes() -> Vec<fn(&mut Vec<Op>, usize)> {
 }
 
 #[test]
-fn what_is_wrong_on_all_ranks_is_seen_on_some() {
+fn mistake_on_all_ranks_is_found_on_representatives() {
     let (mut symmetric, mut right) = (0, 0);
     for plan in [ring(4), ring(5), nodes(2), nodes(3)] {
         for i in 0..plan.ranks[0].blocks[0].ops.len() {
@@ -163,7 +163,7 @@ fn what_is_wrong_on_all_ranks_is_seen_on_some() {
 }
 
 #[test]
-fn what_is_wrong_on_one_rank_is_not_taken_for_symmetric() {
+fn mistake_on_one_rank_makes_a_plan_asymmetric() {
     let mut wrong = 0;
     for plan in [ring(4), nodes(2), nodes(3)] {
         for rank in 0..plan.ranks.len() {

@@ -1,4 +1,4 @@
-//! Codes of the area `execute`: what a launch can get wrong, or find wrong in its plan.
+//! Codes of the area `execute`: mistakes of a launch, and mistakes in a plan that a launch detects.
 
 use crate::diag::catalogue::{Code, Entry, codes};
 

@@ -25,4 +25,6 @@ codes! {
         "Images are checked by length, hash and every position in them. A plan image of another version, or one that was cut off or changed on its way, has to be built again.\n\nWrong: a file of 4096 bytes that says it has 5120. Right: the whole file, or the plan built anew with this version.";
     NotInReference = "M0312" "not-in-reference": "a plan for the reference executor uses only what it implements",
         "MSCCL++'s executor always adds, whatever the plan says; refuses a `glre` that was not fused with a broadcast into `glres`; divides by the number of input and output chunks; swaps the chunks of a `get`; and repeats packet operations in full for every window of a pipeline. A plan that would run wrongly there is not exported.\n\nWrong: exporting a plan that takes the maximum. Right: run it with this runtime.";
+    NotPlanText = "M0313" "not-plan-text": "a plan file as text follows the grammar of plan text",
+        "A plan file that begins with a letter or a comment is read as text. The first line and column that the grammar in `docs/plan-text.md` does not allow are named, with what may stand there; nothing after them was read.\n\nWrong: `put memory output[0] input[0]`. Right: `put memory rank 1 output[0] <- input[0]`.";
 }

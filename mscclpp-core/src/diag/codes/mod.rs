@@ -113,6 +113,7 @@ variants! {
     NestedLoop,
     BadImage,
     NotInReference,
+    NotPlanText,
     // execute
     Stalled,
     WrongNumberOfRanks,

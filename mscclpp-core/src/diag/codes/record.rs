@@ -1,4 +1,4 @@
-//! Codes of the recorder: what a call of the authoring API can get wrong on its own.
+//! Codes of the recorder: mistakes of single calls of the authoring API.
 
 use crate::diag::catalogue::{Code, Entry, codes};
 

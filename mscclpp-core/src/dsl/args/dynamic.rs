@@ -1,4 +1,4 @@
-//! Arguments that the evaluator hands over.
+//! Arguments that the evaluator passes.
 
 use std::rc::Rc;
 

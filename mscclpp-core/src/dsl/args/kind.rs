@@ -1,4 +1,4 @@
-//! Kinds of arguments, by which the evaluator tells what may stand where.
+//! Kinds of arguments, by which the evaluator checks calls.
 
 use crate::dsl::value::Value;
 use crate::types::BufferKind;
@@ -28,7 +28,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What such an argument is, for messages and the subset table.
+    /// Returns the description of the kind, for messages and the subset table.
     pub const fn describe(self) -> &'static str {
         match self {
             Self::usize => "a non-negative integer",
@@ -51,7 +51,7 @@ impl Kind {
         }
     }
 
-    /// Whether a value may stand there.
+    /// Returns whether a value is of the kind.
     pub(in crate::dsl) fn accepts(self, value: &Value) -> bool {
         let chunk_in = |buffer| move |value: &Value| matches!(value, Value::Chunk(chunk) if chunk.buffer == buffer);
         let in_scratch = chunk_in(BufferKind::Scratch);

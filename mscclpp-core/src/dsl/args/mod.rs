@@ -1,5 +1,5 @@
-//! What the functions of the authoring API take: one trait per kind of argument, implemented by every type that may stand
-//! there, and by `DynArg` for the evaluator.
+//! Arguments of the authoring API: one trait per kind of argument, implemented by every type that is accepted, and by
+//! `DynArg` for the evaluator.
 
 mod chunks;
 mod dynamic;
@@ -14,14 +14,14 @@ pub use self::kind::Kind;
 use super::program::Program;
 use super::value::{ChunkValue, GroupValue, RangeValue};
 
-/// Where an operation runs.
+/// The thread blocks that execute an operation.
 #[doc(hidden)]
 pub enum At {
     Block(i128),
     Group(GroupValue),
 }
 
-/// Chunks given to one call.
+/// The chunks of one call.
 pub(super) type ChunkValues = SmallVec<[ChunkValue; 8]>;
 
 /// Declares the argument traits.
@@ -36,8 +36,8 @@ macro_rules! argument {
 }
 
 argument! {
-    /// Where a data operation runs: a thread-block number, or a [`ThreadBlockGroup`](super::ThreadBlockGroup) that splits the
-    /// operation.
+    /// The thread blocks that execute a data operation: a thread-block number, or a
+    /// [`ThreadBlockGroup`](super::ThreadBlockGroup) that divides the operation.
     #[diagnostic::on_unimplemented(
         message = "`{Self}` does not say where an operation runs",
         label = "expected a thread-block number or a `&ThreadBlockGroup`",
@@ -46,7 +46,7 @@ argument! {
     Blocks -> At
 }
 argument! {
-    /// The one thread block that an operation runs on.
+    /// The one thread block that executes an operation.
     #[diagnostic::on_unimplemented(
         message = "`{Self}` is not one thread block",
         label = "expected the number of a thread block, such as `0`",
@@ -77,7 +77,7 @@ argument! {
     RankList -> Vec<i128>
 }
 argument! {
-    /// Which chunks of a buffer: one index or a range.
+    /// The chunks of a buffer: one index or a range.
     #[diagnostic::on_unimplemented(
         message = "`{Self}` does not select chunks",
         label = "expected an index such as `0` or a range such as `0..2`"
@@ -93,7 +93,7 @@ argument! {
     AnyChunk -> ChunkValue
 }
 argument! {
-    /// A chunk of scratch, where packets can live.
+    /// A chunk of scratch, which can hold packets.
     #[diagnostic::on_unimplemented(
         message = "packets live in scratch, `{Self}` is not a chunk of scratch",
         label = "expected a `Chunk<Scratch>`, such as `rank.scratch(1).chunk(0)`",
@@ -111,7 +111,7 @@ argument! {
     ChunkList -> ChunkValues
 }
 argument! {
-    /// One chunk of scratch or several, where packets can live.
+    /// One chunk of scratch or several, which can hold packets.
     #[diagnostic::on_unimplemented(
         message = "packets live in scratch, `{Self}` is not a list of chunks of scratch",
         label = "expected a `Chunk<Scratch>`, `&[Chunk<Scratch>]` or `Vec<Chunk<Scratch>>`",
@@ -121,7 +121,7 @@ argument! {
 }
 
 argument! {
-    /// A chunk of an output: what the caller gets back.
+    /// A chunk of an output, which receives results.
     #[diagnostic::on_unimplemented(
         message = "`{Self}` is not a chunk of an output",
         label = "expected a `Chunk<Output>`, such as `rank.output().chunk(0)`",
@@ -130,7 +130,7 @@ argument! {
     OutputChunk -> ChunkValue
 }
 argument! {
-    /// One chunk of an input or several: what the caller hands in.
+    /// One chunk of an input or several, which the caller passes for reading.
     #[diagnostic::on_unimplemented(
         message = "`{Self}` is not a list of chunks of inputs",
         label = "expected a `Chunk<Input>`, `&[Chunk<Input>]` or `Vec<Chunk<Input>>`",

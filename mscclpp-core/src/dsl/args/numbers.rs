@@ -101,12 +101,12 @@ macro_rules! for_lists {
     };
 }
 
-/// More numbers than any program can name, so that a huge range is refused without being listed.
-const MOST_NUMBERS: i128 = 1 << 20;
+/// More numbers than any program uses, so that a huge range is rejected without being listed.
+const MAX_NUMBERS: i128 = 1 << 20;
 
-/// The numbers of a range; of a huge one, just enough to be refused for being out of range.
+/// Returns the numbers of a range; of a huge one, just enough for it to be rejected as out of range.
 pub(super) fn range_numbers(start: i128, end: i128) -> Vec<i128> {
-    (start..end.min(start.saturating_add(MOST_NUMBERS))).collect()
+    (start..end.min(start.saturating_add(MAX_NUMBERS))).collect()
 }
 
 for_integers! { usize u32 u64 i32 i64 }

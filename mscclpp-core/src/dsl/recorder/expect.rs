@@ -1,4 +1,4 @@
-//! What programs say about their outputs.
+//! Expectations of programs about their outputs.
 
 use super::{Recorder, describe};
 use crate::diag::Code;
@@ -6,7 +6,7 @@ use crate::dsl::value::ChunkValue;
 use crate::plan::Expectation;
 
 impl Recorder {
-    /// Notes what a chunk of an output is to hold.
+    /// Records the expectation of an output chunk.
     pub(in crate::dsl) fn expect(&mut self, output: ChunkValue, inputs: &[ChunkValue]) {
         if inputs.is_empty() {
             let message = format!("`expect` says nothing about {}", describe(output));

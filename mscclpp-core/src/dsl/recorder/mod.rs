@@ -22,17 +22,17 @@ use crate::spec::AlgoSpec;
 use crate::trace::{LoopHeader, RankTables, Trace, TracedOp};
 use crate::types::{BufferKind, ChannelKind};
 
-/// Thread blocks are numbered below this. Using block k creates all blocks below it, so the number is bounded.
+/// End of the numbers of thread blocks. Using block k creates all blocks below it, so the number is limited.
 const MAX_BLOCKS: i128 = 1 << 16;
 
-/// Bytes of which a loop's unit is a multiple at least, so that its windows hold whole vectors, packets and elements of
-/// every type.
-const LEAST_LOOP_ALIGNMENT: u32 = 16;
+/// Minimum alignment of a loop's unit in bytes, so that its windows hold whole vectors, packets and elements of every
+/// type.
+const MIN_LOOP_ALIGNMENT: u32 = 16;
 
-/// Operations that there is room for at first, per rank and in all.
-const LEAST_OPERATIONS: (usize, usize) = (1 << 6, 1 << 12);
+/// Initial capacity for operations, per rank and in all.
+const MIN_CAPACITIES: (usize, usize) = (1 << 6, 1 << 12);
 
-/// Diagnostics kept; a program that files more is wrong enough.
+/// Maximum number of diagnostics that are kept.
 const MAX_DIAGNOSTICS: usize = 200;
 
 /// A program while it is recorded.
@@ -40,24 +40,24 @@ pub(super) struct Recorder {
     trace: Trace,
     diagnostics: Diagnostics,
     here: CallSite,
-    /// Origins of native callers by the address of their location: a program has few places and many operations.
+    /// Origins of native callers by the address of their location: a program has few locations and many operations.
     callers: BTreeMap<usize, Origin>,
-    /// The last one of these that was looked up.
+    /// The result of the last lookup in `callers`.
     last_caller: (usize, Origin),
-    /// The loop that is open, and where it began.
+    /// The open loop, and the location where it began.
     open_loop: Option<(u32, Site)>,
     switches: Vec<tables::Switch>,
     /// Per rank: number of the remote buffer of (owner, kind), `POISON` where there is none yet. Empty until used.
     remote_numbers: Vec<Vec<u32>>,
 }
 
-/// Where the current call was written.
+/// The source location of the current call.
 enum CallSite {
     Unknown,
     /// A native caller.
     Caller(&'static Location<'static>),
-    /// What the evaluator said, with its origin once an operation needed it. Takes precedence over the caller.
-    Said(SourceLocation, Option<Origin>),
+    /// The evaluator's location, with its origin once an operation needed it. Takes precedence over the caller.
+    Evaluated(SourceLocation, Option<Origin>),
 }
 
 impl Recorder {
@@ -83,7 +83,7 @@ impl Recorder {
             let table = RankTables { input_chunks: input, output_chunks: output, ..RankTables::default() };
             let ranks = recorder.trace.spec.num_ranks as usize;
             recorder.trace.ranks = vec![table; ranks];
-            let (of_a_rank, most) = LEAST_OPERATIONS;
+            let (of_a_rank, most) = MIN_CAPACITIES;
             recorder.trace.ops.reserve(most.min(of_a_rank * ranks));
             recorder.remote_numbers = vec![Vec::new(); ranks];
         }
@@ -106,25 +106,25 @@ impl Recorder {
     }
 
     pub(super) fn set_location(&mut self, place: Option<SourceLocation>) {
-        self.here = place.map_or(CallSite::Unknown, |place| CallSite::Said(place, None));
+        self.here = place.map_or(CallSite::Unknown, |place| CallSite::Evaluated(place, None));
     }
 
     pub(super) fn set_caller_location(&mut self, caller: &'static Location<'static>) {
-        if !matches!(self.here, CallSite::Said(..)) {
+        if !matches!(self.here, CallSite::Evaluated(..)) {
             self.here = CallSite::Caller(caller);
         }
     }
 
-    /// The place of the current call, for a diagnostic.
+    /// Returns the location of the current call, for a diagnostic.
     pub(super) fn site(&self) -> Site {
         match &self.here {
             CallSite::Unknown => Site::None,
             CallSite::Caller(caller) => Site::Source(SourceLocation::from(*caller)),
-            CallSite::Said(place, _) => Site::Source(place.clone()),
+            CallSite::Evaluated(place, _) => Site::Source(place.clone()),
         }
     }
 
-    /// The origin of the current call, for an operation.
+    /// Returns the origin of the current call, for an operation.
     fn origin(&mut self) -> Origin {
         let origins = &mut self.trace.origins;
         match &mut self.here {
@@ -139,7 +139,7 @@ impl Recorder {
                 }
                 self.last_caller.1
             }
-            CallSite::Said(place, origin) => *origin.get_or_insert_with(|| origins.add(place.clone())),
+            CallSite::Evaluated(place, origin) => *origin.get_or_insert_with(|| origins.add(place.clone())),
         }
     }
 
@@ -149,7 +149,7 @@ impl Recorder {
         }
     }
 
-    /// Files a finding at the place of the current call.
+    /// Reports a finding at the location of the current call.
     fn report_error(&mut self, code: Code, message: impl Into<String>, help: impl Into<String>) {
         self.file_at(self.site(), code, message, help);
     }
@@ -168,7 +168,7 @@ impl Recorder {
             self.report(diagnostic);
             return;
         }
-        let alignment = u64::from(self.spec().buffer_alignment.max(LEAST_LOOP_ALIGNMENT));
+        let alignment = u64::from(self.spec().buffer_alignment.max(MIN_LOOP_ALIGNMENT));
         let span = u32::try_from(num_chunks).unwrap_or(0);
         if unit == 0 || !unit.is_multiple_of(alignment) {
             self.report_error(
@@ -211,7 +211,7 @@ impl Recorder {
         }
     }
 
-    /// Records an operation where the caller said: once on a block, or once on every member of a group with its slice.
+    /// Records an operation once on a block, or once on every member of a group with its slice.
     #[inline(always)]
     fn record(&mut self, rank: u32, at: &At, op: Op) -> OpsValue {
         match at {
@@ -228,7 +228,7 @@ impl Recorder {
         }
     }
 
-    /// Records an operation, unless it does not fit where it stands.
+    /// Records an operation, unless it is invalid in its loop.
     #[inline(always)]
     fn push(&mut self, rank: u32, block: u32, op: Op) -> OpsValue {
         let first = self.trace.ops.len();
@@ -253,7 +253,7 @@ impl Recorder {
         OpsValue { count: 1, ..nothing }
     }
 
-    /// Whether an operation is as long as the loop that it stands in; files what is wrong.
+    /// Returns whether an operation is as long as its loop; reports it otherwise.
     fn spans(&mut self, number: u32, op: &Op) -> bool {
         let Some(span) = self.trace.loops.get(number as usize).map(|header| header.num_chunks) else {
             return true;
@@ -270,7 +270,7 @@ impl Recorder {
         false
     }
 
-    /// A thread-block number, if it can be one.
+    /// Returns a thread-block number, if it is valid.
     fn block(&mut self, block: i128) -> Option<u32> {
         if (0..MAX_BLOCKS).contains(&block) {
             return u32::try_from(block).ok();
@@ -283,7 +283,7 @@ impl Recorder {
         None
     }
 
-    /// Whether a chunk is one of `rank`'s; files what is wrong. Poison is not, silently.
+    /// Returns whether a chunk is one of `rank`'s; reports it otherwise. For poison it returns false without a report.
     fn chunk_of(&mut self, call: &str, role: &str, chunk: ChunkValue, rank: u32) -> bool {
         if chunk.is_poison() || rank == POISON {
             return false;
@@ -302,7 +302,7 @@ impl Recorder {
         true
     }
 
-    /// Whether two chunks are equally long; files what is wrong.
+    /// Returns whether two chunks are equally long; reports it otherwise.
     fn same_size(&mut self, call: &str, a: ChunkValue, b: ChunkValue) -> bool {
         if a.size == b.size {
             return true;
@@ -316,19 +316,19 @@ impl Recorder {
         false
     }
 
-    /// A reference to a chunk of the executing rank.
+    /// Returns an operand for a chunk of the executing rank.
     fn local(&self, chunk: ChunkValue) -> Operand {
         Operand::local(chunk.buffer, chunk.index, chunk.size)
     }
 
-    /// A reference to a chunk of another rank, registering the buffer at first use.
+    /// Returns an operand for a chunk of another rank, and registers the buffer at first use.
     fn remote(&mut self, rank: u32, chunk: ChunkValue, kind: ChannelKind) -> Operand {
         let number = self.remote_buffer(rank, chunk.rank, chunk.buffer, kind);
         Operand { place: BufferRef::Remote(number), index: chunk.index, size: chunk.size }
     }
 
-    /// Resolves a range of a buffer to numbers; files what is wrong. `what` names the buffer, only if something is; `more`
-    /// says how the buffer gets longer.
+    /// Resolves a range of a buffer to numbers, or reports why it is invalid. `what` names the buffer, only if the
+    /// range is invalid; `more` describes how to make the buffer longer.
     fn range(&mut self, what: impl FnOnce() -> String, len: u32, range: RangeValue, more: &str) -> Option<(u32, u32)> {
         let start = range.start.unwrap_or(0);
         let end = range.end.unwrap_or(i128::from(len));
@@ -367,7 +367,7 @@ impl Recorder {
     }
 }
 
-/// A chunk in words: `input chunks 0..2 of rank 1`.
+/// Returns a text such as `input chunks 0..2 of rank 1`.
 fn describe(chunk: ChunkValue) -> String {
     let ChunkValue { rank, buffer, index, size } = chunk;
     match size {
@@ -376,12 +376,12 @@ fn describe(chunk: ChunkValue) -> String {
     }
 }
 
-/// A number of chunks in words: `1 chunk`, `2 chunks`.
+/// Returns a text such as `1 chunk` or `2 chunks`.
 fn chunks(count: u32) -> String {
     format!("{count} chunk{}", if count == 1 { "" } else { "s" })
 }
 
-/// A buffer in words: `the input of rank 1`.
+/// Returns a text such as `the input of rank 1`.
 fn describe_buffer(buffer: BufferKind, rank: u32) -> String {
     format!("the {buffer} of rank {rank}")
 }

@@ -7,7 +7,7 @@ use crate::dsl::value::{ChannelValue, ChunkValue, POISON};
 use crate::plan::{Op, OpKind};
 use crate::types::ChannelKind;
 
-/// A channel operation that moves one chunk: its name in the API, what it records, and which end the destination is.
+/// A channel operation that moves one chunk: its name in the API, what it records, and the end of its destination.
 pub(in crate::dsl) struct Transfer {
     call: &'static str,
     kind: OpKind,

@@ -7,11 +7,11 @@ use crate::dsl::value::{ChannelValue, ChunkValue, OpsValue, POISON};
 use crate::plan::{Op, OpKind, Operand};
 use crate::types::{ChannelKind, ReduceOp};
 
-/// What a refused call hands back.
+/// The result of a rejected call.
 pub(super) const NOTHING: OpsValue = OpsValue { first: 0, count: 0 };
 
 impl Recorder {
-    /// A reduction of chunks of one rank, plain or packets.
+    /// Records a reduction of chunks of one rank, plain or packets.
     pub(in crate::dsl) fn local_reduce(
         &mut self,
         call: &str,
@@ -29,7 +29,7 @@ impl Recorder {
         self.record(rank, at, op)
     }
 
-    /// A reduction of a peer's chunks into one of this rank.
+    /// Records a reduction of a peer's chunks into one of this rank.
     pub(in crate::dsl) fn read_reduce(
         &mut self,
         channel: ChannelValue,
@@ -51,7 +51,7 @@ impl Recorder {
         self.record(here, at, op)
     }
 
-    /// Sends the result of a reduction just recorded to another chunk of the same rank.
+    /// Changes the destination of a reduction that was just recorded to another chunk of the same rank.
     pub(in crate::dsl) fn reduce_to(&mut self, ops: OpsValue, dst: ChunkValue) {
         let Some(recorded) = self.trace.ops.get(ops.first as usize).filter(|_| ops.count > 0) else {
             return;

@@ -5,7 +5,7 @@ use crate::collective::CollectiveKind;
 use crate::diag::{Code, Site};
 use crate::types::Replication;
 
-/// More ranks than any machine has; bounds what a typing error can allocate.
+/// More ranks than any machine has; limits what a typing error can allocate.
 const MAX_RANKS: u32 = 1 << 16;
 
 impl Recorder {
@@ -105,20 +105,21 @@ impl Recorder {
     }
 }
 
-/// Notes what is wrong with a field of the specification unless something holds: field, message, help.
+/// Reports a finding about a field of the specification unless a condition holds: field, message, help.
 fn expect(
     wrong: &mut Vec<(&'static str, String, String)>,
     field: &'static str,
     holds: bool,
-    told: impl FnOnce() -> (String, String),
+    describe: impl FnOnce() -> (String, String),
 ) {
     if !holds {
-        let (message, help) = told();
+        let (message, help) = describe();
         wrong.push((field, message, help));
     }
 }
 
-/// Where a finding about a field of the specification points. The attribute finds its argument by the field's name.
+/// Returns the location of a finding about a field of the specification. The attribute finds its argument by the
+/// field's name.
 fn at(field: &str) -> Site {
     Site::Path(format!("spec.{field}"))
 }

@@ -8,7 +8,7 @@ use crate::plan::{BufferRef, Op, OpKind, Operand};
 use crate::types::{BufferKind, ChannelKind, ReduceOp};
 
 impl Recorder {
-    /// One rank's view of a switch channel.
+    /// Binds a switch channel to one rank.
     pub(in crate::dsl) fn switch_at(&mut self, switch: SwitchValue, rank: i128) -> SwitchValue {
         let rank = if rank == i128::from(POISON) { POISON } else { u32::try_from(rank).unwrap_or(POISON - 1) };
         let Some(known) = self.switches.get(switch.channel as usize) else {
@@ -26,7 +26,7 @@ impl Recorder {
         SwitchValue { member: None, ..switch }
     }
 
-    /// Multicast load-reduce into a local chunk.
+    /// Records a multicast load-reduce into a local chunk.
     pub(in crate::dsl) fn switch_reduce(
         &mut self,
         switch: SwitchValue,
@@ -45,7 +45,7 @@ impl Recorder {
         self.record_on_block(rank, block, op)
     }
 
-    /// Multicast store of a local chunk.
+    /// Records a multicast store of a local chunk.
     pub(in crate::dsl) fn switch_broadcast(
         &mut self,
         switch: SwitchValue,
@@ -56,7 +56,7 @@ impl Recorder {
         self.store("broadcast", OpKind::SwitchBroadcast, switch, range, src, block);
     }
 
-    /// Multicast store of packets.
+    /// Records a multicast store of packets.
     pub(in crate::dsl) fn switch_broadcast_packets(
         &mut self,
         switch: SwitchValue,
@@ -103,8 +103,8 @@ impl Recorder {
         op
     }
 
-    /// The executing rank and its reference to the channel's window, if the window lies in every member's buffer and is as
-    /// long as the local chunk.
+    /// Returns the executing rank and its operand for the channel's window, if the window is inside every member's
+    /// buffer and as long as the local chunk.
     fn window(
         &mut self,
         call: &str,

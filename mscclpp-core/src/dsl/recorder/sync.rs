@@ -8,7 +8,7 @@ use crate::plan::{Op, OpKind};
 use crate::types::BlockSync;
 
 impl Recorder {
-    /// A signal, wait or flush.
+    /// Records a signal, wait or flush.
     pub(in crate::dsl) fn channel_sync(&mut self, kind: OpKind, channel: ChannelValue, block: i128) -> OpsValue {
         if channel.src == POISON {
             return NOTHING;
@@ -20,7 +20,7 @@ impl Recorder {
         self.record_on_block(channel.src, block, op)
     }
 
-    /// An acquire or release.
+    /// Records an acquire or release.
     pub(in crate::dsl) fn semaphore_op(&mut self, kind: OpKind, rank: u32, id: u32, block: i128) -> OpsValue {
         if rank == POISON {
             return NOTHING;
@@ -31,7 +31,7 @@ impl Recorder {
         self.record_on_block(rank, block, op)
     }
 
-    /// A barrier of several thread blocks, or of the threads of one.
+    /// Records a barrier of several thread blocks, or of the threads of one.
     pub(in crate::dsl) fn barrier(&mut self, rank: u32, blocks: &[i128]) {
         if rank == POISON {
             return;

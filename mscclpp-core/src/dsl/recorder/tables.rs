@@ -1,4 +1,4 @@
-//! What a program declares: ranks, buffers, channels, semaphores, groups.
+//! Declarations of a program: ranks, buffers, channels, semaphores, groups.
 
 use std::rc::Rc;
 
@@ -8,8 +8,8 @@ use crate::dsl::value::{BufferValue, ChannelValue, ChunkValue, GroupValue, POISO
 use crate::plan::{ChannelTable, RemoteBuffer};
 use crate::types::{BufferKind, ChannelKind};
 
-/// Entries that a rank's table has room for at first: as many as there are ranks in a node, mostly.
-const LEAST_ROOM: usize = 8;
+/// Initial capacity of a rank's tables: mostly the number of ranks in a node.
+const MIN_CAPACITY: usize = 8;
 
 /// A switch channel of the program.
 pub(super) struct Switch {
@@ -19,7 +19,7 @@ pub(super) struct Switch {
 }
 
 impl Recorder {
-    /// The number of a rank, or poison and a diagnostic.
+    /// Returns the number of a rank, or poison and a diagnostic.
     pub(in crate::dsl) fn rank(&mut self, id: usize) -> u32 {
         self.rank_number(id as i128)
     }
@@ -135,8 +135,8 @@ impl Recorder {
                 peers.len() as u32 - 1
             }
             None => {
-                // Memory and port tables come before switch tables, as in plan JSON.
-                let mut peers = Vec::with_capacity(LEAST_ROOM);
+                // Memory and port tables are before switch tables, as in plan JSON.
+                let mut peers = Vec::with_capacity(MIN_CAPACITY);
                 peers.push(dst);
                 let table = match kind {
                     ChannelKind::Port => ChannelTable::Port(peers),
@@ -225,7 +225,7 @@ impl Recorder {
         Rc::from(group)
     }
 
-    /// Number of another rank's buffer in `rank`'s table, entering it at first use.
+    /// Returns the number of another rank's buffer in `rank`'s table, and adds it at first use.
     pub(super) fn remote_buffer(&mut self, rank: u32, owner: u32, buffer: BufferKind, kind: ChannelKind) -> u32 {
         let numbers = &mut self.remote_numbers[rank as usize];
         if numbers.is_empty() {
@@ -236,7 +236,7 @@ impl Recorder {
         if *number == POISON {
             *number = table.len() as u32;
             if table.is_empty() {
-                table.reserve(LEAST_ROOM);
+                table.reserve(MIN_CAPACITY);
             }
             table.push(RemoteBuffer { rank: owner, buffer, memory: false, port: false });
         }

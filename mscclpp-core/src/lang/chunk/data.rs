@@ -1,11 +1,11 @@
-//! Plain data: copied within a rank and between two, and reduced.
+//! Operations on plain data: copies within a rank and between two, and reductions.
 
 use super::super::ChannelType;
 use super::ChunkRef;
 use crate::types::BufferKind;
 
 impl ChunkRef<'_> {
-    /// Copies these chunks to rank `dst`; returns what was written there.
+    /// Copies these chunks to rank `dst`; returns the destination.
     #[track_caller]
     pub fn put(
         &self,
@@ -28,7 +28,7 @@ impl ChunkRef<'_> {
     /// Copies chunks of rank `src` into these.
     ///
     /// # Errors
-    /// Files M0022 over [`ChannelType::Proxy`], which cannot read.
+    /// Reports M0022 over [`ChannelType::Proxy`], which cannot read.
     #[track_caller]
     pub fn get(
         &self,
@@ -46,8 +46,8 @@ impl ChunkRef<'_> {
         }
     }
 
-    /// Copies these chunks to another place of the same rank; returns what was written. Copying chunks onto themselves, as
-    /// programs that are also used in place do, records nothing.
+    /// Copies these chunks to other chunks of the same rank; returns the destination. Copying chunks onto themselves,
+    /// as programs that are also used in place do, records nothing.
     #[track_caller]
     pub fn copy(
         &self,
@@ -68,7 +68,7 @@ impl ChunkRef<'_> {
     /// Reduces other chunks, of this or another rank, into these; returns these.
     ///
     /// # Errors
-    /// Files M0022 for chunks of another rank over [`ChannelType::Proxy`], which cannot read.
+    /// Reports M0022 for chunks of another rank over [`ChannelType::Proxy`], which cannot read.
     #[track_caller]
     pub fn reduce(&self, other: Self, recvtb: usize, chan_type: ChannelType) -> Self {
         if !self.combines("reduce", other) {

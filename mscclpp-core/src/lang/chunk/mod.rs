@@ -1,4 +1,4 @@
-//! References to chunks and what is done with them.
+//! References to chunks and their operations.
 
 mod data;
 mod packets;
@@ -12,7 +12,8 @@ use crate::diag::Code;
 use crate::dsl::{AnyBuffer, Chunk, ChunkValue, Program, Rank};
 use crate::types::BufferKind;
 
-/// Some chunks of one rank's buffer. Made by [`ProgramContext::chunk`], and by operations as the reference to their result.
+/// Some chunks of one rank's buffer. Created by [`ProgramContext::chunk`], and by operations as the reference to their
+/// result.
 #[derive(Clone, Copy, Debug)]
 pub struct ChunkRef<'c> {
     context: &'c ProgramContext<'c>,
@@ -20,7 +21,7 @@ pub struct ChunkRef<'c> {
 }
 
 impl PartialEq for ChunkRef<'_> {
-    /// Whether both name the same chunks of the same rank.
+    /// Returns whether both refer to the same chunks of the same rank.
     fn eq(&self, other: &Self) -> bool {
         self.value == other.value
     }
@@ -31,27 +32,27 @@ impl<'c> ChunkRef<'c> {
         Self { context, value: ChunkValue { rank, buffer, index, size } }
     }
 
-    /// A reference that a diagnostic has been filed for; operations on it record nothing.
+    /// Returns a reference for which a diagnostic has been reported; operations on it record nothing.
     pub(super) fn poison(context: &'c ProgramContext<'c>) -> Self {
         Self { context, value: ChunkValue::POISON }
     }
 
-    /// The rank.
+    /// Returns the rank.
     pub fn rank(&self) -> usize {
         self.value.rank as usize
     }
 
-    /// The buffer; in place, the larger of input and output.
+    /// Returns the buffer; in place, the larger of input and output.
     pub fn buffer(&self) -> BufferKind {
         self.value.buffer
     }
 
-    /// The first chunk.
+    /// Returns the first chunk.
     pub fn index(&self) -> usize {
         self.value.index as usize
     }
 
-    /// The number of chunks.
+    /// Returns the number of chunks.
     pub fn size(&self) -> usize {
         self.value.size as usize
     }
@@ -68,7 +69,7 @@ impl<'c> ChunkRef<'c> {
         self.program().rank(self.rank())
     }
 
-    /// The value in chunks of the program.
+    /// Returns the value in chunks of the program.
     fn scaled(&self) -> ChunkValue {
         let scale = self.context.scale();
         ChunkValue { index: self.value.index * scale, size: self.value.size * scale, ..self.value }
@@ -89,7 +90,7 @@ impl<'c> ChunkRef<'c> {
     }
 }
 
-/// The chunks in words: `input chunks 0..2 of rank 1`.
+/// Prints a text such as `input chunks 0..2 of rank 1`.
 impl std::fmt::Display for ChunkRef<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let ChunkValue { rank, buffer, index, size } = self.value;

@@ -1,4 +1,4 @@
-//! Data in packets, whose readers need no signal.
+//! Operations on packets, whose readers need no signal.
 
 use super::super::{ChannelType, DataFormat, PacketOptions};
 use super::ChunkRef;
@@ -7,11 +7,11 @@ use crate::dsl::{Chunk, Scratch};
 use crate::types::BufferKind;
 
 impl<'c> ChunkRef<'c> {
-    /// Puts these chunks as packets into the scratch of rank `dst`; returns what was written there. Needs no signal: who
-    /// reads the packets waits for them.
+    /// Puts these chunks as packets into the scratch of rank `dst`; returns the destination. Needs no signal: a read of
+    /// the packets waits for them.
     ///
     /// # Errors
-    /// Files M0019 where packets are not in scratch, and for plain data over a proxy without a `temp_buffer`.
+    /// Reports M0019 for packets outside of scratch, and for plain data over a proxy without a `temp_buffer`.
     #[track_caller]
     pub fn put_packet(
         &self,
@@ -63,7 +63,7 @@ impl<'c> ChunkRef<'c> {
         target
     }
 
-    /// The other name of [`put_packet`](Self::put_packet).
+    /// Puts these chunks as packets: another name of [`put_packet`](Self::put_packet).
     #[track_caller]
     pub fn packet_put(
         &self,
@@ -76,11 +76,11 @@ impl<'c> ChunkRef<'c> {
         self.put_packet(dst, buffer, index, sendtb, options)
     }
 
-    /// Copies within a rank between plain data and packets; returns what was written. From scratch it waits for packets
-    /// and stores their data; from elsewhere it makes packets in scratch.
+    /// Copies within a rank between plain data and packets; returns the destination. From scratch it waits for packets
+    /// and stores their data; from other buffers it creates packets in scratch.
     ///
     /// # Errors
-    /// Files M0019 if neither side is in scratch.
+    /// Reports M0019 if neither side is in scratch.
     #[track_caller]
     pub fn copy_packet(
         &self,
@@ -106,7 +106,7 @@ impl<'c> ChunkRef<'c> {
         target
     }
 
-    /// Waits for packets in own scratch and reduces them into these chunks; returns these.
+    /// Waits for packets in the rank's own scratch and reduces them into these chunks; returns these.
     #[track_caller]
     pub fn reduce_packet(&self, other: Self, recvtb: usize) -> Self {
         if !self.combines("reduce_packet", other) {
@@ -124,7 +124,7 @@ impl<'c> ChunkRef<'c> {
         *self
     }
 
-    /// These chunks as a place for packets; files what is wrong.
+    /// Returns these chunks as an operand for packets, or reports why they are not.
     #[track_caller]
     fn packets(&self, call: &str, role: &str) -> Option<Chunk<'c, Scratch>> {
         if self.buffer() == BufferKind::Scratch {

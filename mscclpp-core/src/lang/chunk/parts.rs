@@ -1,21 +1,21 @@
-//! Chunks taken apart and put together.
+//! Division and grouping of chunks.
 
 use super::ChunkRef;
 use crate::diag::Code;
 use crate::dsl::ChunkValue;
 
-/// Parts that a refused split gives at most.
+/// Maximum number of parts that a rejected split returns.
 const MAX_REFUSED_PARTS: usize = 1 << 16;
 
 impl ChunkRef<'_> {
-    /// `num` references to equal parts.
+    /// Divides these chunks into `num` equal parts.
     ///
     /// # Errors
-    /// Files M0008 if the number of chunks is not a multiple of `num`; the parts then record nothing.
+    /// Reports M0008 if the number of chunks is not a multiple of `num`; the parts then record nothing.
     #[track_caller]
     pub fn split(&self, num: usize) -> Vec<Self> {
         let size = self.size();
-        // A refused split still gives parts, so that taking one of them is not a second mistake.
+        // A rejected split still returns parts, so that taking one of them is not a second mistake.
         let nothing = || vec![Self::poison(self.context); num.min(MAX_REFUSED_PARTS)];
         if self.is_poison() {
             return nothing();
@@ -38,10 +38,10 @@ impl ChunkRef<'_> {
             .collect()
     }
 
-    /// One reference to both.
+    /// Returns one reference to both.
     ///
     /// # Errors
-    /// Files M0023 if they lie in different buffers or leave a gap between them.
+    /// Reports M0023 if they are in different buffers or there is a gap between them.
     #[track_caller]
     pub fn group(&self, other: Self) -> Self {
         if self.is_poison() || other.is_poison() {

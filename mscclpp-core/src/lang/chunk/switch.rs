@@ -1,14 +1,14 @@
-//! The same chunks of several ranks at once, through a switch.
+//! Operations on the same chunks of several ranks at once, through a switch.
 
 use super::ChunkRef;
 use crate::diag::Code;
 use crate::dsl::{ChunkValue, SwitchChannel};
 
 impl<'c> ChunkRef<'c> {
-    /// Reduces the chunks at the same place of other ranks into these, through the switch; returns these.
+    /// Reduces the chunks at the same index of other ranks into these, through the switch; returns these.
     ///
     /// # Errors
-    /// Files M0023 if the others lie at another place.
+    /// Reports M0023 if the others are at another index.
     #[track_caller]
     pub fn group_load_reduce(&self, others: &[Self], recvtb: usize) -> Self {
         if self.is_poison() || others.iter().any(Self::is_poison) {
@@ -28,7 +28,7 @@ impl<'c> ChunkRef<'c> {
         *self
     }
 
-    /// Stores these chunks at the same place of other ranks, through the switch.
+    /// Stores these chunks at the same index of other ranks, through the switch.
     #[track_caller]
     pub fn group_store(&self, dsts: &[usize], sendtb: usize) {
         let mut members = Vec::new();

@@ -1,4 +1,4 @@
-//! Signals of one rank that another waits for.
+//! Signals and waits between ranks.
 
 use super::super::ChannelType;
 use super::ChunkRef;
@@ -6,8 +6,8 @@ use crate::dsl::{MemoryChannel, PortChannel};
 use crate::types::{BlockSync, BufferKind};
 
 impl ChunkRef<'_> {
-    /// Tells rank `dst` that these chunks are at its `buffer[index]`, or may be taken or overwritten, as the program
-    /// means it.
+    /// Signals rank `dst`: these chunks have arrived at its `buffer[index]`, or may be read or overwritten, depending
+    /// on the program.
     #[track_caller]
     pub fn signal(
         &self,
@@ -26,7 +26,7 @@ impl ChunkRef<'_> {
         }
     }
 
-    /// Waits for the signal that rank `src` gave for its `buffer[index]` and these chunks.
+    /// Waits for the signal of rank `src` for its `buffer[index]` and these chunks.
     #[track_caller]
     pub fn wait(
         &self,
@@ -39,7 +39,7 @@ impl ChunkRef<'_> {
         let Some(source) = self.remote("wait", src, buffer.into(), index) else {
             return;
         };
-        // The signal's channel is named by the sender's buffer first.
+        // The sender's buffer is first in the key of the signal's channel.
         let ends = [self.value.rank, source.value.rank];
         let buffers = [source.buffer(), self.buffer()];
         let channel = self.context.channel(ends, chan_type.kind(), recvtb, buffers);
@@ -50,10 +50,10 @@ impl ChunkRef<'_> {
         }
     }
 
-    /// Waits until what was put to rank `dst` over a proxy has left these chunks.
+    /// Waits until the sources of all puts to rank `dst` over a proxy have been read from these chunks.
     ///
     /// # Errors
-    /// Files M0022 over [`ChannelType::Sm`], which has nothing to wait for.
+    /// Reports M0022 over [`ChannelType::Sm`], which has nothing to wait for.
     #[track_caller]
     pub fn flush(
         &self,

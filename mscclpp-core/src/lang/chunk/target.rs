@@ -1,4 +1,4 @@
-//! Where operations go to, and over what; files what they cannot reach.
+//! Targets of operations, and their channels; reports targets that they cannot access.
 
 use super::super::ChannelType;
 use super::ChunkRef;
@@ -7,7 +7,8 @@ use crate::dsl::{ChannelValue, MemoryChannel, PortChannel};
 use crate::types::BufferKind;
 
 impl<'c> ChunkRef<'c> {
-    /// Where an operation with these chunks goes: -1 is the same index, or in scratch behind what has been used.
+    /// Returns the target of an operation with these chunks: -1 is the same index, or in scratch the end of what has
+    /// been used.
     #[track_caller]
     pub(super) fn target(&self, rank: usize, buffer: Option<BufferKind>, index: i64) -> Self {
         if self.is_poison() {
@@ -21,7 +22,7 @@ impl<'c> ChunkRef<'c> {
         self.context.reference(rank, buffer.unwrap_or(self.buffer()), index, self.size())
     }
 
-    /// A target on another rank, or nothing and a diagnostic.
+    /// Returns a target on another rank, or nothing and a diagnostic.
     #[track_caller]
     pub(super) fn remote(
         &self,
@@ -45,7 +46,7 @@ impl<'c> ChunkRef<'c> {
         Some(target)
     }
 
-    /// A target on the same rank, or nothing and a diagnostic.
+    /// Returns a target on the same rank, or nothing and a diagnostic.
     #[track_caller]
     pub(super) fn local(
         &self,
@@ -69,7 +70,7 @@ impl<'c> ChunkRef<'c> {
         Some(target)
     }
 
-    /// Whether another chunk can be reduced into this one; files what is wrong.
+    /// Returns whether another chunk can be reduced into this one; reports it otherwise.
     #[track_caller]
     pub(super) fn combines(&self, call: &str, other: Self) -> bool {
         if self.is_poison() || other.is_poison() {
@@ -86,7 +87,7 @@ impl<'c> ChunkRef<'c> {
         true
     }
 
-    /// Whether an operation goes over a channel that can do it; files what is wrong.
+    /// Returns whether an operation uses a channel that supports it; reports it otherwise.
     #[track_caller]
     pub(super) fn only(&self, call: &str, found: ChannelType, expected: ChannelType, help: &str) -> bool {
         if found != expected {

@@ -1,4 +1,4 @@
-//! The reference system's rule: which `nop`s its plans have.
+//! The rule of the reference implementation: the `nop`s of its plans.
 
 use super::super::access::{Access, Form, accesses};
 use super::segments::Segments;
@@ -8,7 +8,7 @@ use crate::types::{BufferKind, ChannelKind};
 /// The last access to every chunk since the last sync.
 ///
 /// Only the last access is kept, so a read is forgotten when a later operation reads the chunk too; and a conflict
-/// drops what the conflicting operation itself had noted before. Input and output are always two memories here.
+/// discards what the conflicting operation itself had recorded before. Input and output are always two buffers here.
 #[derive(Default)]
 pub(super) struct ReferenceRule {
     last: [Segments<Last>; BufferKind::ALL.len()],
@@ -25,7 +25,7 @@ impl ReferenceRule {
         self.last.iter_mut().for_each(Segments::clear);
     }
 
-    /// Notes the accesses of the operation with this number; whether they conflict with noted ones.
+    /// Records the accesses of the operation with this number. Returns whether they conflict with recorded ones.
     pub(super) fn note(&mut self, op: &Op, number: usize) -> bool {
         if let Some(body) = &op.body {
             return body.ops.iter().fold(false, |conflict, inner| self.note(inner, number) | conflict);
@@ -36,7 +36,7 @@ impl ReferenceRule {
                 continue;
             };
             let start = access.range.index;
-            // What lies beyond the last number is refused elsewhere.
+            // A later check rejects what is beyond the last number.
             let end = start.saturating_add(access.range.size);
             if start == end {
                 continue;
@@ -53,8 +53,8 @@ impl ReferenceRule {
     }
 }
 
-/// Whether the reference system counts an access: plain data, on operations without a switch channel. Of a packet
-/// reduction it counts the destination only. A port's put of packets counts as a read.
+/// Returns whether the reference implementation counts an access: plain data, on operations without a switch channel.
+/// Of a packet reduction it counts the destination only. A port's put of packets counts as a read.
 fn counts(op: &Op, access: &Access) -> bool {
     use OpKind as K;
     let plain = access.form == Form::Plain || op.kind == K::PutPackets && op.channel == Some(ChannelKind::Port);

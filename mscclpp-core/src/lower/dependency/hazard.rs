@@ -1,4 +1,4 @@
-//! Accesses by which different threads of a block may touch one element out of order.
+//! Hazards: accesses by which different threads of a block may access one element unordered.
 
 use super::super::access::{Access, Form, accesses};
 use super::Scope;
@@ -6,10 +6,10 @@ use super::segments::{Segment, Segments};
 use crate::plan::{BufferRef, Op, OpKind, Slice};
 use crate::types::{BufferKind, ChannelKind};
 
-/// Who has read and written every chunk since the last sync.
+/// The reads and writes of every chunk since the last sync.
 ///
-/// Input and output of an in-place collective are one memory. Packets in scratch are a memory of their own: plain data
-/// and packets never share scratch, and a packet chunk's bytes are not those of the plain chunk of its number.
+/// Input and output of an in-place collective are one buffer. Packets in scratch are a separate buffer: plain data and
+/// packets never share scratch, and a packet chunk's bytes are not those of the plain chunk of its number.
 #[derive(Default)]
 pub(super) struct HazardRule {
     memories: [Segments<Touched>; MEMORIES],
@@ -24,19 +24,19 @@ struct Touched {
     written: By,
 }
 
-/// Which threads touched an element.
+/// The threads that accessed an element.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum By {
     #[default]
     Nobody,
     /// The threads of one mapping.
     Threads(Mapping),
-    /// Nobody knows.
+    /// Unknown.
     Anybody,
 }
 
-/// How an operation gives the elements of a range to the threads of its block. Accesses of equal mappings touch every
-/// element in the same thread, hence in order.
+/// How an operation assigns the elements of a range to the threads of its block. Accesses of equal mappings access
+/// every element in the same thread, hence in order.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Mapping {
     grain: Grain,
@@ -47,13 +47,13 @@ struct Mapping {
     window: u64,
 }
 
-/// An access placed in memory.
+/// An access with its buffer and range.
 struct Placed {
     memory: usize,
     start: u32,
     end: u32,
     write: bool,
-    /// Whether the access waits until its data is there.
+    /// Whether the access waits for its data.
     waits: bool,
     by: By,
 }
@@ -63,7 +63,8 @@ impl HazardRule {
         self.memories.iter_mut().for_each(Segments::clear);
     }
 
-    /// Whether an operation's accesses, or those at the beginning of a pipeline's body, must be kept apart from those noted.
+    /// Returns whether an operation's accesses, or those at the beginning of a pipeline's body, conflict with recorded
+    /// ones.
     pub(super) fn conflicts(&self, op: &Op, scope: &Scope) -> bool {
         any(op, before_syncs, scope, &mut |placed| {
             self.memories[placed.memory].overlapping(placed.start, placed.end).iter().any(
@@ -75,9 +76,9 @@ impl HazardRule {
         })
     }
 
-    /// Notes an operation's accesses.
+    /// Records an operation's accesses.
     pub(super) fn note(&mut self, op: &Op, scope: &Scope) {
-        any(op, behind_syncs, scope, &mut |placed| {
+        any(op, after_syncs, scope, &mut |placed| {
             self.touch(&placed);
             false
         });
@@ -93,7 +94,8 @@ impl HazardRule {
     }
 }
 
-/// Whether `test` holds for any access of an operation to the rank's own memory, or of that `part` of a pipeline's body.
+/// Returns whether `test` holds for any access of an operation to the rank's own memory, or of that `part` of a
+/// pipeline's body.
 fn any(op: &Op, part: fn(&[Op]) -> &[Op], scope: &Scope, test: &mut impl FnMut(Placed) -> bool) -> bool {
     let (ops, window) = match &op.body {
         Some(body) => (part(&body.ops), body.unit.max(1)),
@@ -102,22 +104,23 @@ fn any(op: &Op, part: fn(&[Op]) -> &[Op], scope: &Scope, test: &mut impl FnMut(P
     ops.iter().any(|op| accesses(op).any(|access| place(op, &access, window, scope).is_some_and(&mut *test)))
 }
 
-/// What a body does before its block meets for the first time: all else comes behind a sync.
+/// Returns the operations of a body before its first block sync: all others are after a sync.
 fn before_syncs(body: &[Op]) -> &[Op] {
-    &body[..body.iter().position(meets).unwrap_or(body.len())]
+    &body[..body.iter().position(has_block_sync).unwrap_or(body.len())]
 }
 
-/// What a body does after its block has met for the last time.
-fn behind_syncs(body: &[Op]) -> &[Op] {
-    &body[body.iter().rposition(meets).unwrap_or(0)..]
+/// Returns the operations of a body after its last block sync.
+fn after_syncs(body: &[Op]) -> &[Op] {
+    &body[body.iter().rposition(has_block_sync).unwrap_or(0)..]
 }
 
-/// Whether the block meets at an operation, before or after it if it touches no memory, and before it otherwise.
-fn meets(op: &Op) -> bool {
+/// Returns whether an operation contains a block sync, before or after it if it accesses no memory, and before it
+/// otherwise.
+fn has_block_sync(op: &Op) -> bool {
     matches!(op.kind, OpKind::Nop | OpKind::Barrier) || op.sync.is_before() || op.kind.is_sync() && op.sync.is_after()
 }
 
-/// Where an access goes; `None` for another rank's memory and for empty ranges.
+/// Returns the location of an access; `None` for another rank's memory and for empty ranges.
 fn place(op: &Op, access: &Access, window: u64, scope: &Scope) -> Option<Placed> {
     let buffer = match access.range.place {
         BufferRef::Local(buffer) => buffer,
@@ -134,7 +137,7 @@ fn place(op: &Op, access: &Access, window: u64, scope: &Scope) -> Option<Placed>
             (buffer as usize, index)
         }
     };
-    // What lies beyond the last number is refused elsewhere.
+    // A later check rejects what is beyond the last number.
     let end = start.saturating_add(access.range.size);
     if start == end {
         return None;
@@ -150,23 +153,23 @@ fn place(op: &Op, access: &Access, window: u64, scope: &Scope) -> Option<Placed>
     })
 }
 
-/// Whether which thread touches an element of a range follows from the range. Ports touch memory from outside of the
+/// Returns whether the range determines which thread accesses an element. Ports access memory from outside of the
 /// block.
 fn keeps_threads(op: &Op, scope: &Scope) -> bool {
     op.channel != Some(ChannelKind::Port) && scope.vectors_keep_threads
 }
 
-/// A port puts packets without looking at their flags. (`rppkt` waits for all of them first.)
+/// Returns whether a port puts packets without reading their flags. (`rppkt` waits for all of them first.)
 fn is_port_put(op: &Op) -> bool {
     op.kind == OpKind::PutPackets && op.channel == Some(ChannelKind::Port)
 }
 
-/// What a thread takes at a time.
+/// Elements that a thread processes at a time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Grain {
     /// A vector of plain data.
     Vector,
-    /// What multicast instructions take.
+    /// The operand of a multicast instruction.
     Multicast,
     /// The payload of a packet.
     Packet,

@@ -1,15 +1,16 @@
-//! Block syncs between operations of a thread block that touch the same memory.
+//! Block syncs between operations of a thread block that access the same memory.
 //!
-//! Threads of a block run ahead of each other, so an operation that touches what an earlier one wrote, or overwrites
-//! what an earlier one read, needs a `nop` between them. The pass marks such operations with [`BlockSync::Before`]; where the
-//! block is synchronised anyway, nothing needs to be. Two judges decide, and an operation is marked where either asks:
+//! Threads of a block do not run in lockstep, so an operation that accesses what an earlier one wrote, or overwrites
+//! what an earlier one read, needs a `nop` between them. The pass marks such operations with [`BlockSync::Before`],
+//! unless the block is synchronized there already. An operation is marked if one of two rules requires it:
 //!
-//! * [`convention::ReferenceRule`] is the rule of the reference system, so that plans are equal wherever its plan is right.
-//!   It looks at plain local chunks only and forgets some accesses.
-//! * [`hazard::HazardRule`] looks at every access, and asks for a `nop` wherever different threads may touch one element.
+//! * [`convention::ReferenceRule`] is the rule of the reference implementation, so that plans are equal wherever its
+//!   plan is correct. It considers plain local chunks only and forgets some accesses.
+//! * [`hazard::HazardRule`] considers every access, and requires a `nop` wherever different threads may access one
+//!   element.
 //!
-//! Not covered, as nothing inside one block can settle it: other blocks, other ranks, and the iterations of a loop among
-//! each other.
+//! Not covered, because nothing inside one block can order them: other blocks, other ranks, and the iterations of a
+//! loop among each other.
 
 mod convention;
 mod hazard;
@@ -21,7 +22,7 @@ use crate::types::{BlockSync, BufferKind};
 use convention::ReferenceRule;
 use hazard::HazardRule;
 
-/// What the pass knows of a whole plan.
+/// What the pass computes for a whole plan.
 pub(super) struct Dependencies {
     collective: Collective,
     vectors_keep_threads: bool,
@@ -44,10 +45,10 @@ impl Dependencies {
 }
 
 /// Bytes that one thread moves at a time in operations on plain data. Where chunks begin at multiples of it, all such
-/// operations give one element of one range to one thread.
+/// operations assign one element of one range to one thread.
 const VECTOR_BYTES: u32 = 16;
 
-/// What the judges need to know beside the operations.
+/// Context of the rules in addition to the operations.
 struct Scope<'a> {
     rank: u32,
     collective: Collective,
@@ -57,8 +58,8 @@ struct Scope<'a> {
 }
 
 fn separate(ops: &mut [Op], scope: &Scope) {
-    let mut judges = SyncRules::default();
-    // The first operation behind a sync is compared with nothing; it is only noted when another one follows.
+    let mut rules = SyncRules::default();
+    // The first operation after a sync has nothing to conflict with; it is only recorded when another one follows.
     let mut alone: Option<usize> = None;
     for i in 0..ops.len() {
         if let Some(body) = &mut ops[i].body {
@@ -66,24 +67,24 @@ fn separate(ops: &mut [Op], scope: &Scope) {
         }
         let op = &ops[i];
         if matches!(op.kind, OpKind::Nop | OpKind::Barrier) || op.kind.is_sync() && op.sync != BlockSync::None {
-            judges.clear();
+            rules.clear();
             alone = None;
         } else if op.kind.is_sync() {
-            // Touches no memory, synchronises nothing.
-        } else if alone.is_none() && judges.is_clear {
+            // Accesses no memory, synchronizes nothing.
+        } else if alone.is_none() && rules.is_clear {
             alone = Some(i);
         } else {
             if let Some(first) = alone.take() {
-                judges.note(&ops[first], first, scope);
+                rules.note(&ops[first], first, scope);
             }
-            if judges.demand(op, i, scope) {
+            if rules.demand(op, i, scope) {
                 ops[i].sync = BlockSync::Before;
             }
         }
     }
 }
 
-/// Both judges and what they have seen since the last sync.
+/// Both rules and their accesses since the last sync.
 struct SyncRules {
     convention: ReferenceRule,
     hazards: HazardRule,
@@ -111,7 +112,7 @@ impl SyncRules {
         self.is_clear = false;
     }
 
-    /// Whether `op` needs a sync in front of it. Notes its accesses, as they are seen behind that sync.
+    /// Returns whether `op` needs a sync before it. Records its accesses, as they are after that sync.
     fn demand(&mut self, op: &Op, number: usize, scope: &Scope) -> bool {
         self.is_clear = false;
         let hazard = self.hazards.conflicts(op, scope);

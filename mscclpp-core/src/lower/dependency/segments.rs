@@ -1,10 +1,10 @@
-//! What is known of ranges of chunks.
+//! A map from ranges of chunks to values.
 
-/// Ranges that do not overlap, ascending, each with a value. A list, since a block touches few ranges between two syncs, and
-/// mostly the same ones again.
+/// Ranges that do not overlap, ascending, each with a value. A list, since a block accesses few ranges between two
+/// syncs, and mostly the same ones again.
 pub(super) struct Segments<T>(Vec<Segment<T>>);
 
-/// A range and what is known of it.
+/// A range and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment<T> {
     pub(super) start: u32,
@@ -23,39 +23,39 @@ impl<T: Copy> Segments<T> {
         self.0.clear();
     }
 
-    /// Positions of the segments that a range meets.
-    fn met(&self, start: u32, end: u32) -> std::ops::Range<usize> {
+    /// Returns the positions of the segments that a range overlaps.
+    fn overlapped(&self, start: u32, end: u32) -> std::ops::Range<usize> {
         let first = self.0.partition_point(|segment| segment.end <= start);
         let len = self.0[first..].iter().take_while(|segment| segment.start < end).count();
         first..first + len
     }
 
-    /// The segments that a range meets.
+    /// Returns the segments that a range overlaps.
     pub(super) fn overlapping(&self, start: u32, end: u32) -> &[Segment<T>] {
-        &self.0[self.met(start, end)]
+        &self.0[self.overlapped(start, end)]
     }
 
-    /// Gives a range that is not empty one value.
+    /// Assigns one value to a range that is not empty.
     pub(super) fn set(&mut self, start: u32, end: u32, value: T) {
-        let met = self.met(start, end);
+        let overlapped = self.overlapped(start, end);
         let new = Segment { start, end, value };
-        match &mut self.0[met.clone()] {
-            [] => self.0.insert(met.start, new),
+        match &mut self.0[overlapped.clone()] {
+            [] => self.0.insert(overlapped.start, new),
             [segment] if (segment.start, segment.end) == (start, end) => segment.value = value,
             pieces => {
                 let left = Segment { end: start, ..pieces[0] };
                 let right = Segment { start: end, ..pieces[pieces.len() - 1] };
                 let parts = [left, new, right].into_iter().filter(|part| part.start < part.end);
-                self.0.splice(met, parts);
+                self.0.splice(overlapped, parts);
             }
         }
     }
 
-    /// Changes the values of a range that is not empty, piece by piece; `None` where there is none.
+    /// Changes the values of a range that is not empty, segment by segment; `None` where there is none.
     pub(super) fn update(&mut self, start: u32, end: u32, change: impl Fn(Option<T>) -> T) {
-        let met = self.met(start, end);
-        match &mut self.0[met.clone()] {
-            [] => self.0.insert(met.start, Segment { start, end, value: change(None) }),
+        let overlapped = self.overlapped(start, end);
+        match &mut self.0[overlapped.clone()] {
+            [] => self.0.insert(overlapped.start, Segment { start, end, value: change(None) }),
             [segment] if (segment.start, segment.end) == (start, end) => segment.value = change(Some(segment.value)),
             pieces => {
                 let mut parts = Vec::with_capacity(2 * pieces.len() + 2);
@@ -70,7 +70,7 @@ impl<T: Copy> Segments<T> {
                 }
                 parts.push(Segment { start: at, end, value: change(None) });
                 parts.retain(|part| part.start < part.end);
-                self.0.splice(met, parts);
+                self.0.splice(overlapped, parts);
             }
         }
     }
@@ -83,9 +83,9 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Against a value for every chunk.
+        /// Compared with a value for every chunk.
         #[test]
-        fn as_if_every_chunk_had_its_own(
+        fn segments_behave_like_a_value_per_chunk(
             steps in prop::collection::vec((any::<bool>(), 0_u32..20, 1_u32..9, 0_u32..5), 0..40),
         ) {
             let (mut segments, mut plain) = (Segments::default(), [None; 32]);

@@ -16,7 +16,7 @@ fn of(mut plan: PlanTree) -> String {
     text(&plan.ranks[0].blocks[0].ops)
 }
 
-/// Operations of one block, with a `|` before each that gets a `nop`.
+/// Returns the operations of one block, with a `|` before each that gets a `nop`.
 #[track_caller]
 fn check(cases: &[&str]) {
     for case in cases {
@@ -52,7 +52,7 @@ fn reads_and_other_chunks_are_not() {
 }
 
 #[test]
-fn one_sync_serves_all_accesses_before_it() {
+fn one_sync_orders_all_accesses_before_it() {
     check(&[
         "copy i0 > s0; copy i1 > s1; |copy s0 > o0; copy s1 > o1",
         "copy i0 > s0; nop; copy s0 > o0",
@@ -91,19 +91,19 @@ fn packet_reductions_read_their_plain_source() {
 }
 
 #[test]
-fn reads_are_remembered_behind_later_ones() {
-    // A 16-byte vector and an 8-byte packet of one element belong to different threads.
+fn reads_are_tracked_after_later_reads() {
+    // A 16-byte vector and an 8-byte packet of one element are assigned to different threads.
     check(&["ppkt.m#0 i0 > r0:0; |re i0 s0 > i0", "ppkt.m#0 i0 > r0:0; put.m#0 i0 > r0:1; |re i0 s0 > i0"]);
-    // Equal vectors belong to one thread, which does things in order.
+    // Equal vectors are assigned to one thread, which executes operations in order.
     check(&["put.m#0 i0 > r0:0; re i0 s0 > i0"]);
-    // Unequal ranges and slices do not.
+    // Unequal ranges and slices are not.
     check(&["put.m#0 i0+2 > r0:0+2; |re i0 s0 > i0", "put.m#0/0:2 i0 > r0:0; |re i0 s0 > i0"]);
-    // A port reads whenever it likes.
+    // A port reads at any time.
     check(&["put.p#0 i0 > r0:0; |re i0 s0 > i0"]);
 }
 
 #[test]
-fn a_conflict_does_not_make_an_operation_forget_its_own_reads() {
+fn conflict_keeps_the_reads_of_the_conflicting_operation() {
     check(&["copy s0 > o0; |copy i0 > o0; copy s1 > i0", "copy s0 > o0+2; |copy i0 > o0; |upkt s1 > i0"]);
 }
 
@@ -132,10 +132,10 @@ fn input_and_output_are_one_memory_in_place() {
 }
 
 #[test]
-fn switch_operations_count() {
+fn switch_operations_are_tracked() {
     check(&[
         "copy i0 > s0; |gstore.w#0 s0 > w0:1",
-        // Multicast instructions agree on who takes what.
+        // Multicast instructions have equal mappings.
         "glre.w#0 w0:0 > s7; gstore.w#0 s7 > w0:1",
         "glre.w#0 w0:0 > s7; |gstore.w#0 s6+2 > w0:1+2",
         "glre.w#0 w0:0 > o0; |put.m#0 o0 > r0:0",
@@ -146,7 +146,7 @@ fn switch_operations_count() {
 }
 
 #[test]
-fn a_loop_counts_as_one_operation() {
+fn loop_counts_as_one_operation() {
     check(&[
         "loop 16x1 { copy i0 > s0 }; |put.m#0 s0 > r0:0",
         "copy i0 > s0; |loop 16x1 { copy s0 > o0 }",
@@ -157,18 +157,18 @@ fn a_loop_counts_as_one_operation() {
 }
 
 #[test]
-fn a_loop_that_syncs_is_two_operations() {
+fn loop_with_a_sync_counts_as_two_operations() {
     check(&[
-        // What comes before its last sync is over behind it, in the last iteration too.
+        // Operations before its last sync happen before the operations after it, in the last iteration too.
         "loop 16x1 { copy i0 > s0; |put.m#0 s0 > r0:0 }; copy s0 > o0",
         "loop 16x1 { copy i0 > s0; nop; put.m#0 s0 > r0:0 }; copy s0 > o0",
         "loop 16x1 { copy i0 > s0; nop; put.m#0 s0 > r0:0 }; |copy i0 > s0",
         "loop 16x1 { ppkt.m#0 i0 > r0:4; nop; copy i1 > s1 }; re i0 i2 > i0",
         "loop 16x1 { nop; ppkt.m#0 i0 > r0:4 }; |re i0 i2 > i0",
-        // What comes behind its first sync need not be kept apart from what was before.
+        // Operations after its first sync need no sync with earlier ones.
         "ppkt.m#0 i0 > r0:4; loop 16x1 { nop; re i0 i1 > i0 }",
         "ppkt.m#0 i0 > r0:4; |loop 16x1 { re i0 i1 > i0; nop }",
-        // But a loop may turn not even once.
+        // But a loop may have no iteration.
         "ppkt.m#0 i0 > r0:4; loop 16x1 { nop; copy i4 > s4; nop }; |re i0 i1 > i0",
     ]);
 }

@@ -4,9 +4,9 @@ use super::Scope;
 use crate::plan::{Op, OpKind};
 use crate::types::ChannelKind;
 
-/// Tries to put `b` into `a`; `true` if `b` is gone.
+/// Tries to merge `b` into `a`; returns whether `b` was merged.
 ///
-/// The result does what both did, one after the other: a fusion that would change what memory holds is left out.
+/// The result does what both did, one after the other: a fusion that would change the result in memory is not done.
 pub(super) fn try_fuse(a: &mut Op, b: &mut Op, scope: &Scope) -> bool {
     use OpKind as K;
     if !a.kind.is_data()
@@ -22,7 +22,8 @@ pub(super) fn try_fuse(a: &mut Op, b: &mut Op, scope: &Scope) -> bool {
     let kind = match (a.kind, b.kind) {
         (K::Get, K::Get) if pairs(a, b) => K::Get,
         (K::Put | K::PutPackets, kind) if kind == a.kind && pairs(a, b) && one_source_buffer(a, b) => kind,
-        // Threads push in no order, so two signals of one operation on one channel could announce each other's data.
+        // The pairs of a put are unordered, so two signals of one operation on one channel could announce each other's
+        // data.
         (K::PutWithSignal | K::PutWithSignalAndFlush, kind) if kind == a.kind && pairs(a, b) && disjoint(a, b) => kind,
         (K::ReadPutPackets, K::ReadPutPackets) if a.srcs == b.srcs && a.channel == b.channel => {
             b.srcs.clear();
@@ -65,24 +66,25 @@ pub(super) fn try_fuse(a: &mut Op, b: &mut Op, scope: &Scope) -> bool {
     true
 }
 
-/// Items for which there is room at least when a list gets longer than what it has room for.
-const LEAST_ROOM: usize = 7;
+/// Minimum additional capacity of a list that is full.
+const MIN_CAPACITY: usize = 7;
 
-/// Adds what is mostly a single item to a list.
+/// Adds items to a list, mostly a single one.
 pub(super) fn append<A: smallvec::Array<Item: Copy>>(list: &mut smallvec::SmallVec<A>, more: &[A::Item]) {
-    // Whatever is fused once mostly is so again.
+    // An operation that was fused once mostly is again.
     if list.len() + more.len() > list.capacity() {
-        list.reserve(LEAST_ROOM.max(more.len()));
+        list.reserve(MIN_CAPACITY.max(more.len()));
     }
     more.iter().for_each(|item| list.push(*item));
 }
 
-/// Whether two lists of pairs can be one: same kind of channel, chunks of one size.
+/// Returns whether two lists of pairs can be one: same kind of channel, chunks of one size.
 fn pairs(a: &Op, b: &Op) -> bool {
     a.channel == b.channel && a.srcs[0].size == b.srcs[0].size
 }
 
-/// Whether one base address does for the sources of a put through memory. Ports address every source on its own.
+/// Returns whether one base address is enough for the sources of a put through memory. Ports address every source
+/// separately.
 fn one_source_buffer(a: &Op, b: &Op) -> bool {
     a.channel != Some(ChannelKind::Memory) || a.srcs[0].place == b.srcs[0].place
 }
@@ -91,7 +93,8 @@ fn disjoint(a: &Op, b: &Op) -> bool {
     !b.ids.iter().any(|id| a.ids.contains(id))
 }
 
-/// Whether `b` adds further sources to what `a` accumulates in place, without reading what `a` wrote as a source.
+/// Returns whether `b` adds further sources to what `a` accumulates in place, without reading what `a` wrote as a
+/// source.
 fn accumulates(a: &Op, b: &Op, scope: &Scope) -> bool {
     let total = a.dsts[0];
     a.channel == b.channel
@@ -102,14 +105,14 @@ fn accumulates(a: &Op, b: &Op, scope: &Scope) -> bool {
         && !b.srcs[1..].iter().any(|source| scope.overlap(source, &total))
 }
 
-/// Whether `b` sends, through memory, exactly what `a` leaves in its destination number `position`.
+/// Returns whether `b` sends, through memory, exactly what `a` leaves in its destination number `position`.
 fn sends_result(a: &Op, b: &Op, position: usize) -> bool {
     b.channel == Some(ChannelKind::Memory)
         && a.dsts.get(position).is_some_and(|result| b.srcs.iter().all(|source| source == result))
 }
 
-/// Whether `b` stores, through the switch channel that `a` loads from, what `a` leaves in its destination, and nobody
-/// misses that destination afterwards.
+/// Returns whether `b` stores, through the switch channel from which `a` loads, what `a` leaves in its destination, and
+/// no operation reads that destination afterward.
 fn stores_result(a: &Op, b: &Op, scope: &Scope) -> bool {
     let (window, result) = (a.srcs[0], a.dsts[0]);
     b.srcs[0] == result

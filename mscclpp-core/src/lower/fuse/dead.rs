@@ -1,4 +1,4 @@
-//! Stores that nobody reads.
+//! Dead stores: stores that no operation reads.
 
 use rangemap::RangeSet;
 
@@ -7,20 +7,21 @@ use crate::collective::Collective;
 use crate::plan::{BufferRef, Op, OpKind, Operand, PlanTree};
 use crate::types::BufferKind;
 
-/// Where a switch reduction's local destination can be left out because the result is broadcast right behind it.
+/// Determines where a switch reduction's local destination can be omitted because the result is broadcast directly
+/// after it.
 ///
 /// That is so where the broadcast itself writes the destination (its window covers it), and where the destination is
 /// scratch that no other operation of the program reads.
 pub(super) struct DeadStores {
     collective: Collective,
-    /// Per rank, the scratch that is read other than by a broadcast directly behind the reduction that wrote it.
+    /// Per rank, the scratch that is read other than by a broadcast directly after the reduction that wrote it.
     read: Vec<RangeSet<u64>>,
     /// Per rank, the buffers of its switch channels.
     windows: Vec<Vec<BufferKind>>,
 }
 
 impl DeadStores {
-    /// Looks through a plan whose references carry rank-level numbers. Costs nothing unless it has switch reductions.
+    /// Analyzes a plan whose operands have rank-level numbers. It costs nothing unless the plan has switch reductions.
     pub(super) fn find(plan: &PlanTree) -> Self {
         let mut found = Self { collective: plan.collective, read: Vec::new(), windows: Vec::new() };
         let blocks = || plan.ranks.iter().flat_map(|rank| &rank.blocks);
@@ -53,7 +54,7 @@ impl DeadStores {
         }
     }
 
-    /// Notes that `rank` reads a range, if it is scratch of anyone.
+    /// Records that `rank` reads a range, if it is scratch of any rank.
     fn note(&mut self, plan: &PlanTree, rank: usize, range: &Operand) {
         let chunks = u64::from(range.index)..u64::from(range.index) + u64::from(range.size);
         if chunks.is_empty() {
@@ -83,7 +84,7 @@ impl DeadStores {
         }
     }
 
-    /// Whether `rank` need not store `result` when it broadcasts it through `window`.
+    /// Returns whether `rank` need not store `result` when it broadcasts it through `window`.
     pub(super) fn can_drop(&self, rank: u32, result: &Operand, window: &Operand) -> bool {
         let (Some(buffer), BufferRef::Switch(number)) = (result.local_buffer(), window.place) else {
             return false;

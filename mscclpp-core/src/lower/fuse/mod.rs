@@ -1,9 +1,10 @@
-//! Fusion: neighbouring operations of a thread block become one.
+//! Fusion: merging adjacent operations of a thread block.
 //!
-//! A left fold: the current operation takes in its successor if a rule says so, else the successor becomes the current
-//! one. Nothing is reordered. Some pairs do not become one but make a sync attribute of one of them superfluous.
+//! A left fold: the current operation is merged with its successor if a rule permits it, otherwise the successor
+//! becomes the current one. Nothing is reordered. Some pairs are not merged but make a sync attribute of one of them
+//! redundant.
 //!
-//! [`sync`] holds the rules for block syncs and synchronising operations, [`data`] those for data.
+//! [`sync`] contains the rules for block syncs and synchronizing operations, [`data`] those for data.
 
 mod data;
 mod dead;
@@ -13,14 +14,14 @@ use crate::collective::Collective;
 use crate::plan::{Op, OpKind, Operand, PlanTree, RankPlan};
 use dead::DeadStores;
 
-/// What fusion knows of a whole plan.
+/// What fusion computes for a whole plan.
 pub(super) struct Fusion {
     collective: Collective,
     dead: DeadStores,
 }
 
 impl Fusion {
-    /// Looks through a plan.
+    /// Analyzes a plan.
     pub(super) fn of(plan: &PlanTree) -> Self {
         Self { collective: plan.collective, dead: DeadStores::find(plan) }
     }
@@ -34,7 +35,7 @@ impl Fusion {
     }
 }
 
-/// What the rules need to know beside the two operations.
+/// Context of the rules in addition to the two operations.
 struct Scope<'a> {
     rank: u32,
     collective: Collective,
@@ -42,7 +43,7 @@ struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    /// Whether two references to this rank's buffers share memory.
+    /// Returns whether two operands in this rank's buffers share memory.
     fn overlap(&self, a: &Operand, b: &Operand) -> bool {
         let place = |range: &Operand| {
             let buffer = range.local_buffer()?;
@@ -71,7 +72,8 @@ fn fold(ops: &mut Vec<Op>, scope: &Scope) {
     });
 }
 
-/// Fuses inside a pipeline once it has become the current operation: what stands in front of it sees it as written.
+/// Fuses inside a pipeline once it has become the current operation: the rules see its original body with earlier
+/// operations.
 fn fold_body(op: &mut Op, scope: &Scope) {
     if let Some(body) = &mut op.body {
         fold(&mut body.ops, scope);

@@ -1,11 +1,11 @@
-//! Fusion of block syncs and synchronising operations.
+//! Fusion of block syncs and synchronizing operations.
 
 use super::data::append;
 use crate::plan::{Op, OpKind};
 use crate::types::BlockSync;
 
-/// Tries to put `b` into `a`; `true` if `b` is gone. Otherwise each may have lost a sync attribute that the other, or a
-/// block sync between them, makes superfluous.
+/// Tries to merge `b` into `a`; returns whether `b` was merged. Otherwise each may have lost a sync attribute that the
+/// other, or a block sync between them, makes redundant.
 pub(super) fn try_fuse(a: &mut Op, b: &mut Op) -> bool {
     use OpKind as K;
     if a.kind.is_sync() && a.kind == b.kind && unite(a, b) {
@@ -13,12 +13,12 @@ pub(super) fn try_fuse(a: &mut Op, b: &mut Op) -> bool {
     }
     match (a.kind, b.kind) {
         (K::Nop, K::Nop) => true,
-        // The whole block already meets where `b` begins: the `nop` before it goes.
+        // The whole block is already synchronized where `b` begins: the `nop` before it is removed.
         (K::Nop, K::Barrier | K::Pipeline) if starts_synced(b) => {
             std::mem::swap(a, b);
             true
         }
-        // The whole block already met where `a` ended.
+        // The whole block was already synchronized where `a` ended.
         (K::Barrier | K::Pipeline, K::Nop) => ends_synced(a),
         (K::Nop | K::Barrier | K::Pipeline, kind) if kind.is_sync() && ends_synced(a) => {
             b.sync = b.sync.without(BlockSync::Before);
@@ -32,7 +32,7 @@ pub(super) fn try_fuse(a: &mut Op, b: &mut Op) -> bool {
     }
 }
 
-/// Unites two synchronising operations of one kind, unless both act on one channel: each signal counts.
+/// Merges two synchronizing operations of one kind, unless both use one channel: each signal counts.
 fn unite(a: &mut Op, b: &Op) -> bool {
     use OpKind as K;
     if a.channel != b.channel {
@@ -55,7 +55,7 @@ fn unite(a: &mut Op, b: &Op) -> bool {
     true
 }
 
-/// Whether the whole block meets before the operation does anything else.
+/// Returns whether the whole block is synchronized before the operation does anything else.
 fn starts_synced(op: &Op) -> bool {
     match op.kind {
         OpKind::Nop | OpKind::Barrier => true,
@@ -64,7 +64,7 @@ fn starts_synced(op: &Op) -> bool {
     }
 }
 
-/// Whether the whole block meets after everything else that the operation does.
+/// Returns whether the whole block is synchronized after everything else that the operation does.
 fn ends_synced(op: &Op) -> bool {
     match op.kind {
         OpKind::Nop | OpKind::Barrier => true,

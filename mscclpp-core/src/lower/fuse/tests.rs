@@ -21,7 +21,7 @@ fn check(cases: &[(&str, &str)]) {
     }
 }
 
-/// Pairs that stay as they are.
+/// Pairs that are unchanged.
 #[track_caller]
 fn stay(cases: &[&str]) {
     for ops in cases {
@@ -30,7 +30,7 @@ fn stay(cases: &[&str]) {
 }
 
 #[test]
-fn block_syncs_swallow_each_other() {
+fn adjacent_block_syncs_are_merged() {
     check(&[
         ("nop; nop; nop", "nop"),
         ("nop; barrier#0=2", "barrier#0=2"),
@@ -44,7 +44,7 @@ fn block_syncs_swallow_each_other() {
 }
 
 #[test]
-fn a_loop_swallows_a_sync_at_the_end_where_it_has_one_itself() {
+fn loop_absorbs_a_sync_at_an_end_with_its_own_sync() {
     stay(&[
         "nop; loop 16x1 { copy i0 > s0; nop }",
         "loop 16x1 { nop; copy i0 > s0 }; nop",
@@ -54,7 +54,7 @@ fn a_loop_swallows_a_sync_at_the_end_where_it_has_one_itself() {
 }
 
 #[test]
-fn block_syncs_take_sync_attributes() {
+fn block_syncs_make_sync_attributes_redundant() {
     check(&[
         ("nop; signal.m#0@both", "nop; signal.m#0@after"),
         ("barrier#0=2; wait.m#0@both", "barrier#0=2; wait.m#0@after"),
@@ -72,7 +72,7 @@ fn block_syncs_take_sync_attributes() {
 }
 
 #[test]
-fn synchronising_operations_unite() {
+fn synchronizing_operations_are_merged() {
     check(&[
         ("sem_acquire#0@before; sem_acquire#0,1@after", "sem_acquire#0,0,1@both"),
         ("sem_release#2; sem_release#1", "sem_release#2,1"),
@@ -91,7 +91,7 @@ fn synchronising_operations_unite() {
 }
 
 #[test]
-fn lists_of_pairs_unite() {
+fn lists_of_pairs_are_merged() {
     check(&[
         ("get.m#0 r0:0 > i0; get.m#1 r1:1 > o1", "get.m#0,1 r0:0 r1:1 > i0 o1"),
         ("put.m#0 i0 > r0:0; put.m#0 i3 > r1:1", "put.m#0,0 i0 i3 > r0:0 r1:1"),
@@ -139,7 +139,7 @@ fn reductions_accumulate() {
 }
 
 #[test]
-fn a_reduction_elsewhere_or_of_its_own_result_stays_alone() {
+fn reduction_elsewhere_or_of_its_own_result_is_not_fused() {
     stay(&["re i0 i1 > o0; re i0 i2 > o0", "re i0 s0 > i0; re i0 i0 > i0", "re i0+2 s0+2 > i0+2; re i0+2 i1+2 > i0+2"]);
 }
 
@@ -183,7 +183,7 @@ fn switch_reductions_broadcast_their_results() {
     check(&[
         // The window is scratch of this rank as well: the broadcast writes what the reduction would have written.
         ("glre.w#0 w0:3 > s3; gstore.w#0 s3 > w0:3", "glres.w#0 w0:3 > w0:3"),
-        // Nobody reads scratch chunk 7; the broadcast goes where it was sent, not where it was read.
+        // No operation reads scratch chunk 7; the broadcast's destination is the window, not the chunk that was read.
         ("glre.w#0 w0:0 > s7; gstore.w#0 s7 > w0:1", "glres.w#0 w0:0 > w0:1"),
     ]);
     stay(&[
@@ -196,7 +196,7 @@ fn switch_reductions_broadcast_their_results() {
 }
 
 #[test]
-fn another_ranks_read_keeps_a_switch_reductions_store() {
+fn read_of_another_rank_keeps_the_store_of_a_switch_reduction() {
     // Remote buffer 0 of rank 1 is rank 0's scratch.
     let ops = "glre.w#0 w0:0 > s7; gstore.w#0 s7 > w0:1";
     assert_eq!(of(plan(&[&[ops], &["get.m#0 r0:7 > o0"]])), ops);
@@ -212,7 +212,7 @@ fn bodies_fuse_too() {
 }
 
 #[test]
-fn nothing_is_lost_over_long_runs() {
+fn long_runs_keep_all_operations() {
     let puts: Vec<String> = (0..500).map(|i| format!("put.m#0 i{i} > r0:{i}")).collect();
     let mut plan = plan(&[&[&puts.join("; ")], &[""]]);
     let fusion = super::Fusion::of(&plan);

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::MOST_RANKS;
-use crate::plan::show::Scope;
 use crate::plan::stats::writes_packets;
+use crate::plan::text::{BlockNames, RankNames};
 use crate::plan::{BufferRef, Op, OpKind, Operand, PlanTree, RankPlan};
 use crate::types::{BufferKind, ChannelKind};
 
@@ -143,8 +143,9 @@ impl Moves {
         let all_chunks = plan.ranks.len() <= MOST_RANKS;
         let mut visit = Visit { moves: Self::default(), switched: BTreeMap::new(), only, all_chunks, plan };
         for (rank, tables) in (0..).zip(&plan.ranks) {
+            let names = RankNames::new(tables);
             for block in &tables.blocks {
-                visit.ops(&block.ops, rank, &Scope { tables, block });
+                visit.ops(&block.ops, rank, &BlockNames::new(&names, block));
             }
         }
         visit.spread();
@@ -158,18 +159,18 @@ impl Moves {
 }
 
 impl Visit<'_> {
-    fn ops(&mut self, ops: &[Op], rank: u32, scope: &Scope<'_>) {
+    fn ops(&mut self, ops: &[Op], rank: u32, names: &BlockNames<'_>) {
         for op in ops {
             if op.kind.is_data() {
-                self.op(op, rank, scope);
+                self.op(op, rank, names);
             }
             if let Some(body) = &op.body {
-                self.ops(&body.ops, rank, scope);
+                self.ops(&body.ops, rank, names);
             }
         }
     }
 
-    fn op(&mut self, op: &Op, rank: u32, scope: &Scope<'_>) {
+    fn op(&mut self, op: &Op, rank: u32, names: &BlockNames<'_>) {
         let part = op.slice.map_or(1.0, |slice| 1.0 / f64::from(slice.of.max(1)));
         let channel = op.channel.unwrap_or(ChannelKind::Memory);
         let local = |refs: &[Operand], at: usize| {
@@ -189,7 +190,7 @@ impl Visit<'_> {
                 let (others, buffer) = match at.place {
                     BufferRef::Local(_) => continue,
                     BufferRef::Remote(index) => {
-                        let Some((other, buffer)) = scope.remote(index, op.channel) else { continue };
+                        let Some((other, buffer)) = names.remote(index, op.channel) else { continue };
                         if other != rank {
                             self.moves.between.entry(ends(write, rank, other, way)).or_default().add(amount);
                         }
@@ -197,9 +198,9 @@ impl Visit<'_> {
                         (&group[..], buffer)
                     }
                     BufferRef::Switch(index) => {
-                        let Some((number, buffer)) = scope.switch(index) else { continue };
+                        let Some((number, buffer)) = names.switch(index) else { continue };
                         self.switched.entry((rank, number, way)).or_default().add(amount);
-                        (members(scope.tables, number), buffer)
+                        (members(names.rank.tables, number), buffer)
                     }
                 };
                 within = false;

@@ -16,7 +16,6 @@ enum Job {
     Map(Shared, Value),
     Filter(Shared, Value),
     FilterMap(Shared, Value),
-    Inspect(Shared, Value),
     FlatMap(Shared, Option<Value>, Option<Shared>),
     Enumerate(Shared, usize),
     Zip(Shared, Shared),
@@ -28,6 +27,7 @@ enum Job {
     Scan(Shared, Place, Value),
     Cycle(Shared, Box<Iter>),
     Successors(Value, Value),
+    Calls(Value, bool),
 }
 
 impl Iter {
@@ -63,10 +63,10 @@ impl Iter {
                 Some(value) => Job::Successors(value, f.clone()),
                 None => Job::Ready(None),
             },
+            Self::Calls { f, forever } => Job::Calls(f.clone(), *forever),
             Self::Map { inner, f } => Job::Map(shared(inner), f.clone()),
             Self::Filter { inner, f } => Job::Filter(shared(inner), f.clone()),
             Self::FilterMap { inner, f } => Job::FilterMap(shared(inner), f.clone()),
-            Self::Inspect { inner, f } => Job::Inspect(shared(inner), f.clone()),
             Self::FlatMap { inner, f, current } => Job::FlatMap(shared(inner), f.clone(), current.clone()),
             Self::Enumerate { inner, count, back } => {
                 let number = if *back {
@@ -178,13 +178,6 @@ impl<'t> Vm<'t> {
                 }
                 Ok(None)
             }
-            Job::Inspect(inner, f) => {
-                let item = self.next(&inner, tok)?;
-                if let Some(item) = &item {
-                    self.call(&f, vec![item.clone()], tok)?;
-                }
-                Ok(item)
-            }
             Job::Inner(inner) => self.next(&inner, tok),
             Job::Skip(inner, count) => {
                 for _ in 0..count {
@@ -282,6 +275,10 @@ impl<'t> Vm<'t> {
                 }
                 self.next(&fresh, tok)
             }
+            Job::Calls(f, forever) => {
+                let value = self.call(&f, Vec::new(), tok)?;
+                Ok(if forever { Some(value) } else { unwrapped(value) })
+            }
             Job::Successors(value, f) => {
                 let next = unwrapped(self.call(&f, vec![value.clone()], tok)?);
                 if let Ok(mut iter) = iter.try_borrow_mut()
@@ -321,8 +318,8 @@ impl<'t> Vm<'t> {
                 self.allocate(set.len(), tok)?;
                 Iter::over(Rc::new(set.iter().cloned().collect()))
             }
-            Value::Some(value) => Iter::over(Rc::new(vec![(*value).clone()])),
-            Value::None => Iter::Empty,
+            Value::Some(value) | Value::Ok(value) => Iter::over(Rc::new(vec![(*value).clone()])),
+            Value::None | Value::Err(_) => Iter::Empty,
             Value::Place(place) => return self.make_place_iter(&(*place).clone().follow(), tok),
             _ => return Err(self.ill_typed(tok)),
         };
@@ -347,8 +344,10 @@ impl<'t> Vm<'t> {
                 let keys = Rc::new(map.keys().cloned().collect());
                 Iter::MapPlaces { place: place.clone(), keys, at: 0, with_keys: true }
             }
-            Value::Some(_) => Iter::over(Rc::new(vec![Value::Place(Rc::new(place.part(Step::Payload)))])),
-            Value::None => Iter::Empty,
+            Value::Some(_) | Value::Ok(_) => {
+                Iter::over(Rc::new(vec![Value::Place(Rc::new(place.part(Step::Payload)))]))
+            }
+            Value::None | Value::Err(_) => Iter::Empty,
             _ => return Err(self.ill_typed(tok)),
         })
     }

@@ -55,6 +55,11 @@ pub(crate) enum Iter {
         next: Option<Value>,
         f: Value,
     },
+    /// What a function returns, call by call: the items themselves, or until it returns `None`.
+    Calls {
+        f: Value,
+        forever: bool,
+    },
     Map {
         inner: Shared,
         f: Value,
@@ -64,10 +69,6 @@ pub(crate) enum Iter {
         f: Value,
     },
     FilterMap {
-        inner: Shared,
-        f: Value,
-    },
-    Inspect {
         inner: Shared,
         f: Value,
     },
@@ -158,7 +159,6 @@ impl Iter {
             Self::Map { inner, .. }
             | Self::Filter { inner, .. }
             | Self::FilterMap { inner, .. }
-            | Self::Inspect { inner, .. }
             | Self::Enumerate { inner, .. }
             | Self::Take { inner, .. }
             | Self::Skip { inner, .. }
@@ -194,7 +194,7 @@ impl Iter {
                 usize::try_from((span + step - 1) / step).ok()
             }
             Self::Repeat { left, .. } => *left,
-            Self::Map { inner, .. } | Self::Inspect { inner, .. } | Self::Enumerate { inner, .. } => count(inner),
+            Self::Map { inner, .. } | Self::Enumerate { inner, .. } => count(inner),
             Self::Zip { a, b } => Some(count(a)?.min(count(b)?)),
             Self::Chain { a: None, b } => count(b),
             Self::Chain { a: Some(a), b } => count(a)?.checked_add(count(b)?),

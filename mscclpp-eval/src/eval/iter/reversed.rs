@@ -22,7 +22,6 @@ impl Iter {
             Self::Map { inner, f } => Self::Map { inner: flip(inner)?, f },
             Self::Filter { inner, f } => Self::Filter { inner: flip(inner)?, f },
             Self::FilterMap { inner, f } => Self::FilterMap { inner: flip(inner)?, f },
-            Self::Inspect { inner, f } => Self::Inspect { inner: flip(inner)?, f },
             Self::Enumerate { inner, count, back } => {
                 self::count(&inner)?;
                 Self::Enumerate { inner: flip(inner)?, count, back: !back }

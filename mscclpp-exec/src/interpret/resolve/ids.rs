@@ -1,13 +1,13 @@
-//! What an operation waits for or releases: channels, semaphores, barriers.
+//! Resolves the channels, semaphores and barriers on which an operation waits or which it releases.
 
 use mscclpp_core::plan::image::OpView;
 use mscclpp_core::types::ChannelKind;
 
-use super::{At, BlockTables, Lowering, entry};
+use super::{At, BlockTables, Resolver, entry};
 use crate::error::Error;
 use crate::interpret::program::{Barrier, Opcode};
 
-impl Lowering {
+impl Resolver {
     pub(super) fn sync(
         &mut self,
         at: At,

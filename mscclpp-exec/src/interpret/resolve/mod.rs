@@ -1,4 +1,5 @@
-//! From a plan to a [`ResolvedPlan`]. Whatever the plan says, the result is safe to run: every index is checked here.
+//! Resolves a plan into a [`ResolvedPlan`]. The result is safe to execute whatever the plan contains: every index is
+//! checked here.
 
 mod ids;
 mod operands;
@@ -16,15 +17,15 @@ use super::program::{Instr, Reductions, ResolvedPlan};
 use crate::error::{Error, path};
 use crate::layout::Shape;
 
-/// Makes a plan ready.
+/// Resolves a plan.
 ///
 /// # Errors
-/// [`Error::InvalidPlan`] for the first thing that makes the plan impossible to run.
+/// [`Error::InvalidPlan`] for the first reason why the plan cannot be executed.
 pub(crate) fn resolve(plan: &Plan) -> Result<ResolvedPlan, Error> {
     let whole = |what: String| Error::InvalidPlan { place: "the whole plan".into(), what };
     plan.open().map_err(|error| whole(error.to_string()))?;
     let shape = shape(plan)?;
-    let mut lowering = Lowering {
+    let mut lowering = Resolver {
         program: ResolvedPlan {
             plan: plan.clone(),
             shape,
@@ -96,7 +97,7 @@ fn shape(plan: &Plan) -> Result<Shape, Error> {
     Ok(shape)
 }
 
-/// What a set of reductions, one bit each, amounts to; `None` if it cannot be run.
+/// Classifies a set of reductions, one bit each; `None` if it cannot be executed.
 fn reductions(set: u8) -> Option<Reductions> {
     let bit = |op: ReduceOp| 1 << op as u8;
     if set == 0 {
@@ -111,18 +112,18 @@ fn reductions(set: u8) -> Option<Reductions> {
     (set & bit(ReduceOp::Avg) == 0).then_some(Reductions::Mixed)
 }
 
-struct Lowering {
+struct Resolver {
     program: ResolvedPlan,
-    /// Chunks of every rank's buffers.
+    /// Number of chunks of every rank's buffers.
     chunks: Vec<[u32; 3]>,
     tables: Tables,
-    /// Operations that occur, one bit each.
+    /// Reductions that occur, one bit each.
     reductions: u8,
     /// Bytes of the window, inside of a pipeline.
     window: Option<u64>,
 }
 
-/// Tables of the rank at hand; kept for their memory.
+/// Tables of the current rank; kept to reuse their memory.
 #[derive(Default)]
 struct Tables {
     remote: Vec<RemoteBuffer>,
@@ -133,7 +134,7 @@ struct Tables {
     members: Vec<u32>,
     /// First of [`ResolvedPlan::semaphores`] and number.
     semaphores: (u32, u32),
-    /// Where the barriers seen so far are in [`ResolvedPlan::barriers`], by number.
+    /// Indices of the barriers so far in [`ResolvedPlan::barriers`], by number.
     barriers: BTreeMap<u32, u32>,
 }
 
@@ -145,13 +146,13 @@ struct BlockTables<'a> {
     remote: [Option<Numbers<'a>>; 3],
 }
 
-/// The number at a position of a table that may not be there; its length if it is too short.
+/// Returns the entry of a table that may not exist; its length if it is too short.
 fn entry(table: &Option<Numbers<'_>>, at: u32) -> Result<u32, usize> {
     let table = table.as_ref();
     table.and_then(|table| table.get(at)).ok_or(table.map_or(0, Numbers::len))
 }
 
-/// An operation's place and kind, for errors.
+/// An operation's path and kind, for errors.
 #[derive(Clone, Copy)]
 struct At {
     rank: u32,
@@ -166,8 +167,8 @@ impl At {
     }
 }
 
-impl Lowering {
-    /// The instruction that is being filled in.
+impl Resolver {
+    /// Returns the instruction that is being resolved.
     fn last(&mut self) -> &mut Instr {
         let last = self.program.instrs.len() - 1;
         &mut self.program.instrs[last]

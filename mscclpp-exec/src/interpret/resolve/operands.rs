@@ -1,4 +1,4 @@
-//! What an operation reads and writes: whose memory, and which chunks of it.
+//! Resolves the operands of an operation: the rank, the memory and the chunks.
 
 use std::ops::Range;
 
@@ -6,22 +6,23 @@ use mscclpp_core::plan::image::OpView;
 use mscclpp_core::plan::{self, BufferRef};
 use mscclpp_core::types::{BufferKind, ChannelKind};
 
-use super::{At, BlockTables, Lowering, entry};
+use super::{At, BlockTables, Resolver, entry};
 use crate::error::Error;
 use crate::interpret::program::{Operand, Space};
 
-/// Most operands of a program. A plan of multicasts over many ranks could otherwise need more memory than there is.
-const MOST_OPERANDS: usize = 1 << 27;
+/// Maximum number of operands of a resolved plan. A plan of multicasts over many ranks could otherwise exceed the
+/// available memory.
+const MAX_OPERANDS: usize = 1 << 27;
 
-/// Whose memory a reference names.
+/// Ranks whose memory a reference names.
 enum Owners {
     One(u32),
     /// A range of `Tables::members`.
     Group(Range<u32>),
 }
 
-impl Lowering {
-    /// Resolves one side's references; from number `plain` on they are packets.
+impl Resolver {
+    /// Resolves one side's operands; those from number `plain` on are packets.
     pub(super) fn operands<'a>(
         &mut self,
         at: At,
@@ -55,7 +56,7 @@ impl Lowering {
         Ok((self.program.operands.len() - first) as u32)
     }
 
-    /// The buffer that a reference names, and whose it is.
+    /// Returns the buffer that a reference names, and the ranks that own it.
     fn owners<'a>(
         &self,
         at: At,
@@ -111,9 +112,9 @@ impl Lowering {
             let end = u64::from(index) + u64::from(size);
             return at.error(format!("chunks {index}..{end} of rank {rank}'s {buffer}, which has {have} chunks"));
         }
-        if self.program.operands.len() >= MOST_OPERANDS {
+        if self.program.operands.len() >= MAX_OPERANDS {
             return at
-                .error(format!("more than {MOST_OPERANDS} references in all, a multicast's counted for each member"));
+                .error(format!("more than {MAX_OPERANDS} references in all, a multicast's counted for each member"));
         }
         self.program.operands.push(Operand { rank, index, size, space });
         Ok(())

@@ -1,22 +1,22 @@
-//! What an operation does, and whether it can.
+//! Resolves an operation, and checks that it can be executed.
 
 use mscclpp_core::plan::OpKind;
 use mscclpp_core::plan::image::OpView;
 use mscclpp_core::types::ChannelKind;
 
-use super::{At, BlockTables, Lowering};
+use super::{At, BlockTables, Resolver};
 use crate::error::Error;
 use crate::interpret::program::{Instr, Opcode, Space};
 
-/// No reference is a packet.
+/// No operand is a packet.
 const ALL: usize = usize::MAX;
 
-impl Lowering {
-    /// Fills in any operation but a pipeline; whether it uses the proxy.
+impl Resolver {
+    /// Resolves any operation other than a pipeline, and returns whether it uses the proxy.
     pub(super) fn op(&mut self, at: At, of: &BlockTables<'_>, view: &OpView<'_>) -> Result<bool, Error> {
         use OpKind::*;
         let port = view.channel() == Some(ChannelKind::Port);
-        // Which of the sources and destinations are packets: the first `plain` are not, the others are.
+        // Which sources and destinations are packets: those from the given number on.
         let (action, plain_srcs, plain_dsts) = match at.kind {
             Nop => return Ok(false),
             Barrier => return self.barrier(at, view),
@@ -37,7 +37,7 @@ impl Lowering {
             PutWithSignal => (Opcode::Port { signal: true, flush: false }, ALL, ALL),
             PutWithSignalAndFlush => (Opcode::Port { signal: true, flush: true }, ALL, ALL),
             CopyPackets => (Opcode::Pack, ALL, 0),
-            // A port sends packets that are there already.
+            // A port sends packets that already exist.
             PutPackets if port => (Opcode::Port { signal: false, flush: false }, 0, 0),
             PutPackets => (Opcode::Pack, ALL, 0),
             UnpackPackets => (Opcode::Unpack, 0, ALL),
@@ -75,11 +75,12 @@ impl Lowering {
             }
         }
         self.check_sizes(at)?;
-        self.note_scratch();
+        self.record_scratch_use();
         Ok(matches!(action, Opcode::Port { .. } | Opcode::PortForward))
     }
 
-    /// Pairs must be of equal sizes, and all references of an operation that combines or forwards.
+    /// Checks that the operands of each pair have equal sizes, and all operands of an operation that combines or
+    /// forwards.
     fn check_sizes(&mut self, at: At) -> Result<(), Error> {
         let instr = *self.last();
         let (srcs, dsts) = (self.program.srcs(&instr), self.program.dsts(&instr));
@@ -106,8 +107,8 @@ impl Lowering {
         }
     }
 
-    /// Notes which memories an operation uses, and how.
-    fn note_scratch(&mut self) {
+    /// Records which memories an operation uses, and how.
+    fn record_scratch_use(&mut self) {
         let Instr { operands, srcs, slice, .. } = *self.last();
         let program = &mut self.program;
         let (srcs, dsts) = program.operands[operands as usize..].split_at(srcs as usize);
@@ -117,7 +118,7 @@ impl Lowering {
         program.plain_scratch |= plain;
         program.shape.packets |= packets;
         if plain || packets {
-            // Wrapping is done for plain data in windows of whole references only.
+            // Only plain data in windows of whole operands can wrap.
             let whole = slice.1 <= 1 && !packets;
             program.windowed_scratch = match (program.windowed_scratch, self.window) {
                 (Some(largest), Some(window)) if whole => Some(largest.max(window)),

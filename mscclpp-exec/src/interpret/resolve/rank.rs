@@ -1,14 +1,14 @@
-//! A rank: its tables, its thread blocks, and the loops in them.
+//! Resolves a rank: its tables, its thread blocks, and the loops in them.
 
 use mscclpp_core::plan::OpKind;
 use mscclpp_core::plan::image::{BlockView, OpView, RankView};
 use mscclpp_core::types::ChannelKind;
 
-use super::{At, BlockTables, Lowering};
+use super::{At, BlockTables, Resolver};
 use crate::error::Error;
 use crate::interpret::program::{Block, Channel, Instr, Opcode, Semaphore, UNPAIRED};
 
-impl Lowering {
+impl Resolver {
     pub(super) fn rank(&mut self, rank: u32, view: &RankView<'_>) -> Result<(), Error> {
         self.tables(rank, view)?;
         let mut uses_port = false;
@@ -58,7 +58,7 @@ impl Lowering {
         Ok(())
     }
 
-    /// Adds a block's operations; whether one of them uses the proxy.
+    /// Adds a block's operations, and returns whether one of them uses the proxy.
     fn block(&mut self, rank: u32, block: u32, view: &BlockView<'_>) -> Result<bool, Error> {
         let start = self.program.instrs.len() as u32;
         let mut of = BlockTables { rank, channels: [const { None }; 3], remote: [const { None }; 3] };
@@ -68,7 +68,7 @@ impl Lowering {
         for (kind, numbers) in view.remote_buffer_tables() {
             of.remote[kind as usize].get_or_insert(numbers);
         }
-        // Flat index at which the loop at hand ends.
+        // Flat index at which the current loop ends.
         let mut loop_end = 0;
         let mut uses_port = false;
         let ops = view.num_ops();
@@ -78,13 +78,13 @@ impl Lowering {
             if op == loop_end {
                 self.window = None;
             }
-            // Filled in where it is: it is too large to be handed around.
+            // Filled in place, because it is too large to pass around.
             self.program.instrs.push(Instr {
                 kind,
                 op,
                 operands: self.program.operands.len() as u32,
                 first_id: self.program.ids.len() as u32,
-                ..Instr::NOTHING
+                ..Instr::NOP
             });
             if kind == OpKind::Pipeline {
                 if op < loop_end {

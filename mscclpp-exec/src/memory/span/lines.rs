@@ -1,11 +1,11 @@
-//! Whole lines, each beginning on a word.
+//! Whole word-aligned lines.
 
 use super::Span;
 use crate::memory::table::Lent;
 use crate::memory::unit;
 use crate::numeric::{LINE, Line};
 
-/// Whole lines of a span, each beginning on a word.
+/// Whole lines of a span, each word-aligned.
 #[derive(Clone, Copy)]
 pub(crate) struct Lines<'m> {
     base: *mut u8,
@@ -14,7 +14,8 @@ pub(crate) struct Lines<'m> {
 }
 
 impl<'m> Span<'m> {
-    /// The bytes `at..at + n` as whole lines, if they are that and begin on a word. Much faster than line by line.
+    /// Returns the bytes `at..at + n` as lines, if they are whole lines and word-aligned. Accessing these is much
+    /// faster than line by line.
     #[inline(always)]
     pub(crate) fn lines(self, at: usize, n: usize) -> Option<Lines<'m>> {
         let inside = at.checked_add(n).is_some_and(|end| end <= self.len);
@@ -33,11 +34,11 @@ impl Lines<'_> {
     #[inline(always)]
     pub(crate) fn load(&self, i: usize) -> Line {
         assert!(i < self.len, "line {i} of {}", self.len);
-        // SAFETY: as in `Span::load`: the line lies in the span and begins on a word.
+        // SAFETY: as in `Span::load`: the line is in the span and word-aligned.
         unsafe { unit::load_line(self.base.add(LINE * i), self.lent.shared) }
     }
 
-    /// Reads as many lines as both have.
+    /// Reads lines, up to the number of lines of the shorter operand.
     #[inline(always)]
     pub(crate) fn load_into(self, block: &mut [Line]) {
         for (i, line) in block.iter_mut().take(self.len).enumerate() {
@@ -45,32 +46,32 @@ impl Lines<'_> {
         }
     }
 
-    /// Writes as many lines as both have; none if the slice is lent for reading only.
+    /// Writes lines, up to the number of lines of the shorter operand; none if the slice is lent for reading only.
     #[inline(always)]
     pub(crate) fn store_from(self, block: &[Line]) {
         if self.lent.shared {
             return;
         }
         for (i, &line) in block.iter().take(self.len).enumerate() {
-            // SAFETY: as in `Span::store`: `i` is less than the number of lines, so the line lies in the span; it begins
-            // on a word, and the slice is not shared.
+            // SAFETY: as in `Span::store`: `i` is less than the number of lines, so the line is in the span; it is
+            // word-aligned, and the slice is not shared.
             unsafe { unit::store_line(self.base.add(LINE * i), line) };
         }
     }
 
-    /// First byte.
+    /// Returns the address of the first byte.
     #[inline(always)]
     pub(in crate::memory) fn base(&self) -> *mut u8 {
         self.base
     }
 
-    /// Bytes of the slice that they lie in.
+    /// Returns the length of the slice that contains the lines, in bytes.
     #[inline(always)]
     pub(in crate::memory) fn slice_len(&self) -> usize {
         self.lent.len
     }
 
-    /// Whether they may only be read.
+    /// Returns whether the lines may only be read.
     #[inline(always)]
     pub(in crate::memory) fn is_shared(&self) -> bool {
         self.lent.shared

@@ -13,52 +13,52 @@ use crate::numeric::{LINE, Line};
 
 /// A range of bytes of a lent slice.
 ///
-/// Reads behind its end give zeros, writes there are dropped: a span stands for a longer, padded one.
+/// Reads past its end return zeros, writes past it are dropped: a span represents a longer, padded one.
 #[derive(Clone, Copy)]
 pub(crate) struct Span<'m> {
     /// First byte of the range.
     base: *mut u8,
     len: usize,
-    /// The slice that it lies in: units are words inside of it, bytes at its ends.
+    /// The slice that contains it: units are words inside of the slice, bytes at its ends.
     lent: &'m Lent,
 }
 
 impl<'m> Span<'m> {
-    /// A span of no bytes.
-    pub(crate) const EMPTY: Self = Self { base: Lent::NOTHING.base, len: 0, lent: &Lent::NOTHING };
+    /// An empty span.
+    pub(crate) const EMPTY: Self = Self { base: Lent::EMPTY.base, len: 0, lent: &Lent::EMPTY };
 
     #[inline]
     pub(super) fn new(lent: &'m Lent) -> Self {
         Self { base: lent.base, len: lent.len, lent }
     }
 
-    /// Number of bytes.
+    /// Returns the number of bytes.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
 
-    /// The bytes `at..at + len`, cut off at the end of this span.
+    /// Returns the bytes `at..at + len`, truncated at the end of this span.
     #[inline(always)]
     pub(crate) fn range(self, at: u64, len: u64) -> Self {
         let at = at.min(self.len as u64) as usize;
         let len = len.min((self.len - at) as u64) as usize;
-        // SAFETY: `at` is at most the span's length, so the sum stays in the slice or one behind it.
+        // SAFETY: `at` is at most the span's length, so the sum stays in the slice or one past its end.
         Self { base: unsafe { self.base.add(at) }, len, lent: self.lent }
     }
 
-    /// Bytes before the first one that begins a word.
+    /// Returns the number of bytes before the first word boundary.
     #[inline(always)]
     pub(crate) fn before_word(self) -> usize {
         self.base.addr().wrapping_neg() % 8
     }
 
-    /// `n` bytes from `at` on, at most a line; the rest of the line is zero.
+    /// Reads `n` bytes from `at` on, at most a line; the rest of the line is zero.
     #[inline(always)]
     pub(crate) fn load(self, at: usize, n: usize) -> Line {
         if n == LINE && self.has_line(at) {
-            // SAFETY: the line lies in the span and begins on a word. The span lies in a slice that is lent for at least
-            // `'m`; if shared nobody writes to it, else all accesses are in units, and words inside a slice are units.
+            // SAFETY: the line is in the span and word-aligned. The span is in a slice that is lent for at least `'m`;
+            // if shared no thread writes to it, else all accesses are in units, and words inside a slice are units.
             return unsafe { unit::load_line(self.base.add(at), self.lent.shared) };
         }
         self.load_units(at, n)

@@ -8,12 +8,12 @@ use crate::memory::table::Lent;
 use crate::memory::unit;
 use crate::numeric::{LINE, Line};
 
-/// Words of a line.
+/// Number of words of a line.
 const WORDS: usize = LINE / 8;
 
 impl<'m> Span<'m> {
-    /// Copies the payloads of packets, 4 bytes each, from packet `at` on into `payload`, up to the first one that does not
-    /// carry `flag`; returns how many it copied. What lies behind those in `payload` may be overwritten too.
+    /// Copies the payloads of packets, 4 bytes each, from packet `at` on into `payload`, up to the first one without
+    /// `flag`, and returns the number of copied payloads. The elements of `payload` after those may be overwritten too.
     #[inline]
     pub(crate) fn load_packets(self, at: usize, flag: u32, payload: &mut [u32]) -> usize {
         let words = self.words(at, payload.len());
@@ -42,7 +42,7 @@ impl<'m> Span<'m> {
         words.len
     }
 
-    /// The flag of a packet, for messages; 0 behind the end.
+    /// Returns the flag of a packet, for messages; 0 past the end.
     pub(crate) fn flag(self, at: usize) -> u32 {
         let words = self.words(at, 1);
         if words.len == 0 { 0 } else { (words.load(0) >> 32) as u32 }
@@ -62,7 +62,8 @@ impl<'m> Span<'m> {
         }
     }
 
-    /// `count` words from word `at` on, cut off at the end; none in a span that is shared or does not begin on a word.
+    /// Returns `count` words from word `at` on, truncated at the end; none in a span that is shared or not
+    /// word-aligned.
     #[inline(always)]
     fn words(self, at: usize, count: usize) -> Words<'m> {
         let usable = !self.lent.shared && self.base.addr().is_multiple_of(8);
@@ -83,15 +84,15 @@ impl Words<'_> {
     #[inline(always)]
     fn load(self, i: usize) -> u64 {
         assert!(i < self.len, "word {i} of {}", self.len);
-        // SAFETY: the word lies in a slice that is lent for writing for at least `'m` and accessed in units only.
+        // SAFETY: the word is in a slice that is lent for writing for at least `'m` and accessed in units only.
         unsafe { unit::word(self.base.add(8 * i)) }.load(Relaxed)
     }
 
-    /// Eight words from word `i` on.
+    /// Reads eight words from word `i` on.
     #[inline(always)]
     fn load_line(self, i: usize) -> Line {
         assert!(self.len >= WORDS && i <= self.len - WORDS, "words from {i} of {}", self.len);
-        // SAFETY: the words lie in the slice; the rest is as in `load`. Each is read at once, data and flag together.
+        // SAFETY: the words are in the slice; the rest is as in `load`. Each is read at once, data and flag together.
         unsafe { unit::load_line(self.base.add(8 * i), false) }
     }
 

@@ -1,17 +1,17 @@
-//! What is no whole line that begins on a word: unit by unit.
+//! Accesses unit by unit to bytes that are not a whole word-aligned line.
 
 use super::Span;
 use crate::memory::unit;
 use crate::numeric::{LINE, Line};
 
-/// What is accessed at once.
+/// A unit of access.
 enum Unit {
     Word(*mut u8),
     Byte(*mut u8),
 }
 
 impl Span<'_> {
-    /// Words that `n` bytes from `at` on begin with, if they begin on one.
+    /// Returns the number of whole words at the start of `n` bytes from `at` on, if they are word-aligned.
     #[inline(always)]
     fn whole_words(self, at: usize, n: usize) -> usize {
         let aligned = self.base.addr().wrapping_add(at).is_multiple_of(8);
@@ -28,25 +28,25 @@ impl Span<'_> {
         let mut line = Line::ZERO;
         let words = self.whole_words(at, n);
         for (i, word) in line.0[..words].iter_mut().enumerate() {
-            // SAFETY: the word lies in the span; the rest is as in `load`.
+            // SAFETY: the word is in the span; the rest is as in `load`.
             *word = unsafe { unit::load_word(self.base.add(at + 8 * i), self.lent.shared) };
         }
         if 8 * words < n.min(LINE) { self.load_rest(at, n, line) } else { line }
     }
 
-    /// A line that does not begin on a word, put together from the nine words that it lies in; `None` if these, or the line, are
-    /// not all there.
+    /// Reads a line that is not word-aligned from the nine words that contain it; `None` if not all of these words are
+    /// in the slice, or the line is not in the span.
     #[inline(always)]
     fn load_across(self, at: usize) -> Option<Line> {
         let end = at.checked_add(LINE).filter(|end| *end <= self.len)?;
         let skip = self.base.addr().wrapping_add(at) % 8;
         let before = self.base.addr() - self.lent.base.addr() + at;
-        let behind = self.lent.len - (before - at) - end;
-        if skip == 0 || before < skip || behind < 8 - skip {
+        let after = self.lent.len - (before - at) - end;
+        if skip == 0 || before < skip || after < 8 - skip {
             return None;
         }
-        // SAFETY: from `skip` bytes before the line to `8 - skip` behind it all bytes lie in the slice, and the first of them
-        // begins a word; the rest is as in `load`.
+        // SAFETY: all bytes from `skip` bytes before the line to `8 - skip` bytes after it are in the slice, and the
+        // first of them is word-aligned; the rest is as in `load`.
         let (first, last) = unsafe {
             let first = self.base.add(at).sub(skip);
             (unit::load_line(first, self.lent.shared), unit::load_word(first.add(LINE), self.lent.shared))
@@ -63,9 +63,9 @@ impl Span<'_> {
         let mut bytes: [u8; LINE] = bytemuck::cast(line);
         self.for_each_unit(at, n, |unit, skip, count, done| {
             let value = match unit {
-                // SAFETY: the word lies in the slice; the rest is as in `load`.
+                // SAFETY: the word is in the slice; the rest is as in `load`.
                 Unit::Word(at) => unsafe { unit::load_word(at, self.lent.shared) }.to_ne_bytes(),
-                // SAFETY: the byte lies in the slice, and its word does not; the rest is as in `load`.
+                // SAFETY: the byte is in the slice, and its word is not; the rest is as in `load`.
                 Unit::Byte(at) => [unsafe { unit::load_byte(at, self.lent.shared) }; 8],
             };
             bytes[done..done + count].copy_from_slice(&value[skip..skip + count]);
@@ -80,7 +80,7 @@ impl Span<'_> {
         }
         let words = self.whole_words(at, n);
         for (i, &word) in line.0[..words].iter().enumerate() {
-            // SAFETY: the word lies in the span, whose slice is lent for writing and accessed in units only.
+            // SAFETY: the word is in the span, whose slice is lent for writing and accessed in units only.
             unsafe { unit::store_word(self.base.add(at + 8 * i), word, u64::MAX) };
         }
         if 8 * words < n.min(LINE) {
@@ -99,16 +99,16 @@ impl Span<'_> {
                     let (mut value, mut mask) = ([0; 8], [0; 8]);
                     value[skip..skip + count].copy_from_slice(bytes);
                     mask[skip..skip + count].fill(0xff);
-                    // SAFETY: the word lies in the slice, which is lent for writing and accessed in units only.
+                    // SAFETY: the word is in the slice, which is lent for writing and accessed in units only.
                     unsafe { unit::store_word(at, u64::from_ne_bytes(value), u64::from_ne_bytes(mask)) };
                 }
-                // SAFETY: the byte lies in such a slice, and its word does not.
+                // SAFETY: the byte is in such a slice, and its word is not.
                 Unit::Byte(at) => unsafe { unit::store_byte(at, bytes[0]) },
             }
         });
     }
 
-    /// Calls `f(unit, first byte in it, bytes, bytes done before)` for the units of `n` bytes from `at` on.
+    /// Calls `f(unit, first byte in it, number of bytes, bytes done before)` for the units of `n` bytes from `at` on.
     #[inline(always)]
     fn for_each_unit(self, at: usize, n: usize, mut f: impl FnMut(Unit, usize, usize, usize)) {
         let n = n.min(LINE).min(self.len.saturating_sub(at));
@@ -119,7 +119,7 @@ impl Span<'_> {
         while done < n {
             let here = start + done;
             let word = here & !7;
-            // Provenance stays that of the slice; the offset lies in it.
+            // The pointer keeps the provenance of the slice; the offset is in it.
             if word >= first && word + 8 <= end {
                 let (skip, count) = (here - word, (8 - (here - word)).min(n - done));
                 f(Unit::Word(slice.wrapping_add(word - first)), skip, count, done);

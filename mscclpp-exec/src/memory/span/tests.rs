@@ -45,7 +45,7 @@ proptest! {
     }
 
     #[test]
-    fn packets_come_back_up_to_the_first_stale_one(count in 0_usize..40, stale in 0_usize..40, at in 0_usize..8) {
+    fn packets_are_read_up_to_the_first_stale_one(count in 0_usize..40, stale in 0_usize..40, at in 0_usize..8) {
         let mut memory = vec![0_u64; 48];
         let payload: Vec<u32> = (0..count as u32).map(|i| i * 7 + 1).collect();
         let mut back = vec![0; count];
@@ -86,7 +86,7 @@ fn shared_slices_are_not_written() {
 }
 
 #[test]
-fn neighbours_in_a_word_keep_their_bytes() {
+fn neighbors_in_a_word_keep_their_bytes() {
     let mut memory = vec![0_u64; 4];
     let table = Table::default();
     table.lend(

@@ -1,15 +1,17 @@
-//! What the CUDA executor runs on several devices, as a plan: the plan's operations, and the launch barriers around them.
+//! The plan that the CUDA executor runs on several devices: the plan's operations, and the launch barriers around them.
 //!
-//! A device barrier joins thread blocks of all ranks on a device, which no barrier of a plan does. It is written as a barrier of
-//! each rank's blocks, signals between the first block of each rank, and a second barrier of each rank's blocks.
+//! A device barrier synchronizes thread blocks of all ranks on a device, which no barrier of a plan does. It is written
+//! as a barrier of each rank's blocks, signals between the first block of each rank, and a second barrier of each
+//! rank's blocks.
 //!
-//! All ranks on a device run in one kernel: they begin and end together, which is written as a device barrier before and after all
-//! else.
+//! All ranks on a device run in one kernel: they start and end together, which is written as a device barrier before
+//! and after all other operations.
 //!
-//! Where devices begin without a barrier, their signals at the beginning are relaxed and waited for at the end.
+//! Where devices start without a barrier, their signals at the start are relaxed and waited for at the end.
 //!
-//! On several nodes devices of one node synchronize. What comes from other nodes comes through the host's proxies, which the
-//! device tells where a launch begins and ends: those marks must be the first and the last operations of a device.
+//! On several nodes, the devices of one node synchronize. Data from other nodes passes through the host's proxies, to
+//! which the device marks the start and the end of a launch: those marks must be the first and the last operations of a
+//! device.
 
 use std::collections::BTreeMap;
 
@@ -25,22 +27,22 @@ use super::{DeviceLaunch, Invalid};
 use crate::interpret::program::{Channel, Instr};
 use crate::interpret::{Block, Opcode, ResolvedPlan};
 
-/// What stands between the launch barriers.
+/// Operations between the launch barriers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Body {
     /// The plan's operations.
     Plan,
     /// Accesses of every thread block to the buffers of all other ranks of its node.
     Probes,
-    /// The same after a barrier of all thread blocks of the node, which no pass has added.
+    /// Such accesses after a barrier of all thread blocks of the node, which no pass has added.
     ProbesAfterBarrier,
-    /// An access of every thread block to scratch of one rank of its node, each to another chunk: of those thread blocks whose
-    /// number, divided by [`GROUP`], is one of two.
+    /// One access to scratch of one rank of its node by every thread block whose number, divided by [`GROUP`], is one
+    /// of the two; each accesses another chunk.
     Scratch([u32; 2]),
 }
 
-/// Thread blocks whose accesses to scratch are compared at a time with those of as many others: the checker limits how many pairs of
-/// accesses it compares.
+/// Number of thread blocks whose accesses to scratch are compared at a time with those of as many others: the checker
+/// limits the number of pairs of accesses that it compares.
 pub(super) const GROUP: u32 = 256;
 
 pub(super) struct Writer<'p> {
@@ -49,25 +51,25 @@ pub(super) struct Writer<'p> {
     launch: &'p DeviceLaunch,
     tree: PlanTree,
     body: Body,
-    /// By channel that the pass has added, its number on its rank.
+    /// By channel that the pass has added: its number on its rank.
     channels: BTreeMap<u32, u32>,
     /// By barrier that the pass has added.
-    barriers: BTreeMap<u32, Joined>,
+    barriers: BTreeMap<u32, DeviceBarrier>,
     /// The first number that no barrier of the plan has.
     first_barrier: u32,
 }
 
 /// A barrier of thread blocks of several ranks.
 #[derive(Default)]
-struct Joined {
-    /// By rank: its thread blocks, ascending.
+struct DeviceBarrier {
+    /// By rank: its thread blocks, in ascending order.
     blocks: BTreeMap<u32, Vec<u32>>,
-    /// By pair of ranks, the number of the first one's channel to the second.
+    /// By pair of ranks: the number of the first one's channel to the second.
     channels: BTreeMap<(u32, u32), u32>,
 }
 
 impl<'p> Writer<'p> {
-    /// The plan as it is executed, or with another body.
+    /// Returns the plan as executed, or with another body.
     ///
     /// # Errors
     /// [`Invalid::Changed`], [`Invalid::TooLarge`].
@@ -114,14 +116,14 @@ impl<'p> Writer<'p> {
         Ok(writer.tree)
     }
 
-    /// Operations of a block in the plan, loops' included.
+    /// Returns the number of operations of a block in the plan, including those of loops.
     fn len(&self, code: &Block) -> u32 {
         let rank = self.plan.ranks.get(code.rank as usize);
         let ops = rank.and_then(|rank| rank.blocks.get(code.block as usize)).map_or(&[][..], |block| &block.ops);
         ops.iter().map(|op| 1 + op.body.as_ref().map_or(0, |body| body.ops.len() as u32)).sum()
     }
 
-    /// The instructions of a block that the pass has added before and after the plan's.
+    /// Returns the instructions of a block that the pass has added before and after the plan's.
     fn added(&self, code: &Block) -> Result<[std::ops::Range<u32>; 2], Invalid> {
         let len = self.len(code);
         let is_added = |at: &u32| self.program.instrs.get(*at as usize).is_some_and(|instr| instr.op >= len);
@@ -133,7 +135,7 @@ impl<'p> Writer<'p> {
         if len > 0 {
             return Ok([code.start..before, after..code.end]);
         }
-        // What is added at the end begins with a barrier, the last one.
+        // The operations added at the end begin with a barrier, the last one.
         let mut barriers = (code.start..code.end).rev();
         let last = barriers.find(|&at| self.program.instrs[at as usize].action == Opcode::Barrier);
         let middle = last.unwrap_or(code.end);
@@ -168,20 +170,20 @@ impl<'p> Writer<'p> {
             ));
         }
         self.read_kernels();
-        for joined in self.barriers.values_mut() {
-            let ranks: Vec<u32> = joined.blocks.keys().copied().collect();
+        for barrier_ranks in self.barriers.values_mut() {
+            let ranks: Vec<u32> = barrier_ranks.blocks.keys().copied().collect();
             for (number, &one) in ranks.iter().enumerate() {
                 for &other in &ranks[number + 1..] {
                     let [to, from] = memory_channels(&mut self.tree, one, other);
-                    joined.channels.insert((one, other), to);
-                    joined.channels.insert((other, one), from);
+                    barrier_ranks.channels.insert((one, other), to);
+                    barrier_ranks.channels.insert((other, one), from);
                 }
             }
         }
         Ok(())
     }
 
-    /// The beginnings and ends of the kernels of several ranks, as further barriers, and that of all thread blocks of a node.
+    /// Adds further barriers for the start and end of kernels of several ranks, and for all thread blocks of a node.
     fn read_kernels(&mut self) {
         for (rank, &device) in (0..).zip(&self.launch.devices) {
             let own = self.program.agents.iter().filter(|code| code.rank == rank).map(|code| code.block);
@@ -200,12 +202,12 @@ impl<'p> Writer<'p> {
         }
     }
 
-    /// The barrier that stands for the beginning and the end of a rank's kernel.
+    /// Returns the barrier that represents the start and the end of a rank's kernel.
     fn kernel(&self, rank: u32) -> u32 {
         self.program.barriers.len() as u32 + self.launch.devices[rank as usize]
     }
 
-    /// The barrier of all thread blocks of a rank's node, if there is one.
+    /// Returns the barrier of all thread blocks of a rank's node, if there is one.
     fn node(&self, rank: u32) -> u32 {
         (self.program.barriers.len() + self.launch.nodes.len()) as u32 + self.node_of(rank)
     }
@@ -242,7 +244,7 @@ impl<'p> Writer<'p> {
         Ok(())
     }
 
-    /// A rank without operations begins and ends with its kernel.
+    /// Writes a rank without operations, which starts and ends with its kernel.
     fn idle(&mut self, rank: u32) {
         let code = Block { rank, block: 0, start: 0, end: 0, proxy: 0 };
         if self.tree.ranks[rank as usize].blocks.is_empty() {
@@ -255,7 +257,7 @@ impl<'p> Writer<'p> {
         self.tree.ranks[rank as usize].blocks[0].ops = ops;
     }
 
-    /// Writes what the pass has added at one end of a thread block.
+    /// Writes the operations that the pass has added at one end of a thread block.
     fn launch_barrier(
         &mut self,
         code: &Block,
@@ -270,7 +272,7 @@ impl<'p> Writer<'p> {
                 Opcode::Signal { relaxed: true } => self.channel_ops(code, &instr, OpKind::RelaxedSignal, ops)?,
                 Opcode::Wait { relaxed: false } => self.channel_ops(code, &instr, OpKind::Wait, ops)?,
                 Opcode::Barrier => self.device_barrier(code, self.program.ids(&instr)[0], ops),
-                // The mark at the beginning is first of all; the one at the end, and a flush for it, are last.
+                // The mark at the start precedes all else; the one at the end, and a flush for it, follow all else.
                 Opcode::PortSignal | Opcode::Flush => {
                     let own = |channel: &Channel| channel.rank == code.rank && channel.peer == code.rank;
                     let ids = self.program.ids(&instr);
@@ -317,23 +319,24 @@ impl<'p> Writer<'p> {
     }
 
     fn device_barrier(&mut self, code: &Block, id: u32, ops: &mut Vec<Op>) {
-        let Some(joined) = self.barriers.get(&id) else { return };
-        let blocks = &joined.blocks[&code.rank];
+        let Some(barrier_ranks) = self.barriers.get(&id) else { return };
+        let blocks = &barrier_ranks.blocks[&code.rank];
         let mut barrier = sync(OpKind::Barrier, None, self.first_barrier + id);
         barrier.blocks = blocks.len() as u32;
-        let ways = joined.channels.iter().filter(|((from, _), _)| *from == code.rank).map(|(_, &channel)| channel);
-        let ways: Vec<u32> = ways.collect();
-        let leads = blocks.first() == Some(&code.block);
+        let channels =
+            barrier_ranks.channels.iter().filter(|((from, _), _)| *from == code.rank).map(|(_, &channel)| channel);
+        let channels: Vec<u32> = channels.collect();
+        let is_leader = blocks.first() == Some(&code.block);
         ops.push(barrier.clone());
-        if joined.blocks.len() > 1 {
+        if barrier_ranks.blocks.len() > 1 {
             for kind in [OpKind::Signal, OpKind::Wait] {
-                ways.iter().filter(|_| leads).for_each(|&channel| self.push(code, kind, channel, ops));
+                channels.iter().filter(|_| is_leader).for_each(|&channel| self.push(code, kind, channel, ops));
             }
             ops.push(barrier);
         }
     }
 
-    /// Makes a plan of which nothing is left but ranks, thread blocks and channels.
+    /// Reduces the plan to its ranks, thread blocks and channels.
     fn prepare_probes(&mut self) -> Result<(), Invalid> {
         let blocks = u32::try_from(self.program.agents.len()).map_err(|_| Invalid::TooLarge)?;
         let ranks = self.tree.ranks.len() as u32;
@@ -401,7 +404,7 @@ impl<'p> Writer<'p> {
         ops.push(write);
     }
 
-    /// The number of a thread block in the program.
+    /// Returns the index of a thread block in the resolved plan.
     fn number(&self, code: &Block) -> u32 {
         let key = (code.rank, code.block);
         self.program.agents.iter().take_while(|other| (other.rank, other.block) != key).count() as u32
@@ -412,7 +415,7 @@ fn place(code: &Block, what: &str) -> Invalid {
     Invalid::changed(format!("rank {} / thread block {}", code.rank, code.block), what)
 }
 
-/// A number above those of all barriers, such that the pass's may follow.
+/// Returns a number above those of all barriers, which the pass's barriers may follow.
 fn next_barrier(plan: &PlanTree) -> Result<u32, Invalid> {
     let blocks = plan.ranks.iter().flat_map(|rank| &rank.blocks);
     let ops = blocks.flat_map(|block| &block.ops);

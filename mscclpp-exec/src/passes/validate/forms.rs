@@ -1,4 +1,4 @@
-//! Validates a plan in all launches that apply to a form in which executors run it.
+//! Validates a plan in all launches of an execution form that apply.
 
 use std::fmt;
 
@@ -14,10 +14,10 @@ use crate::error::Error as ExecError;
 #[cfg(feature = "cuda")]
 use crate::message::Message;
 
-/// A form in which executors run a plan, each the output of other passes.
+/// A form in which executors run a plan; each is the output of other passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ExecutorForm {
-    /// A process for each rank: [`validate_processes`].
+    /// One process per rank: [`validate_processes`].
     Processes,
     /// Several CUDA devices: [`validate_devices`].
     Devices,
@@ -27,7 +27,7 @@ pub enum ExecutorForm {
 }
 
 impl ExecutorForm {
-    /// All of them.
+    /// All forms.
     pub const ALL: &[Self] = &[
         Self::Processes,
         Self::Devices,
@@ -49,25 +49,25 @@ impl ExecutorForm {
 /// Launches of a plan that were validated, and those that do not apply to it.
 #[derive(Debug, Default)]
 pub struct Validated {
-    /// Launches that execute what was proved.
+    /// Number of launches that execute the proved plan.
     pub launches: usize,
-    /// Launches that executors do not make, and why: ranks that access each other's memory are on different nodes, or no kernel
-    /// is specialized.
+    /// Launches that executors do not make, and why: ranks that access each other's memory are on different nodes, or
+    /// no kernel is specialized.
     pub inapplicable: Vec<InvalidLaunch>,
 }
 
-/// A launch, and why what is executed in it is not what was proved.
+/// A launch, and why it does not execute the proved plan.
 #[derive(Debug, Error)]
 #[error("{launch}: {invalid}")]
 pub struct InvalidLaunch {
     /// The launch.
     pub launch: String,
-    /// Why.
+    /// The reason.
     pub invalid: Invalid,
 }
 
 /// Validates a plan that the checker accepts in all launches of one form that apply: those of [`ProcessLaunch::all`] or
-/// [`DeviceLaunch::all`], or one for each reduction that the plan takes.
+/// [`DeviceLaunch::all`], or one for each reduction that the plan accepts.
 ///
 /// ```
 /// use mscclpp_algorithms as algorithms;
@@ -82,7 +82,7 @@ pub struct InvalidLaunch {
 /// ```
 ///
 /// # Errors
-/// The first launch in which what is executed is not what was proved.
+/// The first launch that does not execute the proved plan.
 pub fn validate_form(plan: &PlanTree, form: ExecutorForm) -> Result<Validated, InvalidLaunch> {
     let mut validated = Validated::default();
     match form {

@@ -1,17 +1,17 @@
-//! Reads the source of a specialized kernel back, for each thread block of the plan: every statement must be the next operation of the
-//! block, with the interpreter's operands, channels, counts and slices.
+//! Parses the source of a specialized kernel for each thread block of the plan: every statement must be the next
+//! operation of the block, with the interpreter's operands, channels, counts and slices.
 //!
-//! The cache of operands and ids is followed along: an index into it must lead to what the operation names, in the first iteration
-//! of a loop and in every later one.
+//! The cache of operands and ids is tracked as well: an index into it must refer to the operands and ids that the
+//! operation names, in the first iteration of a loop and in every later one.
 
 use super::Invalid;
 use crate::interpret::program::Instr;
 use crate::interpret::{Block, Opcode, ResolvedPlan, Space};
 
-/// What the cache holds: first and number of operands, first and number of ids.
+/// Contents of the cache: first and number of operands, first and number of ids.
 type Cached = Option<[u32; 4]>;
 
-/// Compares a kernel's source with the resolved plan. `reduce`: the name of the reduction that takes the place of sums.
+/// Compares a kernel's source with the resolved plan. `reduce`: the name of the reduction that replaces sums.
 ///
 /// # Errors
 /// [`Invalid::Changed`].
@@ -65,13 +65,13 @@ struct Reader<'p> {
     program: &'p ResolvedPlan,
     code: &'p Block,
     reduce: Option<&'p str>,
-    /// The block's slice, where operations name none of their own.
+    /// The block's slice, where operations name none themselves.
     slice: u32,
     /// The next instruction.
     at: u32,
     pc: Option<u32>,
     cached: Cached,
-    /// The loop at hand.
+    /// The current loop.
     header: Option<u32>,
     /// The block's first operand and id.
     base: [u32; 2],
@@ -92,7 +92,7 @@ impl Reader<'_> {
         if self.at == self.code.end { Ok(()) } else { Err("operations are missing".into()) }
     }
 
-    /// Reads a loop, after its first line, and returns its other lines.
+    /// Parses a loop, after its first line, and returns the number of its other lines.
     fn a_loop(&mut self, rest: &str, lines: &[&str]) -> Result<usize, String> {
         self.skip();
         let header = self.at;
@@ -113,7 +113,7 @@ impl Reader<'_> {
         }
         let before = self.cached;
         self.header = Some(header);
-        // A second time as in later iterations, when the cache holds what the body has left there.
+        // A second time as in later iterations, when the cache has the contents that the body leaves.
         for _ in 0..2 {
             self.at = header + 1;
             lines[3..end].iter().try_for_each(|line| self.statement(line))?;
@@ -128,7 +128,7 @@ impl Reader<'_> {
         Ok(end + 2)
     }
 
-    /// Passes operations that do nothing: transfers of no chunks, and loops without a body.
+    /// Skips operations without an effect: transfers of no chunks, and loops without a body.
     fn skip(&mut self) {
         let end = self.header.map_or(self.code.end, |header| header + 1 + self.program.instrs[header as usize].body);
         while let Some(instr) = self.program.instrs.get(self.at as usize).filter(|_| self.at < end) {
@@ -145,7 +145,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The next instruction, if it is one that is expected.
+    /// Returns the next instruction, if it is an expected one.
     fn next(&mut self, is_it: impl Fn(Opcode) -> bool) -> Result<Instr, String> {
         self.skip();
         let instr =
@@ -219,7 +219,7 @@ impl Reader<'_> {
         if self.data(&instr)? == line { Ok(instr) } else { Err("a transfer differs".into()) }
     }
 
-    /// The statement of an operation on data.
+    /// Returns the statement of an operation on data.
     fn data(&self, instr: &Instr) -> Result<String, String> {
         let (srcs, dsts) = (self.program.srcs(instr), self.program.dsts(instr));
         let [first, count, ..] = self.cached.ok_or("the cache is empty")?;
@@ -261,7 +261,7 @@ impl Reader<'_> {
         Ok(format!("{call}{index}, {piece});"))
     }
 
-    /// The place in the cache of an operation's first id. All are there if there is room for them.
+    /// Returns the position in the cache of an operation's first id. All ids are in the cache if it has room for them.
     fn id(&self, instr: &Instr) -> Result<u32, String> {
         let [.., first, count] = self.cached.ok_or("the cache is empty")?;
         let index = instr.first_id.checked_sub(first).ok_or("the cache lacks an id")?;
@@ -273,11 +273,11 @@ impl Reader<'_> {
     }
 }
 
-/// Operands and ids that the cache has room for (`kernels/window.h`).
+/// Number of operands and ids that the cache has room for (`kernels/window.h`).
 const MOST_OPERANDS: u32 = 192;
 const MOST_IDS: u32 = 96;
 
-/// The device's number of an operation that waits or releases, and its flags.
+/// Returns the device's number of an operation that waits or releases, and its flags.
 fn sync_number(action: Opcode) -> Option<(u32, u32)> {
     Some(match action {
         Opcode::Signal { relaxed } => (10, u32::from(relaxed)),
@@ -290,7 +290,7 @@ fn sync_number(action: Opcode) -> Option<(u32, u32)> {
     })
 }
 
-/// The whole numbers of a text that are not part of a name.
+/// Returns the integers in a text that are not part of a name.
 fn numbers(text: &str) -> Vec<u32> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     words.filter_map(|word| word.parse().ok()).collect()

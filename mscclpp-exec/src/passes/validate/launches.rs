@@ -1,4 +1,4 @@
-//! Where the ranks of a launch are, and which launches of a plan are validated where none is named.
+//! Placement of the ranks of a launch, and the default launches with which a plan is validated.
 
 use std::fmt;
 
@@ -15,36 +15,36 @@ use crate::passes::place_in_caller_memory::SLOTS;
 /// Memory in which peers access a rank's input or output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Sharing {
-    /// The caller's own: a registered buffer.
+    /// The caller's memory: a registered buffer.
     Registered,
     /// A copy, which the next launch may overwrite.
     Staged,
-    /// A copy that lasts for several launches. Only of plans in which peers do nothing but read; others take it as
-    /// [`Staged`](Self::Staged).
+    /// A copy that lasts for several launches. Only for plans in which peers do nothing but read; others use
+    /// [`Staged`](Self::Staged) instead.
     Lasting,
 }
 
-/// How the ranks of a launch between processes reach each other's buffers.
+/// A launch across processes, with the memory in which its ranks access each other's buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessLaunch {
-    /// By rank, its node.
+    /// By rank: its node.
     pub nodes: Vec<u32>,
-    /// By rank: its input, or the one buffer of a plan in place, and its output.
+    /// By rank: its input, or the only buffer of an in-place plan, and its output.
     pub sharing: Vec<[Sharing; 2]>,
-    /// Whether a rank that waits for its peers at the end of a launch moves its connections to other nodes meanwhile. The
-    /// executor does; without it plans are refused whose progress may depend on it.
+    /// Whether a rank that waits for its peers at the end of a launch serves its connections to other nodes meanwhile.
+    /// The executor does; without it, plans whose progress may depend on it are rejected.
     pub waits_move_connections: bool,
 }
 
 impl ProcessLaunch {
-    /// Ranks on consecutive nodes, all of whose buffers are shared in the same way.
+    /// Returns a launch of ranks on consecutive nodes, all of whose buffers are shared in the same way.
     pub fn new(ranks: u32, ranks_per_node: u32, sharing: Sharing) -> Self {
         let nodes = (0..ranks).map(|rank| rank / ranks_per_node.max(1)).collect();
         Self { nodes, sharing: vec![[sharing; SLOTS]; ranks as usize], waits_move_connections: true }
     }
 
-    /// Launches of ranks on consecutive nodes that share their buffers differently: each way for all buffers, and each rank and
-    /// slot another way.
+    /// Returns launches of ranks on consecutive nodes that share their buffers differently: each way for all buffers,
+    /// and a different way for each rank and slot.
     pub fn variants(ranks: u32, ranks_per_node: u32) -> Vec<Self> {
         use Sharing::{Lasting, Registered, Staged};
         let mut launches: Vec<_> =
@@ -56,7 +56,7 @@ impl ProcessLaunch {
         launches
     }
 
-    /// The [variants](Self::variants) on 1, 2 and 3 nodes of equally many ranks, and on the plan's own nodes.
+    /// Returns the [variants](Self::variants) on 1, 2 and 3 nodes of equally many ranks, and on the plan's own nodes.
     pub fn all(plan: &PlanTree) -> Vec<Self> {
         nodes(plan).into_iter().flat_map(|node| Self::variants(plan.ranks.len() as u32, node)).collect()
     }
@@ -76,18 +76,18 @@ impl fmt::Display for ProcessLaunch {
     }
 }
 
-/// Where the ranks of a launch on CUDA devices are.
+/// Placement of the ranks of a launch on CUDA devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceLaunch {
-    /// By rank, its device; counted from 0 over all nodes.
+    /// By rank: its device, counted from 0 over all nodes.
     pub devices: Vec<u32>,
-    /// By device, its node. On several nodes every rank has a device of its own.
+    /// By device: its node. On several nodes every rank has a separate device.
     pub nodes: Vec<u32>,
 }
 
 impl DeviceLaunch {
-    /// Launches of ranks on consecutive nodes: a device for each rank; on one node, if there are more than two ranks, also
-    /// devices that two ranks share, and two devices on which the ranks alternate.
+    /// Returns launches of ranks on consecutive nodes: one device per rank; on one node, if there are more than two
+    /// ranks, also devices that two ranks share, and two devices between which the ranks alternate.
     pub fn variants(ranks: u32, ranks_per_node: u32) -> Vec<Self> {
         let each: Vec<u32> = (0..ranks).collect();
         let nodes = each.iter().map(|rank| rank / ranks_per_node.max(1)).collect();
@@ -103,7 +103,7 @@ impl DeviceLaunch {
         std::iter::once(one_each).chain(shared).collect()
     }
 
-    /// The [variants](Self::variants) on 1, 2 and 3 nodes of equally many ranks, and on the plan's own nodes.
+    /// Returns the [variants](Self::variants) on 1, 2 and 3 nodes of equally many ranks, and on the plan's own nodes.
     pub fn all(plan: &PlanTree) -> Vec<Self> {
         nodes(plan).into_iter().flat_map(|node| Self::variants(plan.ranks.len() as u32, node)).collect()
     }
@@ -115,7 +115,7 @@ impl fmt::Display for DeviceLaunch {
     }
 }
 
-/// `0 0 1 1`.
+/// Numbers formatted as `0 0 1 1`.
 struct Numbers<'n>(&'n [u32]);
 
 impl fmt::Display for Numbers<'_> {
@@ -127,9 +127,9 @@ impl fmt::Display for Numbers<'_> {
     }
 }
 
-/// A plan whose ranks are on the nodes of a launch, instead of those it was made for. Nodes that a plan cannot express, of
-/// different numbers of ranks, become one: that ranks of different nodes do not access each other's memory is not for the checker to
-/// see then, but the executor refuses such a launch.
+/// Returns a plan with its ranks on the nodes of a launch, instead of those for which it was compiled. Nodes that a
+/// plan cannot express, because their numbers of ranks differ, become one: the checker then does not check that ranks
+/// of different nodes do not access each other's memory, but the executor rejects such a launch.
 pub(super) fn on_nodes(plan: &PlanTree, node_of: &[u32]) -> PlanTree {
     let ranks = node_of.len() as u32;
     let first = node_of.iter().take_while(|node| Some(*node) == node_of.first()).count() as u32;
@@ -138,7 +138,8 @@ pub(super) fn on_nodes(plan: &PlanTree, node_of: &[u32]) -> PlanTree {
     PlanTree { ranks_per_node: if is_equal { first } else { ranks }, ..plan.clone() }
 }
 
-/// Ranks per node: of 1 to 3 nodes of equally many ranks, and of the plan's own nodes.
+/// Returns the numbers of ranks per node: those of 1 to 3 nodes of equally many ranks, and that of the plan's own
+/// nodes.
 fn nodes(plan: &PlanTree) -> Vec<u32> {
     let ranks = plan.ranks.len() as u32;
     let mut nodes: Vec<u32> = (1..=3).filter(|&nodes| ranks.is_multiple_of(nodes)).map(|nodes| ranks / nodes).collect();
@@ -149,11 +150,11 @@ fn nodes(plan: &PlanTree) -> Vec<u32> {
     nodes
 }
 
-/// Messages whose specialized kernels differ in their operations: one for each reduction that a plan of sums takes, or one for
-/// the plan's own.
+/// Returns messages whose specialized kernels differ in their operations: one for each reduction that a plan of sums
+/// accepts, or one for the plan's own reduction.
 #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "specialized kernels are for CUDA"))]
 pub(super) fn messages(plan: &PlanTree) -> Result<Vec<Message>, Invalid> {
-    /// Elements per rank. The text of a kernel is the same for all.
+    /// Elements per rank. The text of a kernel does not depend on it.
     const ELEMENTS: u64 = 4096;
     let message = Message::new(DataType::F32, plan.ranks.len() as u64 * ELEMENTS).any_size();
     match resolve(&Plan::new(plan))?.reductions {

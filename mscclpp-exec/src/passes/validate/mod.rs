@@ -1,12 +1,13 @@
-//! Checks that what an executor runs is what was proved.
+//! Checks that executors run the plan that was proved.
 //!
-//! The passes change a plan after the checker has accepted it. The validator translates their output back into a plan, with
-//! the executor's launch protocol written out as operations, and asks the checker again. It shares no code with the passes:
-//! an operation that they left must be one of the plan's, in the plan's order (`operations`); what they left out, the memory
-//! that they chose and what they wait for instead is judged by the checker's rules for deadlocks, races, launch boundaries
-//! and results, at every message size; and both plans are run on the same data, whose results must be equal.
+//! The passes change a plan after the checker has accepted it. The validator translates their output back into a plan,
+//! with the executor's launch protocol written as operations, and runs the checker again. It shares no code with the
+//! passes: an operation that they kept must be one of the plan's, in the plan's order (`operations`); the checker's
+//! rules for deadlocks, races, launch boundaries and results decide at every message size about the operations that
+//! they elided, the memory that they chose and the waits that they added; and both plans are run on the same data,
+//! whose results must be equal.
 //!
-//! It costs as much as the checker does, so it runs in tests and on request, never when a plan is prepared.
+//! It costs as much as the checker, so it runs in tests and on request, never when a plan is prepared.
 
 mod devices;
 mod forms;
@@ -42,7 +43,7 @@ use crate::interpret::{ResolvedPlan, resolve};
 use crate::message::Message;
 use crate::process::{check_nodes, links};
 
-/// Why what an executor runs is not what was proved.
+/// Why an executor does not run the plan that was proved.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Invalid {
@@ -61,7 +62,7 @@ pub enum Invalid {
         /// Ranks of the launch.
         found: usize,
     },
-    /// The plan as executed has more chunks than have numbers.
+    /// The plan as executed has more chunks or operations than 32-bit numbers can count.
     #[error("the plan as executed has more chunks or operations than have 32-bit numbers")]
     TooLarge,
     /// An operation is not the plan's.
@@ -99,20 +100,20 @@ impl Invalid {
     }
 }
 
-/// Returns what the process executor runs of a plan, as a plan: without the handshakes that a launch makes anyway, on the
-/// memory that operations use, with the launch protocol as operations of two more thread blocks per rank.
+/// Returns the plan that the process executor runs for a plan: without the elided handshakes, on the memory that
+/// operations use, with the launch protocol as operations of two additional thread blocks per rank.
 ///
 /// # Errors
 /// [`Invalid::Plan`], [`Invalid::Ranks`], [`Invalid::TooLarge`], [`Invalid::Changed`].
 ///
 /// # Cost
-/// Quadratic in the ranks: the passes run for each of them on the operations of all.
+/// Quadratic in the number of ranks: the passes run for each of them on the operations of all.
 pub fn as_run_by_processes(plan: &PlanTree, launch: &ProcessLaunch) -> Result<PlanTree, Invalid> {
     let schedules = schedules(plan, launch)?;
     process::Writer::write(plan, &schedules, launch)
 }
 
-/// Validates what the process executor runs of a plan that the checker accepts.
+/// Validates what the process executor runs for a plan that the checker accepts.
 ///
 /// ```
 /// use mscclpp_algorithms as algorithms;
@@ -127,15 +128,16 @@ pub fn as_run_by_processes(plan: &PlanTree, launch: &ProcessLaunch) -> Result<Pl
 /// ```
 ///
 /// # Errors
-/// Any [`Invalid`]. A plan that the checker rejects is not proved: its findings come back as [`Invalid::Rejected`].
+/// Any [`Invalid`]. A plan that the checker rejects is not proved: its diagnostics are returned as
+/// [`Invalid::Rejected`].
 pub fn validate_processes(plan: &PlanTree, launch: &ProcessLaunch) -> Result<(), Invalid> {
     rejected(check(plan))?;
     let schedules = schedules(plan, launch)?;
     validate_schedules(plan, &schedules, launch)
 }
 
-/// Returns what the CUDA executor runs of a plan on several devices, as a plan: with the launch barriers at the end of every
-/// thread block, and at its beginning if the plan needs one there.
+/// Returns the plan that the CUDA executor runs for a plan on several devices: with the launch barriers at the end of
+/// every thread block, and at its start if the plan needs one there.
 ///
 /// # Errors
 /// [`Invalid::Plan`], [`Invalid::Ranks`], [`Invalid::TooLarge`], [`Invalid::Changed`].
@@ -143,20 +145,21 @@ pub fn as_run_by_devices(plan: &PlanTree, launch: &DeviceLaunch) -> Result<PlanT
     devices::Writer::write(plan, &with_launch_barriers(plan, launch)?, launch, Body::Plan)
 }
 
-/// Validates what the CUDA executor runs on several devices of a plan that the checker accepts: the plan's operations and no
-/// others, between launch barriers that keep any access to another rank of the node inside of both ranks' launches. Where there is
-/// none at the beginning, the plan's own accesses to another rank's buffers come after that rank's beginning, and any access to
-/// scratch after the end of the previous launch.
+/// Validates what the CUDA executor runs on several devices for a plan that the checker accepts: the plan's operations
+/// and no others, between launch barriers that keep any access to another rank of the node inside of both ranks'
+/// launches. Where there is none at the start, the plan's own accesses to another rank's buffers come after that rank's
+/// start, and any access to scratch after the end of the previous launch.
 ///
 /// # Errors
-/// Any [`Invalid`]. A plan that the checker rejects is not proved: its findings come back as [`Invalid::Rejected`].
+/// Any [`Invalid`]. A plan that the checker rejects is not proved: its diagnostics are returned as
+/// [`Invalid::Rejected`].
 pub fn validate_devices(plan: &PlanTree, launch: &DeviceLaunch) -> Result<(), Invalid> {
     rejected(check(plan))?;
     validate_launch_barriers(plan, &with_launch_barriers(plan, launch)?, launch)
 }
 
-/// Validates the source of the kernel that is specialized for a plan and a message on one device: each thread block executes the
-/// operations that the interpreter does.
+/// Validates the source of the kernel that is specialized for a plan and a message on one device: each thread block
+/// executes the same operations as in the interpreter.
 ///
 /// # Errors
 /// [`Invalid::NotSpecialized`] where there is no such kernel, [`Invalid::Plan`], [`Invalid::Changed`].
@@ -172,7 +175,7 @@ pub fn validate_kernel(plan: &PlanTree, message: Message) -> Result<(), Invalid>
     kernel::compare(&program, source.text(), reduce.as_deref())
 }
 
-/// The output of the pass.
+/// Returns the output of the pass.
 fn with_launch_barriers(plan: &PlanTree, launch: &DeviceLaunch) -> Result<ResolvedPlan, Invalid> {
     let (expected, found) = (plan.ranks.len(), launch.devices.len());
     let mut numbers = 0..launch.nodes.len() as u32;
@@ -196,15 +199,15 @@ fn with_launch_barriers(plan: &PlanTree, launch: &DeviceLaunch) -> Result<Resolv
 
 fn validate_launch_barriers(plan: &PlanTree, program: &ResolvedPlan, launch: &DeviceLaunch) -> Result<(), Invalid> {
     let write = |body| devices::Writer::write(plan, program, launch, body);
-    // Two arguments: nothing comes between the plan's operations, and the barriers hold whatever the operations are.
+    // Two arguments: no operation is inserted between the plan's operations, and the barriers hold for any operations.
     let written = write(Body::Plan)?;
     rejected(check(&written))?;
     let probes = write(Body::Probes)?;
     if check(&probes).is_empty() {
         return boundaries(&probes).map(drop);
     }
-    // There is none at the beginning, or it does not hold. The checker has accepted how the plan's operations access the buffers
-    // of peers all the same.
+    // There is no barrier at the start, or it does not hold. The checker has accepted how the plan's operations access
+    // the buffers of peers nevertheless.
     if !launch_boundaries(&written).puts_arrive_in_launch || has_marks(plan, program)? {
         return Err(Invalid::Boundary { boundary: "start" });
     }
@@ -219,13 +222,13 @@ fn validate_launch_barriers(plan: &PlanTree, program: &ResolvedPlan, launch: &De
     Ok(())
 }
 
-/// Returns whether devices mark the beginning and the end of launches for their proxies.
+/// Returns whether devices mark the start and the end of launches for their proxies.
 fn has_marks(plan: &PlanTree, program: &ResolvedPlan) -> Result<bool, Invalid> {
     let of_plan = resolve(&Plan::new(plan))?.channels.len();
     Ok(program.channels.iter().skip(of_plan).any(|channel| channel.kind == ChannelKind::Port))
 }
 
-/// The output of the passes on every rank.
+/// Returns the output of the passes on every rank.
 fn schedules(plan: &PlanTree, launch: &ProcessLaunch) -> Result<Vec<RankSchedule>, Invalid> {
     let expected = plan.ranks.len();
     if let Some(found) = [launch.nodes.len(), launch.sharing.len()].into_iter().find(|&found| found != expected) {
@@ -243,14 +246,14 @@ fn schedules(plan: &PlanTree, launch: &ProcessLaunch) -> Result<Vec<RankSchedule
 /// Validates the output of the passes.
 fn validate_schedules(plan: &PlanTree, schedules: &[RankSchedule], launch: &ProcessLaunch) -> Result<(), Invalid> {
     let written = process::Writer::write(plan, schedules, launch)?;
-    // A copy that lasts is not the one of the next launch: that is `process::calls::RING`'s to see to. Only plans without
-    // scratch of their own have such copies, so nothing else is let pass; what is left is checked below.
+    // A lasting copy is not that of the next launch, which `process::calls::RING` ensures. Only plans without scratch
+    // have such copies, so no other race is allowed here; the remaining ones are checked below.
     let lasts = launch.sharing.iter().flatten().any(|&sharing| sharing == Sharing::Lasting)
         && schedules.iter().any(|schedule| schedule.is_read_only);
     let allow = if lasts { vec![Code::Relaunch] } else { Vec::new() };
     rejected(Checks { level: Level::Full, allow }.run(&written))?;
-    // Whether accesses to a copy are over when it is overwritten is hidden by double scratch too. It is the same as whether
-    // accesses to the caller's memory are over when the launch is.
+    // Double scratch also hides whether accesses to a copy have finished when it is overwritten. This is equivalent to
+    // whether accesses to the caller's memory have finished when the launch ends.
     if plan.double_scratch || lasts {
         let mut shared = launch.clone();
         shared.sharing.fill([Sharing::Registered; SLOTS]);
@@ -263,7 +266,7 @@ fn validate_schedules(plan: &PlanTree, schedules: &[RankSchedule], launch: &Proc
     results::compare(plan, &written)
 }
 
-/// Fails if a plan needs launch barriers beside those that it has.
+/// Fails if a plan needs launch barriers other than those that it has.
 fn boundaries(plan: &PlanTree) -> Result<LaunchBoundaries, Invalid> {
     let facts = launch_boundaries(plan);
     match (facts.can_start_without_barrier, facts.can_end_without_barrier) {

@@ -1,5 +1,5 @@
-//! Reads the operations of a schedule back: each must be one of the plan's, with its operands, channels and attributes, and in
-//! the plan's order. Nothing may be missing but synchronization.
+//! Reads the operations of a schedule back: each must be one of the plan's, with its operands, channels and attributes,
+//! and in the plan's order. Only synchronization may be missing.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use crate::error::path;
 use crate::interpret::program::Instr;
 use crate::interpret::{Block, Opcode, Operand, ResolvedPlan, Space};
 
-/// An operation of the plan that is executed.
+/// An executed operation of the plan.
 pub(super) struct Item<'p> {
     pub(super) op: &'p Op,
     /// Its instruction.
     pub(super) at: u32,
-    /// The repeated operations, if it is a pipeline.
+    /// The operations of the body, if it is a pipeline.
     pub(super) body: Vec<Item<'p>>,
 }
 
@@ -33,9 +33,9 @@ pub(super) struct Chunks {
 pub(super) struct Reader<'p> {
     pub(super) plan: &'p PlanTree,
     pub(super) program: &'p ResolvedPlan,
-    /// By rank, the position of its first semaphore.
+    /// By rank: the index of its first semaphore.
     semaphores: Vec<usize>,
-    /// By rank and number, and by position.
+    /// By rank and number: the index.
     barriers: BTreeMap<(u32, u32), u32>,
     owners: BTreeMap<u32, (u32, u32)>,
 }
@@ -50,7 +50,7 @@ impl<'p> Reader<'p> {
         Self { plan, program, semaphores: semaphores.collect(), barriers: BTreeMap::new(), owners: BTreeMap::new() }
     }
 
-    /// The operations of a thread block that are executed, in their order.
+    /// Returns the executed operations of a thread block, in their order.
     ///
     /// # Errors
     /// [`Invalid::Changed`].
@@ -146,7 +146,7 @@ impl<'p> Reader<'p> {
         if self.ids(code, op, self.program.ids(instr)) { Ok(()) } else { differs("a channel, semaphore or barrier") }
     }
 
-    /// Whether an instruction uses the channels, semaphores or barrier of its operation.
+    /// Returns whether an instruction uses the channels, semaphores or barrier of its operation.
     fn ids(&mut self, code: &Block, op: &Op, ids: &[u32]) -> bool {
         let rank = &self.plan.ranks[code.rank as usize];
         let block = &rank.blocks[code.block as usize];
@@ -185,7 +185,7 @@ impl<'p> Reader<'p> {
     }
 }
 
-/// Whether an operation may be missing: it moves no data, and others of its rank do not wait for it.
+/// Returns whether an operation may be missing: it moves no data, and other operations of its rank do not wait for it.
 fn is_handshake(op: &Op) -> bool {
     use OpKind::*;
     match op.kind {
@@ -195,7 +195,7 @@ fn is_handshake(op: &Op) -> bool {
     }
 }
 
-/// The buffers that an operand names: several for a switch channel.
+/// Returns the buffers that an operand names: several for a switch channel.
 pub(super) fn resolve(plan: &PlanTree, code: &Block, op: &Op, place: BufferRef) -> Option<Vec<(u32, BufferKind)>> {
     let rank = plan.ranks.get(code.rank as usize)?;
     let block = rank.blocks.get(code.block as usize)?;
@@ -214,8 +214,8 @@ pub(super) fn resolve(plan: &PlanTree, code: &Block, op: &Op, place: BufferRef) 
     }
 }
 
-/// Whether an operand is the one that the plan names: in the caller's memory, in that of which peers may see a copy, or in
-/// scratch.
+/// Returns whether an operand is the one that the plan names: in the caller's memory, in that of which peers may access
+/// a copy, or in scratch.
 fn is_same(chunks: Chunks, packets: bool, operand: &Operand, rank: u32) -> bool {
     let Chunks { rank: owner, buffer, index, size } = chunks;
     let space = match (buffer, packets) {
@@ -227,7 +227,7 @@ fn is_same(chunks: Chunks, packets: bool, operand: &Operand, rank: u32) -> bool 
     space && (operand.rank, operand.index, operand.size) == (owner, index, size)
 }
 
-/// Whether the operand at a position is packets.
+/// Returns whether the operand at a position consists of packets.
 fn is_packet(op: &Op, position: usize, is_source: bool) -> bool {
     use OpKind::*;
     match op.kind {
@@ -240,7 +240,7 @@ fn is_packet(op: &Op, position: usize, is_source: bool) -> bool {
     }
 }
 
-/// How an operation is carried out; none if it cannot be.
+/// Returns the opcode of an operation; `None` if it cannot be executed.
 fn action(op: &Op) -> Option<Opcode> {
     use OpKind::*;
     let port = op.channel == Some(ChannelKind::Port);

@@ -1,21 +1,21 @@
-//! What the process executor runs, as a plan: the operations that the passes left, on the memory that they chose, with the
-//! launch protocol as operations of two more thread blocks per rank.
+//! The plan that the process executor runs: the operations that the passes kept, on the memory that they chose, with
+//! the launch protocol as operations of two additional thread blocks per rank.
 //!
-//! The protocol is that of `process::launch` and `process::drive`. On every rank:
+//! The protocol is that of `process::launch` and `process::launch_loop`. On every rank:
 //!
-//! 1. **start.** The launch copies what peers access of slices that are not shared (`copy_in`), then announces its start, and
-//!    runs the rank's thread blocks.
-//! 2. **opening.** Once all `awaited` peers have announced theirs, operations with `accesses_peer_buffers` may run: each thread block waits
-//!    before its first one, in a loop in every iteration.
-//! 3. **finish.** Once every thread block has passed the instruction that `last_visits` names, and has left a loop around it, and
-//!    the rank's port channels have nothing left, the launch announces that it has finished.
-//! 4. **end.** Once all thread blocks are done and the port channels have nothing left, the launch waits for the peers in
-//!    `finishes`, except where they read nothing but copies that last; then it copies what peers wrote (`copy_out`).
+//! 1. **start.** The launch copies the parts that peers access of slices that are not shared (`copy_in`), then
+//!    announces its start, and runs the rank's thread blocks.
+//! 2. **opening.** Once all `awaited` peers have announced theirs, operations with `accesses_peer_buffers` may run:
+//!    each thread block waits before its first one, in a loop in every iteration.
+//! 3. **finish.** Once every thread block has passed the instruction that `last_peer_access` names, and has left a loop
+//!    around it, and the rank's port channels are drained, the launch announces that it has finished.
+//! 4. **end.** Once all thread blocks have finished and the port channels are drained, the launch waits for the peers
+//!    in `finishes`, except where they read only lasting copies; then it copies the data that peers wrote (`copy_out`).
 //!
-//! Relaxed signals and waits publish on the CPU as others do, so they are written as such.
+//! Relaxed signals and waits publish on the CPU as others do, so they are written as those.
 //!
-//! A first block does 1 and 2, a second one 3 and 4: a rank can finish before the opening. Nothing else that the executor
-//! does orders operations of two ranks or of two thread blocks, so nothing else is written out.
+//! A first block does 1 and 2, a second one 3 and 4: a rank can finish before the opening. Nothing else that the
+//! executor does orders operations of two ranks or of two thread blocks, so nothing else is written.
 
 use std::ops::Range;
 
@@ -32,14 +32,14 @@ use crate::interpret::{Block, Operand, Space};
 use crate::passes::RankSchedule;
 use crate::passes::place_in_caller_memory::SLOTS;
 
-/// What of the launch protocol a rank's thread blocks take part in.
+/// Operations of the launch protocol in a rank's thread blocks.
 struct Protocol {
-    /// The numbers of the two added thread blocks.
+    /// Numbers of the two added thread blocks.
     first: usize,
     second: usize,
     /// By thread block that has operations: its number, and its semaphores.
     blocks: Vec<(usize, Semaphores)>,
-    /// Port channels that the rank puts on.
+    /// Port channels to which the rank puts.
     ports: Vec<u32>,
 }
 
@@ -47,11 +47,11 @@ struct Protocol {
 struct Semaphores {
     /// The copies before the launch are made.
     copied: Option<u32>,
-    /// The awaited peers have started; and whether a unit is left at the end.
+    /// The awaited peers have started; and whether the semaphore keeps a unit at the end.
     open: Option<(u32, bool)>,
-    /// No operation is left that peers wait for.
+    /// No operation remains for which peers wait.
     passed: Option<u32>,
-    /// No operation is left.
+    /// No operation remains.
     done: Option<u32>,
 }
 
@@ -61,12 +61,12 @@ pub(super) struct Writer<'p> {
     nodes: &'p [u32],
     sharing: &'p [[Sharing; SLOTS]],
     tree: PlanTree,
-    /// By rank and slot, where in scratch the copy is that peers access.
+    /// By rank and slot: first scratch chunk of the copy that peers access.
     copies: Vec<[Option<u32>; SLOTS]>,
 }
 
 impl<'p> Writer<'p> {
-    /// The plan as it is executed.
+    /// Returns the plan as executed.
     ///
     /// # Errors
     /// [`Invalid::Changed`], [`Invalid::TooLarge`].
@@ -90,9 +90,9 @@ impl<'p> Writer<'p> {
         Ok(writer.tree)
     }
 
-    /// Fails where progress relies on a wait at the end of a launch that moves the connections to other nodes: of a rank that
-    /// waits there, while ranks on other nodes may have data for it. Theirs is not sent before it is taken, nor what they send after
-    /// it to others, for whom the rank may wait.
+    /// Fails where progress relies on a wait at the end of a launch that serves the connections to other nodes: a rank
+    /// waits there while ranks on other nodes may have data for it. These ranks cannot send the data before it is
+    /// received, nor later data to other ranks, for which the rank may wait.
     fn check_progress(&self) -> Result<(), Invalid> {
         for (from, schedule) in self.schedules.iter().enumerate() {
             let codes = schedule.program.agents.get(schedule.agents.clone()).unwrap_or_default();
@@ -112,12 +112,12 @@ impl<'p> Writer<'p> {
         Ok(())
     }
 
-    /// Makes room for the copies that peers access.
+    /// Adds scratch for the copies that peers access.
     fn add_copies(&mut self) -> Result<(), Invalid> {
         for (rank, schedule) in self.schedules.iter().enumerate() {
             let tables = &mut self.tree.ranks[rank];
             for slot in 0..SLOTS {
-                if schedule.placement.touched[slot] && self.sharing[rank][slot] != Sharing::Registered {
+                if schedule.placement.peers_access[slot] && self.sharing[rank][slot] != Sharing::Registered {
                     let chunks = match (self.plan.collective.in_place, slot) {
                         (true, _) => tables.input_chunks.max(tables.output_chunks),
                         (false, 0) => tables.input_chunks,
@@ -146,12 +146,12 @@ impl<'p> Writer<'p> {
             blocks: Vec::with_capacity(codes.len()),
             ports: ports(self.plan, rank),
         };
-        for (code, &last) in codes.iter().zip(&schedule.last_visits) {
+        for (code, &last) in codes.iter().zip(&schedule.last_peer_access) {
             let items = reader.block(code)?;
             let semaphores = self.block(&reader, code, last, &items)?;
             protocol.blocks.push((code.block as usize, semaphores));
         }
-        if schedule.last_visits.len() != codes.len() {
+        if schedule.last_peer_access.len() != codes.len() {
             return Err(Invalid::changed(format!("rank {rank}"), "tracks another number of thread blocks"));
         }
         let added = [ThreadBlock::default(), ThreadBlock::default()];
@@ -159,7 +159,7 @@ impl<'p> Writer<'p> {
         Ok(protocol)
     }
 
-    /// Writes the operations of a thread block, and what it waits for and releases.
+    /// Writes the operations of a thread block, with the semaphores that it acquires and releases.
     fn block(
         &mut self,
         reader: &Reader<'p>,
@@ -179,7 +179,7 @@ impl<'p> Writer<'p> {
         let is_gated = self.schedules[rank].awaited.contains(&true);
         of.passed = last.map(|_| semaphore(tables));
         of.done = Some(semaphore(tables));
-        let visits =
+        let accesses =
             |item: &Item<'_>| is_gated && reader.instr(item.at).is_some_and(|instr| instr.accesses_peer_buffers);
         let last = last.zip(of.passed);
         let passed = |at: u32| last.filter(|(last, _)| *last == at).map(|(_, semaphore)| semaphore);
@@ -194,7 +194,7 @@ impl<'p> Writer<'p> {
         for item in items {
             let mut inner = Vec::new();
             let mut is_last = passed(item.at);
-            if !is_open && visits(item) {
+            if !is_open && accesses(item) {
                 let open = of.open.map_or_else(|| semaphore(&mut self.tree.ranks[rank]), |open| open.0);
                 of.open = Some((open, false));
                 ops.extend([acquire(open), nop()]);
@@ -202,8 +202,8 @@ impl<'p> Writer<'p> {
             }
             let mut is_open_inside = is_open;
             for item in &item.body {
-                if !is_open_inside && visits(item) {
-                    // Units are taken and given back, as the loop may have any number of iterations.
+                if !is_open_inside && accesses(item) {
+                    // The semaphore is acquired and released, because the loop may have any number of iterations.
                     let open = of.open.map_or_else(|| semaphore(&mut self.tree.ranks[rank]), |open| open.0);
                     of.open = Some((open, true));
                     inner.extend([acquire(open), release(open), nop()]);
@@ -234,7 +234,7 @@ impl<'p> Writer<'p> {
         Ok(of)
     }
 
-    /// Writes an operation, on the memory in which its operands are.
+    /// Writes an operation, on the memory that contains its operands.
     fn operation(
         &mut self,
         reader: &Reader<'p>,
@@ -266,7 +266,7 @@ impl<'p> Writer<'p> {
                 let members = resolve(self.plan, code, item.op, reference.place).map_or(1, |members| members.len());
                 for operand in operands.by_ref().take(members) {
                     let found = self.reference(code.rank, operand, kind, block)?;
-                    // Operands of a switch are where they were: others were taken care of.
+                    // Switch operands are in the memory that the plan names; the others were handled above.
                     if !is_switch(reference) {
                         *reference = found.unwrap_or(*reference);
                     }
@@ -282,7 +282,8 @@ impl<'p> Writer<'p> {
         Ok(())
     }
 
-    /// An operation on a switch channel, some of whose members' memory is copied: the same on every member's memory alone.
+    /// Writes an operation on a switch channel, some of whose members' memory is copied, as the same operation on each
+    /// member's memory.
     fn switch(
         &mut self,
         code: &Block,
@@ -306,7 +307,7 @@ impl<'p> Writer<'p> {
                 };
                 found.push(writer.reference(code.rank, operand, kind, block)?.unwrap_or(known));
             }
-            // Plans list operands of the own rank first.
+            // Plans list the executing rank's operands first.
             found.sort_by_key(plan::Operand::is_remote);
             Ok::<_, Invalid>(found)
         };
@@ -333,7 +334,7 @@ impl<'p> Writer<'p> {
         Ok(())
     }
 
-    /// Where an operand is, if that is not where the plan says.
+    /// Returns the location of an operand, if it is not the one that the plan names.
     fn reference(
         &mut self,
         rank: u32,
@@ -350,11 +351,11 @@ impl<'p> Writer<'p> {
         let placement = &self.schedules[owner].placement;
         if !own {
             let access = || format!("accesses the {} of rank {owner}", ["input", "output"][slot]);
-            if !placement.touched[slot] {
+            if !placement.peers_access[slot] {
                 let what = format!("{}, which its launch does not share", access());
                 return Err(Invalid::changed(format!("rank {rank}"), what));
             }
-            if self.is_lookup_needed(rank, operand) && !self.schedules[rank as usize].placement.visits[owner] {
+            if self.is_lookup_needed(rank, operand) && !self.schedules[rank as usize].placement.accesses[owner] {
                 let what = format!("{}, which it does not look up", access());
                 return Err(Invalid::changed(format!("rank {rank}"), what));
             }
@@ -371,7 +372,7 @@ impl<'p> Writer<'p> {
         Ok(Some(plan::Operand { place, index, size: operand.size }))
     }
 
-    /// Whether a rank must be told by a peer where an operand is.
+    /// Returns whether a rank must wait until a peer has announced an operand's location.
     fn is_lookup_needed(&self, rank: u32, operand: &Operand) -> bool {
         let is_local = self.nodes[operand.rank as usize] == self.nodes[rank as usize];
         is_local && operand.rank != rank && operand.space.is_callers()
@@ -429,20 +430,20 @@ impl<'p> Writer<'p> {
         Ok(())
     }
 
-    /// A signal or wait of an added thread block on a memory channel of its rank.
+    /// Returns a signal or wait of an added thread block on a memory channel of its rank.
     fn on(&mut self, rank: u32, block: usize, kind: OpKind, channel: u32) -> Op {
         let tables = &mut self.tree.ranks[rank as usize].blocks[block].channels;
         sync(kind, Some(ChannelKind::Memory), in_table(tables, ChannelKind::Memory, channel))
     }
 
-    /// Whether a launch of a rank need not wait for peers: what they read are copies that last.
+    /// Returns whether a launch of a rank need not wait for peers because they read only lasting copies.
     fn lasts(&self, rank: usize) -> bool {
         let RankSchedule { is_read_only, placement, .. } = &self.schedules[rank];
-        let lasting = |slot: usize| !placement.touched[slot] || self.sharing[rank][slot] == Sharing::Lasting;
+        let lasting = |slot: usize| !placement.peers_access[slot] || self.sharing[rank][slot] == Sharing::Lasting;
         *is_read_only && (0..SLOTS).all(lasting)
     }
 
-    /// The copies before or after a launch.
+    /// Returns the copies before or after a launch.
     fn copies_of(
         &self,
         rank: usize,
@@ -467,7 +468,7 @@ impl<'p> Writer<'p> {
     }
 }
 
-/// Port channels that a rank puts or signals on.
+/// Returns the port channels to which a rank puts or on which it signals.
 fn ports(plan: &PlanTree, rank: u32) -> Vec<u32> {
     let mut numbers = Vec::new();
     for block in &plan.ranks[rank as usize].blocks {
@@ -490,7 +491,7 @@ fn buffer(space: Space) -> BufferKind {
     }
 }
 
-/// The slot of a chunk of a rank's input or output, and its number there: in place, both are one buffer.
+/// Returns the slot of a chunk of a rank's input or output, and its number there: in place, both are one buffer.
 fn slot_of(plan: &PlanTree, rank: u32, buffer: BufferKind, index: u32) -> (usize, u32) {
     let collective = &plan.collective;
     if collective.in_place {
@@ -504,7 +505,7 @@ fn canonical(collective: &Collective, plan: &PlanTree, rank: u32, buffer: Buffer
     collective.canonical_chunk(rank, buffer, index, tables.input_chunks.min(tables.output_chunks))
 }
 
-/// Chunks of a slot, as the rank's caller passes them; none if there are no such.
+/// Returns chunks of a slot as the rank's caller passes them; `None` if they do not exist.
 fn caller_chunks(plan: &PlanTree, rank: u32, slot: usize, start: u32, size: u32) -> Option<plan::Operand> {
     let tables = &plan.ranks[rank as usize];
     let end = start.checked_add(size).filter(|_| size > 0)?;
@@ -514,7 +515,7 @@ fn caller_chunks(plan: &PlanTree, rank: u32, slot: usize, start: u32, size: u32)
         (false, 0) => &[BufferKind::Input],
         (false, _) => &[BufferKind::Output],
     };
-    // In place, the buffer whose chunks are numbered as the slot's.
+    // In place, the buffer whose chunks are numbered like the slot's.
     let is_it = |buffer: &&BufferKind| slot_of(plan, rank, **buffer, 0).1 == 0 && end <= tables.chunks(**buffer);
     buffers.iter().find(is_it).map(|&buffer| plan::Operand::local(buffer, start, size))
 }

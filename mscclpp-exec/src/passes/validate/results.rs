@@ -8,13 +8,13 @@ use crate::dtype::DataType;
 use crate::error::Error;
 use crate::message::Message;
 
-/// Bytes of a chunk: two vectors, so that every part of a chunk is moved by more than one thread.
+/// Bytes of a chunk: two vectors, so that more than one thread moves each slice of a chunk.
 const CHUNK: u64 = 32;
 
-/// Bytes of all buffers of the largest plan that is run.
+/// Maximum number of bytes of all buffers of a plan that is run.
 const MOST_BYTES: u64 = 1 << 26;
 
-/// Fails where one of two plans for the same collective has other results. Plans of very many chunks are not run.
+/// Fails where one of two plans for the same collective has other results. Plans with very many chunks are not run.
 pub(super) fn compare(plan: &PlanTree, other: &PlanTree) -> Result<(), Invalid> {
     let Some(rank) = plan.ranks.first() else { return Ok(()) };
     let chunks = u64::from(rank.input_chunks.max(rank.output_chunks));
@@ -40,7 +40,7 @@ pub(super) fn compare(plan: &PlanTree, other: &PlanTree) -> Result<(), Invalid> 
     Ok(())
 }
 
-/// What two launches in a row leave.
+/// Returns the buffers after two consecutive launches.
 fn results(mut run: PreparedPlan) -> Result<Buffers, Error> {
     let mut random = Random(1);
     let mut buffers = run.buffers()?;

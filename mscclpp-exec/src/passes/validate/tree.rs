@@ -1,4 +1,4 @@
-//! Adds to a plan: channels, remote buffers, semaphores, operations.
+//! Adds channels, remote buffers, semaphores and operations to a plan.
 
 use mscclpp_core::origin::Origin;
 use mscclpp_core::plan::{
@@ -6,7 +6,7 @@ use mscclpp_core::plan::{
 };
 use mscclpp_core::types::{BufferKind, ChannelKind};
 
-/// An operation without operands.
+/// Returns an operation without operands.
 pub(super) fn sync(kind: OpKind, channel: Option<ChannelKind>, id: u32) -> Op {
     let mut op = Op::new(kind, Origin::UNKNOWN);
     op.channel = channel;
@@ -14,7 +14,7 @@ pub(super) fn sync(kind: OpKind, channel: Option<ChannelKind>, id: u32) -> Op {
     op
 }
 
-/// A block sync.
+/// Returns a block sync.
 pub(super) fn nop() -> Op {
     Op::new(OpKind::Nop, Origin::UNKNOWN)
 }
@@ -27,7 +27,7 @@ pub(super) fn release(semaphore: u32) -> Op {
     sync(OpKind::SemaphoreRelease, None, semaphore)
 }
 
-/// A copy between buffers of the executing rank.
+/// Returns a copy between buffers of the executing rank.
 pub(super) fn copy(from: Operand, to: Operand) -> Op {
     let mut op = Op::new(OpKind::Copy, Origin::UNKNOWN);
     op.srcs.push(from);
@@ -35,13 +35,13 @@ pub(super) fn copy(from: Operand, to: Operand) -> Op {
     op
 }
 
-/// A new semaphore of a rank, which starts at 0.
+/// Adds a semaphore to a rank, which starts at 0.
 pub(super) fn semaphore(rank: &mut RankPlan) -> u32 {
     rank.semaphores.push(0);
     rank.semaphores.len() as u32 - 1
 }
 
-/// The position of a number in one of a thread block's tables, where it is added if it is not there.
+/// Returns the position of a number in one of a thread block's tables; adds it if it is missing.
 pub(super) fn in_table(tables: &mut BlockTables, kind: ChannelKind, number: u32) -> u32 {
     let at = tables.iter().position(|(of, _)| *of == kind).unwrap_or_else(|| {
         tables.push((kind, Default::default()));
@@ -55,7 +55,7 @@ pub(super) fn in_table(tables: &mut BlockTables, kind: ChannelKind, number: u32)
     found as u32
 }
 
-/// The reference of a thread block to another rank's buffer.
+/// Returns the reference of a thread block to another rank's buffer.
 pub(super) fn remote(
     rank: &mut RankPlan,
     block: &mut ThreadBlock,
@@ -75,7 +75,7 @@ pub(super) fn remote(
     in_table(&mut block.remote_buffers, kind, number as u32)
 }
 
-/// A new pair of memory channels between two ranks; the number of each on its rank.
+/// Adds a pair of memory channels between two ranks, and returns the number of each on its rank.
 pub(super) fn memory_channels(plan: &mut PlanTree, one: u32, other: u32) -> [u32; 2] {
     let add = |rank: &mut RankPlan, peer: u32| {
         let at = rank.channels.iter().position(|table| matches!(table, ChannelTable::Memory(_)));

@@ -1,15 +1,15 @@
-//! Which call comes next, and whether all call the same.
+//! Numbers this rank's calls, and compares them with those of its peers.
 
 use super::super::calls::{AHEAD, BufferArgs, RING};
 use super::super::wire::WireError;
 use super::Session;
 use crate::error::Error;
 
-/// Kinds of calls whose texts are kept.
+/// Number of call kinds whose texts are kept.
 const TEXTS: usize = 512;
 
 impl Session {
-    /// Remembers a text and returns the id that it has on all ranks.
+    /// Records a text and returns its id, which is the same on all ranks.
     pub(in super::super) fn id_of(&mut self, text: &str) -> u64 {
         let id = fnv(text.as_bytes());
         if self.texts.iter().all(|(known, _)| *known != id) {
@@ -25,11 +25,12 @@ impl Session {
         self.texts.iter().find(|(known, _)| *known == id).map(|(_, text)| text.to_string())
     }
 
-    /// The number of the next call; waits if this rank is too far ahead. What this rank handed in [`RING`] calls before, and
-    /// all peers have finished, it may use again.
+    /// Returns the number of the next call; waits if this rank is too far ahead. Memory that this rank passed [`RING`]
+    /// calls before, and that all peers have finished with, may be reused.
     ///
     /// # Errors
-    /// [`Error::CommunicatorFailed`], [`Error::CallMismatch`] for one of the last calls, [`Error::Lost`] if a peer is gone.
+    /// [`Error::CommunicatorFailed`], [`Error::CallMismatch`] for one of the last calls, [`Error::RankLost`] if a peer
+    /// is lost.
     #[inline]
     pub(in super::super) fn enter(&mut self) -> Result<u64, Error> {
         if let Some(why) = &self.broken {
@@ -38,11 +39,11 @@ impl Session {
         let number = self.number + 1;
         if number > AHEAD {
             let least = number - AHEAD;
-            for place in self.peers() {
-                if self.compared[place] < least {
+            for local_rank in self.peers() {
+                if self.compared[local_rank] < least {
                     self.wait_for(|session| {
-                        session.compare(place)?;
-                        Ok(session.compared[place] >= least)
+                        session.compare(local_rank)?;
+                        Ok(session.compared[local_rank] >= least)
                     })?;
                 }
             }
@@ -50,7 +51,7 @@ impl Session {
         Ok(number)
     }
 
-    /// Says what this rank calls in the call that it has entered.
+    /// Records this rank's call.
     #[inline]
     pub(in super::super) fn announce(&mut self, number: u64, id: u64, handed: &BufferArgs) {
         self.number = number;
@@ -58,40 +59,41 @@ impl Session {
         self.calls.begin(number, id, handed);
     }
 
-    /// Compares the calls that a peer has begun with the own ones.
+    /// Compares the calls that a peer has started with this rank's.
     ///
     /// # Errors
     /// [`Error::CallMismatch`].
     #[inline]
-    pub(in super::super) fn compare(&mut self, place: usize) -> Result<(), Error> {
-        while self.compared[place] < self.number {
-            let number = self.compared[place] + 1;
-            let Some((other, _)) = self.calls.begun(place, number) else {
+    pub(in super::super) fn compare(&mut self, local_rank: usize) -> Result<(), Error> {
+        while self.compared[local_rank] < self.number {
+            let number = self.compared[local_rank] + 1;
+            let Some((other, _)) = self.calls.begun(local_rank, number) else {
                 break;
             };
             let own = self.history[(number % RING) as usize].1;
             if own != other {
-                return Err(self.mismatch(place, number, own, other));
+                return Err(self.mismatch(local_rank, number, own, other));
             }
-            self.compared[place] = number;
+            self.compared[local_rank] = number;
         }
         Ok(())
     }
 
-    /// Whether a peer is known to have begun the call at hand, the same one.
+    /// Returns whether a peer has started the current call and its call is the same.
     #[inline]
-    pub(in super::super) fn is_compared(&self, place: usize) -> bool {
-        self.compared[place] == self.number
+    pub(in super::super) fn is_compared(&self, local_rank: usize) -> bool {
+        self.compared[local_rank] == self.number
     }
 
     #[cold]
-    fn mismatch(&mut self, place: usize, number: u64, own: u64, other: u64) -> Error {
-        // What is not known here the peer may have written down.
-        let text = Some(self.calls.text(place)).filter(|text| fnv(text.as_bytes()) == other);
-        self.differ(self.locals[place], number, own, other, text)
+    fn mismatch(&mut self, local_rank: usize, number: u64, own: u64, other: u64) -> Error {
+        // A text that this rank does not have may be in the peer's lines.
+        let text = Some(self.calls.text(local_rank)).filter(|text| fnv(text.as_bytes()) == other);
+        self.differ(self.locals[local_rank], number, own, other, text)
     }
 
-    /// Ends the group because a peer calls something else; `text` is what it calls, if it has said so.
+    /// Fails the communicator because a peer makes another call; `text` describes that call, if the peer has recorded
+    /// it.
     fn differ(&mut self, peer: u32, number: u64, own: u64, other: u64, text: Option<String>) -> Error {
         let unknown = |id: u64| format!("something that it prepared alone (call id {id:x})");
         let call = self.text_of(own).unwrap_or_else(|| unknown(own));
@@ -101,23 +103,23 @@ impl Session {
         error
     }
 
-    /// Ends the group because of what a rank of another node sent.
+    /// Fails the communicator because of a message from another node.
     #[cold]
-    pub(in super::super) fn in_trouble(&mut self, trouble: WireError) -> Error {
-        match trouble {
+    pub(in super::super) fn fail_on_wire_error(&mut self, error: WireError) -> Error {
+        match error {
             WireError::Lost(error) => {
                 self.give_up(&error);
                 error
             }
             WireError::Late(error) => {
                 self.give_up(&error);
-                // The ranks of other nodes learn what went wrong, not only that this one is gone.
+                // The ranks of other nodes receive the error, instead of noticing only that this rank is lost.
                 self.bootstrap.abort(&error.to_string());
                 error
             }
             WireError::Differs { peer, own, other } => {
                 let error = self.differ(peer, self.number, own, other, None);
-                // Ranks that send to this node and wait for nobody there hear of it too.
+                // Ranks that send to this node without waiting for any rank there receive the error too.
                 self.bootstrap.abort(&error.to_string());
                 error
             }
@@ -125,7 +127,7 @@ impl Session {
     }
 }
 
-/// The id of a text: the same on all machines (FNV-1a).
+/// Returns the id of a text, which is the same on all machines (FNV-1a).
 fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -1,4 +1,4 @@
-//! How the ranks of a node find each other.
+//! Connects the ranks of a node.
 
 use std::collections::VecDeque;
 use std::os::fd::AsFd;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::super::affinity::CpuAffinity;
 use super::super::calls::{Calls, RING};
 use super::super::options::Options;
-use super::super::wire::Wires;
+use super::super::wire::NodeConnections;
 use super::Session;
 use super::wait::CAUSE_GRACE_PERIOD;
 use crate::error::Error;
@@ -22,29 +22,31 @@ impl Session {
         let nodes = (0..bootstrap.num_ranks()).map(|peer| bootstrap.node_of(peer)).collect::<Result<Vec<_>, _>>()?;
         let node = nodes[rank as usize];
         let locals: Vec<u32> = (0..).zip(&nodes).filter(|(_, on)| **on == node).map(|(peer, _)| peer).collect();
-        let me = locals.iter().position(|&peer| peer == rank).unwrap_or(0);
-        let door = LocalListener::open()?;
-        let seats = CpuAffinity::mine();
-        let all = bootstrap.all_gather(&[door.key().as_slice(), seats.bytes()].concat())?;
+        let own_local_rank = locals.iter().position(|&peer| peer == rank).unwrap_or(0);
+        let listener = LocalListener::open()?;
+        let affinity = CpuAffinity::current();
+        let all = bootstrap.all_gather(&[listener.key().as_slice(), affinity.bytes()].concat())?;
         let key = |peer: &u32| -> Result<([u8; 32], CpuAffinity), Error> {
             let key = all.get(*peer as usize).and_then(|sent| sent.split_first_chunk());
-            let key = key.map(|(key, seats)| (*key, CpuAffinity::from_bytes(seats)));
+            let key = key.map(|(key, affinity)| (*key, CpuAffinity::from_bytes(affinity)));
             key.ok_or_else(|| Error::RankLost { peer: *peer, why: "it sent no local address".into() })
         };
-        let (keys, all_seats): (Vec<_>, Vec<_>) = locals.iter().map(key).collect::<Result<_, _>>()?;
+        let (keys, affinities): (Vec<_>, Vec<_>) = locals.iter().map(key).collect::<Result<_, _>>()?;
         let mut timeout = ActiveTimeout::new(options.timeout);
-        let mesh = door.connect(me, &keys, &mut timeout).map_err(|error| name(error, &locals, &bootstrap))?;
-        let segment = share(me, &mesh, &locals, &bootstrap, &mut timeout)?;
+        let mesh = listener
+            .connect(own_local_rank, &keys, &mut timeout)
+            .map_err(|error| name_rank(error, &locals, &bootstrap))?;
+        let segment = share_call_log(own_local_rank, &mesh, &locals, &bootstrap, &mut timeout)?;
         Ok(Self {
-            calls: Calls::new(SharedCacheLines::new(Arc::new(segment)), me, locals.len()),
-            oversubscribed: seats.is_oversubscribed(&all_seats),
+            calls: Calls::new(SharedCacheLines::new(Arc::new(segment)), own_local_rank, locals.len()),
+            oversubscribed: affinity.is_oversubscribed(&affinities),
             compared: vec![0; locals.len()].into(),
             bootstrap,
             options,
             nodes,
-            wires: Wires::default(),
+            connections: NodeConnections::default(),
             locals,
-            me,
+            own_local_rank,
             mesh,
             number: 0,
             history: [(0, 0); RING as usize],
@@ -61,20 +63,20 @@ impl Session {
     }
 }
 
-/// The segment of calls, which the first rank of the node brings.
-fn share(
-    me: usize,
+/// Shares the segment of the call log, which the first rank of the node allocates.
+fn share_call_log(
+    own_local_rank: usize,
     mesh: &Mesh,
     locals: &[u32],
     bootstrap: &Bootstrap,
     timeout: &mut ActiveTimeout,
 ) -> Result<Segment, Error> {
     let bytes = Calls::bytes(locals.len());
-    if me == 0 {
+    if own_local_rank == 0 {
         let (segment, file) = Segment::new(bytes, "calls")?;
         segment.reserve(&file, "calls")?;
-        for place in 1..locals.len() {
-            mesh.send(place, &[], &[file.as_fd()]).map_err(|error| name(error, locals, bootstrap))?;
+        for local_rank in 1..locals.len() {
+            mesh.send(local_rank, &[], &[file.as_fd()]).map_err(|error| name_rank(error, locals, bootstrap))?;
         }
         return Ok(segment);
     }
@@ -83,12 +85,12 @@ fn share(
         let why = "it did not share its segment of calls in time".into();
         if timeout.is_expired() { Err(Error::RankLost { peer: 0, why }) } else { Ok(()) }
     };
-    let sent = mesh.receive(0, late).map_err(|error| name(error, locals, bootstrap))?;
+    let sent = mesh.receive(0, late).map_err(|error| name_rank(error, locals, bootstrap))?;
     let file = sent.files.into_iter().next();
     Segment::open(file.ok_or_else(|| lost_descriptor(locals[0]))?, bytes)
 }
 
-/// A descriptor that a peer has sent and that did not arrive.
+/// Returns the error for a descriptor that a peer has sent and that did not arrive.
 #[cold]
 pub(in super::super) fn lost_descriptor(peer: u32) -> Error {
     let what = format!("receive the descriptor of rank {peer}'s memory");
@@ -96,8 +98,9 @@ pub(in super::super) fn lost_descriptor(peer: u32) -> Error {
     Error::System { what, why }
 }
 
-/// Puts the rank into an error that names a place; or who took that rank with it, which the group is about to hear.
-pub(super) fn name(error: Error, locals: &[u32], bootstrap: &Bootstrap) -> Error {
+/// Replaces the local rank in an error by the rank; or returns the bootstrap's failure, if it is about to report the
+/// cause.
+pub(super) fn name_rank(error: Error, locals: &[u32], bootstrap: &Bootstrap) -> Error {
     match error {
         Error::RankLost { peer, why } => match bootstrap.failure_within(CAUSE_GRACE_PERIOD) {
             Some(first) => first.into(),

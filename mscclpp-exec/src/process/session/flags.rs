@@ -1,4 +1,4 @@
-//! What tells packets of one launch from those of another.
+//! Flags that separate the packets of one launch from those of another.
 
 use std::sync::Weak;
 
@@ -8,7 +8,8 @@ use crate::memory::Views;
 use crate::numeric::{LINE, Line};
 
 impl Session {
-    /// The flag of the next launch: 1, 2, …, and after the largest again 1, for which all make their packets stale.
+    /// Returns the flag of the next launch: 1, 2, …, and after the largest again 1, before which all ranks clear their
+    /// packets.
     pub(in super::super) fn next_flag(&mut self) -> Result<u32, Error> {
         let flag = (self.launches % u64::from(u32::MAX)) as u32 + 1;
         if flag == 1 && self.launches > 0 {
@@ -21,7 +22,7 @@ impl Session {
     #[cold]
     fn clear_packets(&mut self) -> Result<(), Error> {
         const TEXT: &str = "clearing of packets";
-        // First nobody uses packets any more, then nobody has any.
+        // After the first agreement no rank uses packets any more; after the second no rank has any.
         self.agree(TEXT)?;
         for packets in self.packets.iter().filter_map(Weak::upgrade) {
             let len = packets.len() as u64;
@@ -48,7 +49,7 @@ mod tests {
     use mscclpp_algorithms as algorithms;
     use mscclpp_bootstrap::Bootstrap;
     #[test]
-    fn packets_of_older_executables_are_stale_when_flags_start_again() {
+    fn packets_of_older_prepared_plans_are_stale_when_flags_wrap() {
         let algorithm = algorithms::find("allreduce_one_shot_packets").expect("it is in the library");
         let arguments = algorithm.arguments([]).expect("defaults");
         let plan = Plan::new(&algorithm.compile(algorithm.spec(2, 2), &arguments).expect("it compiles"));
@@ -69,7 +70,7 @@ mod tests {
             transport.inner.session().expect("nobody else has it").launches = u64::from(u32::MAX);
             launch(Some(&mut new), 3.0);
             launch(None, 4.0);
-            // What this launch reads first lay there before flags started again, if it is not cleared.
+            // Without clearing, this launch would first read packets from before the flags started again.
             if transport.rank() == 1 {
                 std::thread::sleep(Duration::from_millis(200));
             }

@@ -8,8 +8,8 @@ use crate::memory::Loan;
 use crate::shm::Segment;
 
 impl Session {
-    /// The number of the allocation in which peers can use a slice, and where; looks into `last` first and leaves there what
-    /// it found.
+    /// Returns the number of the allocation in which peers can access a slice, and the slice's offset in it. Searches
+    /// `last` first, and stores the found allocation there.
     #[inline]
     pub(in super::super) fn region(&self, last: &mut Weak<Shared>, loan: &Loan<'_>) -> Option<(u64, u64)> {
         let find = |region: &Weak<Shared>| {
@@ -23,14 +23,14 @@ impl Session {
         })
     }
 
-    /// The memory of the rank at a place in an allocation that is alive.
+    /// Returns a local rank's memory in a live allocation.
     #[cold]
-    pub(in super::super) fn region_of(&self, place: usize, number: u64) -> Option<Arc<Segment>> {
+    pub(in super::super) fn region_of(&self, local_rank: usize, number: u64) -> Option<Arc<Segment>> {
         let mut regions = self.regions.iter().filter_map(Weak::upgrade);
-        regions.find(|region| region.number == number).and_then(|region| region.at(place).cloned())
+        regions.find(|region| region.number == number).and_then(|region| region.at(local_rank).cloned())
     }
 
-    /// Room for copies of a slot, by its number.
+    /// Returns the memory for copies of a slot, by its number.
     #[inline]
     pub(in super::super) fn copies_in(&self, number: u64, slot: usize) -> Option<&Arc<Shared>> {
         [&self.ring, &self.staging[slot]].into_iter().flatten().find(|shared| shared.number == number)

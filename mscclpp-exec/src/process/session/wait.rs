@@ -1,4 +1,4 @@
-//! Waiting for peers, and what ends it.
+//! Waits for peers, and detects failures that end a wait.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use super::Session;
 use crate::error::{AbortCause, Error};
 use mscclpp_bootstrap::ActiveTimeout;
 
-/// Rounds that a rank spins before it lets others have its processor, about a hundred microseconds.
+/// Number of rounds in which a rank spins before it yields the processor, about a hundred microseconds.
 pub(in super::super) const SPINS: u32 = 2000;
 
-/// Rounds that it then spends so before it sleeps.
+/// Number of rounds in which it then yields before it parks.
 pub(in super::super) const YIELDS: u32 = 1000;
 
-/// Passes a little time in a spin: at first none, as a peer on its way is here within a few looks.
+/// Spins briefly: not at all in the first rounds, because a running peer often arrives within a few polls.
 #[inline]
 pub(in super::super) fn spin(rounds: u32) {
     if rounds > 64 {
@@ -21,19 +21,22 @@ pub(in super::super) fn spin(rounds: u32) {
     }
 }
 
-/// How long a rank sleeps at most before it looks whether its peers are alive.
+/// Maximum duration of a park before a rank checks whether its peers are alive.
 pub(in super::super) const PARK_INTERVAL: Duration = Duration::from_millis(2);
 
-/// How long after a peer gave up its reason may take to arrive here.
+/// How long the cause of a peer's failure may take to arrive here.
 pub(super) const CAUSE_GRACE_PERIOD: Duration = Duration::from_millis(200);
 
 impl Session {
-    /// Waits outside of a launch until something is so; fails when a peer is gone or nothing is so until the deadline.
+    /// Waits outside of a launch until a condition holds; fails when a peer is lost or the timeout expires.
     #[cold]
-    pub(super) fn wait_for(&mut self, mut is_so: impl FnMut(&mut Self) -> Result<bool, Error>) -> Result<(), Error> {
+    pub(super) fn wait_for(
+        &mut self,
+        mut condition: impl FnMut(&mut Self) -> Result<bool, Error>,
+    ) -> Result<(), Error> {
         let mut timeout: Option<ActiveTimeout> = None;
         let mut rounds = 0_u32;
-        while !is_so(self)? {
+        while !condition(self)? {
             rounds += 1;
             if rounds < SPINS && !self.oversubscribed {
                 spin(rounds);
@@ -43,25 +46,25 @@ impl Session {
                 std::thread::yield_now();
                 continue;
             }
-            let deadline = self.options.timeout;
-            self.check_peers(timeout.get_or_insert_with(|| ActiveTimeout::new(deadline)))?;
-            let drowsy = self.calls.prepare_park();
-            if is_so(self)? {
+            let duration = self.options.timeout;
+            self.check_peers(timeout.get_or_insert_with(|| ActiveTimeout::new(duration)))?;
+            let token = self.calls.prepare_park();
+            if condition(self)? {
                 self.calls.cancel_park();
                 break;
             }
-            self.calls.park(drowsy, PARK_INTERVAL);
+            self.calls.park(token, PARK_INTERVAL);
         }
         Ok(())
     }
 
-    /// Fails if a wait is of no use any longer.
+    /// Fails if a wait cannot succeed any more.
     fn check_peers(&mut self, timeout: &mut ActiveTimeout) -> Result<(), Error> {
-        let compare = |session: &mut Self| session.peers().try_for_each(|place| session.compare(place));
+        let compare = |session: &mut Self| session.peers().try_for_each(|local_rank| session.compare(local_rank));
         compare(self)?;
         let cause = self.find_cause();
         if cause.is_some() {
-            // A peer that gave up because of this very call has said what it calls.
+            // A peer that aborted because of this very call has recorded its call.
             compare(self)?;
         }
         let why = |what| format!("{what}, while rank {} waited for it", self.rank());
@@ -71,8 +74,8 @@ impl Session {
             Some(AbortCause::PeerAborted { peer }) => Error::RankLost { peer, why: why("it has given up") },
             _ if !timeout.is_expired() => return Ok(()),
             _ => {
-                let absent = self.peers().find(|&place| !self.is_compared(place));
-                let peer = self.locals[absent.unwrap_or(self.me)];
+                let not_started = self.peers().find(|&local_rank| !self.is_compared(local_rank));
+                let peer = self.locals[not_started.unwrap_or(self.own_local_rank)];
                 let call = self.text_of(self.history[(self.number % RING) as usize].1).unwrap_or_default();
                 let why = format!("it did not make call {} ({call}) within {:?}", self.number, self.options.timeout);
                 Error::RankLost { peer, why }
@@ -82,19 +85,19 @@ impl Session {
         Err(error)
     }
 
-    /// Why nobody needs to be waited for any longer, if so.
+    /// Returns why no wait can succeed any more, if so.
     #[cold]
     pub(in super::super) fn find_cause(&self) -> Option<AbortCause> {
         if let Some(cause) = self.find_first_cause() {
             return Some(cause);
         }
-        let place = self.calls.find_given_up()?;
-        // What the group ends for is the same on all ranks, whoever notices it first.
+        let local_rank = self.calls.find_aborted()?;
+        // The cause of the communicator's failure is the same on all ranks, whichever notices it first.
         if let Some(error) = self.calls.find_cause() {
             return Some(AbortCause::Group(Box::new(self.bootstrap.fail(error))));
         }
-        // A peer may give up because of what is about to be seen here too: who died or stopped is to be named, not who
-        // heard of it first.
+        // A peer may abort because of an event that this rank is about to notice as well. The report should name the
+        // rank that died or stopped responding, not the one that noticed it first.
         let mut timeout = ActiveTimeout::new(CAUSE_GRACE_PERIOD);
         while !timeout.is_expired() {
             std::thread::sleep(PARK_INTERVAL);
@@ -102,16 +105,17 @@ impl Session {
                 return Some(cause);
             }
         }
-        Some(AbortCause::PeerAborted { peer: self.locals[place] })
+        Some(AbortCause::PeerAborted { peer: self.locals[local_rank] })
     }
 
-    /// A cause that is not a consequence of another one.
+    /// Returns a cause that is not a consequence of another one.
     #[cold]
     fn find_first_cause(&self) -> Option<AbortCause> {
-        // Who has finished this call may leave, and who has given up has a reason.
-        let needed = |place| !self.calls.has_left_after(place, self.number) && !self.calls.has_given_up(place);
-        if let Some(place) = self.mesh.poll_disconnected(needed) {
-            return Some(AbortCause::PeerLost { peer: self.locals[place] });
+        // A rank that has finished this call may leave, and a rank that has failed has a cause.
+        let needed =
+            |local_rank| !self.calls.has_left_after(local_rank, self.number) && !self.calls.has_aborted(local_rank);
+        if let Some(local_rank) = self.mesh.poll_disconnected(needed) {
+            return Some(AbortCause::PeerLost { peer: self.locals[local_rank] });
         }
         self.bootstrap.check_alive().err().map(|error| AbortCause::Group(Box::new(error)))
     }
@@ -127,25 +131,26 @@ mod tests {
     use mscclpp_bootstrap as bootstrap;
     use mscclpp_bootstrap::Bootstrap;
 
-    /// What rank 0 is told in a call if rank 1 alone has noticed that the group is finished, and then does something.
-    fn told(then: impl Fn(Executor) + Sync) -> (bootstrap::Error, Error) {
+    /// Returns rank 0's error in a call if rank 1 alone has noticed that the communicator has failed, and then runs
+    /// `then`.
+    fn error_after(then: impl Fn(Executor) + Sync) -> (bootstrap::Error, Error) {
         let group: [Bootstrap; 2] = Bootstrap::local(2).unwrap().try_into().unwrap();
         let [zero, one] = group.map(Arc::new);
         let cause = bootstrap::Error::Unresponsive {
             who: Box::new(one.rank_info(0).unwrap().clone()),
             silent: Duration::from_secs(5),
         };
-        let (met, then) = (Barrier::new(2), &then);
+        let (barrier, then) = (Barrier::new(2), &then);
         let error = thread::scope(|scope| {
             scope.spawn(|| {
                 let transport = Executor::new(Arc::clone(&one)).unwrap();
                 one.notice(cause.clone());
                 then(transport);
-                met.wait();
+                barrier.wait();
             });
             let transport = Executor::new(Arc::clone(&zero)).unwrap();
-            met.wait();
-            // A call that rank 1 has begun may still end well.
+            barrier.wait();
+            // A call that rank 1 has started may still succeed.
             transport.barrier().and_then(|()| transport.barrier()).unwrap_err()
         });
         assert_eq!(zero.check_alive(), Err(cause.clone()), "later calls say the same");
@@ -153,14 +158,14 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_leaves_a_finished_group_says_why() {
-        let (cause, error) = told(drop);
+    fn rank_leaving_a_failed_communicator_reports_the_cause() {
+        let (cause, error) = error_after(drop);
         assert!(matches!(&error, Error::Bootstrap(found) if **found == cause), "{error}");
     }
 
     #[test]
-    fn a_rank_whose_call_fails_because_the_group_is_finished_says_why() {
-        let (cause, error) = told(|transport| {
+    fn rank_with_a_failed_call_reports_the_cause() {
+        let (cause, error) = error_after(|transport| {
             transport.barrier().unwrap_err();
             // Its connections stay open.
             std::mem::forget(transport);

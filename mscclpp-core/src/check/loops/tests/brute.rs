@@ -1,6 +1,7 @@
-//! A plan run at one size, in the simplest way that there is.
+//! Execution of a plan at one size, in the simplest way.
 //!
-//! It shares nothing with the rules, and knows signals, semaphores and barriers: packets, switches and data it does not see.
+//! It shares nothing with the rules, and supports signals, semaphores and barriers only: packets, switches and data are
+//! ignored.
 
 use std::collections::BTreeMap;
 
@@ -19,9 +20,9 @@ enum Code<'p> {
     Take(usize),
     /// Slot and number of comers.
     Meet(usize, u32),
-    /// The place behind the loop.
+    /// The position after the loop.
     Head(&'p LoopBody, usize),
-    /// The place of its head.
+    /// The position of its head.
     Back(usize),
 }
 
@@ -68,11 +69,12 @@ impl<'p> Brute<'p> {
         self.trips(chunk).max().unwrap_or(0)
     }
 
-    /// Whether some thread block waits for ever, for chunks of so many bytes.
+    /// Returns whether some thread block deadlocks, for chunks of the given number of bytes.
     pub(super) fn is_stuck(&self, chunk: u64) -> bool {
         let mut slots = self.slots.clone();
         let mut comers = vec![0; self.barriers];
-        // By block: place, iterations that its loop has begun, whether it has come to its barrier, whether that has opened.
+        // By block: position, iterations that its loop has begun, whether it has reached its barrier, whether that has
+        // opened.
         let mut states = vec![(0, 0, false, false); self.blocks.len()];
         let mut moved = true;
         while moved {
@@ -117,7 +119,7 @@ fn trips(body: &LoopBody, chunk: u64) -> u64 {
     (chunk * u64::from(body.num_chunks)).div_ceil(body.unit)
 }
 
-/// What is raised and lowered.
+/// The counters that are raised and lowered.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Slot {
     /// By sending rank, receiving rank, and the position among the channels of that kind between the two.

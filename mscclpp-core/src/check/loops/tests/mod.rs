@@ -1,4 +1,4 @@
-//! Loops for every size, held against runs of single sizes.
+//! Loops at every size, compared with executions of single sizes.
 
 mod brute;
 mod programs;
@@ -14,12 +14,13 @@ use crate::diag::Code;
 use crate::plan::PlanTree;
 use crate::testing::plan;
 
-/// What is proved of a plan; `None` where there is nothing to prove.
+/// Returns the proof of a plan; `None` if there is nothing to prove.
 fn rolled(plan: &PlanTree) -> Option<Rolled<'_>> {
     Rolled::of(plan.into(), &Pairs::of(plan)).unwrap_or_else(|obstacle| panic!("{}", obstacle.message))
 }
 
-/// How a plan's loops end: `None` at every size, else the bytes of a chunk of the smallest size at which they do not.
+/// Returns how a plan's loops end: `None` if at every size, otherwise the bytes of a chunk of the smallest size that
+/// deadlocks.
 #[track_caller]
 fn stuck_at(plan: &PlanTree) -> Option<u64> {
     let rolled = rolled(plan)?;
@@ -30,7 +31,8 @@ fn stuck_at(plan: &PlanTree) -> Option<u64> {
     }
 }
 
-/// The same of the notation of tests, with chunks in units of the alignment, 16 bytes, and these semaphores on rank 0.
+/// Returns the same for a plan in the notation of tests, with chunks in units of the alignment, 16 bytes, and these
+/// semaphores on rank 0.
 #[track_caller]
 fn stuck(ranks: &[&[&str]], semaphores: &[i64]) -> Option<u64> {
     let mut plan = plan(ranks);
@@ -41,7 +43,7 @@ fn stuck(ranks: &[&[&str]], semaphores: &[i64]) -> Option<u64> {
     stuck_at(&plan).map(|bytes| bytes / 16)
 }
 
-/// Sends windows, as many as there are credits, before it receives any: right up to as many iterations.
+/// Sends windows, as many as there are credits, before it receives any: correct up to as many iterations.
 fn eager(credits: usize) -> PlanTree {
     let [give, take] = ["signal.m#1; ", "wait.m#1; "].map(|op| op.repeat(credits));
     let block = format!("{give}loop 64x1 {{ wait.m#1; signal.m#0 }}; loop 64x1 {{ wait.m#0; signal.m#1 }}; {take} nop");
@@ -64,18 +66,18 @@ fn credits_of_all_kinds_add_up() {
         let ranks: &[&[&str]] = &[&[&block, waits, &gives, "sem_acquire#3"], &[""]];
         assert_eq!(stuck(ranks, &[initial]), Some((expected - 1) * 4 + 1), "{initial} {released}");
     }
-    // Whatever a semaphore can start at.
+    // The maximum initial value of a semaphore.
     let ranks: &[&[&str]] = &[&["loop 64x1 { sem_acquire#0 }; sem_release#1", waits], &[""]];
     assert_eq!(stuck(ranks, &[i32::MAX.into()]), Some(4 * (1 << 31) - 4 + 1));
-    // Given back in time.
+    // Released in time.
     let ranks: &[&[&str]] =
         &[&["loop 64x1 { sem_acquire#0 }; sem_release#1", "loop 64x1 { sem_release#0 }; sem_acquire#1"], &[""]];
     assert_eq!(stuck(ranks, &[1000]), None);
 }
 
-/// Waits one by one, outside of loops, for what a loop gives.
+/// Single waits outside of loops, for signals of a loop.
 #[test]
-fn thousands_of_waits_in_a_row_are_one() {
+fn consecutive_waits_are_merged() {
     for (count, waits) in [(4096, "wait.m#1; "), (2048, "wait.m#1; wait.m#2; wait.m#1; ")] {
         let waits = waits.repeat(count);
         let signals = waits.replace("wait", "signal");
@@ -90,7 +92,7 @@ fn thousands_of_waits_in_a_row_are_one() {
 
 #[test]
 fn trip_counts_that_no_size_has_do_not_count() {
-    // Three iterations more for every further grain: with four credits two grains are too many, not four iterations.
+    // Three more iterations for every further grain: with four credits two grains are too many, not four iterations.
     let block = "signal.m#1; signal.m#1; signal.m#1; signal.m#1; loop 16x3 { wait.m#1; signal.m#0 }; \
                  loop 16x3 { wait.m#0; signal.m#1 }; wait.m#1; wait.m#1; wait.m#1; wait.m#1";
     assert_eq!(stuck(&[&[block], &[block]], &[]), Some(2));
@@ -98,7 +100,7 @@ fn trip_counts_that_no_size_has_do_not_count() {
 
 #[test]
 fn messages_without_data_make_no_iteration() {
-    // Block 0 is let go by the loop's signal, and otherwise by one that waits for it.
+    // The loop's signal unblocks block 0, which otherwise waits for one that waits for it.
     let ranks: &[&[&str]] =
         &[&["wait.m#0; signal.m#1; loop 64x1 { wait.m#0 }"], &["loop 64x1 { signal.m#0 }; wait.m#1; signal.m#0"]];
     assert_eq!(stuck(ranks, &[]), Some(0));
@@ -120,7 +122,7 @@ fn sizes_beyond_the_limits_of_messages_do_not_count() {
 }
 
 #[test]
-fn a_loop_that_makes_one_iteration_while_another_makes_many_is_seen() {
+fn loop_with_one_iteration_beside_a_long_loop_is_analyzed() {
     let ranks: &[&[&str]] = &[
         &[
             "loop 64x1 { sem_acquire#1 }; loop 1024x1 { sem_release#2 }",
@@ -133,7 +135,7 @@ fn a_loop_that_makes_one_iteration_while_another_makes_many_is_seen() {
 }
 
 #[test]
-fn loops_in_a_row_are_right_in_either_direction() {
+fn consecutive_loops_are_accepted_in_either_direction() {
     let send = "loop 64x1 { signal.m#0 }";
     let receive = "loop 64x1 { wait.m#0 }";
     let [first, last] = [format!("{send}; {receive}"), format!("{receive}; {send}")];
@@ -143,27 +145,27 @@ fn loops_in_a_row_are_right_in_either_direction() {
 }
 
 #[test]
-fn a_waiter_that_takes_two_of_two_loops_falls_back_at_half_speed() {
+fn waiter_that_takes_two_signals_per_iteration_is_tracked_across_two_loops() {
     let twice = "loop 64x1 { sem_acquire#0,0 }; sem_release#1";
     let in_a_row = "loop 64x1 { sem_release#0 }; loop 64x1 { sem_release#0 }; sem_acquire#1";
     assert_eq!(stuck(&[&[twice, in_a_row], &[""]], &[]), None);
-    // The second loop begins only when the waiter is done.
+    // The second loop begins only after the waiter has ended.
     let late = "loop 64x1 { sem_release#0 }; sem_acquire#1; loop 64x1 { sem_release#0 }";
     assert_eq!(stuck(&[&[twice, late], &[""]], &[5]), Some(5 * 4 + 1));
     assert_eq!(stuck(&[&[twice, late], &[""]], &[4]), Some(4 * 4 + 1));
 }
 
 #[test]
-fn barriers_in_loops_meet_in_every_iteration() {
+fn barriers_in_loops_are_reached_in_every_iteration() {
     let block = "loop 64x1 { barrier#0=2 }; barrier#1=2; loop 64x1 { barrier#0=2; barrier#0=2 }";
     assert_eq!(stuck(&[&[block, block]], &[]), None);
     let other = "loop 64x1 { barrier#0=2; barrier#0=2 }; barrier#1=2; loop 64x1 { barrier#0=2 }";
     assert_eq!(stuck(&[&[block, other]], &[]), Some(1));
-    // As often in all, one loop after the other or in one.
+    // Equally often in all, one loop after the other or in one.
     let both = "loop 64x1 { barrier#0=2; barrier#0=2 }";
     let apart = "loop 64x1 { barrier#0=2 }; loop 64x1 { barrier#0=2 }";
     assert_eq!(stuck(&[&[both, apart]], &[]), None);
-    // One that meets in the middle of it what meets at its end.
+    // One block has a barrier in the middle of its loop that the other has at the end.
     let [one, two] = ["loop 64x1 { sem_acquire#0; barrier#0=2 }", "loop 64x1 { barrier#0=2; sem_release#0 }"];
     for initial in 0..3 {
         assert_eq!(stuck(&[&[one, two]], &[initial]), (initial == 0).then_some(1), "{initial}");
@@ -172,12 +174,12 @@ fn barriers_in_loops_meet_in_every_iteration() {
 
 #[test]
 fn packets_of_a_window_are_waited_for_in_its_iteration() {
-    // A window back for a window.
+    // A window is returned for each window.
     let [one, two] = ["loop 64x1 { ppkt.m i0 > r0:0; upkt s1 > o0 }", "loop 64x1 { upkt s0 > o0; ppkt.m i0 > r0:1 }"];
     assert_eq!(stuck(&[&[one], &[two]], &[]), None);
     let [one, two] = ["loop 64x1 { upkt s0 > o0; ppkt.m i0 > r0:1 }", "loop 64x1 { upkt s1 > o0; ppkt.m i0 > r0:0 }"];
     assert_eq!(stuck(&[&[one], &[two]], &[]), Some(1));
-    // All windows before the first comes back, and only so many of them may be on their way.
+    // All windows are sent before the first is returned, and only as many of them may be in flight.
     let sends = "loop 64x1 { wait.m#0; ppkt.m i0 > r0:0 }; loop 64x1 { upkt s1 > o0 }; wait.m#0; wait.m#0";
     let echo = "signal.m#0; signal.m#0; loop 64x1 { upkt s0 > o0; ppkt.m i0 > r0:1; signal.m#0 }";
     assert_eq!(stuck(&[&[sends], &[echo]], &[]), None);
@@ -192,7 +194,7 @@ fn packets_of_a_window_are_waited_for_in_its_iteration() {
     );
 }
 
-/// The obstacle that a plan has.
+/// Returns the obstacle of a plan.
 fn obstacle(ranks: &[&[&str]]) -> Option<String> {
     let plan = plan(ranks);
     let pairs = Pairs::of(&plan);
@@ -200,7 +202,7 @@ fn obstacle(ranks: &[&[&str]]) -> Option<String> {
 }
 
 #[test]
-fn packets_in_windows_that_meet_now_and_then_are_refused() {
+fn packets_in_partially_overlapping_windows_are_rejected() {
     let writer = "loop 64x2 { ppkt.m i0+2 > r0:0+2 }; wait.m#0";
     for (reader, right) in [
         ("loop 64x2 { upkt s0+2 > o0+2 }", true),
@@ -228,8 +230,8 @@ fn packets_in_windows_that_meet_now_and_then_are_refused() {
     }
 }
 
-/// Plans with a semaphore that wait for ever at one size below their limit, by the condition of a run without which that is not
-/// seen. None is known that takes [`Condition::Copies`].
+/// Plans with a semaphore that deadlock at one size below their limit, by the condition of a run without which the
+/// deadlock is not found. No plan is known that needs [`Condition::Copies`].
 const NEEDED: &[(Condition, &str, i64)] = &[
     (Condition::Take, "loop 64x1 { sem_acquire#0 }; loop 64x1 { sem_acquire#0; sem_release#0,0 }", 5),
     (Condition::Leave, "loop 64x1 { sem_acquire#0; sem_release#0 }", 0),
@@ -253,13 +255,13 @@ fn every_condition_of_a_run_finds_a_deadlock() {
     }
 }
 
-/// What the checks find, as code and message.
+/// Returns the findings of the checks, as code and message.
 fn findings(plan: &PlanTree) -> Vec<(Code, String)> {
     check(plan).into_iter().map(|finding| (finding.code, finding.message)).collect()
 }
 
 #[test]
-fn the_finding_names_the_smallest_size_and_the_cycle() {
+fn finding_names_the_smallest_size_and_the_cycle() {
     let (code, message) = findings(&eager(100)).remove(0);
     assert_eq!(code, Code::Deadlock);
     assert_eq!(
@@ -272,9 +274,9 @@ fn the_finding_names_the_smallest_size_and_the_cycle() {
     assert_eq!(findings(&limited), []);
 }
 
-/// A run at the first size that waits for ever would take more steps than are made to tell of it.
+/// An execution at the first size that deadlocks would take more steps than the limit.
 #[test]
-fn a_deadlock_beyond_what_is_spelled_out_is_found() {
+fn deadlock_beyond_the_step_limit_of_reports_is_found() {
     let ranks: &[&[&str]] =
         &[&["loop 64x1 { sem_acquire#0 }; sem_release#1", "sem_acquire#1; loop 64x1 { sem_release#0 }"]];
     let mut plan = plan(ranks);
@@ -291,7 +293,7 @@ fn a_deadlock_beyond_what_is_spelled_out_is_found() {
 }
 
 #[test]
-fn loops_of_too_many_combinations_are_refused() {
+fn loops_of_too_many_combinations_are_rejected() {
     let body = "{ sem_release#0; sem_acquire#0 }";
     let ops = [257, 263, 269, 271, 277].map(|prime| format!("loop {}x1 {body}", 16 * prime)).join("; ");
     let (code, message) = findings(&plan(&[&[&ops], &[""]])).remove(0);
@@ -300,7 +302,7 @@ fn loops_of_too_many_combinations_are_refused() {
 }
 
 #[test]
-fn packets_that_are_written_in_other_windows_are_refused() {
+fn packets_that_are_written_in_other_windows_are_rejected() {
     let ranks: &[&[&str]] =
         &[&["loop 64x2 { ppkt.m i0+2 > r0:0+2 }; wait.m#0"], &["loop 64x1 { upkt s0 > o0 }; nop; signal.m#0"]];
     let (code, message) = findings(&plan(ranks)).remove(0);
@@ -312,9 +314,9 @@ fn packets_that_are_written_in_other_windows_are_refused() {
     );
 }
 
-/// Which of two thread blocks gets a unit is left open where units run out at some size.
+/// Which of two thread blocks receives a unit is unspecified if units run out at some size.
 #[test]
-fn two_waiters_of_a_loop_are_rivals_however_high_a_semaphore_starts() {
+fn two_waiters_of_a_loop_compete_for_every_initial_value() {
     let block = "loop 64x1 { sem_acquire#0,0; sem_release#0,0 }";
     for initial in [1, 2, 1000] {
         let mut plan = plan(&[&[block, block], &[""]]);

@@ -3,7 +3,7 @@
 use crate::plan::PlanTree;
 use crate::testing::plan;
 
-/// A generator of numbers that look random (splitmix64).
+/// A random number generator (splitmix64).
 pub(super) struct Random(u64);
 
 impl Random {
@@ -43,7 +43,7 @@ struct Part {
     ops: Vec<String>,
 }
 
-/// The program of a seed, and up to how many iterations it is worth running.
+/// Returns the program of a seed, and the largest trip count at which to execute it.
 pub(super) fn random(seed: u64) -> (PlanTree, u64) {
     let random = &mut Random::new(seed);
     let rates = RATES[if random.chance(50) { 0 } else { random.below(RATES.len()) }];
@@ -83,24 +83,24 @@ pub(super) fn random(seed: u64) -> (PlanTree, u64) {
             semaphores[rank][number] = credits(random) as i64;
         }
         let waiter = waiters.start + random.below(waiters.len());
-        let mut signaller = signallers.start + random.below(signallers.len());
+        let mut signaler = signallers.start + random.below(signallers.len());
         // Outside of loops.
         if random.chance(40) {
             let count = credits(random);
-            let first = random.below(blocks[signaller].len().div_ceil(2));
-            insert(&mut blocks[signaller], None, first, &up, count, random);
+            let first = random.below(blocks[signaler].len().div_ceil(2));
+            insert(&mut blocks[signaler], None, first, &up, count, random);
             let last = random.below(blocks[waiter].len().div_ceil(2));
             insert(&mut blocks[waiter], None, last, &down, count, random);
         }
         // In loops.
         for _ in 0..1 + random.below(2) {
             if random.chance(20) {
-                signaller = signallers.start + random.below(signallers.len());
+                signaler = signallers.start + random.below(signallers.len());
             }
             let rate = random.below(rates.len());
             let times = if random.chance(80) { 1 } else { 2 };
-            for (op, block) in [(&up, signaller), (&down, waiter)] {
-                // All in one loop, or apart.
+            for (op, block) in [(&up, signaler), (&down, waiter)] {
+                // All in one loop, or in several.
                 let apart = times == 2 && random.chance(50);
                 for _ in 0..if apart { 2 } else { 1 } {
                     let which = random.below(4);
@@ -136,8 +136,8 @@ pub(super) fn random(seed: u64) -> (PlanTree, u64) {
     (plan, (3 * most as u64).max(64))
 }
 
-/// Inserts an operation some times in one of the parts outside of loops, or of the loops of a rate; where there is none, a loop is
-/// added.
+/// Inserts an operation repeatedly in one of the parts outside of loops, or of the loops of a rate; if there is none, a
+/// loop is added.
 fn insert(parts: &mut Vec<Part>, rate: Option<usize>, which: usize, op: &str, count: usize, random: &mut Random) {
     let fits: Vec<usize> = (0..parts.len()).filter(|&i| parts[i].rate == rate).collect();
     let part = match fits.is_empty() {
@@ -153,7 +153,7 @@ fn insert(parts: &mut Vec<Part>, rate: Option<usize>, which: usize, op: &str, co
     ops.splice(at..at, std::iter::repeat_n(op.to_owned(), count));
 }
 
-/// A plan as text.
+/// Returns a plan as text.
 pub(super) fn text(plan: &PlanTree) -> String {
     let mut out = String::new();
     for (number, rank) in plan.ranks.iter().enumerate() {

@@ -1,16 +1,16 @@
-//! Random programs, held against runs of every size.
+//! Random programs, compared with executions at every size.
 
 use super::super::proof::{Proof, prove};
 use super::brute::Brute;
 use super::{programs, rolled};
 use crate::check::pairing::{self, Pairs};
 
-/// Programs that are tried, unless the environment says how many.
+/// Number of programs, unless the environment sets another.
 const PROGRAMS: u64 = 2000;
 
-/// Random programs: the proof says of all of them what running them at every size says, the smallest size included.
+/// Random programs: the proof agrees with executions at every size, the smallest size included.
 #[test]
-fn random_programs_are_judged_as_by_running_every_size() {
+fn proof_of_random_programs_agrees_with_execution_at_every_size() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let programs = number("MSCCLPP_LOOP_PROGRAMS").unwrap_or(PROGRAMS);
     let seed = number("MSCCLPP_LOOP_SEED").unwrap_or(1);
@@ -25,7 +25,7 @@ fn random_programs_are_judged_as_by_running_every_size() {
             continue;
         };
         let proof = prove(&rolled);
-        // The sizes at which combinations of trip counts come up first.
+        // The smallest sizes at which combinations of trip counts occur.
         let sizes = (0..).map(|number| rolled.trips.size(number) * rolled.sizes.grain);
         let brute = Brute::of(&plan);
         let mut tried = sizes.take_while(|size| brute.most_trips(*size) <= trips);

@@ -1,17 +1,17 @@
-//! How clocks get to know more: from one, from another clock, from many.
+//! Operations that advance clocks: by a timestamp, by another clock, by many clocks.
 
 use super::{ClockArena, ClockEntry, TREE, VectorClock};
 use crate::check::race::packets::WriterClock;
 
-/// Entries of what was heard of late.
-const HEARD: usize = 1 << 6;
+/// Entries of the cache of unions.
+const UNIONS: usize = 1 << 6;
 
 impl ClockArena {
-    /// Learns that so many turns of an agent are over, and can be seen.
+    /// Returns the clock with the first `count` timestamps of an agent, which happen before and are visible.
     pub(in crate::check::race) fn advance(&mut self, clock: VectorClock, agent: u32, count: u32) -> VectorClock {
         let new = ClockEntry { agent, ordered: count, visible: count };
         if let Some(tree) = clock.tree() {
-            return VectorClock(self.trees.learn(tree, &[new], false) | TREE);
+            return VectorClock(self.trees.join_entries(tree, &[new], false) | TREE);
         }
         let list = self.list(clock);
         let place = list.start + self.facts[list.clone()].partition_point(|fact| fact.agent < agent);
@@ -28,10 +28,10 @@ impl ClockArena {
             self.facts.push(new);
         }
         self.facts.extend_from_within(place + usize::from(known.is_some())..list.end);
-        self.listed(first)
+        self.push_list(first)
     }
 
-    /// What one knows who learns all that another one knows; of a relaxed word, only what is over.
+    /// Returns the join of two clocks; after a relaxed wait, `theirs` orders but publishes nothing.
     pub(in crate::check::race) fn join(
         &mut self,
         mine: VectorClock,
@@ -46,10 +46,12 @@ impl ClockArena {
         }
         match (mine.tree(), theirs.tree()) {
             (None, None) => self.join_lists(mine, theirs, relaxed),
-            (Some(mine), None) => VectorClock(self.trees.learn(mine, &self.facts[self.list(theirs)], relaxed) | TREE),
+            (Some(mine), None) => {
+                VectorClock(self.trees.join_entries(mine, &self.facts[self.list(theirs)], relaxed) | TREE)
+            }
             (None, Some(theirs)) => {
                 let theirs = self.trees.join(0, theirs, relaxed);
-                VectorClock(self.trees.learn(theirs, &self.facts[self.list(mine)], false) | TREE)
+                VectorClock(self.trees.join_entries(theirs, &self.facts[self.list(mine)], false) | TREE)
             }
             (Some(mine), Some(theirs)) => VectorClock(self.trees.join(mine, theirs, relaxed) | TREE),
         }
@@ -64,76 +66,82 @@ impl ClockArena {
             return theirs;
         }
         let first = self.facts.len();
-        let told = |fact: ClockEntry| ClockEntry { visible: if relaxed { 0 } else { fact.visible }, ..fact };
+        let writers = |fact: ClockEntry| ClockEntry { visible: if relaxed { 0 } else { fact.visible }, ..fact };
         let (mut i, mut j) = (a.start, b.start);
         while i < a.end && j < b.end {
-            let (x, y) = (self.facts[i], told(self.facts[j]));
-            let (over, seen) = (x.ordered.max(y.ordered), x.visible.max(y.visible));
+            let (x, y) = (self.facts[i], writers(self.facts[j]));
+            let (over, visible) = (x.ordered.max(y.ordered), x.visible.max(y.visible));
             self.facts.push(match x.agent.cmp(&y.agent) {
                 std::cmp::Ordering::Less => x,
                 std::cmp::Ordering::Greater => y,
-                std::cmp::Ordering::Equal => ClockEntry { agent: x.agent, ordered: over, visible: seen },
+                std::cmp::Ordering::Equal => ClockEntry { agent: x.agent, ordered: over, visible: visible },
             });
             i += usize::from(x.agent <= y.agent);
             j += usize::from(y.agent <= x.agent);
         }
         self.facts.extend_from_within(i..a.end);
         for place in j..b.end {
-            self.facts.push(told(self.facts[place]));
+            self.facts.push(writers(self.facts[place]));
         }
-        self.listed(first)
+        self.push_list(first)
     }
 
-    /// All that any of several knows, and of some agents that so many turns are over and can be seen.
+    /// Returns the union of several clocks and of some agents' timestamps, which happen before and are visible.
     pub(in crate::check::race) fn union_with(
         &mut self,
         clocks: impl Iterator<Item = VectorClock> + Clone,
         turns: impl Iterator<Item = (u32, u32)>,
     ) -> VectorClock {
-        self.gathered(clocks, turns.map(|(agent, count)| ClockEntry { agent, ordered: count, visible: count }))
+        self.union_all(clocks, turns.map(|(agent, count)| ClockEntry { agent, ordered: count, visible: count }))
     }
 
-    /// All that any of several knows.
+    /// Returns the union of several clocks.
     pub(in crate::check::race) fn union(&mut self, clocks: impl Iterator<Item = VectorClock> + Clone) -> VectorClock {
-        self.gathered(clocks, std::iter::empty())
+        self.union_all(clocks, std::iter::empty())
     }
 
-    /// All that packets have told, and what else is known.
-    pub(in crate::check::race) fn told(
+    /// Returns the union of the clocks of packets and another clock.
+    pub(in crate::check::race) fn union_of_writers(
         &mut self,
-        told: impl Iterator<Item = WriterClock> + Clone,
+        writers: impl Iterator<Item = WriterClock> + Clone,
         known: VectorClock,
     ) -> VectorClock {
-        if told.clone().next().is_none() {
+        if writers.clone().next().is_none() {
             return known;
         }
         // Thread blocks of a rank mostly read the same packets.
-        let hash = told.clone().fold(0u64, |hash, WriterClock { knows, own: (agent, over) }| {
-            let number = u64::from(knows.0) << 32 ^ u64::from(agent) << 12 ^ u64::from(over);
+        let hash = writers.clone().fold(0u64, |hash, WriterClock { clock, own: (agent, over) }| {
+            let number = u64::from(clock.0) << 32 ^ u64::from(agent) << 12 ^ u64::from(over);
             (hash.rotate_left(5) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         });
-        let place = (hash >> 32) as usize % HEARD;
-        if self.heard.is_empty() {
-            self.heard.resize_with(HEARD, Default::default);
+        let place = (hash >> 32) as usize % UNIONS;
+        if self.unions.is_empty() {
+            self.unions.resize_with(UNIONS, Default::default);
         }
-        if !self.heard[place].0.iter().copied().eq(told.clone()) {
-            let all = self.told_once(told.clone());
-            let (list, result) = &mut self.heard[place];
+        if !self.unions[place].0.iter().copied().eq(writers.clone()) {
+            let all = self.union_of_writers_uncached(writers.clone());
+            let (list, result) = &mut self.unions[place];
             list.clear();
-            list.extend(told);
+            list.extend(writers);
             *result = all;
         }
-        self.join(self.heard[place].1, known, false)
+        self.join(self.unions[place].1, known, false)
     }
 
-    /// All that packets have told, where nobody else was told the same.
-    pub(in crate::check::race) fn told_once(&mut self, told: impl Iterator<Item = WriterClock> + Clone) -> VectorClock {
-        let own =
-            told.clone().map(|WriterClock { own: (agent, over), .. }| ClockEntry { agent, ordered: over, visible: 0 });
-        self.gathered(told.map(|told| told.knows), own)
+    /// Returns the union of the clocks of packets, where no other block has acquired the same.
+    pub(in crate::check::race) fn union_of_writers_uncached(
+        &mut self,
+        writers: impl Iterator<Item = WriterClock> + Clone,
+    ) -> VectorClock {
+        let own = writers.clone().map(|WriterClock { own: (agent, over), .. }| ClockEntry {
+            agent,
+            ordered: over,
+            visible: 0,
+        });
+        self.union_all(writers.map(|writers| writers.clock), own)
     }
 
-    fn gathered(
+    fn union_all(
         &mut self,
         clocks: impl Iterator<Item = VectorClock> + Clone,
         own: impl Iterator<Item = ClockEntry>,
@@ -143,28 +151,28 @@ impl ClockArena {
         if own.peek().is_none() && clocks.clone().all(|clock| clock == first) {
             return first;
         }
-        // Neighbours mostly tell the same.
+        // Neighboring clocks are mostly equal.
         let mut last = VectorClock::default();
         for clock in clocks.clone().filter(|clock| clock.tree().is_none()) {
             if std::mem::replace(&mut last, clock) != clock {
-                self.facts[self.list(clock)].iter().for_each(|fact| self.gather.add(fact));
+                self.facts[self.list(clock)].iter().for_each(|fact| self.builder.add(fact));
             }
         }
-        own.for_each(|fact| self.gather.add(&fact));
+        own.for_each(|fact| self.builder.add(&fact));
         let first = self.facts.len();
-        self.gather.take(&mut self.facts);
+        self.builder.take(&mut self.facts);
         let trees = clocks.filter_map(VectorClock::tree);
         if trees.clone().next().is_none() {
-            return self.listed(first);
+            return self.push_list(first);
         }
         let all = self.trees.union(trees);
-        let all = self.trees.learn(all, &self.facts[first..], false);
+        let all = self.trees.join_entries(all, &self.facts[first..], false);
         self.facts.truncate(first);
         VectorClock(all | TREE)
     }
 }
 
-/// Whether everything that `a` says is also said by `b`.
+/// Returns whether clock `b` includes clock `a`.
 fn within(a: &[ClockEntry], b: &[ClockEntry], relaxed: bool) -> bool {
     if a.len() > b.len() {
         return false;

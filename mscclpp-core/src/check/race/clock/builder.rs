@@ -1,10 +1,10 @@
-//! Facts that are being put together.
+//! A builder of clocks.
 
 use super::ClockEntry;
 
-/// Facts by agent, each the most that was said of it.
+/// Entries by agent, each the largest that was added.
 pub(super) struct ClockBuilder {
-    /// What is over and what is seen, of those that are marked; zeros of all others.
+    /// How many timestamps of an agent happen before and are visible, for agents that are marked; zeros for all others.
     facts: Vec<(u32, u32)>,
     marks: Vec<u64>,
     /// The first of the marks that may be set, and the end of them.
@@ -22,15 +22,15 @@ impl ClockBuilder {
     #[inline]
     pub(super) fn add(&mut self, fact: &ClockEntry) {
         let (agent, place) = (fact.agent as usize, fact.agent as usize / 64);
-        let Some((over, seen)) = self.facts.get_mut(agent) else { return self.grow(fact) };
+        let Some((over, visible)) = self.facts.get_mut(agent) else { return self.grow(fact) };
         *over = fact.ordered.max(*over);
-        *seen = fact.visible.max(*seen);
+        *visible = fact.visible.max(*visible);
         self.marks[place] |= 1 << (agent % 64);
         self.first = self.first.min(place);
         self.end = self.end.max(place + 1);
     }
 
-    /// Adds the fact of an agent that there is no room for yet.
+    /// Adds the entry of an agent beyond the capacity.
     #[cold]
     fn grow(&mut self, fact: &ClockEntry) {
         let marks = fact.agent as usize / 64 + 1;
@@ -39,14 +39,14 @@ impl ClockBuilder {
         self.add(fact);
     }
 
-    /// Appends all facts in ascending order, and is empty again.
+    /// Appends all entries in ascending order, and clears the builder.
     pub(super) fn take(&mut self, out: &mut Vec<ClockEntry>) {
         for place in std::mem::replace(&mut self.first, usize::MAX)..std::mem::take(&mut self.end) {
             let mut marks = std::mem::take(&mut self.marks[place]);
             while marks > 0 {
                 let agent = place * 64 + marks.trailing_zeros() as usize;
-                let (over, seen) = std::mem::take(&mut self.facts[agent]);
-                out.push(ClockEntry { agent: agent as u32, ordered: over, visible: seen });
+                let (over, visible) = std::mem::take(&mut self.facts[agent]);
+                out.push(ClockEntry { agent: agent as u32, ordered: over, visible: visible });
                 marks &= marks - 1;
             }
         }

@@ -1,8 +1,8 @@
-//! What an agent knows to be over, and what of it can be seen.
+//! Vector clocks: the operations that happen before an agent's next one, and those whose writes are visible to it.
 //!
-//! Where agents signal each other, each knows of a few: clocks that know little are lists. Packets tell widely, so that what
-//! thousands of agents know of each other has to be kept, and most of it is known by many alike: clocks that know much are
-//! [`tree`]s, which share what they have in common.
+//! Where agents signal each other, a clock has few entries: such clocks are lists. Packets order many agents, so that
+//! thousands of agents may have clocks with thousands of entries, most of which are equal: large clocks are [`tree`]s,
+//! which share equal subtrees.
 
 mod advance;
 mod builder;
@@ -18,15 +18,16 @@ use builder::ClockBuilder;
 use tree::Trees;
 pub(super) use tree::WIDTH as LEAF;
 
-/// Per agent, how many of its turns are over, and of how many the writes can also be seen; or nothing. Whoever is known at all,
-/// even with no turn over, has begun its launch. A handle of something in [`ClockArena`]; the default knows nothing.
+/// Vector clock: per agent, how many of its timestamps happen before, and of how many the writes are also visible; or
+/// no entry. An agent with an entry, even with timestamp 0, has started its launch. The value is a handle into
+/// [`ClockArena`]; the default has no entries.
 ///
-/// Relaxed signals and packets say that something is over, so that its memory may be overwritten; they do not make
-/// visible what it wrote. Whatever can be seen is over.
+/// Relaxed signals and packets order operations, so that their memory may be overwritten; they do not publish writes.
+/// Whatever is visible also happens before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct VectorClock(u32);
 
-/// What is known of an agent.
+/// Entry of an agent in a clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct ClockEntry {
     agent: u32,
@@ -34,32 +35,32 @@ struct ClockEntry {
     visible: u32,
 }
 
-/// All clocks of a run.
+/// All clocks of an abstract execution.
 #[derive(Default)]
 pub(in super::super) struct ClockArena {
-    /// By handle, where a list begins in `facts` and ends. The first one is empty.
+    /// By handle, the range of a list in `facts`. The first one is empty.
     lists: Vec<(u32, u32)>,
-    /// What lists say, each in ascending order of the agents.
+    /// The entries of the lists, each in ascending order of the agents.
     facts: Vec<ClockEntry>,
     trees: Trees,
-    gather: ClockBuilder,
+    builder: ClockBuilder,
     ring: AgentIds,
-    /// Clocks that were shifted of late, by a part of their hash: the clock, by how many places, and the result.
+    /// Cache of rotated clocks, by a part of the hash: the clock, its rotation, and the result.
     shifted: Vec<(VectorClock, u32, VectorClock)>,
-    /// What packets have told of late, by a part of its hash.
-    heard: Vec<(SmallVec<[WriterClock; 2]>, VectorClock)>,
+    /// Cache of the unions of packets' clocks, by a part of the hash.
+    unions: Vec<(SmallVec<[WriterClock; 2]>, VectorClock)>,
 }
 
-/// Entries of what was shifted of late.
-const SHIFTED: usize = 1 << 8;
+/// Entries of the cache of rotated clocks.
+const ROTATIONS: usize = 1 << 8;
 
 /// Marks the handles of trees.
 const TREE: u32 = 1 << 31;
 
-/// Facts of a list at most.
-const MOST_FACTS: usize = 48;
+/// Maximum number of entries of a list.
+const MAX_FACTS: usize = 48;
 
-/// Facts of a list that are looked at one by one: where there are few, no search beats a look.
+/// Maximum number of entries of a list that is searched linearly, which is fastest for short lists.
 const SHORT: usize = 8;
 
 impl VectorClock {
@@ -69,7 +70,7 @@ impl VectorClock {
 }
 
 impl ClockArena {
-    /// No clocks yet, over so many agents at most.
+    /// Creates an arena without clocks, for the given agents.
     pub(super) fn new(ring: AgentIds) -> Self {
         let agents = ring.span();
         let (lists, facts) = (Vec::with_capacity(2 * agents), Vec::with_capacity(4 * agents));
@@ -78,16 +79,16 @@ impl ClockArena {
         clocks
     }
 
-    /// What an agent knows when it begins: that it has.
+    /// Returns the clock of an agent that has started its launch and has done nothing else.
     pub(super) fn of(&mut self, agent: u32) -> VectorClock {
         self.facts.push(ClockEntry { agent, ordered: 0, visible: 0 });
-        self.listed(self.facts.len() - 1)
+        self.push_list(self.facts.len() - 1)
     }
 
-    /// The clock of the facts from a place on.
-    fn listed(&mut self, first: usize) -> VectorClock {
-        if self.facts.len() - first > MOST_FACTS {
-            let tree = self.trees.learn(0, &self.facts[first..], false);
+    /// Returns the clock of the entries from an index on.
+    fn push_list(&mut self, first: usize) -> VectorClock {
+        if self.facts.len() - first > MAX_FACTS {
+            let tree = self.trees.join_entries(0, &self.facts[first..], false);
             self.facts.truncate(first);
             return VectorClock(tree | TREE);
         }
@@ -95,7 +96,7 @@ impl ClockArena {
         VectorClock(self.lists.len() as u32 - 1)
     }
 
-    /// Where the facts of a list are.
+    /// Returns the range of a list's entries.
     fn list(&self, clock: VectorClock) -> Range<usize> {
         let (first, end) = self.lists[clock.0 as usize];
         first as usize..end as usize
@@ -109,7 +110,7 @@ impl ClockArena {
         list.binary_search_by_key(&agent, |fact| fact.agent).ok().map(|place| &list[place])
     }
 
-    /// How many turns of an agent are over.
+    /// Returns how many timestamps of an agent happen before.
     pub(in super::super) fn ordered(&self, clock: VectorClock, agent: u32) -> u32 {
         match clock.tree() {
             Some(tree) => self.trees.over(tree, agent),
@@ -117,16 +118,16 @@ impl ClockArena {
         }
     }
 
-    /// How many turns of an agent are over and can be seen.
+    /// Returns how many timestamps of an agent happen before and are visible.
     pub(super) fn visible(&self, clock: VectorClock, agent: u32) -> u32 {
         match clock.tree() {
-            Some(tree) => self.trees.seen(tree, agent),
+            Some(tree) => self.trees.visible(tree, agent),
             None => self.get(clock, agent).map_or(0, |fact| fact.visible),
         }
     }
 
-    /// Whether some of these agents is known to have begun.
-    pub(in super::super) fn knows_any(&self, clock: VectorClock, agents: &Range<usize>) -> bool {
+    /// Returns whether the clock has an entry of any of these agents.
+    pub(in super::super) fn has_any(&self, clock: VectorClock, agents: &Range<usize>) -> bool {
         match clock.tree() {
             Some(tree) => self.trees.any(tree, agents, &mut |_| true),
             None => {
@@ -140,7 +141,8 @@ impl ClockArena {
         }
     }
 
-    /// Whether something holds of an agent of which something is known; asked in ascending order, up to there.
+    /// Returns whether a condition holds for an agent of the clock; the agents are tested in ascending order, up to the
+    /// first for which it does.
     pub(in super::super) fn any(&self, clock: VectorClock, holds: &mut impl FnMut(u32) -> bool) -> bool {
         match clock.tree() {
             Some(tree) => self.trees.any(tree, &(0..usize::MAX), holds),
@@ -148,16 +150,16 @@ impl ClockArena {
         }
     }
 
-    /// The same of all agents that lie so many places behind those of whom this clock tells.
+    /// Returns the clock with every agent replaced by the one that is the given places after it.
     pub(super) fn shifted(&mut self, clock: VectorClock, places: u32) -> VectorClock {
         if places == 0 || clock == VectorClock::default() {
             return clock;
         }
         if self.shifted.is_empty() {
-            self.shifted.resize(SHIFTED, Default::default());
+            self.shifted.resize(ROTATIONS, Default::default());
         }
         let hash = (u64::from(clock.0) << 32 | u64::from(places)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let place = (hash >> 32) as usize % SHIFTED;
+        let place = (hash >> 32) as usize % ROTATIONS;
         let (known, by, result) = self.shifted[place];
         if (known, by) == (clock, places) {
             return result;
@@ -167,7 +169,7 @@ impl ClockArena {
             Some(tree) => VectorClock(self.trees.shifted(tree, ring, places) | TREE),
             None => {
                 let (list, first) = (self.list(clock), self.facts.len());
-                // What goes over the end comes first.
+                // Agents past the end come first.
                 let turn = list.start
                     + self.facts[list.clone()].partition_point(|fact| fact.agent + places < ring.len() as u32);
                 for range in [turn..list.end, list.start..turn] {
@@ -176,17 +178,17 @@ impl ClockArena {
                         self.facts.push(ClockEntry { agent: ring.moved(fact.agent, places), ..fact });
                     }
                 }
-                self.listed(first)
+                self.push_list(first)
             }
         };
         self.shifted[place] = (clock, places, result);
         result
     }
 
-    /// What was told, of all agents that lie so many places further.
-    pub(super) fn shifted_told(&mut self, told: WriterClock, places: u32) -> WriterClock {
-        let (agent, over) = told.own;
-        WriterClock { knows: self.shifted(told.knows, places), own: (self.ring.moved(agent, places), over) }
+    /// Returns the clock of a writer with every agent replaced by the one that is the given places after it.
+    pub(super) fn shifted_writer(&mut self, writers: WriterClock, places: u32) -> WriterClock {
+        let (agent, over) = writers.own;
+        WriterClock { clock: self.shifted(writers.clock, places), own: (self.ring.moved(agent, places), over) }
     }
 }
 
@@ -198,12 +200,12 @@ mod tests {
 
     use super::{AgentIds, ClockArena, ClockEntry, VectorClock, WriterClock};
 
-    /// Turns that are over, and that can be seen, by agent.
+    /// How many timestamps happen before, and how many are visible, by agent.
     type Facts = BTreeMap<u32, (u32, u32)>;
 
     fn facts(agents: u32) -> impl Strategy<Value = Facts> {
         prop::collection::btree_map(0..agents, (0..5_u32, 0..5_u32), 0..70).prop_map(|mut facts| {
-            facts.values_mut().for_each(|(over, seen)| *seen = (*seen).min(*over));
+            facts.values_mut().for_each(|(over, visible)| *visible = (*visible).min(*over));
             facts
         })
     }
@@ -211,28 +213,28 @@ mod tests {
     fn clock(clocks: &mut ClockArena, facts: &Facts) -> VectorClock {
         let all = facts.iter();
         let all: Vec<ClockEntry> =
-            all.map(|(&agent, &(over, seen))| ClockEntry { agent, ordered: over, visible: seen }).collect();
+            all.map(|(&agent, &(over, visible))| ClockEntry { agent, ordered: over, visible: visible }).collect();
         let first = clocks.facts.len();
         clocks.facts.extend(all);
-        clocks.listed(first)
+        clocks.push_list(first)
     }
 
     fn joined(a: &Facts, b: &Facts, relaxed: bool) -> Facts {
         let mut all = a.clone();
-        for (agent, (over, seen)) in b {
+        for (agent, (over, visible)) in b {
             let known = all.entry(*agent).or_default();
-            *known = (known.0.max(*over), known.1.max(if relaxed { 0 } else { *seen }));
+            *known = (known.0.max(*over), known.1.max(if relaxed { 0 } else { *visible }));
         }
         all
     }
 
     fn same(clocks: &ClockArena, clock: VectorClock, facts: &Facts, agents: u32) -> Result<(), TestCaseError> {
         for agent in 0..agents {
-            let (over, seen) = facts.get(&agent).copied().unwrap_or_default();
-            prop_assert_eq!((clocks.ordered(clock, agent), clocks.visible(clock, agent)), (over, seen));
+            let (over, visible) = facts.get(&agent).copied().unwrap_or_default();
+            prop_assert_eq!((clocks.ordered(clock, agent), clocks.visible(clock, agent)), (over, visible));
             for end in [agent + 1, agent + 20, agents] {
                 let known = facts.range(agent..end.max(agent)).next().is_some();
-                prop_assert_eq!(clocks.knows_any(clock, &(agent as usize..end as usize)), known);
+                prop_assert_eq!(clocks.has_any(clock, &(agent as usize..end as usize)), known);
             }
         }
         let mut known = Vec::new();
@@ -266,7 +268,7 @@ mod tests {
                 let learned = clocks.advance(clock, agents / 2, 3);
                 same(&clocks, learned, &joined(&sum, &Facts::from([(agents / 2, (3, 3))]), false), agents)?;
             }
-            // Agents that follow each other all around.
+            // Agents that follow each other cyclically.
             let ring = AgentIds::plain(agents);
             let step = if agents.is_multiple_of(16) { 16 } else { agents };
             for places in [step % agents, agents - step] {
@@ -278,12 +280,12 @@ mod tests {
                 prop_assert_eq!(ring.moved(ring.moved(1, places), (agents - places) % agents), 1);
                 same(&clocks, back, sum, agents)?;
             }
-            // Twice each, since what was heard of late is remembered.
+            // Each union is computed twice, since results are cached.
             for (turns, count) in [(4, 1), (4, all.len()), (2, all.len()), (4, 1), (4, all.len()), (2, all.len())] {
-                let told = each[..count].iter().map(|knows| WriterClock { knows: *knows, own: (3, turns) });
+                let writers = each[..count].iter().map(|clock| WriterClock { clock: *clock, own: (3, turns) });
                 let sum = all[..count].iter().fold(Facts::new(), |sum, facts| joined(&sum, facts, false));
-                let heard = clocks.told(told, VectorClock::default());
-                same(&clocks, heard, &joined(&sum, &Facts::from([(3, (turns, 0))]), false), agents)?;
+                let unions = clocks.union_of_writers(writers, VectorClock::default());
+                same(&clocks, unions, &joined(&sum, &Facts::from([(3, (turns, 0))]), false), agents)?;
             }
         }
     }

@@ -1,7 +1,7 @@
-//! Clocks that know much: trees over the numbers of agents, of which there is one copy of everything.
+//! Large clocks: trees over the numbers of agents, of which every distinct subtree is stored once.
 //!
-//! The leaves hold what is known of a few neighbours. Equal subtrees are one, so that equal clocks are seen to be equal at a
-//! glance, and what two clocks have in common need not be looked at to join them.
+//! The leaves hold the entries of a few neighboring agents. Equal subtrees have one number, so that comparing two
+//! clocks compares two numbers, and a join skips the subtrees that two clocks share.
 
 use std::ops::Range;
 
@@ -11,39 +11,39 @@ use super::ClockEntry;
 /// Children of a node, and agents of a leaf.
 pub(in super::super) const WIDTH: usize = 16;
 
-/// For each agent of a leaf one more than the turns that are over, 0 if nothing is known of it; behind these, for each how many
-/// can be seen.
+/// For each agent of a leaf, one more than the timestamps that happen before, 0 without an entry; then, for each, how
+/// many are visible.
 type Leaf = [u32; 2 * WIDTH];
 
 /// The numbers of its children, one level below. Number 0 is empty on all levels.
 type Node = [u32; WIDTH];
 
-/// All trees of a run. A tree is the number of its root.
+/// All trees of an abstract execution. A tree is the number of its root.
 #[derive(Default)]
 pub(super) struct Trees {
     leaves: Pool<{ 2 * WIDTH }>,
     /// By level, the lowest one first. Trees are nodes of the last one, or leaves if there is none.
     nodes: Vec<Pool<WIDTH>>,
-    /// Joins and unions that were done, by a part of their hash.
+    /// Cache of joins and unions, by a part of the hash.
     joins: Vec<Join>,
     unions: Vec<Union>,
-    /// What was united.
+    /// Operands of the unions in the cache.
     lists: Vec<u32>,
-    /// What is being united.
+    /// Operands of the union that is being computed.
     open: Vec<u32>,
 }
 
-/// Two subtrees that were joined.
+/// Two subtrees of a join.
 #[derive(Clone, Copy, Default)]
 struct Join {
     mine: u32,
     theirs: u32,
-    /// The level, and whether relaxed; 0 if there was none.
+    /// The level, and whether the join is relaxed; 0 for an unused entry.
     kind: u32,
     result: u32,
 }
 
-/// Several subtrees that were united: where they stand in `lists`.
+/// Several subtrees of a union: their range in `lists`.
 #[derive(Clone, Copy, Default)]
 struct Union {
     from: u32,
@@ -52,11 +52,11 @@ struct Union {
     result: u32,
 }
 
-/// Results that are remembered at first; more where there are more leaves.
-const LEAST_RESULTS: usize = 1 << 8;
+/// Minimum number of cached results; more where there are more leaves.
+const MIN_CACHED_RESULTS: usize = 1 << 8;
 
 impl Trees {
-    /// No trees yet, over so many agents at most.
+    /// Creates a pool without trees, for the given number of agents.
     pub(super) fn new(agents: usize) -> Self {
         let (mut levels, mut reach) = (0, WIDTH);
         while reach < agents {
@@ -77,11 +77,12 @@ impl Trees {
         self.leaf(tree, agent)[slot(0, agent)].saturating_sub(1)
     }
 
-    pub(super) fn seen(&self, tree: u32, agent: u32) -> u32 {
+    pub(super) fn visible(&self, tree: u32, agent: u32) -> u32 {
         self.leaf(tree, agent)[WIDTH + slot(0, agent)]
     }
 
-    /// Whether something holds of one of some agents of which something is known, in ascending order up to there.
+    /// Returns whether a condition holds for an agent of a range that has an entry, tested in ascending order up to the
+    /// first for which it does.
     pub(super) fn any(&self, tree: u32, agents: &Range<usize>, holds: &mut impl FnMut(u32) -> bool) -> bool {
         self.any_within(self.nodes.len(), tree, 0, agents, holds)
     }
@@ -106,12 +107,13 @@ impl Trees {
         children.any(|(child, first)| self.any_within(below, *child, first, agents, holds))
     }
 
-    /// The tree that also knows some facts, which are in ascending order of their agents; of relaxed ones, only what is over.
-    pub(super) fn learn(&mut self, tree: u32, facts: &[ClockEntry], relaxed: bool) -> u32 {
-        self.learn_at(self.nodes.len(), tree, facts, relaxed)
+    /// Returns the tree with some entries joined, which are in ascending order of their agents; relaxed entries order
+    /// but publish nothing.
+    pub(super) fn join_entries(&mut self, tree: u32, facts: &[ClockEntry], relaxed: bool) -> u32 {
+        self.join_entries_at(self.nodes.len(), tree, facts, relaxed)
     }
 
-    fn learn_at(&mut self, level: usize, number: u32, facts: &[ClockEntry], relaxed: bool) -> u32 {
+    fn join_entries_at(&mut self, level: usize, number: u32, facts: &[ClockEntry], relaxed: bool) -> u32 {
         let Some(below) = level.checked_sub(1) else {
             let mut leaf = *self.leaves.get(number);
             for fact in facts {
@@ -124,24 +126,24 @@ impl Trees {
         let mut node = *self.nodes[below].get(number);
         for facts in facts.chunk_by(|one, other| slot(level, one.agent) == slot(level, other.agent)) {
             let slot = slot(level, facts[0].agent);
-            node[slot] = self.learn_at(below, node[slot], facts, relaxed);
+            node[slot] = self.join_entries_at(below, node[slot], facts, relaxed);
         }
         self.nodes[below].number(node)
     }
 
-    /// The tree that knows of all agents that lie so many places further what another one knows of those at hand. Places are a
-    /// multiple of the width, so that leaves remain what they are.
+    /// Returns the tree with every agent replaced by the one that is the given places after it. Places are a multiple
+    /// of the width, so that leaves do not change.
     pub(super) fn shifted(&mut self, tree: u32, ring: AgentIds, places: u32) -> u32 {
         let mut leaves = Vec::new();
         self.leaves_of(self.nodes.len(), tree, 0, &mut leaves);
-        // What goes over the end comes first.
+        // Agents past the end come first.
         let turn = leaves.partition_point(|(first, _)| first + places < ring.len() as u32);
         leaves.rotate_left(turn);
         leaves.iter_mut().for_each(|(first, _)| *first = ring.moved(*first, places));
-        self.planted(self.nodes.len(), &leaves)
+        self.tree_of_leaves(self.nodes.len(), &leaves)
     }
 
-    /// The leaves of a subtree, each with its first agent.
+    /// Collects the leaves of a subtree, each with its first agent.
     fn leaves_of(&self, level: usize, number: u32, first: usize, leaves: &mut Vec<(u32, u32)>) {
         match level.checked_sub(1) {
             _ if number == 0 => {}
@@ -155,17 +157,17 @@ impl Trees {
         }
     }
 
-    /// The subtree of some leaves, in ascending order.
-    fn planted(&mut self, level: usize, leaves: &[(u32, u32)]) -> u32 {
+    /// Returns the subtree of some leaves, in ascending order.
+    fn tree_of_leaves(&mut self, level: usize, leaves: &[(u32, u32)]) -> u32 {
         let Some(below) = level.checked_sub(1) else { return leaves.first().map_or(0, |(_, leaf)| *leaf) };
         let mut node: Node = [0; WIDTH];
         for leaves in leaves.chunk_by(|one, other| slot(level, one.0) == slot(level, other.0)) {
-            node[slot(level, leaves[0].0)] = self.planted(below, leaves);
+            node[slot(level, leaves[0].0)] = self.tree_of_leaves(below, leaves);
         }
         self.nodes[below].number(node)
     }
 
-    /// The tree that knows all that both know; of a relaxed one, only what is over.
+    /// Returns the join of two trees; a relaxed one orders but publishes nothing.
     pub(super) fn join(&mut self, mine: u32, theirs: u32, relaxed: bool) -> u32 {
         self.join_at(self.nodes.len(), mine, theirs, relaxed)
     }
@@ -178,7 +180,7 @@ impl Trees {
             return theirs;
         }
         if self.joins.len() < self.leaves.items.len() {
-            self.joins = vec![Join::default(); (4 * self.joins.len()).max(LEAST_RESULTS)];
+            self.joins = vec![Join::default(); (4 * self.joins.len()).max(MIN_CACHED_RESULTS)];
         }
         let kind = 2 * level as u32 + u32::from(relaxed) + 1;
         let hash = scrambled(u64::from(mine) << 32 | u64::from(theirs)).wrapping_add(u64::from(kind)) as usize;
@@ -189,14 +191,14 @@ impl Trees {
         let result = match level.checked_sub(1) {
             None => {
                 let (mut leaf, other) = (*self.leaves.get(mine), self.leaves.get(theirs));
-                let told = if relaxed { &other[..WIDTH] } else { &other[..] };
-                leaf.iter_mut().zip(told).for_each(|(known, told)| *known = (*known).max(*told));
+                let writers = if relaxed { &other[..WIDTH] } else { &other[..] };
+                leaf.iter_mut().zip(writers).for_each(|(known, writers)| *known = (*known).max(*writers));
                 self.leaves.number(leaf)
             }
             Some(below) => {
                 let (mut node, other) = (*self.nodes[below].get(mine), *self.nodes[below].get(theirs));
-                for (known, told) in node.iter_mut().zip(other) {
-                    *known = self.join_at(below, *known, told, relaxed);
+                for (known, writers) in node.iter_mut().zip(other) {
+                    *known = self.join_at(below, *known, writers, relaxed);
                 }
                 self.nodes[below].number(node)
             }
@@ -206,16 +208,16 @@ impl Trees {
         result
     }
 
-    /// The tree that knows all that any of several knows.
+    /// Returns the union of several trees.
     pub(super) fn union(&mut self, trees: impl Iterator<Item = u32>) -> u32 {
         self.open.clear();
         self.open.extend(trees);
-        self.united(self.nodes.len(), 0)
+        self.union_pending(self.nodes.len(), 0)
     }
 
-    /// The union of the subtrees of a level that are open from a place on, which are so no more.
-    fn united(&mut self, level: usize, from: usize) -> u32 {
-        // Those that differ: many tell the same.
+    /// Returns the union of the subtrees of a level that are pending from an index on, and removes them.
+    fn union_pending(&mut self, level: usize, from: usize) -> u32 {
+        // Only distinct subtrees are united: many are equal.
         self.open[from..].sort_unstable();
         let mut end = from;
         for next in from..self.open.len() {
@@ -233,21 +235,22 @@ impl Trees {
             (all, None) => {
                 let mut leaf: Leaf = [0; 2 * WIDTH];
                 for other in all.iter().map(|number| self.leaves.get(*number)) {
-                    leaf.iter_mut().zip(other).for_each(|(known, told)| *known = (*known).max(*told));
+                    leaf.iter_mut().zip(other).for_each(|(known, writers)| *known = (*known).max(*writers));
                 }
                 self.leaves.number(leaf)
             }
-            (_, Some(below)) => self.united_nodes(below, from),
+            (_, Some(below)) => self.union_nodes(below, from),
         };
         self.open.truncate(from);
         result
     }
 
-    /// The same for several nodes whose children are on a level. What one thread block has heard, others of its rank have, too.
-    fn united_nodes(&mut self, below: usize, from: usize) -> u32 {
+    /// Returns the union of several nodes whose children are on a level, through the cache: thread blocks of a rank
+    /// mostly acquire the same.
+    fn union_nodes(&mut self, below: usize, from: usize) -> u32 {
         let end = self.open.len();
         if self.unions.len() < self.nodes[below].items.len() {
-            self.unions = vec![Union::default(); (4 * self.unions.len()).max(LEAST_RESULTS)];
+            self.unions = vec![Union::default(); (4 * self.unions.len()).max(MIN_CACHED_RESULTS)];
             self.lists.clear();
         }
         let mix = |hash, number: &u32| scrambled(hash ^ u64::from(*number)).rotate_left(20);
@@ -262,7 +265,7 @@ impl Trees {
                 let number = self.open[next];
                 self.open.push(self.nodes[below].get(number)[slot]);
             }
-            *child = self.united(below, end);
+            *child = self.union_pending(below, end);
         }
         let result = self.nodes[below].number(node);
         let place = hash % self.unions.len();
@@ -273,7 +276,7 @@ impl Trees {
     }
 }
 
-/// Where an agent lies below a node of some level.
+/// Returns the position of an agent below a node of some level.
 fn slot(level: usize, agent: u32) -> usize {
     (agent as usize >> (WIDTH.trailing_zeros() as usize * level)) % WIDTH
 }
@@ -286,7 +289,7 @@ fn scrambled(number: u64) -> u64 {
 /// Distinct arrays, and their numbers. The array of zeros has number 0.
 struct Pool<const N: usize> {
     items: Vec<[u32; N]>,
-    /// Numbers by hash, 0 where there is none; at most half of it is used.
+    /// Numbers by hash, 0 for an unused entry; at most half of the table is used.
     places: Vec<u32>,
 }
 
@@ -301,7 +304,7 @@ impl<const N: usize> Pool<N> {
         &self.items[number as usize]
     }
 
-    /// The number of an array, which gets one if it has none.
+    /// Returns the number of an array, which is added if it is new.
     fn number(&mut self, item: [u32; N]) -> u32 {
         let mut place = self.place(&item);
         loop {

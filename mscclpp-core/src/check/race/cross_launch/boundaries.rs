@@ -1,16 +1,17 @@
-//! What a plan needs where one launch ends and the next begins.
+//! Requirements of a plan at the boundary of two launches.
 //!
-//! The rules of this module ask for order: an earlier access is *over*. Without a launch barrier that is not enough for a
-//! write of another rank, since its kernel may still run and what it wrote may still be under way: the write must be
-//! *visible*. A write is visible to a rank's next launch, and to its caller, if
+//! The rules of this module require order: an earlier access *happens before*. Without a launch barrier that is not
+//! enough for a write of another rank, since its kernel may still run and the write may still be in flight: the write
+//! must be *visible*. A write is visible to a rank's next launch, and to its caller, if
 //!
 //! * the rank wrote it itself: the end of a kernel flushes what the kernel wrote;
-//! * it reached one of the rank's thread blocks by a chain of signals and waits none of which is relaxed;
-//! * the rank hears, relaxed or not, from a rank that has begun the next launch, and for which one of these holds: the kernel
-//!   of that rank has ended, which flushes what it wrote and what it had seen;
+//! * it is published to one of the rank's thread blocks by a chain of signals and waits none of which is relaxed;
+//! * the rank acquires, relaxed or not, from a rank that has started the next launch, and for which one of these holds:
+//!   the kernel of that rank has ended, which flushes what it wrote and what was visible to it;
 //! * it is a packet that was read: its flag was found together with its data.
 //!
-//! What was only read needs to be over, nothing more. Puts of one port channel come in order, across launches too.
+//! An access that was a read needs to happen before, nothing more. Puts of one port channel are ordered, across
+//! launches too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,10 +21,12 @@ use super::super::shadow_memory::{NONE, RecordedAccess};
 use super::super::{Agent, RaceDetector};
 use super::{Ends, Order, Want, follows, last_accesses};
 
-/// Pairs of accesses of a rank's scratch that are compared at most, over all ranks; a plan with more is not looked into.
-const MOST_PAIRS: usize = 1 << 18;
+/// Maximum number of pairs of accesses to a rank's scratch that are compared, over all ranks; a plan with more is not
+/// analyzed.
+const MAX_PAIRS: usize = 1 << 18;
 
-/// The facts that a run has shown. A plan in which it has found races needs launch barriers everywhere.
+/// Returns the properties that an abstract execution has shown. A plan in which it has found races needs launch
+/// barriers everywhere.
 pub(in super::super::super) fn boundaries(mut races: RaceDetector) -> LaunchBoundaries {
     if !races.found.is_empty() || !races.rivals.is_empty() {
         return LaunchBoundaries::default();
@@ -39,26 +42,27 @@ pub(in super::super::super) fn boundaries(mut races: RaceDetector) -> LaunchBoun
     }
 }
 
-/// What is wanted of an access of an atom that lies between it and a launch barrier's place.
+/// Returns what an access to an atom must satisfy at a boundary without a launch barrier.
 fn want(races: &RaceDetector, atom: usize, access: &RecordedAccess) -> Want {
     let is_packet = races.model.atoms.memory(atom).1 == Space::Packets;
     if !access.write || is_packet && races.is_found(atom) { Want::Over } else { Want::Visible }
 }
 
-/// Whether a launch finds every piece of scratch as the previous one, or the last but one, has left it.
+/// Returns whether a launch finds every atom of scratch as the previous one, or the last but one, has left it.
 fn scratch_is_free(races: &RaceDetector, ends: &Ends) -> bool {
     let double = races.model.plan.double_scratch;
     races.firsts.iter().all(|first| {
         let (atom, new) = (first.atom as usize, &races.accesses[first.access as usize]);
-        let knew = races.knew[first.knew as usize];
+        let first_clocks = races.first_clocks[first.first_clocks as usize];
         last_accesses(races, atom).filter(|old| old.write || new.write).all(|old| {
             let order = Order { want: want(races, atom, old), double };
-            follows(races, ends, old, new, knew, order)
+            follows(races, ends, old, new, first_clocks, order)
         })
     })
 }
 
-/// Whether what others did to a rank's input and output is over and visible when the rank's blocks are done.
+/// Returns whether the accesses of other ranks to a rank's input and output happen before the end of the rank's blocks
+/// and are visible then.
 fn callers_may_continue(races: &RaceDetector, ends: &Ends) -> bool {
     (0..races.model.ranks).all(|rank| {
         let mut atoms = [Space::Input, Space::Output].into_iter().flat_map(|memory| races.model.atoms.of(rank, memory));
@@ -71,11 +75,11 @@ fn callers_may_continue(races: &RaceDetector, ends: &Ends) -> bool {
     })
 }
 
-/// Whether all that a launch does to a rank's scratch comes after all that the previous one did there, or the last but one,
-/// whatever the sizes of the two. Plain data and packets in one scratch are not apart then: plain data of one size may be
-/// taken for a packet of another.
+/// Returns whether all accesses of a launch to a rank's scratch happen after all accesses of the previous one, or the
+/// last but one, whatever the sizes of the two. Plain data and packets in one scratch are not separate then: plain data
+/// of one size may be taken for a packet of another.
 fn all_scratch_is_free(races: &RaceDetector, ends: &Ends, double: bool) -> bool {
-    let (model, mut left) = (races.model, MOST_PAIRS);
+    let (model, mut left) = (races.model, MAX_PAIRS);
     (0..model.ranks).all(|rank| {
         let used = |memory| model.atoms.of(rank, memory).any(|atom| last_accesses(races, atom).next().is_some());
         match [Space::Scratch, Space::Packets].map(used) {
@@ -89,7 +93,7 @@ fn all_scratch_is_free(races: &RaceDetector, ends: &Ends, double: bool) -> bool 
 
 fn memory_is_free(races: &RaceDetector, ends: &Ends, memory: (u32, Space), double: bool, left: &mut usize) -> bool {
     let atoms = races.model.atoms.of(memory.0, memory.1);
-    // Of an agent's accesses that want the same, the last one comes after all others.
+    // Of an agent's accesses with equal requirements, the last one happens after all others.
     let mut olds: BTreeMap<(u32, bool, bool), &RecordedAccess> = BTreeMap::new();
     for atom in atoms.clone() {
         for old in last_accesses(races, atom) {
@@ -100,11 +104,11 @@ fn memory_is_free(races: &RaceDetector, ends: &Ends, memory: (u32, Space), doubl
             }
         }
     }
-    // Accesses by one agent that knew the same are alike.
+    // Accesses by one agent with equal clocks are equal.
     let mut seen = BTreeSet::new();
     for first in races.firsts.iter().filter(|first| atoms.contains(&(first.atom as usize))) {
         let new = &races.accesses[first.access as usize];
-        if !seen.insert((new.agent, new.write, first.knew)) {
+        if !seen.insert((new.agent, new.write, first.first_clocks)) {
             continue;
         }
         for ((_, write, visible), old) in &olds {
@@ -114,7 +118,8 @@ fn memory_is_free(races: &RaceDetector, ends: &Ends, memory: (u32, Space), doubl
             let Some(rest) = left.checked_sub(1) else { return false };
             *left = rest;
             let want = if *visible { Want::Visible } else { Want::Over };
-            if !follows(races, ends, old, new, races.knew[first.knew as usize], Order { want, double }) {
+            if !follows(races, ends, old, new, races.first_clocks[first.first_clocks as usize], Order { want, double })
+            {
                 return false;
             }
         }
@@ -122,7 +127,7 @@ fn memory_is_free(races: &RaceDetector, ends: &Ends, memory: (u32, Space), doubl
     true
 }
 
-/// Whether all that ports put has arrived when the rank that it goes to is done.
+/// Returns whether all puts of ports have arrived when the destination rank is done.
 fn puts_arrive(races: &RaceDetector, ends: &Ends) -> bool {
     races.ports.iter().all(|(&end, ports)| {
         ports.iter().all(|port| {

@@ -1,4 +1,4 @@
-//! What the next launch and the caller may collide with.
+//! Conflicts with the next launch and the caller.
 
 use crate::check::run::{RuleFindings, verdict};
 use crate::collective::CollectiveKind;
@@ -52,7 +52,7 @@ fn packets_are_overwritten_by_the_next_launch() {
     refused(&both(half), Code::Relaunch);
     fine(&double(both(half)));
     fine(&both(&half.replace("ppkt.m i0 >", "nop; ppkt.m i0 >")));
-    // Double scratch helps against one launch, not against several: nobody holds the first rank back.
+    // Double scratch helps against one launch, not against several: the first rank does not wait.
     refused(&double(plan(&[&["ppkt.m i0 > r0:0"], &["upkt s0 > o0"]])), Code::Relaunch);
 }
 
@@ -64,7 +64,7 @@ fn a_handshake_at_either_end_is_enough_for_scratch() {
     fine(&both(&format!("rlxsignal.m#1; rlxwait.m#1; nop; {transfer}")));
     // Without the block sync only one thread has waited.
     refused(&both(&format!("rlxsignal.m#1; rlxwait.m#1; {transfer}")), Code::Relaunch);
-    // The signal comes before the copy.
+    // The signal is before the copy.
     refused(
         &both(&format!("{}; rlxsignal.m#1; rlxwait.m#1; nop; copy s0 > o0", &transfer[..transfer.len() - 14])),
         Code::Relaunch,
@@ -89,7 +89,7 @@ fn buffers_of_others_need_a_handshake_at_both_ends() {
     );
     refused(&both(&format!("get.m#0 r1:0 > o0; {close}")), Code::EarlyAccess);
     refused(&both(&format!("{open}; get.m#0 r1:0 > o0")), Code::OpenEnd);
-    // Of three ranks one may tell of another.
+    // Of three ranks one may release the clock of another.
     let chain = plan(&[&["rlxsignal.m#0"], &["rlxwait.m#0; nop; put.m i0 > r2:0; nop; signal.m#0"]]);
     let mut chain = chain;
     chain.ranks[0].blocks[0].ops.extend(crate::testing::ops("wait.m#0"));
@@ -115,7 +115,7 @@ fn recorded(ranks: u32, program: impl Fn(&Program)) -> PlanTree {
     crate::lower::lower(&p.finish().expect("a program")).expect("a plan")
 }
 
-/// Rank 0 puts into rank 2 over a port channel once rank 2 has begun, and flushes.
+/// Rank 0 puts into rank 2 over a port channel once rank 2 has started, and flushes.
 fn put_and_flush(p: &Program) {
     let (to, from) = (p.rank(0).port_channel(p.rank(2)), p.rank(2).port_channel(p.rank(0)));
     from.signal(0);
@@ -124,14 +124,14 @@ fn put_and_flush(p: &Program) {
     to.flush(0);
 }
 
-/// A rank tells another one over a memory channel.
+/// A rank signals another one over a memory channel.
 fn tell(p: &Program, from: usize, to: usize) {
     let (out, back) = (p.rank(from).memory_channel(p.rank(to)), p.rank(to).memory_channel(p.rank(from)));
     out.signal(0).sync(BlockSync::Before);
     back.wait(0).sync(BlockSync::After);
 }
 
-/// A rank tells another one over a port channel.
+/// A rank signals another one over a port channel.
 fn tell_by_port(p: &Program, from: usize, to: usize) {
     let (out, back) = (p.rank(from).port_channel(p.rank(to)), p.rank(to).port_channel(p.rank(from)));
     out.signal(0).sync(BlockSync::Before);
@@ -139,7 +139,7 @@ fn tell_by_port(p: &Program, from: usize, to: usize) {
 }
 
 #[test]
-fn flushed_put_reported_by_third_rank_is_refused() {
+fn flushed_put_reported_by_third_rank_is_rejected() {
     let by_memory_then_port = recorded(4, |p| {
         put_and_flush(p);
         tell(p, 0, 1);
@@ -155,7 +155,7 @@ fn flushed_put_reported_by_third_rank_is_refused() {
         finding.help.as_deref(),
         Some("signal on the same port channel after the put and wait for it at the receiver")
     );
-    // The receiver's neighbor is told by port, and tells by memory.
+    // The receiver's neighbor acquires by port, and releases by memory.
     refused(&recorded(4, |p| (put_and_flush(p), tell_by_port(p, 0, 3), tell(p, 3, 2)).2), Code::OpenEnd);
     // By three hops, and by another port channel between the same two ranks.
     let hops = |p: &Program| (put_and_flush(p), tell(p, 0, 1), tell_by_port(p, 1, 3), tell(p, 3, 2)).3;
@@ -173,7 +173,7 @@ fn put_reported_by_its_receiver_is_accepted() {
         to.put(p.rank(2).output().chunk(0), p.rank(0).input().chunk(0), 0);
         to.signal(0);
         from.wait(0).sync(BlockSync::After);
-        // By now all can be told that the data is there, and that its source was read.
+        // From here on all ranks may acquire that the data has arrived, and that its source was read.
         tell(p, 2, 3);
         tell_by_port(p, 3, 1);
         tell(p, 1, 0);
@@ -184,7 +184,7 @@ fn put_reported_by_its_receiver_is_accepted() {
 #[test]
 fn flushed_put_into_scratch_may_arrive_in_next_launch() {
     let (open, close) = ("rlxsignal.m#0; rlxwait.m#0; nop", "nop; signal.m#1; wait.m#1");
-    // The receiver uses its scratch first thing, while the put of the launch before may still be on its way there.
+    // The receiver accesses its scratch first, while the put of the previous launch may still be in flight to it.
     let flushed = format!("{open}; copy i1 > s0; nop; put.p#0 i0 > r0:1; flush.p#0; {close}");
     fine(&both(&flushed));
     let reused = |close: &str| {
@@ -211,19 +211,19 @@ fn flushed_put_into_scratch_may_arrive_in_next_launch() {
 
 #[test]
 fn puts_of_one_channel_follow_each_other_across_launches() {
-    // Nothing reads what is put: a later launch's put arrives after it.
+    // Nothing reads the data that is put: a later launch's put arrives after it.
     let dead = |second: &str| plan(&[&[&format!("put.p#0 i0 > r0:0; flush.p#0{second}")], &[""]]);
     fine(&dead(""));
     fine(&dead("; nop; put.p#0 i1 > r0:0; flush.p#0"));
     fine(&double(dead("")));
-    // Of two channels either put may come last.
+    // Of two channels either put may be last.
     let ops = "put.p#0 i0 > r0:0; signal.p#0; wait.m#1; nop; put.p#1 i1 > r0:0; flush.p#1";
     refused(&plan(&[&[ops], &["wait.p#0; nop; signal.m#1"]]), Code::Relaunch);
     fine(&plan(&[&[&ops.replace("p#1", "p#0")], &["wait.p#0; nop; signal.m#1"]]));
 }
 
 #[test]
-fn what_one_rank_does_to_its_own_buffers_is_its_own() {
+fn accesses_to_own_buffers_are_not_reported() {
     fine(&both("copy i0 > o0"));
     fine(&both("copy i0 > s0; copy s0 > o0"));
     fine(&plan(&[&["copy i0 > s0; barrier#0=2", "barrier#0=2; copy s0 > o0"], &[""]]));
@@ -235,17 +235,17 @@ fn two_phases(ops: [&str; 3]) -> PlanTree {
 }
 
 #[test]
-fn short_packets_tell_of_short_reads_behind_longer_packets() {
+fn short_packets_order_short_reads_after_longer_packets() {
     // A block sends two chunks, then reduces one and sends it back; the answers cover both.
     let blocks = ["ppkt.m i2+2 > r0:0+2; respkt.m i0 s0 > i0 r0:2", "respkt.m i1 s1 > i1 r0:3; upkt s2+2 > o2+2", ""];
     fine(&two_phases(blocks));
-    // One of the answers does not wait for what it seems to answer.
+    // One of the answers does not wait for the packets that it seems to acknowledge.
     let blocks = ["ppkt.m i2+2 > r0:0+2; ppkt.m i0 > r0:2; upkt s0 > i0", blocks[1], ""];
     refused(&two_phases(blocks), Code::Relaunch);
-    // The answer comes before the read.
+    // The answer is before the read.
     let blocks = ["ppkt.m i2+2 > r0:0+2; ppkt.m i4 > r0:2; repkt i0 s0 > i0", blocks[1], ""];
     refused(&two_phases(blocks), Code::Relaunch);
-    // The answer is shorter than what was read before: of the other threads it tells nothing.
+    // The answer is shorter than the earlier read: it orders nothing of the other threads.
     let blocks = ["ppkt.m i2+4 > r0:0+4; upkt s0+4 > o2+4; ppkt.m i0 > r0:4", "upkt s4 > o0", ""];
     refused(&two_phases(blocks), Code::Relaunch);
     // An answer that is read in part only.
@@ -254,9 +254,9 @@ fn short_packets_tell_of_short_reads_behind_longer_packets() {
 }
 
 #[test]
-fn packets_forwarded_in_parts_tell_who_has_begun() {
-    // Round a ring of four: what rank 1 sends goes on with a chunk of rank 2, and without it to rank 0, which writes to rank
-    // 1's scratch first thing and must know that rank 1 has begun the launch before.
+fn packets_forwarded_in_parts_show_that_ranks_have_started() {
+    // A ring of four: data of rank 1 is forwarded with a chunk of rank 2, and without it to rank 0, whose first access
+    // is a write to rank 1's scratch, which must happen after rank 1 has started the previous launch.
     let ring = |forward: &str, rest: &str| {
         let third = format!("rppkt.m {forward} > r0:4; upkt {rest} > o1; upkt s7 > o0");
         double(plan(&[
@@ -267,7 +267,7 @@ fn packets_forwarded_in_parts_tell_who_has_begun() {
         ]))
     };
     fine(&ring("s2", "s3"));
-    // The chunk that comes from rank 2 tells nothing of rank 1.
+    // The chunk of rank 2 does not order rank 1.
     let finding = refused(&ring("s3", "s2"), Code::Relaunch);
     assert!(finding.message.contains("of rank 1"), "{}", finding.message);
     // One launch further apart is not one launch.

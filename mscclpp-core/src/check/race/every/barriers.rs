@@ -1,8 +1,9 @@
-//! Barriers to which thread blocks come at other places of their loops.
+//! Barriers that thread blocks execute at different positions of their loops.
 //!
-//! Such a barrier is taken for counters, one from each of its blocks to each other one: who comes to it for the nth time signals, and
-//! goes on with the nth signals of all others. What a block hears of those is what is causal ([`causal`](super::causal)), so that with
-//! more iterations, too, it has come to the barrier at least as often as the other one has when it signals.
+//! Such a barrier is modeled as counters, one from each of its blocks to each other one: a block that executes it for
+//! the nth time signals, and continues with the nth signals of all others. A block acquires only clocks that are causal
+//! ([`causal`](super::causal)), so that with more iterations, too, it has executed the barrier at least as often as the
+//! other block had when that one signaled.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +14,10 @@ use crate::check::race::RaceDetector;
 use crate::check::race::clock::VectorClock;
 use crate::plan::OpKind;
 
-/// Thread blocks of such a barrier that hear of each other; of more, none does.
-const MOST_BLOCKS: usize = 16;
+/// Maximum number of thread blocks of such a barrier that acquire from each other; of more, none does.
+const MAX_BLOCKS: usize = 16;
 
-/// What the thread blocks of such barriers have told and heard, by the number of the barrier.
+/// What the thread blocks of such barriers have released and acquired, by the number of the barrier.
 #[derive(Default)]
 pub(in crate::check::race) struct UnevenBarriers(BTreeMap<u32, BTreeMap<u32, Block>>);
 
@@ -24,14 +25,14 @@ pub(in crate::check::race) struct UnevenBarriers(BTreeMap<u32, BTreeMap<u32, Blo
 #[derive(Default)]
 struct Block {
     course: Course,
-    /// What it knew each time that it came.
-    words: Vec<VectorClock>,
-    /// By other block, of how many of its words this one has heard.
-    heard: BTreeMap<u32, usize>,
+    /// Its clock at each execution of the barrier.
+    released_clocks: Vec<VectorClock>,
+    /// By other block, how many of its clocks this one has acquired.
+    acquired: BTreeMap<u32, usize>,
 }
 
 impl UnevenBarriers {
-    /// Those of a plan, in a run that proves something.
+    /// Returns the uneven barriers of a plan, in an execution that proves a result.
     pub(in crate::check::race) fn of(model: &Model) -> Self {
         if model.barriers() == 0 {
             return Self::default();
@@ -57,45 +58,47 @@ impl UnevenBarriers {
         self.0.contains_key(&barrier)
     }
 
-    /// Returns what a block that has come to a barrier hears of others and has not heard before.
-    fn news(&mut self, barrier: u32, agent: u32, stand: Stand) -> Vec<VectorClock> {
-        let mut news = Vec::new();
-        let Some(blocks) = self.0.get_mut(&barrier).filter(|blocks| blocks.len() <= MOST_BLOCKS) else { return news };
+    /// Returns the clocks that a block at a barrier acquires from others and has not acquired before.
+    fn newly_acquired(&mut self, barrier: u32, agent: u32, stand: Stand) -> Vec<VectorClock> {
+        let mut newly_acquired = Vec::new();
+        let Some(blocks) = self.0.get_mut(&barrier).filter(|blocks| blocks.len() <= MAX_BLOCKS) else {
+            return newly_acquired;
+        };
         let others: BTreeSet<u32> = blocks.keys().copied().filter(|other| *other != agent).collect();
-        let Some(mut own) = blocks.remove(&agent) else { return news };
-        let times = own.words.len();
+        let Some(mut own) = blocks.remove(&agent) else { return newly_acquired };
+        let times = own.released_clocks.len();
         for (other, from) in others.iter().filter_map(|other| Some((*other, blocks.get(other)?))) {
-            let heard = own.heard.entry(other).or_default();
-            let sure = times.min(from.words.len());
+            let acquired = own.acquired.entry(other).or_default();
+            let certain = times.min(from.released_clocks.len());
             let place = own.course.stand(times as u64, stand);
-            let now = Courses::heard_in(&from.course, |_| 0, place, *heard, sure);
-            news.extend_from_slice(&from.words[*heard..now]);
-            *heard = now;
+            let now = Courses::acquired_in(&from.course, |_| 0, place, *acquired, certain);
+            newly_acquired.extend_from_slice(&from.released_clocks[*acquired..now]);
+            *acquired = now;
         }
         blocks.insert(agent, own);
-        news
+        newly_acquired
     }
 }
 
 impl RaceDetector<'_, '_> {
-    /// The blocks of an uneven barrier have all come to it.
-    pub(in crate::check::race) fn meet_unevenly(&mut self, barrier: u32, agents: &[usize]) {
+    /// All blocks of an uneven barrier have reached it.
+    pub(in crate::check::race) fn sync_unevenly(&mut self, barrier: u32, agents: &[usize]) {
         for &number in agents {
-            self.agents[number].meet(&mut self.clocks);
-            let word = self.agents[number].all_know(number as u32, &mut self.clocks);
+            self.agents[number].block_sync(&mut self.clocks);
+            let released = self.agents[number].clock_of_all_threads(number as u32, &mut self.clocks);
             let blocks = self.uneven_barriers.0.get_mut(&barrier);
             if let Some(block) = blocks.and_then(|blocks| blocks.get_mut(&(number as u32))) {
-                block.words.push(word);
+                block.released_clocks.push(released);
             }
         }
-        agents.iter().for_each(|&number| self.hear_at_barrier(barrier, number, Stand::At));
+        agents.iter().for_each(|&number| self.acquire_at_barrier(barrier, number, Stand::At));
     }
 
-    /// A block that has come to a barrier hears of the others.
-    pub(super) fn hear_at_barrier(&mut self, barrier: u32, number: usize, stand: Stand) {
-        for word in self.uneven_barriers.news(barrier, number as u32, stand) {
+    /// A block at a barrier acquires the clocks of the others.
+    pub(super) fn acquire_at_barrier(&mut self, barrier: u32, number: usize, stand: Stand) {
+        for released in self.uneven_barriers.newly_acquired(barrier, number as u32, stand) {
             let agent = &mut self.agents[number];
-            agent.knows = self.clocks.join(agent.knows, word, false);
+            agent.clock = self.clocks.join(agent.clock, released, false);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which words a wait hears with more iterations, too.
+//! Which transfers of clocks hold with more iterations, too.
 
 use std::collections::BTreeMap;
 
@@ -10,24 +10,24 @@ use crate::check::model::{self, Model};
 use crate::check::race::release_queues::Thread;
 use crate::plan::OpKind;
 
-/// By rate, events in one iteration of every loop of the rate.
+/// By rate, the number of events in one iteration of every loop of the rate.
 type Gains = SmallVec<[u64; 2]>;
 
-/// The events of a kind that somebody takes part in, in order, numbered from 1 on.
+/// The events of one kind that a thread takes part in, in order, numbered from 1.
 #[derive(Default)]
 pub(in crate::check::race) struct Course {
     stretches: SmallVec<[Stretch; 1]>,
-    /// Of all loops.
+    /// In all loops.
     gains: Gains,
 }
 
-/// Events of one loop, or some between loops.
+/// Events of one loop, or between two loops.
 struct Stretch {
-    /// Events before it, and events up to its end.
+    /// Number of events before it, and up to its end.
     first: u64,
     end: u64,
     inside: Option<Inside>,
-    /// Of the loops before.
+    /// In the earlier loops.
     gains: Gains,
 }
 
@@ -38,25 +38,25 @@ pub(in crate::check::race) struct Inside {
     pub(in crate::check::race) index: u32,
     rate: usize,
     trips: u64,
-    /// Events in an iteration.
+    /// Number of events in an iteration.
     events: u64,
 }
 
-/// Where an event stands among the iterations.
+/// Position of an event among the iterations.
 #[derive(Clone, Copy)]
 pub(in crate::check::race) struct Place<'c> {
-    /// Of loops that are over.
+    /// In loops that are over.
     gains: &'c Gains,
     /// Rate, events of an iteration and number of the iteration that it belongs to.
     inside: Option<(usize, u64, u64)>,
 }
 
-/// Where one who has waited looks at what that tells.
+/// Where a thread that has waited acquires the clocks that the wait releases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::check::race) enum Stand {
     /// At the wait.
     At,
-    /// In the iteration of the next wait, before that.
+    /// In the iteration of the next wait, before that wait.
     Ahead,
     /// After the loop of the wait.
     Behind,
@@ -73,7 +73,7 @@ impl Course {
         }
     }
 
-    /// Adds up what the loops gain, of so many rates.
+    /// Sums the events of the loops, for the given number of rates.
     pub(super) fn sum(&mut self, rates: usize) {
         self.gains.resize(rates, 0);
         for stretch in &mut self.stretches {
@@ -85,30 +85,30 @@ impl Course {
         }
     }
 
-    /// Whether both go through the same loops with the same events before, in and behind them.
+    /// Returns whether both have the same loops with the same events before, in and after them.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let key = |stretch: &Stretch| (stretch.end, stretch.inside.map(|inside| (inside.rate, inside.events)));
         self.stretches.iter().map(key).eq(other.stretches.iter().map(key))
     }
 
-    /// No events yet, with loops of so many rates.
+    /// Creates a course without events, with loops of the given number of rates.
     pub(super) fn of_rates(rates: usize) -> Self {
         Self { stretches: SmallVec::new(), gains: smallvec![0; rates] }
     }
 
-    /// The loop of an event, if there is that event.
+    /// Returns the loop of an event, if there is that event.
     pub(super) fn inside(&self, number: u64) -> Option<Option<Inside>> {
         self.stretches.get(self.stretch(number)).map(|stretch| stretch.inside)
     }
 
-    /// Whether the loop of the last event has no more events.
+    /// Returns whether the loop of the last event has no more events.
     pub(super) fn is_whole(&self) -> bool {
         self.stretches.last().is_none_or(|Stretch { first, end, inside, .. }| {
             inside.is_none_or(|inside| end - first == inside.events * inside.trips)
         })
     }
 
-    /// Adds an event of another course, whose loop is not that of the last event if so said.
+    /// Adds an event of another course, in another loop than the last event if `is_other`.
     pub(super) fn follow(&mut self, inside: Option<Inside>, is_other: bool) {
         match self.stretches.last_mut().filter(|_| !is_other) {
             Some(last) => last.end += 1,
@@ -126,7 +126,7 @@ impl Course {
         self.stretches.partition_point(|stretch| stretch.end < number)
     }
 
-    /// Where an event stands.
+    /// Returns the position of an event.
     fn at(&self, number: u64) -> Place<'_> {
         let Some(Stretch { first, inside, gains, .. }) = self.stretches.get(self.stretch(number)) else {
             return Place { gains: &self.gains, inside: None };
@@ -135,7 +135,7 @@ impl Course {
         Place { gains, inside: inside.as_ref().map(place) }
     }
 
-    /// Where its owner stands after the nth event.
+    /// Returns the position of the thread after the nth event.
     pub(super) fn stand(&self, number: u64, stand: Stand) -> Place<'_> {
         match stand {
             Stand::At => self.at(number),
@@ -144,7 +144,7 @@ impl Course {
         }
     }
 
-    /// Where its owner stands when the loop of an event is over.
+    /// Returns the position of the thread after the loop of an event.
     fn behind(&self, number: u64) -> Place<'_> {
         let next = self.stretches.get(self.stretch(number) + 1);
         Place { gains: next.map_or(&self.gains, |next| &next.gains), inside: None }
@@ -169,12 +169,12 @@ impl ByThread {
     }
 }
 
-/// Who signals on a counter and who waits for it.
+/// The threads that signal on a counter, and those that wait for it.
 #[derive(Default)]
 pub(in crate::check::race) struct Courses {
     pub(super) signals: ByThread,
     pub(super) waits: ByThread,
-    /// Of all who signal.
+    /// Of all threads that signal.
     gains: Gains,
 }
 
@@ -183,7 +183,7 @@ impl Courses {
         self.gains.len()
     }
 
-    /// Whether at most one thread waits in loops of a rate, and at most one signals.
+    /// Returns whether at most one thread waits in loops of a rate, and at most one signals.
     pub(in crate::check::race) fn is_one_per_rate(&self) -> bool {
         let one = |ByThread(courses): &ByThread, rate: usize| {
             let of_rate = |(thread, course): &&(Thread, Course)| thread.1 != ALL && course.gains[rate] > 0;
@@ -192,58 +192,62 @@ impl Courses {
         (0..self.num_rates()).all(|rate| one(&self.signals, rate) && one(&self.waits, rate))
     }
 
-    /// Of one's signals that a waiter has surely got at its nth wait, how many it hears of; it has heard of some.
-    pub(in crate::check::race) fn heard(
+    /// Returns how many signals of a thread a waiter acquires at its nth wait, given how many it has acquired before
+    /// and how many it has received in every schedule.
+    pub(in crate::check::race) fn acquired(
         &self,
         from: Thread,
         (by, waits, stand): (Thread, u64, Stand),
-        heard: usize,
-        sure: usize,
+        acquired: usize,
+        certain: usize,
     ) -> usize {
-        let (Some(from), Some(course)) = (self.signals.get(&from), self.waits.get(&by)) else { return heard };
+        let (Some(from), Some(course)) = (self.signals.get(&from), self.waits.get(&by)) else { return acquired };
         let wait = course.stand(waits, stand);
         let others = |rate: usize| if asks(Demand::Others) { self.gains[rate] - from.gains[rate] } else { 0 };
-        Self::heard_in(from, others, wait, heard, sure)
+        Self::acquired_in(from, others, wait, acquired, certain)
     }
 
-    /// Of the signals of a course that a wait has surely got, or the end of its loop, how many it hears of; some have been heard. Given
-    /// what others signal in an iteration of all loops of a rate.
-    pub(super) fn heard_in(
+    /// Returns how many signals of a course a wait, or the end of its loop, acquires, given how many have been acquired
+    /// before, how many the wait has received in every schedule, and how often other threads signal in an iteration of
+    /// all loops of a rate.
+    pub(super) fn acquired_in(
         from: &Course,
         others: impl Fn(usize) -> u64,
         wait: Place,
-        heard: usize,
-        sure: usize,
+        acquired: usize,
+        certain: usize,
     ) -> usize {
         if !asks(Demand::Causal) {
-            return sure.max(heard);
+            return certain.max(acquired);
         }
-        // A later signal has more before it.
-        let news = (heard..sure).take_while(|&number| is_causal(from.at(number as u64 + 1), &others, wait));
-        heard + news.count()
+        // A later signal has more events before it.
+        let newly_acquired =
+            (acquired..certain).take_while(|&number| is_causal(from.at(number as u64 + 1), &others, wait));
+        acquired + newly_acquired.count()
     }
 }
 
-/// Whether a wait, or the end of its loop, hears a signal however many iterations there are: wherever one more is put in, at
-/// least as many waits come before the wait as signals of the others and as signals before the signal.
+/// Returns whether a wait, or the end of its loop, acquires a signal with every number of iterations: wherever an
+/// iteration is inserted, at least as many waits are added before the wait as signals of the others plus signals before
+/// the signal.
 fn is_causal(signal: Place, others: impl Fn(usize) -> u64, wait: Place) -> bool {
     (0..signal.gains.len()).all(|rate| {
         let (sent, waited) = (signal.gains[rate] + others(rate), wait.gains[rate]);
         let inside = |place: Place| place.inside.filter(|(own, ..)| *own == rate).unwrap_or_default();
         let ((_, sends, sent_in), (_, waits, waited_in)) = (inside(signal), inside(wait));
-        // One behind both, one before both, and one that only the signal is behind.
+        // An insertion before both, one after both, and one before the signal only.
         let between = sends > 0 && (waits == 0 || sent_in > waited_in);
         sent <= waited && sent + sends <= waited + waits && (!between || sent + sends <= waited)
     })
 }
 
-/// The courses of the channels or semaphores that loops touch, by number.
+/// The courses of the channels or semaphores that loops use, by number.
 pub(in crate::check::race) type Looped = BTreeMap<u32, Courses>;
 
 /// All threads of an agent.
 const ALL: u32 = u32::MAX;
 
-/// What is done to a counter, as far as it tells whether the counter is steady.
+/// How a counter is used, as far as it decides whether the counter is steady.
 #[derive(Clone, Copy, Default)]
 struct Use {
     signals: Side,
@@ -256,7 +260,7 @@ struct Use {
 enum Side {
     #[default]
     Idle,
-    /// All in the iterations of one loop: its thread block, a step of it, and how many there are.
+    /// All in the iterations of one loop: its thread block, a step of it, and the number of events.
     Loop(u32, usize, u64),
     Elsewhere,
 }
@@ -273,7 +277,8 @@ impl Side {
 }
 
 impl Use {
-    /// Whether an iteration of one loop has as many signals as one of another loop of the same rate has waits, and there are no others.
+    /// Returns whether an iteration of one loop has as many signals as one of another loop of the same rate has waits,
+    /// and there are no others.
     fn is_steady(&self, model: &Model) -> bool {
         let (Side::Loop(from, send, signals), Side::Loop(by, wait, waits)) = (self.signals, self.waits) else {
             return false;
@@ -283,13 +288,14 @@ impl Use {
     }
 }
 
-/// The courses of everything that loops touch and steps of some kinds raise and lower, but for what is steady. Given as who a thread
-/// of an agent signals in a step, and which counters are used by one thread on either side and have no initial units; of as many
-/// counters.
+/// Returns the courses of every counter that loops use and that steps of some kinds raise and lower, except steady
+/// counters. `sender` returns the thread that a thread of an agent signals as in a step; `is_plain` returns whether a
+/// counter is used by one thread on either side and has no initial units; `counters` is the number of counters.
 ///
-/// A counter of that kind is *steady* if all signals are in one loop, all waits are in one loop of the same rate, and an iteration of
-/// either has equally many. Then the nth signal and the nth wait are in iterations of equal number, and an insertion moves both or
-/// neither: the nth wait hears the nth signal and none after that, at every number of iterations, as it does outside of loops.
+/// A plain counter is *steady* if all signals are in one loop, all waits are in one loop of the same rate, and an
+/// iteration of either has equally many. Then the nth signal and the nth wait are in iterations of equal number, and an
+/// insertion moves both or neither: the nth wait acquires the nth signal and none after that, at every number of
+/// iterations, as it does outside of loops.
 pub(in crate::check::race) fn looped(
     model: &Model,
     counters: usize,
@@ -342,7 +348,7 @@ pub(in crate::check::race) fn looped(
     looped
 }
 
-/// Numbers of rates.
+/// The numbers of the rates.
 pub(super) struct Rates {
     numbers: BTreeMap<Rate, usize>,
 }
@@ -356,7 +362,7 @@ impl Rates {
         self.numbers.len()
     }
 
-    /// The loop of an event.
+    /// Returns the loop of an event.
     pub(super) fn inside(&self, model: &Model, agent: u32, step: usize) -> Option<Inside> {
         if !model.in_loop(step) {
             return None;

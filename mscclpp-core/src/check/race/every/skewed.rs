@@ -1,4 +1,4 @@
-//! References of loops whose windows meet in other iterations than their own.
+//! Operands of loops whose windows overlap those of other iterations.
 
 use std::collections::BTreeMap;
 
@@ -7,66 +7,68 @@ use crate::check::model::{Access, Model};
 use crate::check::race::shadow_memory::RecordedAccess;
 use crate::plan::Slice;
 
-/// A reference in a loop: its agent, the position of the loop, that in the loop, and which of the operation's effects it is.
+/// An operand in a loop: its agent, the position of the loop, the position in the loop, and which of the operation's
+/// accesses it is.
 type Reference = (u32, u32, u32, u32);
 
-/// References of equal windows: whichever iterations of two of them meet are of equal number.
+/// Operands with equal windows: two of them overlap only in iterations of equal number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Class {
-    /// Rank and number of the memory.
+    /// Rank and number of the buffer.
     memory: (u32, u8),
-    /// The first chunk, and how many.
+    /// The first chunk, and the number of chunks.
     start: u64,
     chunks: u64,
     /// Bytes of a window.
     unit: u64,
-    /// Number and count of slices.
+    /// Index and count of slices.
     slice: (u32, u32),
 }
 
-/// Which iterations of another reference touch what an iteration of one does, whatever the size, besides that of the same number.
+/// Which iterations of another operand, other than that of the same number, overlap an iteration of one operand at any
+/// size.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Meets {
+struct Overlap {
     class: usize,
     earlier: bool,
     later: bool,
 }
 
-/// What an agent has done by a reference.
+/// The accesses that an agent has made with an operand.
 struct Track {
     by: u32,
     reference: Reference,
-    /// Iterations of its loop.
+    /// Trip count of its loop.
     trips: usize,
     /// By iteration.
     accesses: Vec<RecordedAccess>,
 }
 
-/// References of loops that meet others skewed, and what they have done.
+/// Operands of loops that overlap others skewed, and their accesses.
 #[derive(Default)]
 pub(in crate::check::race) struct Skewed {
     classes: BTreeMap<Reference, usize>,
-    /// Per class, those that it meets.
-    meets: Vec<Vec<Meets>>,
+    /// Per class, those that it overlaps.
+    meets: Vec<Vec<Overlap>>,
     tracks: Vec<Vec<Track>>,
 }
 
-/// Classes in a memory, beyond which they are not held against each other.
-const MOST_CLASSES: usize = 1 << 9;
+/// Maximum number of classes of a buffer that are compared.
+const MAX_CLASSES: usize = 1 << 9;
 
 impl Skewed {
-    /// `None` if there are too many to tell.
+    /// Classifies the operands of loops. `None` if there are too many classes.
     pub(in crate::check::race) fn of(model: &Model) -> Option<Self> {
         let mut classes: BTreeMap<Class, (usize, bool)> = BTreeMap::new();
         let mut references: Vec<(Reference, usize)> = Vec::new();
-        // Which of them meet does not depend on the size.
+        // Which of them overlap does not depend on the size.
         if !model.size.proves() || model.size.is_uneven() || !asks(Demand::Skewed) {
             return Some(Self::default());
         }
         for (agent, own) in (0..).zip(&model.agents) {
             let mut last = (0, 0);
             for step in own.steps.clone().filter(|step| model.in_loop(*step)) {
-                // The first iteration shows where a reference begins; later ones have the same.
+                // The first iteration shows where an operand begins; later ones have the same.
                 if model.place_of(step) <= last {
                     continue;
                 }
@@ -80,37 +82,37 @@ impl Skewed {
                 }
             }
         }
-        let mut meets: Vec<Vec<Meets>> = vec![Vec::new(); classes.len()];
+        let mut meets: Vec<Vec<Overlap>> = vec![Vec::new(); classes.len()];
         let all: Vec<_> = classes.iter().collect();
         for of_memory in all.chunk_by(|(one, _), (other, _)| one.memory == other.memory) {
-            if of_memory.len() > MOST_CLASSES {
+            if of_memory.len() > MAX_CLASSES {
                 return None;
             }
             for (i, (one, (a, writes))) in of_memory.iter().enumerate() {
                 for (other, (b, others)) in &of_memory[i + 1..] {
-                    if (*writes || *others) && may_meet(one, other) {
+                    if (*writes || *others) && may_overlap(one, other) {
                         let (earlier, later) = (!one.is_behind(other), !other.is_behind(one));
-                        meets[*a].push(Meets { class: *b, earlier, later });
-                        meets[*b].push(Meets { class: *a, earlier: later, later: earlier });
+                        meets[*a].push(Overlap { class: *b, earlier, later });
+                        meets[*b].push(Overlap { class: *a, earlier: later, later: earlier });
                     }
                 }
             }
         }
         references.retain(|(_, class)| !meets[*class].is_empty());
-        // They stand in order.
+        // They are in order.
         let classes = references.into_iter().collect();
         let tracks = meets.iter().map(|_| Vec::new()).collect();
         Some(Self { classes, meets, tracks })
     }
 
-    /// Whether no two references meet skewed.
+    /// Returns whether no two operands overlap skewed.
     pub(in crate::check::race) fn is_empty(&self) -> bool {
         self.classes.is_empty()
     }
 
-    /// Notes what an agent does next in a step of a block, if it meets others skewed. Returns an access that comes
-    /// neither before nor behind all of it: one of an iteration that meets this one and is not over by then, or the last one of a
-    /// reference whose iterations that meet this one are partly still to come.
+    /// Records the next access of an agent in a step of a block, if it overlaps others skewed. Returns an access that
+    /// is ordered neither before nor after all of it: one of an iteration that overlaps this one and does not happen
+    /// before it, or the last one of an operand that has not yet executed all iterations that overlap this one.
     pub(in crate::check::race) fn add(
         &mut self,
         model: &Model,
@@ -165,18 +167,18 @@ fn class(model: &Model, agent: u32, step: usize, effect: &Access) -> Option<Clas
     Some(Class {
         memory: (effect.owner, effect.memory as u8),
         start: model.first_chunk(at.op.slice, body.num_chunks, effect)?,
-        // As the shape rule has found.
+        // As the shape rule has checked.
         chunks: body.num_chunks.into(),
         unit: body.unit,
         slice: (slice.index, slice.of.max(1)),
     })
 }
 
-/// Sizes that are tried for slices of different groups.
-const MOST_UNITS: u128 = 1 << 10;
+/// Maximum number of sizes that are tried for slices of different groups.
+const MAX_UNITS: u128 = 1 << 10;
 
-/// Whether two slices overlap for chunks of any number of units.
-fn may_meet(one: &Class, other: &Class) -> bool {
+/// Returns whether two slices overlap for chunks of any number of units.
+fn may_overlap(one: &Class, other: &Class) -> bool {
     let end = |class: &Class| class.start + class.chunks;
     if one.start >= end(other) || other.start >= end(one) {
         return false;
@@ -187,13 +189,13 @@ fn may_meet(one: &Class, other: &Class) -> bool {
     if (one.start, one.chunks, one.slice.1) == (other.start, other.chunks, other.slice.1) {
         return one.slice.0 == other.slice.0;
     }
-    // No two first overlap at more units than twice what both groups divide.
+    // No two slices overlap for the first time at more units than twice a common period of both groups.
     let period = |class: &Class| u128::from(class.slice.1) / u128::from(gcd(class.slice.1.into(), class.chunks));
     let (a, b) = (period(one), period(other));
     let common = gcd(u64::try_from(a).unwrap_or(1), u64::try_from(b).unwrap_or(1));
     let period = a / u128::from(common) * b;
     let most = period.saturating_mul(2 + u128::from(one.slice.1.max(other.slice.1) / 4));
-    most > MOST_UNITS
+    most > MAX_UNITS
         || (1..=most).any(|units| {
             let ((a, b), (c, d)) = (one.places(units), other.places(units));
             a < d && c < b && a < b && c < d
@@ -201,10 +203,10 @@ fn may_meet(one: &Class, other: &Class) -> bool {
 }
 
 impl Class {
-    /// Whether no iteration of another one touches anything that an earlier iteration of this one does: this one begins and ends no
-    /// sooner, so that with as many iterations it is always at least as far.
+    /// Returns whether no iteration of another operand overlaps an earlier iteration of this one: this one begins and
+    /// ends no sooner, so that with as many iterations it is always at least as far.
     fn is_behind(&self, other: &Self) -> bool {
-        // In chunks times slices. Slices may begin further behind, by less than a chunk.
+        // In chunks times slices. Slices may begin later, by less than a chunk.
         let start = |class: &Self| {
             u128::from(class.start) * u128::from(class.slice.1) + u128::from(class.chunks) * u128::from(class.slice.0)
         };
@@ -219,7 +221,7 @@ impl Class {
         (self.unit / divisor, self.chunks / divisor)
     }
 
-    /// Where the slice begins and ends for chunks of so many units.
+    /// Returns the bounds of the slice for chunks of the given number of units.
     fn places(&self, units: u128) -> (u128, u128) {
         let (length, of) = (u128::from(self.chunks) * units, u128::from(self.slice.1));
         let start = u128::from(self.start) * units;

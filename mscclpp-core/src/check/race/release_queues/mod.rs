@@ -1,46 +1,49 @@
-//! What signals and releases tell, until a thread waits for them.
+//! Clocks that signals and releases transfer to the threads that wait for them.
 //!
-//! A *counter* is one direction of a channel, or a semaphore. What a wait on it learns depends on who uses the counter:
+//! A *counter* is one direction of a channel, or a semaphore. What a wait on it acquires depends on how the counter is
+//! used:
 //!
-//! * **In order.** All signals on the counter come in one order, and so do all waits: each is known to be over when the
-//!   next one begins, of a signal also because the wait that got it is. One thread on either side is in order by itself;
-//!   several are where barriers, semaphores or other channels put them so. Then the nth wait gets the nth signal.
-//! * **In no order.** Which signal a wait gets depends on the schedule, and it learns only what holds in all of them. Once
-//!   a thread has waited n times, n signals have come, so each signaller has sent at least n less all that the others send
-//!   in a launch; and some rank has signalled, so it has begun.
+//! * **Ordered.** All signals on the counter are totally ordered, and so are all waits: each happens before the next
+//!   one; a signal also if the wait that received it happens before the next signal. One thread on either side is
+//!   ordered by itself; several threads are ordered by barriers, semaphores or other channels. Then the nth wait
+//!   receives the nth signal.
+//! * **Unordered.** Which signal a wait receives depends on the schedule, and the wait acquires only what holds in all
+//!   of them. Once a thread has waited n times, n signals have been sent, so each signaling thread has sent at least n
+//!   less all that the others send in a launch; and the signaling rank has started the launch.
 //!
-//! Initial units of a semaphore serve the first acquires, which learn nothing.
+//! Initial units of a semaphore satisfy the first acquires, which acquire no clock.
 //!
 //! # Why this is sound
 //!
-//! Whether several threads are in order is known only from clocks, and clocks depend on what waits learn. So a run believes
-//! of each counter that it is in order and looks for a signal or a wait that does not know the one before it to be over
-//! ([`ReleaseQueues::disordered`]). If there is one, all that the run has shown is thrown away, and the next run does not believe
-//! it of that counter.
+//! Whether several threads are ordered depends on clocks, and clocks depend on what waits acquire. So an execution
+//! assumes that each counter is ordered and searches for a signal or a wait that does not happen after the previous one
+//! ([`ReleaseQueues::disordered`]). If there is one, all results of the execution are discarded, and the next execution
+//! does not assume it of that counter.
 //!
-//! A run without such a pair holds in every schedule. Suppose that some schedule contradicts what the clocks say, and take
-//! the first event there that contradicts its clock. What it knows came from program order, from barriers, or from a wait
-//! that got a signal; so that event is the end of a wait w, the nth on its counter, and the signal s that it got in our run
-//! has not been sent. The waits before w are over, since w's clock said so when it began and was right; later ones have
-//! not ended, since they would have contradicted their clocks before w. So exactly n - 1 signals or initial units have been
-//! taken, one is left, and the counter has seen at least n less the initial units. As each signal was sent after the one
-//! before it, these are the first ones, and s is among them: a contradiction. That holds for a signal, too, that only knows
-//! the wait to be over that got the one before it, the nth: as many units as that wait's number had come when it ended, and
-//! none of later signals, the first of which would have come before its own predecessor; so the nth had come. What can be
-//! seen follows: signals add to the counter, so a wait that reads a later sum acquires what every signal before has
-//! released.
+//! An execution without such a pair holds in every schedule. Suppose that some schedule contradicts the clocks, and
+//! take the first event there that contradicts its clock. Its clock is joined from program order, from barriers, or
+//! from a wait that received a signal; so that event is the end of a wait w, the nth on its counter, and the signal s
+//! that it received in our execution has not been sent. The waits before w have ended, since w's clock included them
+//! when it began and was correct; later ones have not ended, since they would have contradicted their clocks before w.
+//! So exactly n - 1 signals or initial units have been taken, one is left, and the counter has received at least n less
+//! the initial units. As each signal was sent after the previous one, these are the first ones, and s is among them: a
+//! contradiction. That also holds for a signal that only happens after the wait that received the previous signal, the
+//! nth: when that wait ended, as many units as that wait's number had been received, and none of later signals, the
+//! first of which would have been sent before its own predecessor; so the nth had been received. Visibility follows:
+//! signals add to the counter, so a wait that reads a later sum acquires what every earlier signal has released.
 //!
 //! # Loops
 //!
-//! In a run that proves what holds for every number of iterations ([`every`](super::every)), a wait on a counter that loops
-//! touch hears only words that it hears at every number, and the end of its loop those that only all of its waits together
-//! are sure of. Several threads are believed to be in order there, too, unless two of them use the counter in loops of one rate
-//! ([`merged`](super::every)). A run for one size needs no such care, nor does a counter that is *steady* ([`looped`]).
+//! In an execution that proves what holds for every number of iterations ([`every`](super::every)), a wait on a counter
+//! that loops use acquires only the clocks that it acquires at every number, and the end of its loop acquires those
+//! that only all of its waits together receive in every schedule. Several threads are assumed to be ordered there, too,
+//! unless two of them use the counter in loops of one rate ([`merged`](super::every)). An execution for one size needs
+//! no such restriction, nor does a counter that is *steady* ([`looped`]).
 //!
 //! # Cost
 //!
-//! What is kept, and the words that waits hear, are at most in proportion to signals and waits: while waits do not outnumber
-//! signals and initial units, a thread that waits n times hears of at most n signals.
+//! Memory, and the number of clocks that waits acquire, are at most in proportion to signals and waits: while waits do
+//! not outnumber signals and initial units, a thread that waits n times acquires at most n signals.
 
 mod looping;
 mod rivals;
@@ -59,17 +62,17 @@ use crate::check::model::{CounterUse, Model, NOTHING};
 use crate::check::pairing::{signals, waits};
 use crate::plan::OpKind;
 
-/// What a signal tells the thread that waits for it.
+/// Clock that a signal transfers to the thread that waits for it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ReleasedClock {
-    pub(super) knows: VectorClock,
-    /// Whether it makes nothing visible.
+    pub(super) clock: VectorClock,
+    /// Whether it publishes no writes.
     pub(super) relaxed: bool,
 }
 
 impl ReleasedClock {
-    /// What a wait learns of it.
-    fn heard(self, relaxed: bool) -> Self {
+    /// Returns what a wait acquires of it.
+    fn acquired(self, relaxed: bool) -> Self {
         Self { relaxed: self.relaxed || relaxed, ..self }
     }
 }
@@ -77,7 +80,7 @@ impl ReleasedClock {
 /// A thread of an agent: its position in operations that several threads execute.
 pub(super) type Thread = (u32, u32);
 
-/// A signal or a wait: the thread that executes it, and in which turn of its agent. A port executes its signals itself.
+/// A signal or a wait: the thread that executes it, and the timestamp of its agent. A port executes its signals itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Event {
     pub(super) by: Thread,
@@ -85,25 +88,26 @@ pub(super) struct Event {
 }
 
 impl Event {
-    /// Whether it is over when another one begins, whose thread knows how many turns of an agent are over.
+    /// Returns whether it happens before another event, given how many timestamps of an agent happen before that
+    /// event's thread.
     pub(super) fn precedes(&self, next: &Self, over: impl FnOnce(u32) -> u32) -> bool {
         self.by == next.by || over(self.by.0) > self.turn
     }
 }
 
-/// The words on all channels, or on all semaphores.
+/// The released clocks on all channels, or on all semaphores.
 pub(super) struct ReleaseQueues {
-    /// Per counter, its first and its last word in `nodes`.
+    /// Per counter, its first and its last clock in `nodes`.
     queues: Vec<(u32, u32)>,
-    /// Words, each with the next one.
+    /// Clocks, each with the next one.
     nodes: Vec<(ReleasedClock, u32)>,
     free: Vec<u32>,
     shared: BTreeMap<u32, Shared>,
-    /// Counters whose signals or waits are in no order, though they were believed to be.
+    /// Counters whose signals or waits are unordered, though they were assumed to be ordered.
     disordered: BTreeSet<u32>,
 }
 
-/// A counter that several threads use, or that has units from the start.
+/// A counter that several threads use, or that has initial units.
 struct Shared {
     initial: u64,
     /// Waits in a launch of the largest message.
@@ -112,7 +116,7 @@ struct Shared {
 }
 
 enum Uses {
-    /// In order: words are in the counter's queue.
+    /// Ordered: clocks are in the counter's queue.
     Ordered {
         signal: Option<Event>,
         /// Signals so far.
@@ -123,7 +127,7 @@ enum Uses {
     },
     Unordered(Box<Unordered>),
     Looping(Box<Looping>),
-    /// In order, and touched by loops.
+    /// Ordered, and used in loops.
     Merged(Box<Merged>),
 }
 
@@ -144,17 +148,17 @@ impl Disordered {
     }
 }
 
-/// Waits on a counter in a launch: any number of them if they are in a loop.
-fn most_downs(traffic: &CounterUse) -> u64 {
+/// Returns the number of waits on a counter in a launch: unbounded if they are in a loop.
+fn max_waits(traffic: &CounterUse) -> u64 {
     if traffic.is_lowered_in_loop { u64::MAX } else { traffic.down.into() }
 }
 
 const NONE: u32 = u32::MAX;
 
-/// All threads of an agent, who share what they know from the next block sync on.
+/// All threads of an agent, which share a clock from the next block sync on.
 const ALL: u32 = u32::MAX;
 
-/// Counters whose signals or waits are in no order: those of channels, and semaphores.
+/// Counters whose signals or waits are unordered: those of channels, and semaphores.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Disordered {
     signals: BTreeSet<u32>,
@@ -162,13 +166,13 @@ pub(in super::super) struct Disordered {
 }
 
 impl ReleaseQueues {
-    /// On channels.
+    /// Creates the queues of channels.
     pub(super) fn of_channels(model: &Model, disordered: &Disordered, clocks: &mut ClockArena) -> Self {
         let counters = model.counters.iter().map(|traffic| (traffic, 0));
         Self::new(model, counters, &disordered.signals, clocks, signals, waits)
     }
 
-    /// On semaphores.
+    /// Creates the queues of semaphores.
     pub(super) fn of_semaphores(model: &Model, disordered: &Disordered, clocks: &mut ClockArena) -> Self {
         let initial = model.units.iter().map(|units| u64::try_from(*units).unwrap_or(0));
         let (raises, lowers) = (|kind| kind == OpKind::SemaphoreRelease, |kind| kind == OpKind::SemaphoreAcquire);
@@ -223,33 +227,40 @@ impl ReleaseQueues {
                 None if disordered.contains(&id) => Uses::Unordered(Unordered::new(totals, clocks).into()),
                 None => Uses::Ordered { signal: None, signals: 0, wait: None, waits: 0 },
             };
-            (id, Shared { initial, downs: most_downs(traffic), uses })
+            (id, Shared { initial, downs: max_waits(traffic), uses })
         });
         let shared = shared.collect();
         Self { queues, nodes: Vec::new(), free: Vec::new(), shared, disordered: BTreeSet::new() }
     }
 
-    /// A thread signals, which is an event as the waiting rank sees it; so is `from`, a thread of a block even if a port
-    /// executes it.
-    pub(super) fn send(&mut self, counter: u32, from: Thread, event: Event, word: ReleasedClock, clocks: &ClockArena) {
+    /// Records a signal of a thread, which is an event as the waiting rank numbers it; so is `from`, a thread of a
+    /// block even if a port executes the signal.
+    pub(super) fn send(
+        &mut self,
+        counter: u32,
+        from: Thread,
+        event: Event,
+        released: ReleasedClock,
+        clocks: &ClockArena,
+    ) {
         if counter == NOTHING {
             return;
         }
         match self.shared.get_mut(&counter).map(|shared| (shared.initial, &mut shared.uses)) {
-            Some((_, Uses::Unordered(uses))) => return uses.sent.entry(from).or_default().push(word),
+            Some((_, Uses::Unordered(uses))) => return uses.sent.entry(from).or_default().push(released),
             Some((_, Uses::Looping(uses))) => {
                 let from = if uses.one { (from.0, 0) } else { from };
-                return uses.sent.entry(from).or_default().push(word);
+                return uses.sent.entry(from).or_default().push(released);
             }
             Some((_, Uses::Merged(uses))) => {
-                if !uses.send(from, event, word, |agent| clocks.ordered(word.knows, agent)) {
+                if !uses.send(from, event, released, |agent| clocks.ordered(released.clock, agent)) {
                     self.disordered.insert(counter);
                 }
                 return;
             }
             Some((initial, Uses::Ordered { signal, signals, wait, waits })) => {
-                let over = |agent| clocks.ordered(word.knows, agent);
-                // The wait that has got the last signal.
+                let over = |agent| clocks.ordered(released.clock, agent);
+                // The wait that has received the last signal.
                 let wait = wait.filter(|_| *waits == initial.saturating_add(*signals));
                 let last = signal.replace(event);
                 *signals += 1;
@@ -261,15 +272,15 @@ impl ReleaseQueues {
             }
             None => {}
         }
-        self.push(counter, word);
+        self.push(counter, released);
     }
 
-    fn push(&mut self, counter: u32, word: ReleasedClock) {
+    fn push(&mut self, counter: u32, released: ReleasedClock) {
         let node = self.free.pop().unwrap_or_else(|| {
             self.nodes.push((ReleasedClock::default(), NONE));
             self.nodes.len() as u32 - 1
         });
-        self.nodes[node as usize] = (word, NONE);
+        self.nodes[node as usize] = (released, NONE);
         let (first, last) = &mut self.queues[counter as usize];
         match *last {
             NONE => *first = node,
@@ -281,17 +292,18 @@ impl ReleaseQueues {
     fn pop(&mut self, counter: u32) -> Option<ReleasedClock> {
         let (first, last) = self.queues.get_mut(counter as usize)?;
         let node = *first;
-        let (word, next) = *self.nodes.get(node as usize)?;
+        let (released, next) = *self.nodes.get(node as usize)?;
         *first = next;
         if *first == NONE {
             *last = NONE;
         }
         self.free.push(node);
-        Some(word)
+        Some(released)
     }
 
-    /// Notes a wait that is about to end. Returns the thread of another wait for the same, if nothing orders the two and
-    /// either may get what comes first. `ordered` tells how many turns of an agent the waiting thread knows to be over.
+    /// Records a wait that is about to end. Returns the thread of another wait on the same counter, if the two are
+    /// unordered and either may receive the first unit. `over` returns how many timestamps of an agent happen before
+    /// the waiting thread.
     pub(super) fn competing_waiter(&mut self, counter: u32, event: Event, over: impl Fn(u32) -> u32) -> Option<Thread> {
         let shared = self.shared.get_mut(&counter)?;
         match &mut shared.uses {
@@ -308,20 +320,21 @@ impl ReleaseQueues {
                 }
                 None
             }
-            // Where enough is there from the start, no thread waits.
-            Uses::Unordered(uses) if shared.downs > shared.initial => uses.rivals.see(event, over),
-            Uses::Looping(uses) if shared.downs > shared.initial => uses.rivals.see(event, over),
+            // If the initial units are enough, no thread waits.
+            Uses::Unordered(uses) if shared.downs > shared.initial => uses.rivals.record(event, over),
+            Uses::Looping(uses) if shared.downs > shared.initial => uses.rivals.record(event, over),
             Uses::Unordered(_) | Uses::Looping(_) => None,
         }
     }
 
-    /// A thread has waited; calls `hear` with what it learns, and what all threads of its agent learn together.
+    /// Records the end of a wait; calls `acquire` with the clocks that the thread acquires, and those that all threads of
+    /// its agent acquire together.
     pub(super) fn receive(
         &mut self,
         counter: u32,
         by: Thread,
         relaxed: bool,
-        mut hear: impl FnMut(u32, ReleasedClock),
+        mut acquire: impl FnMut(u32, ReleasedClock),
     ) {
         if let Some(Shared { initial, uses, .. }) = self.shared.get_mut(&counter) {
             match uses {
@@ -333,29 +346,31 @@ impl ReleaseQueues {
                 }
                 Uses::Unordered(uses) => {
                     for who in [by, (by.0, ALL)] {
-                        uses.receive(*initial, (who, relaxed), |word| hear(who.1, word));
+                        uses.receive(*initial, (who, relaxed), |released| acquire(who.1, released));
                     }
                     return;
                 }
-                Uses::Merged(uses) => return uses.receive(*initial, by, |word| hear(by.1, word.heard(relaxed))),
+                Uses::Merged(uses) => {
+                    return uses.receive(*initial, by, |released| acquire(by.1, released.acquired(relaxed)));
+                }
                 Uses::Looping(uses) => {
                     if relaxed {
                         uses.relaxed.insert(by.0);
                     }
                     for (who, listener) in uses.waiters(by) {
-                        uses.receive(*initial, who, |word| hear(listener, word.heard(relaxed)));
+                        uses.receive(*initial, who, |released| acquire(listener, released.acquired(relaxed)));
                     }
                     return;
                 }
             }
         }
-        if let Some(word) = self.pop(counter) {
-            hear(by.1, word.heard(relaxed));
+        if let Some(released) = self.pop(counter) {
+            acquire(by.1, released.acquired(relaxed));
         }
     }
 
-    /// Whether an agent waits on a counter that several use in no order, so that it is told little.
-    pub(super) fn are_vague(&self, agent: u32) -> bool {
+    /// Returns whether an agent waits on a counter that is used unordered, so that it acquires little.
+    pub(super) fn wait_unordered(&self, agent: u32) -> bool {
         let waits = |uses: &Uses| match uses {
             Uses::Ordered { .. } | Uses::Merged(_) => false,
             Uses::Unordered(uses) => uses.waits.contains_key(&(agent, ALL)),
@@ -364,23 +379,23 @@ impl ReleaseQueues {
         self.shared.values().any(|shared| waits(&shared.uses))
     }
 
-    /// Calls `hear` with what all threads of an agent know of a counter in the iteration in which they wait for it next, before they
-    /// do so and after they have met.
-    pub(super) fn look_ahead(&mut self, counter: u32, agent: u32, mut hear: impl FnMut(ReleasedClock)) {
+    /// Calls `acquire` with the clocks of a counter that all threads of an agent acquire in the iteration of their next
+    /// wait on it, before that wait and after a block sync.
+    pub(super) fn acquire_ahead(&mut self, counter: u32, agent: u32, mut acquire: impl FnMut(ReleasedClock)) {
         let Some(Shared { initial, uses: Uses::Looping(uses), .. }) = self.shared.get_mut(&counter) else { return };
         let relaxed = uses.relaxed.contains(&agent);
-        uses.news(*initial, (agent, ALL), Stand::Ahead, |word| hear(word.heard(relaxed)));
+        uses.newly_acquired(*initial, (agent, ALL), Stand::Ahead, |released| acquire(released.acquired(relaxed)));
     }
 
-    /// The loop is over in which a thread has waited; calls `hear` with what it knows only now, and what all threads of its
-    /// agent know together.
-    pub(super) fn leave_loop(&mut self, counter: u32, by: Thread, mut hear: impl FnMut(u32, ReleasedClock)) {
+    /// Ends the loop in which a thread has waited; calls `acquire` with the clocks that it acquires only now, and those
+    /// that all threads of its agent acquire together.
+    pub(super) fn end_loop(&mut self, counter: u32, by: Thread, mut acquire: impl FnMut(u32, ReleasedClock)) {
         let Some(Shared { initial, uses, .. }) = self.shared.get_mut(&counter) else { return };
         match uses {
-            Uses::Merged(uses) => uses.news(*initial, by, Stand::Behind, |word| hear(by.1, word)),
+            Uses::Merged(uses) => uses.newly_acquired(*initial, by, Stand::Behind, |released| acquire(by.1, released)),
             Uses::Looping(uses) => {
                 for (who, listener) in uses.waiters(by) {
-                    uses.news(*initial, who, Stand::Behind, |word| hear(listener, word));
+                    uses.newly_acquired(*initial, who, Stand::Behind, |released| acquire(listener, released));
                 }
             }
             Uses::Ordered { .. } | Uses::Unordered(_) => {}
@@ -388,37 +403,38 @@ impl ReleaseQueues {
     }
 }
 
-/// That the rank has begun whose threads signal.
+/// Returns a clock with only the start of the signaling rank.
 fn begun(totals: &BTreeMap<Thread, u64>, clocks: &mut ClockArena) -> VectorClock {
     totals.keys().next().map(|(agent, _)| clocks.of(*agent)).unwrap_or_default()
 }
 
 impl RaceDetector<'_, '_> {
-    /// Counters that were believed to be in order and are not: if there are some, the run has shown nothing.
+    /// Returns the counters that were assumed to be ordered and are not: if there are some, the execution has shown
+    /// nothing.
     pub(in super::super) fn disordered(&mut self) -> Disordered {
-        let [signals, releases] =
-            [&mut self.signals, &mut self.releases].map(|words| std::mem::take(&mut words.disordered));
+        let [signals, releases] = [&mut self.signals, &mut self.releases]
+            .map(|released_clocks| std::mem::take(&mut released_clocks.disordered));
         Disordered { signals, releases }
     }
 
-    /// A thread of a block signals, in a step and a turn of its agent.
-    pub(super) fn signal(&mut self, id: u32, (by, thread): Thread, step: usize, turn: u32, word: ReleasedClock) {
+    /// Executes a signal of a thread of a block, in a step and at a timestamp of its agent.
+    pub(super) fn signal(&mut self, id: u32, (by, thread): Thread, step: usize, turn: u32, released: ReleasedClock) {
         let port = self.ports.get(&id).filter(|_| self.model.step_at(step).port);
         let port = port.and_then(|ports| ports.iter().find(|port| port.is_of((by, thread))));
         let event = match port {
-            // It has just done so.
+            // The port has just executed it.
             Some(port) => Event { by: (port.number as u32, 0), turn: self.agents[port.number].time.saturating_sub(1) },
             None => Event { by: (by, thread), turn },
         };
-        // The waiting rank has its own view of all.
+        // The waiting rank numbers all agents from itself.
         let back = self.ring.back(self.model.shift(step, thread as usize));
-        let knows = self.clocks.shifted(word.knows, back);
+        let clock = self.clocks.shifted(released.clock, back);
         let event = Event { by: (self.ring.moved(event.by.0, back), event.by.1), ..event };
         self.signals.send(
             id,
             (self.ring.moved(by, back), thread),
             event,
-            ReleasedClock { knows, ..word },
+            ReleasedClock { clock, ..released },
             &self.clocks,
         );
     }

@@ -1,4 +1,4 @@
-//! What is heard and kept, with words in order and in none.
+//! Clocks that are acquired and kept, with ordered and unordered signals.
 
 use super::super::agent_ids::AgentIds;
 use super::super::clock::{ClockArena, VectorClock};
@@ -8,8 +8,8 @@ use crate::check::pairing::Pairs;
 use crate::plan::PlanTree;
 use crate::testing::plan;
 
-/// Words heard, and what is kept, when `blocks` release a semaphore `times` each and `threads` acquire that, all of
-/// them in no order.
+/// Returns the number of clocks acquired, and of those kept, when `blocks` release a semaphore `times` each and
+/// `threads` acquire it, all of them unordered.
 fn shared(blocks: usize, times: usize, threads: usize) -> (usize, usize) {
     let waits = blocks * times / threads;
     let release = vec!["sem_release#0"; times].join("; ");
@@ -24,57 +24,63 @@ fn shared(blocks: usize, times: usize, threads: usize) -> (usize, usize) {
     let model = Model::of((&plan).into(), &pairs, size);
     let mut clocks = ClockArena::new(AgentIds::plain(blocks as u32 + 1));
     let all = Disordered { releases: [0].into(), ..Disordered::default() };
-    let mut words = ReleaseQueues::of_semaphores(&model, &all, &mut clocks);
+    let mut released_clocks = ReleaseQueues::of_semaphores(&model, &all, &mut clocks);
     for block in 1..=blocks as u32 {
         for turn in 0..times as u32 {
-            words.send(0, (block, 0), Event { by: (block, 0), turn }, ReleasedClock::default(), &clocks);
+            released_clocks.send(0, (block, 0), Event { by: (block, 0), turn }, ReleasedClock::default(), &clocks);
         }
     }
-    let mut heard = 0;
+    let mut acquired = 0;
     for _ in 0..waits {
         for thread in 0..threads as u32 {
-            words.receive(0, (0, thread), false, |_, _| heard += 1);
+            released_clocks.receive(0, (0, thread), false, |_, _| acquired += 1);
         }
     }
-    let super::Uses::Unordered(uses) = &words.shared[&0].uses else { panic!("they are in no order") };
+    let super::Uses::Unordered(uses) = &released_clocks.shared[&0].uses else { panic!("they are in no order") };
     let kept = uses.totals.len() + uses.waits.len() + uses.sent.values().map(Vec::len).sum::<usize>();
-    (heard, kept)
+    (acquired, kept)
 }
 
 #[test]
-fn what_is_heard_and_kept_is_in_proportion_to_waits() {
+fn unordered_releases_acquired_and_kept_are_linear_in_waits() {
     for (blocks, times, threads) in [(2, 200, 1), (400, 1, 1), (20, 20, 20), (20, 20, 1), (2, 200, 40), (400, 1, 400)] {
-        let (heard, kept) = shared(blocks, times, threads);
-        // Each wait of a thread is one of its block, too, and the first one tells that the rank has begun.
-        assert!(heard <= 2 * 400 + threads + 1, "{blocks} x {times} to {threads}: {heard}");
+        let (acquired, kept) = shared(blocks, times, threads);
+        // Each wait of a thread is one of its block, too, and the first one shows that the rank has started.
+        assert!(acquired <= 2 * 400 + threads + 1, "{blocks} x {times} to {threads}: {acquired}");
         assert!(kept <= 3 * 400 + 2, "{blocks} x {times} to {threads}: {kept}");
     }
-    // In the end a block has heard everything, however many of its threads have waited.
+    // In the end a block has acquired everything, however many of its threads have waited.
     assert!(shared(20, 20, 20).0 >= 400);
 }
 
 #[test]
-fn words_in_order_are_heard_one_by_one() {
+fn ordered_releases_are_acquired_one_by_one() {
     let plan = plan(&[&["signal.m#0; barrier#0=2", "barrier#0=2; signal.m#0"], &["wait.m#0; wait.m#0"]]);
     let pairs = Pairs::of(&plan);
     let model = Model::of((&plan).into(), &pairs, sizes((&plan).into()).expect("few pieces")[0]);
     let mut clocks = ClockArena::new(AgentIds::plain(3));
-    let mut words = ReleaseQueues::of_channels(&model, &Disordered::default(), &mut clocks);
+    let mut released_clocks = ReleaseQueues::of_channels(&model, &Disordered::default(), &mut clocks);
     let counter = (0..).find(|id| model.counters[*id as usize].up == 2).expect("a counter");
-    let knows = |words: &mut ReleaseQueues| {
-        let mut heard = Vec::new();
-        words.receive(counter, (2, 0), false, |_, word| heard.push(word.knows));
-        heard
+    let clock = |released_clocks: &mut ReleaseQueues| {
+        let mut acquired = Vec::new();
+        released_clocks.receive(counter, (2, 0), false, |_, released| acquired.push(released.clock));
+        acquired
     };
     let first = clocks.of(0);
     let second = clocks.advance(VectorClock::default(), 0, 1);
-    for (block, word) in [(0, first), (1, second)] {
+    for (block, released) in [(0, first), (1, second)] {
         let event = Event { by: (block, 0), turn: 0 };
-        words.send(counter, (block, 0), event, ReleasedClock { knows: word, relaxed: false }, &clocks);
+        released_clocks.send(counter, (block, 0), event, ReleasedClock { clock: released, relaxed: false }, &clocks);
     }
-    assert!(words.disordered.is_empty());
-    assert_eq!((knows(&mut words), knows(&mut words)), (vec![first], vec![second]));
-    // One that does not know the last one to be over.
-    words.send(counter, (0, 0), Event { by: (0, 0), turn: 5 }, ReleasedClock { knows: first, relaxed: false }, &clocks);
-    assert_eq!(words.disordered, [counter].into());
+    assert!(released_clocks.disordered.is_empty());
+    assert_eq!((clock(&mut released_clocks), clock(&mut released_clocks)), (vec![first], vec![second]));
+    // One that does not happen after the last one.
+    released_clocks.send(
+        counter,
+        (0, 0),
+        Event { by: (0, 0), turn: 5 },
+        ReleasedClock { clock: first, relaxed: false },
+        &clocks,
+    );
+    assert_eq!(released_clocks.disordered, [counter].into());
 }

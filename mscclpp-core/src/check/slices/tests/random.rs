@@ -1,6 +1,6 @@
-//! Random programs: the sizes that are kept find what all sizes find.
+//! Random programs: the kept sizes find what all sizes find.
 //!
-//! `MSCCLPP_SLICES=<programs>` looks at that many, `MSCCLPP_SEED=<seed>` begins elsewhere.
+//! `MSCCLPP_SLICES=<programs>` sets the number of programs, `MSCCLPP_SEED=<seed>` the first seed.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use crate::check::{Pairs, check, layout, pairing, shape};
 use crate::plan::PlanTree;
 use crate::testing::plan;
 
-/// Programs that are looked at unless told otherwise.
+/// Number of programs unless the environment sets another.
 const PROGRAMS: u64 = 300;
 
 /// Group sizes that are used together.
@@ -62,7 +62,7 @@ impl Piece {
 /// Chunks that are copied.
 const CHUNKS: u32 = 4;
 
-/// Programs that copy the input to the output through some places in scratch, each with groups of its own.
+/// Programs that copy the input to the output through some ranges in scratch, each with its own groups.
 struct Program {
     random: Random,
     pool: &'static [u32],
@@ -70,7 +70,7 @@ struct Program {
     blocks: usize,
     texts: Vec<String>,
     semaphores: usize,
-    /// Whether all ranges are all chunks, which count as one then.
+    /// Whether all ranges are all chunks, which then count as one.
     whole: bool,
     /// Sizes at which all may differ.
     bound: u64,
@@ -137,7 +137,7 @@ impl Program {
         }
     }
 
-    /// Lets blocks wait for those whose slices they read, as far as somebody has thought of them.
+    /// Adds waits of blocks for those whose slices they read, though not all that are necessary.
     fn hand_over(&mut self, writers: &[Piece], readers: &[Piece]) {
         let known: BTreeSet<u64> = match self.random.below(6) {
             0 => [self.bound - 2].into(),
@@ -168,7 +168,7 @@ impl Program {
         self.all("nop");
     }
 
-    /// Lets blocks overwrite what others have read, who then told them so with packets.
+    /// Lets blocks overwrite what others have read, which then signal that with packets.
     fn overwrite(&mut self) {
         let (read, write) = (self.stage(), if self.random.one_in(2) { self.stage() } else { Vec::new() });
         self.moves("copy", &read, ("i", 4), ("o", 4));
@@ -215,7 +215,7 @@ impl Program {
             let place = |place: usize, packets: bool| match place {
                 0 => ("i", 0),
                 _ if place == stages => ("o", 0),
-                // Packets lie behind plain data.
+                // Packets are after plain data.
                 _ => ("s", 4 * (place as u32 - 1) + if packets { 8 } else { 0 }),
             };
             let (from, to) = (place(number, packets), place(number + 1, into && !packets));
@@ -244,7 +244,7 @@ impl Program {
             plan.ranks[rank].scratch_chunks = 20;
         }
         plan.ranks[1].scratch_chunks = 20;
-        // What is expected is expected of chunks.
+        // Expectations are about chunks.
         if !self.whole && !texts.iter().any(|text| text.contains("ppkt")) && !self.random.one_in(4) {
             (0..CHUNKS).for_each(|chunk| expect_copy(&mut plan, 0, chunk));
         }
@@ -258,12 +258,12 @@ fn text(plan: &PlanTree) -> String {
 }
 
 #[test]
-fn random_programs_are_judged_as_at_all_sizes() {
+fn kept_sizes_of_random_programs_find_what_all_sizes_find() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
     let (programs, first) = (number("MSCCLPP_SLICES").unwrap_or(PROGRAMS), number("MSCCLPP_SEED").unwrap_or(1));
     println!("seeds {first} to {}", first + programs - 1);
     let (mut right, mut usual, mut uneven, mut runs) = (0, 0, 0, 0);
-    // Programs with fewer conservative runs: in which these find something, and in which they do not.
+    // Programs with fewer conservative executions: those in which these find something, and those in which they do not.
     let mut fewer = [0; 2];
     for seed in first..first + programs {
         let (plan, bound) = Program::new(seed).finish();

@@ -1,4 +1,4 @@
-//! Launch barriers: those of the pass hold, those with a fault do not.
+//! Launch barriers: those of the pass are accepted, those with a fault are rejected.
 
 use mscclpp_core::plan::{Op, OpKind};
 
@@ -20,7 +20,7 @@ fn built_in_algorithms_run_as_proved_on_devices() {
     assert!(validated > 200);
 }
 
-/// Takes operations out, or puts them elsewhere, and keeps the tables right.
+/// Removes or moves operations, and keeps the tables consistent.
 fn edit(program: &mut ResolvedPlan, mut edit: impl FnMut(u32, u32, &mut Vec<Instr>)) {
     let mut instrs = Vec::new();
     for code in &mut program.agents {
@@ -39,8 +39,8 @@ fn compile(name: &str, ranks: u32) -> PlanTree {
     algorithm.compile(algorithm.spec(ranks, ranks), &arguments).expect("it compiles")
 }
 
-/// A plan whose ranks access their peers' buffers without having heard from them: the signals and waits before the first access of
-/// each thread block are gone.
+/// Returns a plan whose ranks access their peers' buffers without synchronization: it lacks the signals and waits
+/// before the first access of each thread block.
 fn unopened(name: &str, ranks: u32) -> PlanTree {
     let mut plan = compile(name, ranks);
     for block in plan.ranks.iter_mut().flat_map(|rank| &mut rank.blocks) {
@@ -51,7 +51,7 @@ fn unopened(name: &str, ranks: u32) -> PlanTree {
     plan
 }
 
-/// The pass's output, in a form that it may not choose.
+/// Returns the pass's output, in a form that the pass may not choose.
 fn inserted(plan: &PlanTree, launch: &DeviceLaunch, at_begin: bool) -> ResolvedPlan {
     let mut program = resolve(&Plan::new(plan)).expect("it is a plan");
     let placement = BarrierPlacement { device_of: &launch.devices, node_of: &launch.nodes, far: &[] };
@@ -59,7 +59,7 @@ fn inserted(plan: &PlanTree, launch: &DeviceLaunch, at_begin: bool) -> ResolvedP
     program
 }
 
-/// Which of a program's operations are the pass's.
+/// Operations of a resolved plan that the pass has added.
 struct Added<'p> {
     plan: ResolvedPlan,
     program: &'p ResolvedPlan,
@@ -79,7 +79,7 @@ impl<'p> Added<'p> {
         instr.action == Opcode::Barrier && self.program.ids(instr)[0] as usize >= self.plan.barriers.len()
     }
 
-    /// The first or the last barrier of a thread block.
+    /// Returns the position of the first or the last barrier of a thread block.
     fn barrier(&self, own: &[Instr], is_end: bool) -> usize {
         let mut barriers = (0..own.len()).filter(|&at| self.is_barrier(&own[at]));
         let found = if is_end { barriers.next_back() } else { barriers.next() };
@@ -87,7 +87,7 @@ impl<'p> Added<'p> {
     }
 }
 
-/// Takes ids that `keep` does not want out of the signals and waits that the pass has added at some ends.
+/// Removes the ids for which `keep` is false from the signals and waits that the pass has added at some ends.
 fn drop_ids(added: &Added, program: &mut ResolvedPlan, ends: &[bool], keep: impl Fn(&Instr, usize, u32) -> bool) {
     let before = added.program;
     let mut ids = before.ids.clone();
@@ -106,14 +106,14 @@ fn drop_ids(added: &Added, program: &mut ResolvedPlan, ends: &[bool], keep: impl
     program.ids = ids;
 }
 
-/// Faults at one end of launches, each with what it is.
+/// Returns faults at one end of launches, each with its description.
 fn faults(plan: &PlanTree, launch: &DeviceLaunch, at_begin: bool, is_end: bool) -> Vec<(&'static str, ResolvedPlan)> {
     let fresh = inserted(plan, launch, at_begin);
     let added = Added::new(plan, &fresh);
     let (mut faults, ends) = (Vec::new(), [is_end, !is_end]);
-    // Device 0 and device 1 do not synchronize: their signals and waits are gone on both sides.
+    // Device 0 and device 1 do not synchronize: their signals and waits are missing on both sides.
     let mut program = inserted(plan, launch, at_begin);
-    // The waits for both ends are at the end if there is no barrier at the beginning.
+    // The waits for both ends are at the end if there is no barrier at the start.
     drop_ids(&added, &mut program, if at_begin { &ends[..1] } else { &ends }, |_, _, id| {
         let channel = fresh.channels[id as usize];
         let mut pair = [channel.rank, channel.peer].map(|rank| launch.devices[rank as usize]);
@@ -121,7 +121,7 @@ fn faults(plan: &PlanTree, launch: &DeviceLaunch, at_begin: bool, is_end: bool) 
         pair != [0, 1]
     });
     faults.push(("two devices do not synchronize", program));
-    // A block goes past the barrier of its device.
+    // A block skips the barrier of its device.
     let mut program = inserted(plan, launch, at_begin);
     edit(&mut program, |rank, block, own| {
         let at = added.barrier(own, is_end);
@@ -134,7 +134,8 @@ fn faults(plan: &PlanTree, launch: &DeviceLaunch, at_begin: bool, is_end: bool) 
         }
     });
     faults.push(("a block passes the barrier of its device", program));
-    // The first block lets the others go before it has waited, or waits for other devices before the others are done.
+    // The first block releases the others before it has waited, or waits for other devices before the others have
+    // finished.
     let mut program = inserted(plan, launch, at_begin);
     edit(&mut program, |_, _, own| {
         if own.iter().any(|instr| added.is_sync(instr)) {
@@ -143,7 +144,7 @@ fn faults(plan: &PlanTree, launch: &DeviceLaunch, at_begin: bool, is_end: bool) 
         }
     });
     faults.push(("the barrier of the device and that of all devices are in the wrong order", program));
-    // What a device has written need not be visible to the others.
+    // A device's writes need not be visible to the others.
     let mut program = inserted(plan, launch, at_begin);
     edit(&mut program, |_, _, own| {
         let middle = own.len() / 2;
@@ -162,9 +163,9 @@ fn faults(plan: &PlanTree, launch: &DeviceLaunch, at_begin: bool, is_end: bool) 
 }
 
 #[test]
-fn planted_faults_in_launch_barriers_are_found() {
-    // The first one needs the barrier at the beginning, the others only that at the end; of the last one launches of other sizes may
-    // not follow without it.
+fn injected_faults_in_launch_barriers_are_detected() {
+    // The first plan needs the barrier at the start, the others only the one at the end; launches of other sizes may
+    // not follow those of the last one without it.
     let needs = unopened("allreduce_all_pairs", 4);
     let plans = [
         (needs.clone(), true, [false, true].as_slice()),
@@ -185,7 +186,7 @@ fn planted_faults_in_launch_barriers_are_found() {
                 }
             }
         }
-        // Left out though the plan needs it.
+        // Omitted although the plan needs it.
         let found = validate_launch_barriers(&needs, &inserted(&needs, &launch, false), &launch);
         assert!(matches!(found, Err(Invalid::Rejected(_))), "{found:?}");
     }
@@ -207,11 +208,11 @@ fn launch_without_barriers_between_sizes_is_rejected() {
 }
 
 #[test]
-fn end_barrier_that_waits_for_the_beginning_only_is_rejected() {
+fn end_barrier_that_waits_for_the_start_only_is_rejected() {
     let plan = compile("allreduce_all_pairs", 4);
     for launch in DeviceLaunch::variants(4, 4) {
         let (before, mut program) = (inserted(&plan, &launch, false), inserted(&plan, &launch, false));
-        // The second half of a wait is for the signals at the end, which are gone as well.
+        // The second half of a wait is for the signals at the end, which are missing as well.
         drop_ids(&Added::new(&plan, &before), &mut program, &[true], |instr, at, _| {
             matches!(instr.action, Opcode::Wait { .. }) && at < instr.ids as usize / 2
         });
@@ -220,7 +221,7 @@ fn end_barrier_that_waits_for_the_beginning_only_is_rejected() {
     }
 }
 
-/// Puts that nothing waits for may arrive after the barrier at the end.
+/// Puts for which no operation waits may arrive after the barrier at the end.
 #[test]
 fn start_without_barrier_is_rejected_where_puts_may_be_late() {
     let mut plan = compile("alltoall_ports", 3);
@@ -233,7 +234,7 @@ fn start_without_barrier_is_rejected_where_puts_may_be_late() {
     assert!(validated.is_err(), "{validated:?}");
 }
 
-/// Between nodes, thread blocks must come after the mark for the proxy.
+/// Between nodes, thread blocks must continue after the mark for the proxy.
 #[test]
 fn start_without_barrier_is_rejected_on_several_nodes() {
     let algorithm = algorithms::find("allreduce_hierarchical").expect("it is in the library");

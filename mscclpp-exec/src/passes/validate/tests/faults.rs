@@ -1,4 +1,4 @@
-//! Faults planted into the output of the passes: each is found, or changes nothing.
+//! Faults injected into the output of the passes: each is detected, or has no effect.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ use mscclpp_core::types::BlockSync;
 use super::*;
 use crate::interpret::{Opcode, Space};
 
-/// A fault, and the pass in which it is.
+/// A fault, and the pass that it affects.
 struct Fault {
     pass: &'static str,
     what: String,
     plant: Box<dyn Fn(&mut RankSchedule)>,
 }
 
-/// All faults of the kinds below that one rank's schedule can have.
+/// Returns all faults of the following kinds that one rank's schedule can have.
 fn faults(schedule: &RankSchedule, rank: u32) -> Vec<Fault> {
     let mut faults = Vec::new();
     let mut add = |pass, what: String, plant: Box<dyn Fn(&mut RankSchedule)>| faults.push(Fault { pass, what, plant });
@@ -69,18 +69,18 @@ fn faults(schedule: &RankSchedule, rank: u32) -> Vec<Fault> {
         if schedule.finishes[peer] {
             add(elide, "a peer that need not finish".into(), Box::new(move |s| s.finishes[peer] = false));
         }
-        if schedule.placement.visits[peer] {
-            add(place, "a peer not looked up".into(), Box::new(move |s| s.placement.visits[peer] = false));
+        if schedule.placement.accesses[peer] {
+            add(place, "a peer not looked up".into(), Box::new(move |s| s.placement.accesses[peer] = false));
         }
     }
-    for (number, last) in schedule.last_visits.iter().enumerate() {
+    for (number, last) in schedule.last_peer_access.iter().enumerate() {
         if last.is_some() {
-            add(elide, "a block finished at once".into(), Box::new(move |s| s.last_visits[number] = None));
+            add(elide, "a block finished at once".into(), Box::new(move |s| s.last_peer_access[number] = None));
         }
     }
     for slot in 0..SLOTS {
-        if schedule.placement.touched[slot] {
-            add(place, "a slot not shared".into(), Box::new(move |s| s.placement.touched[slot] = false));
+        if schedule.placement.peers_access[slot] {
+            add(place, "a slot not shared".into(), Box::new(move |s| s.placement.peers_access[slot] = false));
         }
         if !schedule.placement.copy_in[slot].is_empty() {
             add(place, "no copy in".into(), Box::new(move |s| _ = s.placement.copy_in[slot].pop()));
@@ -92,11 +92,11 @@ fn faults(schedule: &RankSchedule, rank: u32) -> Vec<Fault> {
     faults
 }
 
-/// Every fault is found, but for those that change nothing that could be observed: the fuzzer, which shares nothing with the
-/// checker, cannot break what runs with them.
+/// Every fault is detected, except those without an observable effect: the schedule fuzzer, which shares nothing with
+/// the checker, finds no failure with them.
 #[test]
-fn planted_faults_are_found() {
-    // By kind: planted, found.
+fn injected_faults_are_detected() {
+    // By kind: injected, detected.
     let mut kinds: BTreeMap<String, (u32, u32)> = BTreeMap::new();
     for (name, plan, ranks, node) in built_in(&[(3, 3), (4, 2)]) {
         let launch = ProcessLaunch::new(ranks, node, Sharing::Staged);
@@ -121,7 +121,7 @@ fn planted_faults_are_found() {
     for (kind, (planted, found)) in &kinds {
         assert!(*found > 0, "of {planted} faults `{kind}` none is found");
     }
-    // What can never be left out.
+    // Kinds that can never be omitted.
     for kind in [
         ": one more at the start",
         ": one more at the end",
@@ -134,10 +134,11 @@ fn planted_faults_are_found() {
     }
 }
 
-/// A rank sends data to one of another node that nothing reads, and then to a third rank, which reports to the first one: the
-/// report closes the launch, so its wait is elided, and only a wait that moves connections goes on.
+/// A rank sends data that no operation reads to a rank of another node, and then data to a third rank, which reports to
+/// the first one. The report ends the launch, so its wait is elided, and the launch progresses only if a wait serves
+/// the connections.
 #[test]
-fn a_closing_wait_that_does_not_move_connections_is_found() {
+fn final_wait_that_does_not_serve_connections_is_detected() {
     let plan = dead_put();
     let schedules_of = |launch: &ProcessLaunch| schedules(&plan, launch).expect("it is a plan");
     let mut launch = ProcessLaunch::new(4, 2, Sharing::Registered);

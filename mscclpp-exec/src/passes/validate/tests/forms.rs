@@ -1,4 +1,5 @@
-//! All launches of a form: those that apply are validated, those that executors refuse are listed, plans that are not proved fail.
+//! All launches of a form: those that apply are validated, those that executors reject are listed, plans that are not
+//! proved fail.
 
 use mscclpp_core::plan::OpKind;
 
@@ -12,7 +13,7 @@ fn plan(name: &str, ranks: u32, node: u32) -> PlanTree {
 
 #[test]
 fn launches_that_apply_are_validated_and_others_listed() {
-    // On 3 nodes there is one rank on each, on 2 nodes 3: memory channels join ranks of different nodes.
+    // On 3 nodes there are 2 ranks on each, on 2 nodes 3: memory channels connect ranks of different nodes.
     let ring = plan("allreduce_ring", 6, 6);
     let found = validate_form(&ring, ExecutorForm::Processes).expect("it is right");
     assert_eq!((found.launches, found.inapplicable.len()), (4, 8));
@@ -25,7 +26,7 @@ fn launches_that_apply_are_validated_and_others_listed() {
     assert_eq!(validate_form(&ring, ExecutorForm::Kernel).expect("it is right").launches, 5);
     let gather = plan("allgather_ring_ports", 4, 1);
     assert_eq!(validate_form(&gather, ExecutorForm::Kernel).expect("it is right").launches, 1);
-    // Ports lead anywhere: 1, 2 and 4 nodes.
+    // Ports reach any node: 1, 2 and 4 nodes.
     assert_eq!(validate_form(&gather, ExecutorForm::Processes).expect("it is right").launches, 12);
     assert_eq!(validate_form(&gather, ExecutorForm::Devices).expect("it is right").launches, 5);
 }

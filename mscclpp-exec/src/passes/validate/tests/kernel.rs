@@ -1,4 +1,5 @@
-//! Specialized kernels: those of the built-in algorithms are the interpreter's operations, those with a fault are not.
+//! Specialized kernels: those of the built-in algorithms execute the interpreter's operations, those with a fault do
+//! not.
 
 use super::*;
 use crate::cuda::{NotSpecialized, specialized_source};
@@ -21,10 +22,10 @@ fn specialized_kernels_execute_the_operations_of_the_plan() {
     assert!(validated > 200);
 }
 
-/// Any number in a function or in the table of thread blocks that is another one is found, and any statement that is missing or
-/// there twice. A cache that is loaded with more than operations need is none of these faults.
+/// Every changed number in a function or in the table of thread blocks is detected, and every missing or repeated
+/// statement. A cache that is loaded with more than the operations need is not a fault.
 #[test]
-fn planted_faults_in_specialized_kernels_are_found() {
+fn injected_faults_in_specialized_kernels_are_detected() {
     for (name, ranks) in
         [("allreduce_all_pairs", 3), ("allreduce_packets", 3), ("allreduce_ring", 3), ("allgather_ring_ports", 2)]
     {

@@ -1,4 +1,5 @@
-//! What executors run of the built-in algorithms and of random plans, and of plans into whose passes a fault was planted.
+//! Executors' forms of the built-in algorithms and of random plans, and of plans with faults injected into their
+//! passes.
 
 mod devices;
 mod faults;
@@ -13,10 +14,10 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::BufferMode;
 use mscclpp_fuzz::{Outcome, ScheduleFuzzer};
 
-/// Ranks and ranks per node.
+/// Numbers of ranks and of ranks per node.
 const MACHINES: [(u32, u32); 6] = [(2, 2), (3, 3), (4, 4), (4, 2), (3, 1), (6, 2)];
 
-/// Every built-in algorithm on some machines, in place and not.
+/// Returns every built-in algorithm on some machines, in place and out of place.
 fn built_in(machines: &[(u32, u32)]) -> impl Iterator<Item = (String, PlanTree, u32, u32)> {
     algorithms::all().iter().flat_map(move |algorithm| {
         let modes = match algorithm.placement() {
@@ -51,7 +52,7 @@ fn built_in_algorithms_run_as_proved() {
 }
 
 #[test]
-fn built_in_algorithms_withstand_the_fuzzer_as_run() {
+fn built_in_algorithms_pass_the_fuzzer_as_run() {
     for (name, plan, ranks, node) in built_in(&[(3, 3), (4, 2)]) {
         for sharing in [Sharing::Registered, Sharing::Staged] {
             let run = as_run_by_processes(&plan, &ProcessLaunch::new(ranks, node, sharing)).expect("it is the plan");

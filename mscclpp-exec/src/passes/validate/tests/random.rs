@@ -1,4 +1,4 @@
-//! Random plans: what the checker accepts runs as it was proved.
+//! Random plans: executors run what the checker accepts as it was proved.
 
 use mscclpp_core::check::check;
 use mscclpp_core::collective::{Collective, CollectiveKind};
@@ -10,7 +10,7 @@ use super::super::tree::{in_table, nop, remote, sync};
 use super::*;
 use crate::cpu::Random;
 
-/// Chunks of every buffer.
+/// Number of chunks of every buffer.
 const CHUNKS: u32 = 24;
 
 struct Generator {
@@ -18,15 +18,15 @@ struct Generator {
     plan: PlanTree,
     node: u32,
     blocks: u32,
-    /// The thread block that is written.
+    /// The thread block that is generated.
     rank: u32,
     block: u32,
     ops: Vec<Op>,
 }
 
 impl Generator {
-    /// A plan in which mostly, but not always, each thread block makes a handshake with those of the same number before and
-    /// after it uses buffers of other ranks; and its ranks per node.
+    /// Returns a plan in which mostly, but not always, each thread block performs a handshake with those of the same
+    /// number before and after it uses buffers of other ranks; and its number of ranks per node.
     fn plan(seed: u64) -> (PlanTree, u32) {
         let mut random = Random(seed);
         let ranks = 2 + random.below(3) as u32;
@@ -57,7 +57,7 @@ impl Generator {
             plan.ranks.push(tables);
         }
         let mut generator = Self { random, plan, node, blocks, rank: 0, block: 0, ops: Vec::new() };
-        // What is left out on one side is left out on the other too, or nothing could be accepted.
+        // A handshake that is omitted on one side is omitted on the other too, or no plan could be accepted.
         let missing: Vec<u64> = (0..3).map(|_| generator.random.below(40)).collect();
         let relaxed: Vec<bool> = [2, 8, 4].map(|of| generator.random.below(of) == 0).into();
         let middle = generator.random.below(2) == 0;
@@ -82,7 +82,7 @@ impl Generator {
         peer / self.node == self.rank / self.node
     }
 
-    /// This block's channel to a peer: its kind and its position in the block's table.
+    /// Returns this block's channel to a peer: its kind and its position in the block's table.
     fn channel(&mut self, peer: u32) -> (ChannelKind, u32) {
         let kind = if self.is_local(peer) { ChannelKind::Memory } else { ChannelKind::Port };
         let tables = &mut self.plan.ranks[self.rank as usize];
@@ -90,7 +90,7 @@ impl Generator {
         (kind, in_table(&mut tables.blocks[self.block as usize].channels, kind, first + self.block))
     }
 
-    /// Signals to all peers, then waits for all; without one pair of ranks if `missing` is one's number.
+    /// Signals to all peers, then waits for all; omits one pair of ranks if its number is `missing`.
     fn handshake(&mut self, missing: u64, phase: u32, is_relaxed: bool) {
         let ranks = self.plan.ranks.len() as u32;
         let rank = self.rank;
@@ -128,7 +128,7 @@ impl Generator {
         }
     }
 
-    /// An operation that reads anything and mostly writes to chunks of its own.
+    /// Returns an operation that reads any chunks and mostly writes to chunks of its own block.
     fn data(&mut self, phase: u32, number: u32) -> Op {
         use BufferKind::{Input, Output, Scratch};
         let ranks = self.plan.ranks.len() as u32;

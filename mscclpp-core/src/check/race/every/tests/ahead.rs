@@ -1,4 +1,4 @@
-//! Waits and barriers an iteration ahead: what a loop's iteration needs was waited for in the one before, or before the loop.
+//! Waits and barriers an iteration ahead: a loop's iteration needs a wait of the previous one, or of before the loop.
 
 use super::random::brute_force;
 use super::{found, plan};
@@ -14,7 +14,7 @@ fn right(blocks: &[&str]) {
     assert_eq!(codes(blocks), (Some(None), Vec::new()));
 }
 
-/// Is refused as a race that comes up at some size.
+/// Expects a race that occurs at some size.
 #[track_caller]
 fn races(blocks: &[&str]) {
     let (seen, codes) = codes(blocks);
@@ -37,7 +37,7 @@ fn wait_an_iteration_ahead_is_for_the_iteration() {
 }
 
 #[test]
-fn wait_an_iteration_ahead_is_known_to_all_threads_after_a_block_sync() {
+fn wait_an_iteration_ahead_is_acquired_by_all_threads_after_a_block_sync() {
     races(&[FILL, "sem_acquire#0; nop; loop 32x1 { copy s0 > o0; nop; sem_acquire#0 }"]);
     races(&[FILL, "sem_acquire#0; loop 32x1 { copy s0 > o0; sem_acquire#0; nop }"]);
     races(&[FILL, "sem_acquire#0; loop 32x1 { copy s0 > o0; nop; sem_acquire#0 }"]);
@@ -49,7 +49,7 @@ fn wait_an_iteration_ahead_needs_a_release_before_it() {
     races(&[FILL, "loop 32x1 { nop; copy s0 > o0; sem_acquire#0 }; sem_acquire#0"]);
     let late = "loop 32x1 { sem_release#0; copy i0 > s0; nop }; sem_release#0";
     races(&[late, "sem_acquire#0; nop; loop 32x1 { copy s0 > o0; sem_acquire#0; nop }"]);
-    // A release before the loop serves the wait before the loop.
+    // A release before the loop satisfies the wait before the loop.
     let early = "sem_release#0; loop 32x1 { copy i0 > s0; nop; sem_release#0 }";
     races(&[early, "sem_acquire#0; nop; loop 32x1 { copy s0 > o0; sem_acquire#0; nop }"]);
     // The window after the next one.
@@ -97,7 +97,7 @@ fn barrier_an_iteration_ahead_is_for_the_iteration() {
         "barrier#0=2; loop 32x1 { copy i0 > s0; barrier#0=2 }",
         "barrier#0=2; loop 32x1 { copy s0 > o0; barrier#0=2 }",
     ]);
-    // Three blocks, one of them an iteration ahead of one and behind the other.
+    // Three blocks, one of them an iteration ahead of one and an iteration later than the other.
     let three = |text: &str| text.replace("=2", "=3");
     right(&[
         &three(&format!("{fill}; barrier#0=2")),

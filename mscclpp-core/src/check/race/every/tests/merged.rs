@@ -1,4 +1,4 @@
-//! Counters that several thread blocks use in turn, some of them in loops.
+//! Counters that several thread blocks use one after the other, some of them in loops.
 
 use super::random::brute_force;
 use super::{found, plan};
@@ -19,7 +19,7 @@ const FIRST: &str = "rlxsignal.m#0; wait.m#0; barrier#0=2";
 const SECOND: &str = "barrier#0=2; loop 64x1 { put.m i0 > r2:0; nop; signal.m#0; wait.m#0; nop }; copy o0 > s0";
 
 #[test]
-fn channel_that_blocks_use_in_turn_is_followed_through_a_loop() {
+fn channel_that_blocks_use_in_turn_is_tracked_through_a_loop() {
     right([FIRST, SECOND]);
     // In loops of two rates, and outside of loops again.
     right([&FIRST.replace("rlxsignal.m#0; wait.m#0", "loop 32x1 { rlxsignal.m#0; wait.m#0 }"), SECOND]);
@@ -40,7 +40,7 @@ fn channel_that_blocks_use_in_turn_needs_every_part_of_the_handshake() {
     assert_eq!(second("put.m i0 > r2:0; nop", "put.m i0 > r2:0"), [Code::Race; 2]);
     assert_eq!(both("rlxsignal.m#0; wait.m#0; ", ""), [Code::EarlyAccess; 2]);
     assert_eq!(second("wait.m#0; ", ""), [Code::UnmatchedWait; 2]);
-    // Nothing puts the two blocks in order.
+    // The two blocks are unordered.
     let no_barrier = ["rlxsignal.m#0; wait.m#0", &SECOND.replace("barrier#0=2; ", "")];
     for blocks in [no_barrier, ["barrier#0=2; rlxsignal.m#0; wait.m#0", SECOND]] {
         assert!(codes(blocks).contains(&Code::Deadlock));
@@ -51,22 +51,22 @@ fn channel_that_blocks_use_in_turn_needs_every_part_of_the_handshake() {
     assert_eq!(found.into_iter().map(|(code, _)| code).collect::<Vec<_>>(), [Code::UnmatchedWait; 2]);
 }
 
-/// In which order the iterations of two loops of one rate come is not followed.
+/// The order of the iterations of two loops of one rate is not tracked.
 #[test]
-fn channel_that_blocks_use_in_loops_of_one_rate_is_refused() {
+fn channel_that_blocks_use_in_loops_of_one_rate_is_rejected() {
     let first = FIRST.replace("rlxsignal.m#0; wait.m#0", "loop 64x1 { rlxsignal.m#0; wait.m#0 }");
     assert_eq!(codes([&first, SECOND]), [Code::Undecided; 2]);
 }
 
 #[test]
-fn semaphore_that_blocks_use_in_turn_is_followed_behind_a_loop() {
+fn semaphore_that_blocks_use_in_turn_is_tracked_after_a_loop() {
     let blocks = [
         "loop 32x1 { copy i0 > s0; nop; sem_release#0 }; copy i1 > s1; nop; sem_release#0",
         "loop 32x1 { sem_acquire#0 }; nop; sem_release#1",
         "sem_acquire#1; sem_acquire#0; nop; copy s1 > o1; copy s0 > o0",
     ];
     super::right(&blocks, 0);
-    // A unit from the start serves the first wait, so that the last one is not the last copy's.
+    // An initial unit satisfies the first wait, so that the last one is not for the last copy.
     assert_eq!(found_with(&blocks, 1), [Code::Race]);
     let ahead = [blocks[0], blocks[1], "sem_acquire#1; nop; copy s1 > o1; sem_acquire#0"];
     assert_eq!(found_with(&ahead, 0), [Code::Race]);
@@ -78,9 +78,9 @@ fn found_with(blocks: &[&str], initial: i64) -> Vec<Code> {
     found(&plan).into_iter().map(|(code, _)| code).collect()
 }
 
-/// What orders two blocks in every iteration of a loop does not where there is none.
+/// An order of two blocks by every iteration of a loop does not exist if the loop has none.
 #[test]
-fn order_by_a_loop_is_none_for_messages_without_data() {
+fn loop_orders_nothing_for_messages_without_data() {
     let blocks = [
         "sem_acquire#3; nop; sem_release#1; loop 32x1 { sem_release#0 }",
         "loop 32x1 { sem_acquire#0 }; nop; sem_acquire#3",

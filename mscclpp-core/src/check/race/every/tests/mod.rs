@@ -1,4 +1,4 @@
-//! What is proved for every number of iterations, and what is not.
+//! Plans that are proved for every number of iterations, and plans that are not.
 
 mod ahead;
 mod merged;
@@ -16,7 +16,7 @@ use crate::testing::plan;
 use random::brute_force;
 
 thread_local! {
-    /// What is not asked for once.
+    /// The condition that the proof leaves out.
     pub(super) static WITHOUT: Cell<Option<Demand>> = const { Cell::new(None) };
 }
 
@@ -33,7 +33,7 @@ fn right(blocks: &[&str], initial: i64) {
     assert_eq!(found(&plan), []);
 }
 
-/// The message.
+/// Returns the message.
 #[track_caller]
 fn races(blocks: &[&str]) -> String {
     let found = found(&plan(&[blocks, IDLE]));
@@ -41,7 +41,7 @@ fn races(blocks: &[&str]) -> String {
     found[0].1.clone()
 }
 
-/// The reader waits for two windows before its loop, so that it seems to know more than it does.
+/// The reader waits for two windows before its loop, so that its clock seems to be larger than it is.
 const SPAN: [&str; 2] = [
     "sem_acquire#1; sem_acquire#0; nop; loop 192x3 { sem_acquire#0; nop; copy s0+3 > o0+3 }; nop",
     "copy i0 > s0; copy i2 > s2; nop; sem_release#1; loop 64x1 { copy i1 > s1; nop; sem_release#0 }; sem_release#0; nop",
@@ -80,7 +80,7 @@ fn spans_that_differ_race_from_some_size_on() {
 fn a_group_in_a_loop_races_with_a_loop_over_the_whole() {
     let member = |number: u32| format!("loop 64x1 {{ copy/{number}:2 i0 > s0; nop; sem_release#{number} }}");
     let reader = "loop 64x1 { sem_acquire#0,1; nop; copy s0 > o0 }";
-    // The second half of the windows comes from the second member, behind the first half of its iterations.
+    // The second half of the windows is written by the second member, after the first half of its iterations.
     right(&[&member(0), &member(1), reader], 0);
     let split = |number: u32| format!("loop 64x1 {{ sem_acquire#{number}; nop; copy/{number}:2 s0 > o0 }}");
     let writer = "loop 64x1 { copy i0 > s0; nop; sem_release#0,1 }";
@@ -128,7 +128,7 @@ fn a_reader_may_wait_for_a_window_ahead() {
         ],
         0,
     );
-    // What comes last is known behind the loop.
+    // The last clock is acquired after the loop.
     right(
         &[
             "loop 32x1 { copy i0 > s0; nop; sem_release#0 }; copy i1 > s1; nop; sem_release#0",
@@ -152,14 +152,14 @@ fn units_from_the_start_need_no_iterations() {
 }
 
 #[test]
-fn what_comes_behind_a_loop_may_touch_a_part_of_it() {
+fn access_after_a_loop_may_cover_a_part_of_it() {
     right(&["loop 96x3 { copy i0+3 > s0+3 }; nop; copy s1 > o1"], 0);
     races(&["loop 96x3 { copy i0+3 > s0+3 }; copy s1 > o1"]);
     races(&["loop 96x3 { copy i0+3 > s0+3; nop }; copy i1 > o1; loop 96x3 { copy i0+3 > s0+3 }; copy i1 > s1; nop"]);
 }
 
 #[test]
-fn several_who_signal_are_believed_behind_the_loop() {
+fn several_signaling_threads_are_acquired_after_the_loop() {
     let write = |chunk: u32| format!("loop 32x1 {{ copy i{chunk} > s{chunk}; nop; sem_release#0 }}");
     let read = |place: &str, behind: &str| format!("loop 32x1 {{ sem_acquire#0,0; nop{place} }}; {behind}");
     right(&[&write(0), &write(1), &read("", "copy s0+2 > o0+2")], 0);
@@ -167,12 +167,12 @@ fn several_who_signal_are_believed_behind_the_loop() {
 }
 
 #[test]
-fn blocks_meet_in_loops() {
+fn barriers_in_loops_order_their_blocks() {
     right(&["loop 32x1 { copy i0 > s0; barrier#0=2 }", "loop 32x1 { barrier#0=2; copy s0 > o0 }"], 0);
     races(&["loop 32x1 { copy i0 > s0; barrier#0=2 }", "loop 32x1 { copy s0 > o0; barrier#0=2 }"]);
 }
 
-/// A mistake is one only at sizes that messages have.
+/// A mistake is reported only at sizes that messages have.
 #[test]
 fn sizes_without_messages_do_not_count() {
     let limited = |min: u64, max: u64| {
@@ -187,9 +187,9 @@ fn sizes_without_messages_do_not_count() {
     assert_eq!(limited(8 * 512, u64::MAX).len(), 1);
 }
 
-/// Every demand is there for a program that is wrong.
+/// For every condition there is a wrong program that is accepted without it.
 #[test]
-fn without_any_demand_something_slips_through() {
+fn proof_without_any_condition_accepts_a_wrong_program() {
     use Demand as D;
     let cases: [(D, i64, &[&str]); 6] = [
         (
@@ -241,9 +241,9 @@ fn without_any_demand_something_slips_through() {
     }
 }
 
-/// What a block has heard from packets before a loop is not compared by length with what it writes in the loop.
+/// The length of packets that a block has read before a loop is not compared with what it writes in the loop.
 #[test]
-fn packets_heard_before_a_loop_are_not_told_by_length_in_it() {
+fn packets_read_before_a_loop_are_not_compared_by_length_in_it() {
     let mut plan = plan(&[
         &["ppkt.m i0 > r0:0; upkt s0 > o0; ppkt.m i1 > r0:1; loop 64x1 { ppkt.m i2 > r0:2 }"],
         &["ppkt.m i0 > r0:0; upkt s0 > o0; upkt s1 > o1; loop 64x1 { upkt s2 > o2 }"],

@@ -1,4 +1,4 @@
-//! The proof against brute force, on random programs.
+//! The proof compared with brute force, on random programs.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::origin::Origin;
 use crate::plan::{Expectation, PlanTree};
 use crate::testing::plan;
 
-/// A small generator of numbers.
+/// A small random number generator.
 struct Dice(u64);
 
 impl Dice {
@@ -37,14 +37,14 @@ enum Item {
     Loop(u64, u32, Vec<String>),
 }
 
-/// Blocks of both ranks.
+/// The blocks of both ranks.
 #[derive(Clone, Debug, Default)]
 struct Program {
     blocks: [Vec<Vec<Item>>; 2],
     /// Initial values of semaphores of rank 0.
     initial: [i64; 4],
     double_scratch: bool,
-    /// Chunks that go from input to output of this rank, from which to how many.
+    /// Chunks that are moved from input to output of this rank: the first one and their number.
     result: (u32, u32),
 }
 
@@ -77,7 +77,7 @@ impl Program {
         self.blocks.iter_mut().flatten().collect()
     }
 
-    /// A random change.
+    /// Applies a random change.
     fn mutate(&mut self, dice: &mut Dice) {
         let mut lists = self.lists();
         let number = dice.roll(lists.len());
@@ -87,10 +87,10 @@ impl Program {
         }
         let at = dice.roll(block.len());
         match dice.roll(10) {
-            // Drop, or copy.
+            // Remove, or copy.
             0 => drop(block.remove(at)),
             1 => block.insert(at, Item::Op("nop".into())),
-            // Swap neighbours.
+            // Swap neighbors.
             2 if at + 1 < block.len() => block.swap(at, at + 1),
             3..=5 => {
                 if let Item::Loop(_, _, ops) = &mut block[at]
@@ -104,7 +104,7 @@ impl Program {
                     }
                 }
             }
-            // A loop in two, or two in one.
+            // Split a loop in two, or merge two into one.
             6 => {
                 if let Item::Loop(unit, span, ops) = block[at].clone() {
                     let cut = dice.roll(ops.len() + 1);
@@ -120,7 +120,7 @@ impl Program {
                     block.remove(at + 1);
                 }
             }
-            // A credit: given before, taken behind, or the other way round; by the same or another block.
+            // A credit: released before and acquired after, or the reverse; by the same or another block.
             _ => {
                 let counter = dice.roll(3);
                 let (give, take) = (format!("sem_release#{counter}"), format!("sem_acquire#{counter}"));
@@ -138,10 +138,10 @@ impl Program {
     }
 }
 
-/// Equal rates, with other spans; and another rate.
+/// Equal rates with different spans, and another rate.
 const SHAPES: [(u64, u32); 5] = [(32, 1), (32, 1), (64, 2), (96, 3), (48, 1)];
 
-/// A chain of stages that hand windows or wholes over from one to the next.
+/// Returns a chain of stages, each of which passes windows or whole buffers to the next.
 fn program(dice: &mut Dice) -> Program {
     let mut program = Program::default();
     let usual = dice.pick(&SHAPES);
@@ -166,7 +166,7 @@ fn program(dice: &mut Dice) -> Program {
         };
         let shape = if dice.one_in(5) { dice.pick(&SHAPES) } else { usual };
         let in_loop = !dice.one_in(6);
-        // Whether the next one gets window by window.
+        // Whether the next one receives window by window.
         let windows = in_loop && !dice.one_in(3);
         let members = if !far && dice.one_in(6) { 2 } else { 1 };
         let by_signal = |before: bool| far && before == last;
@@ -221,7 +221,7 @@ fn program(dice: &mut Dice) -> Program {
     if program.blocks[1].is_empty() {
         program.blocks[1].push(Vec::new());
     }
-    // Windows ahead: credits of a semaphore, taken before a stage and given back behind the next one.
+    // Windows ahead: credits of a semaphore, acquired before a stage and released after the next one.
     if dice.one_in(4) {
         let ahead = dice.pick(&[1, 2, 3, 5]);
         program.initial[3] = ahead;
@@ -246,7 +246,7 @@ fn program(dice: &mut Dice) -> Program {
     program
 }
 
-/// Blocks with loops, signals and waits in pairs anywhere, and a few accesses.
+/// Returns blocks with loops, signals and waits in pairs at random positions, and a few accesses.
 fn soup(dice: &mut Dice) -> Program {
     let mut program = Program::default();
     let shapes = [dice.pick(&SHAPES), dice.pick(&SHAPES)];
@@ -263,7 +263,7 @@ fn soup(dice: &mut Dice) -> Program {
         program.blocks[1].push(Vec::new());
     }
     let lists: usize = program.blocks.iter().map(Vec::len).sum();
-    // Puts an operation of so many chunks into a loop of a shape, or outside of loops.
+    // Inserts an operation on the given number of chunks into a loop of a shape, or outside of loops.
     let place = |program: &mut Program, dice: &mut Dice, list: usize, shape: Option<(u64, u32)>, ops: &[String]| {
         let mut lists = program.lists();
         let items = &mut *lists[list];
@@ -304,7 +304,7 @@ fn soup(dice: &mut Dice) -> Program {
             _ => (format!("signal.m#{counter}"), format!("wait.m#{counter}")),
         };
         for _ in 0..times {
-            // Of several one may be signalled by another block.
+            // If there are several, another block may signal one of them.
             let from = if dice.one_in(6) && is_far(from) == is_far(0) { 0 } else { from };
             place(&mut program, dice, from, shape, &["nop".into(), signal.clone()]);
         }
@@ -352,7 +352,8 @@ fn soup(dice: &mut Dice) -> Program {
     program
 }
 
-/// Two blocks of either rank that use one channel in turn, in loops and outside, with barriers in between.
+/// Returns two blocks of either rank that use one channel one after the other, in loops and outside, with barriers in
+/// between.
 fn turns(dice: &mut Dice) -> Program {
     let mut program = Program { blocks: [vec![Vec::new(); 2], vec![Vec::new(); 2]], ..Program::default() };
     let meet = |program: &mut Program, dice: &mut Dice| {
@@ -375,7 +376,7 @@ fn turns(dice: &mut Dice) -> Program {
             vec![format!("put.m i{phase} > r0:{phase}"), "nop".into(), signal.into()],
             vec!["wait.m#0".into(), "nop".into(), format!("copy s{phase} > o{phase}")],
         ];
-        // Signals for the next windows come first, or what is waited for is used by the other block.
+        // Signals for the next windows are first, or the other block uses what is waited for.
         match dice.roll(8) {
             0 => sides[0].rotate_left(2),
             1 => sides[1].rotate_right(1),
@@ -400,7 +401,7 @@ fn turns(dice: &mut Dice) -> Program {
     program
 }
 
-/// Blocks that hand windows over by a semaphore or a barrier, some of them an iteration ahead.
+/// Returns blocks that pass windows by a semaphore or a barrier, some of them an iteration ahead.
 fn ahead(dice: &mut Dice) -> Program {
     let mut program = Program::default();
     let (blocks, shape) = (2 + dice.roll(2), dice.pick(&SHAPES));
@@ -429,7 +430,7 @@ fn ahead(dice: &mut Dice) -> Program {
         for _ in 0..dice.roll(4) {
             ops.insert(dice.roll(ops.len() + 1), "nop".into());
         }
-        // What is taken before the loop is given behind that of the one before.
+        // A unit that is acquired before the loop is released after the earlier loop.
         let wanted = |op: &Option<String>, times: usize| vec![Item::Op(op.clone().unwrap_or("nop".into())); times];
         items.extend(wanted(&take, before));
         if dice.one_in(2) {
@@ -450,8 +451,8 @@ fn ahead(dice: &mut Dice) -> Program {
     program
 }
 
-/// The first size with something wrong up to so many iterations: units, iterations, what; of all sizes that make few
-/// iterations, and some of each further number. Nothing if the plan gets stuck at one of them.
+/// Returns the smallest size with a mistake, up to the given number of iterations: units, iterations, mistake. All
+/// sizes with few iterations are executed, and some of each larger number. `None` if the plan deadlocks at one of them.
 pub(super) fn brute_force(plan: &PlanTree, trips: u64) -> Option<Option<(u64, String)>> {
     let pairs = Pairs::of(plan);
     let fastest = model::rates(plan.into()).into_iter().max_by(Rate::cmp_speed)?;

@@ -1,4 +1,4 @@
-//! What the ranks say, and rank 0 itself.
+//! Reads frames from the ranks, and from rank 0's own outbox.
 
 use std::time::Instant;
 
@@ -7,21 +7,21 @@ use crate::error::Error;
 use crate::frame::Frame;
 
 impl Root {
-    /// What rank 0 itself has to say.
-    pub(super) fn own(&mut self, now: Instant) {
-        let counted = self.counted();
+    /// Processes the frames of rank 0 itself.
+    pub(super) fn serve_own_frames(&mut self, now: Instant) {
+        let active_now = self.active_now();
         self.outbox.waker().clear();
         while let Some(frame) = self.outbox.take_if(|frame| self.has_room(frame)) {
             if let Frame::Leave { .. } = frame {
                 self.leaving = Some(now);
             }
             match &mut self.phase {
-                Phase::Together(router) => {
+                Phase::Connected(router) => {
                     let mut out = Vec::new();
-                    router.route(0, frame, counted, &mut out);
+                    router.route(0, frame, active_now, &mut out);
                     self.deliver(out);
                 }
-                // Before all have come, all that rank 0 can say is that it gives up.
+                // Before all ranks have joined, rank 0 can only abort or leave.
                 _ => match frame {
                     Frame::Failed(error) => self.fail(error),
                     Frame::Leave { .. } => self.push_to_all(&frame),
@@ -31,20 +31,20 @@ impl Root {
         }
     }
 
-    /// Listens to a rank.
-    pub(super) fn hear(&mut self, rank: u32, now: Instant) {
-        let Some(seat) = &mut self.peers[rank as usize] else { return };
-        seat.conn.flush();
-        let open = if seat.held.is_some() { Ok(true) } else { seat.conn.read() };
+    /// Reads and processes the frames of a rank.
+    pub(super) fn serve_peer(&mut self, rank: u32, now: Instant) {
+        let Some(peer) = &mut self.peers[rank as usize] else { return };
+        peer.conn.flush();
+        let open = if peer.held.is_some() { Ok(true) } else { peer.conn.read() };
         loop {
-            let Some(seat) = &mut self.peers[rank as usize] else { return };
-            let next = match seat.held.take() {
+            let Some(peer) = &mut self.peers[rank as usize] else { return };
+            let next = match peer.held.take() {
                 Some(held) => {
-                    // Nobody has listened to it meanwhile.
-                    seat.conn.heard = now;
+                    // Its connection was not read meanwhile.
+                    peer.conn.last_received = now;
                     Ok(Some(held))
                 }
-                None => seat.conn.next(),
+                None => peer.conn.next(),
             };
             let frame = match next {
                 Ok(Some(frame)) => frame,
@@ -56,18 +56,18 @@ impl Root {
                 }
             };
             let has_room = self.has_room(&frame);
-            let Some(seat) = &mut self.peers[rank as usize] else { return };
+            let Some(peer) = &mut self.peers[rank as usize] else { return };
             match frame {
-                Frame::LeaveAck => seat.seen = true,
+                Frame::LeaveAck => peer.leave_acked = true,
                 Frame::Heartbeat => {}
                 frame if !has_room => {
-                    seat.held = Some(frame);
+                    peer.held = Some(frame);
                     return;
                 }
                 frame => {
                     if let Frame::Leave { .. } = frame {
-                        seat.left = true;
-                        seat.conn.push(&Frame::LeaveAck);
+                        peer.left = true;
+                        peer.conn.push(&Frame::LeaveAck);
                     }
                     self.route(rank, frame);
                 }
@@ -78,22 +78,22 @@ impl Root {
             Ok(false) => "its connection closed without a goodbye".to_owned(),
             Err(error) => format!("its connection broke: {error}"),
         };
-        let left = self.peers[rank as usize].take().is_none_or(|seat| seat.left);
+        let left = self.peers[rank as usize].take().is_none_or(|peer| peer.left);
         if !left {
             self.fail(Error::Died { who: Box::new(self.name(rank)), how });
         }
     }
 
     fn route(&mut self, rank: u32, frame: Frame) {
-        let counted = self.counted();
+        let active_now = self.active_now();
         match (&mut self.phase, frame) {
-            (Phase::Together(router), frame) => {
+            (Phase::Connected(router), frame) => {
                 let mut out = Vec::new();
-                router.route(rank, frame, counted, &mut out);
+                router.route(rank, frame, active_now, &mut out);
                 self.deliver(out);
             }
             (_, Frame::Failed(error)) => self.fail(error),
-            (Phase::Gathering, Frame::Leave { .. }) => {
+            (Phase::Joining, Frame::Leave { .. }) => {
                 let who = Box::new(self.name(rank));
                 self.fail(Error::Died { who, how: "it gave up before all ranks had come".into() });
             }
