@@ -68,10 +68,10 @@ fn limits_of_the_reference_executor_are_found() {
         found.extend(for_reference(&plan.tree).err().unwrap_or_default());
         let told = |words: &str| found.iter().any(|finding| finding.message.contains(words));
         for (advisory, words) in [
-            ("limit:ops-per-tb", "operations, the reference executor has room for 64"),
-            ("limit:channels-per-op", "channels, the reference executor has room for 8"),
-            ("limit:buffers-per-op", "s, the reference executor has room for 10"),
-            ("limit:glre", "only fused"),
+            ("limit:ops-per-tb", "operations, the limit of the reference executor is 64"),
+            ("limit:channels-per-op", "channels, the limit of the reference executor is 8"),
+            ("limit:buffers-per-op", "s, the limit of the reference executor is 10"),
+            ("limit:glre", "not fused with a broadcast"),
         ] {
             let expected = plan.advisories.iter().any(|known| known == advisory);
             if expected || plan.simulated {

@@ -89,7 +89,7 @@ fn exports_agree_with_the_reference_loader() {
             // The loader leaves the number of operations to the first launch, and nobody looks at a get's chunks.
             Err(found) if verdict == "ok" => {
                 let late = |message: &str| {
-                    message.contains("operations, the reference executor has room for 64")
+                    message.contains("operations, the limit of the reference executor is 64")
                         || message.contains("swaps the two")
                 };
                 assert!(found.iter().all(|one| late(&one.message)), "{slug}: {found}");

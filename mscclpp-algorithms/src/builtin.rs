@@ -68,7 +68,7 @@ pub struct Param {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
     /// It does not work on so many ranks or nodes.
-    #[error("`{name}` runs on 2 to {MAX_RANKS} ranks on {needed}, found {ranks}, {ranks_per_node} per node")]
+    #[error("`{name}` supports 2 to {MAX_RANKS} ranks on {needed}, found {ranks}, {ranks_per_node} per node")]
     Topology {
         /// The algorithm.
         name: &'static str,
@@ -80,7 +80,7 @@ pub enum BuildError {
         ranks_per_node: u32,
     },
     /// It does not work in place, or only in place.
-    #[error("`{name}` runs {} place only; set `in_place` to {needed}", if *needed { "in" } else { "out of" })]
+    #[error("`{name}` supports only {} collectives; set `in_place` to {needed}", if *needed { "in-place" } else { "out-of-place" })]
     BufferMode {
         /// The algorithm.
         name: &'static str,
@@ -98,7 +98,7 @@ pub enum BuildError {
         found: u32,
     },
     /// It implements another collective.
-    #[error("`{name}` is an {expected}, the specification asks for {found}")]
+    #[error("`{name}` is an {expected}, but the specification requests {found}")]
     Kind {
         /// The algorithm.
         name: &'static str,
@@ -253,13 +253,13 @@ impl BuiltinAlgorithm {
         let nodes = match self.nodes {
             (1, 1) => "1 node".to_owned(),
             (1, u32::MAX) => "any number of nodes".to_owned(),
-            (least, u32::MAX) => format!("{least} nodes or more"),
+            (least, u32::MAX) => format!("at least {least} nodes"),
             (least, most) if least == most => format!("{least} nodes"),
             (least, most) => format!("{least} to {most} nodes"),
         };
         match self.ranks_per_node {
             1 => nodes,
-            least => format!("{nodes} with {least} ranks or more each"),
+            least => format!("{nodes} with at least {least} ranks each"),
         }
     }
 

@@ -140,7 +140,7 @@ impl Acceptor {
     fn add_pending(&mut self, stream: TcpStream, from: SocketAddr, now: Instant) {
         if self.pending.len() >= self.max_pending {
             let oldest = self.pending.remove(0);
-            self.reject(oldest.conn.peer, "too many at the door");
+            self.reject(oldest.conn.peer, "too many pending connections");
         }
         match Conn::new(stream) {
             Ok(conn) => self.pending.push(Pending { conn, stage: Stage::Hello, until: now + HANDSHAKE_TIMEOUT }),
@@ -161,10 +161,10 @@ impl Acceptor {
             let frame = match pending.conn.next() {
                 Ok(Some(frame)) => frame,
                 Ok(None) if open && now < pending.until => return HandshakeProgress::Pending,
-                Ok(None) if open => return self.reject_and_close(pending, "said nothing for too long"),
+                Ok(None) if open => return self.reject_and_close(pending, "handshake timed out"),
                 Ok(None) => return self.reject_and_close(pending, "closed the connection"),
                 Err(malformed) => {
-                    let error = malformed.of("the caller");
+                    let error = malformed.of("the connecting process");
                     self.reject(pending.conn.peer, &error.to_string());
                     return self.send_rejection(pending, error, now);
                 }
@@ -180,7 +180,7 @@ impl Acceptor {
                     if self.secret.verify(Role::Initiator, purpose, caller, listener, &proof) {
                         return HandshakeProgress::Authenticated(*purpose);
                     }
-                    let who = format!("says it is {}, but has another secret", claimed_rank(purpose));
+                    let who = format!("claims to be {}, but failed authentication", claimed_rank(purpose));
                     self.reject(pending.conn.peer, &who);
                     return self.send_rejection(
                         pending,
@@ -190,10 +190,10 @@ impl Acceptor {
                 }
                 // The caller has rejected this rank's proof.
                 (Stage::AwaitingResponse { purpose, .. }, Frame::Rejected(_)) => {
-                    let who = format!("says it is {}, but has another secret", claimed_rank(purpose));
+                    let who = format!("claims to be {}, but failed authentication", claimed_rank(purpose));
                     return self.reject_and_close(pending, &who);
                 }
-                _ => return self.reject_and_close(pending, "said something out of turn"),
+                _ => return self.reject_and_close(pending, "unexpected frame in the handshake"),
             }
         }
     }

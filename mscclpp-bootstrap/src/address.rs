@@ -60,12 +60,12 @@ impl Address {
                     if !found.is_empty() {
                         return Ok(found);
                     }
-                    "it has no address".into()
+                    "the name has no address".into()
                 }
                 Err(error) => error.to_string(),
             };
             if timeout.is_expired() {
-                return Err(Error::System { what: format!("cannot find host `{}`", self.host), reason });
+                return Err(Error::System { what: format!("cannot resolve host `{}`", self.host), reason });
             }
             timeout.allow_gap(RESOLVE_RETRY_DELAY);
             thread::sleep(RESOLVE_RETRY_DELAY);
@@ -150,7 +150,7 @@ fn unspecified_ip(addresses: &[SocketAddr]) -> IpAddr {
 /// Returns the reason of a failed `bind`, with details for common errors.
 fn bind_error_reason(error: &std::io::Error) -> String {
     match error.kind() {
-        ErrorKind::AddrInUse => "another process listens there: another job, or another rank 0".into(),
+        ErrorKind::AddrInUse => "another process already listens there: another job, or another rank 0".into(),
         ErrorKind::AddrNotAvailable => {
             let all = if_addrs::get_if_addrs().unwrap_or_default();
             let all: Vec<_> = all.iter().map(if_addrs::Interface::ip).collect();
@@ -168,7 +168,7 @@ fn addresses_of(interface: &str) -> Result<Vec<IpAddr>, Error> {
     if here.is_empty() {
         let names: std::collections::BTreeSet<_> = all.iter().map(|one| one.name.as_str()).collect();
         let names: Vec<_> = names.into_iter().map(|name| format!("`{name}`")).collect();
-        return Err(system(format!("there is none with an address; there are {}", names.join(", "))));
+        return Err(system(format!("expected an interface with an address, found {}", names.join(", "))));
     }
     Ok(here)
 }
@@ -312,14 +312,14 @@ mod tests {
         let held = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let busy = Address::new("127.0.0.1", held.local_addr().unwrap().port());
         let error = busy.listen(at_once, at_once, false).unwrap_err().to_string();
-        assert!(error.contains("another process listens there"), "{error}");
+        assert!(error.contains("another process already listens there"), "{error}");
         assert_ne!(taken.port(), 0);
         // An address reserved for documentation, which no host has.
         let error = Address::new("192.0.2.1", 0).listen(at_once, at_once, false).unwrap_err().to_string();
         assert!(error.contains("it has 127.0.0.1"), "{error}");
         let error =
             "nosuch0:127.0.0.1:1".parse::<Address>().unwrap().listen(at_once, at_once, false).unwrap_err().to_string();
-        assert!(error.contains("there are `"), "{error}");
+        assert!(error.contains("found `"), "{error}");
     }
 
     proptest! {

@@ -113,8 +113,8 @@ impl Client {
         }
         let how = match open {
             Ok(true) => None,
-            Ok(false) => Some("its connection closed without a goodbye".to_owned()),
-            Err(error) => Some(format!("its connection broke: {error}")),
+            Ok(false) => Some("its connection closed without a shutdown frame".to_owned()),
+            Err(error) => Some(format!("its connection failed: {error}")),
         };
         match how {
             Some(_) if self.root_left || self.leaving.is_some() => return Ok(false),

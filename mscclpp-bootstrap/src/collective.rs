@@ -69,7 +69,7 @@ impl Bootstrap {
         for (rank, part) in parts.iter().enumerate() {
             let list: Vec<(&str, &str)> = postcard::from_bytes(part).map_err(|_| Error::Protocol {
                 peer: self.world[self.group[rank] as usize].to_string(),
-                what: "the values to compare cannot be read".into(),
+                what: "cannot decode the values to compare".into(),
             })?;
             lists.push(list);
         }

@@ -207,7 +207,7 @@ impl Conn {
     /// Bytes that were already read or queued and would be lost, and errors of the system.
     pub(crate) fn into_stream(self) -> io::Result<TcpStream> {
         if self.decoded != self.incoming.len() || !self.outgoing.is_empty() {
-            return Err(io::Error::other("the other end went ahead"));
+            return Err(io::Error::other("the peer sent data before the stream was established"));
         }
         self.stream.set_nonblocking(false)?;
         Ok(self.stream)

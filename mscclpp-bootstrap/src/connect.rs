@@ -48,7 +48,7 @@ pub(crate) fn connect(
         let delay = (start.elapsed() / RETRY_DELAY_DIVISOR).clamp(RETRY_DELAYS.0, RETRY_DELAYS.1);
         if timeout.update() <= delay {
             let (address, reason) =
-                last.unwrap_or_else(|| (SocketAddr::from(([0, 0, 0, 0], 0)), "there is no address to try".into()));
+                last.unwrap_or_else(|| (SocketAddr::from(([0, 0, 0, 0], 0)), "no address to connect to".into()));
             let rank = purpose.rank();
             return Err(Error::Unreachable { rank, peer, address, waited: start.elapsed(), reason });
         }
@@ -74,7 +74,7 @@ fn attempt(
     };
     // If no process listens on a port of the ephemeral range, a connection can end up connected to itself.
     if stream.local_addr().ok() == Some(address) {
-        return Ok(Err("nobody listens there".into()));
+        return Ok(Err("no process is listening there".into()));
     }
     let mut conn = match Conn::new(stream) {
         Ok(conn) => conn,
@@ -96,7 +96,7 @@ fn attempt(
         Some(Frame::Rejected(error)) => Err(error),
         Some(_) => Err(Malformed::Unexpected("a challenge").of(address)),
         // A port forwarder closes the connection while its target does not listen yet.
-        None => Ok(Err("the connection was taken, but nobody answered".into())),
+        None => Ok(Err("the connection was accepted, but no process answered".into())),
     }
 }
 
@@ -121,8 +121,8 @@ pub(crate) fn wait_frame(
 
 fn reason(error: &std::io::Error) -> String {
     match error.kind() {
-        ErrorKind::ConnectionRefused => "nobody listens there".into(),
-        ErrorKind::TimedOut | ErrorKind::WouldBlock => "the host does not answer".into(),
+        ErrorKind::ConnectionRefused => "no process is listening there".into(),
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => "the host does not respond".into(),
         _ => error.to_string(),
     }
 }

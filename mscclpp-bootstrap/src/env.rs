@@ -86,7 +86,7 @@ impl Environment {
 
 impl Display for Environment {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "rank {} of {} ({} names", self.rank, self.ranks, self.launcher)?;
+        write!(f, "rank {} of {} (variables of {}", self.rank, self.ranks, self.launcher)?;
         if let Some(local) = self.local_rank {
             write!(f, ", local rank {local}")?;
         }
@@ -98,10 +98,10 @@ impl Display for Environment {
             write!(f, ", rank 0 at {address} ({from})")?;
         }
         write!(f, ", secret from {}", self.secret_from)?;
-        write!(f, ", deadline {} s", self.options.timeout.as_secs_f64())?;
+        write!(f, ", timeout {} s", self.options.timeout.as_secs_f64())?;
         match self.options.heartbeat_timeout {
-            Some(heartbeat_timeout) => write!(f, ", heartbeat_timeout {} s", heartbeat_timeout.as_secs_f64()),
-            None => f.write_str(", no heartbeat_timeout"),
+            Some(heartbeat_timeout) => write!(f, ", heartbeat timeout {} s", heartbeat_timeout.as_secs_f64()),
+            None => f.write_str(", no heartbeat timeout"),
         }
     }
 }

@@ -18,7 +18,7 @@ use super::rank_info::RankInfo;
 #[non_exhaustive]
 pub enum Error {
     /// The environment has none of a launcher's variables, or only some of them.
-    #[error("the environment does not say {what}: {looked_for} is not set")]
+    #[error("cannot determine {what}: expected environment variable {looked_for}")]
     MissingVariable {
         /// What is missing: `which rank this is`.
         what: String,
@@ -36,7 +36,7 @@ pub enum Error {
         expected: String,
     },
     /// Two variables contradict each other.
-    #[error("{first} and {second} contradict each other: {why}")]
+    #[error("{first} conflicts with {second}: {why}")]
     ConflictingVariables {
         /// First variable, with its value.
         first: String,
@@ -46,7 +46,7 @@ pub enum Error {
         why: String,
     },
     /// The text of an address, a unique id or a secret cannot be parsed.
-    #[error("cannot read {what} `{text}`: expected {expected}")]
+    #[error("cannot parse {what} `{text}`: expected {expected}")]
     InvalidText {
         /// What the text should be.
         what: String,
@@ -78,7 +78,7 @@ pub enum Error {
         reason: String,
     },
     /// The other end of a connection does not use the bootstrap protocol.
-    #[error("{peer} does not speak the bootstrap protocol: {what}")]
+    #[error("bootstrap protocol error from {peer}: {what}")]
     Protocol {
         /// Address or rank of the other end.
         peer: String,
@@ -86,7 +86,7 @@ pub enum Error {
         what: String,
     },
     /// The other end uses another version of the protocol.
-    #[error("{peer} speaks version {theirs} of the bootstrap protocol, this process speaks version {ours}")]
+    #[error("{peer} uses version {theirs} of the bootstrap protocol, this process uses version {ours}")]
     Version {
         /// Address or rank of the other end.
         peer: String,
@@ -96,13 +96,15 @@ pub enum Error {
         theirs: u16,
     },
     /// The other end has another secret.
-    #[error("{peer} has another secret: it belongs to another job, or MSCCLPP_SECRET differs between the ranks")]
+    #[error(
+        "authentication with {peer} failed: it belongs to another job, or MSCCLPP_SECRET differs between the ranks"
+    )]
     AuthenticationFailed {
         /// Address of the other end.
         peer: String,
     },
     /// Two processes claim the same rank.
-    #[error("two processes say that they are rank {}: {} and {}", .first.rank, .first.place(), .second.place())]
+    #[error("two processes have rank {}: {} and {}", .first.rank, .first.place(), .second.place())]
     DuplicateRank {
         /// The process that joined first.
         first: Box<RankInfo>,
@@ -110,7 +112,7 @@ pub enum Error {
         second: Box<RankInfo>,
     },
     /// Ranks expect different numbers of ranks.
-    #[error("{} expects {theirs} ranks, rank 0 expects {ours} ranks", who)]
+    #[error("{} expects {theirs} ranks, but rank 0 expects {ours} ranks", who)]
     WorldSize {
         /// The rank that differs from rank 0.
         who: Box<RankInfo>,
@@ -120,7 +122,7 @@ pub enum Error {
         ours: u32,
     },
     /// The rank is not in the communicator, or the communicator has no rank.
-    #[error("there is no rank {rank} in a group of {ranks} ranks")]
+    #[error("there is no rank {rank} in a communicator of {ranks} ranks")]
     NoSuchRank {
         /// The rank.
         rank: u32,
@@ -128,7 +130,7 @@ pub enum Error {
         ranks: u32,
     },
     /// More ranks than a communicator may have.
-    #[error("a group of {ranks} ranks was asked for, the limit is {limit} ranks")]
+    #[error("expected a communicator of at most {limit} ranks, found {ranks} ranks")]
     TooManyRanks {
         /// Requested number of ranks.
         ranks: u32,
@@ -136,7 +138,7 @@ pub enum Error {
         limit: u32,
     },
     /// Ranks did not join within the timeout.
-    #[error("{} did not come within {}{}", Ranks(missing), Seconds(*waited), Rejections(rejections))]
+    #[error("{} did not join within {}{}", Ranks(missing), Seconds(*waited), Rejections(rejections))]
     JoinTimeout {
         /// Ranks that did not join.
         missing: Vec<u32>,
@@ -154,7 +156,7 @@ pub enum Error {
         how: String,
     },
     /// A rank's process no longer runs, although its connection is open.
-    #[error("{who} has been silent for {}: its process is stopped or its host is cut off", Seconds(*silent))]
+    #[error("no heartbeat from {who} for {}: its process is suspended or its host is unreachable", Seconds(*silent))]
     Unresponsive {
         /// The rank.
         who: Box<RankInfo>,
@@ -162,7 +164,7 @@ pub enum Error {
         silent: Duration,
     },
     /// Ranks did not enter a collective call within the timeout.
-    #[error("{} did not come to {call} within {}; {} waited", Members(missing), Seconds(*waited), Ranks(waiting))]
+    #[error("{} did not enter {call} within {}; {} waited for it", Members(missing), Seconds(*waited), Ranks(waiting))]
     CollectiveTimeout {
         /// The call: `barrier (call 5)`.
         call: String,
@@ -186,7 +188,7 @@ pub enum Error {
         second_call: String,
     },
     /// A rank left in order while another rank still waits for it.
-    #[error("{who} has left the group, but rank {waiting} waits for it in {call}")]
+    #[error("{who} has left the communicator, but rank {waiting} waits for it in {call}")]
     RankLeft {
         /// The rank that left.
         who: Box<RankInfo>,
@@ -196,7 +198,7 @@ pub enum Error {
         call: String,
     },
     /// A message did not arrive within the timeout.
-    #[error("rank {rank} got no {call} from {from} within {}", Seconds(*waited))]
+    #[error("rank {rank} received no {call} from {from} within {}", Seconds(*waited))]
     Timeout {
         /// The rank that waited.
         rank: u32,
@@ -230,7 +232,7 @@ pub enum Error {
         reason: String,
     },
     /// More bytes than a call accepts.
-    #[error("{call} of {bytes} bytes, the limit is {limit} bytes")]
+    #[error("expected at most {limit} bytes for {call}, found {bytes} bytes")]
     TooLarge {
         /// The call.
         call: String,
@@ -347,19 +349,21 @@ impl Error {
                 "set MSCCLPP_MASTER_ADDR and MSCCLPP_MASTER_PORT to an address of rank 0's host and a free port"
             }
             Self::Unreachable { peer: 0, .. } => {
-                "see that rank 0 runs, and that MASTER_ADDR and MASTER_PORT are the same for all ranks"
+                "check that rank 0 is running, and that MASTER_ADDR and MASTER_PORT are the same on all ranks"
             }
             Self::Unreachable { .. } => {
-                "see that the hosts of the ranks reach each other there; MSCCLPP_MASTER_ADDR=interface:host:port names the interface to use"
+                "check that the hosts of the ranks can reach each other at this address; set \
+                 MSCCLPP_MASTER_ADDR=interface:host:port to select the interface"
             }
             Self::AuthenticationFailed { .. } => {
-                "give all ranks of a job the same MSCCLPP_SECRET and each job a port of its own"
+                "set the same MSCCLPP_SECRET on all ranks of a job, and use a separate port for each job"
             }
             Self::JoinTimeout { .. } | Self::CollectiveTimeout { .. } | Self::Timeout { .. } => {
-                "MSCCLPP_TIMEOUT sets the number of seconds that ranks wait for each other"
+                "set MSCCLPP_TIMEOUT to the number of seconds that ranks may wait for each other"
             }
             Self::Unresponsive { .. } => {
-                "MSCCLPP_HEARTBEAT_TIMEOUT sets the number of seconds after which a silent rank counts as dead; 0 is never"
+                "set MSCCLPP_HEARTBEAT_TIMEOUT to the number of seconds without a heartbeat after which a rank \
+                 counts as lost; 0 disables the check"
             }
             Self::Version { .. } | Self::ConfigMismatch { .. } => {
                 "run the same build with the same settings on all ranks"
@@ -426,7 +430,7 @@ struct Rejections<'a>(&'a [String]);
 impl Display for Rejections<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         if !self.0.is_empty() {
-            write!(f, "; turned away: ")?;
+            write!(f, "; rejected connections: ")?;
             list(f, self.0)?;
         }
         Ok(())
@@ -463,7 +467,7 @@ mod tests {
         };
         assert_eq!(
             error.to_string(),
-            "rank 3 did not come within 30.0 s; turned away: 10.0.0.7:4242 (rank 3, wrong secret)"
+            "rank 3 did not join within 30.0 s; rejected connections: 10.0.0.7:4242 (rank 3, wrong secret)"
         );
     }
 }

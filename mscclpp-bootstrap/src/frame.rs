@@ -138,10 +138,10 @@ impl Malformed {
         let peer = peer.to_string();
         let what = match self {
             Self::Version(theirs) => return Error::Version { peer, ours: VERSION, theirs },
-            Self::Magic(found) => format!("expected a frame, found bytes that begin with `{}`", found.escape_ascii()),
+            Self::Magic(found) => format!("expected a frame, found bytes that start with `{}`", found.escape_ascii()),
             Self::Reserved(found) => format!("expected 0 in a reserved field, found {found}"),
             Self::Length { found, limit } => format!("expected at most {limit} bytes, found a frame of {found} bytes"),
-            Self::Body => "a frame cannot be read".into(),
+            Self::Body => "cannot decode a frame".into(),
             Self::Unexpected(expected) => format!("expected {expected}, found another frame"),
         };
         Error::Protocol { peer, what }
@@ -285,6 +285,6 @@ mod tests {
     #[test]
     fn http_request_is_reported_as_foreign_protocol() {
         let error = Frame::decode(b"GET / HTTP/1.1\r\n\r\n", MAX_UNAUTHENTICATED_BYTES).unwrap_err().of("10.0.0.1:80");
-        assert!(error.to_string().contains("begin with `GET `"), "{error}");
+        assert!(error.to_string().contains("start with `GET `"), "{error}");
     }
 }

@@ -56,7 +56,7 @@ impl Inbox {
             Frame::Message { from, context, tag, bytes, .. } => {
                 state.waiting_bytes += bytes.len();
                 if state.waiting_bytes > MAX_WAITING_BYTES {
-                    let call = format!("messages from rank {from} that nobody receives");
+                    let call = format!("unreceived messages from rank {from}");
                     let (bytes, limit) = (state.waiting_bytes as u64, MAX_WAITING_BYTES as u64);
                     let error = Error::TooLarge { call, bytes, limit };
                     failure = state.failure.is_none().then(|| error.clone());

@@ -147,10 +147,10 @@ impl Router {
         let ranks = self.members.len() as u32;
         let group = if group.is_empty() { (0..ranks).collect() } else { group };
         if group.len() > ranks as usize || group.iter().any(|rank| *rank >= ranks) {
-            return Err(wrong("a group has ranks that the job does not have"));
+            return Err(wrong("a communicator has ranks that are not in the job"));
         }
         let Some(position) = group.iter().position(|rank| *rank == from) else {
-            return Err(wrong("a rank calls in a group that it is not in"));
+            return Err(wrong("it made a call on a communicator that it is not a member of"));
         };
         let gather = self.gathers.entry(key).or_insert_with(|| Gather {
             call,
@@ -171,7 +171,7 @@ impl Router {
             });
         }
         if gather.group != group || gather.parts[position].is_some() {
-            return Err(wrong("a rank comes twice to one call, or with another group"));
+            return Err(wrong("it entered a call twice, or with another communicator"));
         }
         gather.bytes += bytes.len();
         if gather.bytes > GATHER_BYTES {

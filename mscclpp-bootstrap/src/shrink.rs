@@ -23,9 +23,9 @@ impl Bootstrap {
     /// than one failure reports, and then the remaining ranks retry without those.
     pub fn shrink(&self, lost: &[u32]) -> Result<Self, Error> {
         let cannot =
-            |reason: &str| Error::System { what: "cannot bring the survivors together".into(), reason: reason.into() };
+            |reason: &str| Error::System { what: "cannot shrink the communicator".into(), reason: reason.into() };
         if self.context != 0 {
-            return Err(cannot("this group is a part of the job, and the group of the whole job has to be asked"));
+            return Err(cannot("it contains a part of the job; shrink the communicator of the whole job instead"));
         }
         let none = || Error::NoSuchRank { rank: self.rank, ranks: self.num_ranks() };
         let members: Vec<_> = self.world.iter().filter(|member| !lost.contains(&member.rank)).collect();
@@ -42,7 +42,7 @@ impl Bootstrap {
             tcp::join(&[first], rank as u32, ranks, secret, options, own)?
         };
         let names: Vec<_> = members.iter().map(|member| member.rank.to_string()).collect();
-        shrunk.agree(&[("list of surviving ranks", &names.join(", "))])?;
+        shrunk.agree(&[("list of remaining ranks", &names.join(", "))])?;
         Ok(shrunk)
     }
 

@@ -38,7 +38,7 @@ struct TcpLink {
 /// Completes the rendezvous of `ranks` ranks at `listener`, as rank 0.
 pub(super) fn host(listener: TcpListener, ranks: u32, secret: Secret, options: Options) -> Result<Bootstrap, Error> {
     let options = options.bounded();
-    let address = listener.local_addr().map_err(system("cannot ask for the address of a socket"))?;
+    let address = listener.local_addr().map_err(system("cannot get the address of a socket"))?;
     let acceptor = Acceptor::new(listener, secret.clone(), ranks).map_err(system("cannot listen"))?;
     let (inbox, outbox) = (Arc::new(Inbox::default()), Arc::new(Outbox::new()?));
     let me = RankInfo::this(0, Some(address));
@@ -65,10 +65,10 @@ pub(super) fn join(
     let (conn, acceptor, remaining, options) = loop {
         let mut conn = connect::connect(addresses, 0, purpose, &secret, &mut timeout, &|| Ok(()))?;
         // The other ranks reach this host through the same network as rank 0.
-        let ours = conn.local_addr().map_err(system("cannot ask for the address of a socket"))?.ip();
+        let ours = conn.local_addr().map_err(system("cannot get the address of a socket"))?.ip();
         let at = listen.filter(|at| !at.is_unspecified() || ours.is_loopback()).unwrap_or(ours);
         let listener = TcpListener::bind((at, 0)).map_err(system("cannot listen"))?;
-        let listens = listener.local_addr().map_err(system("cannot ask for the address of a socket"))?;
+        let listens = listener.local_addr().map_err(system("cannot get the address of a socket"))?;
         let acceptor = Acceptor::new(listener, secret.clone(), ranks).map_err(system("cannot listen"))?;
         conn.set_authenticated();
         conn.push(&Frame::Join(RankInfo::this(rank, Some(listens))));
@@ -81,9 +81,9 @@ pub(super) fn join(
             // Closed before rank 0 answered. Another process may listen there now, or none, which the next connection
             // attempt shows.
             None if timeout.update() > JOIN_RETRY_DELAY => thread::sleep(JOIN_RETRY_DELAY),
-            Some(_) => return Err(Malformed::Unexpected("an admission").of("rank 0")),
+            Some(_) => return Err(Malformed::Unexpected("a reply to the join request").of("rank 0")),
             None => {
-                let reason = "the connection was taken, but rank 0 did not answer".into();
+                let reason = "the connection was accepted, but rank 0 did not answer".into();
                 let (address, waited) = (conn.peer, options.timeout);
                 return Err(Error::Unreachable { rank, peer: 0, address, waited, reason });
             }
@@ -141,7 +141,7 @@ impl Link for TcpLink {
             return Ok(());
         }
         // The event that ended the connections has failed the communicator as well.
-        let (what, reason) = ("cannot send a message".into(), "those before it are not taken".into());
+        let (what, reason) = ("cannot send a message".into(), "earlier messages are still queued".into());
         Err(self.inbox.end().unwrap_or(Error::System { what, reason }))
     }
 
@@ -158,7 +158,7 @@ impl Link for TcpLink {
         check_alive: CheckAlive,
     ) -> Result<TcpStream, Error> {
         let broken = |reason: String| Error::System { what: format!("cannot open a stream to {peer}"), reason };
-        let address = peer.listens.ok_or_else(|| broken("it listens nowhere".into()))?;
+        let address = peer.listens.ok_or_else(|| broken("it does not listen for streams".into()))?;
         let purpose = Purpose::Stream { from: self.rank, context, id };
         let mut timeout = ActiveTimeout::new(time);
         let mut conn = connect::connect(&[address], peer.rank, purpose, &self.secret, &mut timeout, check_alive)?;
@@ -303,7 +303,8 @@ mod tests {
         let refused = refused.into_inner().unwrap();
         assert!(matches!(refused, Some(Frame::Rejected(Error::AuthenticationFailed { .. }))), "{refused:?}");
         assert!(
-            matches!(&error, Err(Error::JoinTimeout { rejections, .. }) if rejections[0].contains("another secret")),
+            matches!(&error, Err(Error::JoinTimeout { rejections, .. }) if rejections[0].contains("failed \
+                authentication")),
             "{error:?}"
         );
     }

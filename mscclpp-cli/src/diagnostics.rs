@@ -67,7 +67,7 @@ mod tests {
                 "code": "M0004",
                 "slug": "chunk-out-of-range",
                 "message": "chunk 4 of 4",
-                "rule": "a chunk lies inside its buffer",
+                "rule": "a chunk range lies within its buffer",
                 "place": {
                     "file": "ring.rs", "line": 3, "column": 5,
                     "variables": { "i": 2, "huge": "170141183460469231731687303715884105727" },

@@ -28,7 +28,7 @@ pub(crate) enum Error {
         suggestions: Vec<String>,
     },
     /// A diagnostic code nobody knows.
-    #[error("there is no diagnostic `{code}`{}\n         help: `mscclpp explain` lists them all", did_you_mean(.suggestions))]
+    #[error("unknown diagnostic `{code}`{}\n         help: list all diagnostics with `mscclpp explain`", did_you_mean(.suggestions))]
     UnknownCode {
         /// What was asked for.
         code: String,
@@ -45,7 +45,7 @@ pub(crate) enum Error {
     },
     /// A file larger than we read.
     #[error(
-        "{} holds more than {}, the largest plan file that is read",
+        "{} is larger than {}, the limit for plan files",
         name(path), human(*limit)
     )]
     TooLong {
@@ -55,7 +55,7 @@ pub(crate) enum Error {
         limit: u64,
     },
     /// A file that is not a plan.
-    #[error("{} is not a readable plan", name(path))]
+    #[error("{} is not a valid plan", name(path))]
     NotAPlan {
         /// The file; `-` is standard input.
         path: PathBuf,
@@ -63,7 +63,7 @@ pub(crate) enum Error {
         findings: Diagnostics,
     },
     /// An algorithm whose program is wrong with the arguments given.
-    #[error("`{name}` cannot be built as asked")]
+    #[error("cannot build `{name}` with these arguments")]
     Program {
         /// The algorithm.
         name: String,
@@ -98,7 +98,8 @@ pub(crate) enum Error {
     },
     /// More memory than there is.
     #[error(
-        "{what} needs {} of memory ({needed} bytes), but {} is available\n         help: ask for less: a smaller --size, fewer --ranks or --instances",
+        "{what} needs {} of memory ({needed} bytes), but {} is available\n         help: use a smaller --size, or \
+         fewer --ranks or --instances",
         human(*needed), human(*available)
     )]
     Memory {
@@ -113,7 +114,7 @@ pub(crate) enum Error {
     #[error("{}{}", .0, .0.help().map(|help| format!("\n         help: {help}")).unwrap_or_default())]
     Group(#[from] mscclpp_bootstrap::Error),
     /// Data of another rank that arrived wrong.
-    #[error("{what} brought other bytes from rank {rank} than it sent")]
+    #[error("{what} from rank {rank} received other bytes than were sent")]
     CorruptData {
         /// On which way.
         what: String,
@@ -121,7 +122,7 @@ pub(crate) enum Error {
         rank: u32,
     },
     /// A connection between two ranks that broke.
-    #[error("the connection to rank {rank} broke: {reason}")]
+    #[error("the connection to rank {rank} failed: {reason}")]
     Broken {
         /// The other end.
         rank: u32,
@@ -139,16 +140,16 @@ pub(crate) enum Error {
         code: u8,
     },
     /// A rank whose launcher has ended.
-    #[error("the launcher has ended before its rank began")]
+    #[error("the launcher exited before its rank started")]
     LauncherExited,
     /// No port for rank 0.
     #[error("cannot find a free port for rank 0: {0}")]
     NoPort(io::Error),
     /// No secret for the job.
-    #[error("cannot make a secret for the job: {0}")]
+    #[error("cannot generate a secret for the job: {0}")]
     NoSecret(String),
     /// Signals that cannot be listened to.
-    #[error("cannot listen to signals: {0}")]
+    #[error("cannot install signal handlers: {0}")]
     Signals(io::Error),
     /// A dump that cannot be read.
     #[error(transparent)]
@@ -165,7 +166,7 @@ pub(crate) enum Error {
 }
 
 /// How to go on after an unknown name.
-const LIST_HINT: &str = "\n         help: `mscclpp plan list` lists the algorithms";
+const LIST_HINT: &str = "\n         help: list the algorithms with `mscclpp plan list`";
 
 /// The result of a command.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
@@ -185,24 +186,25 @@ impl Error {
             | Exec::Driver(_)
             | Exec::NotCoResident { .. }
             | Exec::System { .. }
-            | Exec::Internal(_) => ("the run is not possible here", exit::UNAVAILABLE),
-            Exec::CallMismatch { .. } => ("ranks call different things", exit::FAILURE),
+            | Exec::Internal(_) => ("the run is not possible on this machine", exit::UNAVAILABLE),
+            Exec::CallMismatch { .. } => ("ranks make different calls", exit::FAILURE),
             Exec::Interrupted(_) | Exec::RankLost { .. } | Exec::CommunicatorFailed { .. } | Exec::Bootstrap(_) => {
                 ("ranks are missing", exit::UNAVAILABLE)
             }
-            _ => ("the plan cannot be run as asked", exit::USAGE),
+            _ => ("the plan cannot be run with these arguments", exit::USAGE),
         };
         let mut finding = error.diagnostic();
         // The executor's advice is for who calls it from Rust.
         match error {
             Exec::MessageSize { .. } => {
-                finding = finding.help("choose another size, or run it all the same with --any-size")
+                finding = finding.help("use another size, or disable this check with --any-size")
             }
             Exec::FixedReduction { .. } => {
-                finding = finding.help("leave --op out, or use a plan of sums, which takes any")
+                finding = finding.help("remove --op, or use a plan of sums, which supports any reduction")
             }
             Exec::UnsupportedAccumulator { .. } => {
-                finding = finding.help("leave --accumulate out; floats take f64, those of at most 32 bits f32")
+                finding = finding
+                    .help("remove --accumulate; floats accumulate in f64, and those of at most 32 bits also in f32")
             }
             _ => {}
         }
@@ -281,7 +283,10 @@ fn name(path: &std::path::Path) -> String {
 pub(crate) fn did_you_mean(suggestions: &[String]) -> String {
     match suggestions {
         [] => String::new(),
-        names => format!("; did you mean {}?", names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(" or ")),
+        names => format!(
+            "; a similar name exists: {}",
+            names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(" or ")
+        ),
     }
 }
 

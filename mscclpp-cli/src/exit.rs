@@ -14,9 +14,9 @@ pub(crate) const BROKEN_PIPE: u8 = 141;
 /// The table that `mscclpp --help` and `docs/cli.md` show.
 pub(crate) const TABLE: &str = "\
 Exit codes:
-  0    done; for `check`: accepted; for `run`: everything asked for ran and nothing was wrong; for `plan diff`: equal
-  1    no: findings, wrong results, a run that stalled, plans that differ, a machine on which no ranks can run
-  2    not understood: usage, an unknown name or code, a missing or unreadable plan
-  3    not possible here: too little memory, an output that cannot be written
-  141  whoever read the output closed it
-`launch` ends with the code of the first rank that failed, 128 + the number of the signal that ended it";
+  0    success; for `check`: accepted; for `run`: all results are correct; for `plan diff`: equal
+  1    failure: findings, wrong results, a stalled run, plans that differ, a machine that cannot run ranks
+  2    invalid input: usage, an unknown name or code, a missing or invalid plan
+  3    unavailable: too little memory, an output that cannot be written
+  141  output closed by its reader
+`launch` exits with the code of the first rank that failed, or 128 + the number of the signal that ended it";

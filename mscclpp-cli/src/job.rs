@@ -15,7 +15,7 @@ pub(crate) fn on_ranks<R: Send>(ranks: Option<u32>, body: impl Fn(&Communicator)
     let Some(ranks) = ranks else {
         let comm = Communicator::from_env().map_err(|error| match error.kind() {
             ErrorKind::NotLaunched => Error::Usage(format!(
-                "{error}; start it with `mscclpp launch`, or give --ranks for ranks in this process"
+                "{error}; start the command with `mscclpp launch`, or pass --ranks to run ranks in this process"
             )),
             _ => error.into(),
         })?;

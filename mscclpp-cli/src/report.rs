@@ -120,7 +120,7 @@ impl Header {
         let _ = match (wrong, unverified) {
             (0, _) if failed => writeln!(text, "# Wrong elements    : unknown, the run did not finish FAILED"),
             (0, false) => writeln!(text, "# Wrong elements    : 0 OK"),
-            (0, true) => writeln!(text, "# Wrong elements    : not verified, the plan does not say what its result is"),
+            (0, true) => writeln!(text, "# Wrong elements    : not verified, the plan has no expectations"),
             (wrong, _) => writeln!(text, "# Wrong elements    : {wrong} FAILED"),
         };
         let _ = writeln!(text, "# Avg bus bandwidth : {} GB/s", three_digits(self.average(rows)));

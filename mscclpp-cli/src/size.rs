@@ -14,10 +14,10 @@ pub(crate) enum SizeError {
     #[error("expected a size such as 4096, 64K or 1M, found nothing")]
     Empty,
     /// A minus sign.
-    #[error("a size cannot be negative")]
+    #[error("expected a size of at least 0, found a negative number")]
     Negative,
     /// A decimal point or an exponent.
-    #[error("a size is a whole number: write 1536 or 1536K instead of a fraction")]
+    #[error("expected an integer such as 1536 or 1536K, found a fraction")]
     Fraction,
     /// No digit at the start.
     #[error("expected digits with an optional suffix K, M, G or T, found no digit")]
@@ -26,7 +26,7 @@ pub(crate) enum SizeError {
     #[error("unknown suffix `{0}`; expected K, M, G or T (powers of 1024, also written KiB, MiB, GiB, TiB) or none")]
     Suffix(String),
     /// More than 64 bits.
-    #[error("larger than 2^64 - 1, the largest size there is")]
+    #[error("expected a size of at most 2^64 - 1")]
     TooLarge,
 }
 

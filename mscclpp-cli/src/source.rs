@@ -63,7 +63,7 @@ pub(crate) fn one_rank(plan: &PlanTree, asked: Option<u32>) -> Result<Option<u32
     let ranks = plan.ranks.len();
     match asked {
         Some(rank) if rank as usize >= ranks => {
-            Err(Error::Usage(format!("--rank {rank}: plan `{}` has ranks 0 to {}", plan.name, ranks - 1)))
+            Err(Error::Usage(format!("--rank {rank}: expected a rank of plan `{}`, 0 to {}", plan.name, ranks - 1)))
         }
         asked => Ok(asked),
     }
@@ -152,11 +152,11 @@ fn agree(plan: &PlanTree, build: &BuildArgs) -> Result<()> {
             usage(format!("--root {asked}: the root of plan `{name}` is rank {}", plan.collective.root))
         }
         BuildArgs { in_place: true, .. } if !plan.collective.in_place => {
-            usage(format!("--in-place: plan `{name}` works out of place"))
+            usage(format!("--in-place: plan `{name}` is out of place"))
         }
-        BuildArgs { instances: Some(_), .. } => usage("--instances: a plan file has its instances in it".into()),
+        BuildArgs { instances: Some(_), .. } => usage("--instances: the instances of a plan file are fixed".into()),
         BuildArgs { params, .. } if !params.is_empty() => {
-            usage(format!("--param {}: a plan file has its parameters in it", params[0].name))
+            usage(format!("--param {}: the parameters of a plan file are fixed", params[0].name))
         }
         _ => Ok(()),
     }

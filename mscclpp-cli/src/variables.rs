@@ -9,8 +9,8 @@ const PREFIX: &str = "MSCCLPP_";
 const KNOWN: [&str; 11] = [
     "CACHE",
     "DUMP_DIR",
+    "HEARTBEAT_TIMEOUT",
     "HOST_ID",
-    "LIVENESS",
     "LOG_LEVEL",
     "MASTER_ADDR",
     "MASTER_PORT",
@@ -29,7 +29,9 @@ pub(crate) fn check() {
     names.sort_unstable();
     for name in names {
         if let Some(known) = meant(&name) {
-            warn(format_args!("environment variable `{name}` has no meaning; did you mean `{PREFIX}{known}`?"));
+            warn(format_args!(
+                "environment variable `{name}` has no meaning; a similar name exists: `{PREFIX}{known}`"
+            ));
         }
     }
 }

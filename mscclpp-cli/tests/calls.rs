@@ -41,12 +41,12 @@ fn every_collective_is_measured_on_ranks_of_this_process() {
         ("reduce", "reduce"),
         ("send_recv", "sendrecv"),
     ] {
-        for more in ["", " --private --in-place --dtype bf16"] {
+        for more in ["", " --unregistered --in-place --dtype bf16"] {
             let line = format!("bench {name} --ranks 3 -b 1K -e 20K -f 4 -n 3 -w 1 -c 1 --json{more}");
             let rows = rows(&mscclpp(words(&line)).succeeds().stdout);
             assert_eq!(rows.len(), 3, "{name}");
             assert!(rows.iter().all(|row| row["collective"] == kind && row["ranks"] == 3));
-            let buffers = if more.is_empty() { "registered" } else { "private" };
+            let buffers = if more.is_empty() { "registered" } else { "unregistered" };
             assert!(rows.iter().all(|row| row["buffers"] == buffers));
             // Parts are equal and elements whole.
             let unit = if more.is_empty() { 4 } else { 2 };
@@ -63,11 +63,11 @@ fn an_algorithm_can_be_asked_for() {
         mscclpp(words("bench all_reduce --ranks 2 -e 1K -n 2 --plan allreduce_ring --blocks 2 --json")).succeeds();
     assert_eq!(rows(&run.stdout)[0]["plan"], "allreduce_ring");
     let run = mscclpp(words("bench all_reduce --ranks 2 -e 1K -n 2 --plan allgather_ring")).ends_with(2);
-    assert!(run.stderr.contains("there is no algorithm `allgather_ring` for allreduce"), "{}", run.stderr);
+    assert!(run.stderr.contains("unknown algorithm `allgather_ring` for allreduce"), "{}", run.stderr);
     let run = mscclpp(words("bench all_reduce --ranks 2 -e 1K -n 2 --plan allreduce_rng")).ends_with(2);
-    assert!(run.stderr.contains("did you mean `allreduce_ring`"), "{}", run.stderr);
+    assert!(run.stderr.contains("a similar name exists: `allreduce_ring`"), "{}", run.stderr);
     let run = mscclpp(words("bench all_reduce --ranks 2 -e 1K -n 2 --plan allreduce_switch")).ends_with(2);
-    assert!(run.stderr.contains("it works in place only"), "{}", run.stderr);
+    assert!(run.stderr.contains("it supports only in-place requests"), "{}", run.stderr);
 }
 
 #[test]
@@ -145,13 +145,13 @@ fn a_table_is_written_and_followed() {
     let selected = mscclpp(words(&line)).succeeds().json();
     let chosen = selected["algorithms"].as_array().expect("a list").iter().find(|one| one["outcome"] == "chosen");
     let reason = chosen.expect("one is chosen")["reason"].as_str().expect("a text");
-    assert!(reason.ends_with("the tuning table has it for 2 KiB"), "{reason}");
+    assert!(reason.ends_with("tuning table entry for 2 KiB"), "{reason}");
     let line = format!("select all_reduce --bytes 1M --ranks 2 --table {file} --json");
     assert!(!mscclpp(words(&line)).succeeds().stdout.contains("tuning table"));
 
     // A measurement follows the table that the environment names.
     let run = Command::new(BINARY)
-        .args(words("bench all_reduce --ranks 2 -e 1K -n 2 --private --json"))
+        .args(words("bench all_reduce --ranks 2 -e 1K -n 2 --unregistered --json"))
         .env("MSCCLPP_TUNING_TABLE", file)
         .output()
         .expect("the binary starts");
@@ -246,7 +246,7 @@ fn wait_for_calls(rank: &mut Child) {
 fn ranks_that_call_different_things_are_told_apart_with_their_lines() {
     let folder = tempfile::tempdir().expect("a folder");
     let port = Port::new();
-    let lines = ["bench all_reduce --private -e 1K -n 3", "bench all_gather --private -e 1K -n 3"];
+    let lines = ["bench all_reduce --unregistered -e 1K -n 3", "bench all_gather --unregistered -e 1K -n 3"];
     let children = [0, 1].map(|rank| rank_of_two(rank, &port, folder.path(), lines[rank as usize]));
     for child in children {
         let output = child.wait_with_output().expect("it ends");
@@ -261,18 +261,18 @@ fn ranks_that_call_different_things_are_told_apart_with_their_lines() {
         assert!(told.contains("measure.rs:"), "{told}");
     }
     // Of two ranks, either may be right.
-    assert!(run.stdout.ends_with("\nthe dumps do not say whose fault it is\n"), "{}", run.stdout);
+    assert!(run.stdout.ends_with("\nno root cause found\n"), "{}", run.stdout);
     let value = mscclpp(["analyze", path, "--json"]).succeeds().json();
     let group = &value["groups"][0];
-    assert_eq!((&group["divergence"]["number"], &group["silent"]), (&2.into(), &serde_json::json!([])));
-    assert_eq!((&group["group"], &group["culprit"]), (&Value::Null, &Value::Null));
+    assert_eq!((&group["divergence"]["number"], &group["missing_dumps"]), (&2.into(), &serde_json::json!([])));
+    assert_eq!((&group["group"], &group["root_cause"]), (&Value::Null, &Value::Null));
 }
 
 #[test]
 fn a_rank_that_was_killed_is_the_one_that_left_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
     let port = Port::new();
-    let line = "bench all_reduce --private -b 1K -e 1K -n 100000000 -w 0";
+    let line = "bench all_reduce --unregistered -b 1K -e 1K -n 100000000 -w 0";
     let mut survivor = rank_of_two(0, &port, folder.path(), line);
     let mut victim = rank_of_two(1, &port, folder.path(), line);
     // In a call or before it: both must be told.
@@ -285,15 +285,15 @@ fn a_rank_that_was_killed_is_the_one_that_left_nothing() {
     assert!(!output.status.success(), "{stderr}");
     assert!(stderr.contains("rank 1"), "{stderr}");
     let run = mscclpp([std::ffi::OsStr::new("analyze"), folder.path().as_os_str()]).succeeds();
-    assert!(run.stdout.starts_with("2 ranks; dumps of rank 0\nnothing of rank 1\n"), "{}", run.stdout);
-    assert!(run.stdout.contains("\nmost likely rank 1: "), "{}", run.stdout);
+    assert!(run.stdout.starts_with("2 ranks; dumps of rank 0\nno dump from rank 1\n"), "{}", run.stdout);
+    assert!(run.stdout.contains("\nlikely root cause: rank 1: "), "{}", run.stdout);
 }
 
 #[test]
 fn what_is_no_dump_is_named_with_its_line() {
     let folder = tempfile::tempdir().expect("a folder");
     let run = mscclpp([std::ffi::OsStr::new("analyze"), folder.path().as_os_str()]).ends_with(2);
-    assert!(run.stderr.contains("there is no dump"), "{}", run.stderr);
+    assert!(run.stderr.contains("no dumps found"), "{}", run.stderr);
     let path = folder.path().join("a.jsonl");
     let good = r#"{"kind":"rank","format":1,"version":"0","rank":0,"ranks":2,"process":1}"#;
     for (text, told) in [
@@ -302,7 +302,10 @@ fn what_is_no_dump_is_named_with_its_line() {
         ("{}", ":1: missing field `kind`".to_owned()),
         ("{\"kind\":\"rank\",", ":1: EOF while parsing".to_owned()),
         (&good.replace("\"format\":1", "\"format\":7"), ":1: expected format 1, found 7".to_owned()),
-        (&good.replace("\"rank\":0", "\"rank\":2"), ":1: rank 2 of 2 ranks".to_owned()),
+        (
+            &good.replace("\"rank\":0", "\"rank\":2"),
+            ":1: expected a rank below the number of ranks, found rank 2 of 2 ranks".to_owned(),
+        ),
     ] {
         std::fs::write(&path, text).expect("it can be written");
         let run = mscclpp([std::ffi::OsStr::new("analyze"), path.as_os_str()]).ends_with(2);
@@ -313,12 +316,12 @@ fn what_is_no_dump_is_named_with_its_line() {
 #[test]
 fn a_selection_is_explained() {
     let run = mscclpp(words("select all_gather --bytes 1M --ranks 8 --ranks-per-node 4 --in-place")).succeeds();
-    assert!(run.stdout.contains("allgather_hierarchical          chosen: "), "{}", run.stdout);
+    assert!(run.stdout.contains("allgather_hierarchical          selected: "), "{}", run.stdout);
     let run = mscclpp(words("select all_gather --ranks 8 --ranks-per-node 3")).ends_with(1);
-    assert!(run.stdout.contains("no algorithm serves the request"), "{}", run.stdout);
+    assert!(run.stdout.contains("no algorithm is eligible"), "{}", run.stdout);
     for line in ["select broadcast --ranks 4 --root 9", "select all_reduce --ranks 4 --root 4"] {
         let run = mscclpp(words(line)).ends_with(2);
-        assert!(run.stderr.contains("the ranks are 0 to 3"), "{}", run.stderr);
+        assert!(run.stderr.contains("expected a rank of 0 to 3"), "{}", run.stderr);
     }
     let run = mscclpp(words("select broadcast --ranks 4 --root 3")).succeeds();
     assert!(run.stdout.contains(", root 3, "), "{}", run.stdout);
@@ -335,7 +338,7 @@ fn virtual_ranks_are_measured_in_one_process() {
     }
     mscclpp(words("bench all_gather --virtual-ranks 2 --in-place -e 1K -n 2")).succeeds();
     let run = mscclpp(words("bench all_reduce --virtual-ranks 2 --plan allreduce_rng")).ends_with(2);
-    assert!(run.stderr.contains("did you mean `allreduce_ring`"), "{}", run.stderr);
+    assert!(run.stderr.contains("a similar name exists: `allreduce_ring`"), "{}", run.stderr);
 }
 
 #[test]
@@ -343,7 +346,7 @@ fn a_device_is_asked_for_by_its_own_options() {
     for arguments in [
         "bench all_reduce --backend cuda --ranks 2",
         "bench all_reduce --backend cuda --warmup 3",
-        "bench all_reduce --backend cuda --private",
+        "bench all_reduce --backend cuda --unregistered",
     ] {
         let run = mscclpp(words(arguments)).ends_with(2);
         assert!(run.stderr.contains("--virtual-ranks"), "{}", run.stderr);

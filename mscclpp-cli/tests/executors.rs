@@ -49,13 +49,12 @@ fn refused_plan_is_not_validated() {
         "not validated for kernel: the checks have 1 finding",
         "not validated for devices: the checks have 1 finding",
         "not validated for processes: the checks have 1 finding",
-        "plan `swap` is refused: 1 finding",
+        "plan `swap` is rejected: 1 finding",
     ];
     assert_eq!(lines, expected);
     // What is let pass is not proved either.
     let run = mscclpp_reading(["check", "-", "--executor", "devices", "--level", "off"], &plan).ends_with(1);
-    let expected =
-        "plan `swap` can be read; nothing was checked\nnot validated for devices: the checks have 1 finding\n";
+    let expected = "plan `swap` was parsed; no checks were run\nnot validated for devices: the checks have 1 finding\n";
     assert_eq!(run.stdout, expected);
     let json = mscclpp_reading(["check", "-", "--executor", "kernel", "--json"], &plan).ends_with(1).json();
     assert_eq!((&json["executors"][0]["valid"], &json["executors"][0]["launches"]), (&false.into(), &0.into()));
@@ -72,7 +71,7 @@ fn several_plans_say_only_what_is_wrong() {
     }
     let words = ["check", directory.path().to_str().unwrap(), "--executor", "processes", "--level", "off"];
     let found = mscclpp(words).ends_with(1).stdout;
-    assert!(found.ends_with("\n2 plans: 1 accepted, 1 broken\n"), "{found}");
+    assert!(found.ends_with("\n2 plans: 1 accepted, 1 failed\n"), "{found}");
     assert!(found.contains("b.json:\n\nnot validated for processes: the checks have 1 finding\n\n"), "{found}");
     assert!(!found.contains("executed as proved"), "{found}");
 }

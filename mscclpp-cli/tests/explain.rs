@@ -19,7 +19,7 @@ fn explain_lists_all_and_explains_each() {
 fn explain_prints_number_slug_rule_and_explanation() {
     let run = mscclpp(["explain", "m0004"]).succeeds();
     assert!(
-        run.stdout.starts_with("M0004 chunk-out-of-range\n\nRule: a chunk lies inside its buffer.\n\n"),
+        run.stdout.starts_with("M0004 chunk-out-of-range\n\nRule: a chunk range lies within its buffer.\n\n"),
         "{}",
         run.stdout
     );
@@ -33,7 +33,7 @@ fn explain_prints_number_slug_rule_and_explanation() {
 fn explain_of_an_unknown_code_suggests_and_ends_with_2() {
     let run = mscclpp(["explain", "chunk-out-of-rnage"]).ends_with(2);
     assert_eq!(run.stdout, "");
-    assert!(run.stderr.contains("did you mean `chunk-out-of-range`"), "{}", run.stderr);
+    assert!(run.stderr.contains("a similar name exists: `chunk-out-of-range`"), "{}", run.stderr);
 }
 
 #[test]

@@ -24,7 +24,8 @@ fn run(source: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-const FOREIGN: &str = "what was loaded as CUDA's driver has no function `cuInit`; install the vendor's driver";
+const FOREIGN: &str =
+    "the library that was loaded as the CUDA driver has no function `cuInit`; install the vendor's driver";
 
 #[test]
 fn doctor_says_so() {
@@ -50,5 +51,5 @@ fn stubs_are_told_from_drivers() {
     let source = format!("#![allow(non_snake_case)]\n{}", stub.concat());
     let (code, stdout, stderr) = run(&source, &["run", "allreduce_ring", "--backend", "cuda"]);
     assert_eq!(code, Some(3), "{stderr}");
-    assert!(stdout.is_empty() && stderr.contains("take the toolkit's folder `stubs` out of"), "{stdout}{stderr}");
+    assert!(stdout.is_empty() && stderr.contains("remove the toolkit's folder `stubs` from"), "{stdout}{stderr}");
 }

@@ -171,7 +171,7 @@ fn option() -> impl Strategy<Value = Vec<String>> {
 fn call_option() -> impl Strategy<Value = Vec<String>> {
     let valued =
         &["--root", "--dtype", "--op", "--begin", "--factor", "--plan", "--blocks", "--table", "--ranks-per-node"][..];
-    let flags = &["--json", "--private", "--registered", "--in-place", "--multicast"][..];
+    let flags = &["--json", "--unregistered", "--registered", "--in-place", "--multicast"][..];
     let values = &[
         "0",
         "1",

@@ -112,7 +112,7 @@ fn an_output_that_cannot_be_written_ends_with_3() {
 #[test]
 fn arguments_that_do_not_fit_end_with_2_and_say_why() {
     for (words, why) in [
-        (&["allreduce_rnig"][..], "did you mean `allreduce_ring`"),
+        (&["allreduce_rnig"][..], "a similar name exists: `allreduce_ring`"),
         (&["missing.json"], "cannot read `missing.json`"),
         (&["/"], "cannot read `/`"),
         (&["allreduce_ring", "--ranks", "1"], "found 1, 1 per node"),
@@ -122,7 +122,7 @@ fn arguments_that_do_not_fit_end_with_2_and_say_why() {
         (&["allreduce_ring", "--param", "tbg=2"], "no parameter `tbg`"),
         (&["allreduce_one_shot_packets", "--param", "group=0"], "found [0]"),
         (&["allgather_two_nodes", "--ranks", "6", "--ranks-per-node", "2"], "2 nodes"),
-        (&["send_recv", "--in-place"], "out of place only"),
+        (&["send_recv", "--in-place"], "only out-of-place"),
         (&["broadcast_scatter", "--root", "8"], "found 8"),
     ] {
         let run = mscclpp(["plan", "export"].iter().chain(words)).ends_with(2);
@@ -150,9 +150,9 @@ fn a_file_takes_only_arguments_that_agree_with_it() {
         (["--ranks", "3"], "is for 2 ranks"),
         (["--ranks-per-node", "1"], "is for 2 ranks per node"),
         (["--root", "1"], "is rank 0"),
-        (["--instances", "2"], "has its instances in it"),
-        (["--param", "tbg=2"], "has its parameters in it"),
-        (["--in-place", "--compact"], "works out of place"),
+        (["--instances", "2"], "the instances of a plan file are fixed"),
+        (["--param", "tbg=2"], "the parameters of a plan file are fixed"),
+        (["--in-place", "--compact"], "is out of place"),
     ] {
         let run = mscclpp_reading(["plan", "export", "-"].iter().chain(&words), &plan).ends_with(2);
         assert!(run.stderr.contains(why), "{words:?}: {}", run.stderr);
@@ -165,7 +165,7 @@ fn a_bad_file_ends_with_2_and_names_every_mistake() {
     let run = mscclpp_reading(["plan", "export", "-"], &plan).ends_with(2);
     assert!(run.stderr.contains("singal") && run.stderr.contains("protocol"), "{}", run.stderr);
     assert!(run.stderr.contains("M03") && run.stderr.contains("gpus[0].threadblocks[0]"), "{}", run.stderr);
-    assert!(run.stderr.ends_with("error: standard input is not a readable plan\n"), "{}", run.stderr);
+    assert!(run.stderr.ends_with("error: standard input is not a valid plan\n"), "{}", run.stderr);
 }
 
 #[test]

@@ -27,5 +27,5 @@ fn every_command_has_a_page() {
     }
     assert!(mscclpp(["man", "plan", "export"]).succeeds().stdout.contains(".TH mscclpp-plan-export 1"));
     let run = mscclpp(["man", "plan", "exprot"]).ends_with(2);
-    assert!(run.stderr.contains("did you mean `export`"), "{}", run.stderr);
+    assert!(run.stderr.contains("a similar name exists: `export`"), "{}", run.stderr);
 }

@@ -96,7 +96,7 @@ impl EmbeddedAlgorithm {
 pub fn argument<T: TryFrom<i128>>(name: &str, arguments: &[i128], index: usize) -> Result<T, Diagnostics> {
     let value = arguments.get(index).copied().unwrap_or_default();
     T::try_from(value).map_err(|_| {
-        let message = format!("the argument `{name}` is {value}, which its type cannot hold");
+        let message = format!("the argument `{name}` is {value}, which its type cannot represent");
         Diagnostic::new(Code::BadSpec, Site::None, message).into()
     })
 }

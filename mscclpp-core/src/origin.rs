@@ -41,7 +41,7 @@ impl From<&Location<'_>> for SourceLocation {
 impl fmt::Display for SourceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.line == 0 {
-            return f.write_str("an unknown place");
+            return f.write_str("an unknown location");
         }
         write!(f, "{}:{}:{}", self.file, self.line, self.column)?;
         for (i, (name, value)) in self.variables.iter().enumerate() {

@@ -42,7 +42,7 @@ pub(crate) fn both<A: Send, B>(worth: bool, one: impl FnOnce() -> A + Send, othe
             Ok(one) => one,
             Err(panic) => std::panic::resume_unwind(panic),
         });
-        (one.expect("nobody else takes it"), other)
+        (one.expect("only this call takes it"), other)
     })
 }
 

@@ -35,8 +35,8 @@ pub fn no_such_plan(name: &str, asked: std::fmt::Arguments<'_>, plans: &[Plan]) 
     let mut ranks: Vec<u32> = plans.iter().map(Plan::num_ranks).collect();
     ranks.dedup();
     panic!(
-        "`{name}` has no plan for {asked}; it was built for ranks = {ranks:?}. add the size to the attribute, or build the \
-         plan with `{name}::compile`"
+        "`{name}` has no plan for {asked}: it was compiled for ranks = {ranks:?}; add the number of ranks to the \
+         attribute, or compile the plan with `{name}::compile`"
     )
 }
 
@@ -49,10 +49,10 @@ pub fn assert_native_equals_baked(native: Result<Plan, Diagnostics>, baked: &Pla
     match native {
         Ok(native) => assert!(
             native.image() == baked.image(),
-            "the plan `{}` in the binary is not the one that its function builds now: the macro has read the function \
-             differently than the compiler. please report it with the function",
+            "the embedded plan `{}` differs from the plan that its function compiles to at run time, so the \
+             evaluator of the macro has a bug; please report it with the function",
             baked.name()
         ),
-        Err(error) => panic!("the function of plan `{}` fails natively:\n{error}", baked.name()),
+        Err(error) => panic!("the function of plan `{}` fails at run time:\n{error}", baked.name()),
     }
 }

@@ -13,8 +13,8 @@ const INTRO: &str = "# Errors
 
 <!-- Generated from mscclpp-core/src/diag/codes by `MSCCLPP_BLESS=1 cargo test -p mscclpp-core --test errors_page`. -->
 
-Every message ends with the rule that was broken, its code and its slug. `mscclpp explain M0004` (or
-`mscclpp explain chunk-out-of-range`) prints what stands here.
+Every message ends with the violated rule, its code and its slug. `mscclpp explain M0004` (or
+`mscclpp explain chunk-out-of-range`) prints the explanation that is shown here.
 ";
 
 fn page() -> String {

@@ -122,7 +122,7 @@ pub struct ParseDataTypeError(String);
 
 impl fmt::Display for ParseDataTypeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there is no data type `{}`; there are", self.0)?;
+        write!(f, "unknown data type `{}`, expected one of", self.0)?;
         for (i, dtype) in DataType::ALL.iter().enumerate() {
             write!(f, "{} {dtype}", if i == 0 { "" } else { "," })?;
         }
@@ -155,6 +155,6 @@ mod tests {
         }
         assert_eq!("bfloat16".parse(), Ok(DataType::BF16));
         let error = "f33".parse::<DataType>().unwrap_err().to_string();
-        assert!(error.starts_with("there is no data type `f33`; there are i8, u8"), "{error}");
+        assert!(error.starts_with("unknown data type `f33`, expected one of i8, u8"), "{error}");
     }
 }

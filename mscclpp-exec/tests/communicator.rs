@@ -209,20 +209,20 @@ fn lengths_that_do_not_fit_are_named_before_anybody_waits() {
         );
         assert_eq!(
             text(comm.all_to_all_in_place(&mut [0_i8; 4])),
-            "all_to_all_in_place of rank 1: the buffer has 4 elements, expected a multiple of 3, a part for each rank"
+            "all_to_all_in_place of rank 1: the buffer has 4 elements, expected a multiple of 3, the number of ranks"
         );
         assert_eq!(
             text(comm.all_reduce(&[0_i8; 4], &mut [0; 5], op)),
-            "all_reduce of rank 1: the output has 5 elements, expected 4, as many as the input"
+            "all_reduce of rank 1: the output has 5 elements, expected 4, the length of the input"
         );
         assert_eq!(
             text(comm.broadcast_in_place(&mut [0_i8], 3)),
-            "broadcast_in_place of rank 1: root 3 is not one of the ranks 0 to 2"
+            "broadcast_in_place of rank 1: expected a root of 0 to 2, found 3"
         );
         let error = comm.all_to_all_v(&[0_i8; 4], &[1, 2]).expect_err("two counts").to_string();
-        assert_eq!(error, "all_to_all_v of rank 1: the list of counts has 2 elements, expected 3, one for each rank");
+        assert_eq!(error, "all_to_all_v of rank 1: the list of counts has 2 elements, expected 3, one per rank");
         let error = comm.all_to_all_v(&[0_i8; 4], &[1, 2, usize::MAX]).expect_err("too many").to_string();
-        assert!(error.contains("more than there are addresses"), "{error}");
+        assert!(error.contains("more than the address space"), "{error}");
     });
 }
 
@@ -273,7 +273,7 @@ fn who_cannot_choose_or_build_says_which_rank_and_call_it_is() {
         comm.force_algorithm(Some((CollectiveKind::AllReduce, Choice { config, ..Choice::named("allreduce_ring") })))
             .expect("no call");
         let error = comm.all_reduce_in_place(&mut [1_i64], ReduceOp::Sum).expect_err("no blocks").to_string();
-        assert_eq!(error, format!("rank {rank}, {request}: `allreduce_ring` takes 1 to 1024 blocks, found 0"));
+        assert_eq!(error, format!("rank {rank}, {request}: `allreduce_ring` supports 1 to 1024 blocks, found 0"));
         comm.force_algorithm(Some((CollectiveKind::AllReduce, Choice::named("allgather_ring")))).expect("no call");
         let error = comm.all_reduce_in_place(&mut [1_i64], ReduceOp::Sum).expect_err("no such name").to_string();
         assert!(error.starts_with(&format!("rank {rank}: ")) && error.contains(request), "{error}");

@@ -62,7 +62,7 @@ fn a_plan_that_stalls() {
 #[test]
 fn a_world_of_another_size() {
     let error = prepare(&Executor::new(3), &plan(all_reduce(), copy), Message::of::<f32>(6));
-    told(&error, Code::WrongNumberOfRanks, &["`plan` is for 2 ranks", "found a world of 3 ranks", "help"]);
+    told(&error, Code::WrongNumberOfRanks, &["`plan` is for 2 ranks", "found an executor of 3 ranks", "help"]);
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn buffers_that_do_not_fit() {
     let plan = plan(all_reduce(), copy);
     let mut run = world.prepare(&plan, Message::of::<i32>(4)).expect("a right message");
     let error = run.launch(&[[0_i32; 4], [0; 4]], &mut [[0; 4]]).expect_err("an output is missing");
-    told(&error, Code::WrongBuffers, &["1 output buffers for 2 ranks"]);
+    told(&error, Code::WrongBuffers, &["expected 2 output buffers, one per rank, found 1"]);
     let error = run.launch(&[vec![0_i32; 4], vec![0; 3]], &mut [[0; 4]; 2]).expect_err("an input is short");
     told(&error, Code::WrongBuffers, &["input of rank 1", "12 bytes", "16 bytes"]);
     let error = run.launch(&[[0.0_f32; 4]; 2], &mut [[0.0; 4]; 2]).expect_err("another type");

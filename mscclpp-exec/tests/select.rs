@@ -68,7 +68,7 @@ fn a_selector_goes_first_and_what_it_cannot_have_is_an_error_only_if_strict() {
     registry.set_strict(true);
     let error = registry.select(&all_reduce(4, 1 << 21)).expect_err("it is strict");
     assert!(matches!(&error, SelectError::BadChoice { name, .. } if name == "allreduce_switch"), "{error}");
-    assert!(error.to_string().contains("it works in place only"), "{error}");
+    assert!(error.to_string().contains("it supports only in-place requests"), "{error}");
     assert!(matches!(registry.select(&all_reduce(4, 0)), Err(SelectError::Undecided { .. })));
     registry.clear_selector();
     registry.set_strict(false);
@@ -125,7 +125,7 @@ fn nothing_is_built_with_very_many_blocks() {
             let choice = Choice { config: Config { blocks: Some(blocks), threads: None }, ..Choice::named(name) };
             let decision = registry.decision(&request, &choice).expect("it serves it");
             let error = registry.plan(&request, &decision).expect_err("far too many").to_string();
-            assert_eq!(error, format!("`{name}` takes 1 to 1024 blocks, found {blocks}"));
+            assert_eq!(error, format!("`{name}` supports 1 to 1024 blocks, found {blocks}"));
         }
     }
 }
@@ -156,7 +156,7 @@ fn plans_of_files_are_checked_and_serve_what_they_are_for() {
     assert!(matches!(refused(Request { ranks_per_node: 1, ..request }), Rejection::Nodes { .. }));
     let gather = Request::new(CollectiveKind::AllGather, 3, DataType::F32, 36);
     assert!(
-        registry.select(&gather).expect_err("none").to_string().ends_with("the registry has none of this collective")
+        registry.select(&gather).expect_err("none").to_string().ends_with("the registry has none for this collective")
     );
 
     let mut wrong = tree;

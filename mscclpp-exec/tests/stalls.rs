@@ -71,11 +71,11 @@ fn a_circle_of_waits() {
     assert_eq!(stall.blocked[0], expected);
     assert_eq!(
         stall.to_string(),
-        "plan `by hand` stalled in launch 1: 2 of 2 thread blocks wait for what cannot happen any more\n  \
-         rank 0 / thread block 0 / operation 0 (wait) waits for a signal of rank 1 on its memory channel 0: 1 expected, 0 seen; \
-         rank 1 / thread block 0 / operation 1 (signal) would release it but is not reached\n  \
-         rank 1 / thread block 0 / operation 0 (wait) waits for a signal of rank 0 on its memory channel 0: 1 expected, 0 seen; \
-         rank 0 / thread block 0 / operation 1 (signal) would release it but is not reached"
+        "plan `by hand` stalled in launch 1: 2 of 2 thread blocks  blocked forever\n  \
+         rank 0 / thread block 0 / operation 0 (wait) waits for a signal of rank 1 on its memory channel 0: expected \
+         1, found 0; rank 1 / thread block 0 / operation 1 (signal) would unblock it, but was not reached\n  \
+         rank 1 / thread block 0 / operation 0 (wait) waits for a signal of rank 0 on its memory channel 0: expected \
+         1, found 0; rank 0 / thread block 0 / operation 1 (signal) would unblock it, but was not reached"
     );
 }
 

@@ -171,7 +171,7 @@ impl Simulator<'_> {
             if semaphore.value != *initial {
                 let value = semaphore.value;
                 return Some(Failure::Drift {
-                    what: format!("semaphore {number} of all began at {initial} and ends at {value}"),
+                    what: format!("semaphore {number} of all starts at {initial} and ends at {value}"),
                 });
             }
         }

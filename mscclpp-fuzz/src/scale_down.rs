@@ -140,7 +140,10 @@ impl ScaleDown<'_> {
             let Rank { inputs, outputs, .. } = self.program.ranks[rank];
             let (Some(input), Some(output)) = (base(BufferKind::Input, inputs), base(BufferKind::Output, outputs))
             else {
-                return refuse(format!("rank {rank}"), "input and output cannot be one memory".to_owned());
+                return refuse(
+                    format!("rank {rank}"),
+                    "the input and output ranges cannot share one buffer".to_owned(),
+                );
             };
             (self.program.ranks[rank].input, self.program.ranks[rank].output) = (input, output);
         }
@@ -262,7 +265,7 @@ impl ScaleDown<'_> {
             K::Flush => push(Opcode::Flush { ends: self.ends(at)? }),
             K::SemaphoreAcquire => push(Opcode::Acquire { semaphores: self.semaphores(at)? }),
             K::SemaphoreRelease => push(Opcode::Release { semaphores: self.semaphores(at)? }),
-            K::Pipeline => return at.refuse("a pipeline in a pipeline"),
+            K::Pipeline => return at.refuse("a pipeline inside a pipeline"),
             _ => {
                 for opcode in self.data(at, port)? {
                     push(opcode);
@@ -305,7 +308,7 @@ impl ScaleDown<'_> {
         if (0..srcs.len()).any(|i| pairs && sizes[i] != sizes[srcs.len() + i])
             || !pairs && sizes.iter().any(|&size| size != sizes[0])
         {
-            return at.refuse("references of unequal sizes");
+            return at.refuse("operands of unequal sizes");
         }
         let packets = srcs.iter().chain(&dsts).flatten().any(|operand| operand.packets);
         let grain = match at.op.kind {
@@ -381,14 +384,14 @@ impl ScaleDown<'_> {
                     let id = block.remote_buffers(kind).get(index as usize);
                     match id.and_then(|&id| tables.remote_buffers.get(id as usize)) {
                         Some(remote) => (remote.buffer, vec![remote.rank]),
-                        None => return at.refuse(format!("remote buffer {index}, which is not there")),
+                        None => return at.refuse(format!("remote buffer {index}, which does not exist")),
                     }
                 }
                 BufferRef::Switch(index) => {
                     let id = block.channels(ChannelKind::Switch).get(index as usize);
                     match id.and_then(|&id| tables.switch_channels().nth(id as usize)) {
                         Some((buffer, members)) => (buffer, members.to_vec()),
-                        None => return at.refuse(format!("switch channel {index}, which is not there")),
+                        None => return at.refuse(format!("switch channel {index}, which does not exist")),
                     }
                 }
             };
@@ -438,7 +441,7 @@ impl ScaleDown<'_> {
         let end = |&id: &u32| numbers.get(id as usize).filter(|&&number| (number as usize) < known);
         match at.op.ids.iter().map(end).collect::<Option<Vec<_>>>() {
             Some(ends) => Ok(ends.into_iter().map(|&number| first as u32 + number).collect()),
-            None => at.refuse(format!("a {kind} channel that is not there")),
+            None => at.refuse(format!("a {kind} channel that does not exist")),
         }
     }
 

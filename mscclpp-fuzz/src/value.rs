@@ -109,7 +109,7 @@ impl<'p> Oracle<'p> {
                 _ => format!(" of launch {past}"),
             };
             if let Some((rank, chunk, _)) = inputs(past).find(|(.., token)| *token == found) {
-                return format!("holds rank {rank}'s input chunk {chunk}{which}, as it seems");
+                return format!("probably holds rank {rank}'s input chunk {chunk}{which}");
             }
             let difference = expected.wrapping_sub(found);
             if let Some((rank, chunk, _)) = inputs(past).find(|(.., token)| *token == difference) {
@@ -117,11 +117,11 @@ impl<'p> Oracle<'p> {
             }
             let surplus = found.wrapping_sub(expected);
             if let Some((rank, chunk, _)) = inputs(past).find(|(.., token)| *token == surplus) {
-                return format!("has rank {rank}'s input chunk {chunk}{which} too often");
+                return format!("includes rank {rank}'s input chunk {chunk}{which} more than once");
             }
         }
         let poison =
             (0..=launch).any(|launch| (0..self.program.cells as u32).any(|cell| poison(launch, cell) == found));
-        if poison { "was never written".to_owned() } else { "holds some other combination".to_owned() }
+        if poison { "was never written".to_owned() } else { "holds another combination".to_owned() }
     }
 }

@@ -119,7 +119,7 @@ fn plans_are_found_by_ranks_and_parameters() {
 }
 
 #[test]
-#[should_panic(expected = "no plan for 5 ranks; it was built for ranks = [2, 4]")]
+#[should_panic(expected = "no plan for 5 ranks: it was compiled for ranks = [2, 4]")]
 fn a_plan_that_was_not_built_is_named() {
     simple_allgather::plan(5);
 }

@@ -329,7 +329,7 @@ fn devices_that_are_not_connected_are_refused(seed: u64) -> Result<(), Failed> {
     let devices = devices(seed, 2, Options { apart: true, ..Options::default() })?;
     match Executor::with_devices(&devices, cuda::Options::default()) {
         Err(error @ Error::NoPeerAccess { .. }) if error.code() == Code::NoPeerAccess => {
-            let expected = "device 0 (simulated device) cannot reach the memory of device 1 (simulated device)";
+            let expected = "device 0 (simulated device) cannot access the memory of device 1 (simulated device)";
             if error.to_string() == expected { Ok(()) } else { Err(error.to_string().into()) }
         }
         other => Err(format!("{other:?}").into()),

@@ -48,7 +48,8 @@ fn what_does_not_fit_is_refused() -> Result<(), Failed> {
         Err(error @ Error::NotCoResident { .. }) if error.code() == Code::NotResident => {
             let text = error.to_string();
             if text.contains(
-                "has 256 thread blocks of 1024 threads on device 0 (simulated device), which runs 132 of them at once",
+                "has 256 thread blocks of 1024 threads on device 0 (simulated device), where at most 132 of them are \
+                 co-resident",
             ) {
                 Ok(())
             } else {
@@ -85,8 +86,9 @@ fn an_old_driver_gets_kernels_of_its_own() -> Result<(), Failed> {
     assert_eq!(
         error.to_string(),
         "device 0 (NVIDIA H200) cannot load the kernels of this library: cuModuleLoadData failed: CUDA_ERROR_NO_BINARY_FOR_GPU \
-         (209): no kernel image is available for execution on the device; the driver is for CUDA 12.8, they were built by 13.0: \
-         install a newer driver, or an NVRTC of the driver's version, which compiles them (no run-time compiler)"
+         (209): no kernel image is available for execution on the device; the driver supports CUDA 12.8, but the \
+         kernels were built with 13.0: install a newer driver, or a version of NVRTC that matches the driver and can \
+         compile them (no run-time compiler)"
     );
     Ok(())
 }

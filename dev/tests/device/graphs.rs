@@ -87,7 +87,7 @@ fn what_cannot_be_recorded_is_refused(rig: &Rig) -> Result<(), Failed> {
     type Call<'a> = (&'a str, &'a dyn Fn(&Pair) -> Result<(), Error>);
     let calls: [Call<'_>; 6] = [
         ("cannot prepare a plan", &|_| world.prepare(&plan, message).map(drop)),
-        ("cannot make buffers", &|pair| pair.run.buffers().map(drop)),
+        ("cannot allocate buffers", &|pair| pair.run.buffers().map(drop)),
         ("cannot bind buffers", &|pair| pair.run.bind([[slice, slice]; 2]).map(drop)),
         ("cannot allocate memory", &|_| world.alloc(0, 100).map(drop)),
         ("cannot allocate memory", &|_| DeviceBuffer::new(&rig.device, 100).map(drop)),
@@ -98,7 +98,7 @@ fn what_cannot_be_recorded_is_refused(rig: &Rig) -> Result<(), Failed> {
         match stream.capture(|_| call(&pair)).err() {
             Some(error @ Error::Capturing { .. }) if error.code() == Code::Capturing => {
                 let text = error.to_string();
-                if !text.starts_with(expected) || !text.ends_with("while a stream records a graph") {
+                if !text.starts_with(expected) || !text.ends_with("while a stream is captured") {
                     return Err(format!("{text}, expected `{expected}`").into());
                 }
             }

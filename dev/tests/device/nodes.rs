@@ -355,7 +355,7 @@ fn data_is_late(world: &Executor, rank: u32, news: News, is_late: bool) -> Resul
     let Some(error) = (0..20).find_map(&mut launch) else {
         return if is_late { Err("the data came before the news".into()) } else { Ok(()) };
     };
-    let said = "data from rank 0 for the input or output of rank 2 arrived after the operations of rank 2 had ended";
+    let said = "data from rank 0 for the input or output of rank 2 arrived after the operations of rank 2 had finished";
     let names_both = |late: &LateData| (late.rank, late.peer) == (2, 0);
     match &error {
         Error::LateData(late) if rank == 2 && names_both(late) && error.to_string().contains(said) => Ok(()),
@@ -395,7 +395,7 @@ fn refused(world: &Executor, rank: u32) -> Result<(), Failed> {
             Err(error @ Error::CrossNodeAccess { node: 0, other: 1, .. }) => {
                 let text = error.diagnostic().to_string();
                 let says = |words: &str| text.contains(words);
-                if !says("on node 0 reaches the memory of rank") || !says("use a port channel") || !says("operation") {
+                if !says("on node 0 accesses the memory of rank") || !says("use a port channel") || !says("operation") {
                     return Err(text.into());
                 }
             }

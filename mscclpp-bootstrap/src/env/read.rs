@@ -33,18 +33,18 @@ pub(super) fn environment(lookup: Lookup) -> Result<Environment, Error> {
         return Err(Error::InvalidVariable { variable: ranks_name.into(), value: ranks.to_string(), expected });
     }
     if rank >= ranks {
-        let why = "ranks count from 0 to one less than their number";
+        let why = "expected a rank below the number of ranks";
         return Err(contradiction(said(launcher.rank, rank), said(ranks_name, ranks), why));
     }
     let local_rank = number(lookup, launcher.local_rank)?;
     let local_ranks = launcher.local_ranks.map_or(Ok(None), |name| number(lookup, name))?;
     if let (Some(name), Some(local)) = (launcher.local_ranks, local_ranks) {
         if local == 0 || local > ranks {
-            let why = "a host has at least one of the ranks and at most all";
+            let why = "expected at least 1 local rank and at most the number of ranks";
             return Err(contradiction(said(name, local), said(ranks_name, ranks), why));
         }
         if let Some(rank) = local_rank.filter(|rank| *rank >= local) {
-            let why = "a host's ranks count from 0 to one less than their number";
+            let why = "expected a local rank below the number of local ranks";
             return Err(contradiction(said(launcher.local_rank, rank), said(name, local), why));
         }
     }
@@ -76,7 +76,7 @@ pub(super) fn find(lookup: Lookup) -> Result<&'static Launcher, Error> {
     };
     launcher::ALL.iter().find(says).ok_or_else(|| {
         let names: Vec<_> = launcher::ALL.iter().map(|launcher| launcher.rank).collect();
-        Error::MissingVariable { what: "which rank this is".into(), looked_for: names.join(", nor ") }
+        Error::MissingVariable { what: "the rank of this process".into(), looked_for: names.join(" or ") }
     })
 }
 
@@ -86,8 +86,8 @@ fn ranks(lookup: Lookup, launcher: &Launcher) -> Result<(&'static str, u32), Err
             return Ok((name, ranks));
         }
     }
-    let looked_for = format!("{} is set, but {}", launcher.rank, launcher.ranks.join(", nor "));
-    Err(Error::MissingVariable { what: "how many ranks there are".into(), looked_for })
+    let looked_for = format!("{}, since {} is set", launcher.ranks.join(" or "), launcher.rank);
+    Err(Error::MissingVariable { what: "the number of ranks".into(), looked_for })
 }
 
 /// Returns the identity of the job; empty if no variable has one.
@@ -108,9 +108,9 @@ fn address(lookup: Lookup, launcher: &Launcher, job: &str, one_host: bool) -> Re
         Some((name, host)) => (name.to_owned(), host),
         None if one_host => (format!("all ranks of {} are on this host", launcher.name), "127.0.0.1".to_owned()),
         None if launcher.name == "Slurm" => {
-            let looked_for = "MSCCLPP_MASTER_ADDR, nor MASTER_ADDR, nor SLURM_STEP_NODELIST";
+            let looked_for = "MSCCLPP_MASTER_ADDR or MASTER_ADDR or SLURM_STEP_NODELIST";
             let (name, list) = set(["SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"])
-                .ok_or_else(|| missing("where rank 0 is", looked_for))?;
+                .ok_or_else(|| missing("the address of rank 0", looked_for))?;
             let host = slurm::first_host(&list).ok_or_else(|| Error::InvalidVariable {
                 variable: name.into(),
                 value: shortened(&list),
@@ -118,7 +118,7 @@ fn address(lookup: Lookup, launcher: &Launcher, job: &str, one_host: bool) -> Re
             })?;
             (format!("first of {name}"), host)
         }
-        None => return Err(missing("where rank 0 is", "MSCCLPP_MASTER_ADDR, nor MASTER_ADDR")),
+        None => return Err(missing("the address of rank 0", "MSCCLPP_MASTER_ADDR or MASTER_ADDR")),
     };
     // One variable may contain the whole address, as `interface:ip:port`.
     let whole = host.parse::<Address>().ok().filter(|_| host.matches(':').count() <= 2 || host.contains('['));
@@ -129,7 +129,7 @@ fn address(lookup: Lookup, launcher: &Launcher, job: &str, one_host: bool) -> Re
                 Err(Error::ConflictingVariables {
                     first: format!("{host_name}={whole}"),
                     second: format!("{name}={port}"),
-                    why: "there are two ports".into(),
+                    why: "the ports differ".into(),
                 })
             }
             _ => Ok((whole, host_name)),
@@ -147,7 +147,7 @@ fn address(lookup: Lookup, launcher: &Launcher, job: &str, one_host: bool) -> Re
     let (port_name, port) = match port {
         Some((name, port)) => (name.to_owned(), port),
         None if !job.is_empty() => (format!("port from the name of the {} job", launcher.name), derived_port(job)),
-        None => return Err(missing("at which port rank 0 listens", "MSCCLPP_MASTER_PORT, nor MASTER_PORT")),
+        None => return Err(missing("the port of rank 0", "MSCCLPP_MASTER_PORT or MASTER_PORT")),
     };
     let text = if host.contains(':') { format!("[{bare}]:{port}") } else { format!("{host}:{port}") };
     let address = text.parse().map_err(|_| unreadable())?;
@@ -187,7 +187,7 @@ fn secret(
     // The host is not included, because hosts may have different names for rank 0's host.
     let port = address.map(|address| address.port().to_string()).unwrap_or_default();
     let parts = [launcher.name, job, &port, &ranks.to_string()];
-    Ok((Secret::derived(&parts), "the names of the job, which others may guess"))
+    Ok((Secret::derived(&parts), "the name of the job, which other users can guess"))
 }
 
 fn options(lookup: Lookup) -> Result<Options, Error> {
@@ -214,7 +214,7 @@ fn seconds(lookup: Lookup, name: &str, least: f64) -> Result<Option<Duration>, E
 
 fn required(lookup: Lookup, name: &'static str) -> Result<u32, Error> {
     number(lookup, name)?
-        .ok_or_else(|| Error::MissingVariable { what: "which rank this is".into(), looked_for: name.into() })
+        .ok_or_else(|| Error::MissingVariable { what: "the rank of this process".into(), looked_for: name.into() })
 }
 
 fn number(lookup: Lookup, name: &str) -> Result<Option<u32>, Error> {
@@ -222,7 +222,7 @@ fn number(lookup: Lookup, name: &str) -> Result<Option<u32>, Error> {
     text.trim().parse().map(Some).map_err(|_| Error::InvalidVariable {
         variable: name.into(),
         value: shortened(&text),
-        expected: "a whole number".into(),
+        expected: "a non-negative integer".into(),
     })
 }
 
@@ -276,7 +276,7 @@ mod tests {
         let found = read(&with(&[("MSCCLPP_MASTER_ADDR", "eth1:10.1.0.1:7")])).unwrap();
         assert_eq!(address(&found), "eth1:10.1.0.1:7");
         let text = found.to_string();
-        assert!(text.contains("rank 3 of 8 (torchrun names, local rank 1 of 2)"), "{text}");
+        assert!(text.contains("rank 3 of 8 (variables of torchrun, local rank 1 of 2)"), "{text}");
         assert!(text.contains("eth1:10.1.0.1:7 (MSCCLPP_MASTER_ADDR)"), "{text}");
     }
 
@@ -332,13 +332,13 @@ mod tests {
     fn invalid_and_conflicting_variables_are_reported() {
         let text = |more: &[(&'static str, &'static str)]| read(&with(more)).unwrap_err().to_string();
         for (name, value, said) in [
-            ("RANK", "three", "RANK=three: expected a whole number"),
-            ("RANK", "-1", "RANK=-1: expected a whole number"),
-            ("RANK", "8", "RANK=8 and WORLD_SIZE=8 contradict each other"),
+            ("RANK", "three", "RANK=three: expected a non-negative integer"),
+            ("RANK", "-1", "RANK=-1: expected a non-negative integer"),
+            ("RANK", "8", "RANK=8 conflicts with WORLD_SIZE=8"),
             ("WORLD_SIZE", "0", "WORLD_SIZE=0: expected a number of ranks from 1"),
             ("WORLD_SIZE", "99999999", "WORLD_SIZE=99999999: expected a number of ranks from 1 to 16384"),
-            ("LOCAL_RANK", "2", "LOCAL_RANK=2 and LOCAL_WORLD_SIZE=2 contradict"),
-            ("LOCAL_WORLD_SIZE", "9", "LOCAL_WORLD_SIZE=9 and WORLD_SIZE=8 contradict"),
+            ("LOCAL_RANK", "2", "LOCAL_RANK=2 conflicts with LOCAL_WORLD_SIZE=2"),
+            ("LOCAL_WORLD_SIZE", "9", "LOCAL_WORLD_SIZE=9 conflicts with WORLD_SIZE=8"),
             ("MASTER_PORT", "65536", "MASTER_PORT=65536: expected a port"),
             ("MASTER_ADDR", "no host", "MASTER_ADDR=no host: expected the name"),
             ("MSCCLPP_TIMEOUT", "nan", "MSCCLPP_TIMEOUT=nan: expected a number of seconds"),
@@ -351,11 +351,11 @@ mod tests {
             assert!(found.starts_with(said), "{found}");
         }
         let found = text(&[("MSCCLPP_MASTER_ADDR", "h:1"), ("MSCCLPP_MASTER_PORT", "2")]);
-        assert!(found.contains("there are two ports"), "{found}");
+        assert!(found.contains("the ports differ"), "{found}");
         let found = read(&[]).unwrap_err().to_string();
-        assert!(found.contains("RANK, nor OMPI_COMM_WORLD_RANK"), "{found}");
+        assert!(found.contains("RANK or OMPI_COMM_WORLD_RANK"), "{found}");
         let found = read(&[("RANK", "0")]).unwrap_err().to_string();
-        assert!(found.contains("WORLD_SIZE is not set"), "{found}");
+        assert!(found.contains("WORLD_SIZE, since RANK is set"), "{found}");
         let long = "9".repeat(500);
         let found = read(&[("RANK", &long), ("WORLD_SIZE", "1")]).unwrap_err().to_string();
         assert!(found.len() < 200 && found.contains('…'), "{found}");

@@ -44,7 +44,7 @@ impl Root {
                 peer.conn.push_bytes(bytes.clone());
                 if peer.conn.queued() > MAX_QUEUED_BYTES {
                     self.peers[rank as usize] = None;
-                    let (who, how) = (Box::new(self.name(rank)), "it takes none of its messages".into());
+                    let (who, how) = (Box::new(self.name(rank)), "it does not read its messages".into());
                     failures.push(Error::Died { who, how });
                 }
             }

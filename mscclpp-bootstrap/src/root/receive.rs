@@ -75,8 +75,8 @@ impl Root {
         }
         let how = match open {
             Ok(true) => return,
-            Ok(false) => "its connection closed without a goodbye".to_owned(),
-            Err(error) => format!("its connection broke: {error}"),
+            Ok(false) => "its connection closed without a shutdown frame".to_owned(),
+            Err(error) => format!("its connection failed: {error}"),
         };
         let left = self.peers[rank as usize].take().is_none_or(|peer| peer.left);
         if !left {
@@ -95,7 +95,7 @@ impl Root {
             (_, Frame::Failed(error)) => self.fail(error),
             (Phase::Joining, Frame::Leave { .. }) => {
                 let who = Box::new(self.name(rank));
-                self.fail(Error::Died { who, how: "it gave up before all ranks had come".into() });
+                self.fail(Error::Died { who, how: "it left before all ranks had joined".into() });
             }
             _ => {}
         }

@@ -10,11 +10,11 @@ use clap::Args;
 Examples:
   mscclpp analyze dumps
   mscclpp analyze dumps/mscclpp-rank-0-of-4-1234-1.jsonl --json
-  MSCCLPP_DUMP_DIR=dumps mscclpp launch -n 4 -- ./train       ranks whose calls fail leave files in `dumps`
+  MSCCLPP_DUMP_DIR=dumps mscclpp launch -n 4 -- ./train       ranks whose calls fail write files to `dumps`
 
-Exit codes: 0 the dumps were read, 2 one cannot be")]
+Exit codes: 0 the dumps were read, 2 a dump cannot be read")]
 pub(crate) struct AnalyzeArgs {
-    /// Dumps, or folders of dumps, of one job
+    /// Dumps, or directories of dumps, of one job
     #[arg(value_name = "DUMP", required = true)]
     pub(crate) dumps: Vec<PathBuf>,
     /// Print JSON

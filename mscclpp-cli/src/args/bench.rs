@@ -15,18 +15,18 @@ use crate::size;
 Examples:
   mscclpp bench all_reduce --ranks 2                          two ranks in this process
   mscclpp launch -n 4 -- mscclpp bench all_gather -e 1M       four processes
-  mpirun -np 2 mscclpp bench all_reduce --private --json      under another launcher
-  mscclpp bench all_reduce --ranks 2 --plan allreduce_ring    one algorithm instead of what is selected
-  mscclpp bench all_reduce --virtual-ranks 8                  eight ranks as tasks on this process's cores
+  mpirun -np 2 mscclpp bench all_reduce --unregistered --json under another launcher
+  mscclpp bench all_reduce --ranks 2 --plan allreduce_ring    a given algorithm instead of the selected one
+  mscclpp bench all_reduce --virtual-ranks 8                  eight ranks as tasks of this process
   mscclpp bench all_reduce --backend cuda --virtual-ranks 8   eight ranks on one CUDA device
-  mscclpp bench all_reduce --backend cuda --specialise        kernels written for each plan
+  mscclpp bench all_reduce --backend cuda --specialize        kernels that are specialized for each plan
 
-Before every call a rank rewrites its input, after it it reads its output, both untimed. All ranks meet, then each
-clocks its own call. The time is the median over the calls of the slowest rank's. Virtual ranks take turns on as many
-threads as there are cores: the calling thread writes all inputs, reads all outputs and clocks launches of all ranks.
-On a device, launches are replayed in a graph and timed by events; the time of launches one by one, and what each costs the
-host, stand beside it.
-Exit codes: 0 no element was wrong, 1 wrong elements, 2 a call that cannot be made so, 3 ranks that are missing")]
+Before every call a rank rewrites its input, and after the call it reads its output; neither is timed. All ranks
+synchronize, then each times its own call. The reported time is the median over all calls of the slowest rank's time.
+Virtual ranks share as many threads as there are cores: the calling thread writes all inputs, reads all outputs and
+times launches of all ranks. On a device, launches are replayed in a graph and timed with events; further columns show
+the time of single launches and the host time of each.
+Exit codes: 0 no wrong elements, 1 wrong elements, 2 invalid call, 3 missing ranks")]
 pub(crate) struct BenchArgs {
     /// all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce or send_recv
     #[arg(value_name = "COLLECTIVE", value_parser = collective)]
@@ -37,7 +37,7 @@ pub(crate) struct BenchArgs {
     /// Last size
     #[arg(short, long, value_name = "SIZE", default_value = "64M", value_parser = size::parse)]
     pub(crate) end: u64,
-    /// Each size is so many times the one before
+    /// Factor from each size to the next
     #[arg(short, long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(2..))]
     pub(crate) factor: u64,
     /// Timed calls per size [default: 30 of large messages, up to 4000 of small ones]
@@ -46,34 +46,34 @@ pub(crate) struct BenchArgs {
     /// Calls before the timed ones [default: a tenth of them, and 2]
     #[arg(short, long, value_name = "N")]
     pub(crate) warmup: Option<u32>,
-    /// Of how many calls one is compared with the right result; 0 for none
+    /// Verify the result of one in N calls; 0 for none
     #[arg(short, long, value_name = "N", default_value_t = 10)]
     pub(crate) check: u32,
     /// Use ordinary memory instead of registered buffers
     #[arg(long)]
-    pub(crate) private: bool,
-    /// Use one memory for input and output
+    pub(crate) unregistered: bool,
+    /// Use one buffer for input and output
     #[arg(long)]
     pub(crate) in_place: bool,
     #[command(flatten)]
     pub(crate) rooted: RootedArgs,
-    /// Use this algorithm instead of what is selected
+    /// Use this algorithm instead of the selected one
     #[arg(long, value_name = "NAME")]
     pub(crate) plan: Option<String>,
     /// Thread blocks of the algorithm
     #[arg(long, value_name = "N", requires = "plan", value_parser = clap::value_parser!(u32).range(1..=i64::from(Config::MAX_BLOCKS)))]
     pub(crate) blocks: Option<u32>,
-    /// Run so many ranks in this process, instead of the one that a launcher describes
+    /// Run N ranks in this process, instead of the one that a launcher describes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) ranks: Option<u32>,
-    /// What runs the calls: cpu, or cuda (all ranks on device 0)
+    /// Backend: cpu, or cuda (all ranks on device 0)
     #[arg(long, value_enum, value_name = "BACKEND", default_value_t, hide_possible_values = true)]
     pub(crate) backend: Backend,
-    /// On a device, run kernels that are written for the plan, and compiled at run time
+    /// On a device, run kernels that are specialized for the plan and compiled at run time
     #[arg(long)]
-    pub(crate) specialise: bool,
-    /// Numbers of ranks that are tasks of one launch, of this process or on a device [default on a device: 2,4,8]
-    #[arg(long, value_name = "N,…", value_delimiter = ',', conflicts_with_all = ["ranks", "private"], value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) specialize: bool,
+    /// Numbers of ranks to run as tasks of one launch, in this process or on a device [default on a device: 2,4,8]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', conflicts_with_all = ["ranks", "unregistered"], value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) virtual_ranks: Vec<u32>,
     /// Print one JSON object per size
     #[arg(long)]

@@ -17,15 +17,15 @@ Examples:
   mscclpp check plan.json
   mscclpp check allreduce_ring --ranks 8
   mscclpp check plans/ more/plan.json --allow race
-  mscclpp check plan.json --fuzz 100            what the checks prove, and 100 runs that try to break it
-  mscclpp check plan.json --executor all        and whether executors run what was proved
-  mscclpp check plan.json --trace trace.json    a picture of the run, for https://ui.perfetto.dev
+  mscclpp check plan.json --fuzz 100            also run 100 adversarial schedules
+  mscclpp check plan.json --executor all        also validate what executors run
+  mscclpp check plan.json --trace trace.json    a trace of the run, for https://ui.perfetto.dev
   mscclpp check plan.json --json | jq '.findings[].code'
   mscclpp plan export allreduce_ring --ranks 4 | mscclpp check -
 
-Of several plans, and of all plan files (*.json, *.plan, *.mscclpp) in a directory, the command prints a table at the end.
-Exit codes: 0 accepted, 1 findings, a run that broke a plan, or an executor that runs something else, 2 a plan cannot be
-read, 3 --fuzz or an executor cannot run a plan")]
+For several plans, or all plan files (*.json, *.plan, *.mscclpp) of a directory, the command prints a table at the end.
+Exit codes: 0 accepted, 1 findings, a failed schedule, or an executor that does not run the plan as proved, 2 a plan
+cannot be read, 3 --fuzz or an executor cannot run a plan")]
 pub(crate) struct CheckArgs {
     /// Names of algorithms (see `mscclpp plan list`), plan files, directories of plan files, or `-` for a plan on
     /// standard input
@@ -33,7 +33,7 @@ pub(crate) struct CheckArgs {
     pub(crate) plans: Vec<String>,
     #[command(flatten)]
     pub(crate) build: BuildArgs,
-    /// How much is checked; basic is shapes and pairing, off is whether the plan can be read
+    /// Checks to run: full, basic (shapes and pairing) or off (parse only)
     #[arg(long, value_enum, default_value_t = Level::Full)]
     pub(crate) level: Level,
     #[command(flatten)]
@@ -41,16 +41,16 @@ pub(crate) struct CheckArgs {
     /// Treat warnings as findings, such as unknown keys of a plan file
     #[arg(long)]
     pub(crate) strict: bool,
-    /// Also ask whether the plan fits a device: a100, h100, h200, b200, or mscclpp for the MSCCL++ executor
+    /// Also check the limits of a device: a100, h100, h200, b200, or mscclpp for the MSCCL++ executor
     #[arg(long, value_name = "DEVICE", value_parser = device)]
     pub(crate) device: Option<DeviceProfile>,
-    /// Also run the plan under N adversarial schedules, with the weakest memory ordering that a device allows
+    /// Also run the plan under N adversarial schedules with weak memory
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) fuzz: Option<u32>,
-    /// Also validate what executors run of the plan, for every placement of its ranks and buffers that applies
+    /// Also validate the operations that executors run for the plan, for every placement of its ranks and buffers that applies
     #[arg(long, value_enum, value_name = "EXECUTOR")]
     pub(crate) executor: Option<Executor>,
-    /// Write a run of the plan as a trace for Perfetto or chrome://tracing: who does what, and what waits for what
+    /// Write a trace of the plan for Perfetto or chrome://tracing: the operations of each thread block and their waits
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
     /// Print JSON
@@ -91,7 +91,7 @@ impl Executor {
 /// What is let pass.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AllowArgs {
-    /// Let findings of this kind pass, such as race; may be given several times
+    /// Allow findings of this kind, such as race; may be given several times
     #[arg(long, value_name = "SLUG", value_parser = allowed)]
     pub(crate) allow: Vec<Code>,
 }

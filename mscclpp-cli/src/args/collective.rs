@@ -49,7 +49,7 @@ impl RootedArgs {
     pub(crate) fn complete(&self, request: Request) -> Result<Request, Error> {
         let Request { num_ranks: ranks, collective, .. } = request;
         if self.root >= ranks {
-            return Err(Error::Usage(format!("--root {}: the ranks are 0 to {}", self.root, ranks - 1)));
+            return Err(Error::Usage(format!("--root {}: expected a rank of 0 to {}", self.root, ranks - 1)));
         }
         let rooted = matches!(collective, CollectiveKind::Broadcast | CollectiveKind::Reduce);
         let root = if rooted { self.root } else { 0 };

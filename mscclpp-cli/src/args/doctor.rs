@@ -10,15 +10,15 @@ use super::seconds;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  mscclpp doctor         what this machine offers, and what is missing or small
-  mscclpp doctor --json  the same for programs
+  mscclpp doctor         check this machine
+  mscclpp doctor --json  print the report as JSON
   mscclpp launch -n 4 -- mscclpp doctor --group
-                         whether 4 ranks find and reach each other")]
+                         also check that 4 ranks can connect to each other")]
 pub(crate) struct DoctorArgs {
-    /// As a rank of a job: come together with the others and try every way between them
+    /// As a rank of a job: join the other ranks and test every connection between them
     #[arg(long)]
     pub(crate) group: bool,
-    /// Go on trying for so many seconds
+    /// Repeat the test for S seconds
     #[arg(long = "for", value_name = "S", default_value = "0", value_parser = seconds, requires = "group")]
     pub(crate) time: Duration,
     /// Print JSON

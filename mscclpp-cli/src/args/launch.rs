@@ -17,35 +17,35 @@ const MOST: u32 = 1024;
 #[command(after_help = "\
 Examples:
   mscclpp launch -n 4 -- ./train --epochs 3
-  mscclpp launch -n 4 --hosts 2 -- ./train              as on 2 hosts, for tests
+  mscclpp launch -n 4 --hosts 2 -- ./train              simulate 2 hosts, for tests
   mscclpp launch -n 8 --nodes 2 --node 0 --address 10.0.0.1:29500 -- ./train
-                                                        on the first of 2 hosts; --node 1 on the other
+                                                        on the first of 2 hosts; use --node 1 on the other
 
 Every rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and MSCCLPP_SECRET, which is
-made for the job; with several --nodes it has to be set, the same on all of them.
-SIGINT, SIGTERM and SIGHUP are passed on to all ranks, which have --grace seconds, at least 2, until they are killed.
-Exit code: 0 if all ranks end with 0; else that of the first rank that failed, 128 + the number of the signal that
-ended it; 128 + the number of a signal that was passed on, however the ranks end then")]
+generated for the job; with several --nodes it must be set to the same value on all of them.
+SIGINT, SIGTERM and SIGHUP are forwarded to all ranks, which are killed after --grace seconds, at least 2.
+Exit code: 0 if all ranks exit with 0; otherwise that of the first rank that failed, or 128 + the number of the signal
+that ended it; 128 + the number of a forwarded signal, regardless of the exit codes of the ranks")]
 pub(crate) struct LaunchArgs {
     /// Number of ranks to start here
     #[arg(short = 'n', long = "ranks", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST)))]
     pub(crate) ranks: u32,
-    /// Pretend that the ranks are on so many hosts, in equal parts that follow one another
+    /// Simulate N hosts; consecutive ranks are divided evenly among them
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["nodes", "node", "address"])]
     pub(crate) hosts: Option<u32>,
-    /// Number of hosts on which this is run, each with as many ranks
+    /// Number of hosts on which this command is run, each with the same number of ranks
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST)), requires_all = ["node", "address"])]
     pub(crate) nodes: Option<u32>,
-    /// Which of them this is, counted from 0
+    /// Number of this host, starting from 0
     #[arg(long, value_name = "I", requires = "nodes")]
     pub(crate) node: Option<u32>,
-    /// Where rank 0 listens: host:port, on the host of node 0 [default: a free port of 127.0.0.1]
+    /// Address of rank 0 (host:port, on the host of node 0) [default: a free port of 127.0.0.1]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) address: Option<Address>,
-    /// Write the ranks' output as it is, without their numbers in front of each line
+    /// Write the ranks' output unchanged, without the rank number before each line
     #[arg(long)]
     pub(crate) no_prefix: bool,
-    /// Seconds that the other ranks have to end by themselves when one has failed, or all when a signal came
+    /// Seconds after which ranks are killed that have not exited after the failure of another rank or after a signal
     #[arg(long, value_name = "S", default_value = "3", value_parser = seconds)]
     pub(crate) grace: Duration,
     /// The program and its arguments
@@ -55,7 +55,7 @@ pub(crate) struct LaunchArgs {
 
 /// Arguments of the step between launcher and program.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  mscclpp launch -n 4 -- ./train  starts it")]
+#[command(after_help = "Examples:\n  mscclpp launch -n 4 -- ./train  starts this command")]
 pub(crate) struct GuardArgs {
     /// The launcher's process
     pub(crate) launcher: u32,
@@ -84,16 +84,15 @@ impl LaunchArgs {
         let ranks = self.ranks;
         if let Some(hosts) = self.hosts {
             if !ranks.is_multiple_of(hosts) {
-                return Err(Error::Usage(format!("{ranks} ranks do not divide into {hosts} hosts of equal size")));
+                return Err(Error::Usage(format!(
+                    "expected a multiple of {hosts} ranks for {hosts} hosts, found {ranks}"
+                )));
             }
             return Ok(Nodes { first: 0, world: ranks, per_host: ranks / hosts });
         }
         let (nodes, node) = (self.nodes.unwrap_or(1), self.node.unwrap_or(0));
         if node >= nodes {
-            return Err(Error::Usage(format!(
-                "--node {node} does not exist: {nodes} nodes count from 0 to {}",
-                nodes - 1
-            )));
+            return Err(Error::Usage(format!("--node {node} of {nodes} nodes: expected 0 to {}", nodes - 1)));
         }
         Ok(Nodes { first: node * ranks, world: nodes * ranks, per_host: ranks })
     }

@@ -38,7 +38,7 @@ const STYLES: Styles = Styles::styled()
     .literal(AnsiColor::Cyan.on_default().bold())
     .placeholder(AnsiColor::Cyan.on_default());
 
-/// Runs, checks, shows and converts execution plans of GPU collectives. It needs no GPU, and uses one where it is told to.
+/// Runs, checks, shows and converts execution plans of GPU collectives. Works without a GPU; `--backend cuda` uses one.
 #[derive(Debug, Parser)]
 #[command(
     name = "mscclpp",
@@ -48,17 +48,17 @@ const STYLES: Styles = Styles::styled()
     arg_required_else_help = true,
     after_help = format!("\
 Examples:
-  mscclpp plan list                                     what there is to run
-  mscclpp run allreduce_ring --ranks 8 --size 1M        run it on the CPU and compare with a naive reference
-  mscclpp check plan.json                               prove a plan correct, or say what is wrong
+  mscclpp plan list                                     list the algorithms
+  mscclpp run allreduce_ring --ranks 8 --size 1M        run it on the CPU and verify the result
+  mscclpp check plan.json                               prove a plan correct, or report what is wrong
   mscclpp launch -n 4 -- ./train                        start a program on 4 ranks
   mscclpp bench all_reduce --ranks 2                    measure calls
-  mscclpp explain                                       what every diagnostic means
+  mscclpp explain                                       list all diagnostics
 
 {}
 
-Data goes to standard output; warnings, errors and progress go to standard error. Colours and progress bars appear on
-a terminal only; NO_COLOR switches colours off.", exit::TABLE)
+Data goes to standard output; warnings, errors and progress go to standard error. Colors and progress bars appear on
+a terminal only; NO_COLOR disables colors.", exit::TABLE)
 )]
 pub(crate) struct Cli {
     /// What to do.
@@ -69,22 +69,22 @@ pub(crate) struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a plan on the CPU or a CUDA device, compare it with a naive reference, print times and bandwidths
+    /// Run a plan on the CPU or a CUDA device, verify the result, print times and bandwidths
     Run(RunArgs),
-    /// Check plans: shapes, pairing, deadlocks, races, results, the next launch
+    /// Check plans: shapes, pairing, deadlocks, races, results, consecutive launches
     Check(CheckArgs),
     /// List, show, measure, draw, export and compare plans
     Plan(PlanArgs),
-    /// Start a program once per rank, and end all of them when one fails
+    /// Start a program once per rank, and stop all ranks when one fails
     Launch(LaunchArgs),
     /// Become a rank's program, and end with the launcher
     #[command(hide = true)]
     Guard(GuardArgs),
-    /// Measure how long collective calls take
+    /// Measure the time of collective calls
     Bench(BenchArgs),
-    /// Measure which algorithm is fastest for which call, and write a table that selection follows
+    /// Measure the fastest algorithm per call, and write a tuning table
     Tune(TuneArgs),
-    /// Say which algorithm serves a call, and why not the others
+    /// Show which algorithm is selected for a call, and why the others are not
     Select(SelectArgs),
     /// Analyze the dumps of a failed job: first mismatched call, missing ranks, wait chain
     Analyze(AnalyzeArgs),
@@ -131,8 +131,8 @@ pub(crate) struct CompletionsArgs {
 #[command(after_help = "\
 Examples:
   mscclpp man | man -l -                                       the page of the command
-  mscclpp man plan export | man -l -                           that of `mscclpp plan export`
-  mscclpp man > ~/.local/share/man/man1/mscclpp.1              installed for `man mscclpp`")]
+  mscclpp man plan export | man -l -                           the page of `mscclpp plan export`
+  mscclpp man > ~/.local/share/man/man1/mscclpp.1              install it for `man mscclpp`")]
 pub(crate) struct ManArgs {
     /// A command, such as `run` or `plan export`; without it, the page is that of `mscclpp`
     #[arg(value_name = "COMMAND")]
@@ -152,16 +152,16 @@ pub(crate) struct SourceArgs {
 /// What a named algorithm is built with. A plan file has all of this fixed: what is given must agree with it.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct BuildArgs {
-    /// Number of ranks [default: 8, or what the plan file says]
+    /// Number of ranks [default: 8, or that of the plan file]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) ranks: Option<u32>,
-    /// Number of ranks per node [default: as many as the algorithm can use]
+    /// Number of ranks per node [default: the largest that the algorithm supports]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) ranks_per_node: Option<u32>,
-    /// Copies of the algorithm, each working on its part of every chunk [default: the algorithm's own]
+    /// Instances of the algorithm, each of which processes its part of every chunk [default: the algorithm's own]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) instances: Option<u32>,
-    /// Use one memory for input and output
+    /// Use one buffer for input and output
     #[arg(long)]
     pub(crate) in_place: bool,
     /// Root of a broadcast or reduce [default: 0]
@@ -187,9 +187,9 @@ impl FromStr for Param {
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE, such as tbg=2")?;
         if name.is_empty() {
-            return Err("expected a name in front of `=`, such as tbg=2".into());
+            return Err("expected a name before `=`, such as tbg=2".into());
         }
-        let value = value.parse().map_err(|_| format!("expected a whole number behind `{name}=`, found `{value}`"))?;
+        let value = value.parse().map_err(|_| format!("expected an integer after `{name}=`, found `{value}`"))?;
         Ok(Self { name: name.into(), value })
     }
 }

@@ -28,13 +28,13 @@ pub(crate) struct PlanArgs {
 /// The commands below `mscclpp plan`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PlanCommand {
-    /// List the algorithms that can be run, shown and exported by name
+    /// List the built-in algorithms, which can be run, shown and exported by name
     List(ListArgs),
-    /// Show what every rank and thread block does, as text
+    /// Show the operations of every rank and thread block as text
     Show(ShowArgs),
     /// Count thread blocks, operations, channels, and the chunks that are moved
     Stats(StatsArgs),
-    /// Draw which data moves between which ranks, as SVG
+    /// Draw the data movement between ranks as SVG
     Graph(GraphArgs),
     /// Write a plan as JSON, text or image
     Export(ExportArgs),
@@ -81,8 +81,8 @@ Examples:
   mscclpp plan stats allreduce_ring --ranks 4
   mscclpp plan stats plan.json --json | jq .total
 
-Data is counted in chunks: sent to other ranks, fetched from them, written to own buffers, combined with another
-operand. Data in packets counts twice, as it takes twice the bytes.")]
+Data is counted in chunks that are sent to other ranks, read from them, written to the rank's own buffers, or combined
+with another operand. Data in packets counts twice, since it takes twice the bytes.")]
 pub(crate) struct StatsArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
@@ -98,15 +98,15 @@ Examples:
   mscclpp plan graph allreduce_ring --ranks 4 -o ring.svg
   mscclpp plan graph plan.json --rank 3 > rank3.svg
 
-Up to 16 ranks stand in a circle, each with its buffers and their chunks, and an arrow for each kind of transfer between
-two of them; more ranks are a matrix. Exact numbers are in the tooltips.")]
+Up to 16 ranks are drawn in a circle, each with its buffers and their chunks, and an arrow for each kind of transfer
+between two ranks; more ranks are drawn as a matrix. Exact numbers are in the tooltips.")]
 pub(crate) struct GraphArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
-    /// Draw only what this rank sends and gets
+    /// Draw only the data that this rank sends or receives
     #[arg(long, value_name = "RANK")]
     pub(crate) rank: Option<u32>,
-    /// File to write, replaced as a whole; standard output without it
+    /// File to write, replaced atomically [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 }
@@ -124,7 +124,7 @@ With --target mscclpp the plan is one that the MSCCL++ executor can hold, or the
 pub(crate) struct ExportArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
-    /// File to write, replaced as a whole; standard output without it
+    /// File to write, replaced atomically [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
     /// Executor that will read the plan
@@ -175,7 +175,8 @@ Examples:
   mscclpp plan diff old.json new.json
   mscclpp plan diff allreduce_ring plan.json --ranks 8
 
-Lists that stand for sets are compared as sets. --ranks and the like are for plans given by name. Exit codes: 0 equal, 1 the plans differ, 2 a plan cannot be read")]
+Lists that represent sets are compared as sets. --ranks and similar options apply to plans that are given by name.
+Exit codes: 0 equal, 1 the plans differ, 2 a plan cannot be read")]
 pub(crate) struct DiffArgs {
     /// First plan: a name, a file or `-`
     #[arg(value_name = "A")]

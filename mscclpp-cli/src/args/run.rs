@@ -18,8 +18,8 @@ Examples:
   mscclpp run allgather_ring --ranks 4 --count 1001 --dtype bf16 --in-place
   mscclpp run plan.json --op max --iters 50 --json
 
-A size is a whole number with K, M, G or T for powers of 1024. It counts the larger of a rank's input and output.
-Exit codes: 0 all ran and no element was wrong, 1 wrong elements, a stalled run or findings, 2 the plan cannot be read")]
+A size is an integer with K, M, G or T for powers of 1024. It is that of the larger of a rank's input and output.
+Exit codes: 0 success and no wrong elements, 1 wrong elements, a stalled run or findings, 2 the plan cannot be read")]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) source: SourceArgs,
@@ -35,7 +35,7 @@ pub(crate) struct RunArgs {
     /// Last size of a sweep
     #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_negative_numbers = true, requires = "begin")]
     pub(crate) end: Option<u64>,
-    /// Each size of a sweep is so many times the one before [default: 2]
+    /// Factor from each size of a sweep to the next [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..), requires = "begin")]
     pub(crate) factor: Option<u64>,
     /// Type of the elements
@@ -47,7 +47,7 @@ pub(crate) struct RunArgs {
     /// Type in which an operation combines its sources: native (that of the elements), f32 or f64
     #[arg(long, value_name = "TYPE", default_value = "native", value_parser = accumulation)]
     pub(crate) accumulate: AccumType,
-    /// What runs the plan: cpu, or cuda (all ranks on device 0)
+    /// Backend: cpu, or cuda (all ranks on device 0)
     #[arg(long, value_enum, value_name = "BACKEND", default_value_t, hide_possible_values = true)]
     pub(crate) backend: Backend,
     /// Timed launches per size
@@ -56,10 +56,10 @@ pub(crate) struct RunArgs {
     /// Launches before the timed ones
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) warmup: u32,
-    /// Seed of the random inputs of the launch that is verified
+    /// Seed of the random inputs of the verified launch
     #[arg(long, value_name = "S", default_value_t = 0)]
     pub(crate) seed: u64,
-    /// Run sizes outside of the plan's range too
+    /// Also run sizes outside the range of the plan
     #[arg(long)]
     pub(crate) any_size: bool,
     /// Run the plan without checking it first
@@ -113,7 +113,7 @@ impl RunArgs {
             return usage(format!("--begin {begin} is larger than --end {end}"));
         }
         if begin == 0 && end > 0 {
-            return usage("--begin 0 never grows by a factor; begin at 1 or more, or use --size 0".into());
+            return usage("--begin 0 cannot grow by a factor; use --begin 1 or larger, or --size 0".into());
         }
         let factor = self.factor.unwrap_or(2);
         // At most 64 sizes: the factor is 2 or more.

@@ -19,7 +19,7 @@ Examples:
   mscclpp select all_reduce --bytes 1M --ranks 8 --backend cuda --multicast
   mscclpp select all_reduce --bytes 1M --ranks 4 --table four.toml
 
-Exit codes: 0 an algorithm serves the call, 1 none does, 2 a call that cannot be made so, or no readable table")]
+Exit codes: 0 an algorithm is selected, 1 none is eligible, 2 invalid call, or the table cannot be read")]
 pub(crate) struct SelectArgs {
     /// all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce or send_recv
     #[arg(value_name = "COLLECTIVE", value_parser = collective)]
@@ -33,21 +33,21 @@ pub(crate) struct SelectArgs {
     /// Number of ranks per node [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) ranks_per_node: Option<u32>,
-    /// Use one memory for input and output
+    /// Use one buffer for input and output
     #[arg(long)]
     pub(crate) in_place: bool,
-    /// With registered buffers
+    /// The buffers are registered
     #[arg(long)]
     pub(crate) registered: bool,
-    /// What runs the plan: cpu or cuda
+    /// Backend: cpu or cuda
     #[arg(long, value_enum, value_name = "BACKEND", default_value_t, hide_possible_values = true)]
     pub(crate) backend: Backend,
-    /// With multicast hardware
+    /// The devices support multicast
     #[arg(long)]
     pub(crate) multicast: bool,
     #[command(flatten)]
     pub(crate) rooted: RootedArgs,
-    /// Follow a tuning table [default: that of MSCCLPP_TUNING_TABLE, if it is set]
+    /// Use this tuning table [default: that of MSCCLPP_TUNING_TABLE, if it is set]
     #[arg(long, value_name = "FILE")]
     pub(crate) table: Option<PathBuf>,
     /// Print JSON

@@ -17,10 +17,10 @@ Examples:
   mscclpp launch -n 4 -- mscclpp tune -o four.toml            four processes, all collectives
   MSCCLPP_TUNING_TABLE=four.toml mscclpp launch -n 4 -- ./train
 
-Every algorithm that serves a call is measured, with several numbers of thread blocks; the table names the fastest
-and the times of the others. Rank 0 writes it. A table tells sizes apart by powers of two from 1K to 256M: the sizes
-asked for are rounded to those.
-Exit codes: 0 the table is written, 2 calls that cannot be made so, 3 the table cannot be written, or ranks are missing")]
+Every algorithm that is eligible for a call is measured with several numbers of thread blocks; the table names the
+fastest and the times of the others. Rank 0 writes it. A table has one entry per power of two from 1K to 256M, to which
+the given sizes are rounded.
+Exit codes: 0 the table is written, 2 invalid calls, 3 the table cannot be written, or ranks are missing")]
 pub(crate) struct TuneArgs {
     /// Collectives [default: all]
     #[arg(value_name = "COLLECTIVE", value_parser = collective)]
@@ -34,15 +34,15 @@ pub(crate) struct TuneArgs {
     /// Timed calls per candidate [default: 10 of large messages, up to 1000 of small ones]
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) iters: Option<u32>,
-    /// Measure calls on registered buffers, whose entries serve groups that promise to use them
+    /// Measure calls on registered buffers, for communicators that assume registered buffers
     #[arg(long)]
     pub(crate) registered: bool,
     #[command(flatten)]
     pub(crate) call: CallArgs,
-    /// The table
+    /// File to write
     #[arg(short, long, value_name = "FILE", default_value = "mscclpp-tuning.toml")]
     pub(crate) output: PathBuf,
-    /// Run so many ranks in this process, instead of the one that a launcher describes
+    /// Run N ranks in this process, instead of the one that a launcher describes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) ranks: Option<u32>,
 }

@@ -22,7 +22,7 @@ pub(crate) fn analyze(args: &AnalyzeArgs) -> Result<ExitCode> {
         collect(path, &mut files)?;
     }
     if files.is_empty() {
-        return Err(Error::Usage("there is no dump: expected files that end in .jsonl".into()));
+        return Err(Error::Usage("no dumps found: expected files with the extension .jsonl".into()));
     }
     let dumps: std::result::Result<Vec<_>, _> = files.iter().map(Dump::load).collect();
     let groups = analyze_dumps(&dumps?);

@@ -32,12 +32,12 @@ const MOST: usize = 5;
 /// What loading the only plan brings, contradictory usage, and failures of standard output.
 pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
     if args.trace.as_ref().is_some_and(|path| path.as_os_str() == "-") {
-        return Err(Error::Usage("--trace -: standard output is for the findings; name a file".into()));
+        return Err(Error::Usage("--trace -: standard output has the findings; pass the path of a file".into()));
     }
     let names = names(&args.plans)?;
     match &names[..] {
         [name] if args.plans == names => one(args, name),
-        _ if args.trace.is_some() => Err(Error::Usage(format!("--trace is for one plan, found {}", names.len()))),
+        _ if args.trace.is_some() => Err(Error::Usage(format!("--trace requires one plan, found {}", names.len()))),
         _ => many(args, &names),
     }
 }
@@ -58,13 +58,13 @@ fn names(asked: &[String]) -> Result<Vec<String>> {
             if Format::of_path(&file).is_some() && !file.is_dir() {
                 let text = file
                     .to_str()
-                    .ok_or_else(|| Error::Usage(format!("{} has a name in no known text", file.display())))?;
+                    .ok_or_else(|| Error::Usage(format!("the name of {} is not valid UTF-8", file.display())))?;
                 files.push(text.to_owned());
             }
         }
         if files.is_empty() {
             return Err(Error::Usage(format!(
-                "the directory `{name}` holds no plan file: none ends with `.json`, `.plan` or `.mscclpp`"
+                "the directory `{name}` has no plan file with the extension `.json`, `.plan` or `.mscclpp`"
             )));
         }
         files.sort();
@@ -122,11 +122,11 @@ impl Verdict {
 
     fn word(&self) -> &'static str {
         match (&self.plan, self.findings.is_empty()) {
-            (Err(_), _) => "unreadable",
-            (Ok(_), false) => "refused",
+            (Err(_), _) => "invalid",
+            (Ok(_), false) => "rejected",
             (Ok(_), true) => match self.exit() {
                 exit::SUCCESS => "accepted",
-                exit::FAILURE => "broken",
+                exit::FAILURE => "failed",
                 _ => "undecided",
             },
         }
@@ -194,8 +194,8 @@ fn one(args: &CheckArgs, name: &str) -> Result<ExitCode> {
         warnings.iter().for_each(warn);
         let end = match findings.len() {
             0 => accepted(args),
-            1 => "is refused: 1 finding".to_owned(),
-            n => format!("is refused: {n} findings"),
+            1 => "is rejected: 1 finding".to_owned(),
+            n => format!("is rejected: {n} findings"),
         };
         print(format!("{text}plan `{}` {end}\n", plan.name))?;
         if let Some(fuzzed) = fuzzed {
@@ -216,11 +216,11 @@ fn write_trace(plan: &PlanTree, path: &Path, findings: &Diagnostics) -> Result<(
     let trace = match execution_trace(plan) {
         Ok(trace) => trace,
         Err(_) if !findings.is_empty() => {
-            warn("no trace was written: the plan cannot run even in the abstract");
+            warn("no trace was written: the abstract execution of the plan failed");
             return Ok(());
         }
         Err(findings) => {
-            let what = format!("plan `{}` cannot be traced: it cannot run even in the abstract", plan.name);
+            let what = format!("plan `{}` cannot be traced: its abstract execution failed", plan.name);
             return Err(Error::Findings { what, findings });
         }
     };
@@ -233,12 +233,12 @@ fn write_trace(plan: &PlanTree, path: &Path, findings: &Diagnostics) -> Result<(
 fn accepted(args: &CheckArgs) -> String {
     let mut text = match args.level {
         Level::Full => "is accepted".to_owned(),
-        Level::Basic => "is accepted as far as shapes and pairing go; nothing else was checked".to_owned(),
-        Level::Off => "can be read; nothing was checked".to_owned(),
+        Level::Basic => "is accepted: only shapes and pairing were checked".to_owned(),
+        Level::Off => "was parsed; no checks were run".to_owned(),
     };
     if args.level != Level::Off && !args.allow.allow.is_empty() {
         let slugs: Vec<_> = args.allow.allow.iter().map(|code| code.entry().slug).collect();
-        let _ = write!(text, ", with {} let pass", slugs.join(", "));
+        let _ = write!(text, ", with {} allowed", slugs.join(", "));
     }
     text
 }

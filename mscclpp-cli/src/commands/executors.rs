@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(executed.exit(), exit::FAILURE);
         let text = executed.to_string();
         let begin =
-            "not executed as proved by devices: ranks on devices 0 1, devices on nodes 0 0: what is executed needs a";
+            "not executed as proved by devices: ranks on devices 0 1, devices on nodes 0 0: the plan as executed";
         assert!(text.starts_with(begin), "{text}");
         let json = executed.json();
         assert_eq!((&json["valid"], &json["executor"]), (&false.into(), &"devices".into()));

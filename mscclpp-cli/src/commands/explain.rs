@@ -72,7 +72,7 @@ fn list() -> String {
         }
         text.push('\n');
     }
-    text += "`mscclpp explain CODE` says more, with a wrong program and its repair.\n";
+    text += "`mscclpp explain CODE` explains a diagnostic, with a wrong program and its fix.\n";
     text
 }
 

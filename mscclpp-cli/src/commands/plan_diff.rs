@@ -57,7 +57,7 @@ impl Display for Listing<'_> {
             writeln!(f, "{difference}")?;
         }
         match self.0.len() {
-            0 => writeln!(f, "the plans mean the same"),
+            0 => writeln!(f, "the plans are equivalent"),
             1 => writeln!(f, "1 difference"),
             n => writeln!(f, "{n} differences"),
         }

@@ -58,12 +58,12 @@ fn text(all: &[&BuiltinAlgorithm]) -> String {
             match algorithm.placement() {
                 BufferMode::InPlace => "only",
                 BufferMode::OutOfPlace => "no",
-                BufferMode::Any => "if asked",
+                BufferMode::Any => "on request",
             }
             .to_owned(),
             algorithm.requirement(),
             params.collect::<Vec<_>>().join(" "),
         ]);
     }
-    format!("{}\n\n`mscclpp plan list --json` also says what each costs.\n", table.text())
+    format!("{}\n\n`mscclpp plan list --json` also shows the cost of each.\n", table.text())
 }

@@ -84,7 +84,7 @@ fn order_value(order: &ReductionOrder) -> Value {
 fn order_text(order: &ReductionOrder) -> String {
     let ReductionOrder { fingerprint, orders, differing, whole_chunks, same_for_all_sizes, by_switch } = order;
     let plural = if *orders == 1 { "" } else { "s" };
-    let switch = if *by_switch { "; switches add in orders of their own" } else { "" };
+    let switch = if *by_switch { "; the order within switches is unspecified" } else { "" };
     let ranks = match &differing[..] {
         [] => "yes".to_owned(),
         [rank] => format!("no, rank {rank} reduces in another order"),
@@ -143,7 +143,7 @@ fn text(
     // However little was asked when the plan was built, this is whether it is right.
     let verdict = match findings.is_empty() {
         true => "accepted".to_owned(),
-        false => format!("refused, {}; `mscclpp check` says where and why", by_slug(findings)),
+        false => format!("rejected, {}; `mscclpp check` reports the findings", by_slug(findings)),
     };
     format!(
         "{}: {} of {} ranks; channels by kind; scratch and data in chunks, data in packets counts twice\nchecks: {verdict}\n{}\n{}\n\n{}\n",

@@ -88,7 +88,7 @@ fn prepare(args: &RunArgs) -> Result<(Bench, Vec<u64>)> {
     let plan = source::load(&args.source)?.warned();
     if let (Some(op), []) = (args.op, &plan.reductions()[..]) {
         let what =
-            format!("plan `{}` does not reduce, so `--op {}` would have no effect; leave it out", plan.name, op.name());
+            format!("plan `{}` does not reduce, so `--op {}` would have no effect; remove it", plan.name, op.name());
         return Err(Error::Usage(what));
     }
     examine(&plan, args)?;
@@ -100,8 +100,8 @@ fn prepare(args: &RunArgs) -> Result<(Bench, Vec<u64>)> {
 fn refuse_launcher() -> Result<()> {
     match Environment::read() {
         Ok(job) if job.ranks > 1 => Err(Error::Usage(format!(
-            "`mscclpp run` runs all ranks in one process, and this is rank {} of {} by the environment ({} names); start it without the \
-             launcher, or measure the ranks of the job with `mscclpp bench`",
+            "`mscclpp run` runs all ranks in one process, and this is rank {} of {} according to the environment \
+             (variables of {}); start it without the launcher, or measure the ranks of the job with `mscclpp bench`",
             job.rank, job.ranks, job.launcher
         ))),
         _ => Ok(()),
@@ -111,14 +111,14 @@ fn refuse_launcher() -> Result<()> {
 /// Checks a plan before it runs.
 fn examine(plan: &PlanTree, args: &RunArgs) -> Result<()> {
     if args.no_check {
-        warn(format_args!("plan `{}` runs unchecked", plan.name));
+        warn(format_args!("plan `{}` is run without checks", plan.name));
         return Ok(());
     }
     let findings = {
         let _working = Progress::spinner(&format!("checking {}", plan.name));
         Checks { level: Level::Full, allow: args.allow.allow.clone() }.run(plan)
     };
-    let what = format!("plan `{}` was not run: {} found; --no-check runs it all the same", plan.name, findings.len());
+    let what = format!("plan `{}` was not run: {} found; --no-check runs it without checks", plan.name, findings.len());
     findings.into_result(()).map_err(|findings| Error::Findings { what, findings })
 }
 
@@ -259,9 +259,7 @@ impl Bench {
         let report = runner.check(&verifier).map_err(failed)?;
         progress.step();
         if let Some(first) = &report.first {
-            progress.aside(|| {
-                warn(format_args!("{} of {} elements are wrong; the first: {first}", report.wrong, report.checked))
-            });
+            progress.aside(|| warn(format_args!("{} of {} elements are wrong: {first}", report.wrong, report.checked)));
         }
         let wrong = if self.promises_nothing() { None } else { Some(report.wrong) };
         Ok(Row { bytes, count, mean: total / iters, min, wrong })

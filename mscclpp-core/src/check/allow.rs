@@ -33,18 +33,18 @@ pub fn parse_allow(name: &str) -> Result<Code, AllowError> {
         Some(code) => {
             let Entry { number, slug, .. } = code.entry();
             let why = match number.starts_with("M02") {
-                true => "what it finds leaves no plan that anything else could be said of",
-                false => "only findings of the checks leave a plan that could be built",
+                true => "the other checks depend on it",
+                false => "only findings of the plan checks (M02xx) can be allowed",
             };
             let message = format!("`{slug}` ({number}) cannot be allowed: {why}");
-            Err(AllowError { message, help: "mend what it finds".to_owned() })
+            Err(AllowError { message, help: "fix the reported errors; this check cannot be disabled".to_owned() })
         }
         None => {
             let help = match closest_name(&slug, slugs()) {
-                Some(slug) => format!("did you mean `{slug}`?"),
-                None => format!("what can be allowed: {}", slugs().collect::<Vec<_>>().join(", ")),
+                Some(slug) => format!("a similar name exists: `{slug}`"),
+                None => format!("expected one of: {}", slugs().collect::<Vec<_>>().join(", ")),
             };
-            Err(AllowError { message: format!("there is no finding `{name}`"), help })
+            Err(AllowError { message: format!("unknown finding `{name}`"), help })
         }
     }
 }
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn unknown_names_are_rejected_with_a_suggestion() {
         let unknown = parse_allow("unmatched_waits").unwrap_err();
-        assert!(unknown.help.contains("did you mean `unmatched-wait`?"), "{unknown}");
+        assert!(unknown.help.contains("a similar name exists: `unmatched-wait`"), "{unknown}");
         let strange = parse_allow("colour").unwrap_err();
         assert!(strange.help.contains("deadlock") && !strange.help.contains("mean"), "{strange}");
         for fixed in ["bad-operands", "reversed-slice", "M0101"] {

@@ -105,12 +105,12 @@ fn disjoint(mut uses: Vec<ScratchUse>) -> Vec<ScratchUse> {
 
 fn packets_need_ll(plan: &PlanTree, at: &LocatedOp) -> Diagnostic {
     let message = format!(
-        "{} ({}) handles packets, but the protocol is {}, under which scratch is half as long as packets need",
+        "{} ({}) accesses packets, but the protocol is {}, under which scratch is half the size that packets need",
         at.display_name(plan),
         at.agent(),
         plan.protocol.name()
     );
-    Diagnostic::new(Code::PacketsWithoutRoom, at.site(plan), message).help("give the collective `protocol = LL`")
+    Diagnostic::new(Code::PacketsWithoutRoom, at.site(plan), message).help("set `protocol = LL`")
 }
 
 fn shared(plan: &PlanTree, plain: &ScratchUse, packets: &LocatedOp, effect: &Access) -> Diagnostic {
@@ -121,7 +121,7 @@ fn shared(plan: &PlanTree, plain: &ScratchUse, packets: &LocatedOp, effect: &Acc
         false => format!("reads {what} from"),
     };
     let message = format!(
-        "{} ({}) {} scratch {} of rank {}, and {} ({}) {} {}, which take the bytes of plain {}",
+        "{} ({}) {} scratch {} of rank {}, and {} ({}) {} {}, which occupy the bytes of plain {}",
         plain.at.display_name(plan),
         plain.at.agent(),
         does(&plain.effect, "plain data"),
@@ -134,13 +134,13 @@ fn shared(plan: &PlanTree, plain: &ScratchUse, packets: &LocatedOp, effect: &Acc
         chunks(2 * first, 2 * last),
     );
     let help = if from < last && first < to {
-        "a chunk that holds packets is written by `put_packets` or `copy_packets` and read by `unpack_packets` or \
-         `reduce_packets`"
+        "write a chunk that holds packets with `put_packets` or `copy_packets`, and read it with `unpack_packets` \
+         or `reduce_packets`"
     } else {
-        "make the scratch for plain data in front of the scratch for packets"
+        "allocate the scratch for plain data before the scratch for packets"
     };
     Diagnostic::new(Code::SharedScratch, plain.at.site(plan), message)
-        .note(format!("{} handles packets", packets.display_name(plan)), packets.site(plan))
+        .note(format!("{} accesses packets", packets.display_name(plan)), packets.site(plan))
         .help(help)
 }
 
@@ -154,7 +154,7 @@ fn single_buffered(plan: &PlanTree, at: &LocatedOp, effect: &Access) -> Diagnost
         effect.owner,
     );
     Diagnostic::new(Code::PlainDoubleScratch, at.site(plan), message)
-        .help("move packets; or leave out `double_scratch`, and signal when the scratch has been read")
+        .help("use packets; or remove `double_scratch` and signal after the scratch has been read")
 }
 
 /// Returns a text such as "chunk 2" or "chunks 2..4".
@@ -196,7 +196,9 @@ mod tests {
             plan.protocol = Protocol::Simple;
             let (code, message) = finding(&plan);
             assert_eq!(code, Code::PacketsWithoutRoom);
-            assert!(message.ends_with("the protocol is Simple, under which scratch is half as long as packets need"));
+            assert!(
+                message.ends_with("the protocol is Simple, under which scratch is half the size that packets need")
+            );
         }
         let mut plain = packets("copy i0 > s0; put.m i0 > r0:0");
         plain.protocol = Protocol::Simple;
@@ -225,7 +227,7 @@ mod tests {
         assert_eq!(
             message,
             "`copy` (rank 0, thread block 0) reads plain data from scratch chunk 1 of rank 0, and `cpkt` (rank 0, thread \
-             block 0) writes packets to chunk 0, which take the bytes of plain chunks 0..2"
+             block 0) writes packets to chunk 0, which occupy the bytes of plain chunks 0..2"
         );
     }
 

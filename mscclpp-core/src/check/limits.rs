@@ -127,10 +127,10 @@ pub fn limits(plan: &PlanTree, profile: &DeviceProfile) -> Diagnostics {
         threads.into(),
         "threads in a thread block",
         profile.threads.into(),
-        "use fewer threads",
+        "use fewer threads per block",
     );
-    let (least, help) = (plan.min_message_size, "let the range of messages begin lower");
-    found.compare(Site::None, "", least, "bytes as the smallest message", profile.smallest_message, help);
+    let (least, help) = (plan.min_message_size, "lower the minimum of `message_size`");
+    found.compare(Site::None, "", least, "bytes as the smallest message size", profile.smallest_message, help);
     for (number, rank) in plan.ranks.iter().enumerate() {
         found.rank(number, rank);
     }
@@ -185,7 +185,7 @@ impl Findings<'_> {
     /// Compares a count with its limit.
     fn compare(&mut self, site: Site, who: &str, count: u64, what: &str, limit: u64, help: &str) {
         if count > limit && self.list.len() < MAX_FINDINGS {
-            let message = format!("{who}{count} {what}, {} has room for {limit}", self.profile.name);
+            let message = format!("{who}{count} {what}, the limit of {} is {limit}", self.profile.name);
             self.list.push(Diagnostic::new(Code::OverLimit, site, message).help(help));
         }
     }
@@ -194,13 +194,13 @@ impl Findings<'_> {
         let most = self.profile;
         let who = format!("rank {number} has ");
         let (site, blocks) = (Site::Path(format!("rank {number}")), rank.blocks.len());
-        let help = "use fewer thread blocks, or fewer instances: all of them must run at once";
+        let help = "use fewer thread blocks or fewer instances: all thread blocks of a rank must be co-resident";
         self.compare(site, &who, blocks as u64, "thread blocks", most.blocks as u64, help);
         for (number_of_block, block) in rank.blocks.iter().enumerate() {
             let site = || Site::Path(format!("rank {number} / thread block {number_of_block}"));
             let who = format!("thread block {number_of_block} of rank {number} has ");
             let ops: usize = block.ops.iter().map(|op| 1 + op.body.as_ref().map_or(0, |body| body.ops.len())).sum();
-            let spread = "spread the work over more thread blocks";
+            let spread = "distribute the operations over more thread blocks";
             self.compare(site(), &who, ops as u64, "operations", most.ops as u64, spread);
             for (kind, list) in &block.channels {
                 let what = format!("{kind} channels");
@@ -227,8 +227,8 @@ impl Findings<'_> {
         };
         let (sources, destinations) = (op.srcs.len() as u64, op.dsts.len() as u64);
         let unit = op.body.as_ref().map_or(0, |body| body.unit);
-        let several = "write it as several operations";
-        let fewer = "use fewer different sets of thread blocks in barriers, or fewer instances";
+        let several = "split it into several operations";
+        let fewer = "use fewer distinct sets of thread blocks in barriers, or fewer instances";
         for (count, what, limit, help) in [
             (list.0, list.1, list.2 as u64, if op.kind == OpKind::Barrier { fewer } else { several }),
             (sources, "sources", most.references as u64, several),
@@ -250,12 +250,12 @@ impl Findings<'_> {
             return;
         }
         let message = format!(
-            "messages of up to {} bytes, {} has room for {largest}: beyond that scratch, an offset into a buffer or the \
-             iterations of a pipeline exceed their limits",
+            "messages of up to {} bytes, the limit of {} is {largest}: for larger messages, the size of scratch, a \
+             buffer offset or the trip count of a pipeline exceeds its limit",
             if max == u64::MAX { min } else { max },
             self.profile.name
         );
-        let help = format!("let the largest message have {largest} bytes");
+        let help = format!("set the maximum of `message_size` to {largest} bytes");
         self.list.push(Diagnostic::new(Code::OverLimit, Site::None, message).help(help));
     }
 }
@@ -296,16 +296,16 @@ mod tests {
 
     #[test]
     fn exceeded_limits_are_reported_with_numbers() {
-        let (room, signal) = ("the reference executor has room for", "`signal` (rank 0, thread block 0) has");
+        let (limit, signal) = ("the limit of the reference executor is", "`signal` (rank 0, thread block 0) has");
         for (ops, expected) in [
-            (vec!["nop"; 65].join("; "), format!("thread block 0 of rank 0 has 65 operations, {room} 64")),
-            (format!("loop 64x1 {{ {} }}", vec!["nop"; 64].join("; ")), format!("has 65 operations, {room} 64")),
-            ("signal.m#0,1,2,3,4,5,6,7,8".to_owned(), format!("{signal} 9 channels, {room} 8")),
-            (format!("re{} > o0", list("s", 11)), format!("has 11 sources, {room} 10")),
-            (format!("put.m{0} > {1}", list("i", 11), list("r0:", 11)), format!("has 11 destinations, {room} 10")),
-            (format!("sem_acquire#{}", vec!["0"; 17].join(",")), format!("has 17 semaphores, {room} 16")),
-            ("barrier#16=2".to_owned(), format!("has 17 barriers on its rank, {room} 16")),
-            ("loop 4294967296x1 { nop }".to_owned(), format!("has 4294967296 bytes as its unit, {room} 4294967295")),
+            (vec!["nop"; 65].join("; "), format!("thread block 0 of rank 0 has 65 operations, {limit} 64")),
+            (format!("loop 64x1 {{ {} }}", vec!["nop"; 64].join("; ")), format!("has 65 operations, {limit} 64")),
+            ("signal.m#0,1,2,3,4,5,6,7,8".to_owned(), format!("{signal} 9 channels, {limit} 8")),
+            (format!("re{} > o0", list("s", 11)), format!("has 11 sources, {limit} 10")),
+            (format!("put.m{0} > {1}", list("i", 11), list("r0:", 11)), format!("has 11 destinations, {limit} 10")),
+            (format!("sem_acquire#{}", vec!["0"; 17].join(",")), format!("has 17 semaphores, {limit} 16")),
+            ("barrier#16=2".to_owned(), format!("has 17 barriers on its rank, {limit} 16")),
+            ("loop 4294967296x1 { nop }".to_owned(), format!("has 4294967296 bytes as its unit, {limit} 4294967295")),
         ] {
             let found = reference(&ops);
             assert!(found.iter().any(|message| message.contains(&expected)), "{found:?}");
@@ -325,7 +325,10 @@ mod tests {
     fn thread_blocks_must_be_co_resident() {
         let blocks = [""; 133];
         let plan = plan(&[&blocks, &blocks[..132]]);
-        assert_eq!(messages(&plan, &DeviceProfile::H100), ["rank 0 has 133 thread blocks, an H100 has room for 132"]);
+        assert_eq!(
+            messages(&plan, &DeviceProfile::H100),
+            ["rank 0 has 133 thread blocks, the limit of an H100 is 132"]
+        );
         assert_eq!(messages(&plan, &DeviceProfile::A100).len(), 2);
         for fits in [DeviceProfile::B200, DeviceProfile::REFERENCE, DeviceProfile::UNLIMITED] {
             assert_eq!(messages(&plan, &fits), [""; 0]);
@@ -347,7 +350,7 @@ mod tests {
         assert_eq!(messages(&plan, &profile), [""; 0]);
         plan.max_message_size += 1;
         assert!(
-            messages(&plan, &profile)[0].starts_with("messages of up to 524289 bytes, an H100 has room for 524288")
+            messages(&plan, &profile)[0].starts_with("messages of up to 524289 bytes, the limit of an H100 is 524288")
         );
         assert_eq!(largest_message(&plan, &DeviceProfile::UNLIMITED), u64::MAX / 16 * 8);
     }

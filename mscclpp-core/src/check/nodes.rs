@@ -37,8 +37,8 @@ pub(super) fn check(view: View) -> Diagnostics {
                 at.rank,
             );
             found.push(Diagnostic::new(Code::AcrossNodes, at.site(plan), message).help(
-                "use a port channel between nodes, or let `ranks_per_node` be the number of ranks that can map each other's \
-                 memory",
+                "use a port channel between nodes, or set `ranks_per_node` to the number of ranks that can map each \
+                 other's memory",
             ));
         }
     });

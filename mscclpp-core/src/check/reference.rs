@@ -30,7 +30,8 @@ pub(crate) fn faults(plan: &PlanTree) -> Diagnostics {
     for (number, rank) in plan.ranks.iter().enumerate() {
         for (buffer, chunks) in [(BufferKind::Input, rank.input_chunks), (BufferKind::Output, rank.output_chunks)] {
             if chunks == 0 {
-                let message = format!("rank {number} has no {buffer} chunks, by whose number the reference divides");
+                let message =
+                    format!("rank {number} has no {buffer} chunks, but the reference executor divides by their number");
                 let help = "give every rank at least one input and output chunk";
                 file(Site::Path(format!("rank {number}")), message, help);
             }
@@ -38,10 +39,10 @@ pub(crate) fn faults(plan: &PlanTree) -> Diagnostics {
         let (own, other) = (rank.scratch_chunks, plan.ranks[0].scratch_chunks);
         if plan.double_scratch && own != other {
             let message = format!(
-                "rank {number} has {own} scratch chunks and rank 0 {other}, and the reference finds the second half of \
-                 another rank's scratch by the size of its own"
+                "rank {number} has {own} scratch chunks and rank 0 has {other}, but the reference executor computes \
+                 the second half of another rank's scratch from the size of its own"
             );
-            file(Site::Path(format!("rank {number}")), message, "give all ranks as much scratch");
+            file(Site::Path(format!("rank {number}")), message, "give all ranks equal numbers of scratch chunks");
         }
     }
     each(plan.into(), &mut |at| {
@@ -56,16 +57,17 @@ pub(crate) fn faults(plan: &PlanTree) -> Diagnostics {
 fn fault(plan: &PlanTree, at: &LocatedOp) -> Option<(String, &'static str)> {
     let op = at.op;
     if let Some(reduce) = op.reduce.filter(|reduce| *reduce != ReduceOp::Sum) {
-        let message = format!("reduces with {reduce}, where the reference always adds");
-        return Some((message, "run the plan with this runtime, or let it sum"));
+        let message = format!("reduces with {reduce}, but the reference executor always adds");
+        return Some((message, "run the plan with this runtime, or reduce with sum"));
     }
     if op.kind == OpKind::SwitchReduce {
-        let message = "stands alone, and the reference knows it only fused with a broadcast".to_owned();
-        return Some((message, "broadcast its result right behind it, so that the two become one"));
+        let message = "is not fused with a broadcast, which the reference executor requires".to_owned();
+        return Some((message, "broadcast its result directly after it, so that the two operations are fused"));
     }
     if op.kind == OpKind::Get && op.srcs.iter().zip(&op.dsts).any(|(src, dst)| src.index != dst.index) {
-        let message = "reads one chunk into another, for which the reference swaps the two".to_owned();
-        return Some((message, "get into the chunk of the same number, or let the peer put"));
+        let message =
+            "gets a chunk into another chunk index, but the reference executor swaps the two indices".to_owned();
+        return Some((message, "get into the chunk with the same index, or let the peer put"));
     }
     let mut packets = false;
     let mut far = false;
@@ -75,23 +77,27 @@ fn fault(plan: &PlanTree, at: &LocatedOp) -> Option<(String, &'static str)> {
         far |= !effect.packets && effect.buffer == BufferKind::Scratch && !own;
     });
     if plan.double_scratch && far {
-        let message = "handles plain data in another rank's scratch, whose second half the reference misses".to_owned();
-        return Some((message, "move packets, or leave out double scratch"));
+        let message = "accesses plain data in another rank's scratch, whose second half the reference executor does \
+            not use"
+            .to_owned();
+        return Some((message, "use packets, or remove `double_scratch`"));
     }
     at.inside?;
     if op.body.is_some() {
-        return Some(("stands inside another pipeline".to_owned(), "put one behind the other"));
+        return Some(("is inside another pipeline".to_owned(), "place one pipeline after the other"));
     }
     if packets {
-        let message = "handles packets in a pipeline, whose windows the reference ignores for them".to_owned();
-        return Some((message, "take it out of the pipeline"));
+        let message = "accesses packets in a pipeline, but the reference executor ignores the windows of packet \
+            operations"
+            .to_owned();
+        return Some((message, "move it out of the pipeline"));
     }
     let slice = op.slice.filter(|slice| slice.of > 1)?;
     let message = format!(
-        "does part {} of {} in a pipeline, whose windows run over the end of parts in the reference",
+        "processes slice {} of {} in a pipeline, but the windows of the reference executor exceed the slices",
         slice.index, slice.of
     );
-    Some((message, "give every thread block chunks of its own"))
+    Some((message, "give every thread block its own chunks"))
 }
 
 /// The scratch that launches of all sizes share in the reference executor, in bytes per rank, both halves of double
@@ -114,24 +120,25 @@ fn boundary_warnings(plan: &PlanTree) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     if !can_end_without_barrier {
         found.push(warning(
-            "a rank's launch may end before what other ranks wrote to its output is visible to its caller: only relaxed \
-             signals or waits say that it was written, and the reference has no launch barrier, so the end of a kernel \
-             flushes what that kernel wrote and nothing else",
-            "signal after the last write to another rank's buffer and wait for that, neither of them relaxed",
+            "a rank's launch may end before writes of other ranks to its output are visible to its caller: they are \
+             ordered only by relaxed signals or waits, and the reference executor has no launch barrier, so the end \
+             of a kernel publishes only the writes of that kernel",
+            "signal after the last write to another rank's buffer and wait for that signal, neither of them relaxed",
         ));
     }
     if !can_start_without_barrier {
         found.push(warning(
-            "a launch may begin before what the previous one wrote to its scratch is visible there: only relaxed signals or \
-             waits say that it was written, and the reference has no launch barrier",
-            "close the launch with a signal and a wait that are not relaxed",
+            "a launch may start before writes of the previous launch to scratch are visible: they are ordered only \
+             by relaxed signals or waits, and the reference executor has no launch barrier",
+            "end the launch with a signal and a wait that are not relaxed",
         ));
     } else if !sizes_may_follow_in_fixed_halves {
         found.push(warning(
-            "a launch that follows one of another message size may use scratch that a slower rank still uses: the order that \
-             the plan keeps holds chunk by chunk, chunks of another size lie elsewhere, and the ranks of the reference do \
-             not synchronize when the size changes",
-            "synchronize the ranks between launches of different sizes, or open each launch with a handshake of all ranks",
+            "a launch after one of another message size may access scratch that a slower rank still uses: the plan \
+             orders launches per chunk, chunks of another size have other offsets, and the reference executor does \
+             not synchronize the ranks when the size changes",
+            "synchronize the ranks between launches of different sizes, or start each launch with a signal and a \
+             wait between all ranks",
         ));
     }
     found
@@ -160,25 +167,27 @@ fn pool_warnings(plan: &PlanTree) -> Vec<Diagnostic> {
             }
         });
     });
-    let begin = format!("messages of more than {largest} bytes do not fit into the scratch pool of the reference");
+    let begin =
+        format!("messages of more than {largest} bytes do not fit into the scratch pool of the reference executor");
     let (site, message) = match (outside, unit) {
         (Some((site, operation)), _) => (site, format!("{begin}, and {operation} uses scratch outside of a pipeline")),
         (None, Some(unit)) if unit == 0 || !room.is_multiple_of(unit) => (
             Site::None,
-            format!("{begin}: a window of {unit} bytes does not divide the {room} bytes of each chunk there"),
+            format!("{begin}: windows of {unit} bytes do not divide the {room} bytes of each chunk of the pool"),
         ),
         (None, Some(unit)) if !may_wrap_scratch(plan, room / unit) => {
             let windows = room / unit;
             (
                 Site::None,
                 format!(
-                    "{begin}: an iteration may overtake the one {windows} windows before it, whose scratch it uses"
+                    "{begin}: an iteration may overtake the iteration {windows} windows before it, which uses the \
+                     same scratch"
                 ),
             )
         }
         _ => return Vec::new(),
     };
-    let help = format!("set `message_size` to at most {largest} bytes, or leave `reuse_resources` out");
+    let help = format!("set `message_size` to at most {largest} bytes, or remove `reuse_resources`");
     vec![Diagnostic::new(Code::NotInReference, site, message).help(help)]
 }
 
@@ -211,7 +220,7 @@ mod tests {
         let plan = pooled(&free, 0);
         let text = only(&plan);
         let room = (64_u64 << 20).div_ceil(plan.ranks[0].scratch_chunks.into()).next_multiple_of(16);
-        assert!(text.contains(&format!("may overtake the one {} windows before it", room / 64)), "{text}");
+        assert!(text.contains(&format!("may overtake the iteration {} windows before it", room / 64)), "{text}");
         let largest = room * u64::from(plan.ranks[0].input_chunks.max(plan.ranks[0].output_chunks));
         assert!(text.contains(&format!("messages of more than {largest} bytes do not fit")), "{text}");
         let beyond = PlanTree { max_message_size: largest + 1, ..plan.clone() };
@@ -219,7 +228,7 @@ mod tests {
         assert!(warnings(&PlanTree { max_message_size: largest, ..plan.clone() }).is_empty());
         assert!(warnings(&PlanTree { reuse_resources: false, ..plan.clone() }).is_empty());
         let half = PlanTree { double_scratch: true, ..plan };
-        assert!(only(&half).contains(&format!("may overtake the one {} windows", room / 128)));
+        assert!(only(&half).contains(&format!("may overtake the iteration {} windows", room / 128)));
 
         // A plan that waits for its windows is correct for every size.
         let waiting = [
@@ -234,7 +243,7 @@ mod tests {
         let text = only(&pooled(&["copy i0 > s0; nop; copy s0 > o0"], 0));
         assert!(text.contains("(copy)") && text.contains("uses scratch outside of a pipeline"), "{text}");
         let text = only(&pooled(&["loop 48x1 { copy i0 > s0; copy s0 > o0 }"], 0));
-        assert!(text.contains("a window of 48 bytes does not divide the "), "{text}");
+        assert!(text.contains("windows of 48 bytes do not divide the "), "{text}");
         assert!(warnings(&pooled(&["copy i0 > o0"], 0)).is_empty());
     }
 

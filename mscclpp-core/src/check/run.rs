@@ -74,7 +74,7 @@ pub(super) fn without_iterations(model: &Model) -> Diagnostics {
     }
     let mut found = Diagnostics::default();
     found.extend(check_at_size(model, true, false).races.into_iter().map(|mut finding| {
-        finding.message += ", with messages without any data";
+        finding.message += ", for messages without data";
         finding
     }));
     found
@@ -139,7 +139,7 @@ pub(super) fn boundaries(model: &Model) -> LaunchBoundaries {
 fn at_size(uneven: bool, found: Diagnostics) -> impl Iterator<Item = Diagnostic> {
     found.into_iter().map(move |mut finding| {
         if uneven {
-            finding.message += ", at sizes that do not divide into equal parts for all members of a group";
+            finding.message += ", at message sizes that do not divide equally among the members of a group";
         }
         finding
     })

@@ -69,7 +69,7 @@ pub(super) fn smallest(
         if !found.is_empty() {
             let first = nth == 0;
             let times = if tried == 1 { "iteration" } else { "iterations" };
-            let at = format!(", with chunks of {} bytes, where a loop makes {tried} {times}", bytes(grains));
+            let at = format!(", for chunks of {} bytes, where a loop has {tried} {times}", bytes(grains));
             return Ok(if first { found } else { reworded(found, |message| message + &at) });
         }
     }
@@ -116,8 +116,8 @@ fn share_in_loops(view: View, pairs: &Pairs) -> Option<String> {
         (None, false) => ("wait on one channel".to_owned(), "channel"),
     };
     Some(format!(
-        "thread blocks {one} and {other} of rank {rank} {what} in loops of one span and unit, and their order is not followed there: \
-         give each a {own} of its own"
+        "thread blocks {one} and {other} of rank {rank} {what} in loops of equal span and unit, where their order \
+         is not analyzed: give each its own {own}"
     ))
 }
 
@@ -143,13 +143,14 @@ impl Tried {
         let Self { trips, shared } = self;
         let reported = reworded(found, |message| {
             format!(
-                "whether the plan is right with every number of iterations is not decided: {message}; none of those that were \
-                 tried, up to {trips}, shows it"
+                "cannot prove the plan correct for every trip count: {message}; none of the trip counts that were \
+                 tried, up to {trips}, shows this"
             )
         });
         let hint = shared.unwrap_or_else(|| {
-            "let each iteration wait for what the same or an earlier iteration signals, all blocks of a barrier come to it in loops of \
-             one span and unit, and packets be read in the loops in which they are written"
+            "let each iteration wait only for signals of the same or an earlier iteration, let all thread blocks of \
+             a barrier reach it in loops of equal span and unit, and read packets in the loops in which they are \
+             written"
                 .to_owned()
         });
         let mut undecided = Diagnostics::default();
@@ -157,7 +158,7 @@ impl Tried {
             let help = finding
                 .help
                 .as_ref()
-                .map_or_else(|| hint.clone(), |help| format!("{help}; if the program does so: {hint}"));
+                .map_or_else(|| hint.clone(), |help| format!("{help}; if the program already does: {hint}"));
             Diagnostic { code: Code::Undecided, help: Some(help), ..finding }
         }));
         undecided
@@ -191,14 +192,17 @@ mod tests {
             "loop 32x1 { sem_acquire#0 }; nop; sem_release#1",
             "sem_acquire#1; loop 32x1 { sem_acquire#0; nop; copy s1 > o1 }",
         ]);
-        assert!(reported.ends_with(
-            "; if the program does so: thread blocks 1 and 2 of rank 0 acquire semaphore 0 in loops of one span and unit, and their order \
-             is not followed there: give each a semaphore of its own"
-        ), "{reported}");
+        assert!(
+            reported.ends_with(
+                "; if the program already does: thread blocks 1 and 2 of rank 0 acquire semaphore 0 in loops of equal \
+             span and unit, where their order is not analyzed: give each its own semaphore"
+            ),
+            "{reported}"
+        );
         let reported = help(&[
             "copy i1 > s1; nop; loop 32x1 { sem_release#0 }; sem_release#0",
             "sem_acquire#0; nop; copy s1 > o1; loop 32x1 { sem_acquire#0 }",
         ]);
-        assert!(reported.contains("; if the program does so: let each iteration wait"), "{reported}");
+        assert!(reported.contains("; if the program already does: let each iteration wait"), "{reported}");
     }
 }

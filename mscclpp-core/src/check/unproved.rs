@@ -28,8 +28,10 @@ impl Checks {
             return Diagnostics::default();
         }
         if plan.expectations.is_empty() && plan.ranks.iter().any(|rank| rank.output_chunks > 0) {
-            let message =
-                format!("custom collective `{}` states nothing about its outputs: no result is proved", plan.name);
+            let message = format!(
+                "custom collective `{}` states no expectations about its outputs, so no result is proved",
+                plan.name
+            );
             return warning(message).into();
         }
         let expected = plan.expectations.iter().map(|one| (one.rank, one.chunk, one.len));
@@ -50,11 +52,11 @@ impl Checks {
         let written = union(plan, written.into_iter());
         let mut found = Diagnostics::default();
         let written_open = intersection(&open, &written);
-        found.extend(without_postcondition(&written_open, "are written, but the program states nothing about them"));
+        found.extend(without_postcondition(&written_open, "are written, but have no expectation"));
         // In place, an output that no operation writes keeps the caller's value.
         if !plan.collective.in_place {
             let unwritten = intersection(&open, &complement(plan, written));
-            found.extend(without_postcondition(&unwritten, "are neither written nor expected"));
+            found.extend(without_postcondition(&unwritten, "are not written and have no expectation"));
         }
         found
     }
@@ -135,8 +137,8 @@ fn without_postcondition(open: &Chunks, what: &str) -> Option<Diagnostic> {
 
 fn warning(message: String) -> Diagnostic {
     Diagnostic::new(Code::NoPostcondition, Site::None, message).help(
-        "state what every output chunk holds with `p.expect(output, inputs)`, `expectations` in a plan file, or allow \
-         `no_postcondition` if it is left open on purpose",
+        "state the contents of every output chunk with `p.expect(output, inputs)` (in a plan file: `expectations`), \
+         or allow `no_postcondition` if they are intentionally unspecified",
     )
 }
 
@@ -176,7 +178,10 @@ mod tests {
     #[test]
     fn custom_collective_without_expectations_is_reported() {
         let found = warnings("copy i0 > o0", false, &[]);
-        assert_eq!(found, ["custom collective `test` states nothing about its outputs: no result is proved"]);
+        assert_eq!(
+            found,
+            ["custom collective `test` states no expectations about its outputs, so no result is proved"]
+        );
     }
 
     #[test]
@@ -187,20 +192,23 @@ mod tests {
         assert_eq!(
             found,
             [
-                "output chunks 2..4 of rank 0 are written, but the program states nothing about them",
-                "output chunks 4..6 of rank 0 are neither written nor expected",
+                "output chunks 2..4 of rank 0 are written, but have no expectation",
+                "output chunks 4..6 of rank 0 are not written and have no expectation",
             ]
         );
         let found = warnings("copy i0+2 > o2+2", false, &[(0, 0, 8)]);
-        assert_eq!(found, ["output chunks 0..8 of rank 1 are neither written nor expected"]);
+        assert_eq!(found, ["output chunks 0..8 of rank 1 are not written and have no expectation"]);
         let found = warnings("copy i0 > o0", false, &[(0, 1, 1)]);
-        assert_eq!(found[1], "output chunks 2..8 of rank 0 (and of 1 more rank) are neither written nor expected");
+        assert_eq!(
+            found[1],
+            "output chunks 2..8 of rank 0 (and of 1 more rank) are not written and have no expectation"
+        );
     }
 
     #[test]
     fn outputs_that_are_kept_in_place_are_not_reported() {
         assert_eq!(warnings("copy i0 > o1", true, &[(0, 1, 1)]), [""; 0]);
         let found = warnings("copy i0 > o1", true, &[(0, 0, 1)]);
-        assert_eq!(found, ["output chunks 1..2 of rank 0 are written, but the program states nothing about them"]);
+        assert_eq!(found, ["output chunks 1..2 of rank 0 are written, but have no expectation"]);
     }
 }

@@ -37,18 +37,19 @@ impl ChannelMarker for Port {
 
 /// Methods of memory channels only.
 #[diagnostic::on_unimplemented(
-    message = "only a memory channel can do this, and this is a port channel",
-    label = "a port channel is a queue: it puts, signals and flushes",
-    note = "make the channel with `rank.memory_channel(peer)`; relaxed signals, `get`, `reduce` and thread-block groups need one"
+    message = "only a memory channel supports this operation, but this is a port channel",
+    label = "a port channel queues operations for a proxy: it can put, signal and flush",
+    note = "create the channel with `rank.memory_channel(peer)`; relaxed signals, `get`, `reduce` and thread-block \
+        groups require a memory channel"
 )]
 pub trait OnlyMemory: ChannelMarker {}
 impl OnlyMemory for Memory {}
 
 /// Methods of port channels only.
 #[diagnostic::on_unimplemented(
-    message = "only a port channel can do this, and this is a memory channel",
-    label = "a memory channel stores directly and has no queue to flush or to signal from",
-    note = "make the channel with `rank.port_channel(peer)`, or use `put` followed by `signal`, which need no flush"
+    message = "only a port channel supports this operation, but this is a memory channel",
+    label = "a memory channel stores directly and has no queue",
+    note = "create the channel with `rank.port_channel(peer)`, or use `put` followed by `signal`, which need no flush"
 )]
 pub trait OnlyPort: ChannelMarker {}
 impl OnlyPort for Port {}

@@ -105,9 +105,12 @@ impl Program {
     /// Reports a handle of another program; returns a number that later calls ignore.
     pub(super) fn foreign(&self, what: &str) -> u32 {
         let mut recorder = self.recorder.borrow_mut();
-        let diagnostic =
-            Diagnostic::new(Code::ForeignHandle, recorder.site(), format!("this {what} was made by another program"))
-                .help(format!("make the {what} from this program's `p`"));
+        let diagnostic = Diagnostic::new(
+            Code::ForeignHandle,
+            recorder.site(),
+            format!("this {what} was created by another program"),
+        )
+        .help(format!("create the {what} from the `p` of this program"));
         recorder.report(diagnostic);
         POISON
     }

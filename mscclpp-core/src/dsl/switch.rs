@@ -49,8 +49,8 @@ handle! { SwitchReduction, ops: OpsValue }
 
 /// A trait without implementations: it produces the error for a switch channel that is not bound to a rank.
 #[diagnostic::on_unimplemented(
-    message = "a switch channel is used by one of its ranks",
-    label = "by which rank?",
+    message = "a switch channel is used through one of its ranks",
+    label = "expected a call of `at(rank)`",
     note = "write `channel.at(rank).reduce(dst, range, block)`"
 )]
 pub trait NamesItsRank {}

@@ -94,7 +94,7 @@ impl<'p> ProgramContext<'p> {
         if size == 0 {
             self.file(
                 Code::EmptyChunk,
-                format!("a reference to 0 chunks of the {buffer} of rank {rank}"),
+                format!("an empty range of the {buffer} of rank {rank}"),
                 "name at least one chunk",
             );
             return ChunkRef::poison(self);
@@ -105,12 +105,12 @@ impl<'p> ProgramContext<'p> {
         let (Some(end), true) = (end, fits) else {
             let last = index.saturating_add(i64::try_from(size).unwrap_or(i64::MAX));
             let help = match buffer {
-                BufferKind::Scratch => "scratch holds at most 2^32 - 1 chunks, numbered from 0".to_owned(),
+                BufferKind::Scratch => "scratch has at most 2^32 - 1 chunks".to_owned(),
                 _ => format!("use chunks in 0..{len}, or a larger chunk factor"),
             };
             self.file(
                 Code::ChunkOutOfRange,
-                format!("chunks {index}..{last} lie outside the {buffer} of rank {rank}, which has {len} chunks"),
+                format!("chunks {index}..{last} are outside the {buffer} of rank {rank}, which has {len} chunks"),
                 help,
             );
             return ChunkRef::poison(self);

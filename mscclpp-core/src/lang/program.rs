@@ -103,9 +103,9 @@ impl MscclppProgram {
                 Diagnostic::new(
                     Code::BadSpec,
                     Site::None,
-                    format!("the collective is over {} ranks and the program over {ranks}", collective.num_ranks),
+                    format!("the collective has {} ranks, but the program has {ranks}", collective.num_ranks),
                 )
-                .help(format!("make both {ranks}")),
+                .help(format!("use {ranks} ranks for both")),
             );
             return program;
         }

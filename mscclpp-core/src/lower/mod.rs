@@ -53,9 +53,9 @@ pub fn lower(trace: &Trace) -> Result<PlanTree, Diagnostics> {
 pub(crate) fn lowered(trace: Trace) -> Result<PlanTree, Diagnostics> {
     let spec = &trace.spec;
     if spec.instances > 1 && spec.replication == Replication::None {
-        let message = format!("{} instances were asked for under `replication = none`", spec.instances);
+        let message = format!("expected 1 instance with `replication = none`, found {}", spec.instances);
         return Err(Diagnostic::new(Code::BadSpec, Site::Path("spec.replication".into()), message)
-            .help("leave `replication` out, or ask for one instance")
+            .help("remove `replication`, or use one instance")
             .into());
     }
     let (fuse, auto_sync, instances) = (spec.fuse, spec.auto_sync, spec.instances);

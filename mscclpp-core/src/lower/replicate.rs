@@ -35,7 +35,7 @@ pub(super) fn bounded(plan: &PlanTree, instances: u32) -> Result<(), Diagnostics
     let all = ops as u64 * u64::from(instances);
     if all > MAX_OPS {
         return Err(too_large(format!(
-            "{instances} instances of {ops} operations make {all}, expected at most {MAX_OPS}"
+            "{instances} instances of {ops} operations are {all} operations, expected at most {MAX_OPS}"
         )));
     }
     Ok(())
@@ -57,7 +57,7 @@ fn count(ops: &[Op]) -> usize {
 }
 
 fn too_large(message: String) -> Diagnostics {
-    Diagnostic::new(Code::TooLarge, Site::None, message).help("use fewer instances, or smaller chunk counts").into()
+    Diagnostic::new(Code::TooLarge, Site::None, message).help("use fewer instances or fewer chunks").into()
 }
 
 /// Replicates a rank's part of a numbered plan.
@@ -68,7 +68,7 @@ pub(super) fn replicate_rank(number: usize, rank: &mut RankPlan, n: u32) -> Resu
     let check = |what: &str, count: usize, most: u32| -> Result<u32, Diagnostics> {
         let all = (count as u64).checked_mul(u64::from(n)).filter(|all| *all <= u64::from(most));
         all.map(|all| all as u32).ok_or_else(|| {
-            too_large(format!("rank {number} has {count} {what}; with {n} instances that is more than {most}"))
+            too_large(format!("rank {number} has {count} {what}, which exceeds {most} with {n} instances"))
         })
     };
     rank.input_chunks = check("input chunks", rank.input_chunks as usize, u32::MAX)?;
@@ -81,7 +81,7 @@ pub(super) fn replicate_rank(number: usize, rank: &mut RankPlan, n: u32) -> Resu
             ChannelTable::Memory(peers) | ChannelTable::Port(peers) => peers.len(),
             ChannelTable::Switch { groups, .. } => groups.len(),
         };
-        check("channels of a kind", channels, u32::MAX)?;
+        check("channels of one kind", channels, u32::MAX)?;
     }
 
     rank.channels =
@@ -103,7 +103,7 @@ pub(super) fn replicate_rank(number: usize, rank: &mut RankPlan, n: u32) -> Resu
 }
 
 fn beyond(rank: usize, op: OpKind) -> Diagnostics {
-    too_large(format!("a chunk or barrier number of a `{}` on rank {rank} leaves 32 bits", op.name()))
+    too_large(format!("a chunk or barrier number of a `{}` on rank {rank} exceeds 32 bits", op.name()))
 }
 
 fn repeat<T: Clone>(list: &[T], n: u32) -> Vec<T> {

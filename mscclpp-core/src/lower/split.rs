@@ -77,7 +77,7 @@ fn refuse(plan: &PlanTree, op: &Op, place: &str) -> Diagnostic {
         op.srcs[0].size,
     );
     Diagnostic::new(Code::MixedSizes, site, message)
-        .help("use the same chunk ranges in all operations that share memory, or one instance")
+        .help("use equal chunk ranges in all operations that access the same memory, or one instance")
 }
 
 /// Returns the part of an operation that processes one chunk of every range.

@@ -88,9 +88,10 @@ fn halves(both: bool) -> PlanTree {
 #[test]
 fn slices_that_end_within_the_next_chunk() {
     let words = [
-        "`copy` (rank 0, thread block 3) reads scratch chunk 1",
+        "data race on scratch chunk 1",
+        "`copy` (rank 0, thread block 3) reads it",
         "`copy` (rank 0, thread block 1) writes it",
-        "equal parts",
+        "divide equally",
     ];
     refused(&halves(false), "race", &words);
     accepted(&halves(true));
@@ -124,8 +125,13 @@ fn reuse(flush: bool) -> PlanTree {
 
 #[test]
 fn a_source_reused_before_the_port_has_read_it() {
-    let words =
-        ["`copy` (rank 0", "`put` (rank 0", "scratch chunk 0 of rank 0", "a port reads its source later", "flush"];
+    let words = [
+        "`copy` (rank 0",
+        "`put` (rank 0",
+        "scratch chunk 0 of rank 0",
+        "a port put reads its source asynchronously",
+        "flush",
+    ];
     refused(&reuse(false), "race", &words);
     accepted(&reuse(true));
 }

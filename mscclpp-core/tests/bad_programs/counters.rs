@@ -27,7 +27,7 @@ fn a_signal_in_a_loop_and_the_wait_outside() {
     let words = [
         "rank 1 waits once",
         "rank 0 signals once per iteration of a loop of 1024 bytes over 1 chunk",
-        "for chunks of 2048 bytes that is 2 signals and 1 wait",
+        "for chunks of 2048 bytes these are 2 signals and 1 wait",
     ];
     refused(&plan, "unmatched-wait", &words);
 }
@@ -40,6 +40,6 @@ fn loops_of_different_units() {
         p.pipeline(2048, 1, || b.wait(0));
     });
     let words =
-        ["a loop of 2048 bytes", "a loop of 1024 bytes", "for chunks of 2048 bytes that is 2 signals and 1 wait"];
+        ["a loop of 2048 bytes", "a loop of 1024 bytes", "for chunks of 2048 bytes these are 2 signals and 1 wait"];
     refused(&plan, "unmatched-wait", &words);
 }

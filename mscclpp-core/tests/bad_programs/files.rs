@@ -49,13 +49,13 @@ fn changed_op(slug: &str, words: &[&str], kind: OpKind, change: impl FnOnce(&mut
 
 #[test]
 fn ranks() {
-    changed("self-channel", &["rank 0", "is of rank 0 itself"], |plan| {
+    changed("self-channel", &["rank 0", "is rank 0 itself"], |plan| {
         plan.ranks[0].channels[0] = ChannelTable::Memory(vec![0]);
     });
-    changed("index-out-of-range", &["the peer of memory channel 0 is of rank 2", "below 2"], |plan| {
+    changed("index-out-of-range", &["the peer of memory channel 0 is rank 2", "below 2"], |plan| {
         plan.ranks[0].channels[0] = ChannelTable::Memory(vec![2]);
     });
-    changed("self-channel", &["remote buffer 0 is of rank 1 itself"], |plan| {
+    changed("self-channel", &["the owner of remote buffer 0 is rank 1 itself"], |plan| {
         plan.ranks[1].remote_buffers[0].rank = 1;
     });
     changed("chunk-count-mismatch", &["allgather over 2 ranks", "found 4 input and 4 output"], |plan| {
@@ -83,19 +83,19 @@ fn threads_and_sizes() {
 fn thread_blocks() {
     changed_op(
         "barrier-mismatch",
-        &["barrier 0 of rank 0 is for 3 thread blocks, but blocks [0, 1] use it"],
+        &["barrier 0 of rank 0 expects 3 thread blocks, but thread blocks [0, 1] use it"],
         OpKind::Barrier,
         |op| op.blocks = 3,
     );
     // Block 0 twice, and block 1 not at all.
-    changed("barrier-mismatch", &["is for 2 thread blocks, but blocks [0] use it"], |plan| {
+    changed("barrier-mismatch", &["expects 2 thread blocks, but thread blocks [0] use it"], |plan| {
         let blocks = &mut plan.ranks[0].blocks;
         let at = blocks[0].ops.iter().position(|op| op.kind == OpKind::Barrier).expect("a barrier");
         let again = blocks[0].ops[at].clone();
         blocks[0].ops.insert(at, again);
         blocks[1].ops.retain(|op| op.kind != OpKind::Barrier);
     });
-    changed("barrier-mismatch", &["comes to barrier 0 of rank 0 twice, but thread block 1 once"], |plan| {
+    changed("barrier-mismatch", &["reaches barrier 0 of rank 0 twice, but thread block 1 once"], |plan| {
         let ops = &mut plan.ranks[0].blocks[0].ops;
         let at = ops.iter().position(|op| op.kind == OpKind::Barrier).expect("a barrier");
         ops.insert(at, ops[at].clone());
@@ -111,12 +111,12 @@ fn thread_blocks() {
 
 #[test]
 fn chunks() {
-    changed_op("overlapping-copy", &["`copy` (rank 0", "in no order"], OpKind::Copy, |op| {
+    changed_op("overlapping-copy", &["`copy` (rank 0", "unordered"], OpKind::Copy, |op| {
         (op.srcs[0], op.dsts[0]) = (op.dsts[0], op.dsts[0]);
         op.srcs[0].index = 1;
     });
-    changed_op("size-mismatch", &["ranges of 1 and of 2 chunks"], OpKind::Copy, |op| op.srcs[0].size = 1);
-    changed_op("empty-chunk", &["no chunk at all"], OpKind::Copy, |op| op.srcs[0].size = 0);
+    changed_op("size-mismatch", &["operands of 1 and of 2 chunks"], OpKind::Copy, |op| op.srcs[0].size = 1);
+    changed_op("empty-chunk", &["empty operand"], OpKind::Copy, |op| op.srcs[0].size = 0);
     changed_op("chunk-out-of-range", &["input chunks 1..3 of rank 0, which has 2"], OpKind::Put, |op| {
         op.srcs[0].index = 1
     });
@@ -129,7 +129,7 @@ fn chunks() {
         (op.srcs[0], op.dsts[0]) = (op.dsts[0], op.srcs[0]);
         op.dsts[0].size = 1;
     };
-    changed_op("size-mismatch", &["`get` (rank 0", "ranges of 2 and of 1 chunks"], OpKind::Put, get);
+    changed_op("size-mismatch", &["`get` (rank 0", "operands of 2 and of 1 chunks"], OpKind::Put, get);
 }
 
 #[test]
@@ -152,7 +152,11 @@ fn channels_and_semaphores() {
         put.ids = [0].into_iter().collect();
         put.dsts[0].place = BufferRef::Remote(0);
     });
-    changed("bad-specification", &["semaphore 0 to start at 0", "found -1"], |plan| plan.ranks[0].semaphores[0] = -1);
+    changed(
+        "bad-specification",
+        &["expected an initial value of 0 to 2147483647 for semaphore 0", "found -1"],
+        |plan| plan.ranks[0].semaphores[0] = -1,
+    );
 }
 
 #[test]
@@ -162,5 +166,9 @@ fn packets_from_nobody() {
             rank.unpack_packets(rank.output().chunk(0), rank.scratch(1).chunk(0), 0);
         }
     });
-    refused(&plan, "deadlock", &["`unpack_packets` (rank 0", "the packets of scratch chunk 0 for ever", "nobody"]);
+    refused(
+        &plan,
+        "deadlock",
+        &["`unpack_packets` (rank 0", "the packets of scratch chunk 0, but no remaining operation"],
+    );
 }

@@ -38,7 +38,8 @@ fn no_initial_handshake() {
 #[test]
 fn no_final_handshake() {
     for ranks in [2, 4] {
-        let words = ["`put` (rank 1", "may still be writing output chunk 1 of rank 0", "signal rank 0 behind it"];
+        let words =
+            ["`put` (rank 1", "may still be writing output chunk 1 of rank 0", "signal rank 0 after the access"];
         refused(&gather(ranks, (true, false)), "late-access", &words);
     }
 }

@@ -28,7 +28,7 @@ fn exchange(p: &Program, unpack: bool) {
 #[test]
 fn packets_under_protocol_simple() {
     accepted(&plan(packets(AllGather, 2), |p| exchange(p, true)));
-    let words = ["`put_packets` (rank 0", "the protocol is Simple", "half as long", "`protocol = LL`"];
+    let words = ["`put_packets` (rank 0", "the protocol is Simple", "half the size", "`protocol = LL`"];
     refused(&plan(spec(AllGather, 2), |p| exchange(p, true)), "packets-need-ll", &words);
 }
 
@@ -81,7 +81,7 @@ fn packets_beside_plain_data() {
             channel.wait(0);
         }
     };
-    let words = ["scratch chunk 1 of rank 0", "packets", "chunk 0, which take the bytes of plain chunks 0..2"];
+    let words = ["scratch chunk 1 of rank 0", "packets", "chunk 0, which occupy the bytes of plain chunks 0..2"];
     refused(&plan(packets(AllGather, 2), |p| program(p, false)), "mixed-scratch", &words);
     accepted(&plan(packets(AllGather, 2), |p| program(p, true)));
 }

@@ -33,9 +33,14 @@ fn fifteen_signals_and_puts() {
     let plan = all_pairs();
     accepted(&plan);
     let found = limits(&plan, &REFERENCE);
-    let signals = ["the relaxed `signal` (rank 0, thread block 0) has 15 channels", "has room for 8"];
+    let signals =
+        ["the relaxed `signal` (rank 0, thread block 0) has 15 channels", "the limit of the reference executor is 8"];
     say(&found, "over-limit", &signals);
-    say(&found, "over-limit", &["`put` (rank 0, thread block 0) has 15 destinations", "has room for 10"]);
+    say(
+        &found,
+        "over-limit",
+        &["`put` (rank 0, thread block 0) has 15 destinations", "the limit of the reference executor is 10"],
+    );
     let mut split = for_reference(&plan).expect("what is too long is split");
     assert_eq!(limits(&split, &REFERENCE), Default::default());
     assert_eq!(operation(&mut split, |op| op.kind == OpKind::Put).dsts.len(), 8);
@@ -56,7 +61,11 @@ fn a_hundred_and_twenty_seven_operations() {
     say(
         &found,
         "over-limit",
-        &["thread block 0 of rank 0 has 127 operations", "has room for 64", "more thread blocks"],
+        &[
+            "thread block 0 of rank 0 has 127 operations",
+            "the limit of the reference executor is 64",
+            "more thread blocks",
+        ],
     );
 }
 
@@ -68,7 +77,11 @@ fn a_seventeenth_barrier() {
         }
     });
     let found = for_reference(&plan).expect_err("the barriers cannot be fewer");
-    say(&found, "over-limit", &["has 17 barriers on its rank", "has room for 16", "fewer instances"]);
+    say(
+        &found,
+        "over-limit",
+        &["has 17 barriers on its rank", "the limit of the reference executor is 16", "fewer instances"],
+    );
 }
 
 #[test]
@@ -81,6 +94,6 @@ fn more_thread_blocks_than_run_at_once() {
     say(
         &limits(&plan, &DeviceProfile::H100),
         "over-limit",
-        &["rank 0 has 300 thread blocks, an H100 has room for 132"],
+        &["rank 0 has 300 thread blocks, the limit of an H100 is 132"],
     );
 }

@@ -29,7 +29,7 @@ fn loaded(group: bool, change: impl FnOnce(&mut LoopBody), words: &[&str]) {
 
 #[test]
 fn a_loop_over_four_chunks_around_a_copy_of_one() {
-    let words = ["expected `copy` over 4 chunks, as many as its loop spans, found 1"];
+    let words = ["expected `copy` over 4 chunks, the span of its loop, found 1"];
     recorded(
         |p| p.pipeline(1024, 4, || p.rank(0).copy(p.rank(0).output().chunk(0), p.rank(0).input().chunk(0), 0)),
         &words,
@@ -37,13 +37,13 @@ fn a_loop_over_four_chunks_around_a_copy_of_one() {
     loaded(
         false,
         |body| body.num_chunks = 4,
-        &["`copy` (rank 0, thread block 0) works on 1 chunk inside a loop over 4"],
+        &["`copy` (rank 0, thread block 0) has an operand of 1 chunk in a loop with a span of 4"],
     );
 }
 
 #[test]
 fn the_same_with_a_thread_block_group() {
-    let words = ["expected `copy` over 4 chunks, as many as its loop spans, found 1"];
+    let words = ["expected `copy` over 4 chunks, the span of its loop, found 1"];
     recorded(
         |p| {
             let both = p.thread_block_group(0..2);
@@ -54,7 +54,7 @@ fn the_same_with_a_thread_block_group() {
     loaded(
         true,
         |body| body.num_chunks = 4,
-        &["`copy` (rank 0, thread block 0) works on 1 chunk inside a loop over 4"],
+        &["`copy` (rank 0, thread block 0) has an operand of 1 chunk in a loop with a span of 4"],
     );
 }
 

@@ -60,6 +60,6 @@ fn double_counting_in_turns() {
     refused(
         &plan,
         "double-counted",
-        &["`reduce` (rank 1", "output chunk 0 of rank 1 holds input chunk 0 of rank 1 twice"],
+        &["`reduce` (rank 1", "output chunk 0 of rank 1 includes input chunk 0 of rank 1 twice"],
     );
 }

@@ -17,8 +17,8 @@ fn circular_wait() {
     let words = [
         "`wait` (rank 0, thread block 0) waits for a signal of rank 1 on memory channel 0",
         "`wait` (rank 1, thread block 0) waits for a signal of rank 0 on memory channel 0",
-        "`signal` (rank 1, thread block 0) would give it, behind its own wait",
-        "`signal` (rank 0, thread block 0) would give it, behind its own wait",
+        "`signal` (rank 1, thread block 0) provides it, but only after its own wait",
+        "`signal` (rank 0, thread block 0) provides it, but only after its own wait",
         "waits.rs:",
     ];
     refused(&plan, "deadlock", &words);
@@ -56,5 +56,5 @@ fn relaxed_publication() {
             rank.copy(scratch.chunk(0), rank.output().chunk(peer.id()), 0);
         }
     });
-    refused(&plan, "race", &["`copy` (rank 1", "`put` (rank 0", "output chunk 0 of rank 1", "use a normal signal"]);
+    refused(&plan, "race", &["`copy` (rank 1", "`put` (rank 0", "output chunk 0 of rank 1", "use `signal` and `wait`"]);
 }

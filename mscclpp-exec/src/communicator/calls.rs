@@ -183,7 +183,7 @@ impl Communicator {
         if input == output {
             return Ok(());
         }
-        let expected = format!("{input}, as many as the input");
+        let expected = format!("{input}, the length of the input");
         Err(Error::Length { call, rank: self.rank(), what: "the output", expected, found: output })
     }
 
@@ -207,7 +207,7 @@ impl Communicator {
         if found.is_multiple_of(self.num_ranks() as usize) {
             return Ok(());
         }
-        let expected = format!("a multiple of {}, a part for each rank", self.num_ranks());
+        let expected = format!("a multiple of {}, the number of ranks", self.num_ranks());
         Err(Error::Length { call, rank: self.rank(), what, expected, found })
     }
 

@@ -46,11 +46,11 @@ impl Communicator {
         let (rank, ranks) = (self.rank(), self.num_ranks() as usize);
         let length = |what, expected, found| Error::Length { call: CALL, rank, what, expected, found };
         if counts.len() != ranks {
-            return Err(length("the list of counts", format!("{ranks}, one for each rank"), counts.len()));
+            return Err(length("the list of counts", format!("{ranks}, one per rank"), counts.len()));
         }
         let total = counts.iter().try_fold(0_usize, |sum, count| sum.checked_add(*count));
         if total != Some(input.len()) {
-            let total = total.map_or_else(|| "more than there are addresses".to_owned(), |total| total.to_string());
+            let total = total.map_or_else(|| "more than the address space".to_owned(), |total| total.to_string());
             return Err(length("the input", format!("{total}, the sum of the counts"), input.len()));
         }
 

@@ -171,7 +171,7 @@ impl Executor {
 impl std::fmt::Debug for Executor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Inner { ranks, options, workers, .. } = &*self.inner;
-        f.debug_struct("World").field("ranks", ranks).field("workers", workers).field("options", options).finish()
+        f.debug_struct("Executor").field("ranks", ranks).field("workers", workers).field("options", options).finish()
     }
 }
 

@@ -33,7 +33,7 @@ impl Tables {
         let at = match self.all.iter().position(|table| table.bases == bases) {
             Some(at) => at,
             None if captured => {
-                let text = "cannot launch on buffers of so many ranks for the first time";
+                let text = "cannot launch on new buffers of more than 32 ranks";
                 return Err(Error::Capturing { what: text.into() });
             }
             None => self.write(world, bases)?,

@@ -233,7 +233,7 @@ impl Device {
         if expected == found {
             return Ok(());
         }
-        Err(Error::Internal(format!("kernels of another build: structs {found:#x}, expected {expected:#x}")))
+        Err(Error::Internal(format!("kernels of another build: expected struct hash {expected:#x}, found {found:#x}")))
     }
 }
 

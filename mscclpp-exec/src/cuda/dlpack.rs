@@ -141,7 +141,7 @@ impl Tensor {
         let Some(&(dtype, _)) = known else {
             return Err(wrong(
                 format!("of type {code} with {bits} bits and {lanes} lanes"),
-                "one of the types of a message",
+                "an element type of a message",
             ));
         };
         if !(0..=MOST_DIMENSIONS).contains(&raw.ndim) {
@@ -175,7 +175,7 @@ impl Tensor {
                 if len != 1 && stride != next {
                     return Err(wrong(
                         format!("of shape {shape:?} with strides {strides:?}"),
-                        "one without gaps, row by row",
+                        "a contiguous row-major one",
                     ));
                 }
                 next *= len;

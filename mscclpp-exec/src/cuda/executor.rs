@@ -231,7 +231,7 @@ impl Executor {
 impl std::fmt::Debug for Executor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Inner { ranks, devices, options, .. } = &*self.inner;
-        f.debug_struct("World").field("ranks", ranks).field("devices", devices).field("options", options).finish()
+        f.debug_struct("Executor").field("ranks", ranks).field("devices", devices).field("options", options).finish()
     }
 }
 
@@ -246,7 +246,7 @@ impl Inner {
     /// The world for messages: its number, its ranks and the devices of this process.
     fn label(&self) -> String {
         let devices: Vec<String> = self.devices.iter().map(Device::label).collect();
-        format!("world {} ({} ranks, {})", self.number, self.ranks, devices.join(", "))
+        format!("executor {} ({} ranks, {})", self.number, self.ranks, devices.join(", "))
     }
 
     /// Refuses what was made in another world: its addresses are those of other devices, and nothing that waits for launches of

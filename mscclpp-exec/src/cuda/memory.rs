@@ -211,7 +211,7 @@ impl MappedMemory {
     ///
     /// # Panics
     /// If they are not inside.
-    #[expect(clippy::mut_from_ref, reason = "the caller sees to it that nobody else uses them")]
+    #[expect(clippy::mut_from_ref, reason = "the caller ensures that no other thread uses them")]
     pub(super) unsafe fn bytes_mut(&self, at: u64, len: u64) -> &mut [u8] {
         self.check(at, len);
         // SAFETY: as in `bytes`.

@@ -20,16 +20,16 @@ use crate::error::Error;
 #[non_exhaustive]
 pub enum MulticastUnavailable {
     /// Nobody wants it.
-    #[error("switched off by `Options::multicast`")]
+    #[error("disabled by `Options::multicast`")]
     Off,
     /// Two members on one device.
-    #[error("ranks {} and {} are on one device", ranks[0], ranks[1])]
+    #[error("ranks {} and {} are on the same device", ranks[0], ranks[1])]
     OneDevice {
         /// The members.
         ranks: [u32; 2],
     },
     /// A device that cannot.
-    #[error("{device} of rank {rank} has no multicast objects")]
+    #[error("{device} of rank {rank} does not support multicast objects")]
     NoHardware {
         /// The member.
         rank: u32,
@@ -37,13 +37,16 @@ pub enum MulticastUnavailable {
         device: String,
     },
     /// More groups of a device than a launch has room for.
-    #[error("a device is in more than {most} groups of switch channels")]
+    #[error("a device is a member of more than {most} switch channel groups")]
     TooMany {
         /// Most groups.
         most: usize,
     },
     /// Members' memories that begin at different places of their allocations.
-    #[error("rank {rank}'s memory begins at byte {found} of its allocation, that of rank {other} at byte {expected}")]
+    #[error(
+        "the memory of rank {rank} starts at byte {found} of its allocation, but that of rank {other} at byte \
+         {expected}"
+    )]
     Places {
         /// The member that differs.
         rank: u32,
@@ -55,7 +58,10 @@ pub enum MulticastUnavailable {
         expected: u64,
     },
     /// An allocation that ends too early for whole units of physical memory.
-    #[error("rank {rank}'s allocation has {found} bytes, a multicast object of {expected} bytes was needed")]
+    #[error(
+        "expected an allocation of at least {expected} bytes on rank {rank}, the size of the multicast object, found \
+         {found} bytes"
+    )]
     Room {
         /// The member.
         rank: u32,
@@ -245,7 +251,7 @@ struct SliceLayout {
 fn place(request: &Request, facts: Vec<(u32, Facts)>) -> Result<SliceLayout, MulticastUnavailable> {
     let mut place: Option<SliceLayout> = None;
     for &rank in &request.members {
-        let unknown = || MulticastUnavailable::Failed { rank, why: "it says nothing of its memory".into() };
+        let unknown = || MulticastUnavailable::Failed { rank, why: "it did not describe its memory".into() };
         let (_, fact) = facts.iter().find(|(of, _)| *of == rank).ok_or_else(unknown)?;
         let (found, bytes) = fact.clone()?;
         match &mut place {

@@ -234,7 +234,7 @@ impl Multicasts {
             };
             if let Err(why) = &path {
                 log::info!(
-                    "switch channel over the {buffer} of ranks {:?} goes without multicast: {why}",
+                    "switch channel over the {buffer} of ranks {:?} does not use multicast: {why}",
                     window.members
                 );
             }

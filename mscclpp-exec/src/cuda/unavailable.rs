@@ -13,7 +13,8 @@ pub enum CudaUnavailable {
     NoDriver,
     /// What was found under the driver's name lacks a function.
     #[error(
-        "what was loaded as CUDA's driver has no function `{function}`; install the vendor's driver and see that nothing stands before it in `LD_LIBRARY_PATH`, or use the CPU"
+        "the library that was loaded as the CUDA driver has no function `{function}`; install the vendor's driver and \
+         check that no other library precedes it in `LD_LIBRARY_PATH`, or use the CPU"
     )]
     Foreign {
         /// The first one that is missing.
@@ -21,14 +22,14 @@ pub enum CudaUnavailable {
     },
     /// What was loaded in the driver's place is the toolkit's, which programs are linked with.
     #[error(
-        "no CUDA driver: a stub was loaded in its place; take the toolkit's folder `stubs` out of `LD_LIBRARY_PATH`"
+        "no CUDA driver: a stub library was loaded instead; remove the toolkit's folder `stubs` from `LD_LIBRARY_PATH`"
     )]
     Stub,
     /// The driver found no device.
-    #[error("the CUDA driver finds no device; see `CUDA_VISIBLE_DEVICES`, or use the CPU")]
+    #[error("the CUDA driver found no device; check `CUDA_VISIBLE_DEVICES`, or use the CPU")]
     NoDevice,
     /// A device that is not there.
-    #[error("no CUDA device {ordinal}: there are {count}, counted from 0")]
+    #[error("no CUDA device {ordinal}: expected an ordinal below {count}")]
     NoSuchDevice {
         /// The device asked for.
         ordinal: u32,
@@ -39,15 +40,16 @@ pub enum CudaUnavailable {
     #[error("the CUDA driver does not work: {0}")]
     Driver(#[source] DriverError),
     /// A driver without functions that are needed here.
-    #[error("the CUDA driver is for CUDA {}.{}, expected at least 12.4; install a newer one, or use the CPU", version / 1000, version % 1000 / 10)]
+    #[error("the CUDA driver supports CUDA {}.{}, expected at least 12.4; install a newer driver, or use the CPU", version / 1000, version % 1000 / 10)]
     OldDriver {
         /// As the driver says it: 1000 times the major version, 10 times the minor one.
         version: u32,
     },
     /// A driver that refuses the kernels of this library, where none can be compiled either.
     #[error(
-        "{device} cannot load the kernels of this library: {refused}; the driver is for CUDA {}.{}, they were built by {}.{}: \
-         install a newer driver, or an NVRTC of the driver's version, which compiles them ({none})",
+        "{device} cannot load the kernels of this library: {refused}; the driver supports CUDA {}.{}, but the kernels \
+         were built with {}.{}: install a newer driver, or a version of NVRTC that matches the driver and can compile \
+         them ({none})",
         driver / 1000, driver % 1000 / 10, toolkit / 1000, toolkit % 1000 / 10
     )]
     Kernels {

@@ -28,7 +28,7 @@ pub enum Error {
     #[error(transparent)]
     Stalled(Box<Stall>),
     /// The plan and the executor have different numbers of ranks.
-    #[error("plan `{plan}` is for {expected} ranks, found a world of {found} ranks")]
+    #[error("plan `{plan}` is for {expected} ranks, found an executor of {found} ranks")]
     RankCountMismatch {
         /// The plan.
         plan: String,
@@ -46,7 +46,7 @@ pub enum Error {
         what: String,
     },
     /// An operation accesses memory of a rank on another node.
-    #[error("{place}: rank {rank} on node {node} reaches the memory of rank {peer}, which is on node {other}")]
+    #[error("{place}: rank {rank} on node {node} accesses the memory of rank {peer}, which is on node {other}")]
     CrossNodeAccess {
         /// `rank 3 / thread block 0 / operation 5 (put)`.
         place: String,
@@ -60,7 +60,7 @@ pub enum Error {
         other: u32,
     },
     /// The message is outside of the sizes that the plan supports.
-    #[error("message of {bytes} bytes, but plan `{plan}` is for {least} to {most} bytes")]
+    #[error("plan `{plan}` is for messages of {least} to {most} bytes, found {bytes} bytes")]
     MessageSize {
         /// The plan.
         plan: String,
@@ -72,7 +72,7 @@ pub enum Error {
         most: u64,
     },
     /// The count cannot be divided evenly among the ranks.
-    #[error("{count} elements do not divide into {ranks} equal parts, as {collective} needs")]
+    #[error("expected a multiple of {ranks} elements for {collective}, found {count}")]
     UnequalParts {
         /// Name of the collective.
         collective: &'static str,
@@ -82,7 +82,7 @@ pub enum Error {
         ranks: u32,
     },
     /// The message exceeds the address space.
-    #[error("{count} elements of {dtype} need more bytes than there are addresses")]
+    #[error("{count} elements of {dtype} exceed the address space")]
     TooLarge {
         /// Elements of the larger buffer.
         count: u64,
@@ -90,7 +90,7 @@ pub enum Error {
         dtype: DataType,
     },
     /// The plan does not implement the requested reduction.
-    #[error("plan `{plan}` reduces by {fixed}, found a request for {asked}")]
+    #[error("plan `{plan}` reduces with {fixed}, but the message requests {asked}")]
     FixedReduction {
         /// The plan.
         plan: String,
@@ -120,7 +120,7 @@ pub enum Error {
         found: u64,
     },
     /// The number of buffers differs from the number of ranks.
-    #[error("{found} {buffer} buffers for {expected} ranks")]
+    #[error("expected {expected} {buffer} buffers, one per rank, found {found}")]
     BufferCount {
         /// `input`, `output` or `in-place`.
         buffer: &'static str,
@@ -130,7 +130,7 @@ pub enum Error {
         found: usize,
     },
     /// The elements have the wrong type.
-    #[error("buffers of {found} for a message of {expected}")]
+    #[error("expected buffers of {expected} for this message, found {found}")]
     ElementType {
         /// Type of the message.
         expected: DataType,
@@ -146,7 +146,7 @@ pub enum Error {
         found: String,
     },
     /// An in-place plan was launched with two buffers, or an out-of-place plan with one.
-    #[error("plan `{plan}` works {}, found {}", if *.in_place { "in place" } else { "out of place" }, if *.in_place { "separate inputs and outputs" } else { "one buffer per rank" })]
+    #[error("plan `{plan}` is {}, but was launched with {}", if *.in_place { "in place" } else { "out of place" }, if *.in_place { "separate inputs and outputs" } else { "one buffer per rank" })]
     BufferModeMismatch {
         /// The plan.
         plan: String,
@@ -154,7 +154,7 @@ pub enum Error {
         in_place: bool,
     },
     /// The plan writes to an input that was passed as read-only.
-    #[error("plan `{plan}` overwrites its inputs, found inputs that are only lent for reading")]
+    #[error("plan `{plan}` overwrites its inputs, but its inputs were passed as read-only")]
     ReadOnlyInput {
         /// The plan.
         plan: String,
@@ -170,7 +170,7 @@ pub enum Error {
         limit: u64,
     },
     /// Memory could not be allocated.
-    #[error("{bytes} bytes of {purpose} are needed, {available} bytes are available")]
+    #[error("{bytes} bytes of {purpose} are required, but only {available} bytes are available")]
     OutOfMemory {
         /// Purpose of the memory.
         purpose: &'static str,
@@ -181,7 +181,8 @@ pub enum Error {
     },
     /// The plan has more thread blocks than a device runs at once, so that some would wait for others that never start.
     #[error(
-        "plan `{plan}` has {blocks} thread blocks of {threads} threads on {device}, which runs {fit} of them at once"
+        "plan `{plan}` has {blocks} thread blocks of {threads} threads on {device}, where at most {fit} of them are \
+         co-resident"
     )]
     NotCoResident {
         /// The plan.
@@ -196,7 +197,7 @@ pub enum Error {
         fit: u32,
     },
     /// A device cannot access the memory of another one.
-    #[error("{device} cannot reach the memory of {peer}")]
+    #[error("{device} cannot access the memory of {peer}")]
     NoPeerAccess {
         /// The device.
         device: String,
@@ -227,19 +228,19 @@ pub enum Error {
         expected: String,
     },
     /// Only another process can access the buffer.
-    #[error("rank {rank} is not one of this process")]
+    #[error("rank {rank} does not belong to this process")]
     NotLocalRank {
         /// The rank.
         rank: u32,
     },
     /// The stream has no queue on the device.
-    #[error("the stream has no queue on {device}, where ranks of the launch are")]
+    #[error("the stream does not include {device}, which has ranks of the launch")]
     StreamDeviceMismatch {
         /// The device.
         device: String,
     },
     /// A copy between host and device has another length than the device memory.
-    #[error("{found} bytes of the host for {expected} bytes of the device")]
+    #[error("expected {expected} bytes of host memory for this device buffer, found {found} bytes")]
     DeviceCopy {
         /// Bytes of the device memory.
         expected: u64,
@@ -251,7 +252,7 @@ pub enum Error {
     #[error(transparent)]
     NoDevice(#[from] CudaUnavailable),
     /// An operation that cannot be captured was requested while a stream is captured.
-    #[error("{what} while a stream records a graph")]
+    #[error("{what} while a stream is captured")]
     Capturing {
         /// The requested operation, or the driver's call that failed for that reason.
         what: String,
@@ -274,7 +275,7 @@ pub enum Error {
     #[error(transparent)]
     LateData(Box<LateData>),
     /// Ranks made different calls at the same time.
-    #[error("call {number} of the group differs: rank {rank} calls {call}, rank {peer} calls {other}")]
+    #[error("call {number} of the communicator differs: rank {rank} calls {call}, rank {peer} calls {other}")]
     CallMismatch {
         /// Number of the call, counted from 1.
         number: u64,
@@ -288,7 +289,7 @@ pub enum Error {
         other: String,
     },
     /// A rank is lost.
-    #[error("rank {peer} is gone: {why}")]
+    #[error("lost rank {peer}: {why}")]
     RankLost {
         /// The rank.
         peer: u32,
@@ -296,16 +297,16 @@ pub enum Error {
         why: String,
     },
     /// An earlier call of the communicator failed.
-    #[error("this group of ranks cannot go on: {why}")]
+    #[error("the communicator has failed: {why}")]
     CommunicatorFailed {
         /// The first error.
         why: String,
     },
     /// Two threads use one rank at the same time.
-    #[error("another thread is in a call of this rank")]
+    #[error("another thread is already making a call on this rank")]
     Busy,
     /// A rank passed a buffer that this rank has dropped.
-    #[error("rank {peer} hands in shared buffer {number}, which rank {rank} has dropped")]
+    #[error("rank {peer} passes shared buffer {number}, which rank {rank} has dropped")]
     DroppedBuffer {
         /// This rank.
         rank: u32,
@@ -363,7 +364,7 @@ pub enum Error {
         found: usize,
     },
     /// A root that is no rank of the communicator.
-    #[error("{call} of rank {rank}: root {root} is not one of the ranks 0 to {}", ranks - 1)]
+    #[error("{call} of rank {rank}: expected a root of 0 to {}, found {root}", ranks - 1)]
     Root {
         /// The call.
         call: &'static str,
@@ -495,23 +496,33 @@ impl Error {
     /// Returns how to fix the error, for errors with a known remedy.
     fn help(&self) -> Option<String> {
         Some(match self {
-            Self::RankCountMismatch { expected, .. } => format!("make a world of {expected} ranks, or a plan for this one"),
+            Self::RankCountMismatch { expected, found, .. } => format!(
+                "use an executor of {expected} ranks, or a \
+                plan for {found} ranks"
+            ),
             Self::CrossNodeAccess { .. } => {
-                "use a port channel between nodes, or a plan for so many ranks per node as there are".into()
+                "use a port channel between nodes, or a plan that was compiled for the actual number of ranks per \
+                 node"
+                    .into()
             }
-            Self::MessageSize { .. } => "choose another plan, or `Message::any_size` to run it all the same".into(),
+            Self::MessageSize { .. } => "use another plan, or disable this check with `Message::any_size`".into(),
             Self::UnequalParts { count, ranks, .. } => {
                 let next = count.checked_next_multiple_of(u64::from(*ranks)).unwrap_or(0);
-                format!("send {next} elements, the next multiple of {ranks}")
+                format!("use {next} elements, the next multiple of {ranks}")
             }
             Self::FixedReduction { fixed, .. } => {
                 format!(
-                    "leave the reduction of the message out to reduce by {fixed}, or use a plan of sums, which takes any"
+                    "omit the reduction of the message to reduce with {fixed}, or use a plan of sums, which supports \
+                     any reduction"
                 )
             }
-            Self::UnsupportedAccumulator { dtype, .. } if dtype.is_integer() => "integers accumulate as `Native`".into(),
+            Self::UnsupportedAccumulator { dtype, .. } if dtype.is_integer() => "accumulate integers as \
+                `Native`"
+                .into(),
             Self::UnsupportedAccumulator { .. } => "accumulate as `F64`".into(),
-            Self::OtherWorld { .. } => "make the buffers with `Run::buffers` or `Run::bind` of a run of the same world".into(),
+            Self::OtherWorld { .. } => "create the buffers with `PreparedPlan::buffers` or `PreparedPlan::bind` on \
+                the same executor"
+                .into(),
             Self::BufferModeMismatch { in_place: true, .. } => "launch with `launch_in_place`".into(),
             Self::BufferModeMismatch { .. } => "launch with inputs and outputs".into(),
             Self::ReadOnlyInput { .. } => "launch with `Buffers`, whose inputs may be overwritten".into(),
@@ -519,36 +530,46 @@ impl Error {
                 "use fewer ranks, or a plan with fewer thread blocks or threads per block".into()
             }
             Self::NoPeerAccess { .. } => {
-                "use devices that are connected (`nvidia-smi topo -m`), or one of them for all ranks".into()
+                "use devices with peer access (`nvidia-smi topo -m`), or one device for all ranks".into()
             }
             #[cfg(feature = "cuda")]
             Self::MapFailed { .. } => {
-                "let every process see the devices of all (`CUDA_VISIBLE_DEVICES`), on which `nvidia-smi topo -p2p r` says OK".into()
+                "make the devices of all processes visible to every process (`CUDA_VISIBLE_DEVICES`), and use devices \
+                 for which `nvidia-smi topo -p2p r` reports OK"
+                    .into()
             }
             #[cfg(feature = "cuda")]
             Self::Driver(error) if ["cuIpcGetMemHandle", "cuMemExportToShareableHandle"].contains(&error.call) => {
-                "bind memory of `World::alloc`, or of `cuMemAlloc`: that of pools, and what was made for one process, cannot be shared"
+                "bind memory of `Executor::alloc` or of `cuMemAlloc`; memory of pools, or memory that is limited to \
+                 one process, cannot be shared"
                     .into()
             }
-            Self::StreamDeviceMismatch { .. } => "launch on a stream of the world, from `World::stream`".into(),
+            Self::StreamDeviceMismatch { .. } => "launch on a stream that `Executor::stream` returns".into(),
             Self::ScratchLimit { .. } => "send smaller messages, or raise `Options::scratch_limit`".into(),
             Self::OutOfMemory { .. } => "send smaller messages, or use fewer ranks".into(),
             Self::LateData(late) => format!(
-                "a flush frees the source and says nothing of the destination: let rank {} wait for a signal that rank {} sends over the same port channel behind the put",
+                "let rank {} wait for a signal that rank {} sends over the same port channel after the put; a flush \
+                 guarantees only that the source was read",
                 late.rank, late.peer
             ),
             Self::CallMismatch { .. } => "make the same calls in the same order on all ranks".into(),
-            Self::Busy => "give each thread a group of its own, or let one thread make all calls".into(),
-            Self::DroppedBuffer { .. } => "drop shared buffers on all ranks at the same place".into(),
+            Self::Busy => "use a separate communicator per thread, or make all calls from one thread".into(),
+            Self::DroppedBuffer { .. } => "drop shared buffers at the same point of the sequence of calls on all \
+                ranks"
+                .into(),
             Self::Capturing { .. } => {
-                "prepare, make buffers and bind them before the capture, and launch on them once if there are more than 32 ranks".into()
+                "prepare the plan, allocate and bind the buffers before the capture; with more than 32 ranks, also \
+                 launch once with these buffers"
+                    .into()
             }
             #[cfg(feature = "cuda")]
             Self::Driver(error) if error.name == "CUDA_ERROR_OUT_OF_MEMORY" => {
                 "send smaller messages, use fewer ranks, or free memory of the device".into()
             }
             Self::ReceiveMemory { .. } => "send fewer elements at once".into(),
-            Self::CommunicatorFailed { .. } | Self::RankLost { .. } => "make a new group of the ranks that are left".into(),
+            Self::CommunicatorFailed { .. } | Self::RankLost { .. } => "create a communicator of the remaining ranks \
+                with `shrink`"
+                .into(),
             _ => return None,
         })
     }

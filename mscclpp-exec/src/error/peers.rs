@@ -48,17 +48,19 @@ pub enum AbortCause {
 impl fmt::Display for AbortCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::PeerLost { peer } => write!(f, "rank {peer} is gone: its connection was closed"),
+            Self::PeerLost { peer } => write!(f, "lost rank {peer}: its connection was closed"),
             Self::Timeout { after, not_started: absent, unresponsive: silent } => {
-                write!(f, "nothing has happened for {after:?}")?;
-                for (ranks, what) in [(absent, "has not begun this launch"), (silent, "does not say where it is")] {
+                write!(f, "no progress for {after:?}")?;
+                for (ranks, what) in
+                    [(absent, "has not started this launch"), (silent, "has not reported its position")]
+                {
                     for rank in ranks {
                         write!(f, "; rank {rank} {what}")?;
                     }
                 }
                 Ok(())
             }
-            Self::PeerAborted { peer } => write!(f, "rank {peer} has given this launch up"),
+            Self::PeerAborted { peer } => write!(f, "rank {peer} aborted this launch"),
             Self::Group(error) => error.fmt(f),
         }
     }
@@ -105,7 +107,7 @@ impl fmt::Display for LateData {
             f,
             "plan `{plan}`, launch {launch}: data from rank {peer} for the {memory} of rank {rank} arrived after the"
         )?;
-        write!(f, " operations of rank {rank} had ended")?;
+        write!(f, " operations of rank {rank} had finished")?;
         if let Some(place) = place {
             write!(f, "; it was sent by {place}")?;
         }

@@ -136,20 +136,20 @@ impl fmt::Display for WaitsFor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Signal { channel, id, peer, expected, seen } => {
-                write!(f, "a signal of rank {peer} on its {channel} channel {id}: {expected} expected, {seen} seen")
+                write!(f, "a signal of rank {peer} on its {channel} channel {id}: expected {expected}, found {seen}")
             }
             Self::Semaphore { id, value } => write!(f, "a unit of its semaphore {id}, whose value is {value}"),
             Self::Barrier { id, arrived, expected } => {
-                write!(f, "its barrier {id}: {expected} thread blocks expected, {arrived} arrived")
+                write!(f, "its barrier {id}: expected {expected} thread blocks, {arrived} arrived")
             }
             Self::Packet { chunk, packet, expected, seen } => write!(
                 f,
-                "packet {packet} of the packets at scratch chunk {chunk}: flag {expected} expected, {seen} seen"
+                "packet {packet} of the packets at scratch chunk {chunk}: expected flag {expected}, found {seen}"
             ),
-            Self::Peers { ranks } if ranks.is_empty() => f.write_str("its own rank to go on"),
+            Self::Peers { ranks } if ranks.is_empty() => f.write_str("its own rank to make progress"),
             Self::Peers { ranks } => {
                 let ranks: Vec<_> = ranks.iter().map(|rank| format!("rank {rank}")).collect();
-                write!(f, "{} to begin this launch", ranks.join(" and "))
+                write!(f, "{} to start this launch", ranks.join(" and "))
             }
             Self::Proxy => f.write_str("the port proxy of its rank"),
         }
@@ -168,14 +168,14 @@ impl fmt::Display for BlockedThreadBlock {
         write!(f, " waits for {}", self.waits_for)?;
         match &self.released {
             UnblockedBy::By { rank, block, op, kind, place } => {
-                write!(f, "; {} would release it but is not reached", path(*rank, *block, *op, *kind))?;
+                write!(f, "; {} would unblock it, but was not reached", path(*rank, *block, *op, *kind))?;
                 if let Some(place) = place {
                     write!(f, ", at {place}")?;
                 }
                 Ok(())
             }
             UnblockedBy::PeerStart => Ok(()),
-            UnblockedBy::ByNothing => f.write_str("; no operation that is still to come would release it"),
+            UnblockedBy::ByNothing => f.write_str("; no remaining operation would unblock it"),
         }
     }
 }
@@ -187,12 +187,12 @@ impl Stall {
     fn summary(&self) -> String {
         let waiting = self.blocked.len();
         format!(
-            "plan `{}` stalled in launch {}: {waiting} of {} thread block{} wait{} for what cannot happen any more",
+            "plan `{}` stalled in launch {}: {waiting} of {} thread block{} {} blocked forever",
             self.plan,
             self.launch,
             self.blocks,
             if self.blocks == 1 { "" } else { "s" },
-            if waiting == 1 { "s" } else { "" },
+            if waiting == 1 { "is" } else { "are" },
         )
     }
 

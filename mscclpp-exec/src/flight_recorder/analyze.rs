@@ -130,32 +130,35 @@ fn root_cause(
 ) -> Option<(u32, String)> {
     if let Some(Divergence { number, calls, lagging }) = divergence {
         if let [.., (_, more), (call, ranks)] = &calls[..] {
-            let what = format!("in call {number} it calls {} at {}, unlike the others", call.request, call.at);
+            let what = format!("in call {number} it calls {} at {}, unlike the other ranks", call.request, call.at);
             // With equally many ranks on both sides, either call may be the correct one.
             return ranks.first().filter(|_| more.len() > ranks.len()).map(|rank| (*rank, what));
         }
         if let Some((rank, last)) = lagging.first() {
             let last = last
                 .as_ref()
-                .map_or_else(String::new, |last| format!("; its last was {} at {}", last.request, last.at));
-            return Some((*rank, format!("it did not come to call {number}{last}")));
+                .map_or_else(String::new, |last| format!("; its last call was {} at {}", last.request, last.at));
+            return Some((*rank, format!("it did not make call {number}{last}")));
         }
     }
     let end = chain.last();
     let awaited = end.and_then(|wait| wait.released_by.as_ref());
     if let Some(op) = awaited.filter(|op| missing_dumps.contains(&op.rank)) {
-        return Some((op.rank, format!("{op} is waited for, and the rank left nothing: it was killed or stopped")));
+        return Some((
+            op.rank,
+            format!("{op} would unblock a waiting rank, but the rank wrote no dump: it was killed or suspended"),
+        ));
     }
     if let [rank] = missing_dumps {
-        return Some((*rank, "it is the only rank that left nothing: it was killed or stopped".to_owned()));
+        return Some((*rank, "it is the only rank without a dump: it was killed or suspended".to_owned()));
     }
     let end = end?;
     match awaited {
-        None => Some((end.op.rank, format!("no operation that was still to come would release {}", end.op))),
+        None => Some((end.op.rank, format!("no remaining operation would unblock {}", end.op))),
         Some(op) if by_rank.contains_key(&op.rank) && chain.len() > 1 && is_cycle(chain) => {
-            Some((op.rank, "thread blocks wait for each other in a circle".to_owned()))
+            Some((op.rank, "thread blocks form a wait-for cycle".to_owned()))
         }
-        Some(op) => Some((op.rank, format!("{op} is waited for, and was not reached"))),
+        Some(op) => Some((op.rank, format!("{op} would unblock a waiting rank, but was not reached"))),
     }
 }
 
@@ -180,7 +183,7 @@ impl fmt::Display for Analysis {
         }
         writeln!(f, "; dumps of rank {}", format_ranks(&found))?;
         if !self.missing_dumps.is_empty() {
-            writeln!(f, "nothing of rank {}", format_ranks(&self.missing_dumps))?;
+            writeln!(f, "no dump from rank {}", format_ranks(&self.missing_dumps))?;
         }
         if let Some(Divergence { number, calls, lagging }) = &self.divergence {
             writeln!(f, "\ncall {number} differs:")?;
@@ -197,22 +200,22 @@ impl fmt::Display for Analysis {
             }
         }
         if !self.wait_chain.is_empty() {
-            writeln!(f, "\nwho waits for whom:")?;
+            writeln!(f, "\nwait chain:")?;
             for wait in &self.wait_chain {
                 writeln!(f, "  {} waits for {}", wait.op, wait.waits_for)?;
                 match &wait.released_by {
-                    Some(op) => writeln!(f, "    which {op} would bring")?,
-                    None => writeln!(f, "    which nothing that was still to come would bring")?,
+                    Some(op) => writeln!(f, "    which {op} would provide")?,
+                    None => writeln!(f, "    which no remaining operation would provide")?,
                 }
             }
         }
-        writeln!(f, "\nwhat the calls returned:")?;
+        writeln!(f, "\nerrors that the calls returned:")?;
         for (rank, message) in &self.failures {
             writeln!(f, "  rank {rank}: {}", message.lines().next().unwrap_or_default())?;
         }
         match &self.root_cause {
-            Some((rank, why)) => writeln!(f, "\nmost likely rank {rank}: {why}"),
-            None => writeln!(f, "\nthe dumps do not say whose fault it is"),
+            Some((rank, why)) => writeln!(f, "\nlikely root cause: rank {rank}: {why}"),
+            None => writeln!(f, "\nno root cause found"),
         }
     }
 }

@@ -185,11 +185,17 @@ impl Dump {
                     return Err(malformed(last, format!("expected format {FORMAT}, found {}", record.format)));
                 }
                 Line::Rank(record) if record.rank >= record.ranks => {
-                    return Err(malformed(last, format!("rank {} of {} ranks", record.rank, record.ranks)));
+                    return Err(malformed(
+                        last,
+                        format!(
+                            "expected a rank below the number of ranks, found rank {} of {} ranks",
+                            record.rank, record.ranks
+                        ),
+                    ));
                 }
                 Line::Rank(record) => rank = Some(record),
                 Line::Call(record) if record.number <= number => {
-                    return Err(malformed(last, format!("call {} behind call {number}", record.number)));
+                    return Err(malformed(last, format!("call {} after call {number}", record.number)));
                 }
                 Line::Call(record) => {
                     number = record.number;
@@ -258,7 +264,7 @@ impl Recorder {
         let number = WRITTEN.fetch_add(1, Ordering::Relaxed) + 1;
         let path = folder.join(format!("mscclpp-rank-{rank}-of-{ranks}{part}-{process}-{number}.jsonl"));
         match file::write_atomic(&path, dump.text().as_bytes()) {
-            Ok(()) => log::warn!("rank {rank} wrote what it knows to {}", path.display()),
+            Ok(()) => log::warn!("rank {rank} wrote a dump to {}", path.display()),
             Err(error) => log::warn!("rank {rank} cannot write {}: {error}", path.display()),
         }
     }

@@ -117,7 +117,7 @@ fn check_loops(program: &ResolvedPlan, layout: &Layout) -> Result<(), Error> {
         let instr = &program.instrs[at as usize];
         let trips = layout.trips(instr.count, layout.window(instr.unit));
         if trips > MAX_TRIP_COUNT {
-            let what = format!("{trips} iterations with this message, expected at most {MAX_TRIP_COUNT}");
+            let what = format!("{trips} iterations for this message, expected at most {MAX_TRIP_COUNT}");
             return Err(Error::InvalidPlan { place: program.path(at), what });
         }
     }

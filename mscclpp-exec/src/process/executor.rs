@@ -147,7 +147,10 @@ impl Session {
             let peer = self.locals[local_rank];
             let len = sent.bytes.as_slice().try_into().map(u64::from_le_bytes);
             let Ok(len) = len else {
-                return Err(Error::RankLost { peer, why: format!("it has no memory for its part of `{text}`") });
+                return Err(Error::RankLost {
+                    peer,
+                    why: format!("it has not enough memory for its part of `{text}`"),
+                });
             };
             let file = sent.files.into_iter().next().ok_or_else(|| lost_descriptor(peer));
             // No peer has noticed this failure.

@@ -38,7 +38,8 @@ impl Session {
         let mut all = Vec::with_capacity(gathered.len());
         for (peer, sent) in (0_u32..).zip(gathered) {
             let GatheredCall { text: other, bytes } = postcard::from_bytes(&sent).map_err(|error| {
-                let error = Error::RankLost { peer, why: format!("it sent what this one cannot read: {error}") };
+                let error =
+                    Error::RankLost { peer, why: format!("it sent data that this rank cannot decode: {error}") };
                 self.give_up(&error);
                 error
             })?;

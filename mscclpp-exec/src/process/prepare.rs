@@ -61,7 +61,7 @@ pub(crate) fn describe(plan: &Plan, message: &Message) -> String {
     let op = op.map_or("as planned", |op| op.name());
     let name: String = plan.name().chars().take(100).collect();
     let hash = plan.hash() as u64;
-    format!("plan `{name}` ({hash:016x}), {count} {dtype}, {op}, accumulated {accumulate}, {packet:?}")
+    format!("plan `{name}` ({hash:016x}), {count} {dtype}, {op}, accumulator {accumulate}, {packet:?}")
 }
 
 /// Number of the stream that carries port channels between two ranks.
@@ -160,13 +160,13 @@ impl Session {
     /// and for short ones.
     fn grow_staging(&mut self, bytes: [u64; SLOTS]) -> Result<(), Error> {
         if self.ring.is_none() {
-            self.ring = Some(self.allocate(RING * RING_ENTRY, "room for short copies", "copies", true)?);
+            self.ring = Some(self.allocate(RING * RING_ENTRY, "buffers for short copies", "copies", true)?);
         }
         for (slot, bytes) in bytes.into_iter().enumerate() {
             let have = self.staging[slot].as_ref().map_or(0, |shared| shared.own.len() as u64);
             if have < bytes {
                 // If the allocation fails, older prepared plans keep their memory.
-                self.staging[slot] = Some(self.allocate(bytes, "room for copies", "copies", false)?);
+                self.staging[slot] = Some(self.allocate(bytes, "buffers for copies", "copies", false)?);
             }
         }
         Ok(())

@@ -218,7 +218,7 @@ impl NodeConnections {
                             return Err(WireError::Late(Error::LateData(Box::new(late))));
                         }
                         if !self.accept(rank, &header, bytes, launch, plans) {
-                            return Err(lost(format!("it sent a message that no plan has: {header:?}")));
+                            return Err(lost(format!("it sent a frame that no plan expects: {header:?}")));
                         }
                     }
                 }

@@ -307,7 +307,7 @@ impl Algorithm {
         let failed = |source| CallError { name: self.name.clone(), source };
         match &self.source {
             Source::Native(function) => function.call(call).map_err(failed),
-            _ => Err(failed("it runs plans, it is no function".into())),
+            _ => Err(failed("it runs plans and is not a function".into())),
         }
     }
 
@@ -329,7 +329,7 @@ impl Algorithm {
         self.check_request(request).map_err(|refusal| failed(format!("it {refusal}").into()))?;
         match &self.source {
             Source::Kernels(kernels) => kernels.prepare(&self.name, world, request),
-            _ => Err(failed("it is no kernel: prepare its plan".into())),
+            _ => Err(failed("it is not a kernel: prepare its plan".into())),
         }
     }
 
@@ -388,7 +388,7 @@ impl Algorithm {
 /// Returns the message of a panic.
 fn message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("it did not say why").to_owned()
+    text.unwrap_or("no panic message").to_owned()
 }
 
 /// Returns the first value of each parameter.

@@ -44,7 +44,7 @@ impl From<&Algorithm> for Choice {
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.blocks, self.threads) {
-            (None, None) => f.write_str("as usual"),
+            (None, None) => f.write_str("default configuration"),
             (Some(blocks), None) => write!(f, "blocks {blocks}"),
             (None, Some(threads)) => write!(f, "threads {threads}"),
             (Some(blocks), Some(threads)) => write!(f, "blocks {blocks}, threads {threads}"),

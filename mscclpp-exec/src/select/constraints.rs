@@ -199,7 +199,7 @@ fn span(range: &RangeInclusive<u32>, what: &str) -> String {
     match (*range.start(), *range.end()) {
         (1, 1) => format!("1 {what}"),
         (least, most) if least == most => format!("{least} {what}s"),
-        (least, u32::MAX) => format!("{least} {what}s or more"),
+        (least, u32::MAX) => format!("at least {least} {what}s"),
         (least, most) => format!("{least} to {most} {what}s"),
     }
 }
@@ -207,26 +207,26 @@ fn span(range: &RangeInclusive<u32>, what: &str) -> String {
 impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Ranks { expected, found } => write!(f, "for {expected}, found {found}"),
-            Self::Nodes { expected, found } => write!(f, "for {expected}, found {found}"),
-            Self::BufferMode { in_place: true } => f.write_str("works in place only"),
-            Self::BufferMode { in_place: false } => f.write_str("works out of place only"),
+            Self::Ranks { expected, found } => write!(f, "requires {expected}, found {found}"),
+            Self::Nodes { expected, found } => write!(f, "requires {expected}, found {found}"),
+            Self::BufferMode { in_place: true } => f.write_str("supports only in-place requests"),
+            Self::BufferMode { in_place: false } => f.write_str("supports only out-of-place requests"),
             Self::Root { found } => write!(f, "has no plan for root {found}"),
             Self::Bytes { expected, found } => match (*expected.start(), *expected.end()) {
-                (0, most) => write!(f, "for at most {}, found {}", Bytes(most), Bytes(*found)),
-                (least, u64::MAX) => write!(f, "for at least {}, found {}", Bytes(least), Bytes(*found)),
-                (least, most) => write!(f, "for {} to {}, found {}", Bytes(least), Bytes(most), Bytes(*found)),
+                (0, most) => write!(f, "requires at most {}, found {}", Bytes(most), Bytes(*found)),
+                (least, u64::MAX) => write!(f, "requires at least {}, found {}", Bytes(least), Bytes(*found)),
+                (least, most) => write!(f, "requires {} to {}, found {}", Bytes(least), Bytes(most), Bytes(*found)),
             },
-            Self::DataType { found } => write!(f, "does not handle {found}"),
-            Self::Op { found } => write!(f, "does not reduce by {found}"),
+            Self::DataType { found } => write!(f, "does not support {found}"),
+            Self::Op { found } => write!(f, "does not support reduction {found}"),
             Self::Alignment { expected, found } => {
-                write!(f, "needs buffers aligned to {expected} bytes, found {found} bytes")
+                write!(f, "requires buffers aligned to {expected} bytes, found {found} bytes")
             }
-            Self::NotRegistered => f.write_str("needs registered buffers"),
-            Self::NoMulticast => f.write_str("needs multicast hardware"),
-            Self::OwnOrder => f.write_str("rounds differently on different ranks, found a request for the same bits"),
-            Self::BlockCount { found } => write!(f, "takes 1 to {} blocks, found {found}", Config::MAX_BLOCKS),
-            Self::Backend { expected } => write!(f, "runs on {expected} only"),
+            Self::NotRegistered => f.write_str("requires registered buffers"),
+            Self::NoMulticast => f.write_str("requires multicast hardware"),
+            Self::OwnOrder => f.write_str("rounds differently on different ranks, but the request requires equal bits"),
+            Self::BlockCount { found } => write!(f, "supports 1 to {} blocks, found {found}", Config::MAX_BLOCKS),
+            Self::Backend { expected } => write!(f, "runs only on {expected}"),
         }
     }
 }
@@ -243,17 +243,17 @@ mod tests {
         let any = Constraints::default;
         assert_eq!(any().check_request(&request), Ok(()));
         for (constraints, text) in [
-            (Constraints { ranks: 2..=4, ..any() }, "for 2 to 4 ranks, found 8"),
+            (Constraints { ranks: 2..=4, ..any() }, "requires 2 to 4 ranks, found 8"),
             (Constraints { nodes: 1..=1, ..any() }, "for 1 node, found 2 nodes of 4"),
-            (Constraints { bytes: 0..=1024, ..any() }, "for at most 1 KiB, found 4 KiB"),
-            (Constraints { bytes: 1 << 20..=u64::MAX, ..any() }, "for at least 1 MiB, found 4 KiB"),
-            (Constraints { placement: BufferMode::InPlace, ..any() }, "works in place only"),
-            (Constraints { dtypes: Some(vec![DataType::F32]), ..any() }, "does not handle f16"),
-            (Constraints { ops: Some(vec![ReduceOp::Max]), ..any() }, "does not reduce by sum"),
-            (Constraints { alignment: 16, ..any() }, "needs buffers aligned to 16 bytes, found 2 bytes"),
-            (Constraints { registered: true, ..any() }, "needs registered buffers"),
-            (Constraints { multicast: true, ..any() }, "needs multicast hardware"),
-            (Constraints { backend: Some(Backend::Cuda), ..any() }, "runs on cuda only"),
+            (Constraints { bytes: 0..=1024, ..any() }, "requires at most 1 KiB, found 4 KiB"),
+            (Constraints { bytes: 1 << 20..=u64::MAX, ..any() }, "requires at least 1 MiB, found 4 KiB"),
+            (Constraints { placement: BufferMode::InPlace, ..any() }, "supports only in-place requests"),
+            (Constraints { dtypes: Some(vec![DataType::F32]), ..any() }, "does not support f16"),
+            (Constraints { ops: Some(vec![ReduceOp::Max]), ..any() }, "does not support reduction sum"),
+            (Constraints { alignment: 16, ..any() }, "requires buffers aligned to 16 bytes, found 2 bytes"),
+            (Constraints { registered: true, ..any() }, "requires registered buffers"),
+            (Constraints { multicast: true, ..any() }, "requires multicast hardware"),
+            (Constraints { backend: Some(Backend::Cuda), ..any() }, "runs only on cuda"),
         ] {
             assert_eq!(constraints.check_request(&request).expect_err(text).to_string(), text);
         }

@@ -14,7 +14,9 @@ use mscclpp_algorithms::BuildError;
 #[non_exhaustive]
 pub enum LoadError {
     /// There are no plans.
-    #[error("`{name}` has no plans; name numbers of ranks in its attribute, or register it with `Algorithm::compiled`")]
+    #[error(
+        "`{name}` has no plans; list numbers of ranks in its attribute, or register it with `Algorithm::on_demand`"
+    )]
     Empty {
         /// The algorithm.
         name: String,
@@ -46,7 +48,7 @@ pub enum LoadError {
         limit: u64,
     },
     /// The file contains no plan, or an incorrect one.
-    #[error("`{}` holds no right plan: {findings}", path.display())]
+    #[error("`{}` has no valid plan: {findings}", path.display())]
     NotAPlan {
         /// The file.
         path: PathBuf,
@@ -85,7 +87,7 @@ pub enum PlanError {
         name: String,
     },
     /// The algorithm's function panicked.
-    #[error("the function of `{name}` panicked: {message}; restrict where it is used with `Algorithm::constrained`")]
+    #[error("the function of `{name}` panicked: {message}; restrict its use with `Algorithm::with_constraints`")]
     Panicked {
         /// The algorithm.
         name: String,
@@ -109,7 +111,7 @@ pub struct CallError {
 #[non_exhaustive]
 pub enum RegistryError {
     /// Two algorithms have the same name.
-    #[error("there is an algorithm `{name}` already; give the new one another name, or remove the old one first")]
+    #[error("an algorithm `{name}` is already registered; use another name, or remove the registered algorithm first")]
     Duplicate {
         /// The name.
         name: String,
@@ -129,7 +131,7 @@ pub enum SelectError {
         refusals: Vec<(String, Rejection)>,
     },
     /// The chosen algorithm cannot be used, and the registry uses no other.
-    #[error("the {by} chose `{name}` for {request}, but {why}")]
+    #[error("the {by} selected `{name}` for {request}, but {why}")]
     BadChoice {
         /// What chose it: `selector`, `tuning table`, `caller`.
         by: &'static str,
@@ -142,7 +144,7 @@ pub enum SelectError {
     },
     /// Only the default rules would decide, and the registry is strict.
     #[error(
-        "neither selector nor tuning table chose anything for {request}; the registry is strict, so nothing else is used"
+        "neither the selector nor the tuning table selected an algorithm for {request}, and the registry is strict"
     )]
     Undecided {
         /// Description of the request.
@@ -152,7 +154,7 @@ pub enum SelectError {
 
 fn listed(refusals: &[(String, Rejection)]) -> String {
     if refusals.is_empty() {
-        return "; the registry has none of this collective".to_owned();
+        return "; the registry has none for this collective".to_owned();
     }
     refusals.iter().map(|(name, refusal)| format!("\n  `{name}` {refusal}")).collect()
 }

@@ -55,10 +55,10 @@ impl Explanation {
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Selected { config, why } if *config == Config::default() => write!(f, "chosen: {why}"),
-            Self::Selected { config, why } => write!(f, "chosen with {config}: {why}"),
-            Self::Eligible => f.write_str("possible"),
-            Self::Rejected(refusal) => write!(f, "refused: {refusal}"),
+            Self::Selected { config, why } if *config == Config::default() => write!(f, "selected: {why}"),
+            Self::Selected { config, why } => write!(f, "selected with {config}: {why}"),
+            Self::Eligible => f.write_str("eligible"),
+            Self::Rejected(refusal) => write!(f, "not eligible: {refusal}"),
         }
     }
 }
@@ -72,7 +72,7 @@ impl fmt::Display for Explanation {
         }
         match &self.error {
             Some(SelectError::NoAlgorithm { .. }) if !self.candidates.is_empty() => {
-                writeln!(f, "  no algorithm serves the request")
+                writeln!(f, "  no algorithm is eligible")
             }
             Some(error) => writeln!(f, "  {error}"),
             None => Ok(()),

@@ -65,8 +65,11 @@ pub(super) fn alone(call: Call<'_>) -> Result<(), Box<dyn Error + Send + Sync>> 
             output.copy_from_slice(input);
             Ok(())
         }
-        Buffers::Separate { input, output } => {
-            Err(format!("input of {} bytes, output of {} bytes, expected as many", input.len(), output.len()).into())
-        }
+        Buffers::Separate { input, output } => Err(format!(
+            "expected equal sizes, found an input of {} bytes and an output of {} bytes",
+            input.len(),
+            output.len()
+        )
+        .into()),
     }
 }

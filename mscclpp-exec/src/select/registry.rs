@@ -99,12 +99,12 @@ pub enum DecidedBy {
 impl fmt::Display for DecidedBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Table(bytes) => return write!(f, "the tuning table has it for {}", Bytes(*bytes)),
-            Self::Forced => "somebody insisted on it",
-            Self::Selector => "the selector chose it",
-            Self::Added => "it was added to those of the library",
+            Self::Table(bytes) => return write!(f, "tuning table entry for {}", Bytes(*bytes)),
+            Self::Forced => "forced by the caller",
+            Self::Selector => "choice of the selector",
+            Self::Added => "registered by the application",
             Self::Rule(because) => because,
-            Self::First => "it is the first that serves the request",
+            Self::First => "first eligible algorithm",
         })
     }
 }
@@ -358,7 +358,7 @@ impl Registry {
             let request = request.to_string();
             return Err(SelectError::BadChoice { by, name: choice.name, request, why });
         }
-        log::warn!("the {by} chose `{}` for {request}, but {why}; the registry chooses itself", choice.name);
+        log::warn!("the {by} selected `{}` for {request}, but {why}; the default rules select instead", choice.name);
         Ok(None)
     }
 
@@ -383,7 +383,7 @@ impl Registry {
 }
 
 fn missing(request: &Request) -> String {
-    format!("there is no such {} in the registry", request.collective.name())
+    format!("the registry has no such {} algorithm", request.collective.name())
 }
 
 /// Selects by the default rules.

@@ -86,16 +86,16 @@ impl Rule {
     }
 }
 
-const ONE_STEP: &str = "one step is enough for a short message and few ranks";
-const SMALL: &str = "small messages go as packets";
-const LARGE: &str = "large messages are moved once, by all links";
-const FEW_STEPS: &str = "between nodes few steps count for short messages";
-const READS_BEAT_PACKETS: &str = "to read a peer's memory costs a core less than to unpack packets";
-const REDUCING_BEATS_COPYING: &str = "to reduce private data twice costs less than to copy the results of others";
-const READS_BEAT_WRITES: &str = "to read what is in a peer's cache costs a core less than to write to it";
-const STEPS_ARE_FREE: &str = "a step costs nothing where ranks take turns, but to reduce everywhere does";
-const READS_AVOID_COPIES: &str = "what is read straight to private memory is not copied there afterwards";
-const NODES: &str = "the ranks of a node share what goes between nodes";
+const ONE_STEP: &str = "for short messages on few ranks, one step is enough";
+const SMALL: &str = "small messages are sent as packets";
+const LARGE: &str = "large messages are moved once, over all links";
+const FEW_STEPS: &str = "between nodes, the number of steps dominates for short messages";
+const READS_BEAT_PACKETS: &str = "on the CPU, reading peer memory is cheaper than unpacking packets";
+const REDUCING_BEATS_COPYING: &str = "reducing unregistered data twice is cheaper than copying the results of peers";
+const READS_BEAT_WRITES: &str = "on the CPU, reading data in a peer's cache is cheaper than writing to it";
+const STEPS_ARE_FREE: &str = "ranks that share threads pay for redundant reductions, not for steps";
+const READS_AVOID_COPIES: &str = "data that is read directly into unregistered memory needs no copy afterwards";
+const NODES: &str = "the ranks of a node share the traffic between nodes";
 
 const K: u64 = 1 << 10;
 const ANY: u64 = u64::MAX;

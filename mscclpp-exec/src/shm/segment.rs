@@ -144,7 +144,7 @@ impl Segment {
                 MapFlags::PRIVATE | MapFlags::FIXED,
             )
         };
-        result.map(drop).map_err(|errno| system("cut a buffer off from its peers", errno))
+        result.map(drop).map_err(|errno| system("unmap a buffer from its peers", errno))
     }
 
     /// Returns the address of the first byte, which is page-aligned.

@@ -64,6 +64,6 @@ fn processor() -> Option<String> {
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { what, table, here } = self;
-        write!(f, "{what}: the table was measured with {table}, here it is {here}")
+        write!(f, "{what}: the table was measured with {table}, found {here}")
     }
 }

@@ -116,7 +116,7 @@ fn named<'de, D: Deserializer<'de>, T>(
     known: impl FnOnce() -> String,
 ) -> Result<T, D::Error> {
     let name = String::deserialize(reader)?;
-    find(&name).ok_or_else(|| D::Error::custom(format!("expected a {what}, one of {}, found `{name}`", known())))
+    find(&name).ok_or_else(|| D::Error::custom(format!("expected a {what} (one of {}), found `{name}`", known())))
 }
 
 fn write_collective<S: Serializer>(kind: &CollectiveKind, writer: S) -> Result<S::Ok, S::Error> {

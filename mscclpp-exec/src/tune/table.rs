@@ -129,7 +129,7 @@ impl TuningTable {
 
     /// Returns the text of its file.
     pub fn text(&self) -> String {
-        let head = "# Made by `mscclpp tune`: which algorithm is fastest for which request. Times in microseconds.\n";
+        let head = "# Written by `mscclpp tune`: the fastest algorithm per request. Times in microseconds.\n";
         // A table contains only values that TOML can represent.
         head.to_owned() + &toml::to_string(self).unwrap_or_default()
     }

@@ -159,7 +159,7 @@ impl Tuner {
             Err(error) => return Err(error),
         };
         if measured.wrong.is_some_and(|wrong| wrong > 0) {
-            log::warn!("`{}` with {} gives wrong results for {request}", choice.name, choice.config);
+            log::warn!("`{}` with {} returns wrong results for {request}", choice.name, choice.config);
             return Ok(None);
         }
         let microseconds = |measured: super::Measurement| (measured.average.as_secs_f64() * 1e9).round() / 1e3;

@@ -72,7 +72,7 @@ impl fmt::Display for VerifyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.first {
             None if self.is_unverified() => f.write_str("not verified"),
-            None => write!(f, "{} elements are right", self.checked),
+            None => write!(f, "{} elements are correct", self.checked),
             Some(first) => write!(f, "{} of {} elements are wrong: {first}", self.wrong, self.checked),
         }
     }

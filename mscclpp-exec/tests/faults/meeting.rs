@@ -53,7 +53,7 @@ pub(crate) fn another_secret(mut round: Round) {
     };
     let mut all: Vec<_> = (0..size).map(&mut start).collect();
     let said = all.remove(round.victim as usize).outcome();
-    assert!(said.contains("has another secret"), "{said}");
+    assert!(said.contains("authentication with"), "{said}");
     round.named_by(all);
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn two_jobs_on_one_port(mut round: Round) {
     round.secret = "f".repeat(32);
     for (rank, process) in round.start_all(1).into_iter().enumerate() {
         let said = process.outcome();
-        let expected = if rank == 0 { "another process listens there" } else { "has another secret" };
+        let expected = if rank == 0 { "another process already listens there" } else { "authentication with" };
         assert!(said.contains(expected), "rank {rank}: {said}");
     }
     std::fs::write(&end, "").unwrap();
@@ -85,7 +85,7 @@ pub(crate) fn the_same_rank_twice(mut round: Round) {
     let all: Vec<_> = (0..missing).map(|rank| round.start(rank, FOREVER)).chain([twin]).collect();
     for process in all {
         let said = process.outcome();
-        let expected = format!("two processes say that they are rank {}", round.victim);
+        let expected = format!("two processes have rank {}", round.victim);
         // Who comes after the end finds the port closed.
         assert!(said.starts_with(&expected) || said.contains("did not reach rank 0"), "{said}");
     }
@@ -99,7 +99,7 @@ pub(crate) fn another_size(mut round: Round) {
         round.start(rank, 1)
     };
     let all: Vec<_> = (0..size).map(&mut start).collect();
-    let expected = format!("expects {} ranks, rank 0 expects {size} ranks", size + 1);
+    let expected = format!("expects {} ranks, but rank 0 expects {size} ranks", size + 1);
     for process in all {
         let said = process.outcome();
         let late = said.contains("did not reach rank 0");

@@ -174,7 +174,7 @@ fn a_rank_that_leaves_before_a_preparation() {
     let error = errors[0].clone().expect("rank 0 prepares").expect_err("rank 1 has left");
     let text = error.to_string();
     assert!(matches!(error, Error::RankLost { peer: 1, .. }), "{text}");
-    assert_eq!(text.matches("is gone").count(), 1, "{text}");
+    assert_eq!(text.matches("lost rank").count(), 1, "{text}");
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn a_rank_that_does_not_come_is_named_by_the_deadline() {
         // Rank 0 writes to rank 1's buffer, rank 2 only waits for its signal.
         assert!(!waits.is_empty(), "{text}");
         assert!(rank == 2 || waits.iter().all(|waits| *waits == (&held, &UnblockedBy::PeerStart)), "{text}");
-        assert!(text.contains("waits for rank 1 to begin this launch"), "{text}");
+        assert!(text.contains("waits for rank 1 to start this launch"), "{text}");
         assert!(!text.contains("proxy"), "{text}");
     }
     assert!(absent_named > 0);

@@ -38,7 +38,7 @@ fn data_is_late(transport: &Executor, news: News) {
     if transport.rank() == 2 {
         let Error::LateData(late) = &error else { panic!("{error}") };
         assert_eq!((late.rank, late.peer, error.code()), (2, 0, Code::OpenEnd), "{error}");
-        assert!(error.diagnostic().to_string().contains("behind the put"), "{}", error.diagnostic());
+        assert!(error.diagnostic().to_string().contains("after the put"), "{}", error.diagnostic());
     }
     println!("{error}");
     assert!(matches!(launch(transport, &mut x, (0, 2), 0), Err(Error::CommunicatorFailed { .. })));
@@ -82,7 +82,8 @@ pub fn play(role: &str, transport: &Executor) -> bool {
 fn data_that_was_flushed_and_not_waited_for_is_an_error_of_all_ranks() {
     for (role, memory) in [("by third rank", "output"), ("by neighbour", "output"), ("for scratch", "scratch")] {
         let said = format!(
-            "data from rank 0 for the {memory} of rank 2 arrived after the operations of rank 2 had ended; it was sent by \
+            "data from rank 0 for the {memory} of rank 2 arrived after the operations of rank 2 had finished; it was \
+             sent by \
              rank 0 / thread block 0 / operation "
         );
         for (rank, text) in Job::start(role, 4, 2).succeed().iter().enumerate() {

@@ -212,8 +212,8 @@ fn a_rank_that_is_killed_ends_the_launch_of_all_others() {
         for (rank, ended) in ended.iter().enumerate().filter(|(rank, _)| *rank != victim) {
             let text = &ended.text;
             assert_eq!(ended.code, Some(0), "rank {rank}: {text}");
-            let gone = text.contains(&format!("rank {victim} is gone")) || text.contains(&format!("rank {victim} ("));
-            assert!(gone || text.contains("has given this launch up"), "rank {rank}: {text}");
+            let gone = text.contains(&format!("lost rank {victim}")) || text.contains(&format!("rank {victim} ("));
+            assert!(gone || text.contains("aborted this launch"), "rank {rank}: {text}");
             assert!(text.contains("stalled in launch"), "rank {rank}: {text}");
         }
         let named = ended.iter().any(|ended| ended.text.contains(&format!("rank {victim} ")));
@@ -233,7 +233,7 @@ fn a_rank_that_is_stopped_ends_the_launch_by_the_deadline() {
     job.signal(1, "CONT");
     let ended = job.wait();
     assert_eq!(ended[0].code, Some(0), "{}", ended[0].text);
-    let missed = format!("nothing has happened for {SHORT}s; rank 1 ");
+    let missed = format!("no progress for {SHORT}s; rank 1 ");
     assert!(ended[0].text.contains(&missed), "{}", ended[0].text);
     assert_eq!(ended[1].code, Some(0), "{}", ended[1].text);
 }

@@ -90,7 +90,7 @@ fn scattered_memory_is_refused(seed: u64) -> Result<(), Failed> {
         let slice = DeviceSlice { bytes: 256, ..memory.as_slice() };
         match (rank, run.bind([[slice, DeviceSlice { bytes: 0, ..slice }]]).err()) {
             (0, Some(Error::Tensor { found, .. }))
-                if found == "of 256 bytes, 128 of which lie in its first allocation" =>
+                if found == "of 256 bytes, of which 128 are in its first allocation" =>
             {
                 Ok(())
             }

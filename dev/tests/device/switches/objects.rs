@@ -114,10 +114,22 @@ pub(super) fn why_there_is_none(seed: u64) -> Result<(), Failed> {
     let off = cuda::Options { multicast: false, ..cuda::Options::default() };
     type Case = (&'static [usize], u32, cuda::Options, &'static str);
     let cases: [Case; 4] = [
-        (&[0, 1, 2], u32::MAX, off, "switched off by `Options::multicast`"),
-        (&[0, 1, 0], u32::MAX, cuda::Options::default(), "ranks 0 and 2 are on one device"),
-        (&[0, 1, 2], 2, cuda::Options::default(), "device 2 (simulated device) of rank 2 has no multicast objects"),
-        (&[0, 1, 2], 0, cuda::Options::default(), "device 0 (simulated device) of rank 0 has no multicast objects"),
+        (&[0, 1, 2], u32::MAX, off, "disabled by `Options::multicast`"),
+        (&[0, 1, 0], u32::MAX, cuda::Options::default(), "ranks 0 and 2 are on the same device"),
+        (
+            &[0, 1, 2],
+            2,
+            cuda::Options::default(),
+            "device 2 (simulated device) of rank 2 does not support multicast \
+            objects",
+        ),
+        (
+            &[0, 1, 2],
+            0,
+            cuda::Options::default(),
+            "device 0 (simulated device) of rank 0 does not support multicast \
+            objects",
+        ),
     ];
     for (map, multicast, given, expected) in cases {
         let counts = counts();

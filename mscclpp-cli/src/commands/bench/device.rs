@@ -19,8 +19,8 @@ use crate::report::three_digits;
 /// # Errors
 /// As [`super::bench`]; [`Error::Call`] if there is no device, or if what is asked for does not fit on it.
 pub(super) fn bench(args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
-    if args.ranks.is_some() || args.private || args.warmup.is_some() {
-        let text = "a device has --virtual-ranks, with buffers of its own and graphs: leave --ranks, --private and --warmup out";
+    if args.ranks.is_some() || args.unregistered || args.warmup.is_some() {
+        let text = "--backend cuda does not support --ranks, --unregistered and --warmup; use --virtual-ranks";
         return Err(Error::Usage(text.into()));
     }
     let device = Device::new(0).map_err(|reason| failed(reason.into()))?;
@@ -64,7 +64,7 @@ fn size_of(args: &BenchArgs, device: &Device, world: &Executor, registry: &Regis
     print(if args.json {
         line(device, request, (&name, is_specialised), &times, blocks, wrong_told)
     } else {
-        let name = if is_specialised { format!("{name}, specialised") } else { name };
+        let name = if is_specialised { format!("{name}, specialized") } else { name };
         row(request, &name, &times, blocks, wrong_told)
     })?;
     Ok(wrong)
@@ -87,7 +87,7 @@ fn prepare(
             request: request.to_string(),
             source: Box::new(source),
         })?;
-        let how = PrepareOptions { specialize: args.specialise };
+        let how = PrepareOptions { specialize: args.specialize };
         match (world.prepare_with(&plan, request.message(), how), fewer.next()) {
             (Err(mscclpp_exec::Error::NotCoResident { .. }), Some(blocks)) => {
                 let config = Config { blocks: Some(blocks), threads: decision.config.threads };
@@ -95,7 +95,7 @@ fn prepare(
             }
             (prepared, _) => {
                 let run = prepared.map_err(failed)?;
-                if let (true, Err(reason)) = (args.specialise, run.specialised()) {
+                if let (true, Err(reason)) = (args.specialize, run.specialised()) {
                     log::warn!("{name} is interpreted: {reason}");
                 }
                 return Ok((run, name));

@@ -27,8 +27,8 @@ use crate::report::three_digits;
 /// the largest size does not fit; [`Error::Call`] if ranks are missing or a call fails.
 pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode> {
     let sizes = sizes(args)?;
-    if args.specialise && args.backend == Backend::Cpu {
-        return Err(Error::Usage("kernels are written for devices: --specialise wants --backend cuda".into()));
+    if args.specialize && args.backend == Backend::Cpu {
+        return Err(Error::Usage("--specialize requires --backend cuda".into()));
     }
     let wrong = match args.backend {
         Backend::Cpu if !args.virtual_ranks.is_empty() => tasks::bench(args, &sizes)?,
@@ -45,7 +45,7 @@ fn sizes(args: &BenchArgs) -> Result<Vec<u64>> {
         return Err(Error::Usage(format!("--begin {begin} is larger than --end {end}")));
     }
     if begin == 0 && end > 0 {
-        return Err(Error::Usage("--begin 0 never grows by a factor; begin at 1 or more".into()));
+        return Err(Error::Usage("--begin 0 cannot grow by a factor; use --begin 1 or larger".into()));
     }
     let next = |size: &u64| size.checked_mul(factor).filter(|next| *next <= end && *next > *size);
     Ok(std::iter::successors(Some(begin), next).collect())
@@ -67,7 +67,7 @@ fn on_rank(comm: &Communicator, args: &BenchArgs, sizes: &[u64]) -> Result<u64> 
     }
     let largest = requests.last().map_or(0, |request| request.bytes);
     // Input and output, and what private memory is copied through.
-    let copies = if args.private { 4 } else { 2 };
+    let copies = if args.unregistered { 4 } else { 2 };
     require_memory(comm, || format!("a call of {largest} bytes per rank"), largest.saturating_mul(copies))?;
 
     if let Some(name) = &args.plan {
@@ -109,7 +109,7 @@ fn known(registry: &Registry, collective: CollectiveKind, name: &str) -> Result<
         return Ok(());
     }
     let hint = did_you_mean(&similar(name, names));
-    Err(Error::Usage(format!("there is no algorithm `{name}` for {}{hint}", collective.name())))
+    Err(Error::Usage(format!("unknown algorithm `{name}` for {}{hint}", collective.name())))
 }
 
 /// The call of a size, rounded up to whole elements and equal parts; `of` makes one of so many bytes.
@@ -122,7 +122,7 @@ fn request(args: &BenchArgs, bytes: u64, of: impl Fn(u64) -> Request, ranks: u32
     let unit = u64::from(parts) * dtype.size() as u64;
     let too_large = || Error::Usage(format!("{bytes} bytes cannot be rounded up to a multiple of {unit}"));
     let bytes = bytes.checked_next_multiple_of(unit).ok_or_else(too_large)?;
-    let request = Request { in_place: args.in_place, registered: !args.private, ..of(bytes) };
+    let request = Request { in_place: args.in_place, registered: !args.unregistered, ..of(bytes) };
     args.rooted.complete(request)
 }
 
@@ -147,7 +147,7 @@ fn header(request: &Request, virtually: bool) -> String {
 }
 
 fn buffers(registered: bool) -> &'static str {
-    if registered { "registered" } else { "private" }
+    if registered { "registered" } else { "unregistered" }
 }
 
 fn bandwidths(request: &Request, measured: &Measurement) -> (f64, f64) {

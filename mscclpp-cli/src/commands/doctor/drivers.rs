@@ -46,7 +46,7 @@ fn cuda() -> Finding {
         // Below it is said what is missing.
         Err(CudaUnavailable::NoDriver) => {}
         Err(reason) => {
-            let help = "everything here runs on the CPU until that is mended";
+            let help = "plans run on the CPU until this is fixed";
             return Finding::bad(NAME, State::Absent, reason.to_string(), help);
         }
     }
@@ -55,20 +55,21 @@ fn cuda() -> Finding {
     let module = version.as_deref().and_then(|text| text.lines().next()).map(str::trim);
     match (library, module) {
         (Some(at), Some(module)) => {
-            let help =
-                format!("name the directory of {LIBCUDA} in LD_LIBRARY_PATH, and see that it is for this machine");
+            let help = format!(
+                "add the directory of {LIBCUDA} to LD_LIBRARY_PATH, and check that it is built for this machine"
+            );
             Finding::bad(NAME, State::Absent, format!("{}, {module}, but it cannot be loaded", at.display()), help)
         }
         (Some(at), None) => {
-            let help = "load the kernel module `nvidia`, or give the container its devices: `docker run --gpus all`";
+            let help = "load the kernel module `nvidia`, or pass the devices to the container: `docker run --gpus all`";
             Finding::bad(NAME, State::Absent, format!("{}, but no kernel module", at.display()), help)
         }
         (None, Some(module)) => {
-            let help = format!("install {LIBCUDA}, or name its directory in LD_LIBRARY_PATH");
+            let help = format!("install {LIBCUDA}, or add its directory to LD_LIBRARY_PATH");
             Finding::bad(NAME, State::Absent, format!("{module}, but no {LIBCUDA}"), help)
         }
         (None, None) => {
-            let help = "everything here runs on the CPU; install a driver to run on a device";
+            let help = "plans run on the CPU; install a driver to run on a device";
             Finding::bad(NAME, State::Absent, format!("no {LIBCUDA}, no kernel module"), help)
         }
     }
@@ -82,7 +83,7 @@ fn compiler() -> Finding {
     match Nvrtc::new(capability) {
         Ok(compiler) => Finding::good(NAME, compiler.identity().to_owned()),
         Err(reason) => {
-            let help = "only specialised kernels, those of one's own, and drivers before CUDA 13.0 need it";
+            let help = "required only for specialized kernels, user-supplied kernels, and drivers before CUDA 13.0";
             Finding::bad(NAME, State::Absent, reason.to_string(), help)
         }
     }
@@ -100,7 +101,7 @@ fn verbs() -> Finding {
     const NAME: &str = "InfiniBand";
     let devices = cards(Path::new("/sys/class/infiniband"));
     if devices.is_empty() {
-        let help = "ranks of several hosts use TCP";
+        let help = "ranks on different hosts use TCP";
         return Finding::bad(NAME, State::Absent, "no device", help);
     }
     Finding::good(NAME, devices.join(", "))

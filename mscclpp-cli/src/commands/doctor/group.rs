@@ -92,7 +92,7 @@ fn report(group: &Bootstrap, times: &Times, json: bool) -> Result<()> {
     }
     let stream = stream.map_or_else(String::new, |rate| format!(", slowest connection {rate:.2} GB/s"));
     print(format!(
-        "{}\n\n{} on {} came together in {ms:.1} ms, barrier {us:.0} us{stream}\n",
+        "{}\n\n{} on {} joined in {ms:.1} ms, barrier {us:.0} us{stream}\n",
         table.text(),
         counted(group.num_ranks(), "rank"),
         counted(group.num_nodes(), "node"),

@@ -18,7 +18,7 @@ fn files(limit: Rlimit) -> Finding {
     let number = |limit: Option<u64>| limit.map_or_else(|| "unlimited".into(), |limit| limit.to_string());
     let found = format!("{}, at most {}", number(limit.current), number(limit.maximum));
     if limit.current.is_some_and(|limit| limit < FILES) {
-        let help = format!("`ulimit -n {FILES}` or more: rank 0 needs one for each other rank");
+        let help = format!("raise it to at least {FILES} with `ulimit -n`: rank 0 needs one descriptor per other rank");
         return Finding::bad("open files", State::Small, found, help);
     }
     Finding::good("open files", found)
@@ -28,7 +28,8 @@ fn locked(limit: Rlimit) -> Finding {
     let size = |limit: Option<u64>| limit.map_or_else(|| "unlimited".into(), human);
     let found = format!("{}, at most {}", size(limit.current), size(limit.maximum));
     if limit.current.is_some_and(|limit| limit < LOCKED) {
-        let help = "`ulimit -l unlimited`; only devices and network cards that read memory themselves need it";
+        let help =
+            "raise it with `ulimit -l unlimited`; required only for direct memory access of devices and network cards";
         return Finding::bad("locked memory", State::Small, found, help);
     }
     Finding::good("locked memory", found)

@@ -15,7 +15,7 @@ pub(super) fn findings() -> Vec<Finding> {
 
 fn memory(bytes: u64) -> Finding {
     if bytes < ENOUGH {
-        let help = "end other programs, or raise the container's limit";
+        let help = "stop other programs, or raise the memory limit of the container";
         return Finding::bad("memory", State::Small, format!("{} available", human(bytes)), help);
     }
     Finding::good("memory", format!("{} available", human(bytes)))
@@ -27,7 +27,7 @@ fn descriptors() -> Finding {
     match memfd_create("mscclpp doctor", MemfdFlags::CLOEXEC) {
         Ok(_) => Finding::good(NAME, "memfd_create works"),
         Err(error) => {
-            let help = "allow the system call `memfd_create`; containers may forbid it";
+            let help = "allow the system call `memfd_create`, which containers may block";
             Finding::bad(NAME, State::Missing, format!("memfd_create: {error}"), help)
         }
     }

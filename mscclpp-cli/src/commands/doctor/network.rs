@@ -14,7 +14,7 @@ pub(super) fn findings() -> Vec<Finding> {
 fn loopback() -> Finding {
     const NAME: &str = "loopback";
     match TcpListener::bind((Ipv4Addr::LOCALHOST, 0)) {
-        Ok(_) => Finding::good(NAME, "127.0.0.1 can be listened on"),
+        Ok(_) => Finding::good(NAME, "sockets can listen on 127.0.0.1"),
         Err(error) => {
             let help = "bring the loopback interface up: `ip link set lo up`";
             Finding::bad(NAME, State::Missing, format!("127.0.0.1: {error}"), help)
@@ -31,8 +31,8 @@ fn reachable(interfaces: Vec<(String, IpAddr)>) -> Finding {
         .map(|(name, address)| format!("{name} {address}"))
         .collect();
     if outward.is_empty() {
-        let help = "ranks on this host find each other; ranks of other hosts need a network";
-        return Finding::bad(NAME, State::Absent, "none but loopback", help);
+        let help = "ranks on this host can connect to each other; ranks on other hosts need a network";
+        return Finding::bad(NAME, State::Absent, "only loopback", help);
     }
     Finding::good(NAME, outward.join(", "))
 }

@@ -19,7 +19,7 @@ fn processors(usable: usize, online: usize, quota: Option<f64>) -> Finding {
     }
     // One rank per processor spins; more than that have to sleep for each other.
     if usable < 2 || quota.is_some_and(|quota| quota < 2.0) {
-        let help = "ranks share one processor and sleep while they wait: correct, but slow";
+        let help = "ranks share one processor and sleep while they wait, which is slow";
         return Finding::bad("processors", State::Small, found, help);
     }
     Finding::good("processors", found)

@@ -40,7 +40,7 @@ fn environment() -> Finding {
         Ok(environment) => Finding::good("environment", environment.to_string()),
         Err(_) if Environment::launcher().is_none() => Finding::good("environment", "not started by a launcher"),
         Err(error) => {
-            let help = error.help().unwrap_or("unset the variable, or let the launcher set it");
+            let help = error.help().unwrap_or("unset the variable, or start the program with the launcher");
             Finding::bad("environment", State::Missing, error.to_string(), help)
         }
     }

@@ -36,8 +36,8 @@ pub(super) fn of_all(args: &LaunchArgs, secret: Option<OsString>) -> Result<Vec<
         // Several launchers have none in common but the one that they are given.
         None if several => {
             return Err(Error::Usage(
-                "MSCCLPP_SECRET is not set: ranks of several hosts need one, the same on all of them, to keep strangers \
-                 out; `openssl rand -hex 16` makes one"
+                "MSCCLPP_SECRET is not set: ranks on several hosts authenticate each other with it; set it to the \
+                 same value on all hosts, such as the output of `openssl rand -hex 16`"
                     .into(),
             ));
         }
@@ -110,7 +110,7 @@ mod tests {
         let several = "-n 1 --nodes 2 --node 0 --address h:9 prog";
         assert_eq!(secret(several, Some(SECRET)).unwrap(), SECRET);
         assert!(secret(several, None).unwrap_err().to_string().starts_with("MSCCLPP_SECRET is not set"));
-        assert!(secret("-n 2 prog", Some("abc")).unwrap_err().to_string().starts_with("MSCCLPP_SECRET: cannot read"));
+        assert!(secret("-n 2 prog", Some("abc")).unwrap_err().to_string().starts_with("MSCCLPP_SECRET: cannot parse"));
         assert_ne!(secret("-n 2 prog", None).unwrap(), secret("-n 2 --address h:9 prog", None).unwrap());
     }
 

@@ -192,8 +192,8 @@ impl Job {
         let others = self.ranks.iter().filter(|rank| rank.ended.is_none()).count();
         let rest = match others {
             0 => String::new(),
-            1 => "; the other rank has to end".into(),
-            _ => format!("; the other {others} ranks have to end"),
+            1 => "; stopping the other rank".into(),
+            _ => format!("; stopping the other {others} ranks"),
         };
         output::error(format_args!("rank {rank} {} after {after:.1} s{rest}", rank::description(status)));
         self.stage = Stage::Grace(Instant::now() + self.grace);

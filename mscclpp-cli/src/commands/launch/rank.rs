@@ -73,12 +73,12 @@ pub(super) fn cannot_start(command: &[OsString], source: io::Error) -> Error {
 /// How a rank ended, for people.
 pub(super) fn description(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
-        (Some(code), _) => format!("ended with exit code {code}"),
+        (Some(code), _) => format!("exited with code {code}"),
         (None, Some(signal)) => match signal_name(signal) {
-            Some(name) => format!("was ended by signal {signal} ({name})"),
-            None => format!("was ended by signal {signal}"),
+            Some(name) => format!("was terminated by signal {signal} ({name})"),
+            None => format!("was terminated by signal {signal}"),
         },
-        (None, None) => "ended, and nobody knows how".into(),
+        (None, None) => "ended with an unknown status".into(),
     }
 }
 
@@ -95,8 +95,8 @@ mod tests {
     #[test]
     fn ends_are_described_and_coded() {
         let killed = ExitStatus::from_raw(9);
-        assert_eq!((description(killed).as_str(), code(killed)), ("was ended by signal 9 (SIGKILL)", 137));
+        assert_eq!((description(killed).as_str(), code(killed)), ("was terminated by signal 9 (SIGKILL)", 137));
         let failed = ExitStatus::from_raw(3 << 8);
-        assert_eq!((description(failed).as_str(), code(failed)), ("ended with exit code 3", 3));
+        assert_eq!((description(failed).as_str(), code(failed)), ("exited with code 3", 3));
     }
 }

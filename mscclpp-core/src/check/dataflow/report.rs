@@ -13,8 +13,12 @@ use crate::types::BufferKind;
 
 /// Returns the finding about a plan whose data exceeds the limits of the analysis.
 pub(super) fn analysis_limit() -> Diagnostic {
-    Diagnostic::new(Code::TooIntricate, Site::None, "the plan moves its data in more pieces than can be followed")
-        .help("use larger chunks, or units of loops that divide each other")
+    Diagnostic::new(
+        Code::TooIntricate,
+        Site::None,
+        "the plan splits its data into more ranges than the analysis supports",
+    )
+    .help("use larger chunks, or loop units that divide each other")
 }
 
 /// Returns the findings about a plan that was executed with a history.
@@ -47,7 +51,7 @@ pub(super) fn findings_of(watch: &Dataflow) -> Diagnostics {
     for (i, (mut finding, more)) in told.into_iter().enumerate() {
         let more = more + if i == last { untold } else { 0 };
         if more > 0 {
-            finding.message += &format!(" (and {more} more like it)");
+            finding.message += &format!(" (and {more} similar)");
         }
         found.push(finding);
     }
@@ -86,7 +90,7 @@ impl<'p> Reporter<'_, 'p> {
     fn misread(&self, misread: &UninitializedRead) -> Diagnostic {
         let UninitializedRead { at, memory, range } = misread;
         let place = self.place(*memory, range.start);
-        let message = format!("{} reads {place}, which nothing has written before", self.actor(at));
+        let message = format!("{} reads {place}, which is uninitialized", self.actor(at));
         let writes = |step: &&Logged| {
             let mut writes = step.writes.iter();
             writes.any(|(other, _)| other.memory == *memory && other.range.contains(&range.start))
@@ -95,16 +99,16 @@ impl<'p> Reporter<'_, 'p> {
         let later = self.log.steps.iter().find(writes);
         match later {
             Some(step) => finding
-                .note(format!("{} writes it only later", self.actor(&step.at)), step.at.site(self.plan))
-                .help("read it after that, with a signal, barrier or block sync in between"),
-            None => finding.help("write it first, or read another chunk"),
+                .note(format!("{} writes it later", self.actor(&step.at)), step.at.site(self.plan))
+                .help("read it after that write, with a signal, barrier or block sync between them"),
+            None => finding.help("write the chunk before it is read, or read another chunk"),
         }
     }
 
     fn fault(&self, fault: &OutputError) -> Diagnostic {
         let finding = self.about_fault(fault);
         match fault.demanded.and_then(|origin| self.plan.origins.get(origin)) {
-            Some(place) => finding.note("it is expected", Site::Source(place.clone())),
+            Some(place) => finding.note("the expectation", Site::Source(place.clone())),
             None => finding,
         }
     }
@@ -117,7 +121,7 @@ impl<'p> Reporter<'_, 'p> {
             Found::Mixed(piece, how, usual) => {
                 let message =
                     format!("{} is reduced with {}, and other outputs with {}", self.output(fault), how.op, usual.op);
-                self.about(Code::WrongResult, piece, message).help("use one reduction throughout")
+                self.about(Code::WrongResult, piece, message).help("use the same reduction for all inputs and outputs")
             }
         }
     }
@@ -139,7 +143,7 @@ impl<'p> Reporter<'_, 'p> {
             [input] => self.input(input),
             [_, ..] if fault.demanded.is_some() => self.combination(&fault.expected, None),
             [first, ..] => format!("the reduction of input chunk {} of all ranks", first.1 / self.chunk),
-            [] => "something".to_owned(),
+            [] => "an operation".to_owned(),
         };
         let message = format!("{} is never written, expected {expected}", self.output(fault));
         // Another location to which it was moved is where the author would look.
@@ -149,17 +153,19 @@ impl<'p> Reporter<'_, 'p> {
         let mut finding = Diagnostic::new(Code::WrongResult, site, message);
         if let (Some(holder), [_]) = (holders.iter().rev().find(|holder| holder.written > 0), &fault.expected[..]) {
             let step = self.log.step(holder.written);
-            let what = format!("it is brought to {}", self.place(holder.memory, holder.position));
+            let what = format!("it is written to {}", self.place(holder.memory, holder.position));
             finding = finding.note(what, step.map_or(Site::None, |step| step.at.site(self.plan)));
         }
-        finding.help(format!("bring it to {}, too", self.output(fault)))
+        finding.help(format!("also write it to {}", self.output(fault)))
     }
 
     fn clobbered(&self, fault: &OutputError, piece: &ValueRange) -> Diagnostic {
-        let by = self.log.step(piece.by).map_or("something".to_owned(), |step| self.actor(&step.at));
-        let message = format!("{by} overwrites {}, and the plan is not in place", self.output(fault));
-        self.about(Code::ClobberedInput, piece, message)
-            .help("write to output or scratch instead; or allow it, and callers must not need their inputs any more")
+        let by = self.log.step(piece.by).map_or("an operation".to_owned(), |step| self.actor(&step.at));
+        let message = format!("{by} overwrites {}, but the plan is not in place", self.output(fault));
+        self.about(Code::ClobberedInput, piece, message).help(
+            "write to the output or to scratch instead; or allow `clobbered_input` if callers do not need \
+                their inputs after the launch",
+        )
     }
 
     fn wrong(&self, fault: &OutputError, piece: &ValueRange, leaves: &Contributions) -> Diagnostic {
@@ -179,11 +185,11 @@ impl<'p> Reporter<'_, 'p> {
             let mut finding = self.about(Code::WrongResult, piece, message);
             for (step, place) in self.path(piece) {
                 finding =
-                    finding.note(format!("{} takes it from {place}", self.actor(&step.at)), step.at.site(self.plan));
+                    finding.note(format!("{} reads it from {place}", self.actor(&step.at)), step.at.site(self.plan));
             }
             return finding.help(match alien {
-                Some(_) => "take the chunk that is expected there",
-                None => "move the data as it is",
+                Some(_) => "write the expected chunk there",
+                None => "copy the chunk without reducing it",
             });
         }
         if let Some(&&input) = missing.last() {
@@ -191,16 +197,19 @@ impl<'p> Reporter<'_, 'p> {
         }
         match (alien, twice, leaves.mixed.zip(leaves.how)) {
             (Some(&input), ..) => {
-                let message = format!("{output} also holds {}, which does not belong there", self.input(input));
-                self.about(Code::WrongResult, piece, message).help("leave that chunk out")
+                let message = format!("{output} also includes {}, which is not expected", self.input(input));
+                self.about(Code::WrongResult, piece, message).help("remove that chunk from the reduction")
             }
             (None, Some(&input), _) => self.twice(fault, piece, input, count(input)),
             (None, None, Some((how, other))) => {
                 let message = format!("{output} is reduced partly with {} and partly with {}", how.op, other.op);
-                self.about(Code::WrongResult, piece, message).help("use one reduction throughout")
+                self.about(Code::WrongResult, piece, message).help("use the same reduction for all inputs and outputs")
             }
             (None, None, None) => {
-                let message = format!("{output} holds {}, which is too much to be told apart", self.describe(leaves));
+                let message = format!(
+                    "{output} holds {}, which has more contributions than the analysis can distinguish",
+                    self.describe(leaves)
+                );
                 self.about(Code::WrongResult, piece, message)
             }
         }
@@ -258,15 +267,15 @@ impl<'p> Reporter<'_, 'p> {
         let place = self.place(holder.memory, holder.position);
         let site = |number: u32| self.log.step(number).map_or(Site::None, |step| step.at.site(self.plan));
         let actor =
-            |number: u32| self.log.step(number).map_or_else(|| "something".to_owned(), |step| self.actor(&step.at));
+            |number: u32| self.log.step(number).map_or_else(|| "an operation".to_owned(), |step| self.actor(&step.at));
         message += &match (holder.written, holder.gone) {
-            (0, Some(_)) => format!("; {} is overwritten before anything reads it", self.input(input)),
-            (0, None) => format!("; nothing reads {}", self.input(input)),
-            (_, Some(_)) => format!("; it was last in {place}, and overwritten there before anything read it"),
+            (0, Some(_)) => format!("; {} is overwritten before it is read", self.input(input)),
+            (0, None) => format!("; {} is never read", self.input(input)),
+            (_, Some(_)) => format!("; its last copy is in {place}, which is overwritten before it is read"),
             (_, None) if holder.memory % 4 < 2 && holder.memory / 4 != fault.rank as usize => {
-                format!("; it goes no further than {place}")
+                format!("; it is copied no further than {place}")
             }
-            (_, None) => format!("; it was last in {place}, and never read there"),
+            (_, None) => format!("; its last copy is in {place}, which is never read"),
         };
         let mut finding = self.about(Code::WrongResult, piece, message);
         if finding.site == Site::None {
@@ -280,13 +289,13 @@ impl<'p> Reporter<'_, 'p> {
         }
         finding.help(match holder.gone {
             Some(_) => "reduce it before it is overwritten",
-            None => "reduce it with the rest",
+            None => "include it in the reduction",
         })
     }
 
     fn twice(&self, fault: &OutputError, piece: &ValueRange, input: (u32, u64), count: u64) -> Diagnostic {
         let times = if count == 2 { "twice".to_owned() } else { format!("{count} times") };
-        let mut message = format!("{} holds {} {times}", self.output(fault), self.input(input));
+        let mut message = format!("{} includes {} {times}", self.output(fault), self.input(input));
         let meeting = first_duplicate(self.values, piece.node, piece.at, input);
         let made = meeting.and_then(|(node, at)| self.maker(node, at));
         let Some((step, offset)) = made else { return self.about(Code::DoubleCounted, piece, message) };
@@ -305,7 +314,7 @@ impl<'p> Reporter<'_, 'p> {
             }
         }
         if let [(first, _), .., (last, _)] = &operands[..] {
-            message += &format!("; {} adds {first} and {last}, which both hold it", self.actor(&step.at));
+            message += &format!("; {} reduces {first} and {last}, which both include it", self.actor(&step.at));
         }
         let mut finding = Diagnostic::new(Code::DoubleCounted, step.at.site(self.plan), message);
         for (place, by) in &operands {
@@ -313,6 +322,6 @@ impl<'p> Reporter<'_, 'p> {
                 finding = finding.note(format!("{} writes {place}", self.actor(&writer.at)), writer.at.site(self.plan));
             }
         }
-        finding.help("reduce it only once")
+        finding.help("include it in only one operand of the reduction")
     }
 }

@@ -75,14 +75,14 @@ fn parts_of_chunks_are_tracked() {
     let unread = "put.m/1:2 i0+2 > r0:0+2; nop; signal.m#1; wait.m#1";
     let (code, message, _) = wrong(&plan(AllReduce, true, &[&[&one, &two], &[&one, unread]]));
     assert_eq!(code, Code::WrongResult);
-    let lacking = "output chunk 1 of rank 1 lacks input chunk 1 of rank 0; it was last in scratch chunk 1 of rank 1, and \
-                   never read there";
+    let lacking = "output chunk 1 of rank 1 lacks input chunk 1 of rank 0; its last copy is in scratch chunk 1 of \
+        rank 1, which is never read";
     assert_eq!(message, lacking);
     let third = "put.m/0:3 i0 > r2:0; signal.m#0; wait.m#0";
     let (_, message, also) = wrong(&plan(SendRecv, false, &[&[third], &[third]]));
     assert_eq!(
         message,
-        "a part of output chunk 0 of rank 0 is never written, expected input chunk 0 of rank 1 (and 1 more like it)"
+        "a part of output chunk 0 of rank 0 is never written, expected input chunk 0 of rank 1 (and 1 similar)"
     );
     assert_eq!(also, [""; 0]);
 }
@@ -94,12 +94,12 @@ fn output_that_is_never_written_is_reported() {
     let (code, message, also) = wrong(&plan(AllGather, false, &[&[&all], &[&none]]));
     assert_eq!(code, Code::WrongResult);
     assert_eq!(message, "output chunk 1 of rank 0 is never written, expected input chunk 0 of rank 1");
-    assert_eq!(also, ["it is brought to output chunk 1 of rank 1 at rank 1 / thread block 0 / operation 0 (copy)"]);
+    assert_eq!(also, ["it is written to output chunk 1 of rank 1 at rank 1 / thread block 0 / operation 0 (copy)"]);
     let (_, message, also) = wrong(&plan(Reduce, false, &[&[""], &[""]]));
     assert_eq!(
         message,
-        "output chunk 0 of rank 0 is never written, expected the reduction of input chunk 0 of all ranks (and 1 more like \
-         it)"
+        "output chunk 0 of rank 0 is never written, expected the reduction of input chunk 0 of all ranks (and 1 \
+         similar)"
     );
     assert_eq!(also, [""; 0]);
 }
@@ -111,8 +111,8 @@ fn lost_contribution_is_reported_with_its_last_location() {
     assert_eq!(code, Code::WrongResult);
     assert_eq!(
         message,
-        "output chunk 1 of rank 0 lacks input chunk 1 of rank 1; it was last in scratch chunk 1 of rank 0, and never read \
-         there"
+        "output chunk 1 of rank 0 lacks input chunk 1 of rank 1; its last copy is in scratch chunk 1 of rank 0, which \
+         is never read"
     );
     assert_eq!(
         also,
@@ -125,12 +125,13 @@ fn lost_contribution_is_reported_with_its_last_location() {
     let lost = lost.iter().next().expect("a finding");
     assert_eq!(
         lost.message,
-        "output chunk 0 of rank 0 lacks input chunk 0 of rank 1; it was last in scratch chunk 0 of rank 0, and overwritten \
-         there before anything read it (and 1 more like it)"
+        "output chunk 0 of rank 0 lacks input chunk 0 of rank 1; its last copy is in scratch chunk 0 of rank 0, which \
+         is overwritten before it is read (and 1 similar)"
     );
     assert_eq!(lost.notes.len(), 2);
     let alone = found(&plan(Reduce, false, &[&["copy i0+2 > o0+2"], &[""]]));
-    let message = "output chunk 0 of rank 0 lacks input chunk 0 of rank 1; nothing reads input chunk 0 of rank 1 (and 1 more like it)";
+    let message =
+        "output chunk 0 of rank 0 lacks input chunk 0 of rank 1; input chunk 0 of rank 1 is never read (and 1 similar)";
     assert_eq!(alone.iter().next().expect("a finding").message, message);
 }
 
@@ -141,8 +142,9 @@ fn duplicate_contribution_is_reported_with_its_paths() {
     assert_eq!(code, Code::DoubleCounted);
     assert_eq!(
         message,
-        "output chunk 1 of rank 0 holds input chunk 1 of rank 1 twice; `re` (rank 0, thread block 0) adds input chunk 1 of \
-         rank 0 and scratch chunk 1 of rank 0, which both hold it"
+        "output chunk 1 of rank 0 includes input chunk 1 of rank 1 twice; `re` (rank 0, thread block 0) reduces input \
+         chunk 1 of \
+         rank 0 and scratch chunk 1 of rank 0, which both include it"
     );
     assert_eq!(
         also,
@@ -168,20 +170,22 @@ fn wrong_chunks_are_reported() {
     assert_eq!(
         also,
         [
-            "`put` (rank 0, thread block 0) takes it from input chunk 0 of rank 0 at rank 0 / thread block 0 / operation 1 (put)",
-            "`copy` (rank 1, thread block 0) takes it from scratch chunk 0 of rank 1 at rank 1 / thread block 0 / operation 6 (copy)"
+            "`put` (rank 0, thread block 0) reads it from input chunk 0 of rank 0 at rank 0 / thread block 0 / \
+             operation 1 (put)",
+            "`copy` (rank 1, thread block 0) reads it from scratch chunk 0 of rank 1 at rank 1 / thread block 0 / \
+             operation 6 (copy)"
         ]
     );
     let other = ADD.replace("re i0+2 s0+2 > i0+2", "re i0 s1 > i0; re i1 s1 > i1");
     let (_, message, _) = wrong(&plan(AllReduce, true, &[&[&other], &[ADD]]));
     assert_eq!(
         message,
-        "output chunk 0 of rank 0 lacks input chunk 0 of rank 1, and holds input chunk 1 of rank 1 instead; it was last in \
-         scratch chunk 0 of rank 0, and never read there"
+        "output chunk 0 of rank 0 lacks input chunk 0 of rank 1, and holds input chunk 1 of rank 1 instead; its last \
+         copy is in scratch chunk 0 of rank 0, which is never read"
     );
     let more = ADD.replace("re i0+2 s0+2 > i0+2", "re i0 s0 s1 > i0; re i1 s1 > i1");
     let (_, message, _) = wrong(&plan(AllReduce, true, &[&[&more], &[ADD]]));
-    assert_eq!(message, "output chunk 0 of rank 0 also holds input chunk 1 of rank 1, which does not belong there");
+    assert_eq!(message, "output chunk 0 of rank 0 also includes input chunk 1 of rank 1, which is not expected");
     let sum = "put.m i0 > r0:0; nop; signal.m#0; wait.m#0; nop; re i0 s0 > o0";
     let found = found(&plan(SendRecv, false, &[&[sum], &[sum]]));
     let message = "output chunk 0 of rank 0 holds the sum of input chunk 0 of rank 0 and input chunk 0 of rank 1, expected \
@@ -193,10 +197,7 @@ fn wrong_chunks_are_reported() {
 fn two_kinds_of_reduction_do_not_mix() {
     let (code, message, _) = wrong(&plan(AllReduce, true, &[&[ADD], &[&ADD.replace("re ", "re~max ")]]));
     assert_eq!(code, Code::WrongResult);
-    assert_eq!(
-        message,
-        "output chunk 0 of rank 1 is reduced with max, and other outputs with sum (and 1 more like it)"
-    );
+    assert_eq!(message, "output chunk 0 of rank 1 is reduced with max, and other outputs with sum (and 1 similar)");
 }
 
 #[test]
@@ -204,13 +205,10 @@ fn uninitialized_read_is_reported() {
     let early = plan(Custom { input: 1, output: 1 }, false, &[&["copy s0 > o0; nop; copy i0 > s0"]]);
     let (code, message, also) = wrong(&early);
     assert_eq!(code, Code::UninitialisedRead);
-    assert_eq!(
-        message,
-        "`copy` (rank 0, thread block 0) reads scratch chunk 0 of rank 0, which nothing has written before"
-    );
+    assert_eq!(message, "`copy` (rank 0, thread block 0) reads scratch chunk 0 of rank 0, which is uninitialized");
     assert_eq!(
         also,
-        ["`copy` (rank 0, thread block 0) writes it only later at rank 0 / thread block 0 / operation 2 (copy)"]
+        ["`copy` (rank 0, thread block 0) writes it later at rank 0 / thread block 0 / operation 2 (copy)"]
     );
     // Consequences of it are not reported again.
     let scratch = "put.m i0 > r0:0; nop; signal.m#0; wait.m#0; nop; re i0+2 s0+2 > i0+2; put.m i1 > r0:7";
@@ -226,7 +224,7 @@ fn unequal_slices_are_tracked() {
     let first = found.iter().next().expect("a finding");
     assert_eq!(first.code, Code::UninitialisedRead);
     assert!(
-        first.message.ends_with("at sizes that do not divide into equal parts for all members of a group"),
+        first.message.ends_with("at message sizes that do not divide equally among the members of a group"),
         "{first}"
     );
     let halves = "copy/0:2 i0+3 > s0+3; nop; copy/0:2 s0+3 > o0+3";
@@ -240,7 +238,7 @@ fn overwritten_inputs_are_reported() {
     assert_eq!(code, Code::ClobberedInput);
     assert_eq!(
         message,
-        "`re` (rank 0, thread block 0) overwrites input chunk 1 of rank 0, and the plan is not in place"
+        "`re` (rank 0, thread block 0) overwrites input chunk 1 of rank 0, but the plan is not in place"
     );
     fine(&plan(Custom { input: 2, output: 1 }, true, &[&["re i1 i0 > i1"]]));
 }
@@ -266,14 +264,15 @@ fn expectations_of_programs_are_checked() {
             vec![(1, 0), (0, 0)],
             fetch,
             Code::WrongResult,
-            "output chunk 0 of rank 0 lacks input chunk 0 of rank 1, and holds input chunk 1 of rank 1 instead; it goes no \
-             further than output chunk 0 of rank 1",
+            "output chunk 0 of rank 0 lacks input chunk 0 of rank 1, and holds input chunk 1 of rank 1 instead; it is \
+             copied no further than output chunk 0 of rank 1",
         ),
         (
             vec![(0, 0), (1, 1), (1, 0), (1, 0)],
             fetch,
             Code::WrongResult,
-            "output chunk 0 of rank 0 lacks input chunk 0 of rank 1; it goes no further than output chunk 0 of rank \
+            "output chunk 0 of rank 0 lacks input chunk 0 of rank 1; it is copied no further than output chunk 0 of \
+             rank \
              1",
         ),
         (
@@ -287,8 +286,9 @@ fn expectations_of_programs_are_checked() {
             vec![(0, 0), (1, 1)],
             "put.m i1 > r0:0; signal.m#0; wait.m#0; nop; re i0 s0 s0 > o0",
             Code::DoubleCounted,
-            "output chunk 0 of rank 0 holds input chunk 1 of rank 1 twice; `re` (rank 0, thread block 0) adds scratch chunk \
-             0 of rank 0 and scratch chunk 0 of rank 0, which both hold it",
+            "output chunk 0 of rank 0 includes input chunk 1 of rank 1 twice; `re` (rank 0, thread block 0) reduces \
+             scratch chunk \
+             0 of rank 0 and scratch chunk 0 of rank 0, which both include it",
         ),
         (
             vec![(0, 0), (1, 1)],
@@ -300,7 +300,7 @@ fn expectations_of_programs_are_checked() {
     ] {
         let (found, said, also) = wrong(&expecting(&inputs, &[&[ops], &[ops]]));
         assert_eq!((found, said.as_str()), (code, message));
-        assert!(also.last().is_some_and(|place| place.starts_with("it is expected at ")), "{also:?}");
+        assert!(also.last().is_some_and(|place| place.starts_with("the expectation at ")), "{also:?}");
     }
     // A fragment that states an expectation is checked.
     let mut fragment = expecting(&[(0, 1)], &[&["copy i0 > o0"], &[""]]);

@@ -38,14 +38,17 @@ pub(super) fn check(machine: &AbstractMachine) -> Option<Diagnostic> {
     let first = cycle.map_or(chain.len().saturating_sub(1), |start| start);
     let links = &chain[first..];
     let first = machine.position(links[0])?;
-    let mut message = format!("{} for ever", waits(machine, links[0]));
+    let mut message = waits(machine, links[0]);
+    if cycle.is_some() {
+        message.insert_str(0, "deadlock: ");
+    }
     message += &match (cycle, links.len()) {
-        (None, _) => ", and nobody has one left to give".to_owned(),
-        (Some(_), 1) => ", which it would give itself only afterwards".to_owned(),
-        (Some(_), count) => format!(": {count} thread blocks wait for each other"),
+        (None, _) => ", but no remaining operation provides it".to_owned(),
+        (Some(_), 1) => ", which this thread block provides only after its own wait".to_owned(),
+        (Some(_), count) => format!("; {count} thread blocks form a wait-for cycle"),
     };
     if blocked.len() > links.len() {
-        message += &format!(" ({} thread blocks are stuck in all)", blocked.len());
+        message += &format!(" ({} thread blocks are blocked in total)", blocked.len());
     }
     let mut finding = Diagnostic::new(Code::Deadlock, first.site(model.plan), message)
         .help(help(machine.agents[links[0]].need.as_ref()));
@@ -61,8 +64,11 @@ pub(super) fn check(machine: &AbstractMachine) -> Option<Diagnostic> {
             && let Some(need) = &state.need
             && let Some(server) = machine.server(next, model.agents[agent].rank, need)
         {
-            let what =
-                format!("{} ({}) would give it, behind its own wait", server.display_name(model.plan), server.agent());
+            let what = format!(
+                "{} ({}) provides it, but only after its own wait",
+                server.display_name(model.plan),
+                server.agent()
+            );
             finding = finding.note(what, server.site(model.plan));
         }
     }
@@ -72,14 +78,14 @@ pub(super) fn check(machine: &AbstractMachine) -> Option<Diagnostic> {
 /// Returns how to let a wait end.
 fn help(need: Option<&WaitTarget>) -> &'static str {
     match need {
-        Some(WaitTarget::Signal(_)) | None => "move a signal in front of the wait that keeps it back",
+        Some(WaitTarget::Signal(_)) | None => "move the signal before the wait that blocks it",
         Some(WaitTarget::Unit(_)) => {
-            "move a release in front of the acquire that keeps it back, or start the semaphore higher"
+            "move the release before the acquire that blocks it, or increase the initial value of the semaphore"
         }
         Some(WaitTarget::Barrier(_)) => {
-            "let all thread blocks of the barrier come to it, and to all barriers in one order"
+            "let all thread blocks of the barrier reach it, and reach all barriers in the same order"
         }
-        Some(WaitTarget::Packet(_)) => "put packets there in every launch, before this is waited for",
+        Some(WaitTarget::Packet(_)) => "put packets there in every launch, before the operation that waits for them",
     }
 }
 

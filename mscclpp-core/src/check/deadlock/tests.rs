@@ -55,13 +55,15 @@ fn wait_for_cycle_is_reported_completely() {
     let (message, finding) = stuck(&plan(&[&["wait.m#0; signal.m#0"], &["nop; wait.m#0; signal.m#0"]]));
     assert_eq!(
         message,
-        "`wait` (rank 0, thread block 0) waits for a signal of rank 1 on memory channel 0 for ever: 2 thread blocks wait \
-         for each other"
+        "deadlock: `wait` (rank 0, thread block 0) waits for a signal of rank 1 on memory channel 0; 2 thread blocks \
+         form a wait-for cycle"
     );
     for part in [
-        "`signal` (rank 1, thread block 0) would give it, behind its own wait at rank 1 / thread block 0 / operation 2 (signal)",
+        "`signal` (rank 1, thread block 0) provides it, but only after its own wait at rank 1 / thread block 0 / \
+         operation 2 (signal)",
         "`wait` (rank 1, thread block 0) waits for a signal of rank 0 on memory channel 0 at rank 1 / thread block 0 / operation 1 (wait)",
-        "`signal` (rank 0, thread block 0) would give it, behind its own wait at rank 0 / thread block 0 / operation 1 (signal)",
+        "`signal` (rank 0, thread block 0) provides it, but only after its own wait at rank 0 / thread block 0 / \
+         operation 1 (signal)",
         "--> rank 0 / thread block 0 / operation 0 (wait)",
     ] {
         assert!(finding.contains(part), "{part}\nis not in\n{finding}");
@@ -73,8 +75,8 @@ fn block_that_waits_for_itself_is_reported() {
     let (message, _) = stuck(&plan(&[&["sem_acquire#0; sem_release#0"], &[""]]));
     assert_eq!(
         message,
-        "`sem_acquire` (rank 0, thread block 0) waits for a unit of semaphore 0 for ever, which it would give itself only \
-         afterwards"
+        "deadlock: `sem_acquire` (rank 0, thread block 0) waits for a unit of semaphore 0, which this thread block \
+         provides only after its own wait"
     );
     let (message, _) = stuck(&plan(&[&["upkt s0 > o0; cpkt i0 > s0"], &[""]]));
     assert!(message.contains("the packets of scratch chunk 0"), "{message}");
@@ -86,8 +88,8 @@ fn root_of_the_chain_is_reported_rather_than_its_waiters() {
         stuck(&plan(&[&["barrier#0=2", "wait.m#0; barrier#0=2"], &["upkt s5 > o0; signal.m#0", ""]]));
     assert_eq!(
         message,
-        "`upkt` (rank 1, thread block 0) waits for the packets of scratch chunk 5 for ever, and nobody has one left to give \
-         (3 thread blocks are stuck in all)"
+        "`upkt` (rank 1, thread block 0) waits for the packets of scratch chunk 5, but no remaining operation \
+         provides it (3 thread blocks are blocked in total)"
     );
     assert!(finding.contains("--> rank 1 / thread block 0 / operation 0 (upkt)"), "{finding}");
 }
@@ -95,7 +97,7 @@ fn root_of_the_chain_is_reported_rather_than_its_waiters() {
 #[test]
 fn barriers_in_different_orders_deadlock() {
     let (message, _) = stuck(&plan(&[&["barrier#0=2; barrier#1=2", "barrier#1=2; barrier#0=2"], &[""]]));
-    assert!(message.contains("the other thread blocks of barrier 0 for ever: 2 thread blocks"), "{message}");
+    assert!(message.contains("the other thread blocks of barrier 0; 2 thread blocks"), "{message}");
 }
 
 #[test]
@@ -121,7 +123,7 @@ fn loops_without_enough_signals_deadlock() {
     assert!(check(&pipelined).is_empty());
     pipelined.ranks[0].semaphores[0] = 0;
     let (message, _) = stuck(&pipelined);
-    assert!(message.contains("2 thread blocks wait for each other"), "{message}");
+    assert!(message.contains("2 thread blocks form a wait-for cycle"), "{message}");
     // Enough for two iterations, and the third signal never arrives.
     let mut dry = plan(&[&["loop 64x1 { sem_acquire#0 }; loop 64x1 { sem_release#0 }"], &[""]]);
     dry.ranks[0].semaphores[0] = 2;

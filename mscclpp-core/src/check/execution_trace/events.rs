@@ -176,8 +176,10 @@ impl Events {
 
     /// Returns the trace with all events.
     pub(super) fn finish(self) -> ExecutionTrace {
-        let about =
-            About { plan: self.plan, time: "logical: an operation takes 10 us and ends 10 us after what it waits for" };
+        let about = About {
+            plan: self.plan,
+            time: "logical: an operation takes 10 us and ends 10 us after the operation that it waits for",
+        };
         ExecutionTrace { unit: "ms", about, events: self.events, blocked: self.stuck }
     }
 }

@@ -240,7 +240,10 @@ impl<'a> Run<'a> {
     }
 
     /// Excludes the members at which a number, which is not negative at the first member, is negative.
-    #[cfg_attr(not(test), expect(unused_variables, reason = "conditions are told apart to leave one out"))]
+    #[cfg_attr(
+        not(test),
+        expect(unused_variables, reason = "conditions are distinguished in tests, which disable one of them")
+    )]
     fn require(&mut self, condition: Condition, number: Affine) {
         #[cfg(test)]
         if self.without == Some(condition) {

@@ -132,9 +132,8 @@ pub(super) fn check(view: View, pairs: &Pairs) -> Verdict {
                 // An operation that waits here for more than it has to.
                 None => {
                     let message =
-                        "packets are written more than once, or in other pieces than they are read".to_owned();
-                    let help =
-                        "let packets be read in the ranges, slices and loops in which they are written".to_owned();
+                        "packets are written more than once, or in other ranges than they are read".to_owned();
+                    let help = "read packets in the ranges, slices and loops in which they are written".to_owned();
                     Verdict::Undecided(undecided(view, Obstacle { at, message, help }))
                 }
             }
@@ -143,12 +142,12 @@ pub(super) fn check(view: View, pairs: &Pairs) -> Verdict {
             let bytes = rolled.trips.size(number).saturating_sub(1).saturating_mul(rolled.sizes.grain);
             let trips = most_trips(&rolled, rolled.trips.size(number).saturating_sub(1), None);
             let message = format!(
-                "its loops were followed for chunks of up to {bytes} bytes, which take up to {trips} iterations, and do not \
-                 repeat what they do"
+                "its loops were analyzed for chunks of up to {bytes} bytes, or up to {trips} iterations, and their \
+                 waits do not become periodic"
             );
             let help = format!(
-                "give loops that wait for each other equal units, spans and numbers of waits, or limit `message_size` so that \
-                 chunks have at most {bytes} bytes"
+                "give loops that wait for each other equal units, spans and numbers of waits, or limit \
+                 `message_size` so that chunks have at most {bytes} bytes"
             );
             let at = rolled.loops.first().and_then(|body| rolled.placed(body.block as usize, body.begin as usize));
             Verdict::Undecided(undecided(view, Obstacle { at, message, help }))
@@ -171,7 +170,7 @@ pub fn proof_effort(plan: &PlanTree) -> Option<(u64, u64)> {
 }
 
 fn undecided(view: View, Obstacle { at, message, help }: Obstacle) -> Diagnostic {
-    let message = format!("whether every thread block runs to its end at every size is not decided: {message}");
+    let message = format!("cannot decide whether a thread block waits forever at some message size: {message}");
     Diagnostic::new(Code::Undecided, at.map_or(Site::None, |at| at.site(view.plan)), message).help(help)
 }
 
@@ -201,12 +200,12 @@ fn finding(rolled: &Rolled, pairs: &Pairs, size: u64, at: Option<LocatedOp>) -> 
         }
         None => {
             let at = at?;
-            let message = format!("{} ({}) waits for ever", at.display_name(view.plan), at.agent());
+            let message = format!("{} ({}) waits forever", at.display_name(view.plan), at.agent());
             Diagnostic::new(Code::Deadlock, at.site(view.plan), message)
         }
     };
     finding.message += &match size {
-        0 => ", with messages without any data".to_owned(),
+        0 => ", for messages without data".to_owned(),
         _ => {
             let trips = most_trips(rolled, size, None);
             let before = (size - 1) * rolled.sizes.grain;
@@ -227,7 +226,7 @@ impl<'p> Observer<'p> for NoObserver {
 }
 
 fn too_many_combinations<'p>(at: Option<LocatedOp<'p>>) -> Obstacle<'p> {
-    let message = "loops of its units and spans make too many different combinations of iterations before these repeat";
-    let help = "take units and spans whose quotients have a small common multiple";
+    let message = "the trip counts of loops with these units and spans have too many combinations before they repeat";
+    let help = "use units and spans whose quotients have a small common multiple";
     Obstacle { at, message: message.to_owned(), help: help.to_owned() }
 }

@@ -98,7 +98,7 @@ pub(super) fn links(view: View) -> Result<Links, Obstacle> {
         let near = (first..last).rev().take_while(|&i| farthest[i] > read.start).map(|i| &writes[i]);
         let mut met = Vec::new();
         for write in near.filter(|write| write.by != read.by && write.may_overlap(read)) {
-            count = count.checked_sub(1).ok_or_else(|| obstacle(view.plan, read, "too many others"))?;
+            count = count.checked_sub(1).ok_or_else(|| obstacle(view.plan, read, "too many other operations"))?;
             met.push(write);
             let before = links.before.entry(read.by).or_default();
             match (read.windows, write.windows) {
@@ -109,7 +109,7 @@ pub(super) fn links(view: View) -> Result<Links, Obstacle> {
                 }
                 (Some(_), Some(_)) => {
                     let how = format!(
-                        "{} ({}), whose windows it meets at some sizes only",
+                        "{} ({}), whose windows overlap its own only at some message sizes",
                         write.at.display_name(view.plan),
                         write.at.agent()
                     );
@@ -119,7 +119,7 @@ pub(super) fn links(view: View) -> Result<Links, Obstacle> {
             }
         }
         if !cover(read, &met) {
-            return Err(obstacle(view.plan, read, "operations that may leave some of them out at some sizes"));
+            return Err(obstacle(view.plan, read, "operations that do not write all of them at some message sizes"));
         }
     }
     Ok(links)
@@ -129,7 +129,7 @@ fn obstacle<'p>(plan: &'p PlanTree, read: &Range<'p>, writers: &str) -> Obstacle
     Obstacle {
         at: Some(read.at),
         message: format!("{} ({}) reads packets of {writers}", read.at.display_name(plan), read.at.agent()),
-        help: "let packets be read in the ranges, slices and loops in which they are written".to_owned(),
+        help: "read packets in the ranges, slices and loops in which they are written".to_owned(),
     }
 }
 

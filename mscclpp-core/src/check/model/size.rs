@@ -132,9 +132,9 @@ pub(in super::super) fn too_many_atoms(view: View) -> Diagnostic {
             site = at.site(view.plan);
         }
     });
-    let message = "the plan's loops are of more rates, or cut its memory into more pieces together with thread-block groups, \
-                   than can be followed";
-    let help = "take fewer different units and spans, or groups of fewer different sizes";
+    let message = "the loops of the plan have more distinct rates, or divide memory, together with thread-block \
+        groups, into more ranges, than the analysis supports";
+    let help = "use fewer distinct units and spans, or groups of fewer distinct sizes";
     Diagnostic::new(Code::BadLoop, site, message).help(help)
 }
 

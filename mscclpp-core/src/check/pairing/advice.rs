@@ -18,9 +18,10 @@ pub(super) fn help(plan: &PlanTree, pairs: &Pairs, sides: &[Sides], direction: &
             let wrong_kind = pairs.ends(rank, peer, other).count() > pairs.ends(peer, rank, other).count();
             let fix = match wrong_kind {
                 true => format!(
-                    "both ends of a channel are of one kind: make that of rank {rank} with `{kind}_channel` as well"
+                    "both ends of a channel have the same kind: create the end on rank {rank} with `{kind}_channel` \
+                     as well"
                 ),
-                false => format!("make the other end on rank {rank}, with `{kind}_channel` to rank {peer}"),
+                false => format!("create the other end on rank {rank} with `{kind}_channel` to rank {peer}"),
             };
             return format!(
                 "rank {peer} has {here} {kind} {} to rank {rank}, but rank {rank} has {there} to rank {peer}; {fix}",
@@ -36,15 +37,15 @@ pub(super) fn help(plan: &PlanTree, pairs: &Pairs, sides: &[Sides], direction: &
     if up == down {
         let order = match plan.ranks.len() {
             2 => {
-                "; make them in the same order on both ranks, or, where they lead to the next and to the previous rank of \
-                 a ring, which are one rank here, use one channel for both"
+                "; create them in the same order on both ranks or, where they connect to the next and to the \
+                 previous rank of a ring, which are the same rank here, use one channel for both"
             }
-            _ => "; make them in the same order on both ranks",
+            _ => "; create them in the same order on both ranks",
         };
         return format!(
-            "channels between two ranks are paired in the order in which they are made, so channel {number} of rank {from} \
-             belongs to channel {number} of rank {to}{order}"
+            "channels between two ranks are paired in the order of their creation, so channel {number} of rank \
+             {from} is paired with channel {number} of rank {to}{order}"
         );
     }
-    "give every wait one signal of the peer on the paired channel, in loops of equal unit and span".to_owned()
+    "match every wait with one signal of the peer on the paired channel, in loops of equal unit and span".to_owned()
 }

@@ -98,7 +98,7 @@ fn example((one, these): (&OccurrenceCount, &str), (other, those): (&OccurrenceC
     let in_loops = one.units().chain(other.units()).next().is_some();
     match one.differs_at(other) {
         Some(size) if in_loops => format!(
-            "; for chunks of {size} bytes that is {} and {}",
+            "; for chunks of {size} bytes these are {} and {}",
             describe(one.total(size), these),
             describe(other.total(size), those)
         ),
@@ -126,14 +126,14 @@ fn unmatched(plan: &PlanTree, direction: Direction, sides: &Sides, help: String)
 
 fn unbalanced_semaphore(plan: &PlanTree, rank: usize, id: u32, sides: &Sides) -> Option<Diagnostic> {
     let message = format!(
-        "semaphore {id} of rank {rank} {}, but {}{}: it does not end where it began",
+        "semaphore {id} of rank {rank} {}, but {}{}, so its value changes from launch to launch",
         sides.up.describe("is", "released"),
         sides.down.describe("is", "acquired"),
         sides.example("release", "acquire")
     );
     let at = sides.first_down.or(sides.first_up)?;
     let finding = Diagnostic::new(Code::SemaphoreDrift, at.site(plan), message)
-        .help("release and acquire it equally often, in loops of equal unit and span");
+        .help("release and acquire it the same number of times, in loops of equal unit and span");
     Some(match sides.first_down.and(sides.first_up) {
         Some(other) => finding.note("a release", other.site(plan)),
         None => finding,
@@ -149,13 +149,13 @@ fn barrier_mismatch(
     let (one, (first, at)) = blocks.first_key_value()?;
     let (other, (times, place)) = blocks.iter().find(|(_, (times, _))| times != first)?;
     let message = format!(
-        "thread block {one} comes to barrier {id} of rank {} {first}, but thread block {other} {times}{}",
+        "thread block {one} reaches barrier {id} of rank {} {first}, but thread block {other} {times}{}",
         at.rank,
         example((first, "time"), (times, "time")),
     );
     let finding = Diagnostic::new(Code::BarrierMismatch, at.site(plan), message)
-        .note(format!("thread block {other} comes"), place.site(plan))
-        .help("let all of them come equally often, in loops of equal unit and span");
+        .note(format!("thread block {other} reaches it"), place.site(plan))
+        .help("let all thread blocks reach it the same number of times, in loops of equal unit and span");
     Some(finding)
 }
 
@@ -216,9 +216,9 @@ mod tests {
     #[test]
     fn loops_must_agree_at_every_size() {
         let (_, message) = finding(&[&["loop 64x1 { signal.m#0 }"], &["wait.m#0"]]);
-        assert!(message.ends_with("for chunks of 128 bytes that is 2 signals and 1 wait"), "{message}");
+        assert!(message.ends_with("for chunks of 128 bytes these are 2 signals and 1 wait"), "{message}");
         let (_, message) = finding(&[&["loop 64x1 { signal.m#0 }"], &["loop 32x1 { wait.m#0 }"]]);
-        assert!(message.ends_with("for chunks of 128 bytes that is 2 signals and 4 waits"), "{message}");
+        assert!(message.ends_with("for chunks of 128 bytes these are 2 signals and 4 waits"), "{message}");
     }
 
     #[track_caller]
@@ -230,7 +230,7 @@ mod tests {
     fn help_names_the_cause() {
         let crossed = plan(&[&["signal.m#0"], &["wait.m#1"]]);
         let text = help(&crossed);
-        assert!(text.contains("in the order in which they are made") && text.contains("of a ring"), "{text}");
+        assert!(text.contains("in the order of their creation") && text.contains("of a ring"), "{text}");
         let crossed = plan(&[&["signal.m#0"], &["wait.m#1"], &[""]]);
         assert!(help(&crossed).contains("with `memory_channel` to rank 0"), "{}", help(&crossed));
         let mut three = plan(&[&["signal.m#0; signal.m#0; wait.m#1"], &["wait.m#0; signal.m#0; wait.m#1"], &[""]]);
@@ -238,11 +238,11 @@ mod tests {
             three.ranks[rank].channels[0] = crate::plan::ChannelTable::Memory(vec![peer; 2]);
         }
         let text = help(&three);
-        assert!(text.starts_with("give every wait"), "{text}");
+        assert!(text.starts_with("match every wait"), "{text}");
         three.ranks[0].blocks[0].ops.remove(1);
         three.ranks[1].blocks[0].ops.truncate(2);
         let text = help(&three);
-        assert!(text.ends_with("; make them in the same order on both ranks"), "{text}");
+        assert!(text.ends_with("; create them in the same order on both ranks"), "{text}");
 
         let mut kinds = plan(&[&["signal.m#3"], &["wait.p#3"]]);
         kinds.ranks[0].channels[1] = crate::plan::ChannelTable::Port(vec![]);
@@ -251,7 +251,7 @@ mod tests {
             rank.blocks[0].channels.retain(|(kind, _)| *kind != crate::types::ChannelKind::Switch);
         }
         let text = help(&kinds);
-        assert!(text.contains("both ends of a channel are of one kind"), "{text}");
+        assert!(text.contains("both ends of a channel have the same kind"), "{text}");
     }
 
     #[test]
@@ -276,9 +276,9 @@ mod tests {
         }
         let (code, message) = finding(&[&["barrier#0=2; barrier#0=2", "barrier#0=2"]]);
         assert_eq!(code, Code::BarrierMismatch);
-        assert_eq!(message, "thread block 0 comes to barrier 0 of rank 0 twice, but thread block 1 once");
+        assert_eq!(message, "thread block 0 reaches barrier 0 of rank 0 twice, but thread block 1 once");
         let (_, message) = finding(&[&["loop 64x1 { barrier#0=2 }", "loop 80x1 { barrier#0=2 }"]]);
-        assert!(message.ends_with("; for chunks of 160 bytes that is 3 times and 2 times"), "{message}");
+        assert!(message.ends_with("; for chunks of 160 bytes these are 3 times and 2 times"), "{message}");
     }
 
     #[test]
@@ -287,7 +287,7 @@ mod tests {
         assert_eq!(code, Code::SemaphoreDrift);
         assert_eq!(
             message,
-            "semaphore 2 of rank 0 is released twice, but is acquired once: it does not end where it began"
+            "semaphore 2 of rank 0 is released twice, but is acquired once, so its value changes from launch to launch"
         );
     }
 }

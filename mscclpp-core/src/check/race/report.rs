@@ -50,14 +50,17 @@ impl Known {
     /// Returns the sentence to add to a message about the earlier access.
     fn note(self) -> &'static str {
         match self {
-            Self::Flushed => ": the flush after the put tells that its source was read, not that the data has arrived",
+            Self::Flushed => {
+                "; the flush after the put guarantees that its source was read, not that the data has arrived"
+            }
             Self::Nothing | Self::Over => "",
         }
     }
 }
 
 /// Help that makes a rank wait for what a port puts into its memory.
-const HEAR_FROM_PORT: &str = "signal on the same port channel after the put and wait for it at the receiver";
+const HEAR_FROM_PORT: &str = "signal on the same port channel after the put, and wait for the signal on the \
+    receiving rank";
 
 /// Returns the finding about two conflicting accesses at an atom, given what is ordered about the earlier one, and
 /// whether the later one's thread block waits on a counter that is used unordered.
@@ -70,10 +73,10 @@ pub(super) fn race(
 ) -> Diagnostic {
     let (first, second) = (describe(model, old), describe(model, new));
     let message = format!(
-        "{} {} {}, and {} {} it, with nothing to order the two{}",
+        "data race on {}: {} {} it and {} {} it, unordered{}",
+        place(model, atom),
         second.who,
         second.does,
-        place(model, atom),
         first.who,
         first.does,
         known.note(),
@@ -81,26 +84,28 @@ pub(super) fn race(
     let by_port = |access: &RecordedAccess| access.agent as usize >= blocks;
     let is_packet = model.atoms.memory(atom).1 == Space::Packets;
     let help = if is_packet && old.write && new.write {
-        "give the second packet scratch of its own: both carry the flag of the launch, so that a reader cannot tell them apart; \
-         or write it after a signal of every reader"
+        "write the second packet to separate scratch: both have the flag of the launch, so a reader cannot \
+         distinguish them; or write it after a signal from every reader"
     } else if known == Known::Over && has_relaxed(model) {
-        "a relaxed signal says that something is over but makes nothing visible; use a normal signal and wait"
+        "a relaxed signal does not publish writes; use `signal` and `wait` without `.relaxed()`"
     } else if known == Known::Over {
-        "a packet publishes itself only, not what its writer wrote before; signal after that write and wait for the signal"
+        "a packet publishes only its own data, not the earlier writes of its writer; signal after that write and \
+         wait for the signal"
     } else if known == Known::Flushed {
         HEAR_FROM_PORT
     } else if by_port(old) && !by_port(new) && first.at.rank == second.at.rank {
-        "a port reads its source later; flush the channel or wait for the receiver's signal first"
+        "a port put reads its source asynchronously; flush the channel or wait for the receiver's signal first"
     } else if old.agent == new.agent {
-        "put a block sync between them: `rank.barrier([block])`, or a sync on the signal or wait in between"
+        "insert a block sync between them: `rank.barrier([block])`, or a block sync on a signal or wait between them"
     } else if vague {
-        "several threads signal on a channel or release a semaphore that this thread block waits on, in no order or in \
-         loops, so a wait does not tell whose signal came; order the signals outside of loops, or give each thread block \
-         a channel or semaphore of its own"
+        "several threads signal on a channel or release a semaphore that this thread block waits on, unordered or \
+         in loops, so a wait does not identify the signal that it consumed; order the signals outside of loops, or \
+         give each thread block its own channel or semaphore"
     } else if first.at.rank == second.at.rank {
-        "let the thread blocks meet in a barrier, or hand over with a semaphore"
+        "order the thread blocks with a barrier or a semaphore"
     } else {
-        "signal behind the one and wait in front of the other, each with a block sync on the side of the data"
+        "signal after the first access and wait before the second, with a block sync between each access and its \
+         signal or wait"
     };
     Diagnostic::new(Code::Race, second.at.site(model.plan), message)
         .note(format!("{} {}", first.name, first.does), first.at.site(model.plan))
@@ -118,17 +123,17 @@ fn has_relaxed(model: &Model) -> bool {
 pub(super) fn competing_waits(model: &Model, rival: usize, step: usize) -> Diagnostic {
     let at = model.placed(model.agent_of(step), step);
     let other = &model.agents[rival];
-    let what = if at.op.kind.is_data() || at.op.channel.is_some() { "signals" } else { "units" };
+    let what = if at.op.kind.is_data() || at.op.channel.is_some() { "signals" } else { "semaphore units" };
     let message = format!(
-        "{} ({}) waits for the same {what} as rank {}, thread block {}, in no order: either may take what comes first, and \
-         leave the other waiting",
+        "{} ({}) competes with rank {}, thread block {} for the same {what}: either may consume the first one and \
+         block the other forever",
         at.display_name(model.plan),
         at.agent(),
         other.rank,
         other.block,
     );
     Diagnostic::new(Code::Deadlock, at.site(model.plan), message)
-        .help("give each of them a channel or semaphore of its own, or put them in order")
+        .help("give each of them its own channel or semaphore, or order them")
 }
 
 /// Returns the finding about an access to another rank's buffer that does not happen after that rank's start.
@@ -137,13 +142,14 @@ pub(super) fn early_access(model: &Model, access: &RecordedAccess) -> Diagnostic
     let atom = access.atoms.0 as usize;
     let (owner, memory) = model.atoms.memory(atom);
     let caller = match (access.write, memory) {
-        (true, _) => "its caller may still use what is there",
-        (false, _) => "its caller may not have written it yet",
+        (true, _) => "its caller may still be using the buffer",
+        (false, _) => "its caller may not have written the buffer yet",
     };
     let message =
-        format!("{} {} {} before rank {owner} is known to have begun: {caller}", new.who, new.does, place(model, atom));
+        format!("{} {} {} before rank {owner} has started the launch: {caller}", new.who, new.does, place(model, atom));
     Diagnostic::new(Code::EarlyAccess, new.at.site(model.plan), message).help(format!(
-        "let rank {owner} signal first and wait for that, with a block sync behind the wait; both may be relaxed"
+        "let rank {owner} signal at its start, and wait for that signal with a block sync after the wait; both may \
+         be relaxed"
     ))
 }
 
@@ -162,7 +168,7 @@ pub(super) fn late_access(
     let through = if by_port { "'s port" } else { "" };
     let doing = if access.write { "writing" } else { "reading" };
     let message = format!(
-        "{}{through} may still be {doing} {} when the launch of rank {owner} is over and its caller goes on{}",
+        "{}{through} may still be {doing} {} after the launch of rank {owner} has finished{}",
         old.who,
         place(model, atom),
         known.note(),
@@ -170,10 +176,12 @@ pub(super) fn late_access(
     let help = match (by_port, access.write) {
         (true, true) => HEAR_FROM_PORT.to_owned(),
         (true, false) => {
-            "flush the channel, or wait for a signal that the receiver sends when it has the data".to_owned()
+            "flush the channel, or wait for a signal that the receiver sends after the data has arrived".to_owned()
         }
         (false, _) => {
-            format!("signal rank {owner} behind it, and let rank {owner} wait for that signal before it ends")
+            format!(
+                "signal rank {owner} after the access, and let rank {owner} wait for that signal before its launch ends"
+            )
         }
     };
     Diagnostic::new(Code::OpenEnd, old.at.site(model.plan), message).help(help)
@@ -195,7 +203,7 @@ pub(super) fn cross_launch_race(
         false => ("next launch", ""),
     };
     let message = format!(
-        "in the {which}, {} {} {} {halves}while {} may still be {} it in this one{}",
+        "race between launches: in the {which}, {} {} {} {halves}while {} of this launch may still be {} it{}",
         second.who,
         second.does,
         place(model, atom),
@@ -209,7 +217,10 @@ pub(super) fn cross_launch_race(
             "let launches alternate between two halves of scratch (`double_scratch`), or let the reader acknowledge what \
              it has read before the writer's launch ends"
         }
-        _ => "let the reader signal when it is done, and the writer wait for that before it ends or before it writes",
+        _ => {
+            "let the reader signal after its read, and let the writer wait for that signal before its launch ends \
+            or before it writes"
+        }
     };
     Diagnostic::new(Code::Relaunch, second.at.site(model.plan), message)
         .note(format!("{} {}", first.name, first.does), first.at.site(model.plan))

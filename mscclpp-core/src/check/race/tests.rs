@@ -44,8 +44,8 @@ fn operations_without_block_sync_race() {
     let race = races(&[&["copy i0+2 > s0+2; copy s1 > o0"], IDLE]);
     assert_eq!(
         race.message,
-        "`copy` (rank 0, thread block 0) reads scratch chunk 1 of rank 0, and `copy` (rank 0, thread block 0) writes it, with \
-         nothing to order the two"
+        "data race on scratch chunk 1 of rank 0: `copy` (rank 0, thread block 0) reads it and `copy` (rank 0, thread \
+         block 0) writes it, unordered"
     );
     assert!(race.help.unwrap().contains("rank.barrier([block])"));
     races(&[&["ppkt.m i0 > r0:0; re i0 s5 > i0"], IDLE]);
@@ -75,7 +75,7 @@ fn in_place_input_and_output_are_one_memory() {
     assert!(check(&plan).is_empty());
     plan.collective.in_place = true;
     let race = race_of(&plan);
-    assert!(race.message.contains("writes input chunk 1 of rank 0"), "{}", race.message);
+    assert!(race.message.contains("data race on input chunk 1 of rank 0"), "{}", race.message);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn signals_order_ranks_across_block_syncs() {
     fine(&[&["put.m i0 > r0:0; nop; signal.m#0"], receiver]);
     races(&[&["put.m i0 > r0:0; signal.m#0"], receiver]);
     let race = races(&[&["put.m i0 > r0:0; nop; signal.m#0"], &["wait.m#0; copy s0 > o0"]]);
-    assert!(race.help.unwrap().starts_with("signal behind the one"));
+    assert!(race.help.unwrap().starts_with("signal after the first access"));
     races(&[&["nop; signal.m#0; put.m i0 > r0:0"], receiver]);
     // A clock that the first thread acquired is released by the first thread, not by the second one.
     let hand_on: &[&str] = &["wait.m#1,2; sem_release#0", "sem_acquire#0; nop; copy s0 > o0"];
@@ -147,7 +147,7 @@ fn ports_are_counted_once_per_thread_and_channel() {
 fn port_put_reads_its_source_asynchronously() {
     let ack = "wait.p#0; nop; copy s0 > o0; nop; signal.p#0";
     let race = races(&[&["put.p#0 i0 > r0:0; nop; copy i1 > i0"], IDLE]);
-    assert!(race.help.unwrap().starts_with("a port reads its source later"));
+    assert!(race.help.unwrap().starts_with("a port put reads its source asynchronously"));
     fine(&[&["put.p#0 i0 > r0:0; flush.p#0; nop; copy i1 > i0"], IDLE]);
     races(&[&["put.p#0 i0 > r0:0; flush.p#1; nop; copy i1 > i0"], IDLE]);
     fine(&[&["pws.p#0 i0 > r0:0; wait.p#0; nop; copy i1 > i0"], &[ack]]);
@@ -437,9 +437,9 @@ fn help(ranks: &[&[&str]]) -> String {
 fn help_names_operations_of_the_program() {
     let reader = "upkt s0 > o0; nop; copy s2 > o2";
     let text = help(&[&["put.m i2 > r0:2; nop; ppkt.m i0 > r0:0"], &[reader]]);
-    assert!(text.starts_with("a packet publishes itself only"), "{text}");
+    assert!(text.starts_with("a packet publishes only its own data"), "{text}");
     let text = help(&[&["put.m i0 > r0:2; nop; rlxsignal.m#0"], &["wait.m#0; nop; copy s2 > o0"]]);
     assert!(text.starts_with("a relaxed signal"), "{text}");
     let text = help(&[&["ppkt.m i0 > r0:0", "ppkt.m i1 > r0:0"], &["upkt s0 > o0"]]);
-    assert!(text.starts_with("give the second packet scratch of its own"), "{text}");
+    assert!(text.starts_with("write the second packet to separate scratch"), "{text}");
 }

@@ -125,21 +125,22 @@ fn expectations(plan: &PlanTree, found: &mut Findings) {
     for (number, expectation) in plan.expectations.iter().enumerate() {
         let Expectation { rank, chunk, len, inputs, .. } = expectation;
         if inputs.is_empty() {
-            found.at_plan(Code::EmptyList, format!("expectation {number} names no inputs"));
+            found.at_plan(Code::EmptyList, format!("expectation {number} has no inputs"));
         }
         let output = std::iter::once((BufferKind::Output, *rank, *chunk));
         for (buffer, rank, chunk) in output.chain(inputs.iter().map(|&(rank, chunk)| (BufferKind::Input, rank, chunk)))
         {
             let Some(tables) = plan.ranks.get(rank as usize) else {
                 let message =
-                    format!("expectation {number} is about rank {rank}, expected a rank below {}", plan.ranks.len());
+                    format!("expectation {number} names rank {rank}, expected a rank below {}", plan.ranks.len());
                 found.at_plan(Code::RankOutOfRange, message);
                 continue;
             };
             let chunks = tables.chunks(buffer);
             if chunk.checked_add(*len).is_none_or(|end| end > chunks) {
                 let message = format!(
-                    "expectation {number} is about {len} chunks from chunk {chunk} on of rank {rank}'s {buffer}, which has {chunks}"
+                    "expectation {number} names {len} chunks of the {buffer} of rank {rank} from chunk {chunk}, but \
+                     there are {chunks}"
                 );
                 found.at_plan(Code::ChunkOutOfRange, message);
             }
@@ -163,14 +164,14 @@ fn contradictions(plan: &PlanTree, found: &mut Findings) {
         if wanted != given && !found.is_full() {
             let Expectation { rank, chunk, .. } = *next;
             let message = format!(
-                "output chunk {chunk} of rank {rank} is expected to hold {}, and also {}",
+                "output chunk {chunk} of rank {rank} is expected to hold {}, and also to hold {}",
                 contents(last, chunk),
                 contents(next, chunk)
             );
             let site = |one: &Expectation| plan.origins.get(one.origin).cloned().map_or(Site::None, Site::Source);
             let finding = Diagnostic::new(Code::ContradictingExpectations, site(next), message)
                 .note("the other expectation", site(last))
-                .help("remove one of the two expectations; `expect` with several inputs expects their reduction");
+                .help("remove one of the two expectations; to expect a reduction, pass all inputs to one `expect`");
             found.push(finding);
         }
         // All that overlap so far agree, so the one with the largest end represents them.
@@ -242,10 +243,10 @@ fn rank_tables(plan: &PlanTree, rank: usize, tables: &RankPlan, found: &mut Find
     let ranks = plan.ranks.len();
     let peer = |what: &dyn Fn() -> String, peer: u32, found: &mut Findings| {
         if peer as usize >= ranks {
-            let message = format!("{} is of rank {peer}, expected a rank below {ranks}", what());
+            let message = format!("{} is rank {peer}, expected a rank below {ranks}", what());
             found.at_rank(Code::IndexOutOfRange, rank, message);
         } else if peer as usize == rank {
-            found.at_rank(Code::SelfChannel, rank, format!("{} is of rank {rank} itself", what()));
+            found.at_rank(Code::SelfChannel, rank, format!("{} is rank {rank} itself", what()));
         }
     };
     for kind in [ChannelKind::Memory, ChannelKind::Port] {
@@ -264,11 +265,11 @@ fn rank_tables(plan: &PlanTree, rank: usize, tables: &RankPlan, found: &mut Find
         }
     }
     for (number, remote) in tables.remote_buffers.iter().enumerate() {
-        peer(&|| format!("remote buffer {number}"), remote.rank, found);
+        peer(&|| format!("the owner of remote buffer {number}"), remote.rank, found);
     }
     for (number, (_, group)) in tables.switch_channels().enumerate() {
         if !group.contains(&(rank as u32)) {
-            let message = format!("switch channel {number} joins ranks {group:?}, but not this one");
+            let message = format!("switch channel {number} connects ranks {group:?}, but not rank {rank}");
             found.at_rank(Code::NotAMember, rank, message);
         }
         if let Some(member) = group.iter().find(|&&member| member as usize >= ranks) {
@@ -284,7 +285,8 @@ fn rank_tables(plan: &PlanTree, rank: usize, tables: &RankPlan, found: &mut Find
     }
     for (number, &initial) in tables.semaphores.iter().enumerate() {
         if !(0..=i64::from(i32::MAX)).contains(&initial) {
-            let message = format!("expected semaphore {number} to start at 0 to {}, found {initial}", i32::MAX);
+            let message =
+                format!("expected an initial value of 0 to {} for semaphore {number}, found {initial}", i32::MAX);
             found.at_rank(Code::BadSpec, rank, message);
         }
     }
@@ -378,7 +380,7 @@ fn check_barriers(plan: &PlanTree, barriers: &[LocatedOp], found: &mut Findings)
         let blocks = &users[&(at.rank, number)];
         if blocks.len() != at.op.blocks as usize {
             let message = format!(
-                "barrier {number} of rank {} is for {} thread blocks, but blocks {blocks:?} use it",
+                "barrier {number} of rank {} expects {} thread blocks, but thread blocks {blocks:?} use it",
                 at.rank, at.op.blocks
             );
             found.push(Diagnostic::new(Code::BarrierMismatch, at.site(plan), message));

@@ -62,17 +62,23 @@ fn kind(_: &PlanTree, at: &LocatedOp) -> Verdict {
         }
         let expected = if expected.is_empty() { "none".to_owned() } else { expected };
         let given = op.channel.map_or("none".to_owned(), |kind| kind.to_string());
-        return bad(Code::BadOperands, format!("goes over a {given} channel, expected {expected}"));
+        return bad(Code::BadOperands, format!("uses channel type {given}, expected {expected}"));
     }
     if op.reduce.is_some() != op.kind.is_reduce() {
-        let message = if op.kind.is_reduce() { "lacks its reduction" } else { "has a reduction, but does not reduce" };
+        let message = if op.kind.is_reduce() {
+            "has no reduction operation"
+        } else {
+            "has a reduction operation, but does not reduce"
+        };
         return bad(Code::BadOperands, message.to_owned());
     }
     if op.sync != BlockSync::None {
-        return bad(Code::BadOperands, "has a sync attribute, which plans express as `nop`".to_owned());
+        return bad(Code::BadOperands, "has a sync attribute, but plans represent block syncs as `nop`".to_owned());
     }
     match op.slice {
-        Some(_) if !op.kind.is_data() => bad(Code::BadGroup, "is split over a thread-block group".to_owned()),
+        Some(_) if !op.kind.is_data() => {
+            bad(Code::BadGroup, "has a slice of a thread-block group, but moves no data".to_owned())
+        }
         Some(slice) if slice.index >= slice.of => {
             bad(Code::BadGroup, format!("is slice {} of {}, expected one below {}", slice.index, slice.of, slice.of))
         }
@@ -119,7 +125,10 @@ fn long_side(name: &str, list: &[Operand], demand: &Side) -> Verdict {
         counts[group] += 1;
     }
     if !sorted {
-        return bad(Code::BadOperands, format!("has a remote {name} in front of a local one"));
+        return bad(
+            Code::BadOperands,
+            format!("has its {name}s out of order, expected local, then remote, then switch operands"),
+        );
     }
     let words = ["local", "remote", "switch"];
     let demands = [demand.local, demand.remote, demand.switch];
@@ -166,11 +175,15 @@ fn ids(plan: &PlanTree, at: &LocatedOp) -> Verdict {
         let threads = plan.threads_per_block;
         return bad(
             Code::TooFewThreads,
-            format!("names {count} {what}, each for a thread, expected at most {threads}"),
+            format!("names {count} {what}, expected at most {threads}, one per thread of the block"),
         );
     }
     if (op.blocks > 0) != (demand == Ids::Barrier) {
-        return bad(Code::BadOperands, format!("is for {} thread blocks", op.blocks));
+        let message = match op.blocks {
+            0 => "has no barrier participants".to_owned(),
+            count => format!("has {count} barrier participants, but is not a barrier"),
+        };
+        return bad(Code::BadOperands, message);
     }
     if count == 0 {
         return Ok(());
@@ -212,12 +225,14 @@ fn ids(plan: &PlanTree, at: &LocatedOp) -> Verdict {
 fn loops(plan: &PlanTree, at: &LocatedOp) -> Verdict {
     let op = at.op;
     match (&op.body, op.kind) {
-        (None, OpKind::Pipeline) => return bad(Code::BadLoop, "has no body".to_owned()),
-        (Some(_), kind) if kind != OpKind::Pipeline => return bad(Code::BadLoop, "has a body".to_owned()),
+        (None, OpKind::Pipeline) => return bad(Code::BadLoop, "is a pipeline without a body".to_owned()),
+        (Some(_), kind) if kind != OpKind::Pipeline => {
+            return bad(Code::BadLoop, "has a body, but is not a pipeline".to_owned());
+        }
         _ => {}
     }
     if op.kind == OpKind::Pipeline && at.inside.is_some() {
-        return bad(Code::BadLoop, "stands inside another pipeline".to_owned());
+        return bad(Code::BadLoop, "is inside another pipeline".to_owned());
     }
     if let Some(body) = &op.body {
         // Windows hold whole vectors, packets and elements of every type, so that none is divided: loops whose units
@@ -236,7 +251,7 @@ fn loops(plan: &PlanTree, at: &LocatedOp) -> Verdict {
         && let Some(range) = op.srcs.iter().chain(&op.dsts).find(|range| range.size != span)
     {
         let chunks = if range.size == 1 { "chunk" } else { "chunks" };
-        let message = format!("works on {} {chunks} inside a loop over {span}", range.size);
+        let message = format!("has an operand of {} {chunks} in a loop with a span of {span}", range.size);
         return bad(Code::BadLoop, message);
     }
     Ok(())
@@ -282,7 +297,7 @@ fn references(plan: &PlanTree, at: &LocatedOp) -> Verdict {
         sizes.find(|&size| size != first).map(|size| (first, size))
     };
     match unequal {
-        Some((a, b)) => bad(Code::SizeMismatch, format!("works on ranges of {a} and of {b} chunks")),
+        Some((a, b)) => bad(Code::SizeMismatch, format!("has operands of {a} and of {b} chunks")),
         None => Ok(()),
     }
 }
@@ -313,10 +328,10 @@ fn reference<'p>(
     };
     let (buffer, owners) = owners;
     if range.size == 0 {
-        return bad(Code::EmptyChunk, format!("uses no chunk at all from {buffer} chunk {} on", range.index));
+        return bad(Code::EmptyChunk, format!("has an empty operand at {buffer} chunk {}", range.index));
     }
     if packets && buffer != BufferKind::Scratch {
-        return bad(Code::NotScratch, format!("takes packets in {buffer} chunk {}", range.index));
+        return bad(Code::NotScratch, format!("accesses packets in {buffer} chunk {}", range.index));
     }
     let end = u64::from(range.index) + u64::from(range.size);
     for &owner in owners {

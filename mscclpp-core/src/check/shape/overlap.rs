@@ -72,7 +72,7 @@ pub(super) fn check(plan: &PlanTree, at: &LocatedOp) -> Verdict {
 
 fn unordered(one: &OperandAccess, other: &OperandAccess) -> Verdict {
     let (owner, buffer, _) = one.memory;
-    bad(Code::OverlappingCopy, format!("{one} and {other} of the {buffer} of rank {owner}, in no order"))
+    bad(Code::OverlappingCopy, format!("{one} and {other} of the {buffer} of rank {owner}, unordered"))
 }
 
 /// An operand's access: owner, buffer, whether packets; chunks; whether it is written. The sweep uses this order.

@@ -248,13 +248,16 @@ fn too_many(view: View, cuts: &[Cut], sizes: Option<usize>) -> Diagnostic {
     };
     let message = match sizes {
         Some(sizes) => format!(
-            "the slices of {groups} overlap in different ways at {sizes} message sizes, too many to follow a plan of this length through"
+            "the slices of {groups} overlap differently at {sizes} message sizes, which exceeds the limit of the \
+             analysis for a plan of this length"
         ),
-        None => format!("the slices of {groups} overlap in more different ways than can be followed"),
+        None => format!("the slices of {groups} overlap in more ways than the analysis supports"),
     };
     let site = places.first().cloned().unwrap_or_default();
-    let mut finding = Diagnostic::new(Code::TooIntricate, site, message)
-        .help("split ranges whose chunks the group size divides, or use groups of sizes that divide each other");
+    let mut finding = Diagnostic::new(Code::TooIntricate, site, message).help(
+        "split ranges whose number of chunks is a multiple of the group size, or use group sizes that divide \
+            each other",
+    );
     if let [_, other] = &cuts[..] {
         finding = finding.note(format!("a group of {}", name(other)), places[1].clone());
     }

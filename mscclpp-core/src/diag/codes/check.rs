@@ -3,10 +3,10 @@
 use crate::diag::catalogue::{Code, Entry, codes};
 
 codes! {
-    UnmatchedWait = "M0201" "unmatched-wait": "on every channel pair there are as many waits as signals",
-        r#"Channel k from a to b is paired with channel k from b to a, counting the channels of one kind between the two in the order in which they were made. Each wait on one takes one signal of the other, and what is left over is there in the next launch. Signals in a loop come once per iteration, which depends on the message size, so their waits must be in loops of the same unit and span.
+    UnmatchedWait = "M0201" "unmatched-wait": "every channel pair has equally many signals and waits",
+        r#"Channel k from a to b is paired with channel k from b to a, counting the channels of one kind between the two ranks in the order of their creation. Each wait on one channel consumes one signal of the other; a signal without a wait is still pending in the next launch. A signal in a loop is sent once per iteration, and the trip count depends on the message size, so its wait must be in a loop of the same unit and span.
 
-Wrong, since each rank signals twice and waits once:
+Wrong: each rank signals twice and waits once:
 
 ```rust
 #[collective(AllGather, ranks = 2, in_place)]
@@ -28,8 +28,8 @@ Right:
         channel.signal(0);
         channel.wait(0);
 ```"#;
-    IndexOutOfRange = "M0202" "index-out-of-range": "every number in a plan points at something that is there",
-        r#"Operations name channels and remote buffers of their thread block, the block those of its rank, the rank its peers. A number beyond its table would make an executor read foreign memory.
+    IndexOutOfRange = "M0202" "index-out-of-range": "every index in a plan is in range",
+        r#"Operations index the channels and remote buffers of their thread block, the thread block indexes those of its rank, and the rank its peers. An index past the end of its table would make an executor read unrelated memory.
 
 Wrong, in a thread block that lists one memory channel:
 
@@ -42,10 +42,10 @@ Right:
 ```json
 {"name": "signal", "channel_type": "memory", "channel_ids": [0]}
 ```"#;
-    BadOperands = "M0203" "bad-operands": "an operation has the references, channels and attributes of its kind",
-        r#"The table in `docs/plan-format.md` says what each kind has.
+    BadOperands = "M0203" "bad-operands": "an operation has the operands, channels and attributes of its kind",
+        r#"`docs/plan-format.md` lists them for each kind of operation.
 
-Wrong, since a copy has one source:
+Wrong: a copy has one source:
 
 ```json
 {"name": "copy",
@@ -53,17 +53,17 @@ Wrong, since a copy has one source:
  "dst_buff": [{"type": "o", "index": 0, "size": 1}]}
 ```
 
-Right, if the sum is meant; else two copies:
+Right, if the sum is intended (otherwise use two copies):
 
 ```json
 {"name": "re", "reduce_op": "sum",
  "src_buff": [{"type": "i", "index": 0, "size": 1}, {"type": "i", "index": 1, "size": 1}],
  "dst_buff": [{"type": "o", "index": 0, "size": 1}]}
 ```"#;
-    BadLoop = "M0204" "bad-loop": "a pipeline has a unit that is a positive multiple of 16 bytes and of the buffer alignment, does not nest, and its operations cover as many chunks as it says",
-        r#"Iteration j works on bytes j × unit to (j + 1) × unit of every reference, and there are as many iterations as the span has units. Windows are whole vectors, packets and elements of every type.
+    BadLoop = "M0204" "bad-loop": "a pipeline's unit is a positive multiple of 16 bytes and of the buffer alignment, pipelines do not nest, and the operands of their operations cover `num_chunks` chunks",
+        r#"Iteration j processes bytes j × unit to (j + 1) × unit of every operand, and the trip count is the size of the span divided by the unit, rounded up. With such a unit, no window ends within a vector, a packet or an element of any type.
 
-Wrong, since the loop would run on behind the end of the chunk:
+Wrong: the loop would run past the end of the chunk:
 
 ```json
 {"name": "pipeline", "iter_context": {"unit_size": 1048576, "num_chunks": 4},
@@ -78,10 +78,10 @@ Right:
  "ops": [{"name": "copy", "src_buff": [{"type": "i", "index": 0, "size": 1}],
           "dst_buff": [{"type": "o", "index": 0, "size": 1}]}]}
 ```"#;
-    BarrierMismatch = "M0205" "barrier-mismatch": "a barrier is used by as many thread blocks as it says, and by all of them equally often",
-        r#"With fewer thread blocks it never opens, with more it opens early; and a block that comes once more than the others waits for ever. In loops, that is a matter of the message size, unless unit and span are equal.
+    BarrierMismatch = "M0205" "barrier-mismatch": "all participants of a barrier reach it the same number of times",
+        r#"With fewer thread blocks than `num_threadblocks`, the barrier never completes; with more, it completes too early. A thread block that reaches it more often than the others waits forever. In loops, the number of times depends on the message size unless unit and span are equal.
 
-Wrong, with two thread blocks that have the operation:
+Wrong, where two thread blocks have the operation:
 
 ```json
 {"name": "barrier", "barrier_id": 0, "num_threadblocks": 3}
@@ -92,10 +92,10 @@ Right:
 ```json
 {"name": "barrier", "barrier_id": 0, "num_threadblocks": 2}
 ```"#;
-    UnevenChunks = "M0206" "chunk-count-mismatch": "all ranks have the same chunk counts, and those fit the collective",
-        r#"A chunk is as long on every rank, so that a range of one rank's buffer can go into another's.
+    UnevenChunks = "M0206" "chunk-count-mismatch": "all ranks have the same chunk counts, and the counts fit the collective",
+        r#"A chunk has the same size on every rank, so that a chunk range of one rank's buffer can be copied to another's.
 
-Wrong, on the ranks of an all-gather over two:
+Wrong, on the ranks of an all-gather over two ranks:
 
 ```json
 {"input_chunks": 1, "output_chunks": 3}
@@ -107,7 +107,7 @@ Right:
 {"input_chunks": 1, "output_chunks": 2}
 ```"#;
     SemaphoreDrift = "M0207" "unbalanced-semaphore": "every launch releases a semaphore as often as it acquires it",
-        r#"Semaphores are set once, so what a launch adds or takes is missing or left over in the next one. Releases in a loop need acquires in a loop of the same unit and span.
+        r#"Semaphores are initialized once, so a difference changes the value with which the next launch starts. Releases in a loop need acquires in a loop of the same unit and span.
 
 Wrong:
 
@@ -129,10 +129,10 @@ Right:
 ```rust
     filled.release(0);
 ```"#;
-    Deadlock = "M0208" "deadlock": "every thread block runs to its end",
-        r#"Signals, semaphores, barriers and packets must come before whoever waits for them can hold up whoever gives them. Where two thread blocks wait on one channel or acquire one semaphore in no order, either may take what comes first and leave the other waiting, so they need one each, or an order.
+    Deadlock = "M0208" "deadlock": "no thread block waits forever",
+        r#"A deadlock is a cycle of thread blocks in which each waits for a signal, a semaphore, a barrier or packets that another one provides only after its own wait. Where two thread blocks wait on one channel or acquire one semaphore unordered, either may consume the first signal or unit and block the other forever: give each its own channel or semaphore, or order them.
 
-Wrong, since both ranks wait before they signal:
+Wrong: both ranks wait before they signal:
 
 ```rust
 #[collective(AllGather, ranks = 2, in_place)]
@@ -155,12 +155,12 @@ Right:
         channel.signal(0);
         channel.wait(0);
 ```"#;
-    OverLimit = "M0209" "over-limit": "a plan fits the device and the executor that it is meant for",
-        "All thread blocks of a rank run at once, so a device needs room for all of them. The reference system's executor has room for 64 operations, 16 channels and 16 remote buffers of a kind per thread block, 8 channels and 10 references a side per operation, 16 barriers per rank, and 32 bits for byte offsets; it does not look whether a plan has more, and overwrites its own memory. Our CPU executor has no such limits. Exporting splits long operations; what cannot be split is refused.\n\nWrong: exporting a thread block with 127 operations. Right: spread it over two thread blocks.";
-    Race = "M0210" "race": "of two accesses to the same bytes, of which one writes, one is over before the other begins",
-        r#"Threads of a block run ahead of each other until they meet, thread blocks and ranks until they signal. A port channel reads a put's source later, until the channel is flushed, and the data arrives later still: a flush tells nothing of the destination, only a later signal of the same channel does, at the receiver that waits for it. Order comes from block syncs within a block, from barriers and semaphores within a rank, and from signals between ranks. A relaxed signal says that something is over, but does not make visible what it wrote.
+    OverLimit = "M0209" "over-limit": "a plan stays within the limits of its target device and executor",
+        "All thread blocks of a rank are co-resident, so the device must have room for all of them. The reference executor, that of MSCCL++, is limited to 64 operations, 16 channels and 16 remote buffers of a kind per thread block, 8 channels, 10 sources and 10 destinations per operation, 16 barriers per rank, and 32 bits for byte offsets. It does not check these limits, and a plan that exceeds them corrupts its memory. The CPU executor of this library has no such limits. Exporting splits long operations; a plan that cannot be split is rejected.\n\nWrong: exporting a thread block with 127 operations. Right: distribute the operations over two thread blocks.";
+    Race = "M0210" "race": "conflicting accesses to the same memory are ordered by happens-before",
+        r#"Two accesses conflict if they overlap, come from different threads, and at least one is a write. They are ordered by block syncs within a thread block, by barriers and semaphores within a rank, and by signals and waits between ranks. A port channel is asynchronous: a put may read its source until the channel is flushed, and may write its destination until the receiver has waited for a later signal of the same channel; the flush guarantees nothing about the destination. A relaxed signal orders execution but does not publish writes.
 
-Wrong, since nothing makes thread block 1 wait for block 0:
+Wrong: thread block 1 does not wait for thread block 0:
 
 ```rust
 #[collective(Custom(input = 1, output = 1), ranks = 1)]
@@ -178,10 +178,10 @@ Right:
     rank.barrier([0, 1]);
     rank.copy(rank.output().chunk(0), slot, 1);
 ```"#;
-    Relaunch = "M0211" "cross-launch-race": "what a launch does first to a piece of scratch comes after what the launch before did last there",
-        r#"A rank begins its next launch when its own thread blocks are done, whatever the others do. Packets that its peers have not read yet must not be overwritten then, nor plain data. A signal that says "I have begun" is enough, since it says that the launch before is over; so is any word from behind the last read, a packet with the result for example; and with double scratch launches use two halves in turn, so that only the launch before the last counts. A put over a port channel is over at its destination when the receiver has waited for a later signal of that channel; a flush says only that the source was read.
+    Relaunch = "M0211" "cross-launch-race": "a launch does not access scratch that the previous launch may still use",
+        r#"A rank starts its next launch as soon as its own thread blocks have finished, even if its peers are still running. It must not overwrite packets or plain data that a peer has not read yet. Any synchronization after the last read is enough: a signal that the reader sends at the start of its next launch, or, for example, a packet with the result that the reader sends after it has read. With double scratch, launches alternate between two halves of scratch, so a launch can conflict only with the launch before the previous one. A put over a port channel is complete at its destination when the receiver has waited for a later signal of that channel; a flush guarantees only that the source was read.
 
-Wrong, since a rank may begin again while its peer still reads the packets of this launch:
+Wrong: a rank may start the next launch while its peer is still reading the packets of this one:
 
 ```rust
 #[collective(AllReduce, ranks = 2, protocol = LL)] // wrong
@@ -201,10 +201,10 @@ Right:
 ```rust
 #[collective(AllReduce, ranks = 2, protocol = LL, double_scratch)]
 ```"#;
-    EarlyAccess = "M0212" "early-access": "nobody touches a rank's input or output before that rank has begun",
-        r#"Before a rank begins, its caller may still use what the last launch left in its output, and may not have written its input. Any signal of the rank says that it has begun; a relaxed one is enough.
+    EarlyAccess = "M0212" "early-access": "peers access a rank's input and output only after that rank has started the launch",
+        r#"Before a rank starts the launch, its caller may still be reading the output of the previous launch, or may not have written the input yet. Any signal of the rank proves that it has started the launch; a relaxed signal is enough.
 
-Wrong, since the peer may not have begun:
+Wrong: the peer may not have started the launch:
 
 ```rust
 #[collective(AllGather, ranks = 2, in_place)]
@@ -226,10 +226,10 @@ Right:
         channel.wait(0).relaxed();
         channel.put(peer.output().chunk(rank.id()), mine, 0);
 ```"#;
-    OpenEnd = "M0213" "late-access": "what is done to a rank's input and output is over when that rank's thread blocks are done",
-        r#"When a rank's launch is over, its caller reads the output and fills the input again. Another rank that still writes or reads there, or a port of its own that has not read its source yet, would collide with that. What a port channel puts has arrived when the receiver has waited for a later signal of the same channel; a flush says only that the source was read, whoever passes that on.
+    OpenEnd = "M0213" "late-access": "all accesses to a rank's input and output finish before its launch does",
+        r#"After a rank's launch has finished, its caller reads the output and writes the input again. That would race with a peer that still accesses these buffers, or with a port put of the rank that has not read its source yet. A put over a port channel has arrived when the receiver has waited for a later signal of the same channel; a flush guarantees only that the source was read, and forwarding it to another rank does not change that.
 
-Wrong, since a rank may be done before its peer has put:
+Wrong: a rank may finish before its peer's put:
 
 ```rust
 #[collective(AllGather, ranks = 2, in_place)]
@@ -244,29 +244,29 @@ fn gather(p: &Program) {
 }
 ```
 
-Right; after a port's `put`, a flush by the sender as well, since the signal alone does not say that the source was read:
+Right (after a `put` over a port channel, the sender flushes as well, since the signal does not prove that the source was read):
 
 ```rust
         channel.put(peer.output().chunk(rank.id()), mine, 0);
         channel.signal(0);
         channel.wait(0);
 ```"#;
-    WrongResult = "M0214" "wrong-result": "at the end every output holds what the collective promises",
-        r#"The plan is followed symbolically from the inputs to the outputs. A chunk of an output that is not written, holds another chunk, lacks what some rank contributes, or is reduced in two ways is named with where the missing part was last and who put it there.
+    WrongResult = "M0214" "wrong-result": "outputs satisfy the postcondition of the collective",
+        r#"The plan is executed symbolically from the inputs to the outputs. A finding names an output chunk that is not written, holds the wrong chunk, lacks the contribution of a rank, or is reduced with two operations, together with the last location of the missing data and the operation that wrote it there.
 
-Wrong, since every chunk ends one place too far:
+Wrong: every chunk is stored one index too high:
 
 ```rust
 #[collective(AllGather, ranks = 4)]
 fn gather(p: &Program) {
     for rank in p.ranks() {
-        let (place, mine) = ((rank.id() + 1) % 4, rank.input().chunk(0)); // wrong
-        rank.copy(rank.output().chunk(place), mine, 0);
+        let (slot, mine) = ((rank.id() + 1) % 4, rank.input().chunk(0)); // wrong
+        rank.copy(rank.output().chunk(slot), mine, 0);
         for peer in p.ranks().filter(|peer| peer.id() != rank.id()) {
             let channel = rank.memory_channel(peer);
             channel.signal(0);
             channel.wait(0);
-            channel.put(peer.output().chunk(place), mine, 0);
+            channel.put(peer.output().chunk(slot), mine, 0);
             channel.signal(0);
             channel.wait(0);
         }
@@ -277,12 +277,12 @@ fn gather(p: &Program) {
 Right:
 
 ```rust
-        let (place, mine) = (rank.id(), rank.input().chunk(0));
+        let (slot, mine) = (rank.id(), rank.input().chunk(0));
 ```"#;
-    DoubleCounted = "M0215" "double-counted": "a reduction takes every contribution once",
-        r#"What a rank contributes may arrive on several ways: by itself, and as a part of another rank's partial result. Reducing both counts it twice. `min` and `max` do not mind.
+    DoubleCounted = "M0215" "double-counted": "a reduction includes every contribution exactly once",
+        r#"The contribution of a rank can arrive over several paths: directly, and as part of another rank's partial result. Reducing both counts it twice. `min` and `max` are idempotent and not affected.
 
-Wrong, since the sum that rank 1 reads holds its own input already:
+Wrong: the sum that rank 1 reads already includes its own input:
 
 ```rust
 #[collective(AllReduce, ranks = 2, in_place)]
@@ -305,10 +305,10 @@ Right:
 ```rust
     to_a.get(b.input().chunk(..), a.input().chunk(..), 0);
 ```"#;
-    UninitialisedRead = "M0216" "uninitialized-read": "nothing is read that nobody has written in this launch",
-        r#"Scratch and, out of place, outputs hold anything when a launch begins: what an earlier launch left, or another plan.
+    UninitialisedRead = "M0216" "uninitialized-read": "scratch and outputs are written before they are read",
+        r#"When a launch starts, scratch and, out of place, outputs are uninitialized: they may hold data of an earlier launch or of another plan.
 
-Wrong, since nobody writes the second chunk of scratch:
+Wrong: no operation writes the second chunk of scratch:
 
 ```rust
 #[collective(Custom(input = 1, output = 1), ranks = 1)]
@@ -325,10 +325,10 @@ Right:
 ```rust
     rank.copy(rank.output().chunk(0), scratch.chunk(0), 0);
 ```"#;
-    ClobberedInput = "M0217" "clobbered-input": "out of place, a launch leaves its inputs as they were",
-        r#"A caller who hands in separate buffers expects to find the input unchanged, and may hand in memory that cannot be written.
+    ClobberedInput = "M0217" "clobbered-input": "out of place, a launch does not modify its inputs",
+        r#"A caller that passes separate buffers expects the input to be unchanged, and may pass read-only memory.
 
-Wrong, since the sum goes into the input before it goes to the output:
+Wrong: the sum is written to the input before it is copied to the output:
 
 ```rust
 #[collective(AllReduce, ranks = 2, protocol = LL, double_scratch)]
@@ -349,10 +349,10 @@ Right:
 ```rust
         rank.reduce_packets(input, slots[id].chunk(..), 0).to(output);
 ```"#;
-    TooIntricate = "M0218" "analysis-limit": "the pieces in which a plan moves its data can be followed",
-        "The checks keep account of every piece of memory that is moved or reduced on its own. A plan with ever more pieces than it has operations would take unbounded time.\n\nWrong: copying the front half of scratch behind itself, over and over, with the pieces all different. Right: chunks as large as what is moved.";
-    PacketsWithoutRoom = "M0219" "packets-need-ll": "a plan with packets has protocol `LL`",
-        r#"A packet carries a flag beside its data and takes twice the bytes. Protocol `LL` makes scratch twice as long; under `Simple` packets would run over its end.
+    TooIntricate = "M0218" "analysis-limit": "data movement stays within the limit of the analysis",
+        "The checks track every range of memory that is moved or reduced separately. A plan in which the number of these ranges keeps growing beyond the number of operations would take unbounded time.\n\nWrong: copying the first half of scratch to the range after it, repeatedly, with different ranges each time. Right: chunks of the size in which the data is moved.";
+    PacketsWithoutRoom = "M0219" "packets-need-ll": "a plan that uses packets has protocol `LL`",
+        r#"A packet stores a flag with its data and takes twice the bytes. Protocol `LL` doubles the size of scratch; under `Simple`, packets would be written past its end.
 
 Wrong:
 
@@ -375,7 +375,7 @@ Right:
 #[collective(AllReduce, ranks = 2, protocol = LL, double_scratch)]
 ```"#;
     SharedScratch = "M0220" "mixed-scratch": "a byte of scratch holds packets or plain data, never both",
-        r#"Packet chunk k of scratch takes the bytes of plain chunks 2k and 2k + 1. Plain data there would be taken for packets, flags included, and the other way round. Where a program needs both, it makes the scratch for plain data first.
+        r#"Packet chunk k of scratch occupies the bytes of plain chunks 2k and 2k + 1. Plain data in these bytes would be read as packets, including their flags, and packets as plain data. A program that needs both allocates the scratch for plain data first.
 
 Wrong:
 
@@ -394,8 +394,8 @@ Right:
 ```rust
     rank.unpack_packets(rank.output().chunk(0), slot, 0);
 ```"#;
-    PlainDoubleScratch = "M0221" "plain-double-scratch": "with double scratch, ranks exchange packets, no plain data, in each other's scratch",
-        r#"Double scratch lets a rank begin the next launch while others still read what it sent in this one: launches take turns with two halves. Packets go to the half of their launch. Plain data that is put into another rank's scratch does not on every executor, while that rank reads from the half of its launch.
+    PlainDoubleScratch = "M0221" "plain-double-scratch": "with double scratch, ranks exchange only packets, not plain data, in each other's scratch",
+        r#"With double scratch, launches alternate between two halves of scratch, so that a rank can start the next launch while its peers still read the data of this one. Packets are written to the half of their launch. Not every executor does so for plain data that is put into another rank's scratch, but that rank reads the half of its launch.
 
 Wrong:
 
@@ -417,19 +417,19 @@ fn gather(p: &Program) {
 }
 ```
 
-Right, since the last signal says that the scratch has been read; or with packets:
+Right, since the last signal acknowledges that the scratch was read (packets would also work):
 
 ```rust
 #[collective(AllGather, ranks = 2)]
 ```"#;
-    TooFewThreads = "M0222" "too-few-threads": "a thread block has a thread for every channel or semaphore of an operation",
-        r#"A signal, wait, flush, release or acquire of n channels or semaphores is executed by n threads, a port put of n pairs as well. What has no thread would not happen. Such calls behind each other become one operation.
+    TooFewThreads = "M0222" "too-few-threads": "an operation names at most `threads_per_block` channels or semaphores",
+        r#"A signal, wait, flush, release or acquire of n channels or semaphores is executed by n threads, as is a port put of n pairs of chunks. A channel or semaphore without a thread would be skipped. Consecutive calls of this kind are fused into one operation.
 
 Wrong:
 
 ```rust
 #[collective(Custom(input = 1, output = 1), ranks = 8, threads_per_block = 4)] // wrong
-fn meet(p: &Program) {
+fn synchronize(p: &Program) {
     for rank in p.ranks() {
         let peers: Vec<usize> = (0..8).filter(|&peer| peer != rank.id()).collect();
         let channels: Vec<MemoryChannel> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
@@ -448,10 +448,10 @@ Right:
 ```rust
 #[collective(Custom(input = 1, output = 1), ranks = 8, threads_per_block = 32)]
 ```"#;
-    Undecided = "M0223" "undecided": "the checks reach a verdict for every message size",
-        "What a plan with loops does depends on the size of the message. The checks prove it right for all sizes at once, by finding where what thread blocks wait for repeats. Loops of many units and spans without a small common multiple, packets that are read in other windows than they are written, or thread blocks that fall back a little further in every one of many thousand iterations can be beyond that. What is not proved is refused, as it might deadlock at some size.\n\nWrong: loops in windows of 1040, 1072, 1136, 1168 and 1184 bytes that signal each other. Right: equal windows, or windows that divide each other; or a `message_size` that the proof reaches.";
-    ContradictingExpectations = "M0224" "contradicting-expectations": "the expectations of an output chunk agree",
-        r#"An output chunk cannot hold two different contents, so no plan satisfies both expectations. The reduction of several inputs is one expectation that names all of them.
+    Undecided = "M0223" "undecided": "the checks prove or refute the plan for every message size",
+        "The trip counts of a plan with loops depend on the message size. The checks prove the plan correct for all sizes at once, by finding a period after which the waits of the thread blocks repeat. The proof can fail for loops with many units and spans without a small common multiple, for packets that are read in other windows than those in which they are written, or for thread blocks whose lag grows by a little in each of many thousand iterations. A plan that is not proved is rejected, since it may deadlock at some size.\n\nWrong: loops with units of 1040, 1072, 1136, 1168 and 1184 bytes that signal each other. Right: equal units, or units that divide each other; or a `message_size` range that the proof covers.";
+    ContradictingExpectations = "M0224" "contradicting-expectations": "the expectations of an output chunk are equal",
+        r#"An output chunk has only one value, so no plan satisfies two different expectations. The reduction of several inputs is one expectation that names all of them.
 
 Wrong:
 
@@ -471,10 +471,10 @@ Right:
 ```rust
         // the output holds the first input chunk only
 ```"#;
-    AcrossNodes = "M0225" "across-nodes": "ranks of different nodes exchange data and signals over port channels only",
-        r#"With `ranks_per_node`, consecutive ranks share a node, and only ranks of one node can map each other's memory. A memory channel or a switch channel to another node could not be set up, so every executor would refuse the plan. Let `ranks_per_node` be the number of ranks that can map each other's memory: all of them, where one NVLink domain spans several hosts.
+    AcrossNodes = "M0225" "across-nodes": "ranks on different nodes are connected only by port channels",
+        r#"With `ranks_per_node`, consecutive ranks share a node, and only ranks of one node can map each other's memory. A memory channel or a switch channel to another node cannot be created, so every executor would reject the plan. Set `ranks_per_node` to the number of ranks that can map each other's memory; that is all of them where one NVLink domain spans several hosts.
 
-Wrong, since ranks 0 and 2 are on different nodes:
+Wrong: ranks 0 and 2 are on different nodes:
 
 ```rust
 #[collective(Custom(input = 1, output = 1), ranks = 4, ranks_per_node = 2)]
@@ -497,8 +497,8 @@ Right:
     to.wait(0);
     to.put_with_signal_and_flush(far.output().chunk(0), near.input().chunk(0), 0);
 ```"#;
-    NoPostcondition = "M0226" "no-postcondition": "a custom collective states what its outputs hold",
-        r#"A custom collective has no postcondition but what its program states with `expect`. Outputs that the program leaves out may hold anything, and the checks prove nothing about them. This is a warning; `allow(no_postcondition)` turns it off where an output is left open on purpose.
+    NoPostcondition = "M0226" "no-postcondition": "a custom collective states the contents of its outputs",
+        r#"The postcondition of a custom collective consists of the expectations that its program states with `expect`. Outputs without an expectation may hold anything, and the checks prove nothing about them. This is a warning; disable it with `allow(no_postcondition)` where an output is intentionally unspecified.
 
 Wrong:
 

@@ -39,7 +39,7 @@ argument! {
     /// The thread blocks that execute a data operation: a thread-block number, or a
     /// [`ThreadBlockGroup`](super::ThreadBlockGroup) that divides the operation.
     #[diagnostic::on_unimplemented(
-        message = "`{Self}` does not say where an operation runs",
+        message = "`{Self}` does not select the thread blocks of an operation",
         label = "expected a thread-block number or a `&ThreadBlockGroup`",
         note = "the last argument of every data operation is the thread block that executes it, such as `0`"
     )]
@@ -50,7 +50,7 @@ argument! {
     #[diagnostic::on_unimplemented(
         message = "`{Self}` is not one thread block",
         label = "expected the number of a thread block, such as `0`",
-        note = "only operations that threads share out (local ones, and those of memory channels that move data) run on a `&ThreadBlockGroup`"
+        note = "only local operations and data operations of memory channels run on a `&ThreadBlockGroup`"
     )]
     BlockArg -> i128
 }
@@ -95,9 +95,10 @@ argument! {
 argument! {
     /// A chunk of scratch, which can hold packets.
     #[diagnostic::on_unimplemented(
-        message = "packets live in scratch, `{Self}` is not a chunk of scratch",
+        message = "packets are stored only in scratch, but `{Self}` is not a chunk of scratch",
         label = "expected a `Chunk<Scratch>`, such as `rank.scratch(1).chunk(0)`",
-        note = "packets carry flags beside the data and need twice the bytes, which only scratch has; make them there with `copy_packets`, read them with `unpack_packets`"
+        note = "a packet stores a flag with its data and takes twice the bytes, which only scratch has; write \
+            packets there with `copy_packets`, and read them with `unpack_packets`"
     )]
     PacketChunk -> ChunkValue
 }
@@ -106,16 +107,16 @@ argument! {
     #[diagnostic::on_unimplemented(
         message = "`{Self}` is not a list of chunks",
         label = "expected a `Chunk`, `&[Chunk]` or `Vec<Chunk>`",
-        note = "chunks of different buffers go into one list with `chunk.any()`"
+        note = "to put chunks of different buffers into one list, convert each with `chunk.to_any()`"
     )]
     ChunkList -> ChunkValues
 }
 argument! {
     /// One chunk of scratch or several, which can hold packets.
     #[diagnostic::on_unimplemented(
-        message = "packets live in scratch, `{Self}` is not a list of chunks of scratch",
+        message = "packets are stored only in scratch, but `{Self}` is not a list of chunks of scratch",
         label = "expected a `Chunk<Scratch>`, `&[Chunk<Scratch>]` or `Vec<Chunk<Scratch>>`",
-        note = "plain data is reduced with `reduce`"
+        note = "to reduce plain data, use `reduce`"
     )]
     PacketList -> ChunkValues
 }
@@ -125,7 +126,7 @@ argument! {
     #[diagnostic::on_unimplemented(
         message = "`{Self}` is not a chunk of an output",
         label = "expected a `Chunk<Output>`, such as `rank.output().chunk(0)`",
-        note = "a collective promises something about what the caller gets back"
+        note = "an expectation states the contents of an output"
     )]
     OutputChunk -> ChunkValue
 }
@@ -134,7 +135,7 @@ argument! {
     #[diagnostic::on_unimplemented(
         message = "`{Self}` is not a list of chunks of inputs",
         label = "expected a `Chunk<Input>`, `&[Chunk<Input>]` or `Vec<Chunk<Input>>`",
-        note = "a collective promises its results in terms of what the callers hand in"
+        note = "an expectation states an output in terms of inputs"
     )]
     InputList -> ChunkValues
 }

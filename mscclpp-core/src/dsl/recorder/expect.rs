@@ -9,8 +9,8 @@ impl Recorder {
     /// Records the expectation of an output chunk.
     pub(in crate::dsl) fn expect(&mut self, output: ChunkValue, inputs: &[ChunkValue]) {
         if inputs.is_empty() {
-            let message = format!("`expect` says nothing about {}", describe(output));
-            self.report_error(Code::EmptyList, message, "name the chunks of inputs that go into it");
+            let message = format!("`expect` has no inputs for {}", describe(output));
+            self.report_error(Code::EmptyList, message, "name the input chunks that it contains");
             return;
         }
         let known = !output.is_poison() && !inputs.iter().any(ChunkValue::is_poison);

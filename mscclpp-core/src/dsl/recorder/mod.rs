@@ -161,9 +161,9 @@ impl Recorder {
     pub(super) fn begin_pipeline(&mut self, unit: u64, num_chunks: usize) {
         if let Some((outer, begun)) = &self.open_loop {
             let outer = self.trace.loops.get(*outer as usize).map_or(0, |header| header.unit);
-            let message = format!("a pipeline of {unit} bytes begins inside another one, of {outer} bytes");
+            let message = format!("a pipeline of {unit} bytes starts inside another pipeline, of {outer} bytes");
             let diagnostic = Diagnostic::new(Code::NestedPipeline, self.site(), message)
-                .note("the outer one begins", begun.clone())
+                .note("the outer pipeline starts", begun.clone())
                 .help("end the outer `pipeline` first, or record both bodies in one loop");
             self.report(diagnostic);
             return;
@@ -180,8 +180,8 @@ impl Recorder {
         if span == 0 {
             self.report_error(
                 Code::BadPipeline,
-                format!("expected a loop over 1 chunk or more, found {num_chunks}"),
-                "give the number of chunks that each operation in the loop covers",
+                format!("expected a loop over at least 1 chunk, found {num_chunks}"),
+                "pass the number of chunks that each operation in the loop covers",
             );
         }
         self.open_loop = Some((self.trace.loops.len() as u32, self.site()));
@@ -264,8 +264,8 @@ impl Recorder {
         };
         self.report_error(
             Code::BadPipeline,
-            format!("expected {} over {}, as many as its loop spans, found {size}", op.kind.functions(), chunks(span)),
-            format!("give the loop {}, or the operation {}", chunks(size), chunks(span)),
+            format!("expected {} over {}, the span of its loop, found {size}", op.kind.functions(), chunks(span)),
+            format!("set the span of the loop to {}, or use an operation over {}", chunks(size), chunks(span)),
         );
         false
     }
@@ -295,7 +295,7 @@ impl Recorder {
                     "`{call}` expects {role} on rank {rank}, found {} chunk {} of rank {}",
                     chunk.buffer, chunk.index, chunk.rank
                 ),
-                format!("take the chunk from rank {rank}, or use a channel that leads to rank {}", chunk.rank),
+                format!("use a chunk of rank {rank}, or a channel to rank {}", chunk.rank),
             );
             return false;
         }
@@ -311,7 +311,7 @@ impl Recorder {
         self.report_error(
             Code::SizeMismatch,
             format!("`{call}` expects chunks of equal size, found {a} and {b}"),
-            "give both the same number of chunks",
+            "use equal numbers of chunks",
         );
         false
     }
@@ -339,13 +339,13 @@ impl Recorder {
         if start > end {
             self.report_error(
                 Code::ReversedSlice,
-                format!("expected a range that starts before it ends, found {start}..{end} of {what}"),
+                format!("expected a range that does not end before it starts, found {start}..{end} of {what}"),
                 format!("write `{end}..{start}`"),
             );
         } else if start < 0 || end > i128::from(len) {
             let found = match end - start {
-                1 => format!("chunk {start} lies"),
-                _ => format!("chunks {start}..{end} lie"),
+                1 => format!("chunk {start} is"),
+                _ => format!("chunks {start}..{end} are"),
             };
             self.report_error(
                 Code::ChunkOutOfRange,
@@ -360,7 +360,7 @@ impl Recorder {
             self.report_error(
                 Code::EmptyChunk,
                 format!("the range {start}..{end} of {what} is empty"),
-                "leave the operation out, or select at least one chunk",
+                "remove the operation, or select at least one chunk",
             );
         }
         None

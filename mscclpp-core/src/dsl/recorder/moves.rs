@@ -94,7 +94,7 @@ impl Recorder {
                     describe(dst),
                     describe(src)
                 ),
-                "swap the two chunks: the destination comes first",
+                "swap the two chunks: the destination is the first argument",
             );
             return;
         }

@@ -62,8 +62,8 @@ impl Recorder {
         }
         if acc.size != dst.size {
             let message =
-                format!("`to` expects {}, as many as the accumulator has, found {}", chunks(acc.size), describe(dst));
-            self.report_error(Code::SizeMismatch, message, "give both the same number of chunks");
+                format!("`to` expects {}, the size of the accumulator, found {}", chunks(acc.size), describe(dst));
+            self.report_error(Code::SizeMismatch, message, "use equal numbers of chunks");
             return;
         }
         let dst = self.local(dst);
@@ -81,14 +81,14 @@ impl Recorder {
         if others.is_empty() {
             self.report_error(
                 Code::EmptyList,
-                format!("`{call}` has nothing to reduce with"),
-                "give at least one chunk, or leave the call out",
+                format!("`{call}` has no chunks to reduce with"),
+                "pass at least one chunk, or remove the call",
             );
             return false;
         }
         let mut fit = self.chunk_of(call, "its accumulator", acc, acc_rank);
         for &other in others {
-            fit = self.chunk_of(call, "what it reduces", other, others_rank) && fit && self.same_size(call, acc, other);
+            fit = self.chunk_of(call, "its operand", other, others_rank) && fit && self.same_size(call, acc, other);
         }
         fit
     }

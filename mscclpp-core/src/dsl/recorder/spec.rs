@@ -13,7 +13,7 @@ impl Recorder {
     pub(super) fn check_spec(&mut self) -> Option<(u32, u32)> {
         let spec = &self.trace.spec;
         if spec.num_ranks == 0 {
-            self.file_at(at("ranks"), Code::NoRanks, "expected 1 rank or more, found 0", "write `ranks = 2`");
+            self.file_at(at("ranks"), Code::NoRanks, "expected at least 1 rank, found 0", "write `ranks = 2`");
             return None;
         }
         let mut wrong = Vec::new();
@@ -25,7 +25,7 @@ impl Recorder {
             )
         });
         expect(&mut wrong, "collective.chunk_factor", collective.chunk_factor >= 1, || {
-            ("expected a chunk factor of 1 or more, found 0".into(), "write `chunk_factor = 1`".into())
+            ("expected a chunk factor of at least 1, found 0".into(), "write `chunk_factor = 1`".into())
         });
         expect(&mut wrong, "collective.root", collective.root < spec.num_ranks, || {
             (format!("expected a root in 0..{}, found {}", spec.num_ranks, collective.root), "write `root = 0`".into())
@@ -37,17 +37,17 @@ impl Recorder {
             || {
                 (
                     format!("a {} has no root, found root = {}", collective.kind.name(), collective.root),
-                    "leave `root` out".into(),
+                    "remove `root`".into(),
                 )
             },
         );
         expect(&mut wrong, "instances", spec.instances >= 1, || {
-            ("expected 1 instance or more, found 0".into(), "write `instances = 1`".into())
+            ("expected at least 1 instance, found 0".into(), "write `instances = 1`".into())
         });
         expect(&mut wrong, "replication", spec.instances <= 1 || spec.replication != Replication::None, || {
             (
-                format!("`replication = none` makes 1 instance, found instances = {}", spec.instances),
-                "leave `replication` out, or write `instances = 1`".into(),
+                format!("`replication = none` requires 1 instance, found instances = {}", spec.instances),
+                "remove `replication`, or write `instances = 1`".into(),
             )
         });
         expect(&mut wrong, "threads_per_block", (1..=1024).contains(&spec.threads_per_block), || {
@@ -65,7 +65,7 @@ impl Recorder {
         expect(&mut wrong, "min_message_size", spec.min_message_size <= spec.max_message_size, || {
             (
                 format!(
-                    "the smallest message is larger than the largest: {} > {} bytes",
+                    "the minimum message size is larger than the maximum: {} > {} bytes",
                     spec.min_message_size, spec.max_message_size
                 ),
                 "swap the two ends of `message_size`".into(),
@@ -78,7 +78,7 @@ impl Recorder {
             || {
                 (
                     format!(
-                        "expected ranks per node that divide {} ranks, found {}",
+                        "expected `ranks_per_node` to divide {} ranks, found {}",
                         spec.num_ranks, spec.ranks_per_node
                     ),
                     format!("write `ranks_per_node = {}`", spec.num_ranks),

@@ -69,7 +69,7 @@ impl Recorder {
             self.report_error(
                 Code::NotScratch,
                 format!("`broadcast_packets` expects a switch channel over scratch, found one over {buffer}"),
-                "make the channel with `BufferKind::Scratch`",
+                "create the channel with `BufferKind::Scratch`",
             );
             return;
         }
@@ -122,14 +122,15 @@ impl Recorder {
         let shortest =
             known.members.iter().map(|&(member, _)| member).min_by_key(|&member| self.len(member, buffer))?;
         let len = self.len(shortest, buffer);
-        let what = || format!("the switch channel's {buffer} of rank {shortest}, the shortest of its members");
-        let (index, size) = self.range(what, len, range, "make that buffer longer")?;
+        let what = || format!("the switch channel's {buffer} of rank {shortest}, the smallest among its members");
+        let (index, size) = self.range(what, len, range, "make that buffer larger")?;
         if size != local.size {
             let message = format!(
-                "`{call}` expects as many chunks locally as on the switch channel, found {} and {size}",
+                "`{call}` expects equal numbers of local chunks and of chunks of the switch channel, found {} and \
+                 {size}",
                 local.size
             );
-            self.report_error(Code::SizeMismatch, message, "give both the same number of chunks");
+            self.report_error(Code::SizeMismatch, message, "use equal numbers of chunks");
             return None;
         }
         Some((rank, Operand { place: BufferRef::Switch(number), index, size }))

@@ -55,7 +55,7 @@ impl Recorder {
             self.report_error(
                 Code::EmptyList,
                 format!("a barrier of rank {rank} has no thread blocks"),
-                "name the thread blocks that meet",
+                "name the thread blocks that take part",
             );
             return;
         }

@@ -66,7 +66,7 @@ impl Recorder {
             self.report_error(
                 Code::EmptyChunk,
                 format!("rank {rank} allocates 0 chunks of scratch"),
-                "allocate at least one chunk, or leave the allocation out",
+                "allocate at least one chunk, or remove the allocation",
             );
             return BufferValue::poison(buffer);
         }
@@ -80,9 +80,10 @@ impl Recorder {
                 self.report_error(
                     Code::TooLarge,
                     format!(
-                        "rank {rank} allocates {chunks} chunks of scratch behind {start}, times {instances} for the instances: more than 2^32 - 1"
+                        "rank {rank} allocates {chunks} chunks of scratch after {start} others, for each of \
+                         {instances} instances: more than 2^32 - 1"
                     ),
-                    "chunks are counted, not bytes: allocate as many as the program names",
+                    "the argument counts chunks, not bytes: allocate the number of chunks that the program names",
                 );
                 BufferValue::poison(buffer)
             }
@@ -117,8 +118,9 @@ impl Recorder {
         if src == dst {
             self.report_error(
                 Code::SelfChannel,
-                format!("rank {src} makes a {kind} channel to itself"),
-                "leave the rank itself out, as in `.filter(|peer| *peer != rank)`; data that stays is copied with `rank.copy`",
+                format!("rank {src} creates a {kind} channel to itself"),
+                "skip the rank itself, as in `.filter(|peer| *peer != rank)`; copy data within the rank with \
+                 `rank.copy`",
             );
             return ChannelValue { kind, src: POISON, dst, id: 0 };
         }
@@ -154,8 +156,8 @@ impl Recorder {
         if initial < 0 || initial > i64::from(i32::MAX) {
             self.report_error(
                 Code::BadSpec,
-                format!("expected a semaphore that starts at 0 to {}, found {initial}", i32::MAX),
-                "start it at the number of units that are free at first",
+                format!("expected an initial value of 0 to {} for the semaphore, found {initial}", i32::MAX),
+                "pass the number of units that are available initially",
             );
         }
         let Some(table) = self.trace.ranks.get_mut(rank as usize) else {

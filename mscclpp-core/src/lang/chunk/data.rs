@@ -41,7 +41,7 @@ impl ChunkRef<'_> {
         let Some(source) = self.remote("get", src, buffer.into(), index) else {
             return;
         };
-        if self.only("get", chan_type, ChannelType::Sm, "let the other rank `put`") {
+        if self.only("get", chan_type, ChannelType::Sm, "let the other rank `put` the data") {
             self.memory(source, recvtb).get(self.plain(), source.plain(), recvtb);
         }
     }
@@ -76,7 +76,8 @@ impl ChunkRef<'_> {
         }
         if other.rank() == self.rank() {
             self.own_rank().reduce(self.plain(), other.plain(), recvtb);
-        } else if self.only("reduce", chan_type, ChannelType::Sm, "put the chunks into own scratch first") {
+        } else if self.only("reduce", chan_type, ChannelType::Sm, "first put the chunks into the scratch of this rank")
+        {
             self.memory(other, recvtb).reduce(self.plain(), other.plain(), recvtb);
         }
         *self

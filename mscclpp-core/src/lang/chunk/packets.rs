@@ -37,7 +37,7 @@ impl<'c> ChunkRef<'c> {
                     self.file(
                         Code::NotScratch,
                         format!("`put_packet` of plain data ({self}) over a proxy has no `temp_buffer`"),
-                        "name own scratch in which to make the packets: `temp_buffer: Some(Buffer::Scratch)`",
+                        "pass scratch of this rank for the packets: `temp_buffer: Some(Buffer::Scratch)`",
                     );
                     return Self::poison(self.context);
                 };
@@ -116,9 +116,9 @@ impl<'c> ChunkRef<'c> {
             self.file(
                 Code::WrongRank,
                 format!("`reduce_packet` expects packets on rank {}, found {other}", self.rank()),
-                "put the packets into own scratch first",
+                "first put the packets into the scratch of this rank",
             );
-        } else if let Some(packets) = other.packets("reduce_packet", "what it reduces") {
+        } else if let Some(packets) = other.packets("reduce_packet", "its operand") {
             self.own_rank().reduce_packets(self.plain(), packets, recvtb);
         }
         *self
@@ -133,7 +133,7 @@ impl<'c> ChunkRef<'c> {
         self.file(
             Code::NotScratch,
             format!("`{call}` expects {role} in scratch, found {self}"),
-            "packets live in scratch: use `Buffer::Scratch`",
+            "packets are stored only in scratch: use `Buffer::Scratch`",
         );
         None
     }

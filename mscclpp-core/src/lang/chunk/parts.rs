@@ -52,8 +52,8 @@ impl ChunkRef<'_> {
         if (a.rank, a.buffer) != (b.rank, b.buffer) || end - start > a.size + b.size {
             self.file(
                 Code::ChunksApart,
-                format!("`group` expects chunks side by side in one buffer, found {self} and {other}"),
-                "group neighbours of the same buffer of the same rank",
+                format!("`group` expects adjacent chunks of one buffer, found {self} and {other}"),
+                "group adjacent chunks of the same buffer of the same rank",
             );
             return Self::poison(self.context);
         }

@@ -18,7 +18,7 @@ impl<'c> ChunkRef<'c> {
         if let Some(apart) = others.iter().find(|other| !here(other)) {
             self.file(
                 Code::ChunksApart,
-                format!("`group_load_reduce` expects chunks at the place of {self}, found {apart}"),
+                format!("`group_load_reduce` expects chunks at the index of {self}, found {apart}"),
                 "name the same chunks of the same buffer on every rank",
             );
             return *self;

@@ -66,7 +66,7 @@ impl ChunkRef<'_> {
         let Some(target) = self.remote("flush", dst, buffer.into(), index) else {
             return;
         };
-        if self.only("flush", chan_type, ChannelType::Proxy, "leave the `flush` out: a put by the GPU has been done") {
+        if self.only("flush", chan_type, ChannelType::Proxy, "remove the `flush`: a put by the GPU is synchronous") {
             self.port(target, sendtb).flush(sendtb).sync(BlockSync::After);
         }
     }

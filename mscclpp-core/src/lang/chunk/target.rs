@@ -38,8 +38,8 @@ impl<'c> ChunkRef<'c> {
         if target.rank() == self.rank() {
             self.file(
                 Code::SelfChannel,
-                format!("`{call}` expects another rank than {rank}, found its own"),
-                "use `copy` for data that stays on the rank",
+                format!("`{call}` expects a chunk of a rank other than {rank}, found one of the rank itself"),
+                "use `copy` for data within a rank",
             );
             return None;
         }
@@ -63,7 +63,7 @@ impl<'c> ChunkRef<'c> {
             self.file(
                 Code::WrongRank,
                 format!("`{call}` expects a destination on rank {}, found rank {rank}", self.rank()),
-                "use `put` for data that goes to another rank",
+                "use `put` for data of another rank",
             );
             return None;
         }
@@ -80,7 +80,7 @@ impl<'c> ChunkRef<'c> {
             self.file(
                 Code::SizeMismatch,
                 format!("`{call}` expects chunks of equal size, found {self} and {other}"),
-                "give both the same number of chunks",
+                "use equal numbers of chunks",
             );
             return false;
         }

@@ -112,8 +112,9 @@ fn what_cannot_be_split_is_refused_with_count_and_limit() {
     assert_eq!(messages(&nops(64)), [""; 0]);
     let found = for_reference(&nops(65)).unwrap_err().to_string();
     assert!(
-        found
-            .starts_with("error: thread block 0 of rank 0 has 65 operations, the reference executor has room for 64\n"),
+        found.starts_with(
+            "error: thread block 0 of rank 0 has 65 operations, the limit of the reference executor is 64\n"
+        ),
         "{found}"
     );
     assert!(found.contains("--> rank 0 / thread block 0"), "{found}");
@@ -121,15 +122,15 @@ fn what_cannot_be_split_is_refused_with_count_and_limit() {
     wide.ranks[0].blocks[0].channels[0].1 = (0..17).collect();
     assert_eq!(
         messages(&wide),
-        ["thread block 0 of rank 0 has 17 memory channels, the reference executor has room for 16"]
+        ["thread block 0 of rank 0 has 17 memory channels, the limit of the reference executor is 16"]
     );
     let barrier = Op { ids: [16].into_iter().collect(), blocks: 2, ..op(OpKind::Barrier, None) };
     let message =
-        "`barrier` (rank 0, thread block 0) has 17 barriers on its rank, the reference executor has room for 16";
+        "`barrier` (rank 0, thread block 0) has 17 barriers on its rank, the limit of the reference executor is 16";
     assert_eq!(messages(&plan(vec![barrier])), [message]);
     let mut threads = nops(1);
     threads.threads_per_block = 1025;
-    assert_eq!(messages(&threads), ["1025 threads in a thread block, the reference executor has room for 1024"]);
+    assert_eq!(messages(&threads), ["1025 threads in a thread block, the limit of the reference executor is 1024"]);
 }
 
 #[test]
@@ -142,7 +143,7 @@ fn what_the_reference_does_wrongly_is_refused() {
     };
     assert_eq!(
         messages(&plan(vec![max.clone()])),
-        ["`re` (rank 0, thread block 0) reduces with max, where the reference always adds"]
+        ["`re` (rank 0, thread block 0) reduces with max, but the reference executor always adds"]
     );
     let found = for_reference(&plan(vec![max])).unwrap_err();
     assert!(found.iter().all(|one| one.code == Code::NotInReference), "{found}");
@@ -160,7 +161,7 @@ fn what_the_reference_does_wrongly_is_refused() {
     assert_eq!(messages(&halves).len(), 1);
     let mut empty = plan(Vec::new());
     empty.ranks[1].output_chunks = 0;
-    assert_eq!(messages(&empty), ["rank 1 has no output chunks, by whose number the reference divides"]);
+    assert_eq!(messages(&empty), ["rank 1 has no output chunks, but the reference executor divides by their number"]);
 }
 
 #[test]
@@ -180,7 +181,7 @@ fn message_sizes_keep_offsets_in_32_bits() {
     stated.max_message_size = largest + 1;
     let found = for_reference(&stated).unwrap_err();
     assert!(found.iter().all(|one| one.code == Code::OverLimit), "{found}");
-    assert!(found.to_string().contains(&format!("let the largest message have {largest} bytes")), "{found}");
+    assert!(found.to_string().contains(&format!("set the maximum of `message_size` to {largest} bytes")), "{found}");
 }
 
 #[test]

@@ -83,13 +83,13 @@ pub(super) fn draw(f: &mut Formatter<'_>, plan: &PlanTree, moves: &Moves, ranks:
     }
     legend(f, moves, Point { x: 16.0, y: bottom + LINE })?;
     let each = if share == 1 {
-        "a cell is a pair of ranks, in the colour of what it has most of".to_owned()
+        "a cell is a pair of ranks, in the color of its largest transfer kind".to_owned()
     } else {
-        format!("a cell is {share} by {share} ranks, in the colour of what it has most of")
+        format!("a cell is {share} by {share} ranks, in the color of its largest transfer kind")
     };
     let most = counted(&amount(most), "chunk");
     let nodes = if plan.ranks_per_node as usize >= plan.ranks.len() { "" } else { "; lines are between nodes" };
-    let said = format!("{each}; the darkest stands for {most}{nodes}");
+    let said = format!("{each}; the darkest represents {most}{nodes}");
     text(f, Point { x: 16.0, y: total - 14.0 }, "fill=\"#555555\"", said)?;
     svg::end(f)
 }

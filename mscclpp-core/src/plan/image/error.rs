@@ -9,14 +9,15 @@ use crate::diag::{Code, Diagnostic, Site};
 #[non_exhaustive]
 pub enum ImageError {
     /// The bytes do not begin like an image.
-    #[error("not a plan image: {found} bytes that do not begin with the magic number of one")]
+    #[error("not a plan image: {found} bytes that do not start with its magic number")]
     Magic {
         /// Number of bytes handed in.
         found: usize,
     },
     /// The image was written by another version of the format.
     #[error(
-        "plan image of format version {found}, expected version {expected}: build the plan again with this version of mscclpp"
+        "plan image of format version {found}, expected version {expected}: compile the plan again with this \
+         version of mscclpp"
     )]
     Version {
         /// Version in the image.
@@ -25,7 +26,7 @@ pub enum ImageError {
         expected: u32,
     },
     /// Bytes are missing or there are too many.
-    #[error("plan image of {found} bytes, expected {expected} bytes as its header says")]
+    #[error("plan image of {found} bytes, expected {expected} bytes as stated in its header")]
     Length {
         /// Bytes there are.
         found: u64,
@@ -33,7 +34,9 @@ pub enum ImageError {
         expected: u64,
     },
     /// The bytes were changed after they were written.
-    #[error("plan image hashes to {found:032x}, expected {expected:032x} as its header says: the bytes were changed")]
+    #[error(
+        "plan image with hash {found:032x}, expected {expected:032x} as stated in its header: the image was modified"
+    )]
     Hash {
         /// Hash of the bytes.
         found: u128,
@@ -77,6 +80,6 @@ impl From<ImageError> for Diagnostic {
             ImageError::Rank { rank, .. } => Site::Path(format!("rank {rank}")),
             _ => Site::None,
         };
-        Self::new(Code::BadImage, site, error.to_string()).help("build the plan again, or fetch the file again")
+        Self::new(Code::BadImage, site, error.to_string()).help("compile the plan again, or copy the file again")
     }
 }

@@ -40,7 +40,7 @@ pub(super) fn image(plan: &Plan) -> Result<(), ImageError> {
     let ranks = u32_at(image, RANKS);
     let directory = (image.len() - HEADER) / 8;
     if index(u64::from(ranks)) >= directory {
-        return Err(header_error("number of ranks", u64::from(ranks), "at most what the directory holds"));
+        return Err(header_error("number of ranks", u64::from(ranks), "at most the number of directory entries"));
     }
     let first = expectations(plan, texts(image, HEADER + 8 * (ranks as usize + 1))?)?;
     let mut end = first;
@@ -51,8 +51,9 @@ pub(super) fn image(plan: &Plan) -> Result<(), ImageError> {
         }
         end = index(u64_at(image, HEADER + 8 * (rank as usize + 1)));
         let view = plan.rank(rank);
-        let view =
-            view.ok_or_else(|| rank_error(rank, "section up to byte", end as u64, "one that its tables fit".into()))?;
+        let view = view.ok_or_else(|| {
+            rank_error(rank, "section up to byte", end as u64, "an end within the bounds of its tables".into())
+        })?;
         section(rank, &view)?;
     }
     let found = u64_at(image, HEADER + 8 * ranks as usize);
@@ -81,7 +82,7 @@ fn header(image: &[u8]) -> Result<(), ImageError> {
     for (what, at) in [("input chunks", KIND_INPUT), ("output chunks", KIND_OUTPUT)] {
         let found = u64::from(u32_at(image, at));
         if kind < FIRST_WITH_COUNTS && found != 0 {
-            return Err(header_error(what, found, "0 for a collective that has no counts of its own"));
+            return Err(header_error(what, found, "0 for a collective without explicit chunk counts"));
         }
     }
     let protocol = image[PROTOCOL];
@@ -104,14 +105,14 @@ fn texts(image: &[u8], start: usize) -> Result<usize, ImageError> {
     let length = u64_at(image, TAGS_LENGTH);
     let end = at.saturating_add(index(length));
     if end > image.len() {
-        return Err(header_error("tags of length", length, "a length inside the image"));
+        return Err(header_error("tags of length", length, "a length within the image"));
     }
     let mut last = None;
     while at < end {
         let length = u64_at(image, at.saturating_add(8));
         let (key, next) = text(image, at.saturating_add(16), length, "tag of length")?;
         if next > end || last.is_some_and(|last| last >= key) {
-            return Err(header_error("tag of length", length, "ascending keys inside the tags"));
+            return Err(header_error("tag of length", length, "ascending keys within the tags"));
         }
         (at, last) = (next, Some(key));
     }
@@ -135,7 +136,7 @@ fn expectations(plan: &Plan, start: usize) -> Result<usize, ImageError> {
 /// A text and where it ends.
 fn text<'a>(image: &'a [u8], start: usize, length: u64, what: &'static str) -> Result<(&'a str, usize), ImageError> {
     let end = start.saturating_add(index(length));
-    let text = image.get(start..end).ok_or_else(|| header_error(what, length, "a length inside the image"))?;
+    let text = image.get(start..end).ok_or_else(|| header_error(what, length, "a length within the image"))?;
     let text = std::str::from_utf8(text).map_err(|_| header_error(what, length, "UTF-8"))?;
     Ok((text, end))
 }
@@ -205,7 +206,7 @@ impl Section<'_> {
         }
         self.position("operations in blocks", op as u64, tables.ops.len)?;
         self.position("tables in blocks", table as u64, tables.block_tables.len)?;
-        self.position("references in operations", self.refs as u64, tables.refs.len)?;
+        self.position("operands in operations", self.refs as u64, tables.refs.len)?;
         self.position("numbers in lists", self.numbers as u64, tables.numbers.len)
     }
 
@@ -255,15 +256,15 @@ impl Section<'_> {
         self.below("attributes of an operation", attributes, ATTRIBUTES_END)?;
         let reduce = attributes >> REDUCE_SHIFT & REDUCE_MASK;
         self.below("reduction of an operation", reduce, ReduceOp::ALL.len() as u64 + 1)?;
-        self.position("first reference of an operation", op.entry.first_ref as u64, self.refs)?;
+        self.position("first operand of an operation", op.entry.first_ref as u64, self.refs)?;
         for count in [op.entry.srcs, op.entry.dsts] {
             let refs = self.view.tables.refs;
             let first = self.refs;
-            self.refs = self.advance("references of an operation", first, count as u64, refs.len)?;
+            self.refs = self.advance("operands of an operation", first, count as u64, refs.len)?;
             for at in (first..self.refs).map(|i| refs.start + i * REF) {
-                self.below("place of a reference", self.view.words.get(at), PLACE_REMOTE + (1 << 33))?;
-                self.below("first chunk of a reference", self.view.words.get(at + 1), 1 << 32)?;
-                self.below("chunks of a reference", self.view.words.get(at + 2), 1 << 32)?;
+                self.below("buffer of an operand", self.view.words.get(at), PLACE_REMOTE + (1 << 33))?;
+                self.below("first chunk of an operand", self.view.words.get(at + 1), 1 << 32)?;
+                self.below("chunks of an operand", self.view.words.get(at + 2), 1 << 32)?;
             }
         }
         self.numbers(op.entry.first_number, op.entry.ids)?;

@@ -155,8 +155,10 @@ impl<'t> ReadState<'t> {
                 && found != noted.buffer
                 && self.errors.len() < MOST
             {
-                let message =
-                    format!("the operation names the {} buffer, its switch channel the {found} buffer", noted.buffer);
+                let message = format!(
+                    "the operation names the {} buffer, but its switch channel names the {found} buffer",
+                    noted.buffer
+                );
                 self.errors.push(Diagnostic::new(Code::Contradiction, Site::Path(noted.path), message));
             }
         }

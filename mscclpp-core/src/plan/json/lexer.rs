@@ -59,7 +59,7 @@ impl<'t> Lexer<'t> {
             match self.text.as_bytes().get(self.at) {
                 Some(b' ' | b'\n' | b'\r' | b'\t') => self.at += 1,
                 Some(byte) => return Ok(*byte),
-                None => return Err(self.stop("more of the plan")),
+                None => return Err(self.stop("more text")),
             }
         }
     }

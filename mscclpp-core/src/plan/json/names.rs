@@ -61,6 +61,6 @@ impl Read for Name {
 /// A word that is not on its list.
 #[cold]
 pub(super) fn unknown(name: &str, what: &str, names: &[&str], context: &mut ReadState<'_>) {
-    let message = format!("{} is not the name of {what}", quoted(name));
+    let message = format!("{} is not a valid name of {what}", quoted(name));
     context.error_with_help(Code::UnknownName, message, Some(format!("use one of: {}", names.join(", "))));
 }

@@ -205,7 +205,7 @@ impl Rare {
 fn drop_meaningless(op: &mut Op, kind: OpKind, keys: u32, cx: &mut ReadState<'_>) {
     for (i, key) in KEYS.iter().enumerate() {
         if keys & 1 << i != 0 {
-            cx.unknown_key(key, format!("the key \"{key}\" means nothing on a {} and is ignored", kind.name()));
+            cx.unknown_key(key, format!("the key \"{key}\" has no meaning on a {} and is ignored", kind.name()));
         }
     }
     let plain = Op::new(kind, Origin::UNKNOWN);
@@ -306,7 +306,7 @@ impl Fields for RawRef {
 }
 
 impl Read for Operand {
-    const WANT: &'static str = "a reference: an object with \"index\" and \"size\"";
+    const WANT: &'static str = "an operand: an object with \"index\" and \"size\"";
 
     fn fallback() -> Self {
         Self::local(BufferKind::Scratch, 0, 0)
@@ -324,17 +324,23 @@ impl Read for Operand {
                 let count = found.count_ones();
                 cx.error_with_help(
                     Code::BadReference,
-                    format!("a reference has {count} of the keys \"type\", \"buffer_id\" and \"switch_channel_id\""),
-                    Some("keep exactly one: where the chunks are"),
+                    format!(
+                        "expected one of the keys \"type\", \"buffer_id\" and \"switch_channel_id\" in an \
+                        operand, found {count}"
+                    ),
+                    Some("keep exactly one of them, which names the buffer of the chunks"),
                 );
                 BufferRef::Local(BufferKind::Scratch)
             }
         };
         if seen & REF_RANGE != REF_RANGE {
-            cx.require(RawRef::KEYS, REF_RANGE, seen, "reference");
+            cx.require(RawRef::KEYS, REF_RANGE, seen, "operand");
         }
         if seen & REF_RANK != 0 && raw.rank != cx.rank {
-            cx.error(Code::Contradiction, format!("a local reference of rank {} says rank {}", cx.rank, raw.rank));
+            cx.error(
+                Code::Contradiction,
+                format!("expected rank {} in a local operand, found rank {}", cx.rank, raw.rank),
+            );
         }
         *self = Self { place, index: raw.index, size: raw.size };
         Ok(true)

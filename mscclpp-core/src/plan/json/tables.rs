@@ -59,7 +59,10 @@ impl Read for RankPlan {
         let seen = cx.fields(&mut raw)?;
         cx.require(RawRank::KEYS, 0b111_1111, seen, "rank");
         if seen & 1 != 0 && raw.id as usize != position {
-            cx.error(Code::Contradiction, format!("the rank at position {position} says that it is rank {}", raw.id));
+            cx.error(
+                Code::Contradiction,
+                format!("expected id {position} for the rank at position {position}, found {}", raw.id),
+            );
         }
         let mut rank = raw.rank;
         raw.channels.into_iter().for_each(|table| table.add_to(&mut rank.channels));
@@ -129,7 +132,7 @@ impl Read for RawChannels {
         cx.require(Self::KEYS, if seen & 1 == 0 { 1 } else { needs }, seen, what);
         for (key, name) in Self::KEYS.iter().enumerate() {
             if seen & !needs & 1 << key != 0 {
-                cx.unknown_key(name, format!("the key \"{name}\" means nothing on a {what} and is ignored"));
+                cx.unknown_key(name, format!("the key \"{name}\" has no meaning on a {what} and is ignored"));
             }
         }
         Ok(true)
@@ -165,7 +168,10 @@ impl Read for RawGroup {
         let seen = cx.fields(self)?;
         cx.require(Self::KEYS, 0b11, seen, "group");
         if seen == 0b11 && self.size as usize != self.ranks.len() {
-            cx.error(Code::Contradiction, format!("a group of size {} lists {} ranks", self.size, self.ranks.len()));
+            cx.error(
+                Code::Contradiction,
+                format!("expected {} ranks in a group of this size, found {}", self.size, self.ranks.len()),
+            );
         }
         Ok(true)
     }
@@ -278,7 +284,7 @@ impl Read for ThreadBlock {
         if seen & 1 != 0 && raw.id as usize != position {
             cx.error(
                 Code::Contradiction,
-                format!("the thread block at position {position} says that it is block {}", raw.id),
+                format!("expected id {position} for the thread block at position {position}, found {}", raw.id),
             );
         }
         *self = Self {

@@ -315,7 +315,7 @@ fn text_that_is_not_json_is_located() {
     }
     let message =
         |text: &[u8]| read_bytes(text, ReadOptions::default()).unwrap_err().iter().next().unwrap().message.clone();
-    assert_eq!(message(b""), "the text ends at line 1 column 1, expected more of the plan");
+    assert_eq!(message(b""), "the text ends at line 1 column 1, expected more text");
     assert_eq!(message(b"{\"name\": \xff}"), "byte 9 is 0xff, expected UTF-8");
     assert_eq!(message(b"[]"), "expected a plan: an object with \"name\", \"collective\" and \"gpus\", found an array");
     assert_eq!(message(format!("{PLAN} x").as_bytes()), "expected the end of the text at line 18 column 66, found 'x'");
@@ -349,7 +349,7 @@ fn a_million_wrong_values_are_not_kept() {
 fn messages_name_value_place_and_remedy() {
     let errors = errors(r#""name": "put""#, r#""name": "rrc""#);
     let text = errors.to_string();
-    assert!(text.starts_with("error: \"rrc\" is not the name of an operation\n"), "{text}");
+    assert!(text.starts_with("error: \"rrc\" is not a valid name of an operation\n"), "{text}");
     assert!(text.contains("help: use one of: nop, barrier, copy, "), "{text}");
     assert!(text.ends_with("--> gpus[0].threadblocks[0].ops[0].name"), "{text}");
 }

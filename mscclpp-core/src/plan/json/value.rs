@@ -10,7 +10,7 @@ use crate::plan::{Ids, Operand, Operands};
 
 /// A type that can be read. A value of the wrong type is noted and reads as [`fallback`](Read::fallback).
 pub(super) trait Read: Sized {
-    /// What is expected, for messages: `a whole number from 0 to 4294967295`.
+    /// What is expected, for messages: `an integer from 0 to 4294967295`.
     const WANT: &'static str;
 
     fn fallback() -> Self;
@@ -120,7 +120,7 @@ impl<'t> ReadState<'t> {
                         (seen, next) = (seen | 1 << at, at + 1);
                         target.field(at, self)?;
                     } else {
-                        self.error(Code::DuplicateKey, "the key is there twice");
+                        self.error(Code::DuplicateKey, "duplicate key");
                         self.json.skip()?;
                     }
                     self.leave();
@@ -162,7 +162,7 @@ impl<'t> ReadState<'t> {
     fn missing(&mut self, keys: &[&'static str], missing: u32, what: &str) {
         for (key, name) in keys.iter().enumerate() {
             if missing & 1 << key != 0 {
-                self.error(Code::MissingKey, format!("the key \"{name}\" is missing from this {what}"));
+                self.error(Code::MissingKey, format!("this {what} has no key \"{name}\""));
             }
         }
     }
@@ -194,7 +194,7 @@ pub(super) trait Fields {
 }
 
 impl Read for u32 {
-    const WANT: &'static str = "a whole number from 0 to 4294967295";
+    const WANT: &'static str = "an integer from 0 to 4294967295";
 
     fn fallback() -> Self {
         0
@@ -207,7 +207,7 @@ impl Read for u32 {
 }
 
 impl Read for u64 {
-    const WANT: &'static str = "a whole number from 0 to 18446744073709551615";
+    const WANT: &'static str = "an integer from 0 to 18446744073709551615";
 
     fn fallback() -> Self {
         0
@@ -223,7 +223,7 @@ impl Read for u64 {
 }
 
 impl Read for i64 {
-    const WANT: &'static str = "a whole number from -9223372036854775808 to 9223372036854775807";
+    const WANT: &'static str = "an integer from -9223372036854775808 to 9223372036854775807";
 
     fn fallback() -> Self {
         0
@@ -337,7 +337,7 @@ lists! {
 }
 
 impl Read for BTreeMap<String, i64> {
-    const WANT: &'static str = "an object of whole numbers";
+    const WANT: &'static str = "an object whose values are integers";
 
     fn fallback() -> Self {
         Self::new()
@@ -350,7 +350,7 @@ impl Read for BTreeMap<String, i64> {
             cx.json.expect(b':')?;
             cx.enter(PathSegment::Key(shown_key(&key)));
             if self.contains_key(&*key) {
-                cx.error(Code::DuplicateKey, "the key is there twice");
+                cx.error(Code::DuplicateKey, "duplicate key");
             }
             cx.read(self.entry(key.into_owned()).or_default())?;
             cx.leave();

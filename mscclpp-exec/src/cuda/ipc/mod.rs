@@ -66,7 +66,7 @@ impl IpcGroup {
             multicast: properties.multicast,
         };
         let rank = bootstrap.rank();
-        let sent = session.exchange_all("world of CUDA devices", &encode(&own)?, &[])?;
+        let sent = session.exchange_all("executor of CUDA devices", &encode(&own)?, &[])?;
         let mut members = Vec::with_capacity(sent.len());
         for (peer, sent) in (0_u32..).zip(sent) {
             members.push(decode(peer, if peer == rank { encode(&own)? } else { sent.bytes })?);
@@ -165,7 +165,7 @@ impl IpcGroup {
 
     /// A rank that says what it cannot mean.
     pub(super) fn malformed(&self, peer: u32) -> Error {
-        let error = Error::RankLost { peer, why: "it sent what this rank cannot read".into() };
+        let error = Error::RankLost { peer, why: "it sent data that this rank cannot decode".into() };
         self.give_up(&error);
         error
     }
@@ -176,7 +176,9 @@ fn encode(value: &impl Serialize) -> Result<Vec<u8>, Error> {
 }
 
 fn decode<T: for<'a> Deserialize<'a>>(peer: u32, bytes: Vec<u8>) -> Result<T, Error> {
-    let malformed =
-        |error: postcard::Error| Error::RankLost { peer, why: format!("it sent what this one cannot read: {error}") };
+    let malformed = |error: postcard::Error| Error::RankLost {
+        peer,
+        why: format!("it sent data that this rank cannot decode: {error}"),
+    };
     postcard::from_bytes(&bytes).map_err(malformed)
 }

@@ -102,11 +102,11 @@ impl IpcGroup {
             if at + slice.bytes > found.bytes {
                 return Err(Error::Tensor {
                     found: format!(
-                        "of {} bytes, {} of which lie in its first allocation",
+                        "of {} bytes, of which {} are in its first allocation",
                         slice.bytes,
                         found.bytes - at
                     ),
-                    expected: "one that lies in one, as of `World::alloc`".into(),
+                    expected: "one within a single allocation, such as memory of `Executor::alloc`".into(),
                 });
             }
             if let Entry::Vacant(entry) = known.mine.entry(found.id) {

@@ -11,7 +11,7 @@ pub enum JitError {
     /// NVRTC's library was not found.
     #[error(
         "no run-time compiler: {tried} were not found; install NVRTC (`libnvrtc`, part of the CUDA toolkit and of the wheel \
-         `nvidia-cuda-nvrtc`), or name its library in MSCCLPP_NVRTC"
+         `nvidia-cuda-nvrtc`), or set MSCCLPP_NVRTC to the path of its library"
     )]
     NoCompiler {
         /// Names that were tried, the first and the last.
@@ -33,7 +33,8 @@ pub enum JitError {
     },
     /// A device that the compiler does not know.
     #[error(
-        "NVRTC {version} compiles for compute capability {known}, found a device of {found}; install another NVRTC"
+        "NVRTC {version} supports compute capability {known}, found a device of {found}; install another version of \
+         NVRTC"
     )]
     Architecture {
         /// Its version.

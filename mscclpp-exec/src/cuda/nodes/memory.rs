@@ -107,12 +107,12 @@ impl RegionTable {
             Err(Error::System { what, why })
         };
         if bytes > 1 << BYTE_BITS {
-            return refused(format!("a memory may have {} bytes", 1_u64 << BYTE_BITS));
+            return refused(format!("expected at most {} bytes of memory", 1_u64 << BYTE_BITS));
         }
         let place = Some(RegionInfo { rank, number, bytes });
         let at = match inner.free.pop() {
             Some(at) => at,
-            None if inner.windows.len() == MOST => return refused(format!("{MOST} memories are known already")),
+            None if inner.windows.len() == MOST => return refused(format!("{MOST} regions are already registered")),
             None => {
                 inner.windows.push(None);
                 inner.windows.len() - 1

@@ -47,7 +47,7 @@ impl PreparedPlan {
     /// [`Error::Driver`] if a device does not have so much memory; [`Error::Capturing`]; in a world of several processes those of
     /// [`bind`](Self::bind).
     pub fn buffers(&self) -> Result<Buffers, Error> {
-        self.world.refuse_in_capture("cannot make buffers")?;
+        self.world.refuse_in_capture("cannot allocate buffers")?;
         let part = |rank: u32, space: Space| -> buffers::Part {
             let area = self.params.area(rank, space);
             (area.slice as usize % 4, area.base, area.view.len)

@@ -87,7 +87,7 @@ impl PreparedPlan {
         if self.context.has_given_up() {
             // To take the reports means to wait for the devices.
             return Err(match stream.is_capturing()? {
-                true => Error::Capturing { what: "cannot take the reports of a launch that gave up".into() },
+                true => Error::Capturing { what: "cannot read the reports of an aborted launch".into() },
                 false => self.recover(stream),
             });
         }

@@ -114,7 +114,7 @@ impl Proxies {
         proxies.thread = Some(thread.map_err(|error| Error::SpawnThread(error.to_string()))?);
         match is_ready.recv() {
             Ok(entered) => entered?,
-            Err(_) => return Err(Error::SpawnThread("the proxy ended at once".into())),
+            Err(_) => return Err(Error::SpawnThread("the proxy exited immediately".into())),
         }
         Ok(proxies)
     }

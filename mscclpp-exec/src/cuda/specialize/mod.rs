@@ -43,11 +43,12 @@ const MOST_OPERATIONS: usize = 1024;
 #[non_exhaustive]
 pub enum NotSpecialized {
     /// Nobody asked for more.
-    #[error("nobody asked for a specialised kernel")]
+    #[error("no specialized kernel was requested")]
     NotAsked,
     /// A plan of too many different operations.
     #[error(
-        "{seen} of {blocks} thread blocks have {operations} operations in {shapes} different sequences, expected at most {most}"
+        "{seen} of {blocks} thread blocks have {operations} operations in {shapes} distinct sequences, expected at \
+         most {most}"
     )]
     TooLarge {
         /// Operations of all sequences.
@@ -72,7 +73,7 @@ pub enum NotSpecialized {
         most: u32,
     },
     /// The specialised kernel needs more of the device than the interpreter.
-    #[error("the device runs {fit} blocks of the specialised kernel at once, expected {blocks}")]
+    #[error("{fit} blocks of the specialized kernel are co-resident on the device, expected {blocks}")]
     NotResident {
         /// Blocks of the plan.
         blocks: u32,

@@ -42,10 +42,10 @@ impl Resolver {
         for number in view.ids() {
             let id = match entry(table, number) {
                 Ok(id) => id,
-                Err(have) => return at.error(format!("{kind} channel {number}, its thread block has {have}")),
+                Err(have) => return at.error(format!("{kind} channel {number}, but its thread block has {have}")),
             };
             if id >= have {
-                return at.error(format!("{kind} channel {id}, its rank has {have}"));
+                return at.error(format!("{kind} channel {id}, but its rank has {have}"));
             }
             self.program.ids.push(start + id);
         }
@@ -56,7 +56,7 @@ impl Resolver {
         let (first, have) = self.tables.semaphores;
         for id in view.ids() {
             if id >= have {
-                return at.error(format!("semaphore {id}, its rank has {have}"));
+                return at.error(format!("semaphore {id}, but its rank has {have}"));
             }
             self.program.ids.push(first + id);
         }
@@ -70,7 +70,7 @@ impl Resolver {
         let count = view.blocks();
         let mut ids = view.ids();
         let (Some(id), None) = (ids.next(), ids.next()) else {
-            return at.error("a barrier with more or less than one number");
+            return at.error("a barrier whose number of ids is not 1");
         };
         if count == 0 {
             return at.error("a barrier of 0 thread blocks, expected at least 1");

@@ -55,7 +55,7 @@ pub(crate) fn resolve(plan: &Plan) -> Result<ResolvedPlan, Error> {
     }
     let mut program = lowering.program;
     program.reductions = reductions(lowering.reductions).ok_or_else(|| {
-        whole("`avg` beside other reductions, whose results the division at the end would divide too".into())
+        whole("`avg` together with other reductions, whose results the final division would also divide".into())
     })?;
     pair_channels(&mut program.channels);
     Ok(program)
@@ -75,7 +75,7 @@ fn shape(plan: &Plan) -> Result<Shape, Error> {
     };
     let whole = |what: String| Err(Error::InvalidPlan { place: "the whole plan".into(), what });
     if plan.ranks().count() != shape.ranks as usize {
-        return whole("a rank's part of the image cannot be read".into());
+        return whole("the section of a rank in the image is invalid".into());
     }
     if shape.alignment == 0 {
         return whole("a buffer alignment of 0 bytes, expected at least 1".into());
@@ -89,7 +89,7 @@ fn shape(plan: &Plan) -> Result<Shape, Error> {
             if chunks != 0 && chunks != most {
                 return Err(Error::InvalidPlan {
                     place: format!("rank {rank}"),
-                    what: format!("{chunks} {buffer} chunks, another rank has {most}"),
+                    what: format!("{chunks} {buffer} chunks, but another rank has {most}"),
                 });
             }
         }

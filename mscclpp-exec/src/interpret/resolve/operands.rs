@@ -68,17 +68,17 @@ impl Resolver {
             BufferRef::Local(buffer) => Ok((buffer, Owners::One(of.rank))),
             BufferRef::Remote(number) => {
                 let Some(kind) = view.channel() else {
-                    return at.error("a remote reference without a kind of channel");
+                    return at.error("a remote operand without a channel kind");
                 };
                 let id = match entry(&of.remote[kind as usize], number) {
                     Ok(id) => id,
                     Err(have) => {
-                        return at.error(format!("{kind} remote buffer {number}, its thread block has {have}"));
+                        return at.error(format!("{kind} remote buffer {number}, but its thread block has {have}"));
                     }
                 };
                 let Some(remote) = self.tables.remote.get(id as usize) else {
                     let have = self.tables.remote.len();
-                    return at.error(format!("remote buffer {id}, its rank has {have}"));
+                    return at.error(format!("remote buffer {id}, but its rank has {have}"));
                 };
                 Ok((remote.buffer, Owners::One(remote.rank)))
             }
@@ -86,12 +86,12 @@ impl Resolver {
                 let id = match entry(&of.channels[ChannelKind::Switch as usize], number) {
                     Ok(id) => id,
                     Err(have) => {
-                        return at.error(format!("switch channel {number}, its thread block has {have}"));
+                        return at.error(format!("switch channel {number}, but its thread block has {have}"));
                     }
                 };
                 let Some(&(buffer, first, len)) = self.tables.switches.get(id as usize) else {
                     let have = self.tables.switches.len();
-                    return at.error(format!("switch channel {id}, its rank has {have}"));
+                    return at.error(format!("switch channel {id}, but its rank has {have}"));
                 };
                 Ok((buffer, Owners::Group(first..first + len)))
             }
@@ -113,8 +113,9 @@ impl Resolver {
             return at.error(format!("chunks {index}..{end} of rank {rank}'s {buffer}, which has {have} chunks"));
         }
         if self.program.operands.len() >= MAX_OPERANDS {
-            return at
-                .error(format!("more than {MAX_OPERANDS} references in all, a multicast's counted for each member"));
+            return at.error(format!(
+                "more than {MAX_OPERANDS} operands in total, where a multicast operand counts once per member"
+            ));
         }
         self.program.operands.push(Operand { rank, index, size, space });
         Ok(())

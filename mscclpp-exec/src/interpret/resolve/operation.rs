@@ -58,7 +58,7 @@ impl Resolver {
         (instr.action, instr.srcs, instr.dsts) = (action, srcs, dsts);
         if let Some(slice) = view.slice() {
             if slice.index >= slice.of {
-                return at.error(format!("part {} of {} parts", slice.index, slice.of));
+                return at.error(format!("slice {} of {} slices", slice.index, slice.of));
             }
             instr.slice = (slice.index, slice.of);
         }
@@ -101,7 +101,7 @@ impl Resolver {
         };
         match differs {
             Some((one, other)) => {
-                at.error(format!("references of {} and {} chunks, expected equal sizes", one.size, other.size))
+                at.error(format!("operands of {} and {} chunks, expected equal sizes", one.size, other.size))
             }
             None => Ok(()),
         }

@@ -34,7 +34,7 @@ impl Resolver {
             let first = program.channels.len() as u32;
             for (id, peer) in view.peers(kind).enumerate() {
                 if peer >= ranks || peer == rank {
-                    return Err(here(format!("{kind} channel {id} leads to rank {peer} of {ranks} ranks")));
+                    return Err(here(format!("{kind} channel {id} connects to rank {peer} of {ranks} ranks")));
                 }
                 program.channels.push(Channel { rank, kind, id: id as u32, peer, pair: UNPAIRED });
             }
@@ -88,7 +88,7 @@ impl Resolver {
             });
             if kind == OpKind::Pipeline {
                 if op < loop_end {
-                    return at.error("a pipeline inside of a pipeline");
+                    return at.error("a pipeline inside a pipeline");
                 }
                 self.pipeline(at, &view, ops)?;
                 let instr = self.last();
@@ -101,7 +101,7 @@ impl Resolver {
         self.window = None;
         let end = u32::try_from(self.program.instrs.len()).unwrap_or(u32::MAX);
         if end == u32::MAX {
-            let what = "more operations in all ranks than have 32-bit numbers".into();
+            let what = "more than 2^32 operations on all ranks".into();
             return Err(Error::InvalidPlan { place: format!("rank {rank} / thread block {block}"), what });
         }
         if end > start {
@@ -116,7 +116,7 @@ impl Resolver {
             return at.error("no body");
         };
         if header.unit == 0 {
-            return at.error("a window of 0 bytes, expected at least 1");
+            return at.error("a unit of 0 bytes, expected at least 1");
         }
         let left = ops - at.op - 1;
         if header.body_len > left {

@@ -154,7 +154,7 @@ impl<'p> Writer<'p> {
                 let &[id] = self.program.ids(instr) else { return Err(place(code, "has a barrier without a number")) };
                 let (count, blocks) = counts.entry(id).or_insert((instr.count, 0));
                 if *count != instr.count {
-                    return Err(place(code, "has a barrier of other thread blocks than its neighbors"));
+                    return Err(place(code, "has a barrier with other thread blocks than the operations next to it"));
                 }
                 if !own.contains(&id) {
                     own.push(id);
@@ -166,7 +166,7 @@ impl<'p> Writer<'p> {
         if let Some((id, (count, blocks))) = counts.iter().find(|(_, (count, blocks))| count != blocks) {
             return Err(Invalid::changed(
                 format!("barrier {id}"),
-                format!("is for {count} thread blocks, {blocks} use it"),
+                format!("expects {count} thread blocks, but {blocks} use it"),
             ));
         }
         self.read_kernels();
@@ -279,7 +279,7 @@ impl<'p> Writer<'p> {
                     let is_mark = ids.iter().all(|&id| self.program.channels.get(id as usize).is_some_and(own));
                     let is_outermost = if is_end { at + 2 >= range.end } else { at == range.start };
                     if !is_mark || !is_outermost || instr.action == Opcode::Flush && !is_end {
-                        return Err(place(code, "does not mark a launch's beginning and end for the proxy there"));
+                        return Err(place(code, "does not mark the start and end of a launch for the proxy"));
                     }
                 }
                 _ => return Err(place(code, "executes operations that are neither the plan's nor a launch barrier's")),
@@ -294,7 +294,7 @@ impl<'p> Writer<'p> {
             let channel = program.channels.get(id as usize);
             let pair = channel.and_then(|channel| program.channels.get(channel.pair as usize));
             let (Some(channel), Some(pair)) = (channel, pair) else {
-                return Err(place(code, "signals on a channel that leads nowhere"));
+                return Err(place(code, "signals on a channel without a peer"));
             };
             let ends = (channel.rank, channel.peer, pair.pair) == (code.rank, pair.rank, id);
             if !ends || channel.kind != ChannelKind::Memory {

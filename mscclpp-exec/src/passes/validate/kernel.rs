@@ -29,12 +29,15 @@ pub(super) fn compare(program: &ResolvedPlan, source: &str, reduce: Option<&str>
             program.instrs.get(code.start as usize).ok_or_else(|| wrong("has a thread block without operations"))?;
         let fifo = program.proxies.iter().filter(|&&rank| rank < code.rank).count() as u32;
         let &[instr, operand, id, queue, slice, shape] = &row[..] else {
-            return Err(wrong("has a block of other words"));
+            return Err(wrong("has a block with other values"));
         };
         let mut own = program.instrs[code.start as usize..code.end as usize].iter().filter(|instr| instr.slice.1 > 1);
         let part = own.next().map_or(0, |instr| instr.slice.0);
         if (instr, operand, id, queue, slice) != (code.start, first.operands, first.first_id, fifo, part) {
-            return Err(wrong(&format!("has another beginning of rank {} / thread block {}", code.rank, code.block)));
+            return Err(wrong(&format!(
+                "starts rank {} / thread block {} at another instruction",
+                code.rank, code.block
+            )));
         }
         let begin = format!("DEV void shape_{shape}(const Launch& launch, const Block& block, uint64_t sequence) {{\n");
         let body = shapes.split_once(&begin).and_then(|(_, rest)| rest.split_once("\n}\n")).map(|(body, _)| body);
@@ -109,7 +112,7 @@ impl Reader<'_> {
         }
         let end = lines.iter().position(|line| *line == "}").ok_or("a loop has no end")?;
         if lines.get(end + 1) != Some(&"iteration() = 0;") {
-            return Err("a loop does not leave its iteration".into());
+            return Err("a loop does not reset its iteration".into());
         }
         let before = self.cached;
         self.header = Some(header);
@@ -178,10 +181,10 @@ impl Reader<'_> {
                     }
                 };
                 if line != written {
-                    return Err("the cache is loaded from elsewhere".into());
+                    return Err("the cache is loaded from another address".into());
                 }
                 if operands > MOST_OPERANDS || ids > MOST_IDS {
-                    return Err("the cache holds more than it has room for".into());
+                    return Err("the cache is loaded past its end".into());
                 }
                 self.cached = Some([self.base[0] + operand, operands, self.base[1] + id, ids]);
                 return Ok(());

@@ -55,7 +55,7 @@ pub enum Invalid {
     #[error(transparent)]
     NotSpecialized(#[from] NotSpecialized),
     /// The launch is not described for each of the plan's ranks, or has devices without ranks.
-    #[error("the plan has {expected} ranks, the launch is described for {found}, or for devices without ranks")]
+    #[error("expected a launch of {expected} ranks and no device without ranks, found {found} ranks")]
     Ranks {
         /// Ranks of the plan.
         expected: usize,
@@ -63,7 +63,7 @@ pub enum Invalid {
         found: usize,
     },
     /// The plan as executed has more chunks or operations than 32-bit numbers can count.
-    #[error("the plan as executed has more chunks or operations than have 32-bit numbers")]
+    #[error("the plan as executed has more than 2^32 chunks or operations")]
     TooLarge,
     /// An operation is not the plan's.
     #[error("{place}: {what}")]
@@ -74,16 +74,19 @@ pub enum Invalid {
         what: String,
     },
     /// The checker rejects the plan as executed.
-    #[error("the checker rejects what is executed:\n{0}")]
+    #[error("the checker rejects the plan as executed:\n{0}")]
     Rejected(Diagnostics),
     /// The plan as executed needs a launch barrier.
-    #[error("what is executed needs a launch barrier at the {boundary} of a launch, which the executor does not add")]
+    #[error(
+        "the plan as executed requires a launch barrier at the {boundary} of a launch, which the executor does not \
+         insert"
+    )]
     Boundary {
         /// `start` or `end`.
         boundary: &'static str,
     },
     /// The plan as executed has other results.
-    #[error("after two launches, byte {byte} of rank {rank}'s {buffer} is not what the plan makes of it")]
+    #[error("after two launches, byte {byte} of rank {rank}'s {buffer} differs from the result of the plan")]
     Results {
         /// The rank.
         rank: u32,

@@ -89,7 +89,7 @@ impl<'p> Reader<'p> {
         if at != code.end {
             return Err(Invalid::changed(
                 format!("rank {} / thread block {}", code.rank, code.block),
-                "executes operations that the plan does not have there",
+                "executes operations that the plan does not have at this position",
             ));
         }
         Ok(items)
@@ -110,7 +110,7 @@ impl<'p> Reader<'p> {
         let place = || path(code.rank, code.block, instr.op, op.kind);
         let differs = |what: &str| Err(Invalid::changed(place(), format!("{what} differs from the plan's")));
         if instr.kind != op.kind || Some(instr.action) != action(op) {
-            return differs("what it does");
+            return differs("its kind");
         }
         let body = op.body.as_ref().map_or((0, 0, 0), |body| (body.num_chunks, body.ops.len() as u32, body.unit));
         if (instr.body, instr.unit) != (body.1, body.2) || instr.count != body.0 + op.blocks {

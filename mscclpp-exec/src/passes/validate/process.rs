@@ -103,7 +103,8 @@ impl<'p> Writer<'p> {
                 let waits = self.schedules[to].finishes.contains(&true) && !self.lasts(to);
                 if waits && self.nodes[to] != self.nodes[from] {
                     let what = format!(
-                        "waits for peers at the end of a launch without moving its connections, while rank {from} may send to it"
+                        "waits for peers at the end of a launch without polling its connections, while rank {from} \
+                         may send to it"
                     );
                     return Err(Invalid::changed(format!("rank {to}"), what));
                 }
@@ -248,7 +249,7 @@ impl<'p> Writer<'p> {
         let unseen = |operand: &&Operand| self.is_lookup_needed(code.rank, operand);
         if let Some(operand) = srcs.iter().chain(dsts).find(unseen).filter(|_| !instr.accesses_peer_buffers) {
             let place = path(code.rank, code.block, instr.op, instr.kind);
-            let what = format!("does not wait until rank {} has announced where its buffers are", operand.rank);
+            let what = format!("does not wait until rank {} has announced its buffers", operand.rank);
             return Err(Invalid::changed(place, what));
         }
         let mut op = item.op.clone();

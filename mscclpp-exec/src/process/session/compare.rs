@@ -95,7 +95,7 @@ impl Session {
     /// Fails the communicator because a peer makes another call; `text` describes that call, if the peer has recorded
     /// it.
     fn differ(&mut self, peer: u32, number: u64, own: u64, other: u64, text: Option<String>) -> Error {
-        let unknown = |id: u64| format!("something that it prepared alone (call id {id:x})");
+        let unknown = |id: u64| format!("a plan that only this rank prepared (call id {id:x})");
         let call = self.text_of(own).unwrap_or_else(|| unknown(own));
         let other = self.text_of(other).or(text).unwrap_or_else(|| unknown(other));
         let error = Error::CallMismatch { number, rank: self.rank(), call, peer, other };

@@ -82,7 +82,7 @@ fn share_call_log(
     }
     let late = || {
         bootstrap.check_alive()?;
-        let why = "it did not share its segment of calls in time".into();
+        let why = "it did not share its call segment in time".into();
         if timeout.is_expired() { Err(Error::RankLost { peer: 0, why }) } else { Ok(()) }
     };
     let sent = mesh.receive(0, late).map_err(|error| name_rank(error, locals, bootstrap))?;
@@ -94,7 +94,7 @@ fn share_call_log(
 #[cold]
 pub(in super::super) fn lost_descriptor(peer: u32) -> Error {
     let what = format!("receive the descriptor of rank {peer}'s memory");
-    let why = "this process has as many descriptors as it may have; raise the limit with `ulimit -n`".into();
+    let why = "this process has reached its limit of file descriptors; raise it with `ulimit -n`".into();
     Error::System { what, why }
 }
 

@@ -71,7 +71,7 @@ impl Session {
         let error = match cause {
             Some(AbortCause::Group(error)) => Error::Bootstrap(error),
             Some(AbortCause::PeerLost { peer }) => Error::RankLost { peer, why: why("its connection was closed") },
-            Some(AbortCause::PeerAborted { peer }) => Error::RankLost { peer, why: why("it has given up") },
+            Some(AbortCause::PeerAborted { peer }) => Error::RankLost { peer, why: why("it aborted") },
             _ if !timeout.is_expired() => return Ok(()),
             _ => {
                 let not_started = self.peers().find(|&local_rank| !self.is_compared(local_rank));

@@ -74,7 +74,7 @@ impl ClockArena {
             self.facts.push(match x.agent.cmp(&y.agent) {
                 std::cmp::Ordering::Less => x,
                 std::cmp::Ordering::Greater => y,
-                std::cmp::Ordering::Equal => ClockEntry { agent: x.agent, ordered: over, visible: visible },
+                std::cmp::Ordering::Equal => ClockEntry { agent: x.agent, ordered: over, visible },
             });
             i += usize::from(x.agent <= y.agent);
             j += usize::from(y.agent <= x.agent);

@@ -46,7 +46,7 @@ impl ClockBuilder {
             while marks > 0 {
                 let agent = place * 64 + marks.trailing_zeros() as usize;
                 let (over, visible) = std::mem::take(&mut self.facts[agent]);
-                out.push(ClockEntry { agent: agent as u32, ordered: over, visible: visible });
+                out.push(ClockEntry { agent: agent as u32, ordered: over, visible });
                 marks &= marks - 1;
             }
         }

@@ -213,7 +213,7 @@ mod tests {
     fn clock(clocks: &mut ClockArena, facts: &Facts) -> VectorClock {
         let all = facts.iter();
         let all: Vec<ClockEntry> =
-            all.map(|(&agent, &(over, visible))| ClockEntry { agent, ordered: over, visible: visible }).collect();
+            all.map(|(&agent, &(over, visible))| ClockEntry { agent, ordered: over, visible }).collect();
         let first = clocks.facts.len();
         clocks.facts.extend(all);
         clocks.push_list(first)

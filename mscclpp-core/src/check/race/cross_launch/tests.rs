@@ -40,8 +40,8 @@ fn packets_are_overwritten_by_the_next_launch() {
     let finding = refused(&both(one_shot), Code::Relaunch);
     assert_eq!(
         finding.message,
-        "in the next launch, `ppkt` (rank 0, thread block 0) writes the packets of scratch chunk 0 of rank 1 while `repkt` (rank \
-         1, thread block 0) may still be reading it in this one"
+        "race between launches: in the next launch, `ppkt` (rank 0, thread block 0) writes the packets of scratch \
+         chunk 0 of rank 1 while `repkt` (rank 1, thread block 0) of this launch may still be reading it"
     );
     assert!(finding.help.unwrap().contains("double_scratch"));
     fine(&double(both(one_shot)));
@@ -78,14 +78,14 @@ fn buffers_of_others_need_a_handshake_at_both_ends() {
     let early = refused(&both(&format!("put.m i0 > r2:0; {close}")), Code::EarlyAccess);
     assert_eq!(
         early.message,
-        "`put` (rank 0, thread block 0) writes output chunk 0 of rank 1 before rank 1 is known to have begun: its caller may \
-         still use what is there"
+        "`put` (rank 0, thread block 0) writes output chunk 0 of rank 1 before rank 1 has started the launch: its \
+         caller may still be using the buffer"
     );
     let late = refused(&both(&format!("{open}; put.m i0 > r2:0")), Code::OpenEnd);
     assert_eq!(
         late.message,
-        "`put` (rank 1, thread block 0) may still be writing output chunk 0 of rank 0 when the launch of rank 0 is over and its \
-         caller goes on"
+        "`put` (rank 1, thread block 0) may still be writing output chunk 0 of rank 0 after the launch of rank 0 has \
+         finished"
     );
     refused(&both(&format!("get.m#0 r1:0 > o0; {close}")), Code::EarlyAccess);
     refused(&both(&format!("{open}; get.m#0 r1:0 > o0")), Code::OpenEnd);
@@ -148,12 +148,12 @@ fn flushed_put_reported_by_third_rank_is_rejected() {
     let finding = refused(&by_memory_then_port, Code::OpenEnd);
     assert_eq!(
         finding.message,
-        "`put` (rank 0, thread block 0)'s port may still be writing output chunk 0 of rank 2 when the launch of rank 2 is over \
-         and its caller goes on: the flush after the put tells that its source was read, not that the data has arrived"
+        "`put` (rank 0, thread block 0)'s port may still be writing output chunk 0 of rank 2 after the launch of rank \
+         2 has finished; the flush after the put guarantees that its source was read, not that the data has arrived"
     );
     assert_eq!(
         finding.help.as_deref(),
-        Some("signal on the same port channel after the put and wait for it at the receiver")
+        Some("signal on the same port channel after the put, and wait for the signal on the receiving rank")
     );
     // The receiver's neighbor acquires by port, and releases by memory.
     refused(&recorded(4, |p| (put_and_flush(p), tell_by_port(p, 0, 3), tell(p, 3, 2)).2), Code::OpenEnd);
@@ -200,7 +200,7 @@ fn flushed_put_into_scratch_may_arrive_in_next_launch() {
     assert!(finding.message.ends_with("not that the data has arrived"), "{}", finding.message);
     assert_eq!(
         finding.help.as_deref(),
-        Some("signal on the same port channel after the put and wait for it at the receiver")
+        Some("signal on the same port channel after the put, and wait for the signal on the receiving rank")
     );
     refused(&double(reused("; nop; signal.m#2")), Code::Relaunch);
     let mut heard = reused("; signal.p#0");

@@ -44,5 +44,5 @@ impl Header for Frame {
 }
 
 pub(super) fn malformed(peer: u32, frame: &Frame) -> Failure {
-    Error::RankLost { peer, why: format!("it sent a message that no plan has: {frame:?}") }.into()
+    Error::RankLost { peer, why: format!("it sent a frame that no plan expects: {frame:?}") }.into()
 }

@@ -35,7 +35,7 @@ impl NodeConnections {
             let wire = self.wires.iter().position(|wire| wire.peer == target.rank)?;
             Some((wire, target))
         });
-        found.ok_or_else(|| Error::Internal(format!("a request for {address:#x}, which is nowhere")).into())
+        found.ok_or_else(|| Error::Internal(format!("a request for the unknown address {address:#x}")).into())
     }
 
     fn frame(&self, kind: u64, target: Target, bytes: u64) -> Frame {
@@ -55,7 +55,7 @@ impl NodeConnections {
     pub(in crate::cuda) fn put(&self, src: u64, dst: u64, bytes: u64) -> Result<Put, Failure> {
         let (wire, target) = self.wire_to(dst)?;
         if target.room < bytes {
-            let text = format!("a request for {bytes} bytes where rank {} has {}", target.rank, target.room);
+            let text = format!("a request for {bytes} bytes, but rank {} has {}", target.rank, target.room);
             return Err(Error::Internal(text).into());
         }
         Ok(Put { src, bytes, wire, target })

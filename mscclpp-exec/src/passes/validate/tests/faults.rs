@@ -148,7 +148,7 @@ fn final_wait_that_does_not_serve_connections_is_detected() {
     let found = process::Writer::write(&plan, &schedules_of(&launch), &launch).expect_err("it hangs").to_string();
     assert_eq!(
         found,
-        "rank 2: waits for peers at the end of a launch without moving its connections, while rank 0 may send to it"
+        "rank 2: waits for peers at the end of a launch without polling its connections, while rank 0 may send to it"
     );
 }
 

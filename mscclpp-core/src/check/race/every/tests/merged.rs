@@ -89,7 +89,7 @@ fn loop_orders_nothing_for_messages_without_data() {
     let mut plan = plan(&[&blocks, &[""]]);
     let told = found(&plan);
     assert_eq!(told.iter().map(|(code, _)| *code).collect::<Vec<_>>(), [Code::Deadlock]);
-    assert!(told[0].1.ends_with(", with messages without any data"), "{}", told[0].1);
+    assert!(told[0].1.ends_with(", for messages without data"), "{}", told[0].1);
     plan.min_message_size = 1;
     assert_eq!(found(&plan), []);
 }

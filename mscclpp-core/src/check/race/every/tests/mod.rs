@@ -73,7 +73,7 @@ fn semaphore_of_one_loop_on_either_side_and_one_rate_is_steady() {
 
 #[test]
 fn spans_that_differ_race_from_some_size_on() {
-    assert!(races(&SPAN).ends_with(", with chunks of 272 bytes, where a loop makes 5 iterations"));
+    assert!(races(&SPAN).ends_with(", for chunks of 272 bytes, where a loop has 5 iterations"));
 }
 
 #[test]
