@@ -159,6 +159,26 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 mod pages {
     #[doc = include_str!("../../README.md")]
     struct Readme;
+    #[doc = include_str!("../../docs/learn/first-collective.md")]
+    struct FirstCollective;
+    #[doc = include_str!("../../docs/learn/handshakes.md")]
+    struct Handshakes;
+    #[doc = include_str!("../../docs/learn/packets.md")]
+    struct Packets;
+    #[doc = include_str!("../../docs/learn/pipelines.md")]
+    struct Pipelines;
+    #[doc = include_str!("../../docs/learn/hierarchies.md")]
+    struct Hierarchies;
+    #[doc = include_str!("../../docs/learn/debugging.md")]
+    struct Debugging;
+    #[doc = include_str!("../../docs/learn/calls.md")]
+    struct Calls;
+    #[doc = include_str!("../../docs/understand/model.md")]
+    struct ExecutionModel;
+    #[doc = include_str!("../../docs/understand/executors.md")]
+    struct Executors;
+    #[doc = include_str!("../../docs/understand/plans.md")]
+    struct Plans;
     #[cfg(feature = "cuda")]
     #[doc = include_str!("../../docs/cuda.md")]
     struct Cuda;
