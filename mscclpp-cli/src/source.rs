@@ -8,11 +8,12 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuildError, BuiltinAlgorithm};
 use mscclpp_core::diag::Diagnostic;
 use mscclpp_core::lower::lower;
-use mscclpp_core::plan::{Op, Operand, PlanTree, json};
+use mscclpp_core::plan::{Op, Operand, Plan, PlanTree, json};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::trace::Trace;
 
 use crate::args::{BuildArgs, SourceArgs};
+use crate::artifacts;
 use crate::error::{Error, Result, similar};
 use crate::memory;
 use crate::output::warn;
@@ -74,6 +75,10 @@ pub(crate) fn one_rank(plan: &PlanTree, asked: Option<u32>) -> Result<Option<u32
 /// [`Error::UnknownName`]; for algorithms [`Error::Build`], [`Error::Program`] and [`Error::Memory`]; for files [`Error::Read`],
 /// [`Error::TooLong`] beyond 1 GiB, and [`Error::NotAPlan`] with everything that is wrong.
 pub(crate) fn load_with(name: &str, build: &BuildArgs) -> Result<Source> {
+    if let Some(artifacts) = artifacts::provided() {
+        let plan = artifacts.one(name, build)?.plan.tree();
+        return Ok(Source { plan, warnings: Vec::new(), is_file: true });
+    }
     if let Some(algorithm) = algorithms::find(name) {
         return Ok(Source { plan: named(algorithm, build)?, warnings: Vec::new(), is_file: false });
     }
@@ -95,6 +100,9 @@ fn named(algorithm: &BuiltinAlgorithm, build: &BuildArgs) -> Result<PlanTree> {
     let mut spec = algorithm.spec(ranks, ranks_per_node);
     if let Some(instances) = build.instances {
         spec.instances = instances;
+    }
+    if build.out_of_place && algorithm.placement() == BufferMode::InPlace {
+        return Err(Error::Usage(format!("--out-of-place: `{name}` works in place only")));
     }
     if build.in_place || algorithm.placement() == BufferMode::InPlace {
         spec.collective.in_place = true;
@@ -153,6 +161,9 @@ fn agree(plan: &PlanTree, build: &BuildArgs) -> Result<()> {
         BuildArgs { in_place: true, .. } if !plan.collective.in_place => {
             usage(format!("--in-place: plan `{name}` works out of place"))
         }
+        BuildArgs { out_of_place: true, .. } if plan.collective.in_place => {
+            usage(format!("--out-of-place: plan `{name}` works in place"))
+        }
         BuildArgs { instances: Some(_), .. } => usage("--instances: a plan file has its instances in it".into()),
         BuildArgs { params, .. } if !params.is_empty() => {
             usage(format!("--param {}: a plan file has its parameters in it", params[0].name))
@@ -161,8 +172,17 @@ fn agree(plan: &PlanTree, build: &BuildArgs) -> Result<()> {
     }
 }
 
-fn file(path: &Path) -> Result<Source> {
+/// The plan of a file: JSON, or an image.
+///
+/// # Errors
+/// [`Error::Read`], [`Error::TooLong`] beyond 1 GiB, and [`Error::NotAPlan`] with everything that is wrong.
+pub(crate) fn file(path: &Path) -> Result<Source> {
     let text = bytes(path)?;
+    if Plan::is_image(&text) {
+        let failed = |error| Error::NotAPlan { path: path.to_owned(), findings: Diagnostic::from(error).into() };
+        let plan = Plan::from_bytes(text).map_err(failed)?.tree();
+        return Ok(Source { plan, warnings: Vec::new(), is_file: true });
+    }
     match json::read_bytes(&text, json::ReadOptions::default()) {
         Ok((plan, warnings)) => Ok(Source { plan, warnings, is_file: true }),
         Err(findings) => Err(Error::NotAPlan { path: path.to_owned(), findings }),

@@ -9,8 +9,8 @@ const PREFIX: &str = "MSCCLPP_";
 const KNOWN: [&str; 11] = [
     "CACHE",
     "DUMP_DIR",
+    "HEARTBEAT_TIMEOUT",
     "HOST_ID",
-    "LIVENESS",
     "LOG_LEVEL",
     "MASTER_ADDR",
     "MASTER_PORT",

@@ -19,7 +19,8 @@ Examples:
 
 Every algorithm that serves a call is measured, with several numbers of thread blocks; the table names the fastest
 and the times of the others. Rank 0 writes it. A table tells sizes apart by powers of two from 1K to 256M: the sizes
-asked for are rounded to those.
+asked for are rounded to those. Buffers are private unless --registered is given: a table serves calls on the kind that it was
+measured on. `mscclpp bench` measures registered buffers unless --private is given.
 Exit codes: 0 the table is written, 2 calls that cannot be made so, 3 the table cannot be written, or ranks are missing")]
 pub(crate) struct TuneArgs {
     /// Collectives [default: all]
