@@ -116,7 +116,7 @@ impl Artifacts {
         self.builtin.len()
     }
 
-    /// Refuses artifacts without plans.
+    /// Refuses artifacts without plans, and warns of images that are none.
     ///
     /// # Errors
     /// [`Error::NoPlans`].
@@ -124,6 +124,9 @@ impl Artifacts {
         if self.plans.is_empty() {
             let (searched, rejected) = (self.searched.clone(), self.rejected.clone());
             return Err(Error::NoPlans { searched, rejected, builtin: self.num_builtin() });
+        }
+        if let Some(rejected) = &self.rejected {
+            warn(rejected);
         }
         Ok(())
     }

@@ -145,6 +145,13 @@ fn files_without_a_whole_plan_are_refused_with_the_reason() {
     let mut other = image.clone();
     other[8] = 1;
     assert!(error(&other).contains("plan image of format version 1, expected version "));
+    // A whole plan beside one that is none.
+    let both = list(&[&other[..], &image].concat()).succeeds();
+    assert!(
+        both.stdout.contains("own_swap") && both.stderr.contains("byte 0: plan image of format version 1"),
+        "{}",
+        both.stderr
+    );
     assert!(mscclpp(["plan", "list", "no-such-file"]).ends_with(2).stderr.contains("cannot read"));
 }
 

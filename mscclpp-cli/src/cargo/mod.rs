@@ -159,12 +159,8 @@ fn addressed(mut cli: Cli, artifacts: &Artifacts) -> Result<Cli> {
             }
             args.plans = all;
         }
-        Command::Bench(args) => {
-            // The positional argument is the plan here, and its collective is what is measured.
-            if args.plan.is_none() {
-                args.plan = args.collective.take();
-            }
-        }
+        // The positional argument is the plan here, and its collective is what is measured.
+        Command::Bench(args) if args.plan.is_none() => args.plan = args.collective.take(),
         _ => {}
     }
     Ok(cli)

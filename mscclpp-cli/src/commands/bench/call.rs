@@ -84,7 +84,8 @@ impl Call {
 /// Whether `--plan` is not the name of an algorithm.
 fn is_plan(name: &str) -> bool {
     artifacts::provided().is_some()
-        || algorithms::find(name).is_none() && (name.contains(['/', '\\', '.']) || std::path::Path::new(name).exists())
+        || algorithms::find(name).is_none()
+            && (name == "-" || name.contains(['/', '\\', '.']) || std::path::Path::new(name).exists())
 }
 
 fn load(name: &str, args: &BenchArgs) -> Result<Plan> {
