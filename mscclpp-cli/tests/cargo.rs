@@ -240,3 +240,19 @@ fn run_in_a_job_is_refused_also_where_the_address_of_rank_0_is_missing() {
         assert!(error.contains("rank 1 of 2") && error.contains("mscclpp bench"), "{error}");
     }
 }
+
+#[test]
+#[ignore = "builds an example of the workspace and all that it depends on"]
+fn plan_that_the_macro_embeds_in_a_program_is_found() {
+    let run = |words: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_cargo-mscclpp"));
+        let words = words.split_whitespace().chain(["-p", "examples", "--example", "quickstart", "--quiet"]);
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let output = command.arg("mscclpp").args(words).current_dir(folder).output().expect("the binary starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    assert_eq!(names(&run("list --json")), ["simple_allgather"]);
+    assert_eq!(run("check"), "plan `simple_allgather` is accepted\n");
+    assert!(run("run --size 1K").contains("# Wrong elements    : 0 OK"));
+}
