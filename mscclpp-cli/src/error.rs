@@ -27,6 +27,35 @@ pub(crate) enum Error {
         /// Names that look like it, best first.
         suggestions: Vec<String>,
     },
+    /// A name that no plan of the artifacts has.
+    #[error("no plan is called `{name}`{}\n         help: there are {known}", did_you_mean(.suggestion.as_slice()))]
+    NotEmbedded {
+        /// What was asked for.
+        name: String,
+        /// A name that looks like it.
+        suggestion: Option<String>,
+        /// The plans that there are.
+        known: String,
+    },
+    /// Artifacts that contain no plan.
+    #[error(
+        "no plan in {}{}{}\n         help: a plan that a program does not use is not linked into it; the library of its crate has it \
+         (`cargo mscclpp list --lib`)",
+        .searched.join(", "),
+        if *builtin == 0 { String::new() } else { format!(" apart from {builtin} of the library's algorithms") },
+        .rejected.as_ref().map(|why| format!("; {why}")).unwrap_or_default()
+    )]
+    NoPlans {
+        /// What was searched.
+        searched: Vec<String>,
+        /// Why the first bytes that begin like a plan are none.
+        rejected: Option<String>,
+        /// Number of plans of the library's algorithms.
+        builtin: usize,
+    },
+    /// A build that failed, as cargo has reported.
+    #[error("{0}")]
+    Cargo(String),
     /// A diagnostic code nobody knows.
     #[error("unknown diagnostic `{code}`{}\n         help: list all diagnostics with `mscclpp explain`", did_you_mean(.suggestions))]
     UnknownCode {
@@ -220,6 +249,9 @@ impl Error {
             | Self::Build(_)
             | Self::Program { .. }
             | Self::UnknownName { .. }
+            | Self::NotEmbedded { .. }
+            | Self::NoPlans { .. }
+            | Self::Cargo(_)
             | Self::UnknownCode { .. }
             | Self::Read { .. }
             | Self::TooLong { .. }

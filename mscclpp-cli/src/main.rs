@@ -1,45 +1,8 @@
-//! The `mscclpp` command: runs, checks, shows and converts execution plans.
-//!
-//! Data goes to standard output, everything said about it to standard error; [`exit`] lists the exit codes.
+//! The program `mscclpp`.
 #![forbid(unsafe_code)]
-
-// Chooses the version of the bindings.
-use cudarc as _;
-
-mod args;
-mod bandwidth;
-mod commands;
-mod diagnostics;
-mod error;
-mod exit;
-mod job;
-mod logger;
-mod memory;
-mod output;
-mod progress;
-mod report;
-mod size;
-mod source;
-mod table;
-mod variables;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 fn main() -> ExitCode {
-    let cli = match args::Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(usage) => {
-            // Help and version are data, on standard output; where they cannot be written, nobody reads them.
-            let _ = usage.print();
-            return ExitCode::from(if usage.use_stderr() { exit::USAGE } else { exit::SUCCESS });
-        }
-    };
-    logger::start();
-    variables::check();
-    commands::dispatch(cli).unwrap_or_else(|error| {
-        output::report(&error);
-        error.code()
-    })
+    mscclpp_cli::mscclpp()
 }

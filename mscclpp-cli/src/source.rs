@@ -9,11 +9,12 @@ use mscclpp_algorithms::{BufferMode, BuildError, BuiltinAlgorithm};
 use mscclpp_core::diag::Diagnostic;
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::json::ReadOptions;
-use mscclpp_core::plan::{Format, Op, Operand, PlanTree, text};
+use mscclpp_core::plan::{Format, Op, Operand, Plan, PlanTree, text};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::trace::Trace;
 
 use crate::args::{BuildArgs, SourceArgs};
+use crate::artifacts;
 use crate::error::{Error, Result, similar};
 use crate::memory;
 use crate::output::warn;
@@ -75,6 +76,10 @@ pub(crate) fn one_rank(plan: &PlanTree, asked: Option<u32>) -> Result<Option<u32
 /// [`Error::UnknownName`]; for algorithms [`Error::Build`], [`Error::Program`] and [`Error::Memory`]; for files [`Error::Read`],
 /// [`Error::TooLong`] beyond 1 GiB, and [`Error::NotAPlan`] with everything that is wrong.
 pub(crate) fn load_with(name: &str, build: &BuildArgs) -> Result<Source> {
+    if let Some(artifacts) = artifacts::provided() {
+        let plan = artifacts.one(name, build)?.plan.tree();
+        return Ok(Source { plan, warnings: Vec::new(), is_file: true });
+    }
     if let Some(algorithm) = algorithms::find(name) {
         return Ok(Source { plan: named(algorithm, build)?, warnings: Vec::new(), is_file: false });
     }
@@ -96,6 +101,9 @@ fn named(algorithm: &BuiltinAlgorithm, build: &BuildArgs) -> Result<PlanTree> {
     let mut spec = algorithm.spec(ranks, ranks_per_node);
     if let Some(instances) = build.instances {
         spec.instances = instances;
+    }
+    if build.out_of_place && algorithm.placement() == BufferMode::InPlace {
+        return Err(Error::Usage(format!("--out-of-place: `{name}` works in place only")));
     }
     if build.in_place || algorithm.placement() == BufferMode::InPlace {
         spec.collective.in_place = true;
@@ -154,6 +162,9 @@ fn agree(plan: &PlanTree, build: &BuildArgs) -> Result<()> {
         BuildArgs { in_place: true, .. } if !plan.collective.in_place => {
             usage(format!("--in-place: plan `{name}` is out of place"))
         }
+        BuildArgs { out_of_place: true, .. } if plan.collective.in_place => {
+            usage(format!("--out-of-place: plan `{name}` works in place"))
+        }
         BuildArgs { instances: Some(_), .. } => usage("--instances: the instances of a plan file are fixed".into()),
         BuildArgs { params, .. } if !params.is_empty() => {
             usage(format!("--param {}: the parameters of a plan file are fixed", params[0].name))
@@ -162,8 +173,17 @@ fn agree(plan: &PlanTree, build: &BuildArgs) -> Result<()> {
     }
 }
 
-fn file(path: &Path) -> Result<Source> {
+/// The plan of a file: JSON, or an image.
+///
+/// # Errors
+/// [`Error::Read`], [`Error::TooLong`] beyond 1 GiB, and [`Error::NotAPlan`] with everything that is wrong.
+pub(crate) fn file(path: &Path) -> Result<Source> {
     let file = bytes(path)?;
+    if Plan::is_image(&text) {
+        let failed = |error| Error::NotAPlan { path: path.to_owned(), findings: Diagnostic::from(error).into() };
+        let plan = Plan::from_bytes(text).map_err(failed)?.tree();
+        return Ok(Source { plan, warnings: Vec::new(), is_file: true });
+    }
     let read = if text::is_text(&file) {
         let name = if path.as_os_str() == "-" { "<stdin>".into() } else { path.to_string_lossy() };
         let read = text::decode(&file).and_then(|text| text::parse_file(text, &name));

@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use common::outside;
 use common::plans::{stalling, text};
 use mscclpp_exec::select::CALLS;
 
@@ -17,13 +18,16 @@ fn page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/cli.md")
 }
 
-/// Runs the words of a `$ mscclpp …` line in `directory`: standard output, then standard error, then an exit code but 0.
+/// Runs the words of a `$ mscclpp …` or `$ cargo mscclpp …` line in `directory`: standard output, then standard error, then an exit code but 0.
 fn output(words: &str, directory: &Path) -> String {
-    let run = Command::new(common::BINARY)
-        .args(words.split_whitespace().skip(1))
-        .current_dir(directory)
-        .output()
-        .expect("the binary starts");
+    let run = match words.strip_prefix("cargo mscclpp ") {
+        Some(words) => outside::command(directory).args(words.split_whitespace()).output(),
+        None => {
+            let words = words.split_whitespace().skip(1);
+            Command::new(common::BINARY).args(words).current_dir(directory).output()
+        }
+    };
+    let run = run.expect("the binary starts");
     let mut text = String::from_utf8(run.stdout).expect("UTF-8") + &String::from_utf8(run.stderr).expect("UTF-8");
     if run.status.code() != Some(0) {
         text += &format!("(exit code {})\n", run.status.code().expect("no signal"));
@@ -61,7 +65,8 @@ fn current(page: &str, directory: &Path) -> String {
             }
             // The old output is left out.
             if let Some(words) = line.strip_prefix("$ ") {
-                assert!(words.starts_with("mscclpp "), "only mscclpp itself is run: {words}");
+                let is_own = words.starts_with("mscclpp ") || words.starts_with("cargo mscclpp ");
+                assert!(is_own, "only mscclpp itself is run: {words}");
                 out += &format!("$ {words}\n{}", output(words, directory));
             }
         }
@@ -97,6 +102,7 @@ fn the_page_shows_what_the_commands_print() {
     let old = fs::read_to_string(&path).expect("docs/cli.md is there");
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("broken.json"), text(&stalling())).unwrap();
+    outside::write(directory.path());
     let new = current(&old, directory.path());
     if std::env::var_os("MSCCLPP_BLESS").is_some() {
         fs::write(&path, new).unwrap();

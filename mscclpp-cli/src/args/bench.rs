@@ -1,22 +1,21 @@
 //! Arguments of `mscclpp bench`.
 
 use clap::Args;
-use mscclpp_core::collective::CollectiveKind;
 use mscclpp_exec::select::Config;
 
 use super::RootedArgs;
-use super::collective::collective;
 use crate::commands::runner::Backend;
 use crate::size;
 
 /// Arguments of `mscclpp bench`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "\
 Examples:
   mscclpp bench all_reduce --ranks 2                          two ranks in this process
   mscclpp launch -n 4 -- mscclpp bench all_gather -e 1M       four processes
   mpirun -np 2 mscclpp bench all_reduce --unregistered --json under another launcher
   mscclpp bench all_reduce --ranks 2 --plan allreduce_ring    a given algorithm instead of the selected one
+  mscclpp bench --plan plan.json --ranks 4                    a plan of one's own, JSON or an image
   mscclpp bench all_reduce --virtual-ranks 8                  eight ranks as tasks of this process
   mscclpp bench all_reduce --backend cuda --virtual-ranks 8   eight ranks on one CUDA device
   mscclpp bench all_reduce --backend cuda --specialize        kernels that are specialized for each plan
@@ -26,11 +25,13 @@ synchronize, then each times its own call. The reported time is the median over 
 Virtual ranks share as many threads as there are cores: the calling thread writes all inputs, reads all outputs and
 times launches of all ranks. On a device, launches are replayed in a graph and timed with events; further columns show
 the time of single launches and the host time of each.
+Buffers are registered unless --private is given. `mscclpp tune` measures private buffers unless --registered is given, and calls
+follow its table on the kind of buffers that it was measured on.
 Exit codes: 0 no wrong elements, 1 wrong elements, 2 invalid call, 3 missing ranks")]
 pub(crate) struct BenchArgs {
     /// all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce or send_recv
-    #[arg(value_name = "COLLECTIVE", value_parser = collective)]
-    pub(crate) collective: CollectiveKind,
+    #[arg(value_name = "COLLECTIVE", required_unless_present = "plan")]
+    pub(crate) collective: Option<String>,
     /// First size; the larger of a rank's input and output
     #[arg(short, long, value_name = "SIZE", default_value = "1K", value_parser = size::parse)]
     pub(crate) begin: u64,
@@ -57,8 +58,8 @@ pub(crate) struct BenchArgs {
     pub(crate) in_place: bool,
     #[command(flatten)]
     pub(crate) rooted: RootedArgs,
-    /// Use this algorithm instead of the selected one
-    #[arg(long, value_name = "NAME")]
+    /// Use this algorithm or plan file instead of the selected algorithm; a plan file has its own collective and ranks
+    #[arg(long, value_name = "NAME|FILE")]
     pub(crate) plan: Option<String>,
     /// Thread blocks of the algorithm
     #[arg(long, value_name = "N", requires = "plan", value_parser = clap::value_parser!(u32).range(1..=i64::from(Config::MAX_BLOCKS)))]

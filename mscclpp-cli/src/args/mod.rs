@@ -14,10 +14,12 @@ mod tune;
 pub(crate) use analyze::AnalyzeArgs;
 pub(crate) use bench::BenchArgs;
 pub(crate) use check::{AllowArgs, CheckArgs, Level};
-pub(crate) use collective::{CallArgs, RootedArgs};
+pub(crate) use collective::{CallArgs, RootedArgs, collective};
 pub(crate) use doctor::DoctorArgs;
 pub(crate) use launch::{GuardArgs, LaunchArgs};
-pub(crate) use plan::{DiffArgs, ExportArgs, GraphArgs, ListArgs, PlanArgs, PlanCommand, ShowArgs, StatsArgs, Target};
+pub(crate) use plan::{
+    DiffArgs, ExportArgs, GraphArgs, ListArgs, PlanArgs, PlanCommand, SchemaArgs, ShowArgs, StatsArgs, Target,
+};
 pub(crate) use run::{RunArgs, Sizes};
 pub(crate) use select::SelectArgs;
 pub(crate) use tune::TuneArgs;
@@ -162,8 +164,11 @@ pub(crate) struct BuildArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) instances: Option<u32>,
     /// Use one buffer for input and output
-    #[arg(long)]
+    #[arg(long, conflicts_with = "out_of_place")]
     pub(crate) in_place: bool,
+    /// Use separate memory for input and output
+    #[arg(long)]
+    pub(crate) out_of_place: bool,
     /// Root of a broadcast or reduce [default: 0]
     #[arg(long, value_name = "RANK")]
     pub(crate) root: Option<u32>,

@@ -40,6 +40,8 @@ pub(crate) enum PlanCommand {
     Export(ExportArgs),
     /// Compare the meaning of two plans
     Diff(DiffArgs),
+    /// Print the JSON Schema of plan files
+    Schema(SchemaArgs),
 }
 
 /// Arguments of `mscclpp plan list`.
@@ -47,8 +49,14 @@ pub(crate) enum PlanCommand {
 #[command(after_help = "\
 Examples:
   mscclpp plan list
-  mscclpp plan list --json | jq -r '.[].name'")]
+  mscclpp plan list --json | jq -r '.[].name'
+  mscclpp plan list target/release/train plan.json
+
+A program or library is searched for the plans that it embeds. The linker drops plans that a program does not use.")]
 pub(crate) struct ListArgs {
+    /// Programs, libraries and plan files of which the plans are listed instead
+    #[arg(value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
@@ -190,3 +198,13 @@ pub(crate) struct DiffArgs {
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+/// Arguments of `mscclpp plan schema`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  mscclpp plan schema > plan.schema.json
+
+The schema is of draft 2020-12. It accepts every file that the other commands can read; whether a plan is correct is for
+`mscclpp check`.")]
+pub(crate) struct SchemaArgs {}

@@ -10,8 +10,10 @@ mod fuzz;
 mod launch;
 mod plan_diff;
 mod plan_export;
+mod plan_found;
 mod plan_graph;
 mod plan_list;
+mod plan_schema;
 mod plan_show;
 mod plan_stats;
 mod run;
@@ -22,7 +24,7 @@ mod tune;
 
 use std::process::ExitCode;
 
-use crate::args::{Cli, Command, PlanCommand};
+use crate::args::{Cli, Command, PlanCommand, SchemaArgs};
 use crate::error::Result;
 
 /// Carries a command out and returns its exit code.
@@ -37,6 +39,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
             PlanCommand::Graph(args) => plan_graph::graph(&args),
             PlanCommand::Export(args) => plan_export::export(&args),
             PlanCommand::Diff(args) => plan_diff::diff(&args),
+            PlanCommand::Schema(SchemaArgs {}) => plan_schema::schema(),
         },
         Command::Launch(args) => launch::launch(&args),
         Command::Guard(args) => Err(launch::guard(&args)),

@@ -6,17 +6,24 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use serde_json::{Value, json};
 
+use super::plan_found;
 use crate::args::ListArgs;
 use crate::error::Result;
-use crate::exit;
 use crate::output::{print, print_json};
 use crate::table::Columns;
+use crate::{artifacts, exit};
 
-/// Lists the algorithms by collective.
+/// Lists the algorithms by collective, or the plans of files.
 ///
 /// # Errors
-/// Failures of standard output.
+/// What reading the files brings; failures of standard output.
 pub(crate) fn list(args: &ListArgs) -> Result<ExitCode> {
+    if let Some(artifacts) = artifacts::provided() {
+        return plan_found::list(artifacts, args.json);
+    }
+    if !args.files.is_empty() {
+        return plan_found::list(&plan_found::of_files(&args.files)?, args.json);
+    }
     let mut all: Vec<_> = algorithms::all().iter().collect();
     all.sort_by_key(|algorithm| (algorithm.kind().name(), algorithm.name()));
     if args.json {

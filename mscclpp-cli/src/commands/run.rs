@@ -98,7 +98,13 @@ fn prepare(args: &RunArgs) -> Result<(Bench, Vec<u64>)> {
 
 /// Refuses to run all ranks once in each process of a job.
 fn refuse_launcher() -> Result<()> {
-    match Environment::read() {
+    // Ranks alone say that there is a job; where they meet does not matter here.
+    let with_address = |name: &str| match name {
+        "MASTER_ADDR" => Some("127.0.0.1".to_owned()),
+        "MASTER_PORT" => Some("1".to_owned()),
+        name => Some(std::env::var_os(name)?.to_string_lossy().into_owned()),
+    };
+    match Environment::from_lookup(with_address) {
         Ok(job) if job.ranks > 1 => Err(Error::Usage(format!(
             "`mscclpp run` runs all ranks in one process, and this is rank {} of {} according to the environment \
              (variables of {}); start it without the launcher, or measure the ranks of the job with `mscclpp bench`",

@@ -58,7 +58,8 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<ExitCode> {
                 return Err(error);
             }
             drop(progress);
-            print(format_args!("{} entries in {}", table.entries.len(), args.output.display()))?;
+            let buffers = if args.registered { "registered" } else { "private" };
+            print(format_args!("{} entries for {buffers} buffers in {}", table.entries.len(), args.output.display()))?;
         }
         Ok(())
     })?;

@@ -1,6 +1,7 @@
 //! Runs the binary and looks at what it did.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod outside;
 pub(crate) mod plans;
 
 use std::ffi::OsStr;

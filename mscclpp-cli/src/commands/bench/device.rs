@@ -7,7 +7,7 @@ use mscclpp_exec::select::{self, Choice, Config, Decision, Registry, Request};
 use mscclpp_exec::verify::PeriodicInputs;
 use serde_json::json;
 
-use crate::args::BenchArgs;
+use super::call::Call;
 use crate::bandwidth::{bus_factor, gigabytes_per_second};
 use crate::error::{Error, Result};
 use crate::memory;
@@ -18,13 +18,14 @@ use crate::report::three_digits;
 ///
 /// # Errors
 /// As [`super::bench`]; [`Error::Call`] if there is no device, or if what is asked for does not fit on it.
-pub(super) fn bench(args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
+pub(super) fn bench(args: &Call, sizes: &[u64]) -> Result<u64> {
     if args.ranks.is_some() || args.unregistered || args.warmup.is_some() {
         let text = "--backend cuda does not support --ranks, --unregistered and --warmup; use --virtual-ranks";
         return Err(Error::Usage(text.into()));
     }
     let device = Device::new(0).map_err(|reason| failed(reason.into()))?;
-    let registry = Registry::from_env().map_err(mscclpp_exec::Error::from)?;
+    let mut registry = Registry::from_env().map_err(mscclpp_exec::Error::from)?;
+    args.register(&mut registry)?;
     if !args.json {
         print(format!("# on {}\n", device.properties()))?;
     }
@@ -48,7 +49,7 @@ pub(super) fn bench(args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
 }
 
 /// Measures and reports one size.
-fn size_of(args: &BenchArgs, device: &Device, world: &Executor, registry: &Registry, request: &Request) -> Result<u64> {
+fn size_of(args: &Call, device: &Device, world: &Executor, registry: &Registry, request: &Request) -> Result<u64> {
     // Of one rank at a time, input and output.
     memory::require(|| format!("a check of {} bytes", request.bytes), request.bytes.saturating_mul(2))?;
     let (mut run, name) = prepare(args, world, registry, request)?;
@@ -72,12 +73,7 @@ fn size_of(args: &BenchArgs, device: &Device, world: &Executor, registry: &Regis
 
 /// The plan, bound to the message, and the algorithm's name. Ranks share the device here, so that the usual number of thread blocks
 /// may be more than it runs at once; then there are half as many, and so on, unless a number was asked for.
-fn prepare(
-    args: &BenchArgs,
-    world: &Executor,
-    registry: &Registry,
-    request: &Request,
-) -> Result<(PreparedPlan, String)> {
+fn prepare(args: &Call, world: &Executor, registry: &Registry, request: &Request) -> Result<(PreparedPlan, String)> {
     let mut decision = decide(args, registry, request)?;
     let mut fewer = (args.blocks.is_none()).then_some([16, 8, 4, 2, 1]).into_iter().flatten();
     loop {
@@ -105,7 +101,7 @@ fn prepare(
 }
 
 /// What was asked for, or else what is selected.
-fn decide(args: &BenchArgs, registry: &Registry, request: &Request) -> Result<Decision> {
+fn decide(args: &Call, registry: &Registry, request: &Request) -> Result<Decision> {
     decided(match &args.plan {
         Some(name) => {
             super::known(registry, args.collective, name)?;

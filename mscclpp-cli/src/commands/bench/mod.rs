@@ -1,5 +1,6 @@
 //! `mscclpp bench`: how long calls take.
 
+mod call;
 mod device;
 mod tasks;
 
@@ -11,6 +12,7 @@ use mscclpp_exec::select::{Choice, Config, Registry, Request};
 use mscclpp_exec::tune::{MeasureOptions, Measurement, measure};
 use serde_json::json;
 
+use self::call::Call;
 use crate::args::BenchArgs;
 use crate::bandwidth::{bus_factor, gigabytes_per_second};
 use crate::commands::runner::Backend;
@@ -26,6 +28,7 @@ use crate::report::three_digits;
 /// [`Error::Usage`] for sizes that go nowhere and roots that are no rank; [`Error::Memory`] before anything is measured if
 /// the largest size does not fit; [`Error::Call`] if ranks are missing or a call fails.
 pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode> {
+    let args = &Call::new(args)?;
     let sizes = sizes(args)?;
     if args.specialize && args.backend == Backend::Cpu {
         return Err(Error::Usage("--specialize requires --backend cuda".into()));
@@ -39,8 +42,8 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode> {
 }
 
 /// The sizes asked for, at most 64.
-fn sizes(args: &BenchArgs) -> Result<Vec<u64>> {
-    let BenchArgs { begin, end, factor, .. } = *args;
+fn sizes(args: &Call) -> Result<Vec<u64>> {
+    let BenchArgs { begin, end, factor, .. } = **args;
     if begin > end {
         return Err(Error::Usage(format!("--begin {begin} is larger than --end {end}")));
     }
@@ -52,7 +55,7 @@ fn sizes(args: &BenchArgs) -> Result<Vec<u64>> {
 }
 
 /// Wrong elements of all sizes.
-fn on_rank(comm: &Communicator, args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
+fn on_rank(comm: &Communicator, args: &Call, sizes: &[u64]) -> Result<u64> {
     let mut requests: Vec<Request> = Vec::new();
     for &size in sizes {
         let request = request(
@@ -70,6 +73,9 @@ fn on_rank(comm: &Communicator, args: &BenchArgs, sizes: &[u64]) -> Result<u64> 
     let copies = if args.unregistered { 4 } else { 2 };
     require_memory(comm, || format!("a call of {largest} bytes per rank"), largest.saturating_mul(copies))?;
 
+    if args.has_plan() {
+        comm.configure(|registry| args.register(registry))??;
+    }
     if let Some(name) = &args.plan {
         known(&*comm.registry()?, args.collective, name)?;
         let config = Config { blocks: args.blocks, threads: None };
@@ -113,7 +119,7 @@ fn known(registry: &Registry, collective: CollectiveKind, name: &str) -> Result<
 }
 
 /// The call of a size, rounded up to whole elements and equal parts; `of` makes one of so many bytes.
-fn request(args: &BenchArgs, bytes: u64, of: impl Fn(u64) -> Request, ranks: u32) -> Result<Request> {
+fn request(args: &Call, bytes: u64, of: impl Fn(u64) -> Request, ranks: u32) -> Result<Request> {
     let dtype = args.rooted.call.dtype;
     let parts = match args.collective {
         CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::AllToAll => ranks,

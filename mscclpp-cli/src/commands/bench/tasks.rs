@@ -4,8 +4,8 @@ use mscclpp_exec::cpu::{Executor, Options};
 use mscclpp_exec::select::{Choice, Config, Registry, Request};
 use mscclpp_exec::tune::{MeasureOptions, measure_executor};
 
+use super::call::Call;
 use super::{header, known, line, row};
-use crate::args::BenchArgs;
 use crate::error::Result;
 use crate::memory;
 use crate::output::print;
@@ -14,8 +14,9 @@ use crate::output::print;
 ///
 /// # Errors
 /// As [`super::bench`].
-pub(super) fn bench(args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
-    let registry = Registry::from_env().map_err(mscclpp_exec::Error::from)?;
+pub(super) fn bench(args: &Call, sizes: &[u64]) -> Result<u64> {
+    let mut registry = Registry::from_env().map_err(mscclpp_exec::Error::from)?;
+    args.register(&mut registry)?;
     let mut wrong = 0_u64;
     for &ranks in &args.virtual_ranks {
         let of = |bytes| Request {
@@ -40,7 +41,7 @@ pub(super) fn bench(args: &BenchArgs, sizes: &[u64]) -> Result<u64> {
 }
 
 /// Measures and reports one size.
-fn size_of(args: &BenchArgs, world: &Executor, registry: &Registry, request: &Request) -> Result<u64> {
+fn size_of(args: &Call, world: &Executor, registry: &Registry, request: &Request) -> Result<u64> {
     let decision = match &args.plan {
         Some(name) => {
             known(registry, args.collective, name)?;

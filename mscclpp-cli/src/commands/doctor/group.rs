@@ -30,7 +30,7 @@ const KEPT: usize = 4096;
 /// [`Error::Group`] with the name of who is missing, died, or does not fit; [`Error::CorruptData`] for data that arrived wrong.
 pub(super) fn group(time: Duration, json: bool) -> Result<ExitCode> {
     let start = Instant::now();
-    let group = Bootstrap::from_env()?;
+    let comm = Bootstrap::from_env()?;
     let together = start.elapsed();
     let until = start + time;
     let mut barriers = VecDeque::new();

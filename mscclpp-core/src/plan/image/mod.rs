@@ -9,6 +9,7 @@ mod error;
 mod hash;
 mod layout;
 mod origins;
+mod search;
 mod validate;
 mod view;
 
@@ -16,6 +17,7 @@ mod view;
 mod tests;
 
 pub use error::ImageError;
+pub use search::EmbeddedPlans;
 pub use view::{BlockView, Loop, Numbers, OpView, OperandList, RankView};
 
 use std::fmt;

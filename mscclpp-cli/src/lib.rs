@@ -1,0 +1,62 @@
+//! The commands `mscclpp` and `cargo mscclpp`, which run, check, show and convert execution plans: this crate is for their two
+//! programs and has no interface of its own.
+//!
+//! Data goes to standard output, everything said about it to standard error; [`exit`] lists the exit codes.
+#![forbid(unsafe_code)]
+
+// Chooses the version of the bindings.
+use cudarc as _;
+
+mod args;
+mod artifacts;
+mod bandwidth;
+mod cargo;
+mod commands;
+mod diagnostics;
+mod error;
+mod exit;
+mod job;
+mod logger;
+mod memory;
+mod output;
+mod progress;
+mod report;
+mod size;
+mod source;
+mod table;
+mod variables;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Runs `mscclpp` with the arguments of this process.
+#[doc(hidden)]
+pub fn mscclpp() -> ExitCode {
+    let cli = match args::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(usage) => {
+            // Help and version are data, on standard output; where they cannot be written, nobody reads them.
+            let _ = usage.print();
+            return ExitCode::from(if usage.use_stderr() { exit::USAGE } else { exit::SUCCESS });
+        }
+    };
+    finish(|| commands::dispatch(cli))
+}
+
+/// Runs `cargo mscclpp` with the arguments of this process.
+#[doc(hidden)]
+pub fn cargo_mscclpp() -> ExitCode {
+    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
+    finish(|| cargo::run(words.collect()))
+}
+
+/// Runs a command and reports why it did not finish.
+fn finish(command: impl FnOnce() -> error::Result<ExitCode>) -> ExitCode {
+    logger::start();
+    variables::check();
+    command().unwrap_or_else(|error| {
+        output::report(&error);
+        error.code()
+    })
+}
