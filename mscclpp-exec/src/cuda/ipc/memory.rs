@@ -1,4 +1,4 @@
-//! Memory of other ranks: by its own address, mapped, or told of.
+//! Memory of other ranks: at its own address, mapped, or as a remote region.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use crate::cuda::memory::RemoteMemory;
 use crate::cuda::nodes::{ExportedRegion, Owner, RemoteRegion};
 use crate::error::Error;
 
-/// Memory of a rank as this one reaches it.
+/// Memory of a rank, as this rank accesses it.
 #[derive(Clone)]
 pub(in crate::cuda) enum PeerMemory {
-    /// Of this process: by its own address, and shown to other nodes.
+    /// Memory of this process, at its own address, possibly exported to other nodes.
     Here { address: u64, _shown: Option<Arc<ExportedRegion>> },
-    /// Mapped.
+    /// Mapped memory of another process.
     Mapped(Arc<RemoteMemory>),
-    /// On another node.
+    /// Memory on another node.
     Far(Arc<RemoteRegion>),
 }
 
@@ -33,18 +33,18 @@ impl PeerMemory {
     }
 }
 
-/// How others get an allocation.
+/// Description by which other ranks map or address an allocation.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct SharedAllocation {
     address: u64,
     bytes: u64,
-    /// As 64 bytes; if there are none it is the next file.
+    /// Handle of 64 bytes; if empty, the memory is the next file.
     ipc: Vec<u8>,
-    /// What it is called on other nodes.
+    /// Number under which ranks of other nodes address it.
     number: u64,
 }
 
-/// Own allocations, for the others and for this rank.
+/// Allocations of this rank, in the forms for the other ranks and for itself.
 #[derive(Default)]
 pub(super) struct Exported {
     pub(super) pieces: Vec<SharedAllocation>,
@@ -53,7 +53,7 @@ pub(super) struct Exported {
 }
 
 impl IpcGroup {
-    /// Own allocations for the others.
+    /// Exports allocations of this rank.
     pub(super) fn export(&self, slices: &[DeviceSlice], owner: Owner) -> Result<Exported, Error> {
         let own = self.members[self.rank as usize].process;
         let all_here = self.on_node().all(|(_, member)| member.process == own);

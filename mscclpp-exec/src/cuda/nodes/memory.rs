@@ -1,8 +1,9 @@
-//! Memory that ranks of different nodes tell each other of.
+//! Registered memory of ranks on other nodes.
 //!
-//! A rank cannot map what is on another node. In its place stands an address that no device has, which only the proxy
-//! understands: the highest bit, which memory, and the byte in it. Device code computes with it as with any other. On its way
-//! it is the owner's number of the memory, so that nothing is written but what the owner has shown and still has.
+//! A rank cannot map memory of another node. Such memory is represented by an address that no device has and that only
+//! the proxy interprets: the highest bit is set, followed by the number of the region and the offset in it. Device code
+//! computes with it as with any other address. On the network the owner's number of the region is sent, so that writes
+//! can only reach memory that the owner has exported and still has.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,21 +11,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::cuda::buffers::DeviceSlice;
 use crate::error::Error;
 
-/// Set in addresses of memory on other nodes, and in no address of a device.
+/// Bit that is set in addresses of memory on other nodes, and in no address of a device.
 const FAR: u64 = 1 << 63;
 
-/// Bits of the byte in a memory; those between them and the highest one say which memory.
+/// Bits of the offset in a region; the bits between them and the highest one are the number of the region.
 const BYTE_BITS: u32 = 44;
 
-/// Most memories of other nodes at a time.
+/// Maximum number of regions of other nodes at a time.
 const MOST: usize = 1 << (63 - BYTE_BITS);
 
-/// Whether an address stands for memory on another node.
+/// Returns whether an address represents memory on another node.
 pub(in crate::cuda) fn is_remote_address(address: u64) -> bool {
     address & FAR != 0
 }
 
-/// What a rank knows of memory on other nodes, and what it has shown of its own.
+/// Regions of other nodes that a rank can address, and regions that it has exported.
 #[derive(Default)]
 pub(in crate::cuda) struct RegionTable {
     inner: Mutex<Inner>,
@@ -32,25 +33,25 @@ pub(in crate::cuda) struct RegionTable {
 
 #[derive(Default)]
 struct Inner {
-    /// Of others, by their number in addresses.
+    /// Regions of other ranks, by their number in addresses.
     windows: Vec<Option<RegionInfo>>,
     free: Vec<usize>,
-    /// Own ones, by the number that others know.
+    /// Exported regions of this rank, by the number under which other ranks address them.
     shown: BTreeMap<u64, (DeviceSlice, Owner)>,
-    /// Numbers that were given.
+    /// Number of regions exported so far.
     numbers: u64,
 }
 
-/// Whose a memory is.
+/// Owner of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cuda) enum Owner {
-    /// A launch's caller handed it in, and uses it between launches.
+    /// The caller of a launch passed it, and uses it between launches.
     Caller,
     /// It belongs to a plan: scratch and counters.
     Plan,
 }
 
-/// A memory of another rank.
+/// A region of another rank.
 #[derive(Clone, Copy)]
 struct RegionInfo {
     rank: u32,
@@ -58,25 +59,25 @@ struct RegionInfo {
     bytes: u64,
 }
 
-/// Bytes in a memory of another rank.
+/// Bytes in a region of another rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cuda) struct Target {
     pub(super) rank: u32,
-    /// The owner's number of the memory.
+    /// The owner's number of the region.
     pub(super) number: u64,
-    /// The first byte in it.
+    /// Offset of the first byte.
     pub(super) at: u64,
-    /// Bytes from there to its end.
+    /// Bytes from there to the end of the region.
     pub(super) room: u64,
 }
 
-/// A memory of a rank on another node, known as long as this is there.
+/// Memory of a rank on another node, addressable until this is dropped.
 pub(in crate::cuda) struct RemoteRegion {
     memories: Arc<RegionTable>,
     at: usize,
 }
 
-/// An own memory that others may write to, as long as this is there.
+/// Memory of this rank that other ranks may write to until this is dropped.
 pub(in crate::cuda) struct ExportedRegion {
     memories: Arc<RegionTable>,
     number: u64,
@@ -87,7 +88,7 @@ impl RegionTable {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets others write to a memory.
+    /// Exports memory, so that other ranks may write to it.
     pub(in crate::cuda) fn show(self: &Arc<Self>, slice: DeviceSlice, owner: Owner) -> ExportedRegion {
         let mut inner = self.lock();
         inner.numbers += 1;
@@ -96,10 +97,10 @@ impl RegionTable {
         ExportedRegion { memories: Arc::clone(self), number }
     }
 
-    /// Gives a memory of another rank an address here.
+    /// Assigns an address in this process to a region of another rank.
     ///
     /// # Errors
-    /// [`Error::System`] if there are too many, or if it is too large.
+    /// [`Error::System`] if there are too many regions, or if it is too large.
     pub(in crate::cuda) fn add(self: &Arc<Self>, rank: u32, number: u64, bytes: u64) -> Result<RemoteRegion, Error> {
         let mut inner = self.lock();
         let refused = |why: String| {
@@ -122,7 +123,7 @@ impl RegionTable {
         Ok(RemoteRegion { memories: Arc::clone(self), at })
     }
 
-    /// What an address stands for.
+    /// Returns the bytes that an address represents.
     pub(super) fn find(&self, address: u64) -> Option<Target> {
         let (window, at) = ((address & !FAR) >> BYTE_BITS, address & ((1 << BYTE_BITS) - 1));
         let inner = self.lock();
@@ -130,7 +131,7 @@ impl RegionTable {
         Some(Target { rank, number, at, room: bytes.checked_sub(at)? })
     }
 
-    /// The own address of bytes in a memory that was shown.
+    /// Returns this rank's address of bytes in an exported region.
     pub(super) fn resolve(&self, number: u64, at: u64, bytes: u64) -> Option<u64> {
         let inner = self.lock();
         let (slice, _) = inner.shown.get(&number)?;
@@ -138,21 +139,21 @@ impl RegionTable {
         (end <= slice.bytes).then_some(slice.address + at)
     }
 
-    /// Whose a memory is that was shown.
+    /// Returns the owner of an exported region.
     pub(super) fn owner(&self, number: u64) -> Option<Owner> {
         self.lock().shown.get(&number).map(|&(_, owner)| owner)
     }
 }
 
 impl RemoteRegion {
-    /// The address of its first byte.
+    /// Returns the address of its first byte.
     pub(in crate::cuda) fn address(&self) -> u64 {
         FAR | (self.at as u64) << BYTE_BITS
     }
 }
 
 impl ExportedRegion {
-    /// What others call it.
+    /// Returns the number under which other ranks address it.
     pub(in crate::cuda) fn number(&self) -> u64 {
         self.number
     }

@@ -1,4 +1,4 @@
-//! Requests of the proxy, on their way to the connection.
+//! Sends triggers of the proxy to other nodes.
 
 use super::NodeConnections;
 use super::frame::{Frame, kind};
@@ -9,13 +9,13 @@ use crate::cuda::nodes::staging::{PIECE, TransferDirection};
 use crate::cuda::proxy::Failure;
 use crate::error::Error;
 
-/// Requests that may wait for a rank before the queue is held up.
+/// Maximum number of pending messages for a rank, above which the queue is blocked.
 const MOST_WAITING: usize = 1024;
 
 /// The rest of a copy to another node.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cuda) struct Put {
-    /// 0: zeros.
+    /// Source address; 0 for zeros.
     src: u64,
     bytes: u64,
     wire: usize,
@@ -42,16 +42,16 @@ impl NodeConnections {
         Frame { plan: self.key(), launch: self.begun, kind, memory: target.number, at: target.at, bytes }
     }
 
-    /// Says behind everything before it that nothing follows in the launch, to those who wait for that.
+    /// Enqueues an end message after all earlier messages of the launch, for the ranks that wait for it.
     pub(super) fn send_ends(&mut self) {
         let frame = Frame { plan: self.key(), launch: self.begun, kind: kind::END, memory: 0, at: 0, bytes: 0 };
         for wire in self.wires.iter_mut().filter(|wire| self.ends.to.contains(&wire.peer)) {
-            // It depends on no copy but those of what is queued before it.
+            // It depends on no copies but those of the messages queued before it.
             wire.outgoing.push_back(Outgoing { frame, piece: None, after: 0, begun: false, sent: 0 });
         }
     }
 
-    /// A copy to memory of another node, none of which is staged yet.
+    /// Begins a copy to memory of another node; no part of it is staged yet.
     pub(in crate::cuda) fn put(&self, src: u64, dst: u64, bytes: u64) -> Result<Put, Failure> {
         let (wire, target) = self.wire_to(dst)?;
         if target.room < bytes {
@@ -61,8 +61,8 @@ impl NodeConnections {
         Ok(Put { src, bytes, wire, target })
     }
 
-    /// Copies as much of it as there are pieces for, on the proxy's stream. `after`: the batch to which that belongs. Whether
-    /// that was anything.
+    /// Copies as much of it as there are free staging buffers, on the proxy's stream. `after`: the batch that contains
+    /// the copy. Returns whether it made progress.
     pub(in crate::cuda) fn stage(&mut self, put: &mut Put, after: u64, stream: Handle) -> driver::Result<bool> {
         let before = put.bytes;
         while put.bytes > 0 && self.wires[put.wire].outgoing.len() < MOST_WAITING {
@@ -82,7 +82,7 @@ impl NodeConnections {
         Ok(put.bytes < before)
     }
 
-    /// Sends a signal behind everything before it; whether there was room.
+    /// Enqueues a signal after all earlier messages; returns whether there was space.
     pub(in crate::cuda) fn signal(&mut self, signal: u64, after: u64) -> Result<bool, Failure> {
         let (wire, target) = self.wire_to(signal)?;
         let frame = self.frame(kind::SIGNAL, target, 8);
