@@ -89,7 +89,7 @@ impl Kernels for Simulator {
     }
 }
 
-/// Whether there are kernels with a bug.
+/// Returns whether there are kernels with a bug.
 fn is_in_kernels(bug: &str) -> bool {
     crate::bugs()
         .chain(crate::switch_bugs())

@@ -16,7 +16,7 @@ impl Streams for Simulator {
     }
 
     fn destroy_stream(&self, stream: Handle) -> Result<()> {
-        // What was put on it is still done.
+        // Work that was enqueued on it is still executed.
         let done = self.machine.wait("cuStreamDestroy", |_, handle| handle == stream.0);
         self.called("cuStreamDestroy")?;
         gone("cuStreamDestroy", self.machine.state().streams.remove(&stream.0))?;

@@ -1,4 +1,4 @@
-//! Waits that nobody ends.
+//! Waits that no operation releases.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,11 @@ use crate::baselines::Baselines;
 use crate::bench::Bench;
 use crate::measure::{Outcome, median};
 
-/// How long an operation may wait here.
+/// Timeout of an operation's wait.
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// An all-reduce in which rank 1 leaves its first signal out: from the launch until its report is at hand.
+/// Measures an all-reduce in which rank 1 omits its first signal: the time from the launch until the report is
+/// available.
 pub(super) fn b11(bench: &Bench<'_>, _: Option<&Baselines>) -> Outcome<Option<Verdict>> {
     let algorithm = algorithms::find("allreduce_all_pairs").ok_or("no such algorithm")?;
     let mut tree = algorithm.compile(algorithm.spec(8, 8), &algorithm.arguments([])?)?;
