@@ -1,4 +1,4 @@
-//! Driver's calls that fail, one after the other: an error that names the call, and nothing is left behind.
+//! Driver calls that fail, one after the other: the error names the call, and no resource is leaked.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -59,7 +59,8 @@ fn what_does_not_fit_is_refused() -> Result<(), Failed> {
     }
 }
 
-/// A driver that refuses what a later toolkit has built runs what is compiled for it; without a compiler there is a reason.
+/// A driver that rejects kernels of a later toolkit runs kernels that are compiled for it; without a compiler the
+/// reason is reported.
 fn an_old_driver_gets_kernels_of_its_own() -> Result<(), Failed> {
     let driver = simulator(Options { old: true, ..Options::default() })?;
     let device = Device::with_cache(driver, Cache::at(CACHE));
@@ -91,7 +92,7 @@ fn an_old_driver_gets_kernels_of_its_own() -> Result<(), Failed> {
     Ok(())
 }
 
-/// All that a program does with a world of two ranks, with port channels.
+/// All calls that a program makes with an executor of two ranks, with port channels.
 fn program(world: &Executor) -> Result<(), Error> {
     let plan = shipped("allreduce_ring_ports", 2).map_err(|failed| Error::Internal(format!("{failed:?}")))?;
     let mut run = world.prepare(&plan, Message::new(DataType::F32, 41).any_size())?;
@@ -101,12 +102,12 @@ fn program(world: &Executor) -> Result<(), Error> {
     run.launch_buffers(&mut buffers, &other)?;
     run.launch_buffers(&mut buffers, &stream)?;
     let graph = stream.capture(|stream| run.launch_buffers(&mut buffers, stream));
-    // That a launch gave up before it, a capture only says so; why, the next call says.
+    // If a launch aborted before it, a capture reports only that; the next call reports the cause.
     let graph = match graph {
         Err(error @ Error::Capturing { .. }) => run.synchronize(&stream).and(Err(error)),
         graph => graph,
     }?;
-    // SAFETY: run and buffers are there until the end.
+    // SAFETY: prepared plan and buffers exist until the end.
     unsafe { graph.launch(&stream)? };
     let end = stream.event()?;
     run.synchronize(&stream)?;
@@ -114,7 +115,7 @@ fn program(world: &Executor) -> Result<(), Error> {
     buffers.read_output(1, &mut [0; 164])
 }
 
-/// Calls whose failure the program hears of.
+/// Calls whose failure is reported to the program.
 const HEARD: [&str; 24] = [
     "cuMemAlloc",
     "cuMemHostAlloc",
@@ -142,11 +143,11 @@ const HEARD: [&str; 24] = [
     "cuThreadExchangeStreamCaptureMode",
 ];
 
-/// Calls that give something back, of whose failure nobody can make anything.
+/// Calls that release resources, whose failure is not reported.
 const UNHEARD: [&str; 6] =
     ["cuMemFree", "cuMemFreeHost", "cuModuleUnload", "cuStreamDestroy", "cuGraphExecDestroy", "cuEventDestroy"];
 
-/// Calls of CUDA's own that the executor needs besides.
+/// Additional calls of CUDA's driver that the executor needs.
 const HEARD_OF_CUDA: [&str; 15] = [
     "cuInit",
     "cuDriverGetVersion",
@@ -168,10 +169,11 @@ const HEARD_OF_CUDA: [&str; 15] = [
 /// Calls that only several devices need.
 const HEARD_OF_SEVERAL: [&str; 2] = ["cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess"];
 
-/// What CUDA's own functions need for that: of the last contexts that are given back nobody hears.
+/// Calls of CUDA's driver that several devices need in addition; a failure to release the last contexts is not
+/// reported.
 const HEARD_OF_SEVERAL_OF_CUDA: [&str; 1] = ["cuDevicePrimaryCtxRelease"];
 
-/// The lists here and beside other tests leave no call out that the executor names.
+/// The lists here and in other tests contain every call that the executor names.
 fn no_call_is_left_out() -> Result<(), Failed> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../mscclpp-exec/src/cuda/real");
     let lists = [&HEARD[..], &UNHEARD, &HEARD_OF_CUDA, &HEARD_OF_SEVERAL, &HEARD_OF_SEVERAL_OF_CUDA];
@@ -200,7 +202,7 @@ fn every_call_fails_once() -> Result<(), Failed> {
 
 fn every_call_fails_once_on_two_devices() -> Result<(), Failed> {
     let heard: Vec<&str> = HEARD.into_iter().chain(HEARD_OF_SEVERAL).collect();
-    // That devices are waited for before memory goes back.
+    // Including the wait for devices before memory is freed.
     let unheard: Vec<&str> = UNHEARD.into_iter().chain(["cuCtxSynchronize"]).collect();
     each_fails(&heard, &unheard, |options| {
         let devices: Vec<_> = machine(options, 2)?.into_iter().map(Device::with_driver).collect();
@@ -208,8 +210,7 @@ fn every_call_fails_once_on_two_devices() -> Result<(), Failed> {
     })
 }
 
-/// After an illegal address a driver refuses everything: that is said, nobody waits for what cannot come, and nothing panics when
-/// it is given back.
+/// After an illegal address a driver rejects all calls: that is reported, no wait is endless, and no destructor panics.
 fn after_an_illegal_address() -> Result<(), Failed> {
     for call in HEARD {
         for nth in 1..=40 {
@@ -224,14 +225,14 @@ fn after_an_illegal_address() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Memory that is made to be shared.
+/// Memory that is allocated to be shared.
 fn shared_memory(world: &Executor) -> Result<(), Error> {
     let mut memory = world.alloc(0, 100)?;
     memory.write(&[1; 100])?;
     memory.read(&mut [0; 100])
 }
 
-/// Calls that it needs.
+/// Calls that allocate it.
 const HEARD_OF_SHARED: [&str; 6] = [
     "cuMemGetAllocationGranularity",
     "cuMemCreate",
@@ -241,10 +242,10 @@ const HEARD_OF_SHARED: [&str; 6] = [
     "cuMemRelease",
 ];
 
-/// Calls that give it back.
+/// Calls that release it.
 const UNHEARD_OF_SHARED: [&str; 2] = ["cuMemUnmap", "cuMemAddressFree"];
 
-/// A thread that uses a device through another library still does so after a world on other devices.
+/// A thread's current context of another library is unchanged after calls to an executor on other devices.
 fn the_callers_context_stays(mock: &'static mock::Driver) -> Result<(), Failed> {
     let rig = mock.devices(Options::default(), 3)?;
     let theirs = CudaContext::new(rig.devices[0].ordinal() as usize)?;
@@ -256,7 +257,7 @@ fn the_callers_context_stays(mock: &'static mock::Driver) -> Result<(), Failed> 
     Ok(())
 }
 
-/// The same behind CUDA's functions.
+/// Fault injection with CUDA's functions of the mock driver.
 pub(crate) fn on_mock(mock: &Result<&'static mock::Driver, String>) -> [Trial; 4] {
     let (one, two, shared, current) = (mock.clone(), mock.clone(), mock.clone(), mock.clone());
     let heard: Vec<&str> = HEARD.into_iter().chain(HEARD_OF_CUDA).collect();
@@ -291,7 +292,7 @@ pub(crate) fn on_mock(mock: &Result<&'static mock::Driver, String>) -> [Trial; 4
     ]
 }
 
-/// That nothing is left behind is seen to by the simulator when it is dropped.
+/// The simulator checks for leaks when it is dropped.
 fn each_fails(
     heard: &[&'static str],
     unheard: &[&'static str],
@@ -301,7 +302,7 @@ fn each_fails(
     for (call, is_heard) in heard.chain(unheard.iter().map(|call| (*call, false))) {
         for nth in 1..=40 {
             let place = format!("call {nth} of {call}");
-            // A thread of the host may be late on a busy machine: then again, with more patience.
+            // A thread of the host may be late on a busy machine: then the test is repeated with a longer timeout.
             let mut result = Ok(());
             for seconds in [1, 30] {
                 let (failing, patience) = (Some((call, nth)), Duration::from_secs(seconds));
@@ -318,7 +319,7 @@ fn each_fails(
                         return Err(at(place, &error.to_string().into()));
                     }
                 }
-                // There are not so many of them.
+                // The call is made fewer times than this.
                 Ok(()) if nth > 1 || !is_heard => break,
                 Ok(()) => return Err(at(place, &"nobody heard of it".into())),
                 Err(other) => return Err(at(place, &other.to_string().into())),

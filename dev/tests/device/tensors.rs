@@ -1,4 +1,4 @@
-//! Tensors of other libraries, in and out.
+//! Import and export of tensors of other libraries.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -26,7 +26,7 @@ fn device() -> Result<Device, Failed> {
     Ok(Device::with_driver(simulator(Options::default())?))
 }
 
-/// Buffers that were given away as tensors and taken back; the simulator says if one is freed twice or never.
+/// Buffers that were exported as tensors and imported again; the simulator reports memory that is freed twice or never.
 fn launches_on_tensors() -> Result<(), Failed> {
     let device = device()?;
     let algorithm = algorithms::find("allreduce_ring").ok_or("no such algorithm")?;
@@ -47,13 +47,13 @@ fn launches_on_tensors() -> Result<(), Failed> {
             [raw.shape, raw.strides].map(|at| std::slice::from_raw_parts(at, 2).to_vec())
         };
         assert_eq!((shape, strides), (vec![5, 6], vec![6, 1]));
-        // SAFETY: just made, and given to nobody else.
+        // SAFETY: just created, and passed to no other code.
         tensors.push(unsafe { Tensor::import(capsule.as_ptr(), &device)? });
     }
     let stream = world.stream()?;
     let outputs = [DeviceBuffer::new(&device, 120)?, DeviceBuffer::new(&device, 120)?];
     let slices = [0, 1].map(|rank| [tensors[rank].as_slice(), outputs[rank].as_slice()]);
-    // SAFETY: memory of this device, which lives until the launch is over.
+    // SAFETY: memory of this device, which lives until the launch is complete.
     unsafe { run.launch(slices.into_iter(), &stream)? };
     run.synchronize(&stream)?;
     for (tensor, output) in tensors.iter().zip(outputs) {
@@ -76,7 +76,7 @@ unsafe extern "C" fn count(_: *mut ManagedTensor) {
     GIVEN_BACK.fetch_add(1, Relaxed);
 }
 
-/// A tensor of floats that owns nothing.
+/// Returns a tensor of floats that owns nothing.
 fn tensor(data: u64, shape: &mut [i64], strides: Option<&mut [i64]>) -> ManagedTensor {
     let tensor = RawTensor {
         data: data as *mut c_void,
@@ -109,7 +109,7 @@ fn what_cannot_be_used_is_given_back() -> Result<(), Failed> {
         let (mut shape, mut strides) = ([2, 3], [3, 1]);
         let mut raw = tensor(256, &mut shape, Some(&mut strides));
         change(&mut raw);
-        // SAFETY: a tensor that lives until the end of the loop's turn, and is nobody else's.
+        // SAFETY: a tensor that lives until the end of the iteration, and that no other code uses.
         match unsafe { Tensor::import(&raw mut raw, &device) } {
             Err(error @ Error::Tensor { .. }) if error.to_string().contains(expected) => {}
             other => return Err(format!("{expected}: {other:?}").into()),
@@ -137,12 +137,12 @@ unsafe extern "C" fn nothing(_: *mut ManagedTensor) {}
 
 fn offsets_and_shapes() -> Result<(), Failed> {
     let device = device()?;
-    /// Shape, strides, offset, and where the elements are.
+    /// Shape, strides, offset, and the expected range of the elements.
     type Case<'a> = (&'a mut [i64], Option<&'a mut [i64]>, u64, DeviceSlice);
     let cases: [Case<'_>; 5] = [
         (&mut [2, 3], None, 0, DeviceSlice { address: 256, bytes: 24 }),
         (&mut [2, 3], Some(&mut [3, 1]), 8, DeviceSlice { address: 264, bytes: 24 }),
-        // The stride of one element says nothing.
+        // The stride of a dimension of length one is not significant.
         (&mut [1, 3], Some(&mut [77, 1]), 0, DeviceSlice { address: 256, bytes: 12 }),
         (&mut [], None, 4, DeviceSlice { address: 260, bytes: 4 }),
         (&mut [5, 0], Some(&mut [9, 9]), 0, DeviceSlice::EMPTY),
@@ -151,7 +151,7 @@ fn offsets_and_shapes() -> Result<(), Failed> {
         let mut raw = tensor(256, shape, strides);
         raw.tensor.byte_offset = offset;
         raw.deleter = if offset == 0 { Some(nothing) } else { None };
-        // SAFETY: a tensor that lives until the end of the loop's turn, and is nobody else's.
+        // SAFETY: a tensor that lives until the end of the iteration, and that no other code uses.
         let found = unsafe { Tensor::import(&raw mut raw, &device)? };
         assert_eq!(found.as_slice(), expected);
     }
