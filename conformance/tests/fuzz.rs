@@ -1,4 +1,4 @@
-//! The fuzzer breaks the plans of the reference system that are broken, and none that the checker accepts.
+//! The fuzzer breaks the invalid plans of MSCCL++, and none that the checker accepts.
 
 #[path = "../../mscclpp-fuzz/tests/corpus/mod.rs"]
 mod corpus;
@@ -19,8 +19,8 @@ fn accepted_reference_plans_withstand() {
     assert!(broken.is_empty(), "{} broken\n{}", broken.len(), broken.join("\n"));
 }
 
-/// The reference system's simulator, the checker and the fuzzer are of one opinion: relaxed closing handshakes are fine where a
-/// launch barrier stands, and only there; everything else that the simulator calls a fault is one.
+/// The reference's simulator, the checker and the fuzzer agree: relaxed closing handshakes are correct where there is a
+/// launch barrier, and only there; everything else that the simulator reports is an error.
 #[test]
 #[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
 fn faulty_reference_plans_break() {
@@ -41,7 +41,7 @@ fn faulty_reference_plans_break() {
     }
 }
 
-/// Fragments that the checker accepts do the same in every order, whatever that is.
+/// Fragments that the checker accepts have the same result in every order, whatever the result is.
 #[test]
 #[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
 fn accepted_fragments_withstand() {

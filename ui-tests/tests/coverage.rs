@@ -1,4 +1,4 @@
-//! Every diagnostic has a case: a program that must not compile, or a test that brings it about.
+//! Every diagnostic has a case: a program that must not compile, or a test that triggers it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use mscclpp_core::diag::Code;
 
-/// Codes that cannot come up while a collective compiles, by the file with tests that bring them about; each with its test.
+/// Codes that cannot occur while a collective compiles, by the file with tests that trigger them; each with its test.
 const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
     (
         "dev/tests/device/faults.rs",
@@ -87,7 +87,7 @@ const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
     ),
 ];
 
-/// Programs that must not compile and their messages, by area and name.
+/// Returns programs that must not compile and their messages, by area and name.
 fn cases() -> BTreeMap<(String, String), PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fail");
     let mut cases = BTreeMap::new();
@@ -111,7 +111,7 @@ fn area(number: &str) -> Option<&'static str> {
     }
 }
 
-/// The tests in [`ELSEWHERE`] of a code: file and function.
+/// Returns the tests in [`ELSEWHERE`] of a code: file and function.
 fn elsewhere(code: Code) -> Vec<(&'static str, &'static str)> {
     let tests = ELSEWHERE.iter().flat_map(|(file, tests)| tests.iter().map(move |(code, test)| (*code, *file, *test)));
     tests.filter(|(other, ..)| *other == code).map(|(_, file, test)| (file, test)).collect()
@@ -138,7 +138,7 @@ fn every_code_has_a_case() {
     assert!(missing.is_empty(), "no program in ui-tests/fail and no entry in ELSEWHERE: {missing:#?}");
 }
 
-/// Asserts that a file of this repository has a test, and names a code.
+/// Asserts that a file of this repository contains a test that names a code.
 fn names(code: Code, file: &str, test: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));
