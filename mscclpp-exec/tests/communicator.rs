@@ -1,4 +1,4 @@
-//! The collectives API, by several ranks in this process.
+//! Collective calls by several ranks in this process.
 
 #[path = "common/ranks.rs"]
 mod ranks;
@@ -14,7 +14,7 @@ use mscclpp_exec::{Element, dtype};
 use proptest::prelude::*;
 use ranks::on_ranks;
 
-/// Element `index` of what a rank brings: small, so that sums are exact in all types.
+/// Returns element `index` of a rank's input: small, so that sums are exact in all types.
 fn element<T: Element + From<u8>>(rank: u32, index: usize) -> T {
     T::from(((rank as usize * 7 + index * 3) % 5) as u8)
 }
@@ -23,7 +23,7 @@ fn input<T: Element + From<u8>>(rank: u32, len: usize) -> Vec<T> {
     (0..len).map(|index| element(rank, index)).collect()
 }
 
-/// The naive result of every call, for ranks that bring `part` elements per rank.
+/// Computes the naive result of every call, for ranks that contribute `part` elements per rank.
 fn every_call<T>(ranks: u32, part: usize, root: u32)
 where
     T: Element + From<u8> + PartialEq + std::fmt::Debug + std::ops::Add<Output = T> + PartialOrd,
@@ -309,7 +309,7 @@ fn what_is_prepared_is_forgotten_in_order_and_made_again() {
         }
     });
 }
-/// Small numbers that look random, the same for the same seed.
+/// Generator of small pseudo-random numbers, the same for the same seed.
 struct Dice(u64);
 
 impl Dice {
@@ -318,7 +318,7 @@ impl Dice {
         (self.0 >> 33) % most
     }
 
-    /// Lets the other ranks get ahead, or not.
+    /// Delays this rank at random, so that the other ranks get ahead.
     fn dawdle(&mut self) {
         match self.below(4) {
             0 => std::thread::sleep(std::time::Duration::from_micros(self.below(300))),
@@ -330,7 +330,7 @@ impl Dice {
 
 #[test]
 fn packets_of_one_call_are_not_taken_for_those_of_another() {
-    // Calls that alternate use every other launch of the comm, and sizes that alternate lay out scratch differently.
+    // Alternating calls use every other launch of the communicator, and alternating sizes lay out scratch differently.
     for ranks in [2, 3, 5] {
         on_ranks(ranks, |comm| {
             let (mut own, mut common) = (Dice(u64::from(comm.rank()) + 1), Dice(99));

@@ -1,4 +1,4 @@
-//! Joining what ranks left behind.
+//! Analysis of the dumps of several ranks.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ fn dump(rank: u32, calls: Vec<CallRecord>, waits: Vec<WaitRecord>) -> Dump {
     }
 }
 
-/// What the dumps of one group say.
+/// Analyzes the dumps of one communicator.
 fn joined(dumps: &[Dump]) -> Analysis {
     let mut groups = analyze(dumps);
     assert_eq!(groups.len(), 1);
@@ -53,7 +53,7 @@ fn the_first_divergence_names_who_differs() {
 #[test]
 fn a_rank_that_is_behind_is_named_with_its_last_call() {
     let calls = |count: u64| (1..=count).map(|number| call(number, "allreduce")).collect::<Vec<_>>();
-    // Rank 0 has forgotten its first calls.
+    // The first calls of rank 0 are no longer in its recorder.
     let found =
         joined(&[dump(0, calls(70).split_off(6), vec![]), dump(1, calls(69), vec![]), dump(2, calls(70), vec![])]);
     let (culprit, why) = found.root_cause.expect("one");

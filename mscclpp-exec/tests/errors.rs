@@ -1,4 +1,4 @@
-//! Everything that can go wrong when a plan runs, and what it says.
+//! Every error of running a plan, and its message.
 
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Code;
@@ -10,7 +10,7 @@ use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cpu::{Executor, Options};
 use mscclpp_exec::{AccumType, Error, Message};
 
-/// A plan as it is lowered, checked by nobody.
+/// Returns an unchecked plan, as lowered.
 fn tree(spec: AlgoSpec, body: impl FnOnce(&Program)) -> PlanTree {
     let program = Program::new(spec);
     body(&program);
@@ -32,7 +32,7 @@ fn plan(spec: AlgoSpec, body: impl FnOnce(&Program)) -> Plan {
     Plan::new(&tree(spec, body))
 }
 
-/// An error's code and what it says with its rule and help, checked for what all of them keep.
+/// Returns an error's code and its message with rule and help, after checks that apply to all errors.
 #[track_caller]
 fn told(error: &Error, code: Code, parts: &[&str]) {
     let text = error.diagnostic().to_string();
@@ -160,7 +160,7 @@ fn more_scratch_than_is_allowed() {
     told(&error, Code::OutOfResources, &["bytes of scratch", "limit is 1024 bytes", "`Options::scratch_limit`"]);
 }
 
-/// Nothing brings this about; it says that it is ours.
+/// No input triggers this error; it reports a bug of the library.
 #[test]
 fn a_fault_of_our_own() {
     told(&Error::Internal("agents went missing".into()), Code::ExecutorFault, &["internal error", "please report it"]);
@@ -181,7 +181,7 @@ fn padding_costs_no_time() {
     let mut outputs = [[0_i32; 3]; 2];
     Executor::new(2).run(&plan, &[[1; 3], [2; 3]], &mut outputs).expect("a plan that runs");
     assert_eq!(outputs, [[3; 3]; 2]);
-    // 4 GiB of zeros per rank take a minute to add, on a machine that does nothing else.
+    // Adding 4 GiB of zeros per rank takes a minute on an otherwise idle machine.
     assert!(started.elapsed().as_secs() < 30, "{:?}", started.elapsed());
 }
 

@@ -1,4 +1,4 @@
-//! Ports, which run behind the blocks.
+//! Ports, which are asynchronous to the blocks.
 
 use mscclpp_core::plan::Op;
 use mscclpp_core::plan::OpKind::*;
@@ -14,7 +14,7 @@ fn ports_transfer_in_order_behind_the_blocks() {
         let port = |kind, chunk: u32| op(kind, &[i(chunk, 1)], &[at(rank, peer, o(chunk, 1))]).port(&channel);
         let port_sync = |kind| op(kind, &[], &[]).port(&channel);
         vec![vec![
-            // The signal travels behind the put; the source may be overwritten only after a flush.
+            // The signal follows the put; the source may be overwritten only after a flush.
             op(Put, &[i(0, 1)], &[at(rank, peer, s(0, 1))]).port(&channel),
             port_sync(Flush),
             op(Copy, &[i(1, 1)], &[i(0, 1)]),
