@@ -1,9 +1,9 @@
 //! The `mscclpp` command: runs, checks, shows and converts execution plans.
 //!
-//! Data goes to standard output, everything said about it to standard error; [`exit`] lists the exit codes.
+//! Data goes to standard output, messages about it to standard error; [`exit`] lists the exit codes.
 #![forbid(unsafe_code)]
 
-// Chooses the version of the bindings.
+// Selects the version of the bindings.
 use cudarc as _;
 
 mod args;
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     let cli = match args::Cli::try_parse() {
         Ok(cli) => cli,
         Err(usage) => {
-            // Help and version are data, on standard output; where they cannot be written, nobody reads them.
+            // Help and version are data, on standard output; a failure to write them has no reader to report to.
             let _ = usage.print();
             return ExitCode::from(if usage.use_stderr() { exit::USAGE } else { exit::SUCCESS });
         }
