@@ -165,7 +165,7 @@ impl Binding {
 impl Drop for Binding {
     fn drop(&mut self) {
         // The freed mappings may still be in use; a destructor cannot report a failure.
-        let _ = self.world.settle();
+        let _ = self.world.drain();
     }
 }
 

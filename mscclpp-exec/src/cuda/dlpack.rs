@@ -80,7 +80,7 @@ pub struct ManagedTensor {
 const CUDA: i32 = 2;
 
 /// Maximum number of dimensions of a tensor; more are rejected as invalid.
-const MOST_DIMENSIONS: i32 = 64;
+const MAX_DIMENSIONS: i32 = 64;
 
 /// DLPack's numbers of the data types.
 const TYPES: [(DataType, u8); 12] = [
@@ -145,7 +145,7 @@ impl Tensor {
                 "one of the types of a message",
             ));
         };
-        if !(0..=MOST_DIMENSIONS).contains(&raw.ndim) {
+        if !(0..=MAX_DIMENSIONS).contains(&raw.ndim) {
             return Err(wrong(format!("of {} dimensions", raw.ndim), "at most 64"));
         }
         let list = |at: *const i64| match raw.ndim {

@@ -85,12 +85,12 @@ pub(super) struct Inner {
     /// States of the plans that were prepared; few, so that a list suffices.
     contexts: Mutex<Vec<Arc<PlanState>>>,
     /// Lock that is held while a launch is enqueued on a stream.
-    pub(super) gate: Mutex<Gate>,
+    pub(super) launch_order: Mutex<LaunchOrder>,
 }
 
 /// The stream of the last launch on each device. Launches share counters and scratch, so they are executed one after
 /// the other whatever their streams.
-pub(super) struct Gate {
+pub(super) struct LaunchOrder {
     pub(super) last: Vec<Option<Used>>,
 }
 
@@ -159,11 +159,23 @@ impl Executor {
         group: Option<IpcGroup>,
         options: Options,
     ) -> Self {
-        let gate = Mutex::new(Gate { last: devices.iter().map(|_| None).collect() });
+        let launch_order = Mutex::new(LaunchOrder { last: devices.iter().map(|_| None).collect() });
         let (ranks, contexts) = (device_of.len() as u32, Mutex::default());
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Relaxed) + 1;
-        Self { inner: Arc::new(Inner { number, devices, numbers, device_of, group, ranks, options, contexts, gate }) }
+        Self {
+            inner: Arc::new(Inner {
+                number,
+                devices,
+                numbers,
+                device_of,
+                group,
+                ranks,
+                options,
+                contexts,
+                launch_order,
+            }),
+        }
     }
 
     /// Returns the number of ranks, in all processes.
@@ -246,7 +258,7 @@ impl std::fmt::Debug for Executor {
 impl Drop for Inner {
     fn drop(&mut self) {
         // A destructor cannot report a failure.
-        let _ = self.settle();
+        let _ = self.drain();
     }
 }
 
@@ -298,12 +310,12 @@ impl Inner {
 
     /// Returns whether the last launches on all devices were enqueued on this stream.
     pub(super) fn is_last(&self, stream: &Stream) -> bool {
-        let gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        let launch_order = self.launch_order.lock().unwrap_or_else(PoisonError::into_inner);
         let is_last = |(device, last): (&Device, &Option<Used>)| {
             let lane = stream.on(device.driver());
             lane.is_ok_and(|lane| last.as_ref().is_none_or(|last| last.handle() == lane.handle()))
         };
-        self.devices.iter().zip(&gate.last).all(is_last)
+        self.devices.iter().zip(&launch_order.last).all(is_last)
     }
 
     /// Rejects a call in a capture of this thread. If it is a call of all ranks, the error is reported to the others.
@@ -328,10 +340,10 @@ impl Inner {
 
     /// Waits until no work is pending on any device or in port channels. Kernels of one device use memory of another,
     /// so this is done before any memory is freed.
-    pub(super) fn settle(&self) -> Result<(), Error> {
+    pub(super) fn drain(&self) -> Result<(), Error> {
         self.devices.iter().try_for_each(|device| device.driver().wait_idle())?;
         let contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
-        contexts.iter().try_for_each(|context| context.settle(self.options.timeout))
+        contexts.iter().try_for_each(|context| context.drain(self.options.timeout))
     }
 
     /// Returns the state of a plan, which is created by the first call. Plans are identified by their contents.

@@ -85,7 +85,7 @@ pub(super) struct DevicePlanState {
 impl PlanState {
     pub(super) fn new(world: &Inner, mut program: ResolvedPlan) -> Result<Self, Error> {
         let spans = world.spans();
-        let several = world.group.as_ref().filter(|group| group.far.is_some());
+        let several = world.group.as_ref().filter(|group| group.remote_regions.is_some());
         let mut links = BTreeSet::new();
         let mut barriers = LaunchBarriers { marks: Vec::new(), begins: Vec::new() };
         if let Some(group) = several {
@@ -93,11 +93,11 @@ impl PlanState {
             links = process::links(&program, &group.nodes);
         }
         if spans {
-            let far: BTreeSet<u32> = links.iter().map(|&(rank, _)| rank).collect();
-            let far: Vec<u32> = far.into_iter().collect();
+            let remote: BTreeSet<u32> = links.iter().map(|&(rank, _)| rank).collect();
+            let remote: Vec<u32> = remote.into_iter().collect();
             // In a group every rank has its own device; without a group all ranks are on one node.
             let node_of = several.map_or_else(|| vec![0; world.device_of.len()], |group| group.nodes.clone());
-            let placement = Placement { device_of: &world.device_of, node_of: &node_of, far: &far };
+            let placement = Placement { device_of: &world.device_of, node_of: &node_of, far: &remote };
             let at_begin = !begins_without_barrier(&program, &placement);
             barriers = insert_launch_barriers(&mut program, &placement, at_begin);
         }
@@ -183,7 +183,8 @@ impl PlanState {
         let [plain, packets] = own.iter().fold([plain, packets], |[p, q], [a, b]| [p.max(a.bytes()), q.max(b.bytes())]);
         // `zeroed` waits until the device is idle.
         let grow = |(_, device): (u32, &Device)| {
-            let memory = |space, bytes| match windows.iter().any(|window| window.space == space && window.is_open()) {
+            let memory = |space, bytes| match windows.iter().any(|window| window.space == space && window.is_possible())
+            {
                 true => Storage::shared(device.driver(), bytes, &world.others(device)),
                 false => Storage::zeroed(device.driver(), bytes),
             };
@@ -227,7 +228,7 @@ impl PlanState {
     }
 
     /// Returns whether a launch aborted.
-    pub(super) fn has_given_up(&self) -> bool {
+    pub(super) fn has_aborted(&self) -> bool {
         self.flags.word(4).load(Acquire) != 0
     }
 
@@ -237,15 +238,15 @@ impl PlanState {
     }
 
     /// Withdraws the abort request, after launches that have not aborted.
-    pub(super) fn forget_abort(&self) {
+    pub(super) fn clear_abort(&self) {
         self.flags.word(0).store(0, Relaxed);
     }
 
     /// Waits until port channels have drained: no copy is pending any more. The devices are idle. `timeout` limits how
     /// long a rank on another node may make no progress in receiving.
-    pub(super) fn settle(&self, timeout: Duration) -> Result<(), Error> {
-        let gave_up = self.has_given_up();
-        let rest = |proxies: &Proxies| if gave_up { Ok(proxies.reset()?) } else { proxies.drain(timeout) };
+    pub(super) fn drain(&self, timeout: Duration) -> Result<(), Error> {
+        let aborted = self.has_aborted();
+        let rest = |proxies: &Proxies| if aborted { Ok(proxies.reset()?) } else { proxies.drain(timeout) };
         let settled = self.parts.iter().filter_map(|part| part.proxies.as_ref()).try_for_each(rest);
         settled.map_err(|failure| match failure {
             Failure::Error(error) => error,
@@ -346,9 +347,10 @@ impl DevicePlanState {
         let agents = Tables::agents(program, &numbers, &queues);
         let wires = match ways {
             Some(NodeLinks { group, peers, markers }) => {
-                let far = group.far.as_ref().ok_or_else(|| Error::Internal("markers on one node".into()))?;
+                let regions =
+                    group.remote_regions.as_ref().ok_or_else(|| Error::Internal("markers on one node".into()))?;
                 let ends = Ends::new(program, &group.nodes, group.rank);
-                let memories = (far, &group.stagings);
+                let memories = (regions, &group.stagings);
                 Some(NodeConnections::new(device, group.bootstrap(), memories, &program.plan, markers, &peers, ends)?)
             }
             None => None,

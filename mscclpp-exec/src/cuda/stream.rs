@@ -124,7 +124,7 @@ impl Stream {
 
 thread_local! {
     /// Number of nested [`Stream::capture`]s of this thread.
-    static RECORDINGS: Cell<u32> = const { Cell::new(0) };
+    static CAPTURES: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Guard of a [`Stream::capture`] of this thread.
@@ -132,14 +132,14 @@ struct CaptureGuard;
 
 impl CaptureGuard {
     fn begin() -> Self {
-        RECORDINGS.set(RECORDINGS.get() + 1);
+        CAPTURES.set(CAPTURES.get() + 1);
         Self
     }
 }
 
 impl Drop for CaptureGuard {
     fn drop(&mut self) {
-        RECORDINGS.set(RECORDINGS.get() - 1);
+        CAPTURES.set(CAPTURES.get() - 1);
     }
 }
 
@@ -149,7 +149,7 @@ impl Drop for CaptureGuard {
 /// # Errors
 /// [`Error::Capturing`].
 pub(super) fn refuse_in_capture(what: &str) -> Result<(), Error> {
-    if RECORDINGS.get() == 0 { Ok(()) } else { Err(Error::Capturing { what: what.to_owned() }) }
+    if CAPTURES.get() == 0 { Ok(()) } else { Err(Error::Capturing { what: what.to_owned() }) }
 }
 
 impl Lane {

@@ -7,7 +7,7 @@ use super::abi;
 use super::buffers::DeviceSlice;
 use super::executor::Inner;
 use super::multicast::{self, MulticastObject, MulticastUnavailable, Request};
-use super::tables::by_switch;
+use super::tables::switch_opcode;
 use crate::dtype::DataType;
 use crate::error::Error;
 use crate::interpret::program::{Instr, Operand, ResolvedPlan, Space};
@@ -39,7 +39,7 @@ struct Group {
     /// Which spaces are accessed through the group.
     spaces: [bool; 4],
     /// Why there can be no multicast object.
-    refused: Option<MulticastUnavailable>,
+    rejected: Option<MulticastUnavailable>,
 }
 
 /// A group's memory of one space.
@@ -48,7 +48,7 @@ pub(super) struct MulticastBuffer {
     group: usize,
     pub(super) members: Vec<u32>,
     pub(super) space: Space,
-    refused: Option<MulticastUnavailable>,
+    rejected: Option<MulticastUnavailable>,
 }
 
 impl Groups {
@@ -57,8 +57,8 @@ impl Groups {
         let mut number = |operands: &[Operand], is_switch: bool| -> u32 {
             let Some(members) = members(operands).filter(|_| is_switch) else { return 0 };
             let at = groups.iter().position(|group| group.members == members).unwrap_or_else(|| {
-                let refused = refusal(world, &members).err();
-                groups.push(Group { members, spaces: [false; 4], refused });
+                let rejected = rejection(world, &members).err();
+                groups.push(Group { members, spaces: [false; 4], rejected });
                 groups.len() - 1
             });
             groups[at].spaces[operands[0].space as usize % 4] = true;
@@ -75,7 +75,7 @@ impl Groups {
         // A launch has a limited number of groups of each device.
         for &device in &world.device_of {
             for group in all.on(world, device).skip(abi::GROUPS).collect::<Vec<_>>() {
-                all.groups[group].refused = Some(MulticastUnavailable::TooMany { most: abi::GROUPS });
+                all.groups[group].rejected = Some(MulticastUnavailable::TooMany { most: abi::GROUPS });
             }
         }
         all
@@ -84,7 +84,7 @@ impl Groups {
     /// Returns the numbers of the groups with a member on a device that may have multicast objects.
     fn on(&self, world: &Inner, device: u32) -> impl Iterator<Item = usize> {
         let is_there = move |group: &Group| group.members.iter().any(|&rank| world.device_of[rank as usize] == device);
-        let open = self.groups.iter().enumerate().filter(|(_, group)| group.refused.is_none());
+        let open = self.groups.iter().enumerate().filter(|(_, group)| group.rejected.is_none());
         open.filter(move |(_, group)| is_there(group)).map(|(number, _)| number)
     }
 
@@ -98,7 +98,7 @@ impl Groups {
         for (instr, &[src, dst]) in instrs.iter_mut().zip(&self.of) {
             (instr.src_group, instr.dst_group) = (local(src), local(dst));
             if instr.src_group != 0 || instr.dst_group != 0 {
-                instr.action = by_switch(instr.action);
+                instr.action = switch_opcode(instr.action);
             }
         }
     }
@@ -108,7 +108,7 @@ impl Groups {
     pub(super) fn useful(&self, combines: bool) -> Vec<bool> {
         let open = |group: u32| {
             let group = (group as usize).checked_sub(1).map(|group| &self.groups[group]);
-            group.is_some_and(|group| group.refused.is_none())
+            group.is_some_and(|group| group.rejected.is_none())
         };
         self.of.iter().map(|&[src, dst]| combines && open(src) || open(dst)).collect()
     }
@@ -117,8 +117,8 @@ impl Groups {
     pub(super) fn windows(&self, spaces: [Space; 2]) -> Vec<MulticastBuffer> {
         let of = |(group, of): (usize, &Group)| {
             let used = spaces.into_iter().filter(|&space| of.spaces[space as usize]);
-            let (members, refused) = (of.members.clone(), of.refused.clone());
-            used.map(|space| MulticastBuffer { group, members: members.clone(), space, refused: refused.clone() })
+            let (members, rejected) = (of.members.clone(), of.rejected.clone());
+            used.map(|space| MulticastBuffer { group, members: members.clone(), space, rejected: rejected.clone() })
                 .collect::<Vec<_>>()
         };
         self.groups.iter().enumerate().flat_map(of).collect()
@@ -138,13 +138,13 @@ impl Groups {
 
 impl MulticastBuffer {
     /// Returns whether a multicast object is possible.
-    pub(super) fn is_open(&self) -> bool {
-        self.refused.is_none()
+    pub(super) fn is_possible(&self) -> bool {
+        self.rejected.is_none()
     }
 
     /// Records a reason why there can be no object.
-    pub(super) fn refuse(&mut self, why: MulticastUnavailable) {
-        self.refused.get_or_insert(why);
+    pub(super) fn reject(&mut self, why: MulticastUnavailable) {
+        self.rejected.get_or_insert(why);
     }
 }
 
@@ -160,7 +160,7 @@ fn members(operands: &[Operand]) -> Option<Vec<u32>> {
 }
 
 /// Returns why these ranks can have no multicast object, whatever the memory.
-fn refusal(world: &Inner, members: &[u32]) -> Result<(), MulticastUnavailable> {
+fn rejection(world: &Inner, members: &[u32]) -> Result<(), MulticastUnavailable> {
     if !world.options.multicast {
         return Err(MulticastUnavailable::Off);
     }
@@ -206,7 +206,7 @@ impl Multicasts {
         windows: &[MulticastBuffer],
         slice: impl Fn(&MulticastBuffer, u32) -> DeviceSlice,
     ) -> Result<Self, Error> {
-        let open: Vec<&MulticastBuffer> = windows.iter().filter(|window| window.is_open()).collect();
+        let open: Vec<&MulticastBuffer> = windows.iter().filter(|window| window.is_possible()).collect();
         let request = |window: &&MulticastBuffer| {
             let here = window.members.iter().filter(|&&rank| world.device(rank).is_some());
             Request {
@@ -219,7 +219,7 @@ impl Multicasts {
         let (mut objects, mut distances, mut switches) = (Vec::new(), Vec::new(), Vec::new());
         let mut made = made.into_iter();
         for window in windows {
-            let path = match &window.refused {
+            let path = match &window.rejected {
                 Some(why) => Err(why.clone()),
                 None => made.next().unwrap_or(Ok(None)).map(|object| {
                     let Some(object) = object else { return };

@@ -25,7 +25,7 @@ pub(super) mod action {
     pub(in crate::cuda) const FLUSH: u8 = 13;
     pub(in crate::cuda) const ACQUIRE: u8 = 14;
     pub(in crate::cuda) const RELEASE: u8 = 15;
-    pub(in crate::cuda) const MEET: u8 = 16;
+    pub(in crate::cuda) const BLOCK_SYNC: u8 = 16;
     pub(in crate::cuda) const LOOP: u8 = 17;
 }
 
@@ -169,7 +169,7 @@ fn signalled(program: &ResolvedPlan, instr: &Instr, id: u32) -> Option<u32> {
 }
 
 /// Returns the opcode that replaces another one where there are multicast addresses.
-pub(super) fn by_switch(action: u8) -> u8 {
+pub(super) fn switch_opcode(action: u8) -> u8 {
     if action == action::FORWARD { action::SWITCH_FORWARD } else { action::SWITCH }
 }
 
@@ -205,7 +205,7 @@ pub(super) fn lower(program: &ResolvedPlan, instr: &Instr) -> abi::Instr {
         Opcode::Flush => (action::FLUSH, 0),
         Opcode::Acquire => (action::ACQUIRE, 0),
         Opcode::Release => (action::RELEASE, 0),
-        Opcode::Barrier => (action::MEET, 0),
+        Opcode::Barrier => (action::BLOCK_SYNC, 0),
         Opcode::Loop => (action::LOOP, 0),
     };
     let mut operands = program.srcs(instr).iter().chain(program.dsts(instr));

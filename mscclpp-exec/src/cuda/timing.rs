@@ -23,7 +23,7 @@ pub struct LaunchTimes {
 const ROUNDS: usize = 9;
 
 /// Number of launches in a graph.
-const EACH: u32 = 10;
+const LAUNCHES_PER_GRAPH: u32 = 10;
 
 /// Measures launches of a prepared plan, as [`time_launches`] does. The contents of the buffers are unspecified
 /// afterwards.
@@ -53,7 +53,7 @@ pub fn time_launches(
     mut launch: impl FnMut(&Stream) -> Result<(), Error>,
     done: impl Fn(&Stream) -> Result<(), Error>,
 ) -> Result<LaunchTimes, Error> {
-    let graph = stream.capture(|stream| (0..EACH).try_for_each(|_| launch(stream)))?;
+    let graph = stream.capture(|stream| (0..LAUNCHES_PER_GRAPH).try_for_each(|_| launch(stream)))?;
     // SAFETY: the resources of the captured launches outlive the graph, which is dropped after its last launch is
     // complete.
     let replay = || unsafe { graph.launch(stream) };
@@ -63,17 +63,17 @@ pub fn time_launches(
     done(stream)?;
     let once: f64 = end.microseconds_since(&start)?.max(1.0);
     let replays = match launches {
-        Some(launches) => launches.div_ceil(EACH),
+        Some(launches) => launches.div_ceil(LAUNCHES_PER_GRAPH),
         None => (20_000.0 / once).clamp(1.0, 100.0) as u32,
     };
-    let eager = replays.min(10) * EACH;
+    let eager = replays.min(10) * LAUNCHES_PER_GRAPH;
     let mut times = [const { Vec::new() }; 3];
     for _ in 0..ROUNDS {
         let start = stream.event()?;
         (0..replays).try_for_each(|_| replay())?;
         let end = stream.event()?;
         done(stream)?;
-        times[0].push(end.microseconds_since(&start)? / f64::from(EACH * replays));
+        times[0].push(end.microseconds_since(&start)? / f64::from(LAUNCHES_PER_GRAPH * replays));
         let (start, clock) = (stream.event()?, Instant::now());
         (0..eager).try_for_each(|_| launch(stream))?;
         let host = clock.elapsed();

@@ -28,7 +28,7 @@ impl IpcGroup {
     }
 
     /// Returns the ranks on the same device as this one, this one included.
-    pub(in crate::cuda) fn neighbours(&self) -> impl Iterator<Item = u32> {
+    pub(in crate::cuda) fn ranks_on_device(&self) -> impl Iterator<Item = u32> {
         let own = self.members[self.rank as usize].uuid;
         (0..).zip(&self.members).filter(move |(_, member)| member.uuid == own).map(|(rank, _)| rank)
     }

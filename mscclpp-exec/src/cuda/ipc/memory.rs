@@ -16,11 +16,11 @@ use crate::error::Error;
 #[derive(Clone)]
 pub(in crate::cuda) enum PeerMemory {
     /// Memory of this process, at its own address, possibly exported to other nodes.
-    Here { address: u64, _shown: Option<Arc<ExportedRegion>> },
+    Here { address: u64, _region: Option<Arc<ExportedRegion>> },
     /// Mapped memory of another process.
     Mapped(Arc<RemoteMemory>),
     /// Memory on another node.
-    Far(Arc<RemoteRegion>),
+    Remote(Arc<RemoteRegion>),
 }
 
 impl PeerMemory {
@@ -28,7 +28,7 @@ impl PeerMemory {
         match self {
             Self::Here { address, .. } => *address,
             Self::Mapped(memory) => memory.address(),
-            Self::Far(window) => window.address(),
+            Self::Remote(region) => region.address(),
         }
     }
 }
@@ -59,8 +59,8 @@ impl IpcGroup {
         let all_here = self.on_node().all(|(_, member)| member.process == own);
         let mut exported = Exported::default();
         for &slice in slices {
-            let shown = self.far.as_ref().map(|far| Arc::new(far.show(slice, owner)));
-            let number = shown.as_ref().map_or(0, |shown| shown.number());
+            let region = self.remote_regions.as_ref().map(|regions| Arc::new(regions.export(slice, owner)));
+            let number = region.as_ref().map_or(0, |region| region.number());
             let DeviceSlice { address, bytes } = slice;
             let mut piece = SharedAllocation { address, bytes, ipc: Vec::new(), number };
             if !all_here {
@@ -70,7 +70,7 @@ impl IpcGroup {
                 }
             }
             exported.pieces.push(piece);
-            exported.own.push(PeerMemory::Here { address, _shown: shown });
+            exported.own.push(PeerMemory::Here { address, _region: region });
         }
         Ok(exported)
     }
@@ -82,13 +82,13 @@ impl IpcGroup {
         files: &mut impl Iterator<Item = OwnedFd>,
     ) -> Result<PeerMemory, Error> {
         let [own, other] = [self.rank, peer].map(|rank| &self.members[rank as usize]);
-        if let Some(far) = &self.far
+        if let Some(regions) = &self.remote_regions
             && self.nodes[peer as usize] != self.nodes[self.rank as usize]
         {
-            return Ok(PeerMemory::Far(Arc::new(far.add(peer, piece.number, piece.bytes)?)));
+            return Ok(PeerMemory::Remote(Arc::new(regions.add(peer, piece.number, piece.bytes)?)));
         }
         if other.process == own.process {
-            return Ok(PeerMemory::Here { address: piece.address, _shown: None });
+            return Ok(PeerMemory::Here { address: piece.address, _region: None });
         }
         let malformed = || Error::RankLost { peer, why: "it sent memory without a handle".into() };
         let export = match piece.ipc.as_slice() {

@@ -31,7 +31,7 @@ use mscclpp_bootstrap::Bootstrap;
 const STREAMS: u64 = 0x6375_6461 << 32;
 
 /// Grace period for learning that another rank is lost.
-const HEARSAY: Duration = Duration::from_millis(200);
+const CAUSE_GRACE_PERIOD: Duration = Duration::from_millis(200);
 
 /// A rank's side of its group. All ranks make the same calls in the same order.
 pub(super) struct IpcGroup {
@@ -43,7 +43,7 @@ pub(super) struct IpcGroup {
     /// Node of each rank.
     pub(super) nodes: Vec<u32>,
     /// Regions that ranks of different nodes have exported to each other; `None` if there is one node.
-    pub(super) far: Option<Arc<RegionTable>>,
+    pub(super) remote_regions: Option<Arc<RegionTable>>,
     pub(super) stagings: Stagings,
     /// Number of plans that were connected.
     connected: AtomicU64,
@@ -73,10 +73,22 @@ impl IpcGroup {
         }
         let (session, known, broken) = (Mutex::new(session), Mutex::default(), AtomicBool::new(false));
         let nodes = (0..bootstrap.num_ranks()).map(|peer| bootstrap.node_of(peer)).collect::<Result<Vec<_>, _>>()?;
-        let far = (bootstrap.num_nodes() > 1).then(Arc::default);
+        let remote_regions = (bootstrap.num_nodes() > 1).then(Arc::default);
         let (bootstrap, device, connected) = (Arc::clone(bootstrap), device.clone(), AtomicU64::new(0));
         let stagings = Stagings::default();
-        let group = Self { session, device, rank, members, bootstrap, nodes, far, stagings, connected, known, broken };
+        let group = Self {
+            session,
+            device,
+            rank,
+            members,
+            bootstrap,
+            nodes,
+            remote_regions,
+            stagings,
+            connected,
+            known,
+            broken,
+        };
         let connected = group.connect();
         group.agree("connection of CUDA devices", connected)?;
         Ok(group)
@@ -133,12 +145,12 @@ impl IpcGroup {
 
     /// Returns the cause by which the group has failed, if that was not a launch of its own.
     pub(super) fn find_cause(&self) -> Option<AbortCause> {
-        let mut timeout = ActiveTimeout::new(HEARSAY);
+        let mut timeout = ActiveTimeout::new(CAUSE_GRACE_PERIOD);
         loop {
             match self.bootstrap.check_alive() {
                 Err(error) => return Some(AbortCause::Group(Box::new(error))),
                 Ok(()) if timeout.is_expired() => return None,
-                Ok(()) => std::thread::sleep(HEARSAY / 100),
+                Ok(()) => std::thread::sleep(CAUSE_GRACE_PERIOD / 100),
             }
         }
     }

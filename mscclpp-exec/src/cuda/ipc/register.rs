@@ -7,7 +7,7 @@ use std::sync::PoisonError;
 use serde::{Deserialize, Serialize};
 
 use super::memory::PeerMemory;
-use super::share::Traded;
+use super::share::Exchanged;
 use super::{IpcGroup, decode, encode};
 use crate::cuda::buffers::DeviceSlice;
 use crate::cuda::nodes::Owner;
@@ -50,7 +50,8 @@ impl IpcGroup {
         };
         let ids = registration.new.clone();
         let registration = encode(&registration)?;
-        let Traded { memories, others } = self.trade("registration of buffers", new, Owner::Caller, &registration)?;
+        let Exchanged { memories, others } =
+            self.exchange("registration of buffers", new, Owner::Caller, &registration)?;
         let (mut all, mut kept) = (Vec::with_capacity(others.len()), Vec::new());
         for ((peer, memories), bytes) in (0_u32..).zip(memories).zip(others) {
             if peer == self.rank {

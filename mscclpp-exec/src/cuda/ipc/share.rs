@@ -19,7 +19,7 @@ enum Offer {
 }
 
 /// Results of a call, by rank.
-pub(super) struct Traded {
+pub(super) struct Exchanged {
     pub(super) memories: Vec<Vec<PeerMemory>>,
     pub(super) others: Vec<Vec<u8>>,
 }
@@ -43,17 +43,17 @@ impl IpcGroup {
         text: &str,
         mine: Result<Vec<DeviceSlice>, Error>,
     ) -> Result<Vec<Vec<PeerMemory>>, Error> {
-        Ok(self.trade(text, mine, Owner::Plan, &[])?.memories)
+        Ok(self.exchange(text, mine, Owner::Plan, &[])?.memories)
     }
 
     /// Shares any allocations, together with a message.
-    pub(super) fn trade(
+    pub(super) fn exchange(
         &self,
         text: &str,
         mine: Result<Vec<DeviceSlice>, Error>,
         owner: Owner,
         beside: &[u8],
-    ) -> Result<Traded, Error> {
+    ) -> Result<Exchanged, Error> {
         self.check()?;
         let offer = mine.and_then(|slices| self.export(&slices, owner));
         // A rank that cannot continue takes part as well, or the others would wait for it.
@@ -93,7 +93,7 @@ impl IpcGroup {
                     false => pieces.into_iter().map(import).collect::<Result<_, _>>()?,
                 });
             }
-            Ok(Traded { memories, others })
+            Ok(Exchanged { memories, others })
         };
         let received = received();
         // No rank frees memory before the others have mapped it.

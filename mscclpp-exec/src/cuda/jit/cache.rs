@@ -20,13 +20,13 @@ pub const CACHE_VARIABLE: &str = "MSCCLPP_CACHE";
 const MAGIC: [u8; 8] = *b"mscclpp1";
 
 /// Length of the header: magic, hash of the rest, length of the code. Code and log follow.
-const HEAD: usize = 8 + 32 + 8;
+const HEADER_BYTES: usize = 8 + 32 + 8;
 
 /// Maximum size of a file that is read, in bytes.
-const LONGEST: u64 = 256 << 20;
+const MAX_FILE_BYTES: u64 = 256 << 20;
 
 /// Maximum number of files in a folder; beyond it the oldest half is removed.
-const MOST: usize = 1024;
+const MAX_FILES: usize = 1024;
 
 /// A folder of images; or none, and nothing is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl Cache {
     /// Returns the image that was stored under a key, if its file is intact.
     pub(super) fn load(&self, key: &str) -> Option<Image> {
         let path = self.file(key)?;
-        let bytes = crate::file::read(&path, LONGEST).ok()?;
+        let bytes = crate::file::read(&path, MAX_FILE_BYTES).ok()?;
         let image = decode(key, &bytes);
         if image.is_none() {
             log::warn!("{}: damaged, compiled again", path.display());
@@ -78,7 +78,7 @@ impl Cache {
         let (Some(folder), Some(path)) = (&self.folder, self.file(key)) else { return };
         let store = || -> std::io::Result<()> {
             fs::create_dir_all(folder)?;
-            tidy(folder)?;
+            evict(folder)?;
             crate::file::write_atomic(&path, &encode(key, image))
         };
         if let Err(error) = store() {
@@ -103,7 +103,7 @@ fn encode(key: &str, image: &Image) -> Vec<u8> {
 }
 
 fn decode(key: &str, bytes: &[u8]) -> Option<Image> {
-    let (head, rest) = (bytes.get(..HEAD - 8)?, bytes.get(HEAD - 8..)?);
+    let (head, rest) = (bytes.get(..HEADER_BYTES - 8)?, bytes.get(HEADER_BYTES - 8..)?);
     if head[..8] != MAGIC || head[8..] != digest(key, rest) {
         return None;
     }
@@ -113,18 +113,18 @@ fn decode(key: &str, bytes: &[u8]) -> Option<Image> {
 }
 
 /// Removes the oldest files of a full folder.
-fn tidy(folder: &Path) -> std::io::Result<()> {
+fn evict(folder: &Path) -> std::io::Result<()> {
     let is_image = |path: &Path| path.extension().is_some_and(|extension| extension == "image");
     let files = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_image(path));
     let files: Vec<PathBuf> = files.collect();
-    if files.len() < MOST {
+    if files.len() < MAX_FILES {
         return Ok(());
     }
     let age = |path: &PathBuf| fs::metadata(path).and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
     let mut aged: Vec<(SystemTime, PathBuf)> = files.into_iter().map(|path| (age(&path), path)).collect();
     aged.sort();
     // Another process may have removed the file first.
-    aged.iter().take(MOST / 2).for_each(|(_, path)| drop(fs::remove_file(path)));
+    aged.iter().take(MAX_FILES / 2).for_each(|(_, path)| drop(fs::remove_file(path)));
     Ok(())
 }
 
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_comes_back() {
+    fn stored_image_is_loaded() {
         let folder = tempfile::tempdir().expect("a folder");
         let cache = Cache::at(folder.path().join("deep/er"));
         assert_eq!(cache.load("key"), None);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn every_change_is_noticed() {
+    fn changed_file_is_rejected() {
         let bytes = encode("key", &image());
         assert_eq!(decode("key", &bytes), Some(image()));
         for at in 0..bytes.len() {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_written_to_is_no_error() {
+    fn unwritable_folder_is_no_error() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("file");
         fs::write(&file, "not a folder").expect("written");
@@ -175,15 +175,15 @@ mod tests {
     }
 
     #[test]
-    fn a_full_folder_loses_its_oldest_files() {
+    fn full_folder_evicts_oldest_files() {
         let folder = tempfile::tempdir().expect("a folder");
         let cache = Cache::at(folder.path());
-        for number in 0..MOST {
+        for number in 0..MAX_FILES {
             fs::write(folder.path().join(format!("{number}.image")), "").expect("written");
         }
         fs::write(folder.path().join("somebody's"), "").expect("written");
         cache.store("key", &image());
-        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), MOST / 2 + 2);
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), MAX_FILES / 2 + 2);
         assert_eq!(cache.load("key"), Some(image()));
     }
 }

@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_are_what_the_device_runs() {
+    fn target_is_supported_by_device() {
         let known = [75, 80, 86, 90, 100, 103, 120];
         let target = |capability| target(capability, &known);
         assert_eq!(target((9, 0)).as_deref(), Some("sm_90"));
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_library_is_said() {
+    fn file_that_is_no_library_is_reported() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         match open(Some(file.path().into())) {
             Err(JitError::NotALibrary { path, .. }) => assert_eq!(path, file.path()),

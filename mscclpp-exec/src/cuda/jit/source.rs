@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_tells_sources_apart() {
+    fn key_depends_on_every_part_of_source() {
         let plain = || Source::new("a.cu", "text");
         let all = [
             plain(),

@@ -31,13 +31,13 @@ pub(super) trait Bound: Send {
 struct Holder<A: NativeAlgorithm> {
     algorithm: A,
     /// Executors that were used, with the kernels for each; few, so that a list suffices.
-    worlds: Mutex<Vec<Met<A::Kernels>>>,
+    worlds: Mutex<Vec<PreparedKernels<A::Kernels>>>,
 }
 
 /// An executor that may have been dropped, and its kernels.
-type Met<K> = (Weak<Inner>, Arc<K>);
+type PreparedKernels<K> = (Weak<Inner>, Arc<K>);
 
-struct OnWorld<A: NativeAlgorithm> {
+struct OnExecutor<A: NativeAlgorithm> {
     holder: Arc<Holder<A>>,
     kernels: Arc<A::Kernels>,
     context: A::Context,
@@ -61,11 +61,11 @@ impl<A: NativeAlgorithm> Prepare for Holder<A> {
     fn prepare(self: Arc<Self>, world: &Executor, request: &Request) -> Result<Box<dyn Bound>, NativeError> {
         let kernels = self.kernels(world)?;
         let context = self.algorithm.context(&kernels, world, request)?;
-        Ok(Box::new(OnWorld { holder: self, kernels, context }))
+        Ok(Box::new(OnExecutor { holder: self, kernels, context }))
     }
 }
 
-impl<A: NativeAlgorithm> Bound for OnWorld<A> {
+impl<A: NativeAlgorithm> Bound for OnExecutor<A> {
     unsafe fn launch(&mut self, ranks: &[[DeviceSlice; 2]], stream: &Stream) -> Result<(), NativeError> {
         // SAFETY: guaranteed by the caller.
         unsafe { self.holder.algorithm.launch(&self.kernels, &mut self.context, ranks, stream) }

@@ -12,7 +12,7 @@ use crate::cuda::buffers::DeviceSlice;
 use crate::error::Error;
 
 /// Bit that is set in addresses of memory on other nodes, and in no address of a device.
-const FAR: u64 = 1 << 63;
+const REMOTE_BIT: u64 = 1 << 63;
 
 /// Bits of the offset in a region; the bits between them and the highest one are the number of the region.
 const BYTE_BITS: u32 = 44;
@@ -22,7 +22,7 @@ const MOST: usize = 1 << (63 - BYTE_BITS);
 
 /// Returns whether an address represents memory on another node.
 pub(in crate::cuda) fn is_remote_address(address: u64) -> bool {
-    address & FAR != 0
+    address & REMOTE_BIT != 0
 }
 
 /// Regions of other nodes that a rank can address, and regions that it has exported.
@@ -37,7 +37,7 @@ struct Inner {
     windows: Vec<Option<RegionInfo>>,
     free: Vec<usize>,
     /// Exported regions of this rank, by the number under which other ranks address them.
-    shown: BTreeMap<u64, (DeviceSlice, Owner)>,
+    exported: BTreeMap<u64, (DeviceSlice, Owner)>,
     /// Number of regions exported so far.
     numbers: u64,
 }
@@ -89,11 +89,11 @@ impl RegionTable {
     }
 
     /// Exports memory, so that other ranks may write to it.
-    pub(in crate::cuda) fn show(self: &Arc<Self>, slice: DeviceSlice, owner: Owner) -> ExportedRegion {
+    pub(in crate::cuda) fn export(self: &Arc<Self>, slice: DeviceSlice, owner: Owner) -> ExportedRegion {
         let mut inner = self.lock();
         inner.numbers += 1;
         let number = inner.numbers;
-        inner.shown.insert(number, (slice, owner));
+        inner.exported.insert(number, (slice, owner));
         ExportedRegion { memories: Arc::clone(self), number }
     }
 
@@ -125,7 +125,7 @@ impl RegionTable {
 
     /// Returns the bytes that an address represents.
     pub(super) fn find(&self, address: u64) -> Option<Target> {
-        let (window, at) = ((address & !FAR) >> BYTE_BITS, address & ((1 << BYTE_BITS) - 1));
+        let (window, at) = ((address & !REMOTE_BIT) >> BYTE_BITS, address & ((1 << BYTE_BITS) - 1));
         let inner = self.lock();
         let &RegionInfo { rank, number, bytes } = inner.windows.get(window as usize)?.as_ref()?;
         Some(Target { rank, number, at, room: bytes.checked_sub(at)? })
@@ -134,21 +134,21 @@ impl RegionTable {
     /// Returns this rank's address of bytes in an exported region.
     pub(super) fn resolve(&self, number: u64, at: u64, bytes: u64) -> Option<u64> {
         let inner = self.lock();
-        let (slice, _) = inner.shown.get(&number)?;
+        let (slice, _) = inner.exported.get(&number)?;
         let end = at.checked_add(bytes)?;
         (end <= slice.bytes).then_some(slice.address + at)
     }
 
     /// Returns the owner of an exported region.
     pub(super) fn owner(&self, number: u64) -> Option<Owner> {
-        self.lock().shown.get(&number).map(|&(_, owner)| owner)
+        self.lock().exported.get(&number).map(|&(_, owner)| owner)
     }
 }
 
 impl RemoteRegion {
     /// Returns the address of its first byte.
     pub(in crate::cuda) fn address(&self) -> u64 {
-        FAR | (self.at as u64) << BYTE_BITS
+        REMOTE_BIT | (self.at as u64) << BYTE_BITS
     }
 }
 
@@ -169,7 +169,7 @@ impl Drop for RemoteRegion {
 
 impl Drop for ExportedRegion {
     fn drop(&mut self) {
-        self.memories.lock().shown.remove(&self.number);
+        self.memories.lock().exported.remove(&self.number);
     }
 }
 
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_stand_for_bytes_of_others_as_long_as_these_are_known() {
+    fn remote_address_resolves_while_region_exists() {
         let memories = Arc::new(RegionTable::default());
         let windows: Vec<RemoteRegion> =
             (0..3).map(|number| memories.add(7 + number as u32, 40 + number, 100).expect("room")).collect();
@@ -195,17 +195,17 @@ mod tests {
     }
 
     #[test]
-    fn others_reach_what_is_shown_and_nothing_else() {
+    fn only_exported_regions_resolve() {
         let memories = Arc::new(RegionTable::default());
-        let shown = memories.show(DeviceSlice { address: 0x1000, bytes: 64 }, Owner::Plan);
-        let number = shown.number();
+        let exported = memories.export(DeviceSlice { address: 0x1000, bytes: 64 }, Owner::Plan);
+        let number = exported.number();
         assert_eq!(memories.resolve(number, 8, 56), Some(0x1008));
         assert_eq!(memories.resolve(number, 8, 57), None);
         assert_eq!(memories.resolve(number, u64::MAX, 8), None);
         assert_eq!(memories.resolve(number + 1, 0, 1), None);
         assert_eq!([number, number + 1].map(|number| memories.owner(number)), [Some(Owner::Plan), None]);
-        drop(shown);
+        drop(exported);
         assert_eq!(memories.resolve(number, 0, 1), None);
-        assert!(memories.show(DeviceSlice::EMPTY, Owner::Caller).number() > number, "numbers are not given twice");
+        assert!(memories.export(DeviceSlice::EMPTY, Owner::Caller).number() > number, "numbers are not given twice");
     }
 }

@@ -7,10 +7,10 @@ use crate::cuda::driver::{Result, SharedDriver};
 use crate::cuda::memory::MappedMemory;
 
 /// Maximum bytes of a staging buffer.
-pub(super) const PIECE: u64 = 1 << 20;
+pub(super) const STAGING_BYTES: u64 = 1 << 20;
 
 /// Number of staging buffers for each direction: one is copied while another one is sent or filled.
-const PIECES: usize = 2;
+const BUFFERS_PER_DIRECTION: usize = 2;
 
 /// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub(in crate::cuda) struct Stagings {
 /// The staging buffers for a rank.
 pub(super) struct Staging {
     memory: MappedMemory,
-    taken: Mutex<[bool; 2 * PIECES]>,
+    taken: Mutex<[bool; 2 * BUFFERS_PER_DIRECTION]>,
 }
 
 /// A staging buffer that no other code uses until it is dropped.
@@ -45,8 +45,8 @@ impl Stagings {
         if let Some(staging) = by_rank.get(&rank).and_then(Weak::upgrade) {
             return Ok(staging);
         }
-        let memory = MappedMemory::new(driver, 2 * PIECES as u64 * PIECE)?;
-        let staging = Arc::new(Staging { memory, taken: Mutex::new([false; 2 * PIECES]) });
+        let memory = MappedMemory::new(driver, 2 * BUFFERS_PER_DIRECTION as u64 * STAGING_BYTES)?;
+        let staging = Arc::new(Staging { memory, taken: Mutex::new([false; 2 * BUFFERS_PER_DIRECTION]) });
         by_rank.insert(rank, Arc::downgrade(&staging));
         Ok(staging)
     }
@@ -56,7 +56,11 @@ impl Staging {
     /// Returns a staging buffer, if one is free.
     pub(super) fn take(self: &Arc<Self>, way: TransferDirection) -> Option<StagingBuffer> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let pieces = if way == TransferDirection::Out { 0..PIECES } else { PIECES..2 * PIECES };
+        let pieces = if way == TransferDirection::Out {
+            0..BUFFERS_PER_DIRECTION
+        } else {
+            BUFFERS_PER_DIRECTION..2 * BUFFERS_PER_DIRECTION
+        };
         let at = pieces.into_iter().find(|&at| !taken[at])?;
         taken[at] = true;
         Some(StagingBuffer { staging: Arc::clone(self), at })
@@ -65,7 +69,7 @@ impl Staging {
 
 impl StagingBuffer {
     fn first(&self) -> u64 {
-        self.at as u64 * PIECE
+        self.at as u64 * STAGING_BYTES
     }
 
     /// Returns the device's address.
@@ -81,7 +85,7 @@ impl StagingBuffer {
     /// # Panics
     /// If it has fewer bytes.
     pub(super) unsafe fn bytes(&self, len: u64) -> &[u8] {
-        assert!(len <= PIECE, "{len} bytes of a piece");
+        assert!(len <= STAGING_BYTES, "{len} bytes of a piece");
         // SAFETY: no other code uses the staging buffer; for the device the caller guarantees it.
         unsafe { self.staging.memory.bytes(self.first(), len) }
     }
@@ -94,7 +98,7 @@ impl StagingBuffer {
     /// # Panics
     /// If it has fewer bytes.
     pub(super) unsafe fn bytes_mut(&mut self, len: u64) -> &mut [u8] {
-        assert!(len <= PIECE, "{len} bytes of a piece");
+        assert!(len <= STAGING_BYTES, "{len} bytes of a piece");
         // SAFETY: no other code uses the staging buffer; for the device the caller guarantees it.
         unsafe { self.staging.memory.bytes_mut(self.first(), len) }
     }

@@ -23,7 +23,7 @@ impl Switches<'_> {
     /// Returns whether multicast objects are requested for a rank's allocation of this number.
     pub(in crate::cuda) fn is_used(&self, memory: usize) -> bool {
         let of = |window: &MulticastBuffer| self.sides[window.members[0] as usize][window.space as usize].0;
-        self.windows.iter().any(|window| window.is_open() && of(window) == memory)
+        self.windows.iter().any(|window| window.is_possible() && of(window) == memory)
     }
 
     /// Creates the multicast objects. `slices`: the allocations of all ranks, at their addresses in this process.
@@ -70,7 +70,7 @@ impl PreparedPlan {
             let first = window.members[0];
             if let Some(&rank) = window.members.iter().find(|&&rank| side(rank) != side(first)) {
                 let (found, other, expected) = (side(rank).1, first, side(first).1);
-                window.refuse(MulticastUnavailable::Places { rank, found, other, expected });
+                window.reject(MulticastUnavailable::Places { rank, found, other, expected });
             }
         }
         Switches { windows, sides: &self.sides, context: &self.context }

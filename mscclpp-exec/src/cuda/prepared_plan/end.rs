@@ -18,15 +18,15 @@ impl PreparedPlan {
     /// [`Options::timeout`]: crate::cuda::Options::timeout
     pub fn synchronize(&self, stream: &Stream) -> Result<(), Error> {
         stream.synchronize()?;
-        if self.context.has_given_up() {
+        if self.context.has_aborted() {
             return Err(self.recover(stream));
         }
         // No launch is pending any more that the abort request could refer to.
         if self.world.is_last(stream) {
-            self.context.forget_abort();
+            self.context.clear_abort();
         }
         // Correct plans have waited for data that goes through port channels.
-        self.context.settle(self.world.options.timeout).inspect_err(|error| {
+        self.context.drain(self.world.options.timeout).inspect_err(|error| {
             if let Some(group) = &self.world.group {
                 group.give_up(error);
             }

@@ -88,7 +88,7 @@ impl PreparedPlan {
         if let Some(group) = &self.world.group {
             group.check()?;
         }
-        if self.context.has_given_up() {
+        if self.context.has_aborted() {
             // Reading the reports requires waiting for the devices.
             return Err(match stream.is_capturing()? {
                 true => Error::Capturing { what: "cannot take the reports of a launch that gave up".into() },
@@ -125,9 +125,9 @@ impl PreparedPlan {
     fn enqueue(&self, even: bool, stream: &Stream) -> Result<(), Error> {
         let streams: SmallVec<[_; 8]> =
             self.world.devices.iter().map(|device| stream.on(device.driver())).collect::<Result<_, _>>()?;
-        let mut gate = self.world.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut launch_order = self.world.launch_order.lock().unwrap_or_else(PoisonError::into_inner);
         self.context.parts.iter().filter_map(|part| part.proxies.as_ref()).for_each(Proxies::wake);
-        let lasts = streams.iter().zip(&mut gate.last);
+        let lasts = streams.iter().zip(&mut launch_order.last);
         let mut launched = false;
         for ((device, part), (lane, last)) in self.world.devices.iter().zip(&self.parts).zip(lasts) {
             if let Err(error) = self.enqueue_on(&**device.driver(), (part, even), lane, last, &mut launched) {

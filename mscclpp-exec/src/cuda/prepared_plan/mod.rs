@@ -11,7 +11,7 @@ use mscclpp_core::collective::Collective;
 use mscclpp_core::types::ReduceOp;
 
 pub(super) use self::bind::Switches;
-pub(super) use self::prepare::{rooms, threads_of};
+pub(super) use self::prepare::{available_multiprocessors, threads_of};
 use super::abi;
 use super::addresses::Tables;
 use super::buffers::DeviceSlice;
@@ -103,7 +103,7 @@ impl PreparedPlan {
     /// [`Error::Capturing`], [`Error::Driver`].
     pub fn scramble_scratch(&mut self, seed: u64) -> Result<(), Error> {
         refuse_in_capture("cannot write scratch")?;
-        self.world.settle()?;
+        self.world.drain()?;
         self.context.scramble_scratch(seed)
     }
 
@@ -126,7 +126,7 @@ impl PreparedPlan {
 impl Drop for PreparedPlan {
     fn drop(&mut self) {
         // Pending launches may still use the memory; a destructor cannot report a failure.
-        let _ = self.world.settle();
+        let _ = self.world.drain();
     }
 }
 

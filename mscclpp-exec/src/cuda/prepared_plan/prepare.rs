@@ -21,7 +21,7 @@ use crate::process::describe;
 /// Returns the number of multiprocessors that thread blocks of a launch may occupy. The driver may clear and copy
 /// memory by its own kernels, and thread blocks wait for data that goes through port channels: one multiprocessor is
 /// reserved for the driver.
-pub(in crate::cuda) fn rooms(device: &Device, program: &ResolvedPlan) -> u32 {
+pub(in crate::cuda) fn available_multiprocessors(device: &Device, program: &ResolvedPlan) -> u32 {
     device.properties().multiprocessors - u32::from(!program.proxies.is_empty())
 }
 
@@ -41,14 +41,14 @@ fn kernels(world: &Inner, context: &PlanState, message: &Message) -> Result<Vec<
     let of_part = |part: &plan_state::DevicePlanState| {
         let device = &part.device;
         // The thread blocks of other processes' ranks on the same device must be co-resident too.
-        let neighbours = |group: &IpcGroup| {
+        let ranks_on_device = |group: &IpcGroup| {
             let on = |rank| program.agents.iter().filter(|code| code.rank == rank).count();
-            group.neighbours().map(on).sum()
+            group.ranks_on_device().map(on).sum()
         };
-        let blocks = world.group.as_ref().map_or(part.numbers.len(), neighbours) as u32;
+        let blocks = world.group.as_ref().map_or(part.numbers.len(), ranks_on_device) as u32;
         let kernels = device.kernels(message.dtype, message.accumulate)?;
         let each = device.driver().blocks_per_multiprocessor(kernels.execute, threads)?;
-        let fit = each * rooms(device, program);
+        let fit = each * available_multiprocessors(device, program);
         if blocks > fit {
             let (plan, device) = (program.plan.name().to_owned(), device.label());
             return Err(Error::NotCoResident { plan, device, blocks, threads, fit });

@@ -178,7 +178,7 @@ impl Proxies {
                 if gave_up || all_taken && state.pending.is_empty() && at_rest {
                     return Ok(());
                 }
-                if let Some(cause) = state.wires.as_ref().and_then(|wires| wires.find_late(timeout)) {
+                if let Some(cause) = state.wires.as_ref().and_then(|wires| wires.find_timeout(timeout)) {
                     return Err(Failure::Cause(cause));
                 }
             }

@@ -9,11 +9,11 @@ use crate::cuda::nodes::is_remote_address;
 
 /// Interval between two polls of the queues by an idle thread: at first, and later. A launch wakes the thread; the
 /// launch of a graph does not.
-const NAP: Duration = Duration::from_micros(50);
-const SLEEP: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
+const SLEEP_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Time after which an idle thread sleeps between polls.
-const AWAKE: Duration = Duration::from_millis(200);
+const POLL_DURATION: Duration = Duration::from_millis(200);
 
 impl Shared {
     /// Serves the queues until the thread is asked to stop.
@@ -24,7 +24,7 @@ impl Shared {
                 let mut state = self.lock();
                 // Polling connections takes system calls.
                 let looks = if state.wires.is_some() { 20 } else { 1 };
-                (self.turn(&mut state), looks)
+                (self.try_serve(&mut state), looks)
             };
             if served || self.called.swap(false, Relaxed) {
                 (idle, since) = (0, Instant::now());
@@ -33,8 +33,8 @@ impl Shared {
             match idle {
                 0..=10_000 => std::hint::spin_loop(),
                 10_001..=20_000 => std::thread::yield_now(),
-                _ if since.elapsed() < AWAKE => std::thread::park_timeout(NAP),
-                _ => std::thread::park_timeout(SLEEP),
+                _ if since.elapsed() < POLL_DURATION => std::thread::park_timeout(POLL_INTERVAL),
+                _ => std::thread::park_timeout(SLEEP_INTERVAL),
             }
         }
         let mut state = self.lock();
@@ -45,7 +45,7 @@ impl Shared {
     }
 
     /// Serves the queues once, unless the lock is held or the thread has failed; returns whether there was any work.
-    fn turn(&self, state: &mut State) -> bool {
+    fn try_serve(&self, state: &mut State) -> bool {
         let gave_up = || self.flags.word(4).load(Acquire) != 0;
         match &mut state.wires {
             _ if state.failed.is_some() => return false,
@@ -56,7 +56,7 @@ impl Shared {
             }
             _ => {}
         }
-        self.visit(state).unwrap_or_else(|failure| {
+        self.serve_once(state).unwrap_or_else(|failure| {
             state.failed = Some(failure);
             self.flags.word(0).store(1, Release);
             if let Some(wires) = &mut state.wires {
@@ -68,7 +68,7 @@ impl Shared {
 
     /// Takes the triggers in the queues and publishes the positions that are complete; returns whether there was any
     /// work.
-    fn visit(&self, state: &mut State) -> Result<bool, Failure> {
+    fn serve_once(&self, state: &mut State) -> Result<bool, Failure> {
         let mut served = false;
         for number in 0..self.queues.len() {
             served |= self.serve_queue(state, number)?;
@@ -106,8 +106,8 @@ impl Shared {
         let mut served = false;
         loop {
             if let Some(rest) = state.rests[number].take() {
-                let (went_on, rest) = self.go_on(state, rest)?;
-                served |= went_on;
+                let (progress, rest) = self.serve_rest(state, rest)?;
+                served |= progress;
                 if rest.is_some() {
                     state.rests[number] = rest;
                     return Ok(served);
@@ -138,7 +138,7 @@ impl Shared {
     }
 
     /// Executes the rest of a trigger, as far as there is space; returns whether it made progress, and what remains.
-    fn go_on(&self, state: &mut State, mut rest: Rest) -> Result<(bool, Option<Rest>), Failure> {
+    fn serve_rest(&self, state: &mut State, mut rest: Rest) -> Result<(bool, Option<Rest>), Failure> {
         let mut served = false;
         if let (Some(put), Some(wires)) = (&mut rest.put, &mut state.wires) {
             served = wires.stage(put, state.begun, self.stream)?;

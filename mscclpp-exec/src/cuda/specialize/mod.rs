@@ -26,7 +26,7 @@ pub(super) use self::vectorizable::{VECTOR, is_even};
 use super::abi;
 use super::device::Device;
 use super::jit::{Function, Source, type_names};
-use super::prepared_plan::{rooms, threads_of};
+use super::prepared_plan::{available_multiprocessors, threads_of};
 use super::switch::{self, Groups};
 use super::tables::Tables;
 use crate::dtype::DataType;
@@ -38,7 +38,7 @@ use crate::numeric::AccumType;
 
 /// Maximum number of operations of all shapes of a plan. Each costs some milliseconds of compilation, and space for
 /// instructions on the device.
-const MOST_OPERATIONS: usize = 1024;
+const MAX_OPERATIONS: usize = 1024;
 
 /// Why a prepared plan uses the interpreter.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -160,7 +160,7 @@ impl Specialised {
         let blocks = self.agents.len() as u32 - 1;
         let threads = threads_of(program, constants.dtype, constants.accumulate);
         let each = device.driver().blocks_per_multiprocessor(kernel.handle, threads);
-        let fit = each.map_err(|error| failed(error.into()))? * rooms(device, program);
+        let fit = each.map_err(|error| failed(error.into()))? * available_multiprocessors(device, program);
         if blocks > fit { Err(NotSpecialized::NotResident { blocks, fit }) } else { Ok(kernel) }
     }
 }
@@ -191,5 +191,5 @@ fn source(
     let Constants { dtype, accumulate, reduce, .. } = constants;
     let names = type_names(dtype, accumulate).ok_or_else(|| Error::UnsupportedAccumulator { dtype, accumulate });
     let names = names.map_err(|error| NotSpecialized::Failed(Box::new(error)))?;
-    Ok(write::source(&Shapes::new(program, &agents[..agents.len() - 1], switched, MOST_OPERATIONS)?, names, reduce))
+    Ok(write::source(&Shapes::new(program, &agents[..agents.len() - 1], switched, MAX_OPERATIONS)?, names, reduce))
 }

@@ -7,7 +7,7 @@ use mscclpp_core::plan::OpKind;
 use super::super::abi;
 use super::super::tables;
 use super::NotSpecialized;
-use super::write::MOST_EACH;
+use super::write::MAX_OPERANDS;
 use crate::interpret::program::{Operand, ResolvedPlan, Space};
 
 /// One operation, as far as it is equal in all blocks of a shape.
@@ -77,8 +77,8 @@ impl Shapes {
         let mut operations = 0;
         for agent in agents {
             let (mut block, ops) = of_block(program, agent, switched);
-            if let Some(&Op { srcs, dsts, .. }) = ops.iter().find(|op| op.srcs.max(op.dsts) > MOST_EACH) {
-                return Err(NotSpecialized::TooWide { sources: srcs, destinations: dsts, most: MOST_EACH });
+            if let Some(&Op { srcs, dsts, .. }) = ops.iter().find(|op| op.srcs.max(op.dsts) > MAX_OPERANDS) {
+                return Err(NotSpecialized::TooWide { sources: srcs, destinations: dsts, most: MAX_OPERANDS });
             }
             block.shape = match known.get(&ops) {
                 Some(&shape) => shape,
@@ -123,7 +123,7 @@ fn of_block(program: &ResolvedPlan, agent: &abi::Agent, switched: &[bool]) -> (B
         let packets = |operand: &Operand| operand.space == Space::Packets;
         Op {
             kind: instr.kind,
-            action: if switched { tables::by_switch(action) } else { action },
+            action: if switched { tables::switch_opcode(action) } else { action },
             flags,
             reduce,
             srcs,

@@ -7,12 +7,12 @@ use super::shape::{Block, Op, Shapes, Slice};
 use crate::cuda::jit::Source;
 
 /// Size of the cache, as in `kernels/window.h`.
-const WINDOW_PLACES: u32 = 192;
-const WINDOW_IDS: u32 = 96;
+const CACHED_OPERANDS: u32 = 192;
+const CACHED_IDS: u32 = 96;
 
 /// Maximum number of sources, and of destinations, of an operation: a mask has a bit for each that is packets, and all
 /// fit into the cache.
-pub(super) const MOST_EACH: u32 = 64;
+pub(super) const MAX_OPERANDS: u32 = 64;
 
 /// The only kernel of a specialised module.
 pub(super) const KERNEL: &str = "mscclpp_specialised";
@@ -148,12 +148,12 @@ impl Writer<'_> {
         let mut window = CachedOperands { operands: (operand, operand), ids: (id, id) };
         for (number, op) in self.ops[from..to].iter().enumerate() {
             let (operands_end, ids_end) = (op.operand + op.srcs + op.dsts, op.id + op.ids);
-            let fits = operands_end - operand <= WINDOW_PLACES && ids_end - id <= WINDOW_IDS;
+            let fits = operands_end - operand <= CACHED_OPERANDS && ids_end - id <= CACHED_IDS;
             if !fits && number > 0 {
                 break;
             }
-            window.operands.1 = operands_end.min(operand + WINDOW_PLACES);
-            window.ids.1 = ids_end.min(id + WINDOW_IDS);
+            window.operands.1 = operands_end.min(operand + CACHED_OPERANDS);
+            window.ids.1 = ids_end.min(id + CACHED_IDS);
         }
         window
     }
@@ -188,7 +188,7 @@ impl Writer<'_> {
         }
         let line = match op.action {
             action::NOP => "dev_sync();".to_owned(),
-            action::MEET => format!("meet_at(launch, {id}, {});", op.count),
+            action::BLOCK_SYNC => format!("meet_at(launch, {id}, {});", op.count),
             action::SIGNAL.. => {
                 format!("synchronise_as<{}, {}>(launch, {id}, {});", op.action, op.flags, op.ids)
             }

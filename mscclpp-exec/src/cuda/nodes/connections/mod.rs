@@ -40,7 +40,7 @@ use mscclpp_bootstrap::ActiveTimeout;
 use mscclpp_bootstrap::Bootstrap;
 
 /// Interval at which the time without progress is counted; any time counts in which other processes can run.
-const STILL: Duration = Duration::from_secs(1);
+const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Addresses that the device signals when it begins a launch and when it has finished its part.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +72,7 @@ pub(in crate::cuda) struct NodeConnections {
     /// Whether the other ranks were informed that this rank sends nothing more.
     is_over: bool,
     /// Time for which nothing was sent or received.
-    still: ActiveTimeout,
+    idle: ActiveTimeout,
 }
 
 impl NodeConnections {
@@ -115,7 +115,7 @@ impl NodeConnections {
             arriving: VecDeque::new(),
             signalled: BTreeMap::new(),
             is_over: false,
-            still: ActiveTimeout::new(STILL),
+            idle: ActiveTimeout::new(IDLE_INTERVAL),
         })
     }
 
@@ -141,7 +141,7 @@ impl NodeConnections {
     pub(in crate::cuda) fn mark(&mut self, signal: u64) -> Option<bool> {
         if signal == self.markers.begin {
             self.begun += 1;
-            self.still = ActiveTimeout::new(STILL);
+            self.idle = ActiveTimeout::new(IDLE_INTERVAL);
             return Some(true);
         }
         if signal != self.markers.end {
@@ -184,16 +184,16 @@ impl NodeConnections {
             }
         }
         if progress {
-            self.still = ActiveTimeout::new(STILL);
+            self.idle = ActiveTimeout::new(IDLE_INTERVAL);
         } else if self.is_in_launch() || !self.is_idle() {
-            self.still.update();
-            self.look()?;
+            self.idle.update();
+            self.check_peers()?;
         }
         Ok(progress)
     }
 
     /// Returns an error if a rank that is needed to continue is lost or has aborted.
-    fn look(&mut self) -> Result<(), Failure> {
+    fn check_peers(&mut self) -> Result<(), Failure> {
         if let Err(error) = self.bootstrap.check_alive() {
             return Err(Failure::Cause(AbortCause::Group(Box::new(error))));
         }
@@ -215,8 +215,8 @@ impl NodeConnections {
     }
 
     /// Returns the cause of a timeout if data is pending and nothing was sent or received for this long.
-    pub(in crate::cuda) fn find_late(&self, timeout: Duration) -> Option<AbortCause> {
-        let late = self.still.elapsed() > timeout;
+    pub(in crate::cuda) fn find_timeout(&self, timeout: Duration) -> Option<AbortCause> {
+        let late = self.idle.elapsed() > timeout;
         let wire = self.wires.iter().find(|wire| late && !wire.is_idle())?;
         Some(AbortCause::Timeout { after: timeout, not_started: vec![wire.peer], unresponsive: Vec::new() })
     }

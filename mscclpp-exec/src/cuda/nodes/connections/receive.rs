@@ -5,7 +5,7 @@ use super::frame::{Frame, kind, malformed};
 use super::wire::{Incoming, Lost};
 use crate::cuda::driver::{self, Driver, Handle};
 use crate::cuda::nodes::memory::Owner;
-use crate::cuda::nodes::staging::{PIECE, StagingBuffer, TransferDirection};
+use crate::cuda::nodes::staging::{STAGING_BYTES, StagingBuffer, TransferDirection};
 use crate::cuda::proxy::Failure;
 use crate::error::{Error, LateData};
 use crate::process::Header;
@@ -44,7 +44,7 @@ impl NodeConnections {
             }
             let Some(incoming) = &mut wire.incoming else { break };
             let frame = incoming.frame;
-            if frame.plan != key || frame.bytes() > PIECE {
+            if frame.plan != key || frame.bytes() > STAGING_BYTES {
                 return Err(malformed(wire.peer, &frame));
             }
             if frame.launch > self.begun {
@@ -85,7 +85,7 @@ impl NodeConnections {
         let peer = self.wires[at].peer;
         let malformed = || malformed(peer, &frame);
         if matches!(kind, kind::DATA | kind::ZEROS) {
-            self.refuse_late(peer, &frame)?;
+            self.reject_late(peer, &frame)?;
         }
         match kind {
             kind::DATA => {
@@ -132,7 +132,7 @@ impl NodeConnections {
     ///
     /// # Errors
     /// [`Error::LateData`].
-    fn refuse_late(&self, peer: u32, frame: &Frame) -> Result<(), Failure> {
+    fn reject_late(&self, peer: u32, frame: &Frame) -> Result<(), Failure> {
         let is_over = frame.launch <= self.ended;
         let owner = self.memories.owner(frame.memory);
         let harms = owner == Some(Owner::Caller) || !self.ends.scratch_may_be_late;

@@ -5,12 +5,12 @@ use super::frame::{Frame, kind};
 use super::wire::Outgoing;
 use crate::cuda::driver::{self, Handle};
 use crate::cuda::nodes::memory::Target;
-use crate::cuda::nodes::staging::{PIECE, TransferDirection};
+use crate::cuda::nodes::staging::{STAGING_BYTES, TransferDirection};
 use crate::cuda::proxy::Failure;
 use crate::error::Error;
 
 /// Maximum number of pending messages for a rank, above which the queue is blocked.
-const MOST_WAITING: usize = 1024;
+const MAX_PENDING: usize = 1024;
 
 /// The rest of a copy to another node.
 #[derive(Clone, Copy, Debug)]
@@ -65,11 +65,11 @@ impl NodeConnections {
     /// the copy. Returns whether it made progress.
     pub(in crate::cuda) fn stage(&mut self, put: &mut Put, after: u64, stream: Handle) -> driver::Result<bool> {
         let before = put.bytes;
-        while put.bytes > 0 && self.wires[put.wire].outgoing.len() < MOST_WAITING {
+        while put.bytes > 0 && self.wires[put.wire].outgoing.len() < MAX_PENDING {
             let (mut piece, mut n, mut kind) = (None, put.bytes, kind::ZEROS);
             if put.src != 0 {
                 let Some(free) = self.wires[put.wire].staging.take(TransferDirection::Out) else { break };
-                n = n.min(PIECE);
+                n = n.min(STAGING_BYTES);
                 self.driver.copy(free.device(), put.src, n, stream)?;
                 put.src += n;
                 (piece, kind) = (Some(free), kind::DATA);
@@ -87,7 +87,7 @@ impl NodeConnections {
         let (wire, target) = self.wire_to(signal)?;
         let frame = self.frame(kind::SIGNAL, target, 8);
         let outgoing = &mut self.wires[wire].outgoing;
-        let has_room = outgoing.len() < MOST_WAITING;
+        let has_room = outgoing.len() < MAX_PENDING;
         if has_room {
             outgoing.push_back(Outgoing { frame, piece: None, after, begun: false, sent: 0 });
         }

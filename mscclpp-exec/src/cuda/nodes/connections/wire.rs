@@ -10,10 +10,10 @@ use crate::process::Connection;
 use mscclpp_bootstrap::ActiveTimeout;
 
 /// Grace period for the cause to arrive after a rank aborted or was lost.
-const HEARSAY: Duration = Duration::from_millis(200);
+const CAUSE_GRACE_PERIOD: Duration = Duration::from_millis(200);
 
 /// Maximum bytes that are sent together with their header.
-const SMALL: usize = 1 << 14;
+const MAX_INLINE_BYTES: usize = 1 << 14;
 
 /// A connection and its staging buffers.
 pub(super) struct NodeConnection {
@@ -57,7 +57,7 @@ pub(super) struct Incoming {
 
 impl NodeConnection {
     pub(super) fn lose(&mut self, how: Lost) {
-        self.lost.get_or_insert_with(|| (ActiveTimeout::new(HEARSAY), how));
+        self.lost.get_or_insert_with(|| (ActiveTimeout::new(CAUSE_GRACE_PERIOD), how));
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -78,7 +78,7 @@ impl NodeConnection {
             if !first.begun {
                 connection.push(bytemuck::bytes_of(&first.frame).iter().copied());
                 (first.begun, progress) = (true, true);
-                if bytes.len() <= SMALL {
+                if bytes.len() <= MAX_INLINE_BYTES {
                     connection.push(bytes.iter().copied());
                     first.sent = bytes.len();
                 }
