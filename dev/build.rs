@@ -83,7 +83,7 @@ const BARRIER_BUGS: &[(&str, &str, &str, &str)] = &[
 ];
 
 /// A bug of the simulated switch itself.
-const A_MEMBER_LEFT_OUT: &str = "a_member_left_out";
+const OMITTED_MEMBER: &str = "a_member_left_out";
 
 /// Bugs of specialized kernels, in the same form, which are compiled when a test requests them.
 const SPECIALISED_BUGS: &[(&str, &str, &str, &str)] = &[
@@ -181,7 +181,7 @@ fn main() {
     println!("cargo::rustc-env=SIM_ACCESS_BUGS={}", accesses.join(","));
     let barriers: Vec<&str> = BARRIER_BUGS.iter().map(|(name, ..)| *name).collect();
     println!("cargo::rustc-env=SIM_BARRIER_BUGS={}", barriers.join(","));
-    let switches = SWITCH_BUGS.iter().map(|(name, ..)| *name).chain([A_MEMBER_LEFT_OUT]);
+    let switches = SWITCH_BUGS.iter().map(|(name, ..)| *name).chain([OMITTED_MEMBER]);
     println!("cargo::rustc-env=SIM_SWITCH_BUGS={}", switches.collect::<Vec<_>>().join(","));
     println!("cargo::rustc-env=SIM_BUGS={}", BUGS.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(","));
     let table: String = names

@@ -30,7 +30,7 @@ fn plans() -> Vec<Known> {
 
 #[test]
 #[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
-fn right_plans_are_accepted_and_wrong_ones_are_not() {
+fn correct_plans_are_accepted_and_others_rejected() {
     let mut wrong = Vec::new();
     for plan in plans() {
         let found = check(&plan.tree);

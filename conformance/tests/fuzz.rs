@@ -12,7 +12,7 @@ use runs::{limit, run_all, seeds};
 
 #[test]
 #[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
-fn accepted_reference_plans_withstand() {
+fn accepted_reference_plans_pass_the_fuzzer() {
     let plans = reference();
     let (broken, fuzzed, runs) = run_all(&plans, limit(700));
     println!("{fuzzed} plans, {runs} runs");
@@ -23,7 +23,7 @@ fn accepted_reference_plans_withstand() {
 /// launch barrier, and only there; everything else that the simulator reports is an error.
 #[test]
 #[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
-fn faulty_reference_plans_break() {
+fn invalid_reference_plans_fail_the_fuzzer() {
     for (Named { name, plan }, faults) in faulty() {
         let sound = faults.iter().all(|fault| fault.ends_with("relaxed-only"));
         let found = check(&plan);
@@ -44,7 +44,7 @@ fn faulty_reference_plans_break() {
 /// Fragments that the checker accepts have the same result in every order, whatever the result is.
 #[test]
 #[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
-fn accepted_fragments_withstand() {
+fn accepted_fragments_pass_the_fuzzer() {
     let fragments = fragments();
     let accepted: Vec<Named> = fragments.into_iter().filter(|named| check(&named.plan).is_empty()).collect();
     let (broken, fuzzed, runs) = run_all(&accepted, limit(700));

@@ -21,7 +21,7 @@ fn plans() -> Vec<(String, String, Value)> {
 
 #[test]
 #[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
-fn reference_plans_come_back() {
+fn reference_plans_round_trip_as_json() {
     for (slug, text, _) in plans() {
         let (tree, warnings) =
             read(&text, ReadOptions { strict: true }).unwrap_or_else(|error| panic!("{slug}: {error}"));
@@ -38,7 +38,7 @@ fn reference_plans_come_back() {
 
 #[test]
 #[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
-fn reference_plans_come_back_from_images() {
+fn reference_plans_round_trip_through_images() {
     for (slug, text, _) in plans() {
         let (tree, _) = read(&text, ReadOptions::default()).unwrap();
         let plan = Plan::new(&tree);

@@ -49,7 +49,7 @@ fn run(plan: &Plan, world: &Executor, message: Message, launches: u64) -> Result
 
 #[test]
 #[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
-fn reference_plans_give_right_results() {
+fn reference_plans_compute_correct_results() {
     let (mut right, mut failures) = (0, Vec::new());
     for entry in conformance::index() {
         let slug = entry["slug"].as_str().expect("a name");
@@ -74,7 +74,7 @@ fn reference_plans_give_right_results() {
 
 #[test]
 #[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
-fn fragments_load_and_run_or_say_what_they_wait_for() {
+fn fragments_load_and_run_or_report_their_waits() {
     let mut seen = [0; 2];
     for entry in conformance::index() {
         let slug = entry["slug"].as_str().expect("a name");

@@ -11,7 +11,7 @@ use rustix::fs::MemfdFlags;
 use crate::alloc::{ALIGN_OF_FILES, map};
 
 /// Maximum number of devices of an object.
-pub(crate) const MOST_MEMBERS: usize = 64;
+pub(crate) const MAX_MEMBERS: usize = 64;
 
 /// Granularity in bytes of objects and of the memory bound to them.
 pub(crate) const UNIT: u64 = ALIGN_OF_FILES;
@@ -24,7 +24,7 @@ struct Table {
     added: AtomicU64,
     /// Per member: a word that is not 0 for a device that has been added, then the handle of the memory that it has
     /// bound, or zeros.
-    slots: [[AtomicU64; 9]; MOST_MEMBERS],
+    slots: [[AtomicU64; 9]; MAX_MEMBERS],
 }
 
 /// An object in this process.
@@ -77,7 +77,7 @@ impl Multicast {
         let table = self.table();
         let known = table.slots.iter().any(|slot| slot[0].load(Acquire) == device);
         let at = table.added.fetch_add(1, AcqRel);
-        if known || at >= table.devices.load(Acquire).min(MOST_MEMBERS as u64) {
+        if known || at >= table.devices.load(Acquire).min(MAX_MEMBERS as u64) {
             return false;
         }
         table.slots[at as usize][0].store(device, Release);

@@ -18,7 +18,7 @@ pub(crate) struct Plugin {
 
 impl Plugin {
     /// Returns whether an image is a plugin; prebuilt images for devices are not.
-    pub(crate) fn is_one(image: &[u8]) -> bool {
+    pub(crate) fn is_plugin(image: &[u8]) -> bool {
         image.starts_with(b"\x7fELF")
     }
 

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_the_reference_lead_to_algorithms() {
+    fn names_of_the_reference_resolve_to_algorithms() {
         for (theirs, ours) in REFERENCE_NAMES {
             assert_eq!(find(theirs).map(BuiltinAlgorithm::name), Some(*ours));
         }

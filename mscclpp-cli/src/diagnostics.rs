@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_is_there() {
+    fn json_has_every_part() {
         let mut place = SourceLocation { file: Arc::from("ring.rs"), line: 3, column: 5, ..Default::default() };
         place.variables.push((Arc::from("i"), 2));
         place.variables.push((Arc::from("huge"), i128::MAX));

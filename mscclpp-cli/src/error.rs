@@ -307,7 +307,7 @@ mod tests {
     use super::similar;
 
     #[test]
-    fn similar_names_come_first_and_strange_ones_bring_none() {
+    fn similar_names_are_sorted_and_others_omitted() {
         let known = ["allreduce_ring", "allgather", "reducescatter"];
         assert_eq!(similar("ring", known), ["allreduce_ring"]);
         assert_eq!(similar("allgahter", known)[0], "allgather");

@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_machine_has_is_refused() {
+    fn size_beyond_any_machine_is_rejected() {
         assert!(require(String::new, 0).is_ok_and(|left| left > 0));
         assert!(matches!(require(|| "it".into(), u64::MAX), Err(Error::Memory { needed: u64::MAX, .. })));
     }

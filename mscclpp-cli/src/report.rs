@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_and_unverified_rows_say_so() {
+    fn wrong_and_unverified_rows_are_marked() {
         let header = header();
         assert!(header.row(&row(Some(3))).ends_with(" 3\n"));
         assert!(header.closing(&[row(Some(3)), row(Some(4))], false).contains("7 FAILED"));

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn junk_is_named() {
+    fn invalid_text_is_reported() {
         for (text, error) in [
             ("", SizeError::Empty),
             ("   ", SizeError::Empty),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn people_read_units() {
+    fn sizes_are_formatted_with_units() {
         for (bytes, text) in [
             (0, "0 B"),
             (1023, "1023 B"),
@@ -146,7 +146,7 @@ mod tests {
         }
 
         #[test]
-        fn every_number_survives(value: u64) {
+        fn every_number_round_trips(value: u64) {
             prop_assert_eq!(parse(&value.to_string()), Ok(value));
         }
     }

@@ -38,7 +38,7 @@ mod tests {
     use super::Columns;
 
     #[test]
-    fn numbers_stand_right_and_names_left() {
+    fn numbers_are_right_aligned_and_names_left_aligned() {
         let mut table = Columns::new(&["name", ">bytes"]);
         table.row(["a".into(), "1024".into()]);
         table.row(["long".into(), "8".into()]);

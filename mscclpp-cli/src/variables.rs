@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn misspelt_names_are_recognized_and_others_left_alone() {
+    fn misspelled_names_are_recognized_and_others_ignored() {
         assert_eq!(meant("MSCCLPP_TIMOUT"), Some("TIMEOUT"));
         assert_eq!(meant("MSCCLPP_HOSTID"), Some("HOST_ID"));
         assert_eq!(meant("MSCCLPP_MASTER_ADDRESS"), Some("MASTER_ADDR"));

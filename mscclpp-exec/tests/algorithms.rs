@@ -65,7 +65,7 @@ fn names_are_unique_and_found() {
 }
 
 #[test]
-fn what_an_algorithm_does_not_support_is_refused() {
+fn unsupported_specification_is_rejected() {
     let ring = algorithms::find("allreduce_ring").expect("a ring");
     let one = ring.record(ring.spec(1, 1), &[]).expect_err("one rank");
     assert_eq!(one.to_string(), "`allreduce_ring` runs on 2 to 1024 ranks on 1 node, found 1, 1 per node");
@@ -103,7 +103,7 @@ fn what_an_algorithm_does_not_support_is_refused() {
 }
 
 #[test]
-fn plans_that_are_part_of_the_library_are_found() {
+fn embedded_plans_are_found() {
     for algorithm in algorithms::all() {
         let arguments = algorithm.arguments([]).expect("defaults");
         assert!(!algorithm.plans().is_empty(), "{}", algorithm.name());
@@ -255,7 +255,7 @@ fn promised(name: &str, p: f64, n: f64, g: f64) -> Option<Cost> {
 }
 
 #[test]
-fn every_algorithm_builds_wherever_it_claims_to_and_costs_what_its_first_line_says() {
+fn every_algorithm_builds_on_supported_topologies_at_its_stated_cost() {
     let (mut wrong, mut loops) = (BTreeMap::new(), 0);
     for algorithm in algorithms::all() {
         let machines: Vec<_> = MACHINES.into_iter().filter(|&(ranks, node)| algorithm.supports(ranks, node)).collect();

@@ -122,7 +122,7 @@ fn runs_right(tree: &PlanTree) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(debug_assertions) { 150 } else { 4000 }, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn results_are_what_the_checks_say(
+    fn results_agree_with_the_checks(
         seed in 0..NAMES.len(), changes in proptest::collection::vec((any::<Index>(), 0..10u8, any::<Index>(), 0..64u32), 0..3),
     ) {
         thread_local! { static SEEDS: Vec<PlanTree> = seeds(); }
@@ -141,7 +141,7 @@ proptest! {
 
 /// Changes produce both kinds of plans; otherwise the test above would be void.
 #[test]
-fn some_changes_matter_and_some_do_not() {
+fn changes_produce_correct_and_incorrect_plans() {
     let (mut right, mut wrong) = (0, 0);
     for tree in seeds() {
         for op in 0..data_ops(&mut tree.clone()).len() {

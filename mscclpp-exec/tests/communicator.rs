@@ -101,14 +101,14 @@ where
 }
 
 #[test]
-fn every_call_gives_the_naive_result() {
+fn every_call_equals_the_naive_result() {
     for (ranks, part) in [(1, 3), (2, 1), (2, 5000), (3, 1001), (4, 0), (5, 17), (7, 300)] {
         every_call::<f32>(ranks, part, ranks / 2);
     }
 }
 
 #[test]
-fn every_type_is_taken() {
+fn every_type_is_supported() {
     every_call::<u8>(3, 33, 2);
     every_call::<i32>(3, 33, 2);
     every_call::<u32>(3, 33, 2);
@@ -192,7 +192,7 @@ fn parts_longer_than_a_round_arrive() {
 }
 
 #[test]
-fn lengths_that_do_not_fit_are_named_before_anybody_waits() {
+fn mismatched_lengths_are_reported_before_any_wait() {
     on_ranks(3, |comm| {
         if comm.rank() != 1 {
             return;
@@ -265,7 +265,7 @@ fn selectors_and_native_algorithms_are_used_and_counted() {
 }
 
 #[test]
-fn who_cannot_choose_or_build_says_which_rank_and_call_it_is() {
+fn failed_selection_or_build_names_rank_and_call() {
     on_ranks(2, |comm| {
         let rank = comm.rank();
         let request = "allreduce of 8 bytes i64, sum, in place, 2 ranks on 1 node";
@@ -281,7 +281,7 @@ fn who_cannot_choose_or_build_says_which_rank_and_call_it_is() {
 }
 
 #[test]
-fn ranks_with_different_algorithms_do_not_come_together() {
+fn ranks_with_different_algorithms_are_rejected() {
     let communicators = Communicator::local(3).expect("three ranks");
     std::thread::scope(|scope| {
         for communicator in communicators {
@@ -298,7 +298,7 @@ fn ranks_with_different_algorithms_do_not_come_together() {
 }
 
 #[test]
-fn what_is_prepared_is_forgotten_in_order_and_made_again() {
+fn prepared_calls_are_evicted_in_order_and_recreated() {
     on_ranks(2, |comm| {
         for round in 0..2 {
             for len in 1..300_usize {
@@ -329,7 +329,7 @@ impl Dice {
 }
 
 #[test]
-fn packets_of_one_call_are_not_taken_for_those_of_another() {
+fn packets_of_different_calls_are_distinguished() {
     // Alternating calls use every other launch of the communicator, and alternating sizes lay out scratch differently.
     for ranks in [2, 3, 5] {
         on_ranks(ranks, |comm| {

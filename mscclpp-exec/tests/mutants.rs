@@ -139,7 +139,7 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(debug_assertions) { 1500 } else { 20_000 }, ..ProptestConfig::default() })]
     #[test]
-    fn mutants_end(
+    fn mutants_terminate(
         seed in 0..11_usize, changes in changes(), count in 0..500_u64, dtype in prop::sample::select(DataType::ALL),
         schedule in any::<u64>(),
     ) {

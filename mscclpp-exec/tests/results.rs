@@ -62,7 +62,7 @@ fn custom() -> PlanTree {
 }
 
 #[test]
-fn custom_collectives_do_what_their_programs_say() {
+fn custom_collectives_fulfill_their_expectations() {
     let tree = custom();
     let plan = Plan::new(&tree);
     for &dtype in DataType::ALL {
@@ -103,7 +103,7 @@ fn schedules() -> impl Strategy<Value = (Schedule, usize, u64)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(debug_assertions) { 300 } else { 3000 }, ..ProptestConfig::default() })]
     #[test]
-    fn results_are_right(
+    fn results_equal_the_oracle(
         algorithm in any::<Index>(), ranks in 2..9_u32, in_place: bool, part in prop_oneof![0..40_u64, 0..3000_u64],
         odd in 0..5_u64, dtype in select(DataType::ALL), op in select(ReduceOp::ALL.to_vec()),
         accumulate in select(vec![AccumType::Native, AccumType::F32, AccumType::F64]),
@@ -132,7 +132,7 @@ proptest! {
 }
 
 #[test]
-fn the_oracle_notices_a_wrong_element() {
+fn oracle_detects_wrong_element() {
     let algorithm = algorithms::find("allreduce_ring").expect("a ring");
     let plan = build(algorithm, 4, true).expect("four ranks");
     for &dtype in DataType::ALL {

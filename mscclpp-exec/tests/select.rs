@@ -20,7 +20,7 @@ fn ring(ranks: u32) -> Plan {
 }
 
 #[test]
-fn the_library_decides_by_size_and_machine() {
+fn default_rules_decide_by_size_and_topology() {
     let registry = Registry::builtin();
     let chosen = |request: Request| {
         let decision = registry.select(&request).expect("there is one");
@@ -131,7 +131,7 @@ fn nothing_is_built_with_very_many_blocks() {
 }
 
 #[test]
-fn plans_of_files_are_checked_and_serve_what_they_are_for() {
+fn plans_of_files_are_checked_and_selected_for_their_requests() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("ring.json");
     let tree = ring(3).tree();
@@ -168,7 +168,7 @@ fn plans_of_files_are_checked_and_serve_what_they_are_for() {
 }
 
 #[test]
-fn user_functions_are_baked_or_compiled_for_any_machine() {
+fn user_functions_are_embedded_or_compiled_for_any_topology() {
     let function = algorithms::allreduce_ring::algorithm();
     let baked = Algorithm::embedded(function).expect("it has plans");
     assert_eq!(baked.check_request(&all_reduce(8, 64)), Ok(()));
@@ -185,7 +185,7 @@ fn user_functions_are_baked_or_compiled_for_any_machine() {
 }
 
 #[test]
-fn explanations_name_every_algorithm_and_one_that_is_chosen() {
+fn explanations_name_every_algorithm_and_the_selected_one() {
     let registry = Registry::builtin();
     let request = all_reduce(8, 1 << 20);
     let explanation = registry.explain(&request);

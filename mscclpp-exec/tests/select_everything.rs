@@ -39,7 +39,7 @@ fn select_one(registry: &Registry, request: &Request) -> Decision {
 }
 
 #[test]
-fn there_is_always_one_and_the_same_on_all_ranks() {
+fn every_request_selects_the_same_on_all_ranks() {
     // Two ranks that do not communicate.
     let registries = [Registry::builtin(), Registry::builtin()];
     for ranks in 1..=64 {
@@ -51,7 +51,7 @@ fn there_is_always_one_and_the_same_on_all_ranks() {
 }
 
 #[test]
-fn all_types_and_reductions_are_served() {
+fn all_types_and_reductions_are_supported() {
     let registry = Registry::builtin();
     for (_, kind) in CALLS {
         for &dtype in DataType::ALL {
@@ -105,14 +105,14 @@ fn build_all(ranks: u32) {
 }
 
 #[test]
-fn what_is_selected_is_proved() {
+fn selected_plans_are_proved() {
     for ranks in [2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16] {
         build_all(ranks);
     }
 }
 
 #[test]
-fn what_is_selected_for_many_ranks_is_proved() {
+fn selected_plans_of_many_ranks_are_proved() {
     // The checks of many ranks take long without optimization.
     for ranks in if cfg!(debug_assertions) { vec![17, 24] } else { (17..=64).collect() } {
         build_all(ranks);
@@ -122,7 +122,7 @@ fn what_is_selected_for_many_ranks_is_proved() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(debug_assertions) { 200 } else { 2000 }, ..ProptestConfig::default() })]
     #[test]
-    fn what_is_selected_computes_its_collective(
+    fn selected_plans_compute_their_collectives(
         kind in select(CALLS.map(|(_, kind)| kind).to_vec()), ranks in 2..10_u32, node in any::<proptest::sample::Index>(),
         dtype in select(DataType::ALL), op in select(ReduceOp::ALL.to_vec()), root in 0..10_u32, in_place: bool,
         part in prop_oneof![0..300_u64, 0..20_000_u64], odd in 0..7_u64, blocks in 1..4_u32, seed: u64,

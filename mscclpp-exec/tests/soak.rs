@@ -64,12 +64,12 @@ fn is_flat(calls: u64) {
 }
 
 #[test]
-fn memory_stays_as_it_is_for_a_while() {
+fn memory_does_not_grow_over_few_calls() {
     is_flat(3_000);
 }
 
 #[test]
 #[ignore = "takes minutes"]
-fn memory_stays_as_it_is() {
+fn memory_does_not_grow() {
     is_flat(100_000);
 }

@@ -54,7 +54,7 @@ fn by(rank: u32, block: u32, op: u32, kind: OpKind) -> UnblockedBy {
 }
 
 #[test]
-fn a_circle_of_waits() {
+fn cycle_of_waits_is_reported() {
     let plan = tree(2, [1, 1, 0], |rank| vec![vec![wait(rank, &[1 - rank]), signal(rank, &[1 - rank])]]);
     let stall = stall(&plan);
     assert_eq!((stall.plan.as_str(), stall.blocks, stall.blocked.len()), ("by hand", 2, 2));
@@ -80,7 +80,7 @@ fn a_circle_of_waits() {
 }
 
 #[test]
-fn the_one_that_nobody_releases_comes_first() {
+fn wait_without_releaser_is_listed_first() {
     // Rank 0 waits for rank 1, which waits for rank 2, which has ended.
     let plan = tree(3, [1, 1, 0], |rank| match rank {
         0 => vec![vec![wait(0, &[1])]],
@@ -114,7 +114,7 @@ fn semaphores_and_barriers() {
 }
 
 #[test]
-fn packets_that_do_not_come() {
+fn missing_packets_are_reported() {
     let plan = tree(2, [2, 2, 2], |rank| match rank {
         // The second chunk is sent only after a wait.
         0 => vec![vec![
@@ -162,7 +162,7 @@ fn crossed_channels() {
 }
 
 #[test]
-fn many_waiting_blocks_are_cut_short_in_texts_only() {
+fn many_blocked_blocks_are_abbreviated_only_in_texts() {
     let plan = tree(2, [1, 1, 0], |rank| (0..20).map(|_| vec![wait(rank, &[1 - rank])]).collect());
     let stall = one_stall(&plan);
     assert_eq!(stall.blocked.len(), 40);
@@ -191,7 +191,7 @@ fn ring(ranks: u32, starts: bool) -> PlanTree {
 }
 
 #[test]
-fn no_schedule_takes_a_long_chain_for_a_stall() {
+fn long_chain_of_waits_is_no_stall_in_any_schedule() {
     for workers in [1, 2, 3, 4] {
         let world =
             Executor::with_options(40, Options { workers: Some(workers), parallel_from: 0, ..Options::default() });
@@ -210,7 +210,7 @@ fn no_schedule_takes_a_long_chain_for_a_stall() {
 }
 
 #[test]
-fn a_stall_leaves_other_plans_alone() {
+fn stall_does_not_affect_other_plans() {
     let world = Executor::with_options(2, Options { schedule: Schedule::Seeded(3), ..Options::default() });
     let message = Message::new(DataType::F32, 64);
     let mut good = world.prepare(&Plan::new(&ring(2, true)), message).expect("a plan");

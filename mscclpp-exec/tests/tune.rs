@@ -76,7 +76,7 @@ fn a_tuner_measures_every_candidate_and_all_ranks_get_one_table() {
 }
 
 #[test]
-fn a_measurement_notices_wrong_results() {
+fn measurement_detects_wrong_results() {
     on_ranks(2, |comm| {
         let measuring = MeasureOptions { iterations: 4, warmup: 1, check: 1 };
         for kind in [CollectiveKind::AllReduce, CollectiveKind::AllToAll, CollectiveKind::SendRecv] {
@@ -124,7 +124,7 @@ fn sizes_are_rounded_up_to_powers_of_two_within_limits() {
 }
 
 #[test]
-fn tables_survive_their_file_and_nothing_is_left_beside_it() {
+fn table_round_trips_through_its_file_only() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("table.toml");
     let written = table(vec![entry(1024, "allreduce_ring"), entry(2048, "allreduce_packets")]);
@@ -163,7 +163,7 @@ fn bad_files_are_named_with_the_place() {
 }
 
 #[test]
-fn another_machine_is_named_with_both_values() {
+fn table_of_another_machine_is_reported_with_both_values() {
     let mut elsewhere = MachineInfo::current();
     assert_eq!(elsewhere.differences(&MachineInfo::current()), []);
     elsewhere.processors = 1 << 40;

@@ -11,14 +11,14 @@ const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
     (
         "dev/tests/device/faults.rs",
         &[
-            (Code::NotResident, "what_does_not_fit_is_refused"),
-            (Code::NoDevice, "a_device_that_is_not_there_is_refused"),
+            (Code::NotResident, "plan_beyond_device_limits_is_rejected"),
+            (Code::NoDevice, "missing_device_is_rejected"),
             (Code::DriverFailed, "every_call_fails_once"),
         ],
     ),
-    ("dev/tests/device/graphs.rs", &[(Code::Capturing, "what_cannot_be_recorded_is_refused")]),
+    ("dev/tests/device/graphs.rs", &[(Code::Capturing, "uncapturable_call_in_capture_is_rejected")]),
     ("mscclpp-exec/tests/jit.rs", &[(Code::NotCompiled, "there_is_a_compiler_or_a_reason")]),
-    ("dev/tests/device/devices.rs", &[(Code::NoPeerAccess, "devices_that_are_not_connected_are_refused")]),
+    ("dev/tests/device/devices.rs", &[(Code::NoPeerAccess, "devices_without_peer_access_are_rejected")]),
     (
         "mscclpp-core/tests/recording.rs",
         &[
@@ -66,24 +66,24 @@ const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
     (
         "mscclpp-exec/tests/errors.rs",
         &[
-            (Code::Stalled, "a_plan_that_stalls"),
-            (Code::WrongNumberOfRanks, "a_world_of_another_size"),
-            (Code::MalformedPlan, "a_plan_whose_indexes_lead_nowhere"),
-            (Code::MessageOutOfRange, "a_message_outside_of_the_range"),
-            (Code::UnequalParts, "parts_that_are_not_equal"),
-            (Code::MessageTooLarge, "a_message_without_addresses"),
-            (Code::FixedReduction, "a_reduction_that_the_plan_does_not_do"),
-            (Code::NoSuchReduction, "a_type_that_cannot_be_added_up_so"),
-            (Code::WrongBuffers, "buffers_that_do_not_fit"),
-            (Code::WrongPlace, "two_buffers_for_one_and_one_for_two"),
-            (Code::ReadOnlyInput, "inputs_that_are_only_lent_for_reading"),
-            (Code::OutOfResources, "more_scratch_than_is_allowed"),
-            (Code::ExecutorFault, "a_fault_of_our_own"),
+            (Code::Stalled, "stalled_plan_is_an_error"),
+            (Code::WrongNumberOfRanks, "plan_for_another_rank_count_is_an_error"),
+            (Code::MalformedPlan, "invalid_index_in_plan_is_an_error"),
+            (Code::MessageOutOfRange, "message_size_out_of_range_is_an_error"),
+            (Code::UnequalParts, "unequal_parts_are_an_error"),
+            (Code::MessageTooLarge, "message_beyond_address_space_is_an_error"),
+            (Code::FixedReduction, "reduction_other_than_the_plans_is_an_error"),
+            (Code::NoSuchReduction, "unsupported_accumulator_is_an_error"),
+            (Code::WrongBuffers, "buffers_of_other_size_are_an_error"),
+            (Code::WrongPlace, "buffer_mode_mismatch_is_an_error"),
+            (Code::ReadOnlyInput, "read_only_inputs_are_an_error"),
+            (Code::OutOfResources, "scratch_above_limit_is_an_error"),
+            (Code::ExecutorFault, "internal_error_is_reported_as_bug"),
         ],
     ),
     (
         "mscclpp-exec/tests/process/failures.rs",
-        &[(Code::LostRank, "a_rank_that_is_gone"), (Code::DifferentCalls, "ranks_that_call_different_things")],
+        &[(Code::LostRank, "lost_rank_is_reported"), (Code::DifferentCalls, "different_calls_are_reported")],
     ),
 ];
 

@@ -94,7 +94,7 @@ unsafe impl Driver for Simulator {
 }
 
 /// Returns an error for the release of an object that does not exist.
-fn gone<T>(call: &'static str, found: Option<T>) -> Result<()> {
+fn released<T>(call: &'static str, found: Option<T>) -> Result<()> {
     match found {
         Some(_) => Ok(()),
         None => error(call, Code::InvalidHandle, "no such handle"),

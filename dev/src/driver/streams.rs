@@ -3,7 +3,7 @@
 use mscclpp_exec::cuda::Handle;
 use mscclpp_exec::cuda::calls::Streams;
 
-use super::{Simulator, gone};
+use super::{Simulator, released};
 use crate::host::{Queue, Result, Work};
 
 impl Streams for Simulator {
@@ -19,7 +19,7 @@ impl Streams for Simulator {
         // Work that was enqueued on it is still executed.
         let done = self.machine.wait("cuStreamDestroy", |_, handle| handle == stream.0);
         self.called("cuStreamDestroy")?;
-        gone("cuStreamDestroy", self.machine.state().streams.remove(&stream.0))?;
+        released("cuStreamDestroy", self.machine.state().streams.remove(&stream.0))?;
         done
     }
 

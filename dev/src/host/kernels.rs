@@ -39,7 +39,7 @@ impl SimulatedHost {
             version = now;
             // Delayed work may be what the kernels wait for: the record that another stream waits for before its
             // kernel.
-            let may_help = state.helped || self.options.others || state.has_work_held_back();
+            let may_help = state.helped || self.options.others || state.has_delayed_work();
             Turn { more, may_help, reach }
         });
     }

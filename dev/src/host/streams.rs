@@ -132,7 +132,7 @@ impl SimulatedHost {
             self.finished.notify_all();
             let stays = state.streams.iter().any(|(handle, queue)| of(queue, *handle) && !queue.work.is_empty());
             // A wait for an event whose record is on no stream would never end.
-            if stays && !self.options.others && !state.has_work_held_back() && !state.has_kernels() {
+            if stays && !self.options.others && !state.has_delayed_work() && !state.has_kernels() {
                 return error(call, Code::Unknown, "a stream waits for what is on no other one");
             }
         }

@@ -39,7 +39,7 @@ pub(crate) enum Work {
 
 impl State {
     /// Returns whether work other than a kernel is first on a stream and is not blocked: a later attempt executes it.
-    pub(super) fn has_work_held_back(&self) -> bool {
+    pub(super) fn has_delayed_work(&self) -> bool {
         self.streams.values().any(|queue| match queue.work.front() {
             None | Some(Work::Launch(_)) => false,
             Some(&Work::Wait(event, recorded)) => !self.blocks(event, recorded),

@@ -85,7 +85,7 @@ extern "C" fn sim_meet(predicate: bool) -> u32 {
 #[unsafe(no_mangle)]
 extern "C" fn sim_now() -> u64 {
     let grids = current();
-    if !grids.stuck {
+    if !grids.blocked {
         return grids.steps;
     }
     grids.asked += 1;
@@ -131,7 +131,7 @@ extern "C" fn sim_may_use(at: *const c_void, bytes: u32, write: bool) -> bool {
 }
 
 /// The bug of a switch that omits one member from its loads.
-pub(crate) const A_MEMBER_LEFT_OUT: &str = "a_member_left_out";
+pub(crate) const OMITTED_MEMBER: &str = "a_member_left_out";
 
 /// Stores the members' addresses of a multicast address.
 ///
@@ -159,7 +159,7 @@ unsafe extern "C" fn sim_members(at: *const c_void, bytes: u32, write: bool, add
         let counter = if write { &counts.stores } else { &counts.loads };
         counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
-    let left_out = !write && options.bug == Some(A_MEMBER_LEFT_OUT);
+    let left_out = !write && options.bug == Some(OMITTED_MEMBER);
     count - u32::from(left_out && count > 1)
 }
 

@@ -85,7 +85,7 @@ pub(super) struct Grids {
     /// Number of consecutive stops at waits, without any progress.
     pub(super) waits: u64,
     /// Whether all threads are blocked, and the number of clock reads since.
-    pub(super) stuck: bool,
+    pub(super) blocked: bool,
     pub(super) asked: u64,
     pub(super) steps: u64,
     /// Time without progress: the last clock reading, and the time counted until then.
@@ -104,7 +104,7 @@ impl Grids {
             yielder: std::ptr::null(),
             last_piece: (0, (0, 0)),
             waits: 0,
-            stuck: false,
+            blocked: false,
             asked: 0,
             steps: 0,
             idle: None,
@@ -154,13 +154,13 @@ impl Grids {
     }
 
     /// Removes a thread from those that can be resumed.
-    pub(super) fn leave(&mut self, number: u32) {
+    pub(super) fn remove_ready(&mut self, number: u32) {
         self.ready.retain(|&other| other != number);
     }
 
     /// Lets stores reach memory at random times, and checks whether any thread can make progress. Returns whether the
     /// host should run.
-    pub(super) fn settle(&mut self) -> bool {
+    pub(super) fn advance_stores(&mut self) -> bool {
         let idle = self.waits > 2 * self.ready.len() as u64;
         if idle || self.random.below(8) == 0 {
             let count = self.blocks().count() as u32;
@@ -169,7 +169,7 @@ impl Grids {
             // SAFETY: stores of kernels that run.
             stores.map(|stores| unsafe { native::sim_write_one(stores) });
         }
-        if !idle || self.stuck {
+        if !idle || self.blocked {
             self.idle = None;
             return false;
         }
@@ -180,8 +180,8 @@ impl Grids {
     }
 
     /// Returns whether no thread can make progress although the timeout of all waits has expired.
-    pub(super) fn is_endless(&self) -> bool {
-        self.stuck && self.waits > 10_000 * (self.ready.len() as u64 + 10)
+    pub(super) fn is_stalled(&self) -> bool {
+        self.blocked && self.waits > 10_000 * (self.ready.len() as u64 + 10)
     }
 
     pub(super) fn blocks(&self) -> impl Iterator<Item = &Block> {
@@ -204,8 +204,8 @@ impl Grids {
             // is limited.
             *counted += looked.elapsed().min(self.options.patience / 32);
             *looked = Instant::now();
-            self.stuck = !turn.may_help || *counted > self.options.patience;
-            if self.stuck {
+            self.blocked = !turn.may_help || *counted > self.options.patience;
+            if self.blocked {
                 // From here on every thread that reads the clock aborts.
                 self.waits = 0;
             }
@@ -219,7 +219,7 @@ impl Grids {
 
     /// Removes a finished thread; returns its kernel, if the thread was the last one of it.
     pub(super) fn finish(&mut self, number: u32) -> Option<Finished> {
-        self.leave(number);
+        self.remove_ready(number);
         self.waits = 0;
         let grid = self.threads[number as usize].take()?.grid;
         let slot = &mut self.grids[grid as usize];
@@ -243,7 +243,7 @@ impl Grids {
                 // stop.
                 unsafe { coroutine.force_reset() };
             }
-            self.leave(thread);
+            self.remove_ready(thread);
         }
         self.waits = 0;
         let mut grid = self.grids[number].take()?;
@@ -264,7 +264,7 @@ impl Grids {
         if self.grids.iter().all(Option::is_none) {
             self.grids.clear();
             self.threads.clear();
-            (self.stuck, self.last_piece) = (false, (0, (0, 0)));
+            (self.blocked, self.last_piece) = (false, (0, (0, 0)));
         }
         (grid.kernel.stream, grid.fault.map_or(Ok(()), Err))
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-pub(crate) use self::callbacks::A_MEMBER_LEFT_OUT;
+pub(crate) use self::callbacks::OMITTED_MEMBER;
 use self::grids::{Grids, SLOWNESS, Stop};
 use crate::multicast::MulticastRange;
 use crate::native::{self, SimThread};
@@ -99,14 +99,14 @@ pub(crate) fn run(options: Options, seed: u64, mut surroundings: impl FnMut(Vec<
     loop {
         let grids = at_hand();
         // Threads at a block sync that not all threads of the block reach are blocked forever as well.
-        if grids.ready.is_empty() || grids.is_endless() {
+        if grids.ready.is_empty() || grids.is_stalled() {
             let Some(ended) = grids.end_one() else { break };
             let turn = surroundings(vec![ended]);
             grids.take(turn, false);
             continue;
         }
         grids.steps += 1;
-        let idle = grids.settle();
+        let idle = grids.advance_stores();
         if idle || grids.steps.is_multiple_of(1024) {
             let turn = surroundings(Vec::new());
             grids.take(turn, idle);
@@ -154,7 +154,7 @@ pub(crate) fn run(options: Options, seed: u64, mut surroundings: impl FnMut(Vec<
                     Stop::Waiting => grids.waits += 1,
                     // The thread may be polling in a wait, so this is no progress; its next store is.
                     Stop::Elsewhere => {}
-                    Stop::Parked => grids.leave(number),
+                    Stop::Parked => grids.remove_ready(number),
                 }
                 if let Some(thread) = &mut grids.threads[number as usize] {
                     thread.running = Some((coroutine, yielder));

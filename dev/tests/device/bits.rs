@@ -125,8 +125,8 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("bits::lengths_and_alignments", lengths_and_alignments),
         Test::new("bits::long_messages", long_messages),
         Test::new("bits::plans_without_operations", plans_without_operations),
-        Test::new("bits::scrambled_scratch_is_noticed", scrambled_scratch_is_noticed),
-        Test::new("bits::more_memory_than_there_is", more_memory_than_there_is),
+        Test::new("bits::scrambled_scratch_changes_stale_reads", scrambled_scratch_changes_stale_reads),
+        Test::new("bits::size_beyond_memory_is_rejected", size_beyond_memory_is_rejected),
         Test::new("bits::slices_anywhere", slices_anywhere),
         Test::new("bits::averages_of_one_rank", averages_of_one_rank),
         Test::new("bits::empty_pipelines", empty_pipelines),
@@ -178,7 +178,7 @@ fn lengths_and_alignments(rig: &Rig) -> Result<(), Failed> {
 }
 
 /// Sizes that overflow when they are rounded up are rejected, like those that are too large.
-fn more_memory_than_there_is(rig: &Rig) -> Result<(), Failed> {
+fn size_beyond_memory_is_rejected(rig: &Rig) -> Result<(), Failed> {
     let world = Executor::new(&rig.device, 1);
     for bytes in [1 << 50, u64::MAX - 1, u64::MAX] {
         if !matches!(world.alloc(0, bytes), Err(Error::Driver(_))) {
@@ -220,7 +220,7 @@ const STALE: &str = r#"{"name": "stale", "collective": "allgather", "protocol": 
 
 /// A plan that copies data of an earlier launch from scratch to its output repeats its results, until scratch is
 /// scrambled; the results of a correct plan do not change.
-fn scrambled_scratch_is_noticed(rig: &Rig) -> Result<(), Failed> {
+fn scrambled_scratch_changes_stale_reads(rig: &Rig) -> Result<(), Failed> {
     const COUNT: u64 = 100;
     let stale = Plan::new(&json::read(STALE, ReadOptions::default())?.0);
     let world = Executor::new(&rig.device, 1);

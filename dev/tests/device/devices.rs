@@ -25,18 +25,18 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     let tests: [(&str, Test); 11] = [
         ("streams_in_turns", streams_in_turns),
         ("memory_that_is_made_to_be_shared", memory_that_is_made_to_be_shared),
-        ("port_channels_are_at_rest", port_channels_are_at_rest),
+        ("port_channels_are_drained_after_wait", port_channels_are_drained_after_wait),
         ("specialised_kernels", specialised_kernels),
-        ("a_launch_ends_on_all_devices", a_launch_ends_on_all_devices),
+        ("launch_ends_after_all_devices_have_finished", launch_ends_after_all_devices_have_finished),
         ("launches_follow_one_another", launches_follow_one_another),
         ("graphs_on_several_devices", graphs_on_several_devices),
         ("averages_of_many_ranks", averages_of_many_ranks),
-        ("a_missing_signal_is_named", a_missing_signal_is_named),
-        ("a_stream_of_one_device_is_refused", a_stream_of_one_device_is_refused),
-        ("devices_that_are_not_connected_are_refused", devices_that_are_not_connected_are_refused),
+        ("missing_signal_is_reported", missing_signal_is_reported),
+        ("stream_of_one_device_is_rejected", stream_of_one_device_is_rejected),
+        ("devices_without_peer_access_are_rejected", devices_without_peer_access_are_rejected),
     ];
     let tests = tests.into_iter().map(|(name, test)| with_seeds(format!("devices::{name}"), seeds.clone(), test));
-    let bug = Trial::test("devices::bugs::lost_waits", lost_waits_are_found);
+    let bug = Trial::test("devices::bugs::lost_waits", lost_waits_are_detected);
     plans.chain(tests).chain([bug]).collect()
 }
 
@@ -133,7 +133,7 @@ fn streams_in_turns(seed: u64) -> Result<(), Failed> {
 }
 
 /// Without the waits between streams such launches overlap.
-fn lost_waits_are_found() -> Result<(), Failed> {
+fn lost_waits_are_detected() -> Result<(), Failed> {
     let options = Options { late: true, bug: Some("lost_waits"), ..Options::default() };
     match (1..=30).any(|seed| in_turns(seed, options).is_err()) {
         true => Ok(()),
@@ -193,7 +193,7 @@ fn plans_in_turns(world: &Executor, names: [&str; 2]) -> Result<(), Failed> {
 /// A plan without signals from writers to readers is correct even so, also for later work on the reader's stream: no
 /// device ends a launch before the others have completed their part. That holds on one device, hence it must hold on
 /// several too.
-fn a_launch_ends_on_all_devices(seed: u64) -> Result<(), Failed> {
+fn launch_ends_after_all_devices_have_finished(seed: u64) -> Result<(), Failed> {
     const RANKS: usize = 3;
     let slow = Some(seed as u32 % RANKS as u32);
     let devices = devices(seed, RANKS as u32, Options { slow, ..Options::default() })?;
@@ -265,7 +265,7 @@ fn memory_that_is_made_to_be_shared(seed: u64) -> Result<(), Failed> {
 
 /// The triggers of a launch through port channels are complete when the launch has been waited for, also if the plan
 /// itself waits for none.
-fn port_channels_are_at_rest(seed: u64) -> Result<(), Failed> {
+fn port_channels_are_drained_after_wait(seed: u64) -> Result<(), Failed> {
     for map in [&[0, 0, 0][..], &[0, 1, 2]] {
         let algorithm = algorithms::find("alltoall_ports").ok_or("no such algorithm")?;
         let mut tree = algorithm.compile(algorithm.spec(3, 3), &algorithm.arguments([])?)?;
@@ -305,7 +305,7 @@ fn averages_of_many_ranks(seed: u64) -> Result<(), Failed> {
     Pair::new(&world, &plan, message)?.ok_or("too many thread blocks")?.check(1)
 }
 
-fn a_missing_signal_is_named(seed: u64) -> Result<(), Failed> {
+fn missing_signal_is_reported(seed: u64) -> Result<(), Failed> {
     let devices = devices(seed, 3, Options::default())?;
     let options = cuda::Options { timeout: Duration::from_millis(1), ..cuda::Options::default() };
     let world = Executor::with_devices(&devices, options)?;
@@ -313,7 +313,7 @@ fn a_missing_signal_is_named(seed: u64) -> Result<(), Failed> {
     stalls::in_world(&world, &tree, |waits_for| matches!(waits_for, mscclpp_exec::error::WaitsFor::Signal { .. }))
 }
 
-fn a_stream_of_one_device_is_refused(seed: u64) -> Result<(), Failed> {
+fn stream_of_one_device_is_rejected(seed: u64) -> Result<(), Failed> {
     let devices = devices(seed, 2, Options::default())?;
     let world = Executor::with_devices(&devices, cuda::Options::default())?;
     let mut run = world.prepare(&shipped("allreduce_ring", 2)?, Message::new(DataType::F32, 10).any_size())?;
@@ -329,7 +329,7 @@ fn a_stream_of_one_device_is_refused(seed: u64) -> Result<(), Failed> {
     Ok(run.synchronize(&joined)?)
 }
 
-fn devices_that_are_not_connected_are_refused(seed: u64) -> Result<(), Failed> {
+fn devices_without_peer_access_are_rejected(seed: u64) -> Result<(), Failed> {
     let devices = devices(seed, 2, Options { apart: true, ..Options::default() })?;
     match Executor::with_devices(&devices, cuda::Options::default()) {
         Err(error @ Error::NoPeerAccess { .. }) if error.code() == Code::NoPeerAccess => {

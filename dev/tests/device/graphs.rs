@@ -15,8 +15,8 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("graphs::replays_between_eager_launches", replays_between_eager_launches),
         Test::new("graphs::ten_thousand_replays", ten_thousand_replays),
         Test::new("graphs::timed", timed),
-        Test::new("graphs::what_cannot_be_recorded_is_refused", what_cannot_be_recorded_is_refused),
-        Test::new("graphs::of_more_ranks_than_arguments_hold", of_more_ranks_than_arguments_hold),
+        Test::new("graphs::uncapturable_call_in_capture_is_rejected", uncapturable_call_in_capture_is_rejected),
+        Test::new("graphs::graph_keeps_address_table_of_many_ranks", graph_keeps_address_table_of_many_ranks),
     ]
 }
 
@@ -79,7 +79,7 @@ fn ten_thousand_replays(rig: &Rig) -> Result<(), Failed> {
 }
 
 /// A call that must be made before a capture returns a typed error in one; only that capture is lost.
-fn what_cannot_be_recorded_is_refused(rig: &Rig) -> Result<(), Failed> {
+fn uncapturable_call_in_capture_is_rejected(rig: &Rig) -> Result<(), Failed> {
     let (plan, message) = (shipped("allreduce_packets", 2)?, Message::new(DataType::F32, 50).any_size());
     let world = Executor::new(&rig.device, 2);
     let mut pair = Pair::new(&world, &plan, message)?.ok_or("too many thread blocks")?;
@@ -116,7 +116,7 @@ fn what_cannot_be_recorded_is_refused(rig: &Rig) -> Result<(), Failed> {
 
 /// The addresses of this number of ranks are in a table; the table of a graph does not change, whatever is launched
 /// between its replays.
-fn of_more_ranks_than_arguments_hold(rig: &Rig) -> Result<(), Failed> {
+fn graph_keeps_address_table_of_many_ranks(rig: &Rig) -> Result<(), Failed> {
     let algorithm = algorithms::find("allgather_ring").ok_or("no such algorithm")?;
     let mut spec = algorithm.spec(33, 33);
     spec.collective.in_place = false;

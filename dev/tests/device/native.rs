@@ -17,9 +17,9 @@ use crate::hand_written::HandWritten;
 pub(crate) fn tests() -> Vec<Test> {
     let tests = [
         Test::new("native::the_example_sums", the_example_sums),
-        Test::new("native::what_does_not_compile_is_said", what_does_not_compile_is_said),
-        Test::new("native::what_does_not_fit_is_refused", what_does_not_fit_is_refused),
-        Test::new("native::what_is_measured_against_is_right", what_is_measured_against_is_right),
+        Test::new("native::compile_error_is_reported", compile_error_is_reported),
+        Test::new("native::unsupported_request_is_rejected", unsupported_request_is_rejected),
+        Test::new("native::benchmark_kernels_are_correct", benchmark_kernels_are_correct),
     ];
     tests.map(Test::that_compiles).into()
 }
@@ -127,7 +127,7 @@ fn the_example_sums(rig: &Rig) -> Result<(), Failed> {
     Ok(())
 }
 
-fn what_does_not_compile_is_said(rig: &Rig) -> Result<(), Failed> {
+fn compile_error_is_reported(rig: &Rig) -> Result<(), Failed> {
     let (registry, _) = registry("#include \"reduce.h\"\n\nint native_allreduce = no_such_thing;\n")?;
     let world = Executor::new(&rig.device, 4);
     let request = request(4, 4);
@@ -141,7 +141,7 @@ fn what_does_not_compile_is_said(rig: &Rig) -> Result<(), Failed> {
     Err(text.into())
 }
 
-fn what_does_not_fit_is_refused(rig: &Rig) -> Result<(), Failed> {
+fn unsupported_request_is_rejected(rig: &Rig) -> Result<(), Failed> {
     let (registry, calls) = registry(EXAMPLE)?;
     let (world, request) = (Executor::new(&rig.device, 4), request(4, 100));
     let ours = registry.find("ours").ok_or("it was added")?;
@@ -171,7 +171,7 @@ fn what_does_not_fit_is_refused(rig: &Rig) -> Result<(), Failed> {
 }
 
 /// Tests the benchmarks' kernels.
-fn what_is_measured_against_is_right(rig: &Rig) -> Result<(), Failed> {
+fn benchmark_kernels_are_correct(rig: &Rig) -> Result<(), Failed> {
     for name in ["all_pairs", "one_shot"] {
         let mut kernel = HandWritten::new(&rig.device, name, 3, 16 * 53, 6, 512)?;
         for turn in 0..3 {

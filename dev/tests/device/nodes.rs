@@ -43,11 +43,11 @@ pub(crate) fn tests(seeds: Range<u64>) -> Vec<Trial> {
         })
     });
     let bugs = ["early_stores", "early_events"]
-        .map(|bug| Trial::test(format!("nodes::bugs::{bug}"), move || a_bug_is_found(bug)));
-    let killed = with_seeds("nodes::a_rank_that_is_killed".into(), seeds.clone(), a_rank_that_is_killed);
+        .map(|bug| Trial::test(format!("nodes::bugs::{bug}"), move || injected_bug_is_detected(bug)));
+    let killed = with_seeds("nodes::killed_rank_is_named".into(), seeds.clone(), killed_rank_is_named);
     // Once, since it takes long.
     let stopped =
-        with_seeds("nodes::a_rank_that_is_stopped".into(), seeds.start..seeds.start + 1, a_rank_that_is_stopped);
+        with_seeds("nodes::stopped_rank_is_named".into(), seeds.start..seeds.start + 1, stopped_rank_is_named);
     roles.chain([killed, stopped]).chain(bugs).collect()
 }
 
@@ -98,13 +98,13 @@ pub(crate) fn play(role: &str, player: &Player) -> Result<(), Failed> {
         "two_nodes" => two_nodes(&world, player),
         "long_messages" => long_messages(&world, rank),
         "graphs" => graphs(&world, rank),
-        "ranks_that_are_late" => ranks_that_are_late(&world, rank),
+        "ranks_that_are_late" => late_rank_keeps_its_buffers(&world, rank),
         "news_by_third_rank" => data_is_late(&world, rank, News::ByThirdRank, false),
         // The copies of the mock driver's devices take no time.
         "news_by_neighbour" => data_is_late(&world, rank, News::ByNeighbour, player.compiles()),
-        "what_nobody_waits_for" => what_nobody_waits_for(&world, rank),
-        "refused" => refused(&world, rank),
-        "ranks_that_differ" => ranks_that_differ(&world, rank),
+        "what_nobody_waits_for" => puts_without_wait_stay_in_their_launch(&world, rank),
+        "refused" => cross_node_access_is_rejected(&world, rank),
+        "ranks_that_differ" => different_sizes_are_reported(&world, rank),
         "stalled" => stalled(&world, player),
         "aborted" => aborted(&world, rank),
         "killed" | "stopped" => launches_until_an_error(&world, rank),
@@ -200,12 +200,12 @@ fn launches_until_an_error(world: &Executor, rank: u32) -> Result<(), Failed> {
 }
 
 /// The other ranks receive the failure, each from the rank that it waits for, and the killed rank is named.
-fn a_rank_that_is_killed(seed: u64) -> Result<(), Failed> {
+fn killed_rank_is_named(seed: u64) -> Result<(), Failed> {
     without_first(seed, "killed", Job::kill)
 }
 
 /// A stopped process makes no progress, and is reported as lost.
-fn a_rank_that_is_stopped(seed: u64) -> Result<(), Failed> {
+fn stopped_rank_is_named(seed: u64) -> Result<(), Failed> {
     without_first(seed, "stopped", Job::stop)
 }
 
@@ -238,7 +238,7 @@ fn reductions(world: &Executor, rank: u32) -> Result<(), Failed> {
 }
 
 /// Without the bug the same launches are correct.
-fn a_bug_is_found(bug: &str) -> Result<(), Failed> {
+fn injected_bug_is_detected(bug: &str) -> Result<(), Failed> {
     Job::start("reductions", "simulator", 1, 2, 1)?.succeed()?;
     for seed in 1..=30 {
         let ended = Job::start(bug, "simulator", seed, 2, 1)?.wait()?;
@@ -281,7 +281,7 @@ fn graphs(world: &Executor, rank: u32) -> Result<(), Failed> {
 }
 
 /// A rank's buffers are not written before it launches, even if the others have begun long before.
-fn ranks_that_are_late(world: &Executor, rank: u32) -> Result<(), Failed> {
+fn late_rank_keeps_its_buffers(world: &Executor, rank: u32) -> Result<(), Failed> {
     let algorithm = algorithms::find("allgather_two_nodes").ok_or("no such algorithm")?;
     let mut tree = algorithm.compile(algorithm.spec(2, 1), &algorithm.arguments([])?)?;
     // Removes the check that the other rank has arrived.
@@ -366,7 +366,7 @@ fn data_is_late(world: &Executor, rank: u32, news: News, is_late: bool) -> Resul
 }
 
 /// Puts to scratch without a wait delay no rank, and no launch finds the data of another launch there.
-fn what_nobody_waits_for(world: &Executor, rank: u32) -> Result<(), Failed> {
+fn puts_without_wait_stay_in_their_launch(world: &Executor, rank: u32) -> Result<(), Failed> {
     let prepare = |plan: &Plan, bytes| -> Result<_, Error> {
         let run = world.prepare(plan, Message::new(DataType::U8, bytes).any_size())?;
         let buffers = run.buffers()?;
@@ -390,7 +390,7 @@ fn what_nobody_waits_for(world: &Executor, rank: u32) -> Result<(), Failed> {
 
 /// All ranks reject a plan that accesses memory across nodes other than by port channels, with the operation and a fix;
 /// the next plan runs.
-fn refused(world: &Executor, rank: u32) -> Result<(), Failed> {
+fn cross_node_access_is_rejected(world: &Executor, rank: u32) -> Result<(), Failed> {
     let message = Message::new(DataType::F32, 400).any_size();
     for name in ["allreduce_all_pairs", "allreduce_packets", "allreduce_switch"] {
         match world.prepare(&shipped(name, 4, 4)?, message) {
@@ -408,7 +408,7 @@ fn refused(world: &Executor, rank: u32) -> Result<(), Failed> {
 }
 
 /// Ranks that prepare different sizes get an error on both nodes.
-fn ranks_that_differ(world: &Executor, rank: u32) -> Result<(), Failed> {
+fn different_sizes_are_reported(world: &Executor, rank: u32) -> Result<(), Failed> {
     let plan = shipped("allreduce_ring_ports", 4, 2)?;
     let message = Message::new(DataType::F32, 400 + 4 * u64::from(rank / 2)).any_size();
     match world.prepare(&plan, message) {

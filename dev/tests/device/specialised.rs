@@ -31,7 +31,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("specialised::any_address", any_address),
         Test::new("specialised::wide_operations", wide_operations),
         Test::new("specialised::in_turn_with_the_interpreter", in_turn_with_the_interpreter),
-        Test::new("specialised::stalls_are_reported_alike", stalls_are_reported_alike),
+        Test::new("specialised::stalls_are_reported_like_interpreted_ones", stalls_are_reported_like_interpreted_ones),
         Test::new("specialised::windows_of_operations", windows_of_operations),
         Test::new("specialised::large_plans_are_interpreted", large_plans_are_interpreted),
     ];
@@ -196,7 +196,7 @@ fn in_turn_with_the_interpreter(rig: &Rig) -> Result<(), Failed> {
     Ok(())
 }
 
-fn stalls_are_reported_alike(rig: &Rig) -> Result<(), Failed> {
+fn stalls_are_reported_like_interpreted_ones(rig: &Rig) -> Result<(), Failed> {
     let options = Options { timeout: Duration::from_millis(200), ..Options::default() };
     let plan = Plan::new(&without_first_signal("allreduce_ring", 3)?);
     let world = Executor::with_options(&rig.device, 3, options);

@@ -14,10 +14,10 @@ use super::{Rig, Test, at};
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![
-        Test::new("stalls::a_missing_signal_is_named", a_missing_signal_is_named),
-        Test::new("stalls::missing_packets_are_named", missing_packets_are_named),
-        Test::new("stalls::reports_are_those_of_the_cpu", reports_are_those_of_the_cpu),
-        Test::new("stalls::an_aborted_launch_is_forgotten", an_aborted_launch_is_forgotten),
+        Test::new("stalls::missing_signal_is_reported", missing_signal_is_reported),
+        Test::new("stalls::missing_packets_are_reported", missing_packets_are_reported),
+        Test::new("stalls::reports_equal_those_of_the_cpu", reports_equal_those_of_the_cpu),
+        Test::new("stalls::launch_after_abort_is_correct", launch_after_abort_is_correct),
     ]
 }
 
@@ -81,19 +81,19 @@ pub(crate) fn in_world(
     Pair::new(world, &right, message)?.ok_or("too many thread blocks")?.check(3)
 }
 
-fn a_missing_signal_is_named(rig: &Rig) -> Result<(), Failed> {
+fn missing_signal_is_reported(rig: &Rig) -> Result<(), Failed> {
     let tree = without("allreduce_ring", 3, 1, OpKind::Signal)?;
     stalls(rig, &tree, |waits_for| matches!(waits_for, WaitsFor::Signal { .. }))
 }
 
-fn missing_packets_are_named(rig: &Rig) -> Result<(), Failed> {
+fn missing_packets_are_reported(rig: &Rig) -> Result<(), Failed> {
     let tree = without("allreduce_packets", 3, 1, OpKind::PutPackets)?;
     stalls(rig, &tree, |waits_for| matches!(waits_for, WaitsFor::Packet { expected: 1, .. }))
 }
 
 /// Rank, block, operation, its source line, the expected and the found value, and the operation that would have
 /// released it.
-fn reports_are_those_of_the_cpu(rig: &Rig) -> Result<(), Failed> {
+fn reports_equal_those_of_the_cpu(rig: &Rig) -> Result<(), Failed> {
     let broken = [
         ("allreduce_ring", OpKind::Signal),
         ("allreduce_all_pairs", OpKind::Signal),
@@ -140,7 +140,7 @@ fn reports_are_those_of_the_cpu(rig: &Rig) -> Result<(), Failed> {
 }
 
 /// An aborted launch ends long before its timeout, and the next ones are correct.
-fn an_aborted_launch_is_forgotten(rig: &Rig) -> Result<(), Failed> {
+fn launch_after_abort_is_correct(rig: &Rig) -> Result<(), Failed> {
     let options = Options { timeout: Duration::from_secs(3600), ..Options::default() };
     let world = Executor::with_options(&rig.device, 3, options);
     let message = Message::new(DataType::F32, 1000).any_size();

@@ -16,7 +16,7 @@ use mscclpp_exec::{DataType, Error, Message};
 pub(crate) fn tests() -> Vec<Trial> {
     vec![
         Trial::test("tensors::launches_on_tensors", launches_on_tensors),
-        Trial::test("tensors::what_cannot_be_used_is_given_back", what_cannot_be_used_is_given_back),
+        Trial::test("tensors::unusable_tensor_is_freed", unusable_tensor_is_freed),
         Trial::test("tensors::offsets_and_shapes", offsets_and_shapes),
         Trial::test("tensors::shapes_of_other_sizes_are_refused", shapes_of_other_sizes_are_refused),
     ]
@@ -70,10 +70,10 @@ fn launches_on_tensors() -> Result<(), Failed> {
     Ok(())
 }
 
-static GIVEN_BACK: AtomicU32 = AtomicU32::new(0);
+static FREED: AtomicU32 = AtomicU32::new(0);
 
 unsafe extern "C" fn count(_: *mut ManagedTensor) {
-    GIVEN_BACK.fetch_add(1, Relaxed);
+    FREED.fetch_add(1, Relaxed);
 }
 
 /// Returns a tensor of floats that owns nothing.
@@ -90,7 +90,7 @@ fn tensor(data: u64, shape: &mut [i64], strides: Option<&mut [i64]>) -> ManagedT
     ManagedTensor { tensor, context: null_mut(), deleter: Some(count) }
 }
 
-fn what_cannot_be_used_is_given_back() -> Result<(), Failed> {
+fn unusable_tensor_is_freed() -> Result<(), Failed> {
     let device = device()?;
     type Change = fn(&mut ManagedTensor);
     let changes: [(&str, Change); 9] = [
@@ -114,14 +114,14 @@ fn what_cannot_be_used_is_given_back() -> Result<(), Failed> {
             Err(error @ Error::Tensor { .. }) if error.to_string().contains(expected) => {}
             other => return Err(format!("{expected}: {other:?}").into()),
         }
-        assert_eq!(GIVEN_BACK.load(Relaxed), number, "{expected}");
+        assert_eq!(FREED.load(Relaxed), number, "{expected}");
     }
     let (mut shape, mut strides) = ([2, 3], [1, 2]);
     let mut raw = tensor(256, &mut shape, Some(&mut strides));
     // SAFETY: as above.
     let refused = unsafe { Tensor::import(&raw mut raw, &device) };
     assert!(matches!(&refused, Err(Error::Tensor { found, .. }) if found.contains("strides [1, 2]")), "{refused:?}");
-    assert_eq!(GIVEN_BACK.load(Relaxed), 10);
+    assert_eq!(FREED.load(Relaxed), 10);
     // Twice as many bytes as a stride can count.
     let (mut shape, mut strides) = ([1 << 62, 2], [2, 1]);
     let mut raw = tensor(256, &mut shape, Some(&mut strides));
@@ -129,7 +129,7 @@ fn what_cannot_be_used_is_given_back() -> Result<(), Failed> {
     // SAFETY: as above.
     let refused = unsafe { Tensor::import(&raw mut raw, &device) };
     assert!(matches!(&refused, Err(Error::Tensor { expected, .. }) if expected.contains("fits")), "{refused:?}");
-    assert_eq!(GIVEN_BACK.load(Relaxed), 11);
+    assert_eq!(FREED.load(Relaxed), 11);
     Ok(())
 }
 

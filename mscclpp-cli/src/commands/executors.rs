@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn plan_that_executors_refuse_or_memory_does_not_hold_is_undecided() {
+    fn rejected_or_too_large_plan_is_undecided() {
         assert_eq!(executed(Invalid::TooLarge).exit(), exit::UNAVAILABLE);
         let error = memory::require(|| "a validation of `huge`".into(), u64::MAX).expect_err("no machine has that");
         let executed = Executed { form: ExecutorForm::Processes, found: Found::Unable(error) };

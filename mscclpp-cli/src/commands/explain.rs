@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_code_suggests_its_neighbours() {
+    fn unknown_code_suggests_similar_ones() {
         match find("chunk-out-of-rang") {
             Err(Error::UnknownCode { suggestions, .. }) => assert_eq!(suggestions[0], "chunk-out-of-range"),
             other => panic!("{other:?}"),

@@ -70,7 +70,7 @@ const KINDS: [Kind; 23] = [
 ];
 
 #[test]
-fn faults_are_named_and_nobody_hangs() {
+fn faults_are_named_and_no_rank_hangs() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let (first, rounds) = match number("MSCCLPP_FAULT_SEED") {
         Some(seed) => (seed, 1),

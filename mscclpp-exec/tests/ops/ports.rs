@@ -7,7 +7,7 @@ use crate::common::{With, at, check, i, input, o, op, s, to, tree};
 use crate::{check_packets, other};
 
 #[test]
-fn ports_transfer_in_order_behind_the_blocks() {
+fn ports_transfer_in_order_asynchronously() {
     let plan = tree(2, [2, 2, 2], |rank| {
         let peer = other(rank);
         let channel = [to(rank, peer)];
@@ -30,7 +30,7 @@ fn ports_transfer_in_order_behind_the_blocks() {
 }
 
 #[test]
-fn a_put_with_signal_is_there_when_its_signal_is() {
+fn put_with_signal_is_complete_when_its_signal_arrives() {
     let plan = tree(2, [2, 3, 2], |rank| {
         let peer = other(rank);
         let channel = [to(rank, peer)];
@@ -47,7 +47,7 @@ fn a_put_with_signal_is_there_when_its_signal_is() {
 }
 
 #[test]
-fn ports_send_packets_that_are_there() {
+fn ports_send_arrived_packets() {
     let plan = tree(2, [1, 1, 3], |rank| {
         let peer = other(rank);
         let channel = [to(rank, peer)];

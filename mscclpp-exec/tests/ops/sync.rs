@@ -31,7 +31,7 @@ fn barriers_join_blocks() {
 }
 
 #[test]
-fn semaphores_hand_over_windows() {
+fn semaphores_order_accesses_to_windows() {
     // One block fills two windows of scratch, the other empties them: semaphore 2 counts free ones, 0 full ones.
     let plan = tree(1, [6, 6, 2], |_| {
         let (mut fill, mut empty) = (Vec::new(), Vec::new());
@@ -68,7 +68,7 @@ fn relaxed_signals_count_like_others() {
 }
 
 #[test]
-fn counters_last_over_launches() {
+fn counters_persist_across_launches() {
     // Rank 0 signals twice per launch, rank 1 waits once: the second launch's wait consumes the first one's signal.
     let plan = tree(2, [1, 1, 0], |rank| match rank {
         0 => vec![vec![signal(0, &[1]), signal(0, &[1]), op(Copy, &[i(0, 1)], &[o(0, 1)])]],
@@ -79,7 +79,7 @@ fn counters_last_over_launches() {
 
 /// Also run with Miri, which finds no data race in it.
 #[test]
-fn a_plan_that_races_gives_one_value_or_the_other() {
+fn racing_plan_yields_one_of_the_written_values() {
     // Both ranks write rank 0's output, while two of its blocks copy the output, one as packets.
     let plan = tree(2, [1, 2, 1], |rank| match rank {
         0 => vec![

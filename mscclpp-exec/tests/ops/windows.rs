@@ -9,7 +9,7 @@ use crate::common::{self, With, at, check, i, input, o, op, pipeline, s, signal,
 use crate::{check_packets, other};
 
 #[test]
-fn pipelines_end_with_their_data() {
+fn pipelines_end_at_the_end_of_their_data() {
     // Windows of every size with chunks of 16, 1200 and 1040 bytes; a loop may also span more chunks than an operation.
     for unit in [16, 48, 64, 400, 1 << 20] {
         let plan = tree(2, [2, 2, 4], |rank| {

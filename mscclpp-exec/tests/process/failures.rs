@@ -51,7 +51,7 @@ fn launch(x: &mut PreparedPlan) -> Result<(), Error> {
 }
 
 #[test]
-fn ranks_that_call_different_things() {
+fn different_calls_are_reported() {
     let (plan, other) = (ring(3), algorithms::find("allreduce_packets").expect("it is in the library"));
     let other = Plan::new(&other.compile(other.spec(3, 3), &[]).expect("it compiles"));
     let same = Message::of::<f32>(1000).any_size();
@@ -112,7 +112,7 @@ fn launches_in_different_orders_and_with_different_buffers() {
 }
 
 #[test]
-fn a_wait_that_nobody_answers_names_operation_and_channel() {
+fn wait_without_signal_names_operation_and_channel() {
     let plan = unchecked(2, |p| {
         let channels: Vec<_> = p.ranks().map(|rank| rank.memory_channel(p.rank(1 - rank.id()))).collect();
         channels[1].wait(0);
@@ -146,7 +146,7 @@ fn a_wait_that_nobody_answers_names_operation_and_channel() {
 }
 
 #[test]
-fn a_rank_that_is_gone() {
+fn lost_rank_is_reported() {
     let plan = ring(3);
     let results = each(3, |transport| {
         let mut x = transport.prepare(&plan, Message::of::<f32>(300).any_size()).expect("all are there");
@@ -165,7 +165,7 @@ fn a_rank_that_is_gone() {
 }
 
 #[test]
-fn a_rank_that_leaves_before_a_preparation() {
+fn rank_that_leaves_before_preparation_is_reported() {
     let plan = ring(2);
     let errors = each(2, |transport| {
         let rank = transport.rank();
@@ -178,7 +178,7 @@ fn a_rank_that_leaves_before_a_preparation() {
 }
 
 #[test]
-fn a_rank_that_does_not_come_is_named_by_the_deadline() {
+fn missing_rank_is_named_within_timeout() {
     let (plan, over) = (ring(3), Barrier::new(3));
     let results = each(3, |transport| {
         let mut x = transport.prepare(&plan, Message::of::<f32>(300).any_size()).expect("all are there");
@@ -217,7 +217,7 @@ fn a_rank_that_does_not_come_is_named_by_the_deadline() {
 }
 
 #[test]
-fn a_barrier_behind_a_handshake_is_held_back() {
+fn barrier_after_elided_handshake_blocks() {
     let plan = unchecked(2, |p| {
         for rank in p.ranks() {
             let channel = rank.memory_channel(p.rank(1 - rank.id()));
@@ -240,7 +240,7 @@ fn a_barrier_behind_a_handshake_is_held_back() {
 }
 
 #[test]
-fn a_packet_that_a_peer_waits_for_in_a_loop_is_named() {
+fn missing_packet_in_a_loop_is_named() {
     // Rank 0 sends the first of two chunks, of 8 windows each, and then waits for another signal.
     let plan = unchecked(2, |p| {
         let scratch = p.rank(1).scratch(2);
@@ -267,7 +267,7 @@ fn a_packet_that_a_peer_waits_for_in_a_loop_is_named() {
 }
 
 #[test]
-fn another_thread_in_a_call_is_an_error() {
+fn concurrent_call_is_an_error() {
     let (plan, seen) = (ring(2), Barrier::new(2));
     let results = each(2, |transport| {
         let mut x = transport.prepare(&plan, Message::of::<f32>(4).any_size()).expect("all are there");
@@ -298,7 +298,7 @@ fn another_thread_in_a_call_is_an_error() {
 }
 
 #[test]
-fn buffers_of_a_launch_that_failed_are_out_of_reach() {
+fn buffers_of_failed_launch_are_inaccessible() {
     let gather = algorithms::find("allgather_pairwise").or_else(|| algorithms::find("allgather_all_pairs"));
     let gather = gather.expect("it is in the library");
     let plan = Plan::new(&gather.compile(gather.spec(2, 2), &[]).expect("it compiles"));
@@ -326,7 +326,7 @@ fn buffers_of_a_launch_that_failed_are_out_of_reach() {
 }
 
 #[test]
-fn what_lies_beside_a_launch_that_failed_stays() {
+fn memory_next_to_failed_launch_is_unchanged() {
     let plan = all_pairs(2);
     // In separate pages and not.
     for len in [1 << 16, 1000] {
@@ -357,7 +357,7 @@ fn what_lies_beside_a_launch_that_failed_stays() {
 }
 
 #[test]
-fn too_much_memory_is_an_error_on_the_rank_that_lacks_it_and_its_peers() {
+fn missing_memory_is_an_error_on_the_rank_and_its_peers() {
     let results = each(2, |transport| {
         let len = if transport.rank() == 0 { 1 << 50 } else { 10 };
         let error = transport.alloc::<u8>(len).map(drop).expect_err("nobody has so much");
@@ -370,7 +370,7 @@ fn too_much_memory_is_an_error_on_the_rank_that_lacks_it_and_its_peers() {
 }
 
 #[test]
-fn a_preparation_that_fails_leaves_older_ones_as_they_are() {
+fn failed_preparation_does_not_affect_earlier_ones() {
     let plan = all_pairs(2);
     each(2, |transport| {
         let mut x = transport.prepare(&plan, Message::of::<f32>(1000).any_size()).expect("a little");
@@ -386,12 +386,12 @@ fn a_preparation_that_fails_leaves_older_ones_as_they_are() {
 }
 
 #[test]
-fn a_deadline_without_end_is_long_enough() {
+fn maximum_timeout_never_expires() {
     each_with(2, Options::default().timeout(Duration::MAX), |transport| transport.barrier().unwrap());
 }
 
 #[test]
-fn who_runs_ahead_leaves_what_others_have_yet_to_read() {
+fn rank_that_runs_ahead_keeps_unread_data() {
     // Rank 1 reads the input of rank 0, which waits for nothing.
     let plan = unchecked(2, |p| {
         let channels: Vec<_> = p.ranks().map(|rank| rank.memory_channel(p.rank(1 - rank.id()))).collect();

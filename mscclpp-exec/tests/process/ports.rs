@@ -79,7 +79,7 @@ pub fn play(role: &str, transport: &Executor) -> bool {
 
 /// No data is dropped, and none is written to memory after its launch has returned.
 #[test]
-fn data_that_was_flushed_and_not_waited_for_is_an_error_of_all_ranks() {
+fn flushed_data_without_wait_is_an_error_on_all_ranks() {
     for (role, memory) in [("by third rank", "output"), ("by neighbour", "output"), ("for scratch", "scratch")] {
         let said = format!(
             "data from rank 0 for the {memory} of rank 2 arrived after the operations of rank 2 had ended; it was sent by \
@@ -94,7 +94,7 @@ fn data_that_was_flushed_and_not_waited_for_is_an_error_of_all_ranks() {
 /// A rank that waits for its neighbor receives the data that is sent to it meanwhile: the sender reaches its next
 /// operation only then. `MSCCLPP_SOAK` is the number of launches.
 #[test]
-fn a_rank_that_waits_keeps_its_connections_moving() {
+fn waiting_rank_serves_its_connections() {
     for text in Job::start("dead put", 4, 2).succeed() {
         assert!(text.contains("all right"), "{text}");
     }
@@ -102,7 +102,7 @@ fn a_rank_that_waits_keeps_its_connections_moving() {
 
 /// A late put of one launch does not change the scratch of the next launch, whatever size it has.
 #[test]
-fn launches_of_different_sizes_leave_one_another_alone() {
+fn launches_of_different_sizes_do_not_interfere() {
     for text in Job::start("sizes", 4, 2).succeed() {
         assert!(text.contains("all right"), "{text}");
     }

@@ -61,14 +61,14 @@ fn results(transport: &Executor, per_node: u32) {
 }
 
 #[test]
-fn processes_compute_the_same_bits() {
+fn processes_compute_equal_results() {
     for text in Job::start("results", 3, 3).succeed() {
         assert!(text.contains("checked "), "{text}");
     }
 }
 
 #[test]
-fn nodes_compute_the_same_bits_through_ports() {
+fn nodes_compute_equal_results_through_ports() {
     for text in Job::start("nodes", 4, 2).succeed() {
         assert!(text.contains("checked "), "{text}");
     }
@@ -101,7 +101,7 @@ fn needs_few_descriptors(transport: &Executor) {
 }
 
 #[test]
-fn memory_takes_no_descriptors() {
+fn shared_memory_needs_no_descriptors() {
     for text in Job::start("descriptors", 2, 2).succeed() {
         assert!(text.contains("counted"), "{text}");
     }
@@ -140,7 +140,7 @@ fn take_all_descriptors() -> Vec<File> {
 }
 
 #[test]
-fn a_plan_that_one_node_could_not_prepare() {
+fn failed_preparation_on_one_node_does_not_affect_later_ones() {
     for text in Job::start("short of descriptors", 4, 2).succeed() {
         assert!(text.contains("launched all"), "{text}");
     }
@@ -164,7 +164,7 @@ fn differ(transport: &Executor) {
 }
 
 #[test]
-fn nodes_that_call_different_things_say_what_both_call() {
+fn different_calls_on_two_nodes_are_both_reported() {
     for (rank, text) in Job::start("differ", 4, 2).succeed().iter().enumerate() {
         assert!(text.contains("400 f32") && text.contains("800 f32"), "rank {rank}: {text}");
     }
@@ -197,7 +197,7 @@ fn launches_until_an_error(transport: Executor) {
 }
 
 #[test]
-fn a_rank_that_is_killed_ends_the_launch_of_all_others() {
+fn killed_rank_ends_launch_of_all_others() {
     for victim in [0, 2] {
         let mut job = Job::start("killed", 3, 3);
         (0..3).for_each(|rank| job.wait_for_line(rank, "ready\n"));
@@ -223,7 +223,7 @@ fn a_rank_that_is_killed_ends_the_launch_of_all_others() {
 }
 
 #[test]
-fn a_rank_that_is_stopped_ends_the_launch_by_the_deadline() {
+fn stopped_rank_ends_launch_within_timeout() {
     let mut job = Job::start("stopped", 2, 2);
     (0..2).for_each(|rank| job.wait_for_line(rank, "ready\n"));
     job.signal(1, "STOP");
@@ -305,7 +305,7 @@ fn used() -> (u64, usize) {
 
 /// `MSCCLPP_SOAK` is the number of calls, 1000 if it is not set.
 #[test]
-fn many_mixed_calls_leave_memory_as_it_was() {
+fn many_mixed_calls_do_not_grow_memory() {
     for text in Job::start("soak", 4, 4).succeed() {
         assert!(text.contains("soaked "), "{text}");
     }

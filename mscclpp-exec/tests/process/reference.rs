@@ -9,7 +9,7 @@ use crate::results::check;
 
 /// Small, odd, and so long that loops have more than one iteration.
 #[test]
-fn reference_plans_have_the_bits_of_the_executor_within_one_process() {
+fn reference_plans_equal_the_executor_within_one_process() {
     for Named { plan: tree, .. } in corpus::reference() {
         let blocks = tree.ranks.iter().flat_map(|rank| &rank.blocks);
         let loops = blocks.flat_map(|block| &block.ops).any(|op| op.body.is_some());

@@ -145,7 +145,7 @@ pub fn check(plan: &Plan, messages: &[Message]) {
 }
 
 #[test]
-fn every_algorithm_has_the_bits_of_the_executor_within_one_process() {
+fn every_algorithm_equals_the_executor_within_one_process() {
     for algorithm in algorithms::all() {
         for ranks in (2..=9).filter(|&ranks| algorithm.supports(ranks, ranks)) {
             for &in_place in placements(algorithm) {

@@ -34,12 +34,12 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
     let tests: [(&str, Test); 8] = [
         ("every_call_fails_once", every_call_fails_once),
-        ("freed_memory_is_noticed", freed_memory_is_noticed),
-        ("scattered_memory_is_refused", scattered_memory_is_refused),
+        ("freed_memory_is_registered_again", freed_memory_is_registered_again),
+        ("slice_of_several_allocations_is_rejected", slice_of_several_allocations_is_rejected),
         ("threads_of_one_process", threads_of_one_process),
-        ("launches_that_stall_end_the_world", launches_that_stall_end_the_world),
-        ("ranks_that_differ_are_told", ranks_that_differ_are_told),
-        ("ranks_without_memory_are_told", ranks_without_memory_are_told),
+        ("stalled_launch_makes_executor_unusable", stalled_launch_makes_executor_unusable),
+        ("ranks_that_differ_are_told", different_calls_are_reported),
+        ("rank_without_memory_is_reported", rank_without_memory_is_reported),
         ("of_the_system", |seed| of_the_system(seed, "simulator")),
     ];
     let tests = tests.into_iter().map(|(name, test)| with_seeds(format!("processes::{name}"), seeds.clone(), test));
@@ -83,7 +83,7 @@ fn threads_of_one_process(seed: u64) -> Result<(), Failed> {
 
 /// A slice that extends past the end of its allocation, as in memory that other libraries compose of several
 /// allocations, cannot be shared as one.
-fn scattered_memory_is_refused(seed: u64) -> Result<(), Failed> {
+fn slice_of_several_allocations_is_rejected(seed: u64) -> Result<(), Failed> {
     let plan = shipped("allreduce_packets", 2)?;
     in_threads(seed, 2, false, |world, device, rank| {
         let run = world.prepare(&plan, Message::new(DataType::F32, 64).any_size())?;
@@ -103,7 +103,7 @@ fn scattered_memory_is_refused(seed: u64) -> Result<(), Failed> {
 }
 
 /// Memory that is freed and allocated again, perhaps at the same address, is registered again.
-fn freed_memory_is_noticed(seed: u64) -> Result<(), Failed> {
+fn freed_memory_is_registered_again(seed: u64) -> Result<(), Failed> {
     in_threads(seed, 2, false, |world, device, rank| {
         files_and_handles(world, device, rank, "allgather_all_pairs")
             .map_err(|failed| Error::Internal(format!("{failed:?}")))
@@ -163,7 +163,7 @@ pub(crate) fn allgathers(
 }
 
 /// A missing signal is reported by the rank that waits for it; afterwards no wait is endless.
-fn launches_that_stall_end_the_world(seed: u64) -> Result<(), Failed> {
+fn stalled_launch_makes_executor_unusable(seed: u64) -> Result<(), Failed> {
     let tree = stalls::without("allreduce_ring", 2, 1, OpKind::Signal)?;
     let (broken, right) = (Plan::new(&tree), shipped("allreduce_ring", 2)?);
     let message = Message::new(DataType::F32, 100).any_size();
@@ -184,7 +184,7 @@ fn launches_that_stall_end_the_world(seed: u64) -> Result<(), Failed> {
     if results.iter().all(stalled) { Ok(()) } else { Err(format!("{results:?}").into()) }
 }
 
-fn ranks_that_differ_are_told(seed: u64) -> Result<(), Failed> {
+fn different_calls_are_reported(seed: u64) -> Result<(), Failed> {
     let plan = shipped("allreduce_ring", 2)?;
     let machine = |rank| machine_options(seed, rank, false);
     let results = each_in_a_thread(2, machine, cuda::Options::default(), |world, _, rank| {
@@ -214,7 +214,7 @@ fn prepared_while_one_fails(
 }
 
 /// A rank without memory reports that to the others; it does not block them.
-fn ranks_without_memory_are_told(seed: u64) -> Result<(), Failed> {
+fn rank_without_memory_is_reported(seed: u64) -> Result<(), Failed> {
     let plan = shipped("allreduce_ring", 2)?;
     // Counters, tables, scratch: each in its turn.
     for nth in 1..=12 {

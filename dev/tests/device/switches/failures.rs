@@ -39,7 +39,7 @@ pub(super) fn each_fails(
     calls: impl Iterator<Item = (&'static str, bool)>,
     run: impl Fn(Options) -> Result<Vec<SwitchPath>, Failed>,
 ) -> Result<(), Failed> {
-    for (call, is_heard) in calls {
+    for (call, is_reported) in calls {
         for nth in 1..=20 {
             let place = format!("call {nth} of {call}");
             let options = Options { failing: Some((call, nth)), multicast: u32::MAX, ..Options::default() };
@@ -50,7 +50,7 @@ pub(super) fn each_fails(
             let refused = switches.iter().filter(|switch| switch.path.is_err()).count();
             assert_eq!(refused, switches.iter().filter(|switch| named(switch)).count(), "{place}: {switches:?}");
             // The call is made fewer times than this.
-            if refused == 0 && (nth > 1 || !is_heard) {
+            if refused == 0 && (nth > 1 || !is_reported) {
                 break;
             }
             assert_eq!(refused, 1, "{place}: {switches:?}");

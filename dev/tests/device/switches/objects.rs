@@ -43,7 +43,7 @@ fn check(memory: &mut DeviceBuffer, skip: usize, expected: impl Fn(i32) -> i32) 
 }
 
 /// Callers' memory: that of `Executor::alloc` at equal offsets can be multicast, all other memory is used without.
-pub(super) fn memory_anywhere(seed: u64) -> Result<(), Failed> {
+pub(super) fn memory_at_any_offset(seed: u64) -> Result<(), Failed> {
     let counts = counts();
     let (plan, world) = (shipped("allreduce_switch", 2)?, world(seed, 2, counts)?);
     let message = Message::new(DataType::I32, COUNT).any_size();
@@ -110,7 +110,7 @@ pub(super) fn memory_anywhere(seed: u64) -> Result<(), Failed> {
 }
 
 /// Executors without multicast objects, and the reasons that they report.
-pub(super) fn why_there_is_none(seed: u64) -> Result<(), Failed> {
+pub(super) fn missing_object_has_reason(seed: u64) -> Result<(), Failed> {
     let off = cuda::Options { multicast: false, ..cuda::Options::default() };
     type Case = (&'static [usize], u32, cuda::Options, &'static str);
     let cases: [Case; 4] = [

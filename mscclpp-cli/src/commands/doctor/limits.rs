@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_files_and_little_locked_memory_are_small() {
+    fn low_limits_are_insufficient() {
         let limit = |current| Rlimit { current, maximum: None };
         assert_eq!(files(limit(Some(256))).state, State::Small);
         assert_eq!(files(limit(None)).state, State::Good);

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn little_memory_is_small() {
+    fn little_memory_is_insufficient() {
         assert_eq!(memory(0).state, State::Small);
         assert_eq!(memory(8 << 30).state, State::Good);
     }

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_alone_reaches_nobody() {
+    fn loopback_alone_is_insufficient() {
         let lo = ("lo".to_owned(), IpAddr::from([127, 0, 0, 1]));
         let eth = ("eth0".to_owned(), IpAddr::from([10, 0, 0, 1]));
         assert_eq!(reachable(vec![lo.clone()]).state, State::Absent);

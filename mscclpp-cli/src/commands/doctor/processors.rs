@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn one_processor_is_small() {
+    fn one_processor_is_insufficient() {
         assert_eq!(processors(1, 8, None).state, State::Small);
         assert_eq!(processors(8, 8, Some(1.5)).state, State::Small);
         assert_eq!(processors(2, 2, None).state, State::Good);

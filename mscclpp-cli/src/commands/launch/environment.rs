@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn pretended_hosts_have_names_and_local_ranks() {
+    fn simulated_hosts_have_names_and_local_ranks() {
         let all = environments("-n 4 --hosts 2 prog");
         let of = |name: &str| all.iter().map(|one| one[name].clone()).collect::<Vec<_>>();
         assert_eq!(of("LOCAL_RANK"), ["0", "1", "0", "1"]);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_node_goes_on_counting() {
+    fn second_node_continues_rank_numbers() {
         let all = environments("-n 2 --nodes 2 --node 1 --address eth0:10.0.0.1:9 prog");
         assert_eq!((all[0]["RANK"].as_str(), all[1]["WORLD_SIZE"].as_str()), ("2", "4"));
         assert_eq!((all[0]["MASTER_ADDR"].as_str(), all[0]["MASTER_PORT"].as_str()), ("10.0.0.1", "9"));

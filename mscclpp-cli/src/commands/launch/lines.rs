@@ -47,14 +47,14 @@ mod tests {
     }
 
     #[test]
-    fn every_line_says_its_rank_and_ends() {
+    fn every_line_has_its_rank_and_a_line_end() {
         assert_eq!(copied(b"a\n\nb"), b"[3] a\n[3] \n[3] b\n");
         assert_eq!(copied(b""), b"");
         assert_eq!(copied(b"\xff\n"), b"[3] \xff\n");
     }
 
     #[test]
-    fn a_line_without_end_is_written_in_pieces() {
+    fn line_without_end_is_written_in_parts() {
         let long = vec![b'x'; 3 * PIECE as usize + 1];
         let out = copied(&long);
         assert_eq!(out.len(), long.len() + "[3] \n".len());

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_are_described_and_coded() {
+    fn exit_statuses_are_described_and_converted() {
         let killed = ExitStatus::from_raw(9);
         assert_eq!((description(killed).as_str(), code(killed)), ("was ended by signal 9 (SIGKILL)", 137));
         let failed = ExitStatus::from_raw(3 << 8);
