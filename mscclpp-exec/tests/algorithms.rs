@@ -287,8 +287,8 @@ fn every_algorithm_builds_on_supported_topologies_at_its_stated_cost() {
     assert!(loops > 0, "no algorithm has loops that wait");
 }
 
-/// Returns the number of operations in the runs by which the checks prove that a plan's loops end at every size: few,
-/// and short.
+/// Returns the number of runs by which the checks prove that a plan's loops end at every size, which must be few and
+/// short.
 fn proof(name: &str, plan: &PlanTree) -> u64 {
     let (runs, steps) = proof_effort(plan).unwrap_or_else(|| panic!("{name} is not proved"));
     let ops = plan.ranks.iter().flat_map(|rank| &rank.blocks).flat_map(|block| &block.ops);
