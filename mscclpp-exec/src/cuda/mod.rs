@@ -20,7 +20,7 @@
 //! [`Driver`] and its supertraits in [`calls`] are all that the executor requires of a driver. CUDA's driver implements
 //! them; a simulator may, too.
 //!
-//! Packets of both kinds ([`Packet`](crate::Packet)) have the same memory layout and are always moved in pairs of 8
+//! Packets of both kinds ([`PacketType`](crate::PacketType)) have the same memory layout and are always moved in pairs of 8
 //! bytes of payload. Switch channels go through multicast objects where these are available ([`SwitchPath`]), otherwise
 //! to the members' memories one by one.
 
