@@ -9,7 +9,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed={VARIABLE}");
     let Some(directory) = std::env::var_os(VARIABLE).filter(|value| !value.is_empty()) else { return };
-    // Build scripts run in their crate's directory; people think of the workspace's.
+    // Build scripts run in their crate's directory; the variable is relative to the workspace.
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(directory);
     let index = directory.join("index.json");
     match index.canonicalize() {

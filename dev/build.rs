@@ -12,7 +12,7 @@ fn types() -> impl Iterator<Item = [&'static str; 3]> {
     include_str!("../kernels/types").lines().map(line)
 }
 
-/// Bugs that tests plant in the device code, and must find: name, file, what stands there, what stands there instead.
+/// Bugs that tests inject into the device code and must detect: name, file, original text, replacement.
 const BUGS: &[(&str, &str, &str, &str)] = &[
     (
         "relaxed_signal",
@@ -52,7 +52,7 @@ const BUGS: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 
-/// The same for switch channels with multicast objects.
+/// Bugs of switch channels with multicast objects, in the same form.
 const SWITCH_BUGS: &[(&str, &str, &str, &str)] = &[
     ("no_tail_on_switches", "switch.h", "if (len % 16 != 0 && ", "if (len % 16 > 12 && "),
     ("every_other_vector_on_switches", "switch.h", "v += kInFlight * threads)", "v += 2 * kInFlight * threads)"),
@@ -64,8 +64,8 @@ const SWITCH_BUGS: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 
-/// The same for launch barriers, in which the first thread block of a device waits for the other devices: at the beginning after it has
-/// signaled, at the end last of all.
+/// Bugs of launch barriers, in the same form. In these barriers the first thread block of a device waits for the other
+/// devices: at the beginning after it has signaled, at the end as its last operation.
 const BARRIER_BUGS: &[(&str, &str, &str, &str)] = &[
     (
         "no_wait_at_the_beginning",
@@ -83,9 +83,9 @@ const BARRIER_BUGS: &[(&str, &str, &str, &str)] = &[
 ];
 
 /// A bug of the simulated switch itself.
-const A_MEMBER_LEFT_OUT: &str = "a_member_left_out";
+const OMITTED_MEMBER: &str = "a_member_left_out";
 
-/// The same for kernels that are written for one plan, which are compiled when a test asks for them.
+/// Bugs of specialized kernels, in the same form, which are compiled when a test requests them.
 const SPECIALISED_BUGS: &[(&str, &str, &str, &str)] = &[
     ("short_copies", "specialised.h", "+ piece.at, piece.len, 0);", "+ piece.at, piece.len - piece.len / 2, 0);"),
     ("a_vector_too_few", "specialised.h", "for (; at < end; at += step) {", "for (; at + 16 < end; at += step) {"),
@@ -100,7 +100,7 @@ const SPECIALISED_BUGS: &[(&str, &str, &str, &str)] = &[
     ("flags_of_the_first_launch", "specialised.h", "w.flag = flag_of(sequence);", "w.flag = 1;"),
 ];
 
-/// Bugs of kernels that are written for one plan which results need not show: what the kernels access does.
+/// Bugs of specialized kernels that are visible in the kernels' accesses, but not necessarily in results.
 const ACCESS_BUGS: &[(&str, &str, &str, &str)] = &[
     (
         "reads_of_other_threads",
@@ -154,7 +154,7 @@ fn main() {
     let mut names = Vec::new();
     let mut module = |name: String, element: &str, accumulator: &str, source: &Path| {
         let path = Path::new(&out).join(format!("{name}.cc"));
-        // Each in a namespace of its own: they have functions of the same names.
+        // Each in a separate namespace: they have functions of the same names.
         let text = format!(
             "#include <cstddef>\n#include <cstdint>\n#define MSCCLPP_T {element}\n#define MSCCLPP_A {accumulator}\n\
              #define SIM_TABLE sim_kernels_{name}\nnamespace sim_{name} {{\n#include \"{}\"\n}}\n",
@@ -181,7 +181,7 @@ fn main() {
     println!("cargo::rustc-env=SIM_ACCESS_BUGS={}", accesses.join(","));
     let barriers: Vec<&str> = BARRIER_BUGS.iter().map(|(name, ..)| *name).collect();
     println!("cargo::rustc-env=SIM_BARRIER_BUGS={}", barriers.join(","));
-    let switches = SWITCH_BUGS.iter().map(|(name, ..)| *name).chain([A_MEMBER_LEFT_OUT]);
+    let switches = SWITCH_BUGS.iter().map(|(name, ..)| *name).chain([OMITTED_MEMBER]);
     println!("cargo::rustc-env=SIM_SWITCH_BUGS={}", switches.collect::<Vec<_>>().join(","));
     println!("cargo::rustc-env=SIM_BUGS={}", BUGS.iter().map(|(name, ..)| *name).collect::<Vec<_>>().join(","));
     let table: String = names
@@ -202,14 +202,14 @@ fn main() {
         .include(".")
         .file(modules)
         .file("sim/memory.cc")
-        // A debug build's own level would make every run several times slower.
+        // The optimization level of a debug build would make every run several times slower.
         .opt_level(2)
         .flag("-ffp-contract=off")
         .flag_if_supported("-Wno-unknown-pragmas")
         .compile("mscclpp_sim");
 }
 
-/// The device code with one place changed.
+/// Copies the device code with one replacement.
 fn copy_with_bug(sources: &Path, folder: &Path, file: &str, from: &str, to: &str) {
     std::fs::create_dir_all(folder.join("sim")).expect("OUT_DIR can be written");
     for name in std::fs::read_dir(sources).expect("the device code").map(|entry| entry.expect("a file").path()) {

@@ -14,7 +14,7 @@ fn allreduce_nvls(p: &Program) {
         channels.push(peers.map(|peer| rank.memory_channel(peer)).collect::<Vec<_>>());
     }
     for rank in p.ranks() {
-        // Nobody reads or writes before everybody is here.
+        // No rank reads or writes before all ranks have started.
         for channel in &channels[rank.id()] {
             channel.signal(0).relaxed();
         }
@@ -24,7 +24,7 @@ fn allreduce_nvls(p: &Program) {
         let mine = rank.input().chunk(rank.id());
         switch.at(rank).reduce(mine, rank.id(), 0);
         switch.at(rank).broadcast(rank.id(), mine, 0);
-        // Nobody leaves before everybody has stored.
+        // No rank ends before all ranks have stored.
         for channel in &channels[rank.id()] {
             channel.signal(0).sync(BlockSync::Before);
         }

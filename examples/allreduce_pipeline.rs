@@ -11,7 +11,7 @@ mod pipeline {
     /// Window of the pipeline in bytes.
     const UNIT: u64 = 1 << 16;
 
-    /// While one window is reduced, the next is copied in and the one before is copied out.
+    /// While one window is reduced, the next is copied in and the previous one is copied out.
     #[collective(AllReduce, ranks = [2, 4])]
     pub(crate) fn allreduce_pipeline(p: &Program) {
         let ranks = p.num_ranks();

@@ -20,7 +20,7 @@ fn allreduce_two_nodes(p: &Program) {
         let partner = p.rank((rank.id() + per_node) % p.num_ranks());
         let between = rank.port_channel(partner);
 
-        // All inputs of the node are there.
+        // All inputs of the node are ready.
         for channel in &within {
             channel.signal(0);
         }
@@ -31,14 +31,14 @@ fn allreduce_two_nodes(p: &Program) {
             channel.reduce(mine, peer.input().chunk(part.clone()), 0);
         }
 
-        // The partner's scratch is free, its half of the sum comes, ours goes.
+        // The partner's scratch is free; its half of the sum arrives, and this rank's half is sent.
         between.signal(0);
         between.wait(0);
         between.put_with_signal_and_flush(scratch[partner.id()].chunk(..), mine, 0);
         between.wait(0);
         rank.reduce(mine, scratch[rank.id()].chunk(..), 0);
 
-        // Everybody of the node has read our input; their parts may be overwritten.
+        // All ranks of the node have read this rank's input; their parts may be overwritten.
         for channel in &within {
             channel.signal(0);
         }

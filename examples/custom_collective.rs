@@ -1,15 +1,16 @@
-//! A collective that is in no list: a halo exchange, where every rank gets the edges of its two neighbours.
+//! A custom collective: a halo exchange, in which every rank receives the edges of its two neighbors.
 //!
 //! `cargo run --release --example custom_collective`
 
 use mscclpp::prelude::*;
 
-/// Input: left edge, interior, interior, right edge. Output: the left neighbour's right edge, the right one's left edge.
+/// Input: left edge, interior, interior, right edge. Output: the left neighbor's right edge, the right neighbor's left
+/// edge.
 #[collective(Custom(input = 4, output = 2), ranks = [3, 6])]
 fn halo_exchange(p: &Program) {
     let ranks = p.num_ranks();
-    // Channels are paired in the order of creation, so rank r's first channel goes right, its second left, and every
-    // receiver makes the matching end.
+    // Channels are paired in the order of creation: rank r's first channel is to the right, its second to the left, and
+    // every receiver creates the matching end.
     for rank in p.ranks() {
         let right = p.rank((rank.id() + 1) % ranks);
         let left = p.rank((rank.id() + ranks - 1) % ranks);
@@ -19,7 +20,7 @@ fn halo_exchange(p: &Program) {
             channel.signal(block).relaxed();
             channel.wait(block).relaxed().sync(BlockSync::After);
         }
-        // What it is for, which the compiler proves.
+        // The expected outputs, which the compiler proves.
         p.expect(rank.output().chunk(0), left.input().chunk(3));
         p.expect(rank.output().chunk(1), right.input().chunk(0));
         to_right.put(right.output().chunk(0), rank.input().chunk(3), 0);
@@ -34,7 +35,7 @@ fn halo_exchange(p: &Program) {
 fn main() -> mscclpp::Result<()> {
     for ranks in [3, 6] {
         let plan = halo_exchange::plan(ranks);
-        // Element 100 r + c of rank r's input is chunk c, 8 elements a chunk.
+        // Element 100 r + c of rank r's input is chunk c, with 8 elements per chunk.
         let inputs: Vec<Vec<i32>> =
             (0..ranks).map(|rank| (0..32).map(|i| (100 * rank + i / 8) as i32).collect()).collect();
         let mut outputs = vec![vec![0; 16]; ranks];

@@ -1,4 +1,4 @@
-//! A collective of one's own in the registry, and a selector that says when it is used.
+//! A custom collective in the registry, and a selector that decides when it is used.
 //!
 //! ```console
 //! cargo run --release --example custom_selector
@@ -8,14 +8,14 @@
 use mscclpp::prelude::*;
 use mscclpp::runtime::select::{Algorithm, Choice, Request};
 
-/// Rank 0 collects and reduces all inputs, then everybody fetches the result. Simple, and slow for large messages.
+/// Rank 0 collects and reduces all inputs, then every rank reads the result. Simple, and slow for large messages.
 #[collective(AllReduce, ranks = [2, 4], in_place, tags = ["central"])]
 fn through_rank_0(p: &Program) {
     let hub = p.rank(0);
     let message = hub.input().chunk(..);
     for rank in p.ranks().filter(|rank| rank.id() != hub.id()) {
         let (to_hub, from_hub) = (rank.memory_channel(hub), hub.memory_channel(rank));
-        to_hub.signal(0); // my input is there
+        to_hub.signal(0); // this rank's input is ready
         from_hub.wait(0).sync(BlockSync::After);
         from_hub.reduce(message, rank.input().chunk(..), 0);
     }
@@ -29,9 +29,9 @@ fn through_rank_0(p: &Program) {
 
 fn main() -> mscclpp::Result<()> {
     examples::on_ranks(4, |comm| {
-        // All ranks build their registry alike; the function is compiled for other numbers of ranks when they ask.
+        // All ranks build equal registries; the function is compiled for other numbers of ranks on request.
         comm.configure(|registry| {
-            // A choice may depend on the request only, which is the same on all ranks.
+            // The selection may depend only on the request, which is equal on all ranks.
             registry.set_selector(|request, candidates| {
                 let central = candidates.iter().find(|algorithm| algorithm.tag("central").is_some())?;
                 let pairs = candidates.iter().find(|algorithm| algorithm.name() == "allreduce_all_pairs")?;

@@ -15,20 +15,21 @@ fn main() -> mscclpp::Result<()> {
         let (rank, size) = (comm.rank(), comm.num_ranks());
         let ranks = size as usize;
 
-        // Gradients: everybody's, averaged, in every rank's own memory. Any length will do.
+        // Gradients of all ranks, averaged, in every rank's own memory. Any length is allowed.
         let mut gradients: Vec<f32> = (0..1_000_003).map(|i| (i % 7) as f32 + rank as f32).collect();
         comm.all_reduce_in_place(&mut gradients, ReduceOp::Avg)?;
         let expected = |i: usize| (i % 7) as f32 + (size - 1) as f32 / 2.0;
         let wrong = gradients.iter().enumerate().filter(|(i, found)| (**found - expected(*i)).abs() > 1e-3).count();
         assert_eq!(wrong, 0, "rank {rank}");
 
-        // Memory that all ranks reach is used without copies.
+        // Memory that all ranks can access is used without copies.
         let mut shared = comm.alloc::<f64>(1 << 16)?;
         shared.fill(1.0);
         comm.all_reduce_in_place(&mut shared, ReduceOp::Sum)?;
         assert!(shared.iter().all(|sum| *sum == f64::from(size)), "rank {rank}");
 
-        // Other calls: what each rank brings, in the order of ranks; parts whose lengths only their senders know.
+        // Other calls: every rank's contribution, in the order of ranks; parts whose lengths are known only to their
+        // senders.
         let mut names = vec![0_u32; ranks];
         comm.all_gather(&[rank * 10], &mut names)?;
         assert!(names.iter().zip(0..).all(|(name, rank)| *name == rank * 10));

@@ -1,4 +1,5 @@
-//! What the examples share: running a plan at several sizes, verified, with a table; being one rank of a job, or several.
+//! Functions that the examples share: running a plan at several sizes, verified, with a table; running as one rank of a
+//! job, or as several.
 
 use std::time::Instant;
 
@@ -50,15 +51,16 @@ pub fn demonstrate(plan: &Plan, sizes: &[u64]) -> mscclpp::Result<()> {
     Ok(())
 }
 
-/// Runs `body` on the rank that a launcher describes; without a launcher, on `ranks` ranks of this process, each on a thread.
+/// Runs `body` on the rank that the launcher's environment describes; without a launcher, on `ranks` ranks of this
+/// process, each on a thread.
 ///
 /// # Errors
-/// Ranks that do not come together, and what `body` returns on the first rank that failed.
+/// Ranks that fail to connect, and the error of `body` on the first rank that failed.
 pub fn on_ranks(ranks: u32, body: impl Fn(&Communicator) -> mscclpp::Result<()> + Sync) -> mscclpp::Result<()> {
     match Communicator::from_env() {
         Ok(comm) => {
             body(&comm)?;
-            // Rank 0 passes on what others say at the end, so nobody leaves first.
+            // Rank 0 forwards the last messages of the other ranks, so no rank exits before the barrier.
             Ok(comm.barrier()?)
         }
         Err(error) if error.kind() == ErrorKind::NotLaunched => std::thread::scope(|scope| {

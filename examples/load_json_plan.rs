@@ -1,4 +1,4 @@
-//! Runs a plan from an MSCCL++ JSON file: the one beside this example, or the one named on the command line.
+//! Runs a plan from an MSCCL++ JSON file: the one next to this example, or the one named on the command line.
 //!
 //! `cargo run --release --example load_json_plan [-- PLAN.json]`
 
@@ -10,7 +10,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some(path) => std::fs::read(&path).map_err(|error| format!("cannot read `{path}`: {error}"))?,
         None => include_bytes!("plans/pair_sum.json").to_vec(),
     };
-    // A plan from a file was checked by nobody yet: loading checks it, unless the options say otherwise.
+    // A plan from a file is unchecked: loading checks it, unless the options disable that.
     let (plan, warnings) = Plan::load_with(&file, &LoadOptions::default())?;
     for warning in &warnings {
         eprintln!("warning: {warning}");

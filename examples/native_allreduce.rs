@@ -1,7 +1,7 @@
-//! An all-reduce that is a CUDA kernel of one's own (`native_allreduce.cu`), in a registry beside those of the library.
+//! An all-reduce as a custom CUDA kernel (`native_allreduce.cu`), in a registry together with those of the library.
 //!
-//! `cargo run --release --example native_allreduce`. Without a device, or without NVRTC to compile the kernel, it says why and
-//! lets the registry choose a plan for the CPU.
+//! `cargo run --release --example native_allreduce`. Without a device, or without NVRTC to compile the kernel, it
+//! reports the reason and lets the registry select a plan for the CPU.
 
 use mscclpp::algorithms::BufferMode;
 use mscclpp::prelude::*;
@@ -13,7 +13,7 @@ use mscclpp::runtime::select::{Algorithm, Backend, Registry, Request};
 const RANKS: u32 = 8;
 const COUNT: usize = 100_003;
 
-/// Everything is in the kernel's argument, so nothing depends on a request.
+/// All data is in the kernel's argument, so nothing depends on a request.
 struct OneKernel;
 
 /// As in `native_allreduce.cu`.
@@ -52,7 +52,7 @@ impl NativeAlgorithm for OneKernel {
             (all.inputs[rank], all.outputs[rank]) = (input.address, output.address);
         }
         let blocks = all.bytes.div_ceil(16 * 512).clamp(1, 1024) as u32;
-        // SAFETY: the kernel takes such a struct, and reads and writes the caller's memories only.
+        // SAFETY: the kernel takes such a struct, and accesses only the caller's memory.
         unsafe { Ok(kernel.launch(stream, blocks, 512, &all)?) }
     }
 }
@@ -103,7 +103,7 @@ fn on_device(
     }
     let slices: Vec<_> = buffers.iter().map(|[from, to]| [from.as_slice(), to.as_slice()]).collect();
     let stream = device.stream()?;
-    // SAFETY: memory of the device that stays until the stream is done.
+    // SAFETY: memory of the device that exists until the stream is complete.
     unsafe { run.launch(&slices, &stream)? };
     stream.synchronize()?;
     let mut outputs = vec![vec![0_f32; COUNT]; inputs.len()];

@@ -1,4 +1,4 @@
-//! The whole way once: a function, its plan, a verified run.
+//! From a function to its plan to a verified run.
 //!
 //! `cargo run --release --example quickstart`
 
@@ -12,11 +12,11 @@ fn simple_allgather(p: &Program) {
         let mine = src.output().chunk(src.id());
         for dst in p.ranks().filter(|dst| dst.id() != src.id()) {
             let channel = src.memory_channel(dst);
-            channel.signal(0).relaxed(); // I am ready to receive
-            channel.wait(0).relaxed().sync(BlockSync::After); // so is my peer
+            channel.signal(0).relaxed(); // this rank is ready to receive
+            channel.wait(0).relaxed().sync(BlockSync::After); // and so is the peer
             channel.put(dst.output().chunk(src.id()), mine, 0);
-            channel.signal(0).sync(BlockSync::Before); // my data is there
-            channel.wait(0).sync(BlockSync::After); // and so is my peer's
+            channel.signal(0).sync(BlockSync::Before); // this rank's data is written
+            channel.wait(0).sync(BlockSync::After); // and so is the peer's
         }
     }
 }

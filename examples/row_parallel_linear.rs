@@ -1,5 +1,5 @@
-//! A layer of a neural network over several ranks: each has some rows of the weights and the matching columns of the input,
-//! and an all-reduce adds what they get. Plain slices, four ranks.
+//! A layer of a neural network over several ranks: each has some rows of the weights and the matching columns of the
+//! input, and an all-reduce adds their partial results. Plain slices, four ranks.
 //!
 //! ```console
 //! cargo run --release --example row_parallel_linear
@@ -8,12 +8,12 @@
 
 use mscclpp::prelude::*;
 
-/// Rows of the input, features that go in, features that come out.
+/// Rows of the input, input features, output features.
 const BATCH: usize = 6;
 const IN: usize = 64;
 const OUT: usize = 48;
 
-/// Small integers, so that sums are exact in whatever order they are taken.
+/// Returns small integers, so that sums are exact in every order.
 fn input(row: usize, feature: usize) -> f32 {
     ((row * 31 + feature * 7) % 11) as f32 - 5.0
 }
@@ -22,7 +22,7 @@ fn weight(feature: usize, out: usize) -> f32 {
     ((feature * 13 + out * 3) % 9) as f32 - 4.0
 }
 
-/// `BATCH × OUT` outputs of some of the features that go in.
+/// Returns `BATCH × OUT` outputs of some of the input features.
 fn linear(features: std::ops::Range<usize>) -> Vec<f32> {
     let mut y = vec![0.0; BATCH * OUT];
     for (row, y) in y.chunks_exact_mut(OUT).enumerate() {
@@ -37,7 +37,7 @@ fn linear(features: std::ops::Range<usize>) -> Vec<f32> {
 fn main() -> mscclpp::Result<()> {
     examples::on_ranks(4, |group| {
         let (rank, ranks) = (group.rank() as usize, group.num_ranks() as usize);
-        // The features of this rank; ranks need not divide them.
+        // The features of this rank; their number need not be a multiple of the number of ranks.
         let mut y = linear(IN * rank / ranks..IN * (rank + 1) / ranks);
         group.all_reduce_in_place(&mut y, ReduceOp::Sum)?;
 

@@ -1,11 +1,12 @@
-//! Measuring which algorithm is fastest here, and following what was found.
+//! Measures which algorithm is fastest on this machine, and applies the result.
 //!
 //! ```console
 //! cargo run --release --example tuning
 //! mscclpp launch -n 2 -- target/release/examples/tuning
 //! ```
 //!
-//! The command `mscclpp tune` does the same for all collectives and sizes, and `MSCCLPP_TUNING_TABLE` names its file.
+//! The command `mscclpp tune` does the same for all collectives and sizes, and `MSCCLPP_TUNING_TABLE` names the table's
+//! file.
 
 use mscclpp::prelude::*;
 use mscclpp::runtime::select::Request;
@@ -21,7 +22,7 @@ fn main() -> mscclpp::Result<()> {
             iterations: Some(20),
             ..Tuner::default()
         };
-        // A call of all ranks; all get the same table.
+        // A call of all ranks, which returns the same table on each.
         let table = tuner.run(comm, |_| ())?;
 
         if comm.rank() == 0 {
@@ -35,7 +36,7 @@ fn main() -> mscclpp::Result<()> {
                     entry.others.len()
                 );
             }
-            // A file that people can read.
+            // A human-readable file.
             let path = std::env::temp_dir().join(format!("tuning-{}.toml", std::process::id()));
             table.save(&path)?;
             assert_eq!(TuningTable::load(&path)?, table);
@@ -43,7 +44,7 @@ fn main() -> mscclpp::Result<()> {
             _ = std::fs::remove_file(path);
         }
 
-        // From now on calls follow it: 3000 elements are rounded up to 16 KiB.
+        // From now on calls use the table: 3000 elements are rounded up to 16 KiB.
         comm.configure(|registry| registry.set_table(Some(table.clone())))?;
         let mut x = vec![1.0_f32; 3000];
         comm.all_reduce_in_place(&mut x, ReduceOp::Sum)?;

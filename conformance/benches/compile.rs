@@ -1,9 +1,9 @@
 //! Time to a checked plan, and to its JSON text, for the reference's programs: `cargo bench -p conformance`, with
-//! `MSCCLPP_CONFORMANCE` naming the directory of reference plans, which tells the programs and their arguments. A word
-//! behind `--` leaves only the programs that have it in their names.
+//! `MSCCLPP_CONFORMANCE` set to the directory of reference plans, which lists the programs and their arguments. A word
+//! after `--` selects the programs that have it in their names.
 //!
-//! One line per program, medians in microseconds; to be held against the reference's DSL run beside it on the same
-//! programs. Plans that the checks rightly refuse are left out.
+//! It prints one line per program, with medians in microseconds, to compare with the reference's DSL run on the same
+//! machine and programs. Plans that the checks rightly reject are skipped.
 #![allow(missing_docs, reason = "a benchmark has no readers of documentation")]
 
 #[path = "../tests/ours/cases.rs"]
@@ -23,7 +23,7 @@ use mscclpp_core::compile::compile_tree;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::plan::json;
 
-/// Runs of each program.
+/// Number of runs of each program.
 const RUNS: usize = 30;
 
 fn main() {
@@ -52,7 +52,7 @@ fn main() {
     }
 }
 
-/// The median time of some runs, in microseconds.
+/// Returns the median time of some runs, in microseconds.
 fn median(mut run: impl FnMut() -> bool) -> f64 {
     let mut times: Vec<f64> = (0..RUNS)
         .map(|_| {

@@ -1,21 +1,21 @@
-//! Where the plans of the reference system lie: the directory that `MSCCLPP_CONFORMANCE` named when this was built,
-//! relative to the workspace. Tests that need them are ignored without it, with the reason.
+//! The reference plans: in the directory that `MSCCLPP_CONFORMANCE` named when this was built, relative to the
+//! workspace. Without it, tests that need the plans are ignored, with the reason.
 
 use std::path::Path;
 
 use serde_json::Value;
 
-/// The directory of the plans.
+/// Returns the directory of the plans.
 ///
 /// # Panics
 ///
-/// Without one, which happens only if somebody runs the ignored tests.
+/// Without one, which happens only if the ignored tests are run.
 pub fn directory() -> &'static Path {
     let directory = option_env!("REFERENCE_PLANS");
     Path::new(directory.expect("MSCCLPP_CONFORMANCE does not name a directory of reference plans"))
 }
 
-/// The text of a file of that directory.
+/// Reads a text file of that directory.
 ///
 /// # Panics
 ///
@@ -25,7 +25,7 @@ pub fn text(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A JSON file of that directory.
+/// Reads a JSON file of that directory.
 ///
 /// # Panics
 ///
@@ -34,7 +34,7 @@ pub fn json(name: &str) -> Value {
     serde_json::from_str(&text(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// The entries of `index.json`: what is known of each plan.
+/// Returns the entries of `index.json`, which describe the plans.
 ///
 /// # Panics
 ///

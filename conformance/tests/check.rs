@@ -1,4 +1,4 @@
-//! The checks accept every reference plan that is right, and say of the others what is wrong.
+//! The checks accept every correct reference plan, and report the errors of the others.
 
 use mscclpp_core::check::check;
 use mscclpp_core::check::limits::{DeviceProfile, limits};
@@ -8,11 +8,11 @@ use mscclpp_core::plan::export::for_reference;
 use mscclpp_core::plan::json::{ReadOptions, read};
 use serde_json::Value;
 
-/// A reference plan with what is known of it.
+/// A reference plan with its description.
 struct Known {
     slug: String,
     tree: PlanTree,
-    /// Whether somebody judged it.
+    /// Whether the plan was judged by a simulation.
     simulated: bool,
     advisories: Vec<String>,
 }
@@ -30,7 +30,7 @@ fn plans() -> Vec<Known> {
 
 #[test]
 #[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
-fn right_plans_are_accepted_and_wrong_ones_are_not() {
+fn correct_plans_are_accepted_and_others_rejected() {
     let mut wrong = Vec::new();
     for plan in plans() {
         let found = check(&plan.tree);
@@ -45,11 +45,11 @@ fn right_plans_are_accepted_and_wrong_ones_are_not() {
         } else if advised(&|known| known.starts_with("race:") && !known.ends_with("relaxed-only")) {
             !codes.is_empty() && all(&between_launches)
         } else if plan.simulated {
-            // A relaxed handshake may close a launch.
+            // A relaxed handshake may end a launch.
             codes.is_empty()
         } else {
-            // Fragments: some signal what nobody waits for, some read packets that nobody sends or that lie where plain
-            // data lies, some overwrite what others read, some begin without a handshake.
+            // Fragments: some send signals without a wait, some read packets that no operation sends or that are at
+            // addresses of plain data, some overwrite data that others read, some begin without a handshake.
             let within = [Code::UnmatchedWait, Code::Deadlock, Code::Race, Code::SharedScratch];
             all(&[&between_launches[..], &within].concat())
         };

@@ -1,4 +1,4 @@
-//! The fuzzer breaks the plans of the reference system that are broken, and none that the checker accepts.
+//! The fuzzer breaks the invalid plans of MSCCL++, and none that the checker accepts.
 
 #[path = "../../mscclpp-fuzz/tests/corpus/mod.rs"]
 mod corpus;
@@ -12,18 +12,18 @@ use runs::{limit, run_all, seeds};
 
 #[test]
 #[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
-fn accepted_reference_plans_withstand() {
+fn accepted_reference_plans_pass_the_fuzzer() {
     let plans = reference();
     let (broken, fuzzed, runs) = run_all(&plans, limit(700));
     println!("{fuzzed} plans, {runs} runs");
     assert!(broken.is_empty(), "{} broken\n{}", broken.len(), broken.join("\n"));
 }
 
-/// The reference system's simulator, the checker and the fuzzer are of one opinion: relaxed closing handshakes are fine where a
-/// launch barrier stands, and only there; everything else that the simulator calls a fault is one.
+/// The reference's simulator, the checker and the fuzzer agree: relaxed closing handshakes are correct where there is a
+/// launch barrier, and only there; everything else that the simulator reports is an error.
 #[test]
 #[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
-fn faulty_reference_plans_break() {
+fn invalid_reference_plans_fail_the_fuzzer() {
     for (Named { name, plan }, faults) in faulty() {
         let sound = faults.iter().all(|fault| fault.ends_with("relaxed-only"));
         let found = check(&plan);
@@ -41,10 +41,10 @@ fn faulty_reference_plans_break() {
     }
 }
 
-/// Fragments that the checker accepts do the same in every order, whatever that is.
+/// Fragments that the checker accepts have the same result in every order, whatever the result is.
 #[test]
 #[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
-fn accepted_fragments_withstand() {
+fn accepted_fragments_pass_the_fuzzer() {
     let fragments = fragments();
     let accepted: Vec<Named> = fragments.into_iter().filter(|named| check(&named.plan).is_empty()).collect();
     let (broken, fuzzed, runs) = run_all(&accepted, limit(700));

@@ -1,4 +1,4 @@
-//! Every reference plan reads, and writes back as the same JSON value, through the tree and through the image.
+//! Every reference plan can be read, and is written as the same JSON value, through the tree and through the image.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ fn plans() -> Vec<(String, String, Value)> {
 
 #[test]
 #[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
-fn reference_plans_come_back() {
+fn reference_plans_round_trip_as_json() {
     for (slug, text, _) in plans() {
         let (tree, warnings) =
             read(&text, ReadOptions { strict: true }).unwrap_or_else(|error| panic!("{slug}: {error}"));
@@ -29,7 +29,7 @@ fn reference_plans_come_back() {
         let expected: Value = serde_json::from_str(&text).unwrap();
         let compact = write(&tree, Style::Compact);
         assert_eq!(serde_json::from_str::<Value>(&compact).unwrap(), expected, "{slug}");
-        // Not only the value: the order of keys and lists as well.
+        // Compares the order of keys and lists as well, not only the value.
         assert_eq!(compact, text.trim_end(), "{slug}");
         let pretty = write(&tree, Style::Pretty);
         assert_eq!(serde_json::from_str::<Value>(&pretty).unwrap(), expected, "{slug}");
@@ -38,7 +38,7 @@ fn reference_plans_come_back() {
 
 #[test]
 #[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
-fn reference_plans_come_back_from_images() {
+fn reference_plans_round_trip_through_images() {
     for (slug, text, _) in plans() {
         let (tree, _) = read(&text, ReadOptions::default()).unwrap();
         let plan = Plan::new(&tree);
@@ -66,8 +66,8 @@ fn one_rank_is_read_as_in_the_whole_plan() {
     }
 }
 
-/// The verdict of the reference's own loader: whatever it loads can be exported as it stands, except for what its
-/// executor then gets wrong; where it writes behind its arrays, the plan is split or refused.
+/// The result of the reference's own loader: every plan that it loads can be exported unchanged, except for what its
+/// executor then executes wrongly; where it writes past the end of its arrays, the plan is split or rejected.
 #[test]
 #[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
 fn exports_agree_with_the_reference_loader() {
@@ -86,7 +86,7 @@ fn exports_agree_with_the_reference_loader() {
                 let text = write(&exported, Style::Compact);
                 assert_eq!(read(&text, ReadOptions { strict: true }).unwrap().0, exported, "{slug}");
             }
-            // The loader leaves the number of operations to the first launch, and nobody looks at a get's chunks.
+            // The loader checks the number of operations only at the first launch, and never a get's chunks.
             Err(found) if verdict == "ok" => {
                 let late = |message: &str| {
                     message.contains("operations, the limit of the reference executor is 64")

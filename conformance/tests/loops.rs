@@ -1,11 +1,11 @@
-//! Reference plans with loops are proved to run to their ends at every size, in a few short runs.
+//! Reference plans with loops are proved to complete at every size, in a few short runs.
 
 use mscclpp_core::check::{check, proof_effort};
 use mscclpp_core::diag::Code;
 use mscclpp_core::plan::PlanTree;
 use mscclpp_core::plan::json::{ReadOptions, read};
 
-/// Operations, those of a loop once.
+/// Returns the number of operations, counting those of a loop once.
 fn operations(plan: &PlanTree) -> u64 {
     let ops = plan.ranks.iter().flat_map(|rank| &rank.blocks).flat_map(|block| &block.ops);
     ops.map(|op| 1 + op.body.as_ref().map_or(0, |body| body.ops.len() as u64)).sum()

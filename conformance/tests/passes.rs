@@ -1,4 +1,4 @@
-//! What executors run of the reference system's plans is what the checker accepts.
+//! The plans of MSCCL++ that executors run are those that the checker accepts.
 
 #[path = "../../mscclpp-fuzz/tests/corpus/mod.rs"]
 mod corpus;
@@ -40,13 +40,13 @@ fn reference_plans_run_as_proved() {
     assert!(plans > 100);
 }
 
-/// The day's number, or `MSCCLPP_SEED`.
+/// Returns the day's number, or `MSCCLPP_SEED`.
 fn seed() -> u64 {
     let days = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() / 86_400);
     std::env::var("MSCCLPP_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(days)
 }
 
-/// Operations of a plan from which on one launch of it is validated, which the seed chooses, instead of all.
+/// Number of operations of a plan from which on one launch of it, which the seed chooses, is validated instead of all.
 const LARGE: usize = 2000;
 
 #[test]

@@ -1,4 +1,4 @@
-//! The plans of the reference system run on the CPU and give right results.
+//! The plans of MSCCL++ run on the CPU and produce correct results.
 
 use mscclpp_core::plan::Plan;
 use mscclpp_core::plan::json::{self, ReadOptions};
@@ -13,8 +13,8 @@ fn plan(slug: &str) -> Plan {
     Plan::new(&tree)
 }
 
-/// What the reference's simulator found that makes a launch itself wrong. Races between launches are none here: a launch
-/// of this executor ends for all ranks at once.
+/// Returns whether the reference's simulator reported an error within a launch. Races between launches are not errors
+/// here: a launch of this executor ends for all ranks at once.
 fn is_wrong_itself(entry: &Value) -> bool {
     let advisories = entry["advisories"].as_array().expect("a list");
     advisories.iter().filter_map(Value::as_str).any(|advisory| {
@@ -24,8 +24,8 @@ fn is_wrong_itself(entry: &Value) -> bool {
     })
 }
 
-/// Elements of the larger buffer: one for each rank, an odd number of them, and a number that divides evenly. Fewer on many
-/// ranks, where there is enough to do anyway.
+/// Returns element counts of the larger buffer: one for each rank, an odd number of them, and a number that divides
+/// evenly. Fewer on many ranks, where a test takes long anyway.
 fn counts(ranks: u64) -> [u64; 3] {
     if ranks <= 4 { [ranks, ranks * 1237, ranks * 2048] } else { [ranks, ranks * 137, ranks * 256] }
 }
@@ -49,7 +49,7 @@ fn run(plan: &Plan, world: &Executor, message: Message, launches: u64) -> Result
 
 #[test]
 #[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
-fn reference_plans_give_right_results() {
+fn reference_plans_compute_correct_results() {
     let (mut right, mut failures) = (0, Vec::new());
     for entry in conformance::index() {
         let slug = entry["slug"].as_str().expect("a name");
@@ -74,7 +74,7 @@ fn reference_plans_give_right_results() {
 
 #[test]
 #[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
-fn fragments_load_and_run_or_say_what_they_wait_for() {
+fn fragments_load_and_run_or_report_their_waits() {
     let mut seen = [0; 2];
     for entry in conformance::index() {
         let slug = entry["slug"].as_str().expect("a name");

@@ -28,7 +28,7 @@ fn plans_are_shown_drawn_and_traced() {
         let found = check(&plan);
         let traced = execution_trace(&plan).unwrap_or_else(|findings| panic!("{slug}: {findings}"));
         let deadlock = found.iter().any(|finding| finding.code == Code::Deadlock);
-        // Rules before that one may have found the reason for which something is stuck.
+        // Earlier rules may have found the reason for which an operation is blocked.
         assert!(traced.blocked() > 0 || !deadlock, "{slug}: {found}");
         assert!(traced.blocked() == 0 || !found.is_empty(), "{slug}: {} stuck", traced.blocked());
         stuck += usize::from(traced.blocked() > 0);

@@ -1,4 +1,5 @@
-//! Names the library as programs ask for it: the loader hands out one that is loaded already under that name.
+//! Sets the library's name to the one that programs request: the loader returns a library that is loaded already under
+//! that name.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,27 +1,27 @@
-//! A record of what kernels read, write and synchronize with.
+//! A log of the accesses and synchronization of kernels.
 
 use std::sync::{Mutex, PoisonError};
 
-/// What a thread did.
+/// Kind of a logged access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AccessKind {
     /// A plain load, also of a packet.
     Load,
     /// A plain store, also of a packet, when it was executed.
     Store,
-    /// A load that acquires. Waits make any number of them.
+    /// A load with acquire semantics. A wait makes any number of them.
     AcquireLoad,
-    /// A store of a word that orders nothing.
+    /// A relaxed store of a word.
     RelaxedStore,
-    /// A store of a word that releases.
+    /// A store of a word with release semantics.
     ReleaseStore,
-    /// An addition that orders nothing.
+    /// A relaxed addition.
     RelaxedAdd,
-    /// An addition that releases.
+    /// An addition with release semantics.
     ReleaseAdd,
-    /// A compare-and-swap that took place; others are not recorded.
+    /// A successful compare-and-swap; failed ones are not recorded.
     Swap,
-    /// A block sync, when the thread arrived there.
+    /// A block sync, when the thread arrived at it.
     BlockSync,
 }
 
@@ -40,11 +40,11 @@ impl AccessKind {
     ];
 }
 
-/// An access, or a block sync. Loads of words that order nothing are not recorded: they look at clocks and at whether others
-/// gave up, as often as the schedule has it.
+/// An access, or a block sync. Relaxed loads of words are not recorded: they poll clocks and abort flags, as often as
+/// the schedule has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// A number that the kernel has as long as its module is loaded.
+    /// Number of the kernel, which is valid as long as its module is loaded.
     pub kernel: usize,
     /// The device.
     pub device: u32,
@@ -52,24 +52,24 @@ pub struct Access {
     pub block: u32,
     /// The thread in the block.
     pub thread: u32,
-    /// What it did.
+    /// Kind of the access.
     pub kind: AccessKind,
-    /// The first byte; 0 for a block sync.
+    /// Address of the first byte; 0 for a block sync.
     pub address: u64,
-    /// Bytes; 0 for a block sync.
+    /// Number of bytes; 0 for a block sync.
     pub bytes: u32,
-    /// What was stored or added as a word; 0 for others.
+    /// The value that was stored or added as a word; 0 for other kinds.
     pub value: u64,
 }
 
-/// Where accesses are recorded: those of each thread in its order.
+/// Log of accesses: those of each thread are in its program order.
 #[derive(Debug, Default)]
 pub struct AccessLog {
     list: Mutex<Vec<Access>>,
 }
 
 impl AccessLog {
-    /// Takes what was recorded since the last call.
+    /// Removes and returns the accesses that were recorded since the last call.
     pub fn take(&self) -> Vec<Access> {
         std::mem::take(&mut self.list.lock().unwrap_or_else(PoisonError::into_inner))
     }

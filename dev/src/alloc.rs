@@ -1,4 +1,4 @@
-//! Memory of a simulated machine: pieces of the host's, each known by its first and last byte.
+//! Memory of a simulated host: allocations in this process' memory, each identified by its address range.
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
@@ -11,51 +11,51 @@ use rustix::mm::{MapFlags, ProtFlags};
 use crate::launch::{Pieces, Reach};
 use crate::multicast::{Multicast, MulticastRange};
 
-/// What was allocated and not freed, by first address.
+/// Current allocations, by first address.
 #[derive(Default)]
 pub(crate) struct SimulatedMemory {
     pieces: BTreeMap<u64, Allocation>,
-    /// Ranges of multicast addresses, by their first one.
+    /// Ranges of multicast addresses, by first address.
     windows: BTreeMap<u64, MulticastRange>,
-    /// Counts allocations and releases.
+    /// Number of allocations and releases so far.
     pub(crate) version: u64,
 }
 
 struct Allocation {
     len: u64,
-    /// `None`: the host's, which all devices see.
+    /// `None`: host memory, which all devices can access.
     device: Option<u32>,
-    /// No two pieces of a process have the same.
+    /// Identifier that is unique among the allocations of a process.
     id: u64,
     place: Backing,
 }
 
-/// Where a piece comes from.
+/// Origin of an allocation.
 enum Backing {
     Heap,
-    /// Can be mapped by other processes.
+    /// Memory in a file, which other processes can map.
     File(OwnedFd),
-    /// The same, made for that: which other devices reach it was said when it was made.
+    /// Memory in a file that was allocated to be shared, with the other devices that can access it.
     Shared(OwnedFd, Vec<u32>),
-    /// Another process's, and how often it was mapped.
+    /// Memory of another process, and how often it was mapped.
     Foreign(Key, u32),
 }
 
-/// What an allocation is called elsewhere: process, machine and id.
+/// Identity of an allocation in other processes: process, host and id.
 pub(crate) type Key = (u32, u64, u64);
 
-/// As the driver aligns what it hands out.
+/// Alignment of allocations, as the driver's.
 const ALIGN: usize = 256;
 
-/// Physical memory comes in units of so many bytes.
+/// Granularity of physical memory in bytes.
 pub(crate) const ALIGN_OF_FILES: u64 = 1 << 16;
 
-/// Holds for memory that nobody wrote.
+/// Initial value of the bytes of device memory.
 const POISON: u8 = 0xcd;
 
 impl SimulatedMemory {
-    /// A new piece of a device's memory full of nonsense, or of the host's, zeroed; `None` if there is no memory. `shared`: other
-    /// processes can map it.
+    /// Allocates device memory filled with `POISON`, or zeroed host memory; `None` if there is no memory. `shared`:
+    /// other processes can map it.
     pub(crate) fn alloc(&mut self, bytes: u64, device: Option<u32>, shared: bool) -> Option<u64> {
         let len = bytes.max(1);
         let (address, place) = match shared {
@@ -75,7 +75,7 @@ impl SimulatedMemory {
             return None;
         }
         if device.is_some() {
-            // SAFETY: just allocated with so many bytes.
+            // SAFETY: just allocated with this number of bytes.
             unsafe { (address as *mut u8).write_bytes(POISON, len as usize) };
         }
         self.version += 1;
@@ -83,7 +83,7 @@ impl SimulatedMemory {
         Some(address)
     }
 
-    /// A new piece that is made to be shared, for a device and these others.
+    /// Allocates memory to be shared, for a device and these others.
     pub(crate) fn alloc_shared(&mut self, bytes: u64, device: u32, peers: &[u32]) -> Option<u64> {
         let address = self.alloc(bytes, Some(device), true)?;
         let piece = self.pieces.get_mut(&address)?;
@@ -93,7 +93,7 @@ impl SimulatedMemory {
         Some(address)
     }
 
-    /// Maps another process's piece for a device; `None` if that is not possible.
+    /// Maps an allocation of another process for a device; `None` if that is not possible.
     pub(crate) fn import(&mut self, key: Key, file: BorrowedFd<'_>, len: u64, device: u32) -> Option<u64> {
         let known = self.pieces.iter_mut().find_map(|(&address, piece)| match &mut piece.place {
             Backing::Foreign(of, count) if *of == key => Some((address, count)),
@@ -110,7 +110,7 @@ impl SimulatedMemory {
         Some(address)
     }
 
-    /// Frees a piece, or gives back what was mapped; whether it was one.
+    /// Frees or unmaps an allocation; returns whether it existed.
     pub(crate) fn free(&mut self, address: u64) -> bool {
         if let Some(Allocation { place: Backing::Foreign(_, count @ 2..), .. }) = self.pieces.get_mut(&address) {
             *count -= 1;
@@ -129,23 +129,23 @@ impl SimulatedMemory {
         true
     }
 
-    /// Whether an address is that of a piece that was mapped, which is given back otherwise than others.
+    /// Returns whether an address is that of a mapped allocation, which is released by another call than others.
     pub(crate) fn is_mapped(&self, address: u64) -> bool {
         matches!(self.pieces.get(&address), Some(Allocation { place: Backing::Foreign(..) | Backing::Shared(..), .. }))
     }
 
-    /// Whether it was made to be shared.
+    /// Returns whether an allocation was allocated to be shared.
     pub(crate) fn is_shared(&self, address: u64) -> bool {
         matches!(self.pieces.get(&address), Some(Allocation { place: Backing::Shared(..), .. }))
     }
 
-    /// The piece around an address: its first one, its length and its id.
+    /// Returns the allocation that contains an address: its first address, its length and its id.
     pub(crate) fn piece(&self, address: u64) -> Option<(u64, u64, u64)> {
         let (&first, piece) = self.pieces.range(..=address).next_back()?;
         (address - first < piece.len).then_some((first, piece.len, piece.id))
     }
 
-    /// The file of a piece of this process that others can map.
+    /// Returns the file of an allocation of this process that others can map.
     pub(crate) fn file(&self, address: u64) -> Option<&OwnedFd> {
         match &self.pieces.get(&address)?.place {
             Backing::File(file) | Backing::Shared(file, _) => Some(file),
@@ -153,23 +153,23 @@ impl SimulatedMemory {
         }
     }
 
-    /// Whether bytes lie in one piece.
+    /// Returns whether bytes are inside one allocation.
     pub(crate) fn holds(&self, address: u64, bytes: u64) -> bool {
         let Some((&first, &Allocation { len, .. })) = self.pieces.range(..=address).next_back() else { return false };
         address - first <= len && bytes <= len - (address - first)
     }
 
-    /// Number of pieces, and of ranges of multicast addresses.
+    /// Returns the number of allocations and of ranges of multicast addresses.
     pub(crate) fn len(&self) -> usize {
         self.pieces.len() + self.windows.len()
     }
 
-    /// A range of multicast addresses of an object to which all members have bound memory, for some devices of a machine; `None` if
-    /// they have not, or there is no memory.
+    /// Maps a range of multicast addresses of an object to which all members have bound memory, for some devices of a
+    /// host; `None` if some have not, or there is no memory.
     pub(crate) fn map_multicast(&mut self, object: Arc<Multicast>, machine: u64, devices: Vec<u32>) -> Option<u64> {
         let handles = object.bound()?;
         let len = object.bytes();
-        // SAFETY: a new mapping that nobody may touch, at an address that the system chooses.
+        // SAFETY: a new mapping without access rights, at an address that the system chooses.
         let first = unsafe {
             let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
             rustix::mm::mmap_anonymous(std::ptr::null_mut(), len as usize, ProtFlags::empty(), flags).ok()? as u64
@@ -193,7 +193,7 @@ impl SimulatedMemory {
         })
     }
 
-    /// Takes such a range away; whether it was one.
+    /// Unmaps a range of multicast addresses; returns whether it existed.
     pub(crate) fn unmap_multicast(&mut self, first: u64) -> bool {
         let Some(window) = self.windows.remove(&first) else { return false };
         self.version += 1;
@@ -205,14 +205,14 @@ impl SimulatedMemory {
         true
     }
 
-    /// What memory a device reaches. `of`: whether it reaches that of another one.
+    /// Returns the memory that a device can access. `of`: whether it can access that of another device.
     pub(crate) fn reach(&self, device: u32, of: impl Fn(u32) -> bool) -> Reach {
         let windows = self.windows.values().filter(|window| window.devices.contains(&device));
         Reach { pieces: self.pieces(device, of), windows: windows.cloned().collect() }
     }
 
-    /// First address and length of the pieces that a device reaches, ascending: the host's, its own, those of devices for
-    /// which `of` says so, and of what was made to be shared what was made for it.
+    /// Returns first address and length of the allocations that a device can access, ascending: the host's, its own,
+    /// those of devices for which `of` returns true, and of the shared allocations those that were made for it.
     fn pieces(&self, device: u32, of: impl Fn(u32) -> bool) -> Pieces {
         let is_reached = |piece: &Allocation| match (piece.device, &piece.place) {
             (None, _) => true,
@@ -225,15 +225,15 @@ impl SimulatedMemory {
     }
 }
 
-/// Maps a file; its address.
+/// Maps a file and returns the address.
 pub(crate) fn map(file: impl AsFd, len: u64) -> Option<u64> {
     let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new mapping at an address that the system chooses takes nothing from anybody.
+    // SAFETY: a new mapping at an address that the system chooses replaces no other mapping.
     let mapped = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len as usize, access, MapFlags::SHARED, file, 0) };
     mapped.ok().map(|address| address as u64)
 }
 
-/// A handle of a piece: what it is called, where its file is found, and its length.
+/// Encodes the handle of an allocation: its identity, the path of its file, and its length.
 pub(crate) fn to_handle((process, machine, id): Key, file: &OwnedFd, len: u64) -> [u8; 64] {
     let mut handle = [0; 64];
     for (at, word) in [u64::from(process), machine, id, file.as_raw_fd() as u64, len].into_iter().enumerate() {
@@ -242,7 +242,7 @@ pub(crate) fn to_handle((process, machine, id): Key, file: &OwnedFd, len: u64) -
     handle
 }
 
-/// What a handle names: the piece, its file and its length; `None` if it is no longer there.
+/// Decodes a handle: the allocation, its file and its length; `None` if it no longer exists.
 pub(crate) fn from_handle(handle: &[u8; 64]) -> Option<(Key, OwnedFd, u64)> {
     let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| handle[8 * at + byte]));
     let path = format!("/proc/{}/fd/{}", word(0), word(3));

@@ -1,4 +1,5 @@
-//! Multicast objects of a simulated machine: tables in files, so that other processes have them too, of who has bound which memory.
+//! Multicast objects of a simulated host: tables in files, which other processes share, of the memory that each member
+//! has bound.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -9,23 +10,24 @@ use rustix::fs::MemfdFlags;
 
 use crate::alloc::{ALIGN_OF_FILES, map};
 
-/// Most devices of an object.
-pub(crate) const MOST_MEMBERS: usize = 64;
+/// Maximum number of devices of an object.
+pub(crate) const MAX_MEMBERS: usize = 64;
 
-/// Bytes of which objects, and the memory bound to them, are multiples.
+/// Granularity in bytes of objects and of the memory bound to them.
 pub(crate) const UNIT: u64 = ALIGN_OF_FILES;
 
-/// An object, as it lies in its file.
+/// Table of an object in its file.
 #[repr(C)]
 struct Table {
     devices: AtomicU64,
     bytes: AtomicU64,
     added: AtomicU64,
-    /// A word that is not 0 for a device that has been added, then the handle of what it has bound: zeros if nothing.
-    slots: [[AtomicU64; 9]; MOST_MEMBERS],
+    /// Per member: a word that is not 0 for a device that has been added, then the handle of the memory that it has
+    /// bound, or zeros.
+    slots: [[AtomicU64; 9]; MAX_MEMBERS],
 }
 
-/// An object as this process has it.
+/// An object in this process.
 pub(crate) struct Multicast {
     file: OwnedFd,
     table: *const Table,
@@ -40,7 +42,7 @@ unsafe impl Sync for Multicast {}
 pub(crate) type Bound = [u8; 64];
 
 impl Multicast {
-    /// A new object; `None` if there is no memory.
+    /// Creates an object; `None` if there is no memory.
     pub(crate) fn new(devices: u64, bytes: u64) -> Option<Self> {
         let file = rustix::fs::memfd_create("simulated multicast object", MemfdFlags::CLOEXEC).ok()?;
         rustix::fs::ftruncate(&file, size_of::<Table>() as u64).ok()?;
@@ -50,7 +52,7 @@ impl Multicast {
         Some(object)
     }
 
-    /// The object of a file.
+    /// Opens the object of a file.
     pub(crate) fn open(file: OwnedFd) -> Option<Self> {
         let is_one = rustix::fs::fstat(&file).is_ok_and(|stat| stat.st_size as usize == size_of::<Table>());
         let address = if is_one { map(&file, size_of::<Table>() as u64)? } else { return None };
@@ -70,19 +72,19 @@ impl Multicast {
         self.table().bytes.load(Acquire)
     }
 
-    /// Adds a device, known by a number that is not 0; whether there was room for it.
+    /// Adds a device, identified by a number that is not 0; returns whether there was space for it.
     pub(crate) fn add(&self, device: u64) -> bool {
         let table = self.table();
         let known = table.slots.iter().any(|slot| slot[0].load(Acquire) == device);
         let at = table.added.fetch_add(1, AcqRel);
-        if known || at >= table.devices.load(Acquire).min(MOST_MEMBERS as u64) {
+        if known || at >= table.devices.load(Acquire).min(MAX_MEMBERS as u64) {
             return false;
         }
         table.slots[at as usize][0].store(device, Release);
         true
     }
 
-    /// Binds a device's memory; whether all devices were added and it had bound none.
+    /// Binds a device's memory; returns whether all devices were added and this one had bound none.
     pub(crate) fn bind(&self, device: u64, handle: &Bound) -> bool {
         let table = self.table();
         let all = table.slots.iter().filter(|slot| slot[0].load(Acquire) != 0).count() as u64;
@@ -96,7 +98,7 @@ impl Multicast {
         true
     }
 
-    /// Takes a device's memory away; whether it had bound some.
+    /// Unbinds a device's memory; returns whether it had bound some.
     pub(crate) fn unbind(&self, device: u64) -> bool {
         let slot = self.table().slots.iter().find(|slot| slot[0].load(Acquire) == device && is_bound(slot));
         slot.is_some_and(|slot| {
@@ -105,7 +107,7 @@ impl Multicast {
         })
     }
 
-    /// What every member has bound; `None` unless all have.
+    /// Returns the handles of all members' memory; `None` unless all have bound some.
     pub(crate) fn bound(&self) -> Option<Vec<Bound>> {
         let table = self.table();
         let members = table.devices.load(Acquire) as usize;
@@ -128,17 +130,17 @@ fn is_bound(slot: &[AtomicU64; 9]) -> bool {
 
 impl Drop for Multicast {
     fn drop(&mut self) {
-        // SAFETY: mapped with this size, and nobody else has the address.
+        // SAFETY: mapped with this size, and no other code has the address.
         let _ = unsafe { rustix::mm::munmap(self.table.cast_mut().cast(), size_of::<Table>()) };
     }
 }
 
-/// A range of addresses behind which the members' memories lie.
+/// A range of multicast addresses of the members' memories.
 #[derive(Clone)]
 pub(crate) struct MulticastRange {
     pub(crate) first: u64,
     pub(crate) len: u64,
-    /// Where this process has what each member bound, and whether that is another process's.
+    /// Address in this process of each member's memory, and whether it is another process's.
     pub(crate) members: Vec<(u64, bool)>,
     /// Devices that may use the range.
     pub(crate) devices: Vec<u32>,
@@ -146,7 +148,7 @@ pub(crate) struct MulticastRange {
 }
 
 impl MulticastRange {
-    /// The members' addresses of some bytes; `None` if they are not inside, or a member has taken its memory away.
+    /// Returns the members' addresses of some bytes; `None` if they are not inside, or a member has unbound its memory.
     pub(crate) fn members(&self, address: u64, bytes: u32) -> Option<impl Iterator<Item = u64>> {
         let at = address.checked_sub(self.first)?;
         let inside = at <= self.len && u64::from(bytes) <= self.len - at && self.object.bound().is_some();

@@ -2,7 +2,7 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
-/// What a coroutine is; as in `dev_sim.h`.
+/// Launch parameters of a coroutine, as in `dev_sim.h`.
 #[repr(C)]
 pub(crate) struct SimThread {
     pub(crate) thread: u32,
@@ -22,7 +22,7 @@ pub(crate) struct SimKernel {
 }
 
 impl SimKernel {
-    /// Its name; `None` behind the last one of a table.
+    /// Returns its name; `None` for the entry after the last one of a table.
     ///
     /// # Safety
     /// The library that it is in is loaded.
@@ -32,7 +32,7 @@ impl SimKernel {
     }
 }
 
-/// What kernels that are loaded need of this program; as in `dev_sim.h`.
+/// Functions that loaded kernels call in this program, as in `dev_sim.h`.
 #[repr(C)]
 pub(crate) struct SimHost {
     functions: [*const c_void; 13],

@@ -6,55 +6,55 @@ use std::time::Duration;
 use crate::accesses::AccessLog;
 use crate::threaded::ThreadedKernels;
 
-/// How a simulated device behaves.
+/// Behavior of a simulated device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Decides the order in which threads run and stores reach memory. The same seed, the same run.
+    /// Seed that determines the order in which threads run and stores reach memory. Runs with the same seed are equal.
     pub seed: u64,
-    /// Most threads of a block; kernels work with any number.
+    /// Maximum number of threads of a block; kernels work with any number.
     pub threads: u32,
-    /// A thread stops at one of so many memory accesses; 0: only where it waits.
+    /// A thread is preempted at one in this many memory accesses; 0: only where it waits.
     pub stop_at_one_of: u32,
     /// Whether plain stores are weak.
     pub weak: bool,
-    /// A bug in the device code, one of [`bugs`](crate::bugs), [`switch_bugs`](crate::switch_bugs) or
-    /// [`barrier_bugs`](crate::barrier_bugs), only for f32, or of
-    /// [`specialised_bugs`](crate::specialised_bugs) or [`access_bugs`](crate::access_bugs); or one of those that [`late`](Self::late) names.
+    /// A bug in the device code: one of [`bugs`](crate::bugs), [`switch_bugs`](crate::switch_bugs) or
+    /// [`barrier_bugs`](crate::barrier_bugs), only for f32, or of [`specialised_bugs`](crate::specialised_bugs) or
+    /// [`access_bugs`](crate::access_bugs); or one of those that [`late`](Self::late) names.
     pub bug: Option<&'static str>,
     /// Runs kernels with threads of the operating system instead. Of the other settings, only `threads` matters then.
     pub threaded: Option<ThreadedKernels>,
-    /// The driver's call that fails: its name, and which of its calls, counted from 1.
+    /// The driver call that fails: its name, and its number among calls of that name, counted from 1.
     pub failing: Option<(&'static str, u64)>,
     /// Whether all calls after that fail too, as after an illegal address.
     pub sticky: bool,
-    /// A device whose threads get their turn a hundred times less often.
+    /// A device whose threads are scheduled a hundred times less often.
     pub slow: Option<u32>,
-    /// Whether devices do not reach one another's memory.
+    /// Whether devices cannot access one another's memory.
     pub apart: bool,
-    /// Whether kernels of other machines, in this process or others, take part: memory can be mapped by them, and kernels wait
-    /// for theirs.
+    /// Whether kernels of other hosts, in this process or others, take part: they can map memory, and kernels wait for
+    /// theirs.
     pub others: bool,
-    /// Whether memory goes to other processes as files.
+    /// Whether memory is exported to other processes as files.
     pub files: bool,
-    /// Whether what is put on streams besides kernels is done late, at times that the seed decides; each stream keeps its order,
-    /// unless a bug is planted: `early_stores` are done at once, `early_events` are before what they follow, `lost_waits` let a
-    /// stream go on before what it waits for.
+    /// Whether work on streams other than kernels is delayed, to times that the seed determines. Each stream keeps its
+    /// order unless a bug is injected: `early_stores` are executed immediately, `early_events` before the work that
+    /// precedes them, and `lost_waits` let a stream continue before the awaited event.
     pub late: bool,
-    /// How long the calling thread takes to put a copy on a stream.
+    /// Time for which the calling thread is blocked when it enqueues a copy on a stream.
     pub time_per_copy: Duration,
-    /// Whether the driver is older than what built the kernels, and refuses them.
+    /// Whether the driver is older than the toolkit that built the kernels, and rejects them.
     pub old: bool,
-    /// How many of the first devices have multicast objects.
+    /// Number of devices, from the first one, that support multicast objects.
     pub multicast: u32,
-    /// Where accesses by multicast addresses are counted.
+    /// Counters of the accesses by multicast addresses.
     pub counts: Option<&'static MulticastCounts>,
-    /// Where accesses of kernels are recorded.
+    /// Log of the accesses of kernels.
     pub accesses: Option<&'static AccessLog>,
-    /// How long nothing may happen before kernels that wait for somebody outside of them count as stuck.
+    /// Time without progress after which kernels that wait for other processes count as stalled.
     pub patience: Duration,
 }
 
-/// How often kernels went through multicast addresses.
+/// Numbers of accesses of kernels by multicast addresses.
 #[derive(Debug, Default)]
 pub struct MulticastCounts {
     /// Vectors that were loaded from all members at once.
@@ -64,7 +64,7 @@ pub struct MulticastCounts {
 }
 
 impl PartialEq for MulticastCounts {
-    /// Whether both are the same place.
+    /// Returns whether both are the same object.
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self, other)
     }

@@ -1,4 +1,5 @@
-//! Kernels that are compiled while the simulator runs: a shared object for each source, by the same compiler.
+//! Kernels that are compiled while the simulator runs: a shared object for each source, by the compiler that built this
+//! crate.
 
 use std::fs;
 use std::io::Write;
@@ -16,8 +17,8 @@ pub(crate) struct Plugin {
 }
 
 impl Plugin {
-    /// Whether an image is one; those that are built beforehand for devices are not.
-    pub(crate) fn is_one(image: &[u8]) -> bool {
+    /// Returns whether an image is a plugin; prebuilt images for devices are not.
+    pub(crate) fn is_plugin(image: &[u8]) -> bool {
         image.starts_with(b"\x7fELF")
     }
 
@@ -25,11 +26,12 @@ impl Plugin {
     pub(crate) fn load(image: &[u8]) -> Result<Self, String> {
         let mut file = tempfile::NamedTempFile::new().map_err(|error| error.to_string())?;
         file.write_all(image).map_err(|error| error.to_string())?;
-        // Closed, since a file that is written to cannot be loaded everywhere. The object stays when the file goes.
+        // Closed, because a file that is open for writing cannot be loaded on every system. The object stays loaded
+        // when the file is removed.
         let path = file.into_temp_path();
-        // SAFETY: it has no initialisers but those of constants.
+        // SAFETY: it has no initializers except those of constants.
         let library = unsafe { Library::new(&*path) }.map_err(|error| error.to_string())?;
-        // SAFETY: declared so in `sim/dev_sim.h`, and the functions live as long as the program.
+        // SAFETY: declared with these types in `sim/dev_sim.h`, and the functions live as long as the program.
         unsafe {
             let attach = library.get::<unsafe extern "C" fn(*const SimHost)>(b"sim_attach\0");
             attach.map_err(|error| error.to_string())?(&raw const native::sim_functions);
@@ -37,15 +39,15 @@ impl Plugin {
         Ok(Self { library })
     }
 
-    /// A kernel; null if there is none.
+    /// Returns a kernel; null if there is none.
     pub(crate) fn kernel(&self, name: &str) -> *const SimKernel {
         let symbol = format!("sim_kernel_{name}\0");
-        // SAFETY: declared so in `sim/dev_sim.h`; used as long as the module is loaded.
+        // SAFETY: declared with this type in `sim/dev_sim.h`; used only while the module is loaded.
         if let Ok(kernel) = unsafe { self.library.get::<*const SimKernel>(symbol.as_bytes()) } {
             return *kernel;
         }
-        // The interpreter's kernels are in a table, as in this crate.
-        // SAFETY: as above; a kernel without a name ends it.
+        // The interpreter's kernels are in a table, as in this crate. SAFETY: as above; a kernel without a name ends
+        // the table.
         unsafe {
             let Ok(table) = self.library.get::<*const SimKernel>(b"sim_table\0") else { return std::ptr::null() };
             let mut kernel = *table;
@@ -66,15 +68,15 @@ pub(crate) struct PluginCompiler {
     bug: Option<&'static str>,
 }
 
-/// The simulator's half of the device code.
+/// The simulator's part of the device code.
 const SIMULATOR: &str = include_str!("../sim/dev_sim.h");
 const HALVES: &str = include_str!("../sim/half.h");
 
-/// Names the table of the interpreter's kernels, which `executor.cu` has.
+/// Name of the table of the interpreter's kernels, which `executor.cu` has.
 const TABLE: &str = "-DSIM_TABLE=__attribute__((visibility(\"default\"))) sim_table";
 
 impl PluginCompiler {
-    /// `bug`: what is planted into the device code's headers, if it is one of theirs.
+    /// Creates a compiler. `bug`: the bug to inject into the device code's headers, if it is one of theirs.
     pub(crate) fn new(bug: Option<&'static str>) -> Result<Self, JitError> {
         let version = Command::new(env!("SIM_COMPILER")).arg("--version").output();
         let version = version.map_err(|error| call("--version", &error))?.stdout;
@@ -102,9 +104,9 @@ impl Compiler for PluginCompiler {
             fs::write(path, text)
         };
         let write = |name: &str, text: &str| write(name, text).map_err(|error| call("write", &error));
-        // As with NVRTC the first header of a name is the one that is seen.
+        // As with NVRTC, the first header of a name is the one that is used.
         for (name, text) in source.headers().collect::<Vec<_>>().into_iter().rev() {
-            // `build.rs` has put copies of the headers there.
+            // `build.rs` has written modified copies of the headers there.
             let with_bug = self.bug.map(|bug| Path::new(env!("OUT_DIR")).join("bugs").join(bug).join(name));
             let text = with_bug.and_then(|path| fs::read_to_string(path).ok()).unwrap_or_else(|| text.to_owned());
             write(name, &text)?;

@@ -1,5 +1,6 @@
-//! Kernels as threads of the operating system, from a library made of `sim/threads.cc`, `sim/dev_threads.h` and the device code:
-//! for tools that watch threads. It has to be compiled for the tool at hand, so it is loaded when a test has made it.
+//! Kernels as threads of the operating system, from a library made of `sim/threads.cc`, `sim/dev_threads.h` and the
+//! device code: for tools that observe threads. It has to be compiled for the tool in use, so a test builds it and then
+//! loads it.
 
 use std::ffi::{CString, c_char, c_void};
 use std::path::Path;
@@ -25,12 +26,12 @@ impl ThreadedKernels {
     /// Loads a library.
     ///
     /// # Errors
-    /// What the loader says.
+    /// Those of the loader.
     ///
     /// # Safety
-    /// It was made of this crate's sources.
+    /// The library was built from this crate's sources.
     pub unsafe fn load(path: &Path) -> Result<Self, String> {
-        // SAFETY: it does nothing when it is loaded.
+        // SAFETY: its initialization has no effects.
         let library = unsafe { Library::new(path) }.map_err(|error| error.to_string())?;
         let text = |error: libloading::Error| error.to_string();
         // SAFETY: functions of `sim/threads.cc`, with their types.
@@ -44,18 +45,18 @@ impl ThreadedKernels {
         Ok(functions)
     }
 
-    /// A kernel of a module; null if there is none.
+    /// Returns a kernel of a module; null if there is none.
     pub(crate) fn find(self, module: &CString, kernel: &CString) -> *const c_void {
         // SAFETY: two texts that end with a zero.
         unsafe { (self.find)(module.as_ptr(), kernel.as_ptr()) }
     }
 
-    /// Runs a launch to its end.
+    /// Runs a launch to completion.
     ///
     /// # Safety
-    /// As [`Kernels::launch`](mscclpp_exec::cuda::calls::Kernels::launch); the kernel is one that `find` found.
+    /// As for [`Kernels::launch`](mscclpp_exec::cuda::calls::Kernels::launch); the kernel was returned by `find`.
     pub(crate) unsafe fn run(self, kernel: *const c_void, blocks: u32, threads: u32, argument: &[u64]) {
-        // SAFETY: as the caller promises.
+        // SAFETY: guaranteed by the caller.
         unsafe { (self.run)(kernel, blocks, threads, argument.as_ptr().cast()) }
     }
 }

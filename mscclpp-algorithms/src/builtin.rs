@@ -1,4 +1,4 @@
-//! What is known of an algorithm besides its function: where it can be used, and how it is best built.
+//! Properties of an algorithm other than its function: the topologies that it supports, and its best specification.
 
 use std::borrow::Cow;
 
@@ -11,8 +11,8 @@ use mscclpp_core::plan::{Plan, PlanTree};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::trace::Trace;
 
-/// More ranks than any machine of today joins, and all that the algorithms are tested for; bounds what a typing error
-/// can allocate.
+/// Maximum number of ranks, above that of any present machine, and the limit of the algorithms' tests. It bounds the
+/// allocations that a typing error can cause.
 pub const MAX_RANKS: u32 = 1024;
 
 /// The largest value of a parameter.
@@ -33,25 +33,26 @@ pub struct BuiltinAlgorithm {
     function: fn(&Program, &[usize]),
 }
 
-/// Whether input and output may be one memory.
+/// Whether input and output may be one buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufferMode {
     /// They must be.
     InPlace,
     /// They must not be.
     OutOfPlace,
-    /// As the caller likes.
+    /// Either.
     Any,
 }
 
-/// What an algorithm combines in different orders in different places.
+/// Operands that an algorithm combines in different orders in different places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OrderScope {
     /// The contributions of ranks: results differ from rank to rank.
     Ranks,
     /// The contributions of nodes: results differ from node to node.
     Nodes,
-    /// The first two contributions, and all others in one order: results do not differ, as two operands commute.
+    /// The first two contributions, and all others in one order: results do not differ, because the combination of two
+    /// operands is commutative.
     FirstTwo,
 }
 
@@ -60,23 +61,23 @@ pub enum OrderScope {
 pub struct Param {
     /// Its name.
     pub name: &'static str,
-    /// Values worth trying, the default first.
+    /// Values to try when tuning, the default first.
     pub values: &'static [usize],
 }
 
-/// Why an algorithm cannot be built as asked.
+/// Reasons why an algorithm cannot be built as requested.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
-    /// It does not work on so many ranks or nodes.
+    /// It does not support this number of ranks or nodes.
     #[error("`{name}` supports 2 to {MAX_RANKS} ranks on {needed}, found {ranks}, {ranks_per_node} per node")]
     Topology {
         /// The algorithm.
         name: &'static str,
-        /// What it runs on.
+        /// The topologies that it supports.
         needed: String,
-        /// How many ranks there are.
+        /// Number of ranks.
         ranks: u32,
-        /// How many of them a node has.
+        /// Number of ranks per node.
         ranks_per_node: u32,
     },
     /// It does not work in place, or only in place.
@@ -84,7 +85,7 @@ pub enum BuildError {
     BufferMode {
         /// The algorithm.
         name: &'static str,
-        /// What `in_place` must be.
+        /// The required value of `in_place`.
         needed: bool,
     },
     /// It divides parts into another number of chunks.
@@ -92,9 +93,9 @@ pub enum BuildError {
     ChunkFactor {
         /// The algorithm.
         name: &'static str,
-        /// The chunk factor that it is written for.
+        /// The chunk factor that it requires.
         expected: u32,
-        /// The specification's.
+        /// The specification's chunk factor.
         found: u32,
     },
     /// It implements another collective.
@@ -104,7 +105,7 @@ pub enum BuildError {
         name: &'static str,
         /// Its collective.
         expected: &'static str,
-        /// The specification's.
+        /// The specification's collective.
         found: &'static str,
     },
     /// It has no such parameter.
@@ -112,7 +113,7 @@ pub enum BuildError {
     UnknownParam {
         /// The algorithm.
         name: &'static str,
-        /// What was given.
+        /// The given name.
         param: String,
         /// The names of its parameters.
         known: String,
@@ -122,18 +123,19 @@ pub enum BuildError {
     Params {
         /// The algorithm.
         name: &'static str,
-        /// How many it has.
+        /// Number of its parameters.
         expected: usize,
-        /// What was given.
+        /// The given values.
         found: Vec<usize>,
     },
-    /// The program is wrong: with the specification given, this algorithm cannot be built.
+    /// The program is invalid: the algorithm cannot be built with the given specification.
     #[error(transparent)]
     Program(#[from] Diagnostics),
 }
 
 impl BuiltinAlgorithm {
-    /// An algorithm for one node of two ranks or more, in place or not, without parameters. `source` is the text of its file.
+    /// Creates the entry of an algorithm for one node of two ranks or more, in place or not, without parameters.
+    /// `source` is the text of its file.
     pub(crate) const fn new(baked: fn() -> Baked, source: &'static str, function: fn(&Program, &[usize])) -> Self {
         Self {
             baked,
@@ -154,26 +156,26 @@ impl BuiltinAlgorithm {
         self
     }
 
-    /// For `least..=most` nodes of `ranks_per_node` ranks or more.
+    /// Sets the supported nodes: `least..=most` nodes of `ranks_per_node` ranks or more.
     pub(crate) const fn nodes(mut self, least: u32, most: u32, ranks_per_node: u32) -> Self {
         self.nodes = (least, most);
         self.ranks_per_node = ranks_per_node;
         self
     }
 
-    /// For any chunk factor, not only the default one.
+    /// Allows any chunk factor, not only the default one.
     pub(crate) const fn any_chunk_factor(mut self) -> Self {
         self.any_chunk_factor = true;
         self
     }
 
-    /// With switch channels.
+    /// Records that the algorithm uses switch channels.
     pub(crate) const fn multicast(mut self) -> Self {
         self.multicast = true;
         self
     }
 
-    /// Reducing in an order that differs from rank to rank, or from node to node.
+    /// Records that the algorithm reduces in an order that differs from rank to rank, or from node to node.
     pub(crate) const fn in_own_order(mut self, combined: OrderScope) -> Self {
         self.own_order = Some(combined);
         self
@@ -184,56 +186,56 @@ impl BuiltinAlgorithm {
         self
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &'static str {
         (self.baked)().name()
     }
 
-    /// Steps, data sent and scratch, in a sentence or two: what its file begins with. The [module](super) says what the
-    /// letters mean.
+    /// Returns steps, data sent and scratch, in a sentence or two: the first lines of its file. The [module](super)
+    /// defines the letters.
     pub fn cost(&self) -> String {
         let lines: Vec<_> = self.source.lines().map_while(|line| line.strip_prefix("//! ")).collect();
         lines.join(" ")
     }
 
-    /// The text of its file.
+    /// Returns the text of its file.
     pub fn source(&self) -> &'static str {
         self.source
     }
 
-    /// The collective that it implements.
+    /// Returns the collective that it implements.
     pub fn kind(&self) -> CollectiveKind {
         self.spec(2, 2).collective.kind
     }
 
-    /// Whether it works in place, out of place or both.
+    /// Returns whether it works in place, out of place or both.
     pub fn placement(&self) -> BufferMode {
         self.placement
     }
 
-    /// Its parameters.
+    /// Returns its parameters.
     pub fn parameters(&self) -> &'static [Param] {
         self.params
     }
 
-    /// The least and the largest number of nodes.
+    /// Returns the minimum and maximum number of nodes.
     pub fn nodes_between(&self) -> (u32, u32) {
         self.nodes
     }
 
-    /// Whether it needs multicast hardware for its cost to be what it says: without, its plans read and write the ranks'
-    /// memories one by one, and nobody selects them.
+    /// Returns whether its cost is as stated only with multicast hardware: without it, its plans read and write the
+    /// ranks' memories one by one, and the default rules do not select them.
     pub fn needs_multicast(&self) -> bool {
         self.multicast
     }
 
-    /// What is reduced in an order that differs from rank to rank or node to node, so that results that round may differ
-    /// between them in the last bit.
+    /// Returns the scope in which the reduction order differs, from rank to rank or node to node, so that rounded
+    /// results may differ between them in the last bit.
     pub fn own_order(&self) -> Option<OrderScope> {
         self.own_order
     }
 
-    /// Whether it runs on so many ranks, in nodes of so many.
+    /// Returns whether it supports a number of ranks with this number of ranks per node.
     pub fn supports(&self, ranks: u32, ranks_per_node: u32) -> bool {
         let divides = ranks_per_node > 0 && ranks.is_multiple_of(ranks_per_node);
         let (least, most) = self.nodes;
@@ -243,12 +245,13 @@ impl BuiltinAlgorithm {
             && ranks_per_node >= self.ranks_per_node
     }
 
-    /// The largest node size that divides `num_ranks` so that the algorithm runs; `None` if it runs on no such machine.
+    /// Returns the largest node size that divides `num_ranks` and is supported; `None` if no topology of this number of
+    /// ranks is.
     pub fn ranks_per_node(&self, ranks: u32) -> Option<u32> {
         (1..=ranks.min(MAX_RANKS)).rev().find(|&ranks_per_node| self.supports(ranks, ranks_per_node))
     }
 
-    /// What it runs on, in words: `1 node`, `2 nodes or more`.
+    /// Returns the topologies that it supports, in words: `1 node`, `2 nodes or more`.
     pub fn requirement(&self) -> String {
         let nodes = match self.nodes {
             (1, 1) => "1 node".to_owned(),
@@ -263,14 +266,16 @@ impl BuiltinAlgorithm {
         }
     }
 
-    /// How it is best built for so many ranks, in nodes of so many. Everything may be changed but the collective's kind and
-    /// chunk factor, and `in_place` where [`placement`](Self::placement) leaves no choice.
+    /// Returns the best specification for a number of ranks with this number of ranks per node. Everything may be
+    /// changed except the collective's kind and chunk factor, and `in_place` where [`placement`](Self::placement)
+    /// leaves no choice.
     pub fn spec(&self, ranks: u32, ranks_per_node: u32) -> AlgoSpec {
         AlgoSpec { ranks_per_node, ..(self.baked)().spec(ranks, &self.default_arguments()) }
     }
 
-    /// Returns in how many thread blocks each part of the data is processed under a specification with default parameters: chunks
-    /// per part where the algorithm gives each chunk a block, else members of its groups, else instances.
+    /// Returns the number of thread blocks that process each part of the data under a specification with default
+    /// parameters: chunks per part where the algorithm assigns a block to each chunk, otherwise members of its groups,
+    /// otherwise instances.
     pub fn num_parallel_blocks(&self, spec: &AlgoSpec) -> u32 {
         match self.params {
             _ if self.any_chunk_factor => spec.collective.chunk_factor,
@@ -292,16 +297,16 @@ impl BuiltinAlgorithm {
         (spec, arguments)
     }
 
-    /// The plans that are part of the library, built and checked while it was compiled.
+    /// Returns the plans embedded in the library, which were built and checked while it was compiled.
     pub fn plans(&self) -> &'static [Plan] {
         (self.baked)().plans()
     }
 
-    /// The plan of a specification: one that is part of the library if there is, else built now as by
+    /// Returns the plan of a specification: an embedded one if there is one, otherwise a new one, built by
     /// [`compile`](Self::compile).
     ///
     /// # Errors
-    /// As [`compile`](Self::compile).
+    /// Those of [`compile`](Self::compile).
     pub fn plan(&self, spec: AlgoSpec, arguments: &[usize]) -> Result<Cow<'static, Plan>, BuildError> {
         let baked = (self.baked)();
         let given: Vec<_> = arguments.iter().map(|&argument| argument as i128).collect();
@@ -316,7 +321,7 @@ impl BuiltinAlgorithm {
         self.params.iter().map(|param| param.values.first().map_or(1, |&value| value as i128)).collect()
     }
 
-    /// The default values of the parameters, with some replaced by name.
+    /// Returns the default values of the parameters, with some replaced by name.
     ///
     /// # Errors
     /// [`BuildError::UnknownParam`].
@@ -335,7 +340,7 @@ impl BuiltinAlgorithm {
     /// Records the program. `arguments` are the values of the parameters, in order.
     ///
     /// # Errors
-    /// A specification or arguments that the algorithm does not support; what is wrong with the specification itself.
+    /// A specification or arguments that the algorithm does not support; errors in the specification itself.
     pub fn record(&self, spec: AlgoSpec, arguments: &[usize]) -> Result<Trace, BuildError> {
         Ok(self.program(spec, arguments)?.finish()?)
     }
@@ -346,7 +351,7 @@ impl BuiltinAlgorithm {
     /// Linear in the number of operations; nothing is cached.
     ///
     /// # Errors
-    /// As [`record`](Self::record), and what lowering and the checks find.
+    /// Those of [`record`](Self::record), of lowering and of the checks.
     pub fn compile(&self, spec: AlgoSpec, arguments: &[usize]) -> Result<PlanTree, BuildError> {
         Ok(mscclpp_core::compile::compile_tree(self.program(spec, arguments)?, &Checks::default())?)
     }

@@ -1,8 +1,8 @@
 //! The built-in algorithms of mscclpp.
 //!
-//! Each is an ordinary function in the authoring API, in a file of its own whose first line says what it costs. In these
-//! lines P is the number of ranks, N the number of nodes, G the number of ranks per node; the message is the larger of a
-//! rank's input and output.
+//! Each is an ordinary function in the authoring API, in a separate file whose first line states its cost. In these
+//! lines P is the number of ranks, N the number of nodes, G the number of ranks per node; the message is the larger of
+//! a rank's input and output.
 //!
 //! ```
 //! use mscclpp_algorithms as algorithms;
@@ -42,7 +42,7 @@ pub use reduce::*;
 pub use reducescatter::*;
 pub use sendrecv::*;
 
-/// The algorithms, grouped by collective, the plainest first.
+/// The algorithms, grouped by collective, the simplest first.
 static ALL: &[BuiltinAlgorithm] = &[
     allgather::pairwise::ENTRY,
     allgather::all_pairs::ENTRY,
@@ -95,12 +95,12 @@ static ALL: &[BuiltinAlgorithm] = &[
     sendrecv::in_place::ENTRY,
 ];
 
-/// All algorithms, grouped by collective.
+/// Returns all algorithms, grouped by collective.
 pub fn all() -> &'static [BuiltinAlgorithm] {
     ALL
 }
 
-/// The names of the reference system's built-in algorithms, and the algorithm here that moves data in the same way.
+/// Names of MSCCL++'s built-in algorithms, with the algorithm here that moves data in the same way.
 ///
 /// `default_allreduce_nvls_packet` has no counterpart.
 pub const REFERENCE_NAMES: &[(&str, &str)] = &[
@@ -117,7 +117,7 @@ pub const REFERENCE_NAMES: &[(&str, &str)] = &[
     ("default_allgather_fullmesh2", "allgather_all_pairs"),
 ];
 
-/// Returns the algorithm of a name: its own, or that of its counterpart in [`REFERENCE_NAMES`].
+/// Returns the algorithm with a name: its own, or that of its counterpart in [`REFERENCE_NAMES`].
 pub fn find(name: &str) -> Option<&'static BuiltinAlgorithm> {
     let name = REFERENCE_NAMES.iter().find(|(theirs, _)| *theirs == name).map_or(name, |(_, ours)| ours);
     ALL.iter().find(|algorithm| algorithm.name() == name)
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_the_reference_lead_to_algorithms() {
+    fn names_of_the_reference_resolve_to_algorithms() {
         for (theirs, ours) in REFERENCE_NAMES {
             assert_eq!(find(theirs).map(BuiltinAlgorithm::name), Some(*ours));
         }

@@ -1,11 +1,11 @@
-//! Bandwidths as nccl-tests counts them.
+//! Bandwidths as defined by nccl-tests.
 
 use std::time::Duration;
 
 use mscclpp_core::collective::CollectiveKind;
 
-/// Bus bandwidth over algorithm bandwidth: how many bytes the busiest link must carry per byte of the message, whatever
-/// the algorithm. A custom collective says nothing about its links: 1.
+/// Returns the ratio of bus bandwidth to algorithm bandwidth: bytes that the busiest link must carry per byte of the
+/// message, for any algorithm. It is 1 for a custom collective, whose links are unspecified.
 pub(crate) fn bus_factor(kind: CollectiveKind, ranks: u32) -> f64 {
     let n = f64::from(ranks.max(1));
     match kind {
@@ -19,7 +19,7 @@ pub(crate) fn bus_factor(kind: CollectiveKind, ranks: u32) -> f64 {
     }
 }
 
-/// Gigabytes (10⁹) per second; 0 for no bytes or no time.
+/// Returns gigabytes (10⁹) per second; 0 for no bytes or no time.
 pub(crate) fn gigabytes_per_second(bytes: u64, time: Duration) -> f64 {
     let seconds = time.as_secs_f64();
     if seconds == 0.0 { 0.0 } else { bytes as f64 / seconds / 1e9 }

@@ -3,12 +3,12 @@
 use mscclpp_core::diag::{Diagnostic, Site};
 use serde_json::{Value, json};
 
-/// All of them, in order, none left out.
+/// Converts all of them, in order.
 pub(crate) fn values<'a>(list: impl IntoIterator<Item = &'a Diagnostic>) -> Value {
     list.into_iter().map(value).collect()
 }
 
-/// One diagnostic: code, slug, message, rule, place, the other places, help.
+/// Converts one diagnostic: code, slug, message, rule, place, the other places, help.
 fn value(diagnostic: &Diagnostic) -> Value {
     let entry = diagnostic.code.entry();
     let also: Vec<_> =
@@ -24,7 +24,7 @@ fn value(diagnostic: &Diagnostic) -> Value {
     })
 }
 
-/// Where it is: `null`, `{"path": …}` into a plan, or `{"file": …, "line": …, "column": …, "variables": {…}}`.
+/// Converts a place: `null`, `{"path": …}` into a plan, or `{"file": …, "line": …, "column": …, "variables": {…}}`.
 fn place(site: &Site) -> Value {
     match site {
         Site::None => Value::Null,
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_part_is_there() {
+    fn json_has_every_part() {
         let mut place = SourceLocation { file: Arc::from("ring.rs"), line: 3, column: 5, ..Default::default() };
         place.variables.push((Arc::from("i"), 2));
         place.variables.push((Arc::from("huge"), i128::MAX));

@@ -1,4 +1,4 @@
-//! Everything that ends a command early, with the exit code it ends with.
+//! Errors that end a command early, with their exit codes.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,21 +10,21 @@ use thiserror::Error;
 use crate::exit;
 use crate::size::human;
 
-/// Why a command did not finish with `done`.
+/// Reason why a command did not succeed.
 #[derive(Debug, Error)]
 pub(crate) enum Error {
-    /// Bad usage that clap cannot see.
+    /// Invalid usage that clap cannot detect.
     #[error("{0}")]
     Usage(String),
-    /// An algorithm that cannot be built as asked.
+    /// An algorithm that cannot be built as requested.
     #[error("{0}")]
     Build(String),
     /// A name that is neither an algorithm nor a file.
     #[error("`{name}` is neither an algorithm nor a file{}{}", did_you_mean(.suggestions), LIST_HINT)]
     UnknownName {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// Names that look like it, best first.
+        /// Similar names, best first.
         suggestions: Vec<String>,
     },
     /// A name that no plan of the artifacts has.
@@ -56,12 +56,12 @@ pub(crate) enum Error {
     /// A build that failed, as cargo has reported.
     #[error("{0}")]
     Cargo(String),
-    /// A diagnostic code nobody knows.
+    /// An unknown diagnostic code.
     #[error("unknown diagnostic `{code}`{}\n         help: list all diagnostics with `mscclpp explain`", did_you_mean(.suggestions))]
     UnknownCode {
-        /// What was asked for.
+        /// The requested code.
         code: String,
-        /// Codes that look like it, best first.
+        /// Similar codes, best first.
         suggestions: Vec<String>,
     },
     /// A file that cannot be read.
@@ -69,10 +69,10 @@ pub(crate) enum Error {
     Read {
         /// The file; `-` is standard input.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// A file larger than we read.
+    /// A file larger than the limit.
     #[error(
         "{} is larger than {}, the limit for plan files",
         name(path), human(*limit)
@@ -88,21 +88,21 @@ pub(crate) enum Error {
     NotAPlan {
         /// The file; `-` is standard input.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Its errors.
         findings: Diagnostics,
     },
-    /// An algorithm whose program is wrong with the arguments given.
+    /// An algorithm whose program is invalid with the given arguments.
     #[error("cannot build `{name}` with these arguments")]
     Program {
         /// The algorithm.
         name: String,
-        /// What is wrong.
+        /// Its errors.
         findings: Diagnostics,
     },
-    /// A plan that is wrong.
+    /// An invalid plan.
     #[error("{what}")]
     Findings {
-        /// One sentence: which plan, how many findings, what was not done.
+        /// One sentence: which plan, how many findings, which step was skipped.
         what: String,
         /// The findings.
         findings: Diagnostics,
@@ -112,7 +112,7 @@ pub(crate) enum Error {
     Run {
         /// One sentence.
         what: &'static str,
-        /// What was found: one diagnostic.
+        /// The finding: one diagnostic.
         findings: Diagnostics,
         /// The exit code.
         code: u8,
@@ -122,10 +122,10 @@ pub(crate) enum Error {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// More memory than there is.
+    /// More memory than is available.
     #[error(
         "{what} needs {} of memory ({needed} bytes), but {} is available\n         help: use a smaller --size, or \
          fewer --ranks or --instances",
@@ -139,23 +139,23 @@ pub(crate) enum Error {
         /// Bytes available.
         available: u64,
     },
-    /// Ranks that did not come together, or not to the end.
+    /// Ranks that failed to join, or to complete the rendezvous.
     #[error("{}{}", .0, .0.help().map(|help| format!("\n         help: {help}")).unwrap_or_default())]
     Group(#[from] mscclpp_bootstrap::Error),
-    /// Data of another rank that arrived wrong.
+    /// Data of another rank that arrived corrupted.
     #[error("{what} from rank {rank} received other bytes than were sent")]
     CorruptData {
-        /// On which way.
+        /// The connection.
         what: String,
-        /// Who sent it.
+        /// The sender.
         rank: u32,
     },
     /// A connection between two ranks that broke.
     #[error("the connection to rank {rank} failed: {reason}")]
     Broken {
-        /// The other end.
+        /// The other rank.
         rank: u32,
-        /// What the system said.
+        /// Error of the system.
         reason: String,
     },
     /// A program that cannot be started.
@@ -163,7 +163,7 @@ pub(crate) enum Error {
     Start {
         /// The program.
         program: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
         /// The exit code.
         code: u8,
@@ -177,31 +177,31 @@ pub(crate) enum Error {
     /// No secret for the job.
     #[error("cannot generate a secret for the job: {0}")]
     NoSecret(String),
-    /// Signals that cannot be listened to.
+    /// Signals that cannot be handled.
     #[error("cannot install signal handlers: {0}")]
     Signals(io::Error),
     /// A dump that cannot be read.
     #[error(transparent)]
     Dump(#[from] mscclpp_exec::flight_recorder::DumpError),
-    /// A collective call that failed, or ranks that did not come together.
+    /// A failed collective call, or ranks that failed to join.
     #[error(transparent)]
     Call(Box<mscclpp_exec::Error>),
     /// Standard output was closed by its reader.
     #[error("standard output was closed")]
     Closed,
-    /// Standard output failed otherwise.
+    /// Another failure of standard output.
     #[error("cannot write to standard output: {0}")]
     Output(io::Error),
 }
 
-/// How to go on after an unknown name.
+/// Help for an unknown name.
 const LIST_HINT: &str = "\n         help: list the algorithms with `mscclpp plan list`";
 
 /// The result of a command.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 impl Error {
-    /// What the executor refused or could not finish.
+    /// Converts an error of the executor.
     pub(crate) fn run(error: &mscclpp_exec::Error) -> Self {
         use mscclpp_exec::Error as Exec;
         let (what, code) = match error {
@@ -223,7 +223,7 @@ impl Error {
             _ => ("the plan cannot be run with these arguments", exit::USAGE),
         };
         let mut finding = error.diagnostic();
-        // The executor's advice is for who calls it from Rust.
+        // The executor's help is for callers of the Rust API.
         match error {
             Exec::MessageSize { .. } => {
                 finding = finding.help("use another size, or disable this check with --any-size")
@@ -240,7 +240,7 @@ impl Error {
         Self::Run { what, findings: finding.into(), code }
     }
 
-    /// The exit code; see [`exit`].
+    /// Returns the exit code; see [`exit`].
     pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Findings { .. } | Self::Group(_) | Self::CorruptData { .. } | Self::Broken { .. } => exit::FAILURE,
@@ -279,7 +279,7 @@ impl Error {
         })
     }
 
-    /// The findings behind it, if it stands for some.
+    /// Returns the findings of the error, if it has some.
     pub(crate) fn findings(&self) -> Option<&Diagnostics> {
         match self {
             Self::NotAPlan { findings, .. }
@@ -297,7 +297,7 @@ impl From<mscclpp_exec::Error> for Error {
     }
 }
 
-/// Failures of standard output, which is where data goes.
+/// Converts failures of standard output, to which data is written.
 impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
         match error.kind() {
@@ -311,7 +311,7 @@ fn name(path: &std::path::Path) -> String {
     if path.as_os_str() == "-" { "standard input".into() } else { format!("`{}`", path.display()) }
 }
 
-/// `; did you mean …?` with names that are similar, if there are any.
+/// Formats `; did you mean …?` with similar names, if there are any.
 pub(crate) fn did_you_mean(suggestions: &[String]) -> String {
     match suggestions {
         [] => String::new(),
@@ -322,14 +322,14 @@ pub(crate) fn did_you_mean(suggestions: &[String]) -> String {
     }
 }
 
-/// At most three of `known` that look like `name`, best first.
+/// Returns at most three of `known` that are similar to `name`, best first.
 pub(crate) fn similar<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let name = name.to_lowercase();
     let mut scored: Vec<_> = known
         .into_iter()
         .map(|known| {
             let lower = known.to_lowercase();
-            // A part of a long name is worth more than its letters: `ring` means `allreduce_ring`.
+            // A part of a long name counts more than its letters: `ring` means `allreduce_ring`.
             let part = name.len() >= 3 && lower.contains(&name);
             (if part { 1.0 } else { strsim::jaro_winkler(&name, &lower) }, known)
         })
@@ -344,7 +344,7 @@ mod tests {
     use super::similar;
 
     #[test]
-    fn similar_names_come_first_and_strange_ones_bring_none() {
+    fn similar_names_are_sorted_and_others_omitted() {
         let known = ["allreduce_ring", "allgather", "reducescatter"];
         assert_eq!(similar("ring", known), ["allreduce_ring"]);
         assert_eq!(similar("allgahter", known)[0], "allgather");

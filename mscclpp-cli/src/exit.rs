@@ -1,14 +1,15 @@
-//! Exit codes: what a script may rely on.
+//! Exit codes, on which scripts may rely.
 
-/// Everything asked for was done, and the answer is yes.
+/// Success: everything requested was done, and the result is positive.
 pub(crate) const SUCCESS: u8 = 0;
-/// The answer is no: findings, wrong results, a stalled run, plans that differ.
+/// Failure: findings, wrong results, a stalled run, plans that differ.
 pub(crate) const FAILURE: u8 = 1;
-/// The question was not understood: usage, an unknown name, an unreadable file or plan.
+/// Invalid input: usage, an unknown name, an unreadable file or plan.
 pub(crate) const USAGE: u8 = 2;
-/// The question was understood, but this machine cannot answer it: not enough memory, an output that cannot be written.
+/// Unavailable: the input is valid, but this machine cannot process it: not enough memory, an output that cannot be
+/// written.
 pub(crate) const UNAVAILABLE: u8 = 3;
-/// Whoever read our output stopped: 128 + the number of SIGPIPE, as for a program that the signal ends.
+/// The reader closed the output: 128 + the number of SIGPIPE, as for a program that the signal ends.
 pub(crate) const BROKEN_PIPE: u8 = 141;
 
 /// The table that `mscclpp --help` and `docs/cli.md` show.

@@ -1,4 +1,4 @@
-//! Running something on every rank: of this process, or of the job that a launcher started.
+//! Runs a function on every rank: of this process, or of the job that a launcher started.
 
 use mscclpp_exec::Communicator;
 use mscclpp_exec::error::ErrorKind;
@@ -6,11 +6,11 @@ use mscclpp_exec::error::ErrorKind;
 use crate::error::{Error, Result};
 use crate::memory;
 
-/// Runs `body` on the ranks of this process: so many on threads, or the one that the environment describes. What it
-/// returned on the first of them.
+/// Runs `body` on the ranks of this process: the given number on threads, or the one that the environment describes.
+/// Returns the result of the first of them.
 ///
 /// # Errors
-/// [`Error::Call`] if the ranks do not come together, and what `body` returns on the first rank that failed.
+/// [`Error::Call`] if the ranks fail to join, and the error of `body` on the first rank that failed.
 pub(crate) fn on_ranks<R: Send>(ranks: Option<u32>, body: impl Fn(&Communicator) -> Result<R> + Sync) -> Result<R> {
     let Some(ranks) = ranks else {
         let comm = Communicator::from_env().map_err(|error| match error.kind() {
@@ -20,7 +20,7 @@ pub(crate) fn on_ranks<R: Send>(ranks: Option<u32>, body: impl Fn(&Communicator)
             _ => error.into(),
         })?;
         let result = body(&comm)?;
-        // Rank 0 passes on what the others say, so nobody leaves first.
+        // Rank 0 forwards the others' messages, so no rank exits before the barrier.
         comm.bootstrap().barrier().map_err(mscclpp_exec::Error::from)?;
         return Ok(result);
     };
@@ -33,7 +33,7 @@ pub(crate) fn on_ranks<R: Send>(ranks: Option<u32>, body: impl Fn(&Communicator)
         let join = |thread: std::thread::ScopedJoinHandle<'_, Result<R>>| {
             thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
-        // All of them are waited for, also when one failed.
+        // All threads are joined, also if one failed.
         let results: Vec<_> = threads.into_iter().map(join).collect();
         let mut first = None;
         for result in results {
@@ -44,8 +44,8 @@ pub(crate) fn on_ranks<R: Send>(ranks: Option<u32>, body: impl Fn(&Communicator)
     })
 }
 
-/// Refuses what all ranks of this host together have no memory for, if each of them takes `each` bytes. A call of all ranks,
-/// which return together: none of them allocates while another one still looks.
+/// Rejects a call for which all ranks of this host together have too little memory, if each of them needs `each` bytes.
+/// It is a call of all ranks, which return together: none of them allocates while another one still checks.
 ///
 /// # Errors
 /// [`Error::Memory`]; [`Error::Call`] on the other ranks.

@@ -1,10 +1,10 @@
-//! What the library has to say, on standard error.
+//! Writes the library's log messages to standard error.
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
 use crate::output::{note, warn};
 
-/// The variable that says how much is told: `error`, `warn`, `info`, `debug` or `trace`; `warn` if it is not set.
+/// Environment variable for the log level: `error`, `warn`, `info`, `debug` or `trace`; `warn` if it is not set.
 const VARIABLE: &str = "MSCCLPP_LOG_LEVEL";
 
 struct Logger;
@@ -24,11 +24,11 @@ impl Log for Logger {
     fn flush(&self) {}
 }
 
-/// Begins to tell.
+/// Installs the logger.
 pub(crate) fn start() {
     let text = std::env::var(VARIABLE).unwrap_or_default();
     let level = text.parse::<LevelFilter>();
-    // There is no other logger that could be in the way.
+    // No other logger can be installed.
     if log::set_logger(&Logger).is_ok() {
         log::set_max_level(*level.as_ref().unwrap_or(&LevelFilter::Warn));
     }

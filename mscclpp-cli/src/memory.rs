@@ -1,18 +1,18 @@
-//! How much memory a run may take.
+//! Memory that a run may use.
 
 use mscclpp_exec::available_memory;
 
 use crate::error::{Error, Result};
 
-/// What no address space of 47 bits can hold: the limit where the system does not say more.
+/// More than any address space of 47 bits can hold: the limit where the system reports none.
 const ADDRESSABLE: u64 = 1 << 47;
 
-/// Bytes that can be allocated without pushing the machine into swap or over its container's limit.
+/// Returns the bytes that can be allocated without swapping or exceeding the container's limit.
 pub(crate) fn available() -> u64 {
     available_memory().unwrap_or(ADDRESSABLE)
 }
 
-/// Refuses what does not fit, before anything is allocated. Returns how many bytes are left besides.
+/// Rejects a need that exceeds the available memory, before anything is allocated. Returns the bytes that remain.
 ///
 /// # Errors
 /// [`Error::Memory`] if `needed` bytes are more than [`available`].
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_machine_has_is_refused() {
+    fn size_beyond_any_machine_is_rejected() {
         assert!(require(String::new, 0).is_ok_and(|left| left > 0));
         assert!(matches!(require(|| "it".into(), u64::MAX), Err(Error::Memory { needed: u64::MAX, .. })));
     }

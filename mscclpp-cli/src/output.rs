@@ -1,4 +1,4 @@
-//! Writing: data to standard output, whole files atomically, messages to standard error.
+//! Output: data to standard output, whole files atomically, messages to standard error.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -13,14 +13,15 @@ use crate::error::{Error, Result};
 const ERROR: Style = AnsiColor::Red.on_default().bold();
 const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 
-/// Standard output. Colours are stripped where it is no terminal.
+/// Returns standard output. Colors are stripped unless it is a terminal.
 fn stdout() -> anstream::AutoStream<io::StdoutLock<'static>> {
     anstream::AutoStream::auto(io::stdout()).lock()
 }
 
-/// Prints something to standard output, and a line end if it has none.
+/// Prints a text to standard output, and a line end if it has none.
 ///
-/// It is written as it is made, so that a long text needs no memory and ends early when nobody reads on.
+/// The text is written as it is generated, so that a long text needs no memory and ends early when its reader has
+/// closed the output.
 ///
 /// # Errors
 /// [`Error::Closed`] if the reader is gone, [`Error::Output`] for any other failure.
@@ -43,7 +44,7 @@ pub(crate) fn print_bytes(bytes: &[u8]) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// A writer that knows what it wrote last.
+/// A writer that records the last byte.
 struct Ended<W> {
     out: W,
     last: u8,
@@ -66,27 +67,27 @@ impl<W: Write> Write for Ended<W> {
 /// Prints JSON to standard output, indented by 2.
 ///
 /// # Errors
-/// As [`print()`].
+/// Those of [`print()`].
 pub(crate) fn print_json(value: &Value) -> Result<()> {
     print(format_args!("{value:#}"))
 }
 
-/// A warning on standard error. What cannot be said there is lost.
+/// Prints a warning to standard error. A failure to write is ignored.
 pub(crate) fn warn(text: impl Display) {
     let _ = writeln!(anstream::stderr(), "{WARNING}warning{WARNING:#}: {text}");
 }
 
-/// Something that is good to know, on standard error, with its level in front. What cannot be said there is lost.
+/// Prints a note to standard error, prefixed with its level. A failure to write is ignored.
 pub(crate) fn note(level: &str, text: impl Display) {
     let _ = writeln!(anstream::stderr(), "{level}: {text}");
 }
 
-/// One sentence about an error that is not the command's own.
+/// Prints one sentence about an error other than the command's own.
 pub(crate) fn error(text: impl Display) {
     let _ = writeln!(anstream::stderr(), "{ERROR}error{ERROR:#}: {text}");
 }
 
-/// An error on standard error, with the findings it stands for.
+/// Prints an error to standard error, with its findings.
 pub(crate) fn report(error: &Error) {
     if matches!(error, Error::Closed) {
         return;
@@ -101,15 +102,15 @@ pub(crate) fn report(error: &Error) {
 /// Writes a whole file: all of it, or nothing; see [`file::write_atomic`].
 ///
 /// # Errors
-/// [`Error::Write`] with what the system said; the old file is then untouched.
+/// [`Error::Write`] with the system's error; the old file is then unchanged.
 pub(crate) fn write_file(path: &Path, text: &[u8]) -> Result<()> {
     file::write_atomic(path, text).map_err(|source| Error::Write { path: path.to_owned(), source })
 }
 
-/// Whether [`write_file`] will be possible, as far as that shows beforehand.
+/// Checks whether [`write_file`] will be possible, as far as that can be determined in advance.
 ///
 /// # Errors
-/// [`Error::Write`] with what the system said.
+/// [`Error::Write`] with the system's error.
 pub(crate) fn check_writable(path: &Path) -> Result<()> {
     file::check_writable(path).map_err(|source| Error::Write { path: path.to_owned(), source })
 }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar over `steps` steps. Draws nothing where standard error is no terminal; goes away when dropped.
+/// A progress bar over `steps` steps. Draws nothing unless standard error is a terminal; disappears when dropped.
 pub(crate) struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// A bar at its beginning.
+    /// Creates a bar at 0.
     pub(crate) fn new(steps: u64) -> Self {
         let bar = ProgressBar::new(steps);
         let style = ProgressStyle::with_template("{elapsed:>5} [{bar:32}] {pos}/{len} {msg}");
@@ -18,24 +18,24 @@ impl Progress {
         Self { bar }
     }
 
-    /// A spinner for work of unknown length.
+    /// Creates a spinner for work of unknown length.
     pub(crate) fn spinner(what: &str) -> Self {
         let bar = ProgressBar::new_spinner().with_message(what.to_owned());
         bar.enable_steady_tick(Duration::from_millis(120));
         Self { bar }
     }
 
-    /// Says what is being done.
+    /// Shows the current work.
     pub(crate) fn doing(&self, what: String) {
         self.bar.set_message(what);
     }
 
-    /// Takes a step.
+    /// Advances by one step.
     pub(crate) fn step(&self) {
         self.bar.inc(1);
     }
 
-    /// Lets something be printed while the bar is out of the way.
+    /// Prints while the bar is hidden.
     pub(crate) fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
         self.bar.suspend(print)
     }

@@ -1,4 +1,4 @@
-//! What a run reports: the columns of nccl-tests, or JSON.
+//! Report of a run: the columns of nccl-tests, or JSON.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::bandwidth::gigabytes_per_second;
 
-/// What all rows of a run share.
+/// Properties that all rows of a run share.
 #[derive(Debug)]
 pub(crate) struct Header {
     /// Name of the plan.
@@ -16,9 +16,9 @@ pub(crate) struct Header {
     pub(crate) collective: &'static str,
     /// Number of ranks.
     pub(crate) ranks: u32,
-    /// What ran the plan: `CPU` or `CUDA`.
+    /// Backend that ran the plan: `CPU` or `CUDA`.
     pub(crate) executor: &'static str,
-    /// Whether input and output were one memory.
+    /// Whether input and output were one buffer.
     pub(crate) in_place: bool,
     /// Type of the elements.
     pub(crate) dtype: &'static str,
@@ -43,25 +43,25 @@ pub(crate) struct Header {
 pub(crate) struct Row {
     /// Bytes of the larger of a rank's input and output.
     pub(crate) bytes: u64,
-    /// Elements of the same.
+    /// Elements of the larger of a rank's input and output.
     pub(crate) count: u64,
     /// Mean time of a launch.
     pub(crate) mean: Duration,
     /// Shortest time of a launch.
     pub(crate) min: Duration,
-    /// Wrong elements over all ranks; `None` if there is nothing to compare with.
+    /// Wrong elements over all ranks; `None` if there is no expected result.
     pub(crate) wrong: Option<u64>,
 }
 
 impl Row {
-    /// Whether nothing is known to be wrong.
+    /// Returns whether no element is known to be wrong.
     pub(crate) fn is_right(&self) -> bool {
         self.wrong.unwrap_or(0) == 0
     }
 }
 
 impl Header {
-    /// The lines above the rows.
+    /// Formats the lines above the rows.
     pub(crate) fn text(&self) -> String {
         let accumulated = match self.accumulate {
             "native" => String::new(),
@@ -93,7 +93,7 @@ impl Header {
         text
     }
 
-    /// One row as text.
+    /// Formats one row.
     pub(crate) fn row(&self, row: &Row) -> String {
         let root = self.root.map_or(-1, i64::from);
         let wrong = row.wrong.map_or_else(|| "not verified".into(), |wrong| wrong.to_string());
@@ -112,7 +112,7 @@ impl Header {
         )
     }
 
-    /// The lines below the rows; `failed` if the run ended before its last row.
+    /// Formats the lines below the rows; `failed` if the run ended before its last row.
     pub(crate) fn closing(&self, rows: &[Row], failed: bool) -> String {
         let mut text = String::new();
         let wrong: u64 = rows.iter().filter_map(|row| row.wrong).fold(0, u64::saturating_add);
@@ -127,7 +127,7 @@ impl Header {
         text
     }
 
-    /// Everything as JSON. `failure` is what ended the run before its last row.
+    /// Formats everything as JSON. `failure` is the error that ended the run before its last row.
     pub(crate) fn json(&self, rows: &[Row], failure: Option<Value>) -> Value {
         let values: Vec<_> = rows.iter().map(|row| self.row_json(row)).collect();
         let verified = !rows.is_empty() && rows.iter().all(|row| row.wrong.is_some());
@@ -171,14 +171,14 @@ impl Header {
         (algbw, algbw * self.bus_factor)
     }
 
-    /// Mean bus bandwidth over the rows; 0 without any.
+    /// Returns the mean bus bandwidth over the rows; 0 without any.
     fn average(&self, rows: &[Row]) -> f64 {
         // An empty `sum` would be -0.
         rows.iter().fold(0.0, |sum, row| sum + self.bandwidths(row).1) / rows.len().max(1) as f64
     }
 }
 
-/// A number with as many decimals as three significant digits need, at least none and at most three.
+/// Formats a number with as many decimals as three significant digits need, at least none and at most three.
 pub(crate) fn three_digits(value: f64) -> String {
     let decimals = match value.abs() {
         v if v < 10.0 => 3,
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_and_unverified_rows_say_so() {
+    fn wrong_and_unverified_rows_are_marked() {
         let header = header();
         assert!(header.row(&row(Some(3))).ends_with(" 3\n"));
         assert!(header.closing(&[row(Some(3)), row(Some(4))], false).contains("7 FAILED"));

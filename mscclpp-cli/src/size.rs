@@ -4,13 +4,13 @@ use std::num::IntErrorKind;
 
 use thiserror::Error;
 
-/// Suffixes with the power of two they stand for.
+/// Suffixes with the powers of two that they represent.
 const SUFFIXES: [(char, u32); 4] = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
 
 /// Why a text is not a size.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum SizeError {
-    /// Nothing is there.
+    /// An empty text.
     #[error("expected a size such as 4096, 64K or 1M, found nothing")]
     Empty,
     /// A minus sign.
@@ -22,7 +22,7 @@ pub(crate) enum SizeError {
     /// No digit at the start.
     #[error("expected digits with an optional suffix K, M, G or T, found no digit")]
     NoDigits,
-    /// Something behind the digits that is no suffix.
+    /// Characters after the digits that are no suffix.
     #[error("unknown suffix `{0}`; expected K, M, G or T (powers of 1024, also written KiB, MiB, GiB, TiB) or none")]
     Suffix(String),
     /// More than 64 bits.
@@ -33,7 +33,7 @@ pub(crate) enum SizeError {
 /// Reads a size: `0`, `4096`, `64K`, `1m`, `2GiB`.
 ///
 /// # Errors
-/// [`SizeError`], naming what was found where something else was expected. Never panics.
+/// [`SizeError`], naming the unexpected part. Never panics.
 pub(crate) fn parse(text: &str) -> Result<u64, SizeError> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -53,7 +53,7 @@ pub(crate) fn parse(text: &str) -> Result<u64, SizeError> {
     number.checked_mul(1 << shift).ok_or(SizeError::TooLarge)
 }
 
-/// The power of two of a suffix: none, a letter, or a letter and `iB`; upper or lower case.
+/// Returns the power of two of a suffix: none, a letter, or a letter and `iB`; upper or lower case.
 fn shift(suffix: &str) -> Option<u32> {
     let mut chars = suffix.chars();
     let Some(letter) = chars.next() else { return Some(0) };
@@ -62,7 +62,7 @@ fn shift(suffix: &str) -> Option<u32> {
     (rest.is_empty() || rest.eq_ignore_ascii_case("ib")).then_some(shift)
 }
 
-/// A size as people read it: exact where a suffix divides it (`1 MiB`), else rounded down to two decimals.
+/// Formats a size for reading: exact where a suffix divides it (`1 MiB`), else rounded down to two decimals.
 pub(crate) fn human(bytes: u64) -> String {
     let Some((letter, shift)) = SUFFIXES.into_iter().rev().find(|(_, shift)| bytes >> shift > 0) else {
         return format!("{bytes} B");
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn junk_is_named() {
+    fn invalid_text_is_reported() {
         for (text, error) in [
             ("", SizeError::Empty),
             ("   ", SizeError::Empty),
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn people_read_units() {
+    fn sizes_are_formatted_with_units() {
         for (bytes, text) in [
             (0, "0 B"),
             (1023, "1023 B"),
@@ -146,7 +146,7 @@ mod tests {
         }
 
         #[test]
-        fn every_number_survives(value: u64) {
+        fn every_number_round_trips(value: u64) {
             prop_assert_eq!(parse(&value.to_string()), Ok(value));
         }
     }

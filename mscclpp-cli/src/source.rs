@@ -1,4 +1,4 @@
-//! From what stands on the command line to a plan: a named algorithm, a file, or standard input.
+//! Loads the plan that the command line names: a named algorithm, a file, or standard input.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -20,13 +20,13 @@ use crate::memory;
 use crate::output::warn;
 use crate::progress::Progress;
 
-/// The longest plan file that is read, in bytes.
+/// Maximum size of a plan file, in bytes.
 const LONGEST: u64 = 1 << 30;
 
-/// Ranks of a named algorithm when none are asked for.
+/// Default number of ranks of a named algorithm.
 pub(crate) const DEFAULT_RANKS: u32 = 8;
 
-/// A plan and what was noticed while it was read.
+/// A plan with the warnings of its loading.
 pub(crate) struct Source {
     /// The plan.
     pub(crate) plan: PlanTree,
@@ -37,17 +37,17 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// The plan; says on standard error what was noticed.
+    /// Returns the plan, after printing the warnings to standard error.
     pub(crate) fn warned(self) -> PlanTree {
         self.warnings.iter().for_each(warn);
         self.plan
     }
 }
 
-/// The plan that a command line asks for.
+/// Loads the plan that a command line names.
 ///
 /// # Errors
-/// As [`load_with`], and [`Error::Usage`] for arguments that contradict a plan file.
+/// Those of [`load_with`], and [`Error::Usage`] for arguments that contradict a plan file.
 pub(crate) fn load(args: &SourceArgs) -> Result<Source> {
     let source = load_with(&args.plan, &args.build)?;
     if source.is_file {
@@ -56,7 +56,7 @@ pub(crate) fn load(args: &SourceArgs) -> Result<Source> {
     Ok(source)
 }
 
-/// The rank that `--rank` asks for.
+/// Returns the rank that `--rank` selects.
 ///
 /// # Errors
 /// [`Error::Usage`] for a rank that the plan does not have.
@@ -70,11 +70,12 @@ pub(crate) fn one_rank(plan: &PlanTree, asked: Option<u32>) -> Result<Option<u32
     }
 }
 
-/// The plan of a name or a file. A name of an algorithm goes before a file of the same name; `./name` is the file.
+/// Loads the plan of a name or a file. A name of an algorithm takes precedence over a file of the same name; `./name`
+/// is the file.
 ///
 /// # Errors
-/// [`Error::UnknownName`]; for algorithms [`Error::Build`], [`Error::Program`] and [`Error::Memory`]; for files [`Error::Read`],
-/// [`Error::TooLong`] beyond 1 GiB, and [`Error::NotAPlan`] with everything that is wrong.
+/// [`Error::UnknownName`]; for algorithms [`Error::Build`], [`Error::Program`] and [`Error::Memory`]; for files
+/// [`Error::Read`], [`Error::TooLong`] beyond 1 GiB, and [`Error::NotAPlan`] with all of its errors.
 pub(crate) fn load_with(name: &str, build: &BuildArgs) -> Result<Source> {
     if let Some(artifacts) = artifacts::provided() {
         let plan = artifacts.one(name, build)?.plan.tree();
@@ -95,7 +96,7 @@ pub(crate) fn load_with(name: &str, build: &BuildArgs) -> Result<Source> {
 fn named(algorithm: &BuiltinAlgorithm, build: &BuildArgs) -> Result<PlanTree> {
     let name = algorithm.name();
     let ranks = build.ranks.unwrap_or(DEFAULT_RANKS);
-    // With no node size that works, the algorithm itself says what it needs.
+    // If no node size is supported, the algorithm's own error states its requirements.
     let per_node = || algorithm.ranks_per_node(ranks).unwrap_or(ranks);
     let ranks_per_node = build.ranks_per_node.unwrap_or_else(per_node);
     let mut spec = algorithm.spec(ranks, ranks_per_node);
@@ -117,7 +118,7 @@ fn named(algorithm: &BuiltinAlgorithm, build: &BuildArgs) -> Result<PlanTree> {
     let arguments = algorithm.arguments(given).map_err(built)?;
     let _working = Progress::spinner(&format!("building {name} for {ranks} ranks"));
     let what = || format!("the plan of `{name}` for {ranks} ranks");
-    // What the algorithm does not support at all, it refuses itself.
+    // A number of ranks that the algorithm does not support, it rejects itself.
     if algorithm.supports(ranks, ranks_per_node) {
         memory::require(what, to_record(&spec, &arguments))?;
     }
@@ -127,24 +128,24 @@ fn named(algorithm: &BuiltinAlgorithm, build: &BuildArgs) -> Result<PlanTree> {
     lower(&trace).map_err(|findings| built(BuildError::Program(findings)))
 }
 
-/// Bytes that recording may take. Every algorithm does a bounded number of operations per pair of ranks, times its
-/// chunk factor and its parameters, which are numbers of thread blocks.
+/// Returns the bytes that recording may use. Every algorithm records a bounded number of operations per pair of ranks,
+/// times its chunk factor and its parameters, which are numbers of thread blocks.
 fn to_record(spec: &AlgoSpec, arguments: &[usize]) -> u64 {
-    /// The most that any algorithm takes, rounded up.
+    /// Maximum bytes per pair over all algorithms, rounded up.
     const PER_PAIR: u64 = 6 << 10;
     let pairs = u64::from(spec.num_ranks).saturating_mul(spec.num_ranks.into());
     let factors = arguments.iter().map(|&argument| argument as u64).chain([u64::from(spec.collective.chunk_factor)]);
     factors.fold(pairs.saturating_mul(PER_PAIR), u64::saturating_mul)
 }
 
-/// Bytes that one instance of a lowered plan takes.
+/// Returns the bytes that one instance of a lowered plan uses.
 fn to_lower(trace: &Trace) -> u64 {
     let references = |op: &Op| op.srcs.len() + op.dsts.len() + op.ids.len();
     let bytes = |op: &Op| size_of::<Op>() + references(op) * size_of::<Operand>();
     trace.ops.iter().map(|recorded| bytes(&recorded.op) as u64).sum()
 }
 
-/// Refuses arguments that a plan file contradicts.
+/// Rejects arguments that a plan file contradicts.
 fn agree(plan: &PlanTree, build: &BuildArgs) -> Result<()> {
     let usage = |what: String| Err(Error::Usage(what));
     let name = &plan.name;

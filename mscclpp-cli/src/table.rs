@@ -1,14 +1,15 @@
-//! Tables for people.
+//! Tables in text output.
 
 use comfy_table::{CellAlignment, Table, presets};
 
-/// A table under construction: columns apart by two spaces, no lines, never wrapped (a pipe has no width).
+/// A table under construction: columns separated by two spaces, no lines, never wrapped (a pipe has no width).
 pub(crate) struct Columns {
     table: Table,
 }
 
 impl Columns {
-    /// An empty table with a header; a column whose title starts with `>` is right-aligned, as numbers should be.
+    /// Creates an empty table with a header; a column whose title starts with `>` is right-aligned, as numbers should
+    /// be.
     pub(crate) fn new(header: &[&str]) -> Self {
         let mut table = Table::new();
         table.load_style(presets::NOTHING).set_header(header.iter().map(|title| title.trim_start_matches('>')));
@@ -26,7 +27,7 @@ impl Columns {
         self.table.add_row(cells.into_iter().collect::<Vec<_>>());
     }
 
-    /// The text, without trailing blanks.
+    /// Returns the text, without trailing blanks.
     pub(crate) fn text(&self) -> String {
         self.table.trim_fmt()
     }
@@ -37,7 +38,7 @@ mod tests {
     use super::Columns;
 
     #[test]
-    fn numbers_stand_right_and_names_left() {
+    fn numbers_are_right_aligned_and_names_left_aligned() {
         let mut table = Columns::new(&["name", ">bytes"]);
         table.row(["a".into(), "1024".into()]);
         table.row(["long".into(), "8".into()]);

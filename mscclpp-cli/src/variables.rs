@@ -1,11 +1,11 @@
-//! Environment variables of which the name is misspelt.
+//! Warnings about misspelled environment variables.
 
 use crate::output::warn;
 
-/// What all variables of the project begin with.
+/// Prefix of all variables of the project.
 const PREFIX: &str = "MSCCLPP_";
 
-/// The rest of the names that the command and the library read.
+/// Names, without the prefix, of the variables that the command and the library read.
 const KNOWN: [&str; 11] = [
     "CACHE",
     "DUMP_DIR",
@@ -20,10 +20,10 @@ const KNOWN: [&str; 11] = [
     "TUNING_TABLE",
 ];
 
-/// How much of a name must agree with a known one to be taken for it.
+/// Minimum similarity of a name with a known one to be considered a misspelling of it.
 const SIMILAR: f64 = 0.7;
 
-/// Warns of each variable that looks like one of the project's and is none.
+/// Warns of each variable that is similar to one of the project's and is none.
 pub(crate) fn check() {
     let mut names: Vec<String> = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).collect();
     names.sort_unstable();
@@ -36,7 +36,7 @@ pub(crate) fn check() {
     }
 }
 
-/// The known name that a variable is meant to have, if it has none and is like one.
+/// Returns the known name that a variable probably means, if its own name is unknown and similar.
 fn meant(name: &str) -> Option<&'static str> {
     let rest = name.strip_prefix(PREFIX).filter(|rest| !KNOWN.contains(rest))?;
     let score = |known: &&str| strsim::normalized_damerau_levenshtein(rest, known);
@@ -52,7 +52,7 @@ mod tests {
 
     use super::{KNOWN, PREFIX, meant};
 
-    /// Variables of tests, macros of device code, and the misspelt ones below.
+    /// Variables of tests, macros of device code, and the misspelled ones below.
     const OTHERS: [&str; 15] = [
         "A",
         "BLESS",
@@ -71,7 +71,7 @@ mod tests {
         "",
     ];
 
-    /// Names behind the prefix at the beginning of string literals.
+    /// Collects names after the prefix at the beginning of string literals.
     fn names(folder: &Path, found: &mut BTreeSet<String>) {
         for entry in fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()) {
             if entry.is_dir() {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn misspelt_names_are_recognized_and_others_left_alone() {
+    fn misspelled_names_are_recognized_and_others_ignored() {
         assert_eq!(meant("MSCCLPP_TIMOUT"), Some("TIMEOUT"));
         assert_eq!(meant("MSCCLPP_HOSTID"), Some("HOST_ID"));
         assert_eq!(meant("MSCCLPP_MASTER_ADDRESS"), Some("MASTER_ADDR"));

@@ -1,6 +1,6 @@
-//! Native compilation of the shipped algorithms: recording and lowering, and writing plan JSON.
+//! Native compilation of the built-in algorithms: recording and lowering, and writing plan JSON.
 //!
-//! `cargo bench -p mscclpp-exec --bench compile`; the numbers of record stand in `docs/measured.md`.
+//! `cargo bench -p mscclpp-exec --bench compile`; `docs/measured.md` contains the results.
 #![allow(missing_docs, reason = "a benchmark has no readers of documentation")]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -9,7 +9,8 @@ use mscclpp_algorithms::BuiltinAlgorithm;
 use mscclpp_core::check::check;
 use mscclpp_core::plan::{OpKind, Plan, PlanTree, json};
 
-/// Builds the plan of an algorithm as it is best built for so many ranks; `None` if it does not run on so many.
+/// Builds the plan of an algorithm with its best specification for a number of ranks; `None` if it does not support
+/// that number.
 fn build(algorithm: &BuiltinAlgorithm, ranks: u32, ranks_per_node: u32) -> Option<PlanTree> {
     let arguments = algorithm.arguments([]).expect("defaults");
     algorithm.compile(algorithm.spec(ranks, ranks_per_node), &arguments).ok()

@@ -1,12 +1,13 @@
-//! What the CPU executor costs, each number beside a baseline of the same run.
+//! Cost of the CPU executor, each number with a baseline of the same run.
 //!
-//! * `roof`: an all-reduce against the copies that it cannot do without, `memcpy` by as many threads. On n ranks with S bytes each,
-//!   n·S bytes must be read and as many written.
-//! * `interpreter`: a plan against a hand-written loop that does the same on one thread.
+//! * `roof`: an all-reduce compared with the copies that it needs at least, `memcpy` by as many threads. On n ranks
+//!   with S bytes each, n·S bytes must be read and as many written.
+//! * `interpreter`: a plan compared with a hand-written loop with the same effect, on one thread.
 //! * `launch`: small messages; time per operation of the plan.
-//! * `prepare`: from a plan in memory to one that is ready, for the first time and for another size.
+//! * `prepare`: from a plan in memory to a prepared plan, for the first time and for another size.
 //!
-//! The ratios are of the fastest of interleaved runs. Everything written is read afterwards, inputs differ from run to run.
+//! The ratios are of the fastest of interleaved runs. All written data is read afterwards, inputs differ from run to
+//! run.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -38,7 +39,7 @@ fn time(mut f: impl FnMut()) -> Duration {
     start.elapsed()
 }
 
-/// The fastest of `rounds` runs of each, taken in turn.
+/// Returns the fastest of `rounds` runs of each contender, run in turn.
 fn fastest<const N: usize>(rounds: usize, mut contenders: [&mut dyn FnMut(); N]) -> [Duration; N] {
     let mut best = [Duration::MAX; N];
     for _ in 0..rounds {
@@ -59,7 +60,7 @@ fn run(plan: &Plan, bytes: usize, workers: usize) -> (mscclpp_exec::cpu::Prepare
     (run, buffers)
 }
 
-/// Copies by `threads` threads at once.
+/// Copies with `threads` threads at once.
 fn copy(to: &mut [u8], from: &[u8], threads: usize) {
     let part = to.len().div_ceil(threads);
     std::thread::scope(|scope| {
@@ -100,7 +101,7 @@ fn roof(_: &mut Criterion) {
     }
 }
 
-/// What `allreduce_switch` does, by hand: each chunk is added up over all ranks and stored in all.
+/// Has the effect of `allreduce_switch` without a plan: each chunk is summed over all ranks and stored in all.
 fn by_hand(ranks: &mut [Vec<f32>], acc: &mut [f32]) {
     let chunk = ranks[0].len() / ranks.len();
     for own in 0..ranks.len() {
@@ -125,7 +126,7 @@ fn interpreter(_: &mut Criterion) {
             let mut acc = [0.0; 128];
             let rounds = ((256 << 20) / bytes / ranks as usize).clamp(20, 20_000);
             let mut launch = || run.launch_buffers(&mut buffers).expect("it runs");
-            // Values would grow without bound; where they are infinite an addition takes as long.
+            // Values grow without bound; additions of infinities take as long.
             let mut hand = || by_hand(black_box(&mut own), &mut acc);
             let [launch, hand] = fastest(rounds, [&mut launch, &mut hand]);
             let ratio = launch.as_secs_f64() / hand.as_secs_f64();

@@ -1,14 +1,14 @@
-//! Expansion of `#[collective]` on the shipped algorithms: parse, evaluate, lower, check, encode, emit.
+//! Expansion of `#[collective]` on the built-in algorithms: parse, evaluate, lower, check, encode, emit.
 //!
-//! `cargo bench -p mscclpp-exec --bench expand` with the engine optimised; with `--profile dev` as users' macros run it, in
-//! every profile of theirs. The numbers of record stand in `docs/measured.md`.
+//! `cargo bench -p mscclpp-exec --bench expand` with the evaluator optimized; with `--profile dev` as users' macros run
+//! it, in every profile of theirs. `docs/measured.md` contains the results.
 #![allow(missing_docs, reason = "a benchmark has no readers of documentation")]
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use mscclpp_algorithms as algorithms;
 use quote::ToTokens;
 
-/// The attribute's arguments and the function below it, of the file that holds an algorithm.
+/// Returns the attribute's arguments and the function after it, of the file that contains an algorithm.
 fn tokens(source: &str, name: &str) -> Option<(proc_macro2::TokenStream, proc_macro2::TokenStream)> {
     let file = syn::parse_file(source).ok()?;
     let mut function = file.items.into_iter().find_map(|item| match item {

@@ -1,4 +1,5 @@
-//! The algorithms of the library: that they build wherever they claim to, and cost what their first line says.
+//! The built-in algorithms: they build on every topology that they support, and have the cost that their first lines
+//! state.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -30,7 +31,7 @@ const MACHINES: [(u32, u32); 16] = [
     (32, 8),
 ];
 
-/// Whether to build in place: all ways that the algorithm supports.
+/// Returns the values of `in_place` that the algorithm supports.
 fn placements(algorithm: &BuiltinAlgorithm) -> &'static [bool] {
     match algorithm.placement() {
         BufferMode::InPlace => &[true],
@@ -44,7 +45,7 @@ fn build(algorithm: &BuiltinAlgorithm, (ranks, ranks_per_node): (u32, u32), in_p
     spec.instances = 1;
     spec.collective.in_place = in_place;
     let arguments = algorithm.arguments([]).expect("defaults");
-    // The checks of many ranks take long without optimisation.
+    // The checks of many ranks take long without optimization.
     let built = if ranks <= 16 || !cfg!(debug_assertions) {
         algorithm.compile(spec, &arguments)
     } else {
@@ -64,7 +65,7 @@ fn names_are_unique_and_found() {
 }
 
 #[test]
-fn what_an_algorithm_does_not_support_is_refused() {
+fn unsupported_specification_is_rejected() {
     let ring = algorithms::find("allreduce_ring").expect("a ring");
     let one = ring.record(ring.spec(1, 1), &[]).expect_err("one rank");
     assert_eq!(one.to_string(), "`allreduce_ring` runs on 2 to 1024 ranks on 1 node, found 1, 1 per node");
@@ -102,7 +103,7 @@ fn what_an_algorithm_does_not_support_is_refused() {
 }
 
 #[test]
-fn plans_that_are_part_of_the_library_are_found() {
+fn embedded_plans_are_found() {
     for algorithm in algorithms::all() {
         let arguments = algorithm.arguments([]).expect("defaults");
         assert!(!algorithm.plans().is_empty(), "{}", algorithm.name());
@@ -118,7 +119,7 @@ fn plans_that_are_part_of_the_library_are_found() {
     }
 }
 
-/// What the busiest rank does, in messages, and its scratch in chunks.
+/// Data of the rank with the most traffic, in messages, and its scratch in chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Cost {
     /// Stored through memory channels.
@@ -162,7 +163,7 @@ fn cost_of(plan: &PlanTree) -> Cost {
 
 fn add(cost: &mut Cost, op: &Op) {
     let share = op.slice.map_or(1.0, |slice| 1.0 / f64::from(slice.of));
-    // Packets carry a flag for every datum.
+    // Packets contain a flag for every datum.
     let packets = match op.kind {
         OpKind::PutPackets | OpKind::ReadPutPackets | OpKind::ReduceSendPackets | OpKind::ReduceCopySendPackets => 2.0,
         OpKind::SwitchBroadcastPackets => 2.0,
@@ -186,7 +187,7 @@ fn add(cost: &mut Cost, op: &Op) {
     }
 }
 
-/// The first lines of the algorithms, in numbers: for P ranks, N nodes of G ranks.
+/// Returns the costs that the first lines of the algorithms state, for P ranks, N nodes of G ranks.
 fn promised(name: &str, p: f64, n: f64, g: f64) -> Option<Cost> {
     let none = Cost::default();
     let others = (p - 1.0) / p;
@@ -254,7 +255,7 @@ fn promised(name: &str, p: f64, n: f64, g: f64) -> Option<Cost> {
 }
 
 #[test]
-fn every_algorithm_builds_wherever_it_claims_to_and_costs_what_its_first_line_says() {
+fn every_algorithm_builds_on_supported_topologies_at_its_stated_cost() {
     let (mut wrong, mut loops) = (BTreeMap::new(), 0);
     for algorithm in algorithms::all() {
         let machines: Vec<_> = MACHINES.into_iter().filter(|&(ranks, node)| algorithm.supports(ranks, node)).collect();
@@ -289,7 +290,8 @@ fn every_algorithm_builds_wherever_it_claims_to_and_costs_what_its_first_line_sa
     assert!(loops > 0, "no algorithm has loops that wait");
 }
 
-/// Runs in which the checks prove that a plan's loops end at every size: few, and short.
+/// Returns the number of runs by which the checks prove that a plan's loops end at every size, which must be few and
+/// short.
 fn proof(name: &str, plan: &PlanTree) -> u64 {
     let (runs, steps) = proof_effort(plan).unwrap_or_else(|| panic!("{name} is not proved"));
     let ops = plan.ranks.iter().flat_map(|rank| &rank.blocks).flat_map(|block| &block.ops);

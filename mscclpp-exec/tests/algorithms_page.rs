@@ -1,4 +1,4 @@
-//! `docs/algorithms.md` says what the registry says.
+//! `docs/algorithms.md` agrees with the registry.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 
-/// The table of algorithms, grouped by collective.
+/// Generates the tables of algorithms, grouped by collective.
 fn page() -> String {
     let mut page = String::from(
         "# Algorithms

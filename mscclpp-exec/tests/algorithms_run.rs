@@ -1,4 +1,4 @@
-//! The algorithms of the library run on the CPU and compute what their collective says, on random orders of execution.
+//! The built-in algorithms run on the CPU and compute the results of their collectives, in random orders of execution.
 
 use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
@@ -32,13 +32,14 @@ fn build(algorithm: &BuiltinAlgorithm, (ranks, ranks_per_node): (u32, u32), in_p
     algorithm.compile(spec, &arguments).unwrap_or_else(|error| panic!("{} on {ranks} ranks: {error}", algorithm.name()))
 }
 
-/// Element `index` of `rank`'s input in a launch: small, so that sums are exact, and hardly ever what stood there before.
+/// Returns element `index` of `rank`'s input in a launch: small, so that sums are exact, and rarely equal to the
+/// previous value.
 fn element(launch: u64, rank: u32, index: usize) -> i32 {
     let place = (u64::from(rank) << 40) + (launch << 36) + index as u64 + 1;
     (place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as i32 % 100_000
 }
 
-/// Element `index` of `rank`'s output; `None` where the collective says nothing.
+/// Returns element `index` of `rank`'s output; `None` where the collective leaves it unspecified.
 fn expected(
     kind: CollectiveKind,
     ranks: u32,
@@ -49,7 +50,7 @@ fn expected(
     launch: u64,
 ) -> Option<i32> {
     let sum = |index| (0..ranks).map(|rank| element(launch, rank, index)).fold(0, i32::wrapping_add);
-    // Elements of one rank's part, where parts there are.
+    // Elements of one rank's part, for collectives with parts.
     let part = len / ranks as usize;
     Some(match kind {
         CollectiveKind::AllReduce => sum(index),
@@ -63,7 +64,7 @@ fn expected(
     })
 }
 
-/// Launches a plan three times in a row on changing inputs, and compares every output.
+/// Launches a plan three times in sequence on changing inputs, and compares every output.
 fn verify(name: &str, plan: &PlanTree, count: u64, schedule: Schedule) {
     let (ranks, collective) = (plan.ranks.len() as u32, plan.collective);
     let what = format!("{name} on {ranks} ranks, {count} elements, {collective:?}, {schedule:?}");
@@ -101,7 +102,7 @@ fn every_algorithm_computes_its_collective() {
                     let plan = build(algorithm, machine, in_place, root);
                     let sizes = if machine.0 <= 4 { &SIZES[..] } else { &SIZES[1..4] };
                     for &part in sizes {
-                        // All-reduces take any count; one that is no multiple of anything.
+                        // All-reduces support any count: here one that divides evenly by no chunk count.
                         let odd = u64::from(algorithm.kind() == CollectiveKind::AllReduce);
                         seed += 1;
                         verify(algorithm.name(), &plan, part * u64::from(machine.0) + odd, Schedule::Seeded(seed));
@@ -131,7 +132,7 @@ fn every_algorithm_runs_on_several_workers() {
     for algorithm in algorithms::all() {
         let machine = (4, algorithm.ranks_per_node(4).expect("four ranks make nodes"));
         let plan = build(algorithm, machine, placements(algorithm)[0], 0);
-        // Less than this is left to one worker.
+        // The executor uses one worker for smaller messages.
         verify(algorithm.name(), &plan, 1 << 16, Schedule::RoundRobin);
     }
 }

@@ -1,4 +1,4 @@
-//! A launch allocates nothing, on no thread.
+//! A launch allocates no memory on any thread.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -14,16 +14,16 @@ struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: hands every call to the system's allocator, which keeps the contract.
+// SAFETY: passes every call to the system's allocator, which fulfills the contract.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, SeqCst);
-        // SAFETY: the caller keeps the contract of `alloc`.
+        // SAFETY: the caller fulfills the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps the contract of `dealloc`, and `at` came from `System`.
+        // SAFETY: the caller fulfills the contract of `dealloc`, and `at` came from `System`.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -51,7 +51,7 @@ fn launches_do_not_allocate() {
                 (0..launches).for_each(|_| run.launch_buffers(&mut buffers).expect(name));
                 ALLOCATIONS.load(SeqCst) - before
             };
-            // The first launch starts the helpers, which get their own memory when they first run, and makes room in tables.
+            // The first launch starts the workers, which allocate their memory when they first run, and grows tables.
             allocations(20);
             let begun = Instant::now();
             while allocations(50) > 0 {

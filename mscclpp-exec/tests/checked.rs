@@ -1,4 +1,5 @@
-//! What the checks say about results against results: plans with a fault in what they move and reduce, judged and run.
+//! Findings of the checks compared with results: plans with an error in their data movement or reductions are checked
+//! and run.
 
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::check::check;
@@ -37,7 +38,7 @@ fn seeds() -> Vec<PlanTree> {
     NAMES.into_iter().map(build).collect()
 }
 
-/// One change to a data operation: which, and what.
+/// A change of a data operation: which operation, and which change.
 type Change = (Index, u8, Index, u32);
 
 fn data_ops(tree: &mut PlanTree) -> Vec<&mut Op> {
@@ -56,7 +57,7 @@ fn change(tree: &mut PlanTree, (which, what, reference, value): &Change) {
     let mut ops = data_ops(tree);
     let count = ops.len();
     let at = which.index(count);
-    // An earlier change may have left it without.
+    // An earlier change may have removed its operands.
     let (srcs, sides) = (ops[at].srcs.len(), ops[at].srcs.len() + ops[at].dsts.len());
     if srcs == 0 || sides == srcs {
         return;
@@ -83,7 +84,7 @@ fn change(tree: &mut PlanTree, (which, what, reference, value): &Change) {
         6 => {
             ops[at].srcs.pop();
         }
-        // What another operation of the plan reads or writes.
+        // Operands of another operation of the plan.
         7 => {
             let other = ops[*value as usize % count].srcs.clone();
             ops[at].srcs = other;
@@ -99,7 +100,7 @@ fn change(tree: &mut PlanTree, (which, what, reference, value): &Change) {
     }
 }
 
-/// Whether every launch gives what the collective promises.
+/// Returns whether every launch fulfills the collective's postcondition.
 fn runs_right(tree: &PlanTree) -> bool {
     let plan = Plan::new(tree);
     [(Schedule::RoundRobin, 4 * 4 * 600), (Schedule::Seeded(5), 4 * 4), (Schedule::Seeded(6), 4 * 4 * 4 * 1024)]
@@ -121,7 +122,7 @@ fn runs_right(tree: &PlanTree) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(debug_assertions) { 150 } else { 4000 }, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn results_are_what_the_checks_say(
+    fn results_agree_with_the_checks(
         seed in 0..NAMES.len(), changes in proptest::collection::vec((any::<Index>(), 0..10u8, any::<Index>(), 0..64u32), 0..3),
     ) {
         thread_local! { static SEEDS: Vec<PlanTree> = seeds(); }
@@ -138,9 +139,9 @@ proptest! {
     }
 }
 
-/// Changes bring about both kinds of plans; else the test above would say nothing.
+/// Changes produce both kinds of plans; otherwise the test above would be void.
 #[test]
-fn some_changes_matter_and_some_do_not() {
+fn changes_produce_correct_and_incorrect_plans() {
     let (mut right, mut wrong) = (0, 0);
     for tree in seeds() {
         for op in 0..data_ops(&mut tree.clone()).len() {

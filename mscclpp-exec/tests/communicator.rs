@@ -1,4 +1,4 @@
-//! The collectives API, by several ranks in this process.
+//! Collective calls by several ranks in this process.
 
 #[path = "common/ranks.rs"]
 mod ranks;
@@ -14,7 +14,7 @@ use mscclpp_exec::{Element, dtype};
 use proptest::prelude::*;
 use ranks::on_ranks;
 
-/// Element `index` of what a rank brings: small, so that sums are exact in all types.
+/// Returns element `index` of a rank's input: small, so that sums are exact in all types.
 fn element<T: Element + From<u8>>(rank: u32, index: usize) -> T {
     T::from(((rank as usize * 7 + index * 3) % 5) as u8)
 }
@@ -23,7 +23,7 @@ fn input<T: Element + From<u8>>(rank: u32, len: usize) -> Vec<T> {
     (0..len).map(|index| element(rank, index)).collect()
 }
 
-/// The naive result of every call, for ranks that bring `part` elements per rank.
+/// Computes the naive result of every call, for ranks that contribute `part` elements per rank.
 fn every_call<T>(ranks: u32, part: usize, root: u32)
 where
     T: Element + From<u8> + PartialEq + std::fmt::Debug + std::ops::Add<Output = T> + PartialOrd,
@@ -101,14 +101,14 @@ where
 }
 
 #[test]
-fn every_call_gives_the_naive_result() {
+fn every_call_equals_the_naive_result() {
     for (ranks, part) in [(1, 3), (2, 1), (2, 5000), (3, 1001), (4, 0), (5, 17), (7, 300)] {
         every_call::<f32>(ranks, part, ranks / 2);
     }
 }
 
 #[test]
-fn every_type_is_taken() {
+fn every_type_is_supported() {
     every_call::<u8>(3, 33, 2);
     every_call::<i32>(3, 33, 2);
     every_call::<u32>(3, 33, 2);
@@ -192,7 +192,7 @@ fn parts_longer_than_a_round_arrive() {
 }
 
 #[test]
-fn lengths_that_do_not_fit_are_named_before_anybody_waits() {
+fn mismatched_lengths_are_reported_before_any_wait() {
     on_ranks(3, |comm| {
         if comm.rank() != 1 {
             return;
@@ -265,7 +265,7 @@ fn selectors_and_native_algorithms_are_used_and_counted() {
 }
 
 #[test]
-fn who_cannot_choose_or_build_says_which_rank_and_call_it_is() {
+fn failed_selection_or_build_names_rank_and_call() {
     on_ranks(2, |comm| {
         let rank = comm.rank();
         let request = "allreduce of 8 bytes i64, sum, in place, 2 ranks on 1 node";
@@ -281,7 +281,7 @@ fn who_cannot_choose_or_build_says_which_rank_and_call_it_is() {
 }
 
 #[test]
-fn ranks_with_different_algorithms_do_not_come_together() {
+fn ranks_with_different_algorithms_are_rejected() {
     let communicators = Communicator::local(3).expect("three ranks");
     std::thread::scope(|scope| {
         for communicator in communicators {
@@ -298,7 +298,7 @@ fn ranks_with_different_algorithms_do_not_come_together() {
 }
 
 #[test]
-fn what_is_prepared_is_forgotten_in_order_and_made_again() {
+fn prepared_calls_are_evicted_in_order_and_recreated() {
     on_ranks(2, |comm| {
         for round in 0..2 {
             for len in 1..300_usize {
@@ -309,7 +309,7 @@ fn what_is_prepared_is_forgotten_in_order_and_made_again() {
         }
     });
 }
-/// Small numbers that look random, the same for the same seed.
+/// Generator of small pseudo-random numbers, the same for the same seed.
 struct Dice(u64);
 
 impl Dice {
@@ -318,7 +318,7 @@ impl Dice {
         (self.0 >> 33) % most
     }
 
-    /// Lets the other ranks get ahead, or not.
+    /// Delays this rank at random, so that the other ranks get ahead.
     fn dawdle(&mut self) {
         match self.below(4) {
             0 => std::thread::sleep(std::time::Duration::from_micros(self.below(300))),
@@ -329,8 +329,8 @@ impl Dice {
 }
 
 #[test]
-fn packets_of_one_call_are_not_taken_for_those_of_another() {
-    // Calls that alternate use every other launch of the comm, and sizes that alternate lay out scratch differently.
+fn packets_of_different_calls_are_distinguished() {
+    // Alternating calls use every other launch of the communicator, and alternating sizes lay out scratch differently.
     for ranks in [2, 3, 5] {
         on_ranks(ranks, |comm| {
             let (mut own, mut common) = (Dice(u64::from(comm.rank()) + 1), Dice(99));

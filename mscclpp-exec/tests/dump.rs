@@ -1,4 +1,4 @@
-//! Joining what ranks left behind.
+//! Analysis of the dumps of several ranks.
 
 use std::path::Path;
 
@@ -28,7 +28,7 @@ fn dump(rank: u32, calls: Vec<CallRecord>, waits: Vec<WaitRecord>) -> Dump {
     }
 }
 
-/// What the dumps of one group say.
+/// Analyzes the dumps of one communicator.
 fn joined(dumps: &[Dump]) -> Analysis {
     let mut groups = analyze(dumps);
     assert_eq!(groups.len(), 1);
@@ -36,7 +36,7 @@ fn joined(dumps: &[Dump]) -> Analysis {
 }
 
 #[test]
-fn the_first_divergence_names_who_differs() {
+fn first_divergence_names_differing_rank() {
     let usual = || vec![call(1, "allreduce"), call(2, "allgather"), call(3, "broadcast")];
     let mut other = usual();
     other[1].request = "alltoall".into();
@@ -54,9 +54,9 @@ fn the_first_divergence_names_who_differs() {
 }
 
 #[test]
-fn a_rank_that_is_behind_is_named_with_its_last_call() {
+fn slow_rank_is_named_with_its_last_call() {
     let calls = |count: u64| (1..=count).map(|number| call(number, "allreduce")).collect::<Vec<_>>();
-    // Rank 0 has forgotten its first calls.
+    // The first calls of rank 0 are no longer in its recorder.
     let found =
         joined(&[dump(0, calls(70).split_off(6), vec![]), dump(1, calls(69), vec![]), dump(2, calls(70), vec![])]);
     let (culprit, why) = found.root_cause.expect("one");
@@ -66,7 +66,7 @@ fn a_rank_that_is_behind_is_named_with_its_last_call() {
 }
 
 #[test]
-fn the_chain_ends_at_who_left_nothing() {
+fn wait_chain_ends_at_rank_without_dump() {
     let calls = || vec![call(1, "allreduce")];
     let found = joined(&[
         dump(0, calls(), vec![wait(0, Some(op(1, 0, "signal")))]),
@@ -83,7 +83,7 @@ fn the_chain_ends_at_who_left_nothing() {
 }
 
 #[test]
-fn circles_and_ends_are_told_apart() {
+fn cycles_and_chains_are_distinguished() {
     let all = |waits: [Option<OpRecord>; 4]| {
         let dumps: Vec<_> =
             (0..).zip(waits).map(|(rank, by)| dump(rank, vec![call(1, "x")], vec![wait(rank, by)])).collect();
@@ -101,7 +101,7 @@ fn circles_and_ends_are_told_apart() {
 }
 
 #[test]
-fn of_equally_many_ranks_none_is_blamed() {
+fn no_rank_is_blamed_without_majority() {
     let calls = |requests: &[&str]| {
         let dumps: Vec<_> =
             (0..).zip(requests).map(|(rank, request)| dump(rank, vec![call(1, request)], vec![])).collect();
@@ -117,7 +117,7 @@ fn of_equally_many_ranks_none_is_blamed() {
 }
 
 #[test]
-fn numbers_of_calls_ascend_up_to_the_last_one_that_there_is() {
+fn call_numbers_ascend_up_to_the_maximum() {
     let last = |number| dump(1, vec![call(number, "a")], vec![]);
     let found = joined(&[dump(0, vec![call(u64::MAX - 1, "a")], vec![]), last(u64::MAX)]);
     assert_eq!(found.divergence.expect("one is behind").number, u64::MAX);
@@ -132,7 +132,7 @@ fn numbers_of_calls_ascend_up_to_the_last_one_that_there_is() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_a_dump_or_an_error_and_join(bytes in proptest::collection::vec(any::<u8>(), 0..80), at in any::<prop::sample::Index>(), junk: u8) {
+    fn any_bytes_parse_as_dump_or_error(bytes in proptest::collection::vec(any::<u8>(), 0..80), at in any::<prop::sample::Index>(), junk: u8) {
         _ = Dump::parse(Path::new("d"), &bytes);
         let good = dump(2, vec![call(7, "allreduce")], vec![wait(2, Some(op(3, 1, "put"))), wait(1, None)]);
         prop_assert_eq!(&Dump::parse(Path::new("d"), good.text().as_bytes()).expect("it is right"), &good);

@@ -1,4 +1,4 @@
-//! Everything that can go wrong when a plan runs, and what it says.
+//! Every error of running a plan, and its message.
 
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Code;
@@ -10,7 +10,7 @@ use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cpu::{Executor, Options};
 use mscclpp_exec::{AccumType, Error, Message};
 
-/// A plan as it is lowered, checked by nobody.
+/// Returns an unchecked plan, as lowered.
 fn tree(spec: AlgoSpec, body: impl FnOnce(&Program)) -> PlanTree {
     let program = Program::new(spec);
     body(&program);
@@ -32,7 +32,7 @@ fn plan(spec: AlgoSpec, body: impl FnOnce(&Program)) -> Plan {
     Plan::new(&tree(spec, body))
 }
 
-/// An error's code and what it says with its rule and help, checked for what all of them keep.
+/// Returns an error's code and its message with rule and help, after checks that apply to all errors.
 #[track_caller]
 fn told(error: &Error, code: Code, parts: &[&str]) {
     let text = error.diagnostic().to_string();
@@ -53,20 +53,20 @@ fn prepare(world: &Executor, plan: &Plan, message: Message) -> Error {
 }
 
 #[test]
-fn a_plan_that_stalls() {
+fn stalled_plan_is_an_error() {
     let waits = plan(all_reduce(), |p| _ = p.rank(1).memory_channel(0).wait(0));
     let error = Executor::new(2).run(&waits, &[[0_i32; 2]; 2], &mut [[0; 2]; 2]).expect_err("nobody signals");
     told(&error, Code::Stalled, &["rank 1", "wait", "errors.rs"]);
 }
 
 #[test]
-fn a_world_of_another_size() {
+fn plan_for_another_rank_count_is_an_error() {
     let error = prepare(&Executor::new(3), &plan(all_reduce(), copy), Message::of::<f32>(6));
     told(&error, Code::WrongNumberOfRanks, &["`plan` is for 2 ranks", "found an executor of 3 ranks", "help"]);
 }
 
 #[test]
-fn a_plan_whose_indexes_lead_nowhere() {
+fn invalid_index_in_plan_is_an_error() {
     let mut damaged = tree(all_reduce(), |p| _ = p.rank(0).memory_channel(1).signal(0));
     damaged.ranks[0].blocks[0].channels[0].1[0] = 7;
     let error = prepare(&Executor::new(2), &Plan::new(&damaged), Message::of::<f32>(6));
@@ -74,7 +74,7 @@ fn a_plan_whose_indexes_lead_nowhere() {
 }
 
 #[test]
-fn a_message_outside_of_the_range() {
+fn message_size_out_of_range_is_an_error() {
     let spec = AlgoSpec { min_message_size: 64, max_message_size: 128, ..all_reduce() };
     let (world, plan) = (Executor::new(2), plan(spec, copy));
     told(&prepare(&world, &plan, Message::of::<f32>(8)), Code::MessageOutOfRange, &["32 bytes", "64 to 128 bytes"]);
@@ -83,7 +83,7 @@ fn a_message_outside_of_the_range() {
 }
 
 #[test]
-fn parts_that_are_not_equal() {
+fn unequal_parts_are_an_error() {
     let spec = AlgoSpec::new("plan", CollectiveKind::AllGather, 2);
     let plan = plan(spec, |p| p.rank(0).copy(p.rank(0).output().chunk(0), p.rank(0).input().chunk(0), 0));
     let error = prepare(&Executor::new(2), &plan, Message::of::<i8>(7));
@@ -91,13 +91,13 @@ fn parts_that_are_not_equal() {
 }
 
 #[test]
-fn a_message_without_addresses() {
+fn message_beyond_address_space_is_an_error() {
     let error = prepare(&Executor::new(2), &plan(all_reduce(), copy), Message::of::<f64>(usize::MAX));
     told(&error, Code::MessageTooLarge, &["18446744073709551615 elements of f64"]);
 }
 
 #[test]
-fn a_reduction_that_the_plan_does_not_do() {
+fn reduction_other_than_the_plans_is_an_error() {
     let plan = plan(all_reduce(), |p| {
         let rank = p.rank(0);
         rank.reduce(rank.output().chunk(0), rank.input().chunk(0), 0).op(ReduceOp::Max);
@@ -107,7 +107,7 @@ fn a_reduction_that_the_plan_does_not_do() {
 }
 
 #[test]
-fn a_type_that_cannot_be_added_up_so() {
+fn unsupported_accumulator_is_an_error() {
     let plan = plan(all_reduce(), copy);
     let error = prepare(&Executor::new(2), &plan, Message::of::<i32>(2).accumulate(AccumType::F64));
     told(&error, Code::NoSuchReduction, &["i32", "`Native`"]);
@@ -116,7 +116,7 @@ fn a_type_that_cannot_be_added_up_so() {
 }
 
 #[test]
-fn buffers_that_do_not_fit() {
+fn buffers_of_other_size_are_an_error() {
     let world = Executor::new(2);
     let plan = plan(all_reduce(), copy);
     let mut run = world.prepare(&plan, Message::of::<i32>(4)).expect("a right message");
@@ -129,7 +129,7 @@ fn buffers_that_do_not_fit() {
 }
 
 #[test]
-fn two_buffers_for_one_and_one_for_two() {
+fn buffer_mode_mismatch_is_an_error() {
     let mut spec = all_reduce();
     let world = Executor::new(2);
     let apart = plan(spec.clone(), copy);
@@ -142,7 +142,7 @@ fn two_buffers_for_one_and_one_for_two() {
 }
 
 #[test]
-fn inputs_that_are_only_lent_for_reading() {
+fn read_only_inputs_are_an_error() {
     let overwrites = plan(all_reduce(), |p| p.rank(0).copy(p.rank(0).input().chunk(0), p.rank(0).output().chunk(0), 0));
     let error =
         Executor::new(2).run(&overwrites, &[[0_i32; 4]; 2], &mut [[0; 4]; 2]).expect_err("inputs are overwritten");
@@ -150,7 +150,7 @@ fn inputs_that_are_only_lent_for_reading() {
 }
 
 #[test]
-fn more_scratch_than_is_allowed() {
+fn scratch_above_limit_is_an_error() {
     let options = Options { scratch_limit: 1 << 10, ..Options::default() };
     let greedy = plan(all_reduce(), |p| {
         let rank = p.rank(0);
@@ -160,9 +160,9 @@ fn more_scratch_than_is_allowed() {
     told(&error, Code::OutOfResources, &["bytes of scratch", "limit is 1024 bytes", "`Options::scratch_limit`"]);
 }
 
-/// Nothing brings this about; it says that it is ours.
+/// No input triggers this error; it reports a bug of the library.
 #[test]
-fn a_fault_of_our_own() {
+fn internal_error_is_reported_as_bug() {
     told(&Error::Internal("agents went missing".into()), Code::ExecutorFault, &["internal error", "please report it"]);
 }
 
@@ -181,12 +181,12 @@ fn padding_costs_no_time() {
     let mut outputs = [[0_i32; 3]; 2];
     Executor::new(2).run(&plan, &[[1; 3], [2; 3]], &mut outputs).expect("a plan that runs");
     assert_eq!(outputs, [[3; 3]; 2]);
-    // 4 GiB of zeros per rank take a minute to add, on a machine that does nothing else.
+    // Adding 4 GiB of zeros per rank takes a minute on an otherwise idle machine.
     assert!(started.elapsed().as_secs() < 30, "{:?}", started.elapsed());
 }
 
 #[test]
-fn buffers_larger_than_the_machine() {
+fn buffers_beyond_memory_are_an_error() {
     let world = Executor::new(2);
     let run =
         world.prepare(&plan(all_reduce(), copy), Message::of::<f64>(1 << 40)).expect("sizes alone take no memory");

@@ -1,5 +1,5 @@
-//! Device code compiled at run time. With NVRTC (found by the loader, or at the path in `MSCCLPP_NVRTC`) it is compiled here;
-//! without it those tests are ignored, and the reason is printed. Neither needs a device.
+//! Device code compiled at run time. The tests need NVRTC (found by the loader, or at the path in `MSCCLPP_NVRTC`);
+//! without it they are ignored, and the reason is printed. They need no device.
 
 use std::fs;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -12,7 +12,7 @@ use mscclpp_exec::cuda::jit::{Cache, Compiler, Image, JitError, Nvrtc, Source, c
 use mscclpp_exec::cuda::{NotSpecialized, specialized_source};
 use mscclpp_exec::{AccumType, DataType, Error, Message};
 
-/// Compute capabilities of data centres' devices: A100, H100 and H200, B200.
+/// Compute capabilities of data-center devices: A100, H100 and H200, B200.
 const DEVICES: [(u32, u32); 3] = [(8, 0), (9, 0), (10, 0)];
 
 const ADD: &str = "#include \"number.h\"\nextern \"C\" __global__ void add(int* to) {\n  *to += STEP;\n}\n";
@@ -53,7 +53,7 @@ fn there_is_a_compiler_or_a_reason() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Compiled without a cache.
+/// Compiles without a cache.
 fn image(compiler: &Nvrtc, source: &Source) -> Result<Image, JitError> {
     compile(compiler, &Cache::NONE, source)
 }
@@ -84,7 +84,7 @@ fn the_example_compiles() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Types and accumulators that need most of a kernel's registers, each in its own way.
+/// Types and accumulators that need most of a kernel's registers, each for a different reason.
 const TYPES: [(DataType, AccumType); 5] = [
     (DataType::F32, AccumType::Native),
     (DataType::BF16, AccumType::Native),
@@ -93,13 +93,14 @@ const TYPES: [(DataType, AccumType); 5] = [
     (DataType::F8E4M3, AccumType::Native),
 ];
 
-/// Registers of a thread: a multiprocessor has 65 536 for 1 024 threads, or for 512 that combine in a wider type.
+/// Returns the registers of a thread: a multiprocessor has 65 536 for 1 024 threads, or for 512 that combine in a wider
+/// type.
 fn registers_of(accumulate: AccumType) -> u32 {
     if accumulate == AccumType::Native { 64 } else { 128 }
 }
 
-/// An algorithm of each kind in these types, and some of the others, every day different ones; all on all devices if `MSCCLPP_ALL` is
-/// set.
+/// Compiles an algorithm of each kind in these types, and a sample of the others that changes every day; all on all
+/// devices if `MSCCLPP_ALL` is set.
 fn specialised_plans_compile() -> Result<(), Failed> {
     const KINDS: [&str; 5] =
         ["allreduce_packets", "allreduce_all_pairs", "allreduce_ring", "allreduce_switch", "allgather_ring_ports"];
@@ -135,7 +136,8 @@ fn specialised_plans_compile() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Reductions that may go through a switch are written so on devices that have multicast objects: here by hand.
+/// Reductions that may go through a switch use its instructions on devices with multicast objects; here the source is
+/// requested explicitly.
 fn specialised_switches_compile() -> Result<(), Failed> {
     let algorithm = algorithms::find("allreduce_switch").ok_or("no such algorithm")?;
     let plan = Plan::new(&algorithm.compile(algorithm.spec(8, 8), &algorithm.arguments([])?)?);
@@ -150,7 +152,7 @@ fn specialised_switches_compile() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Compiles a plan's kernel: nothing of it may be kept on the stack.
+/// Compiles a plan's kernel, which must not spill to the stack.
 fn fits(device: (u32, u32), name: &str, source: &Source, most: u32) -> Result<(), Failed> {
     let (compiler, clock) = (Nvrtc::new(device)?, Instant::now());
     let image = image(&compiler, source).map_err(|error| format!("{name}: {error}"))?;
@@ -198,7 +200,7 @@ fn options_that_nobody_knows_are_said() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Counts how often it compiles.
+/// A compiler that counts its compilations.
 struct Counting(Nvrtc, std::sync::atomic::AtomicU32);
 
 impl Counting {
@@ -253,7 +255,7 @@ fn damaged_files_are_compiled_again() -> Result<(), Failed> {
         fs::write(&path, bytes)?;
         assert!(compile(&compiler, &cache, &source)?.code == first.code, "another image");
         assert_eq!(compiler.compiled(), number);
-        // And kept again.
+        // Stored again.
         compile(&compiler, &cache, &source)?;
         assert_eq!(compiler.compiled(), number);
     }

@@ -1,4 +1,4 @@
-//! Programs of the older, chunk-centred API run, and give what their collective says.
+//! Programs of the older, chunk-based API run, and produce the results of their collectives.
 
 use mscclpp_core::lang::ChannelType::{Proxy, Sm};
 use mscclpp_core::lang::{Buffer, Collective, MscclppProgram, PacketOptions, ProgramContext, Protocol};
@@ -6,7 +6,7 @@ use mscclpp_core::plan::Plan;
 use mscclpp_exec::Message;
 use mscclpp_exec::cpu::{Executor, Options, Schedule};
 
-/// What every rank must have in the end: element `i` of rank `r` from the inputs of all ranks.
+/// The expected result on every rank: element `i` of rank `r` from the inputs of all ranks.
 type Expected = fn(inputs: &[Vec<i64>], rank: usize, i: usize) -> i64;
 
 fn sum(inputs: &[Vec<i64>], _: usize, i: usize) -> i64 {
@@ -62,7 +62,7 @@ fn check(plan: &Plan, world: &Executor, count: usize, expected: Expected) {
     }
 }
 
-/// All pairs put; a barrier stands between the puts of all blocks and their signals.
+/// All pairs put; a barrier separates the puts of all blocks from their signals.
 #[test]
 fn allgather_with_a_barrier() {
     let n = 3;
@@ -129,7 +129,7 @@ fn allreduce_ring() {
     }
 }
 
-/// All pairs, reading: every block reduces one chunk of its rank's part, then gets the others' results.
+/// All pairs, by reading: every block reduces one chunk of its rank's part, then reads the others' results.
 #[test]
 fn allreduce_by_get() {
     let n = 3;
@@ -254,7 +254,7 @@ fn allreduce_through_the_switch() {
         for r in 0..n {
             let c = p.chunk(r, Buffer::Input, r, 1);
             let others: Vec<_> = others(n, r).collect();
-            // A signal for `index` says that the chunk is ready, to the rank that reduces it.
+            // A signal for `index` reports to the rank that reduces the chunk that the chunk is ready.
             for &peer in &others {
                 p.chunk(r, Buffer::Input, peer, 1).signal(peer, Buffer::Input, peer, 0, Sm);
             }
@@ -270,7 +270,8 @@ fn allreduce_through_the_switch() {
     run(program, body, sum);
 }
 
-/// Two chunks over three ranks: each chunk is cut into three, so that today's all-reduce has a multiple of three.
+/// Two chunks over three ranks: each chunk is split into three, because the all-reduce of the present API needs a
+/// multiple of three.
 #[test]
 fn allreduce_of_fewer_chunks_than_ranks() {
     let n = 3;

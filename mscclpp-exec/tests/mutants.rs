@@ -1,4 +1,5 @@
-//! Whatever a plan says, running it ends: right, wrong or with an error, but never in a panic, a hang or a fault of the executor.
+//! Running any plan terminates with a correct result, a wrong one or an error, but never with a panic, a hang or
+//! undefined behavior of the executor.
 
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::lower::lower;
@@ -9,7 +10,7 @@ use mscclpp_exec::{DataType, Error, Message};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-/// Plans to start from: every kind of channel, packets, loops, several blocks.
+/// Initial plans: every kind of channel, packets, loops, several blocks.
 fn seeds() -> Vec<PlanTree> {
     let names = [
         "allreduce_all_pairs",
@@ -36,7 +37,7 @@ fn seeds() -> Vec<PlanTree> {
         .collect()
 }
 
-/// One change: where, which, and to what.
+/// One change: its position, its kind, and the new value.
 type Change = (Index, Index, Index, u8, u32);
 
 fn change(tree: &mut PlanTree, (rank, block, op, what, value): &Change) {
@@ -138,7 +139,7 @@ fn changes() -> impl Strategy<Value = Vec<Change>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(debug_assertions) { 1500 } else { 20_000 }, ..ProptestConfig::default() })]
     #[test]
-    fn mutants_end(
+    fn mutants_terminate(
         seed in 0..11_usize, changes in changes(), count in 0..500_u64, dtype in prop::sample::select(DataType::ALL),
         schedule in any::<u64>(),
     ) {
@@ -161,7 +162,7 @@ proptest! {
                 Err(Error::Internal(text)) => panic!("{text}"),
                 Err(_) => continue,
             };
-            // A hostile alignment makes any buffer long.
+            // A mutated alignment can make any buffer long.
             let Ok(mut buffers) = run.buffers() else { continue };
             for _ in 0..2 {
                 if let Err(Error::Internal(text)) = run.launch_buffers(&mut buffers) {

@@ -28,7 +28,7 @@ fn build(algorithm: &BuiltinAlgorithm, ranks: u32, in_place: bool) -> Option<Pla
     Some(Plan::new(&lower(&trace).expect("it can be lowered")))
 }
 
-/// Two ranks: rank 0's outputs are made of several chunks of inputs, rank 1's are moved.
+/// Two ranks: rank 0's outputs combine several chunks of inputs, rank 1's are copies.
 fn custom() -> PlanTree {
     let program = Program::new(AlgoSpec::new("mixing", CollectiveKind::Custom { input: 3, output: 2 }, 2));
     let (r0, r1) = (program.rank(0), program.rank(1));
@@ -62,7 +62,7 @@ fn custom() -> PlanTree {
 }
 
 #[test]
-fn custom_collectives_do_what_their_programs_say() {
+fn custom_collectives_fulfill_their_expectations() {
     let tree = custom();
     let plan = Plan::new(&tree);
     for &dtype in DataType::ALL {
@@ -81,7 +81,7 @@ fn custom_collectives_do_what_their_programs_say() {
                 let report = verifier.check(&buffers);
                 assert!(report.is_correct(), "{dtype} {op} {count}: {report}");
                 assert_eq!(report.is_unverified(), count == 0, "{dtype} {op} {count}");
-                // Something else is noticed.
+                // Another expectation is detected as violated.
                 let mut other = tree.expectations.clone();
                 other.iter_mut().flat_map(|one| &mut one.inputs).for_each(|input| input.1 = (input.1 + 1) % 2);
                 if count == 1001 {
@@ -103,7 +103,7 @@ fn schedules() -> impl Strategy<Value = (Schedule, usize, u64)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(debug_assertions) { 300 } else { 3000 }, ..ProptestConfig::default() })]
     #[test]
-    fn results_are_right(
+    fn results_equal_the_oracle(
         algorithm in any::<Index>(), ranks in 2..9_u32, in_place: bool, part in prop_oneof![0..40_u64, 0..3000_u64],
         odd in 0..5_u64, dtype in select(DataType::ALL), op in select(ReduceOp::ALL.to_vec()),
         accumulate in select(vec![AccumType::Native, AccumType::F32, AccumType::F64]),
@@ -112,7 +112,7 @@ proptest! {
     ) {
         let algorithm = algorithm.get(algorithms::all());
         let Some(plan) = build(algorithm, ranks, in_place) else { return Ok(()) };
-        // Where parts need not be equal, any count.
+        // Where parts need not be equal, any count is allowed.
         let free = matches!(algorithm.kind(), CollectiveKind::AllReduce | CollectiveKind::SendRecv);
         let count = part * u64::from(ranks) + if free { odd } else { 0 };
         let accumulate = if accumulate.supports(dtype) { accumulate } else { AccumType::Native };
@@ -132,7 +132,7 @@ proptest! {
 }
 
 #[test]
-fn the_oracle_notices_a_wrong_element() {
+fn oracle_detects_wrong_element() {
     let algorithm = algorithms::find("allreduce_ring").expect("a ring");
     let plan = build(algorithm, 4, true).expect("four ranks");
     for &dtype in DataType::ALL {

@@ -1,4 +1,4 @@
-//! Selection: who decides, what is refused, and what is said about it.
+//! Selection: who decides, which algorithms are rejected, and the explanation.
 
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::collective::CollectiveKind;
@@ -20,7 +20,7 @@ fn ring(ranks: u32) -> Plan {
 }
 
 #[test]
-fn the_library_decides_by_size_and_machine() {
+fn default_rules_decide_by_size_and_topology() {
     let registry = Registry::builtin();
     let chosen = |request: Request| {
         let decision = registry.select(&request).expect("there is one");
@@ -32,11 +32,11 @@ fn the_library_decides_by_size_and_machine() {
     assert_eq!(chosen(devices), "allreduce_one_shot_packets");
     assert_eq!(chosen(Request { in_place: true, ..all_reduce(8, 1 << 24) }), "allreduce_all_pairs");
     assert_eq!(chosen(Request { ranks_per_node: 4, ..all_reduce(8, 1 << 24) }), "allreduce_hierarchical");
-    // Rounding would differ between three ranks that each add their own input last.
+    // Rounding would differ between three ranks, each of which adds its own input last.
     let devices = Request { backend: Backend::Cuda, ..all_reduce(3, 64) };
     assert_ne!(chosen(devices), "allreduce_one_shot_packets");
     assert_eq!(chosen(Request { op: Some(ReduceOp::Max), ..devices }), "allreduce_one_shot_packets");
-    // Private buffers are copied to where peers read them, so that results cost more to bring back.
+    // Private buffers are copied to memory that peers can read, so that returning results costs more.
     assert_eq!(chosen(all_reduce(2, 1 << 16)), "allreduce_one_shot");
     assert_eq!(chosen(Request { registered: true, ..all_reduce(2, 1 << 16) }), "allreduce_all_pairs");
 }
@@ -54,7 +54,7 @@ fn a_selector_goes_first_and_what_it_cannot_have_is_an_error_only_if_strict() {
     let plan = registry.plan(&all_reduce(4, 64), &decision).expect("it builds");
     assert_eq!(plan.tree().ranks[0].blocks.len(), 2);
 
-    // Devices get another number of blocks than cores.
+    // Devices use another number of blocks than cores.
     let usual = |backend| {
         let request = Request { backend, ..all_reduce(4, 0) };
         let decision = registry.decision(&request, &Choice::named("allreduce_all_pairs")).expect("it serves it");
@@ -62,7 +62,7 @@ fn a_selector_goes_first_and_what_it_cannot_have_is_an_error_only_if_strict() {
     };
     assert_eq!((usual(Backend::Cpu), usual(Backend::Cuda)), (1, 8));
 
-    // There is no multicast hardware, so the switch is refused.
+    // There is no multicast hardware, so the switch algorithm is rejected.
     assert_ne!(registry.select(&all_reduce(4, 1 << 21)).expect("another one").why, DecidedBy::Selector);
     assert_ne!(registry.select(&all_reduce(4, 0)).expect("another one").why, DecidedBy::Selector);
     registry.set_strict(true);
@@ -131,7 +131,7 @@ fn nothing_is_built_with_very_many_blocks() {
 }
 
 #[test]
-fn plans_of_files_are_checked_and_serve_what_they_are_for() {
+fn plans_of_files_are_checked_and_selected_for_their_requests() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("ring.json");
     let tree = ring(3).tree();
@@ -168,7 +168,7 @@ fn plans_of_files_are_checked_and_serve_what_they_are_for() {
 }
 
 #[test]
-fn user_functions_are_baked_or_compiled_for_any_machine() {
+fn user_functions_are_embedded_or_compiled_for_any_topology() {
     let function = algorithms::allreduce_ring::algorithm();
     let baked = Algorithm::embedded(function).expect("it has plans");
     assert_eq!(baked.check_request(&all_reduce(8, 64)), Ok(()));
@@ -177,7 +177,7 @@ fn user_functions_are_baked_or_compiled_for_any_machine() {
 
     let compiled = Algorithm::on_demand(function);
     assert_eq!(compiled.build(&all_reduce(6, 64), &Config::default()).expect("it builds").num_ranks(), 6);
-    // A function that is not written for a machine panics or has findings, and both are errors.
+    // A function that does not support a topology panics or has findings, and both are errors.
     let lonely = compiled.build(&all_reduce(1, 64), &Config::default()).expect_err("a ring of one");
     assert!(matches!(&lonely, PlanError::Panicked { message, .. } if message.contains("overflow")), "{lonely}");
     let astray = compiled.build(&Request { root: 9, ..all_reduce(4, 64) }, &Config::default());
@@ -185,7 +185,7 @@ fn user_functions_are_baked_or_compiled_for_any_machine() {
 }
 
 #[test]
-fn explanations_name_every_algorithm_and_one_that_is_chosen() {
+fn explanations_name_every_algorithm_and_the_selected_one() {
     let registry = Registry::builtin();
     let request = all_reduce(8, 1 << 20);
     let explanation = registry.explain(&request);

@@ -1,4 +1,5 @@
-//! Selection has no holes, and what it selects is right: over collectives, machines, sizes, types and placements.
+//! Selection covers every request, and the selected plan is correct: over collectives, topologies, sizes, types and
+//! buffer modes.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use mscclpp_exec::verify::Verifier;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// Every request for so many ranks: all node sizes, sizes around the borders of the rules.
+/// Returns every request for a number of ranks: all node sizes, and sizes around the limits of the rules.
 fn requests(ranks: u32) -> impl Iterator<Item = Request> {
     let nodes = (1..=ranks).filter(move |per_node| ranks.is_multiple_of(*per_node));
     let sizes = (0..31).flat_map(|power| [(1_u64 << power) - 1, 1 << power, (1 << power) + 1]).chain([1 << 40]);
@@ -38,8 +39,8 @@ fn select_one(registry: &Registry, request: &Request) -> Decision {
 }
 
 #[test]
-fn there_is_always_one_and_the_same_on_all_ranks() {
-    // Two ranks that know nothing of each other.
+fn every_request_selects_the_same_on_all_ranks() {
+    // Two ranks that do not communicate.
     let registries = [Registry::builtin(), Registry::builtin()];
     for ranks in 1..=64 {
         for request in requests(ranks) {
@@ -50,7 +51,7 @@ fn there_is_always_one_and_the_same_on_all_ranks() {
 }
 
 #[test]
-fn all_types_and_reductions_are_served() {
+fn all_types_and_reductions_are_supported() {
     let registry = Registry::builtin();
     for (_, kind) in CALLS {
         for &dtype in DataType::ALL {
@@ -67,7 +68,7 @@ fn all_types_and_reductions_are_served() {
     }
 }
 
-/// What is selected for some rank, once for every plan.
+/// Returns the decisions for all requests, once for every plan.
 fn selected(ranks: u32) -> Vec<(Request, Decision)> {
     let registry = Registry::builtin();
     let mut found = BTreeMap::new();
@@ -79,7 +80,7 @@ fn selected(ranks: u32) -> Vec<(Request, Decision)> {
     found.into_values().collect()
 }
 
-/// Builds and checks everything that is selected for so many ranks.
+/// Builds and checks every plan that is selected for a number of ranks.
 fn build_all(ranks: u32) {
     let registry = Registry::builtin();
     for (request, decision) in selected(ranks) {
@@ -89,7 +90,7 @@ fn build_all(ranks: u32) {
         let plan = registry.plan(&request, &decision).unwrap_or_else(|error| panic!("{request}: {error}"));
         assert_eq!((plan.num_ranks(), plan.ranks_per_node()), (ranks, request.ranks_per_node));
         assert_eq!((plan.collective().kind, plan.collective().in_place), (request.collective, request.in_place));
-        // The CPU has few cores, so one block per rank is usual.
+        // The CPU has few cores, so one block per rank is the default.
         let name = decision.algorithm.name();
         if request.collective == CollectiveKind::AllReduce && ranks <= 16 {
             let own_order = decision.algorithm.constraints().order_varies_across;
@@ -104,15 +105,15 @@ fn build_all(ranks: u32) {
 }
 
 #[test]
-fn what_is_selected_is_proved() {
+fn selected_plans_are_proved() {
     for ranks in [2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16] {
         build_all(ranks);
     }
 }
 
 #[test]
-fn what_is_selected_for_many_ranks_is_proved() {
-    // The checks of many ranks take long without optimisation.
+fn selected_plans_of_many_ranks_are_proved() {
+    // The checks of many ranks take long without optimization.
     for ranks in if cfg!(debug_assertions) { vec![17, 24] } else { (17..=64).collect() } {
         build_all(ranks);
     }
@@ -121,7 +122,7 @@ fn what_is_selected_for_many_ranks_is_proved() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(debug_assertions) { 200 } else { 2000 }, ..ProptestConfig::default() })]
     #[test]
-    fn what_is_selected_computes_its_collective(
+    fn selected_plans_compute_their_collectives(
         kind in select(CALLS.map(|(_, kind)| kind).to_vec()), ranks in 2..10_u32, node in any::<proptest::sample::Index>(),
         dtype in select(DataType::ALL), op in select(ReduceOp::ALL.to_vec()), root in 0..10_u32, in_place: bool,
         part in prop_oneof![0..300_u64, 0..20_000_u64], odd in 0..7_u64, blocks in 1..4_u32, seed: u64,

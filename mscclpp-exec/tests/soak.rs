@@ -1,11 +1,11 @@
-//! A long row of mixed calls, after which the process holds no more memory than after the first few.
+//! A long sequence of mixed calls, after which the process uses no more memory than after the first ones.
 //!
 //! `cargo test --release -p mscclpp-exec --test soak -- --ignored` makes 100 000 calls.
 
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::Communicator;
 
-/// Bytes of memory of this process but for files, which come and go as the system likes.
+/// Returns the bytes of memory of this process without files, which the system loads and evicts.
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/status").expect("Linux says");
     let kib = |name: &str| -> u64 {
@@ -15,8 +15,8 @@ fn resident() -> u64 {
     ["RssAnon:", "RssShmem:", "VmSwap:"].map(kib).iter().sum::<u64>() << 10
 }
 
-/// Makes mixed calls on four ranks; bytes in memory after a third of them, when the caches of prepared calls are
-/// nearly full, and at the end.
+/// Makes mixed calls on four ranks; returns bytes in memory after a third of them, when the caches of prepared calls
+/// are nearly full, and at the end.
 fn soak(calls: u64) -> (u64, u64) {
     let mut sizes = Vec::new();
     std::thread::scope(|scope| {
@@ -27,7 +27,7 @@ fn soak(calls: u64) -> (u64, u64) {
             let mut dice = 1_u64;
             for call in 0..calls {
                 dice = dice.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-                // More kinds and sizes than a group keeps prepared.
+                // More kinds and sizes than a communicator caches.
                 let len = 4 * (1 + (dice >> 40) as usize % 100);
                 let me = comm.rank() as f32;
                 let mut x = vec![me; len];
@@ -59,17 +59,17 @@ fn soak(calls: u64) -> (u64, u64) {
 
 fn is_flat(calls: u64) {
     let (early, late) = soak(calls);
-    // What allocators keep varies by a little.
+    // The memory that allocators retain varies by a little.
     assert!(late < early + early / 4 + (8 << 20), "{calls} calls: {early} bytes after a third, {late} at the end");
 }
 
 #[test]
-fn memory_stays_as_it_is_for_a_while() {
+fn memory_does_not_grow_over_few_calls() {
     is_flat(3_000);
 }
 
 #[test]
 #[ignore = "takes minutes"]
-fn memory_stays_as_it_is() {
+fn memory_does_not_grow() {
     is_flat(100_000);
 }

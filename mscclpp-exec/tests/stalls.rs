@@ -1,4 +1,4 @@
-//! Plans that cannot go on end in a report that says who waits for what, and the world can be used again.
+//! Plans that stall end in a report of what each thread block waits for, and the executor remains usable.
 
 mod common;
 
@@ -10,7 +10,7 @@ use mscclpp_exec::cpu::{Executor, Options, Schedule};
 use mscclpp_exec::error::{BlockedThreadBlock, Stall, UnblockedBy, WaitsFor};
 use mscclpp_exec::{DataType, Error, Message};
 
-/// The report of a plan, the same under every schedule and in a second launch.
+/// Returns the report of a plan, which must be the same under every schedule and in a second launch.
 #[track_caller]
 fn stall(tree: &PlanTree) -> Stall {
     let mut reports: Vec<Stall> = Vec::new();
@@ -38,7 +38,7 @@ fn stall(tree: &PlanTree) -> Stall {
     reports.swap_remove(0)
 }
 
-/// The report of a plan in which it depends on the schedule who waits for what.
+/// Returns the report of a plan in which the waits depend on the schedule.
 #[track_caller]
 fn one_stall(tree: &PlanTree) -> Stall {
     let world = Executor::new(tree.ranks.len() as u32);
@@ -54,7 +54,7 @@ fn by(rank: u32, block: u32, op: u32, kind: OpKind) -> UnblockedBy {
 }
 
 #[test]
-fn a_circle_of_waits() {
+fn cycle_of_waits_is_reported() {
     let plan = tree(2, [1, 1, 0], |rank| vec![vec![wait(rank, &[1 - rank]), signal(rank, &[1 - rank])]]);
     let stall = stall(&plan);
     assert_eq!((stall.plan.as_str(), stall.blocks, stall.blocked.len()), ("by hand", 2, 2));
@@ -80,8 +80,8 @@ fn a_circle_of_waits() {
 }
 
 #[test]
-fn the_one_that_nobody_releases_comes_first() {
-    // Rank 0 waits for rank 1, which waits for rank 2, which is done.
+fn wait_without_releaser_is_listed_first() {
+    // Rank 0 waits for rank 1, which waits for rank 2, which has ended.
     let plan = tree(3, [1, 1, 0], |rank| match rank {
         0 => vec![vec![wait(0, &[1])]],
         1 => vec![vec![wait(1, &[2]), signal(1, &[0])]],
@@ -102,7 +102,8 @@ fn semaphores_and_barriers() {
         ]
     });
     let stall = one_stall(&plan);
-    // Block 0 takes the only unit of semaphore 1 and waits for block 1 to give one to semaphore 0; block 1 wants that unit.
+    // Block 0 takes the only unit of semaphore 1 and waits for block 1 to release one of semaphore 0; block 1 waits for
+    // that unit.
     let waits = |block: u32| stall.blocked.iter().find(|blocked| blocked.block == block).expect("it waits");
     assert_eq!(waits(0).waits_for, WaitsFor::Semaphore { id: 0, value: 0 });
     assert_eq!(waits(0).released, by(0, 1, 1, SemaphoreRelease));
@@ -113,9 +114,9 @@ fn semaphores_and_barriers() {
 }
 
 #[test]
-fn packets_that_do_not_come() {
+fn missing_packets_are_reported() {
     let plan = tree(2, [2, 2, 2], |rank| match rank {
-        // The second chunk is sent only behind a wait.
+        // The second chunk is sent only after a wait.
         0 => vec![vec![
             op(PutPackets, &[i(0, 1)], &[at(0, 1, s(0, 1))]).memory(),
             wait(0, &[1]),
@@ -147,7 +148,7 @@ fn loops_name_their_iteration() {
 
 #[test]
 fn crossed_channels() {
-    // Signals on channel 0, waits on channel 1: as many as there must be, but on the wrong one.
+    // Signals on channel 0, waits on channel 1: the right number, but on the wrong channel.
     let mut plan = tree(2, [1, 1, 0], |rank| vec![vec![signal(rank, &[1 - rank]), wait(rank, &[1 - rank])]]);
     for rank in 0..2 {
         let peer = 1 - rank as u32;
@@ -161,7 +162,7 @@ fn crossed_channels() {
 }
 
 #[test]
-fn many_waiting_blocks_are_cut_short_in_texts_only() {
+fn many_blocked_blocks_are_abbreviated_only_in_texts() {
     let plan = tree(2, [1, 1, 0], |rank| (0..20).map(|_| vec![wait(rank, &[1 - rank])]).collect());
     let stall = one_stall(&plan);
     assert_eq!(stall.blocked.len(), 40);
@@ -172,7 +173,7 @@ fn many_waiting_blocks_are_cut_short_in_texts_only() {
     assert!(diagnostic.contains("[M0401 stalled]") && diagnostic.contains("and 32 more"), "{diagnostic}");
 }
 
-/// A ring: each rank passes on what it has once it is told to; stalls if rank 0 is not told first.
+/// A ring: each rank forwards its data after a signal; stalls if rank 0 does not start without one.
 fn ring(ranks: u32, starts: bool) -> PlanTree {
     tree(ranks, [1, 1, 0], |rank| {
         let (next, last) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
@@ -190,7 +191,7 @@ fn ring(ranks: u32, starts: bool) -> PlanTree {
 }
 
 #[test]
-fn no_schedule_takes_a_long_chain_for_a_stall() {
+fn long_chain_of_waits_is_no_stall_in_any_schedule() {
     for workers in [1, 2, 3, 4] {
         let world =
             Executor::with_options(40, Options { workers: Some(workers), parallel_from: 0, ..Options::default() });
@@ -209,7 +210,7 @@ fn no_schedule_takes_a_long_chain_for_a_stall() {
 }
 
 #[test]
-fn a_stall_leaves_other_plans_alone() {
+fn stall_does_not_affect_other_plans() {
     let world = Executor::with_options(2, Options { schedule: Schedule::Seeded(3), ..Options::default() });
     let message = Message::new(DataType::F32, 64);
     let mut good = world.prepare(&Plan::new(&ring(2, true)), message).expect("a plan");

@@ -1,4 +1,4 @@
-//! Tuning: what is measured, the file, and who follows it.
+//! Tuning: the measurements, the file, and the selection that uses it.
 
 #[path = "common/ranks.rs"]
 mod ranks;
@@ -48,7 +48,7 @@ fn a_tuner_measures_every_candidate_and_all_ranks_get_one_table() {
         let mut told = 0;
         let table = tuner.run(comm, |_| told += 1).expect("it can be measured");
         assert_eq!(told, table.entries.len());
-        // The registry decides itself again, and follows the table when it is told to.
+        // The registry uses its own rules again, and uses the table when it is set.
         let request = comm.request_of(CollectiveKind::AllReduce, DataType::F32, 1500);
         assert!(matches!(comm.registry().expect("a registry").select(&request).expect("one").why, DecidedBy::Rule(_)));
         comm.configure(|registry| registry.set_table(Some(table.clone()))).expect("equal registries");
@@ -76,7 +76,7 @@ fn a_tuner_measures_every_candidate_and_all_ranks_get_one_table() {
 }
 
 #[test]
-fn a_measurement_notices_wrong_results() {
+fn measurement_detects_wrong_results() {
     on_ranks(2, |comm| {
         let measuring = MeasureOptions { iterations: 4, warmup: 1, check: 1 };
         for kind in [CollectiveKind::AllReduce, CollectiveKind::AllToAll, CollectiveKind::SendRecv] {
@@ -91,9 +91,9 @@ fn a_measurement_notices_wrong_results() {
         comm.configure(|registry| registry.add(lazy)).expect("equal registries").expect("a new name");
         let request = comm.request_of(CollectiveKind::AllGather, DataType::F32, 4096);
         let measured = measure(comm, &request, measuring).expect("it does nothing");
-        // Zeros happen to be right in a few places.
+        // Zeros are correct by coincidence in a few places.
         assert!(measured.wrong.expect("it was compared") > 4 * 2 * 900, "{measured:?}");
-        // Who is not asked does not say.
+        // Results that are not requested are not reported.
         let measured = measure(comm, &request, MeasureOptions { check: 0, ..measuring }).expect("it does nothing");
         assert_eq!(measured.wrong, None);
     });
@@ -110,7 +110,7 @@ fn sizes_are_rounded_up_to_powers_of_two_within_limits() {
     assert_eq!(tuned(5000), None);
     assert_eq!(tuned((1 << 20) - 3), Some(1 << 20));
     assert_eq!(tuned(u64::MAX), Some(1 << 28));
-    // Another type or reduction of the same size does; another machine does not.
+    // Another type or reduction of the same size matches; another topology does not.
     let other = Request { op: Some(ReduceOp::Max), dtype: DataType::F16, ..all_reduce(1024) };
     assert!(table.lookup(&other).is_some());
     for elsewhere in [
@@ -124,7 +124,7 @@ fn sizes_are_rounded_up_to_powers_of_two_within_limits() {
 }
 
 #[test]
-fn tables_survive_their_file_and_nothing_is_left_beside_it() {
+fn table_round_trips_through_its_file_only() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("table.toml");
     let written = table(vec![entry(1024, "allreduce_ring"), entry(2048, "allreduce_packets")]);
@@ -163,7 +163,7 @@ fn bad_files_are_named_with_the_place() {
 }
 
 #[test]
-fn another_machine_is_named_with_both_values() {
+fn table_of_another_machine_is_reported_with_both_values() {
     let mut elsewhere = MachineInfo::current();
     assert_eq!(elsewhere.differences(&MachineInfo::current()), []);
     elsewhere.processors = 1 << 40;
@@ -226,7 +226,7 @@ proptest! {
         ranks in 1..10_u32, seed: u64,
         calls in proptest::collection::vec((0..7_usize, 0..12_usize, 0..5_usize, 0..10_u32, any::<[bool; 2]>(), 0..4000_u64), 1..6),
     ) {
-        // The next call comes at once, on whatever the last one left.
+        // The next call follows immediately, on the state that the last one left.
         on_ranks(ranks, |comm| {
             for &(kind, dtype, op, root, [in_place, registered], count) in &calls {
                 let (kind, dtype) = (CALLS[kind].1, DataType::ALL[dtype]);

@@ -1,7 +1,7 @@
 //! `#[collective]` and `#[collectives]`: collectives that are built and checked while the crate compiles.
 //!
-//! The engine is `mscclpp-eval`; this crate only hands it the tokens. `docs/subset.md` lists the arguments of the attribute
-//! and the subset of Rust that is evaluated.
+//! The evaluator is `mscclpp-eval`; this crate only passes it the tokens. `docs/subset.md` lists the arguments of the
+//! attribute and the subset of Rust that is evaluated.
 #![forbid(unsafe_code)]
 
 use proc_macro::TokenStream;
@@ -13,30 +13,31 @@ use proc_macro::TokenStream;
 /// fn all_pairs(p: &Program) { … }
 /// ```
 ///
-/// The function stays as it is and can be called. Beside it comes a module of its name:
+/// The function is unchanged and can be called. The macro adds a module of the same name:
 ///
-/// | item | gives |
+/// | item | description |
 /// |---|---|
-/// | `plan(ranks, params…) -> &'static Plan` | the plan for so many ranks; panics if none was built |
-/// | `try_plan(ranks, params…) -> Option<&'static Plan>` | the same, or `None` |
+/// | `plan(ranks, params…) -> &'static Plan` | the plan for this number of ranks; panics if none was built |
+/// | `try_plan(ranks, params…) -> Option<&'static Plan>` | the plan for this number of ranks, or `None` |
 /// | `plans() -> &'static [Plan]` | all plans that were built |
 /// | `spec(ranks, params…) -> AlgoSpec` | the attribute's specification |
 /// | `compile(spec, params…) -> Result<Plan, Diagnostics>` | a plan for a size known only at run time |
-/// | `algorithm() -> Algorithm` | all of this as data |
+/// | `algorithm() -> Algorithm` | the algorithm as a value, with all of the above |
 /// | `native_equals_baked` | a test that the plan in the binary is the one that the function builds |
 ///
-/// The plan's name is that of the function, or what `name = "…"` says; each parameter that has several values adds
-/// `_` with its name and value. Items within a function body cannot be collectives: the module would not see the function.
+/// The plan's name is that of the function, or that given by `name = "…"`; each parameter that has several values adds
+/// `_` with its name and value. Items within a function body cannot be collectives: the function would not be visible
+/// in the module.
 ///
 /// # Errors
-/// Everything that is wrong with the attribute, the function or the plan becomes a compile error on the tokens that it is
-/// about, several in one build; the module is there all the same, so that nothing else fails for its absence.
+/// Every error in the attribute, the function or the plan becomes a compile error on the tokens concerned, several in
+/// one build; the module is generated even so, so that its absence causes no further errors.
 #[proc_macro_attribute]
 pub fn collective(args: TokenStream, item: TokenStream) -> TokenStream {
     mscclpp_eval::collective(args.into(), item.into()).into()
 }
 
-/// Lets the collectives of a module use its constants, functions and structs.
+/// Makes the constants, functions and structs of a module available to its collectives.
 ///
 /// ```text
 /// #[collectives]

@@ -1,4 +1,4 @@
-//! Every diagnostic has a case: a program that must not compile, or a test that brings it about.
+//! Every diagnostic has a case: a program that must not compile, or a test that triggers it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,19 +6,19 @@ use std::path::{Path, PathBuf};
 
 use mscclpp_core::diag::Code;
 
-/// Codes that cannot come up while a collective compiles, by the file with tests that bring them about; each with its test.
+/// Codes that cannot occur while a collective compiles, by the file with tests that trigger them; each with its test.
 const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
     (
         "dev/tests/device/faults.rs",
         &[
-            (Code::NotResident, "what_does_not_fit_is_refused"),
-            (Code::NoDevice, "a_device_that_is_not_there_is_refused"),
+            (Code::NotResident, "plan_beyond_device_limits_is_rejected"),
+            (Code::NoDevice, "missing_device_is_rejected"),
             (Code::DriverFailed, "every_call_fails_once"),
         ],
     ),
-    ("dev/tests/device/graphs.rs", &[(Code::Capturing, "what_cannot_be_recorded_is_refused")]),
+    ("dev/tests/device/graphs.rs", &[(Code::Capturing, "uncapturable_call_in_capture_is_rejected")]),
     ("mscclpp-exec/tests/jit.rs", &[(Code::NotCompiled, "there_is_a_compiler_or_a_reason")]),
-    ("dev/tests/device/devices.rs", &[(Code::NoPeerAccess, "devices_that_are_not_connected_are_refused")]),
+    ("dev/tests/device/devices.rs", &[(Code::NoPeerAccess, "devices_without_peer_access_are_rejected")]),
     (
         "mscclpp-core/tests/recording.rs",
         &[
@@ -67,28 +67,28 @@ const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
     (
         "mscclpp-exec/tests/errors.rs",
         &[
-            (Code::Stalled, "a_plan_that_stalls"),
-            (Code::WrongNumberOfRanks, "a_world_of_another_size"),
-            (Code::MalformedPlan, "a_plan_whose_indexes_lead_nowhere"),
-            (Code::MessageOutOfRange, "a_message_outside_of_the_range"),
-            (Code::UnequalParts, "parts_that_are_not_equal"),
-            (Code::MessageTooLarge, "a_message_without_addresses"),
-            (Code::FixedReduction, "a_reduction_that_the_plan_does_not_do"),
-            (Code::NoSuchReduction, "a_type_that_cannot_be_added_up_so"),
-            (Code::WrongBuffers, "buffers_that_do_not_fit"),
-            (Code::WrongPlace, "two_buffers_for_one_and_one_for_two"),
-            (Code::ReadOnlyInput, "inputs_that_are_only_lent_for_reading"),
-            (Code::OutOfResources, "more_scratch_than_is_allowed"),
-            (Code::ExecutorFault, "a_fault_of_our_own"),
+            (Code::Stalled, "stalled_plan_is_an_error"),
+            (Code::WrongNumberOfRanks, "plan_for_another_rank_count_is_an_error"),
+            (Code::MalformedPlan, "invalid_index_in_plan_is_an_error"),
+            (Code::MessageOutOfRange, "message_size_out_of_range_is_an_error"),
+            (Code::UnequalParts, "unequal_parts_are_an_error"),
+            (Code::MessageTooLarge, "message_beyond_address_space_is_an_error"),
+            (Code::FixedReduction, "reduction_other_than_the_plans_is_an_error"),
+            (Code::NoSuchReduction, "unsupported_accumulator_is_an_error"),
+            (Code::WrongBuffers, "buffers_of_other_size_are_an_error"),
+            (Code::WrongPlace, "buffer_mode_mismatch_is_an_error"),
+            (Code::ReadOnlyInput, "read_only_inputs_are_an_error"),
+            (Code::OutOfResources, "scratch_above_limit_is_an_error"),
+            (Code::ExecutorFault, "internal_error_is_reported_as_bug"),
         ],
     ),
     (
         "mscclpp-exec/tests/process/failures.rs",
-        &[(Code::LostRank, "a_rank_that_is_gone"), (Code::DifferentCalls, "ranks_that_call_different_things")],
+        &[(Code::LostRank, "lost_rank_is_reported"), (Code::DifferentCalls, "different_calls_are_reported")],
     ),
 ];
 
-/// Programs that must not compile and their messages, by area and name.
+/// Returns programs that must not compile and their messages, by area and name.
 fn cases() -> BTreeMap<(String, String), PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("fail");
     let mut cases = BTreeMap::new();
@@ -112,7 +112,7 @@ fn area(number: &str) -> Option<&'static str> {
     }
 }
 
-/// The tests in [`ELSEWHERE`] of a code: file and function.
+/// Returns the tests in [`ELSEWHERE`] of a code: file and function.
 fn elsewhere(code: Code) -> Vec<(&'static str, &'static str)> {
     let tests = ELSEWHERE.iter().flat_map(|(file, tests)| tests.iter().map(move |(code, test)| (*code, *file, *test)));
     tests.filter(|(other, ..)| *other == code).map(|(_, file, test)| (file, test)).collect()
@@ -139,7 +139,7 @@ fn every_code_has_a_case() {
     assert!(missing.is_empty(), "no program in ui-tests/fail and no entry in ELSEWHERE: {missing:#?}");
 }
 
-/// Asserts that a file of this repository has a test, and names a code.
+/// Asserts that a file of this repository contains a test that names a code.
 fn names(code: Code, file: &str, test: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(file);
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));

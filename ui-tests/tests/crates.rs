@@ -1,9 +1,10 @@
-//! Which crate may depend on which, as ARCHITECTURE.md says.
+//! Allowed dependencies between crates, as in ARCHITECTURE.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Folder and package of every crate, and the crates of the workspace that it may depend on, apart from its tests and benches.
+/// Folder and package of every crate, and the crates of the workspace that it may depend on, except in its tests and
+/// benches.
 const CRATES: &[(&str, &str, &[&str])] = &[
     ("mscclpp-core", "mscclpp-core", &[]),
     ("mscclpp-eval", "mscclpp-eval", &["mscclpp-core"]),
@@ -35,7 +36,7 @@ fn manifest(folder: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The names in the section of a manifest.
+/// Returns the names in the section of a manifest.
 fn names(manifest: &str, section: &str) -> BTreeSet<String> {
     let lines = manifest.lines().skip_while(|line| *line != section).skip(1).take_while(|line| !line.starts_with('['));
     lines
@@ -45,7 +46,7 @@ fn names(manifest: &str, section: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn dependencies_go_one_way() {
+fn dependencies_have_no_cycles() {
     let known: BTreeMap<&str, &[&str]> = CRATES.iter().map(|&(_, name, may)| (name, may)).collect();
     for &(folder, name, may) in CRATES {
         let text = manifest(folder);
@@ -53,7 +54,7 @@ fn dependencies_go_one_way() {
         let found = names(&text, "[dependencies]").into_iter().filter(|name| known.contains_key(name.as_str()));
         assert_eq!(found.collect::<BTreeSet<_>>(), may.iter().map(|name| (*name).to_owned()).collect(), "{name}");
     }
-    // No cycle: crates can be removed one after the other, each with nothing left to depend on.
+    // Checks that there is no cycle: crates can be removed one after the other, each without remaining dependencies.
     let mut left = known;
     while !left.is_empty() {
         let free: Vec<&str> = left

@@ -1,4 +1,4 @@
-//! Every name on our side of `docs/spellings.md` exists.
+//! Every name of this project in `docs/spellings.md` exists.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +11,7 @@ use mscclpp_core::compile::compile;
 use mscclpp_core::dsl::registry;
 use mscclpp_core::lang::{self, ChannelType::Sm};
 
-/// Names with an expression that compiles only if they are there.
+/// Names with an expression that compiles only if they exist.
 macro_rules! names {
     ($($name:literal => $there:expr;)*) => {{
         $(_ = $there;)*
@@ -29,7 +29,7 @@ macro_rules! fields {
     };
 }
 
-/// Names that are no methods of the registry and none of its constants.
+/// Returns names that are no methods of the registry and none of its constants.
 fn names() -> BTreeSet<&'static str> {
     let names = names! {
         "Program::new" => Program::new;
@@ -143,7 +143,7 @@ fn exists(name: &str, names: &BTreeSet<&str>) -> bool {
     let listed = name
         .split_once("::")
         .is_some_and(|(ty, member)| registry::method(ty, member).is_some() || registry::constant(ty, member).is_some());
-    // Commands are tested where they live; imports and signatures are for the reader.
+    // Tests of the commands are in their crate; imports and signatures are for the reader.
     let elsewhere = ["mscclpp ", "use ", "fn ", "#["].iter().any(|start| name.starts_with(start));
     listed || names.contains(name) || elsewhere
 }
@@ -172,7 +172,7 @@ fn every_name_on_our_side_exists() {
     assert!(unused.is_empty(), "the page no longer uses {unused:?}");
 }
 
-/// A method of the API that no spelling leads to would be one that a reader of the Python DSL cannot find.
+/// Checks that every method of the API has a spelling, so that a reader of the Python DSL can find it.
 #[test]
 fn every_operation_has_a_spelling() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/spellings.md");

@@ -1,8 +1,8 @@
-//! What must not compile, and what it must say; what must compile.
+//! Programs that must not compile, with their messages, and programs that must compile.
 //!
-//! `TRYBUILD=overwrite cargo test -p ui-tests --test ui` writes the messages anew; read each one as somebody who is tired.
+//! `TRYBUILD=overwrite cargo test -p ui-tests --test ui` rewrites the messages; review each of them.
 
-/// Both kinds in one test where they can be: they share what they build.
+/// Both kinds in one test where possible: they share their build.
 #[test]
 fn programs() {
     let cases = trybuild::TestCases::new();

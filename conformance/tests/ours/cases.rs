@@ -1,4 +1,4 @@
-//! What each script of the reference is in our terms: a specification and a function.
+//! The counterpart of each script of the reference: a specification and a function.
 
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::collective::CollectiveKind::{self, AllGather, AllReduce, AllToAll, ReduceScatter, SendRecv, Test};
@@ -16,7 +16,7 @@ pub(crate) struct Case {
     pub(crate) call: Call,
 }
 
-/// A program with its arguments: to be called, and to be evaluated from its source.
+/// A program with its arguments, in two forms: a function to call, and its source to evaluate.
 pub(crate) struct Call {
     pub(crate) native: Box<dyn Fn(&Program)>,
     pub(crate) source: &'static str,
@@ -71,7 +71,7 @@ impl Case {
         self.with(|spec| spec.instances = instances as u32)
     }
 
-    /// Packets.
+    /// Sets the packet protocol.
     fn packets(self) -> Self {
         self.with(|spec| spec.protocol = Protocol::LL)
     }
@@ -80,7 +80,7 @@ impl Case {
         self.with(|spec| spec.double_scratch = true)
     }
 
-    /// What the reference's default algorithms have in common.
+    /// Sets the options that the reference's default algorithms share.
     fn shipped(self) -> Self {
         self.packets().double_scratch().with(|spec| {
             spec.auto_sync = false;
@@ -88,7 +88,7 @@ impl Case {
         })
     }
 
-    /// Forces constructor arguments.
+    /// Overrides constructor arguments.
     pub(crate) fn overridden(self, overrides: &Map<String, Value>) -> Self {
         let mut case = self;
         let count = |number: &Number| number.as_u64().expect("a count");
@@ -114,7 +114,7 @@ impl Case {
     }
 }
 
-/// The program of an entry, without its overrides; `None` for a script that is not known here.
+/// Returns the program of an entry, without its overrides; `None` for an unknown script.
 pub(crate) fn case(entry: &Entry) -> Option<Case> {
     let script = entry.source.strip_suffix(".py")?;
     let path = ["python/mscclpp/language/tests/", "python/mscclpp/", "test/"]
@@ -211,7 +211,7 @@ fn algorithm(entry: &Entry, path: &str) -> Option<Case> {
             scatter(2 * per_node, fragment!(collectives::reducescatter_two_nodes())).in_place().per_node(per_node)
         }
         "multi_node/allgather_tbg" => {
-            // The script hands these two to its function in the wrong order.
+            // The script passes these two to its function in the wrong order.
             let (per_node, group) = (number("tbg_size")?, number("gpus_per_node")? as usize);
             Case::new(name, AllGather, ranks, library!(allgather_node_ring(group))).per_node(per_node)
         }
@@ -267,7 +267,7 @@ fn algorithm(entry: &Entry, path: &str) -> Option<Case> {
     })
 }
 
-/// The fragments, whose plans have names of their own.
+/// Returns the case of a fragment, whose plan has a separate name.
 fn unit(fragment: &str) -> Option<Case> {
     let test = |name, ranks, (input, output), call| Case::new(name, Test { input, output }, ranks, call);
     Some(match fragment {

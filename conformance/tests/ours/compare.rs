@@ -5,10 +5,10 @@ use serde_json::Value;
 /// Operations whose channel list is a set.
 const SETS: [&str; 5] = ["signal", "wait", "rlxsignal", "rlxwait", "flush"];
 
-/// What our plan files say on top (DIFF-21 of `docs/differences.md`): the reference has no key for it.
+/// Additional keys of this project's plan files (DIFF-21 of `docs/differences.md`): the reference has no key for them.
 const OWN: [&str; 4] = ["chunk_factor", "ranks_per_node", "root", "tags"];
 
-/// Takes the keys of our own out of a plan.
+/// Removes the additional keys from a plan.
 pub(crate) fn drop_own_keys(plan: &mut Value) {
     if let Value::Object(map) = plan {
         map.retain(|key, _| !OWN.contains(&key.as_str()));
@@ -36,7 +36,7 @@ fn sort(list: &mut Value) {
     }
 }
 
-/// The places where two values differ, with what is there; of lists of unequal length the first place.
+/// Returns the paths at which two values differ, with both values; for lists of unequal length the first such path.
 pub(crate) fn differences(ours: &Value, theirs: &Value) -> Vec<String> {
     let mut found = Vec::new();
     collect("$", ours, theirs, &mut found);
@@ -66,7 +66,7 @@ fn collect(path: &str, ours: &Value, theirs: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// A value in at most 250 characters.
+/// Formats a value in at most 250 characters.
 fn short(value: &Value) -> String {
     value.to_string().chars().take(250).collect()
 }

@@ -1,9 +1,10 @@
-//! Where our plans differ from the reference's on purpose. The identifiers are those of `docs/differences.md`.
+//! Intended differences between the plans of this project and those of the reference. The identifiers are those of
+//! `docs/differences.md`.
 
-/// An identifier and what such a difference looks like in [`differences`](crate::compare::differences).
+/// An identifier, and a predicate on the output of [`differences`](crate::compare::differences).
 pub(crate) type Difference = (&'static str, fn(&str) -> bool);
 
-/// The differences of a plan; the name of a variant has its overrides behind it.
+/// Returns the differences of a plan; the name of a variant ends with its overrides.
 pub(crate) fn of(name: &str) -> &'static [Difference] {
     let slug = name.split(' ').next().unwrap_or(name);
     KNOWN.iter().find(|(known, _)| *known == slug).map_or(&[], |(_, known)| known)
@@ -11,16 +12,16 @@ pub(crate) fn of(name: &str) -> &'static [Difference] {
 
 /// The packet destination of a fused reduction is shifted per instance like every other chunk.
 const PACKET_SHIFT: Difference = ("DIFF-14", |found| found.contains(".dst_buff[1].index: "));
-/// Instances split chunk ranges that cannot be interleaved as they stand.
+/// Instances split chunk ranges that cannot be interleaved unchanged.
 const SPLIT: Difference = ("DIFF-15", |found| found.contains("\"size\":1") && found.contains("\"size\":2"));
 /// Reductions into another chunk than their accumulator do not fuse, since that would change the result.
 const NO_ACCUMULATION: Difference = ("DIFF-01", |found| {
     ["\"name\":\"re\"", "\"name\":\"rre\"", "\"name\":\"repkt\""].iter().any(|name| found.contains(name))
 });
-/// Two signalling puts on one channel do not fuse, since that would lose their order.
+/// Two puts with signals on one channel do not fuse, since that would lose their order.
 const SIGNALLING_PUTS: Difference = ("DIFF-03", |found| found.contains("\"name\":\"pws\""));
 
-/// Every plan that differs, and how.
+/// Every plan that differs, with its differences.
 pub(crate) const KNOWN: &[(&str, &[Difference])] = &[
     ("exec-reduce-i2", &[SPLIT]),
     ("exec-reduce_pack_tbg-i2", &[PACKET_SHIFT]),

@@ -1,4 +1,4 @@
-//! The reference's plans: `index.json` and what it says about each.
+//! The reference's plans: `index.json` and its description of each.
 
 use serde_json::{Map, Value};
 
@@ -12,20 +12,20 @@ pub(crate) struct Entry {
     args: Vec<(String, String)>,
     /// Constructor arguments forced on top of the script.
     pub(crate) overrides: Map<String, Value>,
-    /// Other overrides that give the same bytes.
+    /// Other overrides that produce the same bytes.
     pub(crate) identical_under: Vec<Map<String, Value>>,
-    /// Whether somebody has judged the plan by running it in a simulator.
+    /// Whether the plan was judged by running it in a simulator.
     pub(crate) simulated: bool,
 }
 
 impl Entry {
-    /// A numeric argument of the script.
+    /// Returns a numeric argument of the script.
     pub(crate) fn number(&self, name: &str) -> Option<u64> {
         let (_, value) = self.args.iter().find(|(known, _)| known == name)?;
         Some(value.parse().unwrap_or_else(|_| panic!("{}: --{name} {value}", self.slug)))
     }
 
-    /// Whether the script was given a flag.
+    /// Returns whether the script was given a flag.
     pub(crate) fn flag(&self, name: &str) -> bool {
         self.args.iter().any(|(known, _)| known == name)
     }

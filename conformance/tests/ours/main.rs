@@ -1,7 +1,7 @@
-//! Our plans against those of the reference system, for the same programs, arguments and overrides.
+//! Plans of this project compared with those of MSCCL++, for the same programs, arguments and overrides.
 //!
-//! Every plan must be equal as a JSON value, with the set-valued lists taken as sets, or differ exactly as
-//! `docs/differences.md` says.
+//! Every plan must be equal as a JSON value, with the set-valued lists compared as sets, or differ exactly as
+//! `docs/differences.md` states.
 
 mod cases;
 mod compare;
@@ -78,8 +78,8 @@ fn recorded(case: &Case) -> Result<Trace, String> {
     program.finish().map_err(|error| error.to_string())
 }
 
-/// Whether the reference's program itself is wrong, so that no lowering can make it right: a group copies a chunk, and
-/// one member alone says that it is there; a port sends a rank's input, and the rank ends without a flush.
+/// Returns whether the reference's program itself is invalid, so that no lowering can correct it: a group copies a
+/// chunk, and one member alone signals it; a port sends a rank's input, and the rank ends without a flush.
 fn is_wrong(slug: &str) -> bool {
     ["exec-reduce_tbg", "multi-send_recv", "multi-reducescatter-"].iter().any(|wrong| slug.starts_with(wrong))
 }
@@ -88,7 +88,7 @@ fn is_wrong(slug: &str) -> bool {
 #[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
 fn our_plans_pass_the_checks() {
     let mut accepted = 0;
-    // Fragments were not simulated: half a program is not expected to be right.
+    // Fragments were not simulated: a part of a program is not expected to be correct.
     for entry in index::read().iter().filter(|entry| entry.simulated) {
         let case = cases::case(entry).unwrap_or_else(|| panic!("no program for {}", entry.source));
         let trace = recorded(&case).unwrap_or_else(|error| panic!("{}: {error}", entry.slug));
@@ -99,7 +99,7 @@ fn our_plans_pass_the_checks() {
     println!("{accepted} of our plans pass the checks");
 }
 
-/// Our plan as a JSON value.
+/// Returns this project's plan as a JSON value.
 fn ours(case: Case) -> Result<serde_json::Value, String> {
     let trace = recorded(&case)?;
     let plan = lower(&trace).map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! What the device can do at best, measured in the same run as what is compared with it.
+//! Best times of the device, measured in the same run as the results that are compared with them.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::measure::{Outcome, median, microseconds};
 /// Times of an empty kernel and of a signal, and the rate of a copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Baselines {
-    /// L: what the launch of an empty kernel costs the host.
+    /// L: host time of the launch of an empty kernel.
     pub(crate) launch_us: f64,
-    /// G: an empty kernel in a graph.
+    /// G: time of an empty kernel in a graph.
     pub(crate) node_us: f64,
     /// C: bytes read and written per second, in GB/s.
     pub(crate) copy_gbs: f64,
-    /// F: from a store on one multiprocessor until another one sees it.
+    /// F: time from a store on one multiprocessor until another one reads it.
     pub(crate) hop_us: f64,
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn measure(bench: &Bench<'_>) -> Outcome<Baselines> {
     Ok(Baselines { launch_us, node_us, copy_gbs, hop_us: hop(bench, &module)? })
 }
 
-/// As many blocks and threads as the executor has for eight ranks.
+/// Measures an empty kernel with as many blocks and threads as the executor uses for eight ranks.
 fn empty(bench: &Bench<'_>, nothing: &Function) -> Outcome<(f64, f64)> {
     let times = bench.times(
         // SAFETY: the kernel takes such a struct, and reads and writes nothing.
@@ -75,7 +75,8 @@ fn hop(bench: &Bench<'_>, module: &Module) -> Outcome<f64> {
     for turn in 0..10 {
         let hops = Hops { words: words.as_slice().address, before: turn * rounds, rounds };
         let begin = stream.event()?;
-        // SAFETY: the kernel takes such a struct; the words are there until the stream is done, and two blocks run at once.
+        // SAFETY: the kernel takes such a struct; the words exist until the stream is complete, and two blocks are
+        // co-resident.
         unsafe { kernel.launch(&stream, 2, 32, &hops)? };
         let end = stream.event()?;
         stream.synchronize()?;
@@ -90,7 +91,7 @@ fn hop(bench: &Bench<'_>, module: &Module) -> Outcome<f64> {
     }
 }
 
-/// The better one of a kernel and the driver's own copy, of 1 GiB.
+/// Measures the better one of a kernel and the driver's own copy, of 1 GiB.
 fn copy(bench: &Bench<'_>, module: &Module) -> Outcome<f64> {
     let kernel = module.function("copy")?;
     let bytes: u64 = if bench.rehearsal { 1 << 12 } else { 1 << 30 };
@@ -102,7 +103,7 @@ fn copy(bench: &Bench<'_>, module: &Module) -> Outcome<f64> {
     let mut best = Duration::MAX;
     for each in [1, 2] {
         let blocks = each * bench.device.properties().multiprocessors;
-        // SAFETY: the kernel takes such a struct, and the memory is there until the stream is done.
+        // SAFETY: the kernel takes such a struct, and the memory exists until the stream is complete.
         let launch = |stream: &Stream| unsafe { kernel.launch(stream, blocks, 1024, &argument) };
         best = best.min(bench.times(launch, Stream::synchronize)?.graph);
     }
@@ -117,17 +118,17 @@ fn copy(bench: &Bench<'_>, module: &Module) -> Outcome<f64> {
     Ok(2.0 * bytes as f64 / best.as_secs_f64() / 1e9)
 }
 
-/// `cuMemcpyDtoDAsync`, in a row.
+/// Measures consecutive calls of `cuMemcpyDtoDAsync`.
 fn driver_copy(device: &Device, copy: &Copy) -> Outcome<Duration> {
     const EACH: u32 = 10;
     let theirs = CudaContext::new(device.ordinal() as usize)?.new_stream()?;
-    // SAFETY: a stream of the primary context, which is there until the end.
+    // SAFETY: a stream of the primary context, which exists until the end.
     let stream = unsafe { Stream::from_raw(device, theirs.cu_stream() as usize) };
     let mut best = Duration::MAX;
     for _ in 0..9 {
         let begin = stream.event()?;
         for _ in 0..EACH {
-            // SAFETY: memory of the device, which is there until the stream is done.
+            // SAFETY: memory of the device, which exists until the stream is complete.
             unsafe { memcpy_dtod_async(copy.to, copy.from, 16 * copy.vectors as usize, theirs.cu_stream())? };
         }
         let end = stream.event()?;
@@ -148,7 +149,7 @@ impl std::fmt::Display for Baselines {
     }
 }
 
-/// What the reason is if there is no compiler, and the error otherwise.
+/// Converts the error for a missing compiler to a reason, and returns any other error.
 pub(crate) fn or_reason(measured: Outcome<Baselines>) -> Outcome<Result<Baselines, String>> {
     match measured {
         Ok(baselines) => Ok(Ok(baselines)),

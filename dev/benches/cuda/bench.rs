@@ -1,4 +1,4 @@
-//! What all measurements share: the device, and collectives on it whose results are looked at.
+//! Functions that all measurements share: the device, and collectives on it whose results are verified.
 
 use std::cell::{OnceCell, RefCell};
 use std::fmt::Display;
@@ -17,16 +17,16 @@ use crate::measure::{Outcome, microseconds};
 /// A device to measure on.
 pub(crate) struct Bench<'a> {
     pub(crate) device: &'a Device,
-    /// Opens it once more, with nothing loaded.
+    /// Opens the device once more, with nothing loaded.
     pub(crate) fresh: &'a dyn Fn() -> Outcome<Device>,
     pub(crate) registry: Registry,
-    /// What [`compare`](crate::compare) has measured.
+    /// Results of [`compare`](crate::compare).
     pub(crate) compared: OnceCell<Vec<Line>>,
     /// Whether nothing is printed.
     pub(crate) quiet: bool,
-    /// Algorithms that are tried where there is a choice; empty for all.
+    /// Algorithms that are measured where there is a choice; empty for all.
     pub(crate) only: Vec<String>,
-    /// Small messages and few launches: the commands are tried, and what they print means nothing.
+    /// Small messages and few launches: it tests the commands, and the printed times have no meaning.
     pub(crate) rehearsal: bool,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Subject {
     buffers: Buffers,
 }
 
-/// Messages of which inputs are written anew and outputs compared several times.
+/// Size of messages from which inputs are rewritten and outputs verified several times.
 const LARGE: u64 = 16 << 20;
 
 impl<'a> Bench<'a> {
@@ -63,24 +63,25 @@ impl<'a> Bench<'a> {
         Ok(time_launches(&self.device.stream()?, self.rehearsal.then_some(1), launch, done)?)
     }
 
-    /// Whether to specialise: not, and if there is a compiler, also.
+    /// Returns whether to specialize: without, and if there is a compiler, also with.
     pub(crate) fn ways(&self) -> &'static [PrepareOptions] {
         const WAYS: [PrepareOptions; 2] = [PrepareOptions { specialize: false }, PrepareOptions { specialize: true }];
         if self.device.compiler().is_ok() { &WAYS } else { &WAYS[..1] }
     }
 
-    /// The sizes, or one small one.
+    /// Returns the sizes, or one small size.
     pub(crate) fn sizes<'b>(&self, sizes: &'b [u64]) -> &'b [u64] {
         if self.rehearsal { &[1 << 10] } else { sizes }
     }
 
-    /// A collective of f32 on `num_ranks` virtual ranks, which may round differently; `bytes` is the larger of a rank's input and output.
+    /// Returns a request for a collective of f32 on `num_ranks` virtual ranks, which may round differently; `bytes` is
+    /// the larger of a rank's input and output.
     pub(crate) fn request(&self, collective: CollectiveKind, ranks: u32, bytes: u64) -> Request {
         Request { backend: Backend::Cuda, same_bits: false, ..Request::new(collective, ranks, DataType::F32, bytes) }
     }
 
-    /// An algorithm for a request; `None` if it does not serve that, not all of its thread blocks run at once, or there is not so
-    /// much memory as it needs.
+    /// Prepares an algorithm for a request; `None` if it does not support the request, not all of its thread blocks are
+    /// co-resident, or there is too little memory.
     pub(crate) fn subject(
         &self,
         request: &Request,
@@ -105,7 +106,8 @@ impl<'a> Bench<'a> {
         Ok(Some(Subject { name, run, request: *request, buffers }))
     }
 
-    /// The same with the usual number of thread blocks, or half as many, and so on, until they run at once.
+    /// Prepares an algorithm with the usual number of thread blocks, or half as many, and so on, until they are
+    /// co-resident.
     pub(crate) fn usual(&self, request: &Request, name: &str, prepare: PrepareOptions) -> Outcome<Subject> {
         for blocks in [None, Some(16), Some(8), Some(4), Some(2), Some(1)] {
             let choice = Choice { name: name.to_owned(), config: Config { blocks, threads: None } };
@@ -116,7 +118,7 @@ impl<'a> Bench<'a> {
         Err(format!("`{name}` does not serve {request}").into())
     }
 
-    /// All ways to serve a request, by plans whose thread blocks run at once.
+    /// Returns all configurations for a request of plans whose thread blocks are co-resident.
     pub(crate) fn choices(&self, request: &Request) -> Vec<Choice> {
         let serves = self.registry.iter().filter(|algorithm| {
             let is_wanted = self.only.is_empty() || self.only.iter().any(|name| name == algorithm.name());
@@ -137,8 +139,9 @@ impl<'a> Bench<'a> {
         all
     }
 
-    /// The fastest of all choices in a graph. They are told apart by a few launches each, and by one if that takes twice as long as
-    /// with the best so far; the winner is measured with new inputs, and its outputs are compared.
+    /// Returns the fastest of all choices in a graph. They are compared by a few launches each, and by one if that
+    /// takes twice as long as with the best so far; the winner is measured with new inputs, and its outputs are
+    /// verified.
     pub(crate) fn fastest(
         &self,
         request: &Request,
@@ -166,7 +169,7 @@ impl<'a> Bench<'a> {
 }
 
 impl Subject {
-    /// Microseconds of one launch that is no graph, after one that loads what is loaded late.
+    /// Measures one launch without a graph, in microseconds, after one that loads everything that is loaded lazily.
     pub(crate) fn once(&mut self, bench: &Bench<'_>) -> Outcome<f64> {
         let stream = bench.device.stream()?;
         self.run.launch_buffers(&mut self.buffers, &stream)?;
@@ -177,13 +180,13 @@ impl Subject {
         Ok(end.microseconds_since(&begin)?)
     }
 
-    /// Microseconds of a launch in a graph, from few launches.
+    /// Measures a launch in a graph, in microseconds, from few launches.
     pub(crate) fn quickly(&mut self, bench: &Bench<'_>) -> Outcome<f64> {
         let stream = bench.device.stream()?;
         Ok(microseconds(time(&mut self.run, &mut self.buffers, &stream, Some(1))?.graph))
     }
 
-    /// Times of launches: inputs are written anew before each of a few turns, and every output is compared after it.
+    /// Measures launches: inputs are rewritten before each of a few turns, and every output is verified after it.
     pub(crate) fn measure(&mut self, bench: &Bench<'_>) -> Outcome<LaunchTimes> {
         let turns = if bench.rehearsal || self.request.bytes > LARGE { 1 } else { 3 };
         let mut all = Vec::with_capacity(turns);
@@ -192,7 +195,7 @@ impl Subject {
             let (run, buffers) = (RefCell::new(&mut self.run), &mut self.buffers);
             let launch = |stream: &Stream| run.borrow_mut().launch_buffers(buffers, stream);
             all.push(bench.times(launch, |stream| run.borrow().synchronize(stream))?);
-            // Some plans use up what they are given: one more launch, on what nobody has touched.
+            // Some plans overwrite their inputs, so verification needs one more launch, on fresh inputs.
             self.fill(turn + 1)?;
             let stream = bench.device.stream()?;
             self.run.launch_buffers(&mut self.buffers, &stream)?;
@@ -203,7 +206,7 @@ impl Subject {
         Ok(all[turns / 2])
     }
 
-    /// So many launches as a graph.
+    /// Captures this number of launches as a graph.
     pub(crate) fn graph(&mut self, stream: &Stream, launches: usize) -> Outcome<Graph> {
         let (run, buffers) = (&mut self.run, &mut self.buffers);
         Ok(stream.capture(|stream| (0..launches).try_for_each(|_| run.launch_buffers(buffers, stream)))?)
@@ -236,7 +239,7 @@ impl Subject {
     }
 }
 
-/// Whether an algorithm needs more memory than there is, or than it may have.
+/// Returns whether an algorithm needs more memory than is available or allowed.
 pub(crate) fn is_of_memory(error: &Error) -> bool {
     match error {
         Error::ScratchLimit { .. } | Error::OutOfMemory { .. } | Error::TooLarge { .. } => true,

@@ -1,4 +1,4 @@
-//! What calls cost the host: the first one, one of another size, and one like the last.
+//! Host time of calls: the first one, one of another size, and one that repeats the last.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -17,7 +17,7 @@ const RANKS: u32 = 8;
 /// Plans that are called.
 pub(crate) const NAMES: [&str; 3] = ["allreduce_one_shot_packets", "allreduce_packets", "allreduce_all_pairs"];
 
-/// Microseconds on the host.
+/// Host times in microseconds.
 pub(crate) struct Calls {
     pub(crate) first: f64,
     pub(crate) change: f64,
@@ -43,7 +43,8 @@ pub(crate) fn run(bench: &Bench<'_>) -> Outcome<()> {
 pub(crate) fn measure(bench: &Bench<'_>, name: &str) -> Outcome<Calls> {
     let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
     let plan = Plan::new(&algorithm.compile(algorithm.spec(RANKS, RANKS), &algorithm.arguments([])?)?);
-    // What buffers are made for, since buffers are a world's and the world has not seen the plan.
+    // The plan for which buffers are allocated, since buffers belong to an executor, and the executor must not have
+    // prepared the measured plan.
     let other = algorithms::find("allreduce_ring").ok_or("no such algorithm")?;
     let mut spec = other.spec(RANKS, RANKS);
     spec.collective.in_place = algorithm.spec(RANKS, RANKS).collective.in_place;
@@ -51,14 +52,14 @@ pub(crate) fn measure(bench: &Bench<'_>, name: &str) -> Outcome<Calls> {
     let stream = bench.device.stream()?;
     let (most, rounds) = if bench.rehearsal { (1 << 10, 2) } else { (1 << 16, 25) };
     let message = |count: u64| Message::new(DataType::F32, count).any_size();
-    // The kernels of the type are loaded, as they are after the first call of any plan; memory is at hand.
+    // The kernels of the type are loaded, as they are after the first call of any plan, and memory is allocated.
     let mut largest = Executor::new(bench.device, RANKS).prepare(&plan, message(most))?;
     let mut memory = largest.buffers()?;
     largest.launch_buffers(&mut memory, &stream)?;
     largest.synchronize(&stream)?;
     let (mut first, mut change) = (Vec::new(), Vec::new());
     for round in 0..rounds {
-        // A world that has not seen the plan.
+        // An executor that has not prepared the plan.
         let world = Executor::new(bench.device, RANKS);
         let mut buffers = world.prepare(&other, message(most))?.buffers()?;
         let clock = Instant::now();

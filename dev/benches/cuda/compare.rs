@@ -1,4 +1,4 @@
-//! The interpreter and the kernel that is written for the plan beside one that was written by hand.
+//! Compares the interpreter and the specialized kernel with a hand-written kernel.
 
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_exec::cuda::{PrepareOptions, Stream};
@@ -10,7 +10,7 @@ use crate::measure::{Outcome, mean, microseconds};
 
 const RANKS: u32 = 8;
 
-/// Hand-written kernel, its algorithm in the library, and the sizes that it is for.
+/// Hand-written kernel, its algorithm in the library, and the sizes that it supports.
 const ALGORITHMS: [(&str, &str, &[u64]); 2] = [
     ("one_shot", "allreduce_one_shot_packets", &[1 << 10, 4 << 10, 16 << 10, 64 << 10]),
     (
@@ -29,7 +29,7 @@ pub(crate) struct Line {
     pub(crate) specialised: f64,
 }
 
-/// Measures all sizes, once; `None` if there is no compiler, which is said.
+/// Measures all sizes, once; `None` if there is no compiler, which is reported.
 pub(crate) fn lines<'a>(bench: &'a Bench<'_>) -> Outcome<Option<&'a [Line]>> {
     if let Err(reason) = bench.device.compiler() {
         bench.say(format_args!("hand-written and specialised kernels: skipped: {reason}"));

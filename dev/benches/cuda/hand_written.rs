@@ -1,4 +1,4 @@
-//! The host's half of `hand_written.cu`.
+//! The host side of `hand_written.cu`.
 
 use mscclpp_exec::Error;
 use mscclpp_exec::cuda::jit::{Function, Source};
@@ -14,7 +14,7 @@ struct Ranks {
     bytes: u64,
 }
 
-/// A kernel with memory of its own.
+/// A kernel with its own memory.
 pub(crate) struct HandWritten {
     kernel: Function,
     buffers: Vec<DeviceBuffer>,
@@ -26,7 +26,7 @@ pub(crate) struct HandWritten {
 }
 
 impl HandWritten {
-    /// `name`: `all_pairs` or `one_shot`; `bytes`: of every rank's buffer, a multiple of 16.
+    /// Loads a kernel. `name`: `all_pairs` or `one_shot`; `bytes`: of every rank's buffer, a multiple of 16.
     pub(crate) fn new(
         device: &Device,
         name: &str,
@@ -62,11 +62,12 @@ impl HandWritten {
     }
 
     pub(crate) fn launch(&self, stream: &Stream) -> Result<(), Error> {
-        // SAFETY: the kernel takes such a struct, the memory is its own and stays, and its blocks run at once.
+        // SAFETY: the kernel takes such a struct, the memory belongs to it and lives as long as it, and its blocks are
+        // co-resident.
         unsafe { self.kernel.launch(stream, self.blocks, self.threads, &self.argument) }
     }
 
-    /// Launches once on known inputs, and looks at every sum; `turn` varies them.
+    /// Launches once on known inputs, and verifies every sum; `turn` varies them.
     pub(crate) fn check(&mut self, device: &Device, turn: usize) -> Result<(), Box<dyn std::error::Error>> {
         let count = self.argument.bytes as usize / 4;
         let value = |rank: usize, i: usize| (1000 * rank + 7 * turn + i % 4096) as f32;

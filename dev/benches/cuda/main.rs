@@ -1,15 +1,15 @@
-//! Collectives on one CUDA device. Without a device it says so and does nothing.
+//! Collectives on one CUDA device. Without a device it reports that and does nothing.
 //!
 //! | `cargo bench -p mscclpp-dev -- …` | measures |
 //! |---|---|
-//! | `rows` | everything that is promised for one device, and says of each whether it is reached |
-//! | `b1` … `b12` | some of that, in one run and in this order |
+//! | `rows` | all targets for one device, and reports for each whether it is reached |
+//! | `b1` … `b12` | some of these targets, in one run and in this order |
 //! | `… only:NAME,NAME` | rows with these algorithms alone where there is a choice |
 //! | `collectives` | time of a launch in a graph, eager and on the host, and bytes per second |
-//! | `compare` | the interpreter and the kernel written for the plan beside one written by hand |
-//! | `calls` | what calls cost the host: the first one, one of another size, one like the last |
+//! | `compare` | the interpreter and the specialized kernel, compared with a hand-written one |
+//! | `calls` | host time of calls: the first one, one of another size, one that repeats the last |
 //! | `PLAN RANKS BYTES` | one collective |
-//! | `rehearse …` | the same on tiny messages: whether it runs, not how fast |
+//! | `rehearse …` | the same on tiny messages: tests that it runs, not how fast |
 //!
 //! Without arguments, all rows. Those of small messages end with stamps of the device's clock (`stamps`).
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// What a measurement gives, or why there is none.
+/// Result of a measurement, or why there is none.
 pub(crate) type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 pub(crate) fn microseconds(time: Duration) -> f64 {
@@ -14,7 +14,7 @@ pub(crate) fn median(times: &mut [f64]) -> f64 {
     times[times.len() / 2]
 }
 
-/// The geometric mean; 1 of nothing.
+/// Returns the geometric mean; 1 for no values.
 pub(crate) fn mean(ratios: impl ExactSizeIterator<Item = f64>) -> f64 {
     let count = ratios.len().max(1) as f64;
     (ratios.map(f64::ln).sum::<f64>() / count).exp()

@@ -1,6 +1,6 @@
-//! Where the time of launches of small messages goes: by the device's own clock, which the kernels of `stamps.cu` read when their first
-//! thread block starts, when one first stores anything, and when the last one has finished. Compiled when they are asked for, and used
-//! on a device that is opened for them: what the rows measure runs the usual kernels.
+//! Breakdown of the time of launches of small messages, by the device's clock, which the kernels of `stamps.cu` read
+//! when their first thread block starts, when one first stores anything, and when the last one has finished. They are
+//! compiled on request, and used on a separately opened device: the rows measure the usual kernels.
 
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_exec::cuda::jit::Source;
@@ -11,7 +11,7 @@ use crate::bench::Bench;
 use crate::calls::NAMES;
 use crate::measure::{Outcome, median};
 
-/// Launches whose stamps are kept, as in the source.
+/// Number of launches whose stamps are kept, as in the source.
 const LAUNCHES: usize = 64;
 
 /// Rows of small messages: plans, and bytes of a rank's buffer.
@@ -25,13 +25,14 @@ const ROWS: [(&str, &[&str], &[u64]); 7] = [
     ("b11", &["allreduce_all_pairs"], &[1 << 10]),
 ];
 
-/// Ranks of all of them.
+/// Number of ranks of all of them.
 const RANKS: u32 = 8;
 
 /// Prints stamps of a row's plans, if it is one of small messages.
 ///
 /// # Errors
-/// Those of a device that is opened, and of launches; stamps that are not in order. That there is no compiler is said.
+/// Those of a device that is opened, and of launches; stamps that are not in order. A missing compiler is reported and
+/// is no error.
 pub(crate) fn say(bench: &Bench<'_>, row: &str) -> Outcome<()> {
     let Some((_, names, sizes)) = ROWS.iter().find(|(number, ..)| *number == row) else { return Ok(()) };
     if let Err(reason) = bench.device.compiler() {
@@ -55,10 +56,10 @@ pub(crate) fn say(bench: &Bench<'_>, row: &str) -> Outcome<()> {
             subject.measure(&stamped)?;
             let stream = device.stream()?;
             let graph = subject.graph(&stream, if bench.rehearsal { 3 } else { LAUNCHES })?;
-            // Once more after one that loads what is loaded late.
+            // Repeated after a launch that loads everything that is loaded lazily.
             for _ in 0..2 {
                 memory.write(bytemuck::cast_slice(&[[u64::MAX, u64::MAX, 0]; LAUNCHES]))?;
-                // SAFETY: the subject is there until the stream is done.
+                // SAFETY: the subject exists until the stream is complete.
                 unsafe { graph.launch(&stream)? };
                 subject.run.synchronize(&stream)?;
             }
@@ -70,7 +71,7 @@ pub(crate) fn say(bench: &Bench<'_>, row: &str) -> Outcome<()> {
     Ok(())
 }
 
-/// A device with such kernels for f32, and the memory of their stamps.
+/// Opens a device with such kernels for f32, and allocates the memory of their stamps.
 fn stamped(bench: &Bench<'_>) -> Outcome<(Device, DeviceBuffer)> {
     let device = (bench.fresh)()?;
     let source = Source::new("stamps.cu", include_str!("stamps.cu"));
@@ -78,15 +79,17 @@ fn stamped(bench: &Bench<'_>) -> Outcome<(Device, DeviceBuffer)> {
     let set_stamps = device.module(&source)?.function("set_stamps")?;
     let memory = DeviceBuffer::new(&device, size_of::<[[u64; 3]; LAUNCHES]>() as u64)?;
     let stream = device.stream()?;
-    // SAFETY: the kernel takes an address; nothing is under way on the device that uses it.
+    // SAFETY: the kernel takes an address; no pending work on the device uses it.
     unsafe { set_stamps.launch(&stream, 1, 1, &memory.as_slice().address)? };
     stream.synchronize()?;
-    // SAFETY: the interpreter's kernels, which access stamps besides; the caller uses the device only while it has these.
+    // SAFETY: the interpreter's kernels, which in addition access stamps; the caller uses the device only while it has
+    // these.
     unsafe { device.replace_kernels(DataType::F32, AccumType::Native, &source)? };
     Ok((device, memory))
 }
 
-/// From the first thread block's start to the first store, from there to the finish, and from there to the next launch's start.
+/// Summarizes the times from the first thread block's start to the first store, from there to the finish, and from
+/// there to the next launch's start.
 pub(crate) fn summary(stamps: &[[u64; 3]]) -> Outcome<String> {
     let mut launches: Vec<[u64; 3]> = stamps.iter().copied().filter(|[.., finish]| *finish != 0).collect();
     launches.sort_unstable();

@@ -36,17 +36,18 @@ const TEXTS: [(Code, &CStr, &CStr); 15] = [
     (UNKNOWN, c"CUDA_ERROR_UNKNOWN", c"unknown error"),
 ];
 
-/// Name and description of a code.
+/// Returns name and description of a code.
 pub(crate) fn texts(code: Code) -> Option<(&'static CStr, &'static CStr)> {
     TEXTS.iter().find(|(known, ..)| *known == code).map(|(_, name, text)| (*name, *text))
 }
 
-/// The code of a call that gives nothing back.
+/// Returns the code of a call without a result.
 pub(crate) fn of(result: Result<(), Code>) -> Code {
     result.err().unwrap_or(SUCCESS)
 }
 
-/// The code of what the simulator said, and its words, which a driver would not give, to standard error.
+/// Returns the code of the simulator's error, and prints the simulator's description, which a driver would not provide,
+/// to standard error.
 pub(crate) fn said(error: DriverError) -> Code {
     if error.code != UNKNOWN {
         eprintln!("{error}");

@@ -1,4 +1,4 @@
-//! What cudarc's own types call and the executor does not: a program may have memory and streams of cudarc's.
+//! Functions that cudarc's own types call and the executor does not: a program may use memory and streams of cudarc's.
 
 #![allow(non_snake_case)]
 

@@ -1,16 +1,16 @@
-//! Which kernels a binary holds.
+//! Identifies the kernels in a binary.
 
 use std::ffi::c_void;
 
 use mscclpp_kernels::IMAGES;
 
-/// How a fat binary begins.
+/// First word of a fat binary.
 const MAGIC: u32 = 0xba55_ed50;
 
-/// The name of the kernels in an image; `None` if it is not one of ours.
+/// Returns the name of the kernels in an image; `None` if it is not an image of this library.
 ///
 /// # Safety
-/// There is an image: something that says its own length.
+/// The pointer must be to an image, which contains its own length.
 pub(crate) unsafe fn name_of(image: *const c_void) -> Option<&'static str> {
     let word = |at: usize| {
         // SAFETY: within the header, which has 16 bytes.
@@ -21,7 +21,7 @@ pub(crate) unsafe fn name_of(image: *const c_void) -> Option<&'static str> {
     }
     let header = (word(4) >> 16) as usize;
     let len = header + (u64::from(word(8)) | u64::from(word(12)) << 32) as usize;
-    // SAFETY: as the header says.
+    // SAFETY: the header states this length.
     let bytes = unsafe { std::slice::from_raw_parts(image.cast::<u8>(), len) };
     IMAGES.iter().find(|(_, known)| *known == bytes).map(|(name, _)| *name)
 }

@@ -1,13 +1,13 @@
 //! A `libcuda.so.1` whose devices are simulated.
 //!
-//! The simulator stands behind the executor's own `Driver`. This library stands behind cudarc instead, so that tests go through the
-//! executor's calls of CUDA's driver as well: which function, with which arguments, in which context. It has the functions
-//! that the executor calls (`calls`), those of cudarc's own types that tests use (`cudarc_calls`), and no others; to call a new one,
-//! add it here.
+//! The simulator implements the executor's own `Driver`. This library implements the functions that cudarc calls
+//! instead, so that tests cover the executor's calls of CUDA's driver as well: which function, with which arguments, in
+//! which context. It has the functions that the executor calls (`calls`), those of cudarc's own types that tests use
+//! (`cudarc_calls`), and no others; a call of a new function requires adding the function here.
 //!
-//! A process loads it by its path before it first asks for a device; from then on `libcuda.so.1` is this.
+//! A process loads it by its path before its first use of a device; from then on it is the process' `libcuda.so.1`.
 //!
-//! The executor's prebuilt kernels stand for those that the simulator has: whoever loads one gets the other.
+//! The executor's prebuilt kernels represent those of the simulator: loading one loads its counterpart.
 
 mod calls;
 mod code;

@@ -1,5 +1,5 @@
-//! Multicast objects. As with physical memory, the simulator knows addresses only of what is mapped: whoever reserves so many gets
-//! those of an object that waits for some, which all of its members have bound memory to.
+//! Multicast objects. As with physical memory, the simulator has only mapped addresses: a reservation of some size
+//! returns those of an object that is to be mapped, to which all of its members have bound memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,20 +23,20 @@ pub(crate) struct Wanted {
 struct Object {
     driver: SharedDriver,
     handle: Handle,
-    /// 0 if another process has made it: only the simulator knows then.
+    /// 0 if another process has created it: then only the simulator has the size.
     bytes: u64,
-    /// Its addresses.
+    /// Address of its range.
     address: Option<u64>,
 }
 
-/// Handles begin here: no memory has such an address.
+/// First handle: no memory has such an address.
 const FIRST: u64 = 1 << 60;
 
 #[derive(Default)]
 struct All {
     count: u64,
     objects: BTreeMap<u64, Object>,
-    /// Addresses in use.
+    /// Reserved address ranges.
     windows: BTreeMap<u64, Window>,
 }
 
@@ -53,12 +53,12 @@ fn all() -> MutexGuard<'static, All> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether a handle is that of an object.
+/// Returns whether a handle is that of an object.
 pub(crate) fn is_one(handle: u64) -> bool {
     handle >= FIRST
 }
 
-/// A handle of the simulator's, of the current context, for an object of so many bytes.
+/// Creates a handle for the simulator's handle of an object of this number of bytes, in the current context.
 pub(crate) fn add(handle: Handle, bytes: u64) -> Result<u64, Code> {
     let driver = state::driver()?;
     let mut all = all();
@@ -68,18 +68,18 @@ pub(crate) fn add(handle: Handle, bytes: u64) -> Result<u64, Code> {
     Ok(number)
 }
 
-/// The simulator's handle.
+/// Returns the simulator's handle.
 pub(crate) fn handle(number: u64) -> Result<Handle, Code> {
     all().objects.get(&number).map(|object| object.handle).ok_or(code::INVALID_VALUE)
 }
 
-/// Gives a handle back.
+/// Releases a handle.
 pub(crate) fn release(number: u64) -> Result<(), Code> {
     let object = all().objects.remove(&number).ok_or(code::INVALID_VALUE)?;
     object.driver.release_multicast(object.handle).map_err(said)
 }
 
-/// Addresses for an object of so many bytes of the current context.
+/// Reserves addresses for an object of this number of bytes of the current context.
 pub(crate) fn reserve(bytes: u64) -> Result<u64, Code> {
     let driver = state::driver()?;
     let mut all = all();
@@ -100,12 +100,13 @@ pub(crate) fn reserve(bytes: u64) -> Result<u64, Code> {
     result
 }
 
-/// Whether these addresses are an object's.
+/// Returns whether these addresses are an object's.
 pub(crate) fn is_of(address: u64, number: u64) -> bool {
     all().objects.get(&number).is_some_and(|object| object.address == Some(address))
 }
 
-/// The next stage of the addresses of an object; `None` if they are no object's, an error unless they have so many bytes.
+/// Moves the addresses of an object to the next stage; `None` if they are no object's, an error unless they have this
+/// number of bytes.
 pub(crate) fn go(address: u64, bytes: usize, from: &[Stage], to: Stage) -> Option<Result<(), Code>> {
     let mut all = all();
     let window = all.windows.get_mut(&address)?;

@@ -1,5 +1,5 @@
-//! Physical memory, apart from addresses. The simulator knows only memory that is mapped, so a handle is the address where the
-//! simulator has put the memory, and whoever reserves addresses gets those of memory that waits for some.
+//! Physical memory, separate from addresses. The simulator has only mapped memory, so a handle is the address at which
+//! the simulator has mapped the memory, and a reservation returns that of memory that is to be mapped.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ struct Physical {
     stage: Stage,
 }
 
-/// What has become of a range of addresses: each stage follows from the one before, there and back.
+/// Stage of a range of addresses: it moves from each stage to the next one, forward and back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     Free,
@@ -28,7 +28,7 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
-    /// Goes on to another stage; an error unless it is one of these.
+    /// Moves to another stage; an error unless the present one is one of these.
     pub(crate) fn go(&mut self, from: &[Self], to: Self) -> Result<(), Code> {
         if !from.contains(self) {
             eprintln!("addresses that are {self:?} cannot become {to:?}");
@@ -45,7 +45,7 @@ fn all() -> MutexGuard<'static, BTreeMap<u64, Physical>> {
     ALL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// New memory of the current context; its handle.
+/// Adds memory of the current context; returns its handle.
 pub(crate) fn add(mapping: Mapping) -> u64 {
     if let Ok(driver) = state::driver() {
         all().insert(mapping.address, Physical { driver, mapping, handles: 1, stage: Stage::Free });
@@ -53,7 +53,7 @@ pub(crate) fn add(mapping: Mapping) -> u64 {
     mapping.address
 }
 
-/// Addresses for memory of so many bytes of the current context.
+/// Reserves addresses for memory of this number of bytes of the current context.
 pub(crate) fn reserve(bytes: u64) -> Result<u64, Code> {
     let process = state::driver()?.process();
     let mut all = all();
@@ -64,7 +64,7 @@ pub(crate) fn reserve(bytes: u64) -> Result<u64, Code> {
     Ok(*address)
 }
 
-/// Changes what holds memory; without anything that does, it goes.
+/// Changes the references to memory, which is freed with the last one.
 fn change(address: u64, change: impl FnOnce(&mut Physical) -> Result<(), Code>) -> Result<(), Code> {
     let mut all = all();
     let memory = all.get_mut(&address).ok_or(code::INVALID_VALUE)?;
@@ -79,9 +79,9 @@ fn change(address: u64, change: impl FnOnce(&mut Physical) -> Result<(), Code>) 
     Ok(())
 }
 
-/// Another handle.
+/// Creates another handle.
 pub(crate) fn retain(address: u64) -> Result<u64, Code> {
-    // Only of what is mapped.
+    // Only mapped memory can be retained.
     change(address, |memory| match memory.stage {
         Stage::Mapped | Stage::Open => {
             memory.handles += 1;
@@ -92,7 +92,7 @@ pub(crate) fn retain(address: u64) -> Result<u64, Code> {
     Ok(address)
 }
 
-/// Gives a handle back.
+/// Releases a handle.
 pub(crate) fn release(address: u64) -> Result<(), Code> {
     change(address, |memory| {
         memory.handles = memory.handles.checked_sub(1).ok_or(code::INVALID_VALUE)?;
@@ -100,12 +100,13 @@ pub(crate) fn release(address: u64) -> Result<(), Code> {
     })
 }
 
-/// Whether it is a handle that was not given back.
+/// Returns whether it is a handle that was not released.
 pub(crate) fn is_handle(address: u64) -> bool {
     all().get(&address).is_some_and(|memory| memory.handles > 0)
 }
 
-/// The next stage of the addresses of memory; `None` if there is none, an error unless they have so many bytes.
+/// Moves the addresses of memory to the next stage; `None` if there is none, an error unless they have this number of
+/// bytes.
 pub(crate) fn go(address: u64, bytes: usize, from: &[Stage], to: Stage) -> Option<Result<(), Code>> {
     let whole = all().get(&address)?.mapping.bytes == bytes as u64;
     Some(if whole { change(address, |memory| memory.stage.go(from, to)) } else { Err(code::INVALID_VALUE) })

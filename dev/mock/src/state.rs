@@ -1,4 +1,4 @@
-//! Devices, their primary contexts, and which of them a thread uses.
+//! Devices, their primary contexts, and the current context of each thread.
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,22 +16,23 @@ pub(crate) const DEVICES: usize = 64;
 /// A device.
 struct Device {
     options: Options,
-    /// The first device of its machine, and how many that has; 0: it is alone.
+    /// The first device of its host, and the number of devices of the host; 0: it is alone.
     machine: (usize, u32),
-    /// Its primary context, while somebody retains it, and how many do.
+    /// Its primary context with its reference count; `None` if it is not retained.
     context: Option<(SharedDriver, usize)>,
     /// Its functions, by handle.
     functions: BTreeMap<usize, Function>,
-    /// Devices whose memory it was allowed to reach.
+    /// Devices whose memory it was given access to.
     peers: BTreeSet<u32>,
     /// Whether the default stream may still have to store bytes of the host: other streams do not wait for it.
     stores: bool,
-    /// Calls of the function that is to fail and that the simulator does not know.
+    /// Calls of the function that is to fail and that the simulator does not have.
     calls: u64,
 }
 
 impl Default for Device {
-    /// One of which nobody has set the options. `MSCCLPP_MOCK_OTHERS` stands for [`Options::others`]: other processes take part.
+    /// Returns a device whose options were not set. `MSCCLPP_MOCK_OTHERS` sets [`Options::others`]: other processes
+    /// take part.
     fn default() -> Self {
         let others = std::env::var_os("MSCCLPP_MOCK_OTHERS").is_some();
         Self {
@@ -64,19 +65,20 @@ fn devices() -> MutexGuard<'static, BTreeMap<usize, Device>> {
 thread_local! {
     /// The device whose context is current.
     static CURRENT: Cell<Option<usize>> = const { Cell::new(None) };
-    /// The function that is to fail for the devices whose options this thread set last, how often it was called as one of no device,
-    /// and which of these calls fails.
+    /// The function that is to fail for the devices whose options this thread set last, the number of its calls without
+    /// a device, and the number of the call that fails.
     static FAILING: Cell<Option<(&'static str, u64, u64)>> = const { Cell::new(None) };
 }
 
-/// Devices of machines, made with the first of their contexts; each is taken when its own is made.
+/// Devices of hosts, created with the first of their contexts; each is taken when its own context is created.
 static MACHINES: Mutex<BTreeMap<usize, Vec<Option<SharedDriver>>>> = Mutex::new(BTreeMap::new());
 
-/// Settings of `count` devices that share a machine, from the next time that their contexts are made. `failing`: the call that
-/// fails, or null. `multicast`: how many of the first ones have multicast objects. `patience_ms`: as the simulator's.
+/// Sets the options of `count` devices that share a host, from the next creation of their contexts on. `failing`: the
+/// call that fails, or null. `multicast`: number of devices, from the first one, with multicast objects. `patience_ms`:
+/// as the simulator's `patience`.
 ///
 /// # Safety
-/// `failing` is null or a text.
+/// `failing` must be null or a text.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn mock_cuda_options(
     first: u32,
@@ -92,7 +94,7 @@ unsafe extern "C" fn mock_cuda_options(
     let failing = match failing.is_null() {
         true => None,
         false => {
-            // SAFETY: a text, as the caller promises.
+            // SAFETY: a text, as the caller guarantees.
             let call = unsafe { CStr::from_ptr(failing) }.to_string_lossy().into_owned();
             Some((&*call.leak(), nth))
         }
@@ -108,19 +110,19 @@ unsafe extern "C" fn mock_cuda_options(
     }
 }
 
-/// Whether a device has multicast objects.
+/// Returns whether a device has multicast objects.
 pub(crate) fn has_multicast(device: usize) -> bool {
     let devices = devices();
     devices.get(&device).is_some_and(|of| (device - of.machine.0) < of.options.multicast as usize)
 }
 
-/// The number of a device among those of another one's machine, if it is one of them.
+/// Returns the number of a device among those of another one's host, if it is one of them.
 pub(crate) fn number_in_machine(device: usize, peer: usize) -> Option<u32> {
     let (first, count) = devices().get(&device).map_or((device, 1), |device| device.machine);
     peer.checked_sub(first).and_then(|number| u32::try_from(number).ok()).filter(|&number| number < count)
 }
 
-/// A simulated device, of its machine.
+/// Opens a simulated device of its host.
 fn open(ordinal: usize, options: Options, (first, count): (usize, u32)) -> Result<SharedDriver, Code> {
     if count < 2 {
         return simulator(options).map_err(|_| code::UNKNOWN);
@@ -133,10 +135,10 @@ fn open(ordinal: usize, options: Options, (first, count): (usize, u32)) -> Resul
     slots[ordinal - first].take().ok_or(code::UNKNOWN)
 }
 
-/// Counts a call that the simulator does not know, and fails if it is that one's turn.
+/// Counts a call that the simulator does not have, and fails if it is the one that is to fail.
 pub(crate) fn called(ordinal: usize, call: &str) -> Result<(), Code> {
     let mut devices = devices();
-    // Devices of a machine count together.
+    // Devices of a host are counted together.
     let (first, count) = devices.entry(ordinal).or_default().machine;
     let device = devices.entry(if count == 0 { ordinal } else { first }).or_default();
     let Some((_, nth)) = device.options.failing.filter(|(name, _)| *name == call) else { return Ok(()) };
@@ -144,14 +146,14 @@ pub(crate) fn called(ordinal: usize, call: &str) -> Result<(), Code> {
     if device.calls == nth { Err(code::UNKNOWN) } else { Ok(()) }
 }
 
-/// The same of a call that is about no device: it fails for the thread that asked for that.
+/// Counts a call that refers to no device; it fails for the thread that requested the failure.
 pub(crate) fn called_anywhere(call: &str) -> Result<(), Code> {
     let Some((failing, calls, nth)) = FAILING.get().filter(|(name, ..)| *name == call) else { return Ok(()) };
     FAILING.set(Some((failing, calls + 1, nth)));
     if calls + 1 == nth { Err(code::UNKNOWN) } else { Ok(()) }
 }
 
-/// The same, of the current context.
+/// Counts a call of the current context.
 pub(crate) fn called_here(call: &str) -> Result<(), Code> {
     called(CURRENT.get().ok_or(code::INVALID_CONTEXT)?, call)
 }
@@ -179,16 +181,16 @@ pub(crate) fn release(ordinal: usize) -> Result<(), Code> {
     device.stores = false;
     let first = device.machine.0;
     drop(devices);
-    // Devices of its machine whose contexts were never made.
+    // Devices of its host whose contexts were never created.
     let unused = MACHINES.lock().unwrap_or_else(PoisonError::into_inner).remove(&first);
     drop(unused);
-    // Says what was left behind.
+    // The destructor reports leaks.
     drop(driver);
     Ok(())
 }
 
-/// Makes a device's context current, or, given 0, none. A driver knows contexts by their address; here the address is the
-/// device's number + 1.
+/// Makes a device's context current, or, given 0, none. A driver identifies contexts by their address; here the address
+/// is the device's number + 1.
 pub(crate) fn enter(context: usize) -> Result<(), Code> {
     let Some(ordinal) = context.checked_sub(1) else {
         CURRENT.set(None);
@@ -199,34 +201,34 @@ pub(crate) fn enter(context: usize) -> Result<(), Code> {
     driver().map(|_| ())
 }
 
-/// The device whose context is current.
+/// Returns the device whose context is current.
 pub(crate) fn current() -> Result<usize, Code> {
     CURRENT.get().ok_or(code::INVALID_CONTEXT)
 }
 
-/// The current context; 0 for none.
+/// Returns the current context; 0 for none.
 pub(crate) fn context() -> usize {
     CURRENT.get().map_or(0, |device| device + 1)
 }
 
-/// The simulator behind the current context.
+/// Returns the simulator of the current context.
 pub(crate) fn driver() -> Result<SharedDriver, Code> {
     driver_of(current()?)
 }
 
-/// The simulator behind a device's context.
+/// Returns the simulator of a device's context.
 pub(crate) fn driver_of(ordinal: usize) -> Result<SharedDriver, Code> {
     let devices = devices();
     let context = devices.get(&ordinal).and_then(|device| device.context.as_ref());
     context.map(|(driver, _)| driver.clone()).ok_or(code::INVALID_CONTEXT)
 }
 
-/// Does something with what is known of the current device.
+/// Applies a function to the state of the current device.
 fn here<T>(change: impl FnOnce(&mut Device) -> T) -> Result<T, Code> {
     Ok(change(devices().entry(current()?).or_default()))
 }
 
-/// Remembers what a function takes.
+/// Records the argument size of a function.
 pub(crate) fn set_argument(module: usize, function: usize, argument: usize) -> Result<(), Code> {
     let known = Function { module, argument, is_loaded: false };
     here(|device| device.functions.insert(function, known)).map(|_| ())
@@ -237,19 +239,19 @@ pub(crate) fn load(function: usize) -> Result<(), Code> {
     here(|device| device.functions.get_mut(&function).map(|known| known.is_loaded = true))?.ok_or(code::INVALID_HANDLE)
 }
 
-/// Forgets the functions of a module.
+/// Removes the functions of a module.
 pub(crate) fn unload(module: usize) -> Result<(), Code> {
     here(|device| device.functions.retain(|_, function| function.module != module))
 }
 
-/// Bytes of a function's argument. The function is loaded: a driver would do that now, in captures too, and perhaps wait for all
-/// that is under way.
+/// Returns the bytes of a function's argument. The function must be loaded: otherwise a driver would load it now, in
+/// captures too, and perhaps wait for all pending work.
 pub(crate) fn argument(function: usize) -> Result<usize, Code> {
     let found = here(|device| device.functions.get(&function).copied())?;
     found.filter(|known| known.is_loaded).map(|known| known.argument).ok_or(code::INVALID_HANDLE)
 }
 
-/// Notes that the current device may reach another one's memory.
+/// Records that the current device may access another one's memory.
 pub(crate) fn connect(peer: u32) -> Result<(), Code> {
     match here(|device| device.peers.insert(peer))? {
         true => Ok(()),
@@ -257,13 +259,13 @@ pub(crate) fn connect(peer: u32) -> Result<(), Code> {
     }
 }
 
-/// Says whether the default stream may still have to store bytes of the host.
+/// Records whether the default stream may still have to store bytes of the host.
 pub(crate) fn set_stores(stores: bool) -> Result<(), Code> {
     here(|device| device.stores = stores)
 }
 
-/// Refuses what does not wait for the default stream while that may still have to store bytes of the host. A driver refuses
-/// nothing, and the device reads what was there before.
+/// Rejects calls that do not wait for the default stream while it may still have to store bytes of the host. A driver
+/// does not reject them, and the device reads the earlier contents.
 pub(crate) fn after_stores() -> Result<(), Code> {
     match here(|device| device.stores)? {
         true => Err(code::ILLEGAL_STATE),

@@ -3,7 +3,7 @@
 use mscclpp_exec::cuda::Handle;
 use mscclpp_exec::cuda::calls::Graphs;
 
-use super::{Simulator, gone};
+use super::{Simulator, released};
 use crate::host::{CaptureState, Code, Result, Work, error};
 
 impl Graphs for Simulator {
@@ -39,6 +39,6 @@ impl Graphs for Simulator {
 
     fn destroy_graph(&self, graph: Handle) -> Result<()> {
         self.called("cuGraphExecDestroy")?;
-        gone("cuGraphExecDestroy", self.machine.state().graphs.remove(&graph.0))
+        released("cuGraphExecDestroy", self.machine.state().graphs.remove(&graph.0))
     }
 }

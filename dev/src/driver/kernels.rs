@@ -5,16 +5,16 @@ use std::ffi::CString;
 use mscclpp_exec::cuda::Handle;
 use mscclpp_exec::cuda::calls::Kernels;
 
-use super::{Simulator, gone};
+use super::{Simulator, released};
 use crate::host::{Code, Launch, Module, Queue, Result, Work, error};
-use crate::launch::A_MEMBER_LEFT_OUT;
+use crate::launch::OMITTED_MEMBER;
 use crate::native;
 use crate::plugin::Plugin;
 
 impl Kernels for Simulator {
     fn load(&self, name: &str, image: &[u8]) -> Result<Handle> {
         self.called("cuModuleLoadData")?;
-        let module = match Plugin::is_one(image) {
+        let module = match Plugin::is_plugin(image) {
             true => match Plugin::load(image) {
                 Ok(plugin) => Module::Loaded(plugin),
                 Err(text) => return error("cuModuleLoadData", Code::InvalidValue, text),
@@ -58,7 +58,7 @@ impl Kernels for Simulator {
 
     fn unload(&self, module: Handle) -> Result<()> {
         self.called("cuModuleUnload")?;
-        gone("cuModuleUnload", self.machine.state().modules.remove(&module.0))
+        released("cuModuleUnload", self.machine.state().modules.remove(&module.0))
     }
 
     fn blocks_per_multiprocessor(&self, _: Handle, threads: u32) -> Result<u32> {
@@ -89,10 +89,10 @@ impl Kernels for Simulator {
     }
 }
 
-/// Whether there are kernels with a bug.
+/// Returns whether there are kernels with a bug.
 fn is_in_kernels(bug: &str) -> bool {
     crate::bugs()
         .chain(crate::switch_bugs())
         .chain(crate::barrier_bugs())
-        .any(|known| known == bug && bug != A_MEMBER_LEFT_OUT)
+        .any(|known| known == bug && bug != OMITTED_MEMBER)
 }

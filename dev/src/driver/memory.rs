@@ -19,7 +19,7 @@ impl Memory for Simulator {
     }
 
     fn free(&self, address: u64) -> Result<()> {
-        // As the driver does, after all work.
+        // After all work, as in CUDA's driver.
         let done = self.finish_work();
         self.called("cuMemFree")?;
         let mut memory = self.machine.memory();
@@ -60,7 +60,7 @@ impl Memory for Simulator {
         self.called("cuMemcpyHtoD")?;
         self.machine.check("cuMemcpyHtoD", to, from.len() as u64)?;
         let _held = self.machine.memory();
-        // SAFETY: allocated, as just checked, and apart from a slice that the caller holds.
+        // SAFETY: allocated, as just checked, and disjoint from a slice that the caller holds.
         unsafe { (to as *mut u8).copy_from_nonoverlapping(from.as_ptr(), from.len()) };
         Ok(())
     }

@@ -25,7 +25,7 @@ pub(crate) struct Simulator {
 }
 
 impl Simulator {
-    /// The devices of a new machine.
+    /// Returns the devices of a new host.
     pub(crate) fn all(options: Options, devices: u32) -> impl Iterator<Item = Self> {
         let machine = Arc::new(SimulatedHost::new(options, devices));
         (0..devices).map(move |ordinal| {
@@ -54,7 +54,8 @@ impl Simulator {
     }
 }
 
-// SAFETY: memory comes from the host's allocator, one piece for each call, aligned to 256 bytes, and zeroed where it is mapped.
+// SAFETY: memory comes from the host's allocator, one allocation for each call, aligned to 256 bytes, and zeroed where
+// it is mapped.
 unsafe impl Driver for Simulator {
     fn properties(&self) -> &Properties {
         &self.properties
@@ -92,8 +93,8 @@ unsafe impl Driver for Simulator {
     }
 }
 
-/// Refuses to give back what is not there.
-fn gone<T>(call: &'static str, found: Option<T>) -> Result<()> {
+/// Returns an error for the release of an object that does not exist.
+fn released<T>(call: &'static str, found: Option<T>) -> Result<()> {
     match found {
         Some(_) => Ok(()),
         None => error(call, Code::InvalidHandle, "no such handle"),

@@ -11,7 +11,7 @@ use crate::host::{Code, Result, error};
 use crate::multicast::{self, Multicast};
 
 impl Simulator {
-    /// A number that no other device has, and that is not 0.
+    /// Returns a number that no other device has, and that is not 0.
     fn number(&self) -> u64 {
         (self.machine.id << 8) | (u64::from(self.properties.ordinal) + 1)
     }

@@ -1,4 +1,4 @@
-//! Memory between processes: files, which handles tell of.
+//! Memory shared between processes: files, which handles refer to.
 
 use std::os::fd::AsFd;
 
@@ -43,7 +43,7 @@ impl IpcMemory for Simulator {
                 Some((key, _, _)) if key.1 == self.machine.id => {
                     return error(CALL, Code::InvalidContext, "a handle of this process");
                 }
-                // A handle says how long its memory is.
+                // A handle contains the length of its memory.
                 Some((key, file, bytes)) => (key, file, bytes, false),
                 None => return error(CALL, Code::InvalidValue, "no such handle"),
             },

@@ -3,7 +3,7 @@
 use mscclpp_exec::cuda::Handle;
 use mscclpp_exec::cuda::calls::Streams;
 
-use super::{Simulator, gone};
+use super::{Simulator, released};
 use crate::host::{Queue, Result, Work};
 
 impl Streams for Simulator {
@@ -16,10 +16,10 @@ impl Streams for Simulator {
     }
 
     fn destroy_stream(&self, stream: Handle) -> Result<()> {
-        // What was put on it is still done.
+        // Work that was enqueued on it is still executed.
         let done = self.machine.wait("cuStreamDestroy", |_, handle| handle == stream.0);
         self.called("cuStreamDestroy")?;
-        gone("cuStreamDestroy", self.machine.state().streams.remove(&stream.0))?;
+        released("cuStreamDestroy", self.machine.state().streams.remove(&stream.0))?;
         done
     }
 

@@ -1,10 +1,10 @@
-//! Calls that failed, as the driver says it.
+//! Failed calls, with the driver's results.
 
 use mscclpp_exec::cuda::DriverError;
 
 pub(crate) type Result<T> = std::result::Result<T, DriverError>;
 
-/// Results of the driver that the simulator gives.
+/// Results of the driver that the simulator returns.
 #[derive(Clone, Copy)]
 pub(crate) enum Code {
     InvalidValue = 1,

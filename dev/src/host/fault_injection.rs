@@ -1,13 +1,13 @@
-//! Calls that are refused: because they are to fail, or because they spoil a capture.
+//! Rejected calls: by fault injection, or because they invalidate a capture.
 
 use std::thread::{self, ThreadId};
 
 use super::{Code, Launch, Result, SimulatedHost, error};
 
-/// A graph as it is recorded.
+/// State of a capture.
 pub(crate) struct CaptureState {
     pub(crate) launches: Vec<Launch>,
-    /// Who has begun it: some calls of that thread spoil it.
+    /// Thread that has begun the capture: some calls of that thread invalidate it.
     thread: ThreadId,
     spoilt: bool,
 }
@@ -25,7 +25,7 @@ impl CaptureState {
     }
 }
 
-/// Calls that the driver refuses a thread that captures a stream: they need the host, or the device to be idle.
+/// Calls that the driver rejects in a thread that captures a stream: they need the host, or the device to be idle.
 const NOT_IN_CAPTURES: [&str; 9] = [
     "cuCtxSynchronize",
     "cuMemAlloc",
@@ -39,7 +39,7 @@ const NOT_IN_CAPTURES: [&str; 9] = [
 ];
 
 impl SimulatedHost {
-    /// Counts a call, and fails if it is that one's turn, or if it spoils a capture.
+    /// Counts a call, and fails if it is the one that is to fail, or if it invalidates a capture.
     pub(crate) fn count_call(&self, call: &'static str) -> Result<()> {
         if NOT_IN_CAPTURES.contains(&call) {
             let own = thread::current().id();
@@ -61,7 +61,7 @@ impl SimulatedHost {
         error(call, if state.dead { Code::IllegalAddress } else { Code::Unknown }, "made to fail")
     }
 
-    /// Refuses a call because of captures, which are spoilt.
+    /// Rejects a call because of captures, which it invalidates.
     pub(crate) fn invalidate_capture(
         &self,
         call: &'static str,

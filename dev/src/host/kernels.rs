@@ -1,4 +1,4 @@
-//! Kernels that run: all that come first on their streams, at once.
+//! Running kernels: all that are first on their streams run at once.
 
 use std::collections::BTreeSet;
 use std::ffi::c_void;
@@ -9,7 +9,7 @@ use crate::launch::{self, Fault, Finished, Kernel, Turn};
 use crate::threaded::ThreadedKernels;
 
 impl SimulatedHost {
-    /// Runs kernels until there are none that can begin.
+    /// Runs kernels until none can begin.
     pub(super) fn run(&self, seed: u64) {
         if let Some(threaded) = self.options.threaded {
             return self.run_threaded(threaded);
@@ -18,7 +18,7 @@ impl SimulatedHost {
         let mut version = None;
         launch::run(self.options, seed, |finished| {
             if finished.is_empty() && version.is_some() {
-                // The host has its turn.
+                // The host may use memory in between.
                 held = None;
                 std::thread::yield_now();
                 held = Some(self.memory());
@@ -37,13 +37,14 @@ impl SimulatedHost {
             let reach = (version != now)
                 .then(|| (0..self.devices).map(|device| reach(memory, &state.access, device)).collect());
             version = now;
-            // What is held back may be what the kernels wait for: the record that another stream waits for before its kernel.
-            let may_help = state.helped || self.options.others || state.has_work_held_back();
+            // Delayed work may be what the kernels wait for: the record that another stream waits for before its
+            // kernel.
+            let may_help = state.helped || self.options.others || state.has_delayed_work();
             Turn { more, may_help, reach }
         });
     }
 
-    /// The same one by one, with threads of the operating system.
+    /// Runs kernels one by one, with threads of the operating system.
     fn run_threaded(&self, threaded: ThreadedKernels) {
         loop {
             let kernels = {
@@ -56,14 +57,14 @@ impl SimulatedHost {
                 return;
             }
             for Kernel { kernel, blocks, threads, argument, stream, .. } in kernels {
-                // SAFETY: the promise of whoever put it on the stream.
+                // SAFETY: guaranteed by the code that enqueued it on the stream.
                 unsafe { threaded.run(kernel, blocks, threads, &argument) };
                 self.state().finish((stream, Ok(())));
             }
         }
     }
 
-    /// The kernels that come first on their streams.
+    /// Returns the kernels that are first on their streams.
     fn startable(&self, memory: &SimulatedMemory, state: &mut State) -> Vec<Kernel> {
         let mut kernels = Vec::new();
         let State { streams, functions, access, .. } = state;
@@ -106,7 +107,7 @@ impl State {
     }
 }
 
-/// What memory a device reaches.
+/// Returns the memory that a device can access.
 fn reach(memory: &SimulatedMemory, access: &BTreeSet<(u32, u32)>, device: u32) -> launch::Reach {
     memory.reach(device, |of| access.contains(&(device, of)))
 }

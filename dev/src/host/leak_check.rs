@@ -1,4 +1,4 @@
-//! What a machine finds when it ends: whatever was made and not given back.
+//! Leak check at the end of a host: all objects must have been released.
 
 use super::SimulatedHost;
 
@@ -12,12 +12,12 @@ impl Drop for SimulatedHost {
         let events = state.events.values().filter(|event| !event.destroyed).count();
         let (modules, streams) = (state.modules.len(), state.streams.len());
         let left = [pieces, modules, streams, state.graphs.len(), events, state.multicasts.len()];
-        // A release that was made to fail leaves its piece behind; so does one whose context could not be entered.
+        // A release that was made to fail leaks its object; so does one whose context could not be entered.
         let is_release = |call: &str| {
             ["Free", "Unload", "Destroy", "Close", "Ctx", "Unmap", "Release"].iter().any(|word| call.contains(word))
         };
         let stays = match self.options.failing {
-            // And with multicast addresses the memory of another process behind them.
+            // With multicast addresses, the memory of another process that they map remains as well.
             Some(("cuMemUnmap", _)) => 2,
             failing => usize::from(failing.is_some_and(|(call, _)| is_release(call))),
         };

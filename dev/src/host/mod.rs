@@ -1,7 +1,7 @@
-//! What the devices of a simulated machine share: memory, streams, and the kernels that run at once.
+//! State that the devices of a simulated host share: memory, streams, and the kernels that run at once.
 //!
-//! With one device, what is put on a stream is done at once. With several, kernels wait for one another, so they run when
-//! a thread waits for a stream: all that have been put on any, each stream in its order.
+//! With one device, work on a stream is executed immediately. With several devices kernels wait for one another, so
+//! they run when a thread waits for a stream: all that are enqueued on any stream, each stream in its order.
 
 mod error;
 mod fault_injection;
@@ -27,27 +27,27 @@ use crate::multicast::Multicast;
 use crate::options::Options;
 use crate::plugin::Plugin;
 
-/// Devices that share a host.
+/// A host with its devices.
 pub(crate) struct SimulatedHost {
-    /// No other machine, of any process, has the same.
+    /// Identifier that no other host, of any process, has.
     pub(crate) id: u64,
     pub(crate) options: Options,
     devices: u32,
     state: Mutex<State>,
-    /// Held by whoever uses memory: threads of kernels, or the host.
+    /// Lock that a user of memory holds: threads of kernels, or the host.
     memory: Mutex<SimulatedMemory>,
-    /// Kernels have finished.
+    /// Notified when kernels have finished.
     finished: Condvar,
 }
 
 #[derive(Default)]
 pub(crate) struct State {
-    /// Calls of the function that is to fail.
+    /// Calls so far of the function that is to fail.
     calls: u64,
     /// Whether all calls fail.
     dead: bool,
     runs: u64,
-    /// How often it was looked what can be done.
+    /// Number of scheduling attempts so far.
     turns: u64,
     next: usize,
     pub(crate) modules: BTreeMap<usize, Module>,
@@ -59,13 +59,13 @@ pub(crate) struct State {
     pub(crate) multicasts: BTreeMap<usize, Arc<Multicast>>,
     /// Whether threads of the host serve devices.
     pub(crate) helped: bool,
-    /// Which device reaches the memory of which.
+    /// Pairs of devices of which the first can access the memory of the second.
     pub(crate) access: BTreeSet<(u32, u32)>,
-    /// Whether somebody runs kernels.
+    /// Whether a thread runs kernels.
     running: bool,
 }
 
-/// Kernels: built with this crate, by their module's name, or loaded.
+/// A module of kernels: built with this crate, by the module's name, or loaded.
 pub(crate) enum Module {
     Built(CString),
     Loaded(Plugin),

@@ -1,4 +1,4 @@
-//! Streams: what is put on them, events, and waits for them.
+//! Streams: their work, events, and waits for them.
 
 use std::collections::VecDeque;
 use std::sync::PoisonError;
@@ -19,7 +19,7 @@ pub(crate) struct Queue {
     pub(crate) failed: Option<DriverError>,
 }
 
-/// An event; one that was destroyed is forgotten when nothing is left to do.
+/// An event; a destroyed one is removed when no work is left.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Event {
     pub(crate) destroyed: bool,
@@ -34,7 +34,7 @@ impl Event {
 }
 
 impl State {
-    /// Refuses an event that is not there.
+    /// Rejects an event that does not exist.
     pub(crate) fn check_event(&self, call: &'static str, event: Handle) -> Result<()> {
         match self.events.get(&event.0) {
             Some(event) if !event.destroyed => Ok(()),
@@ -44,7 +44,7 @@ impl State {
 }
 
 impl SimulatedHost {
-    /// Puts work on a stream. Of what is done at once, a failure is this call's.
+    /// Enqueues work on a stream. If the work is executed immediately, this call returns its failure.
     pub(crate) fn put(&self, call: &'static str, stream: Handle, work: Work) -> Result<()> {
         let is_launch = matches!(work, Work::Launch(_));
         if self.options.bug == Some("early_stores") && matches!(work, Work::Store { .. }) {
@@ -69,7 +69,7 @@ impl SimulatedHost {
         Ok(())
     }
 
-    /// An event's record, put on a stream.
+    /// Enqueues the record of an event on a stream.
     pub(crate) fn record(&self, event: Handle, stream: Handle) -> Result<()> {
         let recorded = {
             let mut state = self.state();
@@ -80,7 +80,7 @@ impl SimulatedHost {
         self.put("cuEventRecord", stream, Work::Record(event.0, recorded))
     }
 
-    /// A wait for the last record of an event.
+    /// Enqueues a wait for the last record of an event.
     pub(crate) fn wait_event(&self, stream: Handle, event: Handle) -> Result<()> {
         if self.options.bug == Some("lost_waits") {
             return Ok(());
@@ -89,7 +89,7 @@ impl SimulatedHost {
         self.put("cuStreamWaitEvent", stream, Work::Wait(event.0, recorded))
     }
 
-    /// Forgets an event: at once, or when nothing is left to do that may wait for it.
+    /// Removes an event: immediately, or when no work is left that may wait for it.
     pub(crate) fn destroy_event(&self, event: Handle) -> Result<()> {
         let mut state = self.state();
         state.check_event("cuEventDestroy", event)?;
@@ -101,7 +101,7 @@ impl SimulatedHost {
         Ok(())
     }
 
-    /// Waits until some streams have nothing left, and says whether it went well. Kernels run meanwhile, all of them.
+    /// Waits until some streams have no work left, and returns whether all of it succeeded. All kernels run meanwhile.
     pub(crate) fn wait(&self, call: &'static str, of: impl Fn(&Queue, usize) -> bool) -> Result<()> {
         loop {
             let mut state = self.state();
@@ -115,7 +115,7 @@ impl SimulatedHost {
                 return failed.map_or(Ok(()), |error| Err(DriverError { call, ..error }));
             }
             if state.running {
-                // Somebody else runs them.
+                // Another thread runs them.
                 drop(self.finished.wait(state).unwrap_or_else(PoisonError::into_inner));
                 continue;
             }
@@ -132,13 +132,14 @@ impl SimulatedHost {
             self.finished.notify_all();
             let stays = state.streams.iter().any(|(handle, queue)| of(queue, *handle) && !queue.work.is_empty());
             // A wait for an event whose record is on no stream would never end.
-            if stays && !self.options.others && !state.has_work_held_back() && !state.has_kernels() {
+            if stays && !self.options.others && !state.has_delayed_work() && !state.has_kernels() {
                 return error(call, Code::Unknown, "a stream waits for what is on no other one");
             }
         }
     }
 
-    /// Whether an event is done. What is done late gets on with kernels, or, if none runs, by being asked for.
+    /// Returns whether an event is complete. Delayed work makes progress with kernels, or, if none runs, with each
+    /// query.
     pub(crate) fn is_done(&self, event: Handle) -> bool {
         if self.options.late && !self.state().running {
             let memory = self.memory();

@@ -1,4 +1,4 @@
-//! What can be put on a stream, and how it is done if it is no kernel.
+//! Work on streams, and the execution of work other than kernels.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +16,10 @@ pub(crate) struct Launch {
     pub(crate) argument: Vec<u64>,
 }
 
-/// What can be put on a stream.
+/// Work that can be enqueued on a stream.
 pub(crate) enum Work {
     Launch(Launch),
-    /// An event, and its how-manieth record.
+    /// An event, and the number of its record.
     Record(usize, u64),
     Wait(usize, u64),
     Copy {
@@ -38,8 +38,8 @@ pub(crate) enum Work {
 }
 
 impl State {
-    /// Returns whether work besides kernels comes first on a stream and is not blocked: a later look does it.
-    pub(super) fn has_work_held_back(&self) -> bool {
+    /// Returns whether work other than a kernel is first on a stream and is not blocked: a later attempt executes it.
+    pub(super) fn has_delayed_work(&self) -> bool {
         self.streams.values().any(|queue| match queue.work.front() {
             None | Some(Work::Launch(_)) => false,
             Some(&Work::Wait(event, recorded)) => !self.blocks(event, recorded),
@@ -47,19 +47,19 @@ impl State {
         })
     }
 
-    /// Returns whether a kernel comes first on a stream.
+    /// Returns whether a kernel is first on a stream.
     pub(super) fn has_kernels(&self) -> bool {
         self.streams.values().any(|queue| matches!(queue.work.front(), Some(Work::Launch(_))))
     }
 
-    /// Returns whether a wait for a record of an event is blocked. One for an event that was never recorded is not.
+    /// Returns whether a wait for a record of an event is blocked. A wait for an event that was never recorded is not.
     fn blocks(&self, event: usize, recorded: u64) -> bool {
         self.events.get(&event).is_some_and(|event| event.done < recorded)
     }
 }
 
 impl SimulatedHost {
-    /// Does what comes first on any stream and is no kernel; of what is done late, now and then one on each.
+    /// Executes work that is first on any stream and is no kernel; of delayed work, at random times one on each stream.
     pub(super) fn perform(&self, memory: &SimulatedMemory, state: &mut State) {
         state.turns += 1;
         let now = |stream: usize| {
@@ -102,7 +102,7 @@ impl SimulatedHost {
     }
 }
 
-/// Copies and stores.
+/// Executes a copy or a store.
 pub(super) fn store(memory: &SimulatedMemory, work: &Work) -> Result<()> {
     let check = |call, address, bytes| {
         if bytes == 0 || memory.holds(address, bytes) {

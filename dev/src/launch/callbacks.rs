@@ -1,4 +1,4 @@
-//! What kernels ask for while they run.
+//! Callbacks of running kernels.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -8,14 +8,14 @@ use super::{Fault, GRIDS};
 use crate::accesses::{Access, AccessKind};
 use crate::native;
 
-/// The kernels whose coroutine calls.
+/// Returns the kernels whose coroutine calls.
 fn current<'a>() -> &'a mut Grids {
-    // SAFETY: callbacks come from coroutines of the kernels that `run` put there, and use them for themselves until they return
-    // or suspend.
+    // SAFETY: callbacks come from coroutines of the kernels that `run` stored there, and have exclusive use of them
+    // until they return or suspend.
     unsafe { &mut *GRIDS.get() }
 }
 
-/// The block whose coroutine calls, and how many threads it has.
+/// Returns the block whose coroutine calls, and its number of threads.
 fn current_block<'a>() -> (&'a mut Block, u32) {
     let grids = current();
     let thread = grids.threads[grids.current as usize].as_ref().expect("it runs");
@@ -26,7 +26,7 @@ fn current_block<'a>() -> (&'a mut Block, u32) {
 fn suspend(stop: Stop) {
     let grids = current();
     let (number, yielder) = (grids.current, grids.yielder);
-    // SAFETY: the yielder of the coroutine at hand, which lives as long as that.
+    // SAFETY: the yielder of the current coroutine, which lives as long as the coroutine.
     unsafe { (*yielder).suspend(stop) };
     debug_assert_eq!(current().current, number);
 }
@@ -52,7 +52,7 @@ fn record(kind: AccessKind, address: u64, bytes: u32, value: u64) {
     log.push(Access { kernel, device, block, thread: number, kind, address, bytes, value });
 }
 
-/// `kind`: its place in [`AccessKind::BY_NUMBER`].
+/// Prepares an access of the current thread; `kind`: its index in [`AccessKind::BY_NUMBER`].
 #[unsafe(no_mangle)]
 extern "C" fn sim_record(at: *const c_void, bytes: u32, kind: u32, value: u64) {
     if let Some(&kind) = AccessKind::BY_NUMBER.get(kind as usize) {
@@ -63,7 +63,7 @@ extern "C" fn sim_record(at: *const c_void, bytes: u32, kind: u32, value: u64) {
 #[unsafe(no_mangle)]
 extern "C" fn sim_meet(predicate: bool) -> u32 {
     record(AccessKind::BlockSync, 0, 0, 0);
-    // SAFETY: a coroutine is at hand.
+    // SAFETY: called from a coroutine.
     unsafe { native::sim_share_stores() };
     let number = current().current;
     let (block, threads) = current_block();
@@ -85,7 +85,7 @@ extern "C" fn sim_meet(predicate: bool) -> u32 {
 #[unsafe(no_mangle)]
 extern "C" fn sim_now() -> u64 {
     let grids = current();
-    if !grids.stuck {
+    if !grids.blocked {
         return grids.steps;
     }
     grids.asked += 1;
@@ -98,7 +98,7 @@ extern "C" fn sim_shared(name: *const c_void, bytes: usize) -> *mut c_void {
     if let Some((_, memory)) = block.shared.iter_mut().find(|(of, _)| *of == name as usize) {
         return memory.as_mut_ptr().cast();
     }
-    // Shared memory holds anything at first.
+    // Shared memory is uninitialized at first.
     block.shared.push((name as usize, vec![u128::MAX / 3; bytes.div_ceil(16)].into()));
     block.shared.last_mut().map_or(null_mut(), |(_, memory)| memory.as_mut_ptr().cast())
 }
@@ -130,11 +130,13 @@ extern "C" fn sim_may_use(at: *const c_void, bytes: u32, write: bool) -> bool {
     piece.is_some()
 }
 
-/// The bug of a switch that leaves one member out of what it loads.
-pub(crate) const A_MEMBER_LEFT_OUT: &str = "a_member_left_out";
+/// The bug of a switch that omits one member from its loads.
+pub(crate) const OMITTED_MEMBER: &str = "a_member_left_out";
 
+/// Stores the members' addresses of a multicast address.
+///
 /// # Safety
-/// There is room for `most` addresses.
+/// There must be space for `most` addresses.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sim_members(at: *const c_void, bytes: u32, write: bool, addresses: *mut u64, most: u32) -> u32 {
     let grids = current();
@@ -145,7 +147,7 @@ unsafe extern "C" fn sim_members(at: *const c_void, bytes: u32, write: bool, add
     let mut count = 0;
     if let Some(members) = of.kernel.reach.windows.iter().find_map(|window| window.members(address, bytes)) {
         for member in members.take(most as usize) {
-            // SAFETY: there is room for so many.
+            // SAFETY: there is space for this number of addresses.
             unsafe { addresses.add(count as usize).write(member) };
             count += 1;
         }
@@ -157,7 +159,7 @@ unsafe extern "C" fn sim_members(at: *const c_void, bytes: u32, write: bool, add
         let counter = if write { &counts.stores } else { &counts.loads };
         counter.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
-    let left_out = !write && options.bug == Some(A_MEMBER_LEFT_OUT);
+    let left_out = !write && options.bug == Some(OMITTED_MEMBER);
     count - u32::from(left_out && count > 1)
 }
 

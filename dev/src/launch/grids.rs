@@ -1,4 +1,4 @@
-//! Kernels that run at once: their threads, who of them can go on, and when their stores reach memory.
+//! Kernels that run at once: their threads, which of these are ready, and when their stores reach memory.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -11,14 +11,15 @@ use super::{Fault, Finished, Kernel, Turn};
 use crate::native::{self, SimThread};
 use crate::options::Options;
 
-/// How many times less often threads of a slow device have their turn.
+/// Factor by which threads of a slow device are scheduled less often.
 pub(super) const SLOWNESS: u32 = 100;
 
-/// How many turns each thread has on average before it counts that none can go on. A thread that can has none of them once in e to
-/// this power: of 16 that happened, since a full run asks some hundred million times.
+/// Average number of turns of each thread without progress after which all threads count as blocked. The probability
+/// that a thread that can make progress has none of these turns is e to the negative of this power: with 16 that
+/// happened, since a full run checks some hundred million times.
 const TURNS: u64 = 48;
 
-/// A xorshift, seeded.
+/// A seeded xorshift generator.
 pub(super) struct Random(u64);
 
 impl Random {
@@ -34,18 +35,18 @@ pub(super) struct Block {
     pub(super) stores: *mut c_void,
     /// Variables in shared memory, by name.
     pub(super) shared: Vec<(usize, Box<[u128]>)>,
-    /// Threads at the block sync at hand, those for which the predicate holds, and the last sync's result.
+    /// Threads that arrived at the current block sync, those for which the predicate holds, and the last sync's result.
     pub(super) arrived: u32,
     pub(super) holds: u32,
     pub(super) result: u32,
     pub(super) parked: Vec<u32>,
 }
 
-/// A kernel that runs.
+/// A running kernel.
 pub(super) struct Grid {
     pub(super) kernel: Kernel,
     pub(super) blocks: Vec<Block>,
-    /// Threads that have not finished.
+    /// Number of threads that have not finished.
     pub(super) left: u32,
     pub(super) fault: Option<Fault>,
 }
@@ -57,10 +58,10 @@ pub(super) struct Thread {
     pub(super) running: Option<Running>,
 }
 
-/// A coroutine that began, and how it stops itself.
+/// A coroutine that has begun, and its yielder.
 pub(super) type Running = (Coroutine<(), Stop, (), DefaultStack>, *const Yielder<(), Stop>);
 
-/// Why a coroutine stopped.
+/// Reason why a coroutine stopped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop {
     Elsewhere,
@@ -72,22 +73,22 @@ pub(super) enum Stop {
 pub(super) struct Grids {
     pub(super) options: Options,
     pub(super) random: Random,
-    /// Those that have finished are `None`.
+    /// Running kernels; finished ones are `None`.
     pub(super) grids: Vec<Option<Grid>>,
     pub(super) threads: Vec<Option<Thread>>,
     /// Threads that can be resumed.
     pub(super) ready: Vec<u32>,
     pub(super) current: u32,
     pub(super) yielder: *const Yielder<(), Stop>,
-    /// Memory of the last access, and by which kernel.
+    /// Memory of the last access, and the kernel that made it.
     pub(super) last_piece: (u32, (u64, u64)),
-    /// Threads that stopped because they wait, one after the other, without anything happening.
+    /// Number of consecutive stops at waits, without any progress.
     pub(super) waits: u64,
-    /// Whether nobody can go on, and how often the time was asked for since.
-    pub(super) stuck: bool,
+    /// Whether all threads are blocked, and the number of clock reads since.
+    pub(super) blocked: bool,
     pub(super) asked: u64,
     pub(super) steps: u64,
-    /// Since when nothing happens: the last look at the clock, and how much time counted until then.
+    /// Time without progress: the last clock reading, and the time counted until then.
     pub(super) idle: Option<(Instant, Duration)>,
 }
 
@@ -103,7 +104,7 @@ impl Grids {
             yielder: std::ptr::null(),
             last_piece: (0, (0, 0)),
             waits: 0,
-            stuck: false,
+            blocked: false,
             asked: 0,
             steps: 0,
             idle: None,
@@ -146,20 +147,20 @@ impl Grids {
         self.ready[at]
     }
 
-    /// Whether a thread belongs to the slow device.
+    /// Returns whether a thread belongs to the slow device.
     pub(super) fn is_slow(&mut self, thread: u32) -> bool {
         let slow = self.options.slow;
         slow.is_some() && self.grid_of(thread).map(|grid| grid.kernel.device) == slow
     }
 
-    /// Takes a thread off those that can be resumed.
-    pub(super) fn leave(&mut self, number: u32) {
+    /// Removes a thread from those that can be resumed.
+    pub(super) fn remove_ready(&mut self, number: u32) {
         self.ready.retain(|&other| other != number);
     }
 
-    /// Lets stores reach memory now and then, and looks whether anybody can go on. Returns: whether the surroundings should have
-    /// their turn.
-    pub(super) fn settle(&mut self) -> bool {
+    /// Lets stores reach memory at random times, and checks whether any thread can make progress. Returns whether the
+    /// host should run.
+    pub(super) fn advance_stores(&mut self) -> bool {
         let idle = self.waits > 2 * self.ready.len() as u64;
         if idle || self.random.below(8) == 0 {
             let count = self.blocks().count() as u32;
@@ -168,7 +169,7 @@ impl Grids {
             // SAFETY: stores of kernels that run.
             stores.map(|stores| unsafe { native::sim_write_one(stores) });
         }
-        if !idle || self.stuck {
+        if !idle || self.blocked {
             self.idle = None;
             return false;
         }
@@ -178,16 +179,16 @@ impl Grids {
         waiting == 0 && self.waits > TURNS * slowness * self.ready.len() as u64 + 64
     }
 
-    /// Whether nobody can go on although the time of all waits is over.
-    pub(super) fn is_endless(&self) -> bool {
-        self.stuck && self.waits > 10_000 * (self.ready.len() as u64 + 10)
+    /// Returns whether no thread can make progress although the timeout of all waits has expired.
+    pub(super) fn is_stalled(&self) -> bool {
+        self.blocked && self.waits > 10_000 * (self.ready.len() as u64 + 10)
     }
 
     pub(super) fn blocks(&self) -> impl Iterator<Item = &Block> {
         self.grids.iter().flatten().flat_map(|grid| &grid.blocks)
     }
 
-    /// What the surroundings say. `idle`: nobody could go on when they were asked.
+    /// Takes the result of a turn of the host. `idle`: no thread could make progress when the turn began.
     pub(super) fn take(&mut self, turn: Turn, idle: bool) {
         if let Some(reach) = turn.reach {
             for grid in self.grids.iter_mut().flatten() {
@@ -199,12 +200,13 @@ impl Grids {
         turn.more.into_iter().for_each(|kernel| self.begin(kernel));
         if idle && !begins {
             let (looked, counted) = self.idle.get_or_insert_with(|| (Instant::now(), Duration::ZERO));
-            // Who could not look himself for long knows nothing of others.
+            // A process that was suspended for long cannot tell whether others made progress, so the time that counts
+            // is limited.
             *counted += looked.elapsed().min(self.options.patience / 32);
             *looked = Instant::now();
-            self.stuck = !turn.may_help || *counted > self.options.patience;
-            if self.stuck {
-                // From here on whoever looks at the clock gives up.
+            self.blocked = !turn.may_help || *counted > self.options.patience;
+            if self.blocked {
+                // From here on every thread that reads the clock aborts.
                 self.waits = 0;
             }
         }
@@ -215,9 +217,9 @@ impl Grids {
         self.grids[grid as usize].as_mut()
     }
 
-    /// A thread has finished; returns its kernel, if that was the last one of it.
+    /// Removes a finished thread; returns its kernel, if the thread was the last one of it.
     pub(super) fn finish(&mut self, number: u32) -> Option<Finished> {
-        self.leave(number);
+        self.remove_ready(number);
         self.waits = 0;
         let grid = self.threads[number as usize].take()?.grid;
         let slot = &mut self.grids[grid as usize];
@@ -230,17 +232,18 @@ impl Grids {
         Some(self.end(grid))
     }
 
-    /// Ends a kernel whose threads cannot go on, and says what it was.
+    /// Ends a kernel whose threads are blocked, and returns it.
     pub(super) fn end_one(&mut self) -> Option<Finished> {
         let number = self.grids.iter().position(Option::is_some)?;
         for thread in 0..self.threads.len() as u32 {
             let slot = &mut self.threads[thread as usize];
             let Some(ended) = slot.take_if(|thread| thread.grid as usize == number) else { continue };
             if let Some((mut coroutine, _)) = ended.running {
-                // SAFETY: on its stack are frames of the kernel and of callbacks, which have nothing to drop where they stop.
+                // SAFETY: its stack has frames of the kernel and of callbacks, which have nothing to drop where they
+                // stop.
                 unsafe { coroutine.force_reset() };
             }
-            self.leave(thread);
+            self.remove_ready(thread);
         }
         self.waits = 0;
         let mut grid = self.grids[number].take()?;
@@ -248,11 +251,11 @@ impl Grids {
         Some(self.end(grid))
     }
 
-    /// A kernel of which no thread is left.
+    /// Ends a kernel that has no threads left.
     fn end(&mut self, grid: Grid) -> Finished {
         for block in &grid.blocks {
-            // A kernel's end publishes everything.
-            // SAFETY: made when the kernel began, and no coroutine of it is left.
+            // The end of a kernel publishes all its stores. SAFETY: made when the kernel began, and none of its
+            // coroutines is left.
             unsafe {
                 while native::sim_write_one(block.stores) {}
                 native::sim_free_stores(block.stores);
@@ -261,7 +264,7 @@ impl Grids {
         if self.grids.iter().all(Option::is_none) {
             self.grids.clear();
             self.threads.clear();
-            (self.stuck, self.last_piece) = (false, (0, (0, 0)));
+            (self.blocked, self.last_piece) = (false, (0, (0, 0)));
         }
         (grid.kernel.stream, grid.fault.map_or(Ok(()), Err))
     }

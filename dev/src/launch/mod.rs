@@ -1,4 +1,5 @@
-//! Launches: every CUDA thread a coroutine, one of which runs at a time, those of all kernels that run at once in one order.
+//! Launches: every CUDA thread is a coroutine, one of which runs at a time; the threads of all kernels that run at once
+//! share one scheduler.
 
 mod callbacks;
 mod grids;
@@ -12,16 +13,16 @@ use std::sync::Arc;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-pub(crate) use self::callbacks::A_MEMBER_LEFT_OUT;
+pub(crate) use self::callbacks::OMITTED_MEMBER;
 use self::grids::{Grids, SLOWNESS, Stop};
 use crate::multicast::MulticastRange;
 use crate::native::{self, SimThread};
 use crate::options::Options;
 
-/// First address and length of memory, ascending.
+/// First address and length of allocations, ascending.
 pub(crate) type Pieces = Arc<[(u64, u64)]>;
 
-/// What memory a device reaches.
+/// The memory that a device can access.
 #[derive(Clone)]
 pub(crate) struct Reach {
     pub(crate) pieces: Pieces,
@@ -29,7 +30,7 @@ pub(crate) struct Reach {
     pub(crate) windows: Arc<[MulticastRange]>,
 }
 
-/// What a launch is about.
+/// A launch of a kernel.
 pub(crate) struct Kernel {
     pub(crate) kernel: *const c_void,
     pub(crate) blocks: u32,
@@ -38,16 +39,16 @@ pub(crate) struct Kernel {
     /// Memory that it may use.
     pub(crate) reach: Reach,
     pub(crate) device: u32,
-    /// Where it was put.
+    /// Stream on which it was enqueued.
     pub(crate) stream: usize,
 }
 
-/// What went wrong.
+/// Failure of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
-    /// Memory that nobody allocated.
+    /// An access to unallocated memory.
     Access { address: u64, bytes: u32, write: bool, block: u32, thread: u32 },
-    /// So many threads wait for what cannot happen, and do not look at the clock.
+    /// This number of threads wait for operations that cannot happen, and do not read the clock.
     Endless { threads: u32 },
 }
 
@@ -63,16 +64,16 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A kernel that has finished: where it was put, and how it came out.
+/// A kernel that has finished: its stream, and its result.
 pub(crate) type Finished = (usize, Result<(), Fault>);
 
-/// What the surroundings say when they had their turn.
+/// Result of a turn of the host.
 pub(crate) struct Turn {
     /// Kernels to begin.
     pub(crate) more: Vec<Kernel>,
-    /// Whether others may do something that threads wait for: the host's helpers, other processes, work that streams hold back.
+    /// Whether other agents may release waiting threads: the host's threads, other processes, delayed work of streams.
     pub(crate) may_help: bool,
-    /// What memory each device reaches, if that has changed.
+    /// The memory that each device can access, if that has changed.
     pub(crate) reach: Option<Vec<Reach>>,
 }
 
@@ -84,28 +85,28 @@ thread_local! {
 /// Bytes of a coroutine's stack.
 const STACK: usize = 64 << 10;
 
-/// Runs kernels until all have finished, with those that come while they run. `surroundings` have their turn every so often,
-/// and when nobody can go on; they hear what has finished.
+/// Runs kernels until all have finished, including those that arrive while they run. `surroundings` is called at
+/// intervals, and when no thread can make progress; it receives the kernels that have finished.
 pub(crate) fn run(options: Options, seed: u64, mut surroundings: impl FnMut(Vec<Finished>) -> Turn) {
     let mut grids = Grids::new(options, seed);
     let pointer = &raw mut grids;
     let outer = GRIDS.replace(pointer);
-    // SAFETY: `grids` outlives the loop. It is only reached through `pointer` until the loop is over: here between two resumes,
-    // and from coroutines in the callbacks, never at the same time.
+    // SAFETY: `grids` outlives the loop. It is accessed only through `pointer` until the loop has ended: here between
+    // two resumes, and from coroutines in the callbacks, never at the same time.
     let at_hand = || unsafe { &mut *pointer };
     let turn = surroundings(Vec::new());
     at_hand().take(turn, false);
     loop {
         let grids = at_hand();
-        // Who is left at a block sync to which not all threads of the block come waits without end as well.
-        if grids.ready.is_empty() || grids.is_endless() {
+        // Threads at a block sync that not all threads of the block reach are blocked forever as well.
+        if grids.ready.is_empty() || grids.is_stalled() {
             let Some(ended) = grids.end_one() else { break };
             let turn = surroundings(vec![ended]);
             grids.take(turn, false);
             continue;
         }
         grids.steps += 1;
-        let idle = grids.settle();
+        let idle = grids.advance_stores();
         if idle || grids.steps.is_multiple_of(1024) {
             let turn = surroundings(Vec::new());
             grids.take(turn, idle);
@@ -123,7 +124,8 @@ pub(crate) fn run(options: Options, seed: u64, mut surroundings: impl FnMut(Vec<
             let (facts, grids_at) = (facts as usize, pointer as usize);
             let stack = STACKS.with_borrow_mut(Vec::pop).unwrap_or_else(|| DefaultStack::new(STACK).expect("a stack"));
             let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), Stop>, ()| {
-                // SAFETY: the kernels outlive their coroutines, nobody else is in them now, and the kernel takes this argument.
+                // SAFETY: the kernels outlive their coroutines, no other code uses them now, and the kernel takes this
+                // argument.
                 unsafe {
                     (*(grids_at as *mut Grids)).yielder = yielder;
                     native::sim_enter(facts as *mut SimThread, entry as *const c_void, argument as *const c_void);
@@ -150,9 +152,9 @@ pub(crate) fn run(options: Options, seed: u64, mut surroundings: impl FnMut(Vec<
             CoroutineResult::Yield(stop) => {
                 match stop {
                     Stop::Waiting => grids.waits += 1,
-                    // It may be inside of a wait's look, so that says nothing; its next store does.
+                    // The thread may be polling in a wait, so this is no progress; its next store is.
                     Stop::Elsewhere => {}
-                    Stop::Parked => grids.leave(number),
+                    Stop::Parked => grids.remove_ready(number),
                 }
                 if let Some(thread) = &mut grids.threads[number as usize] {
                     thread.running = Some((coroutine, yielder));

@@ -1,12 +1,13 @@
-//! Kernels written for one plan access what the interpreter accesses: thread by thread, between the same synchronization.
+//! Specialized kernels make the same accesses as the interpreter: thread by thread, between the same synchronization.
 //!
-//! Both run the same plan on the same buffers of a simulated device that records what they do. For each CUDA thread the record is
-//! brought into a form that schedules do not change, and both forms must be equal: the bytes read and written between two steps of
-//! synchronization, and these steps with their addresses. Repeated looks of a wait are one step. Block syncs are compared where the
-//! interpreter's window holds all of a thread block's operations; where it is refilled, there are block syncs that no operation asks
-//! for.
+//! Both run the same plan on the same buffers of a simulated device that logs their accesses. For each CUDA thread the
+//! log is normalized to a form that does not depend on the schedule, and both forms must be equal: the bytes read and
+//! written between two synchronization steps, and these steps with their addresses. Repeated polls of a wait are one
+//! step. Block syncs are compared where the interpreter's cache holds all of a thread block's operations; where it is
+//! refilled, there are block syncs that no operation requests.
 //!
-//! The plans are those of `specialised::shipped_algorithms`, so that each kernel is compiled once for both. `MSCCLPP_ALL=1` takes all.
+//! The plans are those of `specialised::shipped_algorithms`, so that each kernel is compiled once for both.
+//! `MSCCLPP_ALL=1` selects all.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,10 +30,10 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     std::iter::once(shipped).chain(found).collect()
 }
 
-/// Bugs of specialized kernels that results show and accesses as well.
+/// Bugs of specialized kernels that are visible both in results and in accesses.
 const CHANGE_ACCESSES: [&str; 2] = ["short_copies", "a_vector_too_few"];
 
-/// A device that records, and its record.
+/// A device that logs accesses, and its log.
 fn device(seed: u64, bug: Option<&'static str>) -> Result<(Device, &'static AccessLog), Failed> {
     let log: &'static AccessLog = Box::leak(Box::default());
     let options = Options { seed, bug, accesses: Some(log), ..Options::default() };
@@ -56,14 +57,14 @@ fn of_shipped(seed: u64) -> Result<(), Failed> {
         synced += whole.iter().filter(|whole| **whole).count();
     }
     println!("seed {seed}: {plans} plans, {blocks} thread blocks, block syncs compared in {synced}");
-    // Otherwise less is compared than this file says.
+    // Otherwise less is compared than this file claims.
     if plans == 0 || 2 * synced < blocks { Err("most thread blocks are too long".into()) } else { Ok(()) }
 }
 
-/// Bugs that no result shows.
+/// Bugs that are not visible in any result.
 const RIGHT_RESULTS: [&str; 3] = ["reads_of_other_threads", "stores_of_other_threads", "sources_read_again"];
 
-/// Plans that use what bugs are planted into.
+/// Checks that a bug is detected by plans that use the code in which it is injected.
 fn is_found(bug: &'static str) -> Result<(), Failed> {
     const PLANS: [(&str, u32, u32); 3] =
         [("allreduce_all_pairs", 3, 3), ("allgather_ring", 3, 3), ("allreduce_hierarchical_packets", 4, 2)];
@@ -85,7 +86,7 @@ fn is_found(bug: &'static str) -> Result<(), Failed> {
     Err("not found".into())
 }
 
-/// Runs a plan by the interpreter and by its own kernel, and returns how their accesses differ.
+/// Runs a plan by the interpreter and by its specialized kernel, and returns the first difference of their accesses.
 fn compare(
     device: &Device,
     log: &AccessLog,
@@ -116,7 +117,7 @@ fn compare(
         run.synchronize(&stream)?;
         Ok(log.take())
     };
-    // Launches alternate between the halves of double scratch, so those of one half are compared.
+    // Launches alternate between the halves of double scratch, so two launches on the same half are compared.
     let [first, second] = [launch(&mut interpreted)?, launch(&mut specialised)?];
     let [third, fourth] = [launch(&mut specialised)?, launch(&mut interpreted)?];
     for (interpreted, specialised) in [(first, third), (fourth, second)] {
@@ -132,7 +133,8 @@ fn compare(
     Ok(None)
 }
 
-/// By thread block that has operations, in the order of the kernels' blocks: whether the interpreter's window holds it.
+/// Returns, for each thread block that has operations, in the order of the kernels' blocks, whether the interpreter's
+/// cache holds it.
 fn whole_in_window(plan: &PlanTree) -> Vec<bool> {
     let ranks = plan.ranks.len();
     let is_whole = |block: &ThreadBlock| {
@@ -150,7 +152,7 @@ fn whole_in_window(plan: &PlanTree) -> Vec<bool> {
     blocks.filter(|block| !block.ops.is_empty()).map(is_whole).collect()
 }
 
-/// What a thread does, as no schedule changes it.
+/// A step of a thread, in a form that does not depend on the schedule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Step {
     /// Bytes of plain data and packets, as ranges.
@@ -158,11 +160,11 @@ enum Step {
         reads: Vec<[u64; 2]>,
         writes: Vec<[u64; 2]>,
     },
-    /// A wait, a signal, a semaphore, a barrier: what is done, at which address.
+    /// A wait, a signal, a semaphore, a barrier: the kind of access and its address.
     Sync(AccessKind, u64),
-    /// A word of a request to the proxy. Its place in the queue depends on who else has requests.
+    /// A word of a trigger for the proxy. Its position in the queue depends on the other thread blocks' triggers.
     Request(u64),
-    /// A request is complete.
+    /// A trigger is complete.
     Requested,
     BlockSync,
 }
@@ -182,7 +184,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// The steps of a thread that are known, and what it has read and written since.
+/// The steps of a thread so far, and the bytes that it has read and written since the last one.
 #[derive(Default)]
 struct Thread {
     steps: Vec<Step>,
@@ -207,7 +209,7 @@ impl Thread {
         }
     }
 
-    /// Ends what was read and written.
+    /// Ends the current step of reads and writes.
     fn flush(&mut self) {
         let [reads, writes] = [&mut self.reads, &mut self.writes].map(|ranges| union(std::mem::take(ranges)));
         if !reads.is_empty() || !writes.is_empty() {
@@ -220,14 +222,15 @@ impl Thread {
         self.steps.push(step);
     }
 
-    /// The same, unless it repeats the last step.
+    /// Adds a synchronization step, unless it repeats the last step.
     fn once(&mut self, step: Step) {
         if !self.reads.is_empty() || !self.writes.is_empty() || self.steps.last() != Some(&step) {
             self.push(step);
         }
     }
 
-    /// All steps, but for the words that the last thread block of a launch stores after all else, to end it.
+    /// Returns all steps, without the words that the last thread block of a launch stores after everything else, to end
+    /// the launch.
     fn end(mut self) -> Vec<Step> {
         self.flush();
         let ends = self.steps.iter().rposition(|step| !matches!(step, Step::Request(_))).map_or(0, |last| last + 1);
@@ -236,7 +239,7 @@ impl Thread {
     }
 }
 
-/// Ranges in order, those that overlap or touch as one.
+/// Returns the ranges in order; ranges that overlap or touch are merged.
 fn union(mut ranges: Vec<[u64; 2]>) -> Vec<[u64; 2]> {
     ranges.sort_unstable();
     let mut union: Vec<[u64; 2]> = Vec::new();
@@ -249,7 +252,7 @@ fn union(mut ranges: Vec<[u64; 2]>) -> Vec<[u64; 2]> {
     union
 }
 
-/// By block and thread, its steps.
+/// Returns the steps by block and thread.
 fn threads(list: &[Access], whole: &[bool]) -> BTreeMap<(u32, u32), Vec<Step>> {
     let mut threads: BTreeMap<(u32, u32), Thread> = BTreeMap::new();
     for access in list {
@@ -259,7 +262,7 @@ fn threads(list: &[Access], whole: &[bool]) -> BTreeMap<(u32, u32), Vec<Step>> {
     threads.into_iter().map(|(key, thread)| (key, thread.end())).collect()
 }
 
-/// The first ranges that only one of two accesses to data has.
+/// Returns the first ranges that only one of two data steps has.
 fn ranges_of_one(expected: &Step, found: &Step) -> Option<String> {
     let (Step::Data { reads, writes }, Step::Data { reads: found_reads, writes: found_writes }) = (expected, found)
     else {
@@ -277,7 +280,7 @@ fn ranges_of_one(expected: &Step, found: &Step) -> Option<String> {
     Some(differ("read", reads, found_reads) + &differ("written", writes, found_writes))
 }
 
-/// The first thread that differs, and how.
+/// Returns the first thread that differs, and its difference.
 fn difference(
     interpreted: &BTreeMap<(u32, u32), Vec<Step>>,
     specialised: &BTreeMap<(u32, u32), Vec<Step>>,

@@ -1,4 +1,4 @@
-//! One launch on device and CPU, compared.
+//! Compares launches on the device with launches on the CPU.
 
 use libtest_mimic::Failed;
 use mscclpp_algorithms as algorithms;
@@ -23,12 +23,12 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    /// `None` if the device cannot run so many thread blocks at once.
+    /// Creates a pair; `None` if not all thread blocks are co-resident on the device.
     pub(crate) fn new(world: &Executor, plan: &Plan, message: Message) -> Result<Option<Self>, Failed> {
         Self::with(world, plan, message, PrepareOptions::default())
     }
 
-    /// The same, prepared in a certain way.
+    /// Creates a pair that is prepared with settings.
     pub(crate) fn with(
         world: &Executor,
         plan: &Plan,
@@ -44,7 +44,7 @@ impl Pair {
         Ok(Some(Self { run, buffers, cpu, cpu_buffers, stream: world.stream()?, seed: 1 }))
     }
 
-    /// Gives both new inputs, and the CPU its results.
+    /// Writes new inputs on both, and computes the CPU's results.
     pub(crate) fn refill(&mut self) -> Result<(), Failed> {
         self.seed += 1;
         for rank in 0..self.run.num_ranks() {
@@ -85,7 +85,7 @@ impl Pair {
         Ok(())
     }
 
-    /// A few launches on new inputs.
+    /// Launches and compares a few times, with new inputs.
     pub(crate) fn check(&mut self, launches: u32) -> Result<(), Failed> {
         for _ in 0..launches {
             self.refill()?;
@@ -99,20 +99,21 @@ impl Pair {
         &self.stream
     }
 
-    /// A launch on new inputs, as one of several rounds: every third one eagerly, the others by a graph of such a launch.
+    /// Launches on new inputs, in one of several rounds: every third one eagerly, the others by a graph of such a
+    /// launch.
     pub(crate) fn replay(&mut self, graph: &Graph, round: u32) -> Result<(), Failed> {
         self.refill()?;
         if round.is_multiple_of(3) {
             self.launch()?;
         } else {
-            // SAFETY: run and buffers live as long as `self`.
+            // SAFETY: prepared plan and buffers live as long as `self`.
             unsafe { graph.launch(&self.stream)? };
         }
         self.compare()
     }
 }
 
-/// The plan of a shipped algorithm with all of its defaults.
+/// Returns the plan of a built-in algorithm with all of its defaults.
 pub(crate) fn shipped(name: &str, ranks: u32) -> Result<Plan, Failed> {
     let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
     Ok(Plan::new(&algorithm.compile(algorithm.spec(ranks, ranks), &algorithm.arguments([])?)?))
@@ -124,8 +125,8 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("bits::lengths_and_alignments", lengths_and_alignments),
         Test::new("bits::long_messages", long_messages),
         Test::new("bits::plans_without_operations", plans_without_operations),
-        Test::new("bits::scrambled_scratch_is_noticed", scrambled_scratch_is_noticed),
-        Test::new("bits::more_memory_than_there_is", more_memory_than_there_is),
+        Test::new("bits::scrambled_scratch_changes_stale_reads", scrambled_scratch_changes_stale_reads),
+        Test::new("bits::size_beyond_memory_is_rejected", size_beyond_memory_is_rejected),
         Test::new("bits::slices_anywhere", slices_anywhere),
         Test::new("bits::averages_of_one_rank", averages_of_one_rank),
         Test::new("bits::empty_pipelines", empty_pipelines),
@@ -176,8 +177,8 @@ fn lengths_and_alignments(rig: &Rig) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Sizes that cannot even be rounded up are refused, like those that are too large.
-fn more_memory_than_there_is(rig: &Rig) -> Result<(), Failed> {
+/// Sizes that overflow when they are rounded up are rejected, like those that are too large.
+fn size_beyond_memory_is_rejected(rig: &Rig) -> Result<(), Failed> {
     let world = Executor::new(&rig.device, 1);
     for bytes in [1 << 50, u64::MAX - 1, u64::MAX] {
         if !matches!(world.alloc(0, bytes), Err(Error::Driver(_))) {
@@ -187,7 +188,7 @@ fn more_memory_than_there_is(rig: &Rig) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Ranks that do nothing, eagerly and in a graph.
+/// Ranks without operations, eagerly and in a graph.
 fn plans_without_operations(rig: &Rig) -> Result<(), Failed> {
     let algorithm = algorithms::find("allreduce_ring").ok_or("no such algorithm")?;
     let mut tree = algorithm.compile(algorithm.spec(2, 2), &algorithm.arguments([])?)?;
@@ -198,7 +199,7 @@ fn plans_without_operations(rig: &Rig) -> Result<(), Failed> {
     buffers.write_output(1, &[7; 400])?;
     run.launch_buffers(&mut buffers, &stream)?;
     let graph = stream.capture(|stream| run.launch_buffers(&mut buffers, stream))?;
-    // SAFETY: run and buffers are there until the stream is done.
+    // SAFETY: prepared plan and buffers exist until the stream is complete.
     unsafe { graph.launch(&stream)? };
     run.synchronize(&stream)?;
     let mut found = [0; 400];
@@ -206,7 +207,7 @@ fn plans_without_operations(rig: &Rig) -> Result<(), Failed> {
     if found == [7; 400] { Ok(()) } else { Err(format!("{found:?}").into()) }
 }
 
-/// Scratch goes to the output, then the input to scratch.
+/// Copies scratch to the output, then the input to scratch.
 const STALE: &str = r#"{"name": "stale", "collective": "allgather", "protocol": "Simple", "inplace": false,
     "reuse_resources": false, "num_threads_per_block": 32, "use_double_scratch_buffer": false, "buffer_alignment": 16,
     "min_message_size": 0, "max_message_size": 1048576, "gpus": [{"id": 0, "input_chunks": 1, "output_chunks": 1,
@@ -217,9 +218,9 @@ const STALE: &str = r#"{"name": "stale", "collective": "allgather", "protocol": 
         {"name": "copy", "src_buff": [{"type": "i", "index": 0, "size": 1}], "dst_buff": [{"type": "s", "index": 0, "size": 1}]}
     ]}]}]}"#;
 
-/// A plan that copies to its output what an earlier launch left in scratch gives the same again, until scratch is scrambled; a
-/// right plan does not notice.
-fn scrambled_scratch_is_noticed(rig: &Rig) -> Result<(), Failed> {
+/// A plan that copies data of an earlier launch from scratch to its output repeats its results, until scratch is
+/// scrambled; the results of a correct plan do not change.
+fn scrambled_scratch_changes_stale_reads(rig: &Rig) -> Result<(), Failed> {
     const COUNT: u64 = 100;
     let stale = Plan::new(&json::read(STALE, ReadOptions::default())?.0);
     let world = Executor::new(&rig.device, 1);
@@ -251,7 +252,7 @@ fn scrambled_scratch_is_noticed(rig: &Rig) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Many stores of a thread under way, and bytes that are written twice between two signals.
+/// Many stores of a thread in flight, and bytes that are written twice between two signals.
 fn long_messages(rig: &Rig) -> Result<(), Failed> {
     for name in ["reduce_gather", "allreduce_all_pairs"] {
         let message = Message::new(DataType::F32, if rig.small { 16_400 } else { 1_000_003 }).any_size();
@@ -261,7 +262,7 @@ fn long_messages(rig: &Rig) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Only the root's result is divided, also where the argument does not hold all buffers.
+/// Only the root's result is divided, also where the kernel parameters do not hold all buffers.
 fn averages_of_one_rank(rig: &Rig) -> Result<(), Failed> {
     for ranks in [3, 33] {
         let plan = shipped("reduce_packets", ranks)?;
@@ -271,7 +272,7 @@ fn averages_of_one_rank(rig: &Rig) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A pipeline without operations does nothing, and what follows it is whole.
+/// A pipeline without operations has no effect, and the operations after it are complete.
 fn empty_pipelines(rig: &Rig) -> Result<(), Failed> {
     let algorithm = algorithms::find("allreduce_all_pairs").ok_or("no such algorithm")?;
     let mut tree = algorithm.compile(algorithm.spec(3, 3), &algorithm.arguments([])?)?;
@@ -283,7 +284,7 @@ fn empty_pipelines(rig: &Rig) -> Result<(), Failed> {
     Pair::new(&Executor::new(&rig.device, 3), &Plan::new(&tree), message)?.ok_or("too many thread blocks")?.check(2)
 }
 
-/// Pipelines whose bodies do not fit into the window of operations, nor their headers beside them.
+/// Pipelines whose bodies do not fit into the cache of operations, nor their headers together with them.
 fn long_pipelines(rig: &Rig) -> Result<(), Failed> {
     let algorithm = algorithms::find("allreduce_switch_pipeline").ok_or("no such algorithm")?;
     for nops in [20, 31, 32, 70] {
@@ -304,7 +305,7 @@ fn long_pipelines(rig: &Rig) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Slices that begin at any element, with bytes around them that nothing may touch.
+/// Slices that begin at any element, surrounded by bytes that must not be accessed.
 fn slices_anywhere(rig: &Rig) -> Result<(), Failed> {
     let names =
         ["allreduce_all_pairs", "allreduce_packets", "allgather_all_pairs", "reducescatter_ring", "alltoall_direct"];
@@ -321,8 +322,8 @@ fn slices_anywhere(rig: &Rig) -> Result<(), Failed> {
     Ok(())
 }
 
-/// One launch on slices that begin at any element, another one for each turn, rank and side, with bytes around them that nothing
-/// may touch. Plans that do not fit on the device are left out.
+/// Launches on slices that begin at any element, another one for each turn, rank and side, surrounded by bytes that
+/// must not be accessed. Plans that do not fit on the device are skipped.
 pub(crate) fn anywhere(
     world: &Executor,
     plan: &Plan,
@@ -352,7 +353,7 @@ pub(crate) fn anywhere(
         memory.write(&all)?;
         Ok((memory, skip, all))
     };
-    // In place, the longer side is the whole memory, and the output lies somewhere in it.
+    // In place, the longer side is the whole allocation, and the output is a part of it.
     let sides = |rank: u32| {
         let (input, output) = (expected.input(rank), expected.output(rank));
         if in_place { vec![if input.len() < output.len() { output } else { input }] } else { vec![input, output] }
@@ -384,13 +385,13 @@ pub(crate) fn anywhere(
             if side == last {
                 let (output, begin) = (expected.output(rank), skip + places[rank as usize]);
                 if in_place {
-                    // What is beside the output is nobody's promise.
+                    // The contents next to the output are unspecified.
                     let whole = skip..wanted.len() - AROUND;
                     wanted[whole.clone()].copy_from_slice(&found[whole]);
                 }
                 wanted[begin..][..output.len()].copy_from_slice(output);
             } else {
-                // Some plans use it up, in the same way.
+                // Some plans overwrite their inputs, in the same way on both executors.
                 wanted[skip..][..expected.input(rank).len()].copy_from_slice(expected.input(rank));
             }
             if let Some(at) = (0..found.len()).find(|&at| found[at] != wanted[at]) {
@@ -410,10 +411,10 @@ pub(crate) fn anywhere(
     Ok(())
 }
 
-/// Bytes of each part; their numbers need more than 32 bits.
+/// Bytes of each part; their offsets need more than 32 bits.
 fn more_than_four_gigabytes(rig: &Rig) -> Result<(), Failed> {
     if rig.small {
-        // Left to a device: there is neither memory nor time.
+        // Only on a real device: the simulator has neither the memory nor the time.
         return Ok(());
     }
     let plan = shipped("allgather_all_pairs", 2)?;

@@ -1,4 +1,5 @@
-//! Bugs planted in the device code: each must be found. Without them the same runs are right, which the other tests show.
+//! Bugs injected in the device code: each must be detected. Without them the same runs are correct, which the other
+//! tests show.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ pub(crate) fn tests() -> Vec<Trial> {
     interpreted.chain(specialised).map(trial).collect()
 }
 
-/// Seeds in which a bug must show.
+/// Number of seeds among which a bug must be detected.
 const SEEDS: u64 = 30;
 
 fn is_found(bug: &'static str, prepare: PrepareOptions) -> Result<(), Failed> {
@@ -35,7 +36,7 @@ fn is_found(bug: &'static str, prepare: PrepareOptions) -> Result<(), Failed> {
     Err(format!("not found with {SEEDS} seeds").into())
 }
 
-/// Plans that use all of the device code between them.
+/// Plans that together use all of the device code.
 fn run(device: &Device, prepare: PrepareOptions) -> Result<(), Failed> {
     let short = cuda::Options { timeout: Duration::from_millis(1), ..cuda::Options::default() };
     /// Name, ranks and ranks per node, arguments.

@@ -1,4 +1,5 @@
-//! Kernels that wait for what cannot happen: the simulator ends them and says so, and the device goes on.
+//! Kernels that wait for operations that cannot happen: the simulator ends them and reports it, and the device remains
+//! usable.
 
 use libtest_mimic::{Failed, Trial};
 use mscclpp_dev::{Options, simulator};
@@ -12,7 +13,7 @@ const SOURCE: &str = r#"
     #include "sync.h"
     struct Words { uint64_t at; };
     DEV uint64_t* word(const Words& words, uint32_t block) { return reinterpret_cast<uint64_t*>(words.at) + block; }
-    /// Each of two blocks waits for the other one before it says anything itself.
+    /// Each of two blocks waits for the other one before it signals itself.
     KERNEL(32) crossed(KERNEL_PARAM Words words) {
       while (load_relaxed_gpu(word(words, 1 - dev_block())) == 0) dev_relax();
       store_relaxed_gpu(word(words, dev_block()), uint64_t{1});
@@ -23,7 +24,7 @@ const SOURCE: &str = r#"
       dev_sync();
       store_relaxed_gpu(word(words, 0), uint64_t{1});
     }
-    /// Right: one says something, the other one waits for it.
+    /// Correct: one block signals, the other one waits for it.
     KERNEL(32) in_order(KERNEL_PARAM Words words) {
       if (dev_block() == 1) while (load_relaxed_gpu(word(words, 0)) == 0) dev_relax();
       store_relaxed_gpu(word(words, dev_block()), uint64_t{1});
@@ -49,7 +50,7 @@ fn are_found(seed: u64) -> Result<(), Failed> {
     let stream = device.stream()?;
     for name in ["crossed", "in_order", "divided", "in_order"] {
         let words = DeviceBuffer::new(&device, 16)?;
-        // SAFETY: the kernel takes such a struct, and the words are there until the stream is done.
+        // SAFETY: the kernel takes such a struct, and the words exist until the stream is complete.
         let launch =
             || unsafe { module.function(name)?.launch(&stream, 2, 32, &Words { at: words.as_slice().address }) };
         let ended = launch().and_then(|()| stream.synchronize());

@@ -25,18 +25,18 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     let tests: [(&str, Test); 11] = [
         ("streams_in_turns", streams_in_turns),
         ("memory_that_is_made_to_be_shared", memory_that_is_made_to_be_shared),
-        ("port_channels_are_at_rest", port_channels_are_at_rest),
+        ("port_channels_are_drained_after_wait", port_channels_are_drained_after_wait),
         ("specialised_kernels", specialised_kernels),
-        ("a_launch_ends_on_all_devices", a_launch_ends_on_all_devices),
+        ("launch_ends_after_all_devices_have_finished", launch_ends_after_all_devices_have_finished),
         ("launches_follow_one_another", launches_follow_one_another),
         ("graphs_on_several_devices", graphs_on_several_devices),
         ("averages_of_many_ranks", averages_of_many_ranks),
-        ("a_missing_signal_is_named", a_missing_signal_is_named),
-        ("a_stream_of_one_device_is_refused", a_stream_of_one_device_is_refused),
-        ("devices_that_are_not_connected_are_refused", devices_that_are_not_connected_are_refused),
+        ("missing_signal_is_reported", missing_signal_is_reported),
+        ("stream_of_one_device_is_rejected", stream_of_one_device_is_rejected),
+        ("devices_without_peer_access_are_rejected", devices_without_peer_access_are_rejected),
     ];
     let tests = tests.into_iter().map(|(name, test)| with_seeds(format!("devices::{name}"), seeds.clone(), test));
-    let bug = Trial::test("devices::bugs::lost_waits", lost_waits_are_found);
+    let bug = Trial::test("devices::bugs::lost_waits", lost_waits_are_detected);
     plans.chain(tests).chain([bug]).collect()
 }
 
@@ -51,14 +51,14 @@ pub(crate) fn with_seeds(
     })
 }
 
-/// The devices of a machine.
+/// The devices of a host.
 fn devices(seed: u64, count: u32, options: Options) -> Result<Vec<Device>, Failed> {
     let options = Options { seed, stop_at_one_of: [0, 16, 3][seed as usize % 3], ..options };
     let with_cache = |driver| Device::with_cache(driver, Cache::at(CACHE));
     Ok(machine(options, count)?.into_iter().map(with_cache).collect())
 }
 
-/// A world whose ranks lie on the devices of these numbers.
+/// An executor whose ranks are on the devices of these numbers.
 fn world(seed: u64, map: &[usize]) -> Result<Executor, Failed> {
     let devices = devices(seed, map.iter().max().map_or(0, |&last| last as u32 + 1), Options::default())?;
     let ranks: Vec<_> = map.iter().map(|&number| devices[number].clone()).collect();
@@ -80,7 +80,7 @@ fn specialised_kernels(seed: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Every rank on a device of its own, and two on each.
+/// Every rank on a separate device, and two ranks on each.
 fn every_map(seed: u64, algorithm: &BuiltinAlgorithm) -> Result<(), Failed> {
     let maps: [(&[usize], u32); 5] = [(&[0, 1], 2), (&[0, 1, 2], 3), (&[0, 1, 0], 3), (&[0, 0, 1, 1], 2), (&[1, 0], 1)];
     for (map, per_node) in maps {
@@ -104,13 +104,14 @@ fn every_map(seed: u64, algorithm: &BuiltinAlgorithm) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Many launches of several sizes and plans before anybody waits: devices that are ahead must not disturb those behind.
+/// Many launches of several sizes and plans before any wait: devices that are ahead must not disturb those that are
+/// slower.
 fn launches_follow_one_another(seed: u64) -> Result<(), Failed> {
     let world = world(seed, &[0, 1, 2])?;
     let mut pairs = Vec::new();
     for (name, count) in [("allreduce_packets", 30), ("allreduce_all_pairs", 60), ("allreduce_packets", 90)] {
         let message = Message::new(DataType::F32, count).any_size();
-        // Out of place, so that every launch gives the same.
+        // Out of place, so that every launch has the same result.
         let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
         let mut spec = algorithm.spec(3, 3);
         spec.collective.in_place = false;
@@ -125,14 +126,14 @@ fn launches_follow_one_another(seed: u64) -> Result<(), Failed> {
     pairs.iter_mut().try_for_each(Pair::compare)
 }
 
-/// Launches on two streams in turns, of two plans, while copies, records and waits are done late: launches of a world follow one
-/// another whatever their streams.
+/// Launches on two streams in turns, of two plans, while copies, records and waits are delayed: launches of an executor
+/// are executed one after the other whatever their streams.
 fn streams_in_turns(seed: u64) -> Result<(), Failed> {
     in_turns(seed, Options { late: true, ..Options::default() })
 }
 
 /// Without the waits between streams such launches overlap.
-fn lost_waits_are_found() -> Result<(), Failed> {
+fn lost_waits_are_detected() -> Result<(), Failed> {
     let options = Options { late: true, bug: Some("lost_waits"), ..Options::default() };
     match (1..=30).any(|seed| in_turns(seed, options).is_err()) {
         true => Ok(()),
@@ -141,7 +142,8 @@ fn lost_waits_are_found() -> Result<(), Failed> {
 }
 
 fn in_turns(seed: u64, options: Options) -> Result<(), Failed> {
-    // With port channels and without: where threads of the host serve devices, nothing counts as stuck before its time.
+    // With port channels and without: where threads of the host serve devices, kernels count as stalled only after the
+    // timeout.
     for names in [["allreduce_all_pairs", "allreduce_ring"], ["allreduce_all_pairs", "allreduce_ring_ports"]] {
         let world = Executor::with_devices(&devices(seed, 3, options)?, cuda::Options::default())?;
         plans_in_turns(&world, names).map_err(|failed| at(names.join(" and "), &failed))?;
@@ -178,7 +180,7 @@ fn plans_in_turns(world: &Executor, names: [&str; 2]) -> Result<(), Failed> {
         for rank in 0..3 {
             let mut found = [0; 4 * COUNT as usize];
             buffers.read_output(rank, &mut found)?;
-            // In place, so each launch adds up what the one before it left.
+            // In place, so each launch sums the results of the one before it.
             let sum = |at: u32| (0..3).map(|rank| value(rank, at)).sum::<u32>() * 3_u32.pow(TURNS - 1);
             if let Some(at) = (0..COUNT).find(|&at| found[4 * at as usize..][..4] != sum(at).to_ne_bytes()) {
                 return Err(format!("{name}: element {at} of rank {rank} is wrong").into());
@@ -188,9 +190,10 @@ fn plans_in_turns(world: &Executor, names: [&str; 2]) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A plan without a word from writers to readers is right all the same, also for what follows on the reader's stream: no device
-/// leaves a launch before the others have done their part. On one device it has to be so, hence on several too.
-fn a_launch_ends_on_all_devices(seed: u64) -> Result<(), Failed> {
+/// A plan without signals from writers to readers is correct even so, also for later work on the reader's stream: no
+/// device ends a launch before the others have completed their part. That holds on one device, hence it must hold on
+/// several too.
+fn launch_ends_after_all_devices_have_finished(seed: u64) -> Result<(), Failed> {
     const RANKS: usize = 3;
     let slow = Some(seed as u32 % RANKS as u32);
     let devices = devices(seed, RANKS as u32, Options { slow, ..Options::default() })?;
@@ -213,17 +216,17 @@ fn a_launch_ends_on_all_devices(seed: u64) -> Result<(), Failed> {
         }
         memories.push(three);
     }
-    // What the first launch gives is what the second one reads.
+    // The second launch reads the results of the first one.
     for stage in 0..2 {
         let slices = memories.iter().map(|three| [three[stage].as_slice(), three[stage + 1].as_slice()]);
-        // SAFETY: memory of these devices, which lives until the stream is done.
+        // SAFETY: memory of these devices, which lives until the stream is complete.
         unsafe { run.launch(slices.collect::<Vec<_>>().into_iter(), &stream)? };
     }
     run.synchronize(&stream)?;
     for (rank, three) in memories.iter().enumerate() {
         let mut found = vec![0; 999];
         three[2].read(&mut found)?;
-        // To and fro: back where it came from.
+        // The data is sent to the peer and back.
         if let Some(at) = found.iter().position(|&byte| byte != rank as u8) {
             return Err(format!("rank {rank}, byte {at}: {:#x}, slow device {slow:?}", found[at]).into());
         }
@@ -246,7 +249,7 @@ fn memory_that_is_made_to_be_shared(seed: u64) -> Result<(), Failed> {
     }
     let stream = world.stream()?;
     let binding = run.bind(memories.iter().map(|pair| [pair[0].as_slice(), pair[1].as_slice()]))?;
-    // SAFETY: memory of the ranks' devices, which lives until the launch is over.
+    // SAFETY: memory of the ranks' devices, which lives until the launch is complete.
     unsafe { run.launch_bound(&binding, &stream)? };
     run.synchronize(&stream)?;
     for [_, output] in &memories {
@@ -260,8 +263,9 @@ fn memory_that_is_made_to_be_shared(seed: u64) -> Result<(), Failed> {
     }
 }
 
-/// What a launch asked for through port channels is done when it has been waited for, also if the plan itself waits for nothing.
-fn port_channels_are_at_rest(seed: u64) -> Result<(), Failed> {
+/// The triggers of a launch through port channels are complete when the launch has been waited for, also if the plan
+/// itself waits for none.
+fn port_channels_are_drained_after_wait(seed: u64) -> Result<(), Failed> {
     for map in [&[0, 0, 0][..], &[0, 1, 2]] {
         let algorithm = algorithms::find("alltoall_ports").ok_or("no such algorithm")?;
         let mut tree = algorithm.compile(algorithm.spec(3, 3), &algorithm.arguments([])?)?;
@@ -292,7 +296,7 @@ fn graphs_on_several_devices(seed: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// More ranks than fit into a kernel's argument.
+/// More ranks than fit into the kernel parameters.
 fn averages_of_many_ranks(seed: u64) -> Result<(), Failed> {
     let map: Vec<usize> = (0..34).map(|rank| rank % 2).collect();
     let world = world(seed, &map)?;
@@ -301,7 +305,7 @@ fn averages_of_many_ranks(seed: u64) -> Result<(), Failed> {
     Pair::new(&world, &plan, message)?.ok_or("too many thread blocks")?.check(1)
 }
 
-fn a_missing_signal_is_named(seed: u64) -> Result<(), Failed> {
+fn missing_signal_is_reported(seed: u64) -> Result<(), Failed> {
     let devices = devices(seed, 3, Options::default())?;
     let options = cuda::Options { timeout: Duration::from_millis(1), ..cuda::Options::default() };
     let world = Executor::with_devices(&devices, options)?;
@@ -309,7 +313,7 @@ fn a_missing_signal_is_named(seed: u64) -> Result<(), Failed> {
     stalls::in_world(&world, &tree, |waits_for| matches!(waits_for, mscclpp_exec::error::WaitsFor::Signal { .. }))
 }
 
-fn a_stream_of_one_device_is_refused(seed: u64) -> Result<(), Failed> {
+fn stream_of_one_device_is_rejected(seed: u64) -> Result<(), Failed> {
     let devices = devices(seed, 2, Options::default())?;
     let world = Executor::with_devices(&devices, cuda::Options::default())?;
     let mut run = world.prepare(&shipped("allreduce_ring", 2)?, Message::new(DataType::F32, 10).any_size())?;
@@ -319,13 +323,13 @@ fn a_stream_of_one_device_is_refused(seed: u64) -> Result<(), Failed> {
             if error.to_string().contains("device 1 (simulated device)") => {}
         other => return Err(format!("{other:?}").into()),
     }
-    // Both queues together are one.
+    // Both streams joined form one.
     let joined = cuda::Stream::join([devices[1].stream()?, devices[0].stream()?]);
     run.launch_buffers(&mut buffers, &joined)?;
     Ok(run.synchronize(&joined)?)
 }
 
-fn devices_that_are_not_connected_are_refused(seed: u64) -> Result<(), Failed> {
+fn devices_without_peer_access_are_rejected(seed: u64) -> Result<(), Failed> {
     let devices = devices(seed, 2, Options { apart: true, ..Options::default() })?;
     match Executor::with_devices(&devices, cuda::Options::default()) {
         Err(error @ Error::NoPeerAccess { .. }) if error.code() == Code::NoPeerAccess => {

@@ -1,4 +1,4 @@
-//! Driver's calls that fail, one after the other: an error that names the call, and nothing is left behind.
+//! Driver calls that fail, one after the other: the error names the call, and no resource is leaked.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -22,15 +22,15 @@ pub(crate) fn tests() -> Vec<Trial> {
     vec![
         Trial::test("faults::every_call_fails_once", every_call_fails_once),
         Trial::test("faults::every_call_fails_once_on_two_devices", every_call_fails_once_on_two_devices),
-        Trial::test("faults::no_call_is_left_out", no_call_is_left_out),
-        Trial::test("faults::what_does_not_fit_is_refused", what_does_not_fit_is_refused),
-        Trial::test("faults::after_an_illegal_address", after_an_illegal_address),
-        Trial::test("faults::an_old_driver_gets_kernels_of_its_own", an_old_driver_gets_kernels_of_its_own),
-        Trial::test("faults::a_device_that_is_not_there_is_refused", a_device_that_is_not_there_is_refused),
+        Trial::test("faults::call_lists_are_complete", call_lists_are_complete),
+        Trial::test("faults::plan_beyond_device_limits_is_rejected", plan_beyond_device_limits_is_rejected),
+        Trial::test("faults::illegal_address_fails_all_later_calls", illegal_address_fails_all_later_calls),
+        Trial::test("faults::old_driver_runs_kernels_compiled_for_it", old_driver_runs_kernels_compiled_for_it),
+        Trial::test("faults::missing_device_is_rejected", missing_device_is_rejected),
     ]
 }
 
-fn a_device_that_is_not_there_is_refused() -> Result<(), Failed> {
+fn missing_device_is_rejected() -> Result<(), Failed> {
     let Err(reason) = Device::new(u32::MAX) else { return Err("there is such a device".into()) };
     match Error::from(reason) {
         error if error.code() == Code::NoDevice => Ok(()),
@@ -38,7 +38,7 @@ fn a_device_that_is_not_there_is_refused() -> Result<(), Failed> {
     }
 }
 
-fn what_does_not_fit_is_refused() -> Result<(), Failed> {
+fn plan_beyond_device_limits_is_rejected() -> Result<(), Failed> {
     let device = Device::with_driver(simulator(Options::default())?);
     let algorithm = algorithms::find("allreduce_ring").ok_or("no such algorithm")?;
     let mut spec = algorithm.spec(16, 16);
@@ -60,8 +60,9 @@ fn what_does_not_fit_is_refused() -> Result<(), Failed> {
     }
 }
 
-/// A driver that refuses what a later toolkit has built runs what is compiled for it; without a compiler there is a reason.
-fn an_old_driver_gets_kernels_of_its_own() -> Result<(), Failed> {
+/// A driver that rejects kernels of a later toolkit runs kernels that are compiled for it; without a compiler the
+/// reason is reported.
+fn old_driver_runs_kernels_compiled_for_it() -> Result<(), Failed> {
     let driver = simulator(Options { old: true, ..Options::default() })?;
     let device = Device::with_cache(driver, Cache::at(CACHE));
     let plan = shipped("allreduce_ring", 2)?;
@@ -93,7 +94,7 @@ fn an_old_driver_gets_kernels_of_its_own() -> Result<(), Failed> {
     Ok(())
 }
 
-/// All that a program does with a world of two ranks, with port channels.
+/// All calls that a program makes with an executor of two ranks, with port channels.
 fn program(world: &Executor) -> Result<(), Error> {
     let plan = shipped("allreduce_ring_ports", 2).map_err(|failed| Error::Internal(format!("{failed:?}")))?;
     let mut run = world.prepare(&plan, Message::new(DataType::F32, 41).any_size())?;
@@ -103,12 +104,12 @@ fn program(world: &Executor) -> Result<(), Error> {
     run.launch_buffers(&mut buffers, &other)?;
     run.launch_buffers(&mut buffers, &stream)?;
     let graph = stream.capture(|stream| run.launch_buffers(&mut buffers, stream));
-    // That a launch gave up before it, a capture only says so; why, the next call says.
+    // If a launch aborted before it, a capture reports only that; the next call reports the cause.
     let graph = match graph {
         Err(error @ Error::Capturing { .. }) => run.synchronize(&stream).and(Err(error)),
         graph => graph,
     }?;
-    // SAFETY: run and buffers are there until the end.
+    // SAFETY: prepared plan and buffers exist until the end.
     unsafe { graph.launch(&stream)? };
     let end = stream.event()?;
     run.synchronize(&stream)?;
@@ -116,8 +117,8 @@ fn program(world: &Executor) -> Result<(), Error> {
     buffers.read_output(1, &mut [0; 164])
 }
 
-/// Calls whose failure the program hears of.
-const HEARD: [&str; 24] = [
+/// Calls whose failure is reported to the program.
+const REPORTED: [&str; 24] = [
     "cuMemAlloc",
     "cuMemHostAlloc",
     "cuMemsetD8",
@@ -144,12 +145,12 @@ const HEARD: [&str; 24] = [
     "cuThreadExchangeStreamCaptureMode",
 ];
 
-/// Calls that give something back, of whose failure nobody can make anything.
-const UNHEARD: [&str; 6] =
+/// Calls that release resources, whose failure is not reported.
+const UNREPORTED: [&str; 6] =
     ["cuMemFree", "cuMemFreeHost", "cuModuleUnload", "cuStreamDestroy", "cuGraphExecDestroy", "cuEventDestroy"];
 
-/// Calls of CUDA's own that the executor needs besides.
-const HEARD_OF_CUDA: [&str; 15] = [
+/// Additional calls of CUDA's driver that the executor needs.
+const REPORTED_WITH_CUDA: [&str; 15] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuDeviceGetCount",
@@ -168,16 +169,23 @@ const HEARD_OF_CUDA: [&str; 15] = [
 ];
 
 /// Calls that only several devices need.
-const HEARD_OF_SEVERAL: [&str; 2] = ["cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess"];
+const REPORTED_WITH_SEVERAL_DEVICES: [&str; 2] = ["cuDeviceCanAccessPeer", "cuCtxEnablePeerAccess"];
 
-/// What CUDA's own functions need for that: of the last contexts that are given back nobody hears.
-const HEARD_OF_SEVERAL_OF_CUDA: [&str; 1] = ["cuDevicePrimaryCtxRelease"];
+/// Calls of CUDA's driver that several devices need in addition; a failure to release the last contexts is not
+/// reported.
+const REPORTED_WITH_SEVERAL_CUDA_DEVICES: [&str; 1] = ["cuDevicePrimaryCtxRelease"];
 
-/// The lists here and beside other tests leave no call out that the executor names.
-fn no_call_is_left_out() -> Result<(), Failed> {
+/// The lists here and in other tests contain every call that the executor names.
+fn call_lists_are_complete() -> Result<(), Failed> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../mscclpp-exec/src/cuda/real");
-    let lists = [&HEARD[..], &UNHEARD, &HEARD_OF_CUDA, &HEARD_OF_SEVERAL, &HEARD_OF_SEVERAL_OF_CUDA];
-    let lists = [&HEARD_OF_SHARED[..], &UNHEARD_OF_SHARED].into_iter().chain(lists).flatten().copied();
+    let lists = [
+        &REPORTED[..],
+        &UNREPORTED,
+        &REPORTED_WITH_CUDA,
+        &REPORTED_WITH_SEVERAL_DEVICES,
+        &REPORTED_WITH_SEVERAL_CUDA_DEVICES,
+    ];
+    let lists = [&REPORTED_FOR_SHARED[..], &UNREPORTED_FOR_SHARED].into_iter().chain(lists).flatten().copied();
     let others = processes::CALLS.iter().map(|(call, _)| *call).chain(switches::calls());
     let tried: BTreeSet<&str> = lists.chain(others).collect();
     let mut named = 0;
@@ -197,23 +205,24 @@ fn no_call_is_left_out() -> Result<(), Failed> {
 }
 
 fn every_call_fails_once() -> Result<(), Failed> {
-    each_fails(&HEARD, &UNHEARD, |options| Ok(program(&Executor::new(&Device::with_driver(simulator(options)?), 2))))
+    each_fails(&REPORTED, &UNREPORTED, |options| {
+        Ok(program(&Executor::new(&Device::with_driver(simulator(options)?), 2)))
+    })
 }
 
 fn every_call_fails_once_on_two_devices() -> Result<(), Failed> {
-    let heard: Vec<&str> = HEARD.into_iter().chain(HEARD_OF_SEVERAL).collect();
-    // That devices are waited for before memory goes back.
-    let unheard: Vec<&str> = UNHEARD.into_iter().chain(["cuCtxSynchronize"]).collect();
+    let heard: Vec<&str> = REPORTED.into_iter().chain(REPORTED_WITH_SEVERAL_DEVICES).collect();
+    // Including the wait for devices before memory is freed.
+    let unheard: Vec<&str> = UNREPORTED.into_iter().chain(["cuCtxSynchronize"]).collect();
     each_fails(&heard, &unheard, |options| {
         let devices: Vec<_> = machine(options, 2)?.into_iter().map(Device::with_driver).collect();
         Ok(Executor::with_devices(&devices, cuda::Options::default()).and_then(|world| program(&world)))
     })
 }
 
-/// After an illegal address a driver refuses everything: that is said, nobody waits for what cannot come, and nothing panics when
-/// it is given back.
-fn after_an_illegal_address() -> Result<(), Failed> {
-    for call in HEARD {
+/// After an illegal address a driver rejects all calls: that is reported, no wait is endless, and no destructor panics.
+fn illegal_address_fails_all_later_calls() -> Result<(), Failed> {
+    for call in REPORTED {
         for nth in 1..=40 {
             let options = Options { failing: Some((call, nth)), sticky: true, ..Options::default() };
             match program(&Executor::new(&Device::with_driver(simulator(options)?), 2)) {
@@ -226,15 +235,15 @@ fn after_an_illegal_address() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Memory that is made to be shared.
+/// Memory that is allocated to be shared.
 fn shared_memory(world: &Executor) -> Result<(), Error> {
     let mut memory = world.alloc(0, 100)?;
     memory.write(&[1; 100])?;
     memory.read(&mut [0; 100])
 }
 
-/// Calls that it needs.
-const HEARD_OF_SHARED: [&str; 6] = [
+/// Calls that allocate it.
+const REPORTED_FOR_SHARED: [&str; 6] = [
     "cuMemGetAllocationGranularity",
     "cuMemCreate",
     "cuMemAddressReserve",
@@ -243,11 +252,11 @@ const HEARD_OF_SHARED: [&str; 6] = [
     "cuMemRelease",
 ];
 
-/// Calls that give it back.
-const UNHEARD_OF_SHARED: [&str; 2] = ["cuMemUnmap", "cuMemAddressFree"];
+/// Calls that release it.
+const UNREPORTED_FOR_SHARED: [&str; 2] = ["cuMemUnmap", "cuMemAddressFree"];
 
-/// A thread that uses a device through another library still does so after a world on other devices.
-fn the_callers_context_stays(mock: &'static mock::Driver) -> Result<(), Failed> {
+/// A thread's current context of another library is unchanged after calls to an executor on other devices.
+fn context_of_caller_is_unchanged(mock: &'static mock::Driver) -> Result<(), Failed> {
     let rig = mock.devices(Options::default(), 3)?;
     let theirs = CudaContext::new(rig.devices[0].ordinal() as usize)?;
     theirs.bind_to_thread()?;
@@ -258,31 +267,31 @@ fn the_callers_context_stays(mock: &'static mock::Driver) -> Result<(), Failed> 
     Ok(())
 }
 
-/// The same behind CUDA's functions.
+/// Fault injection with CUDA's functions of the mock driver.
 pub(crate) fn on_mock(mock: &Result<&'static mock::Driver, String>) -> [Trial; 4] {
     let (one, two, shared, current) = (mock.clone(), mock.clone(), mock.clone(), mock.clone());
-    let heard: Vec<&str> = HEARD.into_iter().chain(HEARD_OF_CUDA).collect();
+    let heard: Vec<&str> = REPORTED.into_iter().chain(REPORTED_WITH_CUDA).collect();
     let heard_of_two: Vec<&str> =
-        heard.iter().copied().chain(HEARD_OF_SEVERAL).chain(HEARD_OF_SEVERAL_OF_CUDA).collect();
+        heard.iter().copied().chain(REPORTED_WITH_SEVERAL_DEVICES).chain(REPORTED_WITH_SEVERAL_CUDA_DEVICES).collect();
     [
-        Trial::test("mock::the_callers_context_stays", move || the_callers_context_stays(current?)),
+        Trial::test("mock::context_of_caller_is_unchanged", move || context_of_caller_is_unchanged(current?)),
         Trial::test("mock::faults::every_call_fails_once", move || {
             let mock = one?;
-            each_fails(&heard, &UNHEARD, |options| match mock.devices(options, 1) {
+            each_fails(&heard, &UNREPORTED, |options| match mock.devices(options, 1) {
                 Ok(rig) => Ok(program(&Executor::new(&rig.devices[0], 2))),
                 Err(reason) => Ok(Err(reason.into())),
             })
         }),
         Trial::test("mock::faults::every_call_of_shared_memory_fails_once", move || {
             let mock = shared?;
-            each_fails(&HEARD_OF_SHARED, &UNHEARD_OF_SHARED, |options| match mock.devices(options, 1) {
+            each_fails(&REPORTED_FOR_SHARED, &UNREPORTED_FOR_SHARED, |options| match mock.devices(options, 1) {
                 Ok(rig) => Ok(shared_memory(&Executor::new(&rig.devices[0], 1))),
                 Err(reason) => Ok(Err(reason.into())),
             })
         }),
         Trial::test("mock::faults::every_call_fails_once_on_two_devices", move || {
             let mock = two?;
-            each_fails(&heard_of_two, &UNHEARD, |options| match mock.devices(options, 2) {
+            each_fails(&heard_of_two, &UNREPORTED, |options| match mock.devices(options, 2) {
                 Ok(rig) => {
                     let world = Executor::with_devices(&rig.devices, cuda::Options::default());
                     Ok(world.and_then(|world| program(&world)))
@@ -293,17 +302,17 @@ pub(crate) fn on_mock(mock: &Result<&'static mock::Driver, String>) -> [Trial; 4
     ]
 }
 
-/// That nothing is left behind is seen to by the simulator when it is dropped.
+/// The simulator checks for leaks when it is dropped.
 fn each_fails(
     heard: &[&'static str],
     unheard: &[&'static str],
     run: impl Fn(Options) -> Result<Result<(), Error>, Failed>,
 ) -> Result<(), Failed> {
     let heard = heard.iter().map(|call| (*call, true));
-    for (call, is_heard) in heard.chain(unheard.iter().map(|call| (*call, false))) {
+    for (call, is_reported) in heard.chain(unheard.iter().map(|call| (*call, false))) {
         for nth in 1..=40 {
             let place = format!("call {nth} of {call}");
-            // A thread of the host may be late on a busy machine: then again, with more patience.
+            // A thread of the host may be late on a busy machine: then the test is repeated with a longer timeout.
             let mut result = Ok(());
             for seconds in [1, 30] {
                 let (failing, patience) = (Some((call, nth)), Duration::from_secs(seconds));
@@ -320,8 +329,8 @@ fn each_fails(
                         return Err(at(place, &error.to_string().into()));
                     }
                 }
-                // There are not so many of them.
-                Ok(()) if nth > 1 || !is_heard => break,
+                // The call is made fewer times than this.
+                Ok(()) if nth > 1 || !is_reported => break,
                 Ok(()) => return Err(at(place, &"nobody heard of it".into())),
                 Err(other) => return Err(at(place, &other.to_string().into())),
             }

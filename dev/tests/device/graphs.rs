@@ -1,4 +1,4 @@
-//! Graphs that replay launches, between eager ones.
+//! Graphs that replay launches, interleaved with eager ones.
 
 use libtest_mimic::Failed;
 use mscclpp_algorithms as algorithms;
@@ -15,8 +15,8 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("graphs::replays_between_eager_launches", replays_between_eager_launches),
         Test::new("graphs::ten_thousand_replays", ten_thousand_replays),
         Test::new("graphs::timed", timed),
-        Test::new("graphs::what_cannot_be_recorded_is_refused", what_cannot_be_recorded_is_refused),
-        Test::new("graphs::of_more_ranks_than_arguments_hold", of_more_ranks_than_arguments_hold),
+        Test::new("graphs::uncapturable_call_in_capture_is_rejected", uncapturable_call_in_capture_is_rejected),
+        Test::new("graphs::graph_keeps_address_table_of_many_ranks", graph_keeps_address_table_of_many_ranks),
     ]
 }
 
@@ -24,7 +24,7 @@ fn replays_between_eager_launches(rig: &Rig) -> Result<(), Failed> {
     for name in ["allreduce_packets", "allreduce_one_shot_packets", "allreduce_all_pairs", "alltoall_packets"] {
         let plan = shipped(name, 4)?;
         let world = Executor::new(&rig.device, 4);
-        // The first launch of all is captured: nothing needs to be warmed up.
+        // The very first launch is captured: no warm-up is needed.
         let mut pair = Pair::new(&world, &plan, Message::new(DataType::F32, 4 * 33).any_size())?
             .ok_or("too many thread blocks")?;
         let other_stream = rig.device.stream()?;
@@ -37,7 +37,7 @@ fn replays_between_eager_launches(rig: &Rig) -> Result<(), Failed> {
     Ok(())
 }
 
-/// After launches were timed, the next one is right.
+/// After launches were timed, the next one is correct.
 fn timed(rig: &Rig) -> Result<(), Failed> {
     let plan = shipped("allreduce_packets", 2)?;
     let message = Message::new(DataType::F32, 50).any_size();
@@ -65,7 +65,7 @@ fn ten_thousand_replays(rig: &Rig) -> Result<(), Failed> {
         if round % 100 == 0 {
             pair.refill()?;
         }
-        // SAFETY: run and buffers live as long as `pair`.
+        // SAFETY: prepared plan and buffers live as long as `pair`.
         unsafe { graph.launch(pair.stream())? };
         if round % 7 == 0 {
             pair.launch()?;
@@ -78,8 +78,8 @@ fn ten_thousand_replays(rig: &Rig) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Whatever must be done before a capture says so in one, by a typed error; nothing is lost but that capture.
-fn what_cannot_be_recorded_is_refused(rig: &Rig) -> Result<(), Failed> {
+/// A call that must be made before a capture returns a typed error in one; only that capture is lost.
+fn uncapturable_call_in_capture_is_rejected(rig: &Rig) -> Result<(), Failed> {
     let (plan, message) = (shipped("allreduce_packets", 2)?, Message::new(DataType::F32, 50).any_size());
     let world = Executor::new(&rig.device, 2);
     let mut pair = Pair::new(&world, &plan, message)?.ok_or("too many thread blocks")?;
@@ -91,7 +91,7 @@ fn what_cannot_be_recorded_is_refused(rig: &Rig) -> Result<(), Failed> {
         ("cannot bind buffers", &|pair| pair.run.bind([[slice, slice]; 2]).map(drop)),
         ("cannot allocate memory", &|_| world.alloc(0, 100).map(drop)),
         ("cannot allocate memory", &|_| DeviceBuffer::new(&rig.device, 100).map(drop)),
-        // The driver's own words.
+        // The driver's own error.
         ("cuStreamSynchronize failed: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", &|_| stream.synchronize()),
     ];
     for (expected, call) in calls {
@@ -109,13 +109,14 @@ fn what_cannot_be_recorded_is_refused(rig: &Rig) -> Result<(), Failed> {
     let Pair { run, buffers, .. } = &mut pair;
     let graph = stream.capture(|stream| run.launch_buffers(buffers, stream))?;
     pair.refill()?;
-    // SAFETY: run and buffers live as long as `pair`.
+    // SAFETY: prepared plan and buffers live as long as `pair`.
     unsafe { graph.launch(pair.stream())? };
     pair.compare()
 }
 
-/// Addresses of so many ranks lie in a table; that of a graph stays as it is, whatever is launched between its replays.
-fn of_more_ranks_than_arguments_hold(rig: &Rig) -> Result<(), Failed> {
+/// The addresses of this number of ranks are in a table; the table of a graph does not change, whatever is launched
+/// between its replays.
+fn graph_keeps_address_table_of_many_ranks(rig: &Rig) -> Result<(), Failed> {
     let algorithm = algorithms::find("allgather_ring").ok_or("no such algorithm")?;
     let mut spec = algorithm.spec(33, 33);
     spec.collective.in_place = false;
@@ -145,7 +146,7 @@ fn of_more_ranks_than_arguments_hold(rig: &Rig) -> Result<(), Failed> {
             for rank in 0..33 {
                 buffers.write_output(rank, &[0xa5; 33 * 16])?;
             }
-            // What is launched eagerly in between is another one each time.
+            // The eager launch in between is another one each time.
             if other > 0 {
                 run.launch_buffers(buffers, &stream)?;
                 run.synchronize(&stream)?;
@@ -154,7 +155,7 @@ fn of_more_ranks_than_arguments_hold(rig: &Rig) -> Result<(), Failed> {
         for rank in 0..33 {
             all[number].write_output(rank, &[0xa5; 33 * 16])?;
         }
-        // SAFETY: run and buffers live until the stream is done.
+        // SAFETY: prepared plan and buffers live until the stream is complete.
         unsafe { graph.launch(&stream)? };
         run.synchronize(&stream)?;
         let mut found = [0; 33 * 16];

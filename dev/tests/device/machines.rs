@@ -1,4 +1,4 @@
-//! Devices of two machines in one process, which have the same number: safe functions tell them apart.
+//! Devices of two hosts in one process, which have the same number: safe functions distinguish them.
 
 use libtest_mimic::{Failed, Trial};
 use mscclpp_dev::{Options, simulator};

@@ -1,11 +1,13 @@
-//! The CUDA executor: its results are those of the CPU executor, bit for bit.
+//! The CUDA executor: its results are bitwise equal to those of the CPU executor.
 //!
-//! On a device, if there is one; on the simulator, if there was a C++ compiler to build it; and on the simulator behind CUDA's own
-//! functions (`dev/mock`), if there is no driver in its place. What cannot run is ignored, and the reason printed. What is
-//! compiled at run time is not for the mock, which loads no machine code.
+//! The tests run on a device, if there is one; on the simulator, if there was a C++ compiler to build it; and on the
+//! simulator with CUDA's own functions (`dev/mock`), if there is no real driver. Tests that cannot run are ignored, and
+//! the reason is printed. Tests of kernels that are compiled at run time do not run on the mock, which loads no machine
+//! code.
 //!
-//! The simulator tries a few seeds, beginning with `MSCCLPP_SEED` (the day's, printed); `MSCCLPP_SEEDS=50` tries so many.
-//! `MSCCLPP_PLANS=FOLDER` adds the plans of a folder; `MSCCLPP_SMALL=1` has a device do no more than the simulator.
+//! The simulator uses a few seeds, beginning with `MSCCLPP_SEED` (the day's by default, printed); `MSCCLPP_SEEDS=50`
+//! uses that number of seeds. `MSCCLPP_PLANS=FOLDER` adds the plans of a folder; `MSCCLPP_SMALL=1` limits a device to
+//! the messages of the simulator.
 
 // On every kind of device: `suite`.
 mod bits;
@@ -18,7 +20,7 @@ mod streams;
 mod suite;
 mod worlds;
 
-// On simulated ones.
+// On simulated devices.
 mod accesses;
 mod bugs;
 mod deadlocks;
@@ -44,11 +46,11 @@ mod flushed;
 #[path = "../../../mscclpp-core/tests/filetests/common.rs"]
 mod filetests;
 
-// Ports that nobody else takes.
+// Ports that are otherwise unused.
 #[path = "../../../mscclpp-exec/tests/common/port.rs"]
 mod port;
 
-// The benchmarks, some of which are tried.
+// The benchmarks, some of which are tested.
 #[path = "../../benches/cuda/baselines.rs"]
 mod baselines;
 #[path = "../../benches/cuda/bench.rs"]
@@ -73,7 +75,7 @@ use std::process::ExitCode;
 use libtest_mimic::Arguments;
 pub(crate) use suite::{Rig, Test, at};
 
-/// Where the simulator's kernels are kept that are compiled while it runs.
+/// Folder of the simulator's kernels that are compiled at run time.
 pub(crate) const CACHE: &str = concat!(env!("CARGO_TARGET_TMPDIR"), "/compiled");
 
 fn main() -> ExitCode {

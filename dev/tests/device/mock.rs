@@ -1,4 +1,4 @@
-//! Devices of the mock driver: the executor calls CUDA's functions, and the simulator answers.
+//! Devices of the mock driver: the executor calls CUDA's functions, and the simulator implements them.
 
 use std::ffi::{CString, c_char};
 use std::path::PathBuf;
@@ -8,8 +8,9 @@ use libloading::os::unix::{Library, Symbol};
 use mscclpp_dev::Options;
 use mscclpp_exec::cuda::{CudaUnavailable, Device};
 
-/// `mock_cuda_options`: first device, number of devices, seed, one stop in so many accesses, whether other machines take part,
-/// the call that fails and which of them, how many devices have multicast objects, the patience in milliseconds.
+/// `mock_cuda_options`: first device, number of devices, seed, one stop in this number of accesses, whether other hosts
+/// take part, the call that fails and its number, number of devices with multicast objects, the patience in
+/// milliseconds.
 type SetOptions = unsafe extern "C" fn(u32, u32, u64, u32, bool, *const c_char, u64, u32, u64);
 
 /// The library, and which of its devices are in use.
@@ -19,13 +20,13 @@ pub(crate) struct Driver {
     freed: Condvar,
 }
 
-/// Devices of one machine, and their numbers for as long.
+/// Devices of one host, with their numbers reserved as long as this exists.
 pub(crate) struct Mock {
     pub(crate) devices: Vec<Device>,
     _numbers: Numbers,
 }
 
-/// Numbers of devices, given back when this is dropped.
+/// Numbers of devices, released when this is dropped.
 struct Numbers(std::ops::Range<usize>, &'static Driver);
 
 impl Drop for Numbers {
@@ -35,34 +36,35 @@ impl Drop for Numbers {
     }
 }
 
-/// Loads the mock driver in place of CUDA's. It stays for the rest of the process, so there must not be a real one.
+/// Loads the mock driver in place of CUDA's. It stays loaded for the rest of the process, so there must not be a real
+/// one.
 ///
 /// # Errors
-/// Says why it cannot be loaded.
+/// The reason why it cannot be loaded.
 pub(crate) fn driver() -> Result<&'static Driver, String> {
     static DRIVER: OnceLock<Result<Driver, String>> = OnceLock::new();
     DRIVER.get_or_init(load).as_ref().map_err(Clone::clone)
 }
 
 fn load() -> Result<Driver, String> {
-    // A dependency of this test, so it lies beside it.
+    // A dependency of this test, so it is in the same folder.
     let name = format!("{}mscclpp_mock_cuda{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
     let beside: PathBuf = std::env::current_exe().map_err(|error| error.to_string())?.with_file_name(name);
-    // SAFETY: our own library, which does nothing when it is loaded.
+    // SAFETY: this repository's own library, whose initialization has no effects.
     let library = unsafe { Library::new(&beside) }.map_err(|error| error.to_string())?;
-    // SAFETY: a function of it, with its type.
+    // SAFETY: a function of the library, with its type.
     let set_options = unsafe { library.get::<SetOptions>(b"mock_cuda_options") }.map_err(|error| error.to_string())?;
-    // Later calls find it by CUDA's name.
+    // Later calls find it under CUDA's name.
     std::mem::forget(library);
     Ok(Driver { set_options, used: Mutex::new([false; 64]), freed: Condvar::new() })
 }
 
 impl Driver {
-    /// Devices of a machine that nobody else uses. Of the options, the seed, where threads stop, whether
-    /// others take part, what fails, and the patience. Waits as long as other tests have all devices.
+    /// Reserves devices of a host for one test. Of the options it uses the seed, where threads stop, whether others
+    /// take part, what fails, and the patience. Waits as long as other tests use all devices.
     ///
     /// # Errors
-    /// As [`Device::new`]. While the call that fails is one of those that open a device, that is the one.
+    /// Those of [`Device::new`], including that of the call that is to fail, if it is one of those that open a device.
     pub(crate) fn devices(&'static self, options: Options, count: usize) -> Result<Mock, CudaUnavailable> {
         let numbers = {
             let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,7 +83,7 @@ impl Driver {
         let (first, count) = (numbers.0.start as u32, count as u32);
         let Options { seed, stop_at_one_of, others, multicast, patience, .. } = options;
         let patience = patience.as_millis() as u64;
-        // SAFETY: the text is there during the call.
+        // SAFETY: the text exists during the call.
         unsafe { (self.set_options)(first, count, seed, stop_at_one_of, others, call, nth, multicast, patience) };
         let devices = numbers.0.clone().map(|number| Device::new(number as u32)).collect::<Result<_, _>>()?;
         Ok(Mock { devices, _numbers: numbers })

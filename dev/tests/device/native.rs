@@ -1,4 +1,4 @@
-//! Kernels of a user's, in a registry and on a world: that of the example.
+//! Custom kernels, in a registry and on an executor: those of the example.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,14 +17,14 @@ use crate::hand_written::HandWritten;
 pub(crate) fn tests() -> Vec<Test> {
     let tests = [
         Test::new("native::the_example_sums", the_example_sums),
-        Test::new("native::what_does_not_compile_is_said", what_does_not_compile_is_said),
-        Test::new("native::what_does_not_fit_is_refused", what_does_not_fit_is_refused),
-        Test::new("native::what_is_measured_against_is_right", what_is_measured_against_is_right),
+        Test::new("native::compile_error_is_reported", compile_error_is_reported),
+        Test::new("native::unsupported_request_is_rejected", unsupported_request_is_rejected),
+        Test::new("native::benchmark_kernels_are_correct", benchmark_kernels_are_correct),
     ];
     tests.map(Test::that_compiles).into()
 }
 
-/// The example's kernel, and how often its functions were called.
+/// The example's kernel, with counts of the calls of its functions.
 struct Counted {
     text: &'static str,
     calls: Arc<[AtomicU32; 2]>,
@@ -65,7 +65,7 @@ impl NativeAlgorithm for Counted {
         for (rank, [input, output]) in ranks.iter().enumerate() {
             (all.inputs[rank], all.outputs[rank]) = (input.address, output.address);
         }
-        // SAFETY: the kernel takes such a struct, and reads and writes the caller's memories only.
+        // SAFETY: the kernel takes such a struct, and accesses only the caller's memory.
         unsafe { Ok(kernel.launch(stream, *blocks, 512, &all)?) }
     }
 }
@@ -108,7 +108,7 @@ fn the_example_sums(rig: &Rig) -> Result<(), Failed> {
         }
         let slices: Vec<_> = memories.iter().map(|[input, output]| [input.as_slice(), output.as_slice()]).collect();
         let stream = rig.device.stream()?;
-        // SAFETY: memory that stays until the stream is done.
+        // SAFETY: memory that exists until the stream is complete.
         unsafe { run.launch(&slices, &stream)? };
         stream.synchronize()?;
         for [_, output] in &memories {
@@ -127,7 +127,7 @@ fn the_example_sums(rig: &Rig) -> Result<(), Failed> {
     Ok(())
 }
 
-fn what_does_not_compile_is_said(rig: &Rig) -> Result<(), Failed> {
+fn compile_error_is_reported(rig: &Rig) -> Result<(), Failed> {
     let (registry, _) = registry("#include \"reduce.h\"\n\nint native_allreduce = no_such_thing;\n")?;
     let world = Executor::new(&rig.device, 4);
     let request = request(4, 4);
@@ -141,7 +141,7 @@ fn what_does_not_compile_is_said(rig: &Rig) -> Result<(), Failed> {
     Err(text.into())
 }
 
-fn what_does_not_fit_is_refused(rig: &Rig) -> Result<(), Failed> {
+fn unsupported_request_is_rejected(rig: &Rig) -> Result<(), Failed> {
     let (registry, calls) = registry(EXAMPLE)?;
     let (world, request) = (Executor::new(&rig.device, 4), request(4, 100));
     let ours = registry.find("ours").ok_or("it was added")?;
@@ -170,8 +170,8 @@ fn what_does_not_fit_is_refused(rig: &Rig) -> Result<(), Failed> {
     expect("396", launch(&[[slice, slice], [slice, slice], [slice, short], [slice, slice]]))
 }
 
-/// The benchmarks' kernels.
-fn what_is_measured_against_is_right(rig: &Rig) -> Result<(), Failed> {
+/// Tests the benchmarks' kernels.
+fn benchmark_kernels_are_correct(rig: &Rig) -> Result<(), Failed> {
     for name in ["all_pairs", "one_shot"] {
         let mut kernel = HandWritten::new(&rig.device, name, 3, 16 * 53, 6, 512)?;
         for turn in 0..3 {

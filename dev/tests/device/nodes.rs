@@ -1,4 +1,4 @@
-//! Ranks on several nodes: processes of the system that take themselves to be on different ones, each with a device of its own.
+//! Ranks on several simulated nodes: processes on this machine, each with a separate device.
 
 use std::ops::Range;
 use std::thread;
@@ -18,7 +18,7 @@ use super::flushed::{News, dead_put, flushed, used_first_thing};
 use super::processes::{Job, Player, Work, files_and_handles, machine_options};
 use super::stalls;
 
-/// Roles that all ranks play well, with ranks and ranks per node.
+/// Roles in which all ranks succeed, with ranks and ranks per node.
 const ROLES: [(&str, u32, u32); 14] = [
     ("one_link", 2, 1),
     ("memory_that_comes_and_goes", 2, 1),
@@ -43,15 +43,15 @@ pub(crate) fn tests(seeds: Range<u64>) -> Vec<Trial> {
         })
     });
     let bugs = ["early_stores", "early_events"]
-        .map(|bug| Trial::test(format!("nodes::bugs::{bug}"), move || a_bug_is_found(bug)));
-    let killed = with_seeds("nodes::a_rank_that_is_killed".into(), seeds.clone(), a_rank_that_is_killed);
-    // Once: it takes its time.
+        .map(|bug| Trial::test(format!("nodes::bugs::{bug}"), move || injected_bug_is_detected(bug)));
+    let killed = with_seeds("nodes::killed_rank_is_named".into(), seeds.clone(), killed_rank_is_named);
+    // Once, since it takes long.
     let stopped =
-        with_seeds("nodes::a_rank_that_is_stopped".into(), seeds.start..seeds.start + 1, a_rank_that_is_stopped);
+        with_seeds("nodes::stopped_rank_is_named".into(), seeds.start..seeds.start + 1, stopped_rank_is_named);
     roles.chain([killed, stopped]).chain(bugs).collect()
 }
 
-/// The same with the mock driver.
+/// The same tests with the mock driver.
 pub(crate) fn on_mock(seed: u64) -> Vec<Trial> {
     let role = |(role, ranks, per_node)| {
         Trial::test(format!("mock::nodes::{role}"), move || Job::start(role, "mock", seed, ranks, per_node)?.succeed())
@@ -59,20 +59,20 @@ pub(crate) fn on_mock(seed: u64) -> Vec<Trial> {
     ROLES.into_iter().map(role).collect()
 }
 
-/// What a process does in a role.
+/// Runs the part of a process in a role.
 pub(crate) fn play(role: &str, player: &Player) -> Result<(), Failed> {
     let rank = player.group.rank();
     let ranks_differ = player.seed % 2 == u64::from(rank) % 2;
     let bug = ["early_stores", "early_events"].into_iter().find(|bug| *bug == role);
     let options = Options {
-        // Some are behind the others, and what they copy is later still.
+        // Some ranks are slower than others, and their copies are delayed further.
         late: ranks_differ || bug.is_some(),
         bug,
-        // Long enough for the news to come before the data.
+        // Long enough for the news to arrive before the data.
         time_per_copy: Duration::from_millis(if role.starts_with("news_") && rank == 2 { 50 } else { 0 }),
         patience: Duration::from_secs(match role {
             "stalled" => 5,
-            // One of the ranks has no proxy that would hear of the error.
+            // One of the ranks has no proxy that would receive the error.
             _ if role.starts_with("news_") => 20,
             _ => 120,
         }),
@@ -87,7 +87,7 @@ pub(crate) fn play(role: &str, player: &Player) -> Result<(), Failed> {
     let (device, _rig) = player.device(options)?;
     let timeout = Duration::from_millis(match role {
         "stalled" => 20,
-        // One of the ranks has no proxy that would hear of the error.
+        // One of the ranks has no proxy that would receive the error.
         _ if role.starts_with("news_") => 10_000,
         _ => 120_000,
     });
@@ -98,13 +98,13 @@ pub(crate) fn play(role: &str, player: &Player) -> Result<(), Failed> {
         "two_nodes" => two_nodes(&world, player),
         "long_messages" => long_messages(&world, rank),
         "graphs" => graphs(&world, rank),
-        "ranks_that_are_late" => ranks_that_are_late(&world, rank),
+        "ranks_that_are_late" => late_rank_keeps_its_buffers(&world, rank),
         "news_by_third_rank" => data_is_late(&world, rank, News::ByThirdRank, false),
         // The copies of the mock driver's devices take no time.
         "news_by_neighbour" => data_is_late(&world, rank, News::ByNeighbour, player.compiles()),
-        "what_nobody_waits_for" => what_nobody_waits_for(&world, rank),
-        "refused" => refused(&world, rank),
-        "ranks_that_differ" => ranks_that_differ(&world, rank),
+        "what_nobody_waits_for" => puts_without_wait_stay_in_their_launch(&world, rank),
+        "refused" => cross_node_access_is_rejected(&world, rank),
+        "ranks_that_differ" => different_sizes_are_reported(&world, rank),
         "stalled" => stalled(&world, player),
         "aborted" => aborted(&world, rank),
         "killed" | "stopped" => launches_until_an_error(&world, rank),
@@ -114,7 +114,7 @@ pub(crate) fn play(role: &str, player: &Player) -> Result<(), Failed> {
     }
 }
 
-/// The plan of an algorithm on ranks of which some share a node.
+/// Returns the plan of an algorithm on ranks of which some share a node.
 fn plan_of(algorithm: &BuiltinAlgorithm, ranks: u32, per_node: u32) -> Result<Plan, Failed> {
     let mut spec = algorithm.spec(ranks, per_node);
     spec.collective.in_place = algorithm.placement() == BufferMode::InPlace;
@@ -125,11 +125,11 @@ fn shipped(name: &str, ranks: u32, per_node: u32) -> Result<Plan, Failed> {
     plan_of(algorithms::find(name).ok_or("no such algorithm")?, ranks, per_node)
 }
 
-/// Two ranks, all through ports, by the interpreter and by kernels written for the plan.
+/// Two ranks, all data through ports, by the interpreter and by specialized kernels.
 fn one_link(world: &Executor, player: &Player) -> Result<(), Failed> {
     for name in ["allgather_ring_ports", "allreduce_ring_ports"] {
         let plan = shipped(name, 2, 1)?;
-        // Longer ones need more scratch than those before.
+        // Longer messages need more scratch than those before.
         for (dtype, count) in [(DataType::F32, 106), (DataType::F16, 106), (DataType::U8, 106), (DataType::F32, 2034)] {
             let work = Work::new(plan.clone(), Message::new(dtype, count).any_size(), 3)?;
             work.run(world, player.group.rank())?;
@@ -141,7 +141,7 @@ fn one_link(world: &Executor, player: &Player) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Algorithms that must not be refused on several nodes.
+/// Algorithms that must be accepted on several nodes.
 const ACROSS: [&str; 8] = [
     "allgather_ring_ports",
     "allgather_two_nodes",
@@ -153,7 +153,7 @@ const ACROSS: [&str; 8] = [
     "reducescatter_hierarchical",
 ];
 
-/// Every shipped algorithm, unless it reaches memory across nodes.
+/// Every built-in algorithm, unless it accesses memory across nodes.
 fn two_nodes(world: &Executor, player: &Player) -> Result<(), Failed> {
     let rank = player.group.rank();
     let mut ran = Vec::new();
@@ -179,7 +179,7 @@ fn two_nodes(world: &Executor, player: &Player) -> Result<(), Failed> {
     }
 }
 
-/// Launches until one fails, which must name rank 1; says `ready` after some.
+/// Launches until one fails, which must name rank 1; prints `ready` after some.
 fn launches_until_an_error(world: &Executor, rank: u32) -> Result<(), Failed> {
     let plan = shipped("allreduce_ring_ports", world.num_ranks(), 2)?;
     let mut run = world.prepare(&plan, Message::new(DataType::F32, 400).any_size())?;
@@ -199,17 +199,17 @@ fn launches_until_an_error(world: &Executor, rank: u32) -> Result<(), Failed> {
     }
 }
 
-/// The others hear of it, each of them from whoever it waits for, and who died is named.
-fn a_rank_that_is_killed(seed: u64) -> Result<(), Failed> {
+/// The other ranks receive the failure, each from the rank that it waits for, and the killed rank is named.
+fn killed_rank_is_named(seed: u64) -> Result<(), Failed> {
     without_first(seed, "killed", Job::kill)
 }
 
-/// The same of a process that does nothing any more: it is missed.
-fn a_rank_that_is_stopped(seed: u64) -> Result<(), Failed> {
+/// A stopped process makes no progress, and is reported as lost.
+fn stopped_rank_is_named(seed: u64) -> Result<(), Failed> {
     without_first(seed, "stopped", Job::stop)
 }
 
-/// What becomes of the others when something happens to rank 1 in the middle of launches.
+/// Runs launches, and checks the other ranks after an event that happens to rank 1 in the middle of them.
 fn without_first(seed: u64, role: &str, happens: fn(&mut Job, usize) -> Result<(), Failed>) -> Result<(), Failed> {
     let mut job = Job::start(role, "simulator", seed, 4, 2)?;
     (0..4).try_for_each(|rank| job.wait_for_line(rank, "ready\n"))?;
@@ -220,7 +220,7 @@ fn without_first(seed: u64, role: &str, happens: fn(&mut Job, usize) -> Result<(
     }
 }
 
-/// Long enough for several pieces on their way at once, and a rest.
+/// Long enough for several staging buffers in flight at once, and a remainder.
 fn long_messages(world: &Executor, rank: u32) -> Result<(), Failed> {
     let plan = shipped("allgather_ring_ports", 2, 1)?;
     for (dtype, count) in
@@ -231,14 +231,14 @@ fn long_messages(world: &Executor, rank: u32) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Results of one step go into the next one.
+/// Results of one step are inputs of the next one.
 fn reductions(world: &Executor, rank: u32) -> Result<(), Failed> {
     let plan = shipped("allreduce_ring_ports", 2, 1)?;
     Ok(Work::new(plan, Message::new(DataType::F32, 1000).any_size(), 4)?.run(world, rank)?)
 }
 
-/// Without the bug the same is right.
-fn a_bug_is_found(bug: &str) -> Result<(), Failed> {
+/// Without the bug the same launches are correct.
+fn injected_bug_is_detected(bug: &str) -> Result<(), Failed> {
     Job::start("reductions", "simulator", 1, 2, 1)?.succeed()?;
     for seed in 1..=30 {
         let ended = Job::start(bug, "simulator", seed, 2, 1)?.wait()?;
@@ -249,7 +249,7 @@ fn a_bug_is_found(bug: &str) -> Result<(), Failed> {
     Err("not found with 30 seeds".into())
 }
 
-/// Graphs of which the host knows nothing, between eager launches, while the ranks are at different ones.
+/// Graphs that run without the host's involvement, between eager launches, while the ranks are in different launches.
 fn graphs(world: &Executor, rank: u32) -> Result<(), Failed> {
     let message = Message::new(DataType::F32, 2 * 33).any_size();
     let mut run = world.prepare(&shipped("allreduce_ring_ports", 2, 1)?, message)?;
@@ -264,7 +264,7 @@ fn graphs(world: &Executor, rank: u32) -> Result<(), Failed> {
         if round % 3 == 1 {
             run.launch_buffers(&mut buffers, &stream)?;
         } else {
-            // SAFETY: run and buffers are there until the end.
+            // SAFETY: prepared plan and buffers exist until the end.
             unsafe { graph.launch(&stream)? };
         }
         run.synchronize(&stream)?;
@@ -280,11 +280,11 @@ fn graphs(world: &Executor, rank: u32) -> Result<(), Failed> {
     Ok(())
 }
 
-/// What a rank hands in is its own until it launches, also if the others have begun long ago.
-fn ranks_that_are_late(world: &Executor, rank: u32) -> Result<(), Failed> {
+/// A rank's buffers are not written before it launches, even if the others have begun long before.
+fn late_rank_keeps_its_buffers(world: &Executor, rank: u32) -> Result<(), Failed> {
     let algorithm = algorithms::find("allgather_two_nodes").ok_or("no such algorithm")?;
     let mut tree = algorithm.compile(algorithm.spec(2, 1), &algorithm.arguments([])?)?;
-    // Nobody asks whether the other one is there.
+    // Removes the check that the other rank has arrived.
     for ops in tree.ranks.iter_mut().flat_map(|rank| &mut rank.blocks).map(|block| &mut block.ops) {
         for kind in [OpKind::Signal, OpKind::Wait] {
             let at = ops.iter().position(|op| op.kind == kind).ok_or("no question")?;
@@ -295,7 +295,7 @@ fn ranks_that_are_late(world: &Executor, rank: u32) -> Result<(), Failed> {
     let mut run = world.prepare(&plan, Message::new(DataType::U8, 2000).any_size())?;
     let (mut buffers, stream) = (run.buffers()?, world.stream()?);
     for round in 1..=4_u8 {
-        // Ranks take turns to be late.
+        // Ranks are late in turns.
         let fill = |value: u8| vec![value; 2000];
         buffers.write_output(rank, &fill(0xa5))?;
         buffers.write_input(rank, &vec![16 * round + rank as u8; buffers.input(rank).bytes as usize])?;
@@ -321,7 +321,7 @@ fn ranks_that_are_late(world: &Executor, rank: u32) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A launch after which `receiver` must have what rank `from` handed in.
+/// A launch after which `receiver` must have the input of rank `from`.
 fn launch_bytes(
     run: &mut PreparedPlan,
     buffers: &mut Buffers,
@@ -346,8 +346,9 @@ fn launch_bytes(
     }
 }
 
-/// A plan that takes a flush for the arrival ends in an error that names both ranks, on all of them; no launch is wrong.
-/// `is_late`: whether the data comes behind the news for sure; otherwise all launches may be right.
+/// A plan that mistakes a flush for the arrival of data ends in an error that names both ranks, on all of them; no
+/// launch has a wrong result. `is_late`: whether the data is certain to arrive after the news; otherwise all launches
+/// may be correct.
 fn data_is_late(world: &Executor, rank: u32, news: News, is_late: bool) -> Result<(), Failed> {
     let mut run = world.prepare(&flushed(news), Message::new(DataType::U8, 5 << 20).any_size())?;
     let mut buffers = run.buffers()?;
@@ -365,7 +366,7 @@ fn data_is_late(world: &Executor, rank: u32, news: News, is_late: bool) -> Resul
 }
 
 /// Puts to scratch without a wait delay no rank, and no launch finds the data of another launch there.
-fn what_nobody_waits_for(world: &Executor, rank: u32) -> Result<(), Failed> {
+fn puts_without_wait_stay_in_their_launch(world: &Executor, rank: u32) -> Result<(), Failed> {
     let prepare = |plan: &Plan, bytes| -> Result<_, Error> {
         let run = world.prepare(plan, Message::new(DataType::U8, bytes).any_size())?;
         let buffers = run.buffers()?;
@@ -378,7 +379,7 @@ fn what_nobody_waits_for(world: &Executor, rank: u32) -> Result<(), Failed> {
     let plan = used_first_thing();
     let mut runs = [1 << 14, 1 << 10, 3 << 12].map(|bytes| prepare(&plan, bytes));
     for number in 0..12 {
-        // Equal sizes and others in a row.
+        // Equal sizes and others in sequence.
         match &mut runs[[0, 0, 1, 2, 0, 2][number as usize % 6]] {
             Ok((run, buffers)) => launch_bytes(run, buffers, world, rank, (2, 2), number)?,
             Err(error) => return Err(error.clone().into()),
@@ -387,8 +388,9 @@ fn what_nobody_waits_for(world: &Executor, rank: u32) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A plan that reaches over nodes otherwise is refused by all, with what and how to mend it; the next one runs.
-fn refused(world: &Executor, rank: u32) -> Result<(), Failed> {
+/// All ranks reject a plan that accesses memory across nodes other than by port channels, with the operation and a fix;
+/// the next plan runs.
+fn cross_node_access_is_rejected(world: &Executor, rank: u32) -> Result<(), Failed> {
     let message = Message::new(DataType::F32, 400).any_size();
     for name in ["allreduce_all_pairs", "allreduce_packets", "allreduce_switch"] {
         match world.prepare(&shipped(name, 4, 4)?, message) {
@@ -405,8 +407,8 @@ fn refused(world: &Executor, rank: u32) -> Result<(), Failed> {
     Ok(Work::new(shipped("allreduce_ring_ports", 4, 2)?, message, 1)?.run(world, rank)?)
 }
 
-/// Ranks that prepare different sizes are told, on both nodes.
-fn ranks_that_differ(world: &Executor, rank: u32) -> Result<(), Failed> {
+/// Ranks that prepare different sizes get an error on both nodes.
+fn different_sizes_are_reported(world: &Executor, rank: u32) -> Result<(), Failed> {
     let plan = shipped("allreduce_ring_ports", 4, 2)?;
     let message = Message::new(DataType::F32, 400 + 4 * u64::from(rank / 2)).any_size();
     match world.prepare(&plan, message) {
@@ -415,12 +417,12 @@ fn ranks_that_differ(world: &Executor, rank: u32) -> Result<(), Failed> {
     }
 }
 
-/// Rank 1 leaves out what rank 2 waits for: all give up sooner or later, and say why.
+/// Rank 1 omits a signal that rank 2 waits for: all ranks abort eventually, and report the cause.
 fn stalled(world: &Executor, player: &Player) -> Result<(), Failed> {
     let tree = stalls::without("allreduce_ring_ports", 4, 1, OpKind::PutWithSignal)?;
     let mut run = world.prepare(&Plan::new(&tree), Message::new(DataType::F32, 400).any_size())?;
     let (mut buffers, stream) = (run.buffers()?, world.stream()?);
-    // Some have all that they need the first time.
+    // Some ranks have all data that they need the first time.
     let mut launches = 0;
     let error = loop {
         launches += 1;
@@ -430,7 +432,7 @@ fn stalled(world: &Executor, player: &Player) -> Result<(), Failed> {
             Err(error) => break error,
         }
     };
-    // Nobody leaves before all have seen it.
+    // No rank exits before all have received the error.
     player.group.barrier()?;
     let is_second = player.group.rank() == 2;
     let is_for_first = |blocked: &BlockedThreadBlock| matches!(blocked.waits_for, WaitsFor::Signal { peer: 1, .. });
@@ -446,7 +448,7 @@ fn stalled(world: &Executor, player: &Player) -> Result<(), Failed> {
     }
 }
 
-/// A launch that one rank's caller ends is over for the other one too, long before it would have waited for long enough.
+/// A launch that one rank's caller aborts ends on the other rank too, long before its timeout.
 fn aborted(world: &Executor, rank: u32) -> Result<(), Failed> {
     let mut run =
         world.prepare(&shipped("allreduce_ring_ports", 2, 1)?, Message::new(DataType::F32, 400).any_size())?;
@@ -466,7 +468,8 @@ fn aborted(world: &Executor, rank: u32) -> Result<(), Failed> {
     Ok(())
 }
 
-/// What this process has of them. Those of `before` are waited for: a thread that was joined may be on its way out.
+/// Returns the numbers of this process' threads and sockets. It waits until they are down to those of `before`: a
+/// joined thread may still be exiting.
 fn threads_and_sockets(before: Option<[usize; 2]>) -> Result<[usize; 2], Failed> {
     let begun = Instant::now();
     loop {
@@ -481,8 +484,8 @@ fn threads_and_sockets(before: Option<[usize; 2]>) -> Result<[usize; 2], Failed>
     }
 }
 
-/// Calls that fail on rank 1, each of the first ones of which does: it says which, the other one hears of it, and nothing is
-/// left behind, to which the simulator sees.
+/// Calls that fail on rank 1, for each of the first calls of a function: rank 1 names the call, the other rank receives
+/// the error, and the simulator detects no leak.
 fn every_call_fails_once(player: &Player, options: Options) -> Result<(), Failed> {
     let (plan, rank) = (shipped("allreduce_ring_ports", 2, 1)?, player.group.rank());
     let calls = [
@@ -510,7 +513,7 @@ fn every_call_fails_once(player: &Player, options: Options) -> Result<(), Failed
                 run.synchronize(&stream)
             };
             let (mut result, mut said) = (Ok(()), Vec::new());
-            // On a busy machine rank 0 may be late: then again, with more patience.
+            // On a busy machine rank 0 may be late: then the test is repeated with a longer timeout.
             for (patience, timeout) in [(2_000, 50), (30_000, 30_000)] {
                 result = run(Duration::from_millis(patience), Duration::from_millis(timeout));
                 let after = threads_and_sockets(Some(before))?;

@@ -1,4 +1,4 @@
-//! Every shipped algorithm, every file test, and every plan of the folder that is named in `MSCCLPP_PLANS` or `MSCCLPP_CONFORMANCE`.
+//! Every built-in algorithm, every file test, and every plan of the folder that `MSCCLPP_PLANS` or `MSCCLPP_CONFORMANCE` names.
 
 use std::path::PathBuf;
 
@@ -29,7 +29,7 @@ pub(crate) fn tests() -> Vec<Test> {
     shipped.chain(files).chain(written).collect()
 }
 
-/// The plans of the folder that the environment names.
+/// Returns the plans of the folder that the environment names.
 pub(crate) fn plan_files() -> Vec<PathBuf> {
     let folder = std::env::var_os("MSCCLPP_PLANS").or_else(|| std::env::var_os("MSCCLPP_CONFORMANCE"));
     let files = folder.and_then(|folder| std::fs::read_dir(folder).ok());
@@ -43,7 +43,7 @@ pub(crate) fn plan_files() -> Vec<PathBuf> {
 fn messages(rig: &Rig, ranks: u32) -> Vec<Message> {
     let (f32, f16): (&[u64], &[u64]) = if rig.small { (&[16, 53], &[7]) } else { (&[1, 64, 1021, 50_000], &[7, 3333]) };
     let message = |dtype| move |count: &u64| Message::new(dtype, count * u64::from(ranks)).any_size();
-    // 60 seeds try all pairs.
+    // 60 seeds cover all pairs.
     let types = DataType::ALL.len() as u64;
     let dtype = DataType::ALL[(rig.seed % types) as usize];
     let op = ReduceOp::ALL[(rig.seed / types) as usize % ReduceOp::ALL.len()];
@@ -59,7 +59,7 @@ fn check(rig: &Rig, plan: &Plan) -> Result<(), Failed> {
                 pair.check(if rig.small { 2 } else { 3 })?;
                 anywhere(&world, plan, message, PrepareOptions::default(), turn)?;
             }
-            // More thread blocks than the device runs at once.
+            // More thread blocks than are co-resident on the device.
             Ok(None) => {}
             // A plan that is not a sum keeps its own reduction.
             Err(_) if message.op.is_some() && world.prepare(plan, Message { op: None, ..message }).is_ok() => {}
@@ -121,6 +121,6 @@ fn of_file_test(rig: &Rig, test: &FileTest) -> Result<(), Failed> {
 }
 
 fn of_file(rig: &Rig, file: &PathBuf) -> Result<(), Failed> {
-    // Refused ones have tests of their own.
+    // Rejected plans have separate tests.
     std::fs::read(file).map(|bytes| Plan::load(&bytes).map_or(Ok(()), |plan| check(rig, &plan)))?
 }

@@ -1,5 +1,5 @@
-//! Kernels with bugs that the tools for devices must find, so that what they find nothing in is clean. Ignored unless asked for: each
-//! does harm to nothing but its own memory, and is no test without such a tool.
+//! Kernels with bugs that the tools for devices must detect, which shows that a clean run of such a tool is
+//! significant. They are ignored by default: each accesses only its own memory, and tests nothing without such a tool.
 
 use libtest_mimic::{Failed, Trial};
 use mscclpp_exec::cuda::jit::Source;
@@ -8,12 +8,12 @@ use mscclpp_exec::cuda::{CudaUnavailable, Device, DeviceBuffer};
 const SOURCE: &str = r#"
     struct Words { unsigned long long address; };
 
-    // For memcheck: one word behind the end.
+    // For memcheck: one word past the end.
     extern "C" __global__ void out_of_bounds(const Words words) {
         reinterpret_cast<unsigned*>(words.address)[64 + threadIdx.x] = 1;
     }
 
-    // For racecheck: what other threads have written, without a block sync before.
+    // For racecheck: reads data that other threads have written, without a block sync before.
     extern "C" __global__ void unordered(const Words words) {
         __shared__ unsigned cells[64];
         cells[threadIdx.x] = threadIdx.x;
@@ -40,8 +40,8 @@ fn launch(device: &Device, name: &str) -> Result<(), Failed> {
     let kernel = device.module(&Source::new("planted.cu", SOURCE))?.function(name)?;
     let (words, stream) = (DeviceBuffer::new(device, 256)?, device.stream()?);
     let argument = Words { address: words.as_slice().address };
-    // SAFETY: the kernel takes such a struct, whose memory is there until the stream is done. The word out of bounds is the point;
-    // it lies within the pages that the driver took for this process.
+    // SAFETY: the kernel takes such a struct, whose memory exists until the stream is complete. The access out of
+    // bounds is the purpose of the test; it is within the pages that the driver allocated for this process.
     unsafe { kernel.launch(&stream, 1, if name == "unordered" { 64 } else { 1 }, &argument)? };
     stream.synchronize()?;
     Ok(())

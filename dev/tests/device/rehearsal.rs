@@ -1,4 +1,4 @@
-//! The benchmarks' rows on tiny messages: that each runs to its end, and says what it must.
+//! The benchmarks' rows on tiny messages: each runs to its end, and prints the required output.
 
 use libtest_mimic::{Failed, Trial};
 use mscclpp_dev::{Options, simulator};
@@ -13,7 +13,7 @@ use crate::stamps;
 
 pub(crate) fn tests() -> Vec<Trial> {
     let trial = |name: &'static str| Trial::test(format!("rehearsal::{name}"), move || of_a_row(name));
-    // What PyTorch needs is its own affair.
+    // Without the row that needs PyTorch.
     let rows = ROWS.iter().map(|(name, ..)| *name).filter(|name| *name != "b9").map(trial);
     rows.chain([Trial::test("rehearsal::stamps", stamps_in_order_are_summed_up)]).collect()
 }

@@ -1,7 +1,7 @@
-//! Kernels written for one plan: results of the CPU executor, bit for bit, alone and in turn with the interpreter.
+//! Specialized kernels: results bitwise equal to those of the CPU executor, alone and alternating with the interpreter.
 //!
-//! Each plan is compiled, which takes seconds, so the simulator takes some of them, others every day. `MSCCLPP_ALL=1` takes all;
-//! `MSCCLPP_PLANS=FOLDER` adds the plans of a folder.
+//! Compiling a plan takes seconds, so the simulator tests a sample of them, which changes every day. `MSCCLPP_ALL=1`
+//! selects all; `MSCCLPP_PLANS=FOLDER` adds the plans of a folder.
 
 use std::time::Duration;
 
@@ -31,14 +31,14 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("specialised::any_address", any_address),
         Test::new("specialised::wide_operations", wide_operations),
         Test::new("specialised::in_turn_with_the_interpreter", in_turn_with_the_interpreter),
-        Test::new("specialised::stalls_are_reported_alike", stalls_are_reported_alike),
+        Test::new("specialised::stalls_are_reported_like_interpreted_ones", stalls_are_reported_like_interpreted_ones),
         Test::new("specialised::windows_of_operations", windows_of_operations),
         Test::new("specialised::large_plans_are_interpreted", large_plans_are_interpreted),
     ];
     tests.into_iter().chain(files).map(Test::that_compiles).collect()
 }
 
-/// Whether to take number `number` of the things to try.
+/// Returns whether case `number` is in the sample.
 fn takes(rig: &Rig, number: usize, of: u64) -> bool {
     !rig.small || is_sampled(rig.seed, number, of)
 }
@@ -47,7 +47,7 @@ fn is_sampled(seed: u64, number: usize, of: u64) -> bool {
     std::env::var_os("MSCCLPP_ALL").is_some() || number as u64 % of == seed % of
 }
 
-/// Returns whether a seed takes number `number` of the shipped algorithms.
+/// Returns whether a seed samples number `number` of the built-in algorithms.
 pub(crate) fn sampled(seed: u64, number: usize) -> bool {
     is_sampled(seed, number, 8)
 }
@@ -70,8 +70,8 @@ fn check(rig: &Rig, plan: &Plan, dtype: DataType, op: Option<ReduceOp>) -> Resul
     Ok(())
 }
 
-/// A plan of every shipped algorithm on a machine that it supports, and a data type that the seed chooses; with the algorithm's
-/// number and name.
+/// Returns a plan of every built-in algorithm on a topology that it supports, and a data type that the seed chooses;
+/// with the algorithm's number and name.
 pub(crate) fn shipped_plans(seed: u64) -> Result<Vec<(usize, &'static str, PlanTree, DataType)>, Failed> {
     const MACHINES: [(u32, u32); 4] = [(4, 4), (4, 2), (3, 3), (2, 1)];
     let mut plans = Vec::new();
@@ -134,7 +134,7 @@ fn any_length(rig: &Rig) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Buffers that begin anywhere, of a message that divides into vectors.
+/// Buffers that begin at any address, of a message that divides into vectors.
 fn any_address(rig: &Rig) -> Result<(), Failed> {
     for name in ["allreduce_all_pairs", "allreduce_packets", "reducescatter_packets"] {
         let plan = shipped(name, 3)?;
@@ -148,7 +148,7 @@ fn any_address(rig: &Rig) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Operations of more operands than are looked at together, and of more than there are kernels for.
+/// Operations of more operands than are processed together, and of more than kernels support.
 fn wide_operations(rig: &Rig) -> Result<(), Failed> {
     for (name, ranks) in [("allreduce_one_shot_packets", 11), ("allreduce_all_pairs", 18), ("allgather_packets", 18)] {
         let plan = shipped(name, ranks)?;
@@ -185,7 +185,7 @@ fn in_turn_with_the_interpreter(rig: &Rig) -> Result<(), Failed> {
             }
             specialised.refill()?;
             if round % 3 == 0 {
-                // SAFETY: run and buffers live as long as the pair.
+                // SAFETY: prepared plan and buffers live as long as the pair.
                 unsafe { graph.launch(&stream)? };
             } else {
                 specialised.launch()?;
@@ -196,7 +196,7 @@ fn in_turn_with_the_interpreter(rig: &Rig) -> Result<(), Failed> {
     Ok(())
 }
 
-fn stalls_are_reported_alike(rig: &Rig) -> Result<(), Failed> {
+fn stalls_are_reported_like_interpreted_ones(rig: &Rig) -> Result<(), Failed> {
     let options = Options { timeout: Duration::from_millis(200), ..Options::default() };
     let plan = Plan::new(&without_first_signal("allreduce_ring", 3)?);
     let world = Executor::with_options(&rig.device, 3, options);
@@ -281,7 +281,7 @@ fn large_plans_are_interpreted(rig: &Rig) -> Result<(), Failed> {
 }
 
 fn of_file(rig: &Rig, file: &std::path::Path) -> Result<(), Failed> {
-    // Refused ones have tests of their own.
+    // Rejected plans have separate tests.
     let Ok(plan) = Plan::load(&std::fs::read(file)?) else { return Ok(()) };
     let number =
         file.as_os_str().as_encoded_bytes().iter().fold(0_usize, |sum, &byte| sum * 31 % 9973 + usize::from(byte));

@@ -1,4 +1,4 @@
-//! Plans that cannot go on: named, and the next launch is right.
+//! Plans that stall: the stall is reported, and the next launch is correct.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use super::{Rig, Test, at};
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![
-        Test::new("stalls::a_missing_signal_is_named", a_missing_signal_is_named),
-        Test::new("stalls::missing_packets_are_named", missing_packets_are_named),
-        Test::new("stalls::reports_are_those_of_the_cpu", reports_are_those_of_the_cpu),
-        Test::new("stalls::an_aborted_launch_is_forgotten", an_aborted_launch_is_forgotten),
+        Test::new("stalls::missing_signal_is_reported", missing_signal_is_reported),
+        Test::new("stalls::missing_packets_are_reported", missing_packets_are_reported),
+        Test::new("stalls::reports_equal_those_of_the_cpu", reports_equal_those_of_the_cpu),
+        Test::new("stalls::launch_after_abort_is_correct", launch_after_abort_is_correct),
     ]
 }
 
-/// The plan of an algorithm without the first operation of a kind on a rank.
+/// Returns the plan of an algorithm without the first operation of a kind on a rank.
 pub(crate) fn without(name: &str, ranks: u32, rank: usize, kind: OpKind) -> Result<PlanTree, Failed> {
     let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
     let mut tree = algorithm.compile(algorithm.spec(ranks, ranks), &algorithm.arguments([])?)?;
@@ -42,7 +42,7 @@ pub(crate) fn without(name: &str, ranks: u32, rank: usize, kind: OpKind) -> Resu
     Err("no such operation".into())
 }
 
-/// The plan of an algorithm in which rank 0 leaves out its first signal.
+/// Returns the plan of an algorithm in which rank 0 omits its first signal.
 pub(crate) fn without_first_signal(name: &str, ranks: u32) -> Result<PlanTree, Failed> {
     without(name, ranks, 0, OpKind::Signal)
 }
@@ -52,7 +52,7 @@ fn stalls(rig: &Rig, tree: &PlanTree, is_expected: impl Fn(&WaitsFor) -> bool) -
     in_world(&Executor::with_options(&rig.device, tree.ranks.len() as u32, options), tree, is_expected)
 }
 
-/// That a broken plan stalls as expected, again and again, and that a right one is not disturbed.
+/// Checks that an incorrect plan stalls as expected, repeatedly, and that a correct one is not disturbed.
 pub(crate) fn in_world(
     world: &Executor,
     tree: &PlanTree,
@@ -68,7 +68,7 @@ pub(crate) fn in_world(
         let Err(Error::Stalled(stall)) = run.synchronize(&stream) else {
             return Err("a launch that cannot finish did".into());
         };
-        // After the first stall everything begins anew.
+        // After the first stall launches are counted from the beginning.
         if stall.launch != 1 {
             return Err(format!("launch {} stalled, not the first", stall.launch).into());
         }
@@ -76,23 +76,24 @@ pub(crate) fn in_world(
             return Err(format!("not named: {stall}").into());
         }
     }
-    // Another plan of the same world is not disturbed.
+    // Another plan of the same executor is not disturbed.
     let right = shipped("allreduce_packets", ranks)?;
     Pair::new(world, &right, message)?.ok_or("too many thread blocks")?.check(3)
 }
 
-fn a_missing_signal_is_named(rig: &Rig) -> Result<(), Failed> {
+fn missing_signal_is_reported(rig: &Rig) -> Result<(), Failed> {
     let tree = without("allreduce_ring", 3, 1, OpKind::Signal)?;
     stalls(rig, &tree, |waits_for| matches!(waits_for, WaitsFor::Signal { .. }))
 }
 
-fn missing_packets_are_named(rig: &Rig) -> Result<(), Failed> {
+fn missing_packets_are_reported(rig: &Rig) -> Result<(), Failed> {
     let tree = without("allreduce_packets", 3, 1, OpKind::PutPackets)?;
     stalls(rig, &tree, |waits_for| matches!(waits_for, WaitsFor::Packet { expected: 1, .. }))
 }
 
-/// Rank, block, operation, its source line, what was expected and seen, and who would have released it.
-fn reports_are_those_of_the_cpu(rig: &Rig) -> Result<(), Failed> {
+/// Rank, block, operation, its source line, the expected and the found value, and the operation that would have
+/// released it.
+fn reports_equal_those_of_the_cpu(rig: &Rig) -> Result<(), Failed> {
     let broken = [
         ("allreduce_ring", OpKind::Signal),
         ("allreduce_all_pairs", OpKind::Signal),
@@ -120,7 +121,7 @@ fn reports_are_those_of_the_cpu(rig: &Rig) -> Result<(), Failed> {
             let mut blocked = stall.blocked.clone();
             blocked.sort_by_key(|blocked| (blocked.rank, blocked.block));
             for blocked in &mut blocked {
-                // Which of the packets is looked at first is nobody's concern.
+                // Which of the packets is polled first is unspecified.
                 if let WaitsFor::Packet { packet, .. } = &mut blocked.waits_for {
                     *packet = 0;
                 }
@@ -138,15 +139,15 @@ fn reports_are_those_of_the_cpu(rig: &Rig) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A launch that was told to give up does so long before its time, and the next ones are right.
-fn an_aborted_launch_is_forgotten(rig: &Rig) -> Result<(), Failed> {
+/// An aborted launch ends long before its timeout, and the next ones are correct.
+fn launch_after_abort_is_correct(rig: &Rig) -> Result<(), Failed> {
     let options = Options { timeout: Duration::from_secs(3600), ..Options::default() };
     let world = Executor::with_options(&rig.device, 3, options);
     let message = Message::new(DataType::F32, 1000).any_size();
     let mut run = world.prepare(&Plan::new(&without_first_signal("allreduce_ring", 3)?), message)?;
     let (mut buffers, stream) = (run.buffers()?, world.stream()?);
     for _ in 0..2 {
-        // A simulated device is done when the call is, whose launch hears of it all the same.
+        // On a simulated device the launch is complete when the call returns; it observes the request even so.
         if rig.small {
             run.abort();
         }
@@ -165,7 +166,7 @@ fn an_aborted_launch_is_forgotten(rig: &Rig) -> Result<(), Failed> {
         }
         Pair::new(&world, &shipped("allreduce_packets", 3)?, message)?.ok_or("too many thread blocks")?.check(2)?;
     }
-    // The same of plans that are right, which may be done before they hear of it.
+    // The same for correct plans, which may complete before they observe the request.
     for name in ["allreduce_packets", "allreduce_ring", "allreduce_ring_ports"] {
         let mut pair = Pair::new(&world, &shipped(name, 3)?, message)?.ok_or("too many thread blocks")?;
         for _ in 0..5 {

@@ -1,6 +1,6 @@
-//! Launches of changing sizes in a row, before the host waits for any: between them the callers' streams write inputs and outputs
-//! and read outputs, at random times, while one device is slow. Most plans begin such launches without a barrier of the devices, so
-//! one device may be a launch ahead of another one.
+//! Launches of changing sizes in sequence, before the host waits for any: between them the callers' streams write
+//! inputs and outputs and read outputs, at random times, while one device is slow. Most plans begin such launches
+//! without a barrier of the devices, so one device may be a launch ahead of another one.
 
 use std::sync::Barrier;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     plans.chain(bugs).chain([kept, graphs, absent]).collect()
 }
 
-/// Behind CUDA's own functions: the host writes what the launches need before all of them.
+/// With CUDA's own functions: the host writes the data of all launches before the first one.
 pub(crate) fn on_mock(mock: &Result<&'static mock::Driver, String>, seeds: std::ops::Range<u64>) -> Trial {
     let mock = mock.clone();
     Trial::test("mock::starts::shipped_algorithms", move || {
@@ -69,13 +69,13 @@ pub(crate) fn on_mock(mock: &Result<&'static mock::Driver, String>, seeds: std::
     })
 }
 
-/// Elements per rank of the launches in a row.
+/// Elements per rank of the launches in sequence.
 const COUNTS: [u64; 5] = [53, 16, 16, 53, 7];
 
 /// A launch's data, by rank: input, output before, output after.
 type Data = Vec<[Vec<u8>; 3]>;
 
-/// Launches and what must come of them.
+/// Launches and their expected results.
 struct Sequence {
     plan: Plan,
     launches: Vec<(Message, Data)>,
@@ -101,7 +101,7 @@ impl Sequence {
     }
 }
 
-/// A rank whose caller is here: its device, and a stream of that.
+/// A rank whose caller is in this process: its device, and a stream of the device.
 struct Caller {
     rank: u32,
     driver: SharedDriver,
@@ -114,7 +114,7 @@ impl Caller {
         Self { rank, driver: driver.clone(), device: device.clone(), stream }
     }
 
-    /// Puts a copy on the stream.
+    /// Enqueues a copy on the stream.
     fn copy(&self, to: DeviceSlice, from: DeviceSlice) -> Result<(), Error> {
         if to.bytes == 0 {
             return Ok(());
@@ -129,7 +129,7 @@ impl Caller {
     }
 }
 
-/// Does the launches, and compares all outputs. `pause`: before each of them.
+/// Runs the launches, and compares all outputs. `pause`: called before each of them.
 fn run(
     world: &Executor,
     stream: &Stream,
@@ -137,7 +137,7 @@ fn run(
     sequence: &Sequence,
     mut pause: impl FnMut(),
 ) -> Result<(), Error> {
-    // Launches of a size share buffers, so those that follow one another meet in them.
+    // Launches of a size share buffers, so consecutive ones access the same memory.
     let mut bound: Vec<(u64, PreparedPlan, Buffers)> = Vec::new();
     for (message, _) in &sequence.launches {
         if bound.iter().all(|(count, ..)| *count != message.count) {
@@ -162,7 +162,7 @@ fn run(
         run.launch_buffers(buffers, stream)?;
         for (caller, found) in callers.iter().zip(&found) {
             caller.copy(found.as_slice(), buffers.output(caller.rank))?;
-            // What peers read after the end of the launch, or before the beginning of the next one, is this.
+            // The data that peers would read after the end of the launch, or before the beginning of the next one.
             let noise = caller.memory(&vec![0x3c; buffers.input(caller.rank).bytes as usize])?;
             caller.copy(buffers.input(caller.rank), noise.as_slice())?;
             memories.push(noise);
@@ -197,7 +197,7 @@ fn on_devices(options: Options, map: &[usize], sequence: &Sequence) -> Result<()
     let ranks: Vec<Device> = map.iter().map(|&number| devices[number].clone()).collect();
     let done = (|| {
         let world = Executor::with_devices(&ranks, cuda::Options::default())?;
-        // SAFETY: streams of these devices, which are destroyed after the world.
+        // SAFETY: streams of these devices, which are destroyed after the executor.
         let lane = |(device, stream): (&Device, &Handle)| unsafe { Stream::from_raw(device, stream.0) };
         let stream = Stream::join(devices.iter().zip(&streams).map(lane));
         let caller = |(rank, &at): (u32, &usize)| Caller::new(rank, &drivers[at], &devices[at], streams[at]);
@@ -210,8 +210,8 @@ fn on_devices(options: Options, map: &[usize], sequence: &Sequence) -> Result<()
     Ok(done?)
 }
 
-/// Threads that stop more or less often, a slow device, and under every other seed copies that are done late. Where they are done at once, the
-/// next kernel of a device begins while a slow one is still in the launch before.
+/// Threads that are preempted more or less often, a slow device, and for every other seed delayed copies. Where copies
+/// are immediate, the next kernel of a device begins while a slow device is still in the launch before.
 fn options(seed: u64, devices: u32, bug: Option<&'static str>) -> Options {
     let slow = Some(seed as u32 % (devices + 1)).filter(|&device| device < devices);
     let late = seed.is_multiple_of(2);
@@ -237,7 +237,8 @@ fn in_one_process(seed: u64, algorithm: &BuiltinAlgorithm) -> Result<(), Failed>
     Ok(())
 }
 
-/// Replays of launches of two sizes and plans, all before anybody waits: what is recorded does not depend on what comes before it.
+/// Replays of launches of two sizes and plans, all before any wait: captured launches do not depend on the launches
+/// before them.
 fn graphs_of_several_sizes(seed: u64) -> Result<(), Failed> {
     let devices = machine(options(seed, 3, None), 3)?.into_iter().map(Device::with_driver).collect::<Vec<_>>();
     let world = Executor::with_devices(&devices, cuda::Options::default())?;
@@ -245,7 +246,7 @@ fn graphs_of_several_sizes(seed: u64) -> Result<(), Failed> {
     for (name, count) in [("allreduce_packets", 159), ("allreduce_all_pairs", 48), ("allreduce_packets", 21)] {
         let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
         let mut spec = algorithm.spec(3, 3);
-        // So that every replay gives the same.
+        // So that every replay has the same result.
         spec.collective.in_place = false;
         let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
         let message = Message::new(DataType::F32, count).any_size();
@@ -260,14 +261,14 @@ fn graphs_of_several_sizes(seed: u64) -> Result<(), Failed> {
         pairs.iter_mut().rev().try_for_each(launch)
     })?;
     for _ in 0..3 {
-        // SAFETY: runs and buffers are there until the stream is done, and nothing else is launched.
+        // SAFETY: prepared plans and buffers exist until the stream is complete, and nothing else is launched.
         unsafe { graph.launch(&stream)? };
     }
     stream.synchronize()?;
     pairs.iter_mut().try_for_each(Pair::compare)
 }
 
-/// Ranks in threads that pause now and then, each with a machine of its own, whose kernels the others do not know of.
+/// Ranks in threads that pause at random, each with a separate host that does not track the kernels of the others.
 fn in_processes(seed: u64, algorithm: &BuiltinAlgorithm) -> Result<(), Failed> {
     const RANKS: u32 = 3;
     if !algorithm.supports(RANKS, RANKS) {
@@ -277,7 +278,7 @@ fn in_processes(seed: u64, algorithm: &BuiltinAlgorithm) -> Result<(), Failed> {
     let results = each_with_driver(seed, RANKS, |world, driver, device, rank| {
         let handle = driver.create_stream()?;
         let mut state = seed ^ u64::from(rank) << 32;
-        // SAFETY: a stream of this device, which is destroyed after the world's last launch.
+        // SAFETY: a stream of this device, which is destroyed after the executor's last launch.
         let stream = unsafe { Stream::from_raw(device, handle.0) };
         let done = run(world, &stream, &[Caller::new(rank, driver, device, handle)], &sequence, || {
             state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
@@ -291,8 +292,8 @@ fn in_processes(seed: u64, algorithm: &BuiltinAlgorithm) -> Result<(), Failed> {
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ").into()) }
 }
 
-/// Plans whose ranks access their peers' buffers without having heard from them: the signals and waits before the first access of each
-/// thread block are gone. They keep the barrier at the beginning.
+/// Plans whose ranks access their peers' buffers without synchronization: the signals and waits before the first access
+/// of each thread block are removed. They keep the barrier at the beginning.
 fn unopened(name: &str, ranks: u32) -> Result<PlanTree, Failed> {
     let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
     let mut tree = algorithm.compile(algorithm.spec(ranks, ranks), &algorithm.arguments([])?)?;
@@ -303,14 +304,14 @@ fn unopened(name: &str, ranks: u32) -> Result<PlanTree, Failed> {
         let first = block.ops.iter().position(|op| moves(op.kind)).unwrap_or(0);
         block.ops.drain(..first);
     }
-    // Nothing else is wrong with it.
+    // The plan has no other error.
     match check(&tree).iter().find(|found| found.code != Code::EarlyAccess) {
         Some(found) => Err(format!("{name}: {found}").into()),
         None => Ok(tree),
     }
 }
 
-/// Algorithms of which that makes such plans.
+/// Algorithms for which this removal makes such plans.
 const UNOPENED: [&str; 3] = ["allreduce_all_pairs", "allgather_pull", "alltoall_pull"];
 
 fn unopened_plans(seed: u64, bug: Option<&'static str>) -> Result<(), Failed> {
@@ -321,7 +322,7 @@ fn unopened_plans(seed: u64, bug: Option<&'static str>) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Packets in double scratch, whose halves begin elsewhere in a launch of another size.
+/// Packets in double scratch, whose halves begin at another offset in a launch of another size.
 fn packets(seed: u64, bug: Option<&'static str>) -> Result<(), Failed> {
     for name in ["allreduce_packets", "allgather_packets", "alltoall_packets"] {
         let sequence = Sequence::new(shipped(name, 3)?)?;
@@ -330,7 +331,8 @@ fn packets(seed: u64, bug: Option<&'static str>) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Without the wait at the beginning plans that need it are wrong, and without that at the end launches of other sizes.
+/// Without the wait at the beginning, plans that need it have wrong results; without the wait at the end, launches of
+/// other sizes do.
 fn is_found(bug: &'static str) -> Result<(), Failed> {
     const SEEDS: u64 = 30;
     let run = if bug == "no_wait_at_the_end" { packets } else { unopened_plans };
@@ -341,8 +343,8 @@ fn is_found(bug: &'static str) -> Result<(), Failed> {
     }
 }
 
-/// Of a ring only the next rank waits for one that does not begin, and the others wait for one another: all of them name the absent
-/// one.
+/// In a ring only the next rank waits for a rank that does not begin, and the others wait for one another: all of them
+/// name the absent rank.
 fn absent_rank_is_named(seed: u64) -> Result<(), Failed> {
     const RANKS: u32 = 4;
     const ABSENT: u32 = 2;
@@ -381,7 +383,7 @@ fn absent_rank_is_named(seed: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Ranks in threads, each with a driver of its own.
+/// Ranks in threads, each with a separate driver.
 fn each_with_driver(
     seed: u64,
     ranks: u32,

@@ -18,11 +18,11 @@ fn input(rank: u64, round: u64) -> Vec<f32> {
     (0..100).map(|at| (at + 1000 * rank + 7 * round) as f32).collect()
 }
 
-/// Launches on cudarc's slices in the order of its stream, eagerly and in a graph of its own.
+/// Launches on cudarc's slices in the order of its stream, eagerly and in a graph that it captures.
 fn of_cudarc(Rig { device, .. }: &Rig) -> Result<(), Failed> {
     let context = CudaContext::new(device.ordinal() as usize)?;
     let theirs = context.new_stream()?;
-    // SAFETY: a stream of the primary context, which is there until the end.
+    // SAFETY: a stream of the primary context, which exists until the end.
     let stream = unsafe { Stream::from_raw(device, theirs.cu_stream() as usize) };
     let algorithm = algorithms::find("allreduce_packets").ok_or("no such algorithm")?;
     let mut spec = algorithm.spec(2, 2);
@@ -38,7 +38,7 @@ fn of_cudarc(Rig { device, .. }: &Rig) -> Result<(), Failed> {
         .map(|(input, output)| [input, output].map(|slice| DeviceSlice::of_cudarc(slice, &theirs)))
         .collect();
     assert!(slices.iter().flatten().all(|slice| slice.bytes == 400), "{slices:?}");
-    // SAFETY: the slices are there until their last launch is over.
+    // SAFETY: the slices exist until their last launch is complete.
     let mut launch = || unsafe { run.launch(slices.iter().copied(), &stream) };
     theirs.begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)?;
     let recorded = launch();
@@ -63,7 +63,7 @@ fn of_cudarc(Rig { device, .. }: &Rig) -> Result<(), Failed> {
             }
         }
     }
-    // What cannot be recorded is a typed error in a capture of theirs as well.
+    // A call that cannot be captured returns a typed error in a capture of cudarc's as well.
     theirs.begin_capture(sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)?;
     let refused = stream.synchronize();
     let spoilt = theirs.end_capture(flags).map(drop);

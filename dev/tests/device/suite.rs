@@ -1,21 +1,22 @@
-//! What is tested on every kind of device: on real ones, here and as `cargo test -p mscclpp-exec --features gpu-tests`, on the simulator,
-//! and behind the mock.
+//! Tests that run on every kind of device: on real ones, here and as `cargo test -p mscclpp-exec --features gpu-tests`,
+//! on the simulator, and on the mock.
 
 use libtest_mimic::{Failed, Trial};
 use mscclpp_exec::cuda::{CudaUnavailable, Device};
 
 use super::{bits, graphs, native, plans, specialised, stalls, streams, worlds};
 
-/// A device to test on.
+/// A device under test.
 pub(crate) struct Rig {
     pub(crate) device: Device,
-    /// Small messages are enough, and all that there is time for: of the simulator, and under tools that slow a device down.
+    /// Whether to use small messages only, because there is no time for more: on the simulator, and under tools that
+    /// slow a device down.
     pub(crate) small: bool,
-    /// Of the simulator: another one, another type and reduction.
+    /// Seed of the simulator, which also selects types and reductions.
     pub(crate) seed: u64,
 }
 
-/// What a test does.
+/// Body of a test.
 type Run = dyn Fn(&Rig) -> Result<(), Failed> + Send + Sync;
 
 /// A test on a device.
@@ -36,23 +37,23 @@ impl Test {
         Self { name: name.into(), compiles: false, calls_cuda: false, run: Box::new(run) }
     }
 
-    /// The same, where there is a compiler at run time.
+    /// Restricts the test to devices with a compiler at run time.
     pub(crate) fn that_compiles(self) -> Self {
         Self { compiles: true, ..self }
     }
 
-    /// The same, where there are CUDA's own functions.
+    /// Restricts the test to devices with CUDA's own functions.
     pub(crate) fn that_calls_cuda(self) -> Self {
         Self { calls_cuda: true, ..self }
     }
 }
 
-/// The message of a failure, behind a place.
+/// Returns the message of a failure, prefixed with a place.
 pub(crate) fn at(place: impl std::fmt::Display, failed: &Failed) -> Failed {
     format!("{place}: {}", failed.message().unwrap_or("no message")).into()
 }
 
-/// All tests that need one device and nothing else.
+/// Returns all tests that need one device and nothing else.
 pub(crate) fn tests() -> Vec<Test> {
     let families = [
         plans::tests(),
@@ -67,7 +68,7 @@ pub(crate) fn tests() -> Vec<Test> {
     families.into_iter().flatten().collect()
 }
 
-/// The tests on a real device; ignored if there is none.
+/// Returns the tests on a real device; ignored if there is none.
 pub(crate) fn on_device(device: &Result<Device, CudaUnavailable>, seed: u64) -> Vec<Trial> {
     let small = std::env::var_os("MSCCLPP_SMALL").is_some();
     let no_compiler = device.as_ref().is_ok_and(|device| device.compiler().is_err());

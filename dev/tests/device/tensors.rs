@@ -1,4 +1,4 @@
-//! Tensors of other libraries, in and out.
+//! Import and export of tensors of other libraries.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -16,7 +16,7 @@ use mscclpp_exec::{DataType, Error, Message};
 pub(crate) fn tests() -> Vec<Trial> {
     vec![
         Trial::test("tensors::launches_on_tensors", launches_on_tensors),
-        Trial::test("tensors::what_cannot_be_used_is_given_back", what_cannot_be_used_is_given_back),
+        Trial::test("tensors::unusable_tensor_is_freed", unusable_tensor_is_freed),
         Trial::test("tensors::offsets_and_shapes", offsets_and_shapes),
         Trial::test("tensors::shapes_of_other_sizes_are_refused", shapes_of_other_sizes_are_refused),
     ]
@@ -26,7 +26,7 @@ fn device() -> Result<Device, Failed> {
     Ok(Device::with_driver(simulator(Options::default())?))
 }
 
-/// Buffers that were given away as tensors and taken back; the simulator says if one is freed twice or never.
+/// Buffers that were exported as tensors and imported again; the simulator reports memory that is freed twice or never.
 fn launches_on_tensors() -> Result<(), Failed> {
     let device = device()?;
     let algorithm = algorithms::find("allreduce_ring").ok_or("no such algorithm")?;
@@ -47,13 +47,13 @@ fn launches_on_tensors() -> Result<(), Failed> {
             [raw.shape, raw.strides].map(|at| std::slice::from_raw_parts(at, 2).to_vec())
         };
         assert_eq!((shape, strides), (vec![5, 6], vec![6, 1]));
-        // SAFETY: just made, and given to nobody else.
+        // SAFETY: just created, and passed to no other code.
         tensors.push(unsafe { Tensor::import(capsule.as_ptr(), &device)? });
     }
     let stream = world.stream()?;
     let outputs = [DeviceBuffer::new(&device, 120)?, DeviceBuffer::new(&device, 120)?];
     let slices = [0, 1].map(|rank| [tensors[rank].as_slice(), outputs[rank].as_slice()]);
-    // SAFETY: memory of this device, which lives until the launch is over.
+    // SAFETY: memory of this device, which lives until the launch is complete.
     unsafe { run.launch(slices.into_iter(), &stream)? };
     run.synchronize(&stream)?;
     for (tensor, output) in tensors.iter().zip(outputs) {
@@ -70,13 +70,13 @@ fn launches_on_tensors() -> Result<(), Failed> {
     Ok(())
 }
 
-static GIVEN_BACK: AtomicU32 = AtomicU32::new(0);
+static FREED: AtomicU32 = AtomicU32::new(0);
 
 unsafe extern "C" fn count(_: *mut ManagedTensor) {
-    GIVEN_BACK.fetch_add(1, Relaxed);
+    FREED.fetch_add(1, Relaxed);
 }
 
-/// A tensor of floats that owns nothing.
+/// Returns a tensor of floats that owns nothing.
 fn tensor(data: u64, shape: &mut [i64], strides: Option<&mut [i64]>) -> ManagedTensor {
     let tensor = RawTensor {
         data: data as *mut c_void,
@@ -90,7 +90,7 @@ fn tensor(data: u64, shape: &mut [i64], strides: Option<&mut [i64]>) -> ManagedT
     ManagedTensor { tensor, context: null_mut(), deleter: Some(count) }
 }
 
-fn what_cannot_be_used_is_given_back() -> Result<(), Failed> {
+fn unusable_tensor_is_freed() -> Result<(), Failed> {
     let device = device()?;
     type Change = fn(&mut ManagedTensor);
     let changes: [(&str, Change); 9] = [
@@ -109,19 +109,19 @@ fn what_cannot_be_used_is_given_back() -> Result<(), Failed> {
         let (mut shape, mut strides) = ([2, 3], [3, 1]);
         let mut raw = tensor(256, &mut shape, Some(&mut strides));
         change(&mut raw);
-        // SAFETY: a tensor that lives until the end of the loop's turn, and is nobody else's.
+        // SAFETY: a tensor that lives until the end of the iteration, and that no other code uses.
         match unsafe { Tensor::import(&raw mut raw, &device) } {
             Err(error @ Error::Tensor { .. }) if error.to_string().contains(expected) => {}
             other => return Err(format!("{expected}: {other:?}").into()),
         }
-        assert_eq!(GIVEN_BACK.load(Relaxed), number, "{expected}");
+        assert_eq!(FREED.load(Relaxed), number, "{expected}");
     }
     let (mut shape, mut strides) = ([2, 3], [1, 2]);
     let mut raw = tensor(256, &mut shape, Some(&mut strides));
     // SAFETY: as above.
     let refused = unsafe { Tensor::import(&raw mut raw, &device) };
     assert!(matches!(&refused, Err(Error::Tensor { found, .. }) if found.contains("strides [1, 2]")), "{refused:?}");
-    assert_eq!(GIVEN_BACK.load(Relaxed), 10);
+    assert_eq!(FREED.load(Relaxed), 10);
     // Twice as many bytes as a stride can count.
     let (mut shape, mut strides) = ([1 << 62, 2], [2, 1]);
     let mut raw = tensor(256, &mut shape, Some(&mut strides));
@@ -129,7 +129,7 @@ fn what_cannot_be_used_is_given_back() -> Result<(), Failed> {
     // SAFETY: as above.
     let refused = unsafe { Tensor::import(&raw mut raw, &device) };
     assert!(matches!(&refused, Err(Error::Tensor { expected, .. }) if expected.contains("fits")), "{refused:?}");
-    assert_eq!(GIVEN_BACK.load(Relaxed), 11);
+    assert_eq!(FREED.load(Relaxed), 11);
     Ok(())
 }
 
@@ -137,12 +137,12 @@ unsafe extern "C" fn nothing(_: *mut ManagedTensor) {}
 
 fn offsets_and_shapes() -> Result<(), Failed> {
     let device = device()?;
-    /// Shape, strides, offset, and where the elements are.
+    /// Shape, strides, offset, and the expected range of the elements.
     type Case<'a> = (&'a mut [i64], Option<&'a mut [i64]>, u64, DeviceSlice);
     let cases: [Case<'_>; 5] = [
         (&mut [2, 3], None, 0, DeviceSlice { address: 256, bytes: 24 }),
         (&mut [2, 3], Some(&mut [3, 1]), 8, DeviceSlice { address: 264, bytes: 24 }),
-        // The stride of one element says nothing.
+        // The stride of a dimension of length one is not significant.
         (&mut [1, 3], Some(&mut [77, 1]), 0, DeviceSlice { address: 256, bytes: 12 }),
         (&mut [], None, 4, DeviceSlice { address: 260, bytes: 4 }),
         (&mut [5, 0], Some(&mut [9, 9]), 0, DeviceSlice::EMPTY),
@@ -151,7 +151,7 @@ fn offsets_and_shapes() -> Result<(), Failed> {
         let mut raw = tensor(256, shape, strides);
         raw.tensor.byte_offset = offset;
         raw.deleter = if offset == 0 { Some(nothing) } else { None };
-        // SAFETY: a tensor that lives until the end of the loop's turn, and is nobody else's.
+        // SAFETY: a tensor that lives until the end of the iteration, and that no other code uses.
         let found = unsafe { Tensor::import(&raw mut raw, &device)? };
         assert_eq!(found.as_slice(), expected);
     }

@@ -1,7 +1,7 @@
-//! ThreadSanitizer watches the device code, with a thread of the operating system for every CUDA thread.
+//! Device code under ThreadSanitizer, with a thread of the operating system for every CUDA thread.
 //!
-//! The library is compiled here, since no other part of the program may be: the sanitizer comes in by `LD_PRELOAD`, so every
-//! case is a process of its own, this program again with the case's name in its environment.
+//! Only the device code is instrumented, so the library is compiled here. The sanitizer is loaded by `LD_PRELOAD`, so
+//! every case is a separate process, which runs this program with the case's name in its environment.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -17,20 +17,20 @@ use mscclpp_exec::{DataType, Message};
 
 use super::bits::Pair;
 
-/// Name of the environment's variable with the case, and of that with the library.
+/// Names of the environment variables with the case and with the library.
 const CASE: &str = "MSCCLPP_THREADS_CASE";
 const LIBRARY: &str = "MSCCLPP_THREADS_LIBRARY";
 
-/// How the sanitizer ends a process in which it found something.
+/// Exit status of a process in which the sanitizer found an error.
 const FOUND: i32 = 66;
 
 /// Modules of the library.
 const TYPES: [&str; 3] = ["f32", "f16_f32", "u8"];
 
-/// Planted bugs that leave accesses unordered.
+/// Injected bugs that leave accesses unordered.
 const BUGS: [&str; 3] = ["relaxed_signal", "no_block_sync", "wait_for_one_less"];
 
-/// Runs the case that this process is about, if it is about one, and ends it.
+/// Runs the case of this process, if its environment names one, and exits.
 pub(crate) fn run_case() {
     let (Ok(case), Some(library)) = (std::env::var(CASE), std::env::var_os(LIBRARY)) else { return };
     let code = match run(&case, Path::new(&library)) {
@@ -43,7 +43,7 @@ pub(crate) fn run_case() {
     std::process::exit(code);
 }
 
-/// An algorithm, and after a colon the bug.
+/// Runs a case: an algorithm, and after a colon the bug.
 fn run(case: &str, library: &Path) -> Result<(), Failed> {
     let (name, bug) = case.split_once(':').map_or((case, None), |(name, bug)| (name, Some(bug)));
     let bug = BUGS.into_iter().find(|known| Some(*known) == bug);
@@ -54,7 +54,7 @@ fn run(case: &str, library: &Path) -> Result<(), Failed> {
     let machines = [(3, 3), (2, 2), (4, 2), (2, 1)];
     let &(ranks, node) =
         machines.iter().find(|machine| algorithm.supports(machine.0, machine.1)).ok_or("no machine")?;
-    // Several thread blocks to a peer, and barriers between them, if it can have that.
+    // Several thread blocks per peer, and barriers between them, if the algorithm supports that.
     let arguments = algorithm.arguments([("group", 2)]).or_else(|_| algorithm.arguments([]))?;
     let plan = Plan::new(&algorithm.compile(algorithm.spec(ranks, node), &arguments)?);
     let options = cuda::Options { timeout: Duration::from_secs(120), ..cuda::Options::default() };
@@ -102,7 +102,7 @@ pub(crate) fn tests(no_simulator: Option<&String>) -> Vec<Trial> {
     clean.chain(found).map(|trial| trial.with_ignored_flag(reason.is_err())).collect()
 }
 
-/// Runs a case in a process of its own.
+/// Runs a case in a separate process.
 fn start(case: &str) -> Result<Output, Failed> {
     let options = format!("exitcode={FOUND} halt_on_error=1 ignore_noninstrumented_modules=1");
     let mut command = Command::new(std::env::current_exe()?);
@@ -110,7 +110,7 @@ fn start(case: &str) -> Result<Output, Failed> {
     Ok(command.output()?)
 }
 
-/// The sanitizer's library, if there is one that works.
+/// Returns the sanitizer's library, if there is one that works.
 fn sanitizer() -> Result<&'static Path, String> {
     static SANITIZER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let find = || {
@@ -133,7 +133,7 @@ fn compiler() -> String {
     std::env::var("CXX").unwrap_or_else(|_| "c++".into())
 }
 
-/// The library, compiled when it is first asked for.
+/// Returns the library; the first call compiles it.
 fn library() -> Result<&'static Path, String> {
     static COMPILED: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     COMPILED.get_or_init(compile).as_deref().map_err(Clone::clone)

@@ -1,4 +1,4 @@
-//! Which tests run where, and under which seeds.
+//! Selection of the tests that run, and of their seeds.
 
 use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -17,12 +17,12 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// From threads that stop at their waits only to such that stop nearly everywhere.
+/// Options of a seed, from threads that are preempted only at waits to threads that are preempted nearly everywhere.
 fn with_seed(seed: u64) -> Options {
     Options { seed, stop_at_one_of: [0, 16, 3][seed as usize % 3], ..Options::default() }
 }
 
-/// All tests; those that cannot run here are ignored, and why is printed.
+/// Returns all tests; those that cannot run on this machine are ignored, and the reason is printed.
 pub(crate) fn all() -> Vec<Trial> {
     let days = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs() / 86_400);
     let first = number("MSCCLPP_SEED").unwrap_or(days);
@@ -38,13 +38,13 @@ pub(crate) fn all() -> Vec<Trial> {
         None => println!("sim: seeds {}..{}", seeds.start, seeds.end),
         Some(reason) => println!("sim: ignored: {reason}"),
     }
-    // Not beside a driver: a process has one.
+    // Not with a real driver: a process has only one.
     let mock = match (&device, &no_simulator) {
         (Err(CudaUnavailable::NoDriver), None) => mock::driver(),
         (_, Some(reason)) => Err(reason.clone()),
         _ => Err("there is a driver".into()),
     };
-    // One, unless more were asked for: the simulator alone tries the others.
+    // One, unless more were requested: the simulator alone runs the others.
     let mock_seeds = if asked.is_some() { seeds.clone() } else { first..first + 1 };
     match &mock {
         Ok(_) => println!("mock: seeds {}..{}", mock_seeds.start, mock_seeds.end),
@@ -60,7 +60,7 @@ pub(crate) fn all() -> Vec<Trial> {
     trials
 }
 
-/// The suite and all that only a simulator can be asked for.
+/// Returns the suite and the tests that only a simulator supports.
 fn on_simulator(seeds: &Range<u64>) -> Vec<Trial> {
     let suite = suite::tests().into_iter().filter(|test| !test.calls_cuda).map(|test| {
         let seeds = seeds.clone();
@@ -90,7 +90,7 @@ fn on_simulator(seeds: &Range<u64>) -> Vec<Trial> {
     suite.chain(others.into_iter().flatten()).collect()
 }
 
-/// The suite, and what the calls of CUDA's functions are tried with.
+/// Returns the suite, and the tests of the calls of CUDA's functions.
 fn on_mock(mock: &Result<&'static mock::Driver, String>, seeds: Range<u64>) -> Vec<Trial> {
     let first = seeds.start;
     let suite = suite::tests().into_iter().map(|test| {

@@ -1,4 +1,4 @@
-//! Buffers belong to the world that they were made for: safe functions refuse those of another one.
+//! Buffers belong to the executor that they were allocated for: safe functions reject those of another one.
 
 use libtest_mimic::Failed;
 use mscclpp_core::diag::Code;
@@ -14,14 +14,14 @@ pub(crate) fn tests() -> Vec<Test> {
     })]
 }
 
-/// A run of two ranks, and buffers for it.
+/// A prepared plan of two ranks, and buffers for it.
 pub(crate) fn prepared(world: &Executor) -> Result<(cuda::PreparedPlan, cuda::Buffers), Failed> {
     let run = world.prepare(&shipped("allreduce_all_pairs", 2)?, Message::new(DataType::F32, 100).any_size())?;
     let buffers = run.buffers()?;
     Ok((run, buffers))
 }
 
-/// That a world of one device takes no buffers of a world of another one, and its own afterwards.
+/// Checks that an executor of one device rejects buffers of an executor of another one, and accepts its own afterwards.
 pub(crate) fn refused(own: &Device, other: &Device) -> Result<(), Failed> {
     let (own, other) = (Executor::new(own, 2), Executor::new(other, 2));
     let ((mut run, mut buffers), (theirs, mut foreign)) = (prepared(&own)?, prepared(&other)?);
@@ -47,7 +47,7 @@ pub(crate) fn refused(own: &Device, other: &Device) -> Result<(), Failed> {
             other => return Err(format!("{call}: {other:?}, expected a refusal").into()),
         }
     }
-    // Its own, and those of an equal run of the same world, are taken afterwards.
+    // Its own buffers, and those of an equal prepared plan of the same executor, are accepted afterwards.
     run.launch_buffers(&mut buffers, &stream)?;
     run.synchronize(&stream)?;
     let (_, mut equal) = prepared(&own)?;

@@ -6,7 +6,8 @@ use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
 
-/// Every rank puts its chunk into every other rank's output, starting with its neighbour so that no rank is hit by all.
+/// Every rank puts its chunk into every other rank's output, starting with its neighbor, so that the ranks write to
+/// different peers at a time.
 ///
 /// In place or not, any number of ranks. For large messages, with many instances.
 #[collective(AllGather, ranks = [2, 4, 8], in_place, instances = 32, crate = mscclpp_core)]
@@ -24,7 +25,7 @@ pub fn allgather_all_pairs(p: &Program) {
         let mine = if p.in_place() { own.to_any() } else { rank.input().chunk(0).to_any() };
         for step in 1..p.num_ranks() {
             let peer = p.rank((rank.id() + step) % p.num_ranks());
-            // A rank has no channel to itself, so the channels of higher ranks lie one lower.
+            // A rank has no channel to itself, so the channels of higher ranks have an index lower by one.
             let index = if peer.id() < rank.id() { peer.id() } else { peer.id() - 1 };
             channels[index].put(peer.output().chunk(rank.id()), mine, 0);
         }
@@ -40,6 +41,6 @@ pub fn allgather_all_pairs(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allgather_all_pairs::algorithm, include_str!("all_pairs.rs"), |p, _| allgather_all_pairs(p));

@@ -7,11 +7,11 @@ use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
 
-/// Every rank sends its chunk to its counterparts on the other nodes and to the ranks of its node, and passes on within the
-/// node what comes from its counterparts.
+/// Every rank sends its chunk to its counterparts on the other nodes and to the ranks of its node, and forwards the
+/// chunks of its counterparts within the node.
 ///
-/// In place or not, two nodes or more, one thread block. For messages of any size: all data goes straight to where it
-/// stays, and what travels between nodes travels while the node is busy.
+/// In place or not, two nodes or more, one thread block. For messages of any size: all data is put directly into
+/// outputs, and transfers between nodes overlap with those within the node.
 #[collective(AllGather, ranks = 16, ranks_per_node = 8, crate = mscclpp_core)]
 pub fn allgather_hierarchical(p: &Program) {
     let (ranks, per_node, nodes) = (p.num_ranks(), p.ranks_per_node(), p.num_nodes());
@@ -55,14 +55,14 @@ pub fn allgather_hierarchical(p: &Program) {
         for channel in &memory {
             channel.wait(0);
         }
-        // What was sent stays ours until it has been read.
+        // The source may be overwritten only after it has been read.
         for channel in &port {
             channel.flush(0);
         }
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allgather_hierarchical::algorithm, include_str!("hierarchical.rs"), |p, _| {
         allgather_hierarchical(p)

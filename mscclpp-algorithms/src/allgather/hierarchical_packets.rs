@@ -6,10 +6,10 @@ use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
 
-/// The ranks of a node exchange their chunks; every rank sends its chunk to its counterparts on all other nodes; what comes
-/// from there is forwarded within the node.
+/// The ranks of a node exchange their chunks; every rank sends its chunk to its counterparts on all other nodes; the
+/// chunks from there are forwarded within the node.
 ///
-/// In place or not, any number of nodes. Every transfer and every unpacking has a thread block of its own. Without
+/// In place or not, any number of nodes. Every transfer and every unpacking has a separate thread block. Without
 /// handshakes, so it needs double scratch. For small messages.
 #[collective(
     AllGather, ranks = 16, ranks_per_node = 8, protocol = LL, auto_sync = false, double_scratch, reuse_resources,
@@ -18,7 +18,7 @@ use crate::builtin::BuiltinAlgorithm;
 pub fn allgather_hierarchical_packets(p: &Program) {
     let (per_node, nodes) = (p.ranks_per_node(), p.num_nodes());
     let (peers, partners) = (per_node - 1, nodes - 1);
-    // The others of a rank or node are numbered without it: this is where `other` comes among the others of `id`.
+    // Index of `other` among the ranks, or nodes, other than `id`.
     let position = |other: usize, id: usize| if other < id { other } else { other - 1 };
 
     // Slots of scratch: from peers, from partners, own packets to send, forwarded by peers.
@@ -81,7 +81,7 @@ pub fn allgather_hierarchical_packets(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm = BuiltinAlgorithm::new(
     allgather_hierarchical_packets::algorithm,
     include_str!("hierarchical_packets.rs"),

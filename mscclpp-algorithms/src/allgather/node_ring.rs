@@ -7,8 +7,8 @@ use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm, Param};
 
-/// Chunks travel from node to node around a ring, each rank feeding its counterpart on the next node; in every step the
-/// ranks of a node exchange what has arrived. Sending on and exchanging overlap.
+/// Chunks travel from node to node around a ring, each rank sends to its counterpart on the next node; in every step
+/// the ranks of a node exchange the chunks that have arrived. Forwarding and exchanging overlap.
 ///
 /// Out of place, two nodes or more. Thread block 0 serves the ring; one group of `group` blocks serves each peer of the
 /// node, another one copies the rank's own chunks. For large messages.
@@ -29,7 +29,7 @@ pub fn allgather_node_ring(p: &Program, group: usize) {
         let next = p.rank((id + per_node) % ranks);
         let previous = p.rank((id + ranks - per_node) % ranks);
         let to_next = rank.port_channel(next);
-        // With two nodes next and previous are the same rank, and one channel does.
+        // With two nodes next and previous are the same rank, and one channel suffices.
         let to_previous = if nodes == 2 { to_next } else { rank.port_channel(previous) };
 
         for (index, of_peer) in channels.iter().enumerate() {
@@ -71,7 +71,7 @@ pub fn allgather_node_ring(p: &Program, group: usize) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allgather_node_ring::algorithm, include_str!("node_ring.rs"), |p, arguments| {
         allgather_node_ring(p, arguments[0])

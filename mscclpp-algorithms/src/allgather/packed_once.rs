@@ -5,8 +5,8 @@ use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm};
 
-/// Every rank packs its chunk into own scratch, then forwards the packets to every other rank: the data is read and packed
-/// once instead of once per peer.
+/// Every rank packs its chunk into its own scratch, then forwards the packets to every other rank: the data is read and
+/// packed once instead of once per peer.
 ///
 /// In place, any number of ranks, one thread block. Without handshakes, so it needs double scratch. For small messages.
 #[collective(AllGather, ranks = [2, 4, 8], in_place, protocol = LL, double_scratch, crate = mscclpp_core)]
@@ -29,7 +29,7 @@ pub fn allgather_packed_once(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allgather_packed_once::algorithm, include_str!("packed_once.rs"), |p, _| {
         allgather_packed_once(p)

@@ -5,10 +5,10 @@ use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
 
-/// Every rank puts its chunk as packets into every other rank's scratch and unpacks what it gets.
+/// Every rank puts its chunk as packets into every other rank's scratch and unpacks the packets that it receives.
 ///
-/// In place or not, any number of ranks; one thread block per peer sends, another one unpacks. Without handshakes, so it needs
-/// double scratch. For small messages.
+/// In place or not, any number of ranks; one thread block per peer sends, another one unpacks. Without handshakes, so
+/// it needs double scratch. For small messages.
 #[collective(AllGather, ranks = [2, 4, 8], in_place, protocol = LL, double_scratch, crate = mscclpp_core)]
 pub fn allgather_packets(p: &Program) {
     let ranks = p.num_ranks();
@@ -31,6 +31,6 @@ pub fn allgather_packets(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allgather_packets::algorithm, include_str!("packets.rs"), |p, _| allgather_packets(p));

@@ -6,27 +6,27 @@ use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm};
 
-/// Every rank meets every other rank in turn; the two exchange their chunks.
+/// Every rank synchronizes with every other rank in turn, and the two exchange their chunks.
 ///
-/// In place, any number of ranks; meant for two, where it is as fast as can be.
+/// In place, any number of ranks; intended for two, where no algorithm is faster.
 #[collective(AllGather, ranks = [2, 4, 8], in_place, crate = mscclpp_core)]
 pub fn allgather_pairwise(p: &Program) {
     for rank in p.ranks() {
         let mine = rank.output().chunk(rank.id());
         for peer in p.ranks().filter(|peer| peer.id() != rank.id()) {
             let channel = rank.memory_channel(peer);
-            // Both are here, so that both may be written to.
+            // Both ranks have started, so both outputs may be written.
             channel.signal(0).relaxed();
             channel.wait(0).relaxed().sync(BlockSync::After);
             channel.put(peer.output().chunk(rank.id()), mine, 0);
-            // The data is there.
+            // The data has arrived.
             channel.signal(0).sync(BlockSync::Before);
             channel.wait(0).sync(BlockSync::After);
         }
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allgather_pairwise::algorithm, include_str!("pairwise.rs"), |p, _| allgather_pairwise(p))
         .placed(BufferMode::InPlace);

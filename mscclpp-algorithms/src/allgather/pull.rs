@@ -6,10 +6,11 @@ use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
 
-/// Every rank reads every other rank's chunk, starting with its neighbour's so that no rank is read by all.
+/// Every rank reads every other rank's chunk, starting with its neighbor's, so that the ranks read different peers at a
+/// time.
 ///
-/// In place or not, two ranks or more, one thread block. Nobody writes to another rank's memory, which costs cores that
-/// share caches more than to read it.
+/// In place or not, two ranks or more, one thread block. No rank writes to another rank's memory, which costs cores
+/// that share caches more than reading it.
 #[collective(AllGather, ranks = [2, 4, 8], crate = mscclpp_core)]
 pub fn allgather_pull(p: &Program) {
     let ranks = p.num_ranks();
@@ -32,7 +33,7 @@ pub fn allgather_pull(p: &Program) {
         for (channel, peer) in channels.iter().zip(&peers) {
             channel.get(rank.output().chunk(peer.id()), chunk(peer.id()), 0);
         }
-        // The peers may have their chunks back.
+        // The peers' chunks have been read and may be overwritten.
         for channel in &channels {
             channel.signal(0).sync(BlockSync::Before);
         }
@@ -42,6 +43,6 @@ pub fn allgather_pull(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allgather_pull::algorithm, include_str!("pull.rs"), |p, _| allgather_pull(p));

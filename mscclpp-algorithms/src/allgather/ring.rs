@@ -6,9 +6,10 @@ use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
 
-/// Chunks travel around a ring: in every step each rank puts what it got last into the next rank's output.
+/// Chunks travel around a ring: in every step each rank puts the chunk that it received last into the next rank's
+/// output.
 ///
-/// In place or not, two ranks or more, one thread block. Each rank needs links to its two neighbours only. For large
+/// In place or not, two ranks or more, one thread block. Each rank needs links to its two neighbors only. For large
 /// messages.
 #[collective(AllGather, ranks = [2, 4, 8], crate = mscclpp_core)]
 pub fn allgather_ring(p: &Program) {
@@ -18,7 +19,7 @@ pub fn allgather_ring(p: &Program) {
         let next = p.rank((id + 1) % ranks);
         let previous = p.rank((id + ranks - 1) % ranks);
         let to_next = rank.memory_channel(next);
-        // With two ranks next and previous are the same rank, and one channel does.
+        // With two ranks next and previous are the same rank, and one channel suffices.
         let to_previous = if ranks == 2 { to_next } else { rank.memory_channel(previous) };
 
         to_previous.signal(0).relaxed();
@@ -37,6 +38,6 @@ pub fn allgather_ring(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allgather_ring::algorithm, include_str!("ring.rs"), |p, _| allgather_ring(p));

@@ -6,7 +6,8 @@ use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
 
-/// Chunks travel around a ring: in every step each rank puts what it got last into the next rank's output.
+/// Chunks travel around a ring: in every step each rank puts the chunk that it received last into the next rank's
+/// output.
 ///
 /// In place or not, two ranks or more on any number of nodes, one thread block. For large messages.
 #[collective(AllGather, ranks = [2, 4, 8], crate = mscclpp_core)]
@@ -17,7 +18,7 @@ pub fn allgather_ring_ports(p: &Program) {
         let next = p.rank((id + 1) % ranks);
         let previous = p.rank((id + ranks - 1) % ranks);
         let to_next = rank.port_channel(next);
-        // With two ranks next and previous are the same rank, and one channel does.
+        // With two ranks next and previous are the same rank, and one channel suffices.
         let to_previous = if ranks == 2 { to_next } else { rank.port_channel(previous) };
 
         to_previous.signal(0).sync(BlockSync::None);
@@ -32,12 +33,12 @@ pub fn allgather_ring_ports(p: &Program) {
             to_next.put_with_signal(next.output().chunk(index), chunk, 0);
             to_previous.wait(0).sync(BlockSync::After);
         }
-        // What was sent stays ours until it has been read.
+        // The source may be overwritten only after it has been read.
         to_next.flush(0);
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allgather_ring_ports::algorithm, include_str!("ring_ports.rs"), |p, _| {
         allgather_ring_ports(p)

@@ -32,7 +32,7 @@ pub fn allgather_switch(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allgather_switch::algorithm, include_str!("switch.rs"), |p, _| allgather_switch(p))
         .placed(BufferMode::InPlace)

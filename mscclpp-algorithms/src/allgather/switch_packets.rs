@@ -7,8 +7,8 @@ use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm};
 
-/// Every rank packs its chunk, multicasts the packets and unpacks everybody's; the packets' flags are all the
-/// synchronisation there is.
+/// Every rank packs its chunk, multicasts the packets and unpacks those of all ranks; the packets' flags are the only
+/// synchronization.
 ///
 /// In place, any number of ranks in one switch domain, one thread block per rank. For small messages.
 #[collective(
@@ -29,7 +29,7 @@ pub fn allgather_switch_packets(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allgather_switch_packets::algorithm, include_str!("switch_packets.rs"), |p, _| {
         allgather_switch_packets(p)

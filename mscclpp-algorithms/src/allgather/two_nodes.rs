@@ -7,8 +7,8 @@ use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm};
 
-/// The ranks of a node exchange their chunks; every rank swaps chunks with its counterpart on the other node; the ranks of
-/// a node exchange what they got.
+/// The ranks of a node exchange their chunks; every rank swaps chunks with its counterpart on the other node; the ranks
+/// of a node exchange the chunks that they received.
 ///
 /// In place, two nodes of any size, one thread block. For large messages.
 #[collective(AllGather, ranks = 16, ranks_per_node = 8, in_place, crate = mscclpp_core)]
@@ -49,7 +49,7 @@ pub fn allgather_two_nodes(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allgather_two_nodes::algorithm, include_str!("two_nodes.rs"), |p, _| allgather_two_nodes(p))
         .placed(BufferMode::InPlace)

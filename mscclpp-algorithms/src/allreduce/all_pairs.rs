@@ -6,10 +6,10 @@ use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
 
-/// Every rank reads and reduces its part of everybody's input, then puts the result into everybody's output.
+/// Every rank reads and reduces its part of all ranks' inputs, then puts the result into all ranks' outputs.
 ///
-/// In place or not, two ranks or more. The chunk factor is the number of thread blocks: each has its chunk of the rank's part,
-/// and its own channel to every peer. For large messages.
+/// In place or not, two ranks or more. The chunk factor is the number of thread blocks: each processes one chunk of the
+/// rank's part, and has a separate channel to every peer. For large messages.
 #[collective(AllReduce, ranks = [2, 4, 8], in_place, chunk_factor = 8, crate = mscclpp_core)]
 pub fn allreduce_all_pairs(p: &Program) {
     let blocks = p.chunk_factor();
@@ -32,7 +32,7 @@ pub fn allreduce_all_pairs(p: &Program) {
                 }
             };
             let mine = result(rank.id());
-            // Out of place, what is read first goes with the own input to the output.
+            // Out of place, the first chunk that is read is reduced with the rank's own input into the output.
             let mut sum = rank.input().chunk(index).to_any();
             for (channel, peer) in channels.iter().zip(&peers) {
                 channel.reduce(sum, peer.input().chunk(index), block).to(mine);
@@ -51,7 +51,7 @@ pub fn allreduce_all_pairs(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allreduce_all_pairs::algorithm, include_str!("all_pairs.rs"), |p, _| allreduce_all_pairs(p))
         .any_chunk_factor();

@@ -7,16 +7,16 @@ use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
 
-/// The ranks of a node reduce their parts over the node; every rank and its counterparts on the other nodes share out the
-/// part's chunks, reduce them and exchange the results; the ranks of a node exchange their parts.
+/// The ranks of a node reduce their parts over the node; every rank and its counterparts on the other nodes share out
+/// the part's chunks, reduce them and exchange the results; the ranks of a node exchange their parts.
 ///
-/// In place or not, two nodes or more, one thread block. Every chunk is reduced by one rank, so all ranks get the same bits.
-/// For large messages.
+/// In place or not, two nodes or more, one thread block. Every chunk is reduced by one rank, so all ranks get bitwise
+/// equal results. For large messages.
 #[collective(AllReduce, ranks = 16, ranks_per_node = 8, crate = mscclpp_core)]
 pub fn allreduce_hierarchical(p: &Program) {
     let (ranks, per_node, nodes) = (p.num_ranks(), p.ranks_per_node(), p.num_nodes());
     let partners = nodes - 1;
-    // One part per rank of the node, of as many chunks as there are nodes.
+    // One part per rank of the node, with one chunk per node.
     let part = |local: usize| local * nodes..(local + 1) * nodes;
     let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(partners)).collect();
     for rank in p.ranks() {
@@ -33,10 +33,10 @@ pub fn allreduce_hierarchical(p: &Program) {
                 p.rank(of).output().chunk(range).to_any()
             }
         };
-        // Where the chunk that a node reduces lies in this rank's part.
+        // The chunk of this rank's part that a node reduces.
         let share = |node: usize| local * nodes + node..local * nodes + node + 1;
 
-        // The scratch is free, and inputs may be read.
+        // The scratch may be written, and inputs may be read.
         for channel in &port {
             channel.signal(0).sync(BlockSync::None);
         }
@@ -51,7 +51,7 @@ pub fn allreduce_hierarchical(p: &Program) {
             channel.reduce(sum, peer.input().chunk(part(local)), 0).to(result(id, part(local)));
             sum = result(id, part(local));
         }
-        // With one rank per node nothing was read, and the sums so far are the inputs.
+        // With one rank per node no input was read, and the sums so far are the inputs.
         let so_far = |range: std::ops::Range<usize>| {
             if peers.is_empty() { input.chunk(range).to_any() } else { result(id, range) }
         };
@@ -68,7 +68,7 @@ pub fn allreduce_hierarchical(p: &Program) {
             rank.reduce(sum, slots.chunk(partners - 1 - step), 0).to(mine);
             sum = mine;
         }
-        // Where a partner's chunk was sent from is where its result arrives.
+        // The result of a partner's chunk arrives where the chunk was sent from.
         for (channel, partner) in port.iter().zip(&across) {
             channel.put_with_signal(result(partner.id(), share(rank.node())), mine, 0);
         }
@@ -91,7 +91,7 @@ pub fn allreduce_hierarchical(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allreduce_hierarchical::algorithm, include_str!("hierarchical.rs"), |p, _| {
         allreduce_hierarchical(p)

@@ -19,7 +19,7 @@ use crate::builtin::{BuiltinAlgorithm, Param};
 )]
 pub fn allreduce_hierarchical_packets(p: &Program, group: usize) {
     let (ranks, per_node, nodes) = (p.num_ranks(), p.ranks_per_node(), p.num_nodes());
-    // One part per rank of the node, of as many chunks as there are nodes.
+    // One part per rank of the node, with one chunk per node.
     let part = |index: usize| index * nodes..(index + 1) * nodes;
     // Slots of scratch: one part from each peer, one from each node, one result from each peer.
     let (from_nodes, results) = (per_node, per_node + nodes);
@@ -72,7 +72,7 @@ pub fn allreduce_hierarchical_packets(p: &Program, group: usize) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm = BuiltinAlgorithm::new(
     allreduce_hierarchical_packets::algorithm,
     include_str!("hierarchical_packets.rs"),

@@ -7,10 +7,10 @@ use mscclpp_macros::collective;
 use crate::builtin::OrderScope;
 use crate::builtin::{BufferMode, BuiltinAlgorithm};
 
-/// Every rank reads everybody's input and reduces all of it, in the order of ranks.
+/// Every rank reads the inputs of all ranks and reduces them, in the order of ranks.
 ///
-/// Out of place, two ranks or more, one thread block. For messages so small that a step takes longer than to reduce them
-/// everywhere. All ranks get the same bits.
+/// Out of place, two ranks or more, one thread block. For messages so small that a step takes longer than reducing them
+/// on every rank. All ranks get bitwise equal results.
 #[collective(AllReduce, ranks = [2, 4, 8], crate = mscclpp_core)]
 pub fn allreduce_one_shot(p: &Program) {
     for rank in p.ranks() {
@@ -23,7 +23,7 @@ pub fn allreduce_one_shot(p: &Program) {
             channel.wait(0).relaxed().sync(BlockSync::After);
         }
         let result = rank.output().chunk(..).to_any();
-        // Who is first of two does not matter, so rank 1 begins with its own.
+        // The order of the first two operands does not matter, so rank 1 begins with its own input.
         let first = rank.id() <= 1;
         let mut sum = rank.input().chunk(..).to_any();
         for (channel, peer) in channels.iter().zip(&peers) {
@@ -37,10 +37,10 @@ pub fn allreduce_one_shot(p: &Program) {
                 rank.barrier([0]);
                 rank.reduce(sum, rank.input().chunk(..), 0);
             }
-            // Keeps steps apart, which would round once instead of twice if they were one: on all ranks alike.
+            // Keeps the steps separate on all ranks: fused steps would round once instead of twice.
             rank.barrier([0]);
         }
-        // The peers may have their inputs back.
+        // The peers' inputs have been read and may be overwritten.
         for channel in &channels {
             channel.signal(0).sync(BlockSync::Before);
         }
@@ -50,7 +50,7 @@ pub fn allreduce_one_shot(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allreduce_one_shot::algorithm, include_str!("one_shot.rs"), |p, _| allreduce_one_shot(p))
         .placed(BufferMode::OutOfPlace)

@@ -6,11 +6,11 @@ use mscclpp_macros::collective;
 use crate::builtin::OrderScope;
 use crate::builtin::{BuiltinAlgorithm, Param};
 
-/// Every rank sends its whole input to every other rank as packets and reduces all that it gets.
+/// Every rank sends its whole input to every other rank as packets and reduces all inputs that it receives.
 ///
-/// In place or not, two ranks or more, a group of `group` thread blocks. Without handshakes, so it needs double scratch. The
-/// lowest latency there is, for messages so small that latency is all that counts. Each rank adds its own input last, so
-/// floating-point results may differ between ranks in the last bit.
+/// In place or not, two ranks or more, a group of `group` thread blocks. Without handshakes, so it needs double
+/// scratch. It has the lowest latency, for messages so small that only latency matters. Each rank adds its own input
+/// last, so floating-point results may differ between ranks in the last bit.
 #[collective(AllReduce, ranks = [2, 4, 8], params(group = [1]), protocol = LL, double_scratch, crate = mscclpp_core)]
 pub fn allreduce_one_shot_packets(p: &Program, group: usize) {
     let ranks = p.num_ranks();
@@ -31,7 +31,7 @@ pub fn allreduce_one_shot_packets(p: &Program, group: usize) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm = BuiltinAlgorithm::new(
     allreduce_one_shot_packets::algorithm,
     include_str!("one_shot_packets.rs"),

@@ -5,10 +5,11 @@ use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
 
-/// Every rank sends each peer the peer's part as packets, reduces what it gets and sends the result to everybody.
+/// Every rank sends each peer the peer's part as packets, reduces the parts that it receives and sends the result to
+/// all ranks.
 ///
-/// In place or not, any number of ranks, one thread block. The result packets acknowledge the input packets, so one scratch is
-/// enough. For small messages.
+/// In place or not, any number of ranks, one thread block. The result packets acknowledge the input packets, so single
+/// scratch is enough. For small messages.
 #[collective(AllReduce, ranks = [2, 4, 8], in_place, protocol = LL, crate = mscclpp_core)]
 pub fn allreduce_packets(p: &Program) {
     let ranks = p.num_ranks();
@@ -36,6 +37,6 @@ pub fn allreduce_packets(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allreduce_packets::algorithm, include_str!("packets.rs"), |p, _| allreduce_packets(p));

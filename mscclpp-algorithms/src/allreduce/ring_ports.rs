@@ -6,10 +6,10 @@ use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
 
-/// Partial sums travel around a ring until each rank has one chunk in full; then the full chunks travel around it.
+/// Partial sums travel around a ring until each rank has one fully reduced chunk; then these chunks travel around it.
 ///
-/// In place or not, two ranks or more on any number of nodes, one thread block. Every chunk is reduced once and then copied,
-/// so all ranks get the same bits. For large messages.
+/// In place or not, two ranks or more on any number of nodes, one thread block. Every chunk is reduced once and then
+/// copied, so all ranks get bitwise equal results. For large messages.
 #[collective(AllReduce, ranks = [2, 4, 8], crate = mscclpp_core)]
 pub fn allreduce_ring_ports(p: &Program) {
     let ranks = p.num_ranks();
@@ -19,9 +19,9 @@ pub fn allreduce_ring_ports(p: &Program) {
         let next = p.rank((id + 1) % ranks);
         let previous = p.rank((id + ranks - 1) % ranks);
         let to_next = rank.port_channel(next);
-        // With two ranks next and previous are the same rank, and one channel does.
+        // With two ranks next and previous are the same rank, and one channel suffices.
         let to_previous = if ranks == 2 { to_next } else { rank.port_channel(previous) };
-        // Where chunk `index` of `of`'s result lies.
+        // Returns chunk `index` of `of`'s result.
         let result = |of: usize, index: usize| {
             if p.in_place() {
                 p.rank(of).input().chunk(index).to_any()
@@ -48,12 +48,12 @@ pub fn allreduce_ring_ports(p: &Program) {
             to_next.put_with_signal(result(next.id(), index), result(id, index), 0);
             to_previous.wait(0).sync(BlockSync::After);
         }
-        // What was sent stays ours until it has been read.
+        // The source may be overwritten only after it has been read.
         to_next.flush(0);
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allreduce_ring_ports::algorithm, include_str!("ring_ports.rs"), |p, _| {
         allreduce_ring_ports(p)

@@ -7,11 +7,11 @@ use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
 
-/// One thread block copies the input to scratch, a second lets the switch reduce and deliver it, a third copies the result
-/// to the output; they hand windows of 1 MiB to each other with semaphores.
+/// One thread block copies the input to scratch, a second one has the switch reduce and deliver it, a third one copies
+/// the result to the output; semaphores order their accesses to windows of 1 MiB.
 ///
-/// Input and output may be the same memory or not, and need not be fit for multicast: only scratch is. Any number of ranks
-/// in one switch domain. For large messages.
+/// Input and output may be the same memory or not, and need not support multicast: only scratch must. Any number of
+/// ranks in one switch domain. For large messages.
 #[collective(AllReduce, ranks = [2, 4, 8], reuse_resources, crate = mscclpp_core)]
 pub fn allreduce_switch_pipeline(p: &Program) {
     let ranks = p.num_ranks();
@@ -56,7 +56,7 @@ pub fn allreduce_switch_pipeline(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allreduce_switch_pipeline::algorithm, include_str!("switch_pipeline.rs"), |p, _| {
         allreduce_switch_pipeline(p)

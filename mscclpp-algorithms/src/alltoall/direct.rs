@@ -6,9 +6,10 @@ use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm};
 
-/// Every rank puts each part straight into its receiver's output.
+/// Every rank puts each part directly into its receiver's output.
 ///
-/// Out of place, two ranks or more, one thread block per peer: the neighbour's first, so that no rank is hit by all.
+/// Out of place, two ranks or more, one thread block per peer: the neighbor's first, so that the ranks write to
+/// different peers at a time.
 #[collective(AllToAll, ranks = [2, 4, 8], crate = mscclpp_core)]
 pub fn alltoall_direct(p: &Program) {
     let ranks = p.num_ranks();
@@ -28,7 +29,7 @@ pub fn alltoall_direct(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(alltoall_direct::algorithm, include_str!("direct.rs"), |p, _| alltoall_direct(p))
         .placed(BufferMode::OutOfPlace);

@@ -6,13 +6,13 @@ use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm};
 
-/// Every rank puts each part into its receiver's scratch; the receiver copies it to its place.
+/// Every rank puts each part into its receiver's scratch; the receiver copies it to its position in the output.
 ///
 /// In place, any number of ranks, one thread block per peer.
 #[collective(AllToAll, ranks = [2, 4, 8], in_place, instances = 2, crate = mscclpp_core)]
 pub fn alltoall_in_place(p: &Program) {
     let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(p.num_ranks() - 1)).collect();
-    // The others of a rank are numbered without it: this is where `other` comes among the others of `id`.
+    // Index of `other` among the ranks other than `id`.
     let position = |other: usize, id: usize| if other < id { other } else { other - 1 };
     for rank in p.ranks() {
         let peers: Vec<_> = p.ranks().filter(|peer| peer.id() != rank.id()).collect();
@@ -29,7 +29,7 @@ pub fn alltoall_in_place(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(alltoall_in_place::algorithm, include_str!("in_place.rs"), |p, _| alltoall_in_place(p))
         .placed(BufferMode::InPlace);

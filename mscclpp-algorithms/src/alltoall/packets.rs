@@ -5,14 +5,15 @@ use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
 
-/// Every rank puts each part as packets into its receiver's scratch; the receiver unpacks it in its place.
+/// Every rank puts each part as packets into its receiver's scratch; the receiver unpacks it into its position in the
+/// output.
 ///
-/// In place or not, any number of ranks, one thread block per peer. Without handshakes, so it needs double scratch. For small
-/// messages.
+/// In place or not, any number of ranks, one thread block per peer. Without handshakes, so it needs double scratch. For
+/// small messages.
 #[collective(AllToAll, ranks = [2, 4, 8], in_place, instances = 2, protocol = LL, double_scratch, crate = mscclpp_core)]
 pub fn alltoall_packets(p: &Program) {
     let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(p.num_ranks() - 1)).collect();
-    // The others of a rank are numbered without it: this is where `other` comes among the others of `id`.
+    // Index of `other` among the ranks other than `id`.
     let position = |other: usize, id: usize| if other < id { other } else { other - 1 };
     for rank in p.ranks() {
         if !p.in_place() {
@@ -33,6 +34,6 @@ pub fn alltoall_packets(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(alltoall_packets::algorithm, include_str!("packets.rs"), |p, _| alltoall_packets(p));

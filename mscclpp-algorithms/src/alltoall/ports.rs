@@ -6,9 +6,10 @@ use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm};
 
-/// Every rank puts each part straight into its receiver's output, the neighbour's first, so that no rank is hit by all.
+/// Every rank puts each part directly into its receiver's output, the neighbor's first, so that the ranks write to
+/// different peers at a time.
 ///
-/// Out of place, two ranks or more on any number of nodes, one thread block: it only fills queues.
+/// Out of place, two ranks or more on any number of nodes, one thread block: it only pushes triggers.
 #[collective(AllToAll, ranks = [2, 4, 8], crate = mscclpp_core)]
 pub fn alltoall_ports(p: &Program) {
     let ranks = p.num_ranks();
@@ -27,14 +28,14 @@ pub fn alltoall_ports(p: &Program) {
         for channel in &channels {
             channel.wait(0).sync(BlockSync::After);
         }
-        // What was sent stays ours until it has been read.
+        // The source may be overwritten only after it has been read.
         for channel in &channels {
             channel.flush(0);
         }
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(alltoall_ports::algorithm, include_str!("ports.rs"), |p, _| alltoall_ports(p))
         .placed(BufferMode::OutOfPlace)

@@ -6,15 +6,16 @@ use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm};
 
-/// Every rank puts each part into its receiver's scratch, the neighbour's first, so that no rank is hit by all; the receiver
-/// copies it to its place as soon as the part that stood there has left.
+/// Every rank puts each part into its receiver's scratch, the neighbor's first, so that the ranks write to different
+/// peers at a time; the receiver copies it to its position in the output as soon as the part at that position has been
+/// sent.
 ///
 /// In place, two ranks or more on any number of nodes, one thread block.
 #[collective(AllToAll, ranks = [2, 4, 8], in_place, crate = mscclpp_core)]
 pub fn alltoall_ports_in_place(p: &Program) {
     let ranks = p.num_ranks();
     let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(ranks - 1)).collect();
-    // The others of a rank are numbered without it: this is where `other` comes among the others of `id`.
+    // Index of `other` among the ranks other than `id`.
     let position = |other: usize, id: usize| if other < id { other } else { other - 1 };
     for rank in p.ranks() {
         let id = rank.id();
@@ -36,7 +37,7 @@ pub fn alltoall_ports_in_place(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(alltoall_ports_in_place::algorithm, include_str!("ports_in_place.rs"), |p, _| {
         alltoall_ports_in_place(p)

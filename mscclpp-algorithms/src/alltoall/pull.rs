@@ -6,10 +6,10 @@ use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm};
 
-/// Every rank reads its part of everybody's input.
+/// Every rank reads its part of all ranks' inputs.
 ///
-/// Out of place, two ranks or more, one thread block. Nobody writes to another rank's memory, which costs
-/// cores that share caches more than to read it.
+/// Out of place, two ranks or more, one thread block. No rank writes to another rank's memory, which costs cores that
+/// share caches more than reading it.
 #[collective(AllToAll, ranks = [2, 4, 8], crate = mscclpp_core)]
 pub fn alltoall_pull(p: &Program) {
     let ranks = p.num_ranks();
@@ -27,7 +27,7 @@ pub fn alltoall_pull(p: &Program) {
             channel.get(rank.output().chunk(peer.id()), peer.input().chunk(id), 0);
         }
         rank.copy(rank.output().chunk(id), rank.input().chunk(id), 0);
-        // The peers may have their inputs back.
+        // The peers' inputs have been read and may be overwritten.
         for channel in &channels {
             channel.signal(0).sync(BlockSync::Before);
         }
@@ -37,7 +37,7 @@ pub fn alltoall_pull(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(alltoall_pull::algorithm, include_str!("pull.rs"), |p, _| alltoall_pull(p))
         .placed(BufferMode::OutOfPlace);

@@ -6,15 +6,16 @@ use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm};
 
-/// In step s every rank sends to the rank s above it, so that nobody is hit by two at once; one thread block sends,
-/// another one copies what arrives to its place.
+/// In step s every rank sends to the rank s above it, so that no rank receives from two ranks at once; one thread block
+/// sends, another one copies the received parts to their positions in the output.
 ///
-/// In place, any number of ranks. A part may be overwritten only when it has been sent: a semaphore per peer says so.
+/// In place, any number of ranks. A part may be overwritten only when it has been sent, which a semaphore per peer
+/// ensures.
 #[collective(AllToAll, ranks = [2, 4, 8], in_place, instances = 16, crate = mscclpp_core)]
 pub fn alltoall_rotated_in_place(p: &Program) {
     let ranks = p.num_ranks();
     let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(ranks - 1)).collect();
-    // The others of a rank are numbered without it: this is where `other` comes among the others of `id`.
+    // Index of `other` among the ranks other than `id`.
     let position = |other: usize, id: usize| if other < id { other } else { other - 1 };
     for rank in p.ranks() {
         let (mut data, mut ready, mut sent) = (Vec::new(), Vec::new(), Vec::new());
@@ -46,7 +47,7 @@ pub fn alltoall_rotated_in_place(p: &Program) {
     }
 }
 
-/// The same out of place: nothing is overwritten, so no semaphores are needed.
+/// All-to-all in rotation, out of place: nothing is overwritten, so no semaphores are needed.
 #[collective(AllToAll, ranks = [2, 4, 8], instances = 16, crate = mscclpp_core)]
 pub fn alltoall_rotated(p: &Program) {
     let ranks = p.num_ranks();
@@ -80,12 +81,12 @@ pub fn alltoall_rotated(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(alltoall_rotated::algorithm, include_str!("rotated.rs"), |p, _| alltoall_rotated(p))
         .placed(BufferMode::OutOfPlace);
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const IN_PLACE: BuiltinAlgorithm =
     BuiltinAlgorithm::new(alltoall_rotated_in_place::algorithm, include_str!("rotated.rs"), |p, _| {
         alltoall_rotated_in_place(p)

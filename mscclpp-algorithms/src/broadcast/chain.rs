@@ -6,7 +6,8 @@ use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
 
-/// The root sends chunk after chunk to the next rank, and each rank passes on what it gets, so that all links are busy.
+/// The root sends chunk after chunk to the next rank, and each rank forwards the chunks that it receives, so that all
+/// links are busy.
 ///
 /// In place or not, any root, two ranks or more on any number of nodes, one thread block. For large messages.
 #[collective(Broadcast, ranks = [2, 4, 8], crate = mscclpp_core)]
@@ -51,14 +52,14 @@ pub fn broadcast_chain(p: &Program) {
         if is_root && !p.in_place() {
             rank.copy(rank.output().chunk(..), rank.input().chunk(..), 0);
         }
-        // What was sent stays ours until it has been read.
+        // The source may be overwritten only after it has been read.
         for channel in &to_next {
             channel.flush(0);
         }
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm = BuiltinAlgorithm::new(
     broadcast_chain::algorithm,
     include_str!("chain.rs"),

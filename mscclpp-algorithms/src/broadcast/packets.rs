@@ -6,7 +6,7 @@ use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
 
-/// The root sends the whole message to every rank as packets, as soon as the rank has unpacked the last ones.
+/// The root sends the whole message to every rank as packets, as soon as the rank has unpacked the previous ones.
 ///
 /// In place or not, two ranks or more, any root, one thread block. For small messages.
 #[collective(Broadcast, ranks = [2, 4, 8], protocol = LL, crate = mscclpp_core)]
@@ -31,6 +31,6 @@ pub fn broadcast_packets(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(broadcast_packets::algorithm, include_str!("packets.rs"), |p, _| broadcast_packets(p));

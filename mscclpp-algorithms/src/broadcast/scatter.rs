@@ -6,16 +6,16 @@ use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
 
-/// The root puts one chunk into each rank; every rank, the root too, puts its chunk into all others.
+/// The root puts one chunk into each rank; every rank, including the root, puts its chunk into all others.
 ///
-/// In place or not, two ranks or more, any root, one thread block. No rank sends the whole message more than twice, however
-/// many there are.
+/// In place or not, two ranks or more, any root, one thread block. No rank sends the whole message more than twice,
+/// however many there are.
 #[collective(Broadcast, ranks = [2, 4, 8], crate = mscclpp_core)]
 pub fn broadcast_scatter(p: &Program) {
     let root = p.rank(p.root());
     for rank in p.ranks() {
         let id = rank.id();
-        // Neighbour first, so that no rank is written to by all.
+        // The neighbor first, so that the ranks write to different peers at a time.
         let peers: Vec<_> = (1..p.num_ranks()).map(|step| p.rank((id + step) % p.num_ranks())).collect();
         let channels: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
         let result = |of: usize, index: usize| {
@@ -61,6 +61,6 @@ pub fn broadcast_scatter(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(broadcast_scatter::algorithm, include_str!("scatter.rs"), |p, _| broadcast_scatter(p));

@@ -6,7 +6,8 @@ use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
 
-/// A binomial tree, counted from the root: in every step each rank that has the message sends it to one that has not.
+/// Broadcasts along a binomial tree, with ranks counted from the root: in every step each rank that has the message
+/// sends it to one that has not.
 ///
 /// In place or not, any root, two ranks or more on any number of nodes, one thread block. For small messages.
 #[collective(Broadcast, ranks = [2, 4, 8], crate = mscclpp_core)]
@@ -18,7 +19,7 @@ pub fn broadcast_tree_ports(p: &Program) {
         let result = |of: usize| {
             if p.in_place() { p.rank(of).input().chunk(..).to_any() } else { p.rank(of).output().chunk(..).to_any() }
         };
-        // A rank sends to those that have one more bit, below its own lowest one.
+        // A rank's children have one more bit set, below its lowest set bit.
         let mut children = Vec::new();
         let mut bit = 1;
         while bit < ranks && from_root / bit % 2 == 0 {
@@ -27,7 +28,7 @@ pub fn broadcast_tree_ports(p: &Program) {
             }
             bit *= 2;
         }
-        // The last child has the deepest tree below it, so it goes first.
+        // The last child has the deepest subtree, so the rank sends to it first.
         let to_children: Vec<_> = children.iter().rev().map(|&child| rank.port_channel(child)).collect();
         let is_root = id == root;
         let message = if is_root { rank.input().chunk(..).to_any() } else { result(id) };
@@ -43,14 +44,14 @@ pub fn broadcast_tree_ports(p: &Program) {
         if is_root && !p.in_place() {
             rank.copy(rank.output().chunk(..), rank.input().chunk(..), 0);
         }
-        // What was sent stays ours until it has been read.
+        // The source may be overwritten only after it has been read.
         for channel in &to_children {
             channel.flush(0);
         }
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(broadcast_tree_ports::algorithm, include_str!("tree_ports.rs"), |p, _| {
         broadcast_tree_ports(p)

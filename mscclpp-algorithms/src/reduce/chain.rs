@@ -6,11 +6,11 @@ use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
 
-/// The rank behind the root sends chunk after chunk to the next one, and each rank adds its own and passes the sum on, up to
-/// the root.
+/// The rank after the root sends chunk after chunk to the next one, and each rank adds its own and forwards the sum, up
+/// to the root.
 ///
-/// In place or not, any root, two ranks or more on any number of nodes, one thread block. The inputs of ranks other than the
-/// root survive. For large messages.
+/// In place or not, any root, two ranks or more on any number of nodes, one thread block. The inputs of ranks other
+/// than the root are preserved. For large messages.
 #[collective(Reduce, ranks = [2, 4, 8], crate = mscclpp_core)]
 pub fn reduce_chain(p: &Program) {
     let (ranks, root) = (p.num_ranks(), p.root());
@@ -50,14 +50,14 @@ pub fn reduce_chain(p: &Program) {
                 channel.put_with_signal(scratch[next].chunk(index), chunk, 0);
             }
         }
-        // What was sent stays ours until it has been read.
+        // The source may be overwritten only after it has been read.
         for channel in &to_next {
             channel.flush(0);
         }
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm = BuiltinAlgorithm::new(
     reduce_chain::algorithm,
     include_str!("chain.rs"),

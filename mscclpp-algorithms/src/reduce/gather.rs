@@ -6,16 +6,17 @@ use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
 
-/// Every rank reads and reduces its chunk of everybody's input in scratch, then puts the result into the root.
+/// Every rank reads and reduces its chunk of all ranks' inputs in scratch, then puts the result into the root.
 ///
-/// In place or not, two ranks or more, any root, one thread block. The inputs of ranks other than the root survive.
+/// In place or not, two ranks or more, any root, one thread block. The inputs of ranks other than the root are
+/// preserved.
 #[collective(Reduce, ranks = [2, 4, 8], crate = mscclpp_core)]
 pub fn reduce_gather(p: &Program) {
     let root = p.rank(p.root());
     let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(1).chunk(0)).collect();
     for rank in p.ranks() {
         let id = rank.id();
-        // Neighbour first, so that no rank is read by all.
+        // The neighbor first, so that the ranks read different peers at a time.
         let peers: Vec<_> = (1..p.num_ranks()).map(|step| p.rank((id + step) % p.num_ranks())).collect();
         let channels: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
         let result = if p.in_place() { root.input().chunk(id).to_any() } else { root.output().chunk(id).to_any() };
@@ -47,6 +48,6 @@ pub fn reduce_gather(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(reduce_gather::algorithm, include_str!("gather.rs"), |p, _| reduce_gather(p));

@@ -6,10 +6,10 @@ use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
 
-/// Every rank sends its whole input to the root as packets, as soon as the root has reduced the last ones.
+/// Every rank sends its whole input to the root as packets, as soon as the root has reduced the previous ones.
 ///
-/// In place or not, two ranks or more, any root, one thread block. The inputs of ranks other than the root survive. For
-/// small messages.
+/// In place or not, two ranks or more, any root, one thread block. The inputs of ranks other than the root are
+/// preserved. For small messages.
 #[collective(Reduce, ranks = [2, 4, 8], protocol = LL, crate = mscclpp_core)]
 pub fn reduce_packets(p: &Program) {
     let ranks = p.num_ranks();
@@ -32,6 +32,6 @@ pub fn reduce_packets(p: &Program) {
     root.reduce_packets(input, arrived, 0).to(result);
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(reduce_packets::algorithm, include_str!("packets.rs"), |p, _| reduce_packets(p));

@@ -7,14 +7,15 @@ use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
 
-/// A binomial tree, counted from the root: every rank adds what its children send, and sends the sum to its parent.
+/// Reduces along a binomial tree, with ranks counted from the root: every rank adds its children's sums, and sends the
+/// sum to its parent.
 ///
-/// In place or not, any root, two ranks or more on any number of nodes, one thread block. The inputs of ranks other than the
-/// root survive. For small messages.
+/// In place or not, any root, two ranks or more on any number of nodes, one thread block. The inputs of ranks other
+/// than the root are preserved. For small messages.
 #[collective(Reduce, ranks = [2, 4, 8], crate = mscclpp_core)]
 pub fn reduce_tree_ports(p: &Program) {
     let (ranks, root) = (p.num_ranks(), p.root());
-    // Ranks counted from the root have children that have one more bit, below their own lowest one.
+    // With ranks counted from the root, a rank's children have one more bit set, below its lowest set bit.
     let mut children = Vec::new();
     let mut lowest = Vec::new();
     for id in 0..ranks {
@@ -41,7 +42,7 @@ pub fn reduce_tree_ports(p: &Program) {
     for rank in p.ranks() {
         let (id, input) = (rank.id(), rank.input().chunk(..));
         let from_children: Vec<_> = children[id].iter().map(|&child| rank.port_channel(child)).collect();
-        // The scratch is free.
+        // The scratch may be written.
         for channel in &from_children {
             channel.signal(0).sync(BlockSync::None);
         }
@@ -68,7 +69,7 @@ pub fn reduce_tree_ports(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(reduce_tree_ports::algorithm, include_str!("tree_ports.rs"), |p, _| reduce_tree_ports(p))
         .nodes(1, u32::MAX, 1);

@@ -6,8 +6,8 @@ use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
 
-/// Every rank reads its chunk of everybody's input and reduces it, starting with its neighbour so that no rank is read by
-/// all.
+/// Every rank reads its chunk of all ranks' inputs and reduces it, starting with its neighbor, so that the ranks read
+/// different peers at a time.
 ///
 /// In place or not, two ranks or more, one thread block. For large messages, with many instances.
 #[collective(ReduceScatter, ranks = [2, 4, 8], crate = mscclpp_core)]
@@ -24,13 +24,13 @@ pub fn reducescatter_all_pairs(p: &Program) {
             channel.wait(0).relaxed().sync(BlockSync::After);
         }
         let result = if p.in_place() { rank.input().chunk(id).to_any() } else { rank.output().chunk(0).to_any() };
-        // Out of place, what is read first goes with the own input to the output.
+        // Out of place, the first chunk that is read is reduced with the rank's own input into the output.
         let mut sum = rank.input().chunk(id).to_any();
         for (channel, peer) in channels.iter().zip(&peers) {
             channel.reduce(sum, peer.input().chunk(id), 0).to(result);
             sum = result;
         }
-        // The peers may have their inputs back.
+        // The peers' inputs have been read and may be overwritten.
         for channel in &channels {
             channel.signal(0).sync(BlockSync::Before);
         }
@@ -40,7 +40,7 @@ pub fn reducescatter_all_pairs(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(reducescatter_all_pairs::algorithm, include_str!("all_pairs.rs"), |p, _| {
         reducescatter_all_pairs(p)

@@ -7,15 +7,15 @@ use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
 
-/// Every rank reads and reduces over its node what belongs to its counterparts on the other nodes and sends it over, then
-/// what belongs to itself, to which it adds what the counterparts send.
+/// Every rank reads and reduces over its node the chunks of its counterparts on the other nodes and sends the sums to
+/// them, then its own chunk, to which it adds the sums of the counterparts.
 ///
 /// In place or not, two nodes or more, one thread block. Sending overlaps with reading. For large messages.
 #[collective(ReduceScatter, ranks = 16, ranks_per_node = 8, crate = mscclpp_core)]
 pub fn reducescatter_hierarchical(p: &Program) {
     let (ranks, per_node, nodes) = (p.num_ranks(), p.ranks_per_node(), p.num_nodes());
     let partners = nodes - 1;
-    // Slots: sums for the partners, then what the partners send. Both count nodes from the one behind the sender's.
+    // Slots: sums for the partners, then the sums of the partners. Both count nodes from the one after the sender's.
     let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(2 * partners)).collect();
     for rank in p.ranks() {
         let (id, input, slots) = (rank.id(), rank.input(), scratch[rank.id()]);
@@ -25,7 +25,7 @@ pub fn reducescatter_hierarchical(p: &Program) {
         let memory: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
         let port: Vec<_> = across.iter().map(|&partner| rank.port_channel(partner)).collect();
 
-        // The scratch is free, and inputs may be read.
+        // The scratch may be written, and inputs may be read.
         for channel in &port {
             channel.signal(0).sync(BlockSync::None);
         }
@@ -57,7 +57,7 @@ pub fn reducescatter_hierarchical(p: &Program) {
             rank.reduce(sum, slots.chunk(2 * partners - 1 - step), 0).to(result);
             sum = result;
         }
-        // The peers may have their inputs back, and what was sent has been read.
+        // The peers' inputs and the sent sums have been read and may be overwritten.
         for channel in &memory {
             channel.signal(0).sync(BlockSync::Before);
         }
@@ -70,7 +70,7 @@ pub fn reducescatter_hierarchical(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(reducescatter_hierarchical::algorithm, include_str!("hierarchical.rs"), |p, _| {
         reducescatter_hierarchical(p)

@@ -6,8 +6,8 @@ use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm};
 
-/// Every rank collects from the ranks of its node what belongs to itself and to its counterparts on other nodes, reduces
-/// the latter and sends it over, then reduces its own chunk.
+/// Every rank collects from the ranks of its node the chunks of itself and of its counterparts on other nodes, reduces
+/// the latter and sends the sums to the counterparts, then reduces its own chunk.
 ///
 /// In place, two nodes or more, one thread block. Without handshakes, so it needs double scratch. For small messages.
 #[collective(
@@ -16,10 +16,10 @@ use crate::builtin::{BufferMode, BuiltinAlgorithm};
 pub fn reducescatter_hierarchical_packets(p: &Program) {
     let (ranks, per_node, nodes) = (p.num_ranks(), p.ranks_per_node(), p.num_nodes());
     let (peers, partners) = (per_node - 1, nodes - 1);
-    // The others of a rank or node are numbered without it: this is where `other` comes among the others of `id`.
+    // Index of `other` among the ranks, or nodes, other than `id`.
     let position = |other: usize, id: usize| if other < id { other } else { other - 1 };
     // Slots of scratch: for this rank from its peers (its own slot is free), for each partner from the peers, from the
-    // partners, and room to pack what goes to the second partner and those behind it; the first uses the free slot.
+    // partners, and space to pack the data for the second partner and those after it; the first uses the free slot.
     let (for_partners, from_partners) = (per_node, per_node + partners * peers);
     let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(ranks + partners - 1)).collect();
 
@@ -50,7 +50,7 @@ pub fn reducescatter_hierarchical_packets(p: &Program) {
             }
             let packed = if step == 0 { slots.chunk(local) } else { slots.chunk(ranks + step - 1) };
             rank.copy_packets(packed, theirs, 0);
-            // What comes from the next node arrives in the last of these slots, as the nodes are counted backwards there.
+            // Data of the next node arrives in the last of these slots, as the nodes are counted backwards there.
             let slot = from_partners + partners - 1 - step;
             port[step].read_put_packets(scratch[partner.id()].chunk(slot), packed, 0);
         }
@@ -62,7 +62,7 @@ pub fn reducescatter_hierarchical_packets(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm = BuiltinAlgorithm::new(
     reducescatter_hierarchical_packets::algorithm,
     include_str!("hierarchical_packets.rs"),

@@ -5,7 +5,7 @@ use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
 
-/// Every rank sends each peer the peer's part as packets and reduces what it gets with its own.
+/// Every rank sends each peer the peer's part as packets and reduces the parts that it receives with its own.
 ///
 /// In place or not, two ranks or more, one thread block. Without handshakes, so it needs double scratch. For small
 /// messages.
@@ -13,7 +13,7 @@ use crate::builtin::BuiltinAlgorithm;
 pub fn reducescatter_packets(p: &Program) {
     let ranks = p.num_ranks();
     let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(ranks - 1)).collect();
-    // The others of a rank are numbered without it: this is where `other` comes among the others of `id`.
+    // Index of `other` among the ranks other than `id`.
     let position = |other: usize, id: usize| if other < id { other } else { other - 1 };
     for rank in p.ranks() {
         let (id, input) = (rank.id(), rank.input());
@@ -28,7 +28,7 @@ pub fn reducescatter_packets(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(reducescatter_packets::algorithm, include_str!("packets.rs"), |p, _| {
         reducescatter_packets(p)

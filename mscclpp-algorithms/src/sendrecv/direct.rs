@@ -16,7 +16,7 @@ pub fn send_recv_direct(p: &Program) {
         let next = p.rank((rank.id() + 1) % ranks);
         let previous = p.rank((rank.id() + ranks - 1) % ranks);
         let to_next = rank.memory_channel(next);
-        // With two ranks next and previous are the same rank, and one channel does.
+        // With two ranks next and previous are the same rank, and one channel suffices.
         let to_previous = if ranks == 2 { to_next } else { rank.memory_channel(previous) };
         to_previous.signal(0).relaxed();
         to_next.wait(0).relaxed().sync(BlockSync::After);
@@ -26,7 +26,7 @@ pub fn send_recv_direct(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(send_recv_direct::algorithm, include_str!("direct.rs"), |p, _| send_recv_direct(p))
         .placed(BufferMode::OutOfPlace);

@@ -6,8 +6,8 @@ use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm};
 
-/// Every rank sends its input into the next rank's scratch, through port channels, and copies what it gets over what it has
-/// sent.
+/// Every rank sends its input into the next rank's scratch, through port channels, and copies the received data over
+/// the data that it has sent.
 ///
 /// In place, two ranks or more on any number of nodes, one thread block.
 #[collective(SendRecv, ranks = [2, 4, 8], in_place, crate = mscclpp_core)]
@@ -18,7 +18,7 @@ pub fn send_recv_in_place(p: &Program) {
         let next = p.rank((rank.id() + 1) % ranks);
         let previous = p.rank((rank.id() + ranks - 1) % ranks);
         let to_next = rank.port_channel(next);
-        // With two ranks next and previous are the same rank, and one channel does.
+        // With two ranks next and previous are the same rank, and one channel suffices.
         let to_previous = if ranks == 2 { to_next } else { rank.port_channel(previous) };
         to_previous.signal(0).sync(BlockSync::None);
         to_next.wait(0).sync(BlockSync::After);
@@ -28,7 +28,7 @@ pub fn send_recv_in_place(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(send_recv_in_place::algorithm, include_str!("in_place.rs"), |p, _| send_recv_in_place(p))
         .placed(BufferMode::InPlace)

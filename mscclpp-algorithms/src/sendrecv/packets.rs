@@ -6,7 +6,7 @@ use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
 
-/// Every rank sends its input to the next rank as packets, as soon as that has unpacked the last ones.
+/// Every rank sends its input to the next rank as packets, as soon as that rank has unpacked the previous ones.
 ///
 /// In place or not, two ranks or more, one thread block. For small messages.
 #[collective(SendRecv, ranks = [2, 4, 8], protocol = LL, crate = mscclpp_core)]
@@ -17,7 +17,7 @@ pub fn send_recv_packets(p: &Program) {
         let next = p.rank((rank.id() + 1) % ranks);
         let previous = p.rank((rank.id() + ranks - 1) % ranks);
         let to_next = rank.memory_channel(next);
-        // With two ranks next and previous are the same rank, and one channel does.
+        // With two ranks next and previous are the same rank, and one channel suffices.
         let to_previous = if ranks == 2 { to_next } else { rank.memory_channel(previous) };
         to_previous.signal(0).relaxed();
         to_next.wait(0).relaxed().sync(BlockSync::After);
@@ -27,6 +27,6 @@ pub fn send_recv_packets(p: &Program) {
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(send_recv_packets::algorithm, include_str!("packets.rs"), |p, _| send_recv_packets(p));

@@ -15,8 +15,9 @@ pub fn send_recv(p: &Program) {
     for rank in p.ranks() {
         let next = p.rank((rank.id() + 1) % ranks);
         let previous = p.rank((rank.id() + ranks - 1) % ranks);
-        // With two ranks both channels lead to the same peer, and the k-th channels of the two pair up: the upper rank makes
-        // them in the opposite order, so that the way to the next rank meets the way from the previous one.
+        // With two ranks both channels lead to the same peer, and the k-th channels of the two pair up: the upper rank
+        // makes them in the opposite order, so that the channel to the next rank pairs with the one from the previous
+        // rank.
         let upper_of_two = ranks == 2 && rank.id() == 1;
         let first = rank.port_channel(if upper_of_two { previous } else { next });
         let second = rank.port_channel(if upper_of_two { next } else { previous });
@@ -24,13 +25,13 @@ pub fn send_recv(p: &Program) {
 
         to_previous.signal(0).sync(BlockSync::None);
         to_next.wait(0).sync(BlockSync::After);
-        // The flush keeps the input ours until it has been read.
+        // The input may be overwritten after the flush, when it has been read.
         to_next.put_with_signal_and_flush(next.output().chunk(..), rank.input().chunk(..), 0);
         to_previous.wait(0).sync(BlockSync::None);
     }
 }
 
-/// What the registry knows of it.
+/// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(send_recv::algorithm, include_str!("ring.rs"), |p, _| send_recv(p))
         .placed(BufferMode::OutOfPlace)

@@ -25,7 +25,7 @@ synchronize, then each times its own call. The reported time is the median over 
 Virtual ranks share as many threads as there are cores: the calling thread writes all inputs, reads all outputs and
 times launches of all ranks. On a device, launches are replayed in a graph and timed with events; further columns show
 the time of single launches and the host time of each.
-Buffers are registered unless --private is given. `mscclpp tune` measures private buffers unless --registered is given, and calls
+Buffers are registered unless --unregistered is given. `mscclpp tune` measures unregistered buffers unless --registered is given, and calls
 follow its table on the kind of buffers that it was measured on.
 Exit codes: 0 no wrong elements, 1 wrong elements, 2 invalid call, 3 missing ranks")]
 pub(crate) struct BenchArgs {

@@ -124,14 +124,14 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_the_program_stays_with_it() {
+    fn arguments_after_program_belong_to_it() {
         let found = parse("-n 2 -- prog -n 7 --json").unwrap();
         assert_eq!((found.ranks, found.command), (2, ["prog", "-n", "7", "--json"].map(OsString::from).to_vec()));
         assert_eq!(parse("-n 2 prog --grace 1").unwrap().command.len(), 3);
     }
 
     #[test]
-    fn half_a_layout_is_refused() {
+    fn incomplete_layout_is_rejected() {
         for arguments in [
             "-n 0 a",
             "-n 2000 a",

@@ -152,13 +152,13 @@ mod tests {
     }
 
     #[test]
-    fn sweeps_that_go_nowhere_are_refused() {
+    fn empty_sweeps_are_rejected() {
         assert!(matches!(sizes("--begin 2 --end 1"), Err(Error::Usage(_))));
         assert!(matches!(sizes("--begin 0 --end 1"), Err(Error::Usage(_))));
     }
 
     #[test]
-    fn contradictions_are_refused_by_clap() {
+    fn contradictory_arguments_are_rejected() {
         for arguments in [
             "--size 1 --count 1",
             "--begin 1",

@@ -19,8 +19,8 @@ Examples:
 
 Every algorithm that is eligible for a call is measured with several numbers of thread blocks; the table names the
 fastest and the times of the others. Rank 0 writes it. A table has one entry per power of two from 1K to 256M, to which
-the given sizes are rounded. Buffers are private unless --registered is given: a table serves calls on the kind that it was
-measured on. `mscclpp bench` measures registered buffers unless --private is given.
+the given sizes are rounded. Buffers are unregistered unless --registered is given: a table serves calls on the kind that it was
+measured on. `mscclpp bench` measures registered buffers unless --unregistered is given.
 Exit codes: 0 the table is written, 2 invalid calls, 3 the table cannot be written, or ranks are missing")]
 pub(crate) struct TuneArgs {
     /// Collectives [default: all]

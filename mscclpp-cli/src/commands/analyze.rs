@@ -1,4 +1,4 @@
-//! `mscclpp analyze`: what the dumps of a failed job say together.
+//! `mscclpp analyze`: analyzes the dumps of a failed job together.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,11 +11,11 @@ use crate::error::{Error, Result};
 use crate::exit;
 use crate::output::{print, print_json};
 
-/// Reads dumps and prints what they say.
+/// Reads dumps and prints their analysis.
 ///
 /// # Errors
-/// [`Error::Read`] for a folder and [`Error::Dump`] for a file that cannot be read; [`Error::Usage`] if there is none;
-/// failures of standard output.
+/// [`Error::Read`] for a folder and [`Error::Dump`] for a file that cannot be read; [`Error::Usage`] if there is no
+/// dump; failures of standard output.
 pub(crate) fn analyze(args: &AnalyzeArgs) -> Result<ExitCode> {
     let mut files = Vec::new();
     for path in &args.dumps {
@@ -35,7 +35,7 @@ pub(crate) fn analyze(args: &AnalyzeArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(exit::SUCCESS))
 }
 
-/// A file, or the dumps in a folder, the oldest first, so that the last one of a rank counts.
+/// Adds a file, or the dumps in a folder, the oldest first, so that the last one of a rank counts.
 fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     if !path.is_dir() {
         files.push(path.to_owned());

@@ -1,4 +1,4 @@
-//! `mscclpp check`: whether plans are correct, and if not, why.
+//! `mscclpp check`: checks plans and explains errors.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -23,13 +23,13 @@ use crate::progress::Progress;
 use crate::table::Columns;
 use crate::{exit, source};
 
-/// The most findings of one code that are printed for people.
+/// Maximum number of findings of one code in text output.
 const MOST: usize = 5;
 
-/// Checks plans and prints what was found. Findings are what was asked for, so they go to standard output.
+/// Checks plans and prints the findings. Findings are the result of the command, so they go to standard output.
 ///
 /// # Errors
-/// What loading the only plan brings, contradictory usage, and failures of standard output.
+/// Those of loading the only plan, contradictory usage, and failures of standard output.
 pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
     if args.trace.as_ref().is_some_and(|path| path.as_os_str() == "-") {
         return Err(Error::Usage("--trace -: standard output has the findings; pass the path of a file".into()));
@@ -42,7 +42,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result<ExitCode> {
     }
 }
 
-/// What was asked for, with the files of each directory in its place.
+/// Returns the requested names, with each directory replaced by its files.
 fn names(asked: &[String]) -> Result<Vec<String>> {
     let mut names = Vec::new();
     for name in asked {
@@ -73,7 +73,7 @@ fn names(asked: &[String]) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// What became of one plan.
+/// Result for one plan.
 struct Verdict {
     /// The plan, or why it cannot be read.
     plan: std::result::Result<PlanTree, Error>,
@@ -81,11 +81,13 @@ struct Verdict {
     warnings: Vec<Diagnostic>,
     /// Outcome of `--fuzz`, if requested.
     fuzzed: Option<Fuzzed>,
-    /// What executors run of it, if that was asked.
+    /// Results of the validation of executors' forms, if requested.
     executed: Vec<Executed>,
 }
 
 impl Verdict {
+    /// Checks one plan.
+    ///
     /// # Errors
     /// Arguments that a plan file contradicts.
     fn of(args: &CheckArgs, name: &str) -> Result<Self> {
@@ -93,7 +95,7 @@ impl Verdict {
             Ok(source) => source,
             Err(error @ Error::Usage(_)) => return Err(error),
             Err(error) => {
-                // A plan that cannot be read has findings too, and scripts look for them in the same place.
+                // A plan that cannot be read has findings too, which scripts expect in the same place.
                 let findings = error.findings().cloned().unwrap_or_default();
                 let (warnings, executed) = (Vec::new(), Vec::new());
                 return Ok(Self { plan: Err(error), findings, warnings, fuzzed: None, executed });
@@ -139,7 +141,7 @@ impl Verdict {
             (Ok(_), true) => {
                 let codes = self.fuzzed.iter().map(Fuzzed::exit).chain(self.executed.iter().map(Executed::exit));
                 let codes: Vec<u8> = codes.collect();
-                // A fault is known, whatever else is not.
+                // A finding takes precedence over checks that could not be completed.
                 if codes.contains(&exit::FAILURE) {
                     exit::FAILURE
                 } else {
@@ -167,13 +169,13 @@ impl Verdict {
         value
     }
 
-    /// The findings for people, each with a blank line behind it.
+    /// Formats the findings as text, each followed by a blank line.
     fn text(&self) -> String {
         self.findings.deduplicated(MOST).iter().map(|finding| format!("error: {finding}\n\n")).collect()
     }
 }
 
-/// What the checks find in a plan.
+/// Runs the checks of a plan.
 pub(super) fn checked(plan: &PlanTree, checks: &Checks) -> Diagnostics {
     let _working = Progress::spinner(&format!("checking {}", plan.name));
     checks.run(plan)
@@ -206,11 +208,10 @@ fn one(args: &CheckArgs, name: &str) -> Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-/// Writes a run of the plan, as far as it comes.
+/// Writes a trace of the plan's abstract execution, as far as it progresses.
 ///
 /// # Errors
-/// [`Error::Findings`] if it cannot run even in the abstract and the checks have not said so already; failures of the
-/// output.
+/// [`Error::Findings`] if the abstract execution fails and the checks have not reported that; failures of the output.
 fn write_trace(plan: &PlanTree, path: &Path, findings: &Diagnostics) -> Result<()> {
     let _working = Progress::spinner(&format!("tracing {}", plan.name));
     let trace = match execution_trace(plan) {
@@ -229,7 +230,7 @@ fn write_trace(plan: &PlanTree, path: &Path, findings: &Diagnostics) -> Result<(
     write_file(path, &text)
 }
 
-/// What is said of a plan without findings: no more than was asked.
+/// Returns the message for a plan without findings, which states only the requested checks.
 fn accepted(args: &CheckArgs) -> String {
     let mut text = match args.level {
         Level::Full => "is accepted".to_owned(),
@@ -272,7 +273,7 @@ fn many(args: &CheckArgs, names: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::from(worst))
 }
 
-/// What is wrong with one of several plans, as soon as it is known.
+/// Reports the errors of one of several plans, as soon as it is checked.
 fn tell(name: &str, verdict: &Verdict) -> Result<()> {
     verdict.warnings.iter().for_each(|warning| warn(format_args!("{name}: {warning}")));
     match &verdict.plan {
@@ -290,13 +291,13 @@ fn tell(name: &str, verdict: &Verdict) -> Result<()> {
     }
 }
 
-/// `1 deadlock, 2 race`; nothing if there is no finding.
+/// Formats counts by slug, such as `1 deadlock, 2 race`; empty if there is no finding.
 pub(super) fn by_slug(findings: &Diagnostics) -> String {
     let counts: Vec<_> = counts(findings).into_iter().map(|(slug, count)| format!("{count} {slug}")).collect();
     counts.join(", ")
 }
 
-/// How many findings there are of each kind.
+/// Returns the number of findings of each kind.
 pub(super) fn counts(findings: &Diagnostics) -> BTreeMap<&'static str, usize> {
     let mut counts = BTreeMap::new();
     findings.iter().for_each(|finding| *counts.entry(finding.code.entry().slug).or_insert(0) += 1);

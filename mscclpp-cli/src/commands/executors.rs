@@ -1,4 +1,4 @@
-//! `mscclpp check --executor`: whether what executors run of a plan is what was proved.
+//! `mscclpp check --executor`: validates that the forms in which executors run a plan preserve the proof.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::progress::Progress;
 use crate::{exit, memory};
 
-/// What the validator found in one form in which executors run a plan.
+/// Result of the validator for one form in which executors run a plan.
 pub(super) struct Executed {
     form: ExecutorForm,
     found: Found,
@@ -20,16 +20,16 @@ pub(super) struct Executed {
 enum Found {
     Valid(Validated),
     Invalid(InvalidLaunch),
-    /// The checks find this many faults in the plan, so that nothing is proved of it.
+    /// The checks find this number of errors in the plan, so it has no proof.
     NotProved(usize),
-    /// The validator needs more memory than there is.
+    /// The validator needs more memory than is available.
     Unable(Error),
 }
 
 impl Executed {
     /// Validates a plan in each form.
     pub(super) fn all(plan: &PlanTree, forms: &[ExecutorForm]) -> Vec<Self> {
-        // All checks, whatever level was asked for and whatever was allowed: the passes rely on all of them.
+        // All checks, whatever level and allowances were requested: the passes rely on all of them.
         let findings = check(plan).len();
         let validate = |&form: &ExecutorForm| {
             let _working = Progress::spinner(&format!("validating {} for {}", plan.name, form.name()));
@@ -45,14 +45,14 @@ impl Executed {
         forms.iter().map(validate).collect()
     }
 
-    /// The exit code for it alone.
+    /// Returns the exit code for this result alone.
     pub(super) fn exit(&self) -> u8 {
         match &self.found {
             Found::Valid(_) => exit::SUCCESS,
             Found::NotProved(_) => exit::FAILURE,
             Found::Unable(_) => exit::UNAVAILABLE,
             Found::Invalid(launch) => match launch.invalid {
-                // The executor refuses the plan, so nothing is executed.
+                // The executor rejects the plan, so nothing is executed.
                 Invalid::Plan(_) | Invalid::NotSpecialized(_) | Invalid::Ranks { .. } | Invalid::TooLarge => {
                     exit::UNAVAILABLE
                 }
@@ -113,7 +113,7 @@ impl fmt::Display for Executed {
     }
 }
 
-/// Bytes that a validation may take: between processes each rank has all operations.
+/// Returns the bytes that a validation may use: between processes each rank has all operations.
 fn bytes(plan: &PlanTree, form: ExecutorForm) -> u64 {
     let bytes = |op: &Op| size_of::<Op>() + (op.srcs.len() + op.dsts.len() + op.ids.len()) * size_of::<Operand>();
     let ops = plan.ranks.iter().flat_map(|rank| &rank.blocks).flat_map(|block| &block.ops);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn plan_that_executors_refuse_or_memory_does_not_hold_is_undecided() {
+    fn rejected_or_too_large_plan_is_undecided() {
         assert_eq!(executed(Invalid::TooLarge).exit(), exit::UNAVAILABLE);
         let error = memory::require(|| "a validation of `huge`".into(), u64::MAX).expect_err("no machine has that");
         let executed = Executed { form: ExecutorForm::Processes, found: Found::Unable(error) };

@@ -1,4 +1,4 @@
-//! `mscclpp explain`: what a diagnostic means.
+//! `mscclpp explain`: explains a diagnostic.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ use crate::output::{print, print_json};
 /// Explains one code, or lists all of them by area.
 ///
 /// # Errors
-/// [`Error::UnknownCode`] with the codes that look like the one asked for; failures of standard output.
+/// [`Error::UnknownCode`] with the codes similar to the requested one; failures of standard output.
 pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode> {
     match (&args.code, args.json) {
         (None, false) => print(list())?,
@@ -26,7 +26,8 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(exit::SUCCESS))
 }
 
-/// The code of a number or slug, also as messages show them (`[M0004 chunk-out-of-range]`) and without the zeros (`m4`).
+/// Finds the code of a number or slug, also in the form of messages (`[M0004 chunk-out-of-range]`) and without the
+/// zeros (`m4`).
 fn find(name: &str) -> Result<Code> {
     let words = || name.split(|c: char| c.is_whitespace() || "[],".contains(c)).filter(|word| !word.is_empty());
     words().find_map(|word| Code::find(&word.to_ascii_lowercase()).or_else(|| short(word))).ok_or_else(|| {
@@ -35,7 +36,7 @@ fn find(name: &str) -> Result<Code> {
     })
 }
 
-/// `m4` and `4` for `M0004`.
+/// Parses `m4` and `4` as `M0004`.
 fn short(word: &str) -> Option<Code> {
     let number: u32 = word.trim_start_matches(['m', 'M']).parse().ok()?;
     Code::find(&format!("M{number:04}"))
@@ -76,7 +77,7 @@ fn list() -> String {
     text
 }
 
-/// Breaks long lines at blanks. Code stays as it is: indented lines, and fenced blocks, which are indented instead.
+/// Wraps long lines at blanks. Code is unchanged: indented lines, and fenced blocks, which are indented instead.
 fn wrapped(text: &str, width: usize) -> String {
     let mut out = String::new();
     let mut fenced = false;
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_code_suggests_its_neighbours() {
+    fn unknown_code_suggests_similar_ones() {
         match find("chunk-out-of-rang") {
             Err(Error::UnknownCode { suggestions, .. }) => assert_eq!(suggestions[0], "chunk-out-of-range"),
             other => panic!("{other:?}"),

@@ -11,7 +11,7 @@ use crate::progress::Progress;
 
 /// Outcome of all runs.
 pub(super) struct Fuzzed {
-    /// Runs that ended with right results, and those that reached the limit of steps.
+    /// Runs that ended with correct results, and those that reached the step limit.
     passed: u32,
     step_limit: u32,
     /// Seed and defect of the run that failed, which is the last one.
@@ -45,11 +45,11 @@ impl Fuzzed {
         found
     }
 
-    /// The exit code that stands for it alone.
+    /// Returns the exit code for this result alone.
     pub(super) fn exit(&self) -> u8 {
         match self {
             Self { failed: Some(_), .. } => exit::FAILURE,
-            // Nothing is known: no run ended.
+            // The result is unknown: no run ended.
             Self { passed: 0, .. } => exit::UNAVAILABLE,
             _ => exit::SUCCESS,
         }

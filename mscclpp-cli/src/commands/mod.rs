@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use crate::args::{Cli, Command, PlanCommand, SchemaArgs};
 use crate::error::Result;
 
-/// Carries a command out and returns its exit code.
+/// Runs a command and returns its exit code.
 pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
     match cli.command {
         Command::Run(args) => run::run(&args),

@@ -1,4 +1,4 @@
-//! `mscclpp plan diff`: how two plans differ in meaning.
+//! `mscclpp plan diff`: compares two plans by meaning.
 
 use std::fmt::{self, Display, Formatter};
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ use crate::{exit, source};
 /// Compares two plans.
 ///
 /// # Errors
-/// What loading brings; [`Error::Usage`] if both are to come from standard input; failures of standard output.
+/// Those of loading; [`Error::Usage`] if both are read from standard input; failures of standard output.
 pub(crate) fn diff(args: &DiffArgs) -> Result<ExitCode> {
     if args.a == "-" && args.b == "-" {
         return Err(Error::Usage("only one of the two plans can come from standard input".into()));
@@ -48,7 +48,7 @@ fn value(difference: &Difference) -> Value {
     })
 }
 
-/// All differences as text, one per line, with their number below.
+/// All differences as text, one per line, followed by their number.
 struct Listing<'a>(&'a [Difference]);
 
 impl Display for Listing<'_> {

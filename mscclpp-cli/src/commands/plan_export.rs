@@ -14,7 +14,7 @@ use crate::{exit, source};
 /// Writes a plan to a file or to standard output.
 ///
 /// # Errors
-/// What loading brings; findings if the target cannot hold the plan; failures of the output.
+/// Those of loading; findings if the target format cannot represent the plan; failures of the output.
 pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode> {
     let mut plan = source::load(&args.source)?.warned();
     if args.target == Target::Mscclpp {

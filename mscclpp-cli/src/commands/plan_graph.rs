@@ -1,4 +1,4 @@
-//! `mscclpp plan graph`: which data moves between which ranks, as a drawing.
+//! `mscclpp plan graph`: draws which data moves between which ranks.
 
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ use crate::{exit, source};
 /// Draws a plan or one of its ranks, to a file or to standard output.
 ///
 /// # Errors
-/// What loading brings; [`Error::Usage`](crate::error::Error::Usage) for a rank that the plan does not have; failures of
+/// Those of loading; [`Error::Usage`](crate::error::Error::Usage) for a rank that the plan does not have; failures of
 /// the output.
 pub(crate) fn graph(args: &GraphArgs) -> Result<ExitCode> {
     let plan = source::load(&args.source)?.warned();

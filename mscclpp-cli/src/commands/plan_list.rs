@@ -1,4 +1,4 @@
-//! `mscclpp plan list`: the algorithms that have names.
+//! `mscclpp plan list`: lists the named algorithms.
 
 use std::process::ExitCode;
 

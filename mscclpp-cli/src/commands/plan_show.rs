@@ -1,4 +1,4 @@
-//! `mscclpp plan show`: what every rank and thread block does.
+//! `mscclpp plan show`: shows the operations of every rank and thread block.
 
 use std::process::ExitCode;
 
@@ -12,7 +12,8 @@ use crate::{exit, source};
 /// Shows a plan or one of its ranks.
 ///
 /// # Errors
-/// What loading brings; [`Error::Usage`](crate::error::Error::Usage) for a rank that the plan does not have; failures of standard output.
+/// Those of loading; [`Error::Usage`](crate::error::Error::Usage) for a rank that the plan does not have; failures of
+/// standard output.
 pub(crate) fn show(args: &ShowArgs) -> Result<ExitCode> {
     let plan = source::load(&args.source)?.warned();
     let mut text = PlanText::new(&plan);

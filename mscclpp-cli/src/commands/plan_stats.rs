@@ -1,4 +1,4 @@
-//! `mscclpp plan stats`: what a plan needs and does, counted.
+//! `mscclpp plan stats`: counts a plan's resources and operations.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -20,7 +20,7 @@ use crate::{exit, source};
 /// Counts a plan, per rank and in total.
 ///
 /// # Errors
-/// What loading brings; failures of standard output.
+/// Those of loading; failures of standard output.
 pub(crate) fn stats(args: &StatsArgs) -> Result<ExitCode> {
     let plan = source::load(&args.source)?.warned();
     let each = Stats::of_plan(&plan);
@@ -80,7 +80,7 @@ fn order_value(order: &ReductionOrder) -> Value {
     })
 }
 
-/// Whether results have the same bits everywhere and always.
+/// Describes whether results are bitwise equal on all ranks and in all launches.
 fn order_text(order: &ReductionOrder) -> String {
     let ReductionOrder { fingerprint, orders, differing, whole_chunks, same_for_all_sizes, by_switch } = order;
     let plural = if *orders == 1 { "" } else { "s" };
@@ -101,7 +101,7 @@ fn order_text(order: &ReductionOrder) -> String {
     )
 }
 
-/// Numbers, rows of them as ranges.
+/// Formats numbers, with consecutive ones as ranges.
 fn list(numbers: &[u32]) -> String {
     let rows = numbers.chunk_by(|a, b| a + 1 == *b).map(|row| match row {
         [first, .., last] => format!("{first}-{last}"),
@@ -140,7 +140,7 @@ fn text(
     for (kind, count) in &total.ops {
         kinds.row([kind.name().to_owned(), count.to_string()]);
     }
-    // However little was asked when the plan was built, this is whether it is right.
+    // The verdict of all checks, whatever checks were requested when the plan was built.
     let verdict = match findings.is_empty() {
         true => "accepted".to_owned(),
         false => format!("rejected, {}; `mscclpp check` reports the findings", by_slug(findings)),
@@ -176,7 +176,7 @@ fn cells(rank: String, stats: &Stats) -> Vec<String> {
     ]
 }
 
-/// Whole numbers as such, parts of a chunk with two decimals.
+/// Formats whole numbers without decimals, parts of a chunk with two.
 fn amount(chunks: f64) -> String {
     if (chunks - chunks.round()).abs() < 1e-6 { format!("{chunks:.0}") } else { format!("{chunks:.2}") }
 }

@@ -1,4 +1,4 @@
-//! `mscclpp run`: a plan on the CPU or a device, compared with a naive reference.
+//! `mscclpp run`: runs a plan on the CPU or a device, and compares its results with a naive reference.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -24,11 +24,11 @@ use crate::report::{Header, Row};
 use crate::size::human;
 use crate::{exit, memory, source};
 
-/// Runs a plan at every size asked for and reports each as soon as it is done; JSON comes at the end.
+/// Runs a plan at every requested size and reports each as soon as it is complete; JSON is printed at the end.
 ///
 /// # Errors
-/// What loading brings; findings of the check; [`Error::ScratchLimit`] before anything runs if the largest size does not fit;
-/// [`Error::Run`] if a launch fails; failures of standard output.
+/// Those of loading; findings of the check; [`Error::ScratchLimit`] before anything runs if the largest size does not
+/// fit; [`Error::Run`] if a launch fails; failures of standard output.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let (bench, counts) = match prepare(args) {
         Ok(prepared) => prepared,
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     }
 }
 
-/// What ended a run early, as JSON.
+/// Formats the error that ended a run early as JSON.
 fn failure(error: &Error) -> Value {
     json!({
         "message": error.to_string(),
@@ -81,7 +81,7 @@ fn failure(error: &Error) -> Value {
     })
 }
 
-/// Everything up to the first launch: the plan, checked, and the sizes in elements.
+/// Prepares everything before the first launch: the plan, checked, and the sizes in elements.
 fn prepare(args: &RunArgs) -> Result<(Bench, Vec<u64>)> {
     refuse_launcher()?;
     let counts = Counts::of(args)?;
@@ -96,7 +96,7 @@ fn prepare(args: &RunArgs) -> Result<(Bench, Vec<u64>)> {
     Ok((Bench::new(&plan, args, &counts)?, counts))
 }
 
-/// Refuses to run all ranks once in each process of a job.
+/// Rejects a run of all ranks in each process of a job.
 fn refuse_launcher() -> Result<()> {
     // Ranks alone say that there is a job; where they meet does not matter here.
     let with_address = |name: &str| match name {
@@ -128,7 +128,7 @@ fn examine(plan: &PlanTree, args: &RunArgs) -> Result<()> {
     findings.into_result(()).map_err(|findings| Error::Findings { what, findings })
 }
 
-/// Sizes in elements, before it is known whether they must divide.
+/// Sizes in elements, before they are rounded for the plan.
 struct Counts {
     counts: Vec<u64>,
     dtype: DataType,
@@ -144,7 +144,7 @@ impl Counts {
         Ok(Self { counts, dtype: args.dtype })
     }
 
-    /// Rounds up to equal parts where the collective is made of parts. Sizes that become equal are run once.
+    /// Rounds up to equal parts where the collective consists of parts. Sizes that become equal are run once.
     fn for_plan(self, plan: &PlanTree) -> Result<Vec<u64>> {
         use CollectiveKind::{AllGather, AllToAll, ReduceScatter};
         let parts = match plan.collective.kind {
@@ -176,7 +176,7 @@ fn too_large(plan: &PlanTree, count: u64, dtype: DataType) -> Error {
 /// A plan ready to run at any size.
 struct Bench {
     plan: Plan,
-    /// What its program says of its outputs.
+    /// The expectations of its program.
     expectations: Vec<Expectation>,
     ranks: Ranks,
     kind: CollectiveKind,
@@ -224,12 +224,12 @@ impl Bench {
         })
     }
 
-    /// Launches per size: the last one is not timed but verified.
+    /// Returns the number of launches per size: the last one is not timed but verified.
     fn launches(&self) -> u64 {
         u64::from(self.header.warmup) + u64::from(self.header.iters) + 1
     }
 
-    /// Whether nobody says what the results are.
+    /// Returns whether the results are unspecified.
     fn promises_nothing(&self) -> bool {
         matches!(self.kind, CollectiveKind::Custom { .. } | CollectiveKind::Test { .. }) && self.expectations.is_empty()
     }
@@ -243,7 +243,8 @@ impl Bench {
         message.any_size = self.any_size;
         message.accumulate = self.accumulate;
         let mut runner = self.ranks.prepare(&self.plan, message).map_err(failed)?;
-        // Other inputs than those of the verified launch, which must not be right by what these leave behind.
+        // Other inputs than those of the verified launch, whose results must not be correct because of data of these
+        // launches.
         let timed = runner.verifier(!seed);
         runner.fill(&timed).map_err(failed)?;
         let (mut total, mut min) = (Duration::ZERO, Duration::MAX);
@@ -257,7 +258,7 @@ impl Bench {
             }
             progress.step();
         }
-        // The verified launch finds nothing that an earlier one computed: neither inputs nor outputs nor scratch.
+        // The verified launch finds no data of earlier launches: neither inputs nor outputs nor scratch.
         let verifier = runner.verifier(seed).with_expectations(&self.expectations);
         runner.fill(&verifier).map_err(failed)?;
         runner.scramble_scratch(seed).map_err(failed)?;
@@ -272,7 +273,7 @@ impl Bench {
     }
 }
 
-/// Bytes of all ranks' inputs and outputs, where the larger of them has `bytes` on each rank.
+/// Returns the bytes of all ranks' inputs and outputs, where the larger of them has `bytes` on each rank.
 fn buffers(plan: &PlanTree, bytes: u64) -> Option<u64> {
     let ranks = plan.ranks.len() as u64;
     let each = match plan.collective.in_place {
@@ -283,7 +284,7 @@ fn buffers(plan: &PlanTree, bytes: u64) -> Option<u64> {
     each.checked_mul(ranks)
 }
 
-/// The reduction that a run does, for the column: what was asked for, or what the plan says.
+/// Returns the name of the reduction of a run: the requested one, or that of the plan.
 fn reduction(plan: &PlanTree, asked: Option<ReduceOp>) -> &'static str {
     match plan.reductions()[..] {
         [] => "none",

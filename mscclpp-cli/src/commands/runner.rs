@@ -1,4 +1,4 @@
-//! Where `mscclpp run` runs a plan: on the CPU, or on a CUDA device.
+//! Backends of `mscclpp run`: the CPU, or a CUDA device.
 
 use mscclpp_core::plan::Plan;
 use mscclpp_exec::cuda::{self, Device};
@@ -25,7 +25,7 @@ impl From<Backend> for mscclpp_exec::select::Backend {
 }
 
 impl Backend {
-    /// The name above results.
+    /// Returns the name in reports.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Cpu => "CPU",
@@ -36,7 +36,7 @@ impl Backend {
 
 /// Ranks on a backend.
 pub(crate) struct Ranks {
-    /// Of the CPU: on a device it says what results must be.
+    /// The CPU executor: with a device it computes the expected results.
     cpu: cpu::Executor,
     cuda: Option<cuda::Executor>,
 }
@@ -55,6 +55,8 @@ struct OnDevice {
 }
 
 impl Ranks {
+    /// Creates the ranks of a backend.
+    ///
     /// # Errors
     /// [`Error::NoDevice`].
     pub(crate) fn new(backend: Backend, ranks: u32, options: cpu::Options) -> Result<Self, Error> {
@@ -68,8 +70,10 @@ impl Ranks {
         Ok(Self { cpu: cpu::Executor::with_options(ranks, options), cuda })
     }
 
+    /// Prepares a plan for a message, and allocates buffers.
+    ///
     /// # Errors
-    /// What either backend's `prepare` gives.
+    /// Those of either backend's `prepare`.
     pub(crate) fn prepare(&self, plan: &Plan, message: Message) -> Result<Runner, Error> {
         let run = self.cpu.prepare(plan, message)?;
         let buffers = run.buffers()?;
@@ -85,7 +89,7 @@ impl Ranks {
 }
 
 impl Runner {
-    /// What says whether results are right.
+    /// Returns the verifier of results.
     pub(crate) fn verifier(&self, seed: u64) -> Verifier {
         Verifier::new(&self.run, seed)
     }
@@ -111,7 +115,7 @@ impl Runner {
         Ok(())
     }
 
-    /// One launch, from its call to its end.
+    /// Launches once, and waits until the launch is complete.
     pub(crate) fn launch(&mut self) -> Result<(), Error> {
         match &mut self.cuda {
             None => self.run.launch_buffers(&mut self.buffers),
@@ -122,7 +126,7 @@ impl Runner {
         }
     }
 
-    /// Compares every output with what it must be.
+    /// Compares every output with the expected one.
     pub(crate) fn check(&mut self, verifier: &Verifier) -> Result<VerifyReport, Error> {
         if let Some(OnDevice { buffers, .. }) = &self.cuda {
             for rank in 0..self.buffers.num_ranks() {

@@ -1,4 +1,4 @@
-//! `mscclpp select`: which algorithm serves a call, and why not the others.
+//! `mscclpp select`: explains which algorithm is selected for a call, and why others are not.
 
 use std::process::ExitCode;
 
@@ -11,11 +11,11 @@ use crate::error::Result;
 use crate::exit;
 use crate::output::{print, print_json};
 
-/// Explains what is selected.
+/// Explains the selection.
 ///
 /// # Errors
-/// [`Error::Call`](crate::error::Error::Call) if the tuning table cannot be read; [`Error::Usage`](crate::error::Error::Usage)
-/// for a root that is no rank; failures of standard output.
+/// [`Error::Call`](crate::error::Error::Call) if the tuning table cannot be read;
+/// [`Error::Usage`](crate::error::Error::Usage) for an invalid root; failures of standard output.
 pub(crate) fn select(args: &SelectArgs) -> Result<ExitCode> {
     let registry = match &args.table {
         None => Registry::from_env().map_err(mscclpp_exec::Error::from)?,

@@ -1,4 +1,4 @@
-//! `mscclpp completions` and `mscclpp man`: what shells and `man` know of the command.
+//! `mscclpp completions` and `mscclpp man`: completions for shells and manual pages.
 
 use std::process::ExitCode;
 
@@ -34,7 +34,7 @@ pub(crate) fn man(args: &ManArgs) -> Result<ExitCode> {
         };
         command = found.clone();
     }
-    // Pages are named as `man git-commit` is.
+    // Pages are named like `man git-commit`.
     let name = command.get_display_name().unwrap_or(command.get_name()).to_owned();
     let mut page = Vec::new();
     clap_mangen::Man::new(command).title(name).render(&mut page).map_err(Error::Output)?;

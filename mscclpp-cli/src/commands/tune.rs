@@ -1,4 +1,4 @@
-//! `mscclpp tune`: measures which algorithm is fastest, and writes it down.
+//! `mscclpp tune`: measures which algorithm is fastest, and writes a tuning table.
 
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -13,11 +13,12 @@ use crate::output::{check_writable, print, write_file};
 use crate::progress::Progress;
 use crate::report::three_digits;
 
-/// Measures, reports each entry as soon as it is known, and writes the table, all on rank 0.
+/// Measures, reports each entry as soon as it is measured, and writes the table, all on rank 0.
 ///
 /// # Errors
-/// [`Error::Usage`] for sizes that go nowhere; [`Error::Memory`] if the largest size does not fit, and [`Error::Write`] if the
-/// table cannot be written, both before anything is measured; [`Error::Call`] if ranks are missing or a call fails.
+/// [`Error::Usage`] for an empty range of sizes; [`Error::Memory`] if the largest size does not fit, and
+/// [`Error::Write`] if the table cannot be written, both before anything is measured; [`Error::Call`] if ranks are
+/// missing or a call fails.
 pub(crate) fn tune(args: &TuneArgs) -> Result<ExitCode> {
     if args.begin > args.end {
         return Err(Error::Usage(format!("--begin {} is larger than --end {}", args.begin, args.end)));
@@ -39,7 +40,7 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<ExitCode> {
         if talks {
             check_writable(&args.output)?;
         }
-        // Input and output, and what private memory is copied through.
+        // Input and output, and the buffers through which private memory is copied.
         require_memory(comm, || format!("a call of {largest} bytes per rank"), 4 * largest)?;
         let progress = talks.then(|| Progress::new(tuner.len() as u64));
         let failed = Mutex::new(None);
@@ -58,7 +59,7 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<ExitCode> {
                 return Err(error);
             }
             drop(progress);
-            let buffers = if args.registered { "registered" } else { "private" };
+            let buffers = if args.registered { "registered" } else { "unregistered" };
             print(format_args!("{} entries for {buffers} buffers in {}", table.entries.len(), args.output.display()))?;
         }
         Ok(())

@@ -1,13 +1,14 @@
-//! What host and device share: written once here, checked on both sides.
+//! Structs that host and device share: declared once here, checked on both sides.
 //!
-//! `abi!` declares a struct and its C++ text, with assertions of its size and of every field's place. `kernels/abi.h` is made
-//! of these texts; a test fails if it is stale, and the module's `abi_hash` must be [`HASH`] when it is loaded.
+//! `abi!` declares a struct and its C++ text, with assertions of its size and of every field's offset. `kernels/abi.h`
+//! consists of these texts; a test fails if it is stale, and the module's `abi_hash` must be [`HASH`] when it is
+//! loaded.
 
 #![allow(missing_docs, reason = "fields are described where they are filled in and in kernels/abi.h")]
 
 use bytemuck::{Pod, Zeroable};
 
-/// C++ name of a field's type.
+/// Returns the C++ name of a field's type.
 #[cfg(test)]
 trait Field {
     const NAME: &'static str;
@@ -31,7 +32,7 @@ macro_rules! abi {
             const _: () = assert!(size_of::<$name>() == $size);
         )*
 
-        /// The text of `kernels/abi.h`.
+        /// Returns the text of `kernels/abi.h`.
         #[cfg(test)]
         fn header() -> String {
             let mut text = String::from(HEAD);
@@ -59,7 +60,7 @@ macro_rules! abi {
             )
         }
 
-        /// Of all names, sizes and places: host and device must agree about it.
+        /// Hash of all names, sizes and offsets, which must be equal on host and device.
         pub(crate) const HASH: u64 = {
             let mut hash = FNV;
             $(
@@ -252,16 +253,17 @@ abi! {
     }
 }
 
-/// Most threads of a block.
+/// Maximum number of threads of a block.
 pub(crate) const MOST_THREADS: u32 = 1024;
 
-/// Most threads of a block that combines in a wider type than its elements': accumulators take twice the registers, and more.
+/// Maximum number of threads of a block that combines in a wider type than its elements': accumulators need at least
+/// twice the registers.
 pub(crate) const MOST_THREADS_WIDE: u32 = 512;
 
-/// Ranks whose buffers fit into a kernel's argument.
+/// Number of ranks whose buffers fit into the kernel parameters.
 pub(crate) const INLINE_RANKS: usize = 32;
 
-/// Multicast groups of a device, each with two distances in a kernel's argument.
+/// Multicast groups of a device, each with two distances in the kernel parameters.
 pub(crate) const GROUPS: usize = 4;
 
 #[cfg(test)]

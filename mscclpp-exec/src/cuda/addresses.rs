@@ -1,7 +1,8 @@
-//! Where the buffers of all ranks lie, of more ranks than fit into a kernel's argument: in tables on the devices.
+//! Buffer addresses of all ranks, if there are more ranks than fit into the kernel parameters: in tables on the
+//! devices.
 //!
-//! A graph has the table's address in it, and may be launched at any time, so a table that a captured launch uses is never
-//! written again.
+//! A graph contains the table's address and may be launched at any time, so a table that a captured launch uses is
+//! never written again.
 
 use super::driver;
 use super::executor::Inner;
@@ -9,7 +10,7 @@ use super::memory::DeviceMemory;
 use super::stream::Stream;
 use crate::error::Error;
 
-/// The tables of a run.
+/// The address tables of a prepared plan.
 #[derive(Default)]
 pub(super) struct Tables {
     all: Vec<Table>,
@@ -17,14 +18,14 @@ pub(super) struct Tables {
 
 struct Table {
     bases: Vec<u64>,
-    /// By device.
+    /// The table on each device.
     memories: Vec<DeviceMemory>,
     /// Whether a captured launch uses it.
     captured: bool,
 }
 
 impl Tables {
-    /// A table with these addresses, by device. What is new waits until the devices are idle.
+    /// Returns a table with these addresses, by device. If the addresses are new, it waits until the devices are idle.
     ///
     /// # Errors
     /// [`Error::Capturing`] for new addresses in a capture, [`Error::Driver`].
@@ -42,7 +43,7 @@ impl Tables {
         Ok(&self.all[at].memories)
     }
 
-    /// Writes a new table, or one that nobody uses any more; its place.
+    /// Writes a new table, or one that is no longer used; returns its index.
     fn write(&mut self, world: &Inner, bases: &[u64]) -> Result<usize, Error> {
         let words = bytemuck::cast_slice(bases);
         let Some(at) = self.all.iter().position(|table| !table.captured) else {
@@ -51,7 +52,7 @@ impl Tables {
             self.all.push(Table { bases: bases.to_vec(), memories, captured: false });
             return Ok(self.all.len() - 1);
         };
-        // Launches under way read it, on whatever stream; kernels of one device wait for those of others.
+        // Pending launches read it, on any stream; kernels of one device wait for those of others.
         world.devices.iter().try_for_each(|device| device.driver().wait_idle())?;
         let table = &mut self.all[at];
         table.bases.clear();

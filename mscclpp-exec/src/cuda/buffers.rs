@@ -1,4 +1,4 @@
-//! Buffers of all ranks of a launch, on the device.
+//! Buffers of all ranks of a launch, on the devices.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,31 +16,32 @@ use super::switch::{Multicasts, SwitchPath};
 use crate::dtype::DataType;
 use crate::error::Error;
 
-/// A range of a device's memory, wherever it comes from: a [`DeviceBuffer`], a [tensor](super::dlpack::Tensor) of another library,
-/// an allocation of cudarc's, or any address. To make one is safe, as it is only a number; launches that use it say what must
-/// hold for the memory.
+/// A range of a device's memory, whatever its origin: a [`DeviceBuffer`], a [tensor](super::dlpack::Tensor) of another
+/// library, an allocation of cudarc's, or any address. It is safe to create, because it is only a number; the contracts
+/// of launches state what must hold for the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceSlice {
-    /// The first byte's address.
+    /// Address of the first byte.
     pub address: u64,
     /// Number of bytes.
     pub bytes: u64,
 }
 
 impl DeviceSlice {
-    /// A slice of cudarc's, for launches on a stream that is ordered behind what cudarc has put on its own: synchronize that
-    /// first, or launch on it ([`Stream::from_raw`](super::Stream::from_raw)). The slice must live as long as it is used.
+    /// Converts a slice of cudarc's, for launches on a stream that is ordered after the work that cudarc has enqueued
+    /// on its own stream: synchronize that stream first, or launch on it
+    /// ([`Stream::from_raw`](super::Stream::from_raw)). The slice must live as long as it is used.
     pub fn of_cudarc<T>(slice: &impl cudarc::driver::DevicePtr<T>, stream: &cudarc::driver::CudaStream) -> Self {
         let bytes = (slice.len() * size_of::<T>()) as u64;
         let (address, _done) = slice.device_ptr(stream);
         Self { address, bytes }
     }
 
-    /// Nothing.
+    /// An empty range.
     pub const EMPTY: Self = Self { address: 0, bytes: 0 };
 }
 
-/// Memory of a device, given back when it is dropped. Other processes can map it.
+/// Memory of a device that is freed when it is dropped. Other processes can map it.
 pub struct DeviceBuffer {
     driver: SharedDriver,
     memory: Storage,
@@ -48,52 +49,52 @@ pub struct DeviceBuffer {
 }
 
 impl DeviceBuffer {
-    /// Zeroed memory.
+    /// Allocates zeroed memory.
     ///
     /// # Errors
-    /// [`Error::Driver`] if the device does not have so much; [`Error::Capturing`].
+    /// [`Error::Driver`] if the device has too little memory; [`Error::Capturing`].
     pub fn new(device: &Device, bytes: u64) -> Result<Self, Error> {
         refuse_in_capture("cannot allocate memory")?;
         let driver = device.driver().clone();
         Ok(Self { memory: Storage::zeroed(&driver, bytes)?, driver, bytes })
     }
 
-    /// Zeroed memory that is made to be shared: in whole units of physical memory, which other processes get as files and
-    /// `peers` reach. Ordinary memory where the driver has none of that kind.
+    /// Allocates zeroed memory that can be shared: in whole units of physical memory, which other processes receive as
+    /// files and `peers` can access. The memory is ordinary if the driver does not support sharing by files.
     pub(super) fn shared(device: &Device, bytes: u64, peers: &[u32]) -> Result<Self, Error> {
         let driver = device.driver().clone();
         Ok(Self { memory: Storage::shared(&driver, bytes, peers)?, driver, bytes })
     }
 
-    /// Number of its device.
+    /// Returns the number of its device.
     pub(super) fn ordinal(&self) -> u32 {
         self.driver.properties().ordinal
     }
 
-    /// All of it.
+    /// Returns all of it as a slice.
     pub fn as_slice(&self) -> DeviceSlice {
         DeviceSlice { address: self.memory.address(), bytes: self.bytes }
     }
 
-    /// A part of it, by bytes; `None` if it is not inside.
+    /// Returns a part of it, by bytes; `None` if the range is not inside.
     pub fn slice(&self, range: Range<u64>) -> Option<DeviceSlice> {
         let bytes = range.end.checked_sub(range.start).filter(|_| range.end <= self.bytes)?;
         Some(DeviceSlice { address: self.memory.address() + range.start, bytes })
     }
 
-    /// Writes all of it. Done when this returns; nothing that uses it may be under way.
+    /// Writes all of it. The copy is complete when this returns; no pending work may use the memory.
     ///
     /// # Errors
-    /// [`Error::DeviceCopy`] if there are more or fewer bytes, [`Error::Driver`].
+    /// [`Error::DeviceCopy`] if the number of bytes differs, [`Error::Driver`].
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.check(bytes.len())?;
         Ok(self.driver.memcpy_to_device(self.memory.address(), bytes)?)
     }
 
-    /// Reads all of it. Waits for nothing: first synchronize the stream.
+    /// Reads all of it. Does not wait for pending work: synchronize the stream first.
     ///
     /// # Errors
-    /// As [`write`](Self::write).
+    /// Those of [`write`](Self::write).
     pub fn read(&self, bytes: &mut [u8]) -> Result<(), Error> {
         self.check(bytes.len())?;
         Ok(self.driver.memcpy_to_host(bytes, self.memory.address())?)
@@ -105,21 +106,21 @@ impl DeviceBuffer {
     }
 }
 
-/// Memory of every rank for launches of a [`Run`](super::Run), also of ranks in other processes. It does not keep the memory of
-/// this process alive.
+/// Memory of every rank for launches of a [`PreparedPlan`](super::PreparedPlan), also of ranks in other processes. It
+/// does not keep the memory of this process alive.
 pub struct Binding {
-    /// Input or the one buffer of an in-place plan, and output, as this process reaches them.
+    /// Input (or the one buffer of an in-place plan) and output of every rank, at their addresses in this process.
     pub(super) slices: Vec<[DeviceSlice; 2]>,
     multicasts: Multicasts,
     pub(super) world: Arc<Inner>,
-    /// The plan whose switch channels `multicasts` are about.
+    /// The plan whose switch channels `multicasts` serves.
     context: Arc<PlanState>,
-    /// What was mapped for it.
+    /// Mappings that were made for it.
     _peers: Vec<PeerMemory>,
 }
 
 impl Binding {
-    /// `own`: of the ranks of this process.
+    /// Creates a binding; `own` are the slices of this process' ranks.
     pub(super) fn new(
         world: &Arc<Inner>,
         lens: [u64; 2],
@@ -148,14 +149,14 @@ impl Binding {
         Ok(Self { slices, multicasts, world, context, _peers: peers })
     }
 
-    /// The switch channels over input and output, and how their members reach one another. Those over scratch are
-    /// [`Run::switch_paths`](super::Run::switches).
+    /// Returns the switch channels over input and output, and how their members reach one another.
+    /// [`PreparedPlan::switch_paths`](super::PreparedPlan::switch_paths) returns those over scratch.
     pub fn switch_paths(&self) -> &[SwitchPath] {
         &self.multicasts.switches
     }
 
-    /// By device, the distances to the multicast addresses of a plan's switch channels; `None` for another plan than it was made
-    /// for, whose channels have other members.
+    /// Returns, by device, the distances to the multicast addresses of a plan's switch channels; `None` for another
+    /// plan than the one it was made for, whose channels have other members.
     pub(super) fn distances(&self, context: &Arc<PlanState>) -> Option<&[[u64; 2 * abi::GROUPS]]> {
         Arc::ptr_eq(&self.context, context).then_some(&self.multicasts.distances)
     }
@@ -163,23 +164,23 @@ impl Binding {
 
 impl Drop for Binding {
     fn drop(&mut self) {
-        // What is given back may still be in use; a failure cannot be mended here.
-        let _ = self.world.settle();
+        // The freed mappings may still be in use; a destructor cannot report a failure.
+        let _ = self.world.drain();
     }
 }
 
-/// Input and output of every rank of this process in its device's memory. In place, both lie in one memory.
+/// Input and output of every rank of this process in its device's memory. In place, both are in one allocation.
 ///
-/// Made by [`Run::buffers`](super::Run::buffers).
+/// Made by [`PreparedPlan::buffers`](super::PreparedPlan::buffers).
 pub struct Buffers {
     pub(super) dtype: DataType,
-    // Dropped first: it waits.
+    // Dropped first: its destructor waits for pending launches.
     pub(super) binding: Binding,
     _memories: Vec<[Storage; 2]>,
     parts: Vec<[Part; 2]>,
 }
 
-/// Which of a rank's two memories, first byte, length.
+/// Which of a rank's two allocations, first byte, length.
 pub(super) type Part = (usize, u64, u64);
 
 impl Buffers {
@@ -205,27 +206,27 @@ impl Buffers {
         Ok(Self { dtype, binding, _memories: memories?, parts })
     }
 
-    /// Number of ranks, in all processes.
+    /// Returns the number of ranks, in all processes.
     pub fn num_ranks(&self) -> u32 {
         self.parts.len() as u32
     }
 
-    /// The switch channels over input and output, and how their members reach one another.
+    /// Returns the switch channels over input and output, and how their members reach one another.
     pub fn switch_paths(&self) -> &[SwitchPath] {
         self.binding.switch_paths()
     }
 
-    /// Type of the elements.
+    /// Returns the type of the elements.
     pub fn dtype(&self) -> DataType {
         self.dtype
     }
 
-    /// A rank's input; empty if it is no rank of this process.
+    /// Returns a rank's input; empty if the rank is not one of this process.
     pub fn input(&self, rank: u32) -> DeviceSlice {
         self.slice(rank, 0)
     }
 
-    /// A rank's output; empty if it is no rank of this process.
+    /// Returns a rank's output; empty if the rank is not one of this process.
     pub fn output(&self, rank: u32) -> DeviceSlice {
         self.slice(rank, 1)
     }
@@ -238,34 +239,35 @@ impl Buffers {
         DeviceSlice { address: self.binding.slices[rank as usize][memory].address + at, bytes }
     }
 
-    /// Writes a rank's input. Done when this returns; nothing that uses it may be under way.
+    /// Writes a rank's input. The copy is complete when this returns; no pending work may use the memory.
     ///
     /// # Errors
-    /// [`Error::BufferSize`] if it has another length, [`Error::NotLocalRank`] if it is no rank of this process, [`Error::Driver`].
+    /// [`Error::BufferSize`] if the length differs, [`Error::NotLocalRank`] if the rank is not one of this process,
+    /// [`Error::Driver`].
     pub fn write_input(&mut self, rank: u32, bytes: &[u8]) -> Result<(), Error> {
         let (driver, slice) = self.checked(rank, 0, bytes.len())?;
         Ok(driver.memcpy_to_device(slice.address, bytes)?)
     }
 
-    /// Writes a rank's output, so that a test can see what a launch left alone.
+    /// Writes a rank's output, so that a test can detect which bytes a launch does not write.
     ///
     /// # Errors
-    /// As [`write_input`](Self::write_input).
+    /// Those of [`write_input`](Self::write_input).
     pub fn write_output(&mut self, rank: u32, bytes: &[u8]) -> Result<(), Error> {
         let (driver, slice) = self.checked(rank, 1, bytes.len())?;
         Ok(driver.memcpy_to_device(slice.address, bytes)?)
     }
 
-    /// Reads a rank's output. Waits for nothing: first synchronize the stream.
+    /// Reads a rank's output. Does not wait for pending work: synchronize the stream first.
     ///
     /// # Errors
-    /// As [`write_input`](Self::write_input).
+    /// Those of [`write_input`](Self::write_input).
     pub fn read_output(&self, rank: u32, bytes: &mut [u8]) -> Result<(), Error> {
         let (driver, slice) = self.checked(rank, 1, bytes.len())?;
         Ok(driver.memcpy_to_host(bytes, slice.address)?)
     }
 
-    /// Of a rank of this process.
+    /// Returns the driver of a rank of this process.
     fn driver(&self, rank: u32) -> Option<&SharedDriver> {
         self.binding.world.device(rank).map(Device::driver)
     }

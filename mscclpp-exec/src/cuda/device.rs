@@ -1,4 +1,4 @@
-//! A device: its driver, and the kernels that were loaded on it.
+//! A device: its driver, and the kernels that are loaded on it.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,33 +23,33 @@ pub struct Device {
 
 struct Inner {
     driver: SharedDriver,
-    /// Modules that were loaded; few, so a list does.
+    /// Kernels that are loaded; few, so that a list suffices.
     kernels: Mutex<Vec<(DataType, AccumType, Kernels)>>,
-    /// Images that were compiled at run time.
+    /// Cache of images that are compiled at run time.
     cache: Cache,
-    /// Modules that were, by their source. They stay: work under way may use them.
+    /// Loaded modules that were compiled at run time, by their source. They stay loaded: pending work may use them.
     modules: Mutex<Vec<(Source, Module)>>,
 }
 
 /// The kernels of a type and accumulator.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kernels {
-    /// What is unloaded with the device; none if it is one of the modules that were compiled.
+    /// Module to unload with the device; none if it is one of the modules that were compiled at run time.
     module: Option<Handle>,
     pub(super) execute: Handle,
     pub(super) divide: Handle,
 }
 
-/// Number of CUDA devices.
+/// Returns the number of CUDA devices.
 ///
 /// # Errors
-/// [`CudaUnavailable`] if there is no driver, or none that works. Never panics.
+/// [`CudaUnavailable`] if there is no driver, or it does not work. Never panics.
 pub fn device_count() -> Result<u32, CudaUnavailable> {
     libcuda::count()
 }
 
 impl Device {
-    /// The device of a number, counted from 0.
+    /// Opens the device with this number, counted from 0.
     ///
     /// # Errors
     /// [`CudaUnavailable`], also for devices before compute capability 8.0. Never panics.
@@ -62,19 +62,19 @@ impl Device {
         Ok(device)
     }
 
-    /// A device behind another driver than CUDA's: a simulator.
+    /// Opens a device of another driver than CUDA's, such as a simulator.
     pub fn with_driver(driver: SharedDriver) -> Self {
         Self::with_cache(driver, Cache::from_environment())
     }
 
-    /// The same, with a cache of its own for what is compiled at run time.
+    /// Opens a device of another driver, with a separate cache for what is compiled at run time.
     pub fn with_cache(driver: SharedDriver, cache: Cache) -> Self {
         let (kernels, modules) = (Mutex::default(), Mutex::default());
         Self { inner: Arc::new(Inner { driver, kernels, cache, modules }) }
     }
 
-    /// Kernels of a source: those that were loaded before, else compiled (or taken from the cache) and loaded. They stay
-    /// loaded as long as the device is there.
+    /// Returns the kernels of a source, which the first call compiles (or reads from the cache) and loads. They stay
+    /// loaded as long as the device exists.
     ///
     /// # Errors
     /// [`Error::Jit`] if there is no compiler, or the source does not compile; [`Error::Driver`].
@@ -90,20 +90,20 @@ impl Device {
         Ok(module)
     }
 
-    /// What compiles for this device at run time.
+    /// Returns the compiler for this device.
     ///
     /// # Errors
-    /// [`Error::Jit`] with the reason why there is nothing.
+    /// [`Error::Jit`] with the reason why there is none.
     pub fn compiler(&self) -> Result<&dyn jit::Compiler, Error> {
         Ok(self.driver().compiler()?)
     }
 
-    /// Facts about it.
+    /// Returns the properties of the device.
     pub fn properties(&self) -> &Properties {
         self.inner.driver.properties()
     }
 
-    /// A new stream.
+    /// Creates a stream.
     ///
     /// # Errors
     /// [`Error::Driver`].
@@ -111,23 +111,24 @@ impl Device {
         Stream::new(self)
     }
 
-    /// Whether the device has multicast objects, with which one store reaches all devices of a switch, and one load combines what they
-    /// have. Switch channels use them where all of their members are on such devices ([`Switch`](super::Switch)).
+    /// Returns whether the device supports multicast objects, with which one store reaches all devices of a switch and
+    /// one load combines their values. Switch channels use them if all of their members are on such devices
+    /// ([`SwitchPath`](super::SwitchPath)).
     pub fn is_nvls_supported(&self) -> bool {
         self.properties().multicast
     }
 
-    /// Its number, counted from 0.
+    /// Returns the number of the device, counted from 0.
     pub fn ordinal(&self) -> u32 {
         self.properties().ordinal
     }
 
-    /// Returns whether both are the same device, opened once or several times.
+    /// Returns whether both are the same device, whether opened once or several times.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.properties().uuid == other.properties().uuid
     }
 
-    /// For messages.
+    /// Describes the device for messages.
     pub(super) fn label(&self) -> String {
         self.properties().label()
     }
@@ -136,7 +137,7 @@ impl Device {
         &self.inner.driver
     }
 
-    /// The kernels of a type, loaded when they are first asked for.
+    /// Returns the kernels of a type; the first call loads them.
     pub(super) fn kernels(&self, dtype: DataType, accumulate: AccumType) -> Result<Kernels, Error> {
         let mut kernels = self.inner.kernels.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((.., found)) = kernels.iter().find(|(d, a, _)| (*d, *a) == (dtype, accumulate)) {
@@ -156,24 +157,26 @@ impl Device {
         }
     }
 
-    /// Uses kernels of a source in place of the interpreter's for a type, in what is prepared from now on: for measurements.
+    /// Replaces the interpreter's kernels for a type by those of a source, in plans that are prepared from now on; for
+    /// measurements.
     ///
     /// # Errors
-    /// Those of [`module`](Self::module), also if there is no kernel of a name; [`Error::Internal`] if they are of another build.
+    /// Those of [`module`](Self::module), also if a kernel is missing; [`Error::Internal`] if they were built with
+    /// other shared structs.
     ///
     /// # Safety
-    /// The kernels have the names and arguments of those of [`Source::executor`], and access the same memory in the same order, or
-    /// such as is there as long as the device.
+    /// The kernels must have the names and arguments of those of [`Source::executor`], and access either the same
+    /// memory in the same order or memory that exists as long as the device.
     pub unsafe fn replace_kernels(&self, dtype: DataType, accumulate: AccumType, source: &Source) -> Result<(), Error> {
         let module = self.module(source)?;
         let opened = self.open_kernels(None, |name| Ok(module.function(name)?.handle))?;
         let mut kernels = self.inner.kernels.lock().unwrap_or_else(PoisonError::into_inner);
-        // Before those that were loaded already: they stay, since runs may use them.
+        // Inserted before the loaded kernels, which stay: prepared plans may use them.
         kernels.insert(0, (dtype, accumulate, opened));
         Ok(())
     }
 
-    /// The kernels of a module that was loaded.
+    /// Looks up the kernels of a loaded module.
     fn open_kernels(
         &self,
         module: Option<Handle>,
@@ -183,8 +186,8 @@ impl Device {
         Ok(Kernels { module, execute: find("mscclpp_execute")?, divide: find("mscclpp_divide")? })
     }
 
-    /// Loads the kernels that were built beforehand; or, on a device for which that is only text, and behind a driver that is older
-    /// than what built them, those that NVRTC makes for exactly this device, if it can.
+    /// Loads the prebuilt kernels. If these are only PTX for the device and the driver is older than the toolkit that
+    /// built them, it loads those that NVRTC compiles for exactly this device, if NVRTC is available.
     fn load_kernels(&self, dtype: DataType, accumulate: AccumType) -> Result<Handle, Error> {
         let (name, prebuilt) = image(dtype, accumulate).ok_or(Error::UnsupportedAccumulator { dtype, accumulate })?;
         let driver = self.driver();
@@ -219,12 +222,13 @@ impl Device {
         Err(CudaUnavailable::Kernels { device, driver, toolkit: TOOLKIT, refused: Box::new(refused), none }.into())
     }
 
-    /// Asks the kernels what they believe about shared structs.
+    /// Compares the layout of shared structs in the kernels with that on the host.
     fn check_abi(&self, function: Handle) -> Result<(), Error> {
         let driver = self.driver();
         let answer = DeviceMemory::zeroed(driver, 8)?;
         let stream = self.stream()?;
-        // SAFETY: the kernel writes 8 bytes to the address that it gets, which are there until the stream is done.
+        // SAFETY: the kernel writes 8 bytes to the address in its parameters, which are allocated until the stream is
+        // done.
         unsafe { driver.launch(function, 1, 1, stream.on(driver)?.handle(), &answer.address().to_le_bytes())? };
         stream.synchronize()?;
         let mut hash = [0; 8];
@@ -241,7 +245,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         let kernels = self.kernels.get_mut().unwrap_or_else(PoisonError::into_inner);
         for module in kernels.iter().filter_map(|(.., kernels)| kernels.module) {
-            // A failure cannot be mended here.
+            // A destructor cannot report a failure.
             let _ = self.driver.unload(module);
         }
     }

@@ -1,4 +1,5 @@
-//! Tensors of other libraries: DLPack, in which PyTorch, JAX, CuPy and others hand one another memory without copies.
+//! Exchange of tensors with other libraries by DLPack, with which PyTorch, JAX, CuPy and others pass memory to each
+//! other without copies.
 //!
 //! ```no_run
 //! # use mscclpp_exec::cuda::{Device, DeviceBuffer, dlpack};
@@ -6,7 +7,7 @@
 //! # fn f(device: &Device, capsule: *mut dlpack::ManagedTensor) -> Result<(), mscclpp_exec::Error> {
 //! // What a capsule named `dltensor` holds, which is renamed to `used_dltensor` then.
 //! let tensor = unsafe { dlpack::Tensor::import(capsule, device)? };
-//! let slice = tensor.as_slice(); // for `Run::bind` or `Run::launch`
+//! let slice = tensor.as_slice(); // for `PreparedPlan::bind` or `PreparedPlan::launch`
 //!
 //! let buffer = DeviceBuffer::new(device, 4 * 1000)?;
 //! let capsule = dlpack::export(buffer, DataType::F32, &[10, 100])?; // for `torch.from_dlpack`
@@ -25,9 +26,9 @@ use crate::error::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct TensorDevice {
-    /// Its kind; 2 for CUDA.
+    /// Kind of the device; 2 for CUDA.
     pub kind: i32,
-    /// Its number, counted from 0.
+    /// Number of the device, counted from 0.
     pub ordinal: i32,
 }
 
@@ -39,7 +40,7 @@ pub struct TensorType {
     pub code: u8,
     /// Bits of an element.
     pub bits: u8,
-    /// Elements of a vector; 1 for what is no vector.
+    /// Elements of a vector; 1 for scalars.
     pub lanes: u16,
 }
 
@@ -47,9 +48,9 @@ pub struct TensorType {
 #[derive(Debug)]
 #[repr(C)]
 pub struct RawTensor {
-    /// The memory.
+    /// Address of the memory.
     pub data: *mut c_void,
-    /// Where it is.
+    /// Device of the memory.
     pub device: TensorDevice,
     /// Number of dimensions.
     pub ndim: i32,
@@ -57,9 +58,9 @@ pub struct RawTensor {
     pub dtype: TensorType,
     /// Elements of each dimension.
     pub shape: *mut i64,
-    /// From one element of a dimension to the next, in elements; null for row by row, without gaps.
+    /// Distance between neighboring elements of each dimension, in elements; null for row-major order without gaps.
     pub strides: *mut i64,
-    /// The first element's place in the memory.
+    /// Offset of the first element in the memory.
     pub byte_offset: u64,
 }
 
@@ -69,19 +70,19 @@ pub struct RawTensor {
 pub struct ManagedTensor {
     /// The tensor.
     pub tensor: RawTensor,
-    /// The owner's.
+    /// Context of the owner.
     pub context: *mut c_void,
-    /// Gives it back; called once by whoever has it last.
+    /// Frees the tensor; called once by its last owner.
     pub deleter: Option<unsafe extern "C" fn(*mut Self)>,
 }
 
-/// The kind of CUDA devices.
+/// Device kind of CUDA devices.
 const CUDA: i32 = 2;
 
-/// Most dimensions of a tensor: what has more is no tensor.
-const MOST_DIMENSIONS: i32 = 64;
+/// Maximum number of dimensions of a tensor; more are rejected as invalid.
+const MAX_DIMENSIONS: i32 = 64;
 
-/// DLPack's numbers for our types.
+/// DLPack's numbers of the data types.
 const TYPES: [(DataType, u8); 12] = [
     (DataType::I8, 0),
     (DataType::I32, 0),
@@ -97,7 +98,7 @@ const TYPES: [(DataType, u8); 12] = [
     (DataType::F8E5M2, 12),
 ];
 
-/// Another library's tensor on a device, given back when this is dropped.
+/// Another library's tensor on a device, which is freed by its deleter when this is dropped.
 #[derive(Debug)]
 pub struct Tensor {
     tensor: NonNull<ManagedTensor>,
@@ -105,29 +106,29 @@ pub struct Tensor {
     dtype: DataType,
 }
 
-// SAFETY: DLPack's tensors may be used and given back by any thread; nothing here is changed through a shared reference.
+// SAFETY: DLPack's tensors may be used and freed by any thread; nothing here is changed through a shared reference.
 unsafe impl Send for Tensor {}
 // SAFETY: as above.
 unsafe impl Sync for Tensor {}
 
 impl Tensor {
-    /// Takes a tensor over: all of its elements lie on `device`, one behind the other. If it is refused it is given back at
+    /// Takes ownership of a tensor, all of whose elements are on `device`, without gaps. A rejected tensor is freed at
     /// once.
     ///
     /// # Errors
-    /// [`Error::Tensor`] for null, another device, a type that is none of ours, elements with gaps in between, more than 64
-    /// dimensions, or a shape that does not fit into memory.
+    /// [`Error::Tensor`] for null, another device, a type that is not supported, elements with gaps in between, more
+    /// than 64 dimensions, or a shape that does not fit into memory.
     ///
     /// # Safety
-    /// `tensor` is null or a tensor as DLPack describes it, and the caller's to give away: nobody else calls its deleter. What
-    /// was put on streams of its former owner is done, or ordered before what is done with it here.
+    /// `tensor` must be null or a valid tensor of DLPack that the caller owns: no other code calls its deleter. Work
+    /// that was enqueued on streams of its former owner must be complete, or ordered before its use here.
     pub unsafe fn import(tensor: *mut ManagedTensor, device: &Device) -> Result<Self, Error> {
         let wrong = |found: String, expected: &str| Error::Tensor { found, expected: expected.to_owned() };
         let Some(tensor) = NonNull::new(tensor) else {
             return Err(wrong("that is null".into(), "one with memory"));
         };
         let mut taken = Self { tensor, slice: DeviceSlice::EMPTY, dtype: DataType::U8 };
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let raw = unsafe { &tensor.as_ref().tensor };
         if (raw.device.kind, i64::from(raw.device.ordinal)) != (CUDA, i64::from(device.ordinal())) {
             let TensorDevice { kind, ordinal } = raw.device;
@@ -144,12 +145,12 @@ impl Tensor {
                 "an element type of a message",
             ));
         };
-        if !(0..=MOST_DIMENSIONS).contains(&raw.ndim) {
+        if !(0..=MAX_DIMENSIONS).contains(&raw.ndim) {
             return Err(wrong(format!("of {} dimensions", raw.ndim), "at most 64"));
         }
         let list = |at: *const i64| match raw.ndim {
             0 => &[][..],
-            // SAFETY: there is one for each dimension.
+            // SAFETY: the array has one entry for each dimension.
             count => unsafe { std::slice::from_raw_parts(at, count as usize) },
         };
         if raw.shape.is_null() && raw.ndim > 0 {
@@ -158,7 +159,7 @@ impl Tensor {
         let shape = list(raw.shape);
         let elements = shape.iter().try_fold(1_u64, |all, &each| all.checked_mul(u64::try_from(each).ok()?));
         let bytes = elements.and_then(|elements| elements.checked_mul(dtype.size() as u64));
-        // As with all memory; strides of more could not be multiplied below.
+        // The limit of all allocations; strides of more could not be multiplied below.
         let bytes = bytes.filter(|&bytes| i64::try_from(bytes).is_ok());
         let end = bytes.and_then(|bytes| (raw.data as u64).checked_add(raw.byte_offset)?.checked_add(bytes));
         let (Some(bytes), Some(_)) = (bytes, end) else {
@@ -171,7 +172,7 @@ impl Tensor {
             let strides = list(raw.strides);
             let mut next = 1;
             for (&len, &stride) in shape.iter().zip(strides).rev() {
-                // The stride of a single element says nothing.
+                // The stride of a dimension of length one is not significant.
                 if len != 1 && stride != next {
                     return Err(wrong(
                         format!("of shape {shape:?} with strides {strides:?}"),
@@ -188,12 +189,12 @@ impl Tensor {
         Ok(taken)
     }
 
-    /// Where its elements lie.
+    /// Returns the range of its elements.
     pub fn as_slice(&self) -> DeviceSlice {
         self.slice
     }
 
-    /// Type of its elements.
+    /// Returns the type of its elements.
     pub fn dtype(&self) -> DataType {
         self.dtype
     }
@@ -201,7 +202,7 @@ impl Tensor {
 
 impl Drop for Tensor {
     fn drop(&mut self) {
-        // SAFETY: taken over from its owner, and not given back yet.
+        // SAFETY: ownership was taken by `import`, and the tensor was not freed before.
         unsafe {
             if let Some(deleter) = self.tensor.as_ref().deleter {
                 deleter(self.tensor.as_ptr());
@@ -210,16 +211,16 @@ impl Drop for Tensor {
     }
 }
 
-/// What an exported tensor owns.
+/// Data that an exported tensor owns.
 struct Exported {
     managed: ManagedTensor,
-    /// Of every dimension its length, then of every dimension from one element to the next.
+    /// The length of every dimension, followed by the stride of every dimension.
     dimensions: Box<[i64]>,
     _buffer: DeviceBuffer,
 }
 
-/// Gives a buffer away as a tensor, row by row, for a capsule named `dltensor`. Its memory is freed when its deleter is called,
-/// which whoever takes it does once.
+/// Converts a buffer into a tensor in row-major order, for a capsule named `dltensor`. Its memory is freed when its
+/// deleter is called, which the consumer does once.
 ///
 /// # Errors
 /// [`Error::Tensor`] if the shape does not have as many bytes as the buffer.
@@ -232,7 +233,8 @@ pub fn export(buffer: DeviceBuffer, dtype: DataType, shape: &[u64]) -> Result<No
     let (true, Some(mut dimensions), Ok(ndim)) = (fits, signed, i32::try_from(shape.len())) else {
         return Err(Error::Tensor { found: format!("of {dtype} with shape {shape:?}"), expected: expected() });
     };
-    // DLPack allowed none for what has no gaps, and since 1.2 does not any more. They wrap where there is no element.
+    // DLPack allowed null strides for tensors without gaps, and since 1.2 requires strides. They wrap where there are
+    // no elements.
     let behind = |at: usize| shape[at + 1..].iter().fold(1_u64, |all, &each| all.wrapping_mul(each)).cast_signed();
     dimensions.extend((0..shape.len()).map(behind));
     let dimensions = dimensions.into_boxed_slice();
@@ -248,7 +250,8 @@ pub fn export(buffer: DeviceBuffer, dtype: DataType, shape: &[u64]) -> Result<No
     };
     let managed = ManagedTensor { tensor, context: std::ptr::null_mut(), deleter: Some(delete) };
     let exported = Box::into_raw(Box::new(Exported { managed, dimensions, _buffer: buffer }));
-    // SAFETY: just made, and nobody else's; the pointers are to parts of it, which stay where they are until `delete`.
+    // SAFETY: just created and not shared with other code; the pointers are to parts of it, which do not move until
+    // `delete`.
     unsafe {
         let lengths = (*exported).dimensions.as_mut_ptr();
         (*exported).managed.tensor.shape = lengths;
@@ -258,11 +261,11 @@ pub fn export(buffer: DeviceBuffer, dtype: DataType, shape: &[u64]) -> Result<No
     }
 }
 
-/// Gives an exported tensor back.
+/// Frees an exported tensor.
 unsafe extern "C" fn delete(tensor: *mut ManagedTensor) {
     if tensor.is_null() {
         return;
     }
-    // SAFETY: made by `export`, whose box the context is; whoever calls this has the tensor, and calls it once.
+    // SAFETY: made by `export`, whose box the context is; the caller owns the tensor and calls this once.
     drop(unsafe { Box::from_raw((*tensor).context.cast::<Exported>()) });
 }

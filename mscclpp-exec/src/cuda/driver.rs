@@ -1,5 +1,5 @@
-//! What the executor needs of a driver: facts about a device here, what it does in [`calls`]. [`super::real`] is CUDA's; tests put
-//! a simulator in its place.
+//! The interface that the executor requires of a driver: properties of a device here, its calls in [`calls`].
+//! [`super::real`] implements it for CUDA; tests use a simulator.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -10,7 +10,7 @@ use thiserror::Error;
 use super::calls;
 use super::jit::{Compiler, JitError};
 
-/// A call to the driver that failed.
+/// A failed call to the driver.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{call} failed: {name} ({code}): {text}")]
 pub struct DriverError {
@@ -18,19 +18,20 @@ pub struct DriverError {
     pub call: &'static str,
     /// Its result.
     pub code: i32,
-    /// The result's name, `CUDA_ERROR_OUT_OF_MEMORY`.
+    /// Name of the result, such as `CUDA_ERROR_OUT_OF_MEMORY`.
     pub name: String,
-    /// What the driver says about it.
+    /// The driver's description of the result.
     pub text: String,
 }
 
 impl DriverError {
-    /// Whether it was refused because a stream is captured, or spoilt a capture.
+    /// Returns whether the call was rejected because a stream is captured, or invalidated a capture.
     pub fn is_of_a_capture(&self) -> bool {
         (900..=908).contains(&self.code)
     }
 
-    /// Whether the driver cannot use the image that it was to load: not its device's, not its version's, or it has no compiler.
+    /// Returns whether the driver cannot use the image that it was to load: the image is for another device or version,
+    /// or the driver has no compiler.
     pub fn is_of_an_image(&self) -> bool {
         matches!(self.code, 200 | 209 | 218 | 221..=223 | 300)
     }
@@ -42,7 +43,7 @@ pub(super) type Result<T> = std::result::Result<T, DriverError>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle(pub usize);
 
-/// Memory that host and device both see.
+/// Memory that both the host and the device can access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapped {
     /// The host's address.
@@ -51,19 +52,19 @@ pub struct Mapped {
     pub device: u64,
 }
 
-/// What an address belongs to.
+/// The allocation that contains an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocation {
-    /// Its first byte.
+    /// Address of its first byte.
     pub base: u64,
-    /// Its bytes.
+    /// Number of bytes.
     pub bytes: u64,
-    /// No other allocation of the process has or had it: memory that is freed and allocated again at the same address has
-    /// another one.
+    /// Identifier that no other allocation of the process has or had: memory that is freed and allocated again at the
+    /// same address has another one.
     pub id: u64,
 }
 
-/// An allocation as it is sent to another process.
+/// An allocation in the form in which it is sent to another process.
 #[derive(Debug)]
 pub enum Export {
     /// A handle of CUDA's interprocess communication.
@@ -72,46 +73,46 @@ pub enum Export {
     File(OwnedFd),
 }
 
-/// An allocation that was mapped: another process's, or an own one that was made to be shared.
+/// An allocation that was mapped: one of another process, or one of this process that was allocated to be shared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// Its first byte here.
+    /// Address of its first byte in this process.
     pub address: u64,
-    /// Its bytes.
+    /// Number of bytes.
     pub bytes: u64,
-    /// Whether it is known to other processes as a file.
+    /// Whether other processes map it as a file.
     pub is_file: bool,
 }
 
-/// Facts about a device.
+/// Properties of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Properties {
-    /// Its number, counted from 0. Devices of one process with the same number are the same device.
+    /// Number of the device, counted from 0. Devices of one process with the same number are the same device.
     pub ordinal: u32,
-    /// Tells the device apart from all others, also in other processes.
+    /// Identifier that differs from those of all other devices, also in other processes.
     pub uuid: [u8; 16],
-    /// As the vendor calls it.
+    /// The vendor's name.
     pub name: String,
     /// Major and minor compute capability.
     pub capability: (u32, u32),
-    /// Streaming multiprocessors.
+    /// Number of streaming multiprocessors.
     pub multiprocessors: u32,
     /// Bytes of memory.
     pub memory: u64,
     /// The driver's version: 1000 times major plus 10 times minor.
     pub driver: u32,
-    /// Whether memory can be made to be shared as files.
+    /// Whether memory can be allocated for sharing as files.
     pub shareable: bool,
-    /// Whether the device has multicast objects.
+    /// Whether the device supports multicast objects.
     pub multicast: bool,
 }
 
-/// One device, as the executor uses it: itself here, what it does in its parts.
+/// One device, as the executor uses it: the device itself here, its calls in the supertraits.
 ///
 /// # Safety
-/// An implementation's memory must be what it says: [`alloc`](calls::Memory::alloc) and
-/// [`alloc_mapped`](calls::Memory::alloc_mapped) hand out memory that nothing else uses until it is freed, `alloc_mapped`'s host
-/// address is valid and aligned to 64 bytes for as many bytes as asked for, and zeroed.
+/// Memory must be as specified: [`alloc`](calls::Memory::alloc) and [`alloc_mapped`](calls::Memory::alloc_mapped)
+/// return memory that nothing else uses until it is freed, and `alloc_mapped`'s host address is valid and aligned to 64
+/// bytes for the requested number of bytes, and zeroed.
 pub unsafe trait Driver:
     calls::Memory
     + calls::IpcMemory
@@ -123,51 +124,53 @@ pub unsafe trait Driver:
     + Send
     + Sync
 {
-    /// Facts about the device.
+    /// Returns the properties of the device.
     fn properties(&self) -> &Properties;
 
-    /// A number that all devices of a process have and no other process.
+    /// Returns a number that all devices of a process share and that differs from that of every other process.
     fn process(&self) -> u64;
 
-    /// Whether this device can reach the memory of another one, given by its number.
+    /// Returns whether this device can access the memory of another one, given by its number.
     ///
     /// # Errors
     /// `CUDA_ERROR_INVALID_DEVICE` if there is no such device.
     fn can_access(&self, peer: u32) -> Result<bool>;
 
-    /// Lets this device reach all memory that another one has or will have, at the same addresses. To do so again is no error.
+    /// Enables access of this device to all memory that another one has or will have, at the same addresses. Enabling
+    /// it again is no error.
     ///
     /// # Errors
-    /// `CUDA_ERROR_PEER_ACCESS_UNSUPPORTED` if it cannot, `CUDA_ERROR_TOO_MANY_PEERS` if it reaches as many as it can already,
-    /// `CUDA_ERROR_INVALID_DEVICE` if there is no such device.
+    /// `CUDA_ERROR_PEER_ACCESS_UNSUPPORTED` if the hardware does not support it, `CUDA_ERROR_TOO_MANY_PEERS` if the
+    /// limit of peers is reached, `CUDA_ERROR_INVALID_DEVICE` if there is no such device.
     fn enable_access(&self, peer: u32) -> Result<()>;
 
-    /// Waits until nothing is under way on the device.
+    /// Waits until no work is pending on the device.
     ///
     /// # Errors
-    /// What went wrong on it meanwhile.
+    /// Those of the work that was pending.
     fn wait_idle(&self) -> Result<()>;
 
-    /// What compiles device code for this device at run time.
+    /// Returns the compiler of device code for this device.
     ///
     /// # Errors
-    /// Why there is nothing.
+    /// The reason why there is none.
     fn compiler(&self) -> std::result::Result<&dyn Compiler, JitError> {
         Err(JitError::Unsupported)
     }
 
-    /// Called first by a thread that serves the device behind the caller's back: its calls do not disturb a capture.
+    /// Prepares a thread of the library that serves the device, before its other calls: its calls do not disturb a
+    /// capture.
     ///
     /// # Errors
-    /// None but those of every call.
+    /// Only those of every call.
     fn enter_helper_thread(&self) -> Result<()>;
 }
 
-/// A driver that can be shared.
+/// A shared driver.
 pub type SharedDriver = Arc<dyn Driver>;
 
 impl Properties {
-    /// For messages: name and number.
+    /// Describes the device for messages: name and number.
     pub(super) fn label(&self) -> String {
         format!("device {} ({})", self.ordinal, self.name)
     }

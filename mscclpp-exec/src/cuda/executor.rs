@@ -1,4 +1,4 @@
-//! Ranks on devices.
+//! The executor of plans on CUDA devices.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -20,39 +20,40 @@ use crate::interpret::{Params, resolve};
 use crate::message::Message;
 use mscclpp_bootstrap::Bootstrap;
 
-/// A number of ranks that run plans on CUDA devices, each with buffers of its own: all on one device, or on several.
+/// Ranks that run plans on CUDA devices, each with its own buffers: all on one device, or on several.
 ///
-/// A launch is one kernel on each device: every thread block of every rank there is a block of it, and all of them run at once
-/// or the launch is refused. Kernels of several devices synchronize at their end, and at their beginning if the plan needs it. Worlds
-/// are cheap to clone; clones are the same world.
+/// A launch is one kernel on each device: every thread block of every rank on the device is one block of the kernel.
+/// All of them are co-resident, or the launch is rejected. Kernels of several devices synchronize at their end, and at
+/// their beginning if the plan needs it. An executor is cheap to clone; clones share their state.
 #[derive(Clone)]
 pub struct Executor {
     pub(super) inner: Arc<Inner>,
 }
 
-/// Settings of a [`Executor`].
+/// Settings of an [`Executor`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Options {
-    /// How long an operation waits before the launch gives up and says for what, 30 s by default as on the CPU. In a world of several
-    /// processes or threads also how much later than the others one may launch: after that there is a new world to be made.
+    /// Maximum duration of an operation's wait, after which the launch aborts and reports what it was waiting for; 30 s
+    /// by default, as on the CPU. In an executor of several processes or threads it is also how much later than the
+    /// others a rank may launch: after a longer delay the executor must be recreated.
     pub timeout: Duration,
-    /// Most bytes of scratch of a plan, all ranks together.
+    /// Maximum bytes of scratch of a plan, all ranks together.
     pub scratch_limit: u64,
-    /// Bytes per rank beyond which a plan with `reuse_resources` wraps its scratch, if it can.
+    /// Bytes per rank above which a plan with `reuse_resources` wraps its scratch, if it can.
     pub scratch_pool: u64,
-    /// Whether switch channels go through multicast objects where there are any. Results do not depend on it.
+    /// Whether switch channels go through multicast objects where these are available. Results do not depend on it.
     pub multicast: bool,
-    /// Whether switches may sum floats, in an order that nobody knows: then sums may differ in their last bits from the CPU executor's
-    /// and from one launch to the next, and a narrow float's are rounded once. Without it switches sum integers only, and stores of
-    /// floats still go to all members at once.
+    /// Whether switches may sum floats, in an unspecified order: then sums may differ in their last bits from those of
+    /// the CPU executor and from one launch to the next, and sums of a narrow float are rounded once. Without it
+    /// switches sum integers only, and stores of floats still go to all members at once.
     pub in_switch_float_sums: bool,
 }
 
-/// How a plan is prepared.
+/// Settings for preparing a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PrepareOptions {
-    /// Whether to write and compile a kernel for this plan, type and reduction. Where that is not possible the plan is
-    /// interpreted, with the same results.
+    /// Whether to generate and compile a kernel for this plan, type and reduction. Where that is not possible the plan
+    /// is interpreted, with the same results.
     pub specialize: bool,
 }
 
@@ -69,46 +70,47 @@ impl Default for Options {
 }
 
 pub(super) struct Inner {
-    /// Number of the world in this process, for messages; counted from 1.
+    /// Number of the executor in this process, for messages; counted from 1.
     number: u64,
-    /// Those of this process' ranks, in the order of the first rank of each.
+    /// Devices of this process' ranks, in the order of the first rank of each.
     pub(super) devices: Vec<Device>,
-    /// Their numbers among the devices of all ranks.
+    /// Numbers of `devices` among the devices of all ranks.
     pub(super) numbers: Vec<u32>,
-    /// By rank.
+    /// Number of each rank's device.
     pub(super) device_of: Vec<u32>,
-    /// The ranks of other processes.
+    /// Connection to the ranks of other processes.
     pub(super) group: Option<IpcGroup>,
     pub(super) ranks: u32,
     pub(super) options: Options,
-    /// Plans that were prepared; few, so a list does.
+    /// States of the plans that were prepared; few, so that a list suffices.
     contexts: Mutex<Vec<Arc<PlanState>>>,
-    /// Held while a launch is put on a stream.
-    pub(super) gate: Mutex<Gate>,
+    /// Lock that is held while a launch is enqueued on a stream.
+    pub(super) launch_order: Mutex<LaunchOrder>,
 }
 
-/// The stream of the last launch on each device: launches share counters and scratch, so they follow one another whatever their
-/// streams.
-pub(super) struct Gate {
+/// The stream of the last launch on each device. Launches share counters and scratch, so they are executed one after
+/// the other whatever their streams.
+pub(super) struct LaunchOrder {
     pub(super) last: Vec<Option<Used>>,
 }
 
 impl Executor {
-    /// A world with default [`Options`].
+    /// Creates an executor with default [`Options`].
     pub fn new(device: &Device, ranks: u32) -> Self {
         Self::with_options(device, ranks, Options::default())
     }
 
-    /// A world.
+    /// Creates an executor with all ranks on one device.
     pub fn with_options(device: &Device, ranks: u32, options: Options) -> Self {
         Self::on(vec![device.clone()], vec![0; ranks as usize], options)
     }
 
-    /// A world with a rank on each of these devices, in this order; a device may have several. All must reach one another.
+    /// Creates an executor with a rank on each of these devices, in this order; a device may have several ranks. All
+    /// devices must be able to access one another's memory.
     ///
     /// # Errors
-    /// [`Error::NoPeerAccess`] with the names of two devices that are not connected; [`Error::NoDevice`] for no rank at all;
-    /// [`Error::Driver`].
+    /// [`Error::NoPeerAccess`] with the names of two devices that are not connected; [`Error::NoDevice`] if there are
+    /// no ranks; [`Error::Driver`].
     pub fn with_devices(ranks: &[Device], options: Options) -> Result<Self, Error> {
         let mut devices: Vec<Device> = Vec::new();
         let mut device_of = Vec::with_capacity(ranks.len());
@@ -126,16 +128,18 @@ impl Executor {
         Ok(Self::on(devices, device_of, options))
     }
 
-    /// A world of the ranks of a group, one in each process (or thread with a group of its own), each with a device. A call of
-    /// all ranks, as are [`prepare`](Self::prepare), [`PreparedPlan::buffers`] and [`PreparedPlan::bind`]: all make the same ones in the same order.
+    /// Creates an executor of the ranks of a bootstrap, one in each process (or thread with its own bootstrap), each
+    /// with a device. It is a call of all ranks, as are [`prepare`](Self::prepare), [`PreparedPlan::buffers`] and
+    /// [`PreparedPlan::bind`]: all ranks make the same calls in the same order.
     ///
-    /// Ranks of one process reach one another's memory by peer access, those of different processes map it: by CUDA's
-    /// interprocess handles, or by descriptors if it was made for that. Those of different nodes reach each other through port
-    /// channels only: plans that want more are refused by [`prepare`](Self::prepare). After a call or a launch that failed the
-    /// world cannot go on; make a new one.
+    /// Ranks of one process access one another's memory by peer access. Ranks of different processes map it: by CUDA's
+    /// interprocess handles, or by file descriptors if it was allocated for that. Ranks of different nodes reach each
+    /// other through port channels only: [`prepare`](Self::prepare) rejects plans that need more. After a failed call
+    /// or launch the executor is unusable and must be recreated.
     ///
     /// # Errors
-    /// [`Error::NoPeerAccess`], [`Error::Lost`] with what another rank says, [`Error::Mismatch`], [`Error::IpcGroup`].
+    /// [`Error::NoPeerAccess`], [`Error::RankLost`] with what another rank reports, [`Error::CallMismatch`],
+    /// [`Error::Bootstrap`].
     pub fn connect(bootstrap: &Arc<Bootstrap>, device: &Device, options: Options) -> Result<Self, Error> {
         let group = IpcGroup::new(bootstrap, device)?;
         let ranks = bootstrap.num_ranks();
@@ -155,37 +159,50 @@ impl Executor {
         group: Option<IpcGroup>,
         options: Options,
     ) -> Self {
-        let gate = Mutex::new(Gate { last: devices.iter().map(|_| None).collect() });
+        let launch_order = Mutex::new(LaunchOrder { last: devices.iter().map(|_| None).collect() });
         let (ranks, contexts) = (device_of.len() as u32, Mutex::default());
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Relaxed) + 1;
-        Self { inner: Arc::new(Inner { number, devices, numbers, device_of, group, ranks, options, contexts, gate }) }
+        Self {
+            inner: Arc::new(Inner {
+                number,
+                devices,
+                numbers,
+                device_of,
+                group,
+                ranks,
+                options,
+                contexts,
+                launch_order,
+            }),
+        }
     }
 
-    /// Number of ranks, in all processes.
+    /// Returns the number of ranks, in all processes.
     pub fn num_ranks(&self) -> u32 {
         self.inner.ranks
     }
 
-    /// The devices of this process' ranks, in the order of the first rank of each.
+    /// Returns the devices of this process' ranks, in the order of the first rank of each.
     pub fn devices(&self) -> &[Device] {
         &self.inner.devices
     }
 
-    /// Zeroed memory of a rank's device for [`PreparedPlan::bind`] or [`PreparedPlan::launch`], made to be shared: it lies in whole units of physical
-    /// memory (2 MiB as a rule), which all devices of the world reach, and which other processes map by file descriptors. What
-    /// the reference system calls symmetric memory. The caller sees to it that no launch uses it when it is dropped.
+    /// Allocates zeroed memory on a rank's device for [`PreparedPlan::bind`] or [`PreparedPlan::launch`] that can be
+    /// shared: it consists of whole units of physical memory (usually 2 MiB), which all devices of the executor can
+    /// access and other processes map by file descriptors. MSCCL++ calls such memory symmetric. The caller must not
+    /// drop it while a launch uses it.
     ///
     /// # Errors
-    /// [`Error::NotLocalRank`] if it is no rank of this process; [`Error::Driver`] if the device does not have so much;
-    /// [`Error::Capturing`].
+    /// [`Error::NotLocalRank`] if the rank is not one of this process; [`Error::Driver`] if the device has too little
+    /// memory; [`Error::Capturing`].
     pub fn alloc(&self, rank: u32, bytes: u64) -> Result<DeviceBuffer, Error> {
         refuse_in_capture("cannot allocate memory")?;
         let device = self.inner.device(rank).ok_or(Error::NotLocalRank { rank })?;
         DeviceBuffer::shared(device, bytes, &self.inner.others(device))
     }
 
-    /// A new stream, on all devices of this process' ranks.
+    /// Creates a stream on all devices of this process' ranks.
     ///
     /// # Errors
     /// [`Error::Driver`].
@@ -194,16 +211,18 @@ impl Executor {
         Ok(Stream::join(streams))
     }
 
-    /// Binds a plan to a message. Everything that needs memory or the kernels happens here, so that launches can be captured.
+    /// Binds a plan to a message. All work that needs memory or the kernels is done here, so that launches can be
+    /// captured.
     ///
-    /// The first call for a plan uploads it. Another size, type or reduction costs arithmetic on the host only, unless scratch
-    /// must grow or the kernels of the type are not loaded yet.
+    /// The first call for a plan uploads it. Another size, type or reduction costs arithmetic on the host only, unless
+    /// scratch must grow or the kernels of the type are not loaded yet.
     ///
     /// # Errors
-    /// Those of [`cpu::Executor::prepare`](crate::cpu::World::prepare); [`Error::NotResident`] if the device cannot run all
-    /// thread blocks at once; [`Error::Capturing`] in a [`Stream::capture`] of this thread; [`Error::Driver`]. In a world of several
-    /// processes those of [`connect`](Self::ipc) too, and [`Error::Mismatch`], [`Error::NotMapped`], [`Error::Broken`]; on several
-    /// nodes [`Error::OtherNode`].
+    /// Those of [`cpu::Executor::prepare`](crate::cpu::Executor::prepare); [`Error::NotCoResident`] if the device
+    /// cannot run all thread blocks at once; [`Error::Capturing`] in a [`Stream::capture`] of this thread;
+    /// [`Error::Driver`]. In an executor of several processes also those of [`connect`](Self::connect),
+    /// [`Error::CallMismatch`], [`Error::MapFailed`] and [`Error::CommunicatorFailed`]; on several nodes
+    /// [`Error::CrossNodeAccess`].
     pub fn prepare(&self, plan: &Plan, message: Message) -> Result<PreparedPlan, Error> {
         self.prepare_with(plan, message, PrepareOptions::default())
     }
@@ -211,11 +230,12 @@ impl Executor {
     /// Binds a plan to a message, with settings.
     ///
     /// # Cost
-    /// The first time that a plan is specialised for a type and reduction it is compiled, which takes seconds, unless the cache
-    /// has it ([`jit`](super::jit)).
+    /// The first time that a plan is specialized for a type and reduction it is compiled, which takes seconds, unless
+    /// the cache contains it ([`jit`](super::jit)).
     ///
     /// # Errors
-    /// Those of [`prepare`](Self::prepare). That a plan cannot be specialised is none: [`PreparedPlan::specialised`] says why.
+    /// Those of [`prepare`](Self::prepare). It is no error if a plan cannot be specialized:
+    /// [`PreparedPlan::specialised`] returns the reason.
     pub fn prepare_with(&self, plan: &Plan, message: Message, prepare: PrepareOptions) -> Result<PreparedPlan, Error> {
         if let Some(group) = &self.inner.group {
             group.check()?;
@@ -237,20 +257,20 @@ impl std::fmt::Debug for Executor {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // A failure cannot be mended here.
-        let _ = self.settle();
+        // A destructor cannot report a failure.
+        let _ = self.drain();
     }
 }
 
 impl Inner {
-    /// The world for messages: its number, its ranks and the devices of this process.
+    /// Describes the executor for messages: its number, its ranks and the devices of this process.
     fn label(&self) -> String {
         let devices: Vec<String> = self.devices.iter().map(Device::label).collect();
         format!("executor {} ({} ranks, {})", self.number, self.ranks, devices.join(", "))
     }
 
-    /// Refuses what was made in another world: its addresses are those of other devices, and nothing that waits for launches of
-    /// this world keeps its memory alive.
+    /// Rejects an object of another executor: its addresses are those of other devices, and it is not kept alive by
+    /// what waits for the launches of this executor.
     ///
     /// # Errors
     /// [`Error::OtherWorld`].
@@ -261,18 +281,19 @@ impl Inner {
         }
     }
 
-    /// The device of a rank, if that is one of this process.
+    /// Returns the device of a rank, if the rank is one of this process.
     pub(super) fn device(&self, rank: u32) -> Option<&Device> {
         let number = *self.device_of.get(rank as usize)?;
         self.numbers.iter().position(|&own| own == number).map(|at| &self.devices[at])
     }
 
-    /// Ranks of this process, and their devices.
+    /// Returns the ranks of this process and their devices.
     pub(super) fn local(&self) -> impl Iterator<Item = (u32, &Device)> {
         (0..self.ranks).filter_map(|rank| Some((rank, self.device(rank)?)))
     }
 
-    /// Numbers of this process' other devices, also of those whose ranks are in threads with groups of their own.
+    /// Returns the numbers of this process' other devices, also of those whose ranks are in threads with their own
+    /// bootstraps.
     pub(super) fn others(&self, device: &Device) -> Vec<u32> {
         let of_threads = self.group.iter().flat_map(IpcGroup::ordinals_here);
         let mut others: Vec<u32> = self.devices.iter().map(Device::ordinal).chain(of_threads).collect();
@@ -282,22 +303,22 @@ impl Inner {
         others
     }
 
-    /// Whether launches are kernels on several devices.
+    /// Returns whether launches are kernels on several devices.
     pub(super) fn spans(&self) -> bool {
         self.devices.len() > 1 || self.group.is_some() && self.ranks > 1
     }
 
-    /// Whether the last launches on all devices were put on this stream.
+    /// Returns whether the last launches on all devices were enqueued on this stream.
     pub(super) fn is_last(&self, stream: &Stream) -> bool {
-        let gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        let launch_order = self.launch_order.lock().unwrap_or_else(PoisonError::into_inner);
         let is_last = |(device, last): (&Device, &Option<Used>)| {
             let lane = stream.on(device.driver());
             lane.is_ok_and(|lane| last.as_ref().is_none_or(|last| last.handle() == lane.handle()))
         };
-        self.devices.iter().zip(&gate.last).all(is_last)
+        self.devices.iter().zip(&launch_order.last).all(is_last)
     }
 
-    /// Refuses a call in a capture of this thread. If it is a call of all ranks, the others are told.
+    /// Rejects a call in a capture of this thread. If it is a call of all ranks, the error is reported to the others.
     ///
     /// # Errors
     /// [`Error::Capturing`].
@@ -309,7 +330,7 @@ impl Inner {
         })
     }
 
-    /// Hands on what this process has done, if the others have done theirs. All ranks of a group call this.
+    /// Returns this process' result if the other processes have succeeded as well. It is a call of all ranks.
     pub(super) fn agree<T>(&self, text: &str, mine: Result<T, Error>) -> Result<T, Error> {
         let Some(group) = &self.group else { return mine };
         let (mine, result) = mine.map_or_else(|error| (None, Err(error)), |mine| (Some(mine), Ok(())));
@@ -317,15 +338,15 @@ impl Inner {
         mine.ok_or_else(|| Error::Internal("a failure that all agreed to".into()))
     }
 
-    /// Waits until nothing is under way on any device, nor through port channels. Kernels of one device use memory of another, so
-    /// this comes before any memory goes.
-    pub(super) fn settle(&self) -> Result<(), Error> {
+    /// Waits until no work is pending on any device or in port channels. Kernels of one device use memory of another,
+    /// so this is done before any memory is freed.
+    pub(super) fn drain(&self) -> Result<(), Error> {
         self.devices.iter().try_for_each(|device| device.driver().wait_idle())?;
         let contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
-        contexts.iter().try_for_each(|context| context.settle(self.options.timeout))
+        contexts.iter().try_for_each(|context| context.drain(self.options.timeout))
     }
 
-    /// What the world keeps of a plan. Plans are told apart by their contents.
+    /// Returns the state of a plan, which is created by the first call. Plans are identified by their contents.
     fn context(&self, plan: &Plan) -> Result<Arc<PlanState>, Error> {
         let same = |known: &Plan| known.hash() == plan.hash() && known.image().len() == plan.image().len();
         let mut contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,11 +1,12 @@
-//! Which prebuilt image serves a data type and accumulator.
+//! Prebuilt images by data type and accumulator.
 
 use crate::dtype::DataType;
 use crate::numeric::AccumType;
 
 pub(super) use mscclpp_kernels::{CAPABILITY, TOOLKIT};
 
-/// Name and code of the kernels of a type and accumulator; `None` if that is not a pair that [`AccumType::supports`].
+/// Returns the name and code of the kernels of a type and accumulator; `None` if [`AccumType::supports`] rejects the
+/// pair.
 pub(super) fn image(dtype: DataType, accumulate: AccumType) -> Option<(&'static str, &'static [u8])> {
     let name = name(dtype, accumulate)?;
     Some((name, mscclpp_kernels::image(name)?))

@@ -1,11 +1,11 @@
-//! Memory of a device that is given back by itself.
+//! Device memory that is freed when it is dropped.
 
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::buffers::DeviceSlice;
 use super::driver::{Export, Mapped, Mapping, Properties, Result, SharedDriver};
 
-/// Memory of a device.
+/// An allocation on a device.
 pub(super) struct DeviceMemory {
     driver: SharedDriver,
     address: u64,
@@ -13,21 +13,21 @@ pub(super) struct DeviceMemory {
 }
 
 impl DeviceMemory {
-    /// Memory that holds anything.
+    /// Allocates uninitialized memory.
     pub(super) fn new(driver: &SharedDriver, bytes: u64) -> Result<Self> {
         // Vectors of 16 bytes are read up to the end.
         let bytes = bytes.next_multiple_of(16).max(16);
         Ok(Self { address: driver.alloc(bytes)?, driver: driver.clone(), bytes })
     }
 
-    /// Memory of zeros.
+    /// Allocates memory of zeros.
     pub(super) fn zeroed(driver: &SharedDriver, bytes: u64) -> Result<Self> {
         let memory = Self::new(driver, bytes)?;
         memory.clear()?;
         Ok(memory)
     }
 
-    /// Memory that holds these.
+    /// Allocates memory that holds these values.
     pub(super) fn holding<T: bytemuck::Pod>(driver: &SharedDriver, values: &[T]) -> Result<Self> {
         let bytes: &[u8] = bytemuck::cast_slice(values);
         let memory = Self::new(driver, bytes.len() as u64)?;
@@ -50,12 +50,12 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        // A failure cannot be mended here.
+        // A destructor cannot report a failure.
         let _ = self.driver.free(self.address);
     }
 }
 
-/// Memory that is mapped here: of another process, or made to be shared.
+/// Memory that is mapped in this process: of another process, or allocated here to be shared.
 pub(super) struct RemoteMemory {
     driver: SharedDriver,
     mapping: Mapping,
@@ -66,7 +66,7 @@ impl RemoteMemory {
         Ok(Self { mapping: driver.import(export, bytes)?, driver: driver.clone() })
     }
 
-    /// Own memory of zeros, which the devices of these numbers reach too.
+    /// Allocates memory of zeros of this process, which the devices with these numbers can access too.
     pub(super) fn shared(driver: &SharedDriver, bytes: u64, peers: &[u32]) -> Result<Self> {
         let memory = Self { mapping: driver.alloc_shared(bytes, peers)?, driver: driver.clone() };
         driver.memset(memory.mapping.address, memory.mapping.bytes)?;
@@ -78,27 +78,27 @@ impl RemoteMemory {
     }
 }
 
-/// How memory of a device was come by.
+/// Device memory with the kind of its allocation.
 pub(super) enum Storage {
     Plain(DeviceMemory),
-    /// Made to be shared.
+    /// Allocated to be shared.
     Shared(RemoteMemory),
 }
 
 impl Storage {
-    /// Ordinary memory of zeros.
+    /// Allocates ordinary memory of zeros.
     pub(super) fn zeroed(driver: &SharedDriver, bytes: u64) -> Result<Self> {
         DeviceMemory::zeroed(driver, bytes).map(Self::Plain)
     }
 
-    /// Memory of zeros in whole units of physical memory, which other processes get as files and `peers` reach. Ordinary memory
-    /// where the driver has none of that kind.
+    /// Allocates memory of zeros in whole units of physical memory, which other processes receive as files and `peers`
+    /// can access. The memory is ordinary if the driver does not support sharing by files.
     pub(super) fn shared(driver: &SharedDriver, bytes: u64, peers: &[u32]) -> Result<Self> {
         let Properties { shareable, multicast, .. } = *driver.properties();
         if !shareable {
             return Self::zeroed(driver, bytes);
         }
-        // So much that all of it can lie behind a multicast object.
+        // The size is a multiple of the multicast granularity, so that a multicast object can cover all of it.
         let unit = if multicast { driver.multicast_granularity(2, bytes.max(1)).unwrap_or(1) } else { 1 };
         let bytes = bytes.max(1).checked_next_multiple_of(unit.max(1)).unwrap_or(bytes);
         RemoteMemory::shared(driver, bytes, peers).map(Self::Shared)
@@ -111,7 +111,7 @@ impl Storage {
         }
     }
 
-    /// Writes these bytes over and over, from the first byte to the last.
+    /// Fills the allocation with repetitions of these bytes, from the first byte to the last.
     ///
     /// # Panics
     /// If there are none.
@@ -133,7 +133,7 @@ impl Storage {
         self.as_slice().bytes
     }
 
-    /// The whole allocation.
+    /// Returns the whole allocation.
     pub(super) fn as_slice(&self) -> DeviceSlice {
         match self {
             Self::Plain(memory) => memory.as_slice(),
@@ -146,12 +146,12 @@ impl Storage {
 
 impl Drop for RemoteMemory {
     fn drop(&mut self) {
-        // A failure cannot be mended here.
+        // A destructor cannot report a failure.
         let _ = self.driver.unmap(self.mapping);
     }
 }
 
-/// Host memory that the device sees, as words that both sides write.
+/// Host memory that the device can access, as words that both sides write.
 pub(super) struct MappedMemory {
     driver: SharedDriver,
     mapped: Mapped,
@@ -163,23 +163,23 @@ impl MappedMemory {
         Ok(Self { mapped: driver.alloc_mapped(bytes)?, driver: driver.clone(), bytes })
     }
 
-    /// The device's address of byte `at`.
+    /// Returns the device's address of byte `at`.
     pub(super) fn device(&self, at: u64) -> u64 {
         self.mapped.device + at
     }
 
-    /// The word at byte `at`, a multiple of 4.
+    /// Returns the word at byte `at`, a multiple of 4.
     ///
     /// # Panics
     /// If it is not inside.
     pub(super) fn word(&self, at: u64) -> &AtomicU32 {
         assert!(at.is_multiple_of(4) && at + 4 <= self.bytes, "a word at byte {at} of {}", self.bytes);
-        // SAFETY: inside of memory that is valid as long as `self`, aligned, and only reached through atomics on this side;
-        // the device writes whole words.
+        // SAFETY: the word is inside memory that is valid as long as `self`, aligned, and accessed only through atomics
+        // on this side; the device writes whole words.
         unsafe { &*((self.mapped.host as u64 + at) as *const AtomicU32) }
     }
 
-    /// The double word at byte `at`, a multiple of 8.
+    /// Returns the double word at byte `at`, a multiple of 8.
     ///
     /// # Panics
     /// If it is not inside.
@@ -191,30 +191,31 @@ impl MappedMemory {
 }
 
 impl MappedMemory {
-    /// Bytes from byte `at` on.
+    /// Returns the bytes from byte `at` on.
     ///
     /// # Safety
-    /// Nobody writes them while they are borrowed, the device neither.
+    /// Neither the host nor the device may write them while they are borrowed.
     ///
     /// # Panics
     /// If they are not inside.
     pub(super) unsafe fn bytes(&self, at: u64, len: u64) -> &[u8] {
         self.check(at, len);
-        // SAFETY: inside of memory that is valid and initialised as long as `self`; the caller's promise.
+        // SAFETY: the bytes are inside memory that is valid and initialized as long as `self`; the caller guarantees
+        // that nothing writes them.
         unsafe { std::slice::from_raw_parts((self.mapped.host as u64 + at) as *const u8, len as usize) }
     }
 
-    /// The same, to write them.
+    /// Returns the bytes from byte `at` on, mutably.
     ///
     /// # Safety
-    /// Nobody else reads or writes them while they are borrowed, the device neither.
+    /// Neither the host nor the device may read or write them elsewhere while they are borrowed.
     ///
     /// # Panics
     /// If they are not inside.
     #[expect(clippy::mut_from_ref, reason = "the caller ensures that no other thread uses them")]
     pub(super) unsafe fn bytes_mut(&self, at: u64, len: u64) -> &mut [u8] {
         self.check(at, len);
-        // SAFETY: as in `bytes`.
+        // SAFETY: as in `bytes`; the caller guarantees exclusive access.
         unsafe { std::slice::from_raw_parts_mut((self.mapped.host as u64 + at) as *mut u8, len as usize) }
     }
 
@@ -226,7 +227,7 @@ impl MappedMemory {
 
 impl Drop for MappedMemory {
     fn drop(&mut self) {
-        // A failure cannot be mended here.
+        // A destructor cannot report a failure.
         let _ = self.driver.free_mapped(self.mapped);
     }
 }

@@ -1,25 +1,28 @@
 //! The CUDA executor: ranks on one device or several, in one process or many, on one node or several.
 //!
-//! One kernel interprets a plan's operations (`kernels/executor.h`). What it reads of a plan is uploaded once; sizes and
-//! buffers are in its argument, so that another size or buffer costs nothing on the device and every launch can be captured
-//! in a graph. Sequence numbers, packet flags and counters live in device memory and advance there, so that graphs replay
-//! correctly, also between eager launches.
+//! One kernel interprets a plan's operations (`kernels/executor.h`). The tables that it reads of a plan are uploaded
+//! once. Sizes and buffers are kernel parameters, so that another size or buffer needs no work on the device and every
+//! launch can be captured in a graph. Sequence numbers, packet flags and counters are kept and advanced in device
+//! memory, so that graphs replay correctly, also between eager launches.
 //!
 //! | step | done by | how often |
 //! |---|---|---|
-//! | the driver found, the device opened | [`Device::new`] | once |
-//! | kernels of a type loaded | [`Executor::prepare`] | once per type and device |
-//! | a plan's tables uploaded | [`Executor::prepare`] | once per plan and world |
-//! | sizes, scratch | [`Executor::prepare`] | once per message size |
-//! | one kernel put on a stream | [`PreparedPlan::launch`] | every launch |
+//! | load the driver, open the device | [`Device::new`] | once |
+//! | load the kernels of a data type | [`Executor::prepare`] | once per type and device |
+//! | upload a plan's tables | [`Executor::prepare`] | once per plan and executor |
+//! | compute sizes, allocate scratch | [`Executor::prepare`] | once per message size |
+//! | enqueue one kernel on a stream | [`PreparedPlan::launch`] | every launch |
 //!
-//! Every wait is bounded: a launch whose thread blocks wait longer than [`Options::timeout`] gives up, and
-//! [`PreparedPlan::synchronize`] says what each of them waited for. Results are those of the CPU executor, bit for bit.
+//! Every wait is bounded: a launch whose thread blocks wait longer than [`Options::timeout`] aborts, and
+//! [`PreparedPlan::synchronize`] reports what each of them was waiting for. Results are bitwise equal to those of the
+//! CPU executor.
 //!
-//! Of a driver is needed what [`Driver`] says, and its parts in [`calls`]: CUDA's own does it, and so may a simulator.
+//! [`Driver`] and its supertraits in [`calls`] are all that the executor requires of a driver. CUDA's driver implements
+//! them; a simulator may, too.
 //!
-//! Packets of both kinds ([`Packet`](crate::Packet)) look the same in memory and are always moved in pairs of 8 bytes of payload.
-//! Switch channels go through multicast objects where there are any ([`SwitchPath`]), else to the members' memories one by one.
+//! Packets of both kinds ([`PacketType`](crate::PacketType)) have the same memory layout and are always moved in pairs of 8
+//! bytes of payload. Switch channels go through multicast objects where these are available ([`SwitchPath`]), otherwise
+//! to the members' memories one by one.
 
 mod abi;
 mod addresses;

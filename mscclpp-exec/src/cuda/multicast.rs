@@ -1,9 +1,9 @@
-//! Multicast objects: physical memory of several devices behind one range of addresses, where a store reaches all of them and a
-//! load combines what they have.
+//! Multicast objects: physical memory of several devices in one address range, where a store reaches all of them and a
+//! load combines their values.
 //!
-//! To make one takes all of its members: one of them makes it, all add their devices, then all bind their memory, and only then
-//! may anybody use its addresses. Who cannot go on says so, and everybody does without: that an object could not be made is a
-//! reason, not an error, since switch channels work without.
+//! All members create an object together: one member creates it, all add their devices, then all bind their memory, and
+//! only then may a kernel use its addresses. A member that cannot continue reports that, and all members do without the
+//! object. That an object could not be created is a reason, not an error, because switch channels work without it.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -19,7 +19,7 @@ use crate::error::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum MulticastUnavailable {
-    /// Nobody wants it.
+    /// [`Options::multicast`](super::Options::multicast) is off.
     #[error("disabled by `Options::multicast`")]
     Off,
     /// Two members on one device.
@@ -28,7 +28,7 @@ pub enum MulticastUnavailable {
         /// The members.
         ranks: [u32; 2],
     },
-    /// A device that cannot.
+    /// A device without support for multicast objects.
     #[error("{device} of rank {rank} does not support multicast objects")]
     NoHardware {
         /// The member.
@@ -36,13 +36,13 @@ pub enum MulticastUnavailable {
         /// Its device.
         device: String,
     },
-    /// More groups of a device than a launch has room for.
+    /// More groups of a device than a launch supports.
     #[error("a device is a member of more than {most} switch channel groups")]
     TooMany {
-        /// Most groups.
+        /// Maximum number of groups.
         most: usize,
     },
-    /// Members' memories that begin at different places of their allocations.
+    /// Members' memories that begin at different offsets of their allocations.
     #[error(
         "the memory of rank {rank} starts at byte {found} of its allocation, but that of rank {other} at byte \
          {expected}"
@@ -50,14 +50,14 @@ pub enum MulticastUnavailable {
     Places {
         /// The member that differs.
         rank: u32,
-        /// Where its memory begins.
+        /// Offset of its memory.
         found: u64,
         /// The first member.
         other: u32,
-        /// Where the memory of that one begins.
+        /// Offset of the first member's memory.
         expected: u64,
     },
-    /// An allocation that ends too early for whole units of physical memory.
+    /// An allocation that is too small for whole units of physical memory.
     #[error(
         "expected an allocation of at least {expected} bytes on rank {rank}, the size of the multicast object, found \
          {found} bytes"
@@ -75,7 +75,7 @@ pub enum MulticastUnavailable {
     Failed {
         /// The member.
         rank: u32,
-        /// What the driver says.
+        /// Error of the driver.
         why: String,
     },
 }
@@ -86,21 +86,21 @@ impl MulticastUnavailable {
     }
 }
 
-/// A multicast object, as one process has it. Whoever drops it sees to it that no device uses it any more.
+/// A multicast object of one process. When it is dropped, no device may use it any more.
 pub(super) struct MulticastObject {
-    /// Of the first member of this process.
+    /// Driver of the first member of this process.
     driver: SharedDriver,
     handle: Handle,
     bytes: u64,
     /// Devices of this process that have bound memory.
     bound: Vec<SharedDriver>,
     address: Option<u64>,
-    /// Where the members' slices begin.
+    /// Offset of the members' slices in their allocations.
     offset: u64,
 }
 
 impl MulticastObject {
-    /// From a member's slice to the multicast address of the same bytes.
+    /// Returns the distance from a member's slice to the multicast address of the same bytes.
     pub(super) fn distance(&self, member: u64) -> u64 {
         self.address.map_or(0, |address| address.wrapping_add(self.offset).wrapping_sub(member))
     }
@@ -108,7 +108,7 @@ impl MulticastObject {
 
 impl Drop for MulticastObject {
     fn drop(&mut self) {
-        // A failure cannot be mended here.
+        // A destructor cannot report a failure.
         if let Some(address) = self.address {
             let _ = self.driver.unmap_multicast(address, self.bytes);
         }
@@ -119,7 +119,7 @@ impl Drop for MulticastObject {
     }
 }
 
-/// Memory of several ranks that is wanted behind one object.
+/// Memory of several ranks for which one object is requested.
 pub(super) struct Request {
     pub(super) members: Vec<u32>,
     /// Bytes of every member's slice.
@@ -128,13 +128,14 @@ pub(super) struct Request {
     pub(super) own: Vec<(u32, DeviceSlice)>,
 }
 
-/// What a member says of its memory: its first byte in the allocation, and bytes of the allocation.
+/// A member's report of its memory: offset of its first byte in the allocation, and bytes of the allocation.
 type Facts = Result<(u64, u64), MulticastUnavailable>;
 
-/// Objects for requests, of which all ranks make the same in the same order; `None` if no member of one is in this process.
+/// Creates objects for requests; all ranks pass the same requests in the same order. An object is `None` if no member
+/// of one is in this process.
 ///
 /// # Errors
-/// Those of a call of all ranks. What keeps an object from being made is none.
+/// Those of a call of all ranks. A reason why an object cannot be created is none.
 pub(super) fn make(
     world: &Inner,
     text: &str,
@@ -156,7 +157,7 @@ pub(super) fn make(
             (Ok(place), Some(driver)) => Some(create(&driver, first, request, place, world.group.is_some())),
             _ => None,
         };
-        // What the first member says is what counts; the others wait for it.
+        // The result of the first member decides; the others wait for it.
         let (state, size) = match made {
             Some(Ok((object, file))) => {
                 let size = object.bytes;
@@ -176,7 +177,7 @@ pub(super) fn make(
     let own: Vec<_> = sizes.iter().map(|(size, _)| size.clone()).collect();
     let mut made = gather(world, &format!("objects of {text}"), &own, &files)?;
     for (number, request) in requests.iter().enumerate() {
-        // Files come in the order of their objects.
+        // Files arrive in the order of their objects.
         let mut size = None;
         let mut file = None;
         for (sizes, files) in &mut made {
@@ -203,11 +204,11 @@ pub(super) fn make(
             _ => {}
         }
     }
-    // All devices are added before any memory is bound, and all memory is bound before anybody uses it.
+    // All devices are added before any memory is bound, and all memory is bound before any member uses it.
     each(world, &mut states, requests, |object, driver, _| driver.multicast_add_device(object.handle));
     agree(world, &format!("devices of {text}"), &mut states)?;
     each(world, &mut states, requests, |object, driver, slice| {
-        // Only memory that was made to be shared can be bound.
+        // Only memory that was allocated to be shared can be bound.
         driver.bind_multicast(object.handle, slice.address - object.offset, object.bytes)?;
         object.bound.push(driver.clone());
         Ok(())
@@ -226,13 +227,13 @@ pub(super) fn make(
             }
         }
     }
-    // Nobody takes memory away before the others have addresses.
+    // No member unmaps memory before the others have addresses.
     agree(world, &format!("addresses of {text}"), &mut states)?;
     drop(unmapped);
     Ok(states)
 }
 
-/// Of the members of this process, by request.
+/// Returns the reports of the members of this process, by request.
 fn facts(world: &Inner, requests: &[Request]) -> Vec<Vec<(u32, Facts)>> {
     let fact = |&(rank, slice): &(u32, DeviceSlice)| {
         let driver = world.device(rank)?.driver();
@@ -242,7 +243,7 @@ fn facts(world: &Inner, requests: &[Request]) -> Vec<Vec<(u32, Facts)>> {
     requests.iter().map(|request| request.own.iter().filter_map(fact).collect()).collect()
 }
 
-/// Where the members' slices begin, and bytes of the shortest allocation and whose it is.
+/// Offset of the members' slices, the size of the smallest allocation and the rank of that allocation.
 struct SliceLayout {
     offset: u64,
     room: (u64, u32),
@@ -268,7 +269,7 @@ fn place(request: &Request, facts: Vec<(u32, Facts)>) -> Result<SliceLayout, Mul
     place.ok_or(MulticastUnavailable::Failed { rank: 0, why: "no members".into() })
 }
 
-/// A new object, and its file for others.
+/// Creates an object and exports it as a file for the other processes.
 fn create(
     driver: &SharedDriver,
     rank: u32,
@@ -290,7 +291,7 @@ fn create(
     Ok((object, file))
 }
 
-/// Does something with each object and each member of this process.
+/// Applies a function to each object and each member of this process.
 fn each(
     world: &Inner,
     states: &mut [Result<Option<MulticastObject>, MulticastUnavailable>],
@@ -307,7 +308,7 @@ fn each(
     }
 }
 
-/// All do without an object of which one has nothing.
+/// Drops every object that is missing in one process from all of them.
 fn agree(
     world: &Inner,
     text: &str,
@@ -324,7 +325,7 @@ fn agree(
     Ok(())
 }
 
-/// What all processes say, this one included, and their files.
+/// Returns the reports of all processes, this one included, and their files.
 fn gather<T: Serialize + for<'a> Deserialize<'a>>(
     world: &Inner,
     text: &str,

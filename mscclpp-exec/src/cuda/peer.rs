@@ -1,16 +1,16 @@
-//! Devices that reach one another's memory.
+//! Peer access between devices.
 
 use super::device::Device;
 use crate::error::Error;
 
-/// Lets each of these devices reach the memory of every other one.
+/// Enables access of each of these devices to the memory of every other one.
 ///
 /// # Errors
 /// [`Error::NoPeerAccess`] with the names of two that are not connected; [`Error::Driver`].
 pub(super) fn connect(devices: &[Device]) -> Result<(), Error> {
     for device in devices {
         for peer in devices.iter().filter(|peer| !peer.is_same(device)) {
-            // Another driver's device.
+            // The same number means a device of another driver.
             if peer.ordinal() == device.ordinal() {
                 return Err(Error::NoPeerAccess { device: device.label(), peer: peer.label() });
             }
@@ -20,10 +20,10 @@ pub(super) fn connect(devices: &[Device]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Lets a device reach the memory of another one of the process.
+/// Enables access of a device to the memory of another one of the process.
 ///
 /// # Errors
-/// As [`connect`].
+/// Those of [`connect`].
 pub(super) fn connect_to(device: &Device, ordinal: u32, label: &str) -> Result<(), Error> {
     if !device.driver().can_access(ordinal)? {
         return Err(Error::NoPeerAccess { device: device.label(), peer: label.to_owned() });

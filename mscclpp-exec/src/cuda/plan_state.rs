@@ -1,4 +1,4 @@
-//! What a world keeps of a plan on its devices.
+//! State of a plan on the devices of an executor.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -24,50 +24,50 @@ use crate::passes::insert_launch_barriers::{
 };
 use crate::process::{self, check_nodes};
 
-/// A plan on the devices of a world. Launches of all sizes share it, one at a time.
+/// State of a plan on the devices of an executor. Launches of all sizes share it, one at a time.
 pub(super) struct PlanState {
     pub(super) program: ResolvedPlan,
     counters: Counters,
-    /// By device.
+    /// State of each device.
     pub(super) parts: Vec<DevicePlanState>,
-    /// By part: the other devices of its node, where launches begin without waiting for them.
+    /// By device: the other devices of its node, whose launches it does not wait for at its beginning.
     begins: Vec<Vec<Begin>>,
-    /// Word 0: the host asks the devices to give up. Word 1: a device has given up.
+    /// Word 0: the host requests the devices to abort. Word 1: a device has aborted.
     flags: Arc<MappedMemory>,
     /// Whether other devices take part.
     spans: bool,
-    /// This process' rank in its group; 0 without one.
+    /// This process' rank in its group; 0 without a group.
     rank: u32,
     scratch: Mutex<Scratch>,
     pub(super) groups: Groups,
-    /// Counters of other processes' ranks.
+    /// Mapped counters of other processes' ranks.
     _peers: Vec<Vec<PeerMemory>>,
 }
 
-/// Signals by which a device says that it begins a launch.
+/// Signals by which a device announces the beginning of a launch.
 struct Begin {
-    /// Address of the counter at which they arrive, together with those by which it says that it ends the launch.
+    /// Address of the counter that they increment, which also counts the signals for the end of a launch.
     counter: u64,
-    /// Its ranks.
+    /// Ranks of that device.
     ranks: Vec<u32>,
 }
 
 #[derive(Default)]
 struct Scratch {
-    // Given back before the memory behind it.
+    // Dropped before the memory that it maps.
     multicasts: Multicasts,
     /// Plain scratch and packets of every rank of this process.
     own: Vec<[Storage; 2]>,
-    /// Of the ranks of other processes.
+    /// Mapped scratch of the ranks of other processes.
     _peers: Vec<Vec<PeerMemory>>,
 }
 
-/// What one device has of a plan.
+/// State of a plan on one device.
 pub(super) struct DevicePlanState {
     pub(super) device: Device,
-    // Ended before memory goes that it copies to.
+    // Stopped before the memory that they copy to is freed.
     pub(super) proxies: Option<Proxies>,
-    /// Its thread blocks, by their numbers in the program, ascending.
+    /// The device's thread blocks, by their numbers in the resolved plan, ascending.
     pub(super) numbers: Vec<u32>,
     counters: DeviceMemory,
     agents: DeviceMemory,
@@ -76,7 +76,8 @@ pub(super) struct DevicePlanState {
     ids: DeviceMemory,
     state: DeviceMemory,
     reports: DeviceMemory,
-    /// Addresses of all ranks' scratch, and distances to multicast addresses: they do not move when it grows.
+    /// Addresses of all ranks' scratch, and distances to multicast addresses. The table keeps its address when scratch
+    /// grows.
     scratch_table: DeviceMemory,
     pub(super) specialised: Specialised,
 }
@@ -84,7 +85,7 @@ pub(super) struct DevicePlanState {
 impl PlanState {
     pub(super) fn new(world: &Inner, mut program: ResolvedPlan) -> Result<Self, Error> {
         let spans = world.spans();
-        let several = world.group.as_ref().filter(|group| group.far.is_some());
+        let several = world.group.as_ref().filter(|group| group.remote_regions.is_some());
         let mut links = BTreeSet::new();
         let mut barriers = LaunchBarriers { marks: Vec::new(), begins: Vec::new() };
         if let Some(group) = several {
@@ -92,11 +93,11 @@ impl PlanState {
             links = process::links(&program, &group.nodes);
         }
         if spans {
-            let far: BTreeSet<u32> = links.iter().map(|&(rank, _)| rank).collect();
-            let far: Vec<u32> = far.into_iter().collect();
-            // Of a group, every rank is a device; others are on one node.
+            let remote: BTreeSet<u32> = links.iter().map(|&(rank, _)| rank).collect();
+            let remote: Vec<u32> = remote.into_iter().collect();
+            // In a group every rank has its own device; without a group all ranks are on one node.
             let node_of = several.map_or_else(|| vec![0; world.device_of.len()], |group| group.nodes.clone());
-            let placement = Placement { device_of: &world.device_of, node_of: &node_of, far: &far };
+            let placement = Placement { device_of: &world.device_of, node_of: &node_of, far: &remote };
             let at_begin = !begins_without_barrier(&program, &placement);
             barriers = insert_launch_barriers(&mut program, &placement, at_begin);
         }
@@ -169,8 +170,8 @@ impl PlanState {
         Ok(Self { parts, begins, flags, spans, rank, scratch, groups, _peers: shared, counters, program })
     }
 
-    /// Gives every rank at least so much plain scratch and packets. What there is already may be in use by launches under
-    /// way, so it is only replaced after the devices are idle.
+    /// Grows every rank's plain scratch and packets to at least these sizes. Pending launches may use the present
+    /// scratch, so it is replaced only after the devices are idle.
     pub(super) fn grow_scratch(&self, world: &Inner, [plain, packets]: [u64; 2]) -> Result<(), Error> {
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         let windows = self.groups.windows([Space::Scratch, Space::Packets]);
@@ -182,7 +183,8 @@ impl PlanState {
         let [plain, packets] = own.iter().fold([plain, packets], |[p, q], [a, b]| [p.max(a.bytes()), q.max(b.bytes())]);
         // `zeroed` waits until the device is idle.
         let grow = |(_, device): (u32, &Device)| {
-            let memory = |space, bytes| match windows.iter().any(|window| window.space == space && window.is_open()) {
+            let memory = |space, bytes| match windows.iter().any(|window| window.space == space && window.is_possible())
+            {
                 true => Storage::shared(device.driver(), bytes, &world.others(device)),
                 false => Storage::zeroed(device.driver(), bytes),
             };
@@ -213,38 +215,38 @@ impl PlanState {
         let old = std::mem::replace(&mut *scratch, Scratch { multicasts, own: grown, _peers: shared });
         let Scratch { multicasts, own, _peers: mapped } = old;
         drop((multicasts, mapped));
-        // CUDA does not say what becomes of memory that is freed before others have given back what they have mapped of it.
+        // CUDA does not specify what happens to memory that is freed before other processes have unmapped it.
         match &world.group {
             Some(group) if !own.is_empty() => group.agree("scratch given back", Ok(())),
             _ => Ok(()),
         }
     }
 
-    /// The switch channels over scratch.
+    /// Returns the switch channels over scratch.
     pub(super) fn switch_paths(&self) -> Vec<SwitchPath> {
         self.scratch.lock().unwrap_or_else(PoisonError::into_inner).multicasts.switches.clone()
     }
 
-    /// Whether a launch gave up.
-    pub(super) fn has_given_up(&self) -> bool {
+    /// Returns whether a launch aborted.
+    pub(super) fn has_aborted(&self) -> bool {
         self.flags.word(4).load(Acquire) != 0
     }
 
-    /// Asks a launch under way to give up.
+    /// Requests a pending launch to abort.
     pub(super) fn abort(&self) {
         self.flags.word(0).store(1, Relaxed);
     }
 
-    /// Takes that back, after launches that have not given up.
-    pub(super) fn forget_abort(&self) {
+    /// Withdraws the abort request, after launches that have not aborted.
+    pub(super) fn clear_abort(&self) {
         self.flags.word(0).store(0, Relaxed);
     }
 
-    /// Sees to it that port channels are at rest: nothing is copied any more. The devices are idle.
-    /// `timeout`: how long a rank on another node may take nothing.
-    pub(super) fn settle(&self, timeout: Duration) -> Result<(), Error> {
-        let gave_up = self.has_given_up();
-        let rest = |proxies: &Proxies| if gave_up { Ok(proxies.reset()?) } else { proxies.drain(timeout) };
+    /// Waits until port channels have drained: no copy is pending any more. The devices are idle. `timeout` limits how
+    /// long a rank on another node may make no progress in receiving.
+    pub(super) fn drain(&self, timeout: Duration) -> Result<(), Error> {
+        let aborted = self.has_aborted();
+        let rest = |proxies: &Proxies| if aborted { Ok(proxies.reset()?) } else { proxies.drain(timeout) };
         let settled = self.parts.iter().filter_map(|part| part.proxies.as_ref()).try_for_each(rest);
         settled.map_err(|failure| match failure {
             Failure::Error(error) => error,
@@ -257,7 +259,7 @@ impl PlanState {
         })
     }
 
-    /// What every thread block that gave up waited for, by its number in the program.
+    /// Returns what every thread block that aborted was waiting for, by its number in the resolved plan.
     pub(super) fn reports(&self) -> Result<Vec<(u32, abi::Report)>, Error> {
         let mut all = Vec::new();
         for part in &self.parts {
@@ -269,10 +271,10 @@ impl PlanState {
         Ok(all)
     }
 
-    /// Ranks that have not begun a launch, counted from 1, of which the devices of this process tell; none where a barrier at
-    /// its beginning names them.
+    /// Returns the ranks that have not begun a launch, counted from 1, as far as the devices of this process can tell;
+    /// none where a barrier at the beginning of the launch names them.
     pub(super) fn absent(&self, launch: u64) -> Result<Vec<u32>, Error> {
-        // Two signals in each launch: the first of them says that it begins.
+        // Each launch has two signals; the first of them announces its beginning.
         let begun = (2 * launch).saturating_sub(1);
         let mut absent = BTreeSet::new();
         for (part, begins) in self.parts.iter().zip(&self.begins) {
@@ -289,14 +291,14 @@ impl PlanState {
 
     /// Overwrites the plain scratch of this process' ranks with pseudo-random bytes. The devices are idle.
     pub(super) fn scramble_scratch(&self, seed: u64) -> Result<(), Error> {
-        // A megabyte at a time; its words differ, so that it repeats does no harm.
+        // The pattern is one megabyte and repeats; its words differ, so the repetition does no harm.
         let (mut random, mut pattern) = (Random(seed), Vec::new());
         pattern.resize_with(1 << 17, || random.next());
         let scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(scratch.own.iter().try_for_each(|[plain, _]| plain.tile(bytemuck::cast_slice(&pattern)))?)
     }
 
-    /// Everything as before the first launch. The devices are idle.
+    /// Restores the state before the first launch. The devices are idle.
     pub(super) fn reset(&self) -> Result<(), Error> {
         let initial = self.counters.initial(&self.program);
         for part in &self.parts {
@@ -304,7 +306,7 @@ impl PlanState {
             part.state.clear()?;
             part.reports.clear()?;
         }
-        // Flags begin again, so packets of earlier launches must go.
+        // Flags restart, so packets of earlier launches must be cleared.
         for [_, packets] in self.scratch.lock().unwrap_or_else(PoisonError::into_inner).own.iter() {
             packets.clear()?;
         }
@@ -317,7 +319,7 @@ impl PlanState {
     }
 }
 
-/// How a device's rank reaches those on other nodes.
+/// How a device's rank reaches the ranks of other nodes.
 struct NodeLinks<'a> {
     group: &'a IpcGroup,
     peers: Vec<u32>,
@@ -325,7 +327,7 @@ struct NodeLinks<'a> {
 }
 
 impl DevicePlanState {
-    /// `memory`: its counters, and where those of every rank are.
+    /// Creates the state of a device; `memory` is its counters and the addresses of those of every rank.
     #[expect(clippy::too_many_arguments, reason = "all of it is the caller's")]
     fn new(
         device: &Device,
@@ -345,9 +347,10 @@ impl DevicePlanState {
         let agents = Tables::agents(program, &numbers, &queues);
         let wires = match ways {
             Some(NodeLinks { group, peers, markers }) => {
-                let far = group.far.as_ref().ok_or_else(|| Error::Internal("markers on one node".into()))?;
+                let regions =
+                    group.remote_regions.as_ref().ok_or_else(|| Error::Internal("markers on one node".into()))?;
                 let ends = Ends::new(program, &group.nodes, group.rank);
-                let memories = (far, &group.stagings);
+                let memories = (regions, &group.stagings);
                 Some(NodeConnections::new(device, group.bootstrap(), memories, &program.plan, markers, &peers, ends)?)
             }
             None => None,
@@ -371,7 +374,7 @@ impl DevicePlanState {
         })
     }
 
-    /// The parts of a launch's argument that are the same for all launches of the plan.
+    /// Sets the kernel parameters that are the same for all launches of the plan.
     pub(super) fn fill(&self, context: &PlanState, launch: &mut abi::Launch) {
         launch.agents = self.agents.address();
         launch.instrs = self.instrs.address();
@@ -384,7 +387,7 @@ impl DevicePlanState {
         launch.host_abort = context.flags.device(0);
         launch.num_agents = self.numbers.len() as u32;
         launch.num_ranks = context.program.shape.ranks;
-        // What the host stores in counters and copies comes from outside of the device.
+        // Counters that the host stores and data that it copies come from outside the device.
         launch.system_scope = u32::from(context.spans || self.proxies.is_some());
     }
 }

@@ -1,4 +1,4 @@
-//! From what the device reported to who waits for what.
+//! Converts the device's reports into a description of a stall.
 
 use super::abi;
 use crate::error::{BlockedThreadBlock, Stall, UnblockedBy, WaitsFor};
@@ -6,7 +6,7 @@ use crate::interpret::program::{Block, ResolvedPlan};
 use crate::interpret::report::{Key, Releases, released_by};
 use crate::interpret::{AgentState, Params};
 
-/// Numbers of `kernels/wait.h`'s `Awaited`.
+/// Numbers of `Awaited` in `kernels/wait.h`.
 mod awaited {
     pub(super) const SIGNAL: u32 = 1;
     pub(super) const SEMAPHORE: u32 = 2;
@@ -14,9 +14,9 @@ mod awaited {
     pub(super) const PACKET: u32 = 4;
 }
 
-/// What thread blocks, by their number in the program, waited for when they gave up.
+/// Describes what thread blocks, by their number in the resolved plan, were waiting for when they aborted.
 ///
-/// `absent`: ranks that have not begun the launch. What operations wait for that no known operation would release is due to these:
+/// `absent`: ranks that have not begun the launch. Waits that no known operation would release are attributed to these:
 /// the rank that an operation names may itself wait for one of them.
 pub(super) fn stall(program: &ResolvedPlan, params: &Params, reports: &[(u32, abi::Report)], absent: &[u32]) -> Stall {
     let states: Vec<(u32, AgentState)> =
@@ -37,7 +37,7 @@ pub(super) fn stall(program: &ResolvedPlan, params: &Params, reports: &[(u32, ab
     Stall { plan: program.plan.name().to_owned(), launch, blocks: program.agents.len(), blocked }
 }
 
-/// Where a thread block stands.
+/// Returns the position of a thread block.
 fn state(program: &ResolvedPlan, params: &Params, agent: u32, report: &abi::Report) -> AgentState {
     let code = &program.agents[agent as usize];
     let mut state = AgentState::default();

@@ -1,4 +1,4 @@
-//! Queues of work, what is recorded from them, and points on them.
+//! Streams, graphs that are captured from them, and events.
 
 use std::cell::Cell;
 use std::sync::{Arc, Weak};
@@ -7,7 +7,8 @@ use super::device::Device;
 use super::driver::{self, Handle, SharedDriver};
 use crate::error::Error;
 
-/// A queue of work on a device, or on each of several. What is put on it is done in that order, while the caller goes on.
+/// A queue of work on a device, or on each of several. The device executes work in the order in which it is enqueued,
+/// while the caller continues.
 pub struct Stream {
     lanes: Vec<Arc<Lane>>,
 }
@@ -19,7 +20,8 @@ pub(super) struct Lane {
     owned: bool,
 }
 
-/// A stream that was used. One of ours is kept, of one that belongs to somebody else it is known whether it is still there.
+/// A stream that was used. A stream of this library is kept alive; of a foreign stream it is tracked whether it still
+/// exists.
 pub(super) enum Used {
     Ours(Arc<Lane>),
     Theirs(Handle, Weak<Lane>),
@@ -40,53 +42,56 @@ impl Stream {
         Ok(Self { lanes: vec![Arc::new(Lane { handle: driver.create_stream()?, driver, owned: true })] })
     }
 
-    /// A stream that somebody else made, and gives back: `CUstream` of the driver's interface.
+    /// Wraps a stream that the caller created and destroys: a `CUstream` of the driver's interface.
     ///
     /// # Safety
-    /// It is a stream of this device's primary context and is there as long as the result is used. The default stream of each thread
-    /// (`CU_STREAM_PER_THREAD`) is another one in every thread, so the result stays in the one where it was made.
+    /// It must be a stream of this device's primary context and exist as long as the result is used. The default stream
+    /// of each thread (`CU_STREAM_PER_THREAD`) is a different stream in every thread, so the result must stay in the
+    /// thread that created it.
     pub unsafe fn from_raw(device: &Device, stream: usize) -> Self {
         Self { lanes: vec![Arc::new(Lane { driver: device.driver().clone(), handle: Handle(stream), owned: false })] }
     }
 
-    /// One queue of those of several devices, for launches of a world on all of them.
+    /// Joins streams of several devices into one, for launches of an executor on all of them.
     pub fn join(streams: impl IntoIterator<Item = Self>) -> Self {
         Self { lanes: streams.into_iter().flat_map(|stream| stream.lanes).collect() }
     }
 
-    /// Its part on a device.
+    /// Returns its stream on a device.
     ///
     /// # Errors
     /// [`Error::StreamDeviceMismatch`].
     pub(super) fn on(&self, device: &SharedDriver) -> Result<&Arc<Lane>, Error> {
         let properties = device.properties();
-        // Not by number: another driver's device may have the same, and its streams are no handles of this one.
+        // Compared by UUID, not by number: a device of another driver may have the same number, and its streams are no
+        // handles of this driver.
         let lane = self.lanes.iter().find(|lane| lane.driver.properties().uuid == properties.uuid);
         lane.ok_or_else(|| Error::StreamDeviceMismatch { device: properties.label() })
     }
 
-    /// Waits until everything on it is done. Says nothing about collectives that gave up: [`Run::synchronize`] does.
+    /// Waits until all work on it is complete. It does not report launches that aborted: [`PreparedPlan::synchronize`]
+    /// does.
     ///
-    /// [`Run::synchronize`]: super::Run::synchronize
+    /// [`PreparedPlan::synchronize`]: super::PreparedPlan::synchronize
     ///
     /// # Errors
     /// [`Error::Driver`].
     pub fn synchronize(&self) -> Result<(), Error> {
-        // All of them, also if one fails.
+        // All of them are synchronized, also if one fails.
         let done = self.lanes.iter().map(|lane| lane.driver.synchronize(lane.handle));
         Ok(done.fold(Ok(()), driver::Result::and)?)
     }
 
-    /// Records what `record` puts on this stream, instead of doing it. What needs the host or new memory cannot be recorded:
-    /// prepare, make buffers and bind them before.
+    /// Captures the work that `record` enqueues on this stream into a graph, instead of executing it. Work that needs
+    /// the host or new memory cannot be captured: prepare plans, make buffers and bind them before.
     ///
     /// # Errors
-    /// What `record` gives: [`Error::Capturing`] for what must be done before; and [`Error::Driver`].
+    /// Those of `record`, such as [`Error::Capturing`] for what must be done before; and [`Error::Driver`].
     pub fn capture(&self, record: impl FnOnce(&Self) -> Result<(), Error>) -> Result<Graph, Error> {
         let (mut begun, _recording) = (0, CaptureGuard::begin());
         let begin = |lane: &Arc<Lane>| lane.driver.begin_capture(lane.handle).inspect(|()| begun += 1);
         let recorded = self.lanes.iter().try_for_each(begin).map_err(Error::from).and_then(|()| record(self));
-        // Each that was begun is ended in any case.
+        // Each capture that was begun is ended, also after an error.
         let mut graph = Graph { lanes: Vec::with_capacity(begun) };
         let mut ended = Ok(());
         for lane in &self.lanes[..begun] {
@@ -100,15 +105,15 @@ impl Stream {
         Ok(graph)
     }
 
-    /// Whether a graph is recorded from it at present, by whomever.
+    /// Returns whether the stream is being captured, whatever code began the capture.
     pub(super) fn is_capturing(&self) -> driver::Result<bool> {
         self.lanes.first().map_or(Ok(false), |lane| lane.driver.is_capturing(lane.handle))
     }
 
-    /// Puts an event on it that keeps time; on that of the first device, if there are several.
+    /// Records a timing event on the stream; on that of the first device, if there are several.
     ///
     /// # Errors
-    /// [`Error::Driver`]; [`Error::StreamDeviceMismatch`] if it is a queue of no device.
+    /// [`Error::Driver`]; [`Error::StreamDeviceMismatch`] if the stream has no device.
     pub fn event(&self) -> Result<Event, Error> {
         let lane = self.lanes.first().ok_or_else(|| Error::StreamDeviceMismatch { device: "any device".into() })?;
         let event = Event { driver: lane.driver.clone(), handle: lane.driver.create_event()? };
@@ -118,33 +123,33 @@ impl Stream {
 }
 
 thread_local! {
-    /// How many [`Stream::capture`]s this thread is in.
-    static RECORDINGS: Cell<u32> = const { Cell::new(0) };
+    /// Number of nested [`Stream::capture`]s of this thread.
+    static CAPTURES: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A [`Stream::capture`] of this thread.
+/// Guard of a [`Stream::capture`] of this thread.
 struct CaptureGuard;
 
 impl CaptureGuard {
     fn begin() -> Self {
-        RECORDINGS.set(RECORDINGS.get() + 1);
+        CAPTURES.set(CAPTURES.get() + 1);
         Self
     }
 }
 
 impl Drop for CaptureGuard {
     fn drop(&mut self) {
-        RECORDINGS.set(RECORDINGS.get() - 1);
+        CAPTURES.set(CAPTURES.get() - 1);
     }
 }
 
-/// Refuses what the driver would refuse while this thread is in a [`Stream::capture`], which would spoil the capture. In one that
-/// somebody else has begun the driver refuses it.
+/// Rejects what the driver would reject while this thread is in a [`Stream::capture`], which would invalidate the
+/// capture. In a capture that other code has begun the driver rejects it.
 ///
 /// # Errors
 /// [`Error::Capturing`].
 pub(super) fn refuse_in_capture(what: &str) -> Result<(), Error> {
-    if RECORDINGS.get() == 0 { Ok(()) } else { Err(Error::Capturing { what: what.to_owned() }) }
+    if CAPTURES.get() == 0 { Ok(()) } else { Err(Error::Capturing { what: what.to_owned() }) }
 }
 
 impl Lane {
@@ -152,7 +157,8 @@ impl Lane {
         self.handle
     }
 
-    /// Makes what is put on this stream from now on wait for what was put on another one, unless one of them is captured.
+    /// Orders the work that is enqueued on this stream from now on after the work of another one, unless one of them is
+    /// captured.
     pub(super) fn follow(&self, other: &Used) -> driver::Result<()> {
         let driver = &self.driver;
         let other = match other {
@@ -161,7 +167,7 @@ impl Lane {
             Used::Ours(lane) => Arc::clone(lane),
             Used::Theirs(_, lane) => match lane.upgrade() {
                 Some(lane) => lane,
-                // Perhaps it is gone, so it cannot be asked for anything.
+                // The stream may have been destroyed, so it cannot be used in any call.
                 None => return driver.wait_idle(),
             },
         };
@@ -174,7 +180,7 @@ impl Lane {
         ordered
     }
 
-    /// To be remembered.
+    /// Returns a reference to the stream that is kept after its use.
     pub(super) fn used(self: &Arc<Self>) -> Used {
         if self.owned { Used::Ours(Arc::clone(self)) } else { Used::Theirs(self.handle, Arc::downgrade(self)) }
     }
@@ -183,27 +189,28 @@ impl Lane {
 impl Drop for Lane {
     fn drop(&mut self) {
         if self.owned {
-            // A failure cannot be mended here.
+            // A destructor cannot report a failure.
             let _ = self.driver.destroy_stream(self.handle);
         }
     }
 }
 
-/// Launches that were recorded. Holds no buffers: whoever launches it sees to it that they are still there.
+/// Launches that were captured. It owns no buffers: the caller of [`launch`](Self::launch) must keep them alive.
 pub struct Graph {
-    /// One for each device.
+    /// One graph for each device.
     lanes: Vec<(SharedDriver, Handle)>,
 }
 
 impl Graph {
-    /// Does what was recorded, in the order of a stream.
+    /// Launches the graph, in the order of a stream.
     ///
     /// # Errors
-    /// [`Error::StreamDeviceMismatch`] if it was recorded from a stream on more devices; [`Error::Driver`].
+    /// [`Error::StreamDeviceMismatch`] if it was captured from a stream on more devices; [`Error::Driver`].
     ///
     /// # Safety
-    /// All buffers and runs whose launches were recorded are still there, until the stream is done with it. Nothing else of their
-    /// worlds is under way then on other streams: launches that are not recorded do not wait for graphs, nor these for them.
+    /// All buffers and prepared plans whose launches were captured must exist until the stream has completed the graph.
+    /// Meanwhile no other work of their executors may be pending on other streams: eager launches do not wait for
+    /// graphs, nor graphs for eager launches.
     pub unsafe fn launch(&self, stream: &Stream) -> Result<(), Error> {
         for (driver, graph) in &self.lanes {
             driver.launch_graph(*graph, stream.on(driver)?.handle)?;
@@ -215,7 +222,7 @@ impl Graph {
 impl Drop for Graph {
     fn drop(&mut self) {
         for (driver, graph) in &self.lanes {
-            // A failure cannot be mended here.
+            // A destructor cannot report a failure.
             let _ = driver.destroy_graph(*graph);
         }
     }
@@ -228,10 +235,10 @@ pub struct Event {
 }
 
 impl Event {
-    /// Microseconds from an earlier event to this one; both must be done.
+    /// Returns the microseconds from an earlier event to this one; both must be complete.
     ///
     /// # Errors
-    /// [`Error::StreamDeviceMismatch`] if the other one is of another device; [`Error::Driver`].
+    /// [`Error::StreamDeviceMismatch`] if the events are of different devices; [`Error::Driver`].
     pub fn microseconds_since(&self, earlier: &Self) -> Result<f64, Error> {
         let (own, other) = (self.driver.properties(), earlier.driver.properties());
         if own.uuid != other.uuid {
@@ -243,7 +250,7 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // A failure cannot be mended here.
+        // A destructor cannot report a failure.
         let _ = self.driver.destroy_event(self.handle);
     }
 }

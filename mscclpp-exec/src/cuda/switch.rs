@@ -7,7 +7,7 @@ use super::abi;
 use super::buffers::DeviceSlice;
 use super::executor::Inner;
 use super::multicast::{self, MulticastObject, MulticastUnavailable, Request};
-use super::tables::by_switch;
+use super::tables::switch_opcode;
 use crate::dtype::DataType;
 use crate::error::Error;
 use crate::interpret::program::{Instr, Operand, ResolvedPlan, Space};
@@ -16,13 +16,13 @@ use crate::numeric::AccumType;
 /// How the members of a switch channel reach one another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwitchPath {
-    /// Its ranks.
+    /// Member ranks.
     pub members: Vec<u32>,
-    /// The buffer that it is over.
+    /// The buffer that the channel is over.
     pub buffer: BufferKind,
-    /// Whether stores go to all members at once, by multicast addresses, and loads that switches combine to the same bits or that
-    /// [`Options::float_sums_by_switch`](super::Options::float_sums_by_switch) leaves to them; or why the members' memories are read and
-    /// written one by one.
+    /// `Ok` if stores go to all members at once, by multicast addresses, and so do loads for which the switch's result
+    /// is bitwise equal or that [`Options::in_switch_float_sums`](super::Options::in_switch_float_sums) allows.
+    /// Otherwise the reason why the members' memories are read and written one by one.
     pub path: Result<(), MulticastUnavailable>,
 }
 
@@ -34,12 +34,12 @@ pub(super) struct Groups {
 }
 
 struct Group {
-    /// In the order in which operations name them.
+    /// Members in the order in which operations name them.
     members: Vec<u32>,
-    /// Which spaces are reached through it.
+    /// Which spaces are accessed through the group.
     spaces: [bool; 4],
-    /// Why there can be no object.
-    refused: Option<MulticastUnavailable>,
+    /// Why there can be no multicast object.
+    rejected: Option<MulticastUnavailable>,
 }
 
 /// A group's memory of one space.
@@ -48,7 +48,7 @@ pub(super) struct MulticastBuffer {
     group: usize,
     pub(super) members: Vec<u32>,
     pub(super) space: Space,
-    refused: Option<MulticastUnavailable>,
+    rejected: Option<MulticastUnavailable>,
 }
 
 impl Groups {
@@ -57,8 +57,8 @@ impl Groups {
         let mut number = |operands: &[Operand], is_switch: bool| -> u32 {
             let Some(members) = members(operands).filter(|_| is_switch) else { return 0 };
             let at = groups.iter().position(|group| group.members == members).unwrap_or_else(|| {
-                let refused = refusal(world, &members).err();
-                groups.push(Group { members, spaces: [false; 4], refused });
+                let rejected = rejection(world, &members).err();
+                groups.push(Group { members, spaces: [false; 4], rejected });
                 groups.len() - 1
             });
             groups[at].spaces[operands[0].space as usize % 4] = true;
@@ -72,23 +72,23 @@ impl Groups {
         };
         let of = program.instrs.iter().map(of_instr).collect();
         let mut all = Self { groups, of };
-        // A launch has room for so many groups of each device.
+        // A launch has a limited number of groups of each device.
         for &device in &world.device_of {
             for group in all.on(world, device).skip(abi::GROUPS).collect::<Vec<_>>() {
-                all.groups[group].refused = Some(MulticastUnavailable::TooMany { most: abi::GROUPS });
+                all.groups[group].rejected = Some(MulticastUnavailable::TooMany { most: abi::GROUPS });
             }
         }
         all
     }
 
-    /// Groups with a member on a device that may have objects, by their numbers.
+    /// Returns the numbers of the groups with a member on a device that may have multicast objects.
     fn on(&self, world: &Inner, device: u32) -> impl Iterator<Item = usize> {
         let is_there = move |group: &Group| group.members.iter().any(|&rank| world.device_of[rank as usize] == device);
-        let open = self.groups.iter().enumerate().filter(|(_, group)| group.refused.is_none());
+        let open = self.groups.iter().enumerate().filter(|(_, group)| group.rejected.is_none());
         open.filter(move |(_, group)| is_there(group)).map(|(number, _)| number)
     }
 
-    /// Says in a device's operations which groups they are about.
+    /// Stores in a device's operations the groups that they refer to.
     pub(super) fn mark(&self, world: &Inner, device: u32, instrs: &mut [abi::Instr]) {
         let own: Vec<usize> = self.on(world, device).collect();
         let local = |group: u32| -> u16 {
@@ -98,32 +98,33 @@ impl Groups {
         for (instr, &[src, dst]) in instrs.iter_mut().zip(&self.of) {
             (instr.src_group, instr.dst_group) = (local(src), local(dst));
             if instr.src_group != 0 || instr.dst_group != 0 {
-                instr.action = by_switch(instr.action);
+                instr.action = switch_opcode(instr.action);
             }
         }
     }
 
-    /// By operation: whether it is worth while to look for multicast addresses. `combines`: whether switches do what is to be done.
+    /// Returns, by operation, whether to look up multicast addresses. `combines`: whether the switch can perform the
+    /// reduction.
     pub(super) fn useful(&self, combines: bool) -> Vec<bool> {
         let open = |group: u32| {
             let group = (group as usize).checked_sub(1).map(|group| &self.groups[group]);
-            group.is_some_and(|group| group.refused.is_none())
+            group.is_some_and(|group| group.rejected.is_none())
         };
         self.of.iter().map(|&[src, dst]| combines && open(src) || open(dst)).collect()
     }
 
-    /// The memories that these spaces are.
+    /// Returns the buffers of these spaces.
     pub(super) fn windows(&self, spaces: [Space; 2]) -> Vec<MulticastBuffer> {
         let of = |(group, of): (usize, &Group)| {
             let used = spaces.into_iter().filter(|&space| of.spaces[space as usize]);
-            let (members, refused) = (of.members.clone(), of.refused.clone());
-            used.map(|space| MulticastBuffer { group, members: members.clone(), space, refused: refused.clone() })
+            let (members, rejected) = (of.members.clone(), of.rejected.clone());
+            used.map(|space| MulticastBuffer { group, members: members.clone(), space, rejected: rejected.clone() })
                 .collect::<Vec<_>>()
         };
         self.groups.iter().enumerate().flat_map(of).collect()
     }
 
-    /// A device's distances from the memories of two spaces to their multicast addresses.
+    /// Returns a device's distances from the memories of two spaces to their multicast addresses.
     fn distances(&self, world: &Inner, device: u32, of: &[(usize, Space, u64)]) -> [u64; 2 * abi::GROUPS] {
         let mut distances = [0; 2 * abi::GROUPS];
         for (group, at) in self.on(world, device).zip(0..abi::GROUPS) {
@@ -136,18 +137,18 @@ impl Groups {
 }
 
 impl MulticastBuffer {
-    /// Whether there may be an object.
-    pub(super) fn is_open(&self) -> bool {
-        self.refused.is_none()
+    /// Returns whether a multicast object is possible.
+    pub(super) fn is_possible(&self) -> bool {
+        self.rejected.is_none()
     }
 
-    /// The same, closed for a reason.
-    pub(super) fn refuse(&mut self, why: MulticastUnavailable) {
-        self.refused.get_or_insert(why);
+    /// Records a reason why there can be no object.
+    pub(super) fn reject(&mut self, why: MulticastUnavailable) {
+        self.rejected.get_or_insert(why);
     }
 }
 
-/// The ranks of references that are one chunk of each of several ranks.
+/// Returns the ranks of operands that are one chunk of each of several ranks.
 fn members(operands: &[Operand]) -> Option<Vec<u32>> {
     let first = operands.first()?;
     let alike = |other: &Operand| (other.index, other.size, other.space) == (first.index, first.size, first.space);
@@ -158,8 +159,8 @@ fn members(operands: &[Operand]) -> Option<Vec<u32>> {
     (members.len() > 1 && sorted.len() == members.len() && operands.iter().all(alike)).then_some(members)
 }
 
-/// Why these ranks can have no object, whatever memory it is about.
-fn refusal(world: &Inner, members: &[u32]) -> Result<(), MulticastUnavailable> {
+/// Returns why these ranks can have no multicast object, whatever the memory.
+fn rejection(world: &Inner, members: &[u32]) -> Result<(), MulticastUnavailable> {
     if !world.options.multicast {
         return Err(MulticastUnavailable::Off);
     }
@@ -183,7 +184,7 @@ fn refusal(world: &Inner, members: &[u32]) -> Result<(), MulticastUnavailable> {
     Ok(())
 }
 
-/// Multicast objects of some windows.
+/// Multicast objects of some buffers.
 #[derive(Default)]
 pub(super) struct Multicasts {
     /// By device of this process.
@@ -193,8 +194,8 @@ pub(super) struct Multicasts {
 }
 
 impl Multicasts {
-    /// Makes objects of the windows that may have one. A call of all ranks. `bytes`: of a window's memory; `slice`: where that of a rank
-    /// lies, as this process reaches it.
+    /// Creates the objects of the buffers that may have one. It is a call of all ranks. `bytes`: size of a buffer;
+    /// `slice`: a rank's part of it, at its address in this process.
     ///
     /// # Errors
     /// Those of a call of all ranks.
@@ -205,7 +206,7 @@ impl Multicasts {
         windows: &[MulticastBuffer],
         slice: impl Fn(&MulticastBuffer, u32) -> DeviceSlice,
     ) -> Result<Self, Error> {
-        let open: Vec<&MulticastBuffer> = windows.iter().filter(|window| window.is_open()).collect();
+        let open: Vec<&MulticastBuffer> = windows.iter().filter(|window| window.is_possible()).collect();
         let request = |window: &&MulticastBuffer| {
             let here = window.members.iter().filter(|&&rank| world.device(rank).is_some());
             Request {
@@ -218,7 +219,7 @@ impl Multicasts {
         let (mut objects, mut distances, mut switches) = (Vec::new(), Vec::new(), Vec::new());
         let mut made = made.into_iter();
         for window in windows {
-            let path = match &window.refused {
+            let path = match &window.rejected {
                 Some(why) => Err(why.clone()),
                 None => made.next().unwrap_or(Ok(None)).map(|object| {
                     let Some(object) = object else { return };
@@ -245,7 +246,7 @@ impl Multicasts {
     }
 }
 
-/// Whether a switch gives a reduction: as in `kernels/switch.h`.
+/// Returns whether a switch performs a reduction, as in `kernels/switch.h`.
 pub(super) fn combines(dtype: DataType, accumulate: AccumType, op: ReduceOp, float_sums: bool) -> bool {
     use DataType::*;
     match dtype {

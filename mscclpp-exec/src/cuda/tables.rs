@@ -1,12 +1,13 @@
-//! A plan's program as the device reads it. Nothing here depends on a message's size: it is uploaded once.
+//! A resolved plan in the form in which the device reads it. Nothing here depends on a message's size: it is uploaded
+//! once.
 
 use super::abi;
 use crate::interpret::program::{Instr, Opcode, ResolvedPlan, Space, UNPAIRED};
 
-/// Bytes from one counter to the next, so that signals of different channels do not meet in one sector.
+/// Bytes from one counter to the next, so that signals of different channels never share a sector.
 const SPACING: u64 = 64;
 
-/// Numbers of `kernels/window.h`'s actions.
+/// Numbers of the opcodes in `kernels/window.h`.
 pub(super) mod action {
     pub(in crate::cuda) const NOP: u8 = 0;
     pub(in crate::cuda) const COPY: u8 = 1;
@@ -24,11 +25,11 @@ pub(super) mod action {
     pub(in crate::cuda) const FLUSH: u8 = 13;
     pub(in crate::cuda) const ACQUIRE: u8 = 14;
     pub(in crate::cuda) const RELEASE: u8 = 15;
-    pub(in crate::cuda) const MEET: u8 = 16;
+    pub(in crate::cuda) const BLOCK_SYNC: u8 = 16;
     pub(in crate::cuda) const LOOP: u8 = 17;
 }
 
-/// Bits of `kernels/window.h`'s flags.
+/// Bits of the flags in `kernels/window.h`.
 mod flag {
     pub(super) const RELAXED: u8 = 1;
     pub(super) const THEN_SIGNAL: u8 = 2;
@@ -36,7 +37,7 @@ mod flag {
     pub(super) const USES_PACKETS: u8 = 8;
 }
 
-/// Where a plan's counters lie in one piece of memory, by byte.
+/// Byte offsets of a plan's counters in one allocation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counters {
     channels: u64,
@@ -53,17 +54,18 @@ impl Counters {
         }
     }
 
-    /// Bytes of all of them.
+    /// Returns the bytes of all of them.
     pub(super) fn bytes(&self) -> u64 {
         (2 * self.channels + self.semaphores + self.barriers + 1) * SPACING
     }
 
-    /// Signals that arrived at a channel; where a channel has no pair, a counter that nobody looks at.
+    /// Returns the offset of the signals that arrived at a channel; where a channel has no pair, of a counter that is
+    /// never read.
     pub(super) fn inbound(&self, channel: u32) -> u64 {
         if channel == UNPAIRED { self.bytes() - SPACING } else { u64::from(channel) * SPACING }
     }
 
-    /// Waits begun at a channel.
+    /// Returns the offset of the waits begun at a channel.
     fn expected(&self, channel: u32) -> u64 {
         (self.channels + u64::from(channel)) * SPACING
     }
@@ -76,7 +78,7 @@ impl Counters {
         (2 * self.channels + self.semaphores + u64::from(number)) * SPACING
     }
 
-    /// The counters before the first launch.
+    /// Returns the counters before the first launch.
     pub(super) fn initial(&self, program: &ResolvedPlan) -> Vec<u64> {
         let mut values = vec![0_u64; (self.bytes() / 8) as usize];
         for (number, semaphore) in program.semaphores.iter().enumerate() {
@@ -86,7 +88,7 @@ impl Counters {
     }
 }
 
-/// What is the same on all devices of a plan.
+/// Tables that are the same on all devices of a plan.
 pub(super) struct Tables {
     pub(super) instrs: Vec<abi::Instr>,
     pub(super) operands: Vec<abi::Operand>,
@@ -104,8 +106,8 @@ impl Tables {
         Self { instrs: instrs(program), operands: operands.collect(), waits: Waits::new(program) }
     }
 
-    /// Thread blocks of a device, by their numbers in the program, ascending; and behind them where the tables end.
-    /// `queues`: the ranks that have a queue there to the host's proxy.
+    /// Returns the thread blocks of a device, by their numbers in the resolved plan, ascending, followed by an entry
+    /// for the end of the tables. `queues`: the ranks that have a queue to the host's proxy.
     pub(super) fn agents(program: &ResolvedPlan, numbers: &[u32], queues: &[u32]) -> Vec<abi::Agent> {
         let agents = numbers.iter().map(|&number| {
             let code = &program.agents[number as usize];
@@ -129,8 +131,9 @@ impl Tables {
         agents.chain([end]).collect()
     }
 
-    /// What operations of a device's thread blocks signal or wait for; of others' it says nothing. `own`: where that device's
-    /// counters are, `of`: where those of a rank are, both as addresses of that device.
+    /// Returns the counters that operations of a device's thread blocks signal or wait for; entries of other devices
+    /// are unspecified. `own`: address of that device's counters, `of`: address of a rank's counters, both as that
+    /// device sees them.
     pub(super) fn ids(
         &self,
         program: &ResolvedPlan,
@@ -156,7 +159,8 @@ impl Tables {
     }
 }
 
-/// The channel at whose end a signal arrives; `None` if the operation signals nothing, or nobody.
+/// Returns the channel at whose end a signal arrives; `None` if the operation does not signal, or the channel has no
+/// pair.
 fn signalled(program: &ResolvedPlan, instr: &Instr, id: u32) -> Option<u32> {
     match instr.action {
         Opcode::Acquire | Opcode::Release | Opcode::Barrier | Opcode::Wait { .. } => None,
@@ -164,12 +168,12 @@ fn signalled(program: &ResolvedPlan, instr: &Instr, id: u32) -> Option<u32> {
     }
 }
 
-/// What takes the place of an action where there are multicast addresses.
-pub(super) fn by_switch(action: u8) -> u8 {
+/// Returns the opcode that replaces another one where there are multicast addresses.
+pub(super) fn switch_opcode(action: u8) -> u8 {
     if action == action::FORWARD { action::SWITCH_FORWARD } else { action::SWITCH }
 }
 
-/// All operations, each with the loop around it.
+/// Returns all operations, each with the loop around it.
 fn instrs(program: &ResolvedPlan) -> Vec<abi::Instr> {
     let mut instrs: Vec<_> = program.instrs.iter().map(|instr| lower(program, instr)).collect();
     for header in 0..instrs.len() {
@@ -181,7 +185,7 @@ fn instrs(program: &ResolvedPlan) -> Vec<abi::Instr> {
     instrs
 }
 
-/// An operation as the device reads it, but for the loop around it.
+/// Returns an operation as the device reads it, without the loop around it.
 pub(super) fn lower(program: &ResolvedPlan, instr: &Instr) -> abi::Instr {
     let (action, flags) = match instr.action {
         Opcode::Nop => (action::NOP, 0),
@@ -201,7 +205,7 @@ pub(super) fn lower(program: &ResolvedPlan, instr: &Instr) -> abi::Instr {
         Opcode::Flush => (action::FLUSH, 0),
         Opcode::Acquire => (action::ACQUIRE, 0),
         Opcode::Release => (action::RELEASE, 0),
-        Opcode::Barrier => (action::MEET, 0),
+        Opcode::Barrier => (action::BLOCK_SYNC, 0),
         Opcode::Loop => (action::LOOP, 0),
     };
     let mut operands = program.srcs(instr).iter().chain(program.dsts(instr));
@@ -241,18 +245,18 @@ fn id_of(
         Opcode::Acquire | Opcode::Release => (counters.semaphore(id), 0, program.semaphores[id as usize].id),
         Opcode::Barrier => (counters.barrier(id), 0, program.barriers[id as usize].id),
         Opcode::Wait { .. } => (counters.inbound(id), own + counters.expected(id), id),
-        // Signals go to the other end.
+        // Signals increment the counter at the other end.
         _ => (counters.inbound(program.channels[id as usize].pair), 0, id),
     };
     abi::Id { counter: base + counter, expected, per_launch, ordinal, number, reserved: 0 }
 }
 
-/// Which waits need no count of their own: those on a channel whose waits are all in one thread block and outside of
-/// loops. What the k-th one of a launch expects follows from the number of launches.
+/// Waits that need no counter in memory: those on a channel whose waits are all in one thread block and outside of
+/// loops. The value that the k-th wait of a launch expects follows from the number of launches.
 struct Waits {
     /// Per channel: waits in a launch; 0 if they must be counted.
     per_launch: Vec<u32>,
-    /// Per id: which of its channel's waits it is, from 1.
+    /// Per id: the ordinal among its channel's waits, from 1.
     ordinals: Vec<u32>,
 }
 
@@ -289,7 +293,8 @@ impl Waits {
         waits
     }
 
-    /// Waits of the channel in a launch, and which of them the id at a position is; zeros if they are counted.
+    /// Returns the number of waits of the channel in a launch, and the ordinal of the id at a position; zeros if they
+    /// are counted.
     fn of(&self, at: usize, channel: u32) -> (u32, u32) {
         match (self.per_launch.get(channel as usize), self.ordinals.get(at)) {
             (Some(&per_launch), Some(&ordinal)) if per_launch > 0 => (per_launch, ordinal),

@@ -1,4 +1,4 @@
-//! What a launch takes.
+//! Measures the duration of launches.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -8,24 +8,25 @@ use super::prepared_plan::PreparedPlan;
 use super::stream::Stream;
 use crate::error::Error;
 
-/// What a launch takes; medians of several rounds.
+/// Duration of a launch; medians of several rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaunchTimes {
-    /// In a graph of several, one after the other.
+    /// In a graph of several launches, one after the other.
     pub graph: Duration,
-    /// Launched one by one, until the device is done with the last.
+    /// Launched one by one, until the device has completed the last.
     pub eager: Duration,
     /// Launched one by one, until the call returns.
     pub host: Duration,
 }
 
-/// Rounds, of which the median counts.
+/// Number of rounds, of which the median is taken.
 const ROUNDS: usize = 9;
 
-/// Launches of a graph.
-const EACH: u32 = 10;
+/// Number of launches in a graph.
+const LAUNCHES_PER_GRAPH: u32 = 10;
 
-/// Times launches of a run, as [`time_launches`] does. The buffers hold anything after it.
+/// Measures launches of a prepared plan, as [`time_launches`] does. The contents of the buffers are unspecified
+/// afterwards.
 ///
 /// # Errors
 /// Those of [`PreparedPlan::launch_buffers`] and [`PreparedPlan::synchronize`].
@@ -40,8 +41,9 @@ pub fn time(
     time_launches(stream, launches, launch, |stream| run.borrow().synchronize(stream))
 }
 
-/// Times launches, by the device's clock where it is the device that is timed: in rounds of so many launches, or of about 20 ms.
-/// `launch` puts one on the stream, what it needs must outlive the call; `done` waits for all of them and says whether they went well.
+/// Measures launches, with the device's clock where the device is measured: in rounds of the given number of launches,
+/// or of about 20 ms. `launch` enqueues one on the stream, and its resources must outlive the call; `done` waits for
+/// all of them and returns whether they succeeded.
 ///
 /// # Errors
 /// Those of `launch` and `done`, and those of the driver.
@@ -51,8 +53,9 @@ pub fn time_launches(
     mut launch: impl FnMut(&Stream) -> Result<(), Error>,
     done: impl Fn(&Stream) -> Result<(), Error>,
 ) -> Result<LaunchTimes, Error> {
-    let graph = stream.capture(|stream| (0..EACH).try_for_each(|_| launch(stream)))?;
-    // SAFETY: what was recorded outlives the graph, which is dropped when its last launch is done.
+    let graph = stream.capture(|stream| (0..LAUNCHES_PER_GRAPH).try_for_each(|_| launch(stream)))?;
+    // SAFETY: the resources of the captured launches outlive the graph, which is dropped after its last launch is
+    // complete.
     let replay = || unsafe { graph.launch(stream) };
     replay()?;
     done(stream)?;
@@ -60,17 +63,17 @@ pub fn time_launches(
     done(stream)?;
     let once: f64 = end.microseconds_since(&start)?.max(1.0);
     let replays = match launches {
-        Some(launches) => launches.div_ceil(EACH),
+        Some(launches) => launches.div_ceil(LAUNCHES_PER_GRAPH),
         None => (20_000.0 / once).clamp(1.0, 100.0) as u32,
     };
-    let eager = replays.min(10) * EACH;
+    let eager = replays.min(10) * LAUNCHES_PER_GRAPH;
     let mut times = [const { Vec::new() }; 3];
     for _ in 0..ROUNDS {
         let start = stream.event()?;
         (0..replays).try_for_each(|_| replay())?;
         let end = stream.event()?;
         done(stream)?;
-        times[0].push(end.microseconds_since(&start)? / f64::from(EACH * replays));
+        times[0].push(end.microseconds_since(&start)? / f64::from(LAUNCHES_PER_GRAPH * replays));
         let (start, clock) = (stream.event()?, Instant::now());
         (0..eager).try_for_each(|_| launch(stream))?;
         let host = clock.elapsed();

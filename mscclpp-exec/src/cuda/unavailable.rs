@@ -1,26 +1,26 @@
-//! Why there is no device.
+//! Reasons why no CUDA device can be used.
 
 use thiserror::Error;
 
 use super::driver::DriverError;
 
-/// Why CUDA cannot be used here.
+/// Why CUDA cannot be used in this process.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum CudaUnavailable {
     /// No driver library was found.
     #[error("no CUDA driver: `libcuda.so.1` was not found; install the vendor's driver, or use the CPU")]
     NoDriver,
-    /// What was found under the driver's name lacks a function.
+    /// The library with the driver's name lacks a function.
     #[error(
         "the library that was loaded as the CUDA driver has no function `{function}`; install the vendor's driver and \
          check that no other library precedes it in `LD_LIBRARY_PATH`, or use the CPU"
     )]
     Foreign {
-        /// The first one that is missing.
+        /// The first missing function.
         function: &'static str,
     },
-    /// What was loaded in the driver's place is the toolkit's, which programs are linked with.
+    /// The loaded library is the toolkit's stub, with which programs are linked.
     #[error(
         "no CUDA driver: a stub library was loaded instead; remove the toolkit's folder `stubs` from `LD_LIBRARY_PATH`"
     )]
@@ -28,24 +28,24 @@ pub enum CudaUnavailable {
     /// The driver found no device.
     #[error("the CUDA driver found no device; check `CUDA_VISIBLE_DEVICES`, or use the CPU")]
     NoDevice,
-    /// A device that is not there.
+    /// A device that does not exist.
     #[error("no CUDA device {ordinal}: expected an ordinal below {count}")]
     NoSuchDevice {
-        /// The device asked for.
+        /// Number of the requested device.
         ordinal: u32,
-        /// Devices there are.
+        /// Number of devices.
         count: u32,
     },
     /// The driver does not work.
     #[error("the CUDA driver does not work: {0}")]
     Driver(#[source] DriverError),
-    /// A driver without functions that are needed here.
+    /// A driver without functions that this library requires.
     #[error("the CUDA driver supports CUDA {}.{}, expected at least 12.4; install a newer driver, or use the CPU", version / 1000, version % 1000 / 10)]
     OldDriver {
-        /// As the driver says it: 1000 times the major version, 10 times the minor one.
+        /// Version as the driver reports it: 1000 times the major version plus 10 times the minor one.
         version: u32,
     },
-    /// A driver that refuses the kernels of this library, where none can be compiled either.
+    /// A driver that rejects the kernels of this library, where none can be compiled either.
     #[error(
         "{device} cannot load the kernels of this library: {refused}; the driver supports CUDA {}.{}, but the kernels \
          were built with {}.{}: install a newer driver, or a version of NVRTC that matches the driver and can compile \
@@ -55,13 +55,13 @@ pub enum CudaUnavailable {
     Kernels {
         /// The device.
         device: String,
-        /// The driver's version: 1000 times the major one, 10 times the minor one.
+        /// The driver's version: 1000 times the major one plus 10 times the minor one.
         driver: u32,
-        /// That of what built the kernels.
+        /// Version of the toolkit that built the kernels.
         toolkit: u32,
-        /// What the driver says.
+        /// Error of the driver.
         refused: Box<DriverError>,
-        /// Why none were compiled.
+        /// Why no kernels were compiled.
         none: String,
     },
     /// A device for which there are no kernels.

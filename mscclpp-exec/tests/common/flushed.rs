@@ -1,4 +1,5 @@
-//! Unchecked plans of four ranks on two nodes in which data goes between the nodes without a wait for it.
+//! Unchecked plans of four ranks on two nodes in which data is sent between the nodes and the receiver does not wait
+//! for it.
 
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
@@ -7,14 +8,14 @@ use mscclpp_core::plan::Plan;
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::types::BlockSync;
 
-/// How rank 2 hears that rank 0 has put something to it and flushed.
+/// How rank 2 is informed that rank 0 has put data to it and flushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum News {
-    /// By the neighbour of rank 0, which waits for nothing itself.
+    /// By the neighbor of rank 0, which waits for nothing itself.
     ByThirdRank,
-    /// By its own neighbour, as the last thing.
+    /// By its own neighbor, as the last operation.
     ByNeighbour,
-    /// The same; rank 0 put to its scratch, which it then copies.
+    /// By its own neighbor; rank 0 put to rank 2's scratch, which rank 2 then copies.
     ForScratch,
 }
 
@@ -25,7 +26,7 @@ fn unchecked(body: impl FnOnce(&Program)) -> Plan {
     Plan::new(&lower(&program.finish().expect("a program")).expect("a plan"))
 }
 
-/// Rank 0 puts its input to rank 2 and flushes, and rank 2 takes that for the arrival.
+/// Rank 0 puts its input to rank 2 and flushes, and rank 2 mistakes the flush for the arrival.
 pub(crate) fn flushed(news: News) -> Plan {
     unchecked(|p| {
         let [a, b, c, d] = [0, 1, 2, 3].map(|rank| p.rank(rank));
@@ -59,8 +60,8 @@ pub(crate) fn flushed(news: News) -> Plan {
     })
 }
 
-/// Rank 0 puts to scratch of rank 2 what nobody reads, then its input to rank 3, which tells rank 2: its last wait is one that an
-/// executor may leave to the end of launches.
+/// Rank 0 puts data that no rank reads to scratch of rank 2, then its input to rank 3, which signals rank 2: its last
+/// wait is one that an executor may elide because of the launch's end.
 pub(crate) fn dead_put() -> Plan {
     unchecked(|p| {
         let [a, _, c, d] = [0, 1, 2, 3].map(|rank| p.rank(rank));
@@ -80,8 +81,8 @@ pub(crate) fn dead_put() -> Plan {
     })
 }
 
-/// Rank 2 takes its input to its output through scratch, the first thing in a launch; then rank 0 puts there what nobody waits
-/// for, and is still on its way perhaps when rank 2's operations end.
+/// Rank 2 copies its input to its output through scratch, as its first operations in a launch; then rank 0 puts data
+/// there without a wait, which may still be in flight when rank 2's operations end.
 pub(crate) fn used_first_thing() -> Plan {
     unchecked(|p| {
         let [a, _, c, d] = [0, 1, 2, 3].map(|rank| p.rank(rank));

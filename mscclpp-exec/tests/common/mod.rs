@@ -1,5 +1,5 @@
-//! Plans by hand: every rank has a memory and a port channel to every other rank, access to all their buffers, and a
-//! switch channel over all ranks for each buffer. Every thread block's tables are its rank's.
+//! Hand-written plans: every rank has a memory and a port channel to every other rank, access to all their buffers, and
+//! a switch channel over all ranks for each buffer. The tables of every thread block are those of its rank.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of this")]
 
 use mscclpp_core::collective::{Collective, CollectiveKind};
@@ -15,7 +15,7 @@ use mscclpp_exec::{Error, Message};
 /// Chunks of input, output and scratch.
 pub type Chunks = [u32; 3];
 
-/// A plan of a custom collective from the thread blocks of each rank.
+/// Returns a plan of a custom collective from the thread blocks of each rank.
 pub fn tree(ranks: u32, chunks: Chunks, blocks: impl Fn(u32) -> Vec<Vec<Op>>) -> PlanTree {
     let [input, output, _] = chunks;
     PlanTree {
@@ -80,23 +80,23 @@ pub fn s(index: u32, size: u32) -> Operand {
     Operand::local(BufferKind::Scratch, index, size)
 }
 
-/// Position of a peer among a rank's channels.
+/// Returns the position of a peer among a rank's channels.
 pub fn to(rank: u32, peer: u32) -> u32 {
     if peer < rank { peer } else { peer - 1 }
 }
 
-/// A peer's buffer.
+/// Returns an operand in a peer's buffer.
 pub fn at(rank: u32, peer: u32, chunk: Operand) -> Operand {
     let buffer = chunk.local_buffer().expect("a buffer") as u32;
     Operand { place: BufferRef::Remote(to(rank, peer) * 3 + buffer), ..chunk }
 }
 
-/// The window of a switch channel.
+/// Returns an operand on a switch channel.
 pub fn all(chunk: Operand) -> Operand {
     Operand { place: BufferRef::Switch(chunk.local_buffer().expect("a buffer") as u32), ..chunk }
 }
 
-/// An operation without a channel.
+/// Returns an operation without a channel.
 pub fn op(kind: OpKind, srcs: &[Operand], dsts: &[Operand]) -> Op {
     Op {
         srcs: srcs.iter().copied().collect(),
@@ -106,7 +106,7 @@ pub fn op(kind: OpKind, srcs: &[Operand], dsts: &[Operand]) -> Op {
     }
 }
 
-/// What else an operation has.
+/// Other properties of an operation.
 pub trait With: Sized {
     fn memory(self) -> Self;
     fn port(self, ids: &[u32]) -> Self;
@@ -148,12 +148,12 @@ impl With for Op {
     }
 }
 
-/// A signal on the memory channel to each of a list of peers.
+/// Returns a signal on the memory channel to each of a list of peers.
 pub fn signal(rank: u32, peers: &[u32]) -> Op {
     sync(OpKind::Signal, rank, peers)
 }
 
-/// A wait on the memory channel to each of a list of peers.
+/// Returns a wait on the memory channel to each of a list of peers.
 pub fn wait(rank: u32, peers: &[u32]) -> Op {
     sync(OpKind::Wait, rank, peers)
 }
@@ -172,12 +172,12 @@ pub fn pipeline(unit: u64, num_chunks: u32, ops: Vec<Op>) -> Op {
     Op { body, ..Op::new(OpKind::Pipeline, Origin::UNKNOWN) }
 }
 
-/// Element `index` of a rank's input: different everywhere, and 0 nowhere.
+/// Returns element `index` of a rank's input: different for every element, and never 0.
 pub fn input(rank: u32, index: usize) -> i32 {
     1 + rank as i32 * 1_000_000 + index as i32
 }
 
-/// Every way of going through a plan that tests try.
+/// Returns all schedules that tests use.
 pub fn schedules() -> Vec<Schedule> {
     std::iter::once(Schedule::RoundRobin).chain((0..6).map(Schedule::Seeded)).collect()
 }
@@ -200,7 +200,7 @@ impl Case {
         Ok(Self { run, buffers, ranks: plan.num_ranks() })
     }
 
-    /// Fills the inputs and launches; gives the outputs.
+    /// Fills the inputs, launches and returns the outputs.
     pub fn launch(&mut self) -> Result<Vec<Vec<i32>>, Error> {
         for rank in 0..self.ranks {
             let elements = self.buffers.input_as::<i32>(rank)?;
@@ -212,8 +212,8 @@ impl Case {
     }
 }
 
-/// Runs a plan of `i32` under every schedule, with chunks of 4 elements (16 bytes), of 300, of less
-/// in the end, and of one in all, and compares each output chunk with what `expected(rank, chunk, element in the chunk, input)` says, where
+/// Runs a plan of `i32` under every schedule, with chunks of 4 elements (16 bytes), of 300, of fewer in the last one,
+/// and of one in all. Compares each output chunk with `expected(rank, chunk, element in the chunk, input)`, where
 /// `input(rank, chunk, element)` is an input element. `None` is not compared.
 pub fn check(tree: &PlanTree, expected: impl Fn(u32, u32, usize, &dyn Fn(u32, u32, usize) -> i32) -> Option<i32>) {
     let plan = Plan::new(tree);

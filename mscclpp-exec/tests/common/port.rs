@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt};
 
-/// A port of the loopback address on which nobody listens. As long as this is there the system gives it to nobody who asks for
-/// any port or connects to somewhere; who asks for it by its number gets it, and may listen there.
+/// A port of the loopback address without a listener. As long as this exists the system assigns it to no socket that
+/// requests any port or connects; a socket that requests it by its number gets it, and may listen on it.
 pub(crate) struct Port {
     pub(crate) number: u16,
     _held: OwnedFd,
@@ -15,7 +15,7 @@ pub(crate) struct Port {
 impl Port {
     pub(crate) fn new() -> Self {
         let held = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).expect("a socket");
-        // Listeners have this too: so they may share the port with one that does not listen.
+        // Listeners set this option too, so they may share the port with a socket that does not listen.
         sockopt::set_socket_reuseaddr(&held, true).expect("a setting of every socket");
         bind(&held, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let address = getsockname(&held).ok().and_then(|address| SocketAddrV4::try_from(address).ok());

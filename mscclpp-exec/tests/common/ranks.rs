@@ -2,7 +2,7 @@
 
 use mscclpp_exec::Communicator;
 
-/// Runs a function on every rank of a communicator, each on a thread; what they return, in the order of ranks.
+/// Runs a function on every rank of a communicator, each on a thread; returns the results in the order of ranks.
 pub(crate) fn on_ranks<R: Send>(ranks: u32, body: impl Fn(&Communicator) -> R + Sync) -> Vec<R> {
     let comms = Communicator::local(ranks).expect("a communicator");
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Ranks that call something else, and faults while collectives run.
+//! Ranks that make a different call, and faults during collectives.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use crate::round::{FOREVER, Round, names};
 use crate::{LIVENESS, SHORT};
 
-/// One does something else than the others, and all say who and what.
+/// One rank makes a different call, and all ranks report which rank and which call.
 pub(crate) fn otherwise_than_the_others(mut round: Round, what: &str, expected: &str) {
     if what == "misses a call" {
         round.timeout = SHORT;
@@ -19,7 +19,7 @@ pub(crate) fn otherwise_than_the_others(mut round: Round, what: &str, expected: 
     for process in all {
         let itself = process.name == victim;
         let said = process.outcome();
-        // Who leaves in order has nothing to complain of.
+        // A rank that leaves in order reports no error.
         if !(itself && what == "leaves") {
             assert!(names(&said, &victim) && said.contains(expected), "{said}");
         }
@@ -41,7 +41,7 @@ pub(crate) fn killed_in_a_collective(mut round: Round) {
     round.named_by(all);
 }
 
-/// Somewhere between its first instruction and its first calls: while memory is shared.
+/// Between its first instruction and its first calls: while memory is shared.
 pub(crate) fn killed_while_it_prepares(mut round: Round) {
     round.timeout = SHORT;
     let mut all = round.start_collectives(FOREVER);

@@ -1,4 +1,4 @@
-//! A rank dies or stops.
+//! A rank that is killed or stopped.
 
 use std::thread;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::rank::END;
 use crate::round::{FOREVER, Round};
 use crate::{LIVENESS, SHORT};
 
-/// Somewhere between its first instruction and its first calls.
+/// Between its first instruction and its first calls.
 pub(crate) fn killed_while_it_starts(mut round: Round) {
     round.timeout = SHORT;
     let mut all = round.start_all(FOREVER);
@@ -29,7 +29,7 @@ pub(crate) fn killed_while_it_works(mut round: Round) {
     round.named_by(all);
 }
 
-/// It has been taken in, and others are still missing.
+/// It has joined, and other ranks are still missing.
 pub(crate) fn killed_while_it_waits_for_others(mut round: Round) {
     round.size += 1;
     round.victim = round.victim.max(1);
@@ -42,7 +42,7 @@ pub(crate) fn killed_while_it_waits_for_others(mut round: Round) {
     round.named_by(all);
 }
 
-/// Stopped before it is in, or while it works. It ends when it is woken up.
+/// Stopped before it has joined, or while it works. It ends when it is continued.
 pub(crate) fn stopped(mut round: Round, connected: bool) {
     round.liveness = LIVENESS;
     if !connected {
@@ -61,7 +61,7 @@ pub(crate) fn stopped(mut round: Round, connected: bool) {
     assert_ne!(said, "ok");
 }
 
-/// For longer than ranks wait for each other: nobody was missed by anybody.
+/// All ranks are stopped, for longer than ranks wait for each other: no rank counts as lost.
 pub(crate) fn stopped_as_a_whole(mut round: Round) {
     (round.victim, round.timeout) = (round.victim.max(1), SHORT);
     let folder = tempfile::tempdir().unwrap();
@@ -69,7 +69,7 @@ pub(crate) fn stopped_as_a_whole(mut round: Round) {
     let start = |rank| Process::start_with(&round, "goes on", rank, FOREVER, &[(END, end.as_os_str())]);
     let all: Vec<_> = (0..round.size).map(start).collect();
     assert!(all.iter().all(Process::wait_connected));
-    // One of them first and last, so that the others wait for it.
+    // The victim is stopped first and continued last, so that the others wait for it.
     let victim = &all[round.victim as usize];
     let others = all.iter().filter(|process| process.name != victim.name);
     victim.signal(Signal::STOP);

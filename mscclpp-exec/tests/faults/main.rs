@@ -1,7 +1,7 @@
-//! Processes that die, stop, come late, come twice or never, and strangers on the port: every rank that can still say
-//! something says who it was, nobody hangs, nothing is left behind.
+//! Processes that are killed, stopped, late, duplicated or missing, and foreign connections to the port: every
+//! surviving rank names the faulty one, no rank hangs, and no resource is leaked.
 //!
-//! One round of each kind; `MSCCLPP_FAULT_ROUNDS=200` runs as many in all. `MSCCLPP_FAULT_SEED` repeats one.
+//! One round of each kind; `MSCCLPP_FAULT_ROUNDS=200` runs that number in total. `MSCCLPP_FAULT_SEED` repeats one.
 
 mod calls;
 mod deaths;
@@ -30,15 +30,15 @@ use self::meeting::{
 };
 use self::round::Round;
 
-/// What nobody waits for, neither as a deadline nor until a silent rank counts as dead.
+/// A timeout that never expires in these tests, for calls and for unresponsive ranks.
 const LONG: Duration = Duration::from_secs(120);
-/// How long ranks wait for one that does not come. Whoever is to come does so in this time, however busy the machine is.
+/// Timeout for a rank that never arrives. All other ranks arrive within it, however busy the machine is.
 const SHORT: Duration = Duration::from_secs(8);
-/// After how long a rank counts as dead that is stopped.
+/// Time after which a stopped rank counts as lost.
 const LIVENESS: Duration = Duration::from_secs(5);
-/// What takes longer than this hangs.
+/// A round that takes longer than this counts as hung.
 const HANG: Duration = Duration::from_secs(300);
-/// How many rounds go on at once: in most of them most of the time is spent waiting.
+/// Number of concurrent rounds: most of them spend most of their time waiting.
 const AT_ONCE: usize = 4;
 
 type Kind = (&'static str, fn(Round));
@@ -70,7 +70,7 @@ const KINDS: [Kind; 23] = [
 ];
 
 #[test]
-fn faults_are_named_and_nobody_hangs() {
+fn faults_are_named_and_no_rank_hangs() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let (first, rounds) = match number("MSCCLPP_FAULT_SEED") {
         Some(seed) => (seed, 1),

@@ -1,4 +1,4 @@
-//! Ranks meet, or who should not be there.
+//! The rendezvous, with ranks and with foreign connections.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpStream};
@@ -23,14 +23,14 @@ pub(crate) fn strangers_on_the_port(mut round: Round) {
     while strangers.len() < 40 && Instant::now() < until {
         if let Ok(mut stranger) = TcpStream::connect((Ipv4Addr::LOCALHOST, round.port.number)) {
             let length = round.random.below(200);
-            // Every second one begins like one of us.
+            // Every second one begins like a connection of a rank.
             let mut bytes = if length.is_multiple_of(2) { b"MSCB\x02\x00\x00\x00".to_vec() } else { Vec::new() };
             bytes.extend((0..length).map(|_| round.random.below(256) as u8));
             let _ = stranger.write_all(&bytes);
             strangers.push(stranger);
         }
     }
-    // They go on talking slowly while the ranks meet.
+    // They continue to send slowly while the ranks join.
     let talk = thread::spawn(move || {
         for _ in 0..200 {
             strangers.iter_mut().for_each(|stranger| drop(stranger.write_all(b"M")));
@@ -77,7 +77,7 @@ pub(crate) fn two_jobs_on_one_port(mut round: Round) {
 
 pub(crate) fn the_same_rank_twice(mut round: Round) {
     round.victim = round.victim.max(1);
-    // With one rank missing, so that both come before all are there.
+    // With one rank missing, so that both duplicates arrive before all ranks have joined.
     round.size += 1;
     round.timeout = 2 * SHORT;
     let missing = round.size - 1;
@@ -86,7 +86,7 @@ pub(crate) fn the_same_rank_twice(mut round: Round) {
     for process in all {
         let said = process.outcome();
         let expected = format!("two processes have rank {}", round.victim);
-        // Who comes after the end finds the port closed.
+        // A rank that arrives after the end finds the port closed.
         assert!(said.starts_with(&expected) || said.contains("did not reach rank 0"), "{said}");
     }
 }

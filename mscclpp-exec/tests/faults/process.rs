@@ -1,4 +1,4 @@
-//! One process of a job, as the test sees it.
+//! One process of a job.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -24,7 +24,7 @@ impl Process {
         Self::start_with(round, work, rank, calls, &[])
     }
 
-    /// The same, with something more in its environment.
+    /// Starts a rank of a round, with additional environment variables.
     pub(crate) fn start_with(
         round: &Round,
         work: &str,
@@ -67,7 +67,8 @@ impl Process {
         kill_process(pid, signal).expect("a child that was not waited for takes signals");
     }
 
-    /// Waits until it has its connection thread, which it gets when rank 0 has taken it in; `false` if it ended before.
+    /// Waits until it has its connection thread, which it starts when rank 0 has accepted it; `false` if it ended
+    /// before.
     pub(crate) fn wait_taken_in(&mut self) -> bool {
         let tasks = format!("/proc/{}/task", self.child.id());
         let name = format!("mscclpp {}\n", self.name);
@@ -89,7 +90,7 @@ impl Process {
         self.lines.recv_timeout(HANG).is_ok_and(|line| line == "connected")
     }
 
-    /// Waits until it has ended in order, and returns how.
+    /// Waits until it has ended in order, and returns its result.
     pub(crate) fn outcome(mut self) -> String {
         let until = Instant::now() + HANG;
         while let Ok(line) = self.lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
@@ -106,7 +107,7 @@ impl Process {
     }
 }
 
-/// Whatever it does, it ends.
+/// Kills the process in any case.
 impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.child.kill();

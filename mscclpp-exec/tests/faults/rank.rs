@@ -1,4 +1,4 @@
-//! What a rank does, in a process of its own.
+//! The work of a rank, in a separate process.
 
 use std::fs;
 use std::thread;
@@ -10,7 +10,7 @@ use mscclpp_exec::{Communicator, Error};
 
 use crate::round::FOREVER;
 
-/// Names the file at which `goes on` ends.
+/// Environment variable for the file whose existence ends the role `goes on`.
 pub(crate) const END: &str = "FAULT_END";
 
 /// One rank. Started by the test below, which sets its environment.
@@ -25,7 +25,7 @@ fn one_of_a_job() {
         Ok(other) if other != "messages" => otherwise(other),
         _ => messages(),
     };
-    // The goodbye has ended by now, or its second is over; a thread may still be on its way out.
+    // The shutdown has ended by now, or its time limit has expired; a thread may still be exiting.
     let until = Instant::now() + Duration::from_secs(60);
     while census() != before && Instant::now() < until {
         thread::sleep(Duration::from_millis(5));
@@ -39,44 +39,44 @@ fn one_of_a_job() {
     }
 }
 
-/// A line for the test, apart from those of the test harness.
+/// Prints a line for the test, separate from the output of the test harness.
 fn say(line: &str) {
     println!("\n@{line}");
 }
 
-/// File descriptors and threads of this process.
+/// Returns the numbers of file descriptors and threads of this process.
 fn census() -> (usize, usize) {
     let count = |what: &str| fs::read_dir(format!("/proc/self/{what}")).map_or(0, Iterator::count);
     (count("fd"), count("task"))
 }
 
-/// How often the environment says that ranks call.
+/// Returns the number of calls that the environment sets.
 fn rounds() -> u32 {
     std::env::var("FAULT_CALLS").unwrap().parse().unwrap()
 }
 
-/// All kinds of calls of a bootstrap.
+/// Makes all kinds of calls of a bootstrap.
 fn messages() -> Result<(), Error> {
     let group = Bootstrap::from_env()?;
     say("connected");
     talk(&group, rounds())
 }
 
-/// All kinds of calls, until a file is there.
+/// Makes all kinds of calls, until a file exists.
 fn goes_on() -> Result<(), Error> {
     let group = Bootstrap::from_env()?;
     say("connected");
     let file = std::env::var_os(END).unwrap();
     loop {
         talk(&group, 10)?;
-        // One look decides for all.
+        // One rank's check decides for all.
         if group.broadcast(0, &[u8::from(fs::exists(&file).unwrap())])? == [1] {
             return Ok(());
         }
     }
 }
 
-/// Does something else than the others, which make all kinds of calls.
+/// Makes a different call than the other ranks, which make all kinds of calls.
 fn otherwise(what: &str) -> Result<(), Error> {
     let group = Bootstrap::from_env()?;
     say("connected");
@@ -85,7 +85,7 @@ fn otherwise(what: &str) -> Result<(), Error> {
         "leaves" => return Ok(()),
         "gives up" => group.abort("on purpose"),
         "calls something else" => drop(group.all_gather(&[])?),
-        // The others' failure is how it learns of that.
+        // The others' failure is how it is informed.
         "misses a call" => {
             while group.check_alive().is_ok() {
                 thread::sleep(Duration::from_millis(5));
@@ -97,7 +97,7 @@ fn otherwise(what: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Calls until somebody is lost, then goes on without.
+/// Makes calls until a rank is lost, then continues without it.
 fn survive() -> Result<(), Error> {
     let group = Bootstrap::from_env()?;
     say("connected");
@@ -121,7 +121,7 @@ fn talk(group: &Bootstrap, rounds: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Collective calls, of private and of shared memory, short and long.
+/// Makes collective calls, on private and on shared memory, short and long.
 fn collectives() -> Result<(), Error> {
     let comm = Communicator::from_env()?;
     let (rank, ranks) = (comm.rank(), comm.num_ranks());

@@ -1,4 +1,4 @@
-//! What one round of faults has to itself.
+//! State of one round of faults.
 
 use std::fmt::Write as _;
 use std::thread;
@@ -8,20 +8,20 @@ use crate::LONG;
 use crate::port::Port;
 use crate::process::Process;
 
-/// More calls than any round lasts.
+/// More calls than any round makes.
 pub(crate) const FOREVER: u32 = 1 << 20;
 
-/// What a round has to itself.
+/// State of one round.
 pub(crate) struct Round {
     pub(crate) random: Random,
     pub(crate) size: u32,
-    /// The rank to which it happens.
+    /// The rank that has the fault.
     pub(crate) victim: u32,
     pub(crate) port: Port,
     pub(crate) secret: String,
-    /// How long ranks wait for each other.
+    /// Timeout of the ranks' calls.
     pub(crate) timeout: Duration,
-    /// After how long a silent rank counts as dead.
+    /// Time after which a silent rank counts as lost.
     pub(crate) liveness: Duration,
 }
 
@@ -44,7 +44,7 @@ impl Round {
         Process::start(self, work, rank, calls)
     }
 
-    /// All ranks, which make collective calls.
+    /// Starts all ranks, which make collective calls.
     pub(crate) fn start_collectives(&self, calls: u32) -> Vec<Process> {
         (0..self.size).map(|rank| self.start_as("collectives", rank, calls)).collect()
     }
@@ -53,7 +53,7 @@ impl Round {
         (0..self.size).map(|rank| self.start(rank, calls)).collect()
     }
 
-    /// Every survivor names the victim.
+    /// Checks that every survivor names the victim.
     pub(crate) fn named_by(&self, survivors: Vec<Process>) {
         let name = format!("rank {}", self.victim);
         for process in survivors {
@@ -68,7 +68,7 @@ impl Round {
     }
 }
 
-/// A small generator of numbers: rounds have to be repeatable, nothing else.
+/// A small seeded generator of numbers, so that rounds are repeatable.
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -80,7 +80,7 @@ impl Random {
     }
 }
 
-/// Whether a sentence names a rank, and not one whose number begins alike.
+/// Returns whether a message names a rank, and not one whose number has the same first digits.
 pub(crate) fn names(said: &str, rank: &str) -> bool {
     said.match_indices(rank).any(|(at, _)| !said[at + rank.len()..].starts_with(|c: char| c.is_ascii_digit()))
 }

@@ -1,6 +1,7 @@
-//! The CUDA executor on a real device: `cargo test -p mscclpp-exec --features gpu-tests`. Every shipped algorithm on virtual ranks, graphs,
-//! stalls, every type and reduction, kernels written for a plan and kernels of one's own, compared with the CPU executor bit for bit.
-//! `MSCCLPP_PLANS=FOLDER` adds the plans of a folder, `MSCCLPP_SMALL=1` makes messages small. Without a device all are ignored, and the reason is printed.
+//! The CUDA executor on a real device: `cargo test -p mscclpp-exec --features gpu-tests`. Every built-in algorithm on
+//! virtual ranks, graphs, stalls, every type and reduction, specialized kernels and custom kernels; results must be
+//! bitwise equal to those of the CPU executor. `MSCCLPP_PLANS=FOLDER` adds the plans of a folder, `MSCCLPP_SMALL=1`
+//! makes messages small. Without a device all are ignored, and the reason is printed.
 //!
 //! The tests are those of `dev/tests/device`, which runs them on a simulator as well.
 
@@ -36,7 +37,7 @@ use suite::{Rig, Test, at};
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
-    // Tests would take one another's multiprocessors, and time out.
+    // Parallel tests would take one another's multiprocessors, and time out.
     arguments.test_threads.get_or_insert(1);
     let device = Device::new(0);
     match &device {

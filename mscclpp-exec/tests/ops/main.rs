@@ -1,4 +1,4 @@
-//! Every kind of operation on its own, under many schedules and with sizes that divide and that do not.
+//! Every kind of operation in isolation, under many schedules and with sizes that divide evenly and that do not.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -13,12 +13,12 @@ use common::{Case, schedules, world};
 use mscclpp_core::plan::{Plan, PlanTree};
 use mscclpp_exec::{Message, PacketType};
 
-/// The peer of one of two ranks.
+/// Returns the peer of one of two ranks.
 fn other(rank: u32) -> u32 {
     1 - rank
 }
 
-/// Both packet kinds give the same results; only how much is waited for at once differs.
+/// Checks that both packet types have the same results; they differ only in how much is waited for at once.
 fn check_packets(plan: &PlanTree, expected: impl Fn(u32, usize) -> i32) {
     for packet in [PacketType::LL16, PacketType::LL8] {
         for schedule in schedules() {

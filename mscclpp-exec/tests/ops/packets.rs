@@ -1,4 +1,4 @@
-//! Packets: made, read, forwarded and reduced.
+//! Packets: packing, reading, forwarding and reducing.
 
 use mscclpp_core::plan::Op;
 use mscclpp_core::plan::OpKind::*;
@@ -20,7 +20,7 @@ fn packets_to_the_peer_and_back_to_plain() {
 
 #[test]
 fn packets_are_forwarded() {
-    // 0 packs for itself, forwards to 1 and 2, which both unpack.
+    // Rank 0 packs for itself and forwards to ranks 1 and 2, which both unpack.
     let plan = tree(3, [1, 1, 2], |rank| match rank {
         0 => vec![
             vec![op(ReadPutPackets, &[s(0, 1)], &[at(0, 1, s(1, 1)), at(0, 2, s(1, 1))]).memory()],
@@ -33,7 +33,8 @@ fn packets_are_forwarded() {
 
 #[test]
 fn packet_reductions() {
-    // Each rank sends its input to the others' slots, and reduces what arrives with its own; the four kinds in turn.
+    // Each rank sends its input to the others' slots, and reduces the packets that arrive with its own input; the four
+    // kinds in turn.
     for kind in [ReducePackets, ReduceSendPackets, ReduceCopyPackets, ReduceCopySendPackets] {
         let plan = tree(3, [1, 1, 8], |rank| {
             let (next, last) = ((rank + 1) % 3, (rank + 2) % 3);

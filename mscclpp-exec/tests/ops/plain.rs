@@ -15,7 +15,7 @@ fn copy_and_nop() {
 }
 
 #[test]
-fn a_group_splits_every_reference() {
+fn group_splits_every_operand() {
     let plan = tree(1, [3, 3, 0], |_| (0..4).map(|k| vec![op(Copy, &[i(0, 3)], &[o(0, 3)]).part(k, 4)]).collect());
     check(&plan, |rank, chunk, e, input| Some(input(rank, chunk, e)));
 }
@@ -34,7 +34,7 @@ fn puts_from_several_buffers_in_one_operation() {
 }
 
 #[test]
-fn get_keeps_source_and_destination_apart() {
+fn get_distinguishes_source_and_destination() {
     let plan = tree(2, [3, 3, 0], |rank| {
         let peer = other(rank);
         vec![vec![
@@ -89,7 +89,7 @@ fn reductions_that_read_and_send() {
 }
 
 #[test]
-fn a_custom_plan_copies_what_it_says() {
+fn custom_plan_copies_as_specified() {
     let plan = tree(1, [2, 4, 0], |_| vec![vec![op(Copy, &[i(0, 2)], &[o(2, 2)])]]);
     check(&plan, |rank, chunk, e, input| (chunk >= 2).then(|| input(rank, chunk - 2, e)));
 }

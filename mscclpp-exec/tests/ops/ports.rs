@@ -1,4 +1,4 @@
-//! Ports, which run behind the blocks.
+//! Ports, which are asynchronous to the blocks.
 
 use mscclpp_core::plan::Op;
 use mscclpp_core::plan::OpKind::*;
@@ -7,14 +7,14 @@ use crate::common::{With, at, check, i, input, o, op, s, to, tree};
 use crate::{check_packets, other};
 
 #[test]
-fn ports_transfer_in_order_behind_the_blocks() {
+fn ports_transfer_in_order_asynchronously() {
     let plan = tree(2, [2, 2, 2], |rank| {
         let peer = other(rank);
         let channel = [to(rank, peer)];
         let port = |kind, chunk: u32| op(kind, &[i(chunk, 1)], &[at(rank, peer, o(chunk, 1))]).port(&channel);
         let port_sync = |kind| op(kind, &[], &[]).port(&channel);
         vec![vec![
-            // The signal travels behind the put; the source may be overwritten only after a flush.
+            // The signal follows the put; the source may be overwritten only after a flush.
             op(Put, &[i(0, 1)], &[at(rank, peer, s(0, 1))]).port(&channel),
             port_sync(Flush),
             op(Copy, &[i(1, 1)], &[i(0, 1)]),
@@ -30,7 +30,7 @@ fn ports_transfer_in_order_behind_the_blocks() {
 }
 
 #[test]
-fn a_put_with_signal_is_there_when_its_signal_is() {
+fn put_with_signal_is_complete_when_its_signal_arrives() {
     let plan = tree(2, [2, 3, 2], |rank| {
         let peer = other(rank);
         let channel = [to(rank, peer)];
@@ -47,7 +47,7 @@ fn a_put_with_signal_is_there_when_its_signal_is() {
 }
 
 #[test]
-fn ports_send_packets_that_are_there() {
+fn ports_send_arrived_packets() {
     let plan = tree(2, [1, 1, 3], |rank| {
         let peer = other(rank);
         let channel = [to(rank, peer)];

@@ -10,9 +10,9 @@ fn switch_operations() {
     let plan = tree(3, [3, 6, 3], |rank| {
         let meet = || vec![signal(rank, &peers(rank)), wait(rank, &peers(rank))];
         let mut ops = vec![
-            // Reduced for oneself.
+            // Reduced into this rank's output only.
             op(SwitchReduce, &[all(i(0, 1))], &[o(0, 1)]).switch(),
-            // Reduced here, stored there: at another offset.
+            // Reduced here, stored on all ranks at another offset.
             op(SwitchReduceBroadcast, &[all(i(rank, 1))], &[all(o(3 + rank, 1))]).switch(),
         ];
         if rank == 1 {

@@ -1,4 +1,4 @@
-//! Barriers, semaphores and signals, and what comes of a plan that misses some.
+//! Barriers, semaphores and signals, and the effects of missing ones.
 
 use mscclpp_core::plan::OpKind::*;
 use mscclpp_core::plan::Plan;
@@ -10,7 +10,8 @@ use crate::other;
 
 #[test]
 fn barriers_join_blocks() {
-    // Block k copies chunk k to scratch; behind the barrier each reads another block's chunk. Twice, to reuse the barrier.
+    // Block k copies chunk k to scratch; after the barrier each reads another block's chunk. Twice, to reuse the
+    // barrier.
     let plan = tree(1, [3, 3, 3], |_| {
         (0..3)
             .map(|k| {
@@ -30,7 +31,7 @@ fn barriers_join_blocks() {
 }
 
 #[test]
-fn semaphores_hand_over_windows() {
+fn semaphores_order_accesses_to_windows() {
     // One block fills two windows of scratch, the other empties them: semaphore 2 counts free ones, 0 full ones.
     let plan = tree(1, [6, 6, 2], |_| {
         let (mut fill, mut empty) = (Vec::new(), Vec::new());
@@ -67,8 +68,8 @@ fn relaxed_signals_count_like_others() {
 }
 
 #[test]
-fn counters_last_over_launches() {
-    // Rank 0 signals twice a launch, rank 1 waits once: the second launch's wait is answered by the first one's signal.
+fn counters_persist_across_launches() {
+    // Rank 0 signals twice per launch, rank 1 waits once: the second launch's wait consumes the first one's signal.
     let plan = tree(2, [1, 1, 0], |rank| match rank {
         0 => vec![vec![signal(0, &[1]), signal(0, &[1]), op(Copy, &[i(0, 1)], &[o(0, 1)])]],
         _ => vec![vec![wait(1, &[0]), op(Copy, &[i(0, 1)], &[o(0, 1)])]],
@@ -76,10 +77,10 @@ fn counters_last_over_launches() {
     check(&plan, |rank, chunk, e, input| Some(input(rank, chunk, e)));
 }
 
-/// Also for Miri, which finds no data race in it.
+/// Also run with Miri, which finds no data race in it.
 #[test]
-fn a_plan_that_races_gives_one_value_or_the_other() {
-    // Both ranks write rank 0's output, while two blocks of it copy that on, one as packets.
+fn racing_plan_yields_one_of_the_written_values() {
+    // Both ranks write rank 0's output, while two of its blocks copy the output, one as packets.
     let plan = tree(2, [1, 2, 1], |rank| match rank {
         0 => vec![
             vec![op(Copy, &[i(0, 1)], &[o(0, 1)])],

@@ -9,8 +9,8 @@ use crate::common::{self, With, at, check, i, input, o, op, pipeline, s, signal,
 use crate::{check_packets, other};
 
 #[test]
-fn pipelines_end_with_their_data() {
-    // Windows of every size against chunks of 16, 1200 and 1040 bytes; a loop may also span more chunks than an operation.
+fn pipelines_end_at_the_end_of_their_data() {
+    // Windows of every size with chunks of 16, 1200 and 1040 bytes; a loop may also span more chunks than an operation.
     for unit in [16, 48, 64, 400, 1 << 20] {
         let plan = tree(2, [2, 2, 4], |rank| {
             let peer = other(rank);
@@ -42,7 +42,7 @@ fn pipelines_end_with_their_data() {
 
 #[test]
 fn scratch_is_double_and_wraps() {
-    // Windows of 32 bytes handed over one at a time, so that scratch may hold as little as one.
+    // Windows of 32 bytes are transferred one at a time, so that scratch may hold as little as one.
     let mut plan = tree(2, [2, 2, 2], |rank| {
         let peer = other(rank);
         let body = vec![
@@ -72,7 +72,7 @@ fn scratch_is_double_and_wraps() {
             }
         }
     }
-    // Where nothing keeps the first block from overtaking the second, scratch is as long as the message.
+    // Where no synchronization keeps the first block from overtaking the second, scratch is as long as the message.
     let overtaking = tree(1, [2, 2, 2], |_| {
         let into = vec![op(Copy, &[i(0, 2)], &[s(0, 2)]), op(Nop, &[], &[]), op(SemaphoreRelease, &[], &[]).ids(&[0])];
         let out = vec![op(SemaphoreAcquire, &[], &[]).ids(&[0]), op(Nop, &[], &[]), op(Copy, &[s(0, 2)], &[o(0, 2)])];
@@ -86,7 +86,7 @@ fn scratch_is_double_and_wraps() {
         let outputs = case.launch().expect("no stall");
         assert_eq!(outputs[0], (0..1001).map(|index| input(0, index)).collect::<Vec<i32>>());
     }
-    // A limit on scratch holds where it does not wrap: 2 ranks with 2 halves of 2 chunks of 2000 bytes or more.
+    // A limit on scratch applies where it does not wrap: 2 ranks with 2 halves of 2 chunks of 2000 bytes or more.
     plan.reuse_resources = false;
     let world = Executor::with_options(2, Options { scratch_limit: 16_000, ..Options::default() });
     let error = world.prepare(&Plan::new(&plan), Message::of::<i32>(1001)).map(|_| ()).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! What goes wrong between ranks ends in bounded time on all of them, and names who and where.
+//! Failures between ranks end in bounded time on all of them, and name the rank and the operation.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -22,20 +22,20 @@ fn ring(ranks: u32) -> Plan {
     Plan::new(&ring.compile(ring.spec(ranks, ranks), &[]).expect("it compiles"))
 }
 
-/// In place.
+/// Returns an in-place plan.
 fn all_pairs(ranks: u32) -> Plan {
     let all_pairs = algorithms::find("allreduce_all_pairs").expect("it is in the library");
     Plan::new(&all_pairs.compile(all_pairs.spec(ranks, ranks), &[]).expect("it compiles"))
 }
 
-/// A plan that is checked by nobody.
+/// Returns an unchecked plan.
 fn unchecked(ranks: u32, body: impl FnOnce(&Program)) -> Plan {
     let program = Program::new(AlgoSpec::new("plan", CollectiveKind::AllReduce, ranks));
     body(&program);
     Plan::new(&lower(&program.finish().expect("a program")).expect("a plan"))
 }
 
-/// What is to end by the deadline does so soon: to be set once the ranks have all that they need of each other.
+/// A short timeout, to be set once the ranks have all resources that they need of each other.
 const SHORT: Duration = Duration::from_secs(1);
 
 fn interrupted(error: Error) -> LaunchAborted {
@@ -51,7 +51,7 @@ fn launch(x: &mut PreparedPlan) -> Result<(), Error> {
 }
 
 #[test]
-fn ranks_that_call_different_things() {
+fn different_calls_are_reported() {
     let (plan, other) = (ring(3), algorithms::find("allreduce_packets").expect("it is in the library"));
     let other = Plan::new(&other.compile(other.spec(3, 3), &[]).expect("it compiles"));
     let same = Message::of::<f32>(1000).any_size();
@@ -97,7 +97,7 @@ fn launches_in_different_orders_and_with_different_buffers() {
         let text = error.expect_err("launches differ").to_string();
         assert!(text.contains("launch of") && text.contains("10 f32") && text.contains("20 f32"), "{text}");
     }
-    // A launch on one rank, something else on the other.
+    // A launch on one rank, a different call on the other.
     let errors = each(2, |transport| {
         let mut x = transport.prepare(&plan, Message::of::<f32>(10).any_size()).expect("the same");
         match transport.rank() {
@@ -112,7 +112,7 @@ fn launches_in_different_orders_and_with_different_buffers() {
 }
 
 #[test]
-fn a_wait_that_nobody_answers_names_operation_and_channel() {
+fn wait_without_signal_names_operation_and_channel() {
     let plan = unchecked(2, |p| {
         let channels: Vec<_> = p.ranks().map(|rank| rank.memory_channel(p.rank(1 - rank.id()))).collect();
         channels[1].wait(0);
@@ -123,7 +123,7 @@ fn a_wait_that_nobody_answers_names_operation_and_channel() {
     let results = each(2, |transport| {
         let mut x = transport.prepare(&plan, Message::of::<f32>(8)).expect("it can be run");
         if transport.rank() == 0 {
-            // It waits for nobody.
+            // It waits for no rank.
             let result = launch(&mut x);
             signalled.wait();
             return result;
@@ -146,7 +146,7 @@ fn a_wait_that_nobody_answers_names_operation_and_channel() {
 }
 
 #[test]
-fn a_rank_that_is_gone() {
+fn lost_rank_is_reported() {
     let plan = ring(3);
     let results = each(3, |transport| {
         let mut x = transport.prepare(&plan, Message::of::<f32>(300).any_size()).expect("all are there");
@@ -165,7 +165,7 @@ fn a_rank_that_is_gone() {
 }
 
 #[test]
-fn a_rank_that_leaves_before_a_preparation() {
+fn rank_that_leaves_before_preparation_is_reported() {
     let plan = ring(2);
     let errors = each(2, |transport| {
         let rank = transport.rank();
@@ -178,7 +178,7 @@ fn a_rank_that_leaves_before_a_preparation() {
 }
 
 #[test]
-fn a_rank_that_does_not_come_is_named_by_the_deadline() {
+fn missing_rank_is_named_within_timeout() {
     let (plan, over) = (ring(3), Barrier::new(3));
     let results = each(3, |transport| {
         let mut x = transport.prepare(&plan, Message::of::<f32>(300).any_size()).expect("all are there");
@@ -196,7 +196,7 @@ fn a_rank_that_does_not_come_is_named_by_the_deadline() {
         let text = results[rank].clone().expect_err("rank 1 does not come").to_string();
         let LaunchAborted { cause, stall, .. } = interrupted(results[rank].clone().expect_err("as above"));
         match cause {
-            // Both launch at once, but for one that gets no processor.
+            // Both launch at once, unless one of them gets no processor.
             AbortCause::Timeout { not_started: absent, .. } => {
                 assert!(absent.contains(&1) && !absent.contains(&(rank as u32)), "{text}");
                 absent_named += 1;
@@ -217,7 +217,7 @@ fn a_rank_that_does_not_come_is_named_by_the_deadline() {
 }
 
 #[test]
-fn a_barrier_behind_a_handshake_is_held_back() {
+fn barrier_after_elided_handshake_blocks() {
     let plan = unchecked(2, |p| {
         for rank in p.ranks() {
             let channel = rank.memory_channel(p.rank(1 - rank.id()));
@@ -240,8 +240,8 @@ fn a_barrier_behind_a_handshake_is_held_back() {
 }
 
 #[test]
-fn a_packet_that_a_peer_waits_for_in_a_loop_is_named() {
-    // Rank 0 sends the first of two chunks, of 8 windows each, and waits for something else.
+fn missing_packet_in_a_loop_is_named() {
+    // Rank 0 sends the first of two chunks, of 8 windows each, and then waits for another signal.
     let plan = unchecked(2, |p| {
         let scratch = p.rank(1).scratch(2);
         let (there, back) = (p.rank(0).memory_channel(p.rank(1)), p.rank(1).memory_channel(p.rank(0)));
@@ -253,7 +253,7 @@ fn a_packet_that_a_peer_waits_for_in_a_loop_is_named() {
     let results = each(2, |transport| {
         let mut x = transport.prepare(&plan, Message::of::<f32>(2 * 2048).any_size()).expect("it can be run");
         if transport.rank() == 1 {
-            // Rank 0 has sent long before.
+            // Rank 0 sent its data long before.
             transport.set_timeout(5 * SHORT).expect("no call is under way");
         }
         launch(&mut x)
@@ -267,7 +267,7 @@ fn a_packet_that_a_peer_waits_for_in_a_loop_is_named() {
 }
 
 #[test]
-fn another_thread_in_a_call_is_an_error() {
+fn concurrent_call_is_an_error() {
     let (plan, seen) = (ring(2), Barrier::new(2));
     let results = each(2, |transport| {
         let mut x = transport.prepare(&plan, Message::of::<f32>(4).any_size()).expect("all are there");
@@ -279,13 +279,13 @@ fn another_thread_in_a_call_is_an_error() {
             let launching = scope.spawn(move || {
                 loop {
                     match launch(&mut x) {
-                        // The other thread is just looking.
+                        // The other thread holds the lock only for a check.
                         Err(Error::Busy) => {}
                         result => return result,
                     }
                 }
             });
-            // It cannot end before rank 1 comes.
+            // The call cannot end before rank 1 makes it too.
             while transport.set_timeout(DEADLINE).is_ok() {
                 std::thread::yield_now();
             }
@@ -298,7 +298,7 @@ fn another_thread_in_a_call_is_an_error() {
 }
 
 #[test]
-fn buffers_of_a_launch_that_failed_are_out_of_reach() {
+fn buffers_of_failed_launch_are_inaccessible() {
     let gather = algorithms::find("allgather_pairwise").or_else(|| algorithms::find("allgather_all_pairs"));
     let gather = gather.expect("it is in the library");
     let plan = Plan::new(&gather.compile(gather.spec(2, 2), &[]).expect("it compiles"));
@@ -326,9 +326,9 @@ fn buffers_of_a_launch_that_failed_are_out_of_reach() {
 }
 
 #[test]
-fn what_lies_beside_a_launch_that_failed_stays() {
+fn memory_next_to_failed_launch_is_unchanged() {
     let plan = all_pairs(2);
-    // In pages of their own and not.
+    // In separate pages and not.
     for len in [1 << 16, 1000] {
         let over = Barrier::new(2);
         each(2, |transport| {
@@ -345,7 +345,7 @@ fn what_lies_beside_a_launch_that_failed_stays() {
             let (before, rest) = buffer.split_at_mut(len);
             let (part, after) = rest.split_at_mut(len);
             let first = x.launch_in_place(part);
-            // This one does not even begin.
+            // The second launch does not even begin.
             let second = x.launch_in_place(&mut other);
             over.wait();
             assert!(matches!(first, Err(Error::Interrupted(_))), "{first:?}");
@@ -357,11 +357,11 @@ fn what_lies_beside_a_launch_that_failed_stays() {
 }
 
 #[test]
-fn too_much_memory_is_an_error_on_the_rank_that_lacks_it_and_its_peers() {
+fn missing_memory_is_an_error_on_the_rank_and_its_peers() {
     let results = each(2, |transport| {
         let len = if transport.rank() == 0 { 1 << 50 } else { 10 };
         let error = transport.alloc::<u8>(len).map(drop).expect_err("nobody has so much");
-        // Nothing is broken by that.
+        // The executor remains usable.
         transport.alloc::<u8>(100).map(drop).expect("a little");
         error
     });
@@ -370,7 +370,7 @@ fn too_much_memory_is_an_error_on_the_rank_that_lacks_it_and_its_peers() {
 }
 
 #[test]
-fn a_preparation_that_fails_leaves_older_ones_as_they_are() {
+fn failed_preparation_does_not_affect_earlier_ones() {
     let plan = all_pairs(2);
     each(2, |transport| {
         let mut x = transport.prepare(&plan, Message::of::<f32>(1000).any_size()).expect("a little");
@@ -386,20 +386,20 @@ fn a_preparation_that_fails_leaves_older_ones_as_they_are() {
 }
 
 #[test]
-fn a_deadline_without_end_is_long_enough() {
+fn maximum_timeout_never_expires() {
     each_with(2, Options::default().timeout(Duration::MAX), |transport| transport.barrier().unwrap());
 }
 
 #[test]
-fn who_runs_ahead_leaves_what_others_have_yet_to_read() {
-    // Rank 1 reads what rank 0 hands in, which waits for nothing.
+fn rank_that_runs_ahead_keeps_unread_data() {
+    // Rank 1 reads the input of rank 0, which waits for nothing.
     let plan = unchecked(2, |p| {
         let channels: Vec<_> = p.ranks().map(|rank| rank.memory_channel(p.rank(1 - rank.id()))).collect();
         channels[0].signal(0);
         channels[1].wait(0);
         channels[1].get(p.rank(1).output().chunk(..), p.rank(0).input().chunk(..), 0);
     });
-    // Copied to the ring; registered and copied there all the same; waited for.
+    // Copied to the ring; registered and copied there even so; waited for.
     for (count, registered) in [(500, false), (500, true), (20_000, false), (20_000, true)] {
         each(2, |transport| {
             let mut x = transport.prepare(&plan, Message::of::<f32>(count).any_size()).expect("it can be run");

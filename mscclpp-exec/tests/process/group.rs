@@ -1,4 +1,4 @@
-//! Ranks as threads, each with a group of its own.
+//! Ranks as threads, each with a separate bootstrap.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use mscclpp_exec::process::{Executor, Options};
 /// Long enough for a busy machine, short enough for a test that fails.
 pub const DEADLINE: Duration = Duration::from_secs(60);
 
-/// Runs `f` on every rank of a group and returns what each said, in order.
+/// Runs `f` on every rank of a job and returns the results, in the order of ranks.
 pub fn each<R: Send>(ranks: u32, f: impl Fn(Executor) -> R + Sync) -> Vec<R> {
     each_with(ranks, Options::default().timeout(DEADLINE), f)
 }
 
-/// [`each`] with options.
+/// Runs [`each`] with options.
 pub fn each_with<R: Send>(ranks: u32, options: Options, f: impl Fn(Executor) -> R + Sync) -> Vec<R> {
     let f = &f;
     std::thread::scope(|scope| {

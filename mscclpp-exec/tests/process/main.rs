@@ -1,5 +1,5 @@
-//! The executor between processes, mostly with threads as ranks: its results are those of the executor within one process,
-//! bit by bit, and its failures have names.
+//! The executor between processes, mostly with threads as ranks: its results are bitwise equal to those of the executor
+//! within one process, and its failures have typed errors.
 
 #![allow(unreachable_pub, reason = "files of one program")]
 

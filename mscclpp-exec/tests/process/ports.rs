@@ -1,4 +1,4 @@
-//! What goes between nodes without anybody waiting for it.
+//! Data between nodes that no operation waits for.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn prepare(transport: &Executor, plan: &Plan, count: usize) -> PreparedPlan {
     transport.prepare(plan, Message::of::<u32>(count)).expect("all are there")
 }
 
-/// A launch after which `receiver` must have what rank `from` handed in.
+/// A launch after which `receiver` must have the input of rank `from`.
 fn launch(transport: &Executor, x: &mut PreparedPlan, (from, receiver): (u32, u32), number: u32) -> Result<(), Error> {
     let input = vec![16 * number + transport.rank(); x.input_len()];
     let mut output = vec![0; x.output_len()];
@@ -29,10 +29,10 @@ fn launch(transport: &Executor, x: &mut PreparedPlan, (from, receiver): (u32, u3
     Ok(())
 }
 
-/// Launches until one fails, and says why.
+/// Launches until one fails, and checks the error.
 fn data_is_late(transport: &Executor, news: News) {
     let mut x = prepare(transport, &flushed(news), COUNT);
-    // Which comes first is for the machine to say; mostly one of the first launches shows it.
+    // Which arrives first depends on timing; usually one of the first launches fails.
     let failed = (1..=5000).find_map(|number| launch(transport, &mut x, (0, 2), number % 100).err());
     let error = failed.expect("data is late sooner or later");
     if transport.rank() == 2 {
@@ -42,13 +42,13 @@ fn data_is_late(transport: &Executor, news: News) {
     }
     println!("{error}");
     assert!(matches!(launch(transport, &mut x, (0, 2), 0), Err(Error::CommunicatorFailed { .. })));
-    // A rank that is gone hides why: the others hear of its error first.
+    // The exit of a rank would hide the cause: the others must receive its error first.
     if transport.rank() == 2 {
         std::thread::sleep(Duration::from_secs(2));
     }
 }
 
-/// What a rank does in a role of this file, if it is one.
+/// Runs the part of a rank in a role of this file; returns whether the role is one.
 pub fn play(role: &str, transport: &Executor) -> bool {
     match role {
         "by third rank" => data_is_late(transport, News::ByThirdRank),
@@ -66,7 +66,7 @@ pub fn play(role: &str, transport: &Executor) -> bool {
             let plan = used_first_thing();
             let mut all = [COUNT, 1000, COUNT / 4, 3 * COUNT / 4].map(|count| prepare(transport, &plan, count));
             for number in 1..=24 {
-                // Equal sizes and others in a row, up and down.
+                // Equal sizes and others in sequence, growing and shrinking.
                 let x = &mut all[[0, 0, 1, 2, 0, 3, 2, 2][number as usize % 8]];
                 launch(transport, x, (2, 2), number).expect("no launch reaches into another one");
             }
@@ -77,9 +77,9 @@ pub fn play(role: &str, transport: &Executor) -> bool {
     true
 }
 
-/// Nothing is dropped, and nothing is written to memory that its caller has back.
+/// No data is dropped, and none is written to memory after its launch has returned.
 #[test]
-fn data_that_was_flushed_and_not_waited_for_is_an_error_of_all_ranks() {
+fn flushed_data_without_wait_is_an_error_on_all_ranks() {
     for (role, memory) in [("by third rank", "output"), ("by neighbour", "output"), ("for scratch", "scratch")] {
         let said = format!(
             "data from rank 0 for the {memory} of rank 2 arrived after the operations of rank 2 had finished; it was \
@@ -92,18 +92,18 @@ fn data_that_was_flushed_and_not_waited_for_is_an_error_of_all_ranks() {
     }
 }
 
-/// A rank that waits for its neighbour takes what is sent to it meanwhile: the sender gets to its next operation only then.
-/// `MSCCLPP_SOAK` is the number of launches.
+/// A rank that waits for its neighbor receives the data that is sent to it meanwhile: the sender reaches its next
+/// operation only then. `MSCCLPP_SOAK` is the number of launches.
 #[test]
-fn a_rank_that_waits_keeps_its_connections_moving() {
+fn waiting_rank_serves_its_connections() {
     for text in Job::start("dead put", 4, 2).succeed() {
         assert!(text.contains("all right"), "{text}");
     }
 }
 
-/// Scratch that a put of one launch reaches late is the next launch's own, whatever size it has.
+/// A late put of one launch does not change the scratch of the next launch, whatever size it has.
 #[test]
-fn launches_of_different_sizes_leave_one_another_alone() {
+fn launches_of_different_sizes_do_not_interfere() {
     for text in Job::start("sizes", 4, 2).succeed() {
         assert!(text.contains("all right"), "{text}");
     }

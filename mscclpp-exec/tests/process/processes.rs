@@ -1,4 +1,4 @@
-//! Ranks as processes: results, deaths, and what stays behind.
+//! Ranks as processes: results, killed ranks, and leaks.
 
 use std::fs::File;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ fn prepare(name: &str, transport: &Executor, message: Message) -> PreparedPlan {
     transport.prepare(&plan(name, transport), message).expect("all are there")
 }
 
-/// What a rank does in a role; see [`Job::start`].
+/// Runs the part of a rank in a role; see [`Job::start`].
 pub fn play(role: &str, transport: Executor) {
     if ports::play(role, &transport) {
         return;
@@ -61,36 +61,37 @@ fn results(transport: &Executor, per_node: u32) {
 }
 
 #[test]
-fn processes_compute_the_same_bits() {
+fn processes_compute_equal_results() {
     for text in Job::start("results", 3, 3).succeed() {
         assert!(text.contains("checked "), "{text}");
     }
 }
 
 #[test]
-fn nodes_compute_the_same_bits_through_ports() {
+fn nodes_compute_equal_results_through_ports() {
     for text in Job::start("nodes", 4, 2).succeed() {
         assert!(text.contains("checked "), "{text}");
     }
 }
 
-/// Descriptors of segments that this process has.
+/// Returns the number of descriptors of segments that this process has.
 fn segment_descriptors() -> usize {
     let files = std::fs::read_dir("/proc/self/fd").expect("descriptors").flatten();
     let names = files.filter_map(|file| std::fs::read_link(file.path()).ok());
     names.filter(|name| name.to_string_lossy().contains("memfd:mscclpp")).count()
 }
 
-/// Memory takes no descriptors once it is shared, and says so when there are none for that.
+/// Checks that memory needs no descriptors once it is shared, and that an error reports when there are none for
+/// sharing.
 fn needs_few_descriptors(transport: &Executor) {
     let buffers: Vec<_> = (0..20).map(|_| transport.alloc::<f32>(1000).expect("a little")).collect();
     let mut x = prepare("allreduce_packets", transport, Message::of::<f32>(1000).any_size());
     x.launch_in_place(&mut [1.0_f32; 1000]).expect("it runs");
-    // Two are for room whose pages are taken when they are needed.
+    // Two are for memory whose pages are allocated on demand.
     assert!(segment_descriptors() <= 2, "{}", segment_descriptors());
     drop((x, buffers));
     let mut taken = if transport.rank() == 0 { take_all_descriptors() } else { Vec::new() };
-    // One for the own memory, none for the peer's.
+    // One for this rank's memory, none for the peer's.
     taken.pop();
     let result = transport.alloc::<f32>(1000).and_then(|_| transport.barrier());
     drop(taken);
@@ -100,13 +101,13 @@ fn needs_few_descriptors(transport: &Executor) {
 }
 
 #[test]
-fn memory_takes_no_descriptors() {
+fn shared_memory_needs_no_descriptors() {
     for text in Job::start("descriptors", 2, 2).succeed() {
         assert!(text.contains("counted"), "{text}");
     }
 }
 
-/// What one node could not prepare does not confuse what both prepare later.
+/// A failed preparation on one node does not affect later preparations on both.
 fn prepares_on_one_node_only(transport: &Executor) {
     // Different plans that need the same connections.
     let algorithm = algorithms::find("allgather_two_nodes").expect("it is in the library");
@@ -116,7 +117,7 @@ fn prepares_on_one_node_only(transport: &Executor) {
     });
     let message = Message::of::<f32>(4000).any_size();
     let launch = |plan| check_on(transport, plan, message, &Reference::new(plan, message, 7));
-    // Now there are connections between the nodes.
+    // Connections between the nodes exist now.
     launch(&plans[0]);
     let taken = if transport.rank() == 0 { take_all_descriptors() } else { Vec::new() };
     let result = transport.prepare(&plans[1], message);
@@ -131,7 +132,7 @@ fn prepares_on_one_node_only(transport: &Executor) {
     println!("launched all");
 }
 
-/// All descriptors that this process may have, but for those that it has.
+/// Opens all descriptors that this process may have.
 fn take_all_descriptors() -> Vec<File> {
     let limit = Rlimit { current: Some(200), ..getrlimit(Resource::Nofile) };
     setrlimit(Resource::Nofile, limit).expect("less is always possible");
@@ -139,13 +140,13 @@ fn take_all_descriptors() -> Vec<File> {
 }
 
 #[test]
-fn a_plan_that_one_node_could_not_prepare() {
+fn failed_preparation_on_one_node_does_not_affect_later_ones() {
     for text in Job::start("short of descriptors", 4, 2).succeed() {
         assert!(text.contains("launched all"), "{text}");
     }
 }
 
-/// The nodes launch what they have prepared in different orders.
+/// The nodes launch their prepared plans in different orders.
 fn differ(transport: &Executor) {
     let algorithm = algorithms::find("allreduce_hierarchical").expect("it is in the library");
     let in_place = algorithm.placement() == algorithms::BufferMode::InPlace;
@@ -163,13 +164,13 @@ fn differ(transport: &Executor) {
 }
 
 #[test]
-fn nodes_that_call_different_things_say_what_both_call() {
+fn different_calls_on_two_nodes_are_both_reported() {
     for (rank, text) in Job::start("differ", 4, 2).succeed().iter().enumerate() {
         assert!(text.contains("400 f32") && text.contains("800 f32"), "rank {rank}: {text}");
     }
 }
 
-/// Prints `ready` after some launches, and goes on until one fails, whose error it prints.
+/// Prints `ready` after some launches, and launches until one fails, whose error it prints.
 fn launches_until_an_error(transport: Executor) {
     let mut x = prepare("allreduce_all_pairs", &transport, Message::of::<f32>(100_000).any_size());
     let mut buffer = transport.alloc::<f32>(100_000).expect("memory");
@@ -188,7 +189,7 @@ fn launches_until_an_error(transport: Executor) {
     println!("{error}");
     assert!(matches!(error, Error::Interrupted(_)), "{error:?}");
     assert!(matches!(x.launch_in_place(&mut buffer), Err(Error::CommunicatorFailed { .. })));
-    // What the group had is gone with it.
+    // The resources of the communicator are released with it.
     drop((x, buffer, transport));
     let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
     assert!(!maps.contains("memfd:mscclpp"), "{maps}");
@@ -196,7 +197,7 @@ fn launches_until_an_error(transport: Executor) {
 }
 
 #[test]
-fn a_rank_that_is_killed_ends_the_launch_of_all_others() {
+fn killed_rank_ends_launch_of_all_others() {
     for victim in [0, 2] {
         let mut job = Job::start("killed", 3, 3);
         (0..3).for_each(|rank| job.wait_for_line(rank, "ready\n"));
@@ -222,11 +223,11 @@ fn a_rank_that_is_killed_ends_the_launch_of_all_others() {
 }
 
 #[test]
-fn a_rank_that_is_stopped_ends_the_launch_by_the_deadline() {
+fn stopped_rank_ends_launch_within_timeout() {
     let mut job = Job::start("stopped", 2, 2);
     (0..2).for_each(|rank| job.wait_for_line(rank, "ready\n"));
     job.signal(1, "STOP");
-    // The other one ends; then this one goes on and finds that.
+    // The other rank ends; then this one continues and detects that.
     while job.ranks[0].try_wait().expect("a child").is_none() {
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -238,7 +239,7 @@ fn a_rank_that_is_stopped_ends_the_launch_by_the_deadline() {
     assert_eq!(ended[1].code, Some(0), "{}", ended[1].text);
 }
 
-/// Mixed calls; memory and descriptors stay as they are after the first fifth.
+/// Makes mixed calls; memory and descriptors do not grow after the first fifth.
 fn soak(transport: &Executor) {
     let calls: u64 = std::env::var("MSCCLPP_SOAK").ok().and_then(|calls| calls.parse().ok()).unwrap_or(1000);
     let ranks = transport.num_ranks() as usize;
@@ -291,7 +292,7 @@ fn soak(transport: &Executor) {
     println!("soaked {calls} calls: {} KiB, then {} KiB", first.0, last.0);
 }
 
-/// KiB of memory but for files, which come and go as the system likes, and descriptors.
+/// Returns KiB of memory without files, which the system loads and evicts, and the number of descriptors.
 fn used() -> (u64, usize) {
     let status = std::fs::read_to_string("/proc/self/status").expect("a status");
     let kib = |name: &str| -> u64 {
@@ -304,7 +305,7 @@ fn used() -> (u64, usize) {
 
 /// `MSCCLPP_SOAK` is the number of calls, 1000 if it is not set.
 #[test]
-fn many_mixed_calls_leave_memory_as_it_was() {
+fn many_mixed_calls_do_not_grow_memory() {
     for text in Job::start("soak", 4, 4).succeed() {
         assert!(text.contains("soaked "), "{text}");
     }

@@ -1,4 +1,4 @@
-//! The reference system's plans, on ranks that each have a group of their own.
+//! Plans of MSCCL++, on ranks with separate bootstraps.
 
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::Plan;
@@ -7,9 +7,9 @@ use mscclpp_exec::Message;
 use crate::corpus::{self, Named};
 use crate::results::check;
 
-/// Small, odd, and so long that loops go around more than once.
+/// Small, odd, and so long that loops have more than one iteration.
 #[test]
-fn reference_plans_have_the_bits_of_the_executor_within_one_process() {
+fn reference_plans_equal_the_executor_within_one_process() {
     for Named { plan: tree, .. } in corpus::reference() {
         let blocks = tree.ranks.iter().flat_map(|rank| &rank.blocks);
         let loops = blocks.flat_map(|block| &block.ops).any(|op| op.body.is_some());

@@ -1,4 +1,4 @@
-//! Results, bit by bit.
+//! Results, bitwise.
 
 use half::{bf16, f16};
 use mscclpp_algorithms as algorithms;
@@ -20,7 +20,7 @@ pub struct Reference {
     pub in_place: bool,
     pub inputs: Vec<Vec<u8>>,
     pub outputs: Vec<Vec<u8>>,
-    /// What the outputs hold before, in place the one buffer.
+    /// Contents of the outputs before a launch; in place, of the one buffer.
     before: Vec<Vec<u8>>,
 }
 
@@ -46,7 +46,7 @@ impl Reference {
         Self { in_place, inputs, outputs, before }
     }
 
-    /// Launches on this rank, twice with slices of its own and twice with shared buffers, and compares.
+    /// Launches on this rank, twice with private slices and twice with shared buffers, and compares.
     pub fn check(&self, executor: &Executor, x: &mut PreparedPlan, what: &str) {
         macro_rules! by_type {
             ($($dtype:ident $type:ty),*) => {
@@ -67,7 +67,7 @@ impl Reference {
         if self.in_place {
             let mut own: Vec<T> = bytemuck::pod_collect_to_vec(start);
             let mut shared = executor.alloc::<T>(own.len()).expect("memory");
-            // Where the output lies in the buffer.
+            // Position of the output in the buffer.
             let n = after.len() / size_of::<T>();
             let first = if n < own.len() { rank * n } else { 0 };
             for _ in 0..2 {
@@ -117,7 +117,7 @@ fn plan(algorithm: &BuiltinAlgorithm, ranks: u32, in_place: bool, root: u32) -> 
     plan_on(algorithm, (ranks, ranks), in_place, root)
 }
 
-/// A plan for so many ranks, and ranks per node.
+/// Returns a plan for a number of ranks, and of ranks per node.
 pub fn plan_on(algorithm: &BuiltinAlgorithm, (ranks, per_node): (u32, u32), in_place: bool, root: u32) -> Plan {
     let mut spec = algorithm.spec(ranks, per_node);
     spec.instances = spec.instances.min(2);
@@ -145,7 +145,7 @@ pub fn check(plan: &Plan, messages: &[Message]) {
 }
 
 #[test]
-fn every_algorithm_has_the_bits_of_the_executor_within_one_process() {
+fn every_algorithm_equals_the_executor_within_one_process() {
     for algorithm in algorithms::all() {
         for ranks in (2..=9).filter(|&ranks| algorithm.supports(ranks, ranks)) {
             for &in_place in placements(algorithm) {
@@ -173,7 +173,8 @@ fn every_type_and_operation() {
     }
 }
 
-/// The ends of blocks are left out where they do nothing, but not ends of loops with which blocks end.
+/// Block syncs at the ends of blocks are elided where they have no effect, but not the ends of loops with which blocks
+/// end.
 #[test]
 fn loops_that_end_with_a_nop() {
     let algorithm = algorithms::find("allreduce_switch_pipeline").expect("it is in the library");
@@ -187,7 +188,7 @@ fn loops_that_end_with_a_nop() {
     check(&Plan::new(&tree), &messages);
 }
 
-/// What is kept of a plan grows with its operations, not with its chunks.
+/// The memory for a plan grows with its operations, not with its chunks.
 #[test]
 fn plans_of_very_many_chunks() {
     for name in ["allreduce_ring", "allreduce_all_pairs"] {

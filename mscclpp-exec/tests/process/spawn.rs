@@ -10,13 +10,13 @@ use mscclpp_exec::process::{Executor, Options};
 
 use crate::port::Port;
 
-/// Says which role a process has.
+/// Environment variable for the role of a process.
 const ROLE: &str = "MSCCLPP_TEST_ROLE";
 
-/// How long ranks wait for each other, in seconds: longer than a test that goes well lasts.
+/// Timeout of the ranks' waits for each other, in seconds: longer than any successful test takes.
 pub const DEADLINE: u64 = 120;
 
-/// The same of ranks of which one is stopped; longer than any of them may go without a processor.
+/// Timeout of ranks of which one is stopped, in seconds; longer than any of them may go without a processor.
 pub const SHORT: u64 = 5;
 
 /// The processes of a job; killed when dropped.
@@ -25,7 +25,7 @@ pub struct Job {
     _port: Port,
 }
 
-/// How a process ended: its exit code, and what it printed.
+/// Result of a process: its exit code, and its output.
 pub struct Ended {
     pub code: Option<i32>,
     pub text: String,
@@ -42,7 +42,7 @@ impl Job {
             command.env("RANK", rank.to_string()).env("WORLD_SIZE", ranks.to_string());
             command.env("LOCAL_RANK", (rank % per_node).to_string()).env("LOCAL_WORLD_SIZE", per_node.to_string());
             command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.number.to_string());
-            // Who is stopped is missed by the deadline of calls.
+            // A stopped rank is detected by the timeout of calls.
             command.env("MSCCLPP_TIMEOUT", DEADLINE.to_string()).env("MSCCLPP_HEARTBEAT_TIMEOUT", DEADLINE.to_string());
             command.env("MSCCLPP_HOST_ID", format!("node {}", rank / per_node));
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a process")
@@ -68,9 +68,9 @@ impl Job {
         }
     }
 
-    /// Waits for all ranks, those that must not hang for some minutes at most.
+    /// Waits for all ranks, with a limit of some minutes as a guard against hangs.
     pub fn wait(mut self) -> Vec<Ended> {
-        // A guard against hangs only; long soaks take their time.
+        // A guard against hangs only; long soak tests take longer.
         let soak = std::env::var("MSCCLPP_SOAK").ok().and_then(|calls| calls.parse::<u64>().ok()).unwrap_or(0);
         let deadline = Instant::now() + Duration::from_secs(300 + soak / 100);
         let waits = |child: &mut Child| {
@@ -108,7 +108,7 @@ impl Drop for Job {
     }
 }
 
-/// Not a test by itself: what a process does that was started with a role.
+/// Not a test by itself: the work of a process that was started with a role.
 #[test]
 fn role() {
     let Ok(role) = std::env::var(ROLE) else {

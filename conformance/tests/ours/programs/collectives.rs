@@ -1,9 +1,9 @@
-//! Algorithms that the library has in another form.
+//! Algorithms that the library implements in another form.
 
 use mscclpp_core::dsl::Program;
 use mscclpp_core::types::BlockSync;
 
-/// Packets of a rank's whole part are put in one range; each chunk of it is reduced and sent by a block of its own.
+/// Packets of a rank's whole part are put in one range; a separate block reduces and sends each chunk of it.
 pub(crate) fn allreduce_packets_by_chunk(p: &Program) {
     let ranks = p.num_ranks();
     let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(2 * (ranks - 1) * ranks)).collect();
@@ -35,7 +35,7 @@ pub(crate) fn allreduce_packets_by_chunk(p: &Program) {
     }
 }
 
-/// Windows of half a MiB: one block per peer puts, another one copies what has come.
+/// Windows of half a MiB: one block per peer puts, another one copies the received data.
 pub(crate) fn alltoall_pipeline(p: &Program) {
     let ranks = p.num_ranks();
     let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(ranks - 1)).collect();
@@ -68,7 +68,8 @@ pub(crate) fn alltoall_pipeline(p: &Program) {
     }
 }
 
-/// Ranks meet in pairs. As many as a power of two, whose pairs differ in the bits of the step.
+/// Ranks synchronize in pairs. Their number is a power of two, and the members of a pair differ in the bits of the
+/// step.
 pub(crate) fn alltoall_pairs(p: &Program) {
     let ranks = p.num_ranks();
     let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(ranks - 1)).collect();
@@ -102,7 +103,7 @@ pub(crate) fn alltoall_pairs(p: &Program) {
     }
 }
 
-/// Packets go to the node's ranks and to one of the other node, which hands them on.
+/// Packets are sent to the node's ranks and to one rank of the other node, which forwards them.
 pub(crate) fn allgather_two_nodes_packets(p: &Program) {
     let (ranks, part) = (p.num_ranks(), p.ranks_per_node());
     let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(ranks)).collect();
@@ -127,7 +128,7 @@ pub(crate) fn allgather_two_nodes_packets(p: &Program) {
     }
 }
 
-/// Wrong: a port sends a rank's input, and the rank ends without a flush.
+/// Invalid: a port sends a rank's input, and the rank ends without a flush.
 pub(crate) fn reducescatter_two_nodes(p: &Program) {
     let (ranks, part) = (p.num_ranks(), p.ranks_per_node());
     let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(1)).collect();

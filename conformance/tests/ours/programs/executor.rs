@@ -1,4 +1,4 @@
-//! Two-rank programs of the reference's executor tests: every kind of operation, out of symmetry.
+//! Two-rank programs of the reference's executor tests: every kind of operation, without symmetry.
 
 use mscclpp_core::dsl::Program;
 
@@ -31,7 +31,7 @@ pub(crate) fn reduce(p: &Program) {
     to_first.wait(0);
 }
 
-/// Races: a block reads at its peer what the peer's other block may not have written yet.
+/// Has a race: a block reads data of the peer that the peer's other block may not have written yet.
 pub(crate) fn reduce_group(p: &Program) {
     let (first, second) = (p.rank(0), p.rank(1));
     let to_second: Vec<_> = (0..2).map(|_| first.memory_channel(second)).collect();

@@ -1,5 +1,5 @@
-//! Programs of the reference's test suite that are of no use to users: fragments that exercise one operation, and whole
-//! algorithms that are kept as the reference has them although the library's own form is better.
+//! Programs of the reference's test suite that are not useful to users: fragments that exercise one operation, and
+//! whole algorithms that are kept in the reference's form although the library's own form is better.
 
 pub(crate) mod collectives;
 pub(crate) mod executor;

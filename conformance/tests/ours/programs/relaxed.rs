@@ -1,4 +1,4 @@
-//! Algorithms that close with relaxed signals in the reference. The library's own forms publish their results.
+//! Algorithms that end with relaxed signals in the reference. The library's own forms publish their results.
 
 use mscclpp_core::dsl::Program;
 use mscclpp_core::types::{BlockSync, BufferKind};

@@ -5,14 +5,15 @@ use mscclpp_core::types::BlockSync;
 
 /// Every rank sends to the rank one group of `mask + 1` ranks further on.
 ///
-/// Nothing keeps the input from being overwritten before the proxy has read it. The library's own waits for that.
+/// The input may be overwritten before the proxy has read it. The library's own form waits for the proxy.
 pub(crate) fn send_recv(p: &Program, mask: usize) {
     let ranks = p.num_ranks();
     let group = mask + 1;
     for rank in p.ranks() {
         let next = p.rank((rank.id() + group) % ranks);
         let previous = p.rank((rank.id() + ranks - group) % ranks);
-        // With two groups both channels lead to the same rank, and the way to the next must meet the way from the previous.
+        // With two groups both channels are to the same rank, and the channel to the next must pair with the one from
+        // the previous.
         let swapped = next.id() == previous.id() && rank.id() > next.id();
         let first = rank.port_channel(if swapped { previous } else { next });
         let second = rank.port_channel(if swapped { next } else { previous });

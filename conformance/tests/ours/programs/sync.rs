@@ -1,4 +1,4 @@
-//! Fragments that only synchronise.
+//! Fragments that only synchronize.
 
 use mscclpp_core::dsl::Program;
 use mscclpp_core::types::BlockSync;
@@ -38,7 +38,7 @@ pub(crate) fn signal_wait_relaxed(p: &Program) {
     }
 }
 
-/// Signals on the first two of four channels, waits on the last two: they never meet.
+/// Signals on the first two of four channels, waits on the last two, which no signal reaches.
 pub(crate) fn signals_waits(p: &Program) {
     for rank in p.ranks() {
         let channels: Vec<_> = (0..4).map(|_| rank.memory_channel(1 - rank.id())).collect();
@@ -51,7 +51,7 @@ pub(crate) fn signals_waits(p: &Program) {
     }
 }
 
-/// The same, relaxed.
+/// The signals and waits of `signals_waits`, relaxed.
 pub(crate) fn signals_waits_relaxed(p: &Program) {
     for rank in p.ranks() {
         let channels: Vec<_> = (0..4).map(|_| rank.memory_channel(1 - rank.id())).collect();

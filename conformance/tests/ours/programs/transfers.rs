@@ -1,4 +1,4 @@
-//! Fragments in which two ranks meet, move something and part.
+//! Fragments in which two ranks synchronize, transfer data and synchronize again.
 
 use mscclpp_core::dsl::Program;
 use mscclpp_core::types::BlockSync;
@@ -54,7 +54,7 @@ pub(crate) fn put_with_signal(p: &Program) {
     }
 }
 
-/// The reference forgets the second wait; the plan is of the mended program.
+/// The reference omits the second wait; the plan is that of the corrected program.
 pub(crate) fn put_with_signal_twice(p: &Program) {
     for rank in p.ranks() {
         let peer = p.rank(1 - rank.id());

@@ -1,4 +1,5 @@
-//! Large messages: shares of what the memory's rate allows. A copy of a byte is two, read and written.
+//! Large messages: fractions of the bound by the memory's bandwidth. A copy of a byte counts twice, for its read and
+//! its write.
 
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_exec::cuda::PrepareOptions;
@@ -8,18 +9,18 @@ use crate::baselines::Baselines;
 use crate::bench::Bench;
 use crate::measure::{Outcome, microseconds};
 
-/// Microseconds that a collective needs if it reads and writes every byte of all ranks' buffers once.
+/// Returns the microseconds that a collective needs if it reads and writes every byte of all ranks' buffers once.
 fn bound(collective: CollectiveKind, ranks: u32, bytes: u64, baselines: &Baselines) -> f64 {
     let (ranks, bytes) = (f64::from(ranks), bytes as f64);
     let moved = match collective {
-        // One side has a part of the other one's bytes on each rank.
+        // On each rank one buffer is a fraction of the size of the other.
         CollectiveKind::AllGather | CollectiveKind::ReduceScatter => (1.0 + ranks) * bytes,
         _ => 2.0 * ranks * bytes,
     };
     moved / baselines.copy_gbs / 1e3
 }
 
-/// The share of the bound that the fastest plan reaches; `None` if none serves the request.
+/// Returns the fraction of the bound that the fastest plan reaches; `None` if none supports the request.
 fn share(
     bench: &Bench<'_>,
     (collective, ranks, bytes): (CollectiveKind, u32, u64),
@@ -74,7 +75,7 @@ pub(super) fn b3(bench: &Bench<'_>, baselines: Option<&Baselines>) -> Outcome<Op
     Ok(verdict("B3", &shares, 0.92))
 }
 
-/// As many multiprocessors as thread blocks, but not more than there are.
+/// Measures with as many multiprocessors as thread blocks, but not more than there are.
 pub(super) fn b10(bench: &Bench<'_>, baselines: Option<&Baselines>) -> Outcome<Option<Verdict>> {
     let bytes = bench.sizes(&[64 << 20])[0];
     let request = bench.request(CollectiveKind::AllReduce, 8, bytes);
@@ -90,10 +91,10 @@ pub(super) fn b10(bench: &Bench<'_>, baselines: Option<&Baselines>) -> Outcome<O
     let Some(baselines) = baselines else { return Ok(None) };
     let limit = bound(CollectiveKind::AllReduce, 8, bytes, baselines);
     all.sort_by(|a, b| (a.0, a.1).partial_cmp(&(b.0, b.1)).unwrap_or(std::cmp::Ordering::Equal));
-    // The fewest that a quick look finds good enough, and that are when measured.
+    // The smallest number that a quick measurement finds sufficient and a full one confirms.
     for (blocks, quick, choice, name) in &all {
         bench.say(format_args!("{blocks:>4} multiprocessors: {:>6.1} %  {name}", 100.0 * limit / quick));
-        // What a quick look gets wrong at most.
+        // Maximum error of a quick measurement.
         if limit / quick < 0.88 {
             continue;
         }

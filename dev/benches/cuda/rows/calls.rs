@@ -1,4 +1,4 @@
-//! What calls cost the host.
+//! Host time of calls.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::bench::Bench;
 use crate::calls::{self, Calls, NAMES};
 use crate::measure::{Outcome, median};
 
-/// What calls of some plans cost at most, each way.
+/// Returns the maximum host times of the calls of some plans, for each setting.
 fn slowest(bench: &Bench<'_>) -> Outcome<Calls> {
     bench.say(format_args!("{:<28} {:>14} {:>14} {:>14}", "microseconds", "first call", "size change", "eager call"));
     let mut worst = Calls { first: 0.0, change: 0.0, eager: 0.0 };
@@ -48,7 +48,8 @@ pub(super) fn b7(bench: &Bench<'_>, _: Option<&Baselines>) -> Outcome<Option<Ver
     }))
 }
 
-/// What is loaded once: the first plan on a device that has just been opened, less one on a device that has its kernels.
+/// Measures what is loaded once: the first plan on a device that has just been opened, less one on a device that has
+/// its kernels.
 pub(super) fn b8(bench: &Bench<'_>, _: Option<&Baselines>) -> Outcome<Option<Verdict>> {
     let algorithm = algorithms::find("allreduce_packets").ok_or("no such algorithm")?;
     let plan = Plan::new(&algorithm.compile(algorithm.spec(8, 8), &algorithm.arguments([])?)?);

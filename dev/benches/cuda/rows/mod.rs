@@ -1,5 +1,5 @@
-//! What is promised for one device, by the numbers that the promises have: each measured beside what the device can do at best, and
-//! said to be reached or not. These are numbers of one device's memory, not of links between devices.
+//! Targets for one device, by their numbers: each is measured together with the best times of the device, and reported
+//! as reached or not. These are numbers of one device's memory, not of links between devices.
 
 mod bandwidth;
 mod calls;
@@ -15,17 +15,17 @@ use crate::bench::Bench;
 use crate::measure::Outcome;
 use crate::stamps;
 
-/// What was measured, and whether it is enough.
+/// A measurement, and whether it reaches its targets.
 pub(crate) struct Verdict {
     row: &'static str,
     measured: String,
-    /// What has to be, in words, and whether it is.
+    /// The requirement, as text, and whether it is met.
     must: (String, bool),
-    /// What is aimed at.
+    /// The aim, as text, and whether it is met.
     bold: (String, bool),
 }
 
-/// A promise: its number, what it is about, and how it is measured. `None`: it cannot be, and it was said why.
+/// A target: its number, its subject, and its measurement. `None`: it cannot be measured, and the reason was reported.
 type Row = (&'static str, &'static str, fn(&Bench<'_>, Option<&Baselines>) -> Outcome<Option<Verdict>>);
 
 pub(crate) const ROWS: [Row; 12] = [
@@ -43,8 +43,8 @@ pub(crate) const ROWS: [Row; 12] = [
     ("b12", "races that the checker finds, on the device", races::b12),
 ];
 
-/// Measures some rows in this order, given by their numbers, in one run. Each verdict is printed when it is known, and once more
-/// below all rows; an error ends its row only. Returns the rows of which there is a verdict.
+/// Measures some rows in this order, given by their numbers, in one run. Each verdict is printed when it is available,
+/// and once more below all rows; an error ends only its row. Returns the rows of which there is a verdict.
 ///
 /// # Errors
 /// The first error of a row, after the last row; those of the baselines.
@@ -89,7 +89,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Bytes for people.
+/// Formats a number of bytes.
 fn size(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} B"),

@@ -1,4 +1,4 @@
-//! Beside what others would write.
+//! Comparison with kernels that users would write.
 
 use std::process::Command;
 
@@ -11,7 +11,7 @@ use crate::bench::Bench;
 use crate::compare::{self, Line};
 use crate::measure::{Outcome, mean, microseconds};
 
-/// Ratios of two times, their mean and the largest.
+/// Returns the mean and the largest of the ratios of two times.
 fn summary(lines: &[Line], ratio: impl Fn(&Line) -> f64) -> (f64, f64) {
     let all: Vec<f64> = lines.iter().map(ratio).collect();
     (mean(all.iter().copied()), all.iter().copied().fold(0.0, f64::max))
@@ -46,7 +46,7 @@ pub(super) fn b5(bench: &Bench<'_>, _: Option<&Baselines>) -> Outcome<Option<Ver
         row: "B5",
         measured: format!("{gain:.2} x up to 64 KiB, {loss:.3} of the interpreter's time at worst from 16 MiB on"),
         must: ("at least 1.15 x".into(), gain >= 1.15),
-        // What repeated runs differ by.
+        // The difference between repeated runs.
         bold: ("at least 1.4 x, and no loss".into(), gain >= 1.4 && loss <= 1.01),
     }))
 }

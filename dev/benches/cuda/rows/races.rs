@@ -1,4 +1,5 @@
-//! Races that the checker finds, on the device: whether launches of plans with such a bug give wrong results.
+//! Races that the checker finds, on the device: measures whether launches of plans with such a bug produce wrong
+//! results.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ const RANKS: u32 = 4;
 /// The rank that has the bug.
 const AT: usize = 1;
 
-/// Plans in which bugs are planted.
+/// Plans in which bugs are injected.
 const PLANS: [&str; 6] = [
     "allreduce_all_pairs",
     "allreduce_ring",
@@ -30,11 +31,11 @@ const PLANS: [&str; 6] = [
     "alltoall_direct",
 ];
 
-/// What is planted: the first wait of a rank comes last in its thread block, or the first block sync is left out. All signals are
-/// still taken, so no launch stalls.
+/// Injected bugs: the first wait of a rank is moved to the end of its thread block, or the first block sync is removed.
+/// All signals are still consumed, so no launch stalls.
 const BUGS: [OpKind; 3] = [OpKind::Wait, OpKind::RelaxedWait, OpKind::Nop];
 
-/// Plants a bug in the first operation of a kind; returns whether there is one.
+/// Injects a bug in the first operation of a kind; returns whether there is one.
 fn plant(ops: &mut Vec<Op>, kind: OpKind) -> bool {
     if let Some(at) = ops.iter().position(|op| op.kind == kind) {
         let op = ops.remove(at);
@@ -46,7 +47,7 @@ fn plant(ops: &mut Vec<Op>, kind: OpKind) -> bool {
     ops.iter_mut().filter_map(|op| op.body.as_mut()).any(|body| plant(&mut body.ops, kind))
 }
 
-/// The number of the first launch with wrong elements, and how many these are.
+/// Returns the number of the first launch with wrong elements, and how many there are.
 fn first_wrong(bench: &Bench<'_>, tree: &PlanTree) -> Outcome<Option<(u64, u64)>> {
     let (count, launches) = if bench.rehearsal { (8 * 16, 2) } else { (1 << 16, 50) };
     let options = Options { timeout: Duration::from_secs(5), ..Options::default() };

@@ -1,4 +1,4 @@
-//! Waits that nobody ends.
+//! Waits that no operation releases.
 
 use std::time::{Duration, Instant};
 
@@ -13,10 +13,11 @@ use crate::baselines::Baselines;
 use crate::bench::Bench;
 use crate::measure::{Outcome, median};
 
-/// How long an operation may wait here.
-const PATIENCE: Duration = Duration::from_millis(5);
+/// Timeout of an operation's wait.
+const TIMEOUT: Duration = Duration::from_millis(5);
 
-/// An all-reduce in which rank 1 leaves its first signal out: from the launch until its report is at hand.
+/// Measures an all-reduce in which rank 1 omits its first signal: the time from the launch until the report is
+/// available.
 pub(super) fn b11(bench: &Bench<'_>, _: Option<&Baselines>) -> Outcome<Option<Verdict>> {
     let algorithm = algorithms::find("allreduce_all_pairs").ok_or("no such algorithm")?;
     let mut tree = algorithm.compile(algorithm.spec(8, 8), &algorithm.arguments([])?)?;
@@ -25,7 +26,7 @@ pub(super) fn b11(bench: &Bench<'_>, _: Option<&Baselines>) -> Outcome<Option<Ve
             block.ops.remove(at);
         }
     }
-    let world = Executor::with_options(bench.device, 8, Options { timeout: PATIENCE, ..Options::default() });
+    let world = Executor::with_options(bench.device, 8, Options { timeout: TIMEOUT, ..Options::default() });
     let mut run = world.prepare(&Plan::new(&tree), Message::new(DataType::F32, 256).any_size())?;
     let (mut buffers, stream) = (run.buffers()?, world.stream()?);
     let mut times = Vec::new();
@@ -50,7 +51,7 @@ pub(super) fn b11(bench: &Bench<'_>, _: Option<&Baselines>) -> Outcome<Option<Ve
         row: "B11",
         measured: format!(
             "{time:.2} ms with a timeout of {} ms; what waits cost is in B4 at 1 KiB",
-            PATIENCE.as_millis()
+            TIMEOUT.as_millis()
         ),
         must: ("at most 1 s, with rank, block, operation and peer".into(), time <= 1000.0),
         bold: ("at most 10 ms".into(), time <= 10.0),

@@ -9,7 +9,7 @@ use crate::multicast;
 use crate::physical::{self, Stage};
 use crate::state::called_here;
 
-/// The next stage of addresses.
+/// Moves addresses to the next stage.
 fn go(address: u64, bytes: usize, from: &[Stage], to: Stage) -> Result<(), Code> {
     let gone = multicast::go(address, bytes, from, to).or_else(|| physical::go(address, bytes, from, to));
     gone.unwrap_or(Err(code::INVALID_VALUE))
@@ -36,7 +36,7 @@ calls! {
 
     fn cuMemSetAccess(address: u64, bytes: usize, access: *const [u32; 3], count: usize) {
         called_here("cuMemSetAccess")?;
-        // SAFETY: there are so many descriptions: kind of place, its number, read and write.
+        // SAFETY: the array has this number of descriptions: kind of location, its number, read and write.
         let all = unsafe { slice::from_raw_parts(access, count) };
         let is_device = |number: u32| c_int::try_from(number).is_ok_and(|number| ordinal(number).is_ok());
         valid(count > 0 && all.iter().all(|&[place, number, access]| (place, access) == (1, 3) && is_device(number)))?;

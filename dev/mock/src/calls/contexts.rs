@@ -1,4 +1,4 @@
-//! Primary contexts, and whose memory they reach.
+//! Primary contexts, and access to the memory of others.
 
 use std::ffi::{c_int, c_uint};
 
@@ -16,7 +16,7 @@ calls! {
 
     fn cuDevicePrimaryCtxRelease_v2(device: c_int) {
         let device = ordinal(device)?;
-        // It is done all the same, or the device would not begin anew.
+        // The context is released even so, or the device would not restart.
         let failed = called(device, "cuDevicePrimaryCtxRelease");
         state::release(device).and(failed)
     }
@@ -35,7 +35,7 @@ calls! {
     fn cuDeviceCanAccessPeer(can: *mut c_int, device: c_int, peer: c_int) -> can {
         let (device, peer) = (ordinal(device)?, ordinal(peer)?);
         match state::number_in_machine(device, peer) {
-            // Of another machine.
+            // A device of another host.
             None => Ok(0),
             Some(peer) => state::driver_of(device)?.can_access(peer).map(c_int::from).map_err(said),
         }

@@ -1,4 +1,4 @@
-//! Devices, and what they are.
+//! Devices and their properties.
 
 use std::ffi::{c_char, c_int, c_uint};
 
@@ -38,7 +38,7 @@ calls! {
         if text.len() > len.max(0) as usize {
             return Err(code::INVALID_VALUE);
         }
-        // SAFETY: there is room for `len` bytes.
+        // SAFETY: the caller's buffer has `len` bytes.
         unsafe { name.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), text.len()) };
         Ok(())
     }

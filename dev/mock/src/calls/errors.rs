@@ -1,4 +1,4 @@
-//! What results are called.
+//! Names of results.
 
 use std::ffi::c_char;
 

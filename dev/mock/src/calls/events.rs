@@ -7,12 +7,12 @@ use mscclpp_exec::cuda::Handle;
 use super::{ask, calls, valid};
 use crate::code::Code;
 
-/// An event that is not done.
+/// Result for an event that is not complete.
 const NOT_READY: Code = 600;
 
 calls! {
     fn cuEventCreate(event: *mut usize, flags: c_uint) -> event {
-        // With its own time or without.
+        // With or without timing.
         valid([0, 2].contains(&flags))?;
         ask(|driver| driver.create_event()).map(|event| event.0)
     }

@@ -1,4 +1,4 @@
-//! Captures of streams, and the graphs made by them.
+//! Captures of streams, and the resulting graphs.
 
 use std::ffi::c_int;
 
@@ -8,7 +8,7 @@ use super::{ask, calls, valid};
 use crate::code::Code;
 use crate::state::{self, called_here};
 
-/// A thread's way with captures: its calls disturb none.
+/// A thread's capture mode in which its calls do not disturb captures.
 const RELAXED: c_int = 2;
 
 calls! {
@@ -23,16 +23,17 @@ calls! {
     }
 
     fn cuThreadExchangeStreamCaptureMode(mode: *mut c_int) {
-        // SAFETY: the caller's place for a mode.
+        // SAFETY: the caller's pointer to a mode.
         let before = unsafe { mode.replace(0) };
         valid(before == RELAXED)?;
         ask(|driver| driver.enter_helper_thread())
     }
 
-    // The simulator's graphs are ready when they are made: instantiating hands over, destroying the first handle is nothing.
+    // The simulator's graphs are ready when they are created: instantiating returns the same handle, and destroying the
+    // first handle has no effect.
     fn cuGraphInstantiateWithFlags(made: *mut usize, graph: usize, _flags: u64) -> made {
         if let Err(code) = called_here("cuGraphInstantiate") {
-            // The handle that is left is destroyed, and with it the graph.
+            // Destroying the remaining handle destroys the graph.
             ask(|driver| driver.destroy_graph(Handle(graph)))?;
             return Err(code);
         }

@@ -1,4 +1,4 @@
-//! Memory between processes, by handles.
+//! Memory shared between processes, by handles.
 
 use std::ffi::c_uint;
 

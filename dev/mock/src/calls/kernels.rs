@@ -1,4 +1,4 @@
-//! Modules, their functions, and launches of these.
+//! Modules, their functions, and launches.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::slice;
@@ -60,9 +60,9 @@ calls! {
         valid(blocks > 0 && (1..=1024).contains(&threads) && shared == 0)?;
         state::after_stores()?;
         let bytes = state::argument(function)?;
-        // SAFETY: our kernels take one argument of so many bytes.
+        // SAFETY: kernels of this library take one argument of this number of bytes.
         let argument = unsafe { slice::from_raw_parts(*arguments, bytes) };
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         ask(|driver| unsafe { driver.launch(Handle(function), blocks, threads, Handle(stream), argument) })
     }
 }

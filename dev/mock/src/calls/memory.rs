@@ -8,7 +8,7 @@ use super::{ask, calls, valid};
 use crate::code::{self, Code};
 use crate::state::called_here;
 
-/// Flags of `cuMemHostAlloc`: all contexts know it, and devices see it.
+/// Flags of `cuMemHostAlloc`: the memory is valid in all contexts, and devices can access it.
 const PORTABLE_AND_MAPPED: c_uint = 1 | 2;
 
 /// An attribute of pointers.
@@ -21,7 +21,7 @@ calls! {
 
     fn cuMemGetAddressRange_v2(base: *mut u64, bytes: *mut usize, address: u64) {
         let found = ask(|driver| driver.allocation(address))?;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             base.write(found.base);
             bytes.write(found.bytes as usize);
@@ -39,8 +39,7 @@ calls! {
     fn cuMemHostAlloc(memory: *mut usize, bytes: usize, flags: c_uint) -> memory {
         valid(flags == PORTABLE_AND_MAPPED)?;
         let mapped = ask(|driver| driver.alloc_mapped(bytes as u64))?;
-        // A driver does not clear it.
-        // SAFETY: just allocated with so many bytes.
+        // A driver does not clear it. SAFETY: just allocated with this number of bytes.
         unsafe { (mapped.host as *mut u8).write_bytes(0xcd, bytes) };
         Ok(mapped.host)
     }

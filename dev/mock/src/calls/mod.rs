@@ -1,4 +1,4 @@
-//! The driver's functions, by what they are about. Signatures are those of `cuda.h`, enumerations as integers.
+//! The driver's functions, one module per subject. Signatures are those of `cuda.h`, enumerations as integers.
 
 #![allow(non_snake_case)]
 
@@ -23,13 +23,14 @@ use mscclpp_exec::cuda::{Driver, DriverError};
 use crate::code::{self, Code, said};
 use crate::state::{self, DEVICES};
 
-/// Physical memory comes in units of so many bytes.
+/// Granularity of physical memory in bytes.
 const UNIT: usize = 1 << 16;
 
-/// A kind of handle that is exported.
+/// Handle type of an export as a file descriptor.
 const POSIX_FILE_DESCRIPTOR: c_uint = 1;
 
-/// An error unless arguments are as they must be; also said to standard error, as some callers cannot make anything of it.
+/// Returns an error unless arguments are valid; the error is also printed to standard error, as some callers cannot
+/// interpret it.
 #[track_caller]
 fn valid(are_right: bool) -> Result<(), Code> {
     if are_right {
@@ -39,14 +40,14 @@ fn valid(are_right: bool) -> Result<(), Code> {
     Err(code::INVALID_VALUE)
 }
 
-/// Stores what a call gives back.
+/// Stores the result of a call.
 ///
 /// # Safety
-/// `at` may be written.
+/// `at` must be valid for writes.
 pub(crate) unsafe fn give<T>(at: *mut T, value: Result<T, Code>) -> Code {
     match value {
         Ok(value) => {
-            // SAFETY: as the caller promises.
+            // SAFETY: guaranteed by the caller.
             unsafe { at.write(value) };
             code::SUCCESS
         }
@@ -54,7 +55,7 @@ pub(crate) unsafe fn give<T>(at: *mut T, value: Result<T, Code>) -> Code {
     }
 }
 
-/// A call of the current context's simulator.
+/// Calls the simulator of the current context.
 pub(crate) fn ask<T>(call: impl FnOnce(&dyn Driver) -> Result<T, DriverError>) -> Result<T, Code> {
     call(&*state::driver()?).map_err(said)
 }
@@ -64,11 +65,11 @@ fn ordinal(device: c_int) -> Result<usize, Code> {
     usize::try_from(device).ok().filter(|&device| device < DEVICES).ok_or(code::INVALID_DEVICE)
 }
 
-/// Defines functions of the driver; `-> at` says where the result goes.
+/// Defines functions of the driver; `-> at` names the pointer to the result.
 macro_rules! calls {
     ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $out:ident)? $body:block)*) => {$(
         /// # Safety
-        /// As CUDA's driver: pointers are good for what the function does with them.
+        /// As in CUDA's driver: pointers must be valid for the function's use of them.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($argument: $type),*) -> Code {
             let result = || $body;
@@ -78,7 +79,7 @@ macro_rules! calls {
     (@give $result:expr) => { $crate::code::of($result) };
     (@give $out:ident $result:expr) => {{
         let result = $result;
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { $crate::calls::give($out, result) }
     }};
 }

@@ -1,4 +1,4 @@
-//! Physical memory, which other processes get as files, and so are multicast objects.
+//! Physical memory and multicast objects, which other processes receive as files.
 
 use std::ffi::{c_int, c_uint};
 use std::os::fd::{BorrowedFd, IntoRawFd};
@@ -23,7 +23,7 @@ struct Wanted {
 }
 
 impl Wanted {
-    /// Pinned memory of a device, which is exported as files: the only kind that the simulator has.
+    /// Accepts pinned memory of a device that is exported as files: the only kind that the simulator has.
     fn check(&self) -> Result<(), Code> {
         let device = self.device;
         ordinal(device)?;
@@ -46,7 +46,7 @@ calls! {
         // SAFETY: the caller's struct.
         unsafe { &*wanted }.check()?;
         valid(flags == 0 && bytes > 0 && bytes.is_multiple_of(UNIT))?;
-        // For all devices: which of them it is mapped for is said later.
+        // For all devices: a later call selects those for which it is mapped.
         let all: Vec<u32> = (0..DEVICES as u32).collect();
         ask(|driver| driver.alloc_shared(bytes as u64, &all)).map(physical::add)
     }
@@ -86,7 +86,7 @@ calls! {
         let file = unsafe { BorrowedFd::borrow_raw(file as c_int) }.try_clone_to_owned();
         let file = std::fs::File::from(file.map_err(|_| code::INVALID_VALUE)?);
         let bytes = file.metadata().map_err(|_| code::INVALID_VALUE)?.len();
-        // Physical memory comes in whole units.
+        // Physical memory consists of whole units.
         if !bytes.is_multiple_of(UNIT as u64) {
             let object = ask(|driver| driver.import_multicast(file.into()))?;
             return multicast::add(object, 0);

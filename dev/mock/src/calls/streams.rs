@@ -8,7 +8,7 @@ use super::{ask, calls, valid};
 use crate::code::Code;
 use crate::state::{self, called_here};
 
-/// Flags of streams that do not wait for the default one.
+/// Flag of streams that do not synchronize with the default one.
 const NON_BLOCKING: c_uint = 1;
 
 calls! {

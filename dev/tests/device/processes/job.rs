@@ -1,4 +1,4 @@
-//! Processes of the system, each with a rank.
+//! Processes of a job, each with a rank.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -10,7 +10,7 @@ use libtest_mimic::Failed;
 use super::player::RANK;
 use crate::port::Port;
 
-/// Processes of the system, each with a rank; killed when dropped.
+/// Processes of a job, each with a rank; killed when dropped.
 pub(crate) struct Job {
     ranks: Vec<Child>,
     _port: Port,
@@ -41,18 +41,18 @@ impl Job {
         Ok(job)
     }
 
-    /// Ends a process at once.
+    /// Kills a process.
     pub(crate) fn kill(&mut self, rank: usize) -> Result<(), Failed> {
         Ok(self.ranks[rank].kill()?)
     }
 
-    /// Stops a process, which does not end.
+    /// Stops a process by a signal, without ending it.
     pub(crate) fn stop(&mut self, rank: usize) -> Result<(), Failed> {
         let done = Command::new("kill").args(["-s", "STOP", &self.ranks[rank].id().to_string()]).status()?;
         if done.success() { Ok(()) } else { Err("kill failed".into()) }
     }
 
-    /// Waits until a rank has said a line.
+    /// Waits until a rank has printed a line.
     pub(crate) fn wait_for_line(&mut self, rank: usize, line: &str) -> Result<(), Failed> {
         let mut text = Vec::new();
         let output = self.ranks[rank].stdout.as_mut().ok_or("no output")?;
@@ -66,17 +66,17 @@ impl Job {
         Ok(())
     }
 
-    /// Waits for all processes: whether each succeeded, and what it said.
+    /// Waits for all processes; returns for each whether it succeeded, and its output.
     pub(crate) fn wait(self) -> Result<Vec<(bool, String)>, Failed> {
         self.wait_without(None)
     }
 
-    /// The same, but for one that may be there until all others have ended.
+    /// Waits for all processes; one may run until all others have ended.
     pub(crate) fn wait_without(mut self, except: Option<usize>) -> Result<Vec<(bool, String)>, Failed> {
         let mut last = except.map(|rank| self.ranks.remove(rank));
         // A guard against hangs only.
         let deadline = Instant::now() + Duration::from_secs(500);
-        // Whoever says much must be listened to.
+        // The output must be read, or a process with much output would block.
         let listen = |child: &mut Child| {
             let pipes: [Option<Box<dyn Read + Send>>; 2] = [
                 child.stdout.take().map(|pipe| Box::new(pipe) as _),

@@ -1,4 +1,4 @@
-//! Ranks with a group of their own: in threads, each with a simulated machine of its own, so that all memory of others is
+//! Ranks with separate bootstraps: in threads, each with a separate simulated host, so that all memory of others is
 //! mapped; and in processes.
 
 mod job;
@@ -34,19 +34,19 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
     let tests: [(&str, Test); 8] = [
         ("every_call_fails_once", every_call_fails_once),
-        ("freed_memory_is_noticed", freed_memory_is_noticed),
-        ("scattered_memory_is_refused", scattered_memory_is_refused),
+        ("freed_memory_is_registered_again", freed_memory_is_registered_again),
+        ("slice_of_several_allocations_is_rejected", slice_of_several_allocations_is_rejected),
         ("threads_of_one_process", threads_of_one_process),
-        ("launches_that_stall_end_the_world", launches_that_stall_end_the_world),
-        ("ranks_that_differ_are_told", ranks_that_differ_are_told),
-        ("ranks_without_memory_are_told", ranks_without_memory_are_told),
+        ("stalled_launch_makes_executor_unusable", stalled_launch_makes_executor_unusable),
+        ("ranks_that_differ_are_told", different_calls_are_reported),
+        ("rank_without_memory_is_reported", rank_without_memory_is_reported),
         ("of_the_system", |seed| of_the_system(seed, "simulator")),
     ];
     let tests = tests.into_iter().map(|(name, test)| with_seeds(format!("processes::{name}"), seeds.clone(), test));
     plans.chain(tests).collect()
 }
 
-/// Every rank on a device of its own.
+/// Every rank on a separate device.
 fn every_size(seed: u64, algorithm: &BuiltinAlgorithm) -> Result<(), Failed> {
     for (ranks, per_node, files) in [(2, 2, false), (3, 3, true), (2, 1, true)] {
         if !algorithm.supports(ranks, per_node) {
@@ -65,7 +65,8 @@ fn every_size(seed: u64, algorithm: &BuiltinAlgorithm) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Nothing is mapped then: each reaches what the others have made for themselves, multicast objects and memory to be shared too.
+/// No memory is mapped then: each rank accesses the allocations of the others directly, including multicast objects and
+/// memory for sharing.
 fn threads_of_one_process(seed: u64) -> Result<(), Failed> {
     for name in ["allreduce_packets", "allreduce_ring_ports", "allreduce_switch", "allgather_switch"] {
         let works =
@@ -80,8 +81,9 @@ fn threads_of_one_process(seed: u64) -> Result<(), Failed> {
     })
 }
 
-/// What goes on behind the end of its allocation, as memory does that other libraries put together, cannot be given to others as one.
-fn scattered_memory_is_refused(seed: u64) -> Result<(), Failed> {
+/// A slice that extends past the end of its allocation, as in memory that other libraries compose of several
+/// allocations, cannot be shared as one.
+fn slice_of_several_allocations_is_rejected(seed: u64) -> Result<(), Failed> {
     let plan = shipped("allreduce_packets", 2)?;
     in_threads(seed, 2, false, |world, device, rank| {
         let run = world.prepare(&plan, Message::new(DataType::F32, 64).any_size())?;
@@ -100,20 +102,20 @@ fn scattered_memory_is_refused(seed: u64) -> Result<(), Failed> {
     })
 }
 
-/// Memory that is freed and allocated again, perhaps at the same address, is shared anew.
-fn freed_memory_is_noticed(seed: u64) -> Result<(), Failed> {
+/// Memory that is freed and allocated again, perhaps at the same address, is registered again.
+fn freed_memory_is_registered_again(seed: u64) -> Result<(), Failed> {
     in_threads(seed, 2, false, |world, device, rank| {
         files_and_handles(world, device, rank, "allgather_all_pairs")
             .map_err(|failed| Error::Internal(format!("{failed:?}")))
     })
 }
 
-/// Launches of an all-gather on memory that comes and goes, every second time on such that is made to be shared.
+/// Launches of an all-gather on memory that is allocated and freed repeatedly, every second time on memory for sharing.
 pub(crate) fn files_and_handles(world: &Executor, device: &Device, rank: u32, name: &str) -> Result<(), Failed> {
     allgathers(world, device, rank, name, |round| round % 2 == 1)
 }
 
-/// The same; `is_shared` decides by the round whether memory is made to be shared.
+/// Launches of an all-gather; `is_shared` decides by the round whether memory is allocated to be shared.
 pub(crate) fn allgathers(
     world: &Executor,
     device: &Device,
@@ -133,16 +135,16 @@ pub(crate) fn allgathers(
     let [input, output] = [whole.input(rank).bytes, whole.output(rank).bytes];
     for round in 0..4_u8 {
         let bytes = input + output + 16;
-        // Memory that others know by a handle, and such that they get as a file.
+        // Memory that other ranks map by a handle, and memory that they receive as a file.
         let mut memory = if is_shared(round) { world.alloc(rank, bytes)? } else { DeviceBuffer::new(device, bytes)? };
         let value = 16 * round + rank as u8 + 1;
         memory.write(&vec![value; (input + output + 16) as usize])?;
-        // The second time nothing is sent but where they lie.
+        // The second time only offsets are sent.
         for _ in 0..2 {
             let slices = [memory.slice(0..input), memory.slice(input + 16..input + 16 + output)];
             let [Some(first), Some(second)] = slices else { return Err("not inside".into()) };
             let binding = run.bind([[first, second]])?;
-            // SAFETY: this rank's memory, which lives until the launch is over.
+            // SAFETY: this rank's memory, which lives until the launch is complete.
             unsafe { run.launch_bound(&binding, &stream)? };
             run.synchronize(&stream)?;
         }
@@ -160,8 +162,8 @@ pub(crate) fn allgathers(
     Ok(())
 }
 
-/// A missing signal is named, by the rank that waits for it; then nobody waits for what cannot come.
-fn launches_that_stall_end_the_world(seed: u64) -> Result<(), Failed> {
+/// A missing signal is reported by the rank that waits for it; afterwards no wait is endless.
+fn stalled_launch_makes_executor_unusable(seed: u64) -> Result<(), Failed> {
     let tree = stalls::without("allreduce_ring", 2, 1, OpKind::Signal)?;
     let (broken, right) = (Plan::new(&tree), shipped("allreduce_ring", 2)?);
     let message = Message::new(DataType::F32, 100).any_size();
@@ -182,7 +184,7 @@ fn launches_that_stall_end_the_world(seed: u64) -> Result<(), Failed> {
     if results.iter().all(stalled) { Ok(()) } else { Err(format!("{results:?}").into()) }
 }
 
-fn ranks_that_differ_are_told(seed: u64) -> Result<(), Failed> {
+fn different_calls_are_reported(seed: u64) -> Result<(), Failed> {
     let plan = shipped("allreduce_ring", 2)?;
     let machine = |rank| machine_options(seed, rank, false);
     let results = each_in_a_thread(2, machine, cuda::Options::default(), |world, _, rank| {
@@ -194,7 +196,8 @@ fn ranks_that_differ_are_told(seed: u64) -> Result<(), Failed> {
     if results.iter().all(told) { Ok(()) } else { Err(format!("{results:?}").into()) }
 }
 
-/// How two ranks come out that prepare a plan and make buffers, while the nth time that rank 1 makes a call of the driver fails.
+/// Returns the results of two ranks that prepare a plan and allocate buffers, while rank 1's nth call of a driver
+/// function fails.
 fn prepared_while_one_fails(
     seed: u64,
     plan: &Plan,
@@ -210,14 +213,14 @@ fn prepared_while_one_fails(
     results.try_into().map_err(|_| "two ranks".into())
 }
 
-/// A rank that has no memory says so to the others; it does not keep them waiting.
-fn ranks_without_memory_are_told(seed: u64) -> Result<(), Failed> {
+/// A rank without memory reports that to the others; it does not block them.
+fn rank_without_memory_is_reported(seed: u64) -> Result<(), Failed> {
     let plan = shipped("allreduce_ring", 2)?;
     // Counters, tables, scratch: each in its turn.
     for nth in 1..=12 {
         let results = prepared_while_one_fails(seed, &plan, "cuMemAlloc", nth)?;
         match &results {
-            // What it has shared already may be gone before the other one has mapped it.
+            // Memory that it has shared may be freed before the other rank has mapped it.
             [Err(Error::RankLost { peer: 1, .. } | Error::MapFailed { peer: 1, .. }), Err(Error::Driver(_))] => {}
             _ => return Err(format!("allocation {nth}: {results:?}").into()),
         }
@@ -225,7 +228,7 @@ fn ranks_without_memory_are_told(seed: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Calls for memory of other processes, and whether a rank hears of their failure.
+/// Calls for memory of other processes, and whether their failure is reported to a rank.
 pub(crate) const CALLS: [(&str, bool); 5] = [
     ("cuIpcGetMemHandle", true),
     ("cuIpcOpenMemHandle", true),
@@ -234,8 +237,8 @@ pub(crate) const CALLS: [(&str, bool); 5] = [
     ("cuIpcCloseMemHandle", false),
 ];
 
-/// Calls for memory of other processes, each of the first ones of which fails on one rank: nobody waits for what cannot come, and
-/// nothing is left behind, to which the simulator sees.
+/// Calls for memory of other processes, for each of the first calls of a function a failure on one rank: no wait is
+/// endless, and the simulator detects no leak.
 fn every_call_fails_once(seed: u64) -> Result<(), Failed> {
     let plan = shipped("allreduce_ring", 2)?;
     for (call, is_heard) in CALLS {
@@ -249,7 +252,7 @@ fn every_call_fails_once(seed: u64) -> Result<(), Failed> {
             };
             match (first, second) {
                 (Ok(()), Ok(())) if nth > 1 || !is_heard => break,
-                // What was the last one to do is done.
+                // The last call of the program is complete.
                 (Ok(()) | Err(Error::RankLost { peer: 1, .. } | Error::MapFailed { peer: 1, .. }), Err(_))
                     if is_named => {}
                 _ => return Err(format!("call {nth} of {call}: {results:?}").into()),
@@ -259,14 +262,13 @@ fn every_call_fails_once(seed: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Processes of the system, each with a rank.
+/// Ranks in processes.
 pub(crate) fn of_the_system(seed: u64, driver: &str) -> Result<(), Failed> {
     Job::start("processes", driver, seed, 2, 2)?.succeed()
 }
 
-/// Processes on the one real device: their memory goes to others by handles or by descriptors; or half of them are told to be on
-/// another host. They take turns on the device, so a
-/// launch takes milliseconds.
+/// Processes on the one real device: they share their memory by handles or by descriptors; or half of them are assigned
+/// to another simulated host. They share the device in time slices, so a launch takes milliseconds.
 pub(crate) fn on_device(device: &Result<Device, CudaUnavailable>) -> Vec<Trial> {
     let roles = ["handles", "descriptors", "hosts"];
     let trial = |(ranks, role): (u32, &'static str)| {

@@ -1,4 +1,4 @@
-//! What a process does that is a rank.
+//! The part of a process that is a rank.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(super) const RANK: &str = "MSCCLPP_TEST_RANK";
 const OF_PROCESSES: [&str; 4] =
     ["allreduce_all_pairs", "allreduce_packets", "allgather_ring_ports", "allreduce_switch"];
 
-/// What a process is that plays a role.
+/// State of a process in a role.
 pub(crate) struct Player {
     pub(crate) group: Arc<Bootstrap>,
     driver: String,
@@ -30,7 +30,7 @@ pub(crate) struct Player {
 }
 
 impl Player {
-    /// A device of its own, and what it depends on.
+    /// Opens a separate device, with the driver that it needs.
     pub(crate) fn device(&self, options: Options) -> Result<(Device, Option<mock::Mock>), Failed> {
         Ok(match self.driver.as_str() {
             "cuda" => (Device::new(0)?, None),
@@ -42,13 +42,13 @@ impl Player {
         })
     }
 
-    /// Whether there is a compiler at run time.
+    /// Returns whether there is a compiler at run time.
     pub(crate) fn compiles(&self) -> bool {
         self.driver != "mock"
     }
 }
 
-/// If this process is a rank, does its part; whether it went well.
+/// Runs the part of this process if it is a rank; returns its result.
 pub(crate) fn rank() -> Option<Result<(), Failed>> {
     let what = std::env::var(RANK).ok()?;
     let work = || -> Result<(), Failed> {
@@ -85,7 +85,7 @@ fn beside_one_another(player: &Player) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Plans of ranks on one device; `is_shared`: whether the memory that they gather is made to be shared.
+/// Plans of ranks on one device; `is_shared`: whether the memory of their all-gathers is allocated to be shared.
 fn on_one_device(player: &Player, is_shared: fn(u8) -> bool) -> Result<(), Failed> {
     let (group, rank) = (&player.group, player.group.rank());
     let (device, _rig) = player.device(machine_options(player.seed, rank, false))?;

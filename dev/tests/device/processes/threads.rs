@@ -1,4 +1,4 @@
-//! Ranks in threads, each with a simulated machine of its own.
+//! Ranks in threads, each with a separate simulated host.
 
 use std::sync::Arc;
 use std::thread;
@@ -11,15 +11,15 @@ use mscclpp_dev::{Options, machine, simulator};
 use mscclpp_exec::Error;
 use mscclpp_exec::cuda::{self, Device, Executor};
 
-/// Options of a rank's machine.
+/// Returns the options of a rank's host.
 pub(crate) fn machine_options(seed: u64, rank: u32, files: bool) -> Options {
     let stop_at_one_of = [0, 16, 3][seed as usize % 3];
-    // Every other day with multicast objects.
+    // Every other seed with multicast objects.
     let multicast = if seed.is_multiple_of(2) { u32::MAX } else { 0 };
     Options { seed: seed + u64::from(rank), stop_at_one_of, others: true, files, multicast, ..Options::default() }
 }
 
-/// Ranks in threads, each with a device behind a driver of its own. `run`: what each does.
+/// Runs ranks in threads, each with a device of a separate driver. `run`: the part of each rank.
 pub(super) fn in_threads(
     seed: u64,
     ranks: u32,
@@ -33,7 +33,7 @@ pub(super) fn in_threads(
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ").into()) }
 }
 
-/// The same; how each came out.
+/// Runs ranks in threads, and returns the result of each.
 pub(crate) fn each_in_a_thread(
     ranks: u32,
     machine: impl Fn(u32) -> Options + Sync,
@@ -44,7 +44,8 @@ pub(crate) fn each_in_a_thread(
     each_on(ranks, device, options, run)
 }
 
-/// The same on the devices of one machine: those of a process, which reach one another's memory by its address.
+/// Runs ranks in threads, on the devices of one host: devices of one process, which access one another's memory by its
+/// address.
 pub(crate) fn on_one_machine(
     seed: u64,
     ranks: u32,
@@ -57,7 +58,7 @@ pub(crate) fn on_one_machine(
     results.into_iter().collect::<Result<Vec<()>, _>>().map(drop).map_err(|error| error.to_string().into())
 }
 
-/// Ranks in threads, each with a group and a device.
+/// Runs ranks in threads, each with a bootstrap and a device.
 fn each_on(
     ranks: u32,
     device: impl Fn(u32) -> Result<Device, Error> + Sync,

@@ -1,4 +1,4 @@
-//! What ranks launch, and what must come of it.
+//! Launches of ranks, and their expected results.
 
 use libtest_mimic::Failed;
 use mscclpp_core::plan::Plan;
@@ -6,7 +6,7 @@ use mscclpp_exec::cuda::{Executor, PrepareOptions};
 use mscclpp_exec::verify::{Pattern, Verifier};
 use mscclpp_exec::{Error, Message, cpu};
 
-/// What ranks do: launches with inputs, and what outputs must be.
+/// Launches of ranks: inputs and expected outputs.
 pub(crate) struct Work {
     pub(crate) plan: Plan,
     pub(crate) message: Message,
@@ -34,12 +34,12 @@ impl Work {
         Ok(Self { plan, message, launches: all })
     }
 
-    /// A rank's part.
+    /// Runs a rank's part.
     pub(crate) fn run(&self, world: &Executor, rank: u32) -> Result<(), Error> {
         self.run_as(world, rank, PrepareOptions::default())
     }
 
-    /// The same, prepared with settings.
+    /// Runs a rank's part, prepared with settings.
     pub(crate) fn run_as(&self, world: &Executor, rank: u32, prepare: PrepareOptions) -> Result<(), Error> {
         let mut run = world.prepare_with(&self.plan, self.message, prepare)?;
         if prepare.specialize {

@@ -1,4 +1,4 @@
-//! Bugs that are planted in what only switch channels use are found.
+//! Detection of bugs that are injected in code that only switch channels use.
 
 use libtest_mimic::Failed;
 use mscclpp_dev::Options;
@@ -8,7 +8,7 @@ use mscclpp_exec::{DataType, Error, Message, cpu, cuda};
 use super::{ALGORITHMS, counts, options, world_on};
 use crate::bits::shipped;
 
-/// Whether some seed shows a bug.
+/// Checks that some seed reveals a bug.
 pub(super) fn is_found(bug: &'static str) -> Result<(), Failed> {
     for seed in 1..=30 {
         let machine_options = Options { bug: Some(bug), ..options(seed, counts()) };

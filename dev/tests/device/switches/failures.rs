@@ -1,4 +1,4 @@
-//! Calls for objects that fail: channels go without, and say why.
+//! Calls for multicast objects that fail: channels do without them, and report the reason.
 
 use libtest_mimic::Failed;
 use mscclpp_dev::Options;
@@ -9,7 +9,8 @@ use super::{switches, world_on};
 use crate::at;
 use crate::bits::{Pair, shipped};
 
-/// Calls that objects need, and whether channels go without when one fails. The granularity is first asked for memory's sake.
+/// Calls that objects need, and whether channels do without when one fails. The granularity is first requested for
+/// memory.
 pub(super) const CALLS: [(&str, bool); 7] = [
     ("cuMulticastCreate", true),
     ("cuMulticastAddDevice", true),
@@ -20,7 +21,7 @@ pub(super) const CALLS: [(&str, bool); 7] = [
     ("cuMemUnmap", false),
 ];
 
-/// All that is done with switch channels, over scratch and over buffers; whether all of them had objects, and what they said if not.
+/// Uses switch channels in all ways, over scratch and over buffers; returns their paths.
 pub(super) fn program(world: &Executor) -> Result<Vec<SwitchPath>, Failed> {
     let mut all = Vec::new();
     for name in ["allreduce_switch", "allreduce_switch_pipeline"] {
@@ -32,13 +33,13 @@ pub(super) fn program(world: &Executor) -> Result<Vec<SwitchPath>, Failed> {
     Ok(all)
 }
 
-/// Each of the calls fails, each of its times. Nothing is left behind, to which the simulator sees when it is dropped, and results
-/// are right all the same.
+/// Each of the calls fails, at each of its occurrences. The simulator detects no leak when it is dropped, and results
+/// are correct even so.
 pub(super) fn each_fails(
     calls: impl Iterator<Item = (&'static str, bool)>,
     run: impl Fn(Options) -> Result<Vec<SwitchPath>, Failed>,
 ) -> Result<(), Failed> {
-    for (call, is_heard) in calls {
+    for (call, is_reported) in calls {
         for nth in 1..=20 {
             let place = format!("call {nth} of {call}");
             let options = Options { failing: Some((call, nth)), multicast: u32::MAX, ..Options::default() };
@@ -48,8 +49,8 @@ pub(super) fn each_fails(
             };
             let refused = switches.iter().filter(|switch| switch.path.is_err()).count();
             assert_eq!(refused, switches.iter().filter(|switch| named(switch)).count(), "{place}: {switches:?}");
-            // There are not so many of them.
-            if refused == 0 && (nth > 1 || !is_heard) {
+            // The call is made fewer times than this.
+            if refused == 0 && (nth > 1 || !is_reported) {
                 break;
             }
             assert_eq!(refused, 1, "{place}: {switches:?}");

@@ -1,4 +1,4 @@
-//! Launches from graphs, and of kernels that were written for one plan.
+//! Launches from graphs, and of specialized kernels.
 
 use libtest_mimic::Failed;
 use mscclpp_exec::cuda::PrepareOptions;
@@ -8,7 +8,7 @@ use super::{counts, taken, world};
 use crate::at;
 use crate::bits::{Pair, shipped};
 
-/// Graphs find the scratch of larger messages, too, and its multicast addresses.
+/// Graphs also use the scratch of larger messages, and its multicast addresses.
 pub(super) fn graphs(seed: u64) -> Result<(), Failed> {
     for name in ["allreduce_switch", "allreduce_switch_pipeline", "allgather_switch_packets"] {
         let counts = counts();
@@ -22,7 +22,7 @@ pub(super) fn graphs(seed: u64) -> Result<(), Failed> {
             pair.replay(&graph, round).map_err(|failed| at(format_args!("{name}, round {round}"), &failed))?;
             assert!(taken(counts).1 > 0, "{name}, round {round}");
             if round == 2 {
-                // Memory for more than all that there is now.
+                // Memory for more than all present messages.
                 let mut pair =
                     Pair::new(&world, &shipped(name, 2)?, message(40_000))?.ok_or("too many thread blocks")?;
                 pair.check(1).map_err(|failed| at(format_args!("{name}, larger"), &failed))?;

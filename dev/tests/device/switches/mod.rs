@@ -1,5 +1,5 @@
-//! Switch channels through multicast objects: which path was taken is counted by the simulator, and results are those of the CPU
-//! executor, bit for bit, but for sums of floats that were left to the switch.
+//! Switch channels through multicast objects: the simulator counts which path was taken, and results are bitwise equal
+//! to those of the CPU executor, except for sums of floats that the switch computes.
 
 mod bugs;
 mod failures;
@@ -32,8 +32,8 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("sums_of_floats", results::sums_of_floats),
         ("any_length", results::any_length),
         ("reduced_without_broadcast", results::reduced_without_broadcast),
-        ("memory_anywhere", objects::memory_anywhere),
-        ("why_there_is_none", objects::why_there_is_none),
+        ("memory_at_any_offset", objects::memory_at_any_offset),
+        ("missing_object_has_reason", objects::missing_object_has_reason),
         ("graphs", launches::graphs),
         ("specialised_kernels", launches::specialised_kernels),
         ("processes", processes::all_agree),
@@ -45,7 +45,7 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     tests.chain(faults).chain(bugs).collect()
 }
 
-/// With the mock driver.
+/// The tests with the mock driver.
 pub(crate) fn on_mock(mock: &Result<&'static mock::Driver, String>) -> [Trial; 2] {
     let (one, two) = (mock.clone(), mock.clone());
     [
@@ -75,22 +75,22 @@ pub(crate) fn on_mock(mock: &Result<&'static mock::Driver, String>) -> [Trial; 2
 /// A call that only CUDA's own functions need.
 const RETAIN: &str = "cuMemRetainAllocationHandle";
 
-/// All calls that fail in these tests.
+/// Returns all calls that fail in these tests.
 pub(crate) fn calls() -> impl Iterator<Item = &'static str> {
     let between = processes::CALLS.iter().map(|(_, call, _)| *call);
     CALLS.iter().map(|(call, _)| *call).chain([RETAIN]).chain(between)
 }
 
-/// The shipped algorithms with switch channels.
+/// The built-in algorithms with switch channels.
 const ALGORITHMS: [&str; 4] =
     ["allreduce_switch", "allreduce_switch_pipeline", "allgather_switch", "allgather_switch_packets"];
 
-/// Somewhere to count.
+/// Creates counters.
 fn counts() -> &'static MulticastCounts {
     Box::leak(Box::new(MulticastCounts { loads: AtomicU64::new(0), stores: AtomicU64::new(0) }))
 }
 
-/// What was counted since the last time: loads and stores.
+/// Returns the loads and stores since the last call.
 fn taken(counts: &MulticastCounts) -> (u64, u64) {
     (counts.loads.swap(0, Relaxed), counts.stores.swap(0, Relaxed))
 }
@@ -100,7 +100,7 @@ fn options(seed: u64, counts: &'static MulticastCounts) -> Options {
     Options { seed, stop_at_one_of, multicast: u32::MAX, counts: Some(counts), ..Options::default() }
 }
 
-/// A world with ranks on the devices of these numbers.
+/// An executor with ranks on the devices of these numbers.
 fn world_on(map: &[usize], machine_options: Options, options: cuda::Options) -> Result<Executor, Failed> {
     let with_cache = |driver| Device::with_cache(driver, Cache::at(CACHE));
     let count = map.iter().max().map_or(0, |&last| last as u32 + 1);
@@ -109,13 +109,13 @@ fn world_on(map: &[usize], machine_options: Options, options: cuda::Options) -> 
     Ok(Executor::with_devices(&ranks, options)?)
 }
 
-/// A world with a rank on each of so many devices.
+/// An executor with a rank on each of this number of devices.
 fn world(seed: u64, ranks: u32, counts: &'static MulticastCounts) -> Result<Executor, Failed> {
     let map: Vec<usize> = (0..ranks as usize).collect();
     world_on(&map, options(seed, counts), cuda::Options::default())
 }
 
-/// All switch channels of a run.
+/// Returns all switch channels of a prepared plan.
 fn switches(run: &cuda::PreparedPlan, buffers: &cuda::Buffers) -> Vec<SwitchPath> {
     [&run.switch_paths(), buffers.switch_paths()].concat()
 }

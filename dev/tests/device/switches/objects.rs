@@ -1,4 +1,4 @@
-//! Which memory has a multicast object, and why other memory has none.
+//! Memory with and without multicast objects, and the reasons.
 
 use libtest_mimic::Failed;
 use mscclpp_algorithms as algorithms;
@@ -13,13 +13,13 @@ use super::{ALGORITHMS, counts, options, switches, taken, world, world_on};
 use crate::at;
 use crate::bits::{Pair, shipped};
 
-/// Numbers in the caller's part of a memory.
+/// Number of elements in the caller's part of an allocation.
 const COUNT: u64 = 2 * 64;
 
-/// What is beside the caller's part.
+/// Value of the bytes outside the caller's part.
 const BESIDE: u8 = 0x55;
 
-/// Writes numbers behind the first `skip` bytes of a memory.
+/// Writes numbers after the first `skip` bytes of an allocation.
 fn fill(memory: &mut DeviceBuffer, skip: usize, number: impl Fn(i32) -> i32) -> Result<(), Failed> {
     let mut content = vec![BESIDE; memory.as_slice().bytes as usize];
     for (at, word) in (0..).zip(content[skip..][..4 * COUNT as usize].chunks_exact_mut(4)) {
@@ -28,7 +28,7 @@ fn fill(memory: &mut DeviceBuffer, skip: usize, number: impl Fn(i32) -> i32) -> 
     Ok(memory.write(&content)?)
 }
 
-/// Reads them back, and what is beside them.
+/// Checks the numbers, and the bytes outside of them.
 fn check(memory: &mut DeviceBuffer, skip: usize, expected: impl Fn(i32) -> i32) -> Result<(), Failed> {
     let mut content = vec![0; memory.as_slice().bytes as usize];
     memory.read(&mut content)?;
@@ -42,14 +42,14 @@ fn check(memory: &mut DeviceBuffer, skip: usize, expected: impl Fn(i32) -> i32) 
     if beside.all(|&byte| byte == BESIDE) { Ok(()) } else { Err("bytes around it were written".into()) }
 }
 
-/// Callers' memory: that of `World::alloc` at equal places can be multicast, all other is used as it is.
-pub(super) fn memory_anywhere(seed: u64) -> Result<(), Failed> {
+/// Callers' memory: that of `Executor::alloc` at equal offsets can be multicast, all other memory is used without.
+pub(super) fn memory_at_any_offset(seed: u64) -> Result<(), Failed> {
     let counts = counts();
     let (plan, world) = (shipped("allreduce_switch", 2)?, world(seed, 2, counts)?);
     let message = Message::new(DataType::I32, COUNT).any_size();
     let mut run = world.prepare(&plan, message)?;
     let stream = world.stream()?;
-    // Whether it is shared, the first byte of each rank's, whether there is an object, and whether it is of use.
+    // Whether it is shared, the offset of each rank's memory, whether there is an object, and whether it is used.
     type Case = (bool, [u64; 2], fn(&Result<(), MulticastUnavailable>) -> bool, bool);
     let cases: [Case; 5] = [
         (true, [0, 0], Result::is_ok, true),
@@ -93,7 +93,7 @@ pub(super) fn memory_anywhere(seed: u64) -> Result<(), Failed> {
         );
         for bound in [true, false] {
             taken(counts);
-            // SAFETY: memory of the ranks' devices, which lives until the launch is over.
+            // SAFETY: memory of the ranks' devices, which lives until the launch is complete.
             unsafe {
                 if bound { run.launch_bound(&binding, &stream)? } else { run.launch(slices.iter().copied(), &stream)? }
             }
@@ -109,8 +109,8 @@ pub(super) fn memory_anywhere(seed: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Worlds in which there are no objects, and what they say.
-pub(super) fn why_there_is_none(seed: u64) -> Result<(), Failed> {
+/// Executors without multicast objects, and the reasons that they report.
+pub(super) fn missing_object_has_reason(seed: u64) -> Result<(), Failed> {
     let off = cuda::Options { multicast: false, ..cuda::Options::default() };
     type Case = (&'static [usize], u32, cuda::Options, &'static str);
     let cases: [Case; 4] = [
@@ -191,7 +191,7 @@ pub(super) fn many_groups(seed: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Buffers of another plan of the same lengths have objects of other groups: they are used without.
+/// Buffers of another plan of the same lengths have objects of other groups: they are used without objects.
 pub(super) fn buffers_of_another_plan(seed: u64) -> Result<(), Failed> {
     let counts = counts();
     let world = world(seed, 3, counts)?;

@@ -1,4 +1,4 @@
-//! Ranks with a machine each, so that everything about an object goes through files.
+//! Ranks with separate hosts, so that all data about an object is exchanged through files.
 
 use libtest_mimic::Failed;
 use mscclpp_dev::Options;
@@ -34,7 +34,7 @@ pub(super) fn all_agree(seed: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Calls that fail: of whom, and whether the other one hears of it.
+/// Calls that fail: the rank, and whether the other rank receives the error.
 pub(super) const CALLS: [(u32, &str, bool); 13] = [
     (0, "cuMulticastGetGranularity", false),
     (0, "cuMulticastCreate", true),
@@ -51,7 +51,7 @@ pub(super) const CALLS: [(u32, &str, bool); 13] = [
     (0, "cuMemUnmap", false),
 ];
 
-/// A call that fails on one rank: nobody has objects then, all say why, and results are right.
+/// A call that fails on one rank: then no rank has objects, all report the reason, and results are correct.
 pub(super) fn a_call_fails(seed: u64) -> Result<(), Failed> {
     let plan = shipped("allreduce_switch", 2)?;
     let work = Work::new(plan.clone(), Message::new(DataType::I32, 2 * 64).any_size(), 1)?;

@@ -1,4 +1,4 @@
-//! Results are those of the CPU executor, for every type, reduction and length.
+//! Results equal those of the CPU executor, for every type, reduction and length.
 
 use libtest_mimic::Failed;
 use mscclpp_algorithms as algorithms;
@@ -37,7 +37,7 @@ pub(super) fn shipped_algorithms(seed: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Whether switches give a reduction to the same bits as anybody else.
+/// Returns whether the switch's result of a reduction is bitwise equal to the CPU executor's.
 fn is_exact(dtype: DataType, op: ReduceOp) -> bool {
     let integers = [DataType::I32, DataType::U32, DataType::I64, DataType::U64];
     integers.contains(&dtype) && op != ReduceOp::Prod
@@ -61,7 +61,7 @@ pub(super) fn types_and_operations(seed: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Floats that the switch sums, if it is asked to: as near to the true sum as the CPU executor's.
+/// Floats that the switch sums, if that is enabled: as close to the true sum as the CPU executor's.
 pub(super) fn sums_of_floats(seed: u64) -> Result<(), Failed> {
     let counts = counts();
     let asked = cuda::Options { in_switch_float_sums: true, ..cuda::Options::default() };
@@ -74,7 +74,7 @@ pub(super) fn sums_of_floats(seed: u64) -> Result<(), Failed> {
         (DataType::F16, AccumType::F32, true),
         (DataType::BF16, AccumType::Native, true),
         (DataType::BF16, AccumType::F32, true),
-        // In a wider type than the switch has, or none that it knows.
+        // With a wider accumulator type than the switch has, or a type that it does not support.
         (DataType::F32, AccumType::F64, false),
         (DataType::BF16, AccumType::F64, false),
         (DataType::F8E4M3, AccumType::Native, false),
@@ -106,7 +106,7 @@ pub(super) fn sums_of_floats(seed: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Whatever is no whole vector goes to the members one by one.
+/// A partial vector is accessed at the members one by one.
 pub(super) fn any_length(seed: u64) -> Result<(), Failed> {
     let world = world(seed, 2, counts())?;
     for name in ALGORITHMS {
@@ -122,7 +122,7 @@ pub(super) fn any_length(seed: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A plan that reduces into its own memory only, and then stores what is there at all members.
+/// A plan that reduces into its own memory only, and then stores the result at all members.
 fn in_two_steps(ranks: u32) -> Result<PlanTree, Failed> {
     let algorithm = algorithms::find("allreduce_switch").ok_or("no such algorithm")?;
     let mut tree = algorithm.compile(algorithm.spec(ranks, ranks), &algorithm.arguments([])?)?;

@@ -1,4 +1,4 @@
-//! How long calls take on a device: launches in a graph, by events.
+//! Measures calls on a device: launches in a graph, timed by events.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::memory;
 use crate::output::print;
 use crate::report::three_digits;
 
-/// Wrong elements of all sizes and numbers of ranks.
+/// Measures all sizes and numbers of ranks; returns the number of wrong elements.
 ///
 /// # Errors
-/// As [`super::bench`]; [`Error::Call`] if there is no device, or if what is asked for does not fit on it.
+/// Those of [`super::bench`]; [`Error::Call`] if there is no device, or if the requested call does not fit on it.
 pub(super) fn bench(args: &Call, sizes: &[u64]) -> Result<u64> {
     if args.ranks.is_some() || args.unregistered || args.warmup.is_some() {
         let text = "--backend cuda does not support --ranks, --unregistered and --warmup; use --virtual-ranks";
@@ -50,7 +50,7 @@ pub(super) fn bench(args: &Call, sizes: &[u64]) -> Result<u64> {
 
 /// Measures and reports one size.
 fn size_of(args: &Call, device: &Device, world: &Executor, registry: &Registry, request: &Request) -> Result<u64> {
-    // Of one rank at a time, input and output.
+    // Input and output, of one rank at a time.
     memory::require(|| format!("a check of {} bytes", request.bytes), request.bytes.saturating_mul(2))?;
     let (mut run, name) = prepare(args, world, registry, request)?;
     let (mut buffers, stream) = (run.buffers().map_err(failed)?, world.stream().map_err(failed)?);
@@ -71,8 +71,8 @@ fn size_of(args: &Call, device: &Device, world: &Executor, registry: &Registry, 
     Ok(wrong)
 }
 
-/// The plan, bound to the message, and the algorithm's name. Ranks share the device here, so that the usual number of thread blocks
-/// may be more than it runs at once; then there are half as many, and so on, unless a number was asked for.
+/// Returns the prepared plan and the algorithm's name. Ranks share the device, so that the usual number of thread
+/// blocks may exceed the co-resident ones; then the number is halved until it fits, unless the user set it.
 fn prepare(args: &Call, world: &Executor, registry: &Registry, request: &Request) -> Result<(PreparedPlan, String)> {
     let mut decision = decide(args, registry, request)?;
     let mut fewer = (args.blocks.is_none()).then_some([16, 8, 4, 2, 1]).into_iter().flatten();
@@ -100,7 +100,7 @@ fn prepare(args: &Call, world: &Executor, registry: &Registry, request: &Request
     }
 }
 
-/// What was asked for, or else what is selected.
+/// Returns the requested algorithm, or else the selected one.
 fn decide(args: &Call, registry: &Registry, request: &Request) -> Result<Decision> {
     decided(match &args.plan {
         Some(name) => {
@@ -116,7 +116,7 @@ fn decided(decision: std::result::Result<Decision, select::SelectError>) -> Resu
     Ok(decision.map_err(|source| mscclpp_exec::Error::Select { rank: 0, source: Box::new(source) })?)
 }
 
-/// One launch on known inputs; how many elements of all outputs are wrong.
+/// Launches once on known inputs; returns the number of wrong elements in all outputs.
 fn checked_launch(run: &mut PreparedPlan, buffers: &mut Buffers, stream: &Stream, request: &Request) -> Result<u64> {
     let collective = run.collective();
     let cycle = |rank| PeriodicInputs::new(collective, request.dtype, request.op, request.num_ranks, rank);

@@ -1,4 +1,4 @@
-//! `mscclpp bench`: how long calls take.
+//! `mscclpp bench`: measures calls.
 
 mod call;
 mod device;
@@ -22,10 +22,10 @@ use crate::job::{on_ranks, require_memory};
 use crate::output::print;
 use crate::report::three_digits;
 
-/// Measures every size and reports each as soon as it is known, on rank 0.
+/// Measures every size and reports each as soon as it is measured, on rank 0.
 ///
 /// # Errors
-/// [`Error::Usage`] for sizes that go nowhere and roots that are no rank; [`Error::Memory`] before anything is measured if
+/// [`Error::Usage`] for an empty range of sizes or an invalid root; [`Error::Memory`] before anything is measured if
 /// the largest size does not fit; [`Error::Call`] if ranks are missing or a call fails.
 pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode> {
     let args = &Call::new(args)?;
@@ -41,7 +41,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(if wrong == 0 { exit::SUCCESS } else { exit::FAILURE }))
 }
 
-/// The sizes asked for, at most 64.
+/// Returns the requested sizes, at most 64.
 fn sizes(args: &Call) -> Result<Vec<u64>> {
     let BenchArgs { begin, end, factor, .. } = **args;
     if begin > end {
@@ -54,7 +54,7 @@ fn sizes(args: &Call) -> Result<Vec<u64>> {
     Ok(std::iter::successors(Some(begin), next).collect())
 }
 
-/// Wrong elements of all sizes.
+/// Measures on one rank; returns the wrong elements of all sizes.
 fn on_rank(comm: &Communicator, args: &Call, sizes: &[u64]) -> Result<u64> {
     let mut requests: Vec<Request> = Vec::new();
     for &size in sizes {
@@ -69,7 +69,7 @@ fn on_rank(comm: &Communicator, args: &Call, sizes: &[u64]) -> Result<u64> {
         }
     }
     let largest = requests.last().map_or(0, |request| request.bytes);
-    // Input and output, and what private memory is copied through.
+    // Input and output, and the buffers through which private memory is copied.
     let copies = if args.unregistered { 4 } else { 2 };
     require_memory(comm, || format!("a call of {largest} bytes per rank"), largest.saturating_mul(copies))?;
 
@@ -106,6 +106,8 @@ fn on_rank(comm: &Communicator, args: &Call, sizes: &[u64]) -> Result<u64> {
     Ok(all_wrong)
 }
 
+/// Checks that an algorithm exists.
+///
 /// # Errors
 /// [`Error::Usage`] for a name that no algorithm of a collective has.
 fn known(registry: &Registry, collective: CollectiveKind, name: &str) -> Result<()> {
@@ -118,7 +120,8 @@ fn known(registry: &Registry, collective: CollectiveKind, name: &str) -> Result<
     Err(Error::Usage(format!("unknown algorithm `{name}` for {}{hint}", collective.name())))
 }
 
-/// The call of a size, rounded up to whole elements and equal parts; `of` makes one of so many bytes.
+/// Returns the request of a size, rounded up to whole elements and equal parts; `of` returns the request for a number
+/// of bytes.
 fn request(args: &Call, bytes: u64, of: impl Fn(u64) -> Request, ranks: u32) -> Result<Request> {
     let dtype = args.rooted.call.dtype;
     let parts = match args.collective {

@@ -1,4 +1,4 @@
-//! How long calls take whose ranks are all tasks of this process.
+//! Measures calls whose ranks are all tasks of this process.
 
 use mscclpp_exec::cpu::{Executor, Options};
 use mscclpp_exec::select::{Choice, Config, Registry, Request};
@@ -10,10 +10,10 @@ use crate::error::Result;
 use crate::memory;
 use crate::output::print;
 
-/// Wrong elements of all sizes and numbers of ranks.
+/// Measures all sizes and numbers of ranks; returns the number of wrong elements.
 ///
 /// # Errors
-/// As [`super::bench`].
+/// Those of [`super::bench`].
 pub(super) fn bench(args: &Call, sizes: &[u64]) -> Result<u64> {
     let mut registry = Registry::from_env().map_err(mscclpp_exec::Error::from)?;
     args.register(&mut registry)?;

@@ -1,4 +1,4 @@
-//! Drivers of devices and of fast networks: found, or why not.
+//! Checks the drivers of devices and of fast networks.
 
 use std::env;
 use std::fs;
@@ -9,9 +9,9 @@ use mscclpp_exec::cuda::{CudaUnavailable, Device, device_count};
 
 use super::finding::{Finding, State};
 
-/// The library through which CUDA is reached.
+/// The library of CUDA's driver.
 const LIBCUDA: &str = "libcuda.so.1";
-/// Where systems keep it, beside the directories of `LD_LIBRARY_PATH`.
+/// Folders where systems install it, in addition to those of `LD_LIBRARY_PATH`.
 const PLACES: [&str; 7] = [
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib/aarch64-linux-gnu",
@@ -26,7 +26,7 @@ pub(super) fn findings() -> Vec<Finding> {
     vec![cuda(), compiler(), verbs()]
 }
 
-/// CUDA: a library, and a kernel module behind it.
+/// Checks CUDA: a library, and its kernel module.
 fn cuda() -> Finding {
     const NAME: &str = "CUDA driver";
     match device_count() {
@@ -35,7 +35,7 @@ fn cuda() -> Finding {
                 Ok(device) => device.properties().to_string(),
                 Err(reason) => reason.to_string(),
             });
-            // Mostly they are alike.
+            // Usually all devices are equal.
             let devices: Vec<_> = devices.collect();
             let alike = devices.chunk_by(|a, b| a == b).map(|alike| match alike.len() {
                 1 => alike[0].clone(),
@@ -43,7 +43,7 @@ fn cuda() -> Finding {
             });
             return Finding::good(NAME, alike.collect::<Vec<_>>().join("; "));
         }
-        // Below it is said what is missing.
+        // The code below reports which part is missing.
         Err(CudaUnavailable::NoDriver) => {}
         Err(reason) => {
             let help = "plans run on the CPU until this is fixed";
@@ -75,10 +75,10 @@ fn cuda() -> Finding {
     }
 }
 
-/// What compiles device code at run time.
+/// Checks the run-time compiler of device code.
 fn compiler() -> Finding {
     const NAME: &str = "CUDA compiler";
-    // What is asked of the library does not depend on the device, unless that is older or newer than all it knows.
+    // The compiler's answer does not depend on the device, unless the device is outside the range that it supports.
     let capability = Device::new(0).map_or((9, 0), |device| device.properties().capability);
     match Nvrtc::new(capability) {
         Ok(compiler) => Finding::good(NAME, compiler.identity().to_owned()),
@@ -89,14 +89,14 @@ fn compiler() -> Finding {
     }
 }
 
-/// Where the loader would find a library.
+/// Returns the path at which the loader would find a library.
 fn library(name: &str, search: Option<std::ffi::OsString>) -> Option<PathBuf> {
     let own = search.iter().flat_map(env::split_paths).collect::<Vec<_>>();
     let all = own.into_iter().chain(PLACES.iter().map(PathBuf::from));
     all.map(|directory| directory.join(name)).find(|path| path.is_file())
 }
 
-/// Network cards that write to the memory of other hosts.
+/// Checks for network cards with remote direct memory access.
 fn verbs() -> Finding {
     const NAME: &str = "InfiniBand";
     let devices = cards(Path::new("/sys/class/infiniband"));

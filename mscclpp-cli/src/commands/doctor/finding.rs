@@ -1,28 +1,28 @@
-//! One line of what was found.
+//! One line of the report.
 
-/// Something that was looked at.
+/// Result of one check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finding {
-    /// What was looked at.
+    /// Subject of the check.
     pub(super) name: &'static str,
-    /// Whether it will do.
+    /// Whether it is sufficient.
     pub(super) state: State,
-    /// What was found, with units.
+    /// The finding, with units.
     pub(super) found: String,
-    /// How to mend it, if it will not do.
+    /// How to fix it, if it is not sufficient.
     pub(super) help: Option<String>,
 }
 
-/// Whether something will do.
+/// Whether the subject of a check is sufficient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// It will.
+    /// Sufficient.
     Good,
-    /// It will, but not for everything.
+    /// Sufficient, but not for everything.
     Small,
-    /// It is not there, and not everybody needs it.
+    /// Absent, but optional.
     Absent,
-    /// It is not there, and nothing goes without it.
+    /// Absent, and required.
     Missing,
 }
 
@@ -38,12 +38,12 @@ impl State {
 }
 
 impl Finding {
-    /// Something that will do.
+    /// Returns a sufficient finding.
     pub(super) fn good(name: &'static str, found: impl Into<String>) -> Self {
         Self { name, state: State::Good, found: found.into(), help: None }
     }
 
-    /// Something that will not do, or not for everything.
+    /// Returns a finding that is insufficient, or not sufficient for everything.
     pub(super) fn bad(name: &'static str, state: State, found: impl Into<String>, help: impl Into<String>) -> Self {
         Self { name, state, found: found.into(), help: Some(help.into()) }
     }

@@ -1,4 +1,4 @@
-//! `mscclpp doctor --group`: whether the ranks of a job find and reach each other.
+//! `mscclpp doctor --group`: checks whether the ranks of a job find and reach each other.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -16,18 +16,19 @@ use crate::exit;
 use crate::output::{print, print_json};
 use crate::table::Columns;
 
-/// Bytes that each rank sends to the next over a connection of their own.
+/// Bytes that each rank sends to the next over a direct stream.
 const BYTES: usize = 1 << 20;
 /// Bytes of the messages that go through rank 0.
 const MESSAGE: usize = 1 << 10;
-/// Of how many rounds the times are kept: the last ones.
+/// Number of rounds, the last ones, whose times are kept.
 const KEPT: usize = 4096;
 
-/// Joins the job that the environment describes, tries every way between its ranks for `time`, and prints what there is,
-/// on rank 0.
+/// Joins the job that the environment describes, tests every kind of connection between its ranks for `time`, and
+/// prints the results on rank 0.
 ///
 /// # Errors
-/// [`Error::Group`] with the name of who is missing, died, or does not fit; [`Error::CorruptData`] for data that arrived wrong.
+/// [`Error::Group`] with the name of the rank that is missing, died, or does not match; [`Error::CorruptData`] for data
+/// that arrived corrupted.
 pub(super) fn group(time: Duration, json: bool) -> Result<ExitCode> {
     let start = Instant::now();
     let comm = Bootstrap::from_env()?;
@@ -43,7 +44,7 @@ pub(super) fn group(time: Duration, json: bool) -> Result<ExitCode> {
         barriers.push_back(start.elapsed());
         gather(&group, round)?;
         ring(&group, round)?;
-        // One clock decides for all.
+        // Rank 0's clock decides for all ranks.
         let go_on = Instant::now() < until || round < 20;
         if group.broadcast(0, &[u8::from(go_on)])? == [0] {
             break;
@@ -63,11 +64,11 @@ pub(super) fn group(time: Duration, json: bool) -> Result<ExitCode> {
     Ok(ExitCode::from(exit::SUCCESS))
 }
 
-/// What was measured on rank 0.
+/// Measurements of rank 0.
 struct Times {
     together: Duration,
     barrier: Duration,
-    /// Of the slowest pair of neighbours, in bytes per second and direction; the largest number for a single rank.
+    /// Rate of the slowest pair of neighbors, in bytes per second and direction; the largest number for a single rank.
     slowest: f64,
 }
 
@@ -103,7 +104,7 @@ fn counted(number: u32, what: &str) -> String {
     format!("{number} {what}{}", if number == 1 { "" } else { "s" })
 }
 
-/// What `rank` sends in a round.
+/// Returns the data that `rank` sends in a round.
 fn pattern(rank: u32, round: u32, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|index| (index as u32).wrapping_mul(31).wrapping_add(rank * 7 + round) as u8).collect()
 }
@@ -132,12 +133,12 @@ fn ring(group: &Bootstrap, round: u32) -> Result<()> {
     Ok(())
 }
 
-/// Says something to every other rank over a connection of their own. All go through the others in the same order, so that
-/// there are always two whose turn it is with each other.
+/// Exchanges data with every other rank over a direct stream. All ranks go through the others in the same order, so
+/// that there are always two ranks whose next peer is each other.
 fn pairs(group: &Bootstrap) -> Result<()> {
     let (rank, ranks) = (group.rank(), group.num_ranks());
     for peer in (0..ranks).filter(|peer| *peer != rank) {
-        // Beside the numbers of the streams below.
+        // Different from the numbers of the streams below.
         let stream = group.stream(peer, u64::from(ranks))?;
         let found = exchange(stream, rank.to_le_bytes().into(), group.options().timeout)
             .map_err(|error| Error::Broken { rank: peer, reason: error.to_string() })?;
@@ -148,8 +149,8 @@ fn pairs(group: &Bootstrap) -> Result<()> {
     Ok(())
 }
 
-/// Exchanges data with both neighbours over connections of their own, one pair after the other: bytes per second of the
-/// slower one.
+/// Exchanges data with both neighbors over direct streams, one pair after the other; returns the bytes per second of
+/// the slower one.
 fn streams(group: &Bootstrap) -> Result<f64> {
     let (rank, ranks) = (group.rank(), group.num_ranks());
     let mut slowest = f64::MAX;
@@ -174,7 +175,7 @@ fn streams(group: &Bootstrap) -> Result<f64> {
     Ok(slowest)
 }
 
-/// Sends `ours` and receives as much, both at once: it is more than the system buffers.
+/// Sends `ours` and receives the same number of bytes, both at once, because it is more than the system buffers.
 fn exchange(mut stream: TcpStream, ours: Vec<u8>, deadline: Duration) -> io::Result<Vec<u8>> {
     stream.set_read_timeout(Some(deadline))?;
     stream.set_write_timeout(Some(deadline))?;

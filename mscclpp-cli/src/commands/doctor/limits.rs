@@ -1,11 +1,11 @@
-//! What the system allows a process.
+//! Checks the system's limits for a process.
 
 use rustix::process::{Resource, Rlimit, getrlimit};
 
 use super::finding::{Finding, State};
 use crate::size::human;
 
-/// Rank 0 has a connection to every other rank, and streams beside them.
+/// Rank 0 has a connection to every other rank, and additional streams.
 const FILES: u64 = 1024;
 /// Registering memory with a device or a network card locks it.
 const LOCKED: u64 = 64 << 20;
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_files_and_little_locked_memory_are_small() {
+    fn low_limits_are_insufficient() {
         let limit = |current| Rlimit { current, maximum: None };
         assert_eq!(files(limit(Some(256))).state, State::Small);
         assert_eq!(files(limit(None)).state, State::Good);

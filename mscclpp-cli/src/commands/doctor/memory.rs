@@ -1,4 +1,4 @@
-//! Memory, and the memory that processes share.
+//! Checks memory, and memory that processes share.
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
@@ -6,7 +6,7 @@ use super::finding::{Finding, State};
 use crate::memory::available;
 use crate::size::human;
 
-/// Less memory than this is small. What processes share is part of it, and does not count as `/dev/shm`.
+/// Minimum memory to be sufficient. Memory that processes share is part of it, and does not count as `/dev/shm`.
 const ENOUGH: u64 = 256 << 20;
 
 pub(super) fn findings() -> Vec<Finding> {
@@ -21,7 +21,7 @@ fn memory(bytes: u64) -> Finding {
     Finding::good("memory", format!("{} available", human(bytes)))
 }
 
-/// Whether memory can be shared by descriptor, without a file system.
+/// Checks whether memory can be shared by descriptor, without a file system.
 fn descriptors() -> Finding {
     const NAME: &str = "shared descriptors";
     match memfd_create("mscclpp doctor", MemfdFlags::CLOEXEC) {
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn little_memory_is_small() {
+    fn little_memory_is_insufficient() {
         assert_eq!(memory(0).state, State::Small);
         assert_eq!(memory(8 << 30).state, State::Good);
     }

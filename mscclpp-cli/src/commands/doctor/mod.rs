@@ -1,4 +1,4 @@
-//! `mscclpp doctor`: what this machine offers to ranks, and what is missing or small.
+//! `mscclpp doctor`: checks the resources that this machine offers to ranks.
 
 mod drivers;
 mod finding;
@@ -20,7 +20,7 @@ use crate::output::{print, print_json};
 use crate::table::Columns;
 use finding::{Finding, State};
 
-/// Looks at everything and prints it. The answer is no if something is missing that ranks cannot do without.
+/// Runs all checks and prints the results. The exit code is a failure if a required resource is missing.
 ///
 /// # Errors
 /// Failures of standard output, and those of a group.

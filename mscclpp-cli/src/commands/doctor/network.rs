@@ -1,4 +1,4 @@
-//! The network, as far as ranks of several hosts need it.
+//! Checks the network for ranks on several hosts.
 
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 
@@ -10,7 +10,7 @@ pub(super) fn findings() -> Vec<Finding> {
     vec![loopback(), reachable(interfaces())]
 }
 
-/// Whether ranks on this host can meet at all.
+/// Checks whether ranks on this host can connect at all.
 fn loopback() -> Finding {
     const NAME: &str = "loopback";
     match TcpListener::bind((Ipv4Addr::LOCALHOST, 0)) {
@@ -22,7 +22,7 @@ fn loopback() -> Finding {
     }
 }
 
-/// Where ranks of other hosts can reach this one.
+/// Checks the addresses at which ranks of other hosts can reach this one.
 fn reachable(interfaces: Vec<(String, IpAddr)>) -> Finding {
     const NAME: &str = "interfaces";
     let outward: Vec<_> = interfaces
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_alone_reaches_nobody() {
+    fn loopback_alone_is_insufficient() {
         let lo = ("lo".to_owned(), IpAddr::from([127, 0, 0, 1]));
         let eth = ("eth0".to_owned(), IpAddr::from([10, 0, 0, 1]));
         assert_eq!(reachable(vec![lo.clone()]).state, State::Absent);

@@ -1,4 +1,4 @@
-//! How many processors ranks can use.
+//! Checks the number of processors that ranks can use.
 
 use std::fs;
 use std::thread;
@@ -17,7 +17,7 @@ fn processors(usable: usize, online: usize, quota: Option<f64>) -> Finding {
     if let Some(quota) = quota {
         found += &format!(", control group allows {quota:.2}");
     }
-    // One rank per processor spins; more than that have to sleep for each other.
+    // One rank per processor spins; more ranks than processors must sleep while they wait.
     if usable < 2 || quota.is_some_and(|quota| quota < 2.0) {
         let help = "ranks share one processor and sleep while they wait, which is slow";
         return Finding::bad("processors", State::Small, found, help);
@@ -25,14 +25,14 @@ fn processors(usable: usize, online: usize, quota: Option<f64>) -> Finding {
     Finding::good("processors", found)
 }
 
-/// The processors that a control group allows, from `MICROSECONDS PERIOD`; `None` without a limit.
+/// Returns the processors that a control group allows, from `MICROSECONDS PERIOD`; `None` without a limit.
 fn quota(text: &str) -> Option<f64> {
     let (allowed, period) = text.trim().split_once(' ')?;
     let (allowed, period): (f64, f64) = (allowed.parse().ok()?, period.parse().ok()?);
     (period > 0.0).then(|| allowed / period)
 }
 
-/// The number of processors in a list such as `0-3,8`.
+/// Returns the number of processors in a list such as `0-3,8`.
 fn count(list: &str) -> Option<usize> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn one_processor_is_small() {
+    fn one_processor_is_insufficient() {
         assert_eq!(processors(1, 8, None).state, State::Small);
         assert_eq!(processors(8, 8, Some(1.5)).state, State::Small);
         assert_eq!(processors(2, 2, None).state, State::Good);

@@ -1,4 +1,4 @@
-//! Where this runs: the system, the launchers it has, and what a launcher has said already.
+//! Checks the system, the installed launchers, and the variables that a launcher has set.
 
 use std::env;
 
@@ -6,7 +6,7 @@ use mscclpp_bootstrap::Environment;
 
 use super::finding::{Finding, State};
 
-/// The launchers that are looked for.
+/// The launchers that are searched.
 const LAUNCHERS: [&str; 4] = ["torchrun", "mpirun", "srun", "mpiexec"];
 
 pub(super) fn findings() -> Vec<Finding> {

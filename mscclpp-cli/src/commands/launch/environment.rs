@@ -1,4 +1,4 @@
-//! What each rank finds in its environment.
+//! Environment of each rank.
 
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, TcpListener};
@@ -8,7 +8,7 @@ use mscclpp_bootstrap::{Address, Secret};
 use crate::args::LaunchArgs;
 use crate::error::{Error, Result};
 
-/// One rank and its variables. A variable without a value is taken away.
+/// One rank and its variables. A variable without a value is removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Environment {
     /// Its rank in the whole job.
@@ -17,11 +17,11 @@ pub(super) struct Environment {
     pub(super) variables: Vec<(&'static str, Option<String>)>,
 }
 
-/// The environments of all ranks that are started here. `secret` is the one that was given, if one was.
+/// Returns the environments of all ranks that this launcher starts. `secret` is the given one, if there is one.
 ///
 /// # Errors
-/// As [`LaunchArgs::layout`]; [`Error::Usage`] for a secret that is none, and for several launchers without one;
-/// [`Error::NoPort`] and [`Error::NoSecret`] if the system gives none.
+/// Those of [`LaunchArgs::layout`]; [`Error::Usage`] for an invalid secret, and for several launchers without one;
+/// [`Error::NoPort`] and [`Error::NoSecret`] if the system provides none.
 pub(super) fn of_all(args: &LaunchArgs, secret: Option<OsString>) -> Result<Vec<Environment>> {
     let layout = args.layout()?;
     let (address, several) = match &args.address {
@@ -33,7 +33,7 @@ pub(super) fn of_all(args: &LaunchArgs, secret: Option<OsString>) -> Result<Vec<
             let secret = text.to_string_lossy().parse::<Secret>();
             secret.map_err(|error| Error::Usage(format!("MSCCLPP_SECRET: {error}")))?
         }
-        // Several launchers have none in common but the one that they are given.
+        // Several launchers share no secret except the given one.
         None if several => {
             return Err(Error::Usage(
                 "MSCCLPP_SECRET is not set: ranks on several hosts authenticate each other with it; set it to the \
@@ -54,7 +54,8 @@ pub(super) fn of_all(args: &LaunchArgs, secret: Option<OsString>) -> Result<Vec<
             ("LOCAL_WORLD_SIZE", Some(layout.per_host.to_string())),
             ("MASTER_ADDR", Some(address.host().to_owned())),
             ("MASTER_PORT", Some(address.port().to_string())),
-            // The whole address with its interface, if it has one; an older one would count more than ours.
+            // The whole address with its interface, if it has one; an inherited variable would take precedence over
+            // `MASTER_ADDR`.
             ("MSCCLPP_MASTER_ADDR", args.address.as_ref().map(ToString::to_string)),
             ("MSCCLPP_MASTER_PORT", None),
             ("MSCCLPP_SECRET", Some(secret.to_hex())),
@@ -67,7 +68,7 @@ pub(super) fn of_all(args: &LaunchArgs, secret: Option<OsString>) -> Result<Vec<
     Ok((0..args.ranks).map(of).collect())
 }
 
-/// A port of this machine on which nobody listens.
+/// Returns a port of this machine without a listener.
 fn free_address() -> Result<Address> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::NoPort)?;
     let port = listener.local_addr().map_err(Error::NoPort)?.port();
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn pretended_hosts_have_names_and_local_ranks() {
+    fn simulated_hosts_have_names_and_local_ranks() {
         let all = environments("-n 4 --hosts 2 prog");
         let of = |name: &str| all.iter().map(|one| one[name].clone()).collect::<Vec<_>>();
         assert_eq!(of("LOCAL_RANK"), ["0", "1", "0", "1"]);
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_node_goes_on_counting() {
+    fn second_node_continues_rank_numbers() {
         let all = environments("-n 2 --nodes 2 --node 1 --address eth0:10.0.0.1:9 prog");
         assert_eq!((all[0]["RANK"].as_str(), all[1]["WORLD_SIZE"].as_str()), ("2", "4"));
         assert_eq!((all[0]["MASTER_ADDR"].as_str(), all[0]["MASTER_PORT"].as_str()), ("10.0.0.1", "9"));

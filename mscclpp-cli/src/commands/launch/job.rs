@@ -1,4 +1,4 @@
-//! The ranks of a job: what happens to them, and what is done about it.
+//! The ranks of a job: their events, and the reactions.
 
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -17,13 +17,13 @@ use super::rank::{self, Rank};
 use crate::error::{Error, Result};
 use crate::{exit, output};
 
-/// How long ranks have at least between being asked to end and being killed.
+/// Minimum time of ranks between the request to end and being killed.
 const ASKED: Duration = Duration::from_secs(2);
-/// How long output may take after the last rank has ended, as somebody outside of its group may hold it open: so many looks,
-/// so that a machine that is paused meanwhile loses nothing.
+/// Limit on draining output after the last rank has ended, as a process outside of its group may hold it open: a number
+/// of polls, so that a machine that is suspended meanwhile loses nothing.
 const DRAIN: (u32, Duration) = (20, Duration::from_millis(50));
 
-/// The ranks of a job, as far as they run here.
+/// The ranks of a job that run on this host.
 #[derive(Debug)]
 pub(super) struct Job {
     ranks: Vec<Rank>,
@@ -34,43 +34,44 @@ pub(super) struct Job {
     /// Output streams that have not ended.
     open: usize,
     stage: Stage,
-    /// The exit code, once it is decided.
+    /// The exit code, once it is determined.
     code: Option<u8>,
 }
 
-/// What happens.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A rank has ended; its place in `ranks`.
+    /// A rank has ended; its index in `ranks`.
     Ended(usize),
-    /// We got a signal.
+    /// The launcher received a signal.
     Signal(i32),
-    /// A stream of output has ended, or nobody reads it any more.
+    /// A stream of output has ended, or its reader has closed it.
     Output { closed: bool },
 }
 
-/// How the ranks are made to end.
+/// Stage of ending the ranks.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    /// Not at all.
+    /// They run.
     Runs,
-    /// They may do it by themselves until then.
+    /// They may end without a request until then.
     Grace(Instant),
-    /// They were asked, and are killed then.
+    /// They were requested to end, and are killed then.
     Asked(Instant),
     /// They were killed.
     Killed,
 }
 
 impl Job {
-    /// A job without ranks. From now on, signals come to it, but for those that are ignored: `nohup` is to go on working.
+    /// Creates a job without ranks. From now on it handles signals, except those that are ignored, so that `nohup`
+    /// works.
     ///
     /// # Errors
     /// [`Error::Signals`].
     pub(super) fn new(grace: Duration) -> Result<Self> {
         let (sender, events) = channel();
         let heard = [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|signal| !is_ignored(*signal));
-        // Where the end of a child is ignored, as whoever started us may have it, nobody can be waited for.
+        // If the end of a child is ignored, as the parent process may have set it, no child can be waited for.
         let mut signals = Signals::new(heard.chain([SIGCHLD])).map_err(Error::Signals)?;
         let to = sender.clone();
         let listen = move || {
@@ -100,7 +101,7 @@ impl Job {
         started
     }
 
-    /// Starts the threads that look after a rank, the last of `ranks`.
+    /// Starts the threads that monitor a rank, the last of `ranks`.
     fn spawn_monitors(
         &mut self,
         rank: u32,
@@ -117,7 +118,7 @@ impl Job {
         let (to, place) = (self.sender.clone(), self.ranks.len() - 1);
         if let Some(pid) = pid {
             let wait = move || {
-                // Looks without taking the process away: until that is done, its number stays its own.
+                // Waits without reaping the process: until it is reaped, its number is not reused.
                 while waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
                     .is_err_and(|error| error == rustix::io::Errno::INTR)
                 {}
@@ -165,7 +166,7 @@ impl Job {
         self.code.unwrap_or(exit::SUCCESS)
     }
 
-    /// The next event, or `None` when the stage's time is over.
+    /// Returns the next event, or `None` when the stage's time has expired.
     fn next(&self) -> Option<Event> {
         match self.stage {
             Stage::Grace(until) | Stage::Asked(until) => {
@@ -182,7 +183,7 @@ impl Job {
         }
     }
 
-    /// The first rank to fail decides; what the others do after it are consequences.
+    /// The first rank to fail determines the exit code; later failures are consequences.
     fn failed(&mut self, rank: u32, status: ExitStatus) {
         if self.code.is_some() {
             return;
@@ -199,7 +200,7 @@ impl Job {
         self.stage = Stage::Grace(Instant::now() + self.grace);
     }
 
-    /// A signal goes to all ranks, which have to end; the second one kills them.
+    /// A signal is forwarded to all ranks, which have to end; the second one kills them.
     fn signalled(&mut self, signal: i32) {
         if let Stage::Asked(_) = self.stage {
             return self.kill();
@@ -239,17 +240,17 @@ impl Job {
 
     fn signal(&self, signal: Signal) {
         self.ranks.iter().for_each(|rank| rank.signal(signal));
-        // Who is stopped does not hear anything.
+        // A stopped process does not receive other signals.
         if signal != Signal::KILL {
             self.ranks.iter().for_each(|rank| rank.signal(Signal::CONT));
         }
     }
 }
 
-/// Whether whoever started us has a signal ignored.
+/// Returns whether the parent process has set a signal to be ignored.
 fn is_ignored(signal: i32) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
-    // Bit 0 stands for signal 1.
+    // Bit 0 represents signal 1.
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }

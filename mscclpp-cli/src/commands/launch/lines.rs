@@ -1,14 +1,14 @@
-//! Passing on what ranks write, line by line, with the rank in front.
+//! Forwards the output of ranks, line by line, prefixed with the rank.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 
-/// Longest part of a line that is written in one piece, in bytes: a program that never ends its line fills no memory.
+/// Maximum bytes of a line that are written at once, so that a program that never ends its line fills no memory.
 const PIECE: u64 = 64 << 10;
 
 /// Copies `from` to `to` until `from` ends.
 ///
 /// # Errors
-/// Those of `to`; `from` is then read no further.
+/// Those of `to`; `from` is then not read any further.
 pub(super) fn copy(rank: u32, from: impl Read, mut to: impl Write) -> io::Result<()> {
     let mut from = BufReader::new(from);
     let prefix = format!("[{rank}] ");
@@ -19,7 +19,7 @@ pub(super) fn copy(rank: u32, from: impl Read, mut to: impl Write) -> io::Result
         if whole {
             line.extend_from_slice(prefix.as_bytes());
         }
-        // What cannot be read any more has ended.
+        // A read error counts as the end.
         let got = from.by_ref().take(PIECE).read_until(b'\n', &mut line).unwrap_or(0);
         if got == 0 {
             if !whole {
@@ -28,7 +28,7 @@ pub(super) fn copy(rank: u32, from: impl Read, mut to: impl Write) -> io::Result
             return to.flush();
         }
         whole = line.last() == Some(&b'\n');
-        // In one call, so that the lines of several ranks stay apart.
+        // In one call, so that the lines of several ranks are not mixed.
         to.write_all(&line)?;
         if whole {
             to.flush()?;
@@ -47,14 +47,14 @@ mod tests {
     }
 
     #[test]
-    fn every_line_says_its_rank_and_ends() {
+    fn every_line_has_its_rank_and_a_line_end() {
         assert_eq!(copied(b"a\n\nb"), b"[3] a\n[3] \n[3] b\n");
         assert_eq!(copied(b""), b"");
         assert_eq!(copied(b"\xff\n"), b"[3] \xff\n");
     }
 
     #[test]
-    fn a_line_without_end_is_written_in_pieces() {
+    fn line_without_end_is_written_in_parts() {
         let long = vec![b'x'; 3 * PIECE as usize + 1];
         let out = copied(&long);
         assert_eq!(out.len(), long.len() + "[3] \n".len());

@@ -15,10 +15,10 @@ use crate::error::{Error, Result};
 use crate::exit;
 use job::Job;
 
-/// Starts the ranks, passes their output and signals on, and waits until all have ended.
+/// Starts the ranks, forwards their output and signals, and waits until all have ended.
 ///
 /// # Errors
-/// As [`of_all`](environment::of_all), [`Error::Signals`], and [`Error::Start`] if a rank cannot be started.
+/// Those of [`of_all`](environment::of_all), [`Error::Signals`], and [`Error::Start`] if a rank cannot be started.
 pub(crate) fn launch(args: &LaunchArgs) -> Result<ExitCode> {
     let environments = environment::of_all(args, std::env::var_os("MSCCLPP_SECRET"))?;
     let mut job = Job::new(args.grace)?;
@@ -28,11 +28,12 @@ pub(crate) fn launch(args: &LaunchArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(job.run()))
 }
 
-/// Becomes the program of a rank, which is killed when the launcher is: nothing else reaches it then.
+/// Replaces this process by the program of a rank, which is killed when the launcher is, because nothing else would end
+/// it then.
 ///
 /// Returns only if that fails.
 pub(crate) fn guard(args: &GuardArgs) -> Error {
-    // Where the system has no such signal, a killed launcher leaves its ranks behind; that is no reason not to run.
+    // Where the system has no such signal, a killed launcher leaves its ranks running; that is no reason not to start.
     let _ = set_parent_process_death_signal(Some(Signal::KILL));
     // The launcher may have ended before that.
     if parent_id() != args.launcher {

@@ -15,17 +15,17 @@ use crate::exit;
 /// A rank that was started.
 #[derive(Debug)]
 pub(super) struct Rank {
-    /// Its rank in the whole job.
+    /// Rank in the whole job.
     pub(super) rank: u32,
     /// Its process.
     pub(super) child: Child,
-    /// How it ended.
+    /// Its exit status, once it has ended.
     pub(super) ended: Option<ExitStatus>,
 }
 
 impl Rank {
-    /// Starts the program as a rank: in a process group of its own, so that signals reach what it starts in turn and a
-    /// terminal's signals come from us alone.
+    /// Starts the program as a rank: in a separate process group, so that signals reach its child processes and a
+    /// terminal's signals come from the launcher alone.
     ///
     /// # Errors
     /// [`Error::Start`].
@@ -44,19 +44,19 @@ impl Rank {
         Ok(Self { rank: environment.rank, child: guard.spawn().map_err(start)?, ended: None })
     }
 
-    /// Its process, for signals.
+    /// Returns its process number, for signals.
     pub(super) fn pid(&self) -> Option<Pid> {
         i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
     }
 
-    /// Sends a signal to its process group, unless it was waited for: its number may be somebody else's by now.
+    /// Sends a signal to its process group, unless it was reaped: its number may have been reused.
     pub(super) fn signal(&self, signal: Signal) {
         if let Some(pid) = self.pid().filter(|_| self.ended.is_none()) {
             let _ = kill_process_group(pid, signal);
         }
     }
 
-    /// Takes the ended process away, and ends what it started and left behind.
+    /// Reaps the ended process, and ends child processes that it left running.
     pub(super) fn reap(&mut self) -> Option<ExitStatus> {
         self.signal(Signal::KILL);
         self.ended = self.child.wait().ok();
@@ -64,13 +64,13 @@ impl Rank {
     }
 }
 
-/// The system has no room for a rank.
+/// Returns the error for a rank that the system cannot start.
 pub(super) fn cannot_start(command: &[OsString], source: io::Error) -> Error {
     let program = command.first().map(|program| program.to_string_lossy().into_owned()).unwrap_or_default();
     Error::Start { program, source, code: exit::UNAVAILABLE }
 }
 
-/// How a rank ended, for people.
+/// Describes the exit status of a rank.
 pub(super) fn description(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with code {code}"),
@@ -82,7 +82,7 @@ pub(super) fn description(status: ExitStatus) -> String {
     }
 }
 
-/// The exit code that stands for how a rank ended.
+/// Returns the exit code for the exit status of a rank.
 pub(super) fn code(status: ExitStatus) -> u8 {
     let signal = status.signal().map(|signal| 128 + signal);
     status.code().or(signal).and_then(|code| u8::try_from(code).ok()).unwrap_or(exit::FAILURE)
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_are_described_and_coded() {
+    fn exit_statuses_are_described_and_converted() {
         let killed = ExitStatus::from_raw(9);
         assert_eq!((description(killed).as_str(), code(killed)), ("was terminated by signal 9 (SIGKILL)", 137));
         let failed = ExitStatus::from_raw(3 << 8);

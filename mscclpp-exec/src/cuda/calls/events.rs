@@ -2,42 +2,45 @@
 
 use crate::cuda::driver::{Handle, Result};
 
-/// Events: places on streams that others wait for.
+/// Driver calls for events, which are points on streams that other streams wait for.
 pub trait Events {
-    /// A new event that keeps time. Until it is recorded it counts as done.
+    /// Creates a timing event. It counts as complete until it is recorded.
     ///
     /// # Errors
     /// `CUDA_ERROR_OUT_OF_MEMORY`.
     fn create_event(&self) -> Result<Handle>;
 
-    /// Puts an event on a stream: it is done when all is that was put there before. Where it was before is forgotten, but by those
-    /// that wait for it already.
+    /// Records an event on a stream: it is complete when all work that was enqueued before it is. An earlier recording
+    /// is replaced, except for waits that were enqueued before.
     ///
     /// # Errors
-    /// `CUDA_ERROR_INVALID_HANDLE` if it belongs to another device than the stream.
+    /// `CUDA_ERROR_INVALID_HANDLE` if the event and the stream belong to different devices.
     fn record(&self, event: Handle, stream: Handle) -> Result<()>;
 
-    /// Makes what is put on a stream from now on wait for an event as it was recorded last, on this device or another one.
+    /// Orders the work that is enqueued on a stream from now on after the last recording of an event, on this device or
+    /// another one.
     ///
     /// # Errors
-    /// `CUDA_ERROR_STREAM_CAPTURE_ISOLATION` if the stream is captured and the event was recorded outside of that capture.
+    /// `CUDA_ERROR_STREAM_CAPTURE_ISOLATION` if the stream is captured and the event was recorded outside of that
+    /// capture.
     fn wait_event(&self, stream: Handle, event: Handle) -> Result<()>;
 
-    /// Whether everything before an event is done.
+    /// Returns whether all work before an event is complete.
     ///
     /// # Errors
-    /// What went wrong on the device; `CUDA_ERROR_CAPTURED_EVENT` if it was recorded in a capture.
+    /// Those of pending work on the device; `CUDA_ERROR_CAPTURED_EVENT` if the event was recorded in a capture.
     fn is_done(&self, event: Handle) -> Result<bool>;
 
-    /// Microseconds between two events, both recorded and done; the driver counts in steps of about half of one.
+    /// Returns the microseconds between two events, both recorded and complete; the driver's resolution is about half a
+    /// microsecond.
     ///
     /// # Errors
-    /// `CUDA_ERROR_NOT_READY` if one is not done, `CUDA_ERROR_INVALID_HANDLE` if one was never recorded.
+    /// `CUDA_ERROR_NOT_READY` if one is not complete, `CUDA_ERROR_INVALID_HANDLE` if one was never recorded.
     fn elapsed_us(&self, from: Handle, to: Handle) -> Result<f64>;
 
-    /// Gives an event back; what waits for it still does.
+    /// Destroys an event; enqueued waits for it remain in effect.
     ///
     /// # Errors
-    /// None but those of every call.
+    /// Only those of every call.
     fn destroy_event(&self, event: Handle) -> Result<()>;
 }

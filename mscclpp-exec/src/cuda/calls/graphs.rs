@@ -2,38 +2,39 @@
 
 use crate::cuda::driver::{Handle, Result};
 
-/// Captures of streams, and the graphs that they make.
+/// Driver calls for captures of streams and for the resulting graphs.
 pub trait Graphs {
-    /// Whether a stream records a graph at present; so it does until its capture ends, spoilt or not.
+    /// Returns whether a stream is being captured, which it is until its capture ends, invalidated or not.
     ///
     /// # Errors
-    /// `CUDA_ERROR_STREAM_CAPTURE_IMPLICIT` for the default stream, while one is captured that waits for it.
+    /// `CUDA_ERROR_STREAM_CAPTURE_IMPLICIT` for the default stream, while a stream that synchronizes with it is
+    /// captured.
     fn is_capturing(&self, stream: Handle) -> Result<bool>;
 
-    /// Begins to record what is put on a stream, instead of doing it. Other calls of this thread can spoil that, of
-    /// other threads only a wait for the stream.
+    /// Begins to capture the work that is enqueued on a stream, instead of executing it. Other calls of this thread can
+    /// invalidate the capture; of other threads only a wait for the stream can.
     ///
     /// # Errors
-    /// If the stream is captured already, or is the default one.
+    /// If the stream is captured already, or is the default stream.
     fn begin_capture(&self, stream: Handle) -> Result<()>;
 
-    /// Ends that, in the same thread, and makes what was recorded a graph that can be launched.
+    /// Ends the capture of a stream, in the thread that began it, and instantiates the graph.
     ///
     /// # Errors
-    /// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if the capture was spoilt, `CUDA_ERROR_STREAM_CAPTURE_UNJOINED` if other streams were
-    /// drawn in that did not come back, `CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD`. The stream records no more, but after the last of
-    /// these.
+    /// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED` if the capture was invalidated, `CUDA_ERROR_STREAM_CAPTURE_UNJOINED` if
+    /// other streams were forked from the capture and not joined, `CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD`. The capture
+    /// has ended, except after the last of these.
     fn end_capture(&self, stream: Handle) -> Result<Handle>;
 
-    /// Launches a graph, in the order of a stream, and behind its own earlier launches on any stream.
+    /// Launches a graph, in the order of a stream, and after its own earlier launches on any stream.
     ///
     /// # Errors
-    /// None but those of every call. What goes wrong in the graph a later one says.
+    /// Only those of every call. Errors of the graph are reported by a later call.
     fn launch_graph(&self, graph: Handle, stream: Handle) -> Result<()>;
 
-    /// Gives a graph back; launches under way are still done.
+    /// Destroys a graph; its pending launches still complete.
     ///
     /// # Errors
-    /// None but those of every call.
+    /// Only those of every call.
     fn destroy_graph(&self, graph: Handle) -> Result<()>;
 }

@@ -2,42 +2,45 @@
 
 use crate::cuda::driver::{Handle, Result};
 
-/// Kernels, and launches of them.
+/// Driver calls for kernels and their launches.
 pub trait Kernels {
-    /// Loads kernels: those of a data type and accumulator, by their name, and their code: machine code for some devices, text,
-    /// or both.
+    /// Loads a module: the kernels of a data type and accumulator, with the module's name and its image, which is
+    /// machine code for some devices, PTX, or both.
     ///
     /// # Errors
-    /// Those of [`DriverError::is_of_an_image`](crate::cuda::DriverError::is_of_an_image) if nothing in it is for this device and
-    /// driver; `CUDA_ERROR_OUT_OF_MEMORY`.
+    /// Those of [`DriverError::is_of_an_image`](crate::cuda::DriverError::is_of_an_image) if no part of it is for this
+    /// device and driver; `CUDA_ERROR_OUT_OF_MEMORY`.
     fn load(&self, name: &str, image: &[u8]) -> Result<Handle>;
 
-    /// Finds a kernel in a module, ready to be launched: the first launch loads nothing more, and so may be captured.
+    /// Looks up a kernel in a module and loads it, so that its first launch loads nothing more and may be captured.
     ///
     /// # Errors
-    /// `CUDA_ERROR_NOT_FOUND` if there is none of this name.
+    /// `CUDA_ERROR_NOT_FOUND` if there is no kernel of this name.
     fn function(&self, module: Handle, name: &str) -> Result<Handle>;
 
-    /// Unloads a module. None of its kernels is under way, nor will be in a graph.
+    /// Unloads a module. None of its kernels is pending or part of a graph that will be launched.
     ///
     /// # Errors
-    /// None but those of every call.
+    /// Only those of every call.
     fn unload(&self, module: Handle) -> Result<()>;
 
-    /// Blocks of so many threads of a kernel that run at once on one multiprocessor: 0 if not even one does.
+    /// Returns how many blocks of a kernel with this number of threads are co-resident on one multiprocessor; 0 if not
+    /// even one is.
     ///
     /// # Errors
-    /// `CUDA_ERROR_INVALID_VALUE` for no threads.
+    /// `CUDA_ERROR_INVALID_VALUE` for 0 threads.
     fn blocks_per_multiprocessor(&self, function: Handle, threads: u32) -> Result<u32>;
 
-    /// Launches a kernel with one argument, in the order of a stream. The argument may change as soon as this returns.
+    /// Launches a kernel with one argument, in the order of a stream. The caller may change the argument as soon as
+    /// this returns.
     ///
     /// # Errors
-    /// `CUDA_ERROR_INVALID_VALUE` for no blocks or threads, or too many; `CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES` if not one block fits
-    /// on a multiprocessor. What goes wrong in the kernel a later call says.
+    /// `CUDA_ERROR_INVALID_VALUE` for 0 blocks or threads, or too many of them; `CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES` if
+    /// not even one block fits on a multiprocessor. Errors of the kernel are reported by a later call.
     ///
     /// # Safety
-    /// The kernel takes one argument of `argument`'s bytes, and all memory that it reaches through it is there until it is done.
+    /// The kernel must take one argument of `argument`'s size, and all memory that it accesses through it must exist
+    /// until it is complete.
     unsafe fn launch(&self, function: Handle, blocks: u32, threads: u32, stream: Handle, argument: &[u8])
     -> Result<()>;
 }

@@ -2,49 +2,50 @@
 
 use crate::cuda::driver::{Mapped, Result};
 
-/// Memory of the device and of the host, cleared, written and read while the caller waits.
+/// Driver calls for memory of the device and of the host, which is cleared, written and read synchronously.
 pub trait Memory {
-    /// Memory of the device, not cleared: so many bytes, at least one, from a multiple of 256 on. Other processes can have it
-    /// ([`Sharing::export`](super::Sharing::export)).
+    /// Allocates device memory, not cleared: the given number of bytes, at least one, aligned to 256. Other processes
+    /// can map it ([`IpcMemory::export`](super::IpcMemory::export)).
     ///
     /// # Errors
     /// `CUDA_ERROR_OUT_OF_MEMORY`.
     fn alloc(&self, bytes: u64) -> Result<u64>;
 
-    /// Gives memory back, after all work of the device that may use it.
+    /// Frees memory, after all work of the device that may use it.
     ///
     /// # Errors
-    /// `CUDA_ERROR_INVALID_VALUE` if [`alloc`](Self::alloc) did not give this address; what went wrong on the device meanwhile.
+    /// `CUDA_ERROR_INVALID_VALUE` if [`alloc`](Self::alloc) did not return this address; those of pending work on the
+    /// device.
     fn free(&self, address: u64) -> Result<()>;
 
-    /// Zeroed memory of the host that both sides see, and all devices of the process at the same address: page-locked, so many
-    /// bytes, at least one, from a multiple of 64 on.
+    /// Allocates zeroed host memory that the host and, at the same address, all devices of the process can access:
+    /// page-locked, the given number of bytes, at least one, aligned to 64.
     ///
     /// # Errors
     /// `CUDA_ERROR_OUT_OF_MEMORY`.
     fn alloc_mapped(&self, bytes: u64) -> Result<Mapped>;
 
-    /// Gives it back, after all work of the device that may use it.
+    /// Frees mapped host memory, after all work of the device that may use it.
     ///
     /// # Errors
-    /// As [`free`](Self::free).
+    /// Those of [`free`](Self::free).
     fn free_mapped(&self, mapped: Mapped) -> Result<()>;
 
-    /// Clears memory. What is put on any stream afterwards finds it cleared.
+    /// Clears memory. Work that is enqueued on any stream afterwards reads zeros.
     ///
     /// # Errors
-    /// `CUDA_ERROR_INVALID_VALUE` if not all of it is the device's memory; what went wrong on the device meanwhile.
+    /// `CUDA_ERROR_INVALID_VALUE` if not all of it is the device's memory; those of pending work on the device.
     fn memset(&self, address: u64, bytes: u64) -> Result<()>;
 
-    /// Copies to the device; nothing for no bytes. What is put on any stream afterwards finds it copied.
+    /// Copies to the device; has no effect for 0 bytes. Work that is enqueued on any stream afterwards reads the copy.
     ///
     /// # Errors
-    /// As [`memset`](Self::zero).
+    /// Those of [`memset`](Self::memset).
     fn memcpy_to_device(&self, to: u64, from: &[u8]) -> Result<()>;
 
-    /// Copies from the device; nothing for no bytes. Work on streams is not waited for.
+    /// Copies from the device; has no effect for 0 bytes. Does not wait for work on streams.
     ///
     /// # Errors
-    /// As [`memset`](Self::zero).
+    /// Those of [`memset`](Self::memset).
     fn memcpy_to_host(&self, to: &mut [u8], from: u64) -> Result<()>;
 }

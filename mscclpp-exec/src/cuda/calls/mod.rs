@@ -1,18 +1,21 @@
-//! What a driver does, by what it is about: together the parts of a [`Driver`](super::Driver).
+//! The calls of a driver, one trait per subject: the supertraits of [`Driver`](super::Driver).
 //!
-//! Addresses are the device's, lengths are in bytes, devices are given by their number. Calls come from any thread, several at
-//! once. What is put on a stream is done after what was put there before, and the call returns before it is; what other calls do
-//! is done when they return.
+//! Addresses are the device's, lengths are in bytes, devices are given by their number. Any thread may call, several at
+//! once. Work that is enqueued on a stream is executed after the work enqueued there before, and the call returns
+//! before the work is complete; the effects of other calls are complete when they return.
 //!
-//! A call that fails says which function of the driver it was and its result. Any result that the driver has may come from any
-//! call: of a device that is gone, or of a kernel that touched what is not there, after which all calls of the process fail with
-//! `CUDA_ERROR_ILLEGAL_ADDRESS`. The sections on errors name what a caller without mistakes meets, and which mistakes are told.
-//! What was given back may not be used again, whatever it is: what comes of that a driver does not say.
+//! A failed call reports the driver's function and its result. Any result of the driver may come from any call: of a
+//! device that is lost, or of a kernel that accessed an invalid address, after which all calls of the process fail with
+//! `CUDA_ERROR_ILLEGAL_ADDRESS`. The sections on errors list the results that a correct caller can get, and which
+//! mistakes are reported. An object that was freed or destroyed may not be used again; the driver does not specify the
+//! consequences.
 //!
-//! A thread that captures a stream may not call what needs the device or the host at once: to allocate memory and to give it
-//! back, to clear and to copy without a stream, to wait. Such a call is `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED`, and the capture
-//! is spoilt ([`DriverError::is_of_a_capture`](super::DriverError::is_of_a_capture)). If another library captures in CUDA's global
-//! mode that is so in all threads, but for those that [`enter_helper_thread`](super::Driver::enter_helper_thread) entered.
+//! A thread that captures a stream may not make calls that need the device or the host immediately: allocating and
+//! freeing memory, clearing and copying without a stream, waiting. Such a call fails with
+//! `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` and invalidates the capture
+//! ([`DriverError::is_of_a_capture`](super::DriverError::is_of_a_capture)). If another library captures in CUDA's
+//! global mode, this applies to all threads except those that called
+//! [`enter_helper_thread`](super::Driver::enter_helper_thread).
 
 mod events;
 mod graphs;

@@ -2,28 +2,29 @@
 
 use crate::cuda::driver::{Handle, Result};
 
-/// Streams, and what is put on them that is no kernel. Of what is put on a stream the call that waits for it, or any later one,
-/// says what went wrong.
+/// Driver calls for streams and for enqueued work other than kernels. Errors of enqueued work are reported by the call
+/// that waits for it, or by any later one.
 pub trait Streams {
-    /// A new stream, which does not wait for the default one.
+    /// Creates a stream, which does not synchronize with the default stream.
     ///
     /// # Errors
     /// `CUDA_ERROR_OUT_OF_MEMORY`.
     fn create_stream(&self) -> Result<Handle>;
 
-    /// Gives a stream back; what was put on it is still done.
+    /// Destroys a stream; the work enqueued on it still completes.
     ///
     /// # Errors
-    /// None but those of every call.
+    /// Only those of every call.
     fn destroy_stream(&self, stream: Handle) -> Result<()>;
 
-    /// Waits until everything on a stream is done.
+    /// Waits until all work on a stream is complete.
     ///
     /// # Errors
-    /// What went wrong on the device; `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` if the stream is captured, by whichever thread.
+    /// Those of pending work on the device; `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` if the stream is captured, by any
+    /// thread.
     fn synchronize(&self, stream: Handle) -> Result<()>;
 
-    /// Copies between memories of devices and such that both sides see, which do not overlap, in the order of a stream.
+    /// Copies between ranges of device memory or mapped host memory that do not overlap, in the order of a stream.
     ///
     /// # Errors
     /// `CUDA_ERROR_INVALID_VALUE` if not all of it is such memory.
@@ -35,10 +36,11 @@ pub trait Streams {
     /// `CUDA_ERROR_INVALID_VALUE` if not all of it is the device's memory.
     fn memset_async(&self, address: u64, bytes: u64, stream: Handle) -> Result<()>;
 
-    /// Stores 8 bytes at a multiple of 8, in the order of a stream: whoever sees the value, on any device or the host, sees all
-    /// that the stream has written before.
+    /// Stores 8 bytes at a multiple of 8, in the order of a stream: a thread that reads the value, on any device or the
+    /// host, then sees all that the stream has written before.
     ///
     /// # Errors
-    /// `CUDA_ERROR_INVALID_VALUE` if it is no memory that the device reaches; `CUDA_ERROR_NOT_SUPPORTED` on a device that cannot.
+    /// `CUDA_ERROR_INVALID_VALUE` if the device cannot access the memory; `CUDA_ERROR_NOT_SUPPORTED` if the device
+    /// lacks this operation.
     fn write_value(&self, address: u64, value: u64, stream: Handle) -> Result<()>;
 }

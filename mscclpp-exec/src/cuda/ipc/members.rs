@@ -1,10 +1,10 @@
-//! Who the ranks are: which of them share a node, a process, a device.
+//! The ranks of a group: which of them share a node, a process, a device.
 
 use serde::{Deserialize, Serialize};
 
 use super::IpcGroup;
 
-/// What ranks say of themselves.
+/// Properties that ranks report of themselves.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Member {
     pub(super) process: u64,
@@ -15,31 +15,31 @@ pub(super) struct Member {
 }
 
 impl IpcGroup {
-    /// Numbers of the devices of this process' ranks.
+    /// Returns the numbers of the devices of this process' ranks.
     pub(in crate::cuda) fn ordinals_here(&self) -> impl Iterator<Item = u32> {
         let process = self.members[self.rank as usize].process;
         self.on_node().filter(move |(_, member)| member.process == process).map(|(_, member)| member.ordinal)
     }
 
-    /// Ranks of this node.
+    /// Returns the ranks of this node.
     pub(super) fn on_node(&self) -> impl Iterator<Item = (u32, &Member)> {
         let node = self.nodes[self.rank as usize];
         (0..).zip(&self.members).filter(move |(rank, _)| self.nodes[*rank as usize] == node)
     }
 
-    /// Ranks on the same device as this one, this one included.
-    pub(in crate::cuda) fn neighbours(&self) -> impl Iterator<Item = u32> {
+    /// Returns the ranks on the same device as this one, this one included.
+    pub(in crate::cuda) fn ranks_on_device(&self) -> impl Iterator<Item = u32> {
         let own = self.members[self.rank as usize].uuid;
         (0..).zip(&self.members).filter(move |(_, member)| member.uuid == own).map(|(rank, _)| rank)
     }
 
-    /// What a rank's device is called, and whether it has multicast objects.
+    /// Returns the label of a rank's device, and whether the device supports multicast objects.
     pub(in crate::cuda) fn multicast(&self, rank: u32) -> (String, bool) {
         let Member { label, multicast, .. } = &self.members[rank as usize];
         (label.clone(), *multicast)
     }
 
-    /// Whether two ranks are on the same device.
+    /// Returns whether two ranks are on the same device.
     pub(in crate::cuda) fn on_one_device(&self, rank: u32, other: u32) -> bool {
         self.members[rank as usize].uuid == self.members[other as usize].uuid
     }

@@ -1,4 +1,4 @@
-//! Memory of other ranks: by its own address, mapped, or told of.
+//! Memory of other ranks: at its own address, mapped, or as a remote region.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use crate::cuda::memory::RemoteMemory;
 use crate::cuda::nodes::{ExportedRegion, Owner, RemoteRegion};
 use crate::error::Error;
 
-/// Memory of a rank as this one reaches it.
+/// Memory of a rank, as this rank accesses it.
 #[derive(Clone)]
 pub(in crate::cuda) enum PeerMemory {
-    /// Of this process: by its own address, and shown to other nodes.
-    Here { address: u64, _shown: Option<Arc<ExportedRegion>> },
-    /// Mapped.
+    /// Memory of this process, at its own address, possibly exported to other nodes.
+    Here { address: u64, _region: Option<Arc<ExportedRegion>> },
+    /// Mapped memory of another process.
     Mapped(Arc<RemoteMemory>),
-    /// On another node.
-    Far(Arc<RemoteRegion>),
+    /// Memory on another node.
+    Remote(Arc<RemoteRegion>),
 }
 
 impl PeerMemory {
@@ -28,23 +28,23 @@ impl PeerMemory {
         match self {
             Self::Here { address, .. } => *address,
             Self::Mapped(memory) => memory.address(),
-            Self::Far(window) => window.address(),
+            Self::Remote(region) => region.address(),
         }
     }
 }
 
-/// How others get an allocation.
+/// Description by which other ranks map or address an allocation.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) struct SharedAllocation {
     address: u64,
     bytes: u64,
-    /// As 64 bytes; if there are none it is the next file.
+    /// Handle of 64 bytes; if empty, the memory is the next file.
     ipc: Vec<u8>,
-    /// What it is called on other nodes.
+    /// Number under which ranks of other nodes address it.
     number: u64,
 }
 
-/// Own allocations, for the others and for this rank.
+/// Allocations of this rank, in the forms for the other ranks and for itself.
 #[derive(Default)]
 pub(super) struct Exported {
     pub(super) pieces: Vec<SharedAllocation>,
@@ -53,14 +53,14 @@ pub(super) struct Exported {
 }
 
 impl IpcGroup {
-    /// Own allocations for the others.
+    /// Exports allocations of this rank.
     pub(super) fn export(&self, slices: &[DeviceSlice], owner: Owner) -> Result<Exported, Error> {
         let own = self.members[self.rank as usize].process;
         let all_here = self.on_node().all(|(_, member)| member.process == own);
         let mut exported = Exported::default();
         for &slice in slices {
-            let shown = self.far.as_ref().map(|far| Arc::new(far.show(slice, owner)));
-            let number = shown.as_ref().map_or(0, |shown| shown.number());
+            let region = self.remote_regions.as_ref().map(|regions| Arc::new(regions.export(slice, owner)));
+            let number = region.as_ref().map_or(0, |region| region.number());
             let DeviceSlice { address, bytes } = slice;
             let mut piece = SharedAllocation { address, bytes, ipc: Vec::new(), number };
             if !all_here {
@@ -70,7 +70,7 @@ impl IpcGroup {
                 }
             }
             exported.pieces.push(piece);
-            exported.own.push(PeerMemory::Here { address, _shown: shown });
+            exported.own.push(PeerMemory::Here { address, _region: region });
         }
         Ok(exported)
     }
@@ -82,13 +82,13 @@ impl IpcGroup {
         files: &mut impl Iterator<Item = OwnedFd>,
     ) -> Result<PeerMemory, Error> {
         let [own, other] = [self.rank, peer].map(|rank| &self.members[rank as usize]);
-        if let Some(far) = &self.far
+        if let Some(regions) = &self.remote_regions
             && self.nodes[peer as usize] != self.nodes[self.rank as usize]
         {
-            return Ok(PeerMemory::Far(Arc::new(far.add(peer, piece.number, piece.bytes)?)));
+            return Ok(PeerMemory::Remote(Arc::new(regions.add(peer, piece.number, piece.bytes)?)));
         }
         if other.process == own.process {
-            return Ok(PeerMemory::Here { address: piece.address, _shown: None });
+            return Ok(PeerMemory::Here { address: piece.address, _region: None });
         }
         let malformed = || Error::RankLost { peer, why: "it sent memory without a handle".into() };
         let export = match piece.ipc.as_slice() {

@@ -1,5 +1,5 @@
-//! Ranks in other processes, or in other threads with a group of their own: who they are, and their memory. That of ranks on
-//! other nodes cannot be mapped; see [`nodes`](super::nodes).
+//! Ranks in other processes, or in other threads with their own bootstraps: their properties and their memory. Memory
+//! of ranks on other nodes cannot be mapped; see [`nodes`](super::nodes).
 
 mod members;
 mod memory;
@@ -27,33 +27,33 @@ use crate::shm::Sent;
 use mscclpp_bootstrap::ActiveTimeout;
 use mscclpp_bootstrap::Bootstrap;
 
-/// The numbers of connections between nodes begin here: one for each plan.
+/// First number of the connections between nodes, of which each plan uses one.
 const STREAMS: u64 = 0x6375_6461 << 32;
 
-/// How long the end of another rank may take to be known here.
-const HEARSAY: Duration = Duration::from_millis(200);
+/// Grace period for learning that another rank is lost.
+const CAUSE_GRACE_PERIOD: Duration = Duration::from_millis(200);
 
-/// A rank's side of its group. Its calls are made by all ranks, in the same order.
+/// A rank's side of its group. All ranks make the same calls in the same order.
 pub(super) struct IpcGroup {
     session: Mutex<Session>,
     device: Device,
     pub(super) rank: u32,
     members: Vec<Member>,
     bootstrap: Arc<Bootstrap>,
-    /// By rank.
+    /// Node of each rank.
     pub(super) nodes: Vec<u32>,
-    /// Memory that ranks of different nodes tell each other of; `None` if there is one node.
-    pub(super) far: Option<Arc<RegionTable>>,
+    /// Regions that ranks of different nodes have exported to each other; `None` if there is one node.
+    pub(super) remote_regions: Option<Arc<RegionTable>>,
     pub(super) stagings: Stagings,
-    /// Plans that were connected.
+    /// Number of plans that were connected.
     connected: AtomicU64,
-    /// Allocations of callers that the ranks have told each other of.
+    /// Allocations of callers that the ranks have registered with each other.
     known: Mutex<Known>,
     broken: AtomicBool,
 }
 
 impl IpcGroup {
-    /// Lets the ranks of a group know one another.
+    /// Exchanges the properties of the ranks of a group.
     pub(super) fn new(bootstrap: &Arc<Bootstrap>, device: &Device) -> Result<Self, Error> {
         let options = Options::default().timeout(bootstrap.options().timeout);
         let mut session = Session::new(Arc::clone(bootstrap), options)?;
@@ -73,16 +73,28 @@ impl IpcGroup {
         }
         let (session, known, broken) = (Mutex::new(session), Mutex::default(), AtomicBool::new(false));
         let nodes = (0..bootstrap.num_ranks()).map(|peer| bootstrap.node_of(peer)).collect::<Result<Vec<_>, _>>()?;
-        let far = (bootstrap.num_nodes() > 1).then(Arc::default);
+        let remote_regions = (bootstrap.num_nodes() > 1).then(Arc::default);
         let (bootstrap, device, connected) = (Arc::clone(bootstrap), device.clone(), AtomicU64::new(0));
         let stagings = Stagings::default();
-        let group = Self { session, device, rank, members, bootstrap, nodes, far, stagings, connected, known, broken };
+        let group = Self {
+            session,
+            device,
+            rank,
+            members,
+            bootstrap,
+            nodes,
+            remote_regions,
+            stagings,
+            connected,
+            known,
+            broken,
+        };
         let connected = group.connect();
         group.agree("connection of CUDA devices", connected)?;
         Ok(group)
     }
 
-    /// Lets the device reach those of other ranks of this process.
+    /// Enables access of the device to those of other ranks of this process.
     fn connect(&self) -> Result<(), Error> {
         let own = &self.members[self.rank as usize];
         for (_, member) in self.on_node().filter(|(_, member)| member.process == own.process) {
@@ -93,7 +105,7 @@ impl IpcGroup {
         Ok(())
     }
 
-    /// A call in which every rank says something, and may send files. Returns what each said, by rank.
+    /// Exchanges a message and files of every rank; a call of all ranks. Returns the messages by rank.
     ///
     /// # Errors
     /// [`Error::RankLost`], and those of a call of all ranks.
@@ -111,7 +123,7 @@ impl IpcGroup {
         (0..).zip(sent).map(read).collect::<Result<_, _>>().inspect_err(|error| self.give_up(error))
     }
 
-    /// Why there can be no more calls, if so.
+    /// Returns an error if an earlier failure excludes further calls.
     pub(super) fn check(&self) -> Result<(), Error> {
         if !self.broken.load(Acquire) {
             return Ok(());
@@ -120,8 +132,8 @@ impl IpcGroup {
         Err(Error::CommunicatorFailed { why })
     }
 
-    /// Connects a plan's proxy to the ranks on other nodes that it needs. All ranks of the group call this, those too that need
-    /// none.
+    /// Connects a plan's proxy to the ranks on other nodes that it needs. It is a call of all ranks, including those
+    /// that need none.
     pub(super) fn connect_nodes(&self, proxies: Option<&Proxies>) -> Result<(), Error> {
         let number = STREAMS + self.connected.fetch_add(1, Relaxed);
         let connect = |proxies: &Proxies| -> Result<(), Error> {
@@ -131,14 +143,14 @@ impl IpcGroup {
         proxies.map_or(Ok(()), connect).inspect_err(|error| self.give_up(error))
     }
 
-    /// What ended the group, if that was not a launch of its own.
+    /// Returns the cause by which the group has failed, if that was not a launch of its own.
     pub(super) fn find_cause(&self) -> Option<AbortCause> {
-        let mut timeout = ActiveTimeout::new(HEARSAY);
+        let mut timeout = ActiveTimeout::new(CAUSE_GRACE_PERIOD);
         loop {
             match self.bootstrap.check_alive() {
                 Err(error) => return Some(AbortCause::Group(Box::new(error))),
                 Ok(()) if timeout.is_expired() => return None,
-                Ok(()) => std::thread::sleep(HEARSAY / 100),
+                Ok(()) => std::thread::sleep(CAUSE_GRACE_PERIOD / 100),
             }
         }
     }
@@ -147,7 +159,7 @@ impl IpcGroup {
         &self.bootstrap
     }
 
-    /// Ends the group: counters of its ranks no longer fit together.
+    /// Marks the group as failed: counters of its ranks are no longer consistent.
     pub(super) fn give_up(&self, error: &Error) {
         if let Ok(mut session) = self.session() {
             session.give_up(error);
@@ -163,7 +175,7 @@ impl IpcGroup {
         }
     }
 
-    /// A rank that says what it cannot mean.
+    /// Returns the error for a malformed message of a rank.
     pub(super) fn malformed(&self, peer: u32) -> Error {
         let error = Error::RankLost { peer, why: "it sent data that this rank cannot decode".into() };
         self.give_up(&error);

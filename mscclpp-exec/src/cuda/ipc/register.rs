@@ -1,4 +1,4 @@
-//! Buffers of callers, which are sent once for each allocation.
+//! Registration of callers' buffers, each allocation of which is sent once.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -7,36 +7,37 @@ use std::sync::PoisonError;
 use serde::{Deserialize, Serialize};
 
 use super::memory::PeerMemory;
-use super::share::Traded;
+use super::share::Exchanged;
 use super::{IpcGroup, decode, encode};
 use crate::cuda::buffers::DeviceSlice;
 use crate::cuda::nodes::Owner;
 use crate::error::Error;
 
-/// Allocations of callers that the ranks have told each other of.
+/// Allocations of callers that the ranks have registered with each other.
 #[derive(Default)]
 pub(super) struct Known {
-    /// Own ones, by id: the first byte, and what shows them to others.
+    /// Allocations of this rank, by id: the first byte, and the handle that keeps them exported.
     mine: BTreeMap<u64, (u64, Option<PeerMemory>)>,
-    /// Of others, by rank and id.
+    /// Allocations of other ranks, by rank and id.
     theirs: BTreeMap<(u32, u64), PeerMemory>,
 }
 
-/// Parts of a caller's slices.
+/// Registration of a caller's slices.
 #[derive(Default, Serialize, Deserialize)]
 struct Registration {
-    /// Ids of allocations that are gone.
+    /// Ids of allocations that were freed.
     gone: Vec<u64>,
-    /// Id, first byte in the allocation, bytes; id 0: nothing.
+    /// Id, offset of the first byte in the allocation, bytes; id 0: an empty slice.
     slices: Vec<(u64, u64, u64)>,
-    /// Ids that are new, whose memories follow.
+    /// Ids that are new, whose descriptions follow.
     new: Vec<u64>,
 }
 
 impl IpcGroup {
-    /// A call in which every rank tells where slices of its device's memory lie. Allocations that the others know already
-    /// are not sent again; one that was freed meanwhile is not taken for its successor at the same address. Returns by rank
-    /// where this one reaches them, and what must be kept as long as they are used.
+    /// Registers slices of every rank's device memory; a call of all ranks. Allocations that were registered before are
+    /// not sent again; an allocation that was freed meanwhile is not confused with a later one at the same address.
+    /// Returns, by rank, the addresses at which this rank accesses the slices, and the mappings that must be kept as
+    /// long as they are used.
     pub(in crate::cuda) fn register(
         &self,
         mine: Result<Vec<DeviceSlice>, Error>,
@@ -49,7 +50,8 @@ impl IpcGroup {
         };
         let ids = registration.new.clone();
         let registration = encode(&registration)?;
-        let Traded { memories, others } = self.trade("registration of buffers", new, Owner::Caller, &registration)?;
+        let Exchanged { memories, others } =
+            self.exchange("registration of buffers", new, Owner::Caller, &registration)?;
         let (mut all, mut kept) = (Vec::with_capacity(others.len()), Vec::new());
         for ((peer, memories), bytes) in (0_u32..).zip(memories).zip(others) {
             if peer == self.rank {
@@ -81,7 +83,7 @@ impl IpcGroup {
         Ok((all, kept))
     }
 
-    /// What this rank says of its slices, and allocations that the others do not know.
+    /// Returns this rank's registration of its slices, and the allocations that are new to the other ranks.
     fn find(&self, known: &mut Known, mine: &[DeviceSlice]) -> Result<(Registration, Vec<DeviceSlice>), Error> {
         let driver = self.device.driver();
         let is_there = |id: u64, base: u64| driver.allocation(base).is_ok_and(|found| found.id == id);

@@ -1,4 +1,4 @@
-//! Calls in which ranks share memory, or say why they cannot.
+//! Calls in which ranks share memory, or report why they cannot.
 
 use std::os::fd::AsFd;
 
@@ -10,53 +10,53 @@ use crate::cuda::buffers::DeviceSlice;
 use crate::cuda::nodes::Owner;
 use crate::error::Error;
 
-/// What a rank sends of its memories.
+/// A rank's message about its memory.
 #[derive(Serialize, Deserialize)]
 enum Offer {
-    /// It cannot take part, for this reason.
+    /// The rank cannot take part, for this reason.
     Failed(String),
     Memories(Vec<SharedAllocation>),
 }
 
-/// What a call brought, by rank.
-pub(super) struct Traded {
+/// Results of a call, by rank.
+pub(super) struct Exchanged {
     pub(super) memories: Vec<Vec<PeerMemory>>,
     pub(super) others: Vec<Vec<u8>>,
 }
 
 impl IpcGroup {
-    /// A call in which every rank says whether it can go on.
+    /// Exchanges whether every rank can continue; a call of all ranks.
     ///
     /// # Errors
-    /// This rank's own; [`Error::RankLost`] with another one's words.
+    /// This rank's own error; [`Error::RankLost`] with the reason that another rank reports.
     pub(in crate::cuda) fn agree(&self, text: &str, mine: Result<(), Error>) -> Result<(), Error> {
         self.share(text, mine.map(|()| Vec::new())).map(|_| ())
     }
 
-    /// A call in which every rank shares memories of a plan, each with its first address and bytes; each is a whole allocation. Returns
-    /// by rank where this one reaches them.
+    /// Shares allocations of a plan, each a whole allocation given by its first address and its bytes; a call of all
+    /// ranks. Returns, by rank, the memory as this rank accesses it.
     ///
     /// # Errors
-    /// As [`agree`](Self::agree), and [`Error::NotMapped`].
+    /// Those of [`agree`](Self::agree), and [`Error::MapFailed`].
     pub(in crate::cuda) fn share(
         &self,
         text: &str,
         mine: Result<Vec<DeviceSlice>, Error>,
     ) -> Result<Vec<Vec<PeerMemory>>, Error> {
-        Ok(self.trade(text, mine, Owner::Plan, &[])?.memories)
+        Ok(self.exchange(text, mine, Owner::Plan, &[])?.memories)
     }
 
-    /// The same of any memories, with bytes beside them.
-    pub(super) fn trade(
+    /// Shares any allocations, together with a message.
+    pub(super) fn exchange(
         &self,
         text: &str,
         mine: Result<Vec<DeviceSlice>, Error>,
         owner: Owner,
         beside: &[u8],
-    ) -> Result<Traded, Error> {
+    ) -> Result<Exchanged, Error> {
         self.check()?;
         let offer = mine.and_then(|slices| self.export(&slices, owner));
-        // Who cannot go on takes part all the same, or the others would wait for it.
+        // A rank that cannot continue takes part as well, or the others would wait for it.
         let (message, files) = match &offer {
             Ok(exported) => (Offer::Memories(exported.pieces.clone()), exported.files.as_slice()),
             Err(error) => (Offer::Failed(error.to_string()), &[][..]),
@@ -80,7 +80,7 @@ impl IpcGroup {
             }
             Ok(offers)
         };
-        // That somebody cannot go on all know, and there is nothing to map.
+        // All ranks have received the failure, and there is nothing to map.
         let offers = offers().inspect_err(|error| self.give_up(error))?;
         let received = || -> Result<_, Error> {
             let (mut memories, mut others) = (Vec::new(), Vec::new());
@@ -93,10 +93,10 @@ impl IpcGroup {
                     false => pieces.into_iter().map(import).collect::<Result<_, _>>()?,
                 });
             }
-            Ok(Traded { memories, others })
+            Ok(Exchanged { memories, others })
         };
         let received = received();
-        // Nobody gives memory back before the others have mapped it.
+        // No rank frees memory before the others have mapped it.
         let mapped = match &received {
             Ok(_) => Offer::Memories(Vec::new()),
             Err(error) => Offer::Failed(error.to_string()),

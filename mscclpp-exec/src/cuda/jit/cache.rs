@@ -1,7 +1,8 @@
-//! Images, kept in files between processes.
+//! Compiled images, kept in files between processes.
 //!
-//! One file for each image, named after everything it depends on. A file carries a hash of its contents: one that was cut off or
-//! changed is compiled again. Files appear whole (they are renamed into place), so any number of processes share a folder.
+//! Each image is one file, named after everything that it depends on. A file contains a hash of its contents: an image
+//! whose file is truncated or changed is compiled again. Files are written atomically (they are renamed into place), so
+//! any number of processes can share a folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,21 +12,21 @@ use sha2::{Digest, Sha256};
 
 use super::compiler::Image;
 
-/// Names the folder of the cache; empty: there is none. Without it the folder is `$XDG_CACHE_HOME/mscclpp`, or
-/// `~/.cache/mscclpp`.
+/// Environment variable for the folder of the cache; an empty value disables the cache. Without it the folder is
+/// `$XDG_CACHE_HOME/mscclpp`, or `~/.cache/mscclpp`.
 pub const CACHE_VARIABLE: &str = "MSCCLPP_CACHE";
 
-/// Begins every file; another one for another layout.
+/// First bytes of every file; a different layout has different ones.
 const MAGIC: [u8; 8] = *b"mscclpp1";
 
-/// Magic, hash of what follows, length of the code. Then code and log.
-const HEAD: usize = 8 + 32 + 8;
+/// Length of the header: magic, hash of the rest, length of the code. Code and log follow.
+const HEADER_BYTES: usize = 8 + 32 + 8;
 
-/// The longest file that is read, in bytes.
-const LONGEST: u64 = 256 << 20;
+/// Maximum size of a file that is read, in bytes.
+const MAX_FILE_BYTES: u64 = 256 << 20;
 
-/// Most files of a folder: when there are more, the oldest half goes.
-const MOST: usize = 1024;
+/// Maximum number of files in a folder; beyond it the oldest half is removed.
+const MAX_FILES: usize = 1024;
 
 /// A folder of images; or none, and nothing is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,12 +38,12 @@ impl Cache {
     /// No cache.
     pub const NONE: Self = Self { folder: None };
 
-    /// A folder, made when something is put there.
+    /// Creates a cache in a folder, which is created when the first image is stored.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self { folder: Some(folder.into()) }
     }
 
-    /// The folder that [`CACHE_VARIABLE`] names, or the user's; none where there is neither.
+    /// Returns the cache in the folder that [`CACHE_VARIABLE`] names, or in the user's; none if there is neither.
     pub fn from_environment() -> Self {
         if let Some(folder) = std::env::var_os(CACHE_VARIABLE) {
             return Self { folder: (!folder.is_empty()).then(|| folder.into()) };
@@ -52,7 +53,7 @@ impl Cache {
         Self { folder: folder.map(|folder| folder.join("mscclpp")) }
     }
 
-    /// The folder.
+    /// Returns the folder.
     pub fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
     }
@@ -61,10 +62,10 @@ impl Cache {
         Some(self.folder.as_ref()?.join(format!("{key}.image")))
     }
 
-    /// What was kept under a key, if it is whole.
+    /// Returns the image that was stored under a key, if its file is intact.
     pub(super) fn load(&self, key: &str) -> Option<Image> {
         let path = self.file(key)?;
-        let bytes = crate::file::read(&path, LONGEST).ok()?;
+        let bytes = crate::file::read(&path, MAX_FILE_BYTES).ok()?;
         let image = decode(key, &bytes);
         if image.is_none() {
             log::warn!("{}: damaged, compiled again", path.display());
@@ -72,12 +73,12 @@ impl Cache {
         image
     }
 
-    /// Keeps an image. A folder that cannot be written to is told once for each image, and is no error.
+    /// Stores an image. If a folder is not writable, that is logged once for each image, and is no error.
     pub(super) fn store(&self, key: &str, image: &Image) {
         let (Some(folder), Some(path)) = (&self.folder, self.file(key)) else { return };
         let store = || -> std::io::Result<()> {
             fs::create_dir_all(folder)?;
-            tidy(folder)?;
+            evict(folder)?;
             crate::file::write_atomic(&path, &encode(key, image))
         };
         if let Err(error) = store() {
@@ -102,7 +103,7 @@ fn encode(key: &str, image: &Image) -> Vec<u8> {
 }
 
 fn decode(key: &str, bytes: &[u8]) -> Option<Image> {
-    let (head, rest) = (bytes.get(..HEAD - 8)?, bytes.get(HEAD - 8..)?);
+    let (head, rest) = (bytes.get(..HEADER_BYTES - 8)?, bytes.get(HEADER_BYTES - 8..)?);
     if head[..8] != MAGIC || head[8..] != digest(key, rest) {
         return None;
     }
@@ -111,19 +112,19 @@ fn decode(key: &str, bytes: &[u8]) -> Option<Image> {
     Some(Image { code: code.to_vec(), log: String::from_utf8(log.to_vec()).ok()? })
 }
 
-/// Makes room in a folder that is full.
-fn tidy(folder: &Path) -> std::io::Result<()> {
+/// Removes the oldest files of a full folder.
+fn evict(folder: &Path) -> std::io::Result<()> {
     let is_image = |path: &Path| path.extension().is_some_and(|extension| extension == "image");
     let files = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_image(path));
     let files: Vec<PathBuf> = files.collect();
-    if files.len() < MOST {
+    if files.len() < MAX_FILES {
         return Ok(());
     }
     let age = |path: &PathBuf| fs::metadata(path).and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
     let mut aged: Vec<(SystemTime, PathBuf)> = files.into_iter().map(|path| (age(&path), path)).collect();
     aged.sort();
-    // Another process may have been faster.
-    aged.iter().take(MOST / 2).for_each(|(_, path)| drop(fs::remove_file(path)));
+    // Another process may have removed the file first.
+    aged.iter().take(MAX_FILES / 2).for_each(|(_, path)| drop(fs::remove_file(path)));
     Ok(())
 }
 
@@ -136,20 +137,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_comes_back() {
+    fn stored_image_is_loaded() {
         let folder = tempfile::tempdir().expect("a folder");
         let cache = Cache::at(folder.path().join("deep/er"));
         assert_eq!(cache.load("key"), None);
         cache.store("key", &image());
         assert_eq!(cache.load("key"), Some(image()));
         assert_eq!(cache.load("other"), None);
-        // Under another name it is not what it says.
+        // A file under another name does not contain the image of that name.
         fs::rename(cache.file("key").expect("a file"), cache.file("other").expect("a file")).expect("renamed");
         assert_eq!(cache.load("other"), None);
     }
 
     #[test]
-    fn every_change_is_noticed() {
+    fn changed_file_is_rejected() {
         let bytes = encode("key", &image());
         assert_eq!(decode("key", &bytes), Some(image()));
         for at in 0..bytes.len() {
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_written_to_is_no_error() {
+    fn unwritable_folder_is_no_error() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("file");
         fs::write(&file, "not a folder").expect("written");
@@ -174,15 +175,15 @@ mod tests {
     }
 
     #[test]
-    fn a_full_folder_loses_its_oldest_files() {
+    fn full_folder_evicts_oldest_files() {
         let folder = tempfile::tempdir().expect("a folder");
         let cache = Cache::at(folder.path());
-        for number in 0..MOST {
+        for number in 0..MAX_FILES {
             fs::write(folder.path().join(format!("{number}.image")), "").expect("written");
         }
         fs::write(folder.path().join("somebody's"), "").expect("written");
         cache.store("key", &image());
-        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), MOST / 2 + 2);
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), MAX_FILES / 2 + 2);
         assert_eq!(cache.load("key"), Some(image()));
     }
 }

@@ -1,4 +1,4 @@
-//! From a source to an image, by way of the cache.
+//! Compilation of a source to an image, through the cache.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use super::cache::Cache;
 use super::error::JitError;
 use super::source::Source;
 
-/// What a device's driver loads.
+/// Device code that a driver loads.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Image {
     /// The code.
     pub code: Vec<u8>,
-    /// What the compiler said: registers, stack and spills of each kernel.
+    /// Output of the compiler: registers, stack and spills of each kernel.
     pub log: String,
 }
 
@@ -21,22 +21,23 @@ impl fmt::Debug for Image {
     }
 }
 
-/// Compiles for one device.
+/// A compiler for one device.
 pub trait Compiler: Send + Sync {
-    /// The compiler, its version and the device: all that its images depend on beside the source.
+    /// Identifies the compiler, its version and the device: everything that its images depend on other than the source.
     fn identity(&self) -> &str;
 
-    /// Compiles.
+    /// Compiles a source.
     ///
     /// # Errors
     /// [`JitError::Source`] with the compiler's messages, [`JitError::Call`].
     fn compile(&self, source: &Source) -> Result<Image, JitError>;
 }
 
-/// The image of a source: the cache's, or compiled and put there.
+/// Returns the image of a source: that of the cache, or a new one, which is stored in the cache.
 ///
 /// # Errors
-/// As [`Compiler::compile`]. What the cache cannot read is compiled again, and what it cannot write is not kept.
+/// Those of [`Compiler::compile`]. An image that the cache cannot read is compiled again, and one that it cannot write
+/// is not kept.
 pub fn compile(compiler: &dyn Compiler, cache: &Cache, source: &Source) -> Result<Image, JitError> {
     let key = source.key(compiler.identity());
     if let Some(image) = cache.load(&key) {

@@ -1,4 +1,4 @@
-//! Why device code was not compiled.
+//! Reasons why device code was not compiled.
 
 use std::path::PathBuf;
 
@@ -14,34 +14,34 @@ pub enum JitError {
          `nvidia-cuda-nvrtc`), or set MSCCLPP_NVRTC to the path of its library"
     )]
     NoCompiler {
-        /// Names that were tried, the first and the last.
+        /// First and last of the names that were tried.
         tried: String,
     },
-    /// MSCCLPP_NVRTC names something that is no library.
+    /// `MSCCLPP_NVRTC` names a file that is no library.
     #[error("MSCCLPP_NVRTC names `{}`, which cannot be loaded: {reason}", path.display())]
     NotALibrary {
         /// The path.
         path: PathBuf,
-        /// What the loader says.
+        /// Error of the loader.
         reason: String,
     },
-    /// A library that lacks a function: too old, or something else.
+    /// A library that lacks a function: too old, or not NVRTC.
     #[error("the run-time compiler has no function `{symbol}`; expected NVRTC 11.2 or later")]
     MissingSymbol {
         /// The function.
         symbol: &'static str,
     },
-    /// A device that the compiler does not know.
+    /// A device that the compiler does not support.
     #[error(
         "NVRTC {version} supports compute capability {known}, found a device of {found}; install another version of \
          NVRTC"
     )]
     Architecture {
-        /// Its version.
+        /// The compiler's version.
         version: String,
         /// The device's compute capability.
         found: String,
-        /// The lowest and the highest that it knows.
+        /// The lowest and the highest compute capability that it supports.
         known: String,
     },
     /// A call to the compiler failed for another reason than the source.
@@ -51,7 +51,7 @@ pub enum JitError {
         call: &'static str,
         /// Its result.
         code: i32,
-        /// What it says about it.
+        /// The compiler's description of the result.
         text: String,
     },
     /// A source that does not compile.
@@ -59,12 +59,12 @@ pub enum JitError {
     Source {
         /// The source.
         name: String,
-        /// For what it was compiled.
+        /// The target of the compilation.
         target: String,
         /// The compiler's messages, each with file and line.
         log: String,
     },
-    /// A device whose driver compiles nothing.
+    /// A device without a run-time compiler.
     #[error("this device has no run-time compiler")]
     Unsupported,
 }

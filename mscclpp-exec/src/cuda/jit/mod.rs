@@ -1,11 +1,12 @@
-//! Device code compiled at run time, and kept.
+//! Device code compiled at run time, with a cache.
 //!
-//! A [`Source`] is one translation unit: its text, macros, and headers, of which the device code's own are always there. A
-//! device's [`Compiler`] turns it into an image for exactly that device: NVRTC, if its library is found. Images are kept in a
-//! folder between processes ([`Cache`]) and, loaded, for as long as the device. Nothing is compiled twice.
+//! A [`Source`] is one translation unit: its text, macros, and headers, which always include those of the device code.
+//! A device's [`Compiler`] turns it into an image for exactly that device: NVRTC, if its library is found. Images are
+//! kept in a folder between processes ([`Cache`]) and, loaded, for as long as the device exists. Nothing is compiled
+//! twice.
 //!
-//! NVRTC is looked for under the names that NVIDIA gives it, or at the path in `MSCCLPP_NVRTC`. It needs no toolkit, no
-//! headers on disk and no driver: one library of the toolkit, or of the wheel `nvidia-cuda-nvrtc`.
+//! NVRTC is searched under NVIDIA's names for it, or at the path in `MSCCLPP_NVRTC`. It needs no toolkit, no headers on
+//! disk and no driver: one library of the toolkit, or of the wheel `nvidia-cuda-nvrtc`, is enough.
 
 mod cache;
 mod compiler;

@@ -1,4 +1,4 @@
-//! Kernels that were compiled at run time, loaded.
+//! Loaded modules of kernels that were compiled at run time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::cuda::driver::{Handle, SharedDriver};
 use crate::cuda::stream::Stream;
 use crate::error::Error;
 
-/// A module of a device: kernels. Cheap to clone; unloaded with the last clone, and functions keep it.
+/// A module of a device: kernels. Cheap to clone; unloaded with the last clone, and functions keep it loaded.
 #[derive(Clone)]
 pub struct Module {
     loaded: Arc<Loaded>,
@@ -24,12 +24,12 @@ impl Module {
         Self { loaded: Arc::new(Loaded { driver, handle, log }) }
     }
 
-    /// What the compiler said: registers, stack and spills of each kernel.
+    /// Returns the output of the compiler: registers, stack and spills of each kernel.
     pub fn log(&self) -> &str {
         &self.loaded.log
     }
 
-    /// A kernel, by its name. Kernels are `extern "C"`: names of C++ are mangled.
+    /// Returns a kernel by its name. Kernels are `extern "C"`: C++ would mangle their names.
     ///
     /// # Errors
     /// [`Error::Driver`] if there is no such kernel.
@@ -41,7 +41,7 @@ impl Module {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        // A failure cannot be mended here.
+        // A destructor cannot report a failure.
         let _ = self.driver.unload(self.handle);
     }
 }
@@ -60,7 +60,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// Blocks of so many threads that run at once on the whole device.
+    /// Returns the number of co-resident blocks, with this number of threads each, of the whole device.
     ///
     /// # Errors
     /// [`Error::Driver`].
@@ -69,16 +69,17 @@ impl Function {
         Ok(driver.blocks_per_multiprocessor(self.handle, threads)? * driver.properties().multiprocessors)
     }
 
-    /// Puts a launch with one argument on a stream, and returns at once. The argument is a struct that host and device
-    /// declare alike; it is copied before this returns.
+    /// Enqueues a launch with one argument on a stream, and returns immediately. The argument is a struct that host and
+    /// device declare with the same layout; it is copied before this returns.
     ///
     /// # Errors
-    /// [`Error::NoStream`] if it is a stream of other devices; [`Error::Driver`].
+    /// [`Error::StreamDeviceMismatch`] if it is a stream of other devices; [`Error::Driver`].
     ///
     /// # Safety
-    /// The kernel takes one argument of this layout. All memory that it reaches through it is there, and used by nobody else, until
-    /// the stream is done with it; if the launch is captured, until the last launch of the graph is. Blocks that wait for one
-    /// another all run at once: there are not more than [`max_resident_blocks`](Self::blocks_at_once).
+    /// The kernel must take one argument of this layout. All memory that it accesses through the argument must exist
+    /// and not be used by other work until the stream has completed the launch; if the launch is captured, until the
+    /// last launch of the graph is complete. Blocks that wait for one another must be co-resident: there are no more
+    /// than [`max_resident_blocks`](Self::max_resident_blocks).
     pub unsafe fn launch(
         &self,
         stream: &Stream,
@@ -87,7 +88,7 @@ impl Function {
         argument: &impl bytemuck::NoUninit,
     ) -> Result<(), Error> {
         let (driver, argument) = (&self.module.loaded.driver, bytemuck::bytes_of(argument));
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { driver.launch(self.handle, blocks, threads, stream.on(driver)?.handle(), argument)? };
         Ok(())
     }

@@ -1,7 +1,7 @@
-//! NVRTC: the run-time compiler of the toolkit, loaded when it is first asked for.
+//! NVRTC: the run-time compiler of the toolkit, loaded by the first call that needs it.
 //!
-//! Its functions are looked up here, not in `cudarc`, which knows no path to a library, panics where a function is missing, and
-//! takes results for a Rust enum that a later version's results may not be in.
+//! Its functions are looked up here, not in `cudarc`, which does not accept a path to a library, panics where a
+//! function is missing, and converts results to a Rust enum that may lack the results of a later version.
 
 use std::ffi::{CStr, CString, OsString, c_char, c_int, c_void};
 use std::path::Path;
@@ -14,10 +14,10 @@ use super::compiler::{Compiler, Image};
 use super::error::JitError;
 use super::source::Source;
 
-/// Names NVRTC's library, where the loader does not find it.
+/// Environment variable for the path of NVRTC's library, where the loader does not find it.
 pub const NVRTC_VARIABLE: &str = "MSCCLPP_NVRTC";
 
-/// As the vendor names it, the newest first.
+/// The vendor's names of the library, the newest first.
 const NAMES: [&str; 5] = ["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "nvrtc64_130_0.dll"];
 
 type Program = *mut c_void;
@@ -28,16 +28,17 @@ macro_rules! api {
         #[allow(non_snake_case, reason = "as the library calls them")]
         struct Api {
             $($name: unsafe extern "C" fn($($argument),*) -> $result,)*
-            /// Keeps them loaded.
+            /// Libraries, which are kept loaded.
             _libraries: Vec<Library>,
         }
 
         impl Api {
-            /// Looks them up.
+            /// Looks up the functions.
             fn of(libraries: Vec<Library>) -> Result<Self, JitError> {
                 let library = libraries.last().ok_or(JitError::Unsupported)?;
                 Ok(Self {
-                    // SAFETY: the library's own header declares them so, and they live as long as the library.
+                    // SAFETY: the library's own header declares them with these types, and they live as long as the
+                    // library.
                     $($name: unsafe {
                         *library
                             .get(concat!(stringify!($name), "\0").as_bytes())
@@ -70,7 +71,7 @@ api! {
 const ERROR_COMPILATION: c_int = 6;
 
 impl Api {
-    /// The process's.
+    /// Returns the functions of the process' library.
     fn get() -> Result<&'static Self, JitError> {
         static API: OnceLock<Result<Api, JitError>> = OnceLock::new();
         API.get_or_init(|| Self::of(open(std::env::var_os(NVRTC_VARIABLE))?)).as_ref().map_err(Clone::clone)
@@ -80,12 +81,12 @@ impl Api {
         if code == 0 {
             return Ok(());
         }
-        // SAFETY: takes any number, and gives a text that is never freed.
+        // SAFETY: takes any number, and returns a text that is never freed.
         let text = unsafe { CStr::from_ptr((self.nvrtcGetErrorString)(code)) };
         Err(JitError::Call { call, code, text: text.to_string_lossy().into_owned() })
     }
 
-    /// A text or code of a program: its size, then so many bytes.
+    /// Returns an output of a program, such as its log or code, by asking for its size first.
     fn bytes(
         &self,
         call: &'static str,
@@ -94,18 +95,19 @@ impl Api {
         get: unsafe extern "C" fn(Program, *mut c_char) -> c_int,
     ) -> Result<Vec<u8>, JitError> {
         let mut len = 0;
-        // SAFETY: a program that was not destroyed, and a place for the size.
+        // SAFETY: a program that was not destroyed, and a valid pointer for the size.
         self.check(call, unsafe { size(program, &mut len) })?;
         let mut bytes = vec![0; len];
-        // SAFETY: room for as many bytes as were asked for.
+        // SAFETY: the buffer has as many bytes as the library asked for.
         self.check(call, unsafe { get(program, bytes.as_mut_ptr().cast()) })?;
         Ok(bytes)
     }
 }
 
-/// The libraries: what NVRTC itself opens by name, then NVRTC.
+/// Loads the libraries: those that NVRTC itself opens by name, then NVRTC.
 fn open(path: Option<OsString>) -> Result<Vec<Library>, JitError> {
-    // SAFETY: NVRTC's initialisation has no conditions. What else somebody names in the variable is up to them.
+    // SAFETY: NVRTC's initialization has no preconditions. If the variable names another library, its initialization is
+    // the user's responsibility.
     let load = |name: &Path| unsafe { Library::new(name) };
     let Some(path) = path.filter(|path| !path.is_empty()) else {
         let found = NAMES.iter().find_map(|name| load(Path::new(name)).ok());
@@ -113,7 +115,7 @@ fn open(path: Option<OsString>) -> Result<Vec<Library>, JitError> {
         return Ok(vec![found.ok_or(JitError::NoCompiler { tried })?]);
     };
     let path = Path::new(&path);
-    // The loader only looks for the second library where it is told to, unless it is loaded already.
+    // Unless it is loaded already, the loader searches for the second library only in configured folders.
     let beside = path.parent().and_then(|folder| std::fs::read_dir(folder).ok());
     let beside = beside.into_iter().flatten().filter_map(|entry| {
         let entry = entry.ok()?;
@@ -128,25 +130,26 @@ fn open(path: Option<OsString>) -> Result<Vec<Library>, JitError> {
 /// NVRTC, for devices of one compute capability.
 pub struct Nvrtc {
     api: &'static Api,
-    /// `sm_90`, or `compute_90` for a device that it does not know.
+    /// `sm_90`, or `compute_90` for a device that the compiler does not support.
     target: String,
     identity: String,
 }
 
 impl Nvrtc {
-    /// Finds the library, once in a process, and what it can compile for a device.
+    /// Loads the library, once in a process, and selects the target for a device.
     ///
     /// # Errors
-    /// [`JitError::NoCompiler`], [`JitError::NotALibrary`], [`JitError::MissingSymbol`], [`JitError::Architecture`]. Never panics.
+    /// [`JitError::NoCompiler`], [`JitError::NotALibrary`], [`JitError::MissingSymbol`], [`JitError::Architecture`].
+    /// Never panics.
     pub fn new(capability: (u32, u32)) -> Result<Self, JitError> {
         let api = Api::get()?;
         let (mut major, mut minor, mut count) = (0, 0, 0);
-        // SAFETY: places for the numbers.
+        // SAFETY: valid pointers for the numbers.
         api.check("nvrtcVersion", unsafe { (api.nvrtcVersion)(&mut major, &mut minor) })?;
         // SAFETY: as above.
         api.check("nvrtcGetNumSupportedArchs", unsafe { (api.nvrtcGetNumSupportedArchs)(&mut count) })?;
         let mut known = vec![0; usize::try_from(count).unwrap_or(0)];
-        // SAFETY: room for as many as there are.
+        // SAFETY: the array has as many elements as there are architectures.
         api.check("nvrtcGetSupportedArchs", unsafe { (api.nvrtcGetSupportedArchs)(known.as_mut_ptr()) })?;
         let version = format!("{major}.{minor}");
         let target = target(capability, &known).ok_or_else(|| {
@@ -161,20 +164,20 @@ impl Nvrtc {
     }
 }
 
-/// What to compile for: the device itself, else an earlier one of its family, whose code it runs, else text of an earlier
-/// one, of which the driver makes code.
+/// Returns the target of the compilation: the device itself, otherwise an earlier one of its family, whose code it
+/// runs, otherwise PTX of an earlier one, which the driver compiles.
 fn target((major, minor): (u32, u32), known: &[c_int]) -> Option<String> {
     let device = (10 * major + minor) as c_int;
     let best = *known.iter().filter(|&&arch| arch <= device).max()?;
     Some(if best / 10 == device / 10 { format!("sm_{best}") } else { format!("compute_{best}") })
 }
 
-/// A program that is destroyed.
+/// A program that is destroyed when it is dropped.
 struct Owned(&'static Api, Program);
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        // SAFETY: made by this library, and destroyed once. A failure cannot be mended here.
+        // SAFETY: made by this library, and destroyed once. A destructor cannot report a failure.
         unsafe { (self.0.nvrtcDestroyProgram)(&mut self.1) };
     }
 }
@@ -206,7 +209,7 @@ impl Compiler for Nvrtc {
         };
         api.check("nvrtcCreateProgram", created)?;
         let program = Owned(api, program);
-        // Functions that do not say where they run, lambdas above all, run on the device: there is no host here.
+        // Functions without an execution space, lambdas above all, run on the device: there is no host here.
         let on_device = "--device-as-default-execution-space";
         let fixed = ["--std=c++17", "--fmad=false", "--ptxas-options=-v", on_device].map(str::to_owned);
         let defines = source.defines().iter().map(|(name, value)| format!("--define-macro={name}={value}"));
@@ -222,7 +225,7 @@ impl Compiler for Nvrtc {
             return Err(failed(log));
         }
         api.check("nvrtcCompileProgram", compiled).map_err(|error| match error {
-            // It says more in the log: an option that it does not know, a library that it does not find.
+            // The log is more specific: an unsupported option, a library that was not found.
             JitError::Call { call, code, text } if !log.trim().is_empty() => {
                 JitError::Call { call, code, text: format!("{text}: {}", log.trim()) }
             }
@@ -231,7 +234,7 @@ impl Compiler for Nvrtc {
         let code = if self.target.starts_with("sm_") {
             api.bytes("nvrtcGetCUBIN", program.1, api.nvrtcGetCUBINSize, api.nvrtcGetCUBIN)?
         } else {
-            // Ends with a zero, as the driver expects.
+            // PTX ends with a zero, as the driver expects.
             api.bytes("nvrtcGetPTX", program.1, api.nvrtcGetPTXSize, api.nvrtcGetPTX)?
         };
         Ok(Image { code, log })
@@ -243,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_are_what_the_device_runs() {
+    fn target_is_supported_by_device() {
         let known = [75, 80, 86, 90, 100, 103, 120];
         let target = |capability| target(capability, &known);
         assert_eq!(target((9, 0)).as_deref(), Some("sm_90"));
@@ -254,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_library_is_said() {
+    fn file_that_is_no_library_is_reported() {
         let file = tempfile::NamedTempFile::new().expect("a file");
         match open(Some(file.path().into())) {
             Err(JitError::NotALibrary { path, .. }) => assert_eq!(path, file.path()),

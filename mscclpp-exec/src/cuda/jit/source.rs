@@ -1,4 +1,4 @@
-//! What is compiled.
+//! Source of device code that is compiled at run time.
 
 use sha2::{Digest, Sha256};
 
@@ -6,8 +6,8 @@ use crate::dtype::DataType;
 use crate::numeric::AccumType;
 use mscclpp_kernels::{EXECUTOR, HEADERS};
 
-/// One translation unit of CUDA C++: a text with macros, options and headers. The device code's own headers are always there:
-/// `#include "reduce.h"`.
+/// One translation unit of CUDA C++: a text with macros, options and headers. The headers of the device code are always
+/// available: `#include "reduce.h"`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     name: String,
@@ -18,34 +18,34 @@ pub struct Source {
 }
 
 impl Source {
-    /// A text, and the name that messages give it.
+    /// Creates a source from a text and the name that messages use for it.
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
         let (headers, defines, options) = Default::default();
         Self { name: name.into(), text: text.into(), headers, defines, options }
     }
 
-    /// The interpreter's kernels of a type and accumulator; `None` if that is not a pair that [`AccumType::supports`].
+    /// Returns the interpreter's kernels of a type and accumulator; `None` if [`AccumType::supports`] rejects the pair.
     pub fn executor(dtype: DataType, accumulate: AccumType) -> Option<Self> {
         let [element, accumulator] = type_names(dtype, accumulate)?;
         let source = Self::new("executor.cu", EXECUTOR);
         Some(source.define("MSCCLPP_T", element).define("MSCCLPP_A", accumulator))
     }
 
-    /// With a header of the caller's, included by its name.
+    /// Adds a header of the caller's, included by its name.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, text: impl Into<String>) -> Self {
         self.headers.push((name.into(), text.into()));
         self
     }
 
-    /// With a macro.
+    /// Defines a macro.
     #[must_use]
     pub fn define(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.defines.push((name.into(), value.into()));
         self
     }
 
-    /// With an option for NVRTC, after those that are always there (`--std=c++17 --fmad=false` and the device's architecture).
+    /// Adds an option for NVRTC, after the default ones (`--std=c++17 --fmad=false` and the device's architecture).
     /// Other compilers ignore it.
     #[must_use]
     pub fn option(mut self, option: impl Into<String>) -> Self {
@@ -53,33 +53,33 @@ impl Source {
         self
     }
 
-    /// Its name in messages.
+    /// Returns the name in messages.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its text.
+    /// Returns the text.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// All headers: the device code's, then the caller's.
+    /// Returns all headers: the device code's, then the caller's.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         let own = self.headers.iter().map(|(name, text)| (name.as_str(), text.as_str()));
         HEADERS.iter().copied().chain(own)
     }
 
-    /// Names and values of its macros.
+    /// Returns the names and values of the macros.
     pub fn defines(&self) -> &[(String, String)] {
         &self.defines
     }
 
-    /// Options for NVRTC.
+    /// Returns the options for NVRTC.
     pub fn options(&self) -> &[String] {
         &self.options
     }
 
-    /// Tells it from every other source as seen by a compiler: 64 hexadecimal digits.
+    /// Returns a key that differs from that of every other source for a compiler: 64 hexadecimal digits.
     pub(super) fn key(&self, compiler: &str) -> String {
         let mut digest = Sha256::new();
         let mut add = |part: &str| {
@@ -93,7 +93,7 @@ impl Source {
             add(name);
             add(text);
         }
-        // So that a header cannot be taken for a macro, or that for an option.
+        // Separates the lists, so that a header cannot be confused with a macro, or a macro with an option.
         add("defines");
         for (name, value) in &self.defines {
             add(name);
@@ -105,12 +105,12 @@ impl Source {
     }
 }
 
-/// Hexadecimal digits.
+/// Converts bytes to hexadecimal digits.
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What the device code calls a type and the type that it combines in; `None` if they do not go together.
+/// Returns the names in device code of a type and its accumulator type; `None` if the pair is not supported.
 pub(in crate::cuda) fn type_names(dtype: DataType, accumulate: AccumType) -> Option<[&'static str; 2]> {
     if !accumulate.supports(dtype) {
         return None;
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_tells_sources_apart() {
+    fn key_depends_on_every_part_of_source() {
         let plain = || Source::new("a.cu", "text");
         let all = [
             plain(),

@@ -44,10 +44,10 @@ impl Events for Cuda {
         let _current = self.enter()?;
         type Elapsed = unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> sys::CUresult;
         let mut milliseconds = 0_f32;
-        // Not the second version of the function, the only one that cudarc knows: drivers before CUDA 12.8 lack it.
-        // SAFETY: with the type that the driver declares.
+        // Not the second version of the function, the only one that cudarc declares: drivers before CUDA 12.8 lack it.
+        // SAFETY: looked up with the type that the driver declares.
         let elapsed = match unsafe { sys::culib().get::<Elapsed>(b"cuEventElapsedTime\0") } {
-            // SAFETY: a place for a number, and the caller's events.
+            // SAFETY: it writes one number, and the events are the caller's.
             Ok(elapsed) => unsafe { elapsed(&mut milliseconds, event(from), event(to)) },
             Err(_) => sys::CUresult::CUDA_ERROR_NOT_FOUND,
         };
@@ -56,7 +56,7 @@ impl Events for Cuda {
 
     fn destroy_event(&self, handle: Handle) -> Result<()> {
         let _current = self.enter()?;
-        // SAFETY: the owner gives it up.
+        // SAFETY: the owner passes the event to be destroyed.
         named("cuEventDestroy", unsafe { result::event::destroy(event(handle)) })
     }
 }

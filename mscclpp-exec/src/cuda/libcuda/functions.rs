@@ -1,12 +1,12 @@
-//! Which functions a driver must have. What is found under its name may be another program's library, or lack some of them: a call
-//! of a function that is missing would panic, so all are looked for before any is called.
+//! Functions that a driver must have. A library with the driver's name may belong to another program, or lack some of
+//! them. A call of a missing function would panic, so all of them are looked up before any is called.
 
 use cudarc::driver::sys;
 
-/// What is called before the driver's version is known.
+/// Functions that are called before the driver's version is known.
 const FIRST: &[&str] = &["cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cuGetErrorName", "cuGetErrorString"];
 
-/// What is called afterwards.
+/// Functions that are called afterwards.
 const ALL: &[&str] = &[
     "cuCtxEnablePeerAccess",
     "cuCtxGetCurrent",
@@ -72,7 +72,7 @@ const ALL: &[&str] = &[
     "cuThreadExchangeStreamCaptureMode",
 ];
 
-/// Those of multicast objects, which may be missing: drivers before CUDA 12.1 have none.
+/// Functions of multicast objects, which may be missing: drivers before CUDA 12.1 have none.
 const MULTICAST: &[&str] = &[
     "cuMulticastAddDevice",
     "cuMulticastBindMem",
@@ -81,23 +81,24 @@ const MULTICAST: &[&str] = &[
     "cuMulticastUnbind",
 ];
 
-/// The first function that is missing of those that are called before the driver's version is known. The library is there.
+/// Returns the first missing function of those that are called before the driver's version is known. The library is
+/// loaded.
 pub(super) fn missing_at_first() -> Option<&'static str> {
     missing(FIRST)
 }
 
-/// The first function that is missing of those that a driver of our version has. The library is there.
+/// Returns the first missing function of those that a driver of the required version has. The library is loaded.
 pub(super) fn missing_later() -> Option<&'static str> {
     missing(ALL)
 }
 
-/// Whether the driver has multicast objects at all. The library is there.
+/// Returns whether the driver has functions for multicast objects at all. The library is loaded.
 pub(super) fn has_multicast() -> bool {
     missing(MULTICAST).is_none()
 }
 
 fn missing(names: &[&'static str]) -> Option<&'static str> {
-    // SAFETY: what is found is looked at only, and called nowhere.
+    // SAFETY: the function is only looked up, and called nowhere.
     let is_there = |name: &str| unsafe { sys::culib().get::<unsafe extern "C" fn()>(name.as_bytes()) }.is_ok();
     names.iter().copied().find(|name| !is_there(name))
 }

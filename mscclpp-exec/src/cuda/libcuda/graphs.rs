@@ -28,7 +28,7 @@ impl Graphs for Cuda {
         // SAFETY: the caller's stream.
         let graph = named("cuStreamEndCapture", unsafe { result::stream::end_capture(stream(handle)) })?;
         let mut made = MaybeUninit::uninit();
-        // SAFETY: the graph was just made; what is launched is a copy of it.
+        // SAFETY: the graph was just created; the instance is a copy of it.
         let instantiated = unsafe {
             let instantiated = sys::cuGraphInstantiateWithFlags(made.as_mut_ptr(), graph, 0).result();
             let _ = result::graph::destroy(graph);
@@ -47,7 +47,7 @@ impl Graphs for Cuda {
 
     fn destroy_graph(&self, graph: Handle) -> Result<()> {
         let _current = self.enter()?;
-        // SAFETY: the owner gives it up.
+        // SAFETY: the owner passes the graph to be destroyed.
         named("cuGraphExecDestroy", unsafe { result::graph::exec_destroy(graph.0 as sys::CUgraphExec) })
     }
 }

@@ -11,7 +11,7 @@ use crate::cuda::driver::{Handle, Result};
 impl Kernels for Cuda {
     fn load(&self, _name: &str, image: &[u8]) -> Result<Handle> {
         let _current = self.enter()?;
-        // SAFETY: a fat binary or text that ends with a zero, made by the build of the kernels.
+        // SAFETY: a fat binary or PTX that ends with a zero, made by the build of the kernels.
         let module = unsafe { result::module::load_data(image.as_ptr().cast()) };
         named("cuModuleLoadData", module).map(|module| Handle(module as usize))
     }
@@ -22,15 +22,15 @@ impl Kernels for Cuda {
         // SAFETY: a module that is loaded.
         let function = unsafe { result::module::get_function(module.0 as sys::CUmodule, name) };
         let function = named("cuModuleGetFunction", function)?;
-        // Else the driver does so at the first launch, which may be in a capture, and may wait for kernels that wait for this one.
-        // SAFETY: just found.
+        // Otherwise the driver loads it at the first launch, which may be in a capture, and may wait for kernels that
+        // wait for this one. SAFETY: the function was just found.
         named("cuFuncLoad", unsafe { sys::cuFuncLoad(function) }.result())?;
         Ok(Handle(function as usize))
     }
 
     fn unload(&self, module: Handle) -> Result<()> {
         let _current = self.enter()?;
-        // SAFETY: the owner gives it up.
+        // SAFETY: the owner passes the module to be unloaded.
         named("cuModuleUnload", unsafe { result::module::unload(module.0 as sys::CUmodule) })
     }
 
@@ -49,7 +49,7 @@ impl Kernels for Cuda {
         let _current = self.enter()?;
         let mut arguments = [argument.as_ptr().cast_mut().cast::<c_void>()];
         let function = function.0 as sys::CUfunction;
-        // SAFETY: the caller's promise. The driver copies the argument before it returns.
+        // SAFETY: guaranteed by the caller. The driver copies the argument before it returns.
         let launched =
             unsafe { result::launch_kernel(function, (blocks, 1, 1), (threads, 1, 1), 0, stream(on), &mut arguments) };
         named("cuLaunchKernel", launched)

@@ -11,15 +11,15 @@ use crate::cuda::driver::{Mapped, Result};
 impl Memory for Cuda {
     fn alloc(&self, bytes: u64) -> Result<u64> {
         let _current = self.enter()?;
-        // SAFETY: a context is current. Not from a pool, so that other processes can map it.
+        // SAFETY: a context is current. The memory is not from a pool, so that other processes can map it.
         named("cuMemAlloc", unsafe { result::malloc_sync(bytes.max(1) as usize) })
     }
 
     fn free(&self, address: u64) -> Result<()> {
         let _current = self.enter()?;
-        // Launches under way may use it.
+        // Pending launches may use it.
         named("cuCtxSynchronize", result::ctx::synchronize())?;
-        // SAFETY: the owner of the address gives it up, and nothing is under way.
+        // SAFETY: the owner passes the address to be freed, and no work is pending.
         named("cuMemFree", unsafe { result::free_sync(address) })
     }
 
@@ -29,7 +29,7 @@ impl Memory for Cuda {
         let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
         // SAFETY: a context is current.
         let host = named("cuMemHostAlloc", unsafe { result::malloc_host(bytes, flags) })?;
-        // SAFETY: just allocated with so many bytes.
+        // SAFETY: just allocated with this number of bytes.
         unsafe { std::ptr::write_bytes(host.cast::<u8>(), 0, bytes) };
         let mut device = 0;
         // SAFETY: memory that was allocated as mapped.
@@ -37,7 +37,7 @@ impl Memory for Cuda {
         match named("cuMemHostGetDevicePointer", address) {
             Ok(()) => Ok(Mapped { host: host as usize, device }),
             Err(error) => {
-                // SAFETY: nobody has seen it.
+                // SAFETY: no other code has the address.
                 let _ = unsafe { result::free_host(host) };
                 Err(error)
             }
@@ -46,30 +46,30 @@ impl Memory for Cuda {
 
     fn free_mapped(&self, mapped: Mapped) -> Result<()> {
         let _current = self.enter()?;
-        // Launches under way may use it.
+        // Pending launches may use it.
         named("cuCtxSynchronize", result::ctx::synchronize())?;
-        // SAFETY: the owner gives it up, and nothing is under way.
+        // SAFETY: the owner passes the memory to be freed, and no work is pending.
         named("cuMemFreeHost", unsafe { result::free_host(mapped.host as *mut c_void) })
     }
 
     fn memset(&self, address: u64, bytes: u64) -> Result<()> {
         let _current = self.enter()?;
-        // SAFETY: the caller's memory. Waited for, since the call itself does not have to.
+        // SAFETY: the caller's memory. The wait that follows is needed, since the call itself may return earlier.
         named("cuMemsetD8", unsafe { result::memset_d8_sync(address, 0, bytes as usize) })?;
         named("cuCtxSynchronize", result::ctx::synchronize())
     }
 
     fn memcpy_to_device(&self, to: u64, from: &[u8]) -> Result<()> {
-        // The address of an empty slice is nobody's.
+        // The address of an empty slice belongs to no allocation.
         if from.is_empty() {
             return Ok(());
         }
         let _current = self.enter()?;
         // SAFETY: the caller's memory.
         named("cuMemcpyHtoD", unsafe { result::memcpy_htod_sync(to, from) })?;
-        // It returns as soon as the bytes are in a buffer of the driver's. Streams that do not wait for the default one, ours
-        // too, would not wait for what is left to do there.
-        // SAFETY: the default stream.
+        // The call returns as soon as the bytes are in a buffer of the driver's. Streams that do not synchronize with
+        // the default stream, such as those of this library, would not wait for the rest of the copy. SAFETY: the
+        // default stream.
         named("cuStreamSynchronize", unsafe { result::stream::synchronize(std::ptr::null_mut()) })
     }
 

@@ -1,5 +1,5 @@
-//! CUDA's driver, loaded when it is first asked for. Without one every call here is an error, never a panic: nothing touches
-//! a symbol before the library and the device have been found.
+//! CUDA's driver, loaded by the first call that needs it. Without a driver every call here returns an error and never
+//! panics: no symbol is used before the library and the device have been found.
 
 mod events;
 mod functions;
@@ -20,12 +20,12 @@ pub(super) use self::open::count;
 use super::driver::{Driver, DriverError, Handle, Properties, Result};
 use super::jit::{Compiler, JitError, Nvrtc};
 
-/// One CUDA device, through its primary context.
+/// One CUDA device, with its primary context.
 pub(super) struct Cuda {
     device: sys::CUdevice,
     context: sys::CUcontext,
     properties: Properties,
-    /// Looked for when it is first asked for.
+    /// Loaded by the first call that needs it.
     compiler: OnceLock<std::result::Result<Nvrtc, JitError>>,
 }
 
@@ -35,7 +35,7 @@ unsafe impl Send for Cuda {}
 // SAFETY: as above.
 unsafe impl Sync for Cuda {}
 
-/// Attaches the driver's words to a failed call.
+/// Attaches the driver's name and description of the result to a failed call.
 fn named<T>(call: &'static str, result: std::result::Result<T, Cudarc>) -> Result<T> {
     result.map_err(|error| {
         let text = |text: std::result::Result<&std::ffi::CStr, Cudarc>| {
@@ -49,8 +49,8 @@ fn named<T>(call: &'static str, result: std::result::Result<T, Cudarc>) -> Resul
 }
 
 impl Cuda {
-    /// Makes the context current in this thread until the result is dropped: every call needs that, and it costs next to
-    /// nothing.
+    /// Makes the context current in this thread until the result is dropped. Every call needs that, and it costs next
+    /// to nothing.
     fn enter(&self) -> Result<Entered> {
         let before = named("cuCtxGetCurrent", result::ctx::get_current())?.unwrap_or_else(std::ptr::null_mut);
         // SAFETY: the context is retained as long as `self` lives.
@@ -59,8 +59,8 @@ impl Cuda {
     }
 }
 
-/// A thread that uses a context. What was current before is so again after it: to the caller, who may use other devices
-/// through other libraries, that is the device at hand.
+/// Guard of a thread that uses a context. When it is dropped, the context that was current before becomes current
+/// again: for a caller that uses other devices through other libraries, that is its current device.
 #[must_use = "the context is only current as long as this is there"]
 struct Entered {
     before: Option<sys::CUcontext>,
@@ -69,7 +69,7 @@ struct Entered {
 impl Drop for Entered {
     fn drop(&mut self) {
         if let Some(before) = self.before {
-            // SAFETY: it was current, or it is null. A failure cannot be mended here.
+            // SAFETY: it was current, or it is null. A destructor cannot report a failure.
             let _ = unsafe { result::ctx::set_current(before) };
         }
     }
@@ -77,7 +77,7 @@ impl Drop for Entered {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        // SAFETY: retained once in `new`. A failure cannot be mended here.
+        // SAFETY: retained once in `new`. A destructor cannot report a failure.
         let _ = unsafe { result::primary_ctx::release(self.device) };
     }
 }
@@ -86,8 +86,8 @@ fn stream(handle: Handle) -> sys::CUstream {
     handle.0 as sys::CUstream
 }
 
-// SAFETY: memory comes from the driver as the trait's contract asks; `alloc_mapped` clears what it hands out, and the driver
-// aligns host memory to pages.
+// SAFETY: memory comes from the driver as the trait's contract requires; `alloc_mapped` clears the memory that it
+// returns, and the driver aligns host memory to pages.
 unsafe impl Driver for Cuda {
     fn properties(&self) -> &Properties {
         &self.properties
@@ -97,7 +97,7 @@ unsafe impl Driver for Cuda {
         static NUMBER: OnceLock<u64> = OnceLock::new();
         *NUMBER.get_or_init(|| {
             let mut bytes = [0; 8];
-            // Without random bytes there is the process's number.
+            // Without random bytes only the process's number remains.
             let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
             got.map_or_else(|_| u64::from(std::process::id()), |_| u64::from_ne_bytes(bytes))
         })
@@ -106,7 +106,7 @@ unsafe impl Driver for Cuda {
     fn can_access(&self, peer: u32) -> Result<bool> {
         let peer = named("cuDeviceGet", result::device::get(peer as i32))?;
         let mut can = 0;
-        // SAFETY: two devices that are there; writes one integer.
+        // SAFETY: two existing devices; writes one integer.
         let asked = unsafe { sys::cuDeviceCanAccessPeer(&mut can, self.device, peer) };
         named("cuDeviceCanAccessPeer", asked.result()).map(|()| can != 0)
     }
@@ -114,9 +114,9 @@ unsafe impl Driver for Cuda {
     fn enable_access(&self, peer: u32) -> Result<()> {
         let _current = self.enter()?;
         let peer = named("cuDeviceGet", result::device::get(peer as i32))?;
-        // SAFETY: a device that is there; released below. Whoever has its memory keeps the context.
+        // SAFETY: an existing device; released below. The owner of its memory keeps the context alive.
         let context = named("cuDevicePrimaryCtxRetain", unsafe { result::primary_ctx::retain(peer) })?;
-        // SAFETY: a context that is there.
+        // SAFETY: an existing context.
         let enabled = unsafe { sys::cuCtxEnablePeerAccess(context, 0) }.result();
         // SAFETY: retained above.
         let released = named("cuDevicePrimaryCtxRelease", unsafe { result::primary_ctx::release(peer) });
@@ -139,7 +139,7 @@ unsafe impl Driver for Cuda {
     fn enter_helper_thread(&self) -> Result<()> {
         let _current = self.enter()?;
         let mut mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-        // SAFETY: exchanges this thread's mode.
+        // SAFETY: exchanges this thread's capture mode.
         named(
             "cuThreadExchangeStreamCaptureMode",
             unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut mode) }.result(),

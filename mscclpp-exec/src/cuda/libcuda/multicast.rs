@@ -35,28 +35,28 @@ impl Multicast for Cuda {
         // SAFETY: the caller's object; of this type it is exported as one file descriptor.
         let exported = unsafe { sys::cuMemExportToShareableHandle((&raw mut file).cast(), object.0 as u64, FILE, 0) };
         named("cuMemExportToShareableHandle", exported.result())?;
-        // SAFETY: the driver opened it for us.
+        // SAFETY: the driver opened it for this process.
         Ok(unsafe { sharing::opened(file) })
     }
 
     fn import_multicast(&self, file: OwnedFd) -> Result<Handle> {
         let _current = self.enter()?;
         let (mut object, raw) = (0, file.as_raw_fd() as usize as *mut c_void);
-        // SAFETY: writes a handle; the descriptor is open, and stays ours.
+        // SAFETY: writes a handle; the descriptor is open and remains owned by this function.
         let imported = unsafe { sys::cuMemImportFromShareableHandle(&mut object, raw, FILE) };
         named("cuMemImportFromShareableHandle", imported.result()).map(|()| Handle(object as usize))
     }
 
     fn multicast_add_device(&self, object: Handle) -> Result<()> {
         let _current = self.enter()?;
-        // SAFETY: the caller's object, and a device that is there.
+        // SAFETY: the caller's object, and an existing device.
         named("cuMulticastAddDevice", unsafe { sys::cuMulticastAddDevice(object.0 as u64, self.device) }.result())
     }
 
     fn bind_multicast(&self, object: Handle, base: u64, bytes: u64) -> Result<()> {
         let _current = self.enter()?;
         let memory = sharing::retain(base)?;
-        // SAFETY: the caller's object and memory, which the driver looks at.
+        // SAFETY: the caller's object and memory, which the driver checks.
         let bound = unsafe { sys::cuMulticastBindMem(object.0 as u64, 0, memory, 0, bytes as usize, 0) };
         let bound = named("cuMulticastBindMem", bound.result());
         // SAFETY: retained above.
@@ -66,7 +66,7 @@ impl Multicast for Cuda {
 
     fn unbind_multicast(&self, object: Handle, bytes: u64) -> Result<()> {
         let _current = self.enter()?;
-        // SAFETY: bound by `bind_multicast`, and nobody uses it any more.
+        // SAFETY: bound by `bind_multicast`, and no longer in use.
         let unbound = unsafe { sys::cuMulticastUnbind(object.0 as u64, self.device, 0, bytes as usize) };
         named("cuMulticastUnbind", unbound.result())
     }
@@ -84,12 +84,12 @@ impl Multicast for Cuda {
 
     fn release_multicast(&self, object: Handle) -> Result<()> {
         let _current = self.enter()?;
-        // SAFETY: the owner gives the handle up.
+        // SAFETY: the owner passes the handle to be released.
         named("cuMemRelease", unsafe { sys::cuMemRelease(object.0 as u64) }.result())
     }
 }
 
-/// What an object is for.
+/// Returns the properties of an object for a number of devices.
 fn wanted(devices: u32, bytes: u64) -> sys::CUmulticastObjectProp {
     sys::CUmulticastObjectProp { numDevices: devices, size: bytes as usize, handleTypes: u64::from(FILE.0), flags: 0 }
 }

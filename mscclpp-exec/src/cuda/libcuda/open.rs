@@ -1,4 +1,4 @@
-//! How the driver and its devices are found, or why they are not.
+//! Finds the driver and its devices, or the reason why they cannot be used.
 
 use std::sync::OnceLock;
 
@@ -9,10 +9,10 @@ use super::{Cuda, functions, named};
 use crate::cuda::driver::{Properties, Result};
 use crate::cuda::unavailable::CudaUnavailable;
 
-/// The oldest driver that has all functions called here.
+/// The oldest version of the driver that has all functions called here.
 const OLDEST: u32 = 12_040;
 
-/// Version of CUDA that the driver is for.
+/// Returns the version of CUDA that the driver supports.
 fn version() -> Result<u32> {
     let mut version = 0;
     // SAFETY: writes one integer.
@@ -20,12 +20,12 @@ fn version() -> Result<u32> {
     Ok(version as u32)
 }
 
-/// Number of devices.
+/// Returns the number of devices.
 ///
 /// # Errors
-/// [`CudaUnavailable`] if there is no driver, or none that works.
+/// [`CudaUnavailable`] if there is no driver, or it does not work.
 pub(in crate::cuda) fn count() -> std::result::Result<u32, CudaUnavailable> {
-    // SAFETY: opens the library by the names the vendor gives it and looks at nothing in it.
+    // SAFETY: opens the library by the names that the vendor gives it and uses nothing in it.
     if !unsafe { sys::is_culib_present() } {
         return Err(CudaUnavailable::NoDriver);
     }
@@ -49,6 +49,8 @@ pub(in crate::cuda) fn count() -> std::result::Result<u32, CudaUnavailable> {
 }
 
 impl Cuda {
+    /// Opens a device.
+    ///
     /// # Errors
     /// [`CudaUnavailable`] if there is no such device.
     pub(in crate::cuda) fn new(ordinal: u32) -> std::result::Result<Self, CudaUnavailable> {
@@ -86,7 +88,7 @@ impl Cuda {
                 multicast: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED)? != 0
                     && functions::has_multicast(),
             };
-            // SAFETY: the device was just found; released when this is dropped.
+            // SAFETY: the device was just found; the context is released when this is dropped.
             let context = named("cuDevicePrimaryCtxRetain", unsafe { result::primary_ctx::retain(device) })?;
             Ok(Self { device, context, properties, compiler: OnceLock::new() })
         };

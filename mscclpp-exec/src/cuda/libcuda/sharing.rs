@@ -1,4 +1,5 @@
-//! Memory between processes: handles for ordinary allocations, file descriptors for such that were made to be shared.
+//! Memory shared between processes: handles for ordinary allocations, file descriptors for memory that was allocated to
+//! be shared.
 
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -10,7 +11,7 @@ use crate::cuda::Driver;
 use crate::cuda::calls::IpcMemory;
 use crate::cuda::driver::{Allocation, Export, Mapping, Result};
 
-/// As what physical memory and multicast objects are exported.
+/// Handle type with which physical memory and multicast objects are exported.
 pub(super) const FILE: sys::CUmemAllocationHandleType =
     sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
@@ -36,7 +37,8 @@ impl IpcMemory for Cuda {
             Ok(()) => return Ok(Export::Ipc(handle.reserved.map(|byte| byte as u8))),
             Err(error) => error,
         };
-        // Memory that was mapped from physical memory has no such handle. Of other memory the first refusal says more.
+        // Memory that was mapped from physical memory has no such handle. For other memory the first rejection is more
+        // specific.
         let invalid = sys::CUresult::CUDA_ERROR_INVALID_VALUE as i32;
         let memory = retain(base).map_err(|error| if error.code == invalid { refused } else { error })?;
         let mut file = -1;
@@ -46,7 +48,7 @@ impl IpcMemory for Cuda {
         // SAFETY: retained above.
         let released = named("cuMemRelease", unsafe { sys::cuMemRelease(memory) }.result());
         exported?;
-        // SAFETY: the driver opened it for us.
+        // SAFETY: the driver opened it for this process.
         let file = unsafe { opened(file) };
         released.map(|()| Export::File(file))
     }
@@ -58,7 +60,7 @@ impl IpcMemory for Cuda {
                 let handle = sys::CUipcMemHandle { reserved: handle.map(|byte| byte as _) };
                 let flags = sys::CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
                 let mut address = 0;
-                // SAFETY: writes an address; a handle that is none is refused.
+                // SAFETY: writes an address; an invalid handle is rejected.
                 let opened = unsafe { sys::cuIpcOpenMemHandle_v2(&mut address, handle, flags) };
                 named("cuIpcOpenMemHandle", opened.result())?;
                 Ok(Mapping { address, bytes, is_file: false })
@@ -66,7 +68,7 @@ impl IpcMemory for Cuda {
             Export::File(file) => {
                 let mut memory = 0;
                 let raw = file.as_raw_fd() as usize as *mut c_void;
-                // SAFETY: writes a handle; the descriptor is open, and stays ours.
+                // SAFETY: writes a handle; the descriptor is open and remains owned by this function.
                 let imported = unsafe { sys::cuMemImportFromShareableHandle(&mut memory, raw, FILE) };
                 named("cuMemImportFromShareableHandle", imported.result())?;
                 release(memory, map(memory, bytes, self.device, &[]), bytes)
@@ -76,7 +78,7 @@ impl IpcMemory for Cuda {
 
     fn alloc_shared(&self, bytes: u64, peers: &[u32]) -> Result<Mapping> {
         let _current = self.enter()?;
-        // SAFETY: a struct of integers and a pointer that is not looked at on this system.
+        // SAFETY: a struct of integers and a pointer that is not used on this system.
         let mut wanted: sys::CUmemAllocationProp = unsafe { std::mem::zeroed() };
         wanted.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
         wanted.requestedHandleTypes = FILE;
@@ -86,7 +88,7 @@ impl IpcMemory for Cuda {
         // SAFETY: writes an integer.
         let asked = unsafe { sys::cuMemGetAllocationGranularity(&mut unit, &wanted, option) };
         named("cuMemGetAllocationGranularity", asked.result())?;
-        // What cannot be rounded up the driver refuses.
+        // The driver rejects a size that cannot be rounded up.
         let bytes = bytes.max(1).checked_next_multiple_of(unit.max(1) as u64).unwrap_or(bytes);
         let mut memory = 0;
         // SAFETY: writes a handle.
@@ -107,19 +109,20 @@ impl IpcMemory for Cuda {
     }
 }
 
-/// A descriptor that the driver has opened. Programs that this one starts do not get it: they would keep the memory.
+/// Takes ownership of a descriptor that the driver has opened. It is closed in child processes, which would otherwise
+/// keep the memory alive.
 ///
 /// # Safety
-/// Nobody else has it.
+/// No other code owns it.
 pub(super) unsafe fn opened(file: RawFd) -> OwnedFd {
-    // SAFETY: the caller's promise.
+    // SAFETY: guaranteed by the caller.
     let file = unsafe { OwnedFd::from_raw_fd(file) };
-    // That fails for no descriptor that is open.
+    // The call cannot fail for an open descriptor.
     let _ = rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::CLOEXEC);
     file
 }
 
-/// Another handle of the physical memory at an address.
+/// Retains the physical memory at an address and returns another handle of it.
 pub(super) fn retain(base: u64) -> Result<sys::CUmemGenericAllocationHandle> {
     let mut memory = 0;
     // SAFETY: writes a handle.
@@ -127,9 +130,10 @@ pub(super) fn retain(base: u64) -> Result<sys::CUmemGenericAllocationHandle> {
     named("cuMemRetainAllocationHandle", retained.result()).map(|()| memory)
 }
 
-/// Leaves physical memory to its mapping, or to nobody if that failed.
+/// Releases the handle of physical memory, so that only its mapping keeps the memory, or nothing does if the mapping
+/// failed.
 fn release(memory: sys::CUmemGenericAllocationHandle, mapped: Result<u64>, bytes: u64) -> Result<Mapping> {
-    // SAFETY: a mapping keeps the memory, and nobody else has the handle.
+    // SAFETY: a mapping keeps the memory, and no other code has the handle.
     let released = named("cuMemRelease", unsafe { sys::cuMemRelease(memory) }.result());
     let address = mapped?;
     if let Err(error) = released {
@@ -139,9 +143,9 @@ fn release(memory: sys::CUmemGenericAllocationHandle, mapped: Result<u64>, bytes
     Ok(Mapping { address, bytes, is_file: true })
 }
 
-/// Memory of a device.
+/// Returns the location of a device's memory.
 fn location(ordinal: i32) -> sys::CUmemLocation {
-    /// `CUmemLocation`, whose number is a field or, in bindings from CUDA 13.2 on, one of a union.
+    /// `CUmemLocation`, whose number is a field or, in bindings from CUDA 13.2 on, a member of a union.
     #[repr(C)]
     struct Location {
         kind: sys::CUmemLocationType,
@@ -152,10 +156,10 @@ fn location(ordinal: i32) -> sys::CUmemLocation {
     unsafe { std::mem::transmute::<Location, sys::CUmemLocation>(location) }
 }
 
-/// Maps physical memory at an address that nobody has, for a device and others.
+/// Maps physical memory at an unused address, for a device and others.
 pub(super) fn map(memory: sys::CUmemGenericAllocationHandle, bytes: u64, ordinal: i32, peers: &[u32]) -> Result<u64> {
     let (mut address, size) = (0, bytes as usize);
-    // As whole units of physical memory and of multicast objects want it.
+    // Aligned as whole units of physical memory and of multicast objects require.
     let align = 1 << bytes.trailing_zeros().min(21);
     // SAFETY: writes an address.
     let reserved = unsafe { sys::cuMemAddressReserve(&mut address, size, align, 0, 0) };
@@ -170,7 +174,7 @@ pub(super) fn map(memory: sys::CUmemGenericAllocationHandle, bytes: u64, ordinal
     let flags = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     let all = [ordinal].into_iter().chain(peers.iter().map(|&peer| peer as i32));
     let all: Vec<_> = all.map(|device| sys::CUmemAccessDesc { location: location(device), flags }).collect();
-    // SAFETY: the range was just mapped; there are so many descriptions.
+    // SAFETY: the range was just mapped; the array has this number of descriptions.
     let set = unsafe { sys::cuMemSetAccess(address, size, all.as_ptr(), all.len()) };
     let set = named("cuMemSetAccess", set.result());
     if let Err(error) = set {
@@ -180,7 +184,7 @@ pub(super) fn map(memory: sys::CUmemGenericAllocationHandle, bytes: u64, ordinal
     Ok(address)
 }
 
-/// Takes away what `map` mapped; nobody uses it any more.
+/// Unmaps memory that `map` mapped and that is no longer in use.
 pub(super) fn unmap(address: u64, bytes: u64) -> Result<()> {
     // SAFETY: mapped by `map`.
     named("cuMemUnmap", unsafe { sys::cuMemUnmap(address, bytes as usize) }.result())?;

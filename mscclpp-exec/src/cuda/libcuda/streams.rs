@@ -15,7 +15,7 @@ impl Streams for Cuda {
 
     fn destroy_stream(&self, handle: Handle) -> Result<()> {
         let _current = self.enter()?;
-        // SAFETY: the owner gives it up.
+        // SAFETY: the owner passes the stream to be destroyed.
         named("cuStreamDestroy", unsafe { result::stream::destroy(stream(handle)) })
     }
 

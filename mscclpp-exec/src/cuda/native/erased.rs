@@ -1,4 +1,4 @@
-//! Native algorithms of any type.
+//! Type-erased native algorithms.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -11,7 +11,7 @@ use crate::cuda::{DeviceSlice, Executor, Stream};
 use crate::error::Error;
 use crate::select::{CallError, Request};
 
-/// A native algorithm, shared by all who call it.
+/// A native algorithm, shared by all its callers.
 #[derive(Clone)]
 pub(crate) struct Shared(Arc<dyn Prepare>);
 
@@ -21,21 +21,23 @@ trait Prepare: Send + Sync {
 
 /// An algorithm with its context.
 pub(super) trait Bound: Send {
+    /// Enqueues a call on a stream.
+    ///
     /// # Safety
-    /// As [`NativeAlgorithm::launch`].
+    /// As for [`NativeAlgorithm::launch`].
     unsafe fn launch(&mut self, ranks: &[[DeviceSlice; 2]], stream: &Stream) -> Result<(), NativeError>;
 }
 
 struct Holder<A: NativeAlgorithm> {
     algorithm: A,
-    /// Worlds that were met, and what was made for them; few, so a list does.
-    worlds: Mutex<Vec<Met<A::Kernels>>>,
+    /// Executors that were used, with the kernels for each; few, so that a list suffices.
+    worlds: Mutex<Vec<PreparedKernels<A::Kernels>>>,
 }
 
-/// A world that may be gone, and what was made for it.
-type Met<K> = (Weak<Inner>, Arc<K>);
+/// An executor that may have been dropped, and its kernels.
+type PreparedKernels<K> = (Weak<Inner>, Arc<K>);
 
-struct OnWorld<A: NativeAlgorithm> {
+struct OnExecutor<A: NativeAlgorithm> {
     holder: Arc<Holder<A>>,
     kernels: Arc<A::Kernels>,
     context: A::Context,
@@ -59,13 +61,13 @@ impl<A: NativeAlgorithm> Prepare for Holder<A> {
     fn prepare(self: Arc<Self>, world: &Executor, request: &Request) -> Result<Box<dyn Bound>, NativeError> {
         let kernels = self.kernels(world)?;
         let context = self.algorithm.context(&kernels, world, request)?;
-        Ok(Box::new(OnWorld { holder: self, kernels, context }))
+        Ok(Box::new(OnExecutor { holder: self, kernels, context }))
     }
 }
 
-impl<A: NativeAlgorithm> Bound for OnWorld<A> {
+impl<A: NativeAlgorithm> Bound for OnExecutor<A> {
     unsafe fn launch(&mut self, ranks: &[[DeviceSlice; 2]], stream: &Stream) -> Result<(), NativeError> {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.holder.algorithm.launch(&self.kernels, &mut self.context, ranks, stream) }
     }
 }
@@ -75,8 +77,10 @@ impl Shared {
         Self(Arc::new(Holder { algorithm, worlds: Mutex::default() }))
     }
 
+    /// Binds the algorithm to an executor and a request.
+    ///
     /// # Errors
-    /// [`CallError`] with what the algorithm says, or if the world has another number of ranks.
+    /// [`CallError`] with the algorithm's error, or if the executor has another number of ranks.
     pub(crate) fn prepare(&self, name: &str, world: &Executor, request: &Request) -> Result<NativeRun, CallError> {
         let failed = |source| CallError { name: name.to_owned(), source };
         let (expected, found) = (request.num_ranks, world.num_ranks());
@@ -89,12 +93,12 @@ impl Shared {
 }
 
 impl NativeRun {
-    /// What it is bound to.
+    /// Returns the request that it is bound to.
     pub fn request(&self) -> &Request {
         &self.request
     }
 
-    /// Bytes of every rank's input and output; of the one buffer and nothing in place.
+    /// Returns the bytes of every rank's input and output; in place, of the one buffer and 0.
     pub fn lens(&self) -> [u64; 2] {
         let Request { collective, bytes, num_ranks: ranks, in_place, .. } = self.request;
         let part = bytes / u64::from(ranks.max(1));
@@ -106,20 +110,20 @@ impl NativeRun {
         }
     }
 
-    /// Puts a call on a stream, and returns at once. What the stream does before is done before, and nothing else: unlike launches of
-    /// plans, calls on several streams are in no order.
+    /// Enqueues a call on a stream, and returns immediately. It is ordered after the earlier work on the stream and
+    /// nothing else: unlike launches of plans, calls on several streams are unordered.
     ///
     /// # Errors
-    /// [`CallError`] with what the algorithm says, or if there are more or fewer ranks, or slices of other lengths than
+    /// [`CallError`] with the algorithm's error, or if the number of ranks or the length of a slice differs from
     /// [`lens`](Self::lens).
     ///
     /// # Safety
-    /// As [`NativeAlgorithm::launch`].
+    /// As for [`NativeAlgorithm::launch`].
     pub unsafe fn launch(&mut self, ranks: &[[DeviceSlice; 2]], stream: &Stream) -> Result<(), CallError> {
         self.check(ranks)
             .map_err(NativeError::from)
             .and_then(|()| {
-                // SAFETY: the caller's promise.
+                // SAFETY: guaranteed by the caller.
                 unsafe { self.bound.launch(ranks, stream) }
             })
             .map_err(|source| CallError { name: self.name.clone(), source })

@@ -1,9 +1,10 @@
-//! Kernels of one's own as an algorithm.
+//! Custom kernels as an algorithm.
 //!
-//! A [`NativeAlgorithm`] brings CUDA source instead of a plan. It is put into a registry like any other
-//! ([`select::Algorithm::kernels`](crate::select::Algorithm::kernels)), chosen like any other, and bound to a world by
-//! [`prepare_on`](crate::select::Algorithm::prepare_on). Its source may include the device code's headers, and is compiled and kept by
-//! [`jit`](super::jit). Nothing checks what its kernels do: no proof, no deadline, no report.
+//! A [`NativeAlgorithm`] provides CUDA source instead of a plan. It is registered like any other algorithm
+//! ([`select::Algorithm::kernels`](crate::select::Algorithm::kernels)), selected like any other, and bound to an
+//! executor by [`prepare_on`](crate::select::Algorithm::prepare_on). Its source may include the device code's headers;
+//! [`jit`](super::jit) compiles and caches it. Its kernels are not checked: they have no proof, no timeout and no
+//! report.
 
 mod erased;
 
@@ -13,15 +14,15 @@ use super::{DeviceSlice, Executor, Stream};
 
 pub(crate) use erased::Shared;
 
-/// What an algorithm's own functions fail with.
+/// Error of an algorithm's own functions.
 pub type NativeError = Box<dyn std::error::Error + Send + Sync>;
 
-/// An algorithm that is kernels, for the ranks of one world.
+/// An algorithm that consists of kernels, for the ranks of one executor.
 ///
 /// ```
 /// use mscclpp_exec::cuda::jit::{Function, Source};
 /// use mscclpp_exec::cuda::native::{NativeAlgorithm, NativeError};
-/// use mscclpp_exec::cuda::{DeviceSlice, Stream, World};
+/// use mscclpp_exec::cuda::{DeviceSlice, Executor, Stream};
 /// use mscclpp_exec::select::Request;
 ///
 /// /// Every rank gets rank 0's input: one kernel copies it.
@@ -47,11 +48,11 @@ pub type NativeError = Box<dyn std::error::Error + Send + Sync>;
 ///     type Kernels = Function;
 ///     type Context = ();
 ///
-///     fn init(&self, world: &World) -> Result<Function, NativeError> {
-///         Ok(world.devices()[0].module(&Source::new("one_kernel.cu", SOURCE))?.function("copy_all")?)
+///     fn init(&self, executor: &Executor) -> Result<Function, NativeError> {
+///         Ok(executor.devices()[0].module(&Source::new("one_kernel.cu", SOURCE))?.function("copy_all")?)
 ///     }
 ///
-///     fn context(&self, _: &Function, _: &World, _: &Request) -> Result<(), NativeError> {
+///     fn context(&self, _: &Function, _: &Executor, _: &Request) -> Result<(), NativeError> {
 ///         Ok(())
 ///     }
 ///
@@ -72,22 +73,22 @@ pub type NativeError = Box<dyn std::error::Error + Send + Sync>;
 /// }
 /// ```
 pub trait NativeAlgorithm: Send + Sync + 'static {
-    /// What all calls on a world share: kernels, as a rule.
+    /// Data that all calls on an executor share: usually kernels.
     type Kernels: Send + Sync;
-    /// What all calls of one request share: counters, scratch.
+    /// Data that all calls of one request share: counters, scratch.
     type Context: Send;
 
-    /// Compiles; called once for every world, before its first call.
+    /// Compiles the kernels; called once for every executor, before its first call.
     ///
     /// # Errors
-    /// Whatever keeps it from serving this world: no compiler, ranks on several devices.
+    /// Any reason why it cannot serve this executor: no compiler, ranks on several devices.
     fn init(&self, world: &Executor) -> Result<Self::Kernels, NativeError>;
 
-    /// Makes ready for calls of a request, outside of any capture; called by every
+    /// Prepares for calls of a request, outside of any capture; called by every
     /// [`prepare_on`](crate::select::Algorithm::prepare_on).
     ///
     /// # Errors
-    /// Whatever keeps it from serving this request: a type without a kernel, no memory.
+    /// Any reason why it cannot serve this request: a type without a kernel, too little memory.
     fn context(
         &self,
         kernels: &Self::Kernels,
@@ -95,15 +96,16 @@ pub trait NativeAlgorithm: Send + Sync + 'static {
         request: &Request,
     ) -> Result<Self::Context, NativeError>;
 
-    /// Puts a call on a stream, and returns at once; it may be captured. `ranks`: for each rank its input and its output, of the
-    /// lengths that the request says, or, in place, its one buffer and nothing.
+    /// Enqueues a call on a stream, and returns immediately; it may be captured. `ranks`: for each rank its input and
+    /// its output, of the lengths that the request states, or, in place, its one buffer and an empty slice.
     ///
     /// # Errors
-    /// As a rule those of [`Function::launch`](super::jit::Function::launch).
+    /// Usually those of [`Function::launch`](super::jit::Function::launch).
     ///
     /// # Safety
-    /// The slices are memory that every device of the world reaches. Nobody else uses them until the call is done, and they are
-    /// there until then; if it is captured, until the last launch of the graph is.
+    /// The slices must be memory that every device of the executor can access. No other work may use them until the
+    /// call is complete, and they must exist until then; if the call is captured, until the last launch of the graph is
+    /// complete.
     unsafe fn launch(
         &self,
         kernels: &Self::Kernels,
@@ -113,7 +115,7 @@ pub trait NativeAlgorithm: Send + Sync + 'static {
     ) -> Result<(), NativeError>;
 }
 
-/// A native algorithm bound to a world and a request, to be launched any number of times.
+/// A native algorithm bound to an executor and a request, which can be launched any number of times.
 pub struct NativeRun {
     name: String,
     request: Request,

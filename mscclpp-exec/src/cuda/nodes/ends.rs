@@ -1,27 +1,27 @@
-//! Whose end of a launch a rank waits for before it ends its own.
+//! The peers whose end of a launch a rank waits for before it ends its own.
 //!
-//! What a port channel puts arrives some time after the put: a flush frees the source and says nothing of the destination. So a
-//! rank of which something may be on its way when the launch of its receiver ends says at its own end that nothing follows, and
-//! the receiver's launch ends when it has heard that from all such ranks. Plans whose puts are proved to arrive in time
-//! ([`LaunchBoundaries::puts_arrive_in_launch`]) do without, and wait for nobody.
+//! Data that a port channel puts arrives some time after the put: a flush releases the source and does not cover the
+//! destination. So a rank whose data may be in flight when the launch of its receiver ends sends an end message at its
+//! own end, and the receiver's launch ends when it has received that from all such ranks. Plans whose puts are proved
+//! to arrive in time ([`LaunchBoundaries::puts_arrive_in_launch`]) need no end messages and wait for none.
 
 use mscclpp_core::check::{LaunchBoundaries, launch_boundaries};
 
 use crate::interpret::ResolvedPlan;
 use crate::process::sends;
 
-/// Ends of launches that a rank sends and waits for.
+/// End messages of launches that a rank sends and waits for.
 pub(in crate::cuda) struct Ends {
-    /// Ranks to which it says its end, and ranks whose end it waits for.
+    /// Ranks to which it sends its end, and ranks whose end it waits for.
     pub(super) to: Vec<u32>,
     pub(super) from: Vec<u32>,
-    /// Whether data may arrive in scratch when the rank's operations have ended: in a plan that may have a race, one of them
-    /// may have read what was there before.
+    /// Whether data may arrive in scratch after the rank's operations have ended: in a plan that may have a race, one
+    /// of them may have read the earlier contents.
     pub(super) scratch_may_be_late: bool,
 }
 
 impl Ends {
-    /// Those of a rank. `nodes`: by rank.
+    /// Returns the end messages of a rank. `nodes`: node of each rank.
     pub(in crate::cuda) fn new(program: &ResolvedPlan, nodes: &[u32], rank: u32) -> Self {
         let pairs = sends(program, nodes);
         let mut ends = Self { to: Vec::new(), from: Vec::new(), scratch_may_be_late: true };

@@ -1,8 +1,9 @@
-//! Memory that ranks of different nodes tell each other of.
+//! Registered memory of ranks on other nodes.
 //!
-//! A rank cannot map what is on another node. In its place stands an address that no device has, which only the proxy
-//! understands: the highest bit, which memory, and the byte in it. Device code computes with it as with any other. On its way
-//! it is the owner's number of the memory, so that nothing is written but what the owner has shown and still has.
+//! A rank cannot map memory of another node. Such memory is represented by an address that no device has and that only
+//! the proxy interprets: the highest bit is set, followed by the number of the region and the offset in it. Device code
+//! computes with it as with any other address. On the network the owner's number of the region is sent, so that writes
+//! can only reach memory that the owner has exported and still has.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,21 +11,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::cuda::buffers::DeviceSlice;
 use crate::error::Error;
 
-/// Set in addresses of memory on other nodes, and in no address of a device.
-const FAR: u64 = 1 << 63;
+/// Bit that is set in addresses of memory on other nodes, and in no address of a device.
+const REMOTE_BIT: u64 = 1 << 63;
 
-/// Bits of the byte in a memory; those between them and the highest one say which memory.
+/// Bits of the offset in a region; the bits between them and the highest one are the number of the region.
 const BYTE_BITS: u32 = 44;
 
-/// Most memories of other nodes at a time.
+/// Maximum number of regions of other nodes at a time.
 const MOST: usize = 1 << (63 - BYTE_BITS);
 
-/// Whether an address stands for memory on another node.
+/// Returns whether an address represents memory on another node.
 pub(in crate::cuda) fn is_remote_address(address: u64) -> bool {
-    address & FAR != 0
+    address & REMOTE_BIT != 0
 }
 
-/// What a rank knows of memory on other nodes, and what it has shown of its own.
+/// Regions of other nodes that a rank can address, and regions that it has exported.
 #[derive(Default)]
 pub(in crate::cuda) struct RegionTable {
     inner: Mutex<Inner>,
@@ -32,25 +33,25 @@ pub(in crate::cuda) struct RegionTable {
 
 #[derive(Default)]
 struct Inner {
-    /// Of others, by their number in addresses.
+    /// Regions of other ranks, by their number in addresses.
     windows: Vec<Option<RegionInfo>>,
     free: Vec<usize>,
-    /// Own ones, by the number that others know.
-    shown: BTreeMap<u64, (DeviceSlice, Owner)>,
-    /// Numbers that were given.
+    /// Exported regions of this rank, by the number under which other ranks address them.
+    exported: BTreeMap<u64, (DeviceSlice, Owner)>,
+    /// Number of regions exported so far.
     numbers: u64,
 }
 
-/// Whose a memory is.
+/// Owner of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cuda) enum Owner {
-    /// A launch's caller handed it in, and uses it between launches.
+    /// The caller of a launch passed it, and uses it between launches.
     Caller,
     /// It belongs to a plan: scratch and counters.
     Plan,
 }
 
-/// A memory of another rank.
+/// A region of another rank.
 #[derive(Clone, Copy)]
 struct RegionInfo {
     rank: u32,
@@ -58,25 +59,25 @@ struct RegionInfo {
     bytes: u64,
 }
 
-/// Bytes in a memory of another rank.
+/// Bytes in a region of another rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cuda) struct Target {
     pub(super) rank: u32,
-    /// The owner's number of the memory.
+    /// The owner's number of the region.
     pub(super) number: u64,
-    /// The first byte in it.
+    /// Offset of the first byte.
     pub(super) at: u64,
-    /// Bytes from there to its end.
+    /// Bytes from there to the end of the region.
     pub(super) room: u64,
 }
 
-/// A memory of a rank on another node, known as long as this is there.
+/// Memory of a rank on another node, addressable until this is dropped.
 pub(in crate::cuda) struct RemoteRegion {
     memories: Arc<RegionTable>,
     at: usize,
 }
 
-/// An own memory that others may write to, as long as this is there.
+/// Memory of this rank that other ranks may write to until this is dropped.
 pub(in crate::cuda) struct ExportedRegion {
     memories: Arc<RegionTable>,
     number: u64,
@@ -87,19 +88,19 @@ impl RegionTable {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets others write to a memory.
-    pub(in crate::cuda) fn show(self: &Arc<Self>, slice: DeviceSlice, owner: Owner) -> ExportedRegion {
+    /// Exports memory, so that other ranks may write to it.
+    pub(in crate::cuda) fn export(self: &Arc<Self>, slice: DeviceSlice, owner: Owner) -> ExportedRegion {
         let mut inner = self.lock();
         inner.numbers += 1;
         let number = inner.numbers;
-        inner.shown.insert(number, (slice, owner));
+        inner.exported.insert(number, (slice, owner));
         ExportedRegion { memories: Arc::clone(self), number }
     }
 
-    /// Gives a memory of another rank an address here.
+    /// Assigns an address in this process to a region of another rank.
     ///
     /// # Errors
-    /// [`Error::System`] if there are too many, or if it is too large.
+    /// [`Error::System`] if there are too many regions, or if it is too large.
     pub(in crate::cuda) fn add(self: &Arc<Self>, rank: u32, number: u64, bytes: u64) -> Result<RemoteRegion, Error> {
         let mut inner = self.lock();
         let refused = |why: String| {
@@ -122,37 +123,37 @@ impl RegionTable {
         Ok(RemoteRegion { memories: Arc::clone(self), at })
     }
 
-    /// What an address stands for.
+    /// Returns the bytes that an address represents.
     pub(super) fn find(&self, address: u64) -> Option<Target> {
-        let (window, at) = ((address & !FAR) >> BYTE_BITS, address & ((1 << BYTE_BITS) - 1));
+        let (window, at) = ((address & !REMOTE_BIT) >> BYTE_BITS, address & ((1 << BYTE_BITS) - 1));
         let inner = self.lock();
         let &RegionInfo { rank, number, bytes } = inner.windows.get(window as usize)?.as_ref()?;
         Some(Target { rank, number, at, room: bytes.checked_sub(at)? })
     }
 
-    /// The own address of bytes in a memory that was shown.
+    /// Returns this rank's address of bytes in an exported region.
     pub(super) fn resolve(&self, number: u64, at: u64, bytes: u64) -> Option<u64> {
         let inner = self.lock();
-        let (slice, _) = inner.shown.get(&number)?;
+        let (slice, _) = inner.exported.get(&number)?;
         let end = at.checked_add(bytes)?;
         (end <= slice.bytes).then_some(slice.address + at)
     }
 
-    /// Whose a memory is that was shown.
+    /// Returns the owner of an exported region.
     pub(super) fn owner(&self, number: u64) -> Option<Owner> {
-        self.lock().shown.get(&number).map(|&(_, owner)| owner)
+        self.lock().exported.get(&number).map(|&(_, owner)| owner)
     }
 }
 
 impl RemoteRegion {
-    /// The address of its first byte.
+    /// Returns the address of its first byte.
     pub(in crate::cuda) fn address(&self) -> u64 {
-        FAR | (self.at as u64) << BYTE_BITS
+        REMOTE_BIT | (self.at as u64) << BYTE_BITS
     }
 }
 
 impl ExportedRegion {
-    /// What others call it.
+    /// Returns the number under which other ranks address it.
     pub(in crate::cuda) fn number(&self) -> u64 {
         self.number
     }
@@ -168,7 +169,7 @@ impl Drop for RemoteRegion {
 
 impl Drop for ExportedRegion {
     fn drop(&mut self) {
-        self.memories.lock().shown.remove(&self.number);
+        self.memories.lock().exported.remove(&self.number);
     }
 }
 
@@ -177,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_stand_for_bytes_of_others_as_long_as_these_are_known() {
+    fn remote_address_resolves_while_region_exists() {
         let memories = Arc::new(RegionTable::default());
         let windows: Vec<RemoteRegion> =
             (0..3).map(|number| memories.add(7 + number as u32, 40 + number, 100).expect("room")).collect();
@@ -194,17 +195,17 @@ mod tests {
     }
 
     #[test]
-    fn others_reach_what_is_shown_and_nothing_else() {
+    fn only_exported_regions_resolve() {
         let memories = Arc::new(RegionTable::default());
-        let shown = memories.show(DeviceSlice { address: 0x1000, bytes: 64 }, Owner::Plan);
-        let number = shown.number();
+        let exported = memories.export(DeviceSlice { address: 0x1000, bytes: 64 }, Owner::Plan);
+        let number = exported.number();
         assert_eq!(memories.resolve(number, 8, 56), Some(0x1008));
         assert_eq!(memories.resolve(number, 8, 57), None);
         assert_eq!(memories.resolve(number, u64::MAX, 8), None);
         assert_eq!(memories.resolve(number + 1, 0, 1), None);
         assert_eq!([number, number + 1].map(|number| memories.owner(number)), [Some(Owner::Plan), None]);
-        drop(shown);
+        drop(exported);
         assert_eq!(memories.resolve(number, 0, 1), None);
-        assert!(memories.show(DeviceSlice::EMPTY, Owner::Caller).number() > number, "numbers are not given twice");
+        assert!(memories.export(DeviceSlice::EMPTY, Owner::Caller).number() > number, "numbers are not given twice");
     }
 }

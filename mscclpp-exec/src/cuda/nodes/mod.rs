@@ -1,16 +1,16 @@
 //! Ranks on other nodes, which are reached through port channels only.
 //!
-//! | what | where |
+//! | subject | module |
 //! |---|---|
-//! | their memory, as addresses that stand for it | `memory` |
-//! | whose end of a launch is waited for | `ends` |
-//! | page-locked memory for what comes and goes | `staging` |
-//! | requests to them, and what comes from them, over TCP | `connections` |
+//! | their memory, as addresses that represent it | `memory` |
+//! | the peers whose end of a launch a rank waits for | `ends` |
+//! | page-locked memory for data in both directions | `staging` |
+//! | triggers that are sent to them, and data received from them, over TCP | `connections` |
 //!
-//! The device's half knows nothing of this: it asks its proxy to copy to an address, or to signal one, as within a node. At the
-//! beginning and at the end of a launch it asks for two signals of its own ([`Markers`]), by which the proxy knows which
-//! launch it is in, also where a graph is replayed of which the host knows nothing. A launch ends when the second one is done,
-//! which the proxy puts off until nothing of the launch can be on its way to the rank any more.
+//! Device code does not distinguish nodes: it asks its proxy to copy to an address, or to signal one, as within a node.
+//! At the beginning and at the end of a launch it requests two additional signals ([`Markers`]), by which the proxy
+//! tracks the current launch, also where a graph is replayed without the host's involvement. A launch ends when the
+//! second signal is handled, which the proxy defers until no data of the launch can be in flight to the rank any more.
 
 mod connections;
 mod ends;

@@ -6,56 +6,61 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use crate::cuda::driver::{Result, SharedDriver};
 use crate::cuda::memory::MappedMemory;
 
-/// Most bytes of a piece.
-pub(super) const PIECE: u64 = 1 << 20;
+/// Maximum bytes of a staging buffer.
+pub(super) const STAGING_BYTES: u64 = 1 << 20;
 
-/// Pieces for each way: one is copied while another one is sent or filled.
-const PIECES: usize = 2;
+/// Number of staging buffers for each direction: one is copied while another one is sent or filled.
+const BUFFERS_PER_DIRECTION: usize = 2;
 
-/// Which way a piece goes.
+/// Direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TransferDirection {
     Out,
     In,
 }
 
-/// What the plans of a world use for the ranks on other nodes, by rank. Launches follow one another, so they share it.
+/// Staging buffers that the plans of an executor use for the ranks on other nodes, by rank. Launches are executed one
+/// after the other, so plans share them.
 #[derive(Default)]
 pub(in crate::cuda) struct Stagings {
     by_rank: Mutex<BTreeMap<u32, Weak<Staging>>>,
 }
 
-/// The pieces for a rank.
+/// The staging buffers for a rank.
 pub(super) struct Staging {
     memory: MappedMemory,
-    taken: Mutex<[bool; 2 * PIECES]>,
+    taken: Mutex<[bool; 2 * BUFFERS_PER_DIRECTION]>,
 }
 
-/// A piece that nobody else uses until it is dropped.
+/// A staging buffer that no other code uses until it is dropped.
 pub(super) struct StagingBuffer {
     staging: Arc<Staging>,
     at: usize,
 }
 
 impl Stagings {
-    /// The pieces for a rank.
+    /// Returns the staging buffers for a rank.
     pub(super) fn of(&self, rank: u32, driver: &SharedDriver) -> Result<Arc<Staging>> {
         let mut by_rank = self.by_rank.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(staging) = by_rank.get(&rank).and_then(Weak::upgrade) {
             return Ok(staging);
         }
-        let memory = MappedMemory::new(driver, 2 * PIECES as u64 * PIECE)?;
-        let staging = Arc::new(Staging { memory, taken: Mutex::new([false; 2 * PIECES]) });
+        let memory = MappedMemory::new(driver, 2 * BUFFERS_PER_DIRECTION as u64 * STAGING_BYTES)?;
+        let staging = Arc::new(Staging { memory, taken: Mutex::new([false; 2 * BUFFERS_PER_DIRECTION]) });
         by_rank.insert(rank, Arc::downgrade(&staging));
         Ok(staging)
     }
 }
 
 impl Staging {
-    /// A piece, if one is free.
+    /// Returns a staging buffer, if one is free.
     pub(super) fn take(self: &Arc<Self>, way: TransferDirection) -> Option<StagingBuffer> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let pieces = if way == TransferDirection::Out { 0..PIECES } else { PIECES..2 * PIECES };
+        let pieces = if way == TransferDirection::Out {
+            0..BUFFERS_PER_DIRECTION
+        } else {
+            BUFFERS_PER_DIRECTION..2 * BUFFERS_PER_DIRECTION
+        };
         let at = pieces.into_iter().find(|&at| !taken[at])?;
         taken[at] = true;
         Some(StagingBuffer { staging: Arc::clone(self), at })
@@ -64,37 +69,37 @@ impl Staging {
 
 impl StagingBuffer {
     fn first(&self) -> u64 {
-        self.at as u64 * PIECE
+        self.at as u64 * STAGING_BYTES
     }
 
-    /// The device's address.
+    /// Returns the device's address.
     pub(super) fn device(&self) -> u64 {
         self.staging.memory.device(self.first())
     }
 
-    /// Its first bytes.
+    /// Returns its first bytes.
     ///
     /// # Safety
-    /// Copies of the device into it are done.
+    /// Copies of the device into it are complete.
     ///
     /// # Panics
-    /// If it has less.
+    /// If it has fewer bytes.
     pub(super) unsafe fn bytes(&self, len: u64) -> &[u8] {
-        assert!(len <= PIECE, "{len} bytes of a piece");
-        // SAFETY: nobody else uses the piece; the caller's promise for the device.
+        assert!(len <= STAGING_BYTES, "{len} bytes of a piece");
+        // SAFETY: no other code uses the staging buffer; for the device the caller guarantees it.
         unsafe { self.staging.memory.bytes(self.first(), len) }
     }
 
-    /// The same, to write them.
+    /// Returns its first bytes, mutably.
     ///
     /// # Safety
-    /// Copies of the device into it or out of it are done.
+    /// Copies of the device into it or out of it are complete.
     ///
     /// # Panics
-    /// If it has less.
+    /// If it has fewer bytes.
     pub(super) unsafe fn bytes_mut(&mut self, len: u64) -> &mut [u8] {
-        assert!(len <= PIECE, "{len} bytes of a piece");
-        // SAFETY: nobody else uses the piece; the caller's promise for the device.
+        assert!(len <= STAGING_BYTES, "{len} bytes of a piece");
+        // SAFETY: no other code uses the staging buffer; for the device the caller guarantees it.
         unsafe { self.staging.memory.bytes_mut(self.first(), len) }
     }
 }

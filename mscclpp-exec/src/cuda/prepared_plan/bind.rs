@@ -1,4 +1,4 @@
-//! Memory for a run, and what its switch channels make of it.
+//! Memory for a prepared plan, and the multicast objects of its switch channels.
 
 use std::sync::Arc;
 
@@ -11,22 +11,22 @@ use crate::cuda::switch::{MulticastBuffer, Multicasts, SwitchPath};
 use crate::error::Error;
 use crate::interpret::Space;
 
-/// What a binding needs to know of switch channels over input and output.
+/// Switch channels over input and output, as a binding needs them.
 pub(in crate::cuda) struct Switches<'a> {
     windows: Vec<MulticastBuffer>,
-    /// Input and output of every rank: which of its memories, and the first byte in it.
+    /// Input and output of every rank: index of its allocation, and the first byte in it.
     sides: &'a [[(usize, u64); 2]],
     context: &'a Arc<PlanState>,
 }
 
 impl Switches<'_> {
-    /// Whether multicast objects are wanted of a rank's memory of this number.
+    /// Returns whether multicast objects are requested for a rank's allocation of this number.
     pub(in crate::cuda) fn is_used(&self, memory: usize) -> bool {
         let of = |window: &MulticastBuffer| self.sides[window.members[0] as usize][window.space as usize].0;
-        self.windows.iter().any(|window| window.is_open() && of(window) == memory)
+        self.windows.iter().any(|window| window.is_possible() && of(window) == memory)
     }
 
-    /// Makes them. `slices`: the memories of all ranks, as this process reaches them.
+    /// Creates the multicast objects. `slices`: the allocations of all ranks, at their addresses in this process.
     pub(in crate::cuda) fn bind(&self, world: &Inner, slices: &[[DeviceSlice; 2]]) -> Result<Multicasts, Error> {
         let slice = |window: &MulticastBuffer, rank: u32| {
             slices[rank as usize][self.sides[rank as usize][window.space as usize].0]
@@ -34,18 +34,19 @@ impl Switches<'_> {
         Multicasts::new(world, &self.context.groups, "buffers", &self.windows, slice)
     }
 
-    /// The plan whose switch channels they are.
+    /// Returns the plan of the switch channels.
     pub(in crate::cuda) fn context(&self) -> &Arc<PlanState> {
         self.context
     }
 }
 
 impl PreparedPlan {
-    /// Buffers for this run, zeroed: of all ranks of this process. In a world of several processes a call of all ranks.
+    /// Allocates zeroed buffers for this plan, for all ranks of this process. In an executor of several processes it is
+    /// a call of all ranks.
     ///
     /// # Errors
-    /// [`Error::Driver`] if a device does not have so much memory; [`Error::Capturing`]; in a world of several processes those of
-    /// [`bind`](Self::bind).
+    /// [`Error::Driver`] if a device has too little memory; [`Error::Capturing`]; in an executor of several processes
+    /// those of [`bind`](Self::bind).
     pub fn buffers(&self) -> Result<Buffers, Error> {
         self.world.refuse_in_capture("cannot allocate buffers")?;
         let part = |rank: u32, space: Space| -> buffers::Part {
@@ -56,8 +57,8 @@ impl PreparedPlan {
         Buffers::new(&self.world, self.params.message.dtype, self.lens(), parts, &self.windows())
     }
 
-    /// The switch channels over scratch, and how their members reach one another. Those over input and output are
-    /// [`Binding::switch_paths`] and [`Buffers::switch_paths`].
+    /// Returns the switch channels over scratch, and how their members reach one another. [`Binding::switch_paths`] and
+    /// [`Buffers::switch_paths`] return those over input and output.
     pub fn switch_paths(&self) -> Vec<SwitchPath> {
         self.context.switch_paths()
     }
@@ -69,25 +70,25 @@ impl PreparedPlan {
             let first = window.members[0];
             if let Some(&rank) = window.members.iter().find(|&&rank| side(rank) != side(first)) {
                 let (found, other, expected) = (side(rank).1, first, side(first).1);
-                window.refuse(MulticastUnavailable::Places { rank, found, other, expected });
+                window.reject(MulticastUnavailable::Places { rank, found, other, expected });
             }
         }
         Switches { windows, sides: &self.sides, context: &self.context }
     }
 
-    /// Tells the other ranks where this one's input and output lie in the memory of its device, or, in place, its one buffer and
-    /// nothing: of all ranks of this process, ascending. A call of all ranks, and all at once, not in a capture; what the
-    /// ranks know of an allocation they keep for later calls, until it is freed. In a world of one process it only looks at
-    /// lengths.
+    /// Registers input and output of all ranks of this process, ascending; in place, the one buffer and an empty slice.
+    /// All ranks call it once with all their slices, not in a capture. The ranks cache the registration of an
+    /// allocation for later calls, until it is freed. In an executor of one process it only checks lengths.
     ///
-    /// For switch channels over input and output this makes multicast objects, if there can be some ([`Binding::switch_paths`] says
-    /// so): memory of [`World::alloc`](crate::cuda::World::alloc) that begins at the same byte of its allocation on all ranks. That
-    /// takes the driver milliseconds, so bind once.
+    /// For switch channels over input and output this creates multicast objects where possible
+    /// ([`Binding::switch_paths`] reports it): for memory of [`Executor::alloc`](crate::cuda::Executor::alloc) that
+    /// begins at the same offset of its allocation on all ranks. That takes the driver milliseconds, so bind once.
     ///
     /// # Errors
-    /// [`Error::BufferCount`], [`Error::BufferSize`]; [`Error::Capturing`]. In a executor of several processes also [`Error::Driver`] if
-    /// it is no memory of the device, [`Error::Tensor`] if a slice is of several allocations, [`Error::NotMapped`], [`Error::Lost`]
-    /// with what another rank says, [`Error::Mismatch`], [`Error::Broken`], [`Error::Busy`].
+    /// [`Error::BufferCount`], [`Error::BufferSize`]; [`Error::Capturing`]. In an executor of several processes also
+    /// [`Error::Driver`] if a slice is no memory of the device, [`Error::Tensor`] if a slice spans several allocations,
+    /// [`Error::MapFailed`], [`Error::RankLost`] with what another rank reports, [`Error::CallMismatch`],
+    /// [`Error::CommunicatorFailed`], [`Error::Busy`].
     pub fn bind(&self, ranks: impl IntoIterator<Item = [DeviceSlice; 2]>) -> Result<Binding, Error> {
         self.world.refuse_in_capture("cannot bind buffers")?;
         let own: Vec<[DeviceSlice; 2]> = ranks.into_iter().collect();

@@ -1,4 +1,4 @@
-//! How launches end: well, with reports of what waited in vain, or because somebody wants that.
+//! The end of launches: success, a stall with its report, or an abort by the caller.
 
 use super::PreparedPlan;
 use crate::cuda::proxy::{Failure, Proxies};
@@ -7,38 +7,39 @@ use crate::cuda::stream::Stream;
 use crate::error::{Error, LaunchAborted};
 
 impl PreparedPlan {
-    /// Waits until everything on a stream is done, and says whether the launches went well.
+    /// Waits until all work on a stream is complete, and returns whether the launches succeeded.
     ///
     /// # Errors
-    /// [`Error::Stalled`] with what every waiting thread block waits for, if one waited longer than [`Options::timeout`]. After
-    /// that outputs hold anything, and the next launch begins afresh; in a world of several processes there can be none.
-    /// [`Error::LaunchAborted`] if another rank is the reason, who is gone or has given up. [`Error::Driver`].
+    /// [`Error::Stalled`] with what every blocked thread block is waiting for, if one waited longer than
+    /// [`Options::timeout`]. After that the outputs are unspecified, and the next launch starts from the initial state;
+    /// in an executor of several processes no further launch is possible. [`Error::Interrupted`] if another rank is the
+    /// reason because it is lost or has aborted. [`Error::Driver`].
     ///
     /// [`Options::timeout`]: crate::cuda::Options::timeout
     pub fn synchronize(&self, stream: &Stream) -> Result<(), Error> {
         stream.synchronize()?;
-        if self.context.has_given_up() {
+        if self.context.has_aborted() {
             return Err(self.recover(stream));
         }
-        // Nothing is under way any more that might be asked to give up.
+        // No launch is pending any more that the abort request could refer to.
         if self.world.is_last(stream) {
-            self.context.forget_abort();
+            self.context.clear_abort();
         }
-        // Plans that are right have waited for what goes through port channels.
-        self.context.settle(self.world.options.timeout).inspect_err(|error| {
+        // Correct plans have waited for data that goes through port channels.
+        self.context.drain(self.world.options.timeout).inspect_err(|error| {
             if let Some(group) = &self.world.group {
                 group.give_up(error);
             }
         })
     }
 
-    /// Makes launches under way give up, from another thread; if there are none, the next one. Of launches that were done before
-    /// they heard of it nothing is left after [`synchronize`](Self::synchronize).
+    /// Aborts pending launches, from another thread; if there are none, the next launch. The request has no effect on
+    /// launches that complete before they observe it, and [`synchronize`](Self::synchronize) then clears it.
     pub fn abort(&self) {
         self.context.abort();
     }
 
-    /// Takes the reports of a launch that gave up, and makes ready for the next one.
+    /// Reads the reports of an aborted launch, and prepares the next launch.
     pub(super) fn recover(&self, stream: &Stream) -> Error {
         let recover = || -> Result<Error, Error> {
             stream.synchronize()?;
@@ -57,7 +58,7 @@ impl PreparedPlan {
                 _ => Error::Stalled(Box::new(stall())),
             };
             match &self.world.group {
-                // The other ranks' counters would have to be reset at the same time.
+                // The counters of the other ranks would have to be reset at the same time.
                 Some(group) => {
                     group.give_up(&error);
                     self.context.parts.iter().filter_map(|part| part.proxies.as_ref()).for_each(Proxies::abort);

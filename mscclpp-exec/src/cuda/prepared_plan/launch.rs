@@ -1,4 +1,4 @@
-//! Launches: one kernel on each device, and those that end an average.
+//! Launches: one kernel on each device, and the kernels that divide the sums of an average.
 
 use std::sync::{Arc, PoisonError};
 
@@ -13,68 +13,72 @@ use crate::cuda::specialize::VECTOR;
 use crate::cuda::stream::{Lane, Stream, Used};
 use crate::error::Error;
 
-/// Threads of a block in the division that ends an average, and blocks per rank.
+/// Threads of a block, and blocks per rank, of the kernel that divides the sums of an average.
 const DIVIDE: (u32, u32) = (512, 16);
 
 impl PreparedPlan {
-    /// Puts a launch on a stream, on buffers that [`PreparedPlan::buffers`] made for this or an equal run, and returns at once. What they
-    /// hold is known after [`synchronize`](Self::synchronize). To drop them, or this, waits until the devices are idle.
+    /// Enqueues a launch on a stream, on buffers that [`PreparedPlan::buffers`] made for this or an equal prepared
+    /// plan, and returns immediately. The result of the launch is available after [`synchronize`](Self::synchronize).
+    /// Dropping the buffers or the prepared plan waits until the devices are idle.
     ///
     /// # Errors
-    /// [`Error::OtherWorld`] if they were made in another world, on the same device too; [`Error::ElementType`],
-    /// [`Error::BufferCount`], [`Error::BufferSize`] if they were made for another prepared_plan; [`Error::Stalled`]
-    /// if an earlier launch gave up; [`Error::NoStream`] if ranks are on a device where the stream is not; [`Error::Capturing`] in a
-    /// capture, of more than 32 ranks if it is their first launch on these buffers, or after a launch that gave up;
-    /// [`Error::Broken`]; [`Error::Driver`].
+    /// [`Error::OtherWorld`] if the buffers were made in another executor, even on the same device;
+    /// [`Error::ElementType`], [`Error::BufferCount`], [`Error::BufferSize`] if they were made for another prepared
+    /// plan; [`Error::Stalled`] if an earlier launch aborted; [`Error::StreamDeviceMismatch`] if ranks are on a device
+    /// that the stream does not cover; [`Error::Capturing`] in a capture, of more than 32 ranks if it is their first
+    /// launch on these buffers, or after a launch that aborted; [`Error::CommunicatorFailed`]; [`Error::Driver`].
     pub fn launch_buffers(&mut self, buffers: &mut Buffers, stream: &Stream) -> Result<(), Error> {
         let (expected, found) = (self.params.message.dtype, buffers.dtype);
         if expected != found {
             return Err(Error::ElementType { expected, found });
         }
-        // SAFETY: memory of the ranks' devices, made for nobody else: `launch_bound` refuses that of another world. It is given back
-        // only when the devices of its world, which is this one, are idle. A graph says for itself how long it must be there.
+        // SAFETY: memory of the ranks' devices, allocated for this use alone: `launch_bound` rejects memory of another
+        // executor. It is freed only when the devices of its executor, which is this one, are idle. The contract of a
+        // graph's launch states how long it must exist.
         unsafe { self.launch_bound(&buffers.binding, stream) }
     }
 
-    /// Puts a launch on a stream, on what [`bind`](Self::bind) bound for this or an equal run, and returns at once. What was bound for
-    /// another plan of the same lengths is used without multicast objects.
+    /// Enqueues a launch on a stream, on the memory that [`bind`](Self::bind) bound for this or an equal prepared plan,
+    /// and returns immediately. A binding for another plan of the same lengths is used without multicast objects.
     ///
     /// # Errors
-    /// As [`launch_buffers`](Self::launch_buffers), but for the type.
+    /// Those of [`launch_buffers`](Self::launch_buffers), except for the type.
     ///
     /// # Safety
-    /// As [`launch`](Self::launch), for what the ranks of this process bound.
+    /// As for [`launch`](Self::launch), for the memory that the ranks of this process bound.
     pub unsafe fn launch_bound(&mut self, binding: &Binding, stream: &Stream) -> Result<(), Error> {
         self.world.check_same(&binding.world)?;
         let distances = binding.distances(&self.context);
-        // SAFETY: the caller's promise; ranks of other processes make it for theirs.
+        // SAFETY: guaranteed by the caller; ranks of other processes guarantee it for their memory.
         unsafe { self.launch_on(binding.slices.iter().copied(), distances, stream) }
     }
 
-    /// Puts a launch on a stream, on any memory that the devices reach, and returns at once: for each rank its input and its
-    /// output, or, in place, its one buffer and nothing. One kernel on each device, so that it can be captured; only the first
-    /// launch of more than 32 ranks on buffers allocates. In a world of several processes the others' memory is only known through
-    /// [`bind`](Self::bind), and so are multicast objects everywhere: switch channels over input and output go without here.
+    /// Enqueues a launch on a stream, on any memory that the devices can access, and returns immediately: for each rank
+    /// its input and its output, or, in place, its one buffer and an empty slice. It is one kernel on each device, so
+    /// that it can be captured; only the first launch of more than 32 ranks on buffers allocates. In an executor of
+    /// several processes the memory of other processes is available only through [`bind`](Self::bind), and so are
+    /// multicast objects in every executor: here switch channels over input and output do without them.
     ///
     /// # Errors
-    /// As [`launch_buffers`](Self::launch_buffers), but for the type.
+    /// Those of [`launch_buffers`](Self::launch_buffers), except for the type.
     ///
     /// # Safety
-    /// The slices are memory that every device of the world reaches. Nobody else uses them until the launch is done, and they are
-    /// there until then; if it is captured, until the last launch of the graph is.
+    /// The slices must be memory that every device of the executor can access. No other work may use them until the
+    /// launch is complete, and they must exist until then; if the launch is captured, until the last launch of the
+    /// graph is complete.
     pub unsafe fn launch(
         &mut self,
         ranks: impl Iterator<Item = [DeviceSlice; 2]>,
         stream: &Stream,
     ) -> Result<(), Error> {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         unsafe { self.launch_on(ranks, None, stream) }
     }
 
-    /// `distances`: to the multicast addresses of the memory, by device.
+    /// Enqueues a launch; `distances`: to the multicast addresses of the memory, by device.
     ///
     /// # Safety
-    /// As [`launch`](Self::launch); the distances are those of this memory.
+    /// As for [`launch`](Self::launch); the distances must be those of this memory.
     unsafe fn launch_on(
         &mut self,
         ranks: impl Iterator<Item = [DeviceSlice; 2]>,
@@ -84,8 +88,8 @@ impl PreparedPlan {
         if let Some(group) = &self.world.group {
             group.check()?;
         }
-        if self.context.has_given_up() {
-            // To take the reports means to wait for the devices.
+        if self.context.has_aborted() {
+            // Reading the reports requires waiting for the devices.
             return Err(match stream.is_capturing()? {
                 true => Error::Capturing { what: "cannot read the reports of an aborted launch".into() },
                 false => self.recover(stream),
@@ -117,18 +121,18 @@ impl PreparedPlan {
         self.enqueue(even, stream)
     }
 
-    /// `even`: whether kernels that were written for the plan are for these buffers.
+    /// Enqueues the kernels of a launch; `even`: whether specialized kernels support these buffers.
     fn enqueue(&self, even: bool, stream: &Stream) -> Result<(), Error> {
         let streams: SmallVec<[_; 8]> =
             self.world.devices.iter().map(|device| stream.on(device.driver())).collect::<Result<_, _>>()?;
-        let mut gate = self.world.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut launch_order = self.world.launch_order.lock().unwrap_or_else(PoisonError::into_inner);
         self.context.parts.iter().filter_map(|part| part.proxies.as_ref()).for_each(Proxies::wake);
-        let lasts = streams.iter().zip(&mut gate.last);
+        let lasts = streams.iter().zip(&mut launch_order.last);
         let mut launched = false;
         for ((device, part), (lane, last)) in self.world.devices.iter().zip(&self.parts).zip(lasts) {
             if let Err(error) = self.enqueue_on(&**device.driver(), (part, even), lane, last, &mut launched) {
-                // Kernels that were launched must not wait for the one that was not. Those of a capture were not launched, and
-                // earlier launches have all that they need.
+                // Kernels that were launched must not wait for the one that was not. Kernels of a capture were not
+                // launched, and earlier launches do not depend on this one.
                 if launched && streams.len() > 1 && !stream.is_capturing().unwrap_or(false) {
                     self.context.abort();
                 }
@@ -154,10 +158,10 @@ impl PreparedPlan {
         let Part { execute, divide, launch, .. } = part;
         let execute = part.written.as_ref().filter(|_| even).unwrap_or(execute);
         let argument = bytemuck::bytes_of(launch);
-        // A driver refuses a launch of nothing.
+        // A driver rejects a launch of 0 blocks.
         if launch.num_agents > 0 {
-            // SAFETY: the argument is what the kernel takes; the context's memory lives as long as `self`, and the caller of
-            // `launch` answers for the buffers.
+            // SAFETY: the argument is of the kernel's type; the memory of the plan state lives as long as `self`, and
+            // the caller of `launch` guarantees the validity of the buffers.
             unsafe { driver.launch(*execute, launch.num_agents, self.threads, stream, argument)? };
             *launched = true;
         }

@@ -11,7 +11,7 @@ use mscclpp_core::collective::Collective;
 use mscclpp_core::types::ReduceOp;
 
 pub(super) use self::bind::Switches;
-pub(super) use self::prepare::{rooms, threads_of};
+pub(super) use self::prepare::{available_multiprocessors, threads_of};
 use super::abi;
 use super::addresses::Tables;
 use super::buffers::DeviceSlice;
@@ -24,85 +24,86 @@ use crate::error::Error;
 use crate::interpret::Params;
 use crate::message::Message;
 
-/// A plan bound to a message of a size, type and reduction, to be launched any number of times.
+/// A plan bound to a message of a size, type and reduction, which can be launched any number of times.
 pub struct PreparedPlan {
     world: Arc<Inner>,
     context: Arc<PlanState>,
     params: Params,
-    /// Whether launches run kernels that were written for the plan, or why not.
+    /// Whether launches run specialized kernels, or why not.
     specialised: Result<(), NotSpecialized>,
     threads: u32,
-    /// By device.
+    /// Kernel and parameters of each device.
     parts: Vec<Part>,
-    /// Input and output of every rank: which of its memories, and the first byte in it.
+    /// Input and output of every rank: index of its allocation, and the first byte in it.
     sides: Vec<[(usize, u64); 2]>,
-    /// The first bytes of every rank's input and output in the launch at hand.
+    /// Addresses of every rank's input and output in the current launch.
     bases: Vec<u64>,
-    /// Those, where they do not fit into a kernel's argument.
+    /// Tables for `bases`, if they do not fit into the kernel parameters.
     tables: Tables,
 }
 
-/// What is launched on one device.
+/// Kernel and parameters of one device.
 struct Part {
-    /// The interpreter, and what was written for the plan, if that is for messages of this size.
+    /// The interpreter, and the specialized kernel if it supports messages of this size.
     execute: Handle,
     written: Option<Handle>,
     divide: Handle,
-    /// The kernel's argument, but for the buffers.
+    /// The kernel parameters, without the buffers.
     launch: abi::Launch,
-    /// Ranks there whose results an average divides.
+    /// Ranks of the device whose results an average divides.
     divided: Vec<u32>,
 }
 
 impl PreparedPlan {
-    /// The message.
+    /// Returns the message.
     pub fn message(&self) -> &Message {
         &self.params.message
     }
 
-    /// The collective that the plan implements.
+    /// Returns the collective that the plan implements.
     pub fn collective(&self) -> Collective {
         self.context.program.shape.collective
     }
 
-    /// Number of ranks.
+    /// Returns the number of ranks.
     pub fn num_ranks(&self) -> u32 {
         self.world.ranks
     }
 
-    /// The reduction; `None` if the plan does not reduce. Of a plan that reduces in several ways, `Sum`.
+    /// Returns the reduction; `None` if the plan does not reduce. For a plan with several reductions it is `Sum`.
     pub fn reduction(&self) -> Option<ReduceOp> {
         self.params.reduction
     }
 
-    /// Whether there is a kernel that was written for the plan. Launches run it where the message divides into whole vectors of 16
-    /// bytes everywhere, at addresses that are multiples of 16, and all others run the interpreter.
+    /// Returns whether there is a specialized kernel of the plan. Launches run it if the message divides into whole
+    /// vectors of 16 bytes everywhere, at addresses that are multiples of 16; all others run the interpreter.
     ///
     /// # Errors
-    /// Why all are interpreted.
+    /// The reason why all launches are interpreted.
     pub fn specialised(&self) -> Result<(), &NotSpecialized> {
         self.specialised.as_ref().map(|&()| ())
     }
 
-    /// CUDA threads of a thread block.
+    /// Returns the number of CUDA threads of a thread block.
     pub fn threads_per_block(&self) -> u32 {
         self.threads
     }
 
-    /// Thread blocks of a launch, of all ranks.
+    /// Returns the number of thread blocks of a launch, of all ranks.
     pub fn num_blocks(&self) -> u32 {
         self.context.program.agents.len() as u32
     }
 
-    /// Waits until the devices are idle, and overwrites the scratch that the plan has on this process' ranks with pseudo-random
-    /// bytes. A launch that reads scratch which none of its operations wrote then computes with these instead of what an earlier
-    /// launch left there, or zeros. Packets stay: flags tell launches apart. No launch of another process may be under way.
+    /// Waits until the devices are idle, and overwrites the scratch that the plan has on this process' ranks with
+    /// pseudo-random bytes. A launch that reads scratch which none of its operations wrote then computes with these
+    /// instead of zeros or the data of an earlier launch. Packets are not overwritten: flags distinguish launches. No
+    /// launch of another process may be pending.
     ///
     /// # Errors
     /// [`Error::Capturing`], [`Error::Driver`].
     pub fn scramble_scratch(&mut self, seed: u64) -> Result<(), Error> {
         refuse_in_capture("cannot write scratch")?;
-        self.world.settle()?;
+        self.world.drain()?;
         self.context.scramble_scratch(seed)
     }
 
@@ -116,7 +117,7 @@ impl PreparedPlan {
         Ok(())
     }
 
-    /// Bytes of the two memories of a rank.
+    /// Returns the bytes of a rank's two allocations.
     fn lens(&self) -> [u64; 2] {
         self.params.buffers(&self.context.program)
     }
@@ -124,8 +125,8 @@ impl PreparedPlan {
 
 impl Drop for PreparedPlan {
     fn drop(&mut self) {
-        // What is given back may still be in use; a failure cannot be mended here.
-        let _ = self.world.settle();
+        // Pending launches may still use the memory; a destructor cannot report a failure.
+        let _ = self.world.drain();
     }
 }
 

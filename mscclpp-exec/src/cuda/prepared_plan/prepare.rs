@@ -1,4 +1,4 @@
-//! A run as it is made: kernels, and their argument but for the buffers.
+//! Prepares a plan: its kernels, and their parameters without the buffers.
 
 use std::sync::Arc;
 
@@ -18,36 +18,37 @@ use crate::message::Message;
 use crate::numeric::AccumType;
 use crate::process::describe;
 
-/// Multiprocessors on which thread blocks of a launch may lie. The driver may clear and copy memory by kernels of its own, and
-/// thread blocks wait for what goes through port channels: it gets one that they leave free.
-pub(in crate::cuda) fn rooms(device: &Device, program: &ResolvedPlan) -> u32 {
+/// Returns the number of multiprocessors that thread blocks of a launch may occupy. The driver may clear and copy
+/// memory by its own kernels, and thread blocks wait for data that goes through port channels: one multiprocessor is
+/// reserved for the driver.
+pub(in crate::cuda) fn available_multiprocessors(device: &Device, program: &ResolvedPlan) -> u32 {
     device.properties().multiprocessors - u32::from(!program.proxies.is_empty())
 }
 
-/// CUDA threads of a thread block: the plan's number, as far as registers allow.
+/// Returns the number of CUDA threads of a thread block: the plan's number, limited by registers.
 pub(in crate::cuda) fn threads_of(program: &ResolvedPlan, dtype: DataType, accumulate: AccumType) -> u32 {
     let wide = accumulate.is_wider_than(dtype);
     program.plan.threads_per_block().min(if wide { abi::MOST_THREADS_WIDE } else { abi::MOST_THREADS })
 }
 
-/// The kernels of a message, by device.
+/// Returns the kernels of a message, by device.
 ///
 /// # Errors
-/// [`Error::NotCoResident`] if not all thread blocks of a device run at once.
+/// [`Error::NotCoResident`] if not all thread blocks of a device are co-resident.
 fn kernels(world: &Inner, context: &PlanState, message: &Message) -> Result<Vec<Kernels>, Error> {
     let program = &context.program;
     let threads = threads_of(program, message.dtype, message.accumulate);
     let of_part = |part: &plan_state::DevicePlanState| {
         let device = &part.device;
-        // Those of other processes' ranks on the same device need room too.
-        let neighbours = |group: &IpcGroup| {
+        // The thread blocks of other processes' ranks on the same device must be co-resident too.
+        let ranks_on_device = |group: &IpcGroup| {
             let on = |rank| program.agents.iter().filter(|code| code.rank == rank).count();
-            group.neighbours().map(on).sum()
+            group.ranks_on_device().map(on).sum()
         };
-        let blocks = world.group.as_ref().map_or(part.numbers.len(), neighbours) as u32;
+        let blocks = world.group.as_ref().map_or(part.numbers.len(), ranks_on_device) as u32;
         let kernels = device.kernels(message.dtype, message.accumulate)?;
         let each = device.driver().blocks_per_multiprocessor(kernels.execute, threads)?;
-        let fit = each * rooms(device, program);
+        let fit = each * available_multiprocessors(device, program);
         if blocks > fit {
             let (plan, device) = (program.plan.name().to_owned(), device.label());
             return Err(Error::NotCoResident { plan, device, blocks, threads, fit });
@@ -89,7 +90,7 @@ impl PreparedPlan {
         let constants = Constants::new(program, &params, world.options.in_switch_float_sums);
         launch.reduce = constants.reduce.map_or(u32::MAX, u32::from);
         launch.float_sums_by_switch = u32::from(world.options.in_switch_float_sums);
-        // On all devices or on none.
+        // Either all devices use specialized kernels or none does.
         let write = |part: &plan_state::DevicePlanState| {
             Ok(part.specialised.kernel(&part.device, program, &context.groups, constants)?.handle)
         };

@@ -1,14 +1,14 @@
-//! What ends a proxy's work.
+//! Reasons why a proxy stops.
 
 use crate::cuda::driver;
 use crate::error::{AbortCause, Error};
 
-/// Why the thread cannot go on.
+/// Reason why the thread cannot continue.
 #[derive(Clone, Debug)]
 pub(in crate::cuda) enum Failure {
-    /// Something failed.
+    /// A call failed.
     Error(Error),
-    /// Somebody else is the reason that a launch cannot be finished.
+    /// Another rank is the reason that a launch cannot be finished.
     Cause(AbortCause),
 }
 

@@ -1,5 +1,5 @@
-//! The host's half of port channels: a thread that takes transfers and signals from the device's queues and puts them on a
-//! stream of its own, in their order.
+//! The proxy of port channels: a thread that takes triggers from the device's queues and enqueues their copies and
+//! signals on its own stream, in their order.
 
 mod failure;
 mod queue;
@@ -31,47 +31,48 @@ pub(super) struct Proxies {
 struct Shared {
     driver: SharedDriver,
     stream: Handle,
-    /// Where the device counts what it pushed, a double word for each queue.
+    /// Number of triggers that the device has pushed, a 64-bit word for each queue.
     heads: DeviceMemory,
     queues: Vec<Queue>,
     stop: AtomicBool,
-    /// Whether a launch was put on a stream since the thread looked.
+    /// Whether a launch was enqueued on a stream since the thread last checked.
     called: AtomicBool,
-    /// Word 0 asks the device to give up, word 1 says that it has.
+    /// Word 0 requests the device to abort, word 1 reports that it has.
     flags: Arc<MappedMemory>,
-    /// Held while requests are served.
+    /// Lock that is held while triggers are served.
     state: Mutex<State>,
 }
 
-/// What the thread knows.
+/// State of the thread.
 #[derive(Default)]
 struct State {
-    /// Per queue: positions that were taken.
+    /// Per queue: number of positions that were taken.
     taken: Vec<u64>,
-    /// Per queue: what is left of the request behind them.
+    /// Per queue: the rest of the trigger at the last position.
     rests: Vec<Option<Rest>>,
     /// Signals sent to each counter.
     sent: BTreeMap<u64, u64>,
-    /// Positions that are done when an event is: a batch.
+    /// Batches: an event, and the positions that are complete when the event is.
     pending: VecDeque<(Handle, Vec<u64>)>,
-    /// Batches that were begun, and that are done.
+    /// Batches that were begun, and that are complete.
     begun: u64,
     done: u64,
-    /// Ways to ranks on other nodes.
+    /// Connections to ranks on other nodes.
     wires: Option<NodeConnections>,
-    /// What went wrong, if something did.
+    /// The first failure.
     failed: Option<Failure>,
 }
 
-/// What is left of a request: a copy to another node, then a signal if that is not 0.
+/// The rest of a trigger: a copy to another node, then a signal if that is not 0.
 struct Rest {
     put: Option<Put>,
     signal: u64,
 }
 
 impl Proxies {
-    /// `count`: ranks of the device that have a queue; `flags`: word 0 is set when a call fails, so that no launch waits for
-    /// what does not come; `wires`: ways to ranks on other nodes.
+    /// Creates the queues and starts the thread. `count`: ranks of the device that have a queue; `flags`: word 0 is set
+    /// when a call fails, so that no launch waits for a signal that never arrives; `wires`: connections to ranks on
+    /// other nodes.
     pub(super) fn new(
         device: &Device,
         count: usize,
@@ -119,12 +120,12 @@ impl Proxies {
         Ok(proxies)
     }
 
-    /// The device's address of its queues.
+    /// Returns the device's address of its queues.
     pub(super) fn table(&self) -> u64 {
         self.table.address()
     }
 
-    /// Says that there will be something to do.
+    /// Wakes the thread, because a launch is about to be enqueued.
     pub(super) fn wake(&self) {
         if !self.shared.called.swap(true, Relaxed)
             && let Some(thread) = &self.thread
@@ -133,12 +134,12 @@ impl Proxies {
         }
     }
 
-    /// Ranks on other nodes that are not connected yet, ascending.
+    /// Returns the ranks on other nodes that are not connected yet, ascending.
     pub(super) fn unconnected(&self) -> Vec<u32> {
         self.shared.lock().wires.as_ref().map_or_else(Vec::new, NodeConnections::unconnected)
     }
 
-    /// The connection to a rank on another node.
+    /// Sets the connection to a rank on another node.
     ///
     /// # Errors
     /// [`Error::System`].
@@ -146,20 +147,20 @@ impl Proxies {
         self.shared.lock().wires.as_mut().map_or(Ok(()), |wires| wires.connect(peer, stream))
     }
 
-    /// What went wrong in the thread, if something did.
+    /// Returns the failure of the thread, if there is one.
     pub(super) fn failure(&self) -> Option<Failure> {
         self.shared.lock().failed.clone()
     }
 
-    /// Tells ranks on other nodes that this one cannot go on.
+    /// Informs ranks on other nodes that this rank aborts.
     pub(super) fn abort(&self) {
         if let Some(wires) = &mut self.shared.lock().wires {
             wires.finish(false);
         }
     }
 
-    /// Waits until everything that launches have asked for so far is done, unless one gives up. `timeout`: how long a rank on
-    /// another node may take nothing of what is sent to it.
+    /// Waits until all triggers of launches so far are handled, unless a launch aborts. `timeout` limits how long a
+    /// rank on another node may make no progress in receiving.
     pub(super) fn drain(&self, timeout: Duration) -> Result<(), Failure> {
         let shared = &self.shared;
         let mut heads = vec![0_u64; shared.queues.len()];
@@ -168,7 +169,7 @@ impl Proxies {
             {
                 let state = shared.lock();
                 let all_taken = state.taken.iter().zip(&heads).all(|(taken, head)| taken >= head);
-                // Whoever gave up in the meantime may have left without his request.
+                // A thread block that aborted in the meantime may have exited without pushing its trigger.
                 let gave_up = shared.flags.word(4).load(Acquire) != 0;
                 if let Some(error) = &state.failed {
                     return Err(error.clone());
@@ -177,7 +178,7 @@ impl Proxies {
                 if gave_up || all_taken && state.pending.is_empty() && at_rest {
                     return Ok(());
                 }
-                if let Some(cause) = state.wires.as_ref().and_then(|wires| wires.find_late(timeout)) {
+                if let Some(cause) = state.wires.as_ref().and_then(|wires| wires.find_timeout(timeout)) {
                     return Err(Failure::Cause(cause));
                 }
             }
@@ -216,8 +217,8 @@ impl Drop for Proxies {
 }
 
 impl Shared {
-    /// Does once all that the thread will put on its stream. What the driver gets ready when it is first asked for might have to
-    /// wait for a kernel otherwise, which waits for the thread.
+    /// Executes each kind of stream operation of the thread once. Resources that the driver allocates at the first use
+    /// might otherwise have to wait for a kernel, which waits for the thread.
     fn warm_up(&self) -> driver::Result<()> {
         let (driver, at) = (&self.driver, self.heads.address());
         driver.memset_async(at, 8, self.stream)?;
@@ -233,7 +234,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // Failures cannot be mended here.
+        // A destructor cannot report a failure.
         let _ = self.driver.synchronize(self.stream);
         for (event, _) in self.state.get_mut().unwrap_or_else(PoisonError::into_inner).pending.drain(..) {
             let _ = self.driver.destroy_event(event);

@@ -1,4 +1,4 @@
-//! A queue of requests, from a device to the thread that serves it.
+//! The trigger FIFO from a device to its proxy thread.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -7,13 +7,13 @@ use crate::cuda::abi;
 use crate::cuda::driver::{self, SharedDriver};
 use crate::cuda::memory::MappedMemory;
 
-/// Requests that a queue holds before a thread block must wait, as in the reference system.
+/// Number of triggers that a queue holds before a thread block must wait, as in MSCCL++.
 const SLOTS: u64 = 512;
 
-/// Bytes of a request.
+/// Bytes of a trigger.
 const TRIGGER: u64 = size_of::<abi::Trigger>() as u64;
 
-/// A queue in mapped memory: slots, then the number of positions whose work is done.
+/// A queue in mapped memory: slots, then the number of positions whose work is complete.
 pub(super) struct Queue {
     memory: MappedMemory,
 }
@@ -23,12 +23,12 @@ impl Queue {
         Ok(Self { memory: MappedMemory::new(driver, SLOTS * TRIGGER + 64)? })
     }
 
-    /// As the device sees it, which counts what it pushed at `head`.
+    /// Returns the queue as the device sees it; the device counts the triggers that it pushed at `head`.
     pub(super) fn of_device(&self, head: u64) -> abi::Fifo {
         abi::Fifo { slots: self.memory.device(0), head, handled: self.memory.device(SLOTS * TRIGGER), size: SLOTS }
     }
 
-    /// Empties it.
+    /// Empties the queue.
     pub(super) fn clear(&self) {
         for slot in 0..SLOTS {
             self.memory.double(slot * TRIGGER).store(0, Relaxed);
@@ -36,12 +36,12 @@ impl Queue {
         self.handled().store(0, Release);
     }
 
-    /// Positions whose work is done.
+    /// Returns the number of positions whose work is complete.
     pub(super) fn handled(&self) -> &AtomicU64 {
         self.memory.double(SLOTS * TRIGGER)
     }
 
-    /// The request at a position, if it is there.
+    /// Returns the trigger at a position, if it has been pushed.
     pub(super) fn take(&self, position: u64) -> Option<[u64; 4]> {
         let at = position % SLOTS * TRIGGER;
         // Pairs with the device's release store of the turn, after its words.

@@ -1,4 +1,4 @@
-//! The thread that serves queues: its rests between looks, and what a request becomes.
+//! The thread that serves queues: its polling interval, and the execution of triggers.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
@@ -7,24 +7,24 @@ use super::{Failure, Rest, Shared, State};
 use crate::cuda::driver;
 use crate::cuda::nodes::is_remote_address;
 
-/// Between two looks at the queues of a thread that has nothing to do: for a while, and later. Whoever launches wakes it; graphs
-/// do not.
-const NAP: Duration = Duration::from_micros(50);
-const SLEEP: Duration = Duration::from_millis(1);
+/// Interval between two polls of the queues by an idle thread: at first, and later. A launch wakes the thread; the
+/// launch of a graph does not.
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
+const SLEEP_INTERVAL: Duration = Duration::from_millis(1);
 
-/// After how long without anything to do a thread sleeps.
-const AWAKE: Duration = Duration::from_millis(200);
+/// Time after which an idle thread sleeps between polls.
+const POLL_DURATION: Duration = Duration::from_millis(200);
 
 impl Shared {
-    /// Serves the queues until it is told to stop.
+    /// Serves the queues until the thread is asked to stop.
     pub(super) fn serve(&self) {
         let (mut idle, mut since) = (0_u32, Instant::now());
         while !self.stop.load(Acquire) {
             let (served, looks) = {
                 let mut state = self.lock();
-                // To look at connections takes calls of the system.
+                // Polling connections takes system calls.
                 let looks = if state.wires.is_some() { 20 } else { 1 };
-                (self.turn(&mut state), looks)
+                (self.try_serve(&mut state), looks)
             };
             if served || self.called.swap(false, Relaxed) {
                 (idle, since) = (0, Instant::now());
@@ -33,8 +33,8 @@ impl Shared {
             match idle {
                 0..=10_000 => std::hint::spin_loop(),
                 10_001..=20_000 => std::thread::yield_now(),
-                _ if since.elapsed() < AWAKE => std::thread::park_timeout(NAP),
-                _ => std::thread::park_timeout(SLEEP),
+                _ if since.elapsed() < POLL_DURATION => std::thread::park_timeout(POLL_INTERVAL),
+                _ => std::thread::park_timeout(SLEEP_INTERVAL),
             }
         }
         let mut state = self.lock();
@@ -44,19 +44,19 @@ impl Shared {
         }
     }
 
-    /// Serves the queues once, if that can be; whether there was anything to do.
-    fn turn(&self, state: &mut State) -> bool {
+    /// Serves the queues once, unless the lock is held or the thread has failed; returns whether there was any work.
+    fn try_serve(&self, state: &mut State) -> bool {
         let gave_up = || self.flags.word(4).load(Acquire) != 0;
         match &mut state.wires {
             _ if state.failed.is_some() => return false,
-            // Others wait for what this rank does not send any more.
+            // Other ranks wait for data that this rank no longer sends.
             Some(wires) if gave_up() => {
                 wires.finish(false);
                 return false;
             }
             _ => {}
         }
-        self.visit(state).unwrap_or_else(|failure| {
+        self.serve_once(state).unwrap_or_else(|failure| {
             state.failed = Some(failure);
             self.flags.word(0).store(1, Release);
             if let Some(wires) = &mut state.wires {
@@ -66,8 +66,9 @@ impl Shared {
         })
     }
 
-    /// Takes what is in the queues and publishes what is done; whether there was anything to do.
-    fn visit(&self, state: &mut State) -> Result<bool, Failure> {
+    /// Takes the triggers in the queues and publishes the positions that are complete; returns whether there was any
+    /// work.
+    fn serve_once(&self, state: &mut State) -> Result<bool, Failure> {
         let mut served = false;
         for number in 0..self.queues.len() {
             served |= self.serve_queue(state, number)?;
@@ -99,13 +100,14 @@ impl Shared {
         Ok(served || !state.pending.is_empty())
     }
 
-    /// Takes what is in a queue, as far as there is room for what goes to other nodes; whether that was anything.
+    /// Takes the triggers in a queue, as long as there is space for those to other nodes; returns whether there were
+    /// any.
     fn serve_queue(&self, state: &mut State, number: usize) -> Result<bool, Failure> {
         let mut served = false;
         loop {
             if let Some(rest) = state.rests[number].take() {
-                let (went_on, rest) = self.go_on(state, rest)?;
-                served |= went_on;
+                let (progress, rest) = self.serve_rest(state, rest)?;
+                served |= progress;
                 if rest.is_some() {
                     state.rests[number] = rest;
                     return Ok(served);
@@ -135,8 +137,8 @@ impl Shared {
         }
     }
 
-    /// Does what is left of a request, as far as there is room; whether that was anything, and what is still left.
-    fn go_on(&self, state: &mut State, mut rest: Rest) -> Result<(bool, Option<Rest>), Failure> {
+    /// Executes the rest of a trigger, as far as there is space; returns whether it made progress, and what remains.
+    fn serve_rest(&self, state: &mut State, mut rest: Rest) -> Result<(bool, Option<Rest>), Failure> {
         let mut served = false;
         if let (Some(put), Some(wires)) = (&mut rest.put, &mut state.wires) {
             served = wires.stage(put, state.begun, self.stream)?;

@@ -1,15 +1,16 @@
-//! Kernels written for one plan.
+//! Specialized kernels: CUDA source generated for one plan.
 //!
-//! The interpreter decodes every operation of a plan in every launch. Here the plan is turned into CUDA source in which its operations
-//! stand one after the other, with their kinds, counts, slices and reduction as constants; thread blocks that do the same with
-//! other chunks and channels share a function. The source is compiled at run time ([`jit`](super::jit)). It calls the device
-//! functions that the interpreter calls, and takes the same argument, so that tables, counters, waits, reports and results are
-//! the same bit for bit, and both kinds of launches may follow one another. So the host runs the interpreter's kernel wherever a
-//! message does not divide into whole vectors ([`vectorizable`]).
+//! The interpreter decodes every operation of a plan in every launch. Here the plan is turned into CUDA source that
+//! contains its operations one after the other, with their kinds, counts, slices and reduction as constants; thread
+//! blocks with the same operations on other chunks and channels share a function. The source is compiled at run time
+//! ([`jit`](super::jit)). It calls the device functions that the interpreter calls, and takes the same parameters, so
+//! that tables, counters, waits, reports and results are bitwise equal, and both kinds of launches may follow one
+//! another. The host therefore runs the interpreter's kernel wherever a message does not divide into whole vectors
+//! ([`vectorizable`]).
 //!
-//! What is left out of the source are transfers of no chunks and loops without operations. Everything else stands there in the plan's
-//! order; where operands and ids are cached, a statement's index leads to those of its operation, in each iteration of a
-//! loop. [`validate_kernel`](crate::passes::validate_kernel) reads a source back and compares it with the plan.
+//! The source omits transfers of 0 chunks and loops without operations. All other operations are in the plan's order;
+//! where operands and ids are cached, a statement's index refers to those of its operation, in each iteration of a
+//! loop. [`validate_kernel`](crate::passes::validate_kernel) reads a source and compares it with the plan.
 
 mod shape;
 mod vectorizable;
@@ -25,7 +26,7 @@ pub(super) use self::vectorizable::{VECTOR, is_even};
 use super::abi;
 use super::device::Device;
 use super::jit::{Function, Source, type_names};
-use super::prepared_plan::{rooms, threads_of};
+use super::prepared_plan::{available_multiprocessors, threads_of};
 use super::switch::{self, Groups};
 use super::tables::Tables;
 use crate::dtype::DataType;
@@ -35,14 +36,15 @@ use crate::interpret::{Params, ResolvedPlan, resolve};
 use crate::message::Message;
 use crate::numeric::AccumType;
 
-/// Most operations of all shapes of a plan. Each costs the compiler some milliseconds, and the device room for instructions.
-const MOST_OPERATIONS: usize = 1024;
+/// Maximum number of operations of all shapes of a plan. Each costs some milliseconds of compilation, and space for
+/// instructions on the device.
+const MAX_OPERATIONS: usize = 1024;
 
-/// Why a run uses the interpreter.
+/// Why a prepared plan uses the interpreter.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NotSpecialized {
-    /// Nobody asked for more.
+    /// The caller did not request a specialized kernel.
     #[error("no specialized kernel was requested")]
     NotAsked,
     /// A plan of too many different operations.
@@ -55,50 +57,50 @@ pub enum NotSpecialized {
         operations: usize,
         /// Different sequences of operations.
         shapes: usize,
-        /// Thread blocks that were looked at.
+        /// Thread blocks that were examined.
         seen: usize,
-        /// All of them.
+        /// Number of all thread blocks.
         blocks: usize,
-        /// Most operations.
+        /// Maximum number of operations.
         most: usize,
     },
-    /// A plan with an operation that has more operands than a specialised kernel holds.
+    /// A plan with an operation that has more operands than a specialized kernel supports.
     #[error("an operation has {sources} sources and {destinations} destinations, expected at most {most} each")]
     TooWide {
         /// Its sources.
         sources: u32,
         /// Its destinations.
         destinations: u32,
-        /// Most of each.
+        /// Maximum number of each.
         most: u32,
     },
-    /// The specialised kernel needs more of the device than the interpreter.
+    /// The specialized kernel needs more resources of the device than the interpreter.
     #[error("{fit} blocks of the specialized kernel are co-resident on the device, expected {blocks}")]
     NotResident {
         /// Blocks of the plan.
         blocks: u32,
-        /// Blocks that run at once.
+        /// Blocks that are co-resident.
         fit: u32,
     },
-    /// It was not compiled or not loaded.
+    /// The kernel was not compiled or not loaded.
     #[error(transparent)]
     Failed(Box<Error>),
 }
 
-/// Kernels that were written for what one device has of a plan, or why there are none.
+/// Specialized kernels for one device's part of a plan, or why there are none.
 pub(super) struct Specialised {
-    /// The device's thread blocks, and behind them where the tables end.
+    /// The device's thread blocks, followed by an entry for the end of the tables.
     agents: Vec<abi::Agent>,
-    /// Few, so a list does.
+    /// Few, so that a list suffices.
     kernels: Mutex<Vec<(Constants, Result<Function, NotSpecialized>)>>,
 }
 
-/// What a kernel depends on beside its plan.
+/// The constants of a kernel other than its plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Constants {
     pub(super) dtype: DataType,
     pub(super) accumulate: AccumType,
-    /// Number of the reduction that takes the place of the plan's own.
+    /// Number of the reduction that replaces the plan's own.
     pub(super) reduce: Option<u8>,
     /// Whether switches may combine.
     pub(super) combines: bool,
@@ -121,7 +123,7 @@ impl Specialised {
         Self { agents, kernels: Mutex::default() }
     }
 
-    /// The kernel for a type and reduction, compiled when it is first asked for.
+    /// Returns the kernel for a type and reduction; the first call compiles it.
     pub(super) fn kernel(
         &self,
         device: &Device,
@@ -149,23 +151,23 @@ impl Specialised {
         constants: Constants,
     ) -> Result<Function, NotSpecialized> {
         let failed = |error| NotSpecialized::Failed(Box::new(error));
-        // First, since it is cheap.
+        // Checked first, since it is cheap.
         device.compiler().map_err(failed)?;
         let module = device
             .module(&source(program, &self.agents, &groups.useful(constants.combines), constants)?)
             .map_err(failed)?;
         let kernel = module.function(write::KERNEL).map_err(failed)?;
-        // Like the interpreter, all blocks wait for one another.
+        // As in the interpreter, blocks may wait for one another, so all must be co-resident.
         let blocks = self.agents.len() as u32 - 1;
         let threads = threads_of(program, constants.dtype, constants.accumulate);
         let each = device.driver().blocks_per_multiprocessor(kernel.handle, threads);
-        let fit = each.map_err(|error| failed(error.into()))? * rooms(device, program);
+        let fit = each.map_err(|error| failed(error.into()))? * available_multiprocessors(device, program);
         if blocks > fit { Err(NotSpecialized::NotResident { blocks, fit }) } else { Ok(kernel) }
     }
 }
 
-/// The source of a plan's kernel for a message's type and reduction, as [`Prepare::specialise`](super::Prepare::specialise)
-/// compiles it for a world on one device.
+/// Returns the source of a plan's kernel for a message's type and reduction, as
+/// [`PrepareOptions::specialize`](super::PrepareOptions::specialize) compiles it for an executor on one device.
 ///
 /// # Errors
 /// [`NotSpecialized::TooLarge`]; [`NotSpecialized::Failed`] if the plan cannot be prepared.
@@ -179,7 +181,8 @@ pub fn specialized_source(plan: &Plan, message: Message) -> Result<Source, NotSp
     source(&program, &agents, &switched, Constants::new(&program, &params, false))
 }
 
-/// `agents`: thread blocks, and behind them where the tables end. `switched`: operations that may have multicast addresses.
+/// Generates the source. `agents`: thread blocks, followed by an entry for the end of the tables. `switched`:
+/// operations that may have multicast addresses.
 fn source(
     program: &ResolvedPlan,
     agents: &[abi::Agent],
@@ -189,5 +192,5 @@ fn source(
     let Constants { dtype, accumulate, reduce, .. } = constants;
     let names = type_names(dtype, accumulate).ok_or_else(|| Error::UnsupportedAccumulator { dtype, accumulate });
     let names = names.map_err(|error| NotSpecialized::Failed(Box::new(error)))?;
-    Ok(write::source(&Shapes::new(program, &agents[..agents.len() - 1], switched, MOST_OPERATIONS)?, names, reduce))
+    Ok(write::source(&Shapes::new(program, &agents[..agents.len() - 1], switched, MAX_OPERATIONS)?, names, reduce))
 }

@@ -1,4 +1,4 @@
-//! Thread blocks that do the same with different chunks and channels have one shape, and share their code.
+//! Thread blocks with the same operations on different chunks and channels have one shape, and share their code.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use mscclpp_core::plan::OpKind;
 use super::super::abi;
 use super::super::tables;
 use super::NotSpecialized;
-use super::write::MOST_EACH;
+use super::write::MAX_OPERANDS;
 use crate::interpret::program::{Operand, ResolvedPlan, Space};
 
-/// One operation, as far as all blocks of a shape agree.
+/// One operation, as far as it is equal in all blocks of a shape.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Op {
     pub(super) kind: OpKind,
@@ -20,7 +20,7 @@ pub(super) struct Op {
     pub(super) srcs: u32,
     pub(super) dsts: u32,
     pub(super) ids: u32,
-    /// First operand and id, counted from the block's.
+    /// First operand and id, relative to the block's.
     pub(super) operand: u32,
     pub(super) id: u32,
     pub(super) slice: Slice,
@@ -28,22 +28,22 @@ pub(super) struct Op {
     pub(super) body: u32,
     pub(super) unit: u64,
     pub(super) size: u32,
-    /// Sources and destinations that are packets.
+    /// Whether each source, and each destination, is packets.
     pub(super) packet_srcs: Vec<bool>,
     pub(super) packet_dsts: Vec<bool>,
 }
 
-/// The part of its references that an operation is about.
+/// The slice of its operands that an operation processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Slice {
     All,
-    /// Of so many parts, the block's.
+    /// The block's slice, of this number of slices.
     Own(u32),
-    /// Part and number of parts.
+    /// Slice and number of slices.
     Of(u32, u32),
 }
 
-/// What tells a block from others of its shape.
+/// Values that distinguish a block from others of its shape.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Block {
     pub(super) instr: u32,
@@ -61,9 +61,11 @@ pub(super) struct Shapes {
 }
 
 impl Shapes {
+    /// Finds the shapes of a device's blocks. `switched`: operations that go through switches.
+    ///
     /// # Errors
-    /// [`NotSpecialized::TooLarge`] if there are more operations in all shapes than `most`, [`NotSpecialized::TooWide`].
-    /// `switched`: operations that go through switches.
+    /// [`NotSpecialized::TooLarge`] if there are more operations in all shapes than `most`,
+    /// [`NotSpecialized::TooWide`].
     pub(super) fn new(
         program: &ResolvedPlan,
         agents: &[abi::Agent],
@@ -75,8 +77,8 @@ impl Shapes {
         let mut operations = 0;
         for agent in agents {
             let (mut block, ops) = of_block(program, agent, switched);
-            if let Some(&Op { srcs, dsts, .. }) = ops.iter().find(|op| op.srcs.max(op.dsts) > MOST_EACH) {
-                return Err(NotSpecialized::TooWide { sources: srcs, destinations: dsts, most: MOST_EACH });
+            if let Some(&Op { srcs, dsts, .. }) = ops.iter().find(|op| op.srcs.max(op.dsts) > MAX_OPERANDS) {
+                return Err(NotSpecialized::TooWide { sources: srcs, destinations: dsts, most: MAX_OPERANDS });
             }
             block.shape = match known.get(&ops) {
                 Some(&shape) => shape,
@@ -103,7 +105,7 @@ impl Shapes {
 
 fn of_block(program: &ResolvedPlan, agent: &abi::Agent, switched: &[bool]) -> (Block, Vec<Op>) {
     let instrs = &program.instrs[agent.first as usize..agent.end as usize];
-    // Where all parts have the same number, that is what tells this block from its neighbours.
+    // If all slices have the same index, the index is a property of the block, not of the shape.
     let mut own = instrs.iter().filter(|instr| instr.slice.1 > 1).map(|instr| instr.slice.0);
     let slice = own.next();
     let all_own = own.all(|index| Some(index) == slice);
@@ -121,7 +123,7 @@ fn of_block(program: &ResolvedPlan, agent: &abi::Agent, switched: &[bool]) -> (B
         let packets = |operand: &Operand| operand.space == Space::Packets;
         Op {
             kind: instr.kind,
-            action: if switched { tables::by_switch(action) } else { action },
+            action: if switched { tables::switch_opcode(action) } else { action },
             flags,
             reduce,
             srcs,

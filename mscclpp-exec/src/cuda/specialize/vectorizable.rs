@@ -1,13 +1,13 @@
-//! Which messages specialised kernels are for.
+//! The messages that specialized kernels support.
 
 use crate::interpret::Params;
 use crate::interpret::program::{Operand, ResolvedPlan, Space};
 
-/// Bytes that a specialised kernel moves at once.
+/// Bytes that a specialized kernel moves at once.
 pub(in crate::cuda) const VECTOR: u64 = 16;
 
-/// Whether all references of a plan's operations are runs of whole vectors, of which nothing is padding, if inputs and outputs begin at
-/// multiples of [`VECTOR`], as all other memory does.
+/// Returns whether all operands of a plan's operations consist of whole vectors, without padding, if inputs and outputs
+/// begin at multiples of [`VECTOR`], as all other memory does.
 pub(in crate::cuda) fn is_even(program: &ResolvedPlan, params: &Params) -> bool {
     let stride = params.layout.stride;
     let is_whole = |operand: &Operand, size: u32| {

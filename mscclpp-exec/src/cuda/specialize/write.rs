@@ -1,4 +1,4 @@
-//! The source of a plan's kernel.
+//! Writes the source of a plan's kernel.
 
 use std::fmt::Write as _;
 
@@ -6,21 +6,23 @@ use super::super::tables::action;
 use super::shape::{Block, Op, Shapes, Slice};
 use crate::cuda::jit::Source;
 
-/// As in `kernels/window.h`.
-const WINDOW_PLACES: u32 = 192;
-const WINDOW_IDS: u32 = 96;
+/// Size of the cache, as in `kernels/window.h`.
+const CACHED_OPERANDS: u32 = 192;
+const CACHED_IDS: u32 = 96;
 
-/// Sources, and destinations, of an operation: a bit of a mask says of each whether it is packets, and all lie in the window.
-pub(super) const MOST_EACH: u32 = 64;
+/// Maximum number of sources, and of destinations, of an operation: a mask has a bit for each that is packets, and all
+/// fit into the cache.
+pub(super) const MAX_OPERANDS: u32 = 64;
 
 /// The only kernel of a specialised module.
 pub(super) const KERNEL: &str = "mscclpp_specialised";
 
-/// `names`: of the type and its accumulator. `reduce`: what takes the place of the plan's sums, by its number.
+/// Generates the source. `names`: of the type and its accumulator. `reduce`: number of the reduction that replaces the
+/// plan's sums.
 pub(super) fn source(shapes: &Shapes, names: [&str; 2], reduce: Option<u8>) -> Source {
     let mut text = String::from("#include \"specialised.h\"\n\n");
     let [element, accumulator] = names;
-    // `String` takes any text, so that the results of `write!` say nothing.
+    // Writing to a `String` cannot fail, so the results of `write!` are ignored.
     let _ = write!(text, "using Arith = mscclpp::Arithmetic<{element}, {accumulator}>;\n\nnamespace mscclpp {{\n");
     for (number, ops) in shapes.shapes.iter().enumerate() {
         let blocks = shapes.blocks.iter().filter(|block| block.shape == number).count();
@@ -53,7 +55,7 @@ pub(super) fn source(shapes: &Shapes, names: [&str; 2], reduce: Option<u8>) -> S
     Source::new("specialised.cu", text)
 }
 
-/// Operands and ids that the window holds: ranges, counted from the block's first ones.
+/// Operands and ids in the cache: ranges, relative to the block's first ones.
 #[derive(Clone, Copy)]
 struct CachedOperands {
     operands: (u32, u32),
@@ -64,9 +66,9 @@ struct Writer<'a> {
     text: &'a mut String,
     ops: &'a [Op],
     reduce: Option<u8>,
-    /// What the window holds at this place, whatever came before.
+    /// Contents of the cache at this statement, on every path to it.
     window: Option<CachedOperands>,
-    /// Whether it was ever filled.
+    /// Whether the cache was ever filled.
     loaded: bool,
     indent: usize,
 }
@@ -80,7 +82,7 @@ impl Writer<'_> {
         self.text.push('\n');
     }
 
-    /// Operations `from..to`; `in_loop`: they are a loop's body.
+    /// Writes operations `from..to`; `in_loop`: they are a loop's body.
     fn block(&mut self, from: usize, to: usize, in_loop: bool) {
         let mut at = from;
         if !in_loop {
@@ -129,33 +131,34 @@ impl Writer<'_> {
         self.line("}");
         self.line("iteration() = 0;");
         if !fits {
-            // What the window holds depends on whether there was an iteration.
+            // The contents of the cache depend on whether there was an iteration.
             self.window = None;
         }
     }
 
-    /// Whether the window has all that operations need.
+    /// Returns whether the cache has all operands and ids of operations.
     fn holds(&self, from: usize, to: usize) -> bool {
         self.window.is_some_and(|window| holds(&window, &self.ops[from..to]))
     }
 
-    /// As many operations from `from` on, up to `to`, as fit; the first one in any case, as much of it as fits.
+    /// Returns the ranges of as many operations from `from` on, up to `to`, as fit; the first one in any case, as much
+    /// of it as fits.
     fn window_from(&self, from: usize, to: usize) -> CachedOperands {
         let Op { operand, id, .. } = self.ops[from];
         let mut window = CachedOperands { operands: (operand, operand), ids: (id, id) };
         for (number, op) in self.ops[from..to].iter().enumerate() {
             let (operands_end, ids_end) = (op.operand + op.srcs + op.dsts, op.id + op.ids);
-            let fits = operands_end - operand <= WINDOW_PLACES && ids_end - id <= WINDOW_IDS;
+            let fits = operands_end - operand <= CACHED_OPERANDS && ids_end - id <= CACHED_IDS;
             if !fits && number > 0 {
                 break;
             }
-            window.operands.1 = operands_end.min(operand + WINDOW_PLACES);
-            window.ids.1 = ids_end.min(id + WINDOW_IDS);
+            window.operands.1 = operands_end.min(operand + CACHED_OPERANDS);
+            window.ids.1 = ids_end.min(id + CACHED_IDS);
         }
         window
     }
 
-    /// Fills the window with what the operations from `from` on need.
+    /// Fills the cache for the operations from `from` on.
     fn load(&mut self, from: usize, to: usize) {
         let window = self.window_from(from, to);
         let CachedOperands { operands: (operand, operands_end), ids: (id, ids_end) } = window;
@@ -175,7 +178,7 @@ impl Writer<'_> {
         let window = self.window.unwrap_or(CachedOperands { operands: (0, 0), ids: (0, 0) });
         let (first, id) = (op.operand - window.operands.0, op.id - window.ids.0);
         let comment = format!("  // {}", op.kind.name());
-        // Of those that move nothing only the host's proxy has something to do.
+        // Of operations that move nothing only those of the host's proxy have an effect.
         if op.size == 0 && matches!(op.action, action::COPY..=action::REDUCE | action::SWITCH | action::SWITCH_FORWARD)
         {
             return;
@@ -185,7 +188,7 @@ impl Writer<'_> {
         }
         let line = match op.action {
             action::NOP => "dev_sync();".to_owned(),
-            action::MEET => format!("meet_at(launch, {id}, {});", op.count),
+            action::BLOCK_SYNC => format!("meet_at(launch, {id}, {});", op.count),
             action::SIGNAL.. => {
                 format!("synchronise_as<{}, {}>(launch, {id}, {});", op.action, op.flags, op.ids)
             }
@@ -205,7 +208,7 @@ impl Writer<'_> {
         self.line(&format!("{line}{comment}"));
     }
 
-    /// The call for an operation that moves or combines data, up to the piece that it is about.
+    /// Returns the call for an operation that moves or combines data, without its slice arguments.
     fn call(&self, op: &Op, first: u32) -> String {
         let mask = |packets: &[bool]| {
             packets.iter().enumerate().fold(0_u64, |mask, (at, &packet)| mask | u64::from(packet) << at)
@@ -238,7 +241,7 @@ fn holds(window: &CachedOperands, ops: &[Op]) -> bool {
     })
 }
 
-/// The variable of the loop at an operation.
+/// Returns the variable of the loop at an operation.
 fn loop_name(at: usize) -> String {
     format!("loop_{at}")
 }

@@ -1,4 +1,4 @@
-//! What goes before the bytes of a message.
+//! Headers of messages between nodes.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -15,7 +15,7 @@ pub(super) struct Frame {
     /// Launch of the plan, counted from 1.
     pub(super) launch: u64,
     pub(super) kind: u64,
-    /// The receiver's number of a memory, the first byte in it, and how many.
+    /// The receiver's number of a region, the offset of the first byte in it, and the number of bytes.
     pub(super) memory: u64,
     pub(super) at: u64,
     pub(super) bytes: u64,
@@ -23,15 +23,15 @@ pub(super) struct Frame {
 
 /// Kinds of messages.
 pub(super) mod kind {
-    /// Bytes that follow.
+    /// Bytes that follow the header.
     pub(in super::super) const DATA: u64 = 1;
-    /// Zeros, which do not.
+    /// Zeros, which do not follow.
     pub(in super::super) const ZEROS: u64 = 2;
-    /// One more on a counter.
+    /// One increment of a counter.
     pub(in super::super) const SIGNAL: u64 = 3;
-    /// The sender has all that it needs.
+    /// The sender has completed all its work.
     pub(in super::super) const LEAVES: u64 = 4;
-    /// The sender cannot go on.
+    /// The sender aborted.
     pub(in super::super) const GIVES_UP: u64 = 5;
     /// The sender sends nothing more in the launch.
     pub(in super::super) const END: u64 = 6;

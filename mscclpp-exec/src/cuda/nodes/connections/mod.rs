@@ -1,14 +1,17 @@
-//! What a proxy sends to ranks on other nodes, and takes from them: for each plan a TCP connection to each of them.
+//! Data that a proxy sends to ranks on other nodes, and receives from them: each plan has a TCP connection to each of
+//! these ranks.
 //!
-//! Data goes from the device to a piece of page-locked memory, over the connection, to such a piece on the other side, and from
-//! there to the device; each side has two pieces for each way, so that copies and the network work at the same time. All that
-//! is sent to a rank arrives in the order of the requests, and a signal is written behind the data on the same stream.
+//! Data is copied from the device to a staging buffer in page-locked memory, sent over the connection to such a buffer
+//! on the other side, and copied from there to the device. Each side has two buffers for each direction, so that copies
+//! and the network work at the same time. Data for a rank arrives in the order of the triggers, and a signal is written
+//! after the data on the same stream.
 //!
-//! Messages say to which launch they belong. What belongs to a launch that the own device has not begun stays in the connection.
-//! A launch ends when nothing of it can come any more, at the latest when the ends of all senders have come (`ends`), and until
-//! then all is taken. So a rank's memory is written to while it is in the launch, and at no other time, and no sender is held up
-//! by a rank that has ended it. Data that comes when the device's operations have ended is written to scratch, where it does no
-//! harm; what callers have handed in is never written to then: that is an error.
+//! Messages contain the number of their launch. A message of a launch that the receiver's device has not begun stays in
+//! the connection. A launch ends when no more messages of it can arrive, at the latest when the ends of all senders
+//! have arrived (`ends`), and until then all messages are received. So a rank's memory is written only while the rank
+//! is in the launch, and no sender is blocked by a rank that has ended it. Data that arrives after the device's
+//! operations have ended is written to scratch, where it does no harm; buffers of callers are never written then: that
+//! is an error.
 
 mod frame;
 mod receive;
@@ -36,8 +39,8 @@ use crate::process::Connection;
 use mscclpp_bootstrap::ActiveTimeout;
 use mscclpp_bootstrap::Bootstrap;
 
-/// By what is counted for how long nothing moves: any time does that others get something done in.
-const STILL: Duration = Duration::from_secs(1);
+/// Interval at which the time without progress is counted; any time counts in which other processes can run.
+const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Addresses that the device signals when it begins a launch and when it has finished its part.
 #[derive(Clone, Copy, Debug)]
@@ -46,12 +49,12 @@ pub(in crate::cuda) struct Markers {
     pub(in crate::cuda) end: u64,
 }
 
-/// A way to the ranks of other nodes that one rank sends to in a plan.
+/// Connections to the ranks of other nodes that one rank communicates with in a plan.
 pub(in crate::cuda) struct NodeConnections {
     driver: SharedDriver,
     bootstrap: Arc<Bootstrap>,
     memories: Arc<RegionTable>,
-    /// What arrives is copied here.
+    /// Stream for copies of received data.
     stream: Handle,
     plan: Plan,
     markers: Markers,
@@ -62,18 +65,18 @@ pub(in crate::cuda) struct NodeConnections {
     /// Whether the device has finished its part of a launch that has not ended.
     is_closing: bool,
     wires: Vec<NodeConnection>,
-    /// What was put on the stream, in its order: an event behind it, and the piece that it is copied from.
+    /// Work on the stream, in its order: an event after it, and the staging buffer that it copies from.
     arriving: VecDeque<(Handle, Option<StagingBuffer>)>,
     /// Signals that were written to each counter.
     signalled: BTreeMap<u64, u64>,
-    /// Whether others were told that this rank sends nothing more.
+    /// Whether the other ranks were informed that this rank sends nothing more.
     is_over: bool,
-    /// For how long nothing was sent or taken.
-    still: ActiveTimeout,
+    /// Time for which nothing was sent or received.
+    idle: ActiveTimeout,
 }
 
 impl NodeConnections {
-    /// Ways to `peers`, which are connected later.
+    /// Creates connections to `peers`, which are connected later.
     pub(in crate::cuda) fn new(
         device: &Device,
         bootstrap: &Arc<Bootstrap>,
@@ -112,16 +115,16 @@ impl NodeConnections {
             arriving: VecDeque::new(),
             signalled: BTreeMap::new(),
             is_over: false,
-            still: ActiveTimeout::new(STILL),
+            idle: ActiveTimeout::new(IDLE_INTERVAL),
         })
     }
 
-    /// Ranks that have no connection yet, ascending.
+    /// Returns the ranks that have no connection yet, ascending.
     pub(in crate::cuda) fn unconnected(&self) -> Vec<u32> {
         self.wires.iter().filter(|wire| wire.connection.is_none()).map(|wire| wire.peer).collect()
     }
 
-    /// The connection to a rank.
+    /// Sets the connection to a rank.
     ///
     /// # Errors
     /// [`Error::System`].
@@ -133,12 +136,12 @@ impl NodeConnections {
         Ok(())
     }
 
-    /// If a signal is one of the markers, notes what it says; whether that is done. The end of a launch is when nothing of it
-    /// can come any more.
+    /// Handles a signal that is one of the markers; returns whether it is complete, or `None` for another signal. The
+    /// end of a launch is complete when no more messages of it can arrive.
     pub(in crate::cuda) fn mark(&mut self, signal: u64) -> Option<bool> {
         if signal == self.markers.begin {
             self.begun += 1;
-            self.still = ActiveTimeout::new(STILL);
+            self.idle = ActiveTimeout::new(IDLE_INTERVAL);
             return Some(true);
         }
         if signal != self.markers.end {
@@ -155,18 +158,18 @@ impl NodeConnections {
         Some(done)
     }
 
-    /// What the others call the plan.
+    /// Returns the number under which other ranks address the plan.
     fn key(&self) -> u64 {
         self.plan.hash() as u64
     }
 
-    /// Whether the device is in a launch.
+    /// Returns whether the device is in a launch.
     fn is_in_launch(&self) -> bool {
         self.begun > self.ended
     }
 
-    /// Sends and takes as much as goes without waiting; whether that was anything. `done`: batches of the proxy whose copies
-    /// are done.
+    /// Sends and receives as much as possible without waiting; returns whether it made progress. `done`: batches of the
+    /// proxy whose copies are complete.
     pub(in crate::cuda) fn progress(&mut self, done: u64) -> Result<bool, Failure> {
         let mut progress = self.complete_receives()?;
         for at in 0..self.wires.len() {
@@ -175,26 +178,26 @@ impl NodeConnections {
                 Ok(sent) => progress |= sent,
                 Err(_) => wire.lose(Lost::Gone),
             }
-            // Between launches there is nothing to take.
+            // Between launches there is nothing to receive.
             if self.is_in_launch() {
                 progress |= self.take(at)?;
             }
         }
         if progress {
-            self.still = ActiveTimeout::new(STILL);
+            self.idle = ActiveTimeout::new(IDLE_INTERVAL);
         } else if self.is_in_launch() || !self.is_idle() {
-            self.still.update();
-            self.look()?;
+            self.idle.update();
+            self.check_peers()?;
         }
         Ok(progress)
     }
 
-    /// Looks whether somebody is gone without whom there is no going on.
-    fn look(&mut self) -> Result<(), Failure> {
+    /// Returns an error if a rank that is needed to continue is lost or has aborted.
+    fn check_peers(&mut self) -> Result<(), Failure> {
         if let Err(error) = self.bootstrap.check_alive() {
             return Err(Failure::Cause(AbortCause::Group(Box::new(error))));
         }
-        // Who died is to be named, not who noticed it first.
+        // The error must name the rank that failed, not the rank that noticed it first.
         let late = |wire: &mut NodeConnection| {
             let (timeout, how) = wire.lost.as_mut()?;
             timeout.is_expired().then_some((wire.peer, *how))
@@ -206,19 +209,20 @@ impl NodeConnections {
         }
     }
 
-    /// Whether all is sent, and what came is on the device.
+    /// Returns whether all data is sent, and all received data is on the device.
     pub(in crate::cuda) fn is_idle(&self) -> bool {
         self.arriving.is_empty() && self.wires.iter().all(NodeConnection::is_idle)
     }
 
-    /// If something is to be sent and nothing went for so long: why there is no more waiting.
-    pub(in crate::cuda) fn find_late(&self, timeout: Duration) -> Option<AbortCause> {
-        let late = self.still.elapsed() > timeout;
+    /// Returns the cause of a timeout if data is pending and nothing was sent or received for this long.
+    pub(in crate::cuda) fn find_timeout(&self, timeout: Duration) -> Option<AbortCause> {
+        let late = self.idle.elapsed() > timeout;
         let wire = self.wires.iter().find(|wire| late && !wire.is_idle())?;
         Some(AbortCause::Timeout { after: timeout, not_started: vec![wire.peer], unresponsive: Vec::new() })
     }
 
-    /// Tells the others that this rank sends nothing more: that it leaves, if all is done, or cannot go on.
+    /// Informs the other ranks that this rank sends nothing more: that it leaves, if all work is complete, or that it
+    /// aborted.
     pub(in crate::cuda) fn finish(&mut self, in_order: bool) {
         if std::mem::replace(&mut self.is_over, true) {
             return;
@@ -227,7 +231,7 @@ impl NodeConnections {
         let frame = Frame { plan: self.key(), launch: self.begun, kind, memory: 0, at: 0, bytes: 0 };
         for wire in &mut self.wires {
             let Some(connection) = &mut wire.connection else { continue };
-            // Behind a part of a message nothing can be said; who reads there finds the end.
+            // After a partial message no frame can follow; the peer reads the end of the connection instead.
             if wire.outgoing.front().is_none_or(|first| !first.begun) {
                 connection.push(bytemuck::bytes_of(&frame).iter().copied());
                 let _ = connection.write();
@@ -239,7 +243,7 @@ impl NodeConnections {
 
 impl Drop for NodeConnections {
     fn drop(&mut self) {
-        // Failures cannot be mended here.
+        // A destructor cannot report a failure.
         let _ = self.driver.synchronize(self.stream);
         for (event, _) in self.arriving.drain(..) {
             let _ = self.driver.destroy_event(event);

@@ -1,17 +1,17 @@
-//! What comes from other ranks, on its way to the device.
+//! Copies data that arrives from other ranks to the device.
 
 use super::NodeConnections;
 use super::frame::{Frame, kind, malformed};
 use super::wire::{Incoming, Lost};
 use crate::cuda::driver::{self, Driver, Handle};
 use crate::cuda::nodes::memory::Owner;
-use crate::cuda::nodes::staging::{PIECE, StagingBuffer, TransferDirection};
+use crate::cuda::nodes::staging::{STAGING_BYTES, StagingBuffer, TransferDirection};
 use crate::cuda::proxy::Failure;
 use crate::error::{Error, LateData};
 use crate::process::Header;
 
 impl NodeConnections {
-    /// Makes pieces free whose bytes are on the device.
+    /// Frees staging buffers whose bytes are on the device.
     pub(super) fn complete_receives(&mut self) -> driver::Result<bool> {
         let mut progress = false;
         while let Some(&(event, _)) = self.arriving.front() {
@@ -25,7 +25,7 @@ impl NodeConnections {
         Ok(progress)
     }
 
-    /// Takes what has come from a rank for launches that the device has begun.
+    /// Receives messages of a rank for launches that the device has begun.
     pub(super) fn take(&mut self, at: usize) -> Result<bool, Failure> {
         let (mut progress, key) = (false, self.key());
         loop {
@@ -44,7 +44,7 @@ impl NodeConnections {
             }
             let Some(incoming) = &mut wire.incoming else { break };
             let frame = incoming.frame;
-            if frame.plan != key || frame.bytes() > PIECE {
+            if frame.plan != key || frame.bytes() > STAGING_BYTES {
                 return Err(malformed(wire.peer, &frame));
             }
             if frame.launch > self.begun {
@@ -55,7 +55,8 @@ impl NodeConnections {
                     incoming.piece = wire.staging.take(TransferDirection::In);
                 }
                 let Some(piece) = &mut incoming.piece else { break };
-                // SAFETY: the piece was free, so no copy from it is under way, and the next one begins when it is full.
+                // SAFETY: the staging buffer was free, so no copy from it is pending, and the next one begins when it
+                // is full.
                 let to = unsafe { piece.bytes_mut(frame.bytes) };
                 let n = connection.take_bytes(&mut to[incoming.taken..]);
                 incoming.taken += n;
@@ -78,13 +79,13 @@ impl NodeConnections {
         Ok(progress)
     }
 
-    /// Does what a message says, whose bytes are in a piece.
+    /// Executes a message whose bytes are in a staging buffer.
     fn accept(&mut self, at: usize, frame: Frame, piece: Option<StagingBuffer>) -> Result<(), Failure> {
         let Frame { kind, memory, at: first, bytes, .. } = frame;
         let peer = self.wires[at].peer;
         let malformed = || malformed(peer, &frame);
         if matches!(kind, kind::DATA | kind::ZEROS) {
-            self.refuse_late(peer, &frame)?;
+            self.reject_late(peer, &frame)?;
         }
         match kind {
             kind::DATA => {
@@ -113,7 +114,7 @@ impl NodeConnections {
         Ok(())
     }
 
-    /// Puts something on the stream, and keeps its piece until that is done.
+    /// Enqueues work on the stream, and keeps its staging buffer until the work is complete.
     fn arrive(
         &mut self,
         piece: Option<StagingBuffer>,
@@ -121,15 +122,17 @@ impl NodeConnections {
     ) -> driver::Result<()> {
         let event = self.driver.create_event()?;
         let done = put(&*self.driver, self.stream).and_then(|()| self.driver.record(event, self.stream));
-        // Not free for others, even if it is not known when it is done.
+        // The staging buffer stays in use, even if the end of the work is unknown.
         self.arriving.push_back((event, piece));
         done
     }
 
+    /// Rejects data that arrives after the device's operations of its launch have ended, if that makes the plan
+    /// invalid: buffers of callers may not be written any more then.
+    ///
     /// # Errors
-    /// [`Error::LateData`] for data that comes when the device's operations of its launch have ended, if that makes the plan wrong:
-    /// what callers hand in may not be written to any more then.
-    fn refuse_late(&self, peer: u32, frame: &Frame) -> Result<(), Failure> {
+    /// [`Error::LateData`].
+    fn reject_late(&self, peer: u32, frame: &Frame) -> Result<(), Failure> {
         let is_over = frame.launch <= self.ended;
         let owner = self.memories.owner(frame.memory);
         let harms = owner == Some(Owner::Caller) || !self.ends.scratch_may_be_late;
@@ -145,7 +148,7 @@ impl NodeConnections {
             place: None,
             channel: None,
         }));
-        // The others learn what went wrong, not only that this rank is gone.
+        // The other ranks receive the error, not only the fact that this rank is lost.
         self.bootstrap.abort(&error.to_string());
         Err(error.into())
     }

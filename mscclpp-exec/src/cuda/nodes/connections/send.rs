@@ -1,21 +1,21 @@
-//! Requests of the proxy, on their way to the connection.
+//! Sends triggers of the proxy to other nodes.
 
 use super::NodeConnections;
 use super::frame::{Frame, kind};
 use super::wire::Outgoing;
 use crate::cuda::driver::{self, Handle};
 use crate::cuda::nodes::memory::Target;
-use crate::cuda::nodes::staging::{PIECE, TransferDirection};
+use crate::cuda::nodes::staging::{STAGING_BYTES, TransferDirection};
 use crate::cuda::proxy::Failure;
 use crate::error::Error;
 
-/// Requests that may wait for a rank before the queue is held up.
-const MOST_WAITING: usize = 1024;
+/// Maximum number of pending messages for a rank, above which the queue is blocked.
+const MAX_PENDING: usize = 1024;
 
 /// The rest of a copy to another node.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::cuda) struct Put {
-    /// 0: zeros.
+    /// Source address; 0 for zeros.
     src: u64,
     bytes: u64,
     wire: usize,
@@ -42,16 +42,16 @@ impl NodeConnections {
         Frame { plan: self.key(), launch: self.begun, kind, memory: target.number, at: target.at, bytes }
     }
 
-    /// Says behind everything before it that nothing follows in the launch, to those who wait for that.
+    /// Enqueues an end message after all earlier messages of the launch, for the ranks that wait for it.
     pub(super) fn send_ends(&mut self) {
         let frame = Frame { plan: self.key(), launch: self.begun, kind: kind::END, memory: 0, at: 0, bytes: 0 };
         for wire in self.wires.iter_mut().filter(|wire| self.ends.to.contains(&wire.peer)) {
-            // It depends on no copy but those of what is queued before it.
+            // It depends on no copies but those of the messages queued before it.
             wire.outgoing.push_back(Outgoing { frame, piece: None, after: 0, begun: false, sent: 0 });
         }
     }
 
-    /// A copy to memory of another node, none of which is staged yet.
+    /// Begins a copy to memory of another node; no part of it is staged yet.
     pub(in crate::cuda) fn put(&self, src: u64, dst: u64, bytes: u64) -> Result<Put, Failure> {
         let (wire, target) = self.wire_to(dst)?;
         if target.room < bytes {
@@ -61,15 +61,15 @@ impl NodeConnections {
         Ok(Put { src, bytes, wire, target })
     }
 
-    /// Copies as much of it as there are pieces for, on the proxy's stream. `after`: the batch to which that belongs. Whether
-    /// that was anything.
+    /// Copies as much of it as there are free staging buffers, on the proxy's stream. `after`: the batch that contains
+    /// the copy. Returns whether it made progress.
     pub(in crate::cuda) fn stage(&mut self, put: &mut Put, after: u64, stream: Handle) -> driver::Result<bool> {
         let before = put.bytes;
-        while put.bytes > 0 && self.wires[put.wire].outgoing.len() < MOST_WAITING {
+        while put.bytes > 0 && self.wires[put.wire].outgoing.len() < MAX_PENDING {
             let (mut piece, mut n, mut kind) = (None, put.bytes, kind::ZEROS);
             if put.src != 0 {
                 let Some(free) = self.wires[put.wire].staging.take(TransferDirection::Out) else { break };
-                n = n.min(PIECE);
+                n = n.min(STAGING_BYTES);
                 self.driver.copy(free.device(), put.src, n, stream)?;
                 put.src += n;
                 (piece, kind) = (Some(free), kind::DATA);
@@ -82,12 +82,12 @@ impl NodeConnections {
         Ok(put.bytes < before)
     }
 
-    /// Sends a signal behind everything before it; whether there was room.
+    /// Enqueues a signal after all earlier messages; returns whether there was space.
     pub(in crate::cuda) fn signal(&mut self, signal: u64, after: u64) -> Result<bool, Failure> {
         let (wire, target) = self.wire_to(signal)?;
         let frame = self.frame(kind::SIGNAL, target, 8);
         let outgoing = &mut self.wires[wire].outgoing;
-        let has_room = outgoing.len() < MOST_WAITING;
+        let has_room = outgoing.len() < MAX_PENDING;
         if has_room {
             outgoing.push_back(Outgoing { frame, piece: None, after, begun: false, sent: 0 });
         }
