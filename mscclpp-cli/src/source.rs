@@ -9,7 +9,7 @@ use mscclpp_algorithms::{BufferMode, BuildError, BuiltinAlgorithm};
 use mscclpp_core::diag::Diagnostic;
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::json::ReadOptions;
-use mscclpp_core::plan::{Format, Op, Operand, Plan, PlanTree, text};
+use mscclpp_core::plan::{Format, Op, Operand, PlanTree, text};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::trace::Trace;
 
@@ -161,7 +161,7 @@ fn agree(plan: &PlanTree, build: &BuildArgs) -> Result<()> {
             usage(format!("--root {asked}: the root of plan `{name}` is rank {}", plan.collective.root))
         }
         BuildArgs { in_place: true, .. } if !plan.collective.in_place => {
-            usage(format!("--in-place: plan `{name}` is out of place"))
+            usage(format!("--in-place: plan `{name}` works out of place"))
         }
         BuildArgs { out_of_place: true, .. } if plan.collective.in_place => {
             usage(format!("--out-of-place: plan `{name}` works in place"))
@@ -174,17 +174,12 @@ fn agree(plan: &PlanTree, build: &BuildArgs) -> Result<()> {
     }
 }
 
-/// The plan of a file: JSON, or an image.
+/// Reads the plan of a file: JSON, text, or an image.
 ///
 /// # Errors
 /// [`Error::Read`], [`Error::TooLong`] beyond 1 GiB, and [`Error::NotAPlan`] with everything that is wrong.
 pub(crate) fn file(path: &Path) -> Result<Source> {
     let file = bytes(path)?;
-    if Plan::is_image(&text) {
-        let failed = |error| Error::NotAPlan { path: path.to_owned(), findings: Diagnostic::from(error).into() };
-        let plan = Plan::from_bytes(text).map_err(failed)?.tree();
-        return Ok(Source { plan, warnings: Vec::new(), is_file: true });
-    }
     let read = if text::is_text(&file) {
         let name = if path.as_os_str() == "-" { "<stdin>".into() } else { path.to_string_lossy() };
         let read = text::decode(&file).and_then(|text| text::parse_file(text, &name));

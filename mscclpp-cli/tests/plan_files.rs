@@ -152,7 +152,7 @@ fn a_file_takes_only_arguments_that_agree_with_it() {
         (["--root", "1"], "is rank 0"),
         (["--instances", "2"], "the instances of a plan file are fixed"),
         (["--param", "tbg=2"], "the parameters of a plan file are fixed"),
-        (["--in-place", "--compact"], "is out of place"),
+        (["--in-place", "--compact"], "works out of place"),
     ] {
         let run = mscclpp_reading(["plan", "export", "-"].iter().chain(&words), &plan).ends_with(2);
         assert!(run.stderr.contains(why), "{words:?}: {}", run.stderr);

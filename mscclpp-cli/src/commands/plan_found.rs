@@ -20,7 +20,7 @@ pub(super) fn of_files(files: &[PathBuf]) -> Result<Artifacts> {
     let mut artifacts = Artifacts::default();
     for path in files {
         let place = format!("`{}`", path.display());
-        if path.extension().is_some_and(|extension| extension == "json") {
+        if path.extension().is_some_and(|extension| extension == "json" || extension == "plan") {
             artifacts.add_plan(Plan::new(&source::file(path)?.warned()), &place);
         } else {
             artifacts.add_file(path, &place)?;

@@ -37,30 +37,30 @@ pub(super) fn group(time: Duration, json: bool) -> Result<ExitCode> {
     let mut barriers = VecDeque::new();
     for round in 0u32.. {
         let start = Instant::now();
-        group.barrier()?;
+        comm.barrier()?;
         if barriers.len() == KEPT {
             barriers.pop_front();
         }
         barriers.push_back(start.elapsed());
-        gather(&group, round)?;
-        ring(&group, round)?;
+        gather(&comm, round)?;
+        ring(&comm, round)?;
         // Rank 0's clock decides for all ranks.
         let go_on = Instant::now() < until || round < 20;
-        if group.broadcast(0, &[u8::from(go_on)])? == [0] {
+        if comm.broadcast(0, &[u8::from(go_on)])? == [0] {
             break;
         }
     }
     barriers.make_contiguous().sort_unstable();
-    pairs(&group)?;
-    let stream = streams(&group)?;
-    let slowest = group.all_gather(&stream.to_le_bytes())?;
+    pairs(&comm)?;
+    let stream = streams(&comm)?;
+    let slowest = comm.all_gather(&stream.to_le_bytes())?;
     let slowest =
         slowest.iter().filter_map(|rate| Some(f64::from_le_bytes(*rate.first_chunk()?))).fold(f64::MAX, f64::min);
-    if group.rank() == 0 {
+    if comm.rank() == 0 {
         let barrier = barriers[barriers.len() / 2];
-        report(&group, &Times { together, barrier, slowest }, json)?;
+        report(&comm, &Times { together, barrier, slowest }, json)?;
     }
-    group.barrier()?;
+    comm.barrier()?;
     Ok(ExitCode::from(exit::SUCCESS))
 }
 
