@@ -58,17 +58,17 @@ fn swap(p: &Program) {
         for dst in p.ranks().filter(|dst| dst.id() != src.id()) {
             let channel = src.memory_channel(dst);
             channel.signal(0).relaxed();
-            channel.wait(0).relaxed().sync(Sync::After);
+            channel.wait(0).relaxed().sync(BlockSync::After);
             channel.put(dst.output().chunk(src.id()), src.output().chunk(src.id()), 0);
-            channel.signal(0).sync(Sync::Before);
-            channel.wait(0).sync(Sync::After);
+            channel.signal(0).sync(BlockSync::Before);
+            channel.wait(0).sync(BlockSync::After);
         }
     }
 }
 
 fn main() -> mscclpp::Result<()> {
     let mut buffers = [[1, 0], [0, 2]];
-    World::new(2).run_in_place(swap::plan(2), &mut buffers)?;
+    Executor::new(2).run_in_place(swap::plan(2), &mut buffers)?;
     assert_eq!(buffers, [[1, 2], [1, 2]]);
     assert_eq!(mscclpp_fuzz::ScheduleFuzzer::new(&swap::plan(2).tree()).find_failure(0..10), Ok(None));
     println!("a program outside of the workspace runs on the packaged crates");

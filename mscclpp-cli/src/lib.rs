@@ -1,7 +1,7 @@
 //! The commands `mscclpp` and `cargo mscclpp`, which run, check, show and convert execution plans: this crate is for their two
 //! programs and has no interface of its own.
 //!
-//! Data goes to standard output, everything said about it to standard error; [`exit`] lists the exit codes.
+//! Data goes to standard output, everything said about it to standard error; `exit` lists the exit codes.
 #![forbid(unsafe_code)]
 
 // Chooses the version of the bindings.

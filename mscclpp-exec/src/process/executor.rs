@@ -53,7 +53,7 @@ impl Executor {
     /// all ranks.
     ///
     /// # Errors
-    /// [`Error::Group`] if the ranks cannot exchange their addresses; [`Error::RankLost`] names a rank of this node
+    /// [`Error::Bootstrap`] if the ranks cannot exchange their addresses; [`Error::RankLost`] names a rank of this node
     /// that did not connect within the timeout; [`Error::System`], [`Error::OutOfMemory`].
     pub fn new(bootstrap: Arc<Bootstrap>) -> Result<Self, Error> {
         let options = Options::default().timeout(bootstrap.options().timeout);

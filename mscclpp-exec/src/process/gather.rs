@@ -20,7 +20,7 @@ impl Session {
     /// the node. Returns the received data by rank; this rank's is empty.
     ///
     /// # Errors
-    /// As [`exchange`](Self::exchange), and [`Error::Group`].
+    /// As [`exchange`](Self::exchange), and [`Error::Bootstrap`].
     pub(crate) fn exchange_all(
         &mut self,
         text: &str,
