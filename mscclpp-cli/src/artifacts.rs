@@ -271,7 +271,7 @@ mod tests {
             "{error}"
         );
         let error = artifacts.one("own_allreduce_rnig", &any).expect_err("none").to_string();
-        assert!(error.contains("did you mean `own_allreduce_ring`?"), "{error}");
+        assert!(error.contains("a similar name exists: `own_allreduce_ring`"), "{error}");
     }
 
     #[test]

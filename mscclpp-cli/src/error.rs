@@ -311,7 +311,7 @@ fn name(path: &std::path::Path) -> String {
     if path.as_os_str() == "-" { "standard input".into() } else { format!("`{}`", path.display()) }
 }
 
-/// Formats `; did you mean …?` with similar names, if there are any.
+/// Formats `; a similar name exists: …` with similar names, if there are any.
 pub(crate) fn did_you_mean(suggestions: &[String]) -> String {
     match suggestions {
         [] => String::new(),

@@ -139,7 +139,7 @@ fn a_table_is_written_and_followed() {
     let line = format!("tune all_reduce send_recv --ranks 2 -b 1K -e 2K -n 2 -o {file}");
     let run = mscclpp(words(&line)).succeeds();
     assert_eq!(run.stdout.lines().count(), 2 * 2 * 2 + 1, "{}", run.stdout);
-    assert!(run.stdout.ends_with(&format!("8 entries for private buffers in {file}\n")), "{}", run.stdout);
+    assert!(run.stdout.ends_with(&format!("8 entries for unregistered buffers in {file}\n")), "{}", run.stdout);
 
     let line = format!("select all_reduce --bytes 1500 --ranks 2 --table {file} --json");
     let selected = mscclpp(words(&line)).succeeds().json();

@@ -113,12 +113,13 @@ fn misplaced(item: &TokenStream, message: &str, help: &str) -> TokenStream {
 
 /// What goes beside one collective: errors and the module.
 fn one(args: TokenStream, function: Rc<syn::ItemFn>, items: &Items) -> TokenStream {
-    let (mut spans, mut report) = (Spans::default(), Report::default());
+    let mut spans = Spans::default();
     // Where methods are there can be no module.
     if let Some(receiver) = function.sig.receiver() {
         let tok = spans.tokens(receiver);
         return in_impl(tok, &spans);
     }
+    let mut report = Report::default();
     let attribute = args::parse(args, &function.sig.ident, &mut spans, &mut report);
     let mut signature = Report::default();
     let params = parameters(&attribute, &function, &mut spans, &mut signature);

@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     spec.ranks_per_node = 6;
     let larger = allgather::compile(spec, 2)?;
     let mut buffers: Vec<Vec<i32>> = (0..6).map(|rank| (0..6 * 256).map(|i| i * i32::from(i / 256 == rank)).collect()).collect();
-    World::new(6).run_in_place(&larger, &mut buffers)?;
+    Executor::new(6).run_in_place(&larger, &mut buffers)?;
     assert!(buffers.iter().all(|buffer| buffer.iter().copied().eq(0..6 * 256)));
     assert_eq!(allgather::algorithm().params().len(), 1);
     Ok(())

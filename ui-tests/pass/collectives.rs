@@ -51,11 +51,11 @@ mod own {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut output = vec![vec![0]; 3];
-    World::new(3).run(own::shift::plan(3), &[[1], [2], [3]], &mut output)?;
+    Executor::new(3).run(own::shift::plan(3), &[[1], [2], [3]], &mut output)?;
     assert_eq!(output, [[3], [1], [2]]);
     // Chunk boundaries lie on 16 bytes, so that these two chunks are equally long.
     let mut output = [[0; 8]];
-    World::new(1).run(own::swap::plan(1), &[[1, 2, 3, 4, 5, 6, 7, 8]], &mut output)?;
+    Executor::new(1).run(own::swap::plan(1), &[[1, 2, 3, 4, 5, 6, 7, 8]], &mut output)?;
     assert_eq!(output, [[5, 6, 7, 8, 1, 2, 3, 4]]);
     Ok(())
 }

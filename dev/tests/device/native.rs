@@ -150,7 +150,7 @@ fn unsupported_request_is_rejected(rig: &Rig) -> Result<(), Failed> {
         if text.contains(what) { Ok(()) } else { Err(Failed::from(format!("{text}, expected `{what}`"))) }
     };
     expect("f16", ours.prepare_on(&world, &Request { dtype: DataType::F16, ..request }).err())?;
-    expect("cuda only", ours.prepare_on(&world, &Request { backend: Backend::Cpu, ..request }).err())?;
+    expect("runs only on cuda", ours.prepare_on(&world, &Request { backend: Backend::Cpu, ..request }).err())?;
     expect(
         "4 ranks",
         ours.prepare_on(&Executor::new(&rig.device, 4), &Request { num_ranks: 3, ranks_per_node: 3, ..request }).err(),

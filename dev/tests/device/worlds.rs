@@ -38,7 +38,7 @@ pub(crate) fn refused(own: &Device, other: &Device) -> Result<(), Failed> {
         match result {
             Err(error @ Error::OtherWorld { .. }) if error.code() == Code::WrongBuffers => {
                 let text = error.to_string();
-                let names = text.matches("world ").count() == 2 && text.matches("(2 ranks, device ").count() == 2;
+                let names = text.matches("executor ").count() == 2 && text.matches("(2 ranks, device ").count() == 2;
                 let Error::OtherWorld { expected, found } = error else { unreachable!("just matched") };
                 if !names || expected == found {
                     return Err(format!("{call}: {text}").into());

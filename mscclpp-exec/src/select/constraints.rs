@@ -244,7 +244,7 @@ mod tests {
         assert_eq!(any().check_request(&request), Ok(()));
         for (constraints, text) in [
             (Constraints { ranks: 2..=4, ..any() }, "requires 2 to 4 ranks, found 8"),
-            (Constraints { nodes: 1..=1, ..any() }, "for 1 node, found 2 nodes of 4"),
+            (Constraints { nodes: 1..=1, ..any() }, "requires 1 node, found 2 nodes of 4"),
             (Constraints { bytes: 0..=1024, ..any() }, "requires at most 1 KiB, found 4 KiB"),
             (Constraints { bytes: 1 << 20..=u64::MAX, ..any() }, "requires at least 1 MiB, found 4 KiB"),
             (Constraints { placement: BufferMode::InPlace, ..any() }, "supports only in-place requests"),
