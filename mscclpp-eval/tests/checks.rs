@@ -64,10 +64,10 @@ fn what_is_allowed_passes_and_nothing_else() {
 #[test]
 fn mistakes_in_them_say_what_there_is() {
     for (checks, parts) in [
-        ("allow(rase)", ["there is no finding `rase`", "did you mean `race`?"]),
-        ("allow(colour)", ["there is no finding `colour`", "what can be allowed: unmatched-wait, "]),
-        ("allow(bad_operands)", ["`bad-operands` (M0203) cannot be allowed", "no plan that anything else"]),
-        ("allow(reversed_slice)", ["`reversed-slice` (M0005) cannot be allowed", "only findings of the checks"]),
+        ("allow(rase)", ["unknown finding `rase`", "a similar name exists: `race`"]),
+        ("allow(colour)", ["unknown finding `colour`", "expected one of: unmatched-wait, "]),
+        ("allow(bad_operands)", ["`bad-operands` (M0203) cannot be allowed", "the other checks depend on it"]),
+        ("allow(reversed_slice)", ["`reversed-slice` (M0005) cannot be allowed", "only findings of the plan checks"]),
         ("allow = race", ["`allow` is a list", "write `allow("]),
         ("check = most", ["`check` is one of full, basic, off", "write `check = full`"]),
     ] {

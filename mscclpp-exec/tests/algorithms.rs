@@ -68,7 +68,7 @@ fn names_are_unique_and_found() {
 fn unsupported_specification_is_rejected() {
     let ring = algorithms::find("allreduce_ring").expect("a ring");
     let one = ring.record(ring.spec(1, 1), &[]).expect_err("one rank");
-    assert_eq!(one.to_string(), "`allreduce_ring` runs on 2 to 1024 ranks on 1 node, found 1, 1 per node");
+    assert_eq!(one.to_string(), "`allreduce_ring` supports 2 to 1024 ranks on 1 node, found 1, 1 per node");
     assert!(matches!(ring.record(ring.spec(8, 4), &[]), Err(BuildError::Topology { .. })));
     assert!(matches!(ring.record(ring.spec(8, 0), &[]), Err(BuildError::Topology { .. })));
     assert!(matches!(ring.record(ring.spec(u32::MAX, u32::MAX), &[]), Err(BuildError::Topology { .. })));
@@ -90,7 +90,7 @@ fn unsupported_specification_is_rejected() {
     let mut spec = two.spec(14, 7);
     spec.collective.in_place = false;
     let error = two.record(spec, &[]).expect_err("out of place");
-    assert_eq!(error.to_string(), "`allgather_two_nodes` runs in place only; set `in_place` to true");
+    assert_eq!(error.to_string(), "`allgather_two_nodes` supports only in-place collectives; set `in_place` to true");
     assert!(matches!(two.record(ring.spec(14, 7), &[]), Err(BuildError::Kind { .. })));
 
     let grouped = algorithms::find("allgather_node_ring").expect("a ring of nodes");

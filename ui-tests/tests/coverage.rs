@@ -45,8 +45,8 @@ const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
         ],
     ),
     ("mscclpp-core/src/check/dataflow/tests.rs", &[(Code::TooIntricate, "hostile_plans_take_no_longer_than_others")]),
-    ("mscclpp-core/src/check/loops/tests/mod.rs", &[(Code::Undecided, "loops_of_too_many_combinations_are_refused")]),
-    ("mscclpp-core/src/check/limits.rs", &[(Code::OverLimit, "every_limit_is_told_with_its_numbers")]),
+    ("mscclpp-core/src/check/loops/tests/mod.rs", &[(Code::Undecided, "loops_of_too_many_combinations_are_rejected")]),
+    ("mscclpp-core/src/check/limits.rs", &[(Code::OverLimit, "exceeded_limits_are_reported_with_numbers")]),
     (
         "mscclpp-core/src/plan/json/tests.rs",
         &[
@@ -85,6 +85,14 @@ const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
     (
         "mscclpp-exec/tests/process/failures.rs",
         &[(Code::LostRank, "lost_rank_is_reported"), (Code::DifferentCalls, "different_calls_are_reported")],
+    ),
+    (
+        "mscclpp-exec/tests/communicator.rs",
+        &[
+            (Code::NoAlgorithm, "failed_selection_or_build_names_rank_and_call"),
+            (Code::InvalidCall, "mismatched_lengths_are_reported_before_any_wait"),
+            (Code::CallPanicked, "panic_of_a_started_call_is_an_error_and_later_calls_work"),
+        ],
     ),
 ];
 

@@ -15,7 +15,7 @@ Examples:
   mscclpp launch -n 4 -- mscclpp bench all_gather -e 1M       four processes
   mpirun -np 2 mscclpp bench all_reduce --unregistered --json under another launcher
   mscclpp bench all_reduce --ranks 2 --plan allreduce_ring    a given algorithm instead of the selected one
-  mscclpp bench --plan plan.json --ranks 4                    a plan of one's own, JSON or an image
+  mscclpp bench --plan plan.json --ranks 4                    a custom plan: JSON, text or an image
   mscclpp bench all_reduce --virtual-ranks 8                  eight ranks as tasks of this process
   mscclpp bench all_reduce --backend cuda --virtual-ranks 8   eight ranks on one CUDA device
   mscclpp bench all_reduce --backend cuda --specialize        kernels that are specialized for each plan

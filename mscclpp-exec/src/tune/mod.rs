@@ -21,10 +21,10 @@
 //!     for comm in Communicator::local(2)? {
 //!         let tuner = &tuner;
 //!         scope.spawn(move || {
-//!             let table = tuner.run(&mut comm, |_| ()).expect("all ranks call it");
+//!             let table = tuner.run(&comm, |_| ()).expect("all ranks call it");
 //!             assert_eq!(table.entries.len(), 2, "1 KiB and 2 KiB");
 //!             // `table.save("two.toml")` keeps it. Calls of these sizes follow it from now on:
-//!             comm.configure(|registry| registry.set_table(Some(table)))?;
+//!             comm.configure(|registry| registry.set_table(Some(table))).expect("all ranks call it");
 //!         });
 //!     }
 //!     Ok(())

@@ -217,8 +217,9 @@ fn killed_rank_ends_launch_of_all_others() {
             assert!(gone || text.contains("aborted this launch"), "rank {rank}: {text}");
             assert!(text.contains("stalled in launch"), "rank {rank}: {text}");
         }
-        let named = ended.iter().any(|ended| ended.text.contains(&format!("rank {victim} ")));
-        assert!(named, "somebody names rank {victim}");
+        let names =
+            |text: &str| text.contains(&format!("lost rank {victim}")) || text.contains(&format!("rank {victim} ("));
+        assert!(ended.iter().any(|ended| names(&ended.text)), "no rank names rank {victim}");
     }
 }
 
