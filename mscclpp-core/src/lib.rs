@@ -36,7 +36,7 @@
 //! |---|---|
 //! | [`dsl`], [`lang`] | the authoring API, and the older chunk-centred one, over the same recorder |
 //! | [`spec`], [`collective`], [`types`] | what is said of a program besides its body, and what it promises |
-//! | [`compile`] | from a function to a plan, through [`trace`] and [`lower`] |
+//! | [`compile`](mod@compile) | from a function to a plan, through [`trace`] and [`lower`] |
 //! | [`check`] | what a plan must keep, proved of the plan as it stands |
 //! | [`plan`] | plans as trees, bytes, JSON, text and drawings; read, compared, exported |
 //! | [`diag`], [`origin`] | what is wrong, where it was written, and how to mend it |

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::diag::Code;
 use mscclpp_core::types::ReduceOp;
+use mscclpp_exec::error::ErrorKind;
 use mscclpp_exec::select::{Algorithm, Buffers, Choice, Config, Registry};
 use mscclpp_exec::{Communicator, Error};
 use mscclpp_exec::{Element, dtype};
@@ -219,8 +221,12 @@ fn mismatched_lengths_are_reported_before_any_wait() {
             text(comm.broadcast_in_place(&mut [0_i8], 3)),
             "broadcast_in_place of rank 1: expected a root of 0 to 2, found 3"
         );
-        let error = comm.all_to_all_v(&[0_i8; 4], &[1, 2]).expect_err("two counts").to_string();
-        assert_eq!(error, "all_to_all_v of rank 1: the list of counts has 2 elements, expected 3, one per rank");
+        let error = comm.all_to_all_v(&[0_i8; 4], &[1, 2]).expect_err("two counts");
+        assert_eq!((error.code(), error.rank(), error.root_cause()), (Code::InvalidCall, Some(1), None));
+        assert_eq!(
+            error.to_string(),
+            "all_to_all_v of rank 1: the list of counts has 2 elements, expected 3, one per rank"
+        );
         let error = comm.all_to_all_v(&[0_i8; 4], &[1, 2, usize::MAX]).expect_err("too many").to_string();
         assert!(error.contains("more than the address space"), "{error}");
     });
@@ -275,7 +281,9 @@ fn failed_selection_or_build_names_rank_and_call() {
         let error = comm.all_reduce_in_place(&mut [1_i64], ReduceOp::Sum).expect_err("no blocks").to_string();
         assert_eq!(error, format!("rank {rank}, {request}: `allreduce_ring` supports 1 to 1024 blocks, found 0"));
         comm.force_algorithm(Some((CollectiveKind::AllReduce, Choice::named("allgather_ring")))).expect("no call");
-        let error = comm.all_reduce_in_place(&mut [1_i64], ReduceOp::Sum).expect_err("no such name").to_string();
+        let error = comm.all_reduce_in_place(&mut [1_i64], ReduceOp::Sum).expect_err("no such name");
+        assert_eq!((error.code(), error.kind()), (Code::NoAlgorithm, ErrorKind::InvalidInput));
+        let error = error.to_string();
         assert!(error.starts_with(&format!("rank {rank}: ")) && error.contains(request), "{error}");
     });
 }
@@ -397,6 +405,7 @@ fn panic_of_a_started_call_is_an_error_and_later_calls_work() {
     on_ranks(2, |comm| {
         let pending = comm.start(|_| -> Result<(), Error> { panic!("no gradients") }).expect("a thread");
         let error = pending.wait().expect_err("it panicked");
+        assert_eq!(error.code(), Code::CallPanicked);
         assert_eq!(error, Error::Panicked { rank: comm.rank(), message: "no gradients".into() });
         let nested = comm.start(|comm| comm.barrier()).expect("a thread");
         comm.barrier().expect("after the started one");

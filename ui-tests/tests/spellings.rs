@@ -51,6 +51,8 @@ fn names() -> BTreeSet<&'static str> {
         "CollectiveKind::Custom" => CollectiveKind::Custom { input: 1, output: 1 };
         "AlgoSpec" => |spec: AlgoSpec| spec;
         "Plan" => |_: &Plan| ();
+        "Plan::to_json" => Plan::to_json;
+        "SavePlan::save" => |plan: &Plan| plan.save("plan.json");
         "Plan::tags" => |plan: &Plan| _ = plan.tags().count();
         "compile" => |spec: AlgoSpec| compile(spec, |_| ());
         "DataType" => DataType::ALL;
