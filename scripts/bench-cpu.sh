@@ -99,7 +99,7 @@ for ((round = 1; round <= rounds; round++)); do
         for collective in $collectives; do
             ours "$n" "$collective" registered
         done
-        ours "$n" all_reduce private --private
+        ours "$n" all_reduce private --unregistered
         if [ "$n" -gt 2 ]; then tasks "$n" all_reduce; fi
         if [ $mpi = 1 ]; then
             openmpi "$n" $all openmpi
