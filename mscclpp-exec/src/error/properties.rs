@@ -56,6 +56,18 @@ impl Error {
         }
     }
 
+    /// Returns why the communicator has failed, if that is the cause.
+    pub(crate) fn bootstrap(&self) -> Option<&mscclpp_bootstrap::Error> {
+        match self {
+            Self::Bootstrap(error) => Some(error),
+            Self::Interrupted(interrupted) => match &interrupted.cause {
+                AbortCause::Group(error) => Some(error),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
     /// Returns the rank that reports the error, where the error names it.
     pub fn rank(&self) -> Option<u32> {
         match self {

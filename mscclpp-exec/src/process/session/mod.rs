@@ -78,7 +78,7 @@ impl Session {
     #[cold]
     pub(crate) fn give_up(&mut self, error: &Error) {
         self.broken.get_or_insert_with(|| error.to_string());
-        self.calls.abort(self.number, error.group());
+        self.calls.abort(self.number, error.bootstrap());
     }
 
     /// Synchronizes with the ranks of other nodes.
