@@ -24,7 +24,7 @@ fn plans() -> Vec<(String, String, Value)> {
 fn reference_plans_round_trip_as_json() {
     for (slug, text, _) in plans() {
         let (tree, warnings) =
-            read(&text, ReadOptions { strict: true }).unwrap_or_else(|error| panic!("{slug}: {error}"));
+            read(&text, ReadOptions::default().strict(true)).unwrap_or_else(|error| panic!("{slug}: {error}"));
         assert_eq!(warnings, [], "{slug}");
         let expected: Value = serde_json::from_str(&text).unwrap();
         let compact = write(&tree, Style::Compact);
@@ -84,7 +84,7 @@ fn exports_agree_with_the_reference_loader() {
                 split += usize::from(beside_size != 0);
                 assert_eq!(for_reference(&exported).as_ref(), Ok(&exported), "{slug}: a second export changes more");
                 let text = write(&exported, Style::Compact);
-                assert_eq!(read(&text, ReadOptions { strict: true }).unwrap().0, exported, "{slug}");
+                assert_eq!(read(&text, ReadOptions::default().strict(true)).unwrap().0, exported, "{slug}");
             }
             // The loader checks the number of operations only at the first launch, and never a get's chunks.
             Err(found) if verdict == "ok" => {

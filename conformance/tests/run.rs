@@ -59,7 +59,7 @@ fn reference_plans_compute_correct_results() {
         let plan = plan(slug);
         let ranks = plan.num_ranks();
         for schedule in [Schedule::RoundRobin, Schedule::Seeded(11)] {
-            let world = Executor::with_options(ranks, Options { schedule, workers: Some(2), ..Options::default() });
+            let world = Executor::with_options(ranks, Options::default().schedule(schedule).workers(Some(2)));
             for count in counts(ranks.into()) {
                 match run(&plan, &world, Message::new(DataType::F32, count), 2) {
                     Ok(report) if report != "not verified" => right += 1,

@@ -51,7 +51,7 @@ fn fastest<const N: usize>(rounds: usize, mut contenders: [&mut dyn FnMut(); N])
 }
 
 fn run(plan: &Plan, bytes: usize, workers: usize) -> (mscclpp_exec::cpu::PreparedPlan, mscclpp_exec::cpu::Buffers) {
-    let options = Options { workers: Some(workers), ..Options::default() };
+    let options = Options::default().workers(Some(workers));
     let count = (bytes / 4).next_multiple_of(plan.num_ranks() as usize) as u64;
     let run = Executor::with_options(plan.num_ranks(), options)
         .prepare(plan, Message::new(DataType::F32, count).any_size())

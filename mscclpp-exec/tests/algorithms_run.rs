@@ -68,7 +68,7 @@ fn expected(
 fn verify(name: &str, plan: &PlanTree, count: u64, schedule: Schedule) {
     let (ranks, collective) = (plan.ranks.len() as u32, plan.collective);
     let what = format!("{name} on {ranks} ranks, {count} elements, {collective:?}, {schedule:?}");
-    let world = Executor::with_options(ranks, Options { schedule, ..Options::default() });
+    let world = Executor::with_options(ranks, Options::default().schedule(schedule));
     let message = Message::new(DataType::I32, count).any_size();
     let mut run = world.prepare(&Plan::new(plan), message).unwrap_or_else(|error| panic!("{what}: {error}"));
     let mut buffers = run.buffers().expect("little memory");

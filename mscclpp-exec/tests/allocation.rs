@@ -42,7 +42,7 @@ fn launches_do_not_allocate() {
         let trace = algorithm.record(spec, &algorithm.arguments([]).expect("defaults")).expect(name);
         let plan = Plan::new(&lower(&trace).expect(name));
         for parallel_from in [0, u64::MAX] {
-            let options = Options { workers: Some(3), parallel_from, ..Options::default() };
+            let options = Options::default().workers(Some(3)).parallel_from(parallel_from);
             let message = Message::of::<f32>(8 * 1000).any_size();
             let mut run = Executor::with_options(8, options).prepare(&plan, message).expect(name);
             let mut buffers = run.buffers().expect("memory");

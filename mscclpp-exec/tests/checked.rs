@@ -106,7 +106,7 @@ fn runs_right(tree: &PlanTree) -> bool {
     [(Schedule::RoundRobin, 4 * 4 * 600), (Schedule::Seeded(5), 4 * 4), (Schedule::Seeded(6), 4 * 4 * 4 * 1024)]
         .into_iter()
         .all(|(schedule, count)| {
-            let options = Options { schedule, workers: Some(2), ..Options::default() };
+            let options = Options::default().schedule(schedule).workers(Some(2));
             let world = Executor::with_options(plan.num_ranks(), options);
             let message = Message::new(DataType::I32, count).any_size();
             let Ok(mut run) = world.prepare(&plan, message) else { return false };

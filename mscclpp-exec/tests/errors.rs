@@ -151,7 +151,7 @@ fn read_only_inputs_are_an_error() {
 
 #[test]
 fn scratch_above_limit_is_an_error() {
-    let options = Options { scratch_limit: 1 << 10, ..Options::default() };
+    let options = Options::default().scratch_limit(1 << 10);
     let greedy = plan(all_reduce(), |p| {
         let rank = p.rank(0);
         rank.copy(rank.scratch(1000).chunk(0), rank.input().chunk(0), 0);

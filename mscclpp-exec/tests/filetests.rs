@@ -16,7 +16,7 @@ fn results_are_those_of_the_naive_reference() {
         let tree = test.plan();
         let (plan, ranks) = (Plan::new(&tree), u64::from(tree.ranks.len() as u32));
         for seed in 0..4 {
-            let options = Options { schedule: Schedule::Seeded(seed), workers: Some(2), ..Options::default() };
+            let options = Options::default().schedule(Schedule::Seeded(seed)).workers(Some(2));
             let world = Executor::with_options(plan.num_ranks(), options);
             for (dtype, count) in [(DataType::F32, 1), (DataType::I32, 53), (DataType::F16, 3333)] {
                 let message = Message::new(dtype, count * ranks);

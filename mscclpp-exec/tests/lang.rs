@@ -31,7 +31,7 @@ fn run(program: MscclppProgram, body: impl FnOnce(&ProgramContext<'_>), expected
     let plan = program.compile(body).unwrap_or_else(|error| panic!("{error}"));
     for seed in 0..4 {
         let schedule = if seed == 0 { Schedule::RoundRobin } else { Schedule::Seeded(seed) };
-        let world = Executor::with_options(plan.num_ranks(), Options { schedule, ..Options::default() });
+        let world = Executor::with_options(plan.num_ranks(), Options::default().schedule(schedule));
         for count in [1, 997, 4096] {
             check(&plan, &world, count * plan.num_ranks() as usize, expected);
         }

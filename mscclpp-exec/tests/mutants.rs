@@ -149,13 +149,7 @@ proptest! {
         let plan = Plan::new(&tree);
         let message = Message::new(dtype, count * 4).any_size();
         for schedule in [Schedule::Seeded(schedule), Schedule::RoundRobin] {
-            let options = Options {
-                schedule,
-                workers: Some(2),
-                parallel_from: 0,
-                scratch_limit: 1 << 24,
-                ..Options::default()
-            };
+            let options = Options::default().schedule(schedule).workers(Some(2)).parallel_from(0).scratch_limit(1 << 24);
             let world = Executor::with_options(plan.num_ranks(), options);
             let mut run = match world.prepare(&plan, message) {
                 Ok(run) => run,

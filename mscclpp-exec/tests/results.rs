@@ -117,7 +117,7 @@ proptest! {
         let count = part * u64::from(ranks) + if free { odd } else { 0 };
         let accumulate = if accumulate.supports(dtype) { accumulate } else { AccumType::Native };
         let message = Message { packet, accumulate, ..Message::new(dtype, count).op(op).any_size() };
-        let options = Options { schedule, workers: Some(workers), parallel_from, ..Options::default() };
+        let options = Options::default().schedule(schedule).workers(Some(workers)).parallel_from(parallel_from);
         let mut run = Executor::with_options(ranks, options).prepare(&plan, message).expect("a message that fits");
         let mut buffers = run.buffers().expect("little memory");
         for launch in 0..2 {

@@ -193,8 +193,7 @@ fn ring(ranks: u32, starts: bool) -> PlanTree {
 #[test]
 fn long_chain_of_waits_is_no_stall_in_any_schedule() {
     for workers in [1, 2, 3, 4] {
-        let world =
-            Executor::with_options(40, Options { workers: Some(workers), parallel_from: 0, ..Options::default() });
+        let world = Executor::with_options(40, Options::default().workers(Some(workers)).parallel_from(0));
         for (starts, launches) in [(true, 400), (false, 20), (true, 50)] {
             let mut run = world.prepare(&Plan::new(&ring(40, starts)), Message::of::<i32>(1)).expect("a plan");
             let mut buffers = run.buffers().expect("memory");
@@ -211,7 +210,7 @@ fn long_chain_of_waits_is_no_stall_in_any_schedule() {
 
 #[test]
 fn stall_does_not_affect_other_plans() {
-    let world = Executor::with_options(2, Options { schedule: Schedule::Seeded(3), ..Options::default() });
+    let world = Executor::with_options(2, Options::default().schedule(Schedule::Seeded(3)));
     let message = Message::new(DataType::F32, 64);
     let mut good = world.prepare(&Plan::new(&ring(2, true)), message).expect("a plan");
     let mut bad = world.prepare(&Plan::new(&ring(2, false)), message).expect("a plan");

@@ -78,7 +78,7 @@ fn a_tuner_measures_every_candidate_and_all_ranks_get_one_table() {
 #[test]
 fn measurement_detects_wrong_results() {
     on_ranks(2, |comm| {
-        let measuring = MeasureOptions { iterations: 4, warmup: 1, check: 1 };
+        let measuring = MeasureOptions::for_bytes(1).iterations(4).warmup(1).check(1);
         for kind in [CollectiveKind::AllReduce, CollectiveKind::AllToAll, CollectiveKind::SendRecv] {
             for dtype in [DataType::BF16, DataType::I64] {
                 let request = comm.request_of(kind, dtype, 4096);
@@ -94,7 +94,7 @@ fn measurement_detects_wrong_results() {
         // Zeros are correct by coincidence in a few places.
         assert!(measured.wrong.expect("it was compared") > 4 * 2 * 900, "{measured:?}");
         // Results that are not requested are not reported.
-        let measured = measure(comm, &request, MeasureOptions { check: 0, ..measuring }).expect("it does nothing");
+        let measured = measure(comm, &request, measuring.check(0)).expect("it does nothing");
         assert_eq!(measured.wrong, None);
     });
 }
@@ -241,7 +241,7 @@ proptest! {
                     registered,
                     ..request
                 };
-                let measuring = MeasureOptions { iterations: 2, warmup: 1, check: 1 };
+                let measuring = MeasureOptions::for_bytes(1).iterations(2).warmup(1).check(1);
                 let measured = measure(comm, &request, measuring).unwrap_or_else(|error| panic!("{request}: {error}"));
                 assert_eq!(measured.wrong, Some(0), "{request}");
             }

@@ -64,9 +64,9 @@ impl<'a> Bench<'a> {
     }
 
     /// Returns whether to specialize: without, and if there is a compiler, also with.
-    pub(crate) fn ways(&self) -> &'static [PrepareOptions] {
-        const WAYS: [PrepareOptions; 2] = [PrepareOptions { specialize: false }, PrepareOptions { specialize: true }];
-        if self.device.compiler().is_ok() { &WAYS } else { &WAYS[..1] }
+    pub(crate) fn ways(&self) -> Vec<PrepareOptions> {
+        let ways = [false, true].into_iter().take_while(|&specialize| !specialize || self.device.compiler().is_ok());
+        ways.map(|specialize| PrepareOptions::default().specialize(specialize)).collect()
     }
 
     /// Returns the sizes, or one small size.

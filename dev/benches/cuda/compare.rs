@@ -65,7 +65,7 @@ fn line(bench: &Bench<'_>, kernel: &str, name: &str, bytes: u64) -> Outcome<Line
     let mut times = [0.0; 2];
     let mut facts = (0, 0);
     for (time, specialise) in times.iter_mut().zip([false, true]) {
-        let mut subject = bench.usual(&request, name, PrepareOptions { specialize: specialise })?;
+        let mut subject = bench.usual(&request, name, PrepareOptions::default().specialize(specialise))?;
         if let (true, Err(reason)) = (specialise, subject.run.specialised()) {
             return Err(format!("{name}: not specialised: {reason}").into());
         }

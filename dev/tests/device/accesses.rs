@@ -75,7 +75,7 @@ fn is_found(bug: &'static str) -> Result<(), Failed> {
         if RIGHT_RESULTS.contains(&bug) {
             let message = Message::new(DataType::F32, u64::from(ranks) * 512).any_size();
             let world = Executor::new(&device, ranks);
-            let pair = Pair::with(&world, &Plan::new(&plan), message, PrepareOptions { specialize: true })?;
+            let pair = Pair::with(&world, &Plan::new(&plan), message, PrepareOptions::default().specialize(true))?;
             pair.ok_or("too many thread blocks")?.check(2)?;
         }
         if let Some(difference) = compare(&device, log, &plan, &whole_in_window(&plan), DataType::F32)? {
@@ -101,7 +101,7 @@ fn compare(
     let chunks = u64::from(tables.input_chunks.max(tables.output_chunks));
     let message = Message::new(dtype, chunks * CHUNK / dtype.size() as u64).any_size();
     let world = Executor::new(device, image.num_ranks());
-    let mut specialised = world.prepare_with(&image, message, PrepareOptions { specialize: true })?;
+    let mut specialised = world.prepare_with(&image, message, PrepareOptions::default().specialize(true))?;
     specialised.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
     let mut interpreted = world.prepare(&image, message)?;
     let (mut buffers, stream) = (interpreted.buffers()?, world.stream()?);

@@ -16,7 +16,7 @@ use super::bits::Pair;
 
 pub(crate) fn tests() -> Vec<Trial> {
     let interpreted = bugs().map(|bug| (bug, PrepareOptions::default()));
-    let specialised = specialised_bugs().map(|bug| (bug, PrepareOptions { specialize: true }));
+    let specialised = specialised_bugs().map(|bug| (bug, PrepareOptions::default().specialize(true)));
     let trial = |(bug, prepare)| Trial::test(format!("bugs::{bug}"), move || is_found(bug, prepare));
     interpreted.chain(specialised).map(trial).collect()
 }
@@ -38,7 +38,7 @@ fn is_found(bug: &'static str, prepare: PrepareOptions) -> Result<(), Failed> {
 
 /// Plans that together use all of the device code.
 fn run(device: &Device, prepare: PrepareOptions) -> Result<(), Failed> {
-    let short = cuda::Options { timeout: Duration::from_millis(1), ..cuda::Options::default() };
+    let short = cuda::Options::default().timeout(Duration::from_millis(1));
     /// Name, ranks and ranks per node, arguments.
     type Case = (&'static str, (u32, u32), &'static [(&'static str, usize)]);
     let plans: [Case; 8] = [

@@ -71,7 +71,7 @@ fn specialised_kernels(seed: u64) -> Result<(), Failed> {
         let world = world(seed, &[0, 1, 0])?;
         for count in [64, 37] {
             let message = Message::new(DataType::F32, 3 * count).any_size();
-            let prepare = cuda::PrepareOptions { specialize: true };
+            let prepare = cuda::PrepareOptions::default().specialize(true);
             let mut pair = Pair::with(&world, &shipped(name, 3)?, message, prepare)?.ok_or("too many thread blocks")?;
             pair.run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
             pair.check(2).map_err(|failed| at(name, &failed))?;
@@ -307,7 +307,7 @@ fn averages_of_many_ranks(seed: u64) -> Result<(), Failed> {
 
 fn missing_signal_is_reported(seed: u64) -> Result<(), Failed> {
     let devices = devices(seed, 3, Options::default())?;
-    let options = cuda::Options { timeout: Duration::from_millis(1), ..cuda::Options::default() };
+    let options = cuda::Options::default().timeout(Duration::from_millis(1));
     let world = Executor::with_devices(&devices, options)?;
     let tree = stalls::without("allreduce_ring", 3, 1, OpKind::Signal)?;
     stalls::in_world(&world, &tree, |waits_for| matches!(waits_for, mscclpp_exec::error::WaitsFor::Signal { .. }))

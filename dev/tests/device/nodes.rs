@@ -91,7 +91,7 @@ pub(crate) fn play(role: &str, player: &Player) -> Result<(), Failed> {
         _ if role.starts_with("news_") => 10_000,
         _ => 120_000,
     });
-    let world = Executor::connect(&player.group, &device, cuda::Options { timeout, ..cuda::Options::default() })?;
+    let world = Executor::connect(&player.group, &device, cuda::Options::default().timeout(timeout))?;
     match role {
         "one_link" => one_link(&world, player),
         "memory_that_comes_and_goes" => files_and_handles(&world, &device, rank, "allgather_ring_ports"),
@@ -134,7 +134,7 @@ fn one_link(world: &Executor, player: &Player) -> Result<(), Failed> {
             let work = Work::new(plan.clone(), Message::new(dtype, count).any_size(), 3)?;
             work.run(world, player.group.rank())?;
             if player.compiles() && dtype == DataType::F32 {
-                work.run_as(world, player.group.rank(), PrepareOptions { specialize: true })?;
+                work.run_as(world, player.group.rank(), PrepareOptions::default().specialize(true))?;
             }
         }
     }
@@ -505,8 +505,7 @@ fn every_call_fails_once(player: &Player, options: Options) -> Result<(), Failed
             let run = |patience: Duration, timeout: Duration| -> Result<(), Error> {
                 let options = Options { failing, patience, late: false, ..options };
                 let (device, _rig) = player.device(options).map_err(|failed| Error::Internal(format!("{failed:?}")))?;
-                let world =
-                    Executor::connect(&player.group, &device, cuda::Options { timeout, ..cuda::Options::default() })?;
+                let world = Executor::connect(&player.group, &device, cuda::Options::default().timeout(timeout))?;
                 let mut run = world.prepare(&plan, Message::new(DataType::F32, 40).any_size())?;
                 let (mut buffers, stream) = (run.buffers()?, world.stream()?);
                 run.launch_buffers(&mut buffers, &stream)?;

@@ -17,7 +17,9 @@ use super::plans::plan_files;
 use super::stalls::without_first_signal;
 use super::{Rig, Test, at};
 
-const SPECIALISE: PrepareOptions = PrepareOptions { specialize: true };
+fn specialize() -> PrepareOptions {
+    PrepareOptions::default().specialize(true)
+}
 
 pub(crate) fn tests() -> Vec<Test> {
     let files = plan_files().into_iter().map(|file| {
@@ -63,7 +65,7 @@ fn check(rig: &Rig, plan: &Plan, dtype: DataType, op: Option<ReduceOp>) -> Resul
         if world.prepare(plan, message).is_err() {
             message.op = None;
         }
-        let Some(mut pair) = Pair::with(&world, plan, message, SPECIALISE)? else { continue };
+        let Some(mut pair) = Pair::with(&world, plan, message, specialize())? else { continue };
         pair.run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
         pair.check(2)?;
     }
@@ -108,7 +110,7 @@ fn types_and_operations(rig: &Rig) -> Result<(), Failed> {
                     for count in [3 * 128, 97] {
                         let message = Message::new(dtype, count).op(op).accumulate(accumulate).any_size();
                         let mut pair =
-                            Pair::with(&world, &plan, message, SPECIALISE)?.ok_or("too many thread blocks")?;
+                            Pair::with(&world, &plan, message, specialize())?.ok_or("too many thread blocks")?;
                         pair.run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
                         pair.check(2)
                             .map_err(|failed| at(format_args!("{name}, {dtype} {op} in {accumulate}"), &failed))?;
@@ -126,7 +128,7 @@ fn any_length(rig: &Rig) -> Result<(), Failed> {
         let world = Executor::new(&rig.device, 3);
         for count in (0..24).chain([64, 128, 192, 1023, 1024]) {
             let message = Message::new(DataType::F32, 3 * count).any_size();
-            let mut pair = Pair::with(&world, &plan, message, SPECIALISE)?.ok_or("too many thread blocks")?;
+            let mut pair = Pair::with(&world, &plan, message, specialize())?.ok_or("too many thread blocks")?;
             pair.run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
             pair.check(1).map_err(|failed| at(format_args!("{name}, {count} elements each"), &failed))?;
         }
@@ -141,7 +143,7 @@ fn any_address(rig: &Rig) -> Result<(), Failed> {
         let world = Executor::new(&rig.device, 3);
         for turn in 0..8 {
             let message = Message::new(DataType::F32, 3 * 64).any_size();
-            anywhere(&world, &plan, message, SPECIALISE, turn)
+            anywhere(&world, &plan, message, specialize(), turn)
                 .map_err(|failed| at(format_args!("{name}, turn {turn}"), &failed))?;
         }
     }
@@ -154,7 +156,7 @@ fn wide_operations(rig: &Rig) -> Result<(), Failed> {
         let plan = shipped(name, ranks)?;
         let message = Message::new(DataType::F32, u64::from(ranks) * 16).any_size();
         let world = Executor::new(&rig.device, ranks);
-        let Some(mut pair) = Pair::with(&world, &plan, message, SPECIALISE)? else { continue };
+        let Some(mut pair) = Pair::with(&world, &plan, message, specialize())? else { continue };
         pair.run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
         pair.check(1).map_err(|failed| at(format_args!("{name}, {ranks} ranks"), &failed))?;
     }
@@ -170,7 +172,7 @@ fn in_turn_with_the_interpreter(rig: &Rig) -> Result<(), Failed> {
         let plan = shipped(name, 4)?;
         let world = Executor::new(&rig.device, 4);
         let message = Message::new(DataType::F32, 4 * 64).any_size();
-        let mut specialised = Pair::with(&world, &plan, message, SPECIALISE)?.ok_or("too many thread blocks")?;
+        let mut specialised = Pair::with(&world, &plan, message, specialize())?.ok_or("too many thread blocks")?;
         let mut interpreted = Pair::new(&world, &plan, message)?.ok_or("too many thread blocks")?;
         specialised.run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
         if interpreted.run.specialised() != Err(&NotSpecialized::NotAsked) {
@@ -197,12 +199,12 @@ fn in_turn_with_the_interpreter(rig: &Rig) -> Result<(), Failed> {
 }
 
 fn stalls_are_reported_like_interpreted_ones(rig: &Rig) -> Result<(), Failed> {
-    let options = Options { timeout: Duration::from_millis(200), ..Options::default() };
+    let options = Options::default().timeout(Duration::from_millis(200));
     let plan = Plan::new(&without_first_signal("allreduce_ring", 3)?);
     let world = Executor::with_options(&rig.device, 3, options);
     let message = Message::new(DataType::F32, 3 * 64).any_size();
     let mut reports = Vec::new();
-    for prepare in [SPECIALISE, PrepareOptions::default()] {
+    for prepare in [specialize(), PrepareOptions::default()] {
         let mut run = world.prepare_with(&plan, message, prepare)?;
         if prepare.specialize {
             run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
@@ -253,7 +255,7 @@ fn windows_of_operations(rig: &Rig) -> Result<(), Failed> {
         let world = Executor::new(&rig.device, 3);
         for count in [3 * 128, 300] {
             let message = Message::new(DataType::F32, count).any_size();
-            let mut pair = Pair::with(&world, &plan, message, SPECIALISE)?.ok_or("too many thread blocks")?;
+            let mut pair = Pair::with(&world, &plan, message, specialize())?.ok_or("too many thread blocks")?;
             pair.run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
             pair.check(2).map_err(|failed| at(format_args!("{name}, {repeated:?} {times} times"), &failed))?;
         }
@@ -272,7 +274,7 @@ fn large_plans_are_interpreted(rig: &Rig) -> Result<(), Failed> {
     }
     let world = Executor::new(&rig.device, 2);
     let message = Message::new(DataType::F32, 128).any_size();
-    let mut pair = Pair::with(&world, &Plan::new(&tree), message, SPECIALISE)?.ok_or("too many thread blocks")?;
+    let mut pair = Pair::with(&world, &Plan::new(&tree), message, specialize())?.ok_or("too many thread blocks")?;
     match pair.run.specialised() {
         Err(NotSpecialized::TooLarge { operations, most, .. }) if operations > most && *operations > 3000 => {}
         other => return Err(format!("{other:?}").into()),

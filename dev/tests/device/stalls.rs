@@ -48,7 +48,7 @@ pub(crate) fn without_first_signal(name: &str, ranks: u32) -> Result<PlanTree, F
 }
 
 fn stalls(rig: &Rig, tree: &PlanTree, is_expected: impl Fn(&WaitsFor) -> bool) -> Result<(), Failed> {
-    let options = Options { timeout: Duration::from_millis(200), ..Options::default() };
+    let options = Options::default().timeout(Duration::from_millis(200));
     in_world(&Executor::with_options(&rig.device, tree.ranks.len() as u32, options), tree, is_expected)
 }
 
@@ -109,7 +109,7 @@ fn reports_equal_those_of_the_cpu(rig: &Rig) -> Result<(), Failed> {
         let Err(Error::Stalled(expected)) = cpu.launch_buffers(&mut buffers) else {
             return Err(format!("{name}: a launch on the CPU that cannot finish did").into());
         };
-        let options = Options { timeout: Duration::from_millis(200), ..Options::default() };
+        let options = Options::default().timeout(Duration::from_millis(200));
         let world = Executor::with_options(&rig.device, 3, options);
         let mut run = world.prepare(&plan, message)?;
         let (mut buffers, stream) = (run.buffers()?, world.stream()?);
@@ -141,7 +141,7 @@ fn reports_equal_those_of_the_cpu(rig: &Rig) -> Result<(), Failed> {
 
 /// An aborted launch ends long before its timeout, and the next ones are correct.
 fn launch_after_abort_is_correct(rig: &Rig) -> Result<(), Failed> {
-    let options = Options { timeout: Duration::from_secs(3600), ..Options::default() };
+    let options = Options::default().timeout(Duration::from_secs(3600));
     let world = Executor::with_options(&rig.device, 3, options);
     let message = Message::new(DataType::F32, 1000).any_size();
     let mut run = world.prepare(&Plan::new(&without_first_signal("allreduce_ring", 3)?), message)?;

@@ -195,7 +195,7 @@ impl Bench {
         let most = bytes(largest, args.dtype).and_then(|bytes| buffers(plan, bytes));
         let most = most.ok_or_else(|| too_large(plan, largest, args.dtype))?;
         let what = || format!("a run of `{}` with {largest} elements of {}", plan.name, args.dtype);
-        let options = Options { scratch_limit: memory::require(what, most)?, ..Options::default() };
+        let options = Options::default().scratch_limit(memory::require(what, most)?);
         let header = Header {
             plan: plan.name.clone(),
             collective: kind.name(),

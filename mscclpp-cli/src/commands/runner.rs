@@ -35,23 +35,15 @@ impl Backend {
 }
 
 /// Ranks on a backend.
-pub(crate) struct Ranks {
-    /// The CPU executor: with a device it computes the expected results.
-    cpu: cpu::Executor,
-    cuda: Option<cuda::Executor>,
+pub(crate) enum Ranks {
+    Cpu(cpu::Executor),
+    Cuda(cuda::Executor),
 }
 
 /// A plan bound to a message, with buffers.
-pub(crate) struct Runner {
-    run: cpu::PreparedPlan,
-    buffers: cpu::Buffers,
-    cuda: Option<OnDevice>,
-}
-
-struct OnDevice {
-    run: cuda::PreparedPlan,
-    buffers: cuda::Buffers,
-    stream: cuda::Stream,
+pub(crate) enum Runner {
+    Cpu { prepared: cpu::PreparedPlan, buffers: cpu::Buffers },
+    Cuda { prepared: Box<cuda::PreparedPlan>, buffers: cuda::Buffers, stream: cuda::Stream },
 }
 
 impl Ranks {
@@ -60,79 +52,77 @@ impl Ranks {
     /// # Errors
     /// [`Error::NoDevice`].
     pub(crate) fn new(backend: Backend, ranks: u32, options: cpu::Options) -> Result<Self, Error> {
-        let cuda = match backend {
-            Backend::Cpu => None,
+        Ok(match backend {
+            Backend::Cpu => Self::Cpu(cpu::Executor::with_options(ranks, options)),
             Backend::Cuda => {
-                let own = cuda::Options { scratch_limit: options.scratch_limit, ..cuda::Options::default() };
-                Some(cuda::Executor::with_options(&Device::new(0)?, ranks, own))
+                let options = cuda::Options::default().scratch_limit(options.scratch_limit);
+                Self::Cuda(cuda::Executor::with_options(&Device::new(0)?, ranks, options))
             }
-        };
-        Ok(Self { cpu: cpu::Executor::with_options(ranks, options), cuda })
+        })
     }
 
     /// Prepares a plan for a message, and allocates buffers.
     ///
     /// # Errors
-    /// Those of either backend's `prepare`.
+    /// Those of the backend's `prepare`.
     pub(crate) fn prepare(&self, plan: &Plan, message: Message) -> Result<Runner, Error> {
-        let run = self.cpu.prepare(plan, message)?;
-        let buffers = run.buffers()?;
-        let cuda = match &self.cuda {
-            None => None,
-            Some(world) => {
-                let run = world.prepare(plan, message)?;
-                Some(OnDevice { buffers: run.buffers()?, stream: world.stream()?, run })
+        Ok(match self {
+            Self::Cpu(executor) => {
+                let prepared = executor.prepare(plan, message)?;
+                Runner::Cpu { buffers: prepared.buffers()?, prepared }
             }
-        };
-        Ok(Runner { run, buffers, cuda })
+            Self::Cuda(executor) => {
+                let prepared = executor.prepare(plan, message)?;
+                let (buffers, stream) = (prepared.buffers()?, executor.stream()?);
+                Runner::Cuda { prepared: prepared.into(), buffers, stream }
+            }
+        })
     }
 }
 
 impl Runner {
     /// Returns the verifier of results.
     pub(crate) fn verifier(&self, seed: u64) -> Verifier {
-        Verifier::new(&self.run, seed)
+        match self {
+            Self::Cpu { prepared, .. } => Verifier::new(prepared, seed),
+            Self::Cuda { prepared, .. } => Verifier::new(&**prepared, seed),
+        }
     }
 
     /// Writes every input.
     pub(crate) fn fill(&mut self, verifier: &Verifier) -> Result<(), Error> {
-        verifier.fill(&mut self.buffers);
-        if let Some(OnDevice { buffers, .. }) = &mut self.cuda {
-            for rank in 0..self.buffers.num_ranks() {
-                buffers.write_output(rank, self.buffers.output(rank))?;
-                buffers.write_input(rank, self.buffers.input(rank))?;
-            }
+        match self {
+            Self::Cpu { buffers, .. } => verifier.fill(buffers),
+            Self::Cuda { buffers, .. } => verifier.fill_device(buffers)?,
         }
         Ok(())
     }
 
     /// Overwrites all scratch with pseudo-random bytes.
     pub(crate) fn scramble_scratch(&mut self, seed: u64) -> Result<(), Error> {
-        match &mut self.cuda {
-            None => self.run.scramble_scratch(seed),
-            Some(OnDevice { run, .. }) => run.scramble_scratch(seed)?,
+        match self {
+            Self::Cpu { prepared, .. } => prepared.scramble_scratch(seed),
+            Self::Cuda { prepared, .. } => prepared.scramble_scratch(seed)?,
         }
         Ok(())
     }
 
     /// Launches once, and waits until the launch is complete.
     pub(crate) fn launch(&mut self) -> Result<(), Error> {
-        match &mut self.cuda {
-            None => self.run.launch_buffers(&mut self.buffers),
-            Some(OnDevice { run, buffers, stream }) => {
-                run.launch_buffers(buffers, stream)?;
-                run.synchronize(stream)
+        match self {
+            Self::Cpu { prepared, buffers } => prepared.launch_buffers(buffers),
+            Self::Cuda { prepared, buffers, stream } => {
+                prepared.launch_buffers(buffers, stream)?;
+                prepared.synchronize(stream)
             }
         }
     }
 
     /// Compares every output with the expected one.
-    pub(crate) fn check(&mut self, verifier: &Verifier) -> Result<VerifyReport, Error> {
-        if let Some(OnDevice { buffers, .. }) = &self.cuda {
-            for rank in 0..self.buffers.num_ranks() {
-                buffers.read_output(rank, self.buffers.output_mut(rank))?;
-            }
+    pub(crate) fn check(&self, verifier: &Verifier) -> Result<VerifyReport, Error> {
+        match self {
+            Self::Cpu { buffers, .. } => Ok(verifier.check(buffers)),
+            Self::Cuda { buffers, .. } => verifier.check_device(buffers),
         }
-        Ok(verifier.check(&self.buffers))
     }
 }

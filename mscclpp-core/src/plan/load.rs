@@ -12,6 +12,7 @@ use crate::diag::{Diagnostic, Diagnostics};
 /// The default is right for files that somebody else wrote: unknown keys are warnings, and all checks are made. To run
 /// a plan unchecked, say so: [`LoadOptions::unchecked`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LoadOptions {
     /// Whether keys that the format does not have are errors. They are warnings otherwise.
     pub strict: bool,
@@ -23,6 +24,18 @@ impl LoadOptions {
     /// Options with which a plan is only read: whether it is right is not asked.
     pub fn unchecked() -> Self {
         Self { checks: Checks { level: Level::Off, allow: Vec::new() }, ..Self::default() }
+    }
+
+    /// Returns these options with unknown keys as errors or as warnings.
+    #[must_use]
+    pub fn strict(self, strict: bool) -> Self {
+        Self { strict, ..self }
+    }
+
+    /// Returns these options with other checks.
+    #[must_use]
+    pub fn checks(self, checks: Checks) -> Self {
+        Self { checks, ..self }
     }
 }
 

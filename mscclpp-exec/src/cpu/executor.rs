@@ -42,6 +42,7 @@ pub struct Executor {
 
 /// Settings of an [`Executor`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Options {
     /// Number of worker threads of a launch, including the calling one; `None` for as many as the process may run at
     /// once.
@@ -68,6 +69,38 @@ impl Default for Options {
             scratch_limit: 1 << 36,
             scratch_pool: 1 << 26,
         }
+    }
+}
+
+impl Options {
+    /// Returns these options with another number of worker threads.
+    #[must_use]
+    pub const fn workers(self, workers: Option<usize>) -> Self {
+        Self { workers, ..self }
+    }
+
+    /// Returns these options with another size from which several threads run a launch.
+    #[must_use]
+    pub const fn parallel_from(self, parallel_from: u64) -> Self {
+        Self { parallel_from, ..self }
+    }
+
+    /// Returns these options with another order in which agents run.
+    #[must_use]
+    pub const fn schedule(self, schedule: Schedule) -> Self {
+        Self { schedule, ..self }
+    }
+
+    /// Returns these options with another limit of scratch.
+    #[must_use]
+    pub const fn scratch_limit(self, scratch_limit: u64) -> Self {
+        Self { scratch_limit, ..self }
+    }
+
+    /// Returns these options with another size from which scratch wraps.
+    #[must_use]
+    pub const fn scratch_pool(self, scratch_pool: u64) -> Self {
+        Self { scratch_pool, ..self }
     }
 }
 

@@ -12,12 +12,11 @@ use super::pool::{Job, Pool};
 use super::schedule::Random;
 use crate::dtype::Element;
 use crate::error::Error;
-use crate::interpret::program::Reductions;
 use crate::interpret::{Params, ResolvedPlan, Space};
-use crate::layout::Layout;
 use crate::memory::check_available;
 use crate::message::Message;
 use crate::numeric::Line;
+use crate::verify::{Bound, BoundPlan};
 
 /// A plan bound to a message of a size, type and reduction, to be launched any number of times.
 ///
@@ -50,6 +49,12 @@ enum Slot<'a> {
     Write(&'a mut [u8]),
 }
 
+impl Bound for PreparedPlan {
+    fn bound(&self) -> BoundPlan<'_> {
+        BoundPlan { program: self.program(), params: &self.params }
+    }
+}
+
 impl PreparedPlan {
     pub(super) fn new(world: Arc<Inner>, context: Arc<PlanState>, params: Arc<Params>) -> Result<Self, Error> {
         let run = Self { world, context, params };
@@ -75,25 +80,6 @@ impl PreparedPlan {
     /// Returns the reduction; `None` if the plan does not reduce. For a plan with several reductions, `Sum`.
     pub fn reduction(&self) -> Option<ReduceOp> {
         self.params.reduction
-    }
-
-    /// Returns whether the plan has several reductions.
-    pub(crate) fn mixes_reductions(&self) -> bool {
-        self.program().reductions == Reductions::Mixed
-    }
-
-    /// Returns the rank distance over which a send-receive plan sends: a plan for several nodes may skip whole nodes.
-    pub(crate) fn send_distance(&self) -> u32 {
-        let program = self.program();
-        let of_rank_0 = program.agents.iter().filter(|code| code.rank == 0);
-        let instrs = of_rank_0.flat_map(|code| &program.instrs[code.start as usize..code.end as usize]);
-        let mut targets = instrs.flat_map(|instr| program.dsts(instr)).map(|dst| dst.rank).filter(|&rank| rank != 0);
-        targets.next().unwrap_or(1)
-    }
-
-    /// Returns the layout of the chunks.
-    pub(crate) fn layout(&self) -> Layout {
-        self.params.layout
     }
 
     /// Returns the number of elements of each rank's input.

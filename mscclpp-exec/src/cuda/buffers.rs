@@ -211,6 +211,11 @@ impl Buffers {
         self.parts.len() as u32
     }
 
+    /// Returns whether a rank is one of this process.
+    pub fn is_local(&self, rank: u32) -> bool {
+        self.driver(rank).is_some()
+    }
+
     /// Returns the switch channels over input and output, and how their members reach one another.
     pub fn switch_paths(&self) -> &[SwitchPath] {
         self.binding.switch_paths()

@@ -32,6 +32,7 @@ pub struct Executor {
 
 /// Settings of an [`Executor`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Options {
     /// Maximum duration of an operation's wait, after which the launch aborts and reports what it was waiting for; 30 s
     /// by default, as on the CPU. In an executor of several processes or threads it is also how much later than the
@@ -51,6 +52,7 @@ pub struct Options {
 
 /// Settings for preparing a plan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct PrepareOptions {
     /// Whether to generate and compile a kernel for this plan, type and reduction. Where that is not possible the plan
     /// is interpreted, with the same results.
@@ -66,6 +68,46 @@ impl Default for Options {
             multicast: true,
             in_switch_float_sums: false,
         }
+    }
+}
+
+impl Options {
+    /// Returns these options with another timeout.
+    #[must_use]
+    pub const fn timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
+    }
+
+    /// Returns these options with another limit of scratch.
+    #[must_use]
+    pub const fn scratch_limit(self, scratch_limit: u64) -> Self {
+        Self { scratch_limit, ..self }
+    }
+
+    /// Returns these options with another size from which scratch wraps.
+    #[must_use]
+    pub const fn scratch_pool(self, scratch_pool: u64) -> Self {
+        Self { scratch_pool, ..self }
+    }
+
+    /// Returns these options with multicast objects allowed or not.
+    #[must_use]
+    pub const fn multicast(self, multicast: bool) -> Self {
+        Self { multicast, ..self }
+    }
+
+    /// Returns these options with sums of floats by switches allowed or not.
+    #[must_use]
+    pub const fn in_switch_float_sums(self, in_switch_float_sums: bool) -> Self {
+        Self { in_switch_float_sums, ..self }
+    }
+}
+
+impl PrepareOptions {
+    /// Returns these options with a specialized kernel or without.
+    #[must_use]
+    pub fn specialize(self, specialize: bool) -> Self {
+        Self { specialize, ..self }
     }
 }
 

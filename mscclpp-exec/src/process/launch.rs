@@ -19,6 +19,7 @@ use crate::interpret::{AgentState, Params, SLICES, Worker, copy};
 use crate::memory::{Loan, Views};
 use crate::message::Message;
 use crate::passes::place_in_caller_memory::SLOTS;
+use crate::verify::{Bound, BoundPlan};
 
 /// A plan bound to a message of a size, type and reduction, to be launched any number of times.
 ///
@@ -52,6 +53,12 @@ pub struct PreparedPlan {
     /// By slot: bytes to copy before and after a launch whose slice is not shared.
     copy_in: [Vec<Range<u64>>; SLOTS],
     copy_out: [Vec<Range<u64>>; SLOTS],
+}
+
+impl Bound for PreparedPlan {
+    fn bound(&self) -> BoundPlan<'_> {
+        BoundPlan { program: &self.context.program, params: &self.params }
+    }
 }
 
 impl PreparedPlan {

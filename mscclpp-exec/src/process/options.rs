@@ -34,4 +34,10 @@ impl Options {
     pub fn scratch_limit(self, scratch_limit: u64) -> Self {
         Self { scratch_limit, ..self }
     }
+
+    /// Returns these options with another size from which scratch wraps.
+    #[must_use]
+    pub fn scratch_pool(self, scratch_pool: u64) -> Self {
+        Self { scratch_pool, ..self }
+    }
 }

@@ -18,6 +18,7 @@ use crate::verify::PeriodicInputs;
 
 /// How a call is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MeasureOptions {
     /// Number of timed calls.
     pub iterations: u32,
@@ -44,6 +45,24 @@ impl MeasureOptions {
     pub fn for_bytes(bytes: u64) -> Self {
         let iterations = ((64 << 20) / bytes.max(1)).clamp(30, 4000) as u32;
         Self { iterations, warmup: iterations / 10 + 2, check: 10 }
+    }
+
+    /// Returns these options with another number of timed calls.
+    #[must_use]
+    pub fn iterations(self, iterations: u32) -> Self {
+        Self { iterations, ..self }
+    }
+
+    /// Returns these options with another number of untimed calls.
+    #[must_use]
+    pub fn warmup(self, warmup: u32) -> Self {
+        Self { warmup, ..self }
+    }
+
+    /// Returns these options with every `check`th call compared.
+    #[must_use]
+    pub fn check(self, check: u32) -> Self {
+        Self { check, ..self }
     }
 }
 

@@ -1,14 +1,19 @@
 //! Fills inputs and compares outputs.
 
 use std::fmt;
+use std::ops::Range;
 
 use mscclpp_core::plan::Expectation;
 
 use super::expected::{Expected, ExpectedElement};
 use super::pattern::{Inputs, Pattern};
+use super::prepared::{BoundPlan, Prepared, send_distance};
 use super::value::{read, write};
-use crate::cpu::{Buffers, PreparedPlan};
-use crate::dtype::DataType;
+use crate::cpu::Buffers;
+use crate::dtype::{DataType, Element};
+use crate::error::Error;
+use crate::interpret::Space;
+use crate::interpret::program::Reductions;
 use crate::layout::{ByteRun, Layout, View};
 
 /// Fills the inputs of a prepared plan and compares its outputs with its collective's postcondition, and with its
@@ -20,6 +25,8 @@ pub struct Verifier {
     /// Whether the plan has several reductions, so that the reduction of an expectation is ambiguous.
     mixed: bool,
     expectations: Vec<Expectation>,
+    /// By rank: the bytes of its input and of its output in the buffer of an in-place launch.
+    in_place: Vec<[Range<usize>; 2]>,
 }
 
 /// Result of a comparison.
@@ -83,21 +90,30 @@ const FILL_BYTE: u8 = 0xa5;
 
 impl Verifier {
     /// Creates a verifier with exact values.
-    pub fn new(run: &PreparedPlan, seed: u64) -> Self {
-        Self::with_pattern(run, seed, Pattern::Exact)
+    pub fn new(prepared: &impl Prepared, seed: u64) -> Self {
+        Self::with_pattern(prepared, seed, Pattern::Exact)
     }
 
     /// Creates a verifier with values of a pattern.
-    pub fn with_pattern(run: &PreparedPlan, seed: u64, pattern: Pattern) -> Self {
-        let inputs = Inputs { seed, pattern, dtype: run.message().dtype, op: run.reduction(), ranks: run.num_ranks() };
+    pub fn with_pattern(prepared: &impl Prepared, seed: u64, pattern: Pattern) -> Self {
+        let BoundPlan { program, params } = prepared.bound();
+        let (dtype, layout) = (params.message.dtype, params.layout);
+        let ranks = params.places.len() as u32;
+        let len = |view: View| view.len / dtype.size() as u64;
         let expected = Expected {
-            collective: run.collective(),
-            inputs,
-            input_len: run.input_len() as u64,
-            output_len: run.output_len() as u64,
-            distance: run.send_distance(),
+            collective: program.shape.collective,
+            inputs: Inputs { seed, pattern, dtype, op: params.reduction, ranks },
+            input_len: len(layout.input),
+            output_len: len(layout.output),
+            distance: send_distance(program),
         };
-        Self { expected, layout: run.layout(), mixed: run.mixes_reductions(), expectations: Vec::new() }
+        let part = |rank, space| {
+            let area = params.area(rank, space);
+            area.base as usize..(area.base + area.view.len) as usize
+        };
+        let in_place = (0..ranks).map(|rank| [part(rank, Space::Input), part(rank, Space::Output)]).collect();
+        let mixed = program.reductions == Reductions::Mixed;
+        Self { expected, layout, mixed, expectations: Vec::new(), in_place }
     }
 
     /// Adds the expectations of the plan's program: [`PlanTree::expectations`], which are the only postcondition of a
@@ -112,51 +128,163 @@ impl Verifier {
 
     /// Fills all inputs, and everything else with bytes that no result has.
     pub fn fill(&self, buffers: &mut Buffers) {
-        let dtype = self.dtype();
         for rank in 0..buffers.num_ranks() {
             buffers.output_mut(rank).fill(FILL_BYTE);
         }
         for rank in 0..buffers.num_ranks() {
-            for (index, element) in buffers.input_mut(rank).chunks_exact_mut(dtype.size()).enumerate() {
-                write(dtype, self.expected.inputs.value(rank, index as u64), element);
-            }
+            self.write_input(rank, buffers.input_mut(rank));
         }
+    }
+
+    /// Fills the buffers of one rank, as [`fill`](Self::fill) does: of a process of a job, for example.
+    ///
+    /// # Errors
+    /// [`Error::NotLocalRank`] if the plan has no such rank, [`Error::ElementType`], [`Error::BufferSize`].
+    pub fn fill_rank<T: Element>(&self, rank: u32, input: &mut [T], output: &mut [T]) -> Result<(), Error> {
+        let (input, output) = (self.bytes_of(rank, "input", input)?, self.bytes_of(rank, "output", output)?);
+        output.fill(FILL_BYTE);
+        self.write_input(rank, input);
+        Ok(())
+    }
+
+    /// Does what [`fill_rank`](Self::fill_rank) does for the one buffer of an in-place launch.
+    ///
+    /// # Errors
+    /// Those of [`fill_rank`](Self::fill_rank).
+    pub fn fill_rank_in_place<T: Element>(&self, rank: u32, buffer: &mut [T]) -> Result<(), Error> {
+        let buffer = self.bytes_of(rank, "buffer", buffer)?;
+        buffer.fill(FILL_BYTE);
+        self.write_input(rank, &mut buffer[self.in_place[rank as usize][0].clone()]);
+        Ok(())
+    }
+
+    /// Fills the buffers of the ranks of this process on their devices, as [`fill`](Self::fill) does. No pending work
+    /// may use them.
+    ///
+    /// # Errors
+    /// [`Error::Driver`].
+    #[cfg(feature = "cuda")]
+    pub fn fill_device(&self, buffers: &mut crate::cuda::Buffers) -> Result<(), Error> {
+        for rank in (0..buffers.num_ranks()).filter(|&rank| buffers.is_local(rank)).collect::<Vec<_>>() {
+            buffers.write_output(rank, &vec![FILL_BYTE; buffers.output(rank).bytes as usize])?;
+            let mut input = vec![0; buffers.input(rank).bytes as usize];
+            self.write_input(rank, &mut input);
+            buffers.write_input(rank, &input)?;
+        }
+        Ok(())
     }
 
     /// Compares all outputs.
     pub fn check(&self, buffers: &Buffers) -> VerifyReport {
+        self.compare_outputs(&(0..buffers.num_ranks()).map(|rank| (rank, buffers.output(rank))).collect::<Vec<_>>())
+    }
+
+    /// Compares the output of one rank.
+    ///
+    /// # Errors
+    /// Those of [`fill_rank`](Self::fill_rank).
+    pub fn check_rank<T: Element>(&self, rank: u32, output: &[T]) -> Result<VerifyReport, Error> {
+        self.check_len::<T>(rank, "output", output.len())?;
+        Ok(self.compare_outputs(&[(rank, bytemuck::cast_slice(output))]))
+    }
+
+    /// Compares the output of one rank in the one buffer of an in-place launch.
+    ///
+    /// # Errors
+    /// Those of [`fill_rank`](Self::fill_rank).
+    pub fn check_rank_in_place<T: Element>(&self, rank: u32, buffer: &[T]) -> Result<VerifyReport, Error> {
+        self.check_len::<T>(rank, "buffer", buffer.len())?;
+        let output = &bytemuck::cast_slice(buffer)[self.in_place[rank as usize][1].clone()];
+        Ok(self.compare_outputs(&[(rank, output)]))
+    }
+
+    /// Compares the outputs of the ranks of this process on their devices. Does not wait for pending work: synchronize
+    /// the stream first.
+    ///
+    /// # Errors
+    /// [`Error::Driver`].
+    #[cfg(feature = "cuda")]
+    pub fn check_device(&self, buffers: &crate::cuda::Buffers) -> Result<VerifyReport, Error> {
+        let mut outputs = Vec::new();
+        for rank in (0..buffers.num_ranks()).filter(|&rank| buffers.is_local(rank)) {
+            let mut output = vec![0; buffers.output(rank).bytes as usize];
+            buffers.read_output(rank, &mut output)?;
+            outputs.push((rank, output));
+        }
+        Ok(self.compare_outputs(&outputs.iter().map(|(rank, output)| (*rank, &output[..])).collect::<Vec<_>>()))
+    }
+
+    fn write_input(&self, rank: u32, input: &mut [u8]) {
+        let dtype = self.dtype();
+        for (index, element) in input.chunks_exact_mut(dtype.size()).enumerate() {
+            write(dtype, self.expected.inputs.value(rank, index as u64), element);
+        }
+    }
+
+    /// Checks the type and the length of a rank's slice.
+    fn check_len<T: Element>(&self, rank: u32, buffer: &'static str, found: usize) -> Result<(), Error> {
+        if rank as usize >= self.in_place.len() {
+            return Err(Error::NotLocalRank { rank });
+        }
+        if T::TYPE != self.dtype() {
+            return Err(Error::ElementType { expected: self.dtype(), found: T::TYPE });
+        }
+        let Layout { input, output, .. } = self.layout;
+        let expected = match buffer {
+            "input" => input.len,
+            "output" => output.len,
+            _ => input.len.max(output.len),
+        };
+        let found = (found as u64).saturating_mul(size_of::<T>() as u64);
+        if found == expected { Ok(()) } else { Err(Error::BufferSize { rank, buffer, expected, found }) }
+    }
+
+    fn bytes_of<'a, T: Element>(
+        &self,
+        rank: u32,
+        buffer: &'static str,
+        slice: &'a mut [T],
+    ) -> Result<&'a mut [u8], Error> {
+        self.check_len::<T>(rank, buffer, slice.len())?;
+        Ok(bytemuck::cast_slice_mut(slice))
+    }
+
+    /// Compares the outputs of some ranks.
+    fn compare_outputs(&self, outputs: &[(u32, &[u8])]) -> VerifyReport {
         let mut report = VerifyReport { checked: 0, wrong: 0, first: None };
-        let ranks: Vec<u32> = (0..buffers.num_ranks()).filter(|&rank| self.expected.covers(rank)).collect();
+        let covered = || outputs.iter().filter(|&&(rank, _)| self.expected.covers(rank));
         if self.expected.is_uniform() {
             // One expected value for all ranks; the first mismatch is still the one of the lowest rank.
-            let mut first: Vec<Option<Mismatch>> = vec![None; ranks.len()];
+            let mut first: Vec<Option<Mismatch>> = vec![None; outputs.len()];
             for index in 0..self.expected.output_len {
                 let expected_element = self.expected.element(0, index);
-                for (slot, &rank) in first.iter_mut().zip(&ranks) {
-                    self.compare(buffers.output(rank), rank, index, expected_element, &mut report, slot);
+                for (slot, &(rank, output)) in first.iter_mut().zip(covered()) {
+                    self.compare(output, rank, index, expected_element, &mut report, slot);
                 }
             }
             report.first = first.into_iter().flatten().next();
         } else {
             let mut first = None;
-            for rank in ranks {
+            for &(rank, output) in covered() {
                 for index in 0..self.expected.output_len {
                     let expected_element = self.expected.element(rank, index);
-                    self.compare(buffers.output(rank), rank, index, expected_element, &mut report, &mut first);
+                    self.compare(output, rank, index, expected_element, &mut report, &mut first);
                 }
             }
             report.first = first;
         }
         for expectation in &self.expectations {
-            self.check_expectation(expectation, buffers, &mut report);
+            if let Some((_, output)) = outputs.iter().find(|(rank, _)| *rank == expectation.rank) {
+                self.check_expectation(expectation, output, &mut report);
+            }
         }
         report
     }
 
     /// Compares the chunks of one output for which the program states an expectation.
-    fn check_expectation(&self, expectation: &Expectation, buffers: &Buffers, report: &mut VerifyReport) {
+    fn check_expectation(&self, expectation: &Expectation, found: &[u8], report: &mut VerifyReport) {
         let Expectation { rank, chunk, len, inputs, .. } = expectation;
-        if *rank >= buffers.num_ranks() || self.mixed && inputs.len() > 1 {
+        if self.mixed && inputs.len() > 1 {
             return;
         }
         let size = self.dtype().size() as u64;
@@ -168,16 +296,16 @@ impl Verifier {
         let max_magnitude = parts.saturating_mul(output.padded().div_ceil(stride.max(1)));
         let mut first = report.first.take();
         for more in 0..u64::from(*len).min(max_magnitude) {
-            let found = piece(output, *chunk, more);
+            let part = piece(output, *chunk, more);
             let sources: Vec<_> =
                 inputs.iter().map(|(rank, chunk)| (*rank, piece(self.layout.input, *chunk, more))).collect();
-            for at in (0..found.len).step_by(size as usize) {
+            for at in (0..part.len).step_by(size as usize) {
                 // A shorter chunk continues with zeros.
                 let index = |source: &ByteRun| (at < source.len).then(|| (source.at + at) / size);
                 let sources = sources.iter().map(|(rank, source)| (*rank, index(source)));
                 let expected_element = self.expected.combined(sources);
-                let index = (found.at + at) / size;
-                self.compare(buffers.output(*rank), *rank, index, expected_element, report, &mut first);
+                let index = (part.at + at) / size;
+                self.compare(found, *rank, index, expected_element, report, &mut first);
             }
         }
         report.first = first;

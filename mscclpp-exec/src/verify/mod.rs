@@ -25,8 +25,11 @@ mod compare;
 mod expected;
 mod pattern;
 mod periodic_inputs;
+mod prepared;
 mod value;
 
 pub use compare::{Mismatch, Verifier, VerifyReport};
 pub use pattern::Pattern;
 pub use periodic_inputs::PeriodicInputs;
+pub use prepared::Prepared;
+pub(crate) use prepared::{Bound, BoundPlan};

@@ -183,7 +183,7 @@ pub fn schedules() -> Vec<Schedule> {
 }
 
 pub fn world(ranks: u32, schedule: Schedule) -> Executor {
-    Executor::with_options(ranks, Options { schedule, workers: Some(2), ..Options::default() })
+    Executor::with_options(ranks, Options::default().schedule(schedule).workers(Some(2)))
 }
 
 /// A plan with its chunks' size in elements of `i32`, for one message.

@@ -89,7 +89,7 @@ fn racing_plan_yields_one_of_the_written_values() {
         ],
         _ => vec![vec![op(Put, &[i(0, 1)], &[at(1, 0, o(0, 1))]).memory()]],
     });
-    let options = Options { workers: Some(3), parallel_from: 0, ..Options::default() };
+    let options = Options::default().workers(Some(3)).parallel_from(0);
     let world = Executor::with_options(2, options);
     let (launches, count) = if cfg!(miri) { (2, 60) } else { (300, 3000) };
     let mut case = common::Case::new(&world, &Plan::new(&plan), Message::of::<i32>(count)).expect("a plan");

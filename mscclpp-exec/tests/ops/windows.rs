@@ -59,7 +59,7 @@ fn scratch_is_double_and_wraps() {
         (plan.double_scratch, plan.reuse_resources) = (double, reuse);
         for pool in [64, 100, 1 << 20] {
             for schedule in [Schedule::RoundRobin, Schedule::Seeded(1)] {
-                let options = Options { scratch_pool: pool, schedule, ..Options::default() };
+                let options = Options::default().scratch_pool(pool).schedule(schedule);
                 let world = Executor::with_options(2, options);
                 let mut case = common::Case::new(&world, &Plan::new(&plan), Message::of::<i32>(1001)).expect("a plan");
                 for _ in 0..3 {
@@ -80,7 +80,7 @@ fn scratch_is_double_and_wraps() {
     });
     let overtaking = PlanTree { reuse_resources: true, ..overtaking };
     for seed in 0..20 {
-        let options = Options { scratch_pool: 64, schedule: Schedule::Seeded(seed), ..Options::default() };
+        let options = Options::default().scratch_pool(64).schedule(Schedule::Seeded(seed));
         let world = Executor::with_options(1, options);
         let mut case = common::Case::new(&world, &Plan::new(&overtaking), Message::of::<i32>(1001)).expect("a plan");
         let outputs = case.launch().expect("no stall");
@@ -88,7 +88,7 @@ fn scratch_is_double_and_wraps() {
     }
     // A limit on scratch applies where it does not wrap: 2 ranks with 2 halves of 2 chunks of 2000 bytes or more.
     plan.reuse_resources = false;
-    let world = Executor::with_options(2, Options { scratch_limit: 16_000, ..Options::default() });
+    let world = Executor::with_options(2, Options::default().scratch_limit(16_000));
     let error = world.prepare(&Plan::new(&plan), Message::of::<i32>(1001)).map(|_| ()).unwrap_err().to_string();
     assert!(error.contains("needs 16128 bytes of scratch") && error.contains("limit is 16000 bytes"), "{error}");
 }

@@ -11,7 +11,7 @@ use mscclpp_exec::cpu;
 use mscclpp_exec::numeric::fp8::{E4m3, E5m2};
 use mscclpp_exec::process::{Executor, PreparedPlan};
 use mscclpp_exec::verify::{Pattern, Verifier};
-use mscclpp_exec::{DataType, Element, Message};
+use mscclpp_exec::{DataType, Element, Error, Message};
 
 use crate::group::each;
 
@@ -210,6 +210,52 @@ fn plans_of_very_many_chunks() {
             }
             .unwrap_or_else(|error| panic!("{name}: {error}"));
             assert_eq!(buffer, [3.0; 2], "{name}");
+        });
+    }
+}
+
+#[test]
+fn each_rank_verifies_its_output() {
+    for (name, in_place) in [
+        ("allgather_all_pairs", true),
+        ("reducescatter_all_pairs", true),
+        ("allreduce_ring", true),
+        ("alltoall_direct", false),
+    ] {
+        let algorithm = algorithms::find(name).expect("a built-in algorithm");
+        let plan = plan(algorithm, 3, in_place, 0);
+        each(3, |executor| {
+            let rank = executor.rank();
+            let mut x = executor.prepare(&plan, Message::of::<i32>(999)).expect("it fits");
+            let verifier = Verifier::new(&x, 11);
+            let (mut input, mut output) = (vec![0; x.input_len()], vec![0; x.output_len()]);
+            let report = if in_place {
+                let mut buffer = vec![0; input.len().max(output.len())];
+                verifier.fill_rank_in_place(rank, &mut buffer).expect("its buffer");
+                assert!(!verifier.check_rank_in_place(rank, &buffer).expect("its buffer").is_correct(), "{name}");
+                x.launch_in_place(&mut buffer).expect("it runs");
+                verifier.check_rank_in_place(rank, &buffer)
+            } else {
+                verifier.fill_rank(rank, &mut input, &mut output).expect("its buffers");
+                x.launch(&input, &mut output).expect("it runs");
+                assert!(verifier.check_rank(rank, &output).expect("its output").is_correct(), "{name}");
+                output[7] += 1;
+                assert_eq!(
+                    verifier.check_rank(rank, &output).expect("its output").first.map(|first| first.element),
+                    Some(7)
+                );
+                output[7] -= 1;
+                verifier.check_rank(rank, &output)
+            };
+            let report = report.expect("its output");
+            assert!(report.is_correct() && report.checked == output.len() as u64, "{name}, rank {rank}: {report}");
+            let error = |report: Result<_, Error>| report.expect_err("not its output");
+            assert!(matches!(error(verifier.check_rank(rank, &[0.0_f32])), Error::ElementType { .. }));
+            assert!(matches!(
+                error(verifier.check_rank(rank, &output[1..])),
+                Error::BufferSize { buffer: "output", .. }
+            ));
+            assert_eq!(error(verifier.check_rank(3, &output)), Error::NotLocalRank { rank: 3 });
         });
     }
 }

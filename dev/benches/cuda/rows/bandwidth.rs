@@ -28,7 +28,7 @@ fn share(
 ) -> Outcome<Option<f64>> {
     let request = bench.request(collective, ranks, bytes);
     let mut best: Option<f64> = None;
-    for &prepare in bench.ways() {
+    for prepare in bench.ways() {
         let Some((subject, times)) = bench.fastest(&request, prepare)? else { continue };
         let time = microseconds(times.graph);
         let share = baselines.map(|baselines| bound(collective, ranks, bytes, baselines) / time);
@@ -82,7 +82,8 @@ pub(super) fn b10(bench: &Bench<'_>, baselines: Option<&Baselines>) -> Outcome<O
     let specialise = bench.device.compiler().is_ok();
     let mut all = Vec::new();
     for choice in bench.choices(&request) {
-        let Some(mut subject) = bench.subject(&request, &choice, PrepareOptions { specialize: specialise })? else {
+        let Some(mut subject) = bench.subject(&request, &choice, PrepareOptions::default().specialize(specialise))?
+        else {
             continue;
         };
         let blocks = subject.run.num_blocks().min(bench.device.properties().multiprocessors);
@@ -98,7 +99,8 @@ pub(super) fn b10(bench: &Bench<'_>, baselines: Option<&Baselines>) -> Outcome<O
         if limit / quick < 0.88 {
             continue;
         }
-        let Some(mut subject) = bench.subject(&request, choice, PrepareOptions { specialize: specialise })? else {
+        let Some(mut subject) = bench.subject(&request, choice, PrepareOptions::default().specialize(specialise))?
+        else {
             continue;
         };
         let share = limit / microseconds(subject.measure(bench)?.graph);

@@ -12,7 +12,7 @@ pub(super) fn b1(bench: &Bench<'_>, baselines: Option<&Baselines>) -> Outcome<Op
     for &bytes in bench.sizes(&[1 << 10, 2 << 10, 4 << 10, 8 << 10]) {
         let request = bench.request(CollectiveKind::AllReduce, 8, bytes);
         let mut best = f64::INFINITY;
-        for &prepare in bench.ways() {
+        for prepare in bench.ways() {
             let Some((subject, times)) = bench.fastest(&request, prepare)? else { continue };
             bench.say(format_args!("{:>8}: {:>8.2} us  {}", size(bytes), microseconds(times.graph), subject.name));
             best = best.min(microseconds(times.graph));

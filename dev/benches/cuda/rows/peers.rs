@@ -56,7 +56,7 @@ pub(super) fn b9(bench: &Bench<'_>, _: Option<&Baselines>) -> Outcome<Option<Ver
     let bytes = bench.sizes(&[256 << 20])[0];
     let request = bench.request(CollectiveKind::AllReduce, RANKS, bytes);
     let specialise = bench.device.compiler().is_ok();
-    let Some((subject, times)) = bench.fastest(&request, PrepareOptions { specialize: specialise })? else {
+    let Some((subject, times)) = bench.fastest(&request, PrepareOptions::default().specialize(specialise))? else {
         return Ok(None);
     };
     let ours = microseconds(times.graph);

@@ -50,7 +50,7 @@ fn plant(ops: &mut Vec<Op>, kind: OpKind) -> bool {
 /// Returns the number of the first launch with wrong elements, and how many there are.
 fn first_wrong(bench: &Bench<'_>, tree: &PlanTree) -> Outcome<Option<(u64, u64)>> {
     let (count, launches) = if bench.rehearsal { (8 * 16, 2) } else { (1 << 16, 50) };
-    let options = Options { timeout: Duration::from_secs(5), ..Options::default() };
+    let options = Options::default().timeout(Duration::from_secs(5));
     let world = Executor::with_options(bench.device, RANKS, options);
     let message = Message::new(DataType::F32, count).any_size();
     let mut run = world.prepare(&Plan::new(tree), message)?;

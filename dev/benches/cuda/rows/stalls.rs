@@ -26,7 +26,7 @@ pub(super) fn b11(bench: &Bench<'_>, _: Option<&Baselines>) -> Outcome<Option<Ve
             block.ops.remove(at);
         }
     }
-    let world = Executor::with_options(bench.device, 8, Options { timeout: TIMEOUT, ..Options::default() });
+    let world = Executor::with_options(bench.device, 8, Options::default().timeout(TIMEOUT));
     let mut run = world.prepare(&Plan::new(&tree), Message::new(DataType::F32, 256).any_size())?;
     let (mut buffers, stream) = (run.buffers()?, world.stream()?);
     let mut times = Vec::new();

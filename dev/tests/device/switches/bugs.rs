@@ -12,7 +12,7 @@ use crate::bits::shipped;
 pub(super) fn is_found(bug: &'static str) -> Result<(), Failed> {
     for seed in 1..=30 {
         let machine_options = Options { bug: Some(bug), ..options(seed, counts()) };
-        let asked = cuda::Options { in_switch_float_sums: true, ..cuda::Options::default() };
+        let asked = cuda::Options::default().in_switch_float_sums(true);
         let world = world_on(&[0, 1, 2], machine_options, asked)?;
         for name in ALGORITHMS {
             for count in [3 * 1024, 3 * 1024 + 3] {

@@ -40,7 +40,7 @@ pub(super) fn specialised_kernels(seed: u64) -> Result<(), Failed> {
     for (name, dtype) in [("allreduce_switch", DataType::I32), ("allreduce_switch_pipeline", DataType::F32)] {
         for count in [3 * 128, 3 * 37] {
             let message = Message::new(dtype, count).any_size();
-            let prepare = PrepareOptions { specialize: true };
+            let prepare = PrepareOptions::default().specialize(true);
             let mut pair = Pair::with(&world, &shipped(name, 3)?, message, prepare)?.ok_or("too many thread blocks")?;
             pair.run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
             pair.check(2).map_err(|failed| at(name, &failed))?;

@@ -111,7 +111,7 @@ pub(super) fn memory_at_any_offset(seed: u64) -> Result<(), Failed> {
 
 /// Executors without multicast objects, and the reasons that they report.
 pub(super) fn missing_object_has_reason(seed: u64) -> Result<(), Failed> {
-    let off = cuda::Options { multicast: false, ..cuda::Options::default() };
+    let off = cuda::Options::default().multicast(false);
     type Case = (&'static [usize], u32, cuda::Options, &'static str);
     let cases: [Case; 4] = [
         (&[0, 1, 2], u32::MAX, off, "disabled by `Options::multicast`"),

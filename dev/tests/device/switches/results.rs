@@ -64,7 +64,7 @@ pub(super) fn types_and_operations(seed: u64) -> Result<(), Failed> {
 /// Floats that the switch sums, if that is enabled: as close to the true sum as the CPU executor's.
 pub(super) fn sums_of_floats(seed: u64) -> Result<(), Failed> {
     let counts = counts();
-    let asked = cuda::Options { in_switch_float_sums: true, ..cuda::Options::default() };
+    let asked = cuda::Options::default().in_switch_float_sums(true);
     let world = world_on(&[0, 1, 2, 3], options(seed, counts), asked)?;
     let plan = shipped("allreduce_switch", 4)?;
     for (dtype, accumulate, summed) in [

@@ -83,7 +83,7 @@ fn prepare(args: &Call, world: &Executor, registry: &Registry, request: &Request
             request: request.to_string(),
             source: Box::new(source),
         })?;
-        let how = PrepareOptions { specialize: args.specialize };
+        let how = PrepareOptions::default().specialize(args.specialize);
         match (world.prepare_with(&plan, request.message(), how), fewer.next()) {
             (Err(mscclpp_exec::Error::NotCoResident { .. }), Some(blocks)) => {
                 let config = Config { blocks: Some(blocks), threads: decision.config.threads };

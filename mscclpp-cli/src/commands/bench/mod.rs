@@ -97,7 +97,7 @@ fn on_rank(comm: &Communicator, args: &Call, sizes: &[u64]) -> Result<u64> {
         let usual = MeasureOptions::for_bytes(request.bytes);
         let iterations = args.iters.unwrap_or(usual.iterations);
         let warmup = args.warmup.unwrap_or(iterations / 10 + 2);
-        let measured = measure(comm, &request, MeasureOptions { iterations, warmup, check: args.check })?;
+        let measured = measure(comm, &request, usual.iterations(iterations).warmup(warmup).check(args.check))?;
         all_wrong = all_wrong.saturating_add(measured.wrong.unwrap_or(0));
         if talks {
             print(if args.json { line(&request, &plan, &measured, false) } else { row(&request, &plan, &measured) })?;

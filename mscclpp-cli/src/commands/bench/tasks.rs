@@ -29,7 +29,7 @@ pub(super) fn bench(args: &Call, sizes: &[u64]) -> Result<u64> {
         let largest = requests.last().map_or(0, |request| request.bytes);
         let all = largest.saturating_mul(2).saturating_mul(ranks.into());
         let scratch_limit = memory::require(|| format!("a call of {largest} bytes on each of {ranks} ranks"), all)?;
-        let world = Executor::with_options(ranks, Options { scratch_limit, ..Options::default() });
+        let world = Executor::with_options(ranks, Options::default().scratch_limit(scratch_limit));
         if let Some(request) = requests.first().filter(|_| !args.json) {
             print(header(request, true))?;
         }
@@ -57,7 +57,7 @@ fn size_of(args: &Call, world: &Executor, registry: &Registry, request: &Request
     let usual = MeasureOptions::for_bytes(request.bytes.saturating_mul(request.num_ranks.into()) / 2);
     let iterations = args.iters.unwrap_or(usual.iterations);
     let warmup = args.warmup.unwrap_or(iterations / 10 + 2);
-    let measuring = MeasureOptions { iterations, warmup, check: args.check };
+    let measuring = usual.iterations(iterations).warmup(warmup).check(args.check);
     let measured = measure_executor(world, &plan, request, measuring)?;
     let name = decision.algorithm.name();
     print(if args.json { line(request, name, &measured, true) } else { row(request, name, &measured) })?;

@@ -24,9 +24,18 @@ use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 
 /// How forgiving a reading is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ReadOptions {
     /// Whether keys that the format does not have are errors. They are warnings otherwise.
     pub strict: bool,
+}
+
+impl ReadOptions {
+    /// Returns these options with unknown keys as errors or as warnings.
+    #[must_use]
+    pub fn strict(self, strict: bool) -> Self {
+        Self { strict, ..self }
+    }
 }
 
 /// How a plan file is laid out.

@@ -23,6 +23,7 @@ use super::stream::refuse_in_capture;
 use crate::error::Error;
 use crate::interpret::Params;
 use crate::message::Message;
+use crate::verify::{Bound, BoundPlan};
 
 /// A plan bound to a message of a size, type and reduction, which can be launched any number of times.
 pub struct PreparedPlan {
@@ -52,6 +53,12 @@ struct Part {
     launch: abi::Launch,
     /// Ranks of the device whose results an average divides.
     divided: Vec<u32>,
+}
+
+impl Bound for PreparedPlan {
+    fn bound(&self) -> BoundPlan<'_> {
+        BoundPlan { program: &self.context.program, params: &self.params }
+    }
 }
 
 impl PreparedPlan {

@@ -1,0 +1,150 @@
+//! Rules, help and diagnostics of errors.
+
+use mscclpp_core::diag::{Code, Diagnostic, Site};
+
+use super::Error;
+
+impl Error {
+    /// Returns the violated rule.
+    pub const fn code(&self) -> Code {
+        match self {
+            Self::Stalled(_) => Code::Stalled,
+            Self::RankCountMismatch { .. } => Code::WrongNumberOfRanks,
+            Self::InvalidPlan { .. } | Self::CrossNodeAccess { .. } => Code::MalformedPlan,
+            Self::MessageSize { .. } => Code::MessageOutOfRange,
+            Self::UnequalParts { .. } => Code::UnequalParts,
+            Self::TooLarge { .. } => Code::MessageTooLarge,
+            Self::FixedReduction { .. } => Code::FixedReduction,
+            Self::UnsupportedAccumulator { .. } => Code::NoSuchReduction,
+            Self::BufferSize { .. }
+            | Self::BufferCount { .. }
+            | Self::ElementType { .. }
+            | Self::OtherWorld { .. }
+            | Self::DeviceCopy { .. }
+            | Self::Tensor { .. }
+            | Self::NotLocalRank { .. }
+            | Self::StreamDeviceMismatch { .. } => Code::WrongBuffers,
+            Self::BufferModeMismatch { .. } => Code::WrongPlace,
+            Self::ReadOnlyInput { .. } => Code::ReadOnlyInput,
+            Self::ScratchLimit { .. } | Self::OutOfMemory { .. } | Self::SpawnThread(_) | Self::System { .. } => {
+                Code::OutOfResources
+            }
+            Self::Interrupted(_) | Self::RankLost { .. } | Self::CommunicatorFailed { .. } | Self::Bootstrap(_) => {
+                Code::LostRank
+            }
+            Self::Select { .. } | Self::NoPlan { .. } | Self::NativeAlgorithm { .. } | Self::TuningTable(_) => {
+                Code::NoAlgorithm
+            }
+            Self::Length { .. } | Self::Root { .. } => Code::InvalidCall,
+            Self::ReceiveMemory { .. } => Code::OutOfResources,
+            Self::Panicked { .. } => Code::CallPanicked,
+            Self::LateData(_) => Code::OpenEnd,
+            Self::CallMismatch { .. } | Self::DroppedBuffer { .. } | Self::Busy => Code::DifferentCalls,
+            Self::NotCoResident { .. } => Code::NotResident,
+            Self::NoPeerAccess { .. } => Code::NoPeerAccess,
+            #[cfg(feature = "cuda")]
+            Self::NoDevice(_) => Code::NoDevice,
+            Self::Capturing { .. } => Code::Capturing,
+            #[cfg(feature = "cuda")]
+            Self::Driver(_) | Self::MapFailed { .. } => Code::DriverFailed,
+            #[cfg(feature = "cuda")]
+            Self::Jit(_) => Code::NotCompiled,
+            Self::Internal(_) => Code::ExecutorFault,
+        }
+    }
+
+    /// Returns how to fix the error, for errors with a known remedy.
+    fn help(&self) -> Option<String> {
+        Some(match self {
+            Self::RankCountMismatch { expected, found, .. } => format!(
+                "use an executor of {expected} ranks, or a \
+                plan for {found} ranks"
+            ),
+            Self::CrossNodeAccess { .. } => {
+                "use a port channel between nodes, or a plan that was compiled for the actual number of ranks per \
+                 node"
+                    .into()
+            }
+            Self::MessageSize { .. } => "use another plan, or disable this check with `Message::any_size`".into(),
+            Self::UnequalParts { count, ranks, .. } => {
+                let next = count.checked_next_multiple_of(u64::from(*ranks)).unwrap_or(0);
+                format!("use {next} elements, the next multiple of {ranks}")
+            }
+            Self::FixedReduction { fixed, .. } => {
+                format!(
+                    "omit the reduction of the message to reduce with {fixed}, or use a plan of sums, which supports \
+                     any reduction"
+                )
+            }
+            Self::UnsupportedAccumulator { dtype, .. } if dtype.is_integer() => "accumulate integers as \
+                `Native`"
+                .into(),
+            Self::UnsupportedAccumulator { .. } => "accumulate as `F64`".into(),
+            Self::OtherWorld { .. } => "create the buffers with `PreparedPlan::buffers` or `PreparedPlan::bind` on \
+                the same executor"
+                .into(),
+            Self::BufferModeMismatch { in_place: true, .. } => "launch with `launch_in_place`".into(),
+            Self::BufferModeMismatch { .. } => "launch with inputs and outputs".into(),
+            Self::ReadOnlyInput { .. } => "launch with `Buffers`, whose inputs may be overwritten".into(),
+            Self::NotCoResident { .. } => {
+                "use fewer ranks, or a plan with fewer thread blocks or threads per block".into()
+            }
+            Self::NoPeerAccess { .. } => {
+                "use devices with peer access (`nvidia-smi topo -m`), or one device for all ranks".into()
+            }
+            #[cfg(feature = "cuda")]
+            Self::MapFailed { .. } => {
+                "make the devices of all processes visible to every process (`CUDA_VISIBLE_DEVICES`), and use devices \
+                 for which `nvidia-smi topo -p2p r` reports OK"
+                    .into()
+            }
+            #[cfg(feature = "cuda")]
+            Self::Driver(error) if ["cuIpcGetMemHandle", "cuMemExportToShareableHandle"].contains(&error.call) => {
+                "bind memory of `Executor::alloc` or of `cuMemAlloc`; memory of pools, or memory that is limited to \
+                 one process, cannot be shared"
+                    .into()
+            }
+            Self::StreamDeviceMismatch { .. } => "launch on a stream that `Executor::stream` returns".into(),
+            Self::ScratchLimit { .. } => "send smaller messages, or raise `Options::scratch_limit`".into(),
+            Self::OutOfMemory { .. } => "send smaller messages, or use fewer ranks".into(),
+            Self::LateData(late) => format!(
+                "let rank {} wait for a signal that rank {} sends over the same port channel after the put; a flush \
+                 guarantees only that the source was read",
+                late.rank, late.peer
+            ),
+            Self::CallMismatch { .. } => "make the same calls in the same order on all ranks".into(),
+            Self::Busy => "use a separate communicator per thread, or make all calls from one thread".into(),
+            Self::DroppedBuffer { .. } => "drop shared buffers at the same point of the sequence of calls on all \
+                ranks"
+                .into(),
+            Self::Capturing { .. } => {
+                "prepare the plan, allocate and bind the buffers before the capture; with more than 32 ranks, also \
+                 launch once with these buffers"
+                    .into()
+            }
+            #[cfg(feature = "cuda")]
+            Self::Driver(error) if error.name == "CUDA_ERROR_OUT_OF_MEMORY" => {
+                "send smaller messages, use fewer ranks, or free memory of the device".into()
+            }
+            Self::ReceiveMemory { .. } => "send fewer elements at once".into(),
+            Self::CommunicatorFailed { .. } | Self::RankLost { .. } => "create a communicator of the remaining ranks \
+                with `shrink`"
+                .into(),
+            _ => return None,
+        })
+    }
+
+    /// Returns the error as a diagnostic, with its rule and how to fix it.
+    pub fn diagnostic(&self) -> Diagnostic {
+        let mut diagnostic = match self {
+            Self::Stalled(stall) => stall.diagnostic(Code::Stalled, None),
+            Self::Interrupted(interrupted) => interrupted.diagnostic(),
+            Self::InvalidPlan { place, what } => Diagnostic::new(self.code(), Site::Path(place.clone()), what.clone()),
+            other => Diagnostic::new(self.code(), Site::None, other.to_string()),
+        };
+        if let Some(help) = self.help() {
+            diagnostic = diagnostic.help(help);
+        }
+        diagnostic
+    }
+}
