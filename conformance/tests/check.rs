@@ -37,7 +37,7 @@ fn correct_plans_are_accepted_and_others_rejected() {
         let codes: Vec<Code> = found.iter().map(|finding| finding.code).collect();
         let advised = |advisory: &dyn Fn(&str) -> bool| plan.advisories.iter().any(|known| advisory(known));
         let all = |allowed: &[Code]| codes.iter().all(|code| allowed.contains(code));
-        let between_launches = [Code::Relaunch, Code::EarlyAccess, Code::OpenEnd];
+        let between_launches = [Code::CrossLaunchRace, Code::EarlyAccess, Code::LateAccess];
         let judged = if advised(&|known| known == "deadlock") {
             codes == [Code::Deadlock]
         } else if advised(&|known| known.starts_with("race:") && !known.contains("cross-launch")) {
@@ -50,7 +50,7 @@ fn correct_plans_are_accepted_and_others_rejected() {
         } else {
             // Fragments: some send signals without a wait, some read packets that no operation sends or that are at
             // addresses of plain data, some overwrite data that others read, some begin without a handshake.
-            let within = [Code::UnmatchedWait, Code::Deadlock, Code::Race, Code::SharedScratch];
+            let within = [Code::UnmatchedWait, Code::Deadlock, Code::Race, Code::MixedScratch];
             all(&[&between_launches[..], &within].concat())
         };
         if !judged {

@@ -82,7 +82,7 @@ impl EmbeddedAlgorithm {
     pub fn compile(&self, spec: AlgoSpec, arguments: &[i128]) -> Result<Plan, Diagnostics> {
         if arguments.len() != self.params.len() {
             let message = format!("`{}` takes {} arguments, found {}", self.name, self.params.len(), arguments.len());
-            return Err(Diagnostic::new(Code::BadSpec, Site::None, message).into());
+            return Err(Diagnostic::new(Code::BadSpecification, Site::None, message).into());
         }
         (self.compile)(spec, arguments)
     }
@@ -97,6 +97,6 @@ pub fn argument<T: TryFrom<i128>>(name: &str, arguments: &[i128], index: usize) 
     let value = arguments.get(index).copied().unwrap_or_default();
     T::try_from(value).map_err(|_| {
         let message = format!("the argument `{name}` is {value}, which its type cannot represent");
-        Diagnostic::new(Code::BadSpec, Site::None, message).into()
+        Diagnostic::new(Code::BadSpecification, Site::None, message).into()
     })
 }

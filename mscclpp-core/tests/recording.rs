@@ -133,7 +133,7 @@ fn mistakes_are_collected_and_do_not_breed() {
             Code::SizeMismatch,
             Code::OverlappingCopy,
             Code::EmptyList,
-            Code::BlockOutOfRange,
+            Code::ThreadBlockOutOfRange,
             Code::BadGroup,
             Code::BadBarrier,
             Code::SelfChannel,
@@ -151,7 +151,7 @@ fn mistakes_are_collected_and_do_not_breed() {
 #[test]
 fn bad_specifications_are_refused_without_recording() {
     assert_eq!(codes(record(all_reduce(0), |p| assert_eq!(p.ranks().count(), 0))), [Code::NoRanks]);
-    assert_eq!(codes(record(all_reduce(u32::MAX), |_| ())), [Code::BadSpec]);
+    assert_eq!(codes(record(all_reduce(u32::MAX), |_| ())), [Code::BadSpecification]);
     let mut spec = all_reduce(4);
     spec.collective.chunk_factor = u32::MAX;
     assert_eq!(codes(record(spec, |p| _ = p.rank(0).input().chunk(0))), [Code::TooLarge]);
@@ -161,7 +161,7 @@ fn bad_specifications_are_refused_without_recording() {
     spec.buffer_alignment = 3;
     (spec.min_message_size, spec.max_message_size) = (2, 1);
     spec.ranks_per_node = 3;
-    assert_eq!(codes(record(spec, |_| ())), [Code::BadSpec; 5]);
+    assert_eq!(codes(record(spec, |_| ())), [Code::BadSpecification; 5]);
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn every_rule_of_the_checks_shows_code() {
         let json = entry.explanation.matches("```json\n").count();
         let shows = programs(entry).is_some()
             || json == 2
-            || matches!(code, Code::OverLimit | Code::TooIntricate | Code::Undecided);
+            || matches!(code, Code::OverLimit | Code::AnalysisLimit | Code::Undecided);
         assert!(shows, "{} {} shows no code", entry.number, entry.slug);
     }
 }

@@ -132,15 +132,15 @@ fn endless_computations_end() {
         refused("let v = vec![0; 1 << 20]; let mut w = v.clone(); loop { w = v.clone(); w[0] = 1; }"),
         Code::TooManyElements
     );
-    assert_eq!(refused("fn a(n: i32) -> i32 { b(n) } fn b(n: i32) -> i32 { a(n) } a(1)"), Code::TooDeep);
+    assert_eq!(refused("fn a(n: i32) -> i32 { b(n) } fn b(n: i32) -> i32 { a(n) } a(1)"), Code::RecursionLimit);
     assert_eq!(refused("std::iter::repeat(1).max().unwrap()"), Code::TooManySteps);
     assert_eq!(
         refused("let mut s = std::collections::BTreeSet::new(); for i in 0u64.. { s.insert(i); } 1"),
         Code::TooManySteps
     );
-    assert_eq!(refused("const N: i32 = N + 1; N"), Code::TooDeep);
-    assert_eq!(refused("#[derive(Default)] struct S(Box<S>); let s = S::default(); 1"), Code::TooDeep);
-    assert_eq!(refused("enum E { A = E::A as isize + 1 } E::A as i32"), Code::TooDeep);
+    assert_eq!(refused("const N: i32 = N + 1; N"), Code::RecursionLimit);
+    assert_eq!(refused("#[derive(Default)] struct S(Box<S>); let s = S::default(); 1"), Code::RecursionLimit);
+    assert_eq!(refused("enum E { A = E::A as isize + 1 } E::A as i32"), Code::RecursionLimit);
     assert_eq!(refused("std::iter::repeat_with(|| 1).max().unwrap()"), Code::TooManySteps);
     assert_eq!(refused("let mut v = vec![]; v.resize_with(1 << 40, || 1); 1"), Code::TooManySteps);
     assert_eq!(refused("std::iter::from_fn(|| Some(1)).try_fold(0, |_, x| Some(x)).unwrap()"), Code::TooManySteps);

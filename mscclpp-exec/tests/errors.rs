@@ -87,7 +87,7 @@ fn unequal_parts_are_an_error() {
     let spec = AlgoSpec::new("plan", CollectiveKind::AllGather, 2);
     let plan = plan(spec, |p| p.rank(0).copy(p.rank(0).output().chunk(0), p.rank(0).input().chunk(0), 0));
     let error = prepare(&Executor::new(2), &plan, Message::of::<i8>(7));
-    told(&error, Code::UnequalParts, &["a multiple of 2 elements for allgather", "found 7", "use 8 elements"]);
+    told(&error, Code::IndivisibleCount, &["a multiple of 2 elements for allgather", "found 7", "use 8 elements"]);
 }
 
 #[test]
@@ -134,11 +134,11 @@ fn buffer_mode_mismatch_is_an_error() {
     let world = Executor::new(2);
     let apart = plan(spec.clone(), copy);
     let error = world.run_in_place(&apart, &mut [[0_i32; 4]; 2]).expect_err("an out-of-place plan");
-    told(&error, Code::WrongPlace, &["out of place", "launch with inputs and outputs"]);
+    told(&error, Code::InPlaceMismatch, &["out of place", "launch with inputs and outputs"]);
     spec.collective.in_place = true;
     let together = plan(spec, |p| _ = p.rank(0).reduce(p.rank(0).input().chunk(0), p.rank(0).input().chunk(1), 0));
     let error = world.run(&together, &[[0_i32; 4]; 2], &mut [[0; 4]; 2]).expect_err("an in-place plan");
-    told(&error, Code::WrongPlace, &["in place", "`launch_in_place`"]);
+    told(&error, Code::InPlaceMismatch, &["in place", "`launch_in_place`"]);
 }
 
 #[test]

@@ -36,10 +36,10 @@ pub(crate) fn refused(own: &Device, other: &Device) -> Result<(), Failed> {
     ];
     for (call, result) in calls {
         match result {
-            Err(error @ Error::OtherWorld { .. }) if error.code() == Code::WrongBuffers => {
+            Err(error @ Error::ForeignBuffers { .. }) if error.code() == Code::WrongBuffers => {
                 let text = error.to_string();
                 let names = text.matches("executor ").count() == 2 && text.matches("(2 ranks, device ").count() == 2;
-                let Error::OtherWorld { expected, found } = error else { unreachable!("just matched") };
+                let Error::ForeignBuffers { expected, found } = error else { unreachable!("just matched") };
                 if !names || expected == found {
                     return Err(format!("{call}: {text}").into());
                 }

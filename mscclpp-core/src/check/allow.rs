@@ -8,7 +8,7 @@ const FIXED: &[Code] = &[
     Code::BadOperands,
     Code::BadLoop,
     Code::BarrierMismatch,
-    Code::UnevenChunks,
+    Code::ChunkCountMismatch,
     Code::OverLimit,
     Code::TooFewThreads,
     Code::AcrossNodes,

@@ -110,7 +110,7 @@ fn packets_need_ll(plan: &PlanTree, at: &LocatedOp) -> Diagnostic {
         at.agent(),
         plan.protocol.name()
     );
-    Diagnostic::new(Code::PacketsWithoutRoom, at.site(plan), message).help("set `protocol = LL`")
+    Diagnostic::new(Code::PacketsNeedLl, at.site(plan), message).help("set `protocol = LL`")
 }
 
 fn shared(plan: &PlanTree, plain: &ScratchUse, packets: &LocatedOp, effect: &Access) -> Diagnostic {
@@ -139,7 +139,7 @@ fn shared(plan: &PlanTree, plain: &ScratchUse, packets: &LocatedOp, effect: &Acc
     } else {
         "allocate the scratch for plain data before the scratch for packets"
     };
-    Diagnostic::new(Code::SharedScratch, plain.at.site(plan), message)
+    Diagnostic::new(Code::MixedScratch, plain.at.site(plan), message)
         .note(format!("{} accesses packets", packets.display_name(plan)), packets.site(plan))
         .help(help)
 }
@@ -195,7 +195,7 @@ mod tests {
             assert_eq!(check(&plan), Default::default(), "{ops}");
             plan.protocol = Protocol::Simple;
             let (code, message) = finding(&plan);
-            assert_eq!(code, Code::PacketsWithoutRoom);
+            assert_eq!(code, Code::PacketsNeedLl);
             assert!(
                 message.ends_with("the protocol is Simple, under which scratch is half the size that packets need")
             );
@@ -221,7 +221,7 @@ mod tests {
         ] {
             let found = check(&packets(ops));
             assert_eq!(!found.is_empty(), clash, "{ops}: {found}");
-            assert!(found.iter().all(|finding| finding.code == Code::SharedScratch));
+            assert!(found.iter().all(|finding| finding.code == Code::MixedScratch));
         }
         let (_, message) = finding(&packets("cpkt i0 > s0; copy s1 > o0"));
         assert_eq!(
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn scratch_of_different_ranks_is_separate() {
         assert_eq!(check(&packets("ppkt.m i0 > r0:0; copy i0 > s0")), Default::default());
-        assert_eq!(finding(&packets("ppkt.m i0 > r0:0; gstore.w i0 > w0:1")).0, Code::SharedScratch);
+        assert_eq!(finding(&packets("ppkt.m i0 > r0:0; gstore.w i0 > w0:1")).0, Code::MixedScratch);
     }
 
     #[test]

@@ -71,6 +71,20 @@ mod tests {
     }
 
     #[test]
+    fn slug_is_the_name_of_the_code() {
+        for (code, entry) in Code::all() {
+            let words = format!("{code:?}").chars().fold(String::new(), |mut slug, c| {
+                if c.is_uppercase() && !slug.is_empty() {
+                    slug.push('-');
+                }
+                slug.extend(c.to_lowercase());
+                slug
+            });
+            assert_eq!(entry.slug, words, "{}", entry.number);
+        }
+    }
+
+    #[test]
     fn every_code_has_an_entry() {
         for code in Code::VARIANTS {
             assert!(Code::all().any(|(other, _)| other == *code), "{code:?}");

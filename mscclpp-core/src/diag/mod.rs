@@ -269,8 +269,9 @@ mod tests {
 
     #[test]
     fn findings_without_a_location_are_not_deduplicated() {
-        let list =
-            (0..3).map(|i| Diagnostic::new(Code::BadSpec, Site::Path(format!("gpus[{i}]")), format!("{i} is wrong")));
+        let list = (0..3).map(|i| {
+            Diagnostic::new(Code::BadSpecification, Site::Path(format!("gpus[{i}]")), format!("{i} is wrong"))
+        });
         assert_eq!(condensed(list, 5), ["0 is wrong", "1 is wrong", "2 is wrong"]);
     }
 }

@@ -101,7 +101,7 @@ impl MscclppProgram {
         if collective.num_ranks != ranks {
             program.report(
                 Diagnostic::new(
-                    Code::BadSpec,
+                    Code::BadSpecification,
                     Site::None,
                     format!("the collective has {} ranks, but the program has {ranks}", collective.num_ranks),
                 )

@@ -14,7 +14,7 @@ use crate::types::ChannelKind;
 /// is the position at which the loop ends.
 ///
 /// # Errors
-/// [`Code::RankOutOfRange`], [`Code::BlockOutOfRange`], [`Code::BadPipeline`] or [`Code::ForeignHandle`] for operations
+/// [`Code::RankOutOfRange`], [`Code::ThreadBlockOutOfRange`], [`Code::BadPipeline`] or [`Code::ForeignHandle`] for operations
 /// outside the trace's own tables.
 pub(super) fn group(trace: Trace) -> Result<PlanTree, Diagnostics> {
     let places = Places::of(&trace)?;
@@ -73,7 +73,7 @@ impl Places {
         for (rank, tables) in trace.ranks.iter().enumerate() {
             if tables.blocks > MAX_BLOCKS {
                 let message = format!("rank {rank} has {} thread blocks, expected at most {MAX_BLOCKS}", tables.blocks);
-                return Err(Diagnostic::new(Code::BlockOutOfRange, Site::None, message).into());
+                return Err(Diagnostic::new(Code::ThreadBlockOutOfRange, Site::None, message).into());
             }
             next += tables.blocks as usize;
             first.push(next);
@@ -102,7 +102,7 @@ fn count(trace: &Trace, places: &Places) -> Result<Vec<usize>, Diagnostics> {
                 op.kind.name(),
                 tables.blocks
             );
-            return Err(Diagnostic::new(Code::BlockOutOfRange, site(), message).into());
+            return Err(Diagnostic::new(Code::ThreadBlockOutOfRange, site(), message).into());
         }
         match in_loop {
             None => {
@@ -211,13 +211,13 @@ mod tests {
             group(trace).unwrap_err().iter().next().unwrap().code
         };
         assert_eq!(refused("nop", |op| op.rank = 2), Code::RankOutOfRange);
-        assert_eq!(refused("nop", |op| op.block = 1), Code::BlockOutOfRange);
+        assert_eq!(refused("nop", |op| op.block = 1), Code::ThreadBlockOutOfRange);
         assert_eq!(refused("nop", |op| op.in_loop = Some(0)), Code::BadPipeline);
         assert_eq!(refused("signal.m#4", |_| ()), Code::ForeignHandle);
         assert_eq!(refused("put.m#0 i0 > r3:0", |_| ()), Code::ForeignHandle);
         assert_eq!(refused("gstore.w#0 i0 > w4:0", |_| ()), Code::ForeignHandle);
         let mut trace = trace(&[&["nop"], &[""]]);
         trace.ranks[0].blocks = u32::MAX;
-        assert_eq!(group(trace).unwrap_err().iter().next().unwrap().code, Code::BlockOutOfRange);
+        assert_eq!(group(trace).unwrap_err().iter().next().unwrap().code, Code::ThreadBlockOutOfRange);
     }
 }

@@ -42,8 +42,8 @@ use number::Numbering;
 /// Linear in the operations, times the instances; searches in sorted maps where dependencies are tracked.
 ///
 /// # Errors
-/// [`Code::BadSpec`] for instances without replication, [`Code::MixedSizes`] for instances whose chunk ranges cannot be
-/// interleaved, [`Code::TooLarge`] for numbers beyond 32 bits, and [`Code::RankOutOfRange`], [`Code::BlockOutOfRange`],
+/// [`Code::BadSpecification`] for instances without replication, [`Code::MixedSizes`] for instances whose chunk ranges cannot be
+/// interleaved, [`Code::TooLarge`] for numbers beyond 32 bits, and [`Code::RankOutOfRange`], [`Code::ThreadBlockOutOfRange`],
 /// [`Code::BadPipeline`] or [`Code::ForeignHandle`] for a trace that contradicts its own tables.
 pub fn lower(trace: &Trace) -> Result<PlanTree, Diagnostics> {
     lowered(trace.clone())
@@ -54,7 +54,7 @@ pub(crate) fn lowered(trace: Trace) -> Result<PlanTree, Diagnostics> {
     let spec = &trace.spec;
     if spec.instances > 1 && spec.replication == Replication::None {
         let message = format!("expected 1 instance with `replication = none`, found {}", spec.instances);
-        return Err(Diagnostic::new(Code::BadSpec, Site::Path("spec.replication".into()), message)
+        return Err(Diagnostic::new(Code::BadSpecification, Site::Path("spec.replication".into()), message)
             .help("remove `replication`, or use one instance")
             .into());
     }
@@ -139,6 +139,6 @@ mod tests {
         trace.spec.replication = Replication::None;
         assert!(lower(&trace).is_ok());
         trace.spec.instances = 2;
-        assert_eq!(lower(&trace).unwrap_err().iter().next().unwrap().code, Code::BadSpec);
+        assert_eq!(lower(&trace).unwrap_err().iter().next().unwrap().code, Code::BadSpecification);
     }
 }

@@ -13,7 +13,7 @@ use mscclpp_core::plan::{Op, OpKind};
 
 /// Codes of the checks that no small plan brings about, with the test that does.
 const ELSEWHERE: [(Code, &str); 2] = [
-    (Code::TooIntricate, "check::dataflow::tests::hostile_plans_take_no_longer_than_others"),
+    (Code::AnalysisLimit, "check::dataflow::tests::hostile_plans_take_no_longer_than_others"),
     (Code::Undecided, "check::loops::tests::loops_of_too_many_combinations_are_refused"),
 ];
 

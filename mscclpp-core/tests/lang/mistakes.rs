@@ -79,8 +79,8 @@ fn settings_that_cannot_be_are_refused() {
         result.err().into_iter().flatten().map(|diagnostic| diagnostic.code).collect::<Vec<_>>()
     };
     assert_eq!(refused(Collective::all_reduce(0, 1, false), 0, 1), [Code::NoRanks]);
-    assert_eq!(refused(Collective::all_reduce(4, 4, false), 8, 1), [Code::BadSpec]);
-    assert_eq!(refused(Collective::all_reduce(4, 4, false), 4, 0), [Code::BadSpec]);
+    assert_eq!(refused(Collective::all_reduce(4, 4, false), 8, 1), [Code::BadSpecification]);
+    assert_eq!(refused(Collective::all_reduce(4, 4, false), 4, 0), [Code::BadSpecification]);
     assert_eq!(refused(Collective::all_reduce(4, u32::MAX, false), 4, 4), [Code::TooLarge]);
     assert_eq!(refused(Collective::all_reduce(65521, 100_003, false), 65521, 1), [Code::TooLarge]);
 }

@@ -313,7 +313,7 @@ impl<'t> Vm<'t> {
         if self.depth >= self.limits.depth {
             let message = format!("calls nest more than {} deep", self.limits.depth);
             let help = "does this recursion end? a loop needs no depth";
-            return Err(self.fail_with(Code::TooDeep, tok, message, Some(help)));
+            return Err(self.fail_with(Code::RecursionLimit, tok, message, Some(help)));
         }
         self.depth += 1;
         let frame = Frame { base: self.base, captures: std::mem::replace(&mut self.captures, captures) };

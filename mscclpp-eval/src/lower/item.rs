@@ -290,7 +290,7 @@ impl Lower<'_> {
             Item::Other(why) => {
                 let tok = self.tok(span);
                 self.report
-                    .error(Code::OutsideName, tok, format!("`{name}` cannot be read at compile time: {why}"))
+                    .error(Code::UnresolvedName, tok, format!("`{name}` cannot be read at compile time: {why}"))
                     .help(AT_RUN_TIME);
                 ExprKind::Error
             }

@@ -267,7 +267,7 @@ impl Lower<'_> {
         };
         self.report
             .error(
-                Code::OutsideName,
+                Code::UnresolvedName,
                 tok,
                 format!("cannot resolve {kind} `{name}`: it is defined outside the collective"),
             )

@@ -6,7 +6,7 @@ refused! {
     fn lossy_cast() -> u8 { (299 + 1) as u8 } => LossyCast
     fn lossy_sign() -> usize { (0i32 - 1) as usize } => LossyCast
     fn endless_loop() -> i32 { let mut i = 0; loop { i = 1 - i; } } => TooManySteps
-    fn endless_recursion() -> usize { fn f(n: usize) -> usize { f(n + 1) } f(0) } => TooDeep
+    fn endless_recursion() -> usize { fn f(n: usize) -> usize { f(n + 1) } f(0) } => RecursionLimit
     fn too_many_elements() -> usize { vec![0u8; 1 << 40].len() } => TooManyElements
     fn endless_collect() -> Vec<i32> { std::iter::repeat(1).collect() } => TooManySteps
     fn printing() -> i32 { println!("{}", 1); 1 } => NotInSubset

@@ -165,7 +165,7 @@ impl Executor {
     /// them.
     ///
     /// # Errors
-    /// [`Error::RankCountMismatch`], [`Error::InvalidPlan`], [`Error::MessageSize`], [`Error::UnequalParts`],
+    /// [`Error::RankCountMismatch`], [`Error::InvalidPlan`], [`Error::MessageSize`], [`Error::IndivisibleCount`],
     /// [`Error::TooLarge`], [`Error::FixedReduction`], [`Error::UnsupportedAccumulator`], [`Error::ScratchLimit`],
     /// [`Error::OutOfMemory`].
     pub fn prepare(&self, plan: &Plan, message: Message) -> Result<PreparedPlan, Error> {

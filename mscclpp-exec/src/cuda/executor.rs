@@ -315,11 +315,11 @@ impl Inner {
     /// what waits for the launches of this executor.
     ///
     /// # Errors
-    /// [`Error::OtherWorld`].
+    /// [`Error::ForeignBuffers`].
     pub(super) fn check_same(self: &Arc<Self>, found: &Arc<Self>) -> Result<(), Error> {
         match Arc::ptr_eq(self, found) {
             true => Ok(()),
-            false => Err(Error::OtherWorld { expected: self.label(), found: found.label() }),
+            false => Err(Error::ForeignBuffers { expected: self.label(), found: found.label() }),
         }
     }
 

@@ -12,19 +12,19 @@ impl Error {
             Self::RankCountMismatch { .. } => Code::WrongNumberOfRanks,
             Self::InvalidPlan { .. } | Self::CrossNodeAccess { .. } => Code::MalformedPlan,
             Self::MessageSize { .. } => Code::MessageOutOfRange,
-            Self::UnequalParts { .. } => Code::UnequalParts,
+            Self::IndivisibleCount { .. } => Code::IndivisibleCount,
             Self::TooLarge { .. } => Code::MessageTooLarge,
             Self::FixedReduction { .. } => Code::FixedReduction,
             Self::UnsupportedAccumulator { .. } => Code::NoSuchReduction,
             Self::BufferSize { .. }
             | Self::BufferCount { .. }
             | Self::ElementType { .. }
-            | Self::OtherWorld { .. }
+            | Self::ForeignBuffers { .. }
             | Self::DeviceCopy { .. }
             | Self::Tensor { .. }
             | Self::NotLocalRank { .. }
             | Self::StreamDeviceMismatch { .. } => Code::WrongBuffers,
-            Self::BufferModeMismatch { .. } => Code::WrongPlace,
+            Self::BufferModeMismatch { .. } => Code::InPlaceMismatch,
             Self::ReadOnlyInput { .. } => Code::ReadOnlyInput,
             Self::ScratchLimit { .. } | Self::OutOfMemory { .. } | Self::SpawnThread(_) | Self::System { .. } => {
                 Code::OutOfResources
@@ -38,8 +38,8 @@ impl Error {
             Self::Length { .. } | Self::Root { .. } => Code::InvalidCall,
             Self::ReceiveMemory { .. } => Code::OutOfResources,
             Self::Panicked { .. } => Code::CallPanicked,
-            Self::LateData(_) => Code::OpenEnd,
-            Self::CallMismatch { .. } | Self::DroppedBuffer { .. } | Self::Busy => Code::DifferentCalls,
+            Self::LateData(_) => Code::LateAccess,
+            Self::CallMismatch { .. } | Self::DroppedBuffer { .. } | Self::Busy => Code::CallMismatch,
             Self::NotCoResident { .. } => Code::NotResident,
             Self::NoPeerAccess { .. } => Code::NoPeerAccess,
             #[cfg(feature = "cuda")]
@@ -66,7 +66,7 @@ impl Error {
                     .into()
             }
             Self::MessageSize { .. } => "use another plan, or disable this check with `Message::any_size`".into(),
-            Self::UnequalParts { count, ranks, .. } => {
+            Self::IndivisibleCount { count, ranks, .. } => {
                 let next = count.checked_next_multiple_of(u64::from(*ranks)).unwrap_or(0);
                 format!("use {next} elements, the next multiple of {ranks}")
             }
@@ -80,9 +80,11 @@ impl Error {
                 `Native`"
                 .into(),
             Self::UnsupportedAccumulator { .. } => "accumulate as `F64`".into(),
-            Self::OtherWorld { .. } => "create the buffers with `PreparedPlan::buffers` or `PreparedPlan::bind` on \
+            Self::ForeignBuffers { .. } => {
+                "create the buffers with `PreparedPlan::buffers` or `PreparedPlan::bind` on \
                 the same executor"
-                .into(),
+                    .into()
+            }
             Self::BufferModeMismatch { in_place: true, .. } => "launch with `launch_in_place`".into(),
             Self::BufferModeMismatch { .. } => "launch with inputs and outputs".into(),
             Self::ReadOnlyInput { .. } => "launch with `Buffers`, whose inputs may be overwritten".into(),

@@ -73,7 +73,7 @@ pub enum Error {
     },
     /// The count cannot be divided evenly among the ranks.
     #[error("expected a multiple of {ranks} elements for {collective}, found {count}")]
-    UnequalParts {
+    IndivisibleCount {
         /// Name of the collective.
         collective: &'static str,
         /// Elements of the larger buffer.
@@ -139,7 +139,7 @@ pub enum Error {
     },
     /// The buffers were created on devices of another executor.
     #[error("expected buffers of {expected}, found buffers of {found}")]
-    OtherWorld {
+    ForeignBuffers {
         /// Executor of the prepared plan: its number in this process, its ranks and their devices.
         expected: String,
         /// Executor of the buffers.

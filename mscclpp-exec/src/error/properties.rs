@@ -13,14 +13,14 @@ impl Error {
             Self::InvalidPlan { .. } | Self::LateData(_) => ErrorKind::InvalidPlan,
             Self::RankCountMismatch { .. }
             | Self::MessageSize { .. }
-            | Self::UnequalParts { .. }
+            | Self::IndivisibleCount { .. }
             | Self::TooLarge { .. }
             | Self::FixedReduction { .. }
             | Self::UnsupportedAccumulator { .. }
             | Self::BufferSize { .. }
             | Self::BufferCount { .. }
             | Self::ElementType { .. }
-            | Self::OtherWorld { .. }
+            | Self::ForeignBuffers { .. }
             | Self::BufferModeMismatch { .. }
             | Self::ReadOnlyInput { .. }
             | Self::Tensor { .. }

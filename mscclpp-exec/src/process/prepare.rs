@@ -28,7 +28,7 @@ impl Executor {
     ///
     /// # Errors
     /// Before the rank waits for any other: [`Error::RankCountMismatch`], [`Error::InvalidPlan`],
-    /// [`Error::MessageSize`], [`Error::UnequalParts`], [`Error::TooLarge`], [`Error::FixedReduction`],
+    /// [`Error::MessageSize`], [`Error::IndivisibleCount`], [`Error::TooLarge`], [`Error::FixedReduction`],
     /// [`Error::UnsupportedAccumulator`], [`Error::ScratchLimit`]: the same on all ranks that pass the same arguments.
     /// [`Error::CallMismatch`] if ranks pass different arguments, [`Error::RankLost`] if one does not make the call,
     /// [`Error::OutOfMemory`], [`Error::Busy`], [`Error::CommunicatorFailed`].

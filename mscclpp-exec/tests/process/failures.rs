@@ -72,7 +72,7 @@ fn different_calls_are_reported() {
         for (rank, error) in errors.iter().enumerate() {
             let text = error.to_string();
             assert!(
-                matches!(error, Error::CallMismatch { .. }) && error.code() == Code::DifferentCalls,
+                matches!(error, Error::CallMismatch { .. }) && error.code() == Code::CallMismatch,
                 "{rank}: {text}"
             );
             assert!(named.iter().all(|named| text.contains(named)), "{rank}: {text}");

@@ -37,7 +37,7 @@ fn data_is_late(transport: &Executor, news: News) {
     let error = failed.expect("data is late sooner or later");
     if transport.rank() == 2 {
         let Error::LateData(late) = &error else { panic!("{error}") };
-        assert_eq!((late.rank, late.peer, error.code()), (2, 0, Code::OpenEnd), "{error}");
+        assert_eq!((late.rank, late.peer, error.code()), (2, 0, Code::LateAccess), "{error}");
         assert!(error.diagnostic().to_string().contains("after the put"), "{}", error.diagnostic());
     }
     println!("{error}");

@@ -112,13 +112,13 @@ fn flushed_put_reported_by_others_fails() {
         &[(2, By::Port)],
         &[(2, By::Memory)],
     ] {
-        expect_rejection_and_failure(&through_hops(hops, false), Code::OpenEnd);
+        expect_rejection_and_failure(&through_hops(hops, false), Code::LateAccess);
         expect_pass(&through_hops(hops, true));
     }
 }
 
 #[test]
 fn flushed_put_that_arrives_in_next_launch_fails() {
-    expect_rejection_and_failure(&reused_scratch(By::Memory), Code::Relaunch);
+    expect_rejection_and_failure(&reused_scratch(By::Memory), Code::CrossLaunchRace);
     expect_pass(&reused_scratch(By::Port));
 }

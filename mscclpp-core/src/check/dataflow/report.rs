@@ -14,7 +14,7 @@ use crate::types::BufferKind;
 /// Returns the finding about a plan whose data exceeds the limits of the analysis.
 pub(super) fn analysis_limit() -> Diagnostic {
     Diagnostic::new(
-        Code::TooIntricate,
+        Code::AnalysisLimit,
         Site::None,
         "the plan splits its data into more ranges than the analysis supports",
     )
@@ -95,7 +95,7 @@ impl<'p> Reporter<'_, 'p> {
             let mut writes = step.writes.iter();
             writes.any(|(other, _)| other.memory == *memory && other.range.contains(&range.start))
         };
-        let finding = Diagnostic::new(Code::UninitialisedRead, at.site(self.plan), message);
+        let finding = Diagnostic::new(Code::UninitializedRead, at.site(self.plan), message);
         let later = self.log.steps.iter().find(writes);
         match later {
             Some(step) => finding

@@ -204,7 +204,7 @@ fn two_kinds_of_reduction_do_not_mix() {
 fn uninitialized_read_is_reported() {
     let early = plan(Custom { input: 1, output: 1 }, false, &[&["copy s0 > o0; nop; copy i0 > s0"]]);
     let (code, message, also) = wrong(&early);
-    assert_eq!(code, Code::UninitialisedRead);
+    assert_eq!(code, Code::UninitializedRead);
     assert_eq!(message, "`copy` (rank 0, thread block 0) reads scratch chunk 0 of rank 0, which is uninitialized");
     assert_eq!(
         also,
@@ -222,7 +222,7 @@ fn unequal_slices_are_tracked() {
     let quarters = "copy/0:2 i0+3 > s0+3; nop; copy/0:4 s0+3 > o0+3; copy/1:4 s0+3 > o0+3";
     let found = crate::check::check(&plan(Custom { input: 3, output: 3 }, false, &[&[quarters], &[""]]));
     let first = found.iter().next().expect("a finding");
-    assert_eq!(first.code, Code::UninitialisedRead);
+    assert_eq!(first.code, Code::UninitializedRead);
     assert!(
         first.message.ends_with("at message sizes that do not divide equally among the members of a group"),
         "{first}"
@@ -321,7 +321,7 @@ fn hostile_plans_take_no_longer_than_others() {
     let mut ops: Vec<_> = (0..30).map(|i| format!("copy i0+{} > i{}+{}", 1 << i, 1 << i, 1 << i)).collect();
     ops.insert(1, "re i0 i1 > i0".to_owned());
     pieces.ranks[0].blocks[0].ops = testing::ops(&ops.join("; "));
-    assert_eq!(wrong(&pieces).0, Code::TooIntricate);
+    assert_eq!(wrong(&pieces).0, Code::AnalysisLimit);
 }
 
 #[test]

@@ -132,7 +132,7 @@ fn unbalanced_semaphore(plan: &PlanTree, rank: usize, id: u32, sides: &Sides) ->
         sides.example("release", "acquire")
     );
     let at = sides.first_down.or(sides.first_up)?;
-    let finding = Diagnostic::new(Code::SemaphoreDrift, at.site(plan), message)
+    let finding = Diagnostic::new(Code::UnbalancedSemaphore, at.site(plan), message)
         .help("release and acquire it the same number of times, in loops of equal unit and span");
     Some(match sides.first_down.and(sides.first_up) {
         Some(other) => finding.note("a release", other.site(plan)),
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn semaphores_must_end_at_their_initial_value() {
         let (code, message) = finding(&[&["sem_release#2,2; sem_acquire#2"], &[""]]);
-        assert_eq!(code, Code::SemaphoreDrift);
+        assert_eq!(code, Code::UnbalancedSemaphore);
         assert_eq!(
             message,
             "semaphore 2 of rank 0 is released twice, but is acquired once, so its value changes from launch to launch"

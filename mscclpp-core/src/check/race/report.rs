@@ -184,7 +184,7 @@ pub(super) fn late_access(
             )
         }
     };
-    Diagnostic::new(Code::OpenEnd, old.at.site(model.plan), message).help(help)
+    Diagnostic::new(Code::LateAccess, old.at.site(model.plan), message).help(help)
 }
 
 /// Returns the finding about an access in a later launch and one of this launch, at an atom of scratch, given what is
@@ -222,7 +222,7 @@ pub(super) fn cross_launch_race(
             or before it writes"
         }
     };
-    Diagnostic::new(Code::Relaunch, second.at.site(model.plan), message)
+    Diagnostic::new(Code::CrossLaunchRace, second.at.site(model.plan), message)
         .note(format!("{} {}", first.name, first.does), first.at.site(model.plan))
         .help(help)
 }

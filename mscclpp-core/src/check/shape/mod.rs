@@ -102,16 +102,19 @@ fn header(plan: &PlanTree, found: &mut Findings) {
     }
     if !(1..=1024).contains(&plan.threads_per_block) {
         let message = format!("expected 1 to 1024 threads per block, found {}", plan.threads_per_block);
-        found.at_plan(Code::BadSpec, message);
+        found.at_plan(Code::BadSpecification, message);
     }
     if !plan.buffer_alignment.is_power_of_two() {
         let message =
             format!("expected a buffer alignment that is a power of two, found {} bytes", plan.buffer_alignment);
-        found.at_plan(Code::BadSpec, message);
+        found.at_plan(Code::BadSpecification, message);
     }
     let (min, max) = (plan.min_message_size, plan.max_message_size);
     if min > max {
-        found.at_plan(Code::BadSpec, format!("the smallest message, {min} bytes, is larger than the largest, {max}"));
+        found.at_plan(
+            Code::BadSpecification,
+            format!("the smallest message, {min} bytes, is larger than the largest, {max}"),
+        );
     }
     let root = plan.collective.root;
     if root as usize >= plan.ranks.len() && !plan.ranks.is_empty() {
@@ -216,7 +219,7 @@ fn chunk_counts(plan: &PlanTree, found: &mut Findings) {
                 "expected {input} input and {output} output chunks as on rank 0, found {} and {}",
                 tables.input_chunks, tables.output_chunks
             );
-            found.at_rank(Code::UnevenChunks, rank, message);
+            found.at_rank(Code::ChunkCountMismatch, rank, message);
         }
     }
     let ranks = plan.ranks.len() as u64;
@@ -235,7 +238,7 @@ fn chunk_counts(plan: &PlanTree, found: &mut Findings) {
         let message = format!(
             "expected {demand} in an {name} over {ranks} ranks, found {input} input and {output} output chunks"
         );
-        found.at_plan(Code::UnevenChunks, message);
+        found.at_plan(Code::ChunkCountMismatch, message);
     }
 }
 
@@ -287,7 +290,7 @@ fn rank_tables(plan: &PlanTree, rank: usize, tables: &RankPlan, found: &mut Find
         if !(0..=i64::from(i32::MAX)).contains(&initial) {
             let message =
                 format!("expected an initial value of 0 to {} for semaphore {number}, found {initial}", i32::MAX);
-            found.at_rank(Code::BadSpec, rank, message);
+            found.at_rank(Code::BadSpecification, rank, message);
         }
     }
 }

@@ -50,11 +50,11 @@ fn refused_op(code: Code, kind: OpKind, change: impl FnOnce(&mut crate::plan::Op
 #[test]
 fn invalid_headers_are_rejected() {
     refused(Code::NoRanks, |plan| plan.ranks.clear());
-    refused(Code::BadSpec, |plan| plan.threads_per_block = 0);
-    refused(Code::BadSpec, |plan| plan.threads_per_block = 1025);
-    refused(Code::BadSpec, |plan| plan.buffer_alignment = 0);
-    refused(Code::BadSpec, |plan| plan.buffer_alignment = 24);
-    refused(Code::BadSpec, |plan| (plan.min_message_size, plan.max_message_size) = (2, 1));
+    refused(Code::BadSpecification, |plan| plan.threads_per_block = 0);
+    refused(Code::BadSpecification, |plan| plan.threads_per_block = 1025);
+    refused(Code::BadSpecification, |plan| plan.buffer_alignment = 0);
+    refused(Code::BadSpecification, |plan| plan.buffer_alignment = 24);
+    refused(Code::BadSpecification, |plan| (plan.min_message_size, plan.max_message_size) = (2, 1));
     refused(Code::RankOutOfRange, |plan| plan.collective.root = 2);
 }
 
@@ -104,15 +104,15 @@ fn expectations() {
 
 #[test]
 fn chunk_counts() {
-    refused(Code::UnevenChunks, |plan| plan.ranks[1].input_chunks = 9);
+    refused(Code::ChunkCountMismatch, |plan| plan.ranks[1].input_chunks = 9);
     for kind in [CollectiveKind::AllGather, CollectiveKind::ReduceScatter] {
-        refused(Code::UnevenChunks, |plan| plan.collective.kind = kind);
+        refused(Code::ChunkCountMismatch, |plan| plan.collective.kind = kind);
     }
-    refused(Code::UnevenChunks, |plan| {
+    refused(Code::ChunkCountMismatch, |plan| {
         plan.collective.kind = CollectiveKind::SendRecv;
         plan.ranks.iter_mut().for_each(|rank| rank.input_chunks = 9);
     });
-    refused(Code::UnevenChunks, |plan| {
+    refused(Code::ChunkCountMismatch, |plan| {
         plan.collective.kind = CollectiveKind::AllReduce;
         plan.ranks.iter_mut().for_each(|rank| (rank.input_chunks, rank.output_chunks) = (9, 9));
     });
@@ -131,7 +131,7 @@ fn rank_tables() {
     refused(Code::NotAMember, |plan| plan.ranks[0].channels.push(group(&[0, 1])));
     refused(Code::IndexOutOfRange, |plan| plan.ranks[0].channels.push(group(&[0, 7])));
     refused(Code::BadGroup, |plan| plan.ranks[0].channels.push(group(&[0, 1, 0])));
-    refused(Code::BadSpec, |plan| plan.ranks[0].semaphores[1] = -1);
+    refused(Code::BadSpecification, |plan| plan.ranks[0].semaphores[1] = -1);
 }
 
 #[test]

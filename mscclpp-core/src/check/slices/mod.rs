@@ -254,7 +254,7 @@ fn too_many(view: View, cuts: &[Cut], sizes: Option<usize>) -> Diagnostic {
         None => format!("the slices of {groups} overlap in more ways than the analysis supports"),
     };
     let site = places.first().cloned().unwrap_or_default();
-    let mut finding = Diagnostic::new(Code::TooIntricate, site, message).help(
+    let mut finding = Diagnostic::new(Code::AnalysisLimit, site, message).help(
         "split ranges whose number of chunks is a multiple of the group size, or use group sizes that divide \
             each other",
     );

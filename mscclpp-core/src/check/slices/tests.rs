@@ -269,7 +269,7 @@ fn range_across_postconditions_is_examined_by_chunks() {
 fn undecided_plans_are_rejected_with_their_cuts() {
     let found = check(&plan(&[&["copy/0:1009 i0 > s0; nop; copy/3:1013 s0 > o0"], &[""]]));
     let finding = found.iter().next().expect("a finding");
-    assert_eq!(finding.code, Code::TooIntricate);
+    assert_eq!(finding.code, Code::AnalysisLimit);
     assert!(finding.message.contains("1013 members over 1 chunk and of 1009 members over 1 chunk"), "{found}");
     for of in [u32::MAX, u32::MAX - 1] {
         let found = check(&plan(&[&[&format!("copy/0:{of} i0 > s0; nop; cpkt/1:{of} s0+3 > s3+3")], &[""]]));

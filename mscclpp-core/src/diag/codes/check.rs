@@ -92,7 +92,7 @@ Right:
 ```json
 {"name": "barrier", "barrier_id": 0, "num_threadblocks": 2}
 ```"#;
-    UnevenChunks = "M0206" "chunk-count-mismatch": "all ranks have the same chunk counts, and the counts fit the collective",
+    ChunkCountMismatch = "M0206" "chunk-count-mismatch": "all ranks have the same chunk counts, and the counts fit the collective",
         r#"A chunk has the same size on every rank, so that a chunk range of one rank's buffer can be copied to another's.
 
 Wrong, on the ranks of an all-gather over two ranks:
@@ -106,7 +106,7 @@ Right:
 ```json
 {"input_chunks": 1, "output_chunks": 2}
 ```"#;
-    SemaphoreDrift = "M0207" "unbalanced-semaphore": "every launch releases a semaphore as often as it acquires it",
+    UnbalancedSemaphore = "M0207" "unbalanced-semaphore": "every launch releases a semaphore as often as it acquires it",
         r#"Semaphores are initialized once, so a difference changes the value with which the next launch starts. Releases in a loop need acquires in a loop of the same unit and span.
 
 Wrong:
@@ -178,7 +178,7 @@ Right:
     rank.barrier([0, 1]);
     rank.copy(rank.output().chunk(0), slot, 1);
 ```"#;
-    Relaunch = "M0211" "cross-launch-race": "a launch does not access scratch that the previous launch may still use",
+    CrossLaunchRace = "M0211" "cross-launch-race": "a launch does not access scratch that the previous launch may still use",
         r#"A rank starts its next launch as soon as its own thread blocks have finished, even if its peers are still running. It must not overwrite packets or plain data that a peer has not read yet. Any synchronization after the last read is enough: a signal that the reader sends at the start of its next launch, or, for example, a packet with the result that the reader sends after it has read. With double scratch, launches alternate between two halves of scratch, so a launch can conflict only with the launch before the previous one. A put over a port channel is complete at its destination when the receiver has waited for a later signal of that channel; a flush guarantees only that the source was read.
 
 Wrong: a rank may start the next launch while its peer is still reading the packets of this one:
@@ -226,7 +226,7 @@ Right:
         channel.wait(0).relaxed();
         channel.put(peer.output().chunk(rank.id()), mine, 0);
 ```"#;
-    OpenEnd = "M0213" "late-access": "all accesses to a rank's input and output finish before its launch does",
+    LateAccess = "M0213" "late-access": "all accesses to a rank's input and output finish before its launch does",
         r#"After a rank's launch has finished, its caller reads the output and writes the input again. That would race with a peer that still accesses these buffers, or with a port put of the rank that has not read its source yet. A put over a port channel has arrived when the receiver has waited for a later signal of the same channel; a flush guarantees only that the source was read, and forwarding it to another rank does not change that.
 
 Wrong: a rank may finish before its peer's put:
@@ -305,7 +305,7 @@ Right:
 ```rust
     to_a.get(b.input().chunk(..), a.input().chunk(..), 0);
 ```"#;
-    UninitialisedRead = "M0216" "uninitialized-read": "scratch and outputs are written before they are read",
+    UninitializedRead = "M0216" "uninitialized-read": "scratch and outputs are written before they are read",
         r#"When a launch starts, scratch and, out of place, outputs are uninitialized: they may hold data of an earlier launch or of another plan.
 
 Wrong: no operation writes the second chunk of scratch:
@@ -349,9 +349,9 @@ Right:
 ```rust
         rank.reduce_packets(input, slots[id].chunk(..), 0).to(output);
 ```"#;
-    TooIntricate = "M0218" "analysis-limit": "data movement stays within the limit of the analysis",
+    AnalysisLimit = "M0218" "analysis-limit": "data movement stays within the limit of the analysis",
         "The checks track every range of memory that is moved or reduced separately. A plan in which the number of these ranges keeps growing beyond the number of operations would take unbounded time.\n\nWrong: copying the first half of scratch to the range after it, repeatedly, with different ranges each time. Right: chunks of the size in which the data is moved.";
-    PacketsWithoutRoom = "M0219" "packets-need-ll": "a plan that uses packets has protocol `LL`",
+    PacketsNeedLl = "M0219" "packets-need-ll": "a plan that uses packets has protocol `LL`",
         r#"A packet stores a flag with its data and takes twice the bytes. Protocol `LL` doubles the size of scratch; under `Simple`, packets would be written past its end.
 
 Wrong:
@@ -374,7 +374,7 @@ Right:
 ```rust
 #[collective(AllReduce, ranks = 2, protocol = LL, double_scratch)]
 ```"#;
-    SharedScratch = "M0220" "mixed-scratch": "a byte of scratch holds packets or plain data, never both",
+    MixedScratch = "M0220" "mixed-scratch": "a byte of scratch holds packets or plain data, never both",
         r#"Packet chunk k of scratch occupies the bytes of plain chunks 2k and 2k + 1. Plain data in these bytes would be read as packets, including their flags, and packets as plain data. A program that needs both allocates the scratch for plain data first.
 
 Wrong:

@@ -9,7 +9,7 @@ codes! {
         "The macro calls the function with a `&Program` and with every combination of the values in `params(…)`, in the order of the function's parameters. The function records operations and returns nothing.\n\nWrong: `#[collective(AllReduce, ranks = 8)] fn ring(p: &Program, tbg: usize)`. Right: `#[collective(AllReduce, ranks = 8, params(tbg = [1, 2]))] fn ring(p: &Program, tbg: usize)`.";
     NotInSubset = "M0103" "not-in-subset": "a collective is written in the subset of Rust that is evaluated at compile time",
         "The function is evaluated while the crate compiles, by an evaluator that supports integers, tuples, structs, enums, lists, maps, options, results, loops, closures and iterators; `docs/subset.md` lists everything. Unsupported code is rejected before evaluation starts.\n\nWrong: `println!(\"{n}\")`, floating-point numbers, `unsafe`, threads. Right: compute with integers, and call the function at run time (`name::compile(spec)`, from `main` or `build.rs`) if it needs more.";
-    OutsideName = "M0104" "unresolved-name": "a collective uses only names from its own tokens",
+    UnresolvedName = "M0104" "unresolved-name": "a collective uses only names from its own tokens",
         "The macro receives the tokens of the function, not the crate around it, so it cannot resolve constants, functions or types that are defined outside.\n\nWrong: `const N: usize = 4; #[collective(AllGather, ranks = 4)] fn f(p: &Program) { for i in 0..N { … } }`. Right: put both into a module with `#[collectives]`, or make the constant a parameter: `#[collective(…, params(n = [4]))] fn f(p: &Program, n: usize)`.";
     TypeError = "M0105" "type-error": "the evaluator can infer the types of a collective",
         "The evaluator infers types as the compiler does, and found mismatched types, or could not infer one. Where the compiler reports an error as well, its message is the only one. Otherwise annotate the type at the location of this message.\n\nWrong: `let peers = p.ranks().map(Rank::id).collect();`. Right: `let peers: Vec<usize> = p.ranks().map(|rank| rank.id()).collect();`.";
@@ -25,7 +25,7 @@ codes! {
         "Rust's `as` truncates values that do not fit the target type. In an algorithm that is nearly always a mistake, so a cast that would change the value is an error here.\n\nWrong: `(id as i32 - 1) as usize` for rank 0. Right: `(id as i32 - 1).rem_euclid(n as i32) as usize`.";
     TooManySteps = "M0111" "too-many-steps": "evaluation finishes within the step limit",
         "A collective is evaluated in every build, so the number of steps and operations is limited, which also stops an infinite loop.\n\nWrong: `while i < n { … }` that never changes `i`. Right: make the loop end; if it is meant to run this long, raise the limit: `#[collective(…, max_steps = 50_000_000)]`.";
-    TooDeep = "M0112" "recursion-limit": "calls do not nest deeper than 200",
+    RecursionLimit = "M0112" "recursion-limit": "calls do not nest deeper than 200",
         "Recursion is supported up to this depth; a binary tree over 1024 ranks is 10 calls deep.\n\nWrong: `fn f(n: usize) -> usize { f(n + 1) }`. Right: add a base case, or use a loop.";
     TooManyElements = "M0113" "too-many-elements": "lists stay within the element limit",
         "A collective computes with the numbers of ranks and chunks, not with data, so a list of tens of millions of elements is a mistake.\n\nWrong: `vec![0; 1 << 40]`. Right: a list with one element per rank or chunk.";

@@ -11,7 +11,7 @@ codes! {
         "Plans that this library compiled are always valid; plan files may not be. The message names the operation, the index and its limit.\n\nWrong: `{\"name\": \"signal\", \"channel_type\": \"memory\", \"channel_ids\": [1]}` in a thread block with one memory channel. Right: `\"channel_ids\": [0]`.";
     MessageOutOfRange = "M0404" "message-out-of-range": "the message size is in the range of its plan",
         "The message size is the size of a rank's input, and in an all-gather that of its output. Plans for small messages are slow with large ones, and may need more scratch than is available.\n\nWrong: 4 KiB through a plan with `message_size = 1 << 20..=1 << 30`. Right: a plan for small messages; or `message.any_size()`, which disables this check.";
-    UnequalParts = "M0405" "indivisible-count": "in all-gather, reduce-scatter and all-to-all, the element count is a multiple of the number of ranks",
+    IndivisibleCount = "M0405" "indivisible-count": "in all-gather, reduce-scatter and all-to-all, the element count is a multiple of the number of ranks",
         "The element count of a message is that of the larger of input and output, which is divided equally among the ranks. The chunks within the part of a rank may have different sizes.\n\nWrong: `Message::of::<f32>(1001)` in an all-gather of 8 ranks. Right: `Message::of::<f32>(1008)`.";
     MessageTooLarge = "M0406" "message-too-large": "a message fits into the address space",
         "A buffer, padded to whole chunks, has less than 2^63 bytes.\n\nWrong: `Message::of::<f64>(1 << 62)`. Right: split the data into several messages.";
@@ -21,7 +21,7 @@ codes! {
         "Integers accumulate in their own type and wrap; f64 does not accumulate in f32.\n\nWrong: `Message::of::<i32>(n).accumulate(AccumType::F32)`. Right: omit `accumulate`.";
     WrongBuffers = "M0409" "wrong-buffers": "a launch gets one buffer per rank, of the type and size of the message",
         "The sizes follow from the message: `prepared.input_len()` and `prepared.output_len()` return them.\n\nWrong, in an all-gather of 4 ranks with `Message::of::<f32>(1024)`: inputs of 1024 elements. Right: inputs of 256.";
-    WrongPlace = "M0410" "in-place-mismatch": "an in-place plan gets one buffer per rank, and any other plan gets two",
+    InPlaceMismatch = "M0410" "in-place-mismatch": "an in-place plan gets one buffer per rank, and any other plan gets two",
         "In place, one buffer is both input and output, and the plan relies on it.\n\nWrong: `prepared.launch(&inputs, &mut outputs)` with a plan that was compiled with `in_place`. Right: `prepared.launch_in_place(&mut buffers)`.";
     ReadOnlyInput = "M0411" "read-only-input": "inputs that a plan overwrites are passed as mutable",
         "Some out-of-place plans use the input as scratch.\n\nWrong: `prepared.launch(&inputs, &mut outputs)` with such a plan. Right: `prepared.launch_buffers(&mut buffers)`, which may overwrite inputs and outputs.";
@@ -31,7 +31,7 @@ codes! {
         "This is a bug in mscclpp, not in the plan. Please report it with the plan.";
     LostRank = "M0414" "lost-rank": "all ranks take part in every launch",
         "If a process exits, or is suspended for longer than the timeout, the launch is aborted on all ranks. The message names the rank and, for each waiting thread block, the operation, its channel, the value that it expected and the value that it read. The communicator has then failed: create a new one with `shrink`, without the lost ranks.\n\nWrong: one of the ranks returns before its last launch. Right: all ranks make the same calls.";
-    DifferentCalls = "M0415" "call-mismatch": "all ranks make the same calls in the same order",
+    CallMismatch = "M0415" "call-mismatch": "all ranks make the same calls in the same order",
         "Each rank compares each of its calls with those of its peers: plan, count, type and operation. The message names both calls.\n\nWrong: rank 0 launches an all-reduce of 1000 f32, and rank 1 one of 1000 f64. Right: both ranks launch the same call.";
     NoAlgorithm = "M0416" "no-algorithm": "every call is served by a registered algorithm",
         "A communicator selects an algorithm for each call among those of its registry: the selector decides first, then the tuning table, then the built-in rules. The message names the request and why each candidate cannot serve it. `mscclpp select` explains a selection without a job.\n\nWrong: `MSCCLPP_TUNING_TABLE` with an algorithm that this program does not have, and a strict registry. Right: add the algorithm, or tune again.";

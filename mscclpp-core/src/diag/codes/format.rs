@@ -15,7 +15,7 @@ codes! {
         "A key that is unknown, or has no meaning in its object, is ignored with a warning, since a newer version may have added it. In strict mode it is an error, since it may be misspelled.\n\nWrong: `\"tgb_info\": …`. Right: `\"tbg_info\": …`.";
     DuplicateKey = "M0306" "duplicate-key": "the keys of an object are distinct",
         "JSON readers differ in which of the two values they use, so such a plan would be ambiguous.\n\nWrong: `{\"index\": 0, \"index\": 1, \"size\": 1}`. Right: `{\"index\": 1, \"size\": 1}`.";
-    Contradiction = "M0307" "inconsistent-value": "redundant values in a plan file are consistent",
+    InconsistentValue = "M0307" "inconsistent-value": "redundant values in a plan file are consistent",
         "The `id` of a rank or thread block is its position, a local operand names no other rank, the number of ranks of a group is its `size`, and a `glre` names the buffer of its switch channel.\n\nWrong: `\"gpus\": [{\"id\": 1, …}, {\"id\": 0, …}]`. Right: sort the ranks by `id`.";
     BadReference = "M0308" "bad-reference": "an operand specifies its buffer with exactly one key",
         "`type` for a buffer of the rank itself, `buffer_id` for a buffer of another rank, `switch_channel_id` for the buffer of a switch channel.\n\nWrong: `{\"index\": 0, \"size\": 1}`. Right: `{\"type\": \"o\", \"index\": 0, \"size\": 1}`.";

@@ -7,7 +7,7 @@ codes! {
         "A collective runs on one or more ranks; with 0 ranks there is nothing to record.\n\nWrong: `ranks = 0`. Right: `ranks = 2`.";
     RankOutOfRange = "M0002" "rank-out-of-range": "rank numbers are in `0..num_ranks`",
         "`p.rank(i)` returns rank i of the program.\n\nWrong, with 4 ranks: `p.rank(4)`. Right: `p.rank(3)`, or `p.ranks()` for all of them.";
-    BadSpec = "M0003" "bad-specification": "the arguments of a collective are consistent",
+    BadSpecification = "M0003" "bad-specification": "the arguments of a collective are consistent",
         "`threads_per_block` is in 1..=1024, the buffer alignment is a power of two, the smallest message size is not larger than the largest, `chunk_factor` and `instances` are at least 1, `replication = none` requires one instance, and the number of ranks is a multiple of `ranks_per_node`.\n\nWrong: `instances = 2, replication = none`. Right: omit `replication`.";
     ChunkOutOfRange = "M0004" "chunk-out-of-range": "a chunk range lies within its buffer",
         "The collective and its chunk factor determine the number of input and output chunks of a rank; scratch has the number of chunks that was requested.\n\nWrong, in an all-gather of 4 ranks: `rank.output().chunk(4)`. Right: `rank.output().chunk(3)`.";
@@ -23,7 +23,7 @@ codes! {
         "The threads of a block copy in an unspecified order, so the result of an overlapping copy is undefined.\n\nWrong: `rank.copy(input.chunk(1..3), input.chunk(0..2), 0)`. Right: copy through scratch.";
     EmptyList = "M0010" "empty-list": "a reduction combines at least two chunks, and a group or barrier names at least one thread block",
         "Wrong: `rank.reduce(x, &[], 0)`. Right: `rank.reduce(x, &[y], 0)`.";
-    BlockOutOfRange = "M0011" "thread-block-out-of-range": "thread block numbers are in `0..65536`",
+    ThreadBlockOutOfRange = "M0011" "thread-block-out-of-range": "thread block numbers are in `0..65536`",
         "Using thread block k also creates all thread blocks with smaller numbers, and each of them is launched.\n\nWrong: `copy(a, b, -1)`. Right: `copy(a, b, 0)`.";
     BadGroup = "M0012" "bad-group": "the members of a thread-block group or a switch channel are distinct",
         "Wrong: `p.thread_block_group([0, 0])`. Right: `p.thread_block_group([0, 1])`.";
@@ -47,6 +47,6 @@ codes! {
         "Instance k of n processes the k-th part of every range. If two ranges overlap without being equal, a chunk belongs to different instances, which are not ordered. Such ranges are split into single chunks, except inside pipelined loops and in thread-block groups, where that is not possible.\n\nWrong, with 2 instances: a group copies `scratch.chunk(0..2)`, then one block reads `scratch.chunk(1)`. Right: the group copies `scratch.chunk(0)`, then `scratch.chunk(1)`.";
     WrongChannel = "M0022" "wrong-channel": "a channel supports the operation",
         "Over a memory channel, the thread block itself reads and writes the peer's memory; a port channel queues puts for a proxy, which cannot get data for the caller. In the typed API rustc rejects unsupported operations; this code is for the older API, where the channel type is an argument.\n\nWrong: `c.get(peer, Buffer::Output, 0, 0, ChannelType::Proxy)`. Right: `c.get(peer, Buffer::Output, 0, 0, ChannelType::Sm)`.";
-    ChunksApart = "M0023" "non-contiguous-chunks": "chunks that are combined into one operand are adjacent in one buffer or, on a switch, at the same index of every rank",
+    NonContiguousChunks = "M0023" "non-contiguous-chunks": "chunks that are combined into one operand are adjacent in one buffer or, on a switch, at the same index of every rank",
         "An operand is one range of one buffer. `group` joins adjacent chunks; `group_load_reduce` combines the chunks at the same index of the same buffer on every rank.\n\nWrong: `p.chunk(0, Buffer::Input, 0, 1).group(p.chunk(0, Buffer::Input, 2, 1))`. Right: `p.chunk(0, Buffer::Input, 0, 3)`.";
 }

@@ -276,7 +276,7 @@ impl Recorder {
             return u32::try_from(block).ok();
         }
         self.report_error(
-            Code::BlockOutOfRange,
+            Code::ThreadBlockOutOfRange,
             format!("expected a thread block in 0..{MAX_BLOCKS}, found {block}"),
             "number thread blocks from 0",
         );

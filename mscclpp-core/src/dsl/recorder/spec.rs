@@ -95,7 +95,7 @@ impl Recorder {
             )
         });
         for (field, message, help) in wrong {
-            self.file_at(at(field), Code::BadSpec, message, help);
+            self.file_at(at(field), Code::BadSpecification, message, help);
         }
         if let Some(message) = too_many {
             let help = "use a smaller `chunk_factor`";

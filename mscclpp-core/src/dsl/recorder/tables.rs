@@ -155,7 +155,7 @@ impl Recorder {
     pub(in crate::dsl) fn semaphore(&mut self, rank: u32, initial: i64) -> u32 {
         if initial < 0 || initial > i64::from(i32::MAX) {
             self.report_error(
-                Code::BadSpec,
+                Code::BadSpecification,
                 format!("expected an initial value of 0 to {} for the semaphore, found {initial}", i32::MAX),
                 "pass the number of units that are available initially",
             );

@@ -51,7 +51,7 @@ impl ChunkRef<'_> {
         let (start, end) = (a.index.min(b.index), (a.index + a.size).max(b.index + b.size));
         if (a.rank, a.buffer) != (b.rank, b.buffer) || end - start > a.size + b.size {
             self.file(
-                Code::ChunksApart,
+                Code::NonContiguousChunks,
                 format!("`group` expects adjacent chunks of one buffer, found {self} and {other}"),
                 "group adjacent chunks of the same buffer of the same rank",
             );

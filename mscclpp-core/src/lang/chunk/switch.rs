@@ -17,7 +17,7 @@ impl<'c> ChunkRef<'c> {
         let here = |chunk: &Self| ChunkValue { rank: self.value.rank, ..chunk.value } == self.value;
         if let Some(apart) = others.iter().find(|other| !here(other)) {
             self.file(
-                Code::ChunksApart,
+                Code::NonContiguousChunks,
                 format!("`group_load_reduce` expects chunks at the index of {self}, found {apart}"),
                 "name the same chunks of the same buffer on every rank",
             );

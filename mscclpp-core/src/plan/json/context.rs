@@ -159,7 +159,7 @@ impl<'t> ReadState<'t> {
                     "the operation names the {} buffer, but its switch channel names the {found} buffer",
                     noted.buffer
                 );
-                self.errors.push(Diagnostic::new(Code::Contradiction, Site::Path(noted.path), message));
+                self.errors.push(Diagnostic::new(Code::InconsistentValue, Site::Path(noted.path), message));
             }
         }
     }

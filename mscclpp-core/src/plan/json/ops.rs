@@ -338,7 +338,7 @@ impl Read for Operand {
         }
         if seen & REF_RANK != 0 && raw.rank != cx.rank {
             cx.error(
-                Code::Contradiction,
+                Code::InconsistentValue,
                 format!("expected rank {} in a local operand, found rank {}", cx.rank, raw.rank),
             );
         }

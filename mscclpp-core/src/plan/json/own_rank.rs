@@ -19,7 +19,7 @@ fn slow(text: &str, rank: u32) -> Result<PlanTree, Diagnostics> {
     let (mut tree, _) = read::read(text, ReadOptions::default(), Part::Whole)?;
     if rank as usize >= tree.ranks.len() {
         let message = format!("the plan has {} ranks, expected one with rank {rank}", tree.ranks.len());
-        return Err(Diagnostic::new(Code::Contradiction, Site::Path("gpus".into()), message).into());
+        return Err(Diagnostic::new(Code::InconsistentValue, Site::Path("gpus".into()), message).into());
     }
     // As in the fast way: they are about ranks that are not there.
     tree.expectations.clear();

@@ -60,7 +60,7 @@ impl Read for RankPlan {
         cx.require(RawRank::KEYS, 0b111_1111, seen, "rank");
         if seen & 1 != 0 && raw.id as usize != position {
             cx.error(
-                Code::Contradiction,
+                Code::InconsistentValue,
                 format!("expected id {position} for the rank at position {position}, found {}", raw.id),
             );
         }
@@ -169,7 +169,7 @@ impl Read for RawGroup {
         cx.require(Self::KEYS, 0b11, seen, "group");
         if seen == 0b11 && self.size as usize != self.ranks.len() {
             cx.error(
-                Code::Contradiction,
+                Code::InconsistentValue,
                 format!("expected {} ranks in a group of this size, found {}", self.size, self.ranks.len()),
             );
         }
@@ -283,7 +283,7 @@ impl Read for ThreadBlock {
         cx.require(RawBlock::KEYS, 0b111, seen, "thread block");
         if seen & 1 != 0 && raw.id as usize != position {
             cx.error(
-                Code::Contradiction,
+                Code::InconsistentValue,
                 format!("expected id {position} for the thread block at position {position}, found {}", raw.id),
             );
         }

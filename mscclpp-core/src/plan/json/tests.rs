@@ -232,7 +232,7 @@ fn every_mistake_has_its_code_and_path() {
         (r#""index": 1"#, r#""index": [1]"#, Code::WrongType, format!("{op}.src_buff[0].index")),
         (r#""index": 1"#, r#""index": {"a": 1}"#, Code::WrongType, format!("{op}.src_buff[0].index")),
         (r#""type": "i""#, r#""type": "x""#, Code::UnknownName, format!("{op}.src_buff[0].type")),
-        (r#""type": "i""#, r#""type": "i", "rank": 1"#, Code::Contradiction, format!("{op}.src_buff[0]")),
+        (r#""type": "i""#, r#""type": "i", "rank": 1"#, Code::InconsistentValue, format!("{op}.src_buff[0]")),
         (r#""name": "put""#, r#""name": "rrc""#, Code::UnknownName, format!("{op}.name")),
         (r#""name": "put", "#, "", Code::MissingKey, op.to_owned()),
         (r#""name": "put""#, r#""name": "copy""#, Code::UnknownKey, format!("{op}.channel_type")),
@@ -258,7 +258,7 @@ fn every_mistake_has_its_code_and_path() {
         (
             r#""buffer_type": "o""#,
             r#""buffer_type": "i""#,
-            Code::Contradiction,
+            Code::InconsistentValue,
             "gpus[0].threadblocks[0].ops[3]".into(),
         ),
         (r#""collective": "allreduce""#, r#""collective": "gather""#, Code::UnknownName, "collective".into()),
@@ -266,12 +266,12 @@ fn every_mistake_has_its_code_and_path() {
         (r#""inplace": true"#, r#""inplace": 1"#, Code::WrongType, "inplace".into()),
         (r#""inplace": true"#, r#""inplace": true, "inplace": true"#, Code::DuplicateKey, "inplace".into()),
         (r#""inplace": true"#, r#""inplace": true, "in_place": true"#, Code::UnknownKey, "in_place".into()),
-        (r#"{"id": 0, "input"#, r#"{"id": 1, "input"#, Code::Contradiction, "gpus[0]".into()),
-        (r#"[{"id": 0, "ops""#, r#"[{"id": 3, "ops""#, Code::Contradiction, "gpus[0].threadblocks[0]".into()),
+        (r#"{"id": 0, "input"#, r#"{"id": 1, "input"#, Code::InconsistentValue, "gpus[0]".into()),
+        (r#"[{"id": 0, "ops""#, r#"[{"id": 3, "ops""#, Code::InconsistentValue, "gpus[0].threadblocks[0]".into()),
         (
             r#""size": 2, "ranks""#,
             r#""size": 3, "ranks""#,
-            Code::Contradiction,
+            Code::InconsistentValue,
             "gpus[0].channels[1].rank_groups[0]".into(),
         ),
         (

@@ -22,7 +22,7 @@ impl PreparedPlan {
     /// Dropping the buffers or the prepared plan waits until the devices are idle.
     ///
     /// # Errors
-    /// [`Error::OtherWorld`] if the buffers were made in another executor, even on the same device;
+    /// [`Error::ForeignBuffers`] if the buffers were made in another executor, even on the same device;
     /// [`Error::ElementType`], [`Error::BufferCount`], [`Error::BufferSize`] if they were made for another prepared
     /// plan; [`Error::Stalled`] if an earlier launch aborted; [`Error::StreamDeviceMismatch`] if ranks are on a device
     /// that the stream does not cover; [`Error::Capturing`] in a capture, of more than 32 ranks if it is their first

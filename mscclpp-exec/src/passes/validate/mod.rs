@@ -253,7 +253,7 @@ fn validate_schedules(plan: &PlanTree, schedules: &[RankSchedule], launch: &Proc
     // have such copies, so no other race is allowed here; the remaining ones are checked below.
     let lasts = launch.sharing.iter().flatten().any(|&sharing| sharing == Sharing::Lasting)
         && schedules.iter().any(|schedule| schedule.is_read_only);
-    let allow = if lasts { vec![Code::Relaunch] } else { Vec::new() };
+    let allow = if lasts { vec![Code::CrossLaunchRace] } else { Vec::new() };
     rejected(Checks { level: Level::Full, allow }.run(&written))?;
     // Double scratch also hides whether accesses to a copy have finished when it is overwritten. This is equivalent to
     // whether accesses to the caller's memory have finished when the launch ends.

@@ -37,7 +37,7 @@ fn double(mut plan: PlanTree) -> PlanTree {
 #[test]
 fn packets_are_overwritten_by_the_next_launch() {
     let one_shot = "ppkt.m i0 > r0:0; repkt i0 s0 > o0";
-    let finding = refused(&both(one_shot), Code::Relaunch);
+    let finding = refused(&both(one_shot), Code::CrossLaunchRace);
     assert_eq!(
         finding.message,
         "race between launches: in the next launch, `ppkt` (rank 0, thread block 0) writes the packets of scratch \
@@ -49,25 +49,25 @@ fn packets_are_overwritten_by_the_next_launch() {
     fine(&both("ppkt.m i0 > r0:0; repkt i0 s0 > i0; ppkt.m i0 > r0:1; upkt s1 > o0"));
     // Half of it is not.
     let half = "ppkt.m i0+2 > r0:0+2; repkt i0+2 s0+2 > o0+2; ppkt.m i0 > r0:2; upkt s2 > o2";
-    refused(&both(half), Code::Relaunch);
+    refused(&both(half), Code::CrossLaunchRace);
     fine(&double(both(half)));
     fine(&both(&half.replace("ppkt.m i0 >", "nop; ppkt.m i0 >")));
     // Double scratch helps against one launch, not against several: the first rank does not wait.
-    refused(&double(plan(&[&["ppkt.m i0 > r0:0"], &["upkt s0 > o0"]])), Code::Relaunch);
+    refused(&double(plan(&[&["ppkt.m i0 > r0:0"], &["upkt s0 > o0"]])), Code::CrossLaunchRace);
 }
 
 #[test]
 fn a_handshake_at_either_end_is_enough_for_scratch() {
     let transfer = "put.m i0 > r0:0; nop; signal.m#0; wait.m#0; nop; copy s0 > o0";
-    refused(&both(transfer), Code::Relaunch);
+    refused(&both(transfer), Code::CrossLaunchRace);
     fine(&both(&format!("{transfer}; nop; rlxsignal.m#1; rlxwait.m#1")));
     fine(&both(&format!("rlxsignal.m#1; rlxwait.m#1; nop; {transfer}")));
     // Without the block sync only one thread has waited.
-    refused(&both(&format!("rlxsignal.m#1; rlxwait.m#1; {transfer}")), Code::Relaunch);
+    refused(&both(&format!("rlxsignal.m#1; rlxwait.m#1; {transfer}")), Code::CrossLaunchRace);
     // The signal is before the copy.
     refused(
         &both(&format!("{}; rlxsignal.m#1; rlxwait.m#1; nop; copy s0 > o0", &transfer[..transfer.len() - 14])),
-        Code::Relaunch,
+        Code::CrossLaunchRace,
     );
 }
 
@@ -81,14 +81,14 @@ fn buffers_of_others_need_a_handshake_at_both_ends() {
         "`put` (rank 0, thread block 0) writes output chunk 0 of rank 1 before rank 1 has started the launch: its \
          caller may still be using the buffer"
     );
-    let late = refused(&both(&format!("{open}; put.m i0 > r2:0")), Code::OpenEnd);
+    let late = refused(&both(&format!("{open}; put.m i0 > r2:0")), Code::LateAccess);
     assert_eq!(
         late.message,
         "`put` (rank 1, thread block 0) may still be writing output chunk 0 of rank 0 after the launch of rank 0 has \
          finished"
     );
     refused(&both(&format!("get.m#0 r1:0 > o0; {close}")), Code::EarlyAccess);
-    refused(&both(&format!("{open}; get.m#0 r1:0 > o0")), Code::OpenEnd);
+    refused(&both(&format!("{open}; get.m#0 r1:0 > o0")), Code::LateAccess);
     // Of three ranks one may release the clock of another.
     let chain = plan(&[&["rlxsignal.m#0"], &["rlxwait.m#0; nop; put.m i0 > r2:0; nop; signal.m#0"]]);
     let mut chain = chain;
@@ -99,7 +99,7 @@ fn buffers_of_others_need_a_handshake_at_both_ends() {
 #[test]
 fn ports_read_their_sources_late() {
     let open = "rlxsignal.m#0; rlxwait.m#0; nop";
-    let finding = refused(&both(&format!("{open}; pws.p#0 i0 > r2:0; wait.p#0")), Code::OpenEnd);
+    let finding = refused(&both(&format!("{open}; pws.p#0 i0 > r2:0; wait.p#0")), Code::LateAccess);
     assert!(finding.message.contains("port may still be reading input chunk 0 of rank 0"), "{}", finding.message);
     assert!(finding.help.unwrap().starts_with("flush the channel"));
     fine(&both(&format!("{open}; pwsf.p#0 i0 > r2:0; wait.p#0")));
@@ -145,7 +145,7 @@ fn flushed_put_reported_by_third_rank_is_rejected() {
         tell(p, 0, 1);
         tell_by_port(p, 1, 2);
     });
-    let finding = refused(&by_memory_then_port, Code::OpenEnd);
+    let finding = refused(&by_memory_then_port, Code::LateAccess);
     assert_eq!(
         finding.message,
         "`put` (rank 0, thread block 0)'s port may still be writing output chunk 0 of rank 2 after the launch of rank \
@@ -156,12 +156,12 @@ fn flushed_put_reported_by_third_rank_is_rejected() {
         Some("signal on the same port channel after the put, and wait for the signal on the receiving rank")
     );
     // The receiver's neighbor acquires by port, and releases by memory.
-    refused(&recorded(4, |p| (put_and_flush(p), tell_by_port(p, 0, 3), tell(p, 3, 2)).2), Code::OpenEnd);
+    refused(&recorded(4, |p| (put_and_flush(p), tell_by_port(p, 0, 3), tell(p, 3, 2)).2), Code::LateAccess);
     // By three hops, and by another port channel between the same two ranks.
     let hops = |p: &Program| (put_and_flush(p), tell(p, 0, 1), tell_by_port(p, 1, 3), tell(p, 3, 2)).3;
-    refused(&recorded(4, hops), Code::OpenEnd);
-    refused(&recorded(4, |p| (put_and_flush(p), tell_by_port(p, 0, 2)).1), Code::OpenEnd);
-    refused(&recorded(4, |p| (put_and_flush(p), tell(p, 0, 2)).1), Code::OpenEnd);
+    refused(&recorded(4, hops), Code::LateAccess);
+    refused(&recorded(4, |p| (put_and_flush(p), tell_by_port(p, 0, 2)).1), Code::LateAccess);
+    refused(&recorded(4, |p| (put_and_flush(p), tell(p, 0, 2)).1), Code::LateAccess);
 }
 
 #[test]
@@ -196,13 +196,13 @@ fn flushed_put_into_scratch_may_arrive_in_next_launch() {
             )],
         ])
     };
-    let finding = refused(&reused("; nop; signal.m#2"), Code::Relaunch);
+    let finding = refused(&reused("; nop; signal.m#2"), Code::CrossLaunchRace);
     assert!(finding.message.ends_with("not that the data has arrived"), "{}", finding.message);
     assert_eq!(
         finding.help.as_deref(),
         Some("signal on the same port channel after the put, and wait for the signal on the receiving rank")
     );
-    refused(&double(reused("; nop; signal.m#2")), Code::Relaunch);
+    refused(&double(reused("; nop; signal.m#2")), Code::CrossLaunchRace);
     let mut heard = reused("; signal.p#0");
     heard.ranks[1].blocks[0].ops.pop();
     heard.ranks[1].blocks[0].ops.extend(crate::testing::ops("wait.p#0"));
@@ -218,7 +218,7 @@ fn puts_of_one_channel_follow_each_other_across_launches() {
     fine(&double(dead("")));
     // Of two channels either put may be last.
     let ops = "put.p#0 i0 > r0:0; signal.p#0; wait.m#1; nop; put.p#1 i1 > r0:0; flush.p#1";
-    refused(&plan(&[&[ops], &["wait.p#0; nop; signal.m#1"]]), Code::Relaunch);
+    refused(&plan(&[&[ops], &["wait.p#0; nop; signal.m#1"]]), Code::CrossLaunchRace);
     fine(&plan(&[&[&ops.replace("p#1", "p#0")], &["wait.p#0; nop; signal.m#1"]]));
 }
 
@@ -241,16 +241,16 @@ fn short_packets_order_short_reads_after_longer_packets() {
     fine(&two_phases(blocks));
     // One of the answers does not wait for the packets that it seems to acknowledge.
     let blocks = ["ppkt.m i2+2 > r0:0+2; ppkt.m i0 > r0:2; upkt s0 > i0", blocks[1], ""];
-    refused(&two_phases(blocks), Code::Relaunch);
+    refused(&two_phases(blocks), Code::CrossLaunchRace);
     // The answer is before the read.
     let blocks = ["ppkt.m i2+2 > r0:0+2; ppkt.m i4 > r0:2; repkt i0 s0 > i0", blocks[1], ""];
-    refused(&two_phases(blocks), Code::Relaunch);
+    refused(&two_phases(blocks), Code::CrossLaunchRace);
     // The answer is shorter than the earlier read: it orders nothing of the other threads.
     let blocks = ["ppkt.m i2+4 > r0:0+4; upkt s0+4 > o2+4; ppkt.m i0 > r0:4", "upkt s4 > o0", ""];
-    refused(&two_phases(blocks), Code::Relaunch);
+    refused(&two_phases(blocks), Code::CrossLaunchRace);
     // An answer that is read in part only.
     let blocks = ["ppkt.m i2+4 > r0:0+4; upkt s0+4 > o4+4; ppkt.m i0+4 > r0:4+4", "upkt s4+3 > o0+3", ""];
-    refused(&two_phases(blocks), Code::Relaunch);
+    refused(&two_phases(blocks), Code::CrossLaunchRace);
 }
 
 #[test]
@@ -268,10 +268,10 @@ fn packets_forwarded_in_parts_show_that_ranks_have_started() {
     };
     fine(&ring("s2", "s3"));
     // The chunk of rank 2 does not order rank 1.
-    let finding = refused(&ring("s3", "s2"), Code::Relaunch);
+    let finding = refused(&ring("s3", "s2"), Code::CrossLaunchRace);
     assert!(finding.message.contains("of rank 1"), "{}", finding.message);
     // One launch further apart is not one launch.
     let mut single = ring("s2", "s3");
     single.double_scratch = false;
-    refused(&single, Code::Relaunch);
+    refused(&single, Code::CrossLaunchRace);
 }
