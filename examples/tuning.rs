@@ -51,7 +51,7 @@ fn main() -> mscclpp::Result<()> {
         assert!(x.iter().all(|sum| *sum == comm.num_ranks() as f32));
         let request = Request { in_place: true, ..comm.request::<f32>(CollectiveKind::AllReduce, x.len()) };
         let tuned = table.lookup(&request).expect("an entry for every size up to the largest");
-        assert_eq!(comm.registry()?.explain(&request).chosen(), Some(tuned.fastest.algorithm.as_str()));
+        assert_eq!(comm.registry()?.explain(&request).selected(), Some(tuned.fastest.algorithm.as_str()));
         Ok(())
     })
 }

@@ -17,27 +17,27 @@
 //! # }
 //! ```
 //!
-//! Ranks of a job make collective calls without a plan of their own: [`communicator`].
+//! Ranks of a job make collective calls without a plan of their own: [`Communicator`].
 //!
-//! | module | what it has |
+//! | item | what it has |
 //! |---|---|
-//! | [`communicator`] | collective calls on slices, over [`mscclpp_bootstrap`] |
+//! | [`Communicator`] | collective calls on slices, over [`mscclpp_bootstrap`] |
 //! | [`select`], [`tune`] | which algorithm serves a call, and what is fastest |
 //! | [`cpu`] | all ranks of a plan in one process |
 //! | [`process`] | a process for each rank |
 //! | [`cuda`] | CUDA devices |
-//! | [`message`], [`dtype`], [`numeric`] | what is sent: sizes, element types, how they are combined |
+//! | [`Message`], [`DataType`], [`AccumType`] | what is sent: sizes, element types, how they are combined |
 //! | [`verify`] | whether results are right |
-//! | [`flight_recorder`] | what ranks leave behind when a call fails |
-//! | [`mod@file`], [`error`] | files that are replaced as a whole; what can go wrong |
+//! | [`flight_recorder`] | dumps of the ranks whose call failed |
+//! | [`mod@file`], [`error`] | files that are replaced atomically; errors of all executors |
 #![deny(unsafe_code)]
 
-pub mod communicator;
+mod communicator;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 #[allow(unsafe_code, reason = "device memory and the driver are reached through raw handles")]
 pub mod cuda;
-pub mod dtype;
+mod dtype;
 pub mod error;
 pub mod file;
 pub mod flight_recorder;
@@ -45,8 +45,8 @@ mod interpret;
 mod layout;
 #[allow(unsafe_code, reason = "memory that workers share is reached through raw pointers")]
 mod memory;
-pub mod message;
-pub mod numeric;
+mod message;
+mod numeric;
 pub mod passes;
 #[allow(unsafe_code, reason = "buffers that peers reach are slices between launches")]
 pub mod process;
@@ -56,8 +56,8 @@ mod shm;
 pub mod tune;
 pub mod verify;
 
-pub use communicator::{Communicator, Pending};
-pub use dtype::{DataType, Element};
+pub use communicator::{AllToAllVOutput, Communicator, Pending};
+pub use dtype::{DataType, E4m3, E5m2, Element, ParseDataTypeError};
 pub use error::Error;
 pub use memory::available_memory;
 pub use message::{Message, PacketType};

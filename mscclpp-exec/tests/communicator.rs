@@ -12,7 +12,7 @@ use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::error::ErrorKind;
 use mscclpp_exec::select::{Algorithm, Buffers, Choice, Config, Registry};
 use mscclpp_exec::{Communicator, Error};
-use mscclpp_exec::{Element, dtype};
+use mscclpp_exec::{E4m3, E5m2, Element};
 use proptest::prelude::*;
 use ranks::on_ranks;
 
@@ -126,8 +126,8 @@ fn every_type_is_supported() {
         assert!(sum(comm, 1_i8, 2));
         assert!(sum(comm, half::f16::ONE, half::f16::from_f32(2.0)));
         assert!(sum(comm, half::bf16::ONE, half::bf16::from_f32(2.0)));
-        assert!(sum(comm, dtype::E4m3::from_f64(1.0), dtype::E4m3::from_f64(2.0)));
-        assert!(sum(comm, dtype::E5m2::from_f64(1.0), dtype::E5m2::from_f64(2.0)));
+        assert!(sum(comm, E4m3::from_f64(1.0), E4m3::from_f64(2.0)));
+        assert!(sum(comm, E5m2::from_f64(1.0), E5m2::from_f64(2.0)));
     });
 }
 

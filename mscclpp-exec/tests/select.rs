@@ -189,7 +189,7 @@ fn explanations_name_every_algorithm_and_the_selected_one() {
     let registry = Registry::builtin();
     let request = all_reduce(8, 1 << 20);
     let explanation = registry.explain(&request);
-    assert_eq!(explanation.chosen(), Some(registry.select(&request).expect("one").algorithm.name()));
+    assert_eq!(explanation.selected(), Some(registry.select(&request).expect("one").algorithm.name()));
     let of_kind = algorithms::all().iter().filter(|one| one.kind() == CollectiveKind::AllReduce).count();
     // One more for a rank that is alone.
     assert_eq!(explanation.candidates.len(), of_kind + 1);
@@ -200,7 +200,7 @@ fn explanations_name_every_algorithm_and_the_selected_one() {
     assert!(text.contains("not eligible: requires at least 2 nodes, found 1 node"), "{text}");
 
     let nobody = registry.explain(&Request { ranks_per_node: 3, ..request });
-    assert_eq!(nobody.chosen(), None);
+    assert_eq!(nobody.selected(), None);
     assert!(matches!(nobody.error, Some(SelectError::NoAlgorithm { .. })));
 }
 

@@ -47,11 +47,11 @@ pub(crate) fn select(args: &SelectArgs) -> Result<ExitCode> {
         });
         print_json(&json!({
             "request": request.to_string(),
-            "chosen": explanation.chosen(),
+            "chosen": explanation.selected(),
             "algorithms": algorithms.collect::<Vec<_>>(),
         }))?;
     } else {
         print(&explanation)?;
     }
-    Ok(ExitCode::from(if explanation.chosen().is_some() { exit::SUCCESS } else { exit::FAILURE }))
+    Ok(ExitCode::from(if explanation.selected().is_some() { exit::SUCCESS } else { exit::FAILURE }))
 }

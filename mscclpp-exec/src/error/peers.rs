@@ -9,6 +9,7 @@ use super::Stall;
 
 /// A launch that a rank aborted, because a peer was lost or there was no progress within the timeout.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LaunchAborted {
     /// The rank that aborted.
     pub rank: u32,
@@ -20,6 +21,7 @@ pub struct LaunchAborted {
 
 /// Why a rank aborts a launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AbortCause {
     /// A peer's process has ended, or its handle of the communicator was dropped.
     PeerLost {
@@ -83,6 +85,7 @@ impl std::error::Error for LaunchAborted {}
 /// Data that a rank of another node put where no operation of the receiver waited for it, and that arrived after these
 /// had finished.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LateData {
     /// The plan.
     pub plan: String,

@@ -43,6 +43,7 @@ pub struct BlockedThreadBlock {
 
 /// Event for which a thread block waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WaitsFor {
     /// A signal.
     Signal {
@@ -96,6 +97,7 @@ pub enum WaitsFor {
 
 /// Event that would have unblocked a thread block.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum UnblockedBy {
     /// An operation that was not reached.
     By {

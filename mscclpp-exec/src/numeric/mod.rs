@@ -6,7 +6,7 @@
 //! largest finite value: f16 and bf16 become infinite, both fp8 types stay at the largest finite value.
 
 mod block;
-pub mod fp8;
+pub(crate) mod fp8;
 mod kernel;
 mod number;
 mod small;

@@ -10,6 +10,7 @@ use super::request::Request;
 
 /// A registry's decision for a request, with every algorithm of the collective. Its text has a line for each.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Explanation {
     /// The request.
     pub request: Request,
@@ -21,6 +22,7 @@ pub struct Explanation {
 
 /// An algorithm and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CandidateOutcome {
     /// Its name.
     pub name: String,
@@ -46,7 +48,7 @@ pub enum Outcome {
 
 impl Explanation {
     /// Returns the name of the selected algorithm.
-    pub fn chosen(&self) -> Option<&str> {
+    pub fn selected(&self) -> Option<&str> {
         let chosen = |verdict: &&CandidateOutcome| matches!(verdict.outcome, Outcome::Selected { .. });
         self.candidates.iter().find(chosen).map(|verdict| verdict.name.as_str())
     }

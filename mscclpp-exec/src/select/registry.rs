@@ -81,6 +81,7 @@ pub struct Decision {
 
 /// What decided the selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DecidedBy {
     /// The selector that was set.
     Selector,

@@ -31,6 +31,7 @@ pub struct MeasureOptions {
 
 /// Result of a measurement, the same on all ranks.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Measurement {
     /// Median over the calls of the slowest rank's time.
     pub slowest: Duration,

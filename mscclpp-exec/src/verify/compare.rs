@@ -31,6 +31,7 @@ pub struct Verifier {
 
 /// Result of a comparison.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct VerifyReport {
     /// Number of compared elements; 0 if the postcondition covers none.
     pub checked: u64,
@@ -42,6 +43,7 @@ pub struct VerifyReport {
 
 /// An element that differs from the expected value.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Mismatch {
     /// The rank.
     pub rank: u32,

@@ -136,7 +136,7 @@ fn wait_without_signal_names_operation_and_channel() {
     let error = results[1].clone().expect_err("nobody signals twice");
     let text = error.diagnostic().to_string();
     assert_eq!(error.code(), Code::LostRank, "{text}");
-    let LaunchAborted { rank, cause, stall } = interrupted(error);
+    let LaunchAborted { rank, cause, stall, .. } = interrupted(error);
     assert_eq!(rank, 1);
     assert!(matches!(cause, AbortCause::Timeout { .. } | AbortCause::PeerLost { peer: 0 }), "{text}");
     let first = &stall.blocked[0];

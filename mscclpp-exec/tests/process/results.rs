@@ -8,10 +8,9 @@ use mscclpp_core::origin::Origin;
 use mscclpp_core::plan::{Op, OpKind, Plan};
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cpu;
-use mscclpp_exec::numeric::fp8::{E4m3, E5m2};
 use mscclpp_exec::process::{Executor, PreparedPlan};
 use mscclpp_exec::verify::{Pattern, Verifier};
-use mscclpp_exec::{DataType, Element, Error, Message};
+use mscclpp_exec::{DataType, E4m3, E5m2, Element, Error, Message};
 
 use crate::group::each;
 

@@ -22,6 +22,7 @@ macro_rules! variants {
     ($($code:ident,)*) => {
         /// Identifies a rule.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
         pub enum Code { $(
             #[allow(missing_docs, reason = "the catalogue says what each code means")]
             $code,
