@@ -5,13 +5,16 @@
 
 #[cfg(test)]
 pub(crate) mod arbitrary;
+#[cfg(any(feature = "inspect", test))]
 pub mod diff;
 pub mod export;
+#[cfg(any(feature = "inspect", test))]
 pub mod graph;
 pub mod image;
 pub mod json;
 mod load;
 mod op;
+#[cfg(any(feature = "inspect", test))]
 pub mod stats;
 pub mod text;
 
