@@ -26,8 +26,13 @@ const BUGS: &[(&str, &str, &str, &str)] = &[
         "else add_release_gpu(counter, 1);",
         "else add_relaxed_gpu(counter, 1);",
     ),
-    ("no_block_sync", "executor.h", "case kNop: return dev_sync();", "case kNop: return;"),
-    ("no_sync_after_barrier", "channel.h", "kBarrier, id.number);\n  }\n  dev_sync();", "kBarrier, id.number);\n  }"),
+    ("no_block_sync", "executor.h", "case Opcode::kNop: return dev_sync();", "case Opcode::kNop: return;"),
+    (
+        "no_sync_after_barrier",
+        "channel.h",
+        "WaitKind::kBarrier, id.number);\n  }\n  dev_sync();",
+        "WaitKind::kBarrier, id.number);\n  }",
+    ),
     (
         "wait_for_one_less",
         "channel.h",
@@ -37,18 +42,18 @@ const BUGS: &[(&str, &str, &str, &str)] = &[
     ("wrong_tail", "copy.h", "rest != 0 && v == vectors", "rest > 12 && v == vectors"),
     ("wrong_tail_of_sums", "reduce.h", "for (; i < end; i +=", "for (; i + 12 < end; i +="),
     ("stale_flag", "executor.h", "return static_cast<uint32_t>(sequence % 0xffffffffull) + 1;", "return 1;"),
-    ("same_sequence", "executor.h", "&state->launches, window().sequence + 1", "&state->launches, window().sequence"),
+    ("same_sequence", "executor.h", "&state->launches, cache().sequence + 1", "&state->launches, cache().sequence"),
     (
         "uneven_slices",
-        "place.h",
+        "operand.h",
         "begin = index * each + (index < more ? index : more);",
         "begin = index * each + index;",
     ),
     (
         "signal_before_data",
         "channel.h",
-        "for (uint64_t done = 0; done < len && !window().failed;) {",
-        "if (instr.flags & kThenSignal) {\n      push_trigger(launch, fifo, 0, 0, 0, id_at(launch, instr.first_id + i).counter);\n    }\n    for (uint64_t done = 0; done < len && !window().failed;) {",
+        "for (uint64_t done = 0; done < len && !cache().failed;) {",
+        "if (instr.flags & kFlagThenSignal) {\n      push_trigger(launch, fifo, 0, 0, 0, id_at(launch, instr.first_id + i).counter);\n    }\n    for (uint64_t done = 0; done < len && !cache().failed;) {",
     ),
 ];
 
@@ -59,8 +64,8 @@ const SWITCH_BUGS: &[(&str, &str, &str, &str)] = &[
     (
         "packets_of_the_last_launch_on_switches",
         "switch.h",
-        "const uint32_t flag = window().flag;",
-        "const uint32_t flag = window().flag - 1;",
+        "const uint32_t flag = cache().flag;",
+        "const uint32_t flag = cache().flag - 1;",
     ),
 ];
 
@@ -70,15 +75,15 @@ const BARRIER_BUGS: &[(&str, &str, &str, &str)] = &[
     (
         "no_wait_at_the_beginning",
         "executor.h",
-        "case kWait: await_signal(launch, id); break;",
-        "case kWait:\n        if (pc() == reinterpret_cast<const Agent*>(launch.agents)[window().agent].first + 1) break;\n        \
+        "case Opcode::kWait: await_signal(launch, id); break;",
+        "case Opcode::kWait:\n        if (pc() == reinterpret_cast<const Block*>(launch.blocks)[cache().block].first + 1) break;\n        \
          await_signal(launch, id);\n        break;",
     ),
     (
         "no_wait_at_the_end",
         "executor.h",
-        "case kWait: await_signal(launch, id); break;",
-        "case kWait:\n        if (pc() + 1 == window().instrs_end) break;\n        await_signal(launch, id);\n        break;",
+        "case Opcode::kWait: await_signal(launch, id); break;",
+        "case Opcode::kWait:\n        if (pc() + 1 == cache().instrs_end) break;\n        await_signal(launch, id);\n        break;",
     ),
 ];
 
@@ -86,48 +91,53 @@ const BARRIER_BUGS: &[(&str, &str, &str, &str)] = &[
 const OMITTED_MEMBER: &str = "a_member_left_out";
 
 /// Bugs of specialized kernels, in the same form, which are compiled when a test requests them.
-const SPECIALISED_BUGS: &[(&str, &str, &str, &str)] = &[
-    ("short_copies", "specialised.h", "+ piece.at, piece.len, 0);", "+ piece.at, piece.len - piece.len / 2, 0);"),
-    ("a_vector_too_few", "specialised.h", "for (; at < end; at += step) {", "for (; at + 16 < end; at += step) {"),
-    ("packets_not_awaited", "specialised.h", "if (missing == kCount) return true;", "return true;"),
-    ("a_packet_too_few_awaited", "specialised.h", "seen)) missing = n;", "seen) && n != 0) missing = n;"),
+const SPECIALIZED_BUGS: &[(&str, &str, &str, &str)] = &[
+    ("short_copies", "specialized.h", "+ bytes.at, bytes.len, 0);", "+ bytes.at, bytes.len - bytes.len / 2, 0);"),
+    ("a_vector_too_few", "specialized.h", "for (; at < end; at += step) {", "for (; at + 16 < end; at += step) {"),
+    ("packets_not_awaited", "specialized.h", "if (missing == kCount) return true;", "return true;"),
+    ("a_packet_too_few_awaited", "specialized.h", "seen)) missing = n;", "seen) && n != 0) missing = n;"),
     (
         "a_source_not_looked_at",
-        "specialised.h",
-        "look_for_packets(payload, mask,",
-        "look_for_packets(payload, mask & (mask - 1),",
+        "specialized.h",
+        "poll_packets(payload, mask,",
+        "poll_packets(payload, mask & (mask - 1),",
     ),
-    ("flags_of_the_first_launch", "specialised.h", "w.flag = flag_of(sequence);", "w.flag = 1;"),
+    ("flags_of_the_first_launch", "specialized.h", "c.flag = flag_of(sequence);", "c.flag = 1;"),
 ];
 
 /// Bugs of specialized kernels that are visible in the kernels' accesses, but not necessarily in results.
 const ACCESS_BUGS: &[(&str, &str, &str, &str)] = &[
     (
         "reads_of_other_threads",
-        "specialised.h",
-        "+ piece.at, piece.len, 0);",
-        "+ piece.at, piece.len, 0);\n    if (piece.len >= 16) load16(window().heads[first + i] + piece.at);",
+        "specialized.h",
+        "+ bytes.at, bytes.len, 0);",
+        "+ bytes.at, bytes.len, 0);\n    if (bytes.len >= 16) load16(cache().heads[first + i] + bytes.at);",
     ),
     (
         "stores_of_other_threads",
-        "specialised.h",
-        "+ piece.at, piece.len, 0);",
-        "+ piece.at, piece.len, 0);\n    if (piece.len >= 16) {\n      store16(window().heads[first + kPairs + i] + piece.at, \
-         load16(window().heads[first + i] + piece.at));\n    }",
+        "specialized.h",
+        "+ bytes.at, bytes.len, 0);",
+        "+ bytes.at, bytes.len, 0);\n    if (bytes.len >= 16) {\n      store16(cache().heads[first + kPairs + i] + bytes.at, \
+         load16(cache().heads[first + i] + bytes.at));\n    }",
     ),
     (
         "sources_read_again",
-        "specialised.h",
+        "specialized.h",
         "data[i][v] = load16(from + v * step);",
-        "load16(window().heads[first]), data[i][v] = load16(from + v * step);",
+        "load16(cache().heads[first]), data[i][v] = load16(from + v * step);",
     ),
     ("relaxed_signals", "channel.h", "else add_release_gpu(counter, 1);", "else add_relaxed_gpu(counter, 1);"),
-    ("waits_left_out", "executor.h", "case kWait: await_signal(launch, id); break;", "case kWait: break;"),
+    (
+        "waits_left_out",
+        "executor.h",
+        "case Opcode::kWait: await_signal(launch, id); break;",
+        "case Opcode::kWait: break;",
+    ),
     (
         "blocks_unsynced_after_barriers",
         "channel.h",
-        "kBarrier, id.number);\n  }\n  dev_sync();",
-        "kBarrier, id.number);\n  }",
+        "WaitKind::kBarrier, id.number);\n  }\n  dev_sync();",
+        "WaitKind::kBarrier, id.number);\n  }",
     ),
 ];
 
@@ -172,11 +182,11 @@ fn main() {
         copy_with_bug(&sources, &folder, file, from, to);
         module(format!("f32_with_{name}"), "float", "float", &folder);
     }
-    for (name, file, from, to) in SPECIALISED_BUGS.iter().chain(ACCESS_BUGS) {
+    for (name, file, from, to) in SPECIALIZED_BUGS.iter().chain(ACCESS_BUGS) {
         copy_with_bug(&sources, &Path::new(&out).join("bugs").join(name), file, from, to);
     }
-    let specialised: Vec<&str> = SPECIALISED_BUGS.iter().map(|(name, ..)| *name).collect();
-    println!("cargo::rustc-env=SIM_SPECIALISED_BUGS={}", specialised.join(","));
+    let specialized: Vec<&str> = SPECIALIZED_BUGS.iter().map(|(name, ..)| *name).collect();
+    println!("cargo::rustc-env=SIM_SPECIALIZED_BUGS={}", specialized.join(","));
     let accesses: Vec<&str> = ACCESS_BUGS.iter().map(|(name, ..)| *name).collect();
     println!("cargo::rustc-env=SIM_ACCESS_BUGS={}", accesses.join(","));
     let barriers: Vec<&str> = BARRIER_BUGS.iter().map(|(name, ..)| *name).collect();

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The full matrix of what can be shown without a device: every shipped algorithm and every plan file, all data types and reductions,
 # even and odd sizes, buffers that begin anywhere, on the simulator and behind the mock driver, under sixty seeds (so many try
-# every pair of a type and a reduction), compared with the CPU executor byte for byte; specialised kernels of all shipped algorithms;
+# every pair of a type and a reduction), compared with the CPU executor byte for byte; specialized kernels of all shipped algorithms;
 # ten thousand replays of a graph; planted bugs; ThreadSanitizer; the kernels for all devices, and prebuilt/ built again.
 # Takes an hour or more on two cores.
 #
@@ -21,7 +21,7 @@ device "${SEEDS:-60}" sim::
 device "${SEEDS:-60}" mock::
 # What has other seeds, or none: several devices, processes, nodes, switches, faults, planted bugs, ThreadSanitizer.
 device 5 ""
-MSCCLPP_ALL=1 device 1 sim::specialised
+MSCCLPP_ALL=1 device 1 sim::specialized
 MSCCLPP_ALL=1 device 1 graphs::ten_thousand_replays
 cargo test --release -p mscclpp-exec --features cuda --test jit
 kernels/check.sh --full

@@ -22,7 +22,7 @@ KERNEL(512) native_allreduce(KERNEL_PARAM Ranks all) {
     };
     Sum sum;
     sum.start(load(0));
-    for (uint64_t rank = 1; rank < all.ranks; ++rank) sum.add<true>(load(rank), Reduction::Sum);
+    for (uint64_t rank = 1; rank < all.ranks; ++rank) sum.add<true>(load(rank), Reduction::kSum);
     const Vec16 result = sum.finish();
     for (uint64_t rank = 0; rank < all.ranks; ++rank) {
       char* to = reinterpret_cast<char*>(all.outputs[rank] + at);

@@ -1,59 +1,165 @@
-// What host and device share. Written by the test `the_header_is_up_to_date` of mscclpp-exec/src/cuda/abi.rs:
-// change that file, then run it with MSCCLPP_BLESS=1.
+// Everything that host and device share. Generated from mscclpp-exec/src/cuda/abi/ by the test
+// `abi_header_is_current`: change those files, then run the test with MSCCLPP_BLESS=1.
 #pragma once
 #include "dev.h"
 
 namespace mscclpp {
 
-/// A thread block: its operations are `first..end` of `Launch.instrs`. `operands` and `ids` are those of the first one.
-struct Agent {
+/// Maximum number of threads of a block.
+constexpr uint32_t kMaxThreads = 1024;
+
+/// Maximum number of threads of a block that combines in a wider type than its elements': accumulators need at least
+/// twice the registers.
+constexpr uint32_t kMaxThreadsWide = 512;
+
+/// Bytes that a thread moves at once. Operands of specialized kernels consist of whole vectors.
+constexpr uint64_t kVectorBytes = 16;
+
+/// Number of instructions in the instruction cache of a block.
+constexpr uint32_t kCachedInstrs = 32;
+
+/// Number of operands in the instruction cache of a block.
+constexpr uint32_t kCachedOperands = 192;
+
+/// Number of ids in the instruction cache of a block.
+constexpr uint32_t kCachedIds = 96;
+
+/// Number of ranks whose buffers fit into the kernel parameters.
+constexpr uint32_t kInlineRanks = 32;
+
+/// Maximum number of multicast groups of a device.
+constexpr uint32_t kMaxGroups = 4;
+
+/// `LaunchParams.reduce` of a launch that keeps the reductions of its operations; all smaller values are a
+/// `Reduction`.
+constexpr uint32_t kPlanReductions = 5;
+
+/// Bit of `Instr.flags`: the signal publishes no writes.
+constexpr uint8_t kFlagRelaxed = 1;
+
+/// Bit of `Instr.flags`: the put is followed by a signal.
+constexpr uint8_t kFlagThenSignal = 2;
+
+/// Bit of `Instr.flags`: the put is followed by a flush.
+constexpr uint8_t kFlagThenFlush = 4;
+
+/// Bit of `Instr.flags`: an operand is packets.
+constexpr uint8_t kFlagUsesPackets = 8;
+
+/// What an instruction does.
+enum class Opcode : uint8_t {
+  kNop = 0,
+  kCopy = 1,
+  kPack = 2,
+  kUnpack = 3,
+  kForward = 4,
+  kReduce = 5,
+  kPort = 6,
+  kPortForward = 7,
+  /// `kReduce` where operands may have multicast addresses.
+  kSwitch = 8,
+  /// `kForward` where destinations may have a multicast address.
+  kSwitchForward = 9,
+  kSignal = 10,
+  kPortSignal = 11,
+  kWait = 12,
+  kFlush = 13,
+  kAcquire = 14,
+  kRelease = 15,
+  kBarrier = 16,
+  kLoop = 17,
+};
+
+/// How two elements are combined.
+enum class Reduction : uint8_t {
+  kSum = 0,
+  kProd = 1,
+  kMin = 2,
+  kMax = 3,
+  /// A sum that is divided by the number of ranks after the last operation.
+  kAvg = 4,
+};
+
+/// Memory of a rank that contains an operand.
+enum class Space : uint32_t {
+  kInput = 0,
+  kOutput = 1,
+  /// Plain data in scratch.
+  kScratch = 2,
+  /// Packets in scratch.
+  kPackets = 3,
+};
+
+/// What a thread block waited for.
+enum class WaitKind : uint32_t {
+  kSignal = 1,
+  kSemaphore = 2,
+  kBarrier = 3,
+  kPacket = 4,
+  kProxy = 5,
+};
+
+/// A thread block. An entry after the last one has the numbers of all operands and ids.
+struct Block {
   uint32_t rank;
   uint32_t block;
+  /// Its instructions are `first..end` of `LaunchParams.instrs`.
   uint32_t first;
   uint32_t end;
+  /// First operand and id of its first instruction.
   uint32_t operands;
   uint32_t ids;
+  /// Index of its rank's FIFO.
   uint32_t fifo;
   uint32_t reserved;
 };
-static_assert(sizeof(Agent) == 32 &&
-                  offsetof(Agent, rank) == 0 &&
-                  offsetof(Agent, block) == 4 &&
-                  offsetof(Agent, first) == 8 &&
-                  offsetof(Agent, end) == 12 &&
-                  offsetof(Agent, operands) == 16 &&
-                  offsetof(Agent, ids) == 20 &&
-                  offsetof(Agent, fifo) == 24 &&
-                  offsetof(Agent, reserved) == 28,
-              "Agent: abi.rs and abi.h disagree");
+static_assert(sizeof(Block) == 32 &&
+                  alignof(Block) == 4 &&
+                  offsetof(Block, rank) == 0 &&
+                  offsetof(Block, block) == 4 &&
+                  offsetof(Block, first) == 8 &&
+                  offsetof(Block, end) == 12 &&
+                  offsetof(Block, operands) == 16 &&
+                  offsetof(Block, ids) == 20 &&
+                  offsetof(Block, fifo) == 24 &&
+                  offsetof(Block, reserved) == 28,
+              "Block differs from the host's");
 
-/// One operation. `slice_index` of `slice_of` parts of every reference; `count`: blocks of a barrier, chunks of a loop;
-/// `body`: operations of a loop; `unit`: bytes of a loop's window; `size`: chunks of the first source; `around`: the header
-/// of the loop that it is in, counted from 1, or 0; `src_group`, `dst_group`: the multicast group that the sources or the
-/// destinations are, counted from 1, or 0.
+/// One instruction.
 struct Instr {
-  uint8_t action;
-  uint8_t reduce;
+  Opcode opcode;
+  Reduction reduce;
   uint8_t flags;
+  /// Kind of the operation in the plan, for the host.
   uint8_t kind;
+  /// Number of the operation in its thread block, for the host.
   uint32_t op;
+  /// First operand: sources, then destinations.
   uint32_t operands;
   uint32_t srcs;
   uint32_t dsts;
   uint32_t first_id;
   uint32_t ids;
+  /// Slice of every operand: index and number of slices.
   uint32_t slice_index;
   uint32_t slice_of;
+  /// Thread blocks of a barrier; chunks of a loop.
   uint32_t count;
+  /// Instructions of a loop's body.
   uint32_t body;
+  /// Chunks of the first source.
   uint32_t size;
+  /// Bytes of a loop's window.
   uint64_t unit;
-  uint32_t around;
+  /// Header of the loop that contains the instruction, counted from 1; 0 outside of loops.
+  uint32_t loop_header;
+  /// Multicast group that the sources, or the destinations, are; counted from 1; 0: none.
   uint16_t src_group;
   uint16_t dst_group;
 };
 static_assert(sizeof(Instr) == 64 &&
-                  offsetof(Instr, action) == 0 &&
+                  alignof(Instr) == 8 &&
+                  offsetof(Instr, opcode) == 0 &&
                   offsetof(Instr, reduce) == 1 &&
                   offsetof(Instr, flags) == 2 &&
                   offsetof(Instr, kind) == 3 &&
@@ -69,117 +175,150 @@ static_assert(sizeof(Instr) == 64 &&
                   offsetof(Instr, body) == 40 &&
                   offsetof(Instr, size) == 44 &&
                   offsetof(Instr, unit) == 48 &&
-                  offsetof(Instr, around) == 56 &&
+                  offsetof(Instr, loop_header) == 56 &&
                   offsetof(Instr, src_group) == 60 &&
                   offsetof(Instr, dst_group) == 62,
-              "Instr: abi.rs and abi.h disagree");
+              "Instr differs from the host's");
 
-/// A range of chunks of a rank's input (0), output (1), plain scratch (2) or packets (3).
+/// A range of chunks of a rank's buffer.
 struct Operand {
   uint32_t rank;
   uint32_t index;
   uint32_t size;
-  uint32_t space;
+  Space space;
 };
 static_assert(sizeof(Operand) == 16 &&
+                  alignof(Operand) == 4 &&
                   offsetof(Operand, rank) == 0 &&
                   offsetof(Operand, index) == 4 &&
                   offsetof(Operand, size) == 8 &&
                   offsetof(Operand, space) == 12,
-              "Operand: abi.rs and abi.h disagree");
+              "Operand differs from the host's");
 
-/// What an operation signals or waits for. `counter`: the pair's inbound counter for a signal, the own one for a wait,
-/// a semaphore's units, a barrier's arrivals. A wait expects `launches * per_launch + ordinal` if `ordinal` is not 0, else
-/// one more than the last on `expected`.
+/// What an instruction signals or waits for.
 struct Id {
+  /// Address of the pair's inbound counter for a signal, of the block's own one for a wait, of a semaphore's units, or
+  /// of a barrier's arrivals.
   uint64_t counter;
+  /// Address of the number of waits begun on the channel.
   uint64_t expected;
+  /// A wait expects `launches * per_launch + ordinal` if `ordinal` is not 0, otherwise one more than `*expected`.
   uint32_t per_launch;
   uint32_t ordinal;
+  /// Number of the channel, semaphore or barrier in reports.
   uint32_t number;
   uint32_t reserved;
 };
 static_assert(sizeof(Id) == 32 &&
+                  alignof(Id) == 8 &&
                   offsetof(Id, counter) == 0 &&
                   offsetof(Id, expected) == 8 &&
                   offsetof(Id, per_launch) == 16 &&
                   offsetof(Id, ordinal) == 20 &&
                   offsetof(Id, number) == 24 &&
                   offsetof(Id, reserved) == 28,
-              "Id: abi.rs and abi.h disagree");
+              "Id differs from the host's");
 
-/// The bytes of a buffer as a plan sees it: parts of `part` bytes, each padded to `padded`. `len`: all bytes.
+/// Layout of a buffer as a plan addresses it: parts of `part` bytes, each padded to `padded`.
 struct View {
+  /// Bytes of all parts.
   uint64_t len;
   uint64_t part;
   uint64_t padded;
 };
 static_assert(sizeof(View) == 24 &&
+                  alignof(View) == 8 &&
                   offsetof(View, len) == 0 &&
                   offsetof(View, part) == 8 &&
                   offsetof(View, padded) == 16,
-              "View: abi.rs and abi.h disagree");
+              "View differs from the host's");
 
-/// What a launch leaves for the next one, in device memory.
-struct State {
+/// State that a launch leaves for the next one, in device memory.
+struct LaunchState {
+  /// Number of launches that have finished.
   uint64_t launches;
+  /// Number of thread blocks of the current launch that have finished.
   uint64_t finished;
+  /// Not 0: a thread block has aborted the launch.
   uint64_t abort;
   uint64_t reserved;
 };
-static_assert(sizeof(State) == 32 &&
-                  offsetof(State, launches) == 0 &&
-                  offsetof(State, finished) == 8 &&
-                  offsetof(State, abort) == 16 &&
-                  offsetof(State, reserved) == 24,
-              "State: abi.rs and abi.h disagree");
+static_assert(sizeof(LaunchState) == 32 &&
+                  alignof(LaunchState) == 8 &&
+                  offsetof(LaunchState, launches) == 0 &&
+                  offsetof(LaunchState, finished) == 8 &&
+                  offsetof(LaunchState, abort) == 16 &&
+                  offsetof(LaunchState, reserved) == 24,
+              "LaunchState differs from the host's");
 
-/// What a thread block waited for when it gave up. `state`: 0 if it did not. `launch`: counted from 1. `what`: 1 a signal, 2 a
-/// semaphore, 3 a barrier, 4 a packet, 5 the proxy. `id`: channel, semaphore, barrier, or first chunk of the packets;
-/// `detail`: the packet's number.
-struct Report {
+/// Abort requests, in mapped host memory. Not 0: requested.
+struct AbortFlags {
+  /// Written by the host, read by the devices.
+  uint32_t host;
+  /// Written by the devices, read by the host.
+  uint32_t device;
+};
+static_assert(sizeof(AbortFlags) == 8 &&
+                  alignof(AbortFlags) == 4 &&
+                  offsetof(AbortFlags, host) == 0 &&
+                  offsetof(AbortFlags, device) == 4,
+              "AbortFlags differs from the host's");
+
+/// What a thread block waited for when it aborted.
+struct WaitReport {
+  /// 0: there is no report.
   uint32_t state;
-  uint32_t what;
+  WaitKind kind;
+  /// The instruction and its iteration.
   uint32_t instr;
+  /// Channel, semaphore or barrier; the operand of a packet; the FIFO of a proxy.
   uint32_t id;
   uint64_t iteration;
+  /// Number of the packet in its operand.
   uint64_t detail;
   uint64_t expected;
   uint64_t seen;
+  /// Counted from 1.
   uint64_t launch;
   uint64_t reserved;
 };
-static_assert(sizeof(Report) == 64 &&
-                  offsetof(Report, state) == 0 &&
-                  offsetof(Report, what) == 4 &&
-                  offsetof(Report, instr) == 8 &&
-                  offsetof(Report, id) == 12 &&
-                  offsetof(Report, iteration) == 16 &&
-                  offsetof(Report, detail) == 24 &&
-                  offsetof(Report, expected) == 32 &&
-                  offsetof(Report, seen) == 40 &&
-                  offsetof(Report, launch) == 48 &&
-                  offsetof(Report, reserved) == 56,
-              "Report: abi.rs and abi.h disagree");
+static_assert(sizeof(WaitReport) == 64 &&
+                  alignof(WaitReport) == 8 &&
+                  offsetof(WaitReport, state) == 0 &&
+                  offsetof(WaitReport, kind) == 4 &&
+                  offsetof(WaitReport, instr) == 8 &&
+                  offsetof(WaitReport, id) == 12 &&
+                  offsetof(WaitReport, iteration) == 16 &&
+                  offsetof(WaitReport, detail) == 24 &&
+                  offsetof(WaitReport, expected) == 32 &&
+                  offsetof(WaitReport, seen) == 40 &&
+                  offsetof(WaitReport, launch) == 48 &&
+                  offsetof(WaitReport, reserved) == 56,
+              "WaitReport differs from the host's");
 
-/// A queue between the blocks of a rank and the host's proxy. `slots`: mapped host memory; `head`: device memory;
-/// `handled`: mapped host memory, positions whose work is done.
+/// A queue from the thread blocks of a rank to the host's proxy.
 struct Fifo {
+  /// Address of the `Trigger`s, in mapped host memory.
   uint64_t slots;
+  /// Address of the number of triggers pushed, in device memory.
   uint64_t head;
+  /// Address of the number of triggers whose work is complete, in mapped host memory.
   uint64_t handled;
+  /// Number of slots.
   uint64_t size;
 };
 static_assert(sizeof(Fifo) == 32 &&
+                  alignof(Fifo) == 8 &&
                   offsetof(Fifo, slots) == 0 &&
                   offsetof(Fifo, head) == 8 &&
                   offsetof(Fifo, handled) == 16 &&
                   offsetof(Fifo, size) == 24,
-              "Fifo: abi.rs and abi.h disagree");
+              "Fifo differs from the host's");
 
-/// A request to the proxy: `bytes` from `src` (zeros if that is 0) to `dst`, then one more on the counter `signal` if that
-/// is not 0. Ready when `turn` is its position + 1.
+/// A request to the proxy: copy `bytes` from `src` (zeros if that is 0) to `dst`, then increment the counter at `signal`
+/// if that is not 0.
 struct Trigger {
+  /// Its position plus 1, stored last: then the trigger is complete.
   uint64_t turn;
   uint64_t src;
   uint64_t dst;
@@ -189,6 +328,7 @@ struct Trigger {
   uint64_t reserved[2];
 };
 static_assert(sizeof(Trigger) == 64 &&
+                  alignof(Trigger) == 8 &&
                   offsetof(Trigger, turn) == 0 &&
                   offsetof(Trigger, src) == 8 &&
                   offsetof(Trigger, dst) == 16 &&
@@ -196,83 +336,93 @@ static_assert(sizeof(Trigger) == 64 &&
                   offsetof(Trigger, signal) == 32 &&
                   offsetof(Trigger, fifo) == 40 &&
                   offsetof(Trigger, reserved) == 48,
-              "Trigger: abi.rs and abi.h disagree");
+              "Trigger differs from the host's");
 
-/// A kernel's argument: a plan bound to sizes and buffers. `bases`: input and output of every rank; where there are more
-/// ranks than fit, `table` has them. `scratch`: plain scratch and packets of every rank. `reduce`: the reduction in place of
-/// the operations' own, if it is below 5. `multicast`: of each group of the device the distance from the input and from
-/// the output of the first member that operations name to the multicast address of the same bytes; 0: there is none. Those of
-/// scratch and packets lie behind the ranks' in `scratch`. `float_sums_by_switch`: whether switches may sum floats, in whatever
-/// order.
-struct Launch {
-  uint64_t agents;
+/// Kernel parameters: a plan bound to sizes and buffers.
+struct LaunchParams {
+  /// Addresses of the tables of `Block`, `Instr`, `Operand`, `Id` and `Fifo`.
+  uint64_t blocks;
   uint64_t instrs;
   uint64_t operands;
   uint64_t ids;
   uint64_t fifos;
+  /// Address of a table: plain scratch and packets of every rank, then like `multicast` for these.
   uint64_t scratch;
+  /// Address of a table that replaces `bases` if there are more than `kInlineRanks` ranks; otherwise 0.
   uint64_t table;
+  /// Addresses of the `LaunchState`, of a `WaitReport` per thread block, and of the `AbortFlags`.
   uint64_t state;
   uint64_t reports;
-  uint64_t host_abort;
+  uint64_t abort_flags;
+  /// Maximum duration of a wait.
   uint64_t timeout_ns;
+  /// Bytes from one chunk to the next.
   uint64_t stride;
+  /// Granularity of slices and windows in bytes.
   uint64_t unit;
+  /// Bytes of a chunk of plain scratch if offsets wrap; otherwise 0.
   uint64_t wrap;
+  /// Bytes from one half of scratch and of packets to the other; 0: there are no halves.
   uint64_t half_scratch;
   uint64_t half_packets;
   uint64_t len_scratch;
   uint64_t len_packets;
   View input;
   View output;
-  uint32_t num_agents;
-  uint32_t first_agent;
+  uint32_t num_blocks;
+  /// The device's first block in `blocks`.
+  uint32_t first_block;
   uint32_t num_ranks;
+  /// Number by which averages are divided.
   uint32_t divisor;
+  /// Not 0: other devices take part.
   uint32_t system_scope;
+  /// The `Reduction` that replaces those of operations, or `kPlanReductions`.
   uint32_t reduce;
+  /// Not 0: switches may sum floats, in an unspecified order.
   uint32_t float_sums_by_switch;
   uint32_t reserved;
+  /// For each multicast group of the device, the distances from the input and from the output of the first member that
+  /// operations name to the multicast address of the same bytes; 0: there is none.
   uint64_t multicast[8];
+  /// Addresses of input and output of every rank.
   uint64_t bases[64];
 };
-static_assert(sizeof(Launch) == 800 &&
-                  offsetof(Launch, agents) == 0 &&
-                  offsetof(Launch, instrs) == 8 &&
-                  offsetof(Launch, operands) == 16 &&
-                  offsetof(Launch, ids) == 24 &&
-                  offsetof(Launch, fifos) == 32 &&
-                  offsetof(Launch, scratch) == 40 &&
-                  offsetof(Launch, table) == 48 &&
-                  offsetof(Launch, state) == 56 &&
-                  offsetof(Launch, reports) == 64 &&
-                  offsetof(Launch, host_abort) == 72 &&
-                  offsetof(Launch, timeout_ns) == 80 &&
-                  offsetof(Launch, stride) == 88 &&
-                  offsetof(Launch, unit) == 96 &&
-                  offsetof(Launch, wrap) == 104 &&
-                  offsetof(Launch, half_scratch) == 112 &&
-                  offsetof(Launch, half_packets) == 120 &&
-                  offsetof(Launch, len_scratch) == 128 &&
-                  offsetof(Launch, len_packets) == 136 &&
-                  offsetof(Launch, input) == 144 &&
-                  offsetof(Launch, output) == 168 &&
-                  offsetof(Launch, num_agents) == 192 &&
-                  offsetof(Launch, first_agent) == 196 &&
-                  offsetof(Launch, num_ranks) == 200 &&
-                  offsetof(Launch, divisor) == 204 &&
-                  offsetof(Launch, system_scope) == 208 &&
-                  offsetof(Launch, reduce) == 212 &&
-                  offsetof(Launch, float_sums_by_switch) == 216 &&
-                  offsetof(Launch, reserved) == 220 &&
-                  offsetof(Launch, multicast) == 224 &&
-                  offsetof(Launch, bases) == 288,
-              "Launch: abi.rs and abi.h disagree");
+static_assert(sizeof(LaunchParams) == 800 &&
+                  alignof(LaunchParams) == 8 &&
+                  offsetof(LaunchParams, blocks) == 0 &&
+                  offsetof(LaunchParams, instrs) == 8 &&
+                  offsetof(LaunchParams, operands) == 16 &&
+                  offsetof(LaunchParams, ids) == 24 &&
+                  offsetof(LaunchParams, fifos) == 32 &&
+                  offsetof(LaunchParams, scratch) == 40 &&
+                  offsetof(LaunchParams, table) == 48 &&
+                  offsetof(LaunchParams, state) == 56 &&
+                  offsetof(LaunchParams, reports) == 64 &&
+                  offsetof(LaunchParams, abort_flags) == 72 &&
+                  offsetof(LaunchParams, timeout_ns) == 80 &&
+                  offsetof(LaunchParams, stride) == 88 &&
+                  offsetof(LaunchParams, unit) == 96 &&
+                  offsetof(LaunchParams, wrap) == 104 &&
+                  offsetof(LaunchParams, half_scratch) == 112 &&
+                  offsetof(LaunchParams, half_packets) == 120 &&
+                  offsetof(LaunchParams, len_scratch) == 128 &&
+                  offsetof(LaunchParams, len_packets) == 136 &&
+                  offsetof(LaunchParams, input) == 144 &&
+                  offsetof(LaunchParams, output) == 168 &&
+                  offsetof(LaunchParams, num_blocks) == 192 &&
+                  offsetof(LaunchParams, first_block) == 196 &&
+                  offsetof(LaunchParams, num_ranks) == 200 &&
+                  offsetof(LaunchParams, divisor) == 204 &&
+                  offsetof(LaunchParams, system_scope) == 208 &&
+                  offsetof(LaunchParams, reduce) == 212 &&
+                  offsetof(LaunchParams, float_sums_by_switch) == 216 &&
+                  offsetof(LaunchParams, reserved) == 220 &&
+                  offsetof(LaunchParams, multicast) == 224 &&
+                  offsetof(LaunchParams, bases) == 288,
+              "LaunchParams differs from the host's");
 
-/// Most threads of a block, and of one that combines in a wider type than its elements'.
-constexpr uint32_t kMostThreads = 1024, kMostThreadsWide = 512;
-
-/// Of all names, sizes and places above.
-constexpr uint64_t kAbiHash = 0x3f229eb4c91492c0ull;
+/// Hash of everything above.
+constexpr uint64_t kAbiHash = 0xadac64a6e56b65beull;
 
 }  // namespace mscclpp

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds kernels/prebuilt/: the kernels of every data type and accumulator, machine code for sm_90, and text for sm_90 and sm_80
-# from which the driver makes machine code for all others (once: it keeps what it made). Needs the nvcc that `check.sh` installs
-# on the PATH, or its path in NVCC.
+# Builds kernels/prebuilt/: the kernels of every data type and accumulator, as machine code for sm_90, and as PTX for sm_90 and sm_80
+# that the driver compiles for all other devices (once: it caches the result). Needs the nvcc that `check.sh` installs on the PATH,
+# or its path in NVCC.
 #
 #   kernels/build.sh [OUT [TYPES]]   builds into OUT (kernels/prebuilt), the kernels of the types in a file (kernels/types)
 set -euo pipefail
@@ -30,5 +30,5 @@ for job in "${jobs[@]}"; do
     wait "$job"
 done
 
-# So that a test can tell whether sources have changed since.
+# A test compares these hashes with the sources.
 LC_ALL=C ls *.h *.cu build.sh types | LC_ALL=C sort | xargs sha256sum > "$out/SOURCES"

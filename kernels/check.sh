@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Compiles the kernels for all devices that they are for, and holds what comes out: registers, stack and spills against
+# Compiles the kernels for all supported devices and checks the result: registers, stack and spills, which it compares with
 # `resources.txt`, and the instructions that order memory. Needs nvcc 13.0.88 and cuobjdump, or Python to install their wheels.
 #
-#   kernels/check.sh            checks; says so and succeeds where there is no compiler to be had. Builds a seventh of prebuilt/
-#                               again, another one each day, and compares it byte by byte
-#   kernels/check.sh --bless    writes resources.txt anew
-#   kernels/check.sh --full     looks at all types, builds all of prebuilt/ again, and compiles kernels for all shipped plans
+#   kernels/check.sh            checks; without a compiler it prints that it skipped and succeeds. Rebuilds a seventh of prebuilt/,
+#                               a different one each day, and compares it byte by byte
+#   kernels/check.sh --bless    rewrites resources.txt
+#   kernels/check.sh --full     checks all types, rebuilds all of prebuilt/, and compiles specialized kernels of all built-in plans
 set -euo pipefail
 cd "$(dirname "$0")"
 target="${CARGO_TARGET_DIR:-$PWD/../target}"
@@ -24,7 +24,7 @@ fi
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 
-# Registers and stack of the entry and all that it calls, and what any of them spills.
+# Registers and stack of the kernel and the functions that it calls, and bytes that any of them spills.
 resources() { # of the types that are read, for every device
     while read -r name element accumulator; do
         for arch in sm_80 sm_90 sm_100; do
@@ -44,7 +44,7 @@ resources() { # of the types that are read, for every device
     done
 }
 
-# Of all types these are looked at each time: bytes and elements combined in a wider type need most registers.
+# The types that are checked each time: bytes, and elements combined in a wider type, need most registers.
 pattern='^(f32|bf16|bf16_f32|u8) '
 [ "${1:-}" != --full ] || pattern=.
 grep -E "$pattern" types | resources | tee "$work/resources.txt"
@@ -53,15 +53,15 @@ if [ "${1:-}" = --bless ]; then
 fi
 if [ "${1:-}" != --full ]; then
     diff -u resources.txt "$work/resources.txt" ||
-        { echo "resources have changed: look whether they should, then --bless"; exit 1; }
+        { echo "resources have changed: check whether that is intended, then use --bless"; exit 1; }
 fi
 # A multiprocessor has 65 536 registers, for 1 024 threads, or for 512 that combine in a wider type.
 awk '$3 > ($2 ~ /_f/ ? 128 : 64) { print "too many registers: " $0; bad = 1 }
      $5 > 0 || $9 > 0 { print "spilled: " $0; bad = 1 }
      END { exit bad }' "$work/resources.txt"
 
-# A signal releases (a fence, then an addition), a wait acquires (a strong load, after which caches are dropped), packets
-# move as a whole.
+# A signal releases (a fence, then an addition), a wait acquires (a strong load, then an invalidation of caches), packets
+# are moved as a whole.
 for arch in sm_80 sm_90 sm_100; do
     cuobjdump -sass "$work/f32.$arch.cubin" >"$work/sass"
     for instruction in 'MEMBAR\.[A-Z.]*GPU' 'RED[G.E]*\.ADD\.64\.STRONG\.GPU' 'RED[G.E]*\.ADD\.64\.STRONG\.SYS' \
@@ -72,7 +72,7 @@ for arch in sm_80 sm_90 sm_100; do
     done
 done
 
-# Switch channels: stores at all members (the strong ones of 16 bytes above are packets and these), loads that add up.
+# Switch channels: stores at all members (with packets the strong ones of 16 bytes above), loads that add.
 for arch in sm_90 sm_100; do
     for type in f32:F32x4 bf16:BF16x8; do
         count="$(cuobjdump -sass "$work/${type%:*}.$arch.cubin" |
@@ -97,10 +97,10 @@ else
         cmp "$image" "prebuilt/${image##*/}"
     done
 fi
-echo "prebuilt/ is what these sources give: $(cd "$work/prebuilt" && echo *.fatbin)"
+echo "prebuilt/ is up to date: $(cd "$work/prebuilt" && echo *.fatbin)"
 
-# The same sources, compiled at run time: for devices without machine code of their own, for plans, for the example. Registers of
-# kernels for plans are printed; what keeps anything on the stack is refused.
+# The same sources, compiled at run time: for devices without prebuilt machine code, for plans, for the example. Registers of
+# specialized kernels are printed; kernels that use the stack are rejected.
 nvrtc="${MSCCLPP_NVRTC:-$(ls "$(dirname "$(command -v nvcc)")"/../lib*/libnvrtc.so.1? 2>/dev/null | head -n 1 || true)}"
 if [ -n "$nvrtc" ]; then
     [ "${1:-}" != --full ] || export MSCCLPP_ALL=1

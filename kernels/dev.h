@@ -1,5 +1,5 @@
-// What a device is: CUDA, or a CPU when DEV_SIM is defined, by the simulator of `sim/`, or by threads if DEV_THREADS is
-// defined as well. Everything that the kernels take from their surroundings goes through here, so that one source runs on all.
+// The device that the kernels are compiled for: CUDA; the simulator of dev/sim/ if DEV_SIM is defined; or threads of the CPU if
+// DEV_THREADS is defined as well. The kernels use their environment through this header only, so that one source runs on all.
 #pragma once
 
 #ifdef DEV_THREADS
@@ -17,7 +17,7 @@ typedef signed char int8_t;
 typedef short int16_t;
 typedef int int32_t;
 typedef long long int64_t;
-// How the front end itself writes it: constant, as assertions need it.
+// A constant expression, which assertions need.
 #define offsetof(type, member) __INTADDR__(&(((type*)0)->member))
 #else
 #include <cstddef>
@@ -25,21 +25,21 @@ typedef long long int64_t;
 #endif
 
 #define DEV __device__ __forceinline__
-/// Before loops whose bodies are large: to unroll them costs more than it gains.
+/// Before loops with large bodies, for which unrolling does not pay off.
 #define DEV_NO_UNROLL _Pragma("unroll 1")
 #define DEV_CALL __device__ __noinline__
 #define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads, 1)
 #define KERNEL_PARAM const __grid_constant__
-/// A table of constants: few enough for the device's constant memory, 64 KiB of all of a module.
+/// A table of constants in constant memory, of which a module has 64 KiB.
 #define DEV_TABLE __constant__ const
-/// Names a kernel, and the type of its argument, to the simulator.
+/// Announces a kernel and the type of its argument to the simulator.
 #define SIM_KERNEL(name, argument)
 #define SHARED(type, name, count) __shared__ type name[count]
-/// Type of a word of shared memory that any thread of the block may look at and set.
+/// Type of a word of shared memory that any thread of the block may read and set.
 #define SHARED_FLAG volatile uint32_t
 
-/// Called by: any thread. Returns: its number in the block, threads of the block, the block's number. The first is read anew each
-/// time: to keep it would cost a register everywhere.
+/// Called by: any thread. Returns: its number in the block, threads of the block, the block's number, blocks. The first is read
+/// again in each call, because keeping it would cost a register everywhere.
 DEV uint32_t dev_thread() {
   uint32_t thread;
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
@@ -51,7 +51,7 @@ DEV uint32_t dev_blocks() { return gridDim.x; }
 
 /// Called by: all threads of the block. Syncs: block.
 DEV void dev_sync() { __syncthreads(); }
-/// Called by: all threads of the block. Returns: in how many `predicate` holds, the same in all. Syncs: block.
+/// Called by: all threads of the block. Returns: the number of threads in which `predicate` holds. Syncs: block.
 DEV uint32_t dev_sync_count(bool predicate) { return __syncthreads_count(predicate); }
 
 /// Nanoseconds of a clock that all blocks share; coarse.

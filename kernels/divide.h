@@ -1,4 +1,4 @@
-// The division that ends an average: every rank's result by the number of ranks.
+// The last step of an average: divides every rank's result by the number of ranks.
 #pragma once
 #include "abi.h"
 #include "number.h"
@@ -21,13 +21,13 @@ DEV T divide(T value, uint32_t by) {
   }
 }
 
-/// Block b works on the result of rank b / blocks-per-rank. The output's place is that of the launch.
+/// Block b divides the result of rank b / blocks-per-rank, in the output of the launch.
 template <typename T>
-DEV void divide_launch(const Launch& launch) {
+DEV void divide_launch(const LaunchParams& launch) {
   const uint32_t each = dev_blocks() / launch.num_ranks, rank = dev_block() / each;
   if (rank >= launch.num_ranks) return;
   const uint64_t* bases = launch.table ? reinterpret_cast<const uint64_t*>(launch.table) : launch.bases;
-  char* output = reinterpret_cast<char*>(bases[2 * rank + 1]);
+  char* output = reinterpret_cast<char*>(bases[2 * rank + static_cast<uint32_t>(Space::kOutput)]);
   if (output == nullptr) return;
   const uint64_t stride = sizeof(T) * static_cast<uint64_t>(dev_threads()) * each;
   DEV_NO_UNROLL

@@ -1,4 +1,4 @@
-// The kernels of one data type and accumulator: MSCCLPP_T and MSCCLPP_A, given when this is compiled.
+// The kernels of one data type and accumulator: MSCCLPP_T and MSCCLPP_A, which are defined when this is compiled.
 #include "divide.h"
 #include "executor.h"
 
@@ -7,17 +7,17 @@
 #define MSCCLPP_A float
 #endif
 
-constexpr uint32_t kThreads = sizeof(MSCCLPP_A) > sizeof(MSCCLPP_T) ? mscclpp::kMostThreadsWide : mscclpp::kMostThreads;
+constexpr uint32_t kThreads = sizeof(MSCCLPP_A) > sizeof(MSCCLPP_T) ? mscclpp::kMaxThreadsWide : mscclpp::kMaxThreads;
 
-KERNEL(kThreads) mscclpp_execute(KERNEL_PARAM mscclpp::Launch launch) {
+KERNEL(kThreads) mscclpp_execute(KERNEL_PARAM mscclpp::LaunchParams launch) {
   mscclpp::execute_launch<mscclpp::Arithmetic<MSCCLPP_T, MSCCLPP_A>>(launch);
 }
 
-KERNEL(1024) mscclpp_divide(KERNEL_PARAM mscclpp::Launch launch) {
+KERNEL(mscclpp::kMaxThreads) mscclpp_divide(KERNEL_PARAM mscclpp::LaunchParams launch) {
   mscclpp::divide_launch<MSCCLPP_T>(launch);
 }
 
-/// The host compares this with its own before it uses the kernels.
+/// The host compares this hash with its own before it uses the kernels.
 KERNEL(1) mscclpp_abi(uint64_t* hash) { store_plain<uint64_t>(hash, mscclpp::kAbiHash); }
 
 #ifdef DEV_SIM
@@ -30,8 +30,8 @@ void run(const void* argument) {
 
 extern "C" const SimKernel SIM_TABLE[];
 extern "C" const SimKernel SIM_TABLE[] = {
-    {"mscclpp_execute", sizeof(mscclpp::Launch), run<const mscclpp::Launch, mscclpp_execute>},
-    {"mscclpp_divide", sizeof(mscclpp::Launch), run<const mscclpp::Launch, mscclpp_divide>},
+    {"mscclpp_execute", sizeof(mscclpp::LaunchParams), run<const mscclpp::LaunchParams, mscclpp_execute>},
+    {"mscclpp_divide", sizeof(mscclpp::LaunchParams), run<const mscclpp::LaunchParams, mscclpp_divide>},
     {"mscclpp_abi", sizeof(uint64_t*), run<uint64_t*, mscclpp_abi>},
     {nullptr, 0, nullptr},
 };

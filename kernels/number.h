@@ -1,10 +1,10 @@
-// Elements and how two of them are combined. The results are those of the CPU executor, bit for bit: integers wrap,
-// minimum and maximum of floats are NaN as soon as one operand is, narrow floats compute in f32 and round to the nearest,
-// ties to even; fp8 stays at its largest finite value.
+// Elements and how two of them are combined. The results are bitwise equal to those of the CPU executor: integers wrap,
+// minimum and maximum of floats are NaN if one operand is, narrow floats are computed in f32 and rounded to nearest, ties to
+// even; fp8 saturates at its largest finite value.
 #pragma once
-#include "dev.h"
+#include "abi.h"
 
-enum class Reduction : uint8_t { Sum = 0, Prod = 1, Min = 2, Max = 3, Avg = 4 };
+using mscclpp::Reduction;
 
 /// The same bits as another type.
 template <typename To, typename From>
@@ -135,12 +135,12 @@ MSCCLPP_VIA_DOUBLE(E4M3, value)
 MSCCLPP_VIA_DOUBLE(E5M2, value)
 #undef MSCCLPP_VIA_DOUBLE
 
-/// Combines two numbers. Integers narrower than `int` wrap when they are narrowed.
+/// Combines two numbers. Integers narrower than `int` wrap when they are clipped.
 template <Reduction kOp, typename A>
 DEV A combine(A left, A right) {
-  if constexpr (kOp == Reduction::Min) return left < right || left != left ? left : right;
-  else if constexpr (kOp == Reduction::Max) return left > right || left != left ? left : right;
-  else if constexpr (kOp == Reduction::Prod) return static_cast<A>(left * right);
+  if constexpr (kOp == Reduction::kMin) return left < right || left != left ? left : right;
+  else if constexpr (kOp == Reduction::kMax) return left > right || left != left ? left : right;
+  else if constexpr (kOp == Reduction::kProd) return static_cast<A>(left * right);
   else return static_cast<A>(left + right);
 }
 
@@ -160,7 +160,7 @@ struct Wrapping<int64_t> {
 
 template <Reduction kOp, typename A>
 DEV A combine_wrapping(A left, A right) {
-  if constexpr (kOp == Reduction::Min || kOp == Reduction::Max) {
+  if constexpr (kOp == Reduction::kMin || kOp == Reduction::kMax) {
     return combine<kOp, A>(left, right);
   } else {
     using W = typename Wrapping<A>::Type;

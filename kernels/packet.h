@@ -1,19 +1,19 @@
-// Packets: 4 bytes of data, then 4 of the launch's flag, twice. 8 bytes of payload lie in one 16-byte vector, which is
-// stored and loaded as a whole, so a packet is data and signal at once and needs no fence. (Packets of 4 bytes look the same
-// in memory; here they always go in pairs.)
+// Packets: 4 bytes of data, then 4 of the launch's flag, twice. 8 bytes of payload are in one 16-byte vector, which is
+// stored and loaded as a whole, so a packet is both data and signal and needs no fence. (Packets of 4 bytes have the same
+// layout in memory; here they are always moved in pairs.)
 #pragma once
 #include "vector.h"
 
 #ifndef DEV_SIM
 
-/// order: publishes its own payload; taken by `load_packet` on any device.
+/// order: publishes its own payload; acquired by `load_packet` on any device.
 DEV void store_packet(char* at, const Vec8& payload, uint32_t flag) {
   asm volatile("st.volatile.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(payload.w[0]), "r"(flag), "r"(payload.w[1]),
                "r"(flag)
                : "memory");
 }
 
-/// One look. Returns: whether the packet of this launch is there; then `payload` is its payload.
+/// Polls once. Returns: whether the packet of this launch has arrived; then `payload` is its payload.
 DEV bool load_packet(const char* at, uint32_t flag, Vec8& payload, uint32_t& seen) {
   uint32_t first, second;
   asm volatile("ld.volatile.global.v4.u32 {%0, %1, %2, %3}, [%4];"

@@ -1,38 +1,37 @@
-// Combining several sources into several destinations, from left to right. Any length, any alignment, any type.
-// Every function: called by all threads of the block with the same arguments; syncs nothing but where it says so.
+// Reductions of several sources into several destinations, from left to right. Any length, any alignment, any type.
+// Every function: called by all threads of the block with the same arguments; does not sync.
 #pragma once
 #include "copy.h"
 #include "number.h"
 
 namespace mscclpp {
 
-/// Elements of type `T` that combine natively, rounding after every step: `A` is `T` itself. Else in the wider type `A`,
-/// rounding once.
+/// Elements of type `T` and their accumulator type `A`. If `A` is `T`, results are rounded after every step; if `A` is wider, once.
 template <typename T_, typename A_>
 struct Arithmetic {
   using T = T_;
   using A = A_;
 };
 
-/// A reduction that the compiler knows.
+/// A reduction that is known at compile time.
 template <Reduction kOp_>
 struct Known {
   static constexpr Reduction kOp = kOp_;
 };
 
-/// Calls `body` with the operation, which is a sum if `kSum`.
+/// Calls `body` with the reduction, which is a sum if `kSum`.
 template <bool kSum, typename Body>
 DEV void with_known(Reduction op, const Body& body) {
-  if constexpr (kSum) return body(Known<Reduction::Sum>{});
+  if constexpr (kSum) return body(Known<Reduction::kSum>{});
   switch (op) {
-    case Reduction::Prod: return body(Known<Reduction::Prod>{});
-    case Reduction::Min: return body(Known<Reduction::Min>{});
-    case Reduction::Max: return body(Known<Reduction::Max>{});
-    default: return body(Known<Reduction::Sum>{});
+    case Reduction::kProd: return body(Known<Reduction::kProd>{});
+    case Reduction::kMin: return body(Known<Reduction::kMin>{});
+    case Reduction::kMax: return body(Known<Reduction::kMax>{});
+    default: return body(Known<Reduction::kSum>{});
   }
 }
 
-/// The unsigned integer of so many bytes.
+/// The unsigned integer of `kBytes` bytes.
 template <uint32_t kBytes>
 struct Bits {
   using Type = uint32_t;
@@ -50,8 +49,8 @@ struct Bits<8> {
   using Type = uint64_t;
 };
 
-/// What has been combined so far: elements as they are in memory, which stay packed in words. Narrow ones unpacked, all of a
-/// vector at once, would take several times the registers.
+/// An accumulator of a vector of elements, packed in words as in memory: unpacked narrow elements would take several times the
+/// registers.
 template <typename Arith, typename Vec, bool kNative = sizeof(typename Arith::T) == sizeof(typename Arith::A)>
 struct Accumulator {
   using T = typename Arith::T;
@@ -80,13 +79,13 @@ struct Accumulator {
     return l.word;
   }
 
-  /// Called, where elements are hard to make and to take apart.
+  /// A call, for elements whose conversion takes many instructions.
   template <Reduction kOp>
-  DEV_CALL static Word combine_words_apart(Word left, Word right) {
+  DEV_CALL static Word combine_words_call(Word left, Word right) {
     return combine_words<kOp>(left, right);
   }
 
-  /// `op`: the operation, where it is not known to be a sum.
+  /// `op`: the reduction, if `kSum` is false.
   template <bool kSum>
   DEV void add(const Vec& vec, Reduction op) {
     Words left = {acc}, right = {vec};
@@ -94,7 +93,7 @@ struct Accumulator {
       constexpr Reduction kOp = decltype(known)::kOp;
 #pragma unroll
       for (uint32_t i = 0; i < sizeof(Vec) / kWordBytes; ++i) {
-        if constexpr (sizeof(T) == 1 && Native<T>::kRounds) left.word[i] = combine_words_apart<kOp>(left.word[i], right.word[i]);
+        if constexpr (sizeof(T) == 1 && Native<T>::kRounds) left.word[i] = combine_words_call<kOp>(left.word[i], right.word[i]);
         else left.word[i] = combine_words<kOp>(left.word[i], right.word[i]);
       }
     });
@@ -104,7 +103,7 @@ struct Accumulator {
   DEV Vec finish() const { return acc; }
 };
 
-/// Elements in the wider type `A`, which are rounded once, at the end.
+/// An accumulator of elements in the wider type `A`, which are rounded once, at the end.
 template <typename Arith, typename Vec>
 struct Accumulator<Arith, Vec, false> {
   using T = typename Arith::T;
@@ -147,24 +146,24 @@ struct Single {
   T value;
 };
 
-/// Vectors of sources that a thread has in flight: as many as registers allow.
+/// Maximum number of source vectors that a thread has in flight; registers limit it.
 template <typename Arith, typename T = typename Arith::T>
 constexpr uint32_t kBatch = sizeof(T) == 8 ? 2 : sizeof(T) > 1 ? 4 : 1;
 
-/// Operands of an operation in the window that are one run each; the first of them is at this place. What the operation says is
-/// looked up each time: registers are needed elsewhere.
+/// Operands of an instruction in the cache that are one run each, from index `first` of the cache on. The instruction is read again
+/// each time, because registers are needed elsewhere.
 struct Runs {
   const Instr& instr;
   uint32_t first;
 
-  DEV char* src(uint32_t number) const { return window().heads[first + number]; }
-  DEV char* dst(uint32_t number) const { return window().heads[first + instr.srcs + number]; }
+  DEV char* src(uint32_t number) const { return cache().heads[first + number]; }
+  DEV char* dst(uint32_t number) const { return cache().heads[first + instr.srcs + number]; }
 };
 
 DEV Reduction reduction_of(const Instr& instr) { return static_cast<Reduction>(instr.reduce); }
 
-/// Combines the vectors at byte `at` of all sources, or their first `bytes`. `kAligned`: whether all are whole, and all addresses
-/// multiples of 16.
+/// Combines the vectors at byte `at` of all sources, or their first `bytes`. `kAligned`: all vectors are whole, and all addresses
+/// are multiples of 16.
 template <typename Arith, bool kSum, bool kAligned>
 DEV Vec16 combine_at(const Runs& runs, uint64_t at, uint32_t bytes) {
   auto load = [&](uint32_t number) {
@@ -183,16 +182,16 @@ DEV Vec16 combine_at(const Runs& runs, uint64_t at, uint32_t bytes) {
 #pragma unroll
     for (uint32_t i = 0; i < kEach; ++i) data[i] = load(s + i);
 #pragma unroll
-    for (uint32_t i = 0; i < kEach; ++i) acc.template add<kSum>(data[i], reduction_of(runs.instr));
+    for (uint32_t i = 0; i < kEach; ++i) acc.template add<kSum>(data[i], runs.instr.reduce);
   }
   DEV_NO_UNROLL
-  for (; s < runs.instr.srcs; ++s) acc.template add<kSum>(load(s), reduction_of(runs.instr));
+  for (; s < runs.instr.srcs; ++s) acc.template add<kSum>(load(s), runs.instr.reduce);
   return acc.finish();
 }
 
-/// Vectors of which not all are whole and aligned, from this thread's at byte `i` on: those of this thread up to byte `end`.
+/// Vectors that may be partial or unaligned: those of this thread from the one at byte `i` up to byte `end`.
 template <typename Arith>
-DEV_CALL void reduce_unlike(Runs runs, uint64_t i, uint64_t end) {
+DEV_CALL void reduce_unaligned(Runs runs, uint64_t i, uint64_t end) {
   DEV_NO_UNROLL
   for (; i < end; i += 16 * dev_threads()) {
     const uint32_t bytes = end - i < 16 ? static_cast<uint32_t>(end - i) : 16;
@@ -222,18 +221,18 @@ DEV void reduce_runs(const Runs& runs, uint64_t at, uint64_t len) {
       for (uint32_t d = 0; d < runs.instr.dsts; ++d) store16(runs.dst(d) + i, result);
     }
   }
-  if (i < end) reduce_unlike<Arith>(runs, i, end);
+  if (i < end) reduce_unaligned<Arith>(runs, i, end);
 }
 
-/// From the element at byte `i` of a range to this thread's next one: its vectors are 16 bytes long.
+/// Bytes from the element at byte `i` of a range to this thread's next one; a thread's vectors are 16 bytes long.
 template <typename T>
 DEV uint64_t next_element(uint64_t i) {
   return (i + sizeof(T)) % 16 != 0 ? sizeof(T) : sizeof(T) + 16 * (static_cast<uint64_t>(dev_threads()) - 1);
 }
 
-/// Plain sources into plain destinations where not every operand is one whole run: element by element, each looked up.
+/// Plain sources into plain destinations if not every operand is one run: element by element, resolving the address of each.
 template <typename Arith>
-DEV_CALL void reduce_pieces(const Launch& launch, const Instr& instr, uint64_t at, uint64_t len) {
+DEV_CALL void reduce_elements(const LaunchParams& launch, const Instr& instr, uint64_t at, uint64_t len) {
   using T = typename Arith::T;
   DEV_NO_UNROLL
   for (uint64_t i = at + 16 * dev_thread(); i < at + len; i += next_element<T>(i - at)) {
@@ -244,7 +243,7 @@ DEV_CALL void reduce_pieces(const Launch& launch, const Instr& instr, uint64_t a
     Accumulator<Arith, Single<T>> acc;
     acc.start(load(0));
     DEV_NO_UNROLL
-    for (uint32_t s = 1; s < instr.srcs; ++s) acc.template add<false>(load(s), reduction_of(instr));
+    for (uint32_t s = 1; s < instr.srcs; ++s) acc.template add<false>(load(s), instr.reduce);
     Single<T> result = acc.finish();
     DEV_NO_UNROLL
     for (uint32_t d = 0; d < instr.dsts; ++d) {
@@ -254,44 +253,44 @@ DEV_CALL void reduce_pieces(const Launch& launch, const Instr& instr, uint64_t a
   }
 }
 
-/// What the sources have at byte `i`: packets from left to right, then the plain ones.
+/// Combines the sources at byte `i`: packets from left to right, then the plain ones.
 template <typename Arith, bool kSum>
-DEV Vec8 combine_packets(const Launch& launch, const Instr& instr, uint64_t i) {
+DEV Vec8 combine_packets(const LaunchParams& launch, const Instr& instr, uint64_t i) {
   Accumulator<Arith, Vec8> acc;
   Vec8 payload = {{0, 0}};
   bool first = true;
   auto take = [&] {
     if (first) acc.start(payload);
-    else acc.template add<kSum>(payload, reduction_of(instr));
+    else acc.template add<kSum>(payload, instr.reduce);
     first = false;
   };
   DEV_NO_UNROLL
   for (uint32_t s = instr.operands; s < instr.operands + instr.srcs; ++s) {
-    if (space_of(launch, s) != kPackets) continue;
+    if (space_of(launch, s) != Space::kPackets) continue;
     payload = take_packet(launch, packets_of(launch, s) + 2 * i, s, i / 8);
     take();
   }
   DEV_NO_UNROLL
   for (uint32_t s = instr.operands; s < instr.operands + instr.srcs; ++s) {
-    if (space_of(launch, s) == kPackets) continue;
+    if (space_of(launch, s) == Space::kPackets) continue;
     Span span = span_at(launch, s, i, 8);
     payload = load_payload(span.at, span.len);
     take();
   }
-  // A single source is handed on as it is.
+  // A single source is not changed.
   return instr.srcs == 1 ? payload : acc.finish();
 }
 
 /// Operands of which some are packets.
 template <typename Arith, bool kSum>
-DEV void reduce_packets(const Launch& launch, const Instr& instr, uint64_t at, uint64_t len) {
+DEV void reduce_packets(const LaunchParams& launch, const Instr& instr, uint64_t at, uint64_t len) {
   DEV_NO_UNROLL
   for (uint64_t i = at + 8 * dev_thread(); i < at + len; i += 8 * dev_threads()) {
     const Vec8 result = combine_packets<Arith, kSum>(launch, instr, i);
     DEV_NO_UNROLL
     for (uint32_t d = instr.operands + instr.srcs; d < instr.operands + instr.srcs + instr.dsts; ++d) {
-      if (space_of(launch, d) == kPackets) {
-        store_packet(packets_of(launch, d) + 2 * i, result, window().flag);
+      if (space_of(launch, d) == Space::kPackets) {
+        store_packet(packets_of(launch, d) + 2 * i, result, cache().flag);
       } else {
         Span span = span_at(launch, d, i, 8);
         store_payload(span.at, span.len, result);

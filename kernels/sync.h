@@ -1,5 +1,5 @@
 // Loads, stores and additions that order memory. Order and scope are in the name, never a default.
-// One wrapper per PTX instruction; `sim/` has their like for the simulator.
+// One wrapper per PTX instruction; dev/sim/ has the same functions for the simulator.
 #pragma once
 #include "dev.h"
 
@@ -31,21 +31,21 @@ MSCCLPP_STORE(add_relaxed_sys, "red.relaxed.sys.global.add.u64", uint64_t, "l")
 #undef MSCCLPP_LOAD
 #undef MSCCLPP_STORE
 
-/// Adds and returns what was there. Acquires and releases, within the GPU.
+/// Adds and returns the previous value. Acquires and releases, within the GPU.
 DEV uint64_t fetch_add_acq_rel_gpu(uint64_t* at, uint64_t value) {
   uint64_t old;
   asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(at), "l"(value) : "memory");
   return old;
 }
 
-/// Adds and returns what was there; orders nothing.
+/// Adds and returns the previous value; relaxed.
 DEV uint64_t fetch_add_relaxed_gpu(uint64_t* at, uint64_t value) {
   uint64_t old;
   asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(at), "l"(value) : "memory");
   return old;
 }
 
-/// Stores `value` if `expected` is there; returns what was there. Acquires, within the GPU.
+/// Stores `value` if the previous value is `expected`; returns the previous value. Acquires, within the GPU.
 DEV uint64_t compare_swap_acquire_gpu(uint64_t* at, uint64_t expected, uint64_t value) {
   uint64_t old;
   asm volatile("atom.acquire.gpu.global.cas.b64 %0, [%1], %2, %3;"
@@ -55,7 +55,7 @@ DEV uint64_t compare_swap_acquire_gpu(uint64_t* at, uint64_t expected, uint64_t 
   return old;
 }
 
-/// The same, ordering nothing, for every device that sees the address.
+/// Stores `value` if the previous value is `expected`; returns the previous value. Relaxed, for every device.
 DEV uint64_t compare_swap_relaxed_sys(uint64_t* at, uint64_t expected, uint64_t value) {
   uint64_t old;
   asm volatile("atom.relaxed.sys.global.cas.b64 %0, [%1], %2, %3;"
@@ -65,7 +65,7 @@ DEV uint64_t compare_swap_relaxed_sys(uint64_t* at, uint64_t expected, uint64_t 
   return old;
 }
 
-/// The same on 32 bits.
+/// `compare_swap_relaxed_sys` of 32 bits.
 DEV uint32_t compare_swap_relaxed_sys(uint32_t* at, uint32_t expected, uint32_t value) {
   uint32_t old;
   asm volatile("atom.relaxed.sys.global.cas.b32 %0, [%1], %2, %3;"

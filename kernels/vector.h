@@ -1,8 +1,8 @@
-// Vectors of bytes, and plain loads and stores of them. They order nothing: what orders them is a block sync and a signal.
+// Vectors of bytes, and plain loads and stores of them, which only a block sync and a signal order.
 #pragma once
 #include "dev.h"
 
-/// `N` bytes as words of 4, to be moved by as few instructions as alignment allows.
+/// Bytes as words of 4, which are moved by as few instructions as alignment allows.
 struct alignas(16) Vec16 {
   uint32_t w[4];
 };
@@ -85,7 +85,7 @@ DEV uint32_t alignment_of(const void* at) {
 }
 
 template <typename W, typename Vec>
-DEV Vec load_pieces(const char* at) {
+DEV Vec load_words(const char* at) {
   union {
     Vec vec;
     W words[sizeof(Vec) / sizeof(W)];
@@ -96,7 +96,7 @@ DEV Vec load_pieces(const char* at) {
 }
 
 template <typename W, typename Vec>
-DEV void store_pieces(char* at, const Vec& vec) {
+DEV void store_words(char* at, const Vec& vec) {
   union {
     Vec vec;
     W words[sizeof(Vec) / sizeof(W)];
@@ -106,24 +106,24 @@ DEV void store_pieces(char* at, const Vec& vec) {
   for (uint32_t i = 0; i < sizeof(Vec) / sizeof(W); ++i) store_plain<W>(at + i * sizeof(W), u.words[i]);
 }
 
-/// Loads a vector from any address, in pieces of `alignment` bytes, which divide the address.
+/// Loads a vector from any address, in words of `alignment` bytes, which divide the address.
 template <typename Vec>
 DEV_CALL Vec load_unaligned(const char* at, uint32_t alignment) {
   switch (alignment) {
-    case 4: return load_pieces<uint32_t, Vec>(at);
-    case 2: return load_pieces<uint16_t, Vec>(at);
-    case 1: return load_pieces<uint8_t, Vec>(at);
-    default: return load_pieces<uint64_t, Vec>(at);
+    case 4: return load_words<uint32_t, Vec>(at);
+    case 2: return load_words<uint16_t, Vec>(at);
+    case 1: return load_words<uint8_t, Vec>(at);
+    default: return load_words<uint64_t, Vec>(at);
   }
 }
 
 template <typename Vec>
 DEV_CALL void store_unaligned(char* at, uint32_t alignment, Vec vec) {
   switch (alignment) {
-    case 4: return store_pieces<uint32_t>(at, vec);
-    case 2: return store_pieces<uint16_t>(at, vec);
-    case 1: return store_pieces<uint8_t>(at, vec);
-    default: return store_pieces<uint64_t>(at, vec);
+    case 4: return store_words<uint32_t>(at, vec);
+    case 2: return store_words<uint16_t>(at, vec);
+    case 1: return store_words<uint8_t>(at, vec);
+    default: return store_words<uint64_t>(at, vec);
   }
 }
 
@@ -132,7 +132,7 @@ template <typename Vec>
 DEV Vec load_any(const char* at, uint32_t alignment) {
   if (alignment < sizeof(Vec)) return load_unaligned<Vec>(at, alignment);
   if constexpr (sizeof(Vec) == 16) return load16(at);
-  else return load_pieces<uint64_t, Vec>(at);
+  else return load_words<uint64_t, Vec>(at);
 }
 
 /// Stores a vector at an address that `alignment` divides.
@@ -140,10 +140,10 @@ template <typename Vec>
 DEV void store_any(char* at, uint32_t alignment, const Vec& vec) {
   if (alignment < sizeof(Vec)) return store_unaligned<Vec>(at, alignment, vec);
   if constexpr (sizeof(Vec) == 16) store16(at, vec);
-  else store_pieces<uint64_t>(at, vec);
+  else store_words<uint64_t>(at, vec);
 }
 
-/// The first `bytes` of a vector, fewer than all; the others are zero. Its loads are all in flight together.
+/// The first `bytes` of a vector, fewer than all; the others are zero. All of its loads are in flight at once.
 template <typename Vec>
 DEV_CALL Vec load_part(const char* at, uint32_t bytes) {
   constexpr uint32_t kWords = sizeof(Vec) / 4;

@@ -6,7 +6,7 @@
 #        DIR/gpu.sh [PART...]              runs them there
 #
 #   smoke            whether the programs run here at all, and a few launches of each kind
-#   suite            all tests of the executor on the device; or some: plans bits graphs stalls streams specialised native worlds
+#   suite            all tests of the executor on the device; or some: plans bits graphs stalls streams specialized native worlds
 #   processes        2 and 4 processes on the device: memory by handles, by descriptors, and as ranks of two hosts
 #   rows[:B1,B2[:A]] what is promised for one device, and whether it is reached; some rows, in this order, with algorithms A alone
 #                    where there is a choice (names with commas between them)
@@ -14,7 +14,7 @@
 #   planted          bugs that the sanitizers must find
 #   memcheck[:FILTER], racecheck[:FILTER]
 #                    the tests whose names contain FILTER on small messages under compute-sanitizer; by default all plans, for memcheck
-#                    also specialised kernels, kernels of users, all types and lengths
+#                    also specialized kernels, kernels of users, all types and lengths
 #
 # BUDGET: seconds for all parts together; a part gets what is left of them, and at most its own limit. LIMIT: seconds for each part
 # instead of these. LOGS or OUT: where logs go (gpu-logs), one for each call. MSCCLPP_NVRTC: what compiles at run time, if it is
@@ -23,7 +23,7 @@
 # Half an hour with one H200, in four calls of ten minutes. Before, where there is Rust: `scripts/gpu.sh build target/gpu`, which is
 # under 64 MB. That folder, which git ignores, is all that has to be carried to the machine each time.
 #
-#   BUDGET=570 target/gpu/gpu.sh smoke streams worlds stalls native graphs processes bits specialised plans
+#   BUDGET=570 target/gpu/gpu.sh smoke streams worlds stalls native graphs processes bits specialized plans
 #   BUDGET=570 target/gpu/gpu.sh rows:b1,b6,b7,b8,b11,b4,b5
 #   BUDGET=570 target/gpu/gpu.sh rows:b9 rows:b2,b3:allreduce_all_pairs,allgather_all_pairs,reducescatter_all_pairs,alltoall_direct rows:b12,b10
 #   BUDGET=570 target/gpu/gpu.sh planted memcheck racecheck
@@ -60,7 +60,7 @@ fi
 [ $# -gt 0 ] || set -- smoke suite processes rows planted memcheck racecheck
 for wanted; do
     case ${wanted%%:*} in
-        smoke | suite | plans | bits | graphs | stalls | streams | specialised | native | worlds | processes) ;;
+        smoke | suite | plans | bits | graphs | stalls | streams | specialized | native | worlds | processes) ;;
         rows | bench | planted | memcheck | racecheck) ;;
         *)
             echo "expected a part, found $wanted: see the head of $0" >&2
@@ -149,7 +149,7 @@ smoke() {
     limited "$programs/mscclpp" run allreduce_all_pairs --ranks 8 --size "${SMOKE_SIZE:-64M}" --iters 2 --backend cuda || status=$?
     limited "$programs/mscclpp" run allreduce_ring_ports --ranks 4 --size 64K --backend cuda || status=$?
     limited "$programs/mscclpp" bench all_reduce --backend cuda --virtual-ranks 8 --begin 1K --end 1K --iters 10 || status=$?
-    MSCCLPP_SMALL=1 tests cuda::specialised || status=$?
+    MSCCLPP_SMALL=1 tests cuda::specialized || status=$?
     return "$status"
 }
 
@@ -207,7 +207,7 @@ for wanted; do
     case $name in
         smoke) part 120 smoke smoke ;;
         suite) part 600 suite tests cuda:: ;;
-        plans | bits | graphs | stalls | streams | specialised | native | worlds) part 200 "$name" tests "cuda::$name::" ;;
+        plans | bits | graphs | stalls | streams | specialized | native | worlds) part 200 "$name" tests "cuda::$name::" ;;
         processes) part 150 processes tests cuda::processes:: ;;
         rows) part 570 "$wanted" rows "$first" "$second" ;;
         bench) part 570 bench bench ;;
@@ -216,7 +216,7 @@ for wanted; do
             if [ "$name" != "$wanted" ]; then
                 part 570 "$wanted" sanitizer "$name" "$rest"
             elif [ "$name" = memcheck ]; then
-                part 300 memcheck sanitizer memcheck cuda::plans:: cuda::specialised:: cuda::native:: cuda::bits::
+                part 300 memcheck sanitizer memcheck cuda::plans:: cuda::specialized:: cuda::native:: cuda::bits::
             else
                 part 570 racecheck sanitizer racecheck cuda::plans::
             fi

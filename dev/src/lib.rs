@@ -39,8 +39,8 @@ pub fn bugs() -> impl Iterator<Item = &'static str> {
 }
 
 /// Returns the bugs of specialized kernels.
-pub fn specialised_bugs() -> impl Iterator<Item = &'static str> {
-    option_env!("SIM_SPECIALISED_BUGS").unwrap_or_default().split(',').filter(|name| !name.is_empty())
+pub fn specialized_bugs() -> impl Iterator<Item = &'static str> {
+    option_env!("SIM_SPECIALIZED_BUGS").unwrap_or_default().split(',').filter(|name| !name.is_empty())
 }
 
 /// Returns the bugs of specialized kernels that are visible in their accesses, though results may be right.

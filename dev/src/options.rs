@@ -18,7 +18,7 @@ pub struct Options {
     /// Whether plain stores are weak.
     pub weak: bool,
     /// A bug in the device code: one of [`bugs`](crate::bugs), [`switch_bugs`](crate::switch_bugs) or
-    /// [`barrier_bugs`](crate::barrier_bugs), only for f32, or of [`specialised_bugs`](crate::specialised_bugs) or
+    /// [`barrier_bugs`](crate::barrier_bugs), only for f32, or of [`specialized_bugs`](crate::specialized_bugs) or
     /// [`access_bugs`](crate::access_bugs); or one of those that [`late`](Self::late) names.
     pub bug: Option<&'static str>,
     /// Runs kernels with threads of the operating system instead. Of the other settings, only `threads` matters then.

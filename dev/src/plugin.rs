@@ -81,7 +81,7 @@ impl PluginCompiler {
         let version = Command::new(env!("SIM_COMPILER")).arg("--version").output();
         let version = version.map_err(|error| call("--version", &error))?.stdout;
         let version = String::from_utf8_lossy(&version).lines().next().unwrap_or_default().to_owned();
-        let bug = bug.filter(|bug| crate::specialised_bugs().chain(crate::access_bugs()).any(|known| known == *bug));
+        let bug = bug.filter(|bug| crate::specialized_bugs().chain(crate::access_bugs()).any(|known| known == *bug));
         let identity = format!("{version} for the simulator, planted {bug:?}\n{SIMULATOR}{HALVES}{TABLE}");
         Ok(Self { identity, bug })
     }

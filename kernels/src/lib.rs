@@ -1,6 +1,6 @@
 //! Device code of mscclpp, as constants: CUDA C++ headers and sources, and images that were built from them.
 //!
-//! The headers are the interpreter of plans and the parts that kernels for one plan are made of. The images hold the interpreter for
+//! The headers are the interpreter of plans and the functions that specialized kernels call. The images hold the interpreter for
 //! every pair of a data type and an accumulator type, so that a program needs no CUDA toolkit: machine code for one kind of device,
 //! and PTX from which the driver makes machine code for others.
 #![no_std]
@@ -41,8 +41,8 @@ macro_rules! headers {
 }
 
 headers! {
-    "abi.h" "channel.h" "copy.h" "dev.h" "divide.h" "executor.h" "number.h" "packet.h" "place.h" "reduce.h" "specialised.h" "switch.h"
-    "sync.h" "vector.h" "wait.h" "window.h"
+    "abi.h" "channel.h" "copy.h" "dev.h" "divide.h" "executor.h" "instr_cache.h" "number.h" "operand.h" "packet.h" "reduce.h"
+    "specialized.h" "switch.h" "sync.h" "vector.h" "wait.h"
 }
 
 /// The source of the kernels of one pair of types, which the macros `MSCCLPP_T` and `MSCCLPP_A` name.

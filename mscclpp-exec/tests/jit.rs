@@ -27,8 +27,8 @@ fn main() {
     type Test = (&'static str, fn() -> Result<(), Failed>);
     let tests: [Test; 9] = [
         ("the_example_compiles", the_example_compiles),
-        ("specialised_plans_compile", specialised_plans_compile),
-        ("specialised_switches_compile", specialised_switches_compile),
+        ("specialized_plans_compile", specialized_plans_compile),
+        ("specialized_switches_compile", specialized_switches_compile),
         ("the_interpreter_compiles", the_interpreter_compiles),
         ("messages_name_file_and_line", messages_name_file_and_line),
         ("what_was_compiled_is_kept", what_was_compiled_is_kept),
@@ -101,7 +101,7 @@ fn registers_of(accumulate: AccumType) -> u32 {
 
 /// Compiles an algorithm of each kind in these types, and a sample of the others; all on all devices if `MSCCLPP_ALL` is
 /// set. The sample is fixed, so that its result depends on the code alone.
-fn specialised_plans_compile() -> Result<(), Failed> {
+fn specialized_plans_compile() -> Result<(), Failed> {
     const KINDS: [&str; 5] =
         ["allreduce_packets", "allreduce_all_pairs", "allreduce_ring", "allreduce_switch", "allgather_ring_ports"];
     const SAMPLE: usize = 19;
@@ -138,14 +138,14 @@ fn specialised_plans_compile() -> Result<(), Failed> {
 
 /// Reductions that may go through a switch use its instructions on devices with multicast objects; here the source is
 /// requested explicitly.
-fn specialised_switches_compile() -> Result<(), Failed> {
+fn specialized_switches_compile() -> Result<(), Failed> {
     let algorithm = algorithms::find("allreduce_switch").ok_or("no such algorithm")?;
     let plan = Plan::new(&algorithm.compile(algorithm.spec(8, 8), &algorithm.arguments([])?)?);
     for (dtype, accumulate) in TYPES {
         let message = Message::new(dtype, 8 << 10).accumulate(accumulate).any_size();
         let source = specialized_source(&plan, message)?;
-        let (before, call) = source.text().split_once("  reduce_even<").ok_or("a reduction")?;
-        let text = format!("{before}  reduce_by_switch_even<{}", call.replacen(">(", ">(launch, ", 1));
+        let (before, call) = source.text().split_once("  reduce_aligned<").ok_or("a reduction")?;
+        let text = format!("{before}  reduce_by_switch_aligned<{}", call.replacen(">(", ">(launch, ", 1));
         let name = format!("by switch, {dtype} in {accumulate}");
         fits(DEVICES[1], &name, &Source::new("switch.cu", text), registers_of(accumulate))?;
     }
@@ -157,7 +157,7 @@ fn fits(device: (u32, u32), name: &str, source: &Source, most: u32) -> Result<()
     let (compiler, clock) = (Nvrtc::new(device)?, Instant::now());
     let image = image(&compiler, source).map_err(|error| format!("{name}: {error}"))?;
     let took = clock.elapsed().as_secs_f64();
-    let used = image.log.lines().skip_while(|line| !line.contains("'mscclpp_specialised'"));
+    let used = image.log.lines().skip_while(|line| !line.contains("'mscclpp_specialized'"));
     let used = used.map(str::trim).find_map(|line| line.split_once("Used ")).ok_or("registers are told")?.1;
     println!("{} {name}: {} KiB in {took:.1} s: {used}", compiler.identity(), image.code.len() >> 10);
     let registers = used.split_whitespace().next().ok_or("a number of registers")?;

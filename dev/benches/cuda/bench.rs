@@ -101,7 +101,7 @@ impl<'a> Bench<'a> {
             made => made?,
         };
         let blocks = run.num_blocks();
-        let how = if run.specialised().is_ok() { ", specialised" } else { "" };
+        let how = if run.specialized().is_ok() { ", specialized" } else { "" };
         let name = format!("{}{how}, {blocks} blocks", choice.name);
         Ok(Some(Subject { name, run, request: *request, buffers }))
     }

@@ -26,13 +26,13 @@ pub(crate) struct Line {
     pub(crate) bytes: u64,
     pub(crate) by_hand: f64,
     pub(crate) interpreted: f64,
-    pub(crate) specialised: f64,
+    pub(crate) specialized: f64,
 }
 
 /// Measures all sizes, once; `None` if there is no compiler, which is reported.
 pub(crate) fn lines<'a>(bench: &'a Bench<'_>) -> Outcome<Option<&'a [Line]>> {
     if let Err(reason) = bench.device.compiler() {
-        bench.say(format_args!("hand-written and specialised kernels: skipped: {reason}"));
+        bench.say(format_args!("hand-written and specialized kernels: skipped: {reason}"));
         return Ok(None);
     }
     if let Some(lines) = bench.compared.get() {
@@ -44,7 +44,7 @@ pub(crate) fn lines<'a>(bench: &'a Bench<'_>) -> Outcome<Option<&'a [Line]>> {
     ));
     bench.say(format_args!(
         "{:<28} {:>11} {:>6} {:>8} {:>9} {:>12} {:>6} {:>12} {:>6} {:>10}",
-        "plan", "bytes", "blocks", "threads", "by hand", "interpreted", "", "specialised", "", "of interp."
+        "plan", "bytes", "blocks", "threads", "by hand", "interpreted", "", "specialized", "", "of interp."
     ));
     let mut all = Vec::new();
     for (kernel, name, sizes) in ALGORITHMS {
@@ -64,34 +64,34 @@ fn line(bench: &Bench<'_>, kernel: &str, name: &str, bytes: u64) -> Outcome<Line
     let request = Request { in_place: true, ..bench.request(CollectiveKind::AllReduce, RANKS, bytes) };
     let mut times = [0.0; 2];
     let mut facts = (0, 0);
-    for (time, specialise) in times.iter_mut().zip([false, true]) {
-        let mut subject = bench.usual(&request, name, PrepareOptions::default().specialize(specialise))?;
-        if let (true, Err(reason)) = (specialise, subject.run.specialised()) {
-            return Err(format!("{name}: not specialised: {reason}").into());
+    for (time, specialize) in times.iter_mut().zip([false, true]) {
+        let mut subject = bench.usual(&request, name, PrepareOptions::default().specialize(specialize))?;
+        if let (true, Err(reason)) = (specialize, subject.run.specialized()) {
+            return Err(format!("{name}: not specialized: {reason}").into());
         }
         facts = (subject.run.num_blocks(), subject.run.threads_per_block());
         *time = microseconds(subject.measure(bench)?.graph);
     }
-    let [interpreted, specialised] = times;
+    let [interpreted, specialized] = times;
     let (blocks, threads) = facts;
     let mut by_hand = HandWritten::new(bench.device, kernel, RANKS, bytes, blocks, threads)?;
     by_hand.check(bench.device, 0)?;
     let time = microseconds(bench.times(|stream| by_hand.launch(stream), Stream::synchronize)?.graph);
     by_hand.check(bench.device, 1)?;
     bench.say(format_args!(
-        "{name:<28} {bytes:>11} {blocks:>6} {threads:>8} {time:>9.2} {interpreted:>12.2} {:>6.2} {specialised:>12.2} {:>6.2} {:>10.2}",
+        "{name:<28} {bytes:>11} {blocks:>6} {threads:>8} {time:>9.2} {interpreted:>12.2} {:>6.2} {specialized:>12.2} {:>6.2} {:>10.2}",
         interpreted / time,
-        specialised / time,
-        interpreted / specialised
+        specialized / time,
+        interpreted / specialized
     ));
-    Ok(Line { bytes, by_hand: time, interpreted, specialised })
+    Ok(Line { bytes, by_hand: time, interpreted, specialized })
 }
 
 pub(crate) fn run(bench: &Bench<'_>) -> Outcome<()> {
     bench.say("");
     let Some(lines) = lines(bench)? else { return Ok(()) };
     for (what, time) in
-        [("interpreted", (|line| line.interpreted) as fn(&Line) -> f64), ("specialised", |line| line.specialised)]
+        [("interpreted", (|line| line.interpreted) as fn(&Line) -> f64), ("specialized", |line| line.specialized)]
     {
         let shares = || lines.iter().map(|line| time(line) / line.by_hand);
         let worst = shares().fold(0.0, f64::max);

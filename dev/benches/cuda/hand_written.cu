@@ -70,7 +70,7 @@ KERNEL(1024) all_pairs(KERNEL_PARAM Ranks all) {
     mscclpp::Accumulator<Sum, Vec16> sum;
     sum.start(data[0]);
 #pragma unroll
-    for (uint32_t r = 1; r < RANKS; ++r) sum.add<true>(data[r], Reduction::Sum);
+    for (uint32_t r = 1; r < RANKS; ++r) sum.add<true>(data[r], Reduction::kSum);
     const Vec16 result = sum.finish();
 #pragma unroll
     for (uint32_t r = 0; r < RANKS; ++r) store16(reinterpret_cast<char*>(all.buffers[r]) + 16 * v, result);
@@ -117,7 +117,7 @@ KERNEL(1024) one_shot(KERNEL_PARAM Ranks all) {
         }
       }
       if (r == 0) sum.start(data[r]);
-      else sum.add<true>(data[r], Reduction::Sum);
+      else sum.add<true>(data[r], Reduction::kSum);
     }
     store_any(own + i, 8, sum.finish());
   }

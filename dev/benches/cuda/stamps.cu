@@ -12,7 +12,7 @@
 
 #include "packet.h"
 #include "sync.h"
-#include "window.h"
+#include "instr_cache.h"
 
 /// Launches whose stamps are kept; a later one takes the place of the one that many launches before it.
 #define STAMPED_LAUNCHES 64
@@ -45,7 +45,7 @@ DEV SHARED_FLAG& has_stored() {
 DEV void note_store() {
   if (has_stored() != 0) return;
   has_stored() = 1;
-  stamp_min(stamps_of(mscclpp::window().sequence) + 1, dev_now());
+  stamp_min(stamps_of(mscclpp::cache().sequence) + 1, dev_now());
 }
 
 #define store16(...) (note_store(), store16(__VA_ARGS__))
@@ -56,10 +56,10 @@ DEV void note_store() {
 #include "divide.h"
 #include "executor.h"
 
-constexpr uint32_t kThreads = sizeof(MSCCLPP_A) > sizeof(MSCCLPP_T) ? mscclpp::kMostThreadsWide : mscclpp::kMostThreads;
+constexpr uint32_t kThreads = sizeof(MSCCLPP_A) > sizeof(MSCCLPP_T) ? mscclpp::kMaxThreadsWide : mscclpp::kMaxThreads;
 
-KERNEL(kThreads) mscclpp_execute(KERNEL_PARAM mscclpp::Launch launch) {
-  uint64_t* stamps = stamps_of(load_relaxed_gpu(&reinterpret_cast<mscclpp::State*>(launch.state)->launches));
+KERNEL(kThreads) mscclpp_execute(KERNEL_PARAM mscclpp::LaunchParams launch) {
+  uint64_t* stamps = stamps_of(load_relaxed_gpu(&reinterpret_cast<mscclpp::LaunchState*>(launch.state)->launches));
   // All threads meet before the first operation.
   if (dev_thread() == 0) {
     has_stored() = 0;
@@ -69,7 +69,7 @@ KERNEL(kThreads) mscclpp_execute(KERNEL_PARAM mscclpp::Launch launch) {
   if (dev_thread() == 0) stamp_max(stamps + 2, dev_now());
 }
 
-KERNEL(1024) mscclpp_divide(KERNEL_PARAM mscclpp::Launch launch) { mscclpp::divide_launch<MSCCLPP_T>(launch); }
+KERNEL(mscclpp::kMaxThreads) mscclpp_divide(KERNEL_PARAM mscclpp::LaunchParams launch) { mscclpp::divide_launch<MSCCLPP_T>(launch); }
 
 KERNEL(1) mscclpp_abi(uint64_t* hash) { store_plain<uint64_t>(hash, mscclpp::kAbiHash); }
 
@@ -86,8 +86,8 @@ void run(const void* argument) {
 
 extern "C" const SimKernel SIM_TABLE[];
 extern "C" const SimKernel SIM_TABLE[] = {
-    {"mscclpp_execute", sizeof(mscclpp::Launch), run<const mscclpp::Launch, mscclpp_execute>},
-    {"mscclpp_divide", sizeof(mscclpp::Launch), run<const mscclpp::Launch, mscclpp_divide>},
+    {"mscclpp_execute", sizeof(mscclpp::LaunchParams), run<const mscclpp::LaunchParams, mscclpp_execute>},
+    {"mscclpp_divide", sizeof(mscclpp::LaunchParams), run<const mscclpp::LaunchParams, mscclpp_divide>},
     {"mscclpp_abi", sizeof(uint64_t*), run<uint64_t*, mscclpp_abi>},
     {"set_stamps", sizeof(uint64_t*), run<uint64_t*, set_stamps>},
     {nullptr, 0, nullptr},

@@ -6,7 +6,7 @@
 //! step. Block syncs are compared where the interpreter's cache holds all of a thread block's operations; where it is
 //! refilled, there are block syncs that no operation requests.
 //!
-//! The plans are those of `specialised::shipped_algorithms`, so that each kernel is compiled once for both.
+//! The plans are those of `specialized::shipped_algorithms`, so that each kernel is compiled once for both.
 //! `MSCCLPP_ALL=1` selects all.
 
 use std::collections::BTreeMap;
@@ -14,18 +14,18 @@ use std::fmt;
 
 use libtest_mimic::{Failed, Trial};
 use mscclpp_core::plan::{Op, Plan, PlanTree, ThreadBlock};
-use mscclpp_dev::{Access, AccessKind, AccessLog, Options, access_bugs, simulator, specialised_bugs};
+use mscclpp_dev::{Access, AccessKind, AccessLog, Options, access_bugs, simulator, specialized_bugs};
 use mscclpp_exec::cuda::jit::Cache;
 use mscclpp_exec::cuda::{Device, Executor, PrepareOptions, PreparedPlan};
 use mscclpp_exec::{DataType, Message};
 
 use super::bits::Pair;
-use super::specialised::{sampled, shipped_plans};
+use super::specialized::{sampled, shipped_plans};
 use super::{CACHE, at};
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     let shipped = Trial::test("sim::accesses::of_shipped_algorithms", move || seeds.clone().try_for_each(of_shipped));
-    let found = access_bugs().chain(specialised_bugs().filter(|bug| CHANGE_ACCESSES.contains(bug)));
+    let found = access_bugs().chain(specialized_bugs().filter(|bug| CHANGE_ACCESSES.contains(bug)));
     let found = found.map(|bug| Trial::test(format!("sim::accesses::{bug}"), move || is_found(bug)));
     std::iter::once(shipped).chain(found).collect()
 }
@@ -101,8 +101,8 @@ fn compare(
     let chunks = u64::from(tables.input_chunks.max(tables.output_chunks));
     let message = Message::new(dtype, chunks * CHUNK / dtype.size() as u64).any_size();
     let world = Executor::new(device, image.num_ranks());
-    let mut specialised = world.prepare_with(&image, message, PrepareOptions::default().specialize(true))?;
-    specialised.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
+    let mut specialized = world.prepare_with(&image, message, PrepareOptions::default().specialize(true))?;
+    specialized.specialized().map_err(|reason| format!("not specialized: {reason}"))?;
     let mut interpreted = world.prepare(&image, message)?;
     let (mut buffers, stream) = (interpreted.buffers()?, world.stream()?);
     let mut launch = |run: &mut PreparedPlan| -> Result<_, Failed> {
@@ -118,14 +118,14 @@ fn compare(
         Ok(log.take())
     };
     // Launches alternate between the halves of double scratch, so two launches on the same half are compared.
-    let [first, second] = [launch(&mut interpreted)?, launch(&mut specialised)?];
-    let [third, fourth] = [launch(&mut specialised)?, launch(&mut interpreted)?];
-    for (interpreted, specialised) in [(first, third), (fourth, second)] {
+    let [first, second] = [launch(&mut interpreted)?, launch(&mut specialized)?];
+    let [third, fourth] = [launch(&mut specialized)?, launch(&mut interpreted)?];
+    for (interpreted, specialized) in [(first, third), (fourth, second)] {
         let kernel = |list: &[Access]| list.first().map(|access| access.kernel);
-        if kernel(&interpreted) == kernel(&specialised) {
+        if kernel(&interpreted) == kernel(&specialized) {
             return Err("both launches ran the same kernel".into());
         }
-        let difference = difference(&threads(&interpreted, whole), &threads(&specialised, whole));
+        let difference = difference(&threads(&interpreted, whole), &threads(&specialized, whole));
         if difference.is_some() {
             return Ok(difference);
         }
@@ -283,12 +283,12 @@ fn ranges_of_one(expected: &Step, found: &Step) -> Option<String> {
 /// Returns the first thread that differs, and its difference.
 fn difference(
     interpreted: &BTreeMap<(u32, u32), Vec<Step>>,
-    specialised: &BTreeMap<(u32, u32), Vec<Step>>,
+    specialized: &BTreeMap<(u32, u32), Vec<Step>>,
 ) -> Option<String> {
-    if !interpreted.keys().eq(specialised.keys()) {
-        return Some(format!("{} threads, expected {}", specialised.len(), interpreted.len()));
+    if !interpreted.keys().eq(specialized.keys()) {
+        return Some(format!("{} threads, expected {}", specialized.len(), interpreted.len()));
     }
-    for ((&(block, thread), expected), found) in interpreted.iter().zip(specialised.values()) {
+    for ((&(block, thread), expected), found) in interpreted.iter().zip(specialized.values()) {
         let len = expected.len().max(found.len());
         let Some(at) = (0..len).find(|&at| expected.get(at) != found.get(at)) else { continue };
         let [expected, found] = [expected.get(at), found.get(at)];

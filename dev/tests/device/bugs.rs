@@ -6,7 +6,7 @@ use std::time::Duration;
 use libtest_mimic::{Failed, Trial};
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::Plan;
-use mscclpp_dev::{Options, bugs, simulator, specialised_bugs};
+use mscclpp_dev::{Options, bugs, simulator, specialized_bugs};
 use mscclpp_exec::cuda::jit::Cache;
 use mscclpp_exec::cuda::{self, Device, Executor, PrepareOptions};
 use mscclpp_exec::{DataType, Message};
@@ -16,9 +16,9 @@ use super::bits::Pair;
 
 pub(crate) fn tests() -> Vec<Trial> {
     let interpreted = bugs().map(|bug| (bug, PrepareOptions::default()));
-    let specialised = specialised_bugs().map(|bug| (bug, PrepareOptions::default().specialize(true)));
+    let specialized = specialized_bugs().map(|bug| (bug, PrepareOptions::default().specialize(true)));
     let trial = |(bug, prepare)| Trial::test(format!("bugs::{bug}"), move || is_found(bug, prepare));
-    interpreted.chain(specialised).map(trial).collect()
+    interpreted.chain(specialized).map(trial).collect()
 }
 
 /// Number of seeds among which a bug must be detected.
@@ -59,7 +59,7 @@ fn run(device: &Device, prepare: PrepareOptions) -> Result<(), Failed> {
         for count in [20, 37, 64].map(|each| each * u64::from(ranks)) {
             let message = Message::new(DataType::F32, count).any_size();
             let mut pair = Pair::with(&world, &plan, message, prepare)?.ok_or("too many thread blocks")?;
-            assert_eq!(pair.run.specialised().is_ok(), prepare.specialize, "{:?}", pair.run.specialised());
+            assert_eq!(pair.run.specialized().is_ok(), prepare.specialize, "{:?}", pair.run.specialized());
             pair.check(3)?;
         }
     }

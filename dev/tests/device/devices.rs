@@ -26,7 +26,7 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("streams_in_turns", streams_in_turns),
         ("memory_that_is_made_to_be_shared", memory_that_is_made_to_be_shared),
         ("port_channels_are_drained_after_wait", port_channels_are_drained_after_wait),
-        ("specialised_kernels", specialised_kernels),
+        ("specialized_kernels", specialized_kernels),
         ("launch_ends_after_all_devices_have_finished", launch_ends_after_all_devices_have_finished),
         ("launches_follow_one_another", launches_follow_one_another),
         ("graphs_on_several_devices", graphs_on_several_devices),
@@ -66,14 +66,14 @@ fn world(seed: u64, map: &[usize]) -> Result<Executor, Failed> {
 }
 
 /// Each device has a kernel for its own thread blocks.
-fn specialised_kernels(seed: u64) -> Result<(), Failed> {
+fn specialized_kernels(seed: u64) -> Result<(), Failed> {
     for name in ["allreduce_all_pairs", "allreduce_packets", "allreduce_ring_ports"] {
         let world = world(seed, &[0, 1, 0])?;
         for count in [64, 37] {
             let message = Message::new(DataType::F32, 3 * count).any_size();
             let prepare = cuda::PrepareOptions::default().specialize(true);
             let mut pair = Pair::with(&world, &shipped(name, 3)?, message, prepare)?.ok_or("too many thread blocks")?;
-            pair.run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
+            pair.run.specialized().map_err(|reason| format!("not specialized: {reason}"))?;
             pair.check(2).map_err(|failed| at(name, &failed))?;
         }
     }

@@ -14,7 +14,7 @@ mod bits;
 mod graphs;
 mod native;
 mod plans;
-mod specialised;
+mod specialized;
 mod stalls;
 mod streams;
 mod suite;

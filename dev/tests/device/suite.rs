@@ -4,7 +4,7 @@
 use libtest_mimic::{Failed, Trial};
 use mscclpp_exec::cuda::{CudaUnavailable, Device};
 
-use super::{bits, graphs, native, plans, specialised, stalls, streams, worlds};
+use super::{bits, graphs, native, plans, specialized, stalls, streams, worlds};
 
 /// A device under test.
 pub(crate) struct Rig {
@@ -60,7 +60,7 @@ pub(crate) fn tests() -> Vec<Test> {
         graphs::tests(),
         stalls::tests(),
         bits::tests(),
-        specialised::tests(),
+        specialized::tests(),
         native::tests(),
         streams::tests(),
         worlds::tests(),

@@ -42,11 +42,15 @@ impl DeviceSlice {
 }
 
 /// Memory of a device that is freed when it is dropped. Other processes can map it.
+///
+/// `Send` and `Sync`: the driver may be called from any thread, and the host reaches the memory through copies only.
 pub struct DeviceBuffer {
     driver: SharedDriver,
     memory: Storage,
     bytes: u64,
 }
+
+static_assertions::assert_impl_all!(DeviceBuffer: Send, Sync);
 
 impl DeviceBuffer {
     /// Allocates zeroed memory.
@@ -108,6 +112,8 @@ impl DeviceBuffer {
 
 /// Memory of every rank for launches of a [`PreparedPlan`](super::PreparedPlan), also of ranks in other processes. It
 /// does not keep the memory of this process alive.
+///
+/// `Send` and `Sync`: launches read it and do not change it.
 pub struct Binding {
     /// Input (or the one buffer of an in-place plan) and output of every rank, at their addresses in this process.
     pub(super) slices: Vec<[DeviceSlice; 2]>,
@@ -118,6 +124,8 @@ pub struct Binding {
     /// Mappings that were made for it.
     _peers: Vec<PeerMemory>,
 }
+
+static_assertions::assert_impl_all!(Binding: Send, Sync);
 
 impl Binding {
     /// Creates a binding; `own` are the slices of this process' ranks.
@@ -157,7 +165,7 @@ impl Binding {
 
     /// Returns, by device, the distances to the multicast addresses of a plan's switch channels; `None` for another
     /// plan than the one it was made for, whose channels have other members.
-    pub(super) fn distances(&self, context: &Arc<PlanState>) -> Option<&[[u64; 2 * abi::GROUPS]]> {
+    pub(super) fn distances(&self, context: &Arc<PlanState>) -> Option<&[abi::Distances]> {
         Arc::ptr_eq(&self.context, context).then_some(&self.multicasts.distances)
     }
 }
@@ -172,6 +180,8 @@ impl Drop for Binding {
 /// Input and output of every rank of this process in its device's memory. In place, both are in one allocation.
 ///
 /// Made by [`PreparedPlan::buffers`](super::PreparedPlan::buffers).
+///
+/// `Send` and `Sync`: the driver may be called from any thread; launches and copies to the device borrow them mutably.
 pub struct Buffers {
     pub(super) dtype: DataType,
     // Dropped first: its destructor waits for pending launches.
@@ -179,6 +189,8 @@ pub struct Buffers {
     _memories: Vec<[Storage; 2]>,
     parts: Vec<[Part; 2]>,
 }
+
+static_assertions::assert_impl_all!(Buffers: Send, Sync);
 
 /// Which of a rank's two allocations, first byte, length.
 pub(super) type Part = (usize, u64, u64);

@@ -16,10 +16,14 @@ use crate::error::Error;
 use crate::numeric::AccumType;
 
 /// A CUDA device. Cheap to clone; clones are the same device.
+///
+/// `Send` and `Sync`: the driver may be called from any thread, and the tables of loaded kernels are locked.
 #[derive(Clone)]
 pub struct Device {
     inner: Arc<Inner>,
 }
+
+static_assertions::assert_impl_all!(Device: Send, Sync);
 
 struct Inner {
     driver: SharedDriver,
@@ -222,7 +226,7 @@ impl Device {
         Err(CudaUnavailable::Kernels { device, driver, toolkit: TOOLKIT, refused: Box::new(refused), none }.into())
     }
 
-    /// Compares the layout of shared structs in the kernels with that on the host.
+    /// Compares the hash of the ABI in the kernels with the host's.
     fn check_abi(&self, function: Handle) -> Result<(), Error> {
         let driver = self.driver();
         let answer = DeviceMemory::zeroed(driver, 8)?;
@@ -237,7 +241,7 @@ impl Device {
         if expected == found {
             return Ok(());
         }
-        Err(Error::Internal(format!("kernels of another build: expected struct hash {expected:#x}, found {found:#x}")))
+        Err(Error::Internal(format!("kernels of another build: expected ABI hash {expected:#x}, found {found:#x}")))
     }
 }
 

@@ -24,7 +24,7 @@
 //! bytes of payload. Switch channels go through multicast objects where these are available ([`SwitchPath`]), otherwise
 //! to the members' memories one by one.
 
-mod abi;
+pub(crate) mod abi;
 mod addresses;
 mod buffers;
 pub mod calls;

@@ -13,7 +13,7 @@ use super::ipc::{IpcGroup, PeerMemory};
 use super::memory::{DeviceMemory, MappedMemory, Storage};
 use super::nodes::{Ends, Markers, NodeConnections};
 use super::proxy::{Failure, Proxies};
-use super::specialize::Specialised;
+use super::specialize::SpecializedKernels;
 use super::switch::{Groups, MulticastBuffer, Multicasts, SwitchPath};
 use super::tables::{Counters, Tables};
 use crate::cpu::Random;
@@ -32,7 +32,7 @@ pub(super) struct PlanState {
     pub(super) parts: Vec<DevicePlanState>,
     /// By device: the other devices of its node, whose launches it does not wait for at its beginning.
     begins: Vec<Vec<Begin>>,
-    /// Word 0: the host requests the devices to abort. Word 1: a device has aborted.
+    /// The `AbortFlags`.
     flags: Arc<MappedMemory>,
     /// Whether other devices take part.
     spans: bool,
@@ -70,7 +70,7 @@ pub(super) struct DevicePlanState {
     /// The device's thread blocks, by their numbers in the resolved plan, ascending.
     pub(super) numbers: Vec<u32>,
     counters: DeviceMemory,
-    agents: DeviceMemory,
+    blocks: DeviceMemory,
     instrs: DeviceMemory,
     operands: DeviceMemory,
     ids: DeviceMemory,
@@ -79,7 +79,7 @@ pub(super) struct DevicePlanState {
     /// Addresses of all ranks' scratch, and distances to multicast addresses. The table keeps its address when scratch
     /// grows.
     scratch_table: DeviceMemory,
-    pub(super) specialised: Specialised,
+    pub(super) specialized: SpecializedKernels,
 }
 
 impl PlanState {
@@ -229,17 +229,17 @@ impl PlanState {
 
     /// Returns whether a launch aborted.
     pub(super) fn has_aborted(&self) -> bool {
-        self.flags.word(4).load(Acquire) != 0
+        self.flags.word(abi::AbortFlags::DEVICE).load(Acquire) != 0
     }
 
     /// Requests a pending launch to abort.
     pub(super) fn abort(&self) {
-        self.flags.word(0).store(1, Relaxed);
+        self.flags.word(abi::AbortFlags::HOST).store(1, Relaxed);
     }
 
     /// Withdraws the abort request, after launches that have not aborted.
     pub(super) fn clear_abort(&self) {
-        self.flags.word(0).store(0, Relaxed);
+        self.flags.word(abi::AbortFlags::HOST).store(0, Relaxed);
     }
 
     /// Waits until port channels have drained: no copy is pending any more. The devices are idle. `timeout` limits how
@@ -260,10 +260,10 @@ impl PlanState {
     }
 
     /// Returns what every thread block that aborted was waiting for, by its number in the resolved plan.
-    pub(super) fn reports(&self) -> Result<Vec<(u32, abi::Report)>, Error> {
+    pub(super) fn reports(&self) -> Result<Vec<(u32, abi::WaitReport)>, Error> {
         let mut all = Vec::new();
         for part in &self.parts {
-            let mut reports = vec![<abi::Report as bytemuck::Zeroable>::zeroed(); part.numbers.len()];
+            let mut reports = vec![<abi::WaitReport as bytemuck::Zeroable>::zeroed(); part.numbers.len()];
             part.device.driver().memcpy_to_host(bytemuck::cast_slice_mut(&mut reports), part.reports.address())?;
             all.extend(part.numbers.iter().copied().zip(reports).filter(|(_, report)| report.state != 0));
         }
@@ -313,8 +313,8 @@ impl PlanState {
         for proxies in self.parts.iter().filter_map(|part| part.proxies.as_ref()) {
             proxies.reset()?;
         }
-        self.flags.word(0).store(0, Relaxed);
-        self.flags.word(4).store(0, Relaxed);
+        self.flags.word(abi::AbortFlags::HOST).store(0, Relaxed);
+        self.flags.word(abi::AbortFlags::DEVICE).store(0, Relaxed);
         Ok(())
     }
 }
@@ -344,7 +344,7 @@ impl DevicePlanState {
         let numbers: Vec<u32> = agents.map(|(number, _)| number).collect();
         let queues: Vec<u32> = program.proxies.iter().copied().filter(|&rank| is_here(rank)).collect();
         let ids = tables.ids(program, counters, &numbers, memory.address(), |rank| of[rank as usize]);
-        let agents = Tables::agents(program, &numbers, &queues);
+        let blocks = Tables::blocks(program, &numbers, &queues);
         let wires = match ways {
             Some(NodeLinks { group, peers, markers }) => {
                 let regions =
@@ -356,18 +356,21 @@ impl DevicePlanState {
             None => None,
         };
         Ok(Self {
-            agents: DeviceMemory::holding(driver, &agents)?,
+            blocks: DeviceMemory::holding(driver, &blocks)?,
             instrs: DeviceMemory::holding(driver, instrs)?,
             operands: DeviceMemory::holding(driver, &tables.operands)?,
             ids: DeviceMemory::holding(driver, &ids)?,
-            state: DeviceMemory::zeroed(driver, size_of::<abi::State>() as u64)?,
-            reports: DeviceMemory::zeroed(driver, (numbers.len() * size_of::<abi::Report>()) as u64)?,
-            scratch_table: DeviceMemory::zeroed(driver, 16 * (u64::from(program.shape.ranks) + abi::GROUPS as u64))?,
+            state: DeviceMemory::zeroed(driver, size_of::<abi::LaunchState>() as u64)?,
+            reports: DeviceMemory::zeroed(driver, (numbers.len() * size_of::<abi::WaitReport>()) as u64)?,
+            scratch_table: DeviceMemory::zeroed(
+                driver,
+                16 * (u64::from(program.shape.ranks) + u64::from(abi::MAX_GROUPS)),
+            )?,
             proxies: match queues.len() {
                 0 => None,
                 count => Some(Proxies::new(device, count, flags, wires)?),
             },
-            specialised: Specialised::new(agents),
+            specialized: SpecializedKernels::new(blocks),
             counters: memory,
             numbers,
             device: device.clone(),
@@ -375,8 +378,8 @@ impl DevicePlanState {
     }
 
     /// Sets the kernel parameters that are the same for all launches of the plan.
-    pub(super) fn fill(&self, context: &PlanState, launch: &mut abi::Launch) {
-        launch.agents = self.agents.address();
+    pub(super) fn fill(&self, context: &PlanState, launch: &mut abi::LaunchParams) {
+        launch.blocks = self.blocks.address();
         launch.instrs = self.instrs.address();
         launch.operands = self.operands.address();
         launch.ids = self.ids.address();
@@ -384,8 +387,8 @@ impl DevicePlanState {
         launch.scratch = self.scratch_table.address();
         launch.state = self.state.address();
         launch.reports = self.reports.address();
-        launch.host_abort = context.flags.device(0);
-        launch.num_agents = self.numbers.len() as u32;
+        launch.abort_flags = context.flags.device(0);
+        launch.num_blocks = self.numbers.len() as u32;
         launch.num_ranks = context.program.shape.ranks;
         // Counters that the host stores and data that it copies come from outside the device.
         launch.system_scope = u32::from(context.spans || self.proxies.is_some());

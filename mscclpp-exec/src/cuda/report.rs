@@ -6,19 +6,16 @@ use crate::interpret::program::{Block, ResolvedPlan};
 use crate::interpret::report::{Key, Releases, released_by};
 use crate::interpret::{AgentState, Params};
 
-/// Numbers of `Awaited` in `kernels/wait.h`.
-mod awaited {
-    pub(super) const SIGNAL: u32 = 1;
-    pub(super) const SEMAPHORE: u32 = 2;
-    pub(super) const BARRIER: u32 = 3;
-    pub(super) const PACKET: u32 = 4;
-}
-
 /// Describes what thread blocks, by their number in the resolved plan, were waiting for when they aborted.
 ///
 /// `absent`: ranks that have not begun the launch. Waits that no known operation would release are attributed to these:
 /// the rank that an operation names may itself wait for one of them.
-pub(super) fn stall(program: &ResolvedPlan, params: &Params, reports: &[(u32, abi::Report)], absent: &[u32]) -> Stall {
+pub(super) fn stall(
+    program: &ResolvedPlan,
+    params: &Params,
+    reports: &[(u32, abi::WaitReport)],
+    absent: &[u32],
+) -> Stall {
     let states: Vec<(u32, AgentState)> =
         reports.iter().map(|(agent, report)| (*agent, state(program, params, *agent, report))).collect();
     let releases = Releases::new(program, states.iter());
@@ -38,7 +35,7 @@ pub(super) fn stall(program: &ResolvedPlan, params: &Params, reports: &[(u32, ab
 }
 
 /// Returns the position of a thread block.
-fn state(program: &ResolvedPlan, params: &Params, agent: u32, report: &abi::Report) -> AgentState {
+fn state(program: &ResolvedPlan, params: &Params, agent: u32, report: &abi::WaitReport) -> AgentState {
     let code = &program.agents[agent as usize];
     let mut state = AgentState::default();
     state.at.instr = report.instr.clamp(code.start, code.end - 1);
@@ -59,15 +56,15 @@ fn state(program: &ResolvedPlan, params: &Params, agent: u32, report: &abi::Repo
 fn blocked(
     program: &ResolvedPlan,
     agent: u32,
-    report: &abi::Report,
+    report: &abi::WaitReport,
     state: &AgentState,
     releases: &Releases,
 ) -> BlockedThreadBlock {
     let Block { rank, block, .. } = program.agents[agent as usize];
     let instr = &program.instrs[state.at.instr as usize];
     let ids = program.ids(instr);
-    let (waits_for, released) = match report.what {
-        awaited::SIGNAL => match program.channels.get(report.id as usize) {
+    let (waits_for, released) = match report.kind {
+        abi::WaitKind::SIGNAL => match program.channels.get(report.id as usize) {
             Some(channel) => {
                 let waits_for = WaitsFor::Signal {
                     channel: channel.kind,
@@ -80,18 +77,18 @@ fn blocked(
             }
             None => (WaitsFor::Proxy, None),
         },
-        awaited::SEMAPHORE => {
+        abi::WaitKind::SEMAPHORE => {
             let of = ids.iter().find(|&&id| program.semaphores[id as usize].id == report.id);
             let value = report.seen.cast_signed();
             (WaitsFor::Semaphore { id: report.id, value }, of.and_then(|&id| releases.by(Key::Semaphore(id), agent)))
         }
-        awaited::BARRIER => {
+        abi::WaitKind::BARRIER => {
             let round = report.expected.saturating_sub(instr.count.into());
             let arrived = report.seen.saturating_sub(round) as u32;
             let waits_for = WaitsFor::Barrier { id: report.id, arrived, expected: instr.count };
             (waits_for, ids.first().and_then(|&id| releases.by(Key::Barrier(id), agent)))
         }
-        awaited::PACKET => match program.operands.get(report.id as usize) {
+        abi::WaitKind::PACKET => match program.operands.get(report.id as usize) {
             Some(operand) => {
                 let waits_for = WaitsFor::Packet {
                     chunk: operand.index,

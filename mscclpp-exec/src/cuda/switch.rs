@@ -74,8 +74,8 @@ impl Groups {
         let mut all = Self { groups, of };
         // A launch has a limited number of groups of each device.
         for &device in &world.device_of {
-            for group in all.on(world, device).skip(abi::GROUPS).collect::<Vec<_>>() {
-                all.groups[group].rejected = Some(MulticastUnavailable::TooMany { most: abi::GROUPS });
+            for group in all.on(world, device).skip(abi::MAX_GROUPS as usize).collect::<Vec<_>>() {
+                all.groups[group].rejected = Some(MulticastUnavailable::TooMany { most: abi::MAX_GROUPS as usize });
             }
         }
         all
@@ -98,7 +98,7 @@ impl Groups {
         for (instr, &[src, dst]) in instrs.iter_mut().zip(&self.of) {
             (instr.src_group, instr.dst_group) = (local(src), local(dst));
             if instr.src_group != 0 || instr.dst_group != 0 {
-                instr.action = switch_opcode(instr.action);
+                instr.opcode = switch_opcode(instr.opcode);
             }
         }
     }
@@ -125,11 +125,11 @@ impl Groups {
     }
 
     /// Returns a device's distances from the memories of two spaces to their multicast addresses.
-    fn distances(&self, world: &Inner, device: u32, of: &[(usize, Space, u64)]) -> [u64; 2 * abi::GROUPS] {
-        let mut distances = [0; 2 * abi::GROUPS];
-        for (group, at) in self.on(world, device).zip(0..abi::GROUPS) {
+    fn distances(&self, world: &Inner, device: u32, of: &[(usize, Space, u64)]) -> abi::Distances {
+        let mut distances = abi::Distances::default();
+        for (group, at) in self.on(world, device).zip(0..abi::MAX_GROUPS as usize) {
             for &(_, space, distance) in of.iter().filter(|(number, ..)| *number == group) {
-                distances[2 * at + space as usize % 2] = distance;
+                distances[2 * at + abi::Space::from(space).0 as usize % 2] = distance;
             }
         }
         distances
@@ -188,7 +188,7 @@ fn rejection(world: &Inner, members: &[u32]) -> Result<(), MulticastUnavailable>
 #[derive(Default)]
 pub(super) struct Multicasts {
     /// By device of this process.
-    pub(super) distances: Vec<[u64; 2 * abi::GROUPS]>,
+    pub(super) distances: Vec<abi::Distances>,
     pub(super) switches: Vec<SwitchPath>,
     _objects: Vec<MulticastObject>,
 }

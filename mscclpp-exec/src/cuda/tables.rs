@@ -7,36 +7,6 @@ use crate::interpret::program::{Instr, Opcode, ResolvedPlan, Space, UNPAIRED};
 /// Bytes from one counter to the next, so that signals of different channels never share a sector.
 const SPACING: u64 = 64;
 
-/// Numbers of the opcodes in `kernels/window.h`.
-pub(super) mod action {
-    pub(in crate::cuda) const NOP: u8 = 0;
-    pub(in crate::cuda) const COPY: u8 = 1;
-    pub(in crate::cuda) const PACK: u8 = 2;
-    pub(in crate::cuda) const UNPACK: u8 = 3;
-    pub(in crate::cuda) const FORWARD: u8 = 4;
-    pub(in crate::cuda) const REDUCE: u8 = 5;
-    pub(in crate::cuda) const PORT: u8 = 6;
-    pub(in crate::cuda) const PORT_FORWARD: u8 = 7;
-    pub(in crate::cuda) const SWITCH: u8 = 8;
-    pub(in crate::cuda) const SWITCH_FORWARD: u8 = 9;
-    pub(in crate::cuda) const SIGNAL: u8 = 10;
-    pub(in crate::cuda) const PORT_SIGNAL: u8 = 11;
-    pub(in crate::cuda) const WAIT: u8 = 12;
-    pub(in crate::cuda) const FLUSH: u8 = 13;
-    pub(in crate::cuda) const ACQUIRE: u8 = 14;
-    pub(in crate::cuda) const RELEASE: u8 = 15;
-    pub(in crate::cuda) const BLOCK_SYNC: u8 = 16;
-    pub(in crate::cuda) const LOOP: u8 = 17;
-}
-
-/// Bits of the flags in `kernels/window.h`.
-mod flag {
-    pub(super) const RELAXED: u8 = 1;
-    pub(super) const THEN_SIGNAL: u8 = 2;
-    pub(super) const THEN_FLUSH: u8 = 4;
-    pub(super) const USES_PACKETS: u8 = 8;
-}
-
 /// Byte offsets of a plan's counters in one allocation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Counters {
@@ -101,18 +71,18 @@ impl Tables {
             rank: operand.rank,
             index: operand.index,
             size: operand.size,
-            space: operand.space as u32,
+            space: operand.space.into(),
         });
         Self { instrs: instrs(program), operands: operands.collect(), waits: Waits::new(program) }
     }
 
     /// Returns the thread blocks of a device, by their numbers in the resolved plan, ascending, followed by an entry
     /// for the end of the tables. `queues`: the ranks that have a queue to the host's proxy.
-    pub(super) fn agents(program: &ResolvedPlan, numbers: &[u32], queues: &[u32]) -> Vec<abi::Agent> {
-        let agents = numbers.iter().map(|&number| {
+    pub(super) fn blocks(program: &ResolvedPlan, numbers: &[u32], queues: &[u32]) -> Vec<abi::Block> {
+        let blocks = numbers.iter().map(|&number| {
             let code = &program.agents[number as usize];
             let first = &program.instrs[code.start as usize];
-            abi::Agent {
+            abi::Block {
                 rank: code.rank,
                 block: code.block,
                 first: code.start,
@@ -123,12 +93,12 @@ impl Tables {
                 reserved: 0,
             }
         });
-        let end = abi::Agent {
+        let end = abi::Block {
             operands: program.operands.len() as u32,
             ids: program.ids.len() as u32,
             ..bytemuck::Zeroable::zeroed()
         };
-        agents.chain([end]).collect()
+        blocks.chain([end]).collect()
     }
 
     /// Returns the counters that operations of a device's thread blocks signal or wait for; entries of other devices
@@ -169,51 +139,51 @@ fn signalled(program: &ResolvedPlan, instr: &Instr, id: u32) -> Option<u32> {
 }
 
 /// Returns the opcode that replaces another one where there are multicast addresses.
-pub(super) fn switch_opcode(action: u8) -> u8 {
-    if action == action::FORWARD { action::SWITCH_FORWARD } else { action::SWITCH }
+pub(super) fn switch_opcode(opcode: abi::Opcode) -> abi::Opcode {
+    if opcode == abi::Opcode::FORWARD { abi::Opcode::SWITCH_FORWARD } else { abi::Opcode::SWITCH }
 }
 
-/// Returns all operations, each with the loop around it.
+/// Returns all operations, each with the header of the loop that contains it.
 fn instrs(program: &ResolvedPlan) -> Vec<abi::Instr> {
     let mut instrs: Vec<_> = program.instrs.iter().map(|instr| lower(program, instr)).collect();
     for header in 0..instrs.len() {
-        if instrs[header].action == action::LOOP {
+        if instrs[header].opcode == abi::Opcode::LOOP {
             let body = header + 1..header + 1 + instrs[header].body as usize;
-            instrs[body].iter_mut().for_each(|instr| instr.around = header as u32 + 1);
+            instrs[body].iter_mut().for_each(|instr| instr.loop_header = header as u32 + 1);
         }
     }
     instrs
 }
 
-/// Returns an operation as the device reads it, without the loop around it.
+/// Returns an operation as the device reads it, without the loop that contains it.
 pub(super) fn lower(program: &ResolvedPlan, instr: &Instr) -> abi::Instr {
-    let (action, flags) = match instr.action {
-        Opcode::Nop => (action::NOP, 0),
-        Opcode::Copy => (action::COPY, 0),
-        Opcode::Pack => (action::PACK, 0),
-        Opcode::Unpack => (action::UNPACK, 0),
-        Opcode::Forward => (action::FORWARD, 0),
-        Opcode::Reduce => (action::REDUCE, 0),
+    let (opcode, flags) = match instr.action {
+        Opcode::Nop => (abi::Opcode::NOP, 0),
+        Opcode::Copy => (abi::Opcode::COPY, 0),
+        Opcode::Pack => (abi::Opcode::PACK, 0),
+        Opcode::Unpack => (abi::Opcode::UNPACK, 0),
+        Opcode::Forward => (abi::Opcode::FORWARD, 0),
+        Opcode::Reduce => (abi::Opcode::REDUCE, 0),
         Opcode::Port { signal, flush } => {
             let then = |set: bool, flag| if set { flag } else { 0 };
-            (action::PORT, then(signal, flag::THEN_SIGNAL) | then(flush, flag::THEN_FLUSH))
+            (abi::Opcode::PORT, then(signal, abi::FLAG_THEN_SIGNAL) | then(flush, abi::FLAG_THEN_FLUSH))
         }
-        Opcode::PortForward => (action::PORT_FORWARD, 0),
-        Opcode::Signal { relaxed } => (action::SIGNAL, if relaxed { flag::RELAXED } else { 0 }),
-        Opcode::PortSignal => (action::PORT_SIGNAL, 0),
-        Opcode::Wait { .. } => (action::WAIT, 0),
-        Opcode::Flush => (action::FLUSH, 0),
-        Opcode::Acquire => (action::ACQUIRE, 0),
-        Opcode::Release => (action::RELEASE, 0),
-        Opcode::Barrier => (action::BLOCK_SYNC, 0),
-        Opcode::Loop => (action::LOOP, 0),
+        Opcode::PortForward => (abi::Opcode::PORT_FORWARD, 0),
+        Opcode::Signal { relaxed } => (abi::Opcode::SIGNAL, if relaxed { abi::FLAG_RELAXED } else { 0 }),
+        Opcode::PortSignal => (abi::Opcode::PORT_SIGNAL, 0),
+        Opcode::Wait { .. } => (abi::Opcode::WAIT, 0),
+        Opcode::Flush => (abi::Opcode::FLUSH, 0),
+        Opcode::Acquire => (abi::Opcode::ACQUIRE, 0),
+        Opcode::Release => (abi::Opcode::RELEASE, 0),
+        Opcode::Barrier => (abi::Opcode::BARRIER, 0),
+        Opcode::Loop => (abi::Opcode::LOOP, 0),
     };
     let mut operands = program.srcs(instr).iter().chain(program.dsts(instr));
     let packets = operands.any(|operand| operand.space == Space::Packets);
     abi::Instr {
-        action,
-        reduce: instr.reduce as u8,
-        flags: flags | if packets { flag::USES_PACKETS } else { 0 },
+        opcode,
+        reduce: instr.reduce.into(),
+        flags: flags | if packets { abi::FLAG_USES_PACKETS } else { 0 },
         kind: instr.kind as u8,
         op: instr.op,
         operands: instr.operands,
@@ -227,7 +197,7 @@ pub(super) fn lower(program: &ResolvedPlan, instr: &Instr) -> abi::Instr {
         body: instr.body,
         size: program.srcs(instr).first().map_or(0, |src| src.size),
         unit: instr.unit,
-        around: 0,
+        loop_header: 0,
         src_group: 0,
         dst_group: 0,
     }

@@ -17,8 +17,8 @@ mod hand_written;
 mod native;
 #[path = "../../../dev/tests/device/plans.rs"]
 mod plans;
-#[path = "../../../dev/tests/device/specialised.rs"]
-mod specialised;
+#[path = "../../../dev/tests/device/specialized.rs"]
+mod specialized;
 #[path = "../../../dev/tests/device/stalls.rs"]
 mod stalls;
 #[path = "../../../dev/tests/device/streams.rs"]

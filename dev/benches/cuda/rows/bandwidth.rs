@@ -79,10 +79,10 @@ pub(super) fn b3(bench: &Bench<'_>, baselines: Option<&Baselines>) -> Outcome<Op
 pub(super) fn b10(bench: &Bench<'_>, baselines: Option<&Baselines>) -> Outcome<Option<Verdict>> {
     let bytes = bench.sizes(&[64 << 20])[0];
     let request = bench.request(CollectiveKind::AllReduce, 8, bytes);
-    let specialise = bench.device.compiler().is_ok();
+    let specialize = bench.device.compiler().is_ok();
     let mut all = Vec::new();
     for choice in bench.choices(&request) {
-        let Some(mut subject) = bench.subject(&request, &choice, PrepareOptions::default().specialize(specialise))?
+        let Some(mut subject) = bench.subject(&request, &choice, PrepareOptions::default().specialize(specialize))?
         else {
             continue;
         };
@@ -99,7 +99,7 @@ pub(super) fn b10(bench: &Bench<'_>, baselines: Option<&Baselines>) -> Outcome<O
         if limit / quick < 0.88 {
             continue;
         }
-        let Some(mut subject) = bench.subject(&request, choice, PrepareOptions::default().specialize(specialise))?
+        let Some(mut subject) = bench.subject(&request, choice, PrepareOptions::default().specialize(specialize))?
         else {
             continue;
         };

@@ -33,7 +33,7 @@ pub(crate) const ROWS: [Row; 12] = [
     ("b2", "all-reduce of 64 MiB and 1 GiB, 8 ranks", bandwidth::b2),
     ("b3", "all-gather, reduce-scatter, all-to-all of 256 MiB, 4 and 8 ranks", bandwidth::b3),
     ("b4", "the interpreter beside a kernel written by hand, 1 KiB to 1 GiB", peers::b4),
-    ("b5", "the specialised kernel beside the interpreter", peers::b5),
+    ("b5", "the specialized kernel beside the interpreter", peers::b5),
     ("b6", "what an eager call costs the host", calls::b6),
     ("b7", "first call, and call of another size", calls::b7),
     ("b8", "kernels loaded before the first collective", calls::b8),

@@ -40,8 +40,8 @@ pub(super) fn b5(bench: &Bench<'_>, _: Option<&Baselines>) -> Outcome<Option<Ver
         lines.iter().filter(|line| line.bytes <= 64 << 10).cloned().collect(),
         lines.iter().filter(|line| line.bytes >= 16 << 20).cloned().collect(),
     ];
-    let (gain, _) = summary(&small, |line| line.interpreted / line.specialised);
-    let (_, loss) = summary(&large, |line| line.specialised / line.interpreted);
+    let (gain, _) = summary(&small, |line| line.interpreted / line.specialized);
+    let (_, loss) = summary(&large, |line| line.specialized / line.interpreted);
     Ok(Some(Verdict {
         row: "B5",
         measured: format!("{gain:.2} x up to 64 KiB, {loss:.3} of the interpreter's time at worst from 16 MiB on"),
@@ -55,8 +55,8 @@ pub(super) fn b9(bench: &Bench<'_>, _: Option<&Baselines>) -> Outcome<Option<Ver
     const RANKS: u32 = 8;
     let bytes = bench.sizes(&[256 << 20])[0];
     let request = bench.request(CollectiveKind::AllReduce, RANKS, bytes);
-    let specialise = bench.device.compiler().is_ok();
-    let Some((subject, times)) = bench.fastest(&request, PrepareOptions::default().specialize(specialise))? else {
+    let specialize = bench.device.compiler().is_ok();
+    let Some((subject, times)) = bench.fastest(&request, PrepareOptions::default().specialize(specialize))? else {
         return Ok(None);
     };
     let ours = microseconds(times.graph);

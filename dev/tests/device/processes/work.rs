@@ -43,7 +43,7 @@ impl Work {
     pub(crate) fn run_as(&self, world: &Executor, rank: u32, prepare: PrepareOptions) -> Result<(), Error> {
         let mut run = world.prepare_with(&self.plan, self.message, prepare)?;
         if prepare.specialize {
-            run.specialised().map_err(|why| Error::Internal(format!("not specialised: {why}")))?;
+            run.specialized().map_err(|why| Error::Internal(format!("not specialized: {why}")))?;
         }
         let (mut buffers, stream) = (run.buffers()?, world.stream()?);
         for (number, launch) in self.launches.iter().enumerate() {

@@ -34,7 +34,7 @@ pub(super) fn graphs(seed: u64) -> Result<(), Failed> {
     Ok(())
 }
 
-pub(super) fn specialised_kernels(seed: u64) -> Result<(), Failed> {
+pub(super) fn specialized_kernels(seed: u64) -> Result<(), Failed> {
     let counts = counts();
     let world = world(seed, 3, counts)?;
     for (name, dtype) in [("allreduce_switch", DataType::I32), ("allreduce_switch_pipeline", DataType::F32)] {
@@ -42,7 +42,7 @@ pub(super) fn specialised_kernels(seed: u64) -> Result<(), Failed> {
             let message = Message::new(dtype, count).any_size();
             let prepare = PrepareOptions::default().specialize(true);
             let mut pair = Pair::with(&world, &shipped(name, 3)?, message, prepare)?.ok_or("too many thread blocks")?;
-            pair.run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
+            pair.run.specialized().map_err(|reason| format!("not specialized: {reason}"))?;
             pair.check(2).map_err(|failed| at(name, &failed))?;
             let (loads, stores) = taken(counts);
             assert!(stores > 0 && (loads > 0) == (dtype == DataType::I32), "{name}: {loads} loads, {stores} stores");

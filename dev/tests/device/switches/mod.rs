@@ -35,7 +35,7 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("memory_at_any_offset", objects::memory_at_any_offset),
         ("missing_object_has_reason", objects::missing_object_has_reason),
         ("graphs", launches::graphs),
-        ("specialised_kernels", launches::specialised_kernels),
+        ("specialized_kernels", launches::specialized_kernels),
         ("processes", processes::all_agree),
         ("processes_whose_calls_fail", processes::a_call_fails),
     ];

@@ -61,11 +61,11 @@ fn size_of(args: &Call, device: &Device, world: &Executor, registry: &Registry, 
         wrong += checked_launch(&mut run, &mut buffers, &stream, request)?;
     }
     let wrong_told = checked.then_some(wrong);
-    let (blocks, is_specialised) = (run.num_blocks(), run.specialised().is_ok());
+    let (blocks, is_specialized) = (run.num_blocks(), run.specialized().is_ok());
     print(if args.json {
-        line(device, request, (&name, is_specialised), &times, blocks, wrong_told)
+        line(device, request, (&name, is_specialized), &times, blocks, wrong_told)
     } else {
-        let name = if is_specialised { format!("{name}, specialized") } else { name };
+        let name = if is_specialized { format!("{name}, specialized") } else { name };
         row(request, &name, &times, blocks, wrong_told)
     })?;
     Ok(wrong)
@@ -91,7 +91,7 @@ fn prepare(args: &Call, world: &Executor, registry: &Registry, request: &Request
             }
             (prepared, _) => {
                 let run = prepared.map_err(failed)?;
-                if let (true, Err(reason)) = (args.specialize, run.specialised()) {
+                if let (true, Err(reason)) = (args.specialize, run.specialized()) {
                     log::warn!("{name} is interpreted: {reason}");
                 }
                 return Ok((run, name));
@@ -184,7 +184,7 @@ fn row(request: &Request, plan: &str, times: &LaunchTimes, blocks: u32, wrong: O
 fn line(
     device: &Device,
     request: &Request,
-    (plan, is_specialised): (&str, bool),
+    (plan, is_specialized): (&str, bool),
     times: &LaunchTimes,
     blocks: u32,
     wrong: Option<u64>,
@@ -202,7 +202,7 @@ fn line(
         "in_place": request.in_place,
         "buffers": "registered",
         "plan": plan,
-        "specialised": is_specialised,
+        "specialized": is_specialized,
         "blocks": blocks,
         "time_us": microseconds(times.graph),
         "eager_us": microseconds(times.eager),

@@ -82,7 +82,7 @@ impl PreparedPlan {
     unsafe fn launch_on(
         &mut self,
         ranks: impl Iterator<Item = [DeviceSlice; 2]>,
-        distances: Option<&[[u64; 2 * abi::GROUPS]]>,
+        distances: Option<&[abi::Distances]>,
         stream: &Stream,
     ) -> Result<(), Error> {
         if let Some(group) = &self.world.group {
@@ -107,7 +107,7 @@ impl PreparedPlan {
         for (at, part) in self.parts.iter_mut().enumerate() {
             part.launch.multicast = distances.and_then(|distances| distances.get(at).copied()).unwrap_or_default();
         }
-        if expected as usize <= abi::INLINE_RANKS {
+        if expected <= abi::INLINE_RANKS {
             for part in &mut self.parts {
                 part.launch.bases[..self.bases.len()].copy_from_slice(&self.bases);
             }
@@ -159,13 +159,13 @@ impl PreparedPlan {
         let execute = part.written.as_ref().filter(|_| even).unwrap_or(execute);
         let argument = bytemuck::bytes_of(launch);
         // A driver rejects a launch of 0 blocks.
-        if launch.num_agents > 0 {
+        if launch.num_blocks > 0 {
             // SAFETY: the argument is of the kernel's type; the memory of the plan state lives as long as `self`, and
             // the caller of `launch` guarantees the validity of the buffers.
-            unsafe { driver.launch(*execute, launch.num_agents, self.threads, stream, argument)? };
+            unsafe { driver.launch(*execute, launch.num_blocks, self.threads, stream, argument)? };
             *launched = true;
         }
-        for ranks in part.divided.chunks(abi::INLINE_RANKS) {
+        for ranks in part.divided.chunks(abi::INLINE_RANKS as usize) {
             let mut division = *launch;
             (division.table, division.num_ranks) = (0, ranks.len() as u32);
             for (slots, &rank) in division.bases.chunks_exact_mut(2).zip(ranks) {

@@ -26,12 +26,14 @@ use crate::message::Message;
 use crate::verify::{Bound, BoundPlan};
 
 /// A plan bound to a message of a size, type and reduction, which can be launched any number of times.
+///
+/// `Send` and `Sync`: any thread may launch, but launches borrow the plan mutably.
 pub struct PreparedPlan {
     world: Arc<Inner>,
     context: Arc<PlanState>,
     params: Params,
     /// Whether launches run specialized kernels, or why not.
-    specialised: Result<(), NotSpecialized>,
+    specialized: Result<(), NotSpecialized>,
     threads: u32,
     /// Kernel and parameters of each device.
     parts: Vec<Part>,
@@ -43,6 +45,8 @@ pub struct PreparedPlan {
     tables: Tables,
 }
 
+static_assertions::assert_impl_all!(PreparedPlan: Send, Sync);
+
 /// Kernel and parameters of one device.
 struct Part {
     /// The interpreter, and the specialized kernel if it supports messages of this size.
@@ -50,7 +54,7 @@ struct Part {
     written: Option<Handle>,
     divide: Handle,
     /// The kernel parameters, without the buffers.
-    launch: abi::Launch,
+    launch: abi::LaunchParams,
     /// Ranks of the device whose results an average divides.
     divided: Vec<u32>,
 }
@@ -87,8 +91,8 @@ impl PreparedPlan {
     ///
     /// # Errors
     /// The reason why all launches are interpreted.
-    pub fn specialised(&self) -> Result<(), &NotSpecialized> {
-        self.specialised.as_ref().map(|&()| ())
+    pub fn specialized(&self) -> Result<(), &NotSpecialized> {
+        self.specialized.as_ref().map(|&()| ())
     }
 
     /// Returns the number of CUDA threads of a thread block.

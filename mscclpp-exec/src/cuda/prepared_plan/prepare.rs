@@ -28,7 +28,7 @@ pub(in crate::cuda) fn available_multiprocessors(device: &Device, program: &Reso
 /// Returns the number of CUDA threads of a thread block: the plan's number, limited by registers.
 pub(in crate::cuda) fn threads_of(program: &ResolvedPlan, dtype: DataType, accumulate: AccumType) -> u32 {
     let wide = accumulate.is_wider_than(dtype);
-    program.plan.threads_per_block().min(if wide { abi::MOST_THREADS_WIDE } else { abi::MOST_THREADS })
+    program.plan.threads_per_block().min(if wide { abi::MAX_THREADS_WIDE } else { abi::MAX_THREADS })
 }
 
 /// Returns the kernels of a message, by device.
@@ -75,7 +75,7 @@ impl PreparedPlan {
             let view = &area(space).view;
             abi::View { len: view.len, part: view.part(), padded: view.padded() }
         };
-        let mut launch: abi::Launch = bytemuck::Zeroable::zeroed();
+        let mut launch: abi::LaunchParams = bytemuck::Zeroable::zeroed();
         launch.timeout_ns = u64::try_from(world.options.timeout.as_nanos()).unwrap_or(u64::MAX).min(u64::MAX / 2);
         launch.stride = params.layout.stride;
         launch.unit = params.layout.unit;
@@ -88,11 +88,11 @@ impl PreparedPlan {
         launch.output = view(Space::Output);
         launch.divisor = program.shape.ranks.max(1);
         let constants = Constants::new(program, &params, world.options.in_switch_float_sums);
-        launch.reduce = constants.reduce.map_or(u32::MAX, u32::from);
+        launch.reduce = constants.reduce.map_or(abi::PLAN_REDUCTIONS, |reduction| reduction.0.into());
         launch.float_sums_by_switch = u32::from(world.options.in_switch_float_sums);
         // Either all devices use specialized kernels or none does.
         let write = |part: &plan_state::DevicePlanState| {
-            Ok(part.specialised.kernel(&part.device, program, &context.groups, constants)?.handle)
+            Ok(part.specialized.kernel(&part.device, program, &context.groups, constants)?.handle)
         };
         let written: Result<Vec<Handle>, NotSpecialized> = match prepare.specialize {
             true => context.parts.iter().map(write).collect(),
@@ -117,8 +117,8 @@ impl PreparedPlan {
             let divided = here.filter(|&rank| is_divided(rank)).collect();
             parts.push(Part { execute: kernels.execute, written, divide: kernels.divide, launch, divided });
         }
-        let specialised = written.map(drop);
+        let specialized = written.map(drop);
         let bases = Vec::with_capacity(2 * ranks as usize);
-        Ok(Self { world, context, params, specialised, threads, parts, sides, bases, tables: Tables::default() })
+        Ok(Self { world, context, params, specialized, threads, parts, sides, bases, tables: Tables::default() })
     }
 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 pub(super) use self::failure::Failure;
 use self::queue::Queue;
+use super::abi;
 use super::device::Device;
 use super::driver::{self, Handle, SharedDriver};
 use super::memory::{DeviceMemory, MappedMemory};
@@ -170,7 +171,7 @@ impl Proxies {
                 let state = shared.lock();
                 let all_taken = state.taken.iter().zip(&heads).all(|(taken, head)| taken >= head);
                 // A thread block that aborted in the meantime may have exited without pushing its trigger.
-                let gave_up = shared.flags.word(4).load(Acquire) != 0;
+                let gave_up = shared.flags.word(abi::AbortFlags::DEVICE).load(Acquire) != 0;
                 if let Some(error) = &state.failed {
                     return Err(error.clone());
                 }

@@ -1,5 +1,6 @@
 //! The trigger FIFO from a device to its proxy thread.
 
+use std::mem::offset_of;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -43,11 +44,17 @@ impl Queue {
 
     /// Returns the trigger at a position, if it has been pushed.
     pub(super) fn take(&self, position: u64) -> Option<[u64; 4]> {
-        let at = position % SLOTS * TRIGGER;
+        let word = |field: usize| self.memory.double(position % SLOTS * TRIGGER + field as u64);
         // Pairs with the device's release store of the turn, after its words.
-        if self.memory.double(at).load(Acquire) != position + 1 {
+        if word(offset_of!(abi::Trigger, turn)).load(Acquire) != position + 1 {
             return None;
         }
-        Some([1, 2, 3, 4].map(|word| self.memory.double(at + 8 * word).load(Relaxed)))
+        let fields = [
+            offset_of!(abi::Trigger, src),
+            offset_of!(abi::Trigger, dst),
+            offset_of!(abi::Trigger, bytes),
+            offset_of!(abi::Trigger, signal),
+        ];
+        Some(fields.map(|field| word(field).load(Relaxed)))
     }
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
 use super::{Failure, Rest, Shared, State};
+use crate::cuda::abi;
 use crate::cuda::driver;
 use crate::cuda::nodes::is_remote_address;
 
@@ -46,7 +47,7 @@ impl Shared {
 
     /// Serves the queues once, unless the lock is held or the thread has failed; returns whether there was any work.
     fn try_serve(&self, state: &mut State) -> bool {
-        let gave_up = || self.flags.word(4).load(Acquire) != 0;
+        let gave_up = || self.flags.word(abi::AbortFlags::DEVICE).load(Acquire) != 0;
         match &mut state.wires {
             _ if state.failed.is_some() => return false,
             // Other ranks wait for data that this rank no longer sends.
@@ -58,7 +59,7 @@ impl Shared {
         }
         self.serve_once(state).unwrap_or_else(|failure| {
             state.failed = Some(failure);
-            self.flags.word(0).store(1, Release);
+            self.flags.word(abi::AbortFlags::HOST).store(1, Release);
             if let Some(wires) = &mut state.wires {
                 wires.finish(false);
             }

@@ -88,9 +88,9 @@ pub enum NotSpecialized {
 }
 
 /// Specialized kernels for one device's part of a plan, or why there are none.
-pub(super) struct Specialised {
+pub(super) struct SpecializedKernels {
     /// The device's thread blocks, followed by an entry for the end of the tables.
-    agents: Vec<abi::Agent>,
+    agents: Vec<abi::Block>,
     /// Few, so that a list suffices.
     kernels: Mutex<Vec<(Constants, Result<Function, NotSpecialized>)>>,
 }
@@ -100,8 +100,8 @@ pub(super) struct Specialised {
 pub(super) struct Constants {
     pub(super) dtype: DataType,
     pub(super) accumulate: AccumType,
-    /// Number of the reduction that replaces the plan's own.
-    pub(super) reduce: Option<u8>,
+    /// The reduction that replaces the plan's own.
+    pub(super) reduce: Option<abi::Reduction>,
     /// Whether switches may combine.
     pub(super) combines: bool,
 }
@@ -111,15 +111,15 @@ impl Constants {
         let Message { dtype, accumulate, .. } = params.message;
         let combines = params.reduction.is_some_and(|op| switch::combines(dtype, accumulate, op, float_sums));
         let reduce = match (program.reductions, params.reduction) {
-            (Reductions::Generic, Some(op)) => Some(op as u8),
+            (Reductions::Generic, Some(op)) => Some(op.into()),
             _ => None,
         };
         Self { dtype, accumulate, reduce, combines }
     }
 }
 
-impl Specialised {
-    pub(super) fn new(agents: Vec<abi::Agent>) -> Self {
+impl SpecializedKernels {
+    pub(super) fn new(agents: Vec<abi::Block>) -> Self {
         Self { agents, kernels: Mutex::default() }
     }
 
@@ -176,7 +176,7 @@ pub fn specialized_source(plan: &Plan, message: Message) -> Result<Source, NotSp
     let program = resolve(plan).map_err(failed)?;
     let params = Params::new(&program, message, u64::MAX, u64::MAX).map_err(failed)?;
     let numbers: Vec<u32> = (0..program.agents.len() as u32).collect();
-    let agents = Tables::agents(&program, &numbers, &program.proxies);
+    let agents = Tables::blocks(&program, &numbers, &program.proxies);
     let switched = vec![false; program.instrs.len()];
     source(&program, &agents, &switched, Constants::new(&program, &params, false))
 }
@@ -185,7 +185,7 @@ pub fn specialized_source(plan: &Plan, message: Message) -> Result<Source, NotSp
 /// operations that may have multicast addresses.
 fn source(
     program: &ResolvedPlan,
-    agents: &[abi::Agent],
+    agents: &[abi::Block],
     switched: &[bool],
     constants: Constants,
 ) -> Result<Source, NotSpecialized> {

@@ -14,9 +14,9 @@ use crate::interpret::program::{Operand, ResolvedPlan, Space};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Op {
     pub(super) kind: OpKind,
-    pub(super) action: u8,
+    pub(super) opcode: abi::Opcode,
     pub(super) flags: u8,
-    pub(super) reduce: u8,
+    pub(super) reduce: abi::Reduction,
     pub(super) srcs: u32,
     pub(super) dsts: u32,
     pub(super) ids: u32,
@@ -68,7 +68,7 @@ impl Shapes {
     /// [`NotSpecialized::TooWide`].
     pub(super) fn new(
         program: &ResolvedPlan,
-        agents: &[abi::Agent],
+        agents: &[abi::Block],
         switched: &[bool],
         most: usize,
     ) -> Result<Self, NotSpecialized> {
@@ -103,7 +103,7 @@ impl Shapes {
     }
 }
 
-fn of_block(program: &ResolvedPlan, agent: &abi::Agent, switched: &[bool]) -> (Block, Vec<Op>) {
+fn of_block(program: &ResolvedPlan, agent: &abi::Block, switched: &[bool]) -> (Block, Vec<Op>) {
     let instrs = &program.instrs[agent.first as usize..agent.end as usize];
     // If all slices have the same index, the index is a property of the block, not of the shape.
     let mut own = instrs.iter().filter(|instr| instr.slice.1 > 1).map(|instr| instr.slice.0);
@@ -118,12 +118,12 @@ fn of_block(program: &ResolvedPlan, agent: &abi::Agent, switched: &[bool]) -> (B
         shape: 0,
     };
     let ops = instrs.iter().zip(&switched[agent.first as usize..]).map(|(instr, &switched)| {
-        let abi::Instr { action, flags, reduce, srcs, dsts, ids, count, body, unit, size, .. } =
+        let abi::Instr { opcode, flags, reduce, srcs, dsts, ids, count, body, unit, size, .. } =
             tables::lower(program, instr);
         let packets = |operand: &Operand| operand.space == Space::Packets;
         Op {
             kind: instr.kind,
-            action: if switched { tables::switch_opcode(action) } else { action },
+            opcode: if switched { tables::switch_opcode(opcode) } else { opcode },
             flags,
             reduce,
             srcs,

@@ -3,8 +3,7 @@
 use crate::interpret::Params;
 use crate::interpret::program::{Operand, ResolvedPlan, Space};
 
-/// Bytes that a specialized kernel moves at once.
-pub(in crate::cuda) const VECTOR: u64 = 16;
+pub(in crate::cuda) use crate::cuda::abi::VECTOR_BYTES as VECTOR;
 
 /// Returns whether all operands of a plan's operations consist of whole vectors, without padding, if inputs and outputs
 /// begin at multiples of [`VECTOR`], as all other memory does.

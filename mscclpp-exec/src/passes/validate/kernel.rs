@@ -5,6 +5,7 @@
 //! operation names, in the first iteration of a loop and in every later one.
 
 use super::Invalid;
+use crate::cuda::abi::{CACHED_IDS, CACHED_OPERANDS, FLAG_RELAXED};
 use crate::interpret::program::Instr;
 use crate::interpret::{Block, Opcode, ResolvedPlan, Space};
 
@@ -18,7 +19,7 @@ type Cached = Option<[u32; 4]>;
 pub(super) fn compare(program: &ResolvedPlan, source: &str, reduce: Option<&str>) -> Result<(), Invalid> {
     let wrong = |what: &str| Invalid::changed("the specialized kernel", what);
     let (shapes, table) =
-        source.split_once("DEV_TABLE Block kBlocks[] = {\n").ok_or_else(|| wrong("has no thread blocks"))?;
+        source.split_once("DEV_TABLE BlockConstants kBlocks[] = {\n").ok_or_else(|| wrong("has no thread blocks"))?;
     let (table, _) = table.split_once("};").ok_or_else(|| wrong("has no end of thread blocks"))?;
     let rows: Vec<Vec<u32>> = table.lines().map(numbers).collect();
     if rows.len() != program.agents.len() {
@@ -39,7 +40,9 @@ pub(super) fn compare(program: &ResolvedPlan, source: &str, reduce: Option<&str>
                 code.rank, code.block
             )));
         }
-        let begin = format!("DEV void shape_{shape}(const Launch& launch, const Block& block, uint64_t sequence) {{\n");
+        let begin = format!(
+            "DEV void shape_{shape}(const LaunchParams& launch, const BlockConstants& block, uint64_t sequence) {{\n"
+        );
         let body = shapes.split_once(&begin).and_then(|(_, rest)| rest.split_once("\n}\n")).map(|(body, _)| body);
         let body = body.ok_or_else(|| wrong("lacks a function"))?;
         let lines: Vec<&str> = body.lines().map(str::trim).collect();
@@ -85,7 +88,7 @@ impl Reader<'_> {
         let mut number = 0;
         while let Some(&line) = lines.get(number) {
             number += 1;
-            if let Some(rest) = line.strip_prefix("Windows loop_") {
+            if let Some(rest) = line.strip_prefix("Pipeline loop_") {
                 number += self.a_loop(rest, &lines[number..])?;
             } else {
                 self.statement(line)?;
@@ -101,7 +104,7 @@ impl Reader<'_> {
         let header = self.at;
         let instr = self.next(|action| action == Opcode::Loop)?;
         let name = format!("loop_{}", header - self.code.start);
-        let expected = format!("{} = windows_of(launch, {}, {}ull);", &name[5..], instr.count, instr.unit);
+        let expected = format!("{} = pipeline_of(launch, {}, {}ull);", &name[5..], instr.count, instr.unit);
         let begin = [
             "DEV_NO_UNROLL".to_owned(),
             format!("for (; {name}.iteration < {name}.trips; ++{name}.iteration) {{"),
@@ -167,23 +170,23 @@ impl Reader<'_> {
         let call = line.split_once('(').map_or(line, |(name, _)| name);
         let name = call.split_once('<').map_or(call, |(name, _)| name);
         match (name, &found[..]) {
-            ("load_window" | "reload_window", &[operand, operands, id, ids]) => {
-                let is_first = name == "load_window";
+            ("load_cache" | "reload_cache", &[operand, operands, id, ids]) => {
+                let is_first = name == "load_cache";
                 if is_first != (self.cached.is_none() && self.at == self.code.start) && is_first {
                     return Err("the cache is initialized twice".into());
                 }
                 let written = match is_first {
                     true => format!(
-                        "load_window(launch, sequence, block.operand + {operand}, {operands}, block.id + {id}, {ids});"
+                        "load_cache(launch, sequence, block.operand + {operand}, {operands}, block.id + {id}, {ids});"
                     ),
                     false => {
-                        format!("reload_window(launch, block.operand + {operand}, {operands}, block.id + {id}, {ids});")
+                        format!("reload_cache(launch, block.operand + {operand}, {operands}, block.id + {id}, {ids});")
                     }
                 };
                 if line != written {
                     return Err("the cache is loaded from another address".into());
                 }
-                if operands > MOST_OPERANDS || ids > MOST_IDS {
+                if operands > CACHED_OPERANDS || ids > CACHED_IDS {
                     return Err("the cache is loaded past its end".into());
                 }
                 self.cached = Some([self.base[0] + operand, operands, self.base[1] + id, ids]);
@@ -205,20 +208,20 @@ impl Reader<'_> {
         }
         let arguments = line.get(call.len() + 1..).unwrap_or_default().trim_end_matches(");");
         let constants = call.get(name.len()..).unwrap_or_default();
-        if name == "meet_at" {
+        if name == "barrier_wait_at" {
             let instr = self.next(|action| action == Opcode::Barrier)?;
             let expected = format!("launch, {}, {}", self.id(&instr)?, instr.count);
             return if arguments == expected { Ok(instr) } else { Err("a barrier differs".into()) };
         }
-        if name == "synchronise_as" {
-            let instr = self.next(|action| sync_number(action).is_some())?;
-            let (number, flags) = sync_number(instr.action).ok_or("another operation is executed")?;
+        if name == "synchronize_as" {
+            let instr = self.next(|action| sync_name(action).is_some())?;
+            let (name, flags) = sync_name(instr.action).ok_or("another operation is executed")?;
             let expected = format!("launch, {}, {}", self.id(&instr)?, instr.ids);
-            let same = arguments == expected && constants == format!("<{number}, {flags}>");
+            let same = arguments == expected && constants == format!("<Opcode::{name}, {flags}>");
             return if same { Ok(instr) } else { Err("a synchronization differs".into()) };
         }
         let instr =
-            self.next(|action| !matches!(action, Opcode::Nop | Opcode::Barrier) && sync_number(action).is_none())?;
+            self.next(|action| !matches!(action, Opcode::Nop | Opcode::Barrier) && sync_name(action).is_none())?;
         if self.data(&instr)? == line { Ok(instr) } else { Err("a transfer differs".into()) }
     }
 
@@ -229,46 +232,48 @@ impl Reader<'_> {
         let needed = srcs.len() as u32 + dsts.len() as u32;
         let index = instr.operands.checked_sub(first).filter(|index| index + needed <= count);
         let index = index.ok_or("the cache lacks an operand")?;
-        let piece = |slice: String| {
+        let range = |slice: String| {
             let size = srcs.first().map_or(0, |src| src.size);
-            let piece = format!("piece_of(launch, {size}, {slice})");
-            self.header.map_or(piece.clone(), |header| format!("narrowed({piece}, loop_{})", header - self.code.start))
+            let range = format!("byte_range(launch, {size}, {slice})");
+            self.header.map_or(range.clone(), |header| format!("clipped({range}, loop_{})", header - self.code.start))
         };
         let own = self.program.instrs[self.code.start as usize..self.code.end as usize].iter();
         let mut slices = own.filter(|instr| instr.slice.1 > 1).map(|instr| instr.slice.0);
-        let piece = match instr.slice {
-            (_, 0 | 1) => piece("0, 1".into()),
+        let range = match instr.slice {
+            (_, 0 | 1) => range("0, 1".into()),
             // Where all operations have the block's slice, they do not name it.
             (index, of) if slices.all(|other| other == index) && index == self.slice => {
-                piece(format!("block.slice, {of}"))
+                range(format!("block.slice, {of}"))
             }
-            (index, of) => piece(format!("{index}, {of}")),
+            (index, of) => range(format!("{index}, {of}")),
         };
         let is_packet = |space: Space| space == Space::Packets;
         let packets = [srcs, dsts]
             .map(|list| list.iter().rev().fold(0_u64, |mask, operand| mask * 2 + u64::from(is_packet(operand.space))));
         let (from, to) = (srcs.len(), dsts.len());
         let name = format!("{:?}", instr.reduce);
-        let combined = format!("Arith, Reduction::{}, {from}, {to}", self.reduce.unwrap_or(&name));
+        let combined = format!("Arith, Reduction::k{}, {from}, {to}", self.reduce.unwrap_or(&name));
         let call = match instr.action {
-            Opcode::Copy => format!("copy_even<{from}>("),
-            Opcode::Pack => format!("pack_even<{from}>("),
-            Opcode::Unpack => format!("unpack_even<{from}>(launch, "),
-            Opcode::Forward => format!("forward_even<{to}>(launch, "),
-            Opcode::Port { .. } => "port_even<false>(launch, ".to_owned(),
-            Opcode::PortForward => "port_even<true>(launch, ".to_owned(),
-            Opcode::Reduce if packets == [0, 0] => format!("reduce_even<{combined}>("),
-            Opcode::Reduce => format!("reduce_packets_even<{combined}, {}ull, {}ull>(launch, ", packets[0], packets[1]),
+            Opcode::Copy => format!("copy_aligned<{from}>("),
+            Opcode::Pack => format!("pack_aligned<{from}>("),
+            Opcode::Unpack => format!("unpack_aligned<{from}>(launch, "),
+            Opcode::Forward => format!("forward_aligned<{to}>(launch, "),
+            Opcode::Port { .. } => "port_aligned<false>(launch, ".to_owned(),
+            Opcode::PortForward => "port_aligned<true>(launch, ".to_owned(),
+            Opcode::Reduce if packets == [0, 0] => format!("reduce_aligned<{combined}>("),
+            Opcode::Reduce => {
+                format!("reduce_packets_aligned<{combined}, {}ull, {}ull>(launch, ", packets[0], packets[1])
+            }
             _ => return Err("another operation is executed".into()),
         };
-        Ok(format!("{call}{index}, {piece});"))
+        Ok(format!("{call}{index}, {range});"))
     }
 
     /// Returns the position in the cache of an operation's first id. All ids are in the cache if it has room for them.
     fn id(&self, instr: &Instr) -> Result<u32, String> {
         let [.., first, count] = self.cached.ok_or("the cache is empty")?;
         let index = instr.first_id.checked_sub(first).ok_or("the cache lacks an id")?;
-        if index + instr.ids <= count || index == 0 && count >= MOST_IDS {
+        if index + instr.ids <= count || index == 0 && count >= CACHED_IDS {
             Ok(index)
         } else {
             Err("the cache lacks an id".into())
@@ -276,19 +281,15 @@ impl Reader<'_> {
     }
 }
 
-/// Number of operands and ids that the cache has room for (`kernels/window.h`).
-const MOST_OPERANDS: u32 = 192;
-const MOST_IDS: u32 = 96;
-
-/// Returns the device's number of an operation that waits or releases, and its flags.
-fn sync_number(action: Opcode) -> Option<(u32, u32)> {
-    Some(match action {
-        Opcode::Signal { relaxed } => (10, u32::from(relaxed)),
-        Opcode::PortSignal => (11, 0),
-        Opcode::Wait { .. } => (12, 0),
-        Opcode::Flush => (13, 0),
-        Opcode::Acquire => (14, 0),
-        Opcode::Release => (15, 0),
+/// Returns the name in device code of an operation on channels or semaphores, and its flags.
+fn sync_name(opcode: Opcode) -> Option<(&'static str, u8)> {
+    Some(match opcode {
+        Opcode::Signal { relaxed } => ("kSignal", if relaxed { FLAG_RELAXED } else { 0 }),
+        Opcode::PortSignal => ("kPortSignal", 0),
+        Opcode::Wait { .. } => ("kWait", 0),
+        Opcode::Flush => ("kFlush", 0),
+        Opcode::Acquire => ("kAcquire", 0),
+        Opcode::Release => ("kRelease", 0),
         _ => return None,
     })
 }

@@ -49,7 +49,7 @@ fn injected_faults_in_specialized_kernels_are_detected() {
             let mut faulty = text.to_owned();
             faulty.replace_range(begin + at..begin + at + 1, &other);
             let found = compare(&program, &faulty, Some("Sum")).is_err();
-            assert!(found || line.contains("load_window("), "{name}: {other} after {line:?}");
+            assert!(found || line.contains("load_cache("), "{name}: {other} after {line:?}");
             planted += u32::from(found);
         }
         let statements: Vec<&str> =

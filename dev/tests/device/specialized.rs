@@ -23,19 +23,19 @@ fn specialize() -> PrepareOptions {
 
 pub(crate) fn tests() -> Vec<Test> {
     let files = plan_files().into_iter().map(|file| {
-        let name = format!("specialised::file::{}", file.file_stem().unwrap_or_default().to_string_lossy());
+        let name = format!("specialized::file::{}", file.file_stem().unwrap_or_default().to_string_lossy());
         Test::new(name, move |rig| of_file(rig, &file))
     });
     let tests = vec![
-        Test::new("specialised::shipped_algorithms", shipped_algorithms),
-        Test::new("specialised::types_and_operations", types_and_operations),
-        Test::new("specialised::any_length", any_length),
-        Test::new("specialised::any_address", any_address),
-        Test::new("specialised::wide_operations", wide_operations),
-        Test::new("specialised::in_turn_with_the_interpreter", in_turn_with_the_interpreter),
-        Test::new("specialised::stalls_are_reported_like_interpreted_ones", stalls_are_reported_like_interpreted_ones),
-        Test::new("specialised::windows_of_operations", windows_of_operations),
-        Test::new("specialised::large_plans_are_interpreted", large_plans_are_interpreted),
+        Test::new("specialized::shipped_algorithms", shipped_algorithms),
+        Test::new("specialized::types_and_operations", types_and_operations),
+        Test::new("specialized::any_length", any_length),
+        Test::new("specialized::any_address", any_address),
+        Test::new("specialized::wide_operations", wide_operations),
+        Test::new("specialized::in_turn_with_the_interpreter", in_turn_with_the_interpreter),
+        Test::new("specialized::stalls_are_reported_like_interpreted_ones", stalls_are_reported_like_interpreted_ones),
+        Test::new("specialized::windows_of_operations", windows_of_operations),
+        Test::new("specialized::large_plans_are_interpreted", large_plans_are_interpreted),
     ];
     tests.into_iter().chain(files).map(Test::that_compiles).collect()
 }
@@ -66,7 +66,7 @@ fn check(rig: &Rig, plan: &Plan, dtype: DataType, op: Option<ReduceOp>) -> Resul
             message.op = None;
         }
         let Some(mut pair) = Pair::with(&world, plan, message, specialize())? else { continue };
-        pair.run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
+        pair.run.specialized().map_err(|reason| format!("not specialized: {reason}"))?;
         pair.check(2)?;
     }
     Ok(())
@@ -111,7 +111,7 @@ fn types_and_operations(rig: &Rig) -> Result<(), Failed> {
                         let message = Message::new(dtype, count).op(op).accumulate(accumulate).any_size();
                         let mut pair =
                             Pair::with(&world, &plan, message, specialize())?.ok_or("too many thread blocks")?;
-                        pair.run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
+                        pair.run.specialized().map_err(|reason| format!("not specialized: {reason}"))?;
                         pair.check(2)
                             .map_err(|failed| at(format_args!("{name}, {dtype} {op} in {accumulate}"), &failed))?;
                     }
@@ -129,7 +129,7 @@ fn any_length(rig: &Rig) -> Result<(), Failed> {
         for count in (0..24).chain([64, 128, 192, 1023, 1024]) {
             let message = Message::new(DataType::F32, 3 * count).any_size();
             let mut pair = Pair::with(&world, &plan, message, specialize())?.ok_or("too many thread blocks")?;
-            pair.run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
+            pair.run.specialized().map_err(|reason| format!("not specialized: {reason}"))?;
             pair.check(1).map_err(|failed| at(format_args!("{name}, {count} elements each"), &failed))?;
         }
     }
@@ -157,7 +157,7 @@ fn wide_operations(rig: &Rig) -> Result<(), Failed> {
         let message = Message::new(DataType::F32, u64::from(ranks) * 16).any_size();
         let world = Executor::new(&rig.device, ranks);
         let Some(mut pair) = Pair::with(&world, &plan, message, specialize())? else { continue };
-        pair.run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
+        pair.run.specialized().map_err(|reason| format!("not specialized: {reason}"))?;
         pair.check(1).map_err(|failed| at(format_args!("{name}, {ranks} ranks"), &failed))?;
     }
     match specialized_source(&shipped("allreduce_one_shot_packets", 66)?, Message::new(DataType::F32, 66 * 4)) {
@@ -172,27 +172,27 @@ fn in_turn_with_the_interpreter(rig: &Rig) -> Result<(), Failed> {
         let plan = shipped(name, 4)?;
         let world = Executor::new(&rig.device, 4);
         let message = Message::new(DataType::F32, 4 * 64).any_size();
-        let mut specialised = Pair::with(&world, &plan, message, specialize())?.ok_or("too many thread blocks")?;
+        let mut specialized = Pair::with(&world, &plan, message, specialize())?.ok_or("too many thread blocks")?;
         let mut interpreted = Pair::new(&world, &plan, message)?.ok_or("too many thread blocks")?;
-        specialised.run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
-        if interpreted.run.specialised() != Err(&NotSpecialized::NotAsked) {
-            return Err("specialised without being asked".into());
+        specialized.run.specialized().map_err(|reason| format!("not specialized: {reason}"))?;
+        if interpreted.run.specialized() != Err(&NotSpecialized::NotAsked) {
+            return Err("specialized without being asked".into());
         }
         let stream = rig.device.stream()?;
-        let Pair { run, buffers, .. } = &mut specialised;
+        let Pair { run, buffers, .. } = &mut specialized;
         let graph = stream.capture(|stream| run.launch_buffers(buffers, stream))?;
         for round in 0..6 {
             if round % 2 == 1 {
                 interpreted.check(1).map_err(|failed| at(format_args!("{name}, interpreted"), &failed))?;
             }
-            specialised.refill()?;
+            specialized.refill()?;
             if round % 3 == 0 {
                 // SAFETY: prepared plan and buffers live as long as the pair.
                 unsafe { graph.launch(&stream)? };
             } else {
-                specialised.launch()?;
+                specialized.launch()?;
             }
-            specialised.compare().map_err(|failed| at(format_args!("{name}, round {round}"), &failed))?;
+            specialized.compare().map_err(|failed| at(format_args!("{name}, round {round}"), &failed))?;
         }
     }
     Ok(())
@@ -207,7 +207,7 @@ fn stalls_are_reported_like_interpreted_ones(rig: &Rig) -> Result<(), Failed> {
     for prepare in [specialize(), PrepareOptions::default()] {
         let mut run = world.prepare_with(&plan, message, prepare)?;
         if prepare.specialize {
-            run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
+            run.specialized().map_err(|reason| format!("not specialized: {reason}"))?;
         }
         let (mut buffers, stream) = (run.buffers()?, rig.device.stream()?);
         run.launch_buffers(&mut buffers, &stream)?;
@@ -256,7 +256,7 @@ fn windows_of_operations(rig: &Rig) -> Result<(), Failed> {
         for count in [3 * 128, 300] {
             let message = Message::new(DataType::F32, count).any_size();
             let mut pair = Pair::with(&world, &plan, message, specialize())?.ok_or("too many thread blocks")?;
-            pair.run.specialised().map_err(|reason| format!("not specialised: {reason}"))?;
+            pair.run.specialized().map_err(|reason| format!("not specialized: {reason}"))?;
             pair.check(2).map_err(|failed| at(format_args!("{name}, {repeated:?} {times} times"), &failed))?;
         }
     }
@@ -275,7 +275,7 @@ fn large_plans_are_interpreted(rig: &Rig) -> Result<(), Failed> {
     let world = Executor::new(&rig.device, 2);
     let message = Message::new(DataType::F32, 128).any_size();
     let mut pair = Pair::with(&world, &Plan::new(&tree), message, specialize())?.ok_or("too many thread blocks")?;
-    match pair.run.specialised() {
+    match pair.run.specialized() {
         Err(NotSpecialized::TooLarge { operations, most, .. }) if operations > most && *operations > 3000 => {}
         other => return Err(format!("{other:?}").into()),
     }

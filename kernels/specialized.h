@@ -1,0 +1,405 @@
+// The functions that specialized kernels call (mscclpp-exec/src/cuda/specialize/ generates such kernels).
+//
+// In a specialized kernel the kinds of operations, their numbers of operands, which of these are packets, and the reduction are
+// constants. So nothing is decoded, and all sources of an operation are in flight at once. What differs between thread blocks of
+// one shape (ranks, chunks, channels) is read from the plan's tables; sizes and addresses are launch parameters, as in the
+// interpreter.
+//
+// All operands consist of whole vectors at addresses that are multiples of a vector's size. Launches with other operands use the
+// interpreter's kernel: the host decides (mscclpp-exec/src/cuda/specialize/vectorizable.rs).
+#pragma once
+#include "executor.h"
+
+namespace mscclpp {
+
+static_assert(sizeof(Vec16) == kVectorBytes, "the vectors of which the host checks that operands consist");
+
+/// The constants of a thread block: its first instruction, operand and id, its FIFO, its slice of sliced operands, and the number
+/// of the function that executes it.
+struct BlockConstants {
+  uint32_t instr, operand, id, fifo, slice, shape;
+};
+
+/// Called by: all threads of the block, first. Returns: launches before this one. The cache has the launch's values after the next
+/// sync.
+DEV uint64_t begin_launch(const LaunchParams& launch, uint32_t block, uint32_t fifo) {
+  const uint64_t sequence = load_relaxed_gpu(&reinterpret_cast<LaunchState*>(launch.state)->launches);
+  iteration() = 0;
+  if (dev_thread() == 0) {
+    InstrCache& c = cache();
+    c.sequence = sequence;
+    c.flag = flag_of(sequence);
+    c.block = block;
+    c.fifo = fifo;
+    c.failed = 0;
+  }
+  return sequence;
+}
+
+/// Loads the cache with the operands and ids from these numbers on. Called by: all threads of the block. Syncs: block, at exit.
+DEV void load_cache(const LaunchParams& launch, uint64_t sequence, uint32_t operand, uint32_t operands, uint32_t id, uint32_t ids) {
+  InstrCache& c = cache();
+  if (dev_thread() == 0) {
+    c.first_operand = operand;
+    c.first_id = id;
+  }
+  DEV_NO_UNROLL
+  for (uint32_t i = dev_thread(); i < operands; i += dev_threads()) {
+    const ResolvedOperand resolved = resolve_operand(launch, reinterpret_cast<const Operand*>(launch.operands)[operand + i], sequence);
+    c.operands[i] = resolved;
+    c.heads[i] = resolved.at;
+  }
+  DEV_NO_UNROLL
+  for (uint32_t i = dev_thread(); i < ids; i += dev_threads()) c.ids[i] = reinterpret_cast<const Id*>(launch.ids)[id + i];
+  dev_sync();
+}
+
+/// `load_cache` for a cache that threads may still read. Syncs: block, at entry and at exit.
+DEV void reload_cache(const LaunchParams& launch, uint32_t operand, uint32_t operands, uint32_t id, uint32_t ids) {
+  dev_sync();
+  load_cache(launch, cache().sequence, operand, operands, id, ids);
+}
+
+/// The bytes of its operands that an operation processes.
+struct ByteRange {
+  uint64_t at, len;
+};
+
+/// Slice `index` of `of` of `chunks` chunks.
+DEV ByteRange byte_range(const LaunchParams& launch, uint32_t chunks, uint32_t index, uint32_t of) {
+  ByteRange bytes;
+  slice_of(launch.unit, chunks * launch.stride, index, of, bytes.at, bytes.len);
+  return bytes;
+}
+
+/// Windows of a loop, and the current iteration.
+struct Pipeline {
+  uint64_t unit;
+  uint32_t trips;
+  uint32_t iteration;
+};
+
+DEV Pipeline pipeline_of(const LaunchParams& launch, uint32_t chunks, uint64_t unit) {
+  Pipeline pipeline = {round_up(unit, launch.unit), 0, 0};
+  pipeline.trips = trips_of(launch.stride, chunks, pipeline.unit);
+  return pipeline;
+}
+
+DEV ByteRange clipped(ByteRange bytes, const Pipeline& pipeline) {
+  clip_to_iteration(pipeline.iteration, pipeline.unit, bytes.at, bytes.len);
+  return bytes;
+}
+
+/// Plain sources from index `first` of the cache on, each into its destination.
+template <uint32_t kPairs>
+DEV_CALL void copy_aligned(uint32_t first, ByteRange bytes) {
+  DEV_NO_UNROLL
+  for (uint32_t i = 0; i < kPairs; ++i) {
+    copy_bytes(cache().heads[first + kPairs + i] + bytes.at, cache().heads[first + i] + bytes.at, bytes.len, 0);
+  }
+}
+
+/// Plain sources into packets. As many vectors are in flight as in a copy.
+template <uint32_t kPairs>
+DEV_CALL void pack_aligned(uint32_t first, ByteRange bytes) {
+  const uint32_t step = 8 * dev_threads(), flag = cache().flag;
+  DEV_NO_UNROLL
+  for (uint32_t pair = 0; pair < kPairs; ++pair) {
+    const char* from = cache().heads[first + pair] + bytes.at;
+    char* to = cache().heads[first + kPairs + pair] + 2 * bytes.at;
+    uint64_t i = 8 * dev_thread();
+    DEV_NO_UNROLL
+    for (; i + (kUnroll - 1) * step < bytes.len; i += kUnroll * step) {
+      Vec8 data[kUnroll];
+#pragma unroll
+      for (uint32_t j = 0; j < kUnroll; ++j) data[j] = load_any<Vec8>(from + i + j * step, 8);
+#pragma unroll
+      for (uint32_t j = 0; j < kUnroll; ++j) store_packet(to + 2 * (i + j * step), data[j], flag);
+    }
+    DEV_NO_UNROLL
+    for (; i < bytes.len; i += step) store_packet(to + 2 * i, load_any<Vec8>(from + i, 8), flag);
+  }
+}
+
+/// Polls packets of several operands, those whose bit is in the mask, until all have arrived. `at(n)`: address of the `n`-th one;
+/// `await(n)`: waits for it with a timeout, while no payload is in registers. Returns: whether all have arrived.
+template <uint32_t kCount, typename At, typename Await>
+DEV bool poll_packets(Vec8 (&payload)[kCount], uint64_t mask, const At& at, const Await& await) {
+  DEV_NO_UNROLL
+  for (uint32_t polls = 1;; ++polls) {
+    uint32_t missing = kCount, seen;
+    // From right to left, so that the leftmost missing one is reported.
+#pragma unroll
+    for (uint32_t n = kCount; n-- > 0;) {
+      if ((mask >> n & 1) && !load_packet(at(n), cache().flag, payload[n], seen)) missing = n;
+    }
+    if (missing == kCount) return true;
+    dev_relax();
+    if (polls % kPollsPerCheck != 0) continue;
+    await(missing);
+    if (cache().failed) return false;
+  }
+}
+
+/// Packets from byte `i` of an operand on, `step` bytes apart, into a plain destination. Returns: whether all have arrived.
+template <uint32_t kCount>
+DEV bool unpack_vectors(const LaunchParams& launch, const char* from, char* to, uint32_t number, uint64_t i, uint32_t step) {
+  Vec8 payload[kCount];
+  const auto at = [&](uint32_t n) { return from + 2 * (i + n * step); };
+  const auto await = [&](uint32_t n) { await_packet(launch, at(n), number, (i + n * step) / 8); };
+  if (!poll_packets(payload, ~0ull, at, await)) return false;
+#pragma unroll
+  for (uint32_t n = 0; n < kCount; ++n) store_any(to + i + n * step, 8, payload[n]);
+  return true;
+}
+
+/// Packets into plain destinations.
+template <uint32_t kPairs>
+DEV_CALL void unpack_aligned(const LaunchParams& launch, uint32_t first, ByteRange bytes) {
+  const uint32_t step = 8 * dev_threads(), number = cache().first_operand + first;
+  const uint64_t end = bytes.at + bytes.len;
+  DEV_NO_UNROLL
+  for (uint32_t pair = 0; pair < kPairs; ++pair) {
+    const char* from = cache().heads[first + pair];
+    char* to = cache().heads[first + kPairs + pair];
+    uint64_t i = bytes.at + 8 * dev_thread();
+    DEV_NO_UNROLL
+    for (; i + (kUnroll - 1) * step < end; i += kUnroll * step) {
+      if (!unpack_vectors<kUnroll>(launch, from, to, number + pair, i, step)) return;
+    }
+    DEV_NO_UNROLL
+    for (; i < end; i += step) {
+      if (!unpack_vectors<1>(launch, from, to, number + pair, i, step)) return;
+    }
+  }
+}
+
+/// The packets of the operand at index `first` of the cache to each of the following ones.
+template <uint32_t kDsts>
+DEV_CALL void forward_aligned(const LaunchParams& launch, uint32_t first, ByteRange bytes) {
+  const uint32_t number = cache().first_operand + first;
+  DEV_NO_UNROLL
+  for (uint64_t i = bytes.at + 8 * dev_thread(); i < bytes.at + bytes.len; i += 8 * dev_threads()) {
+    const Vec8 payload = take_packet(launch, cache().heads[first] + 2 * i, number, i / 8);
+#pragma unroll
+    for (uint32_t d = 0; d < kDsts; ++d) store_packet(cache().heads[first + 1 + d] + 2 * i, payload, cache().flag);
+  }
+}
+
+/// Maximum number of source vectors of a reduction that are in flight; registers limit it.
+template <typename Arith>
+constexpr uint32_t kInFlight = sizeof(typename Arith::A) > sizeof(typename Arith::T) ? kBatch<Arith> : 8;
+
+/// The combined sources from index `first` of the cache on.
+template <typename Arith, Reduction kOp, uint32_t kSrcs>
+struct Combined {
+  static constexpr uint32_t kMaxVectors = kInFlight<Arith> / kSrcs;
+  static constexpr uint32_t kVectors = kMaxVectors >= 4 ? 4 : kMaxVectors >= 2 ? 2 : 1;
+  uint32_t first;
+
+  /// `kCount` vectors from byte `at` on, `step` bytes apart.
+  template <uint32_t kCount>
+  DEV void load(Vec16 (&result)[kCount], uint64_t at, uint64_t step) const {
+    constexpr bool kSum = kOp == Reduction::kSum || kOp == Reduction::kAvg;
+    constexpr uint32_t kEach = kInFlight<Arith> / kCount;
+    Accumulator<Arith, Vec16> acc[kCount];
+#pragma unroll
+    for (uint32_t s = 0; s < kSrcs; s += kEach) {
+      Vec16 data[kEach][kCount];
+#pragma unroll
+      for (uint32_t i = 0; i < kEach; ++i) {
+        if (s + i >= kSrcs) break;
+        const char* from = cache().heads[first + s + i] + at;
+#pragma unroll
+        for (uint32_t v = 0; v < kCount; ++v) data[i][v] = load16(from + v * step);
+      }
+#pragma unroll
+      for (uint32_t i = 0; i < kEach; ++i) {
+        if (s + i >= kSrcs) break;
+#pragma unroll
+        for (uint32_t v = 0; v < kCount; ++v) {
+          // A single source is not changed.
+          if constexpr (kSrcs == 1) result[v] = data[i][v];
+          else if (s + i == 0) acc[v].start(data[i][v]);
+          else acc[v].template add<kSum>(data[i][v], kOp);
+        }
+      }
+    }
+    if constexpr (kSrcs > 1) {
+#pragma unroll
+      for (uint32_t v = 0; v < kCount; ++v) result[v] = acc[v].finish();
+    }
+  }
+};
+
+/// Sources that a switch combines.
+template <typename Arith, Reduction kOp>
+struct CombinedBySwitch {
+  static constexpr uint32_t kVectors = kUnroll;
+  const char* from;
+
+  template <uint32_t kCount>
+  DEV void load(Vec16 (&result)[kCount], uint64_t at, uint64_t step) const {
+    // Averages are sums that are divided after the last operation.
+    constexpr Reduction kLoad = kOp == Reduction::kAvg ? Reduction::kSum : kOp;
+#pragma unroll
+    for (uint32_t v = 0; v < kCount; ++v) result[v] = OnSwitch<typename Arith::T>::template load<kLoad>(from + at + v * step);
+  }
+};
+
+/// The destinations from index `first` of the cache on.
+template <uint32_t kDsts>
+struct IntoEach {
+  uint32_t first;
+
+  template <uint32_t kCount>
+  DEV void store(const Vec16 (&result)[kCount], uint64_t at, uint64_t step) const {
+#pragma unroll
+    for (uint32_t d = 0; d < kDsts; ++d) {
+      char* to = cache().heads[first + d] + at;
+#pragma unroll
+      for (uint32_t v = 0; v < kCount; ++v) store16(to + v * step, result[v]);
+    }
+  }
+};
+
+/// All destinations by one store to their multicast address.
+struct IntoAll {
+  char* to;
+
+  template <uint32_t kCount>
+  DEV void store(const Vec16 (&result)[kCount], uint64_t at, uint64_t step) const {
+#pragma unroll
+    for (uint32_t v = 0; v < kCount; ++v) multicast_store16(to + at + v * step, result[v]);
+  }
+};
+
+template <typename From, typename Into>
+DEV void reduce_vectors(const From& from, const Into& into, ByteRange bytes) {
+  constexpr uint32_t kVectors = From::kVectors;
+  const uint64_t step = 16 * dev_threads(), end = bytes.at + bytes.len;
+  uint64_t at = bytes.at + 16 * dev_thread();
+  if constexpr (kVectors > 1) {
+    DEV_NO_UNROLL
+    for (; at + (kVectors - 1) * step < end; at += kVectors * step) {
+      Vec16 result[kVectors];
+      from.load(result, at, step);
+      into.store(result, at, step);
+    }
+  }
+  DEV_NO_UNROLL
+  for (; at < end; at += step) {
+    Vec16 result[1];
+    from.load(result, at, step);
+    into.store(result, at, step);
+  }
+}
+
+/// Plain sources from index `first` of the cache on, combined into the destinations that follow them.
+template <typename Arith, Reduction kOp, uint32_t kSrcs, uint32_t kDsts>
+DEV_CALL void reduce_aligned(uint32_t first, ByteRange bytes) {
+  reduce_vectors(Combined<Arith, kOp, kSrcs>{first}, IntoEach<kDsts>{first + kSrcs}, bytes);
+}
+
+/// `reduce_aligned` through a switch, where it supports the reduction and the operands.
+template <typename Arith, Reduction kOp, uint32_t kSrcs, uint32_t kDsts>
+DEV_CALL void reduce_by_switch_aligned(const LaunchParams& launch, uint32_t first, ByteRange bytes) {
+  using Switch = OnSwitch<typename Arith::T>;
+  constexpr bool kHas = kOp == Reduction::kMin || kOp == Reduction::kMax ? Switch::kCompares : kOp != Reduction::kProd && Switch::kAdds;
+  const Instr& instr = all_instrs(launch)[pc()];
+  const auto address = [&](uint32_t group, uint32_t operand) {
+    const Space space = static_cast<Space>(cache().operands[operand].space_number);
+    return multicast_address(launch, group, cache().heads[operand], space);
+  };
+  const char* from = nullptr;
+  if (kHas && switch_combines<Arith>(launch, kOp)) from = address(instr.src_group, first);
+  char* const to = address(instr.dst_group, first + kSrcs);
+  const Combined<Arith, kOp, kSrcs> each = {first};
+  const IntoEach<kDsts> into_each = {first + kSrcs};
+  if (from == nullptr && to == nullptr) return reduce_vectors(each, into_each, bytes);
+  fence_aliases();
+  if (from == nullptr) reduce_vectors(each, IntoAll{to}, bytes);
+  if constexpr (kHas) {
+    const CombinedBySwitch<Arith, kOp> all = {from};
+    if (from != nullptr && to == nullptr) reduce_vectors(all, into_each, bytes);
+    if (from != nullptr && to != nullptr) reduce_vectors(all, IntoAll{to}, bytes);
+  }
+  fence_aliases();
+}
+
+/// Sources of which those in the mask are packets: first these from left to right, then the plain ones, into the destinations.
+template <typename Arith, Reduction kOp, uint32_t kSrcs, uint32_t kDsts, uint64_t kPacketSrcs, uint64_t kPacketDsts>
+DEV_CALL void reduce_packets_aligned(const LaunchParams& launch, uint32_t first, ByteRange bytes) {
+  constexpr bool kSum = kOp == Reduction::kSum || kOp == Reduction::kAvg;
+  // Sources that are polled together: a packet in flight takes four registers.
+  constexpr uint32_t kEach = kSrcs <= 8 ? kSrcs : 4;
+  DEV_NO_UNROLL
+  for (uint64_t i = bytes.at + 8 * dev_thread(); i < bytes.at + bytes.len; i += 8 * dev_threads()) {
+    Accumulator<Arith, Vec8> acc;
+    Vec8 single;
+    bool begun = false;
+    auto take = [&](const Vec8& next) {
+      single = next;
+      if (!begun) acc.start(next);
+      else acc.template add<kSum>(next, kOp);
+      begun = true;
+    };
+    // These are in flight while packets are polled.
+    Vec8 plain[kSrcs];
+#pragma unroll
+    for (uint32_t s = 0; s < kSrcs; ++s) {
+      if (!(kPacketSrcs >> s & 1)) plain[s] = load_any<Vec8>(cache().heads[first + s] + i, 8);
+    }
+#pragma unroll
+    for (uint32_t s = 0; s < kSrcs; s += kEach) {
+      const uint64_t mask = kPacketSrcs >> s & ((1u << kEach) - 1);
+      Vec8 payload[kEach];
+      const auto at = [&](uint32_t n) { return cache().heads[first + s + n] + 2 * i; };
+      const auto await = [&](uint32_t n) { await_packet(launch, at(n), cache().first_operand + first + s + n, i / 8); };
+      if (mask != 0 && !poll_packets(payload, mask, at, await)) return;
+#pragma unroll
+      for (uint32_t n = 0; n < kEach; ++n) {
+        if (mask >> n & 1) take(payload[n]);
+      }
+    }
+#pragma unroll
+    for (uint32_t s = 0; s < kSrcs; ++s) {
+      if (!(kPacketSrcs >> s & 1)) take(plain[s]);
+    }
+    const Vec8 result = kSrcs == 1 ? single : acc.finish();
+#pragma unroll
+    for (uint32_t d = 0; d < kDsts; ++d) {
+      char* to = cache().heads[first + kSrcs + d];
+      if (kPacketDsts >> d & 1) store_packet(to + 2 * i, result, cache().flag);
+      else store_any(to + i, 8, result);
+    }
+  }
+}
+
+/// Packets by a switch, from the instruction in the plan's table, since nothing in it can be unrolled.
+DEV_CALL void forward_by_switch_aligned(const LaunchParams& launch, ByteRange bytes) {
+  forward_by_switch(launch, all_instrs(launch)[pc()], bytes.at, bytes.len);
+}
+
+/// A put through the host's proxy, from the same table. `kAwait`: of packets, once all have arrived.
+template <bool kAwait>
+DEV_CALL void port_aligned(const LaunchParams& launch, uint32_t first, ByteRange bytes) {
+  if (kAwait) {
+    await_packets(launch, cache().first_operand + first, bytes.at, bytes.len);
+    dev_sync();
+  }
+  port(launch, all_instrs(launch)[pc()], bytes.at, bytes.len);
+}
+
+/// An operation on channels or semaphores: `ids` of them from index `first` of the cache on.
+template <Opcode kOpcode, uint32_t kFlags>
+DEV_CALL void synchronize_as(const LaunchParams& launch, uint32_t first, uint32_t ids) {
+  synchronize(launch, kOpcode, kFlags, cache().first_id + first, ids);
+}
+
+/// A barrier of thread blocks of a rank, at index `first` of the cached ids.
+DEV_CALL void barrier_wait_at(const LaunchParams& launch, uint32_t first, uint32_t blocks) {
+  barrier_wait(launch, cache().ids[first], blocks);
+}
+
+}  // namespace mscclpp
