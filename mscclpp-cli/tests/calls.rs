@@ -143,8 +143,8 @@ fn a_table_is_written_and_followed() {
 
     let line = format!("select all_reduce --bytes 1500 --ranks 2 --table {file} --json");
     let selected = mscclpp(words(&line)).succeeds().json();
-    let chosen = selected["algorithms"].as_array().expect("a list").iter().find(|one| one["outcome"] == "chosen");
-    let reason = chosen.expect("one is chosen")["reason"].as_str().expect("a text");
+    let found = selected["algorithms"].as_array().expect("a list").iter().find(|one| one["outcome"] == "selected");
+    let reason = found.expect("one is selected")["reason"].as_str().expect("a text");
     assert!(reason.ends_with("tuning table entry for 2 KiB"), "{reason}");
     let line = format!("select all_reduce --bytes 1M --ranks 2 --table {file} --json");
     assert!(!mscclpp(words(&line)).succeeds().stdout.contains("tuning table"));
@@ -355,13 +355,13 @@ fn a_device_is_asked_for_by_its_own_options() {
 
 #[test]
 fn selection_depends_on_the_backend() {
-    let chosen = |words: &[&str]| {
+    let selected = |words: &[&str]| {
         let words =
             ["select", "all_reduce", "--bytes", "16K", "--ranks", "8", "--registered", "--json"].iter().chain(words);
-        mscclpp(words).succeeds().json()["chosen"].as_str().unwrap().to_owned()
+        mscclpp(words).succeeds().json()["selected"].as_str().unwrap().to_owned()
     };
-    let (cpu, cuda) = (chosen(&[]), chosen(&["--backend", "cuda"]));
-    assert_eq!(cpu, chosen(&["--backend", "cpu"]));
+    let (cpu, cuda) = (selected(&[]), selected(&["--backend", "cuda"]));
+    assert_eq!(cpu, selected(&["--backend", "cpu"]));
     assert_ne!(cpu, cuda);
     mscclpp(["select", "all_reduce", "--backend", "gpu"]).ends_with(2);
 }

@@ -147,7 +147,7 @@ fn plans_of_files_are_checked_and_selected_for_their_requests() {
     assert_eq!(outputs, [[3.0; 9]; 3]);
 
     let refused = |request| match registry.select(&request) {
-        Err(SelectError::NoAlgorithm { refusals, .. }) => refusals[0].1.clone(),
+        Err(SelectError::NoAlgorithm { rejections, .. }) => rejections[0].1.clone(),
         other => panic!("{other:?}"),
     };
     assert_eq!(refused(all_reduce(4, 36)), Rejection::Ranks { expected: "3 ranks".into(), found: 4 });
@@ -172,8 +172,8 @@ fn user_functions_are_embedded_or_compiled_for_any_topology() {
     let function = algorithms::allreduce_ring::algorithm();
     let baked = Algorithm::embedded(function).expect("it has plans");
     assert_eq!(baked.check_request(&all_reduce(8, 64)), Ok(()));
-    let refusal = baked.check_request(&all_reduce(6, 64)).expect_err("it was not built for six");
-    assert_eq!(refusal.to_string(), "requires 2, 4, 8 ranks, found 6");
+    let rejection = baked.check_request(&all_reduce(6, 64)).expect_err("it was not built for six");
+    assert_eq!(rejection.to_string(), "requires 2, 4, 8 ranks, found 6");
 
     let compiled = Algorithm::on_demand(function);
     assert_eq!(compiled.build(&all_reduce(6, 64), &Config::default()).expect("it builds").num_ranks(), 6);

@@ -39,15 +39,15 @@ pub(crate) fn select(args: &SelectArgs) -> Result<ExitCode> {
     if args.json {
         let algorithms = explanation.candidates.iter().map(|verdict| {
             let outcome = match verdict.outcome {
-                Outcome::Selected { .. } => "chosen",
-                Outcome::Eligible => "possible",
-                Outcome::Rejected(_) => "refused",
+                Outcome::Selected { .. } => "selected",
+                Outcome::Eligible => "eligible",
+                Outcome::Rejected(_) => "rejected",
             };
             json!({ "name": verdict.name, "outcome": outcome, "reason": verdict.outcome.to_string() })
         });
         print_json(&json!({
             "request": request.to_string(),
-            "chosen": explanation.selected(),
+            "selected": explanation.selected(),
             "algorithms": algorithms.collect::<Vec<_>>(),
         }))?;
     } else {

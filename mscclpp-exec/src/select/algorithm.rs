@@ -326,7 +326,7 @@ impl Algorithm {
     #[cfg(feature = "cuda")]
     pub fn prepare_on(&self, world: &Executor, request: &Request) -> Result<NativeRun, CallError> {
         let failed = |source| CallError { name: self.name.clone(), source };
-        self.check_request(request).map_err(|refusal| failed(format!("it {refusal}").into()))?;
+        self.check_request(request).map_err(|rejection| failed(format!("it {rejection}").into()))?;
         match &self.source {
             Source::Kernels(kernels) => kernels.prepare(&self.name, world, request),
             _ => Err(failed("it is not a kernel: prepare its plan".into())),
@@ -351,14 +351,14 @@ impl Algorithm {
     /// [`Registry::plan`](super::Registry::plan) caches compiled plans.
     ///
     /// # Errors
-    /// [`PlanError::Refused`] if it does not serve the request; [`PlanError::Native`] if it has no plans;
+    /// [`PlanError::Rejected`] if it does not serve the request; [`PlanError::Native`] if it has no plans;
     /// [`PlanError::Build`], [`PlanError::Program`] and [`PlanError::Panicked`] if its program does not build for the
     /// request's machine.
     pub fn build(&self, request: &Request, config: &Config) -> Result<Plan, PlanError> {
-        let refused = |refusal| PlanError::Refused { name: self.name.clone(), refusal: Box::new(refusal) };
-        self.check_request(request).map_err(refused)?;
+        let rejected = |rejection| PlanError::Rejected { name: self.name.clone(), rejection: Box::new(rejection) };
+        self.check_request(request).map_err(rejected)?;
         if let Some(found) = config.blocks.filter(|blocks| !(1..=Config::MAX_BLOCKS).contains(blocks)) {
-            return Err(refused(Rejection::BlockCount { found }));
+            return Err(rejected(Rejection::BlockCount { found }));
         }
         match &self.source {
             Source::Builtin(built_in) => {
@@ -379,7 +379,7 @@ impl Algorithm {
                     .map_err(|panic| PlanError::Panicked { name: name(), message: message(&*panic) })?
                     .map_err(|findings| PlanError::Program { name: name(), findings })
             }
-            Source::Plans(plans) => suitable(plans, request).cloned().map_err(refused),
+            Source::Plans(plans) => suitable(plans, request).cloned().map_err(rejected),
             _ => Err(PlanError::Native { name: self.name.clone() }),
         }
     }
@@ -402,9 +402,9 @@ fn suitable<'a>(plans: &'a [Existing], request: &Request) -> Result<&'a Plan, Re
     for existing in plans {
         match fits(existing, request) {
             Ok(()) => return Ok(&existing.plan),
-            Err((met, refusal)) => {
+            Err((met, rejection)) => {
                 if closest.1.is_none() || met > closest.0 {
-                    closest = (met, Some(refusal));
+                    closest = (met, Some(rejection));
                 }
             }
         }
@@ -417,7 +417,7 @@ fn suitable<'a>(plans: &'a [Existing], request: &Request) -> Result<&'a Plan, Re
         _ => format!("{} ranks", ranks.iter().map(u32::to_string).collect::<Vec<_>>().join(", ")),
     };
     Err(match closest {
-        (met, Some(refusal)) if met > 0 => refusal,
+        (met, Some(rejection)) if met > 0 => rejection,
         _ => Rejection::Ranks { expected: all(), found: request.num_ranks },
     })
 }
@@ -436,7 +436,7 @@ fn fits(Existing { plan, ops }: &Existing, request: &Request) -> Result<(), (u32
         return Err((1, Rejection::Nodes { expected, found: machine(request) }));
     }
     let placement = if collective.in_place { BufferMode::InPlace } else { BufferMode::OutOfPlace };
-    check_buffer_mode(placement, request.in_place).map_err(|refusal| (2, refusal))?;
+    check_buffer_mode(placement, request.in_place).map_err(|rejection| (2, rejection))?;
     if collective.root != request.root {
         return Err((3, Rejection::Root { found: request.root }));
     }

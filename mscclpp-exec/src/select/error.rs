@@ -62,12 +62,12 @@ pub enum LoadError {
 #[non_exhaustive]
 pub enum PlanError {
     /// The algorithm does not serve the request.
-    #[error("`{name}` {refusal}")]
-    Refused {
+    #[error("`{name}` {rejection}")]
+    Rejected {
         /// The algorithm.
         name: String,
         /// Why not.
-        refusal: Box<Rejection>,
+        rejection: Box<Rejection>,
     },
     /// A built-in algorithm cannot be built with the requested configuration.
     #[error(transparent)]
@@ -123,12 +123,12 @@ pub enum RegistryError {
 #[non_exhaustive]
 pub enum SelectError {
     /// No algorithm serves the request.
-    #[error("no algorithm for {request}{}", listed(refusals))]
+    #[error("no algorithm for {request}{}", listed(rejections))]
     NoAlgorithm {
         /// Description of the request.
         request: String,
         /// Why not, for each of the collective's algorithms.
-        refusals: Vec<(String, Rejection)>,
+        rejections: Vec<(String, Rejection)>,
     },
     /// The chosen algorithm cannot be used, and the registry uses no other.
     #[error("the {by} selected `{name}` for {request}, but {why}")]
@@ -152,9 +152,9 @@ pub enum SelectError {
     },
 }
 
-fn listed(refusals: &[(String, Rejection)]) -> String {
-    if refusals.is_empty() {
+fn listed(rejections: &[(String, Rejection)]) -> String {
+    if rejections.is_empty() {
         return "; the registry has none for this collective".to_owned();
     }
-    refusals.iter().map(|(name, refusal)| format!("\n  `{name}` {refusal}")).collect()
+    rejections.iter().map(|(name, rejection)| format!("\n  `{name}` {rejection}")).collect()
 }

@@ -49,8 +49,8 @@ pub enum Outcome {
 impl Explanation {
     /// Returns the name of the selected algorithm.
     pub fn selected(&self) -> Option<&str> {
-        let chosen = |verdict: &&CandidateOutcome| matches!(verdict.outcome, Outcome::Selected { .. });
-        self.candidates.iter().find(chosen).map(|verdict| verdict.name.as_str())
+        let is_selected = |verdict: &&CandidateOutcome| matches!(verdict.outcome, Outcome::Selected { .. });
+        self.candidates.iter().find(is_selected).map(|verdict| verdict.name.as_str())
     }
 }
 
@@ -60,7 +60,7 @@ impl fmt::Display for Outcome {
             Self::Selected { config, why } if *config == Config::default() => write!(f, "selected: {why}"),
             Self::Selected { config, why } => write!(f, "selected with {config}: {why}"),
             Self::Eligible => f.write_str("eligible"),
-            Self::Rejected(refusal) => write!(f, "not eligible: {refusal}"),
+            Self::Rejected(rejection) => write!(f, "not eligible: {rejection}"),
         }
     }
 }

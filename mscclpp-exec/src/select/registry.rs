@@ -54,6 +54,8 @@ const MAX_CACHED_PLANS: usize = 1024;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// `Send` and `Sync`: threads may select at the same time; changes borrow the registry mutably.
 #[derive(Default)]
 pub struct Registry {
     algorithms: Vec<Arc<Algorithm>>,
@@ -64,6 +66,8 @@ pub struct Registry {
     /// Classes of requests whose decision was logged.
     logged: Mutex<BTreeSet<String>>,
 }
+
+static_assertions::assert_impl_all!(Registry: Send, Sync);
 
 /// Key of a compiled plan: name, backend, ranks, ranks per node, in place, root, configuration.
 type Key = (String, Backend, u32, u32, bool, u32, Config);
@@ -230,7 +234,7 @@ impl Registry {
                     Outcome::Selected { config: chosen.config.clone(), why: chosen.why }
                 }
                 (_, Ok(())) => Outcome::Eligible,
-                (_, Err(refusal)) => Outcome::Rejected(refusal),
+                (_, Err(rejection)) => Outcome::Rejected(rejection),
             };
             CandidateOutcome { name: algorithm.name().to_owned(), outcome }
         };
@@ -292,16 +296,16 @@ impl Registry {
     }
 
     fn decide(&self, request: &Request) -> Result<Decision, SelectError> {
-        let mut refusals = Vec::new();
+        let mut rejections = Vec::new();
         let mut candidates = Vec::new();
         for algorithm in self.of_collective(request) {
             match algorithm.check_request(request) {
                 Ok(()) => candidates.push(algorithm),
-                Err(refusal) => refusals.push((algorithm.name().to_owned(), refusal)),
+                Err(rejection) => rejections.push((algorithm.name().to_owned(), rejection)),
             }
         }
         if candidates.is_empty() {
-            return Err(SelectError::NoAlgorithm { request: request.to_string(), refusals });
+            return Err(SelectError::NoAlgorithm { request: request.to_string(), rejections });
         }
         let chosen = self.selector.as_ref().and_then(|selector| {
             let borrowed: Vec<&Algorithm> = candidates.iter().map(|candidate| &***candidate).collect();
@@ -309,13 +313,13 @@ impl Registry {
         });
         if let Some(choice) = chosen
             && let Some(decision) =
-                self.follow(request, choice, "selector", DecidedBy::Selector, &candidates, &refusals)?
+                self.follow(request, choice, "selector", DecidedBy::Selector, &candidates, &rejections)?
         {
             return Ok(decision);
         }
         if let Some(entry) = self.table.as_ref().and_then(|table| table.lookup(request)) {
             let (choice, why) = (entry.fastest.choice(), DecidedBy::Table(entry.bytes));
-            if let Some(decision) = self.follow(request, choice, "tuning table", why, &candidates, &refusals)? {
+            if let Some(decision) = self.follow(request, choice, "tuning table", why, &candidates, &rejections)? {
                 return Ok(decision);
             }
         }
@@ -336,7 +340,7 @@ impl Registry {
             SelectError::BadChoice { by: "caller", name, request, why }
         };
         let algorithm = found.ok_or_else(|| bad(missing(request)))?;
-        algorithm.check_request(request).map_err(|refusal| bad(format!("it {refusal}")))?;
+        algorithm.check_request(request).map_err(|rejection| bad(format!("it {rejection}")))?;
         Ok(Decision { algorithm: Arc::clone(algorithm), config: choice.config.clone(), why: DecidedBy::Forced })
     }
 
@@ -348,13 +352,13 @@ impl Registry {
         by: &'static str,
         why: DecidedBy,
         candidates: &[&Arc<Algorithm>],
-        refusals: &[(String, Rejection)],
+        rejections: &[(String, Rejection)],
     ) -> Result<Option<Decision>, SelectError> {
         if let Some(found) = candidates.iter().find(|candidate| candidate.name() == choice.name) {
             return Ok(Some(Decision { algorithm: Arc::clone(found), config: choice.config, why }));
         }
-        let refused = refusals.iter().find(|(name, _)| *name == choice.name);
-        let why = refused.map_or_else(|| missing(request), |(_, refusal)| format!("it {refusal}"));
+        let rejected = rejections.iter().find(|(name, _)| *name == choice.name);
+        let why = rejected.map_or_else(|| missing(request), |(_, rejection)| format!("it {rejection}"));
         if self.strict {
             let request = request.to_string();
             return Err(SelectError::BadChoice { by, name: choice.name, request, why });
