@@ -67,10 +67,15 @@ use crate::select::{Buffers, Call, Choice, Registry, Request};
 /// # Errors
 /// All calls: invalid lengths and roots, before this rank waits for another one; [`Error::Busy`] while another thread is in a
 /// call of this rank; errors of selection, preparation and launch.
+///
+/// `Send` and `Sync`: any thread may make calls. A call does not wait for one of another thread, but returns
+/// [`Error::Busy`].
 #[derive(Clone)]
 pub struct Communicator {
     pub(super) inner: Arc<Inner>,
 }
+
+static_assertions::assert_impl_all!(Communicator: Send, Sync);
 
 /// What clones share.
 pub(super) struct Inner {

@@ -35,10 +35,15 @@ impl CallQueue {
 
 /// The result of calls that [`Communicator::start`] began: wait for it, or poll it as a future. If it is dropped the calls are
 /// made all the same.
+///
+/// `Send` and `Sync` if `T` is `Send`: the result moves to the thread that waits, and is never shared.
 #[must_use = "the calls' result and errors are known only to those who wait for it"]
 pub struct Pending<T> {
     shared: Arc<Shared<T>>,
 }
+
+static_assertions::assert_impl_all!(Pending<std::cell::Cell<f32>>: Send, Sync);
+static_assertions::assert_not_impl_any!(Pending<std::rc::Rc<f32>>: Send, Sync);
 
 struct Shared<T> {
     slot: Mutex<Slot<T>>,

@@ -10,11 +10,15 @@ use crate::numeric::{LINE, Line};
 /// Created by [`PreparedPlan::buffers`](super::PreparedPlan::buffers). In place, input and output of a rank share one
 /// allocation: an all-gather's input is the rank's part of its output, a reduce-scatter's output the rank's part of its
 /// input, else both are the same bytes.
+///
+/// `Send` and `Sync`: they own plain memory.
 #[derive(Clone, Debug)]
 pub struct Buffers {
     pub(super) dtype: DataType,
     ranks: Vec<Rank>,
 }
+
+static_assertions::assert_impl_all!(Buffers: Send, Sync);
 
 #[derive(Clone, Debug)]
 struct Rank {

@@ -35,10 +35,14 @@ use crate::message::Message;
 /// # Ok(())
 /// # }
 /// ```
+///
+/// `Send` and `Sync`: threads may use an executor at the same time; its launches run one after the other.
 #[derive(Clone)]
 pub struct Executor {
     pub(super) inner: Arc<Inner>,
 }
+
+static_assertions::assert_impl_all!(Executor: Send, Sync);
 
 /// Settings of an [`Executor`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -37,11 +37,15 @@ use crate::verify::{Bound, BoundPlan};
 /// # Ok(())
 /// # }
 /// ```
+///
+/// `Send` and `Sync`: any thread may launch, but launches borrow the plan mutably.
 pub struct PreparedPlan {
     world: Arc<Inner>,
     context: Arc<PlanState>,
     params: Arc<Params>,
 }
+
+static_assertions::assert_impl_all!(PreparedPlan: Send, Sync);
 
 /// A buffer that a rank lends.
 enum Slot<'a> {

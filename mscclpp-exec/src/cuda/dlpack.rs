@@ -99,6 +99,9 @@ const TYPES: [(DataType, u8); 12] = [
 ];
 
 /// Another library's tensor on a device, which is freed by its deleter when this is dropped.
+///
+/// `Send` and `Sync`: DLPack's tensors may be used and freed by any thread, and nothing changes one through a shared
+/// reference.
 #[derive(Debug)]
 pub struct Tensor {
     tensor: NonNull<ManagedTensor>,
@@ -110,6 +113,8 @@ pub struct Tensor {
 unsafe impl Send for Tensor {}
 // SAFETY: as above.
 unsafe impl Sync for Tensor {}
+
+static_assertions::assert_impl_all!(Tensor: Send, Sync);
 
 impl Tensor {
     /// Takes ownership of a tensor, all of whose elements are on `device`, without gaps. A rejected tensor is freed at

@@ -25,10 +25,15 @@ use mscclpp_bootstrap::Bootstrap;
 /// A launch is one kernel on each device: every thread block of every rank on the device is one block of the kernel.
 /// All of them are co-resident, or the launch is rejected. Kernels of several devices synchronize at their end, and at
 /// their beginning if the plan needs it. An executor is cheap to clone; clones share their state.
+///
+/// `Send` and `Sync`: threads may use an executor at the same time; its launches are enqueued, and executed, one after the
+/// other.
 #[derive(Clone)]
 pub struct Executor {
     pub(super) inner: Arc<Inner>,
 }
+
+static_assertions::assert_impl_all!(Executor: Send, Sync);
 
 /// Settings of an [`Executor`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -277,7 +282,7 @@ impl Executor {
     ///
     /// # Errors
     /// Those of [`prepare`](Self::prepare). It is no error if a plan cannot be specialized:
-    /// [`PreparedPlan::specialised`] returns the reason.
+    /// [`PreparedPlan::specialized`] returns the reason.
     pub fn prepare_with(&self, plan: &Plan, message: Message, prepare: PrepareOptions) -> Result<PreparedPlan, Error> {
         if let Some(group) = &self.inner.group {
             group.check()?;

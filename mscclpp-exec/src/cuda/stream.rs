@@ -9,9 +9,13 @@ use crate::error::Error;
 
 /// A queue of work on a device, or on each of several. The device executes work in the order in which it is enqueued,
 /// while the caller continues.
+///
+/// `Send` and `Sync`: any thread may enqueue work; the driver orders it.
 pub struct Stream {
     lanes: Vec<Arc<Lane>>,
 }
+
+static_assertions::assert_impl_all!(Stream: Send, Sync);
 
 /// A stream of one device.
 pub(super) struct Lane {
@@ -196,10 +200,14 @@ impl Drop for Lane {
 }
 
 /// Launches that were captured. It owns no buffers: the caller of [`launch`](Self::launch) must keep them alive.
+///
+/// `Send` and `Sync`: the driver orders its launches.
 pub struct Graph {
     /// One graph for each device.
     lanes: Vec<(SharedDriver, Handle)>,
 }
+
+static_assertions::assert_impl_all!(Graph: Send, Sync);
 
 impl Graph {
     /// Launches the graph, in the order of a stream.
@@ -229,10 +237,14 @@ impl Drop for Graph {
 }
 
 /// A point on a stream.
+///
+/// `Send` and `Sync`: it is recorded once, when it is created.
 pub struct Event {
     driver: SharedDriver,
     handle: Handle,
 }
+
+static_assertions::assert_impl_all!(Event: Send, Sync);
 
 impl Event {
     /// Returns the microseconds from an earlier event to this one; both must be complete.

@@ -81,11 +81,16 @@ impl Shared {
 /// x.launch(&buffer, &mut buffer).unwrap(); // input and output overlap
 /// # }
 /// ```
+///
+/// `Send` and `Sync` like `Vec<T>`: threads of this process access the elements as the borrow checker permits, and peers
+/// access them only during a launch that borrows the buffer.
 pub struct SharedBuffer<T: Element> {
     pub(super) shared: Arc<Shared>,
     pub(super) len: usize,
     pub(super) elements: PhantomData<T>,
 }
+
+static_assertions::assert_impl_all!(SharedBuffer<f32>: Send, Sync);
 
 impl<T: Element> Deref for SharedBuffer<T> {
     type Target = [T];

@@ -22,10 +22,15 @@ use mscclpp_bootstrap::{Bootstrap, MAX_TIMEOUT};
 /// in the same order, one at a time. Every rank compares its calls with its peers'; if they differ both ranks return
 /// [`Error::CallMismatch`]. After a call that failed while peers were in it the communicator has failed, and all its
 /// calls return [`Error::CommunicatorFailed`].
+///
+/// `Send` and `Sync`: any thread may make calls. A call does not wait for one of another thread, but returns
+/// [`Error::Busy`].
 #[derive(Clone)]
 pub struct Executor {
     pub(super) inner: Arc<Inner>,
 }
+
+static_assertions::assert_impl_all!(Executor: Send, Sync);
 
 /// State that clones share.
 pub(super) struct Inner {

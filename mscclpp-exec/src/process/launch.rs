@@ -36,6 +36,8 @@ use crate::verify::{Bound, BoundPlan};
 /// });
 /// # }
 /// ```
+///
+/// `Send` and `Sync`: any thread may launch, but launches borrow the plan mutably.
 pub struct PreparedPlan {
     inner: Arc<Inner>,
     context: Arc<PlanState>,
@@ -54,6 +56,8 @@ pub struct PreparedPlan {
     copy_in: [Vec<Range<u64>>; SLOTS],
     copy_out: [Vec<Range<u64>>; SLOTS],
 }
+
+static_assertions::assert_impl_all!(PreparedPlan: Send, Sync);
 
 impl Bound for PreparedPlan {
     fn bound(&self) -> BoundPlan<'_> {

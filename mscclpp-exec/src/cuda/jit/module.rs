@@ -8,10 +8,14 @@ use crate::cuda::stream::Stream;
 use crate::error::Error;
 
 /// A module of a device: kernels. Cheap to clone; unloaded with the last clone, and functions keep it loaded.
+///
+/// `Send` and `Sync`: a loaded module does not change.
 #[derive(Clone)]
 pub struct Module {
     loaded: Arc<Loaded>,
 }
+
+static_assertions::assert_impl_all!(Module: Send, Sync);
 
 struct Loaded {
     driver: SharedDriver,
@@ -53,11 +57,15 @@ impl fmt::Debug for Module {
 }
 
 /// A kernel of a [`Module`].
+///
+/// `Send` and `Sync`, like its module.
 #[derive(Clone, Debug)]
 pub struct Function {
     module: Module,
     pub(in crate::cuda) handle: Handle,
 }
+
+static_assertions::assert_impl_all!(Function: Send, Sync);
 
 impl Function {
     /// Returns the number of co-resident blocks, with this number of threads each, of the whole device.

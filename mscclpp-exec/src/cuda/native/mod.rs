@@ -116,8 +116,13 @@ pub trait NativeAlgorithm: Send + Sync + 'static {
 }
 
 /// A native algorithm bound to an executor and a request, which can be launched any number of times.
+///
+/// `Send` but not `Sync`, because a context of an algorithm need not be `Sync`; launches borrow it mutably.
 pub struct NativeRun {
     name: String,
     request: Request,
     bound: Box<dyn erased::Bound>,
 }
+
+static_assertions::assert_impl_all!(NativeRun: Send);
+static_assertions::assert_not_impl_any!(NativeRun: Sync);
