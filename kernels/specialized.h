@@ -186,9 +186,11 @@ DEV_CALL void forward_aligned(const LaunchParams& launch, uint32_t first, ByteRa
   }
 }
 
-/// Maximum number of source vectors of a reduction that are in flight; registers limit it.
-template <typename Arith>
-constexpr uint32_t kInFlight = sizeof(typename Arith::A) > sizeof(typename Arith::T) ? kBatch<Arith> : 8;
+/// Maximum number of source vectors of a reduction that are in flight; registers limit it. Vectors whose words are combined by calls
+/// (fp8) must be preserved across these.
+template <typename Arith, typename T = typename Arith::T>
+constexpr uint32_t kInFlight =
+    sizeof(typename Arith::A) > sizeof(T) ? kBatch<Arith> : sizeof(T) == 1 && Native<T>::kRounds ? 4 : 8;
 
 /// The combined sources from index `first` of the cache on.
 template <typename Arith, Reduction kOp, uint32_t kSrcs>
