@@ -53,6 +53,7 @@ pub mod process;
 pub mod select;
 #[allow(unsafe_code, reason = "memory that processes share is mapped and reached through raw pointers")]
 mod shm;
+mod transport;
 pub mod tune;
 pub mod verify;
 

@@ -11,6 +11,9 @@ pub(crate) trait Remote {
     /// Returns whether a rank is on another node.
     fn reaches(&self, rank: u32) -> bool;
 
+    /// Returns the maximum number of bytes of a put.
+    fn max_bytes(&self) -> u64;
+
     /// Returns whether more data can be sent to a rank now.
     fn has_room(&self, rank: u32) -> bool;
 
@@ -37,7 +40,9 @@ impl<'a> Launch<'a> {
             return 0;
         }
         let at = trigger.at + done;
-        let (from, run) = self.span(src, at, (trigger.len - done).min(MAX_SEND_BYTES));
+        // Packets have twice the bytes.
+        let most = MAX_SEND_BYTES.min(remote.max_bytes() / 2);
+        let (from, run) = self.span(src, at, (trigger.len - done).min(most));
         let Extent { len, run, .. } = self.extent(dst, at, run);
         if len > 0 {
             remote.put(dst.rank, trigger, at, &mut |to| read(from, len as usize, to));
@@ -71,6 +76,7 @@ fn scale(operand: &Operand) -> u64 {
 }
 
 fn read(from: Span<'_>, bytes: usize, to: &mut Vec<u8>) {
+    to.reserve(bytes);
     for at in (0..bytes).step_by(LINE) {
         let line: [u8; LINE] = bytemuck::cast(from.load(at, LINE.min(bytes - at)));
         to.extend(&line[..LINE.min(bytes - at)]);

@@ -27,7 +27,7 @@ impl Session {
         bytes: &[u8],
         files: &[BorrowedFd<'_>],
     ) -> Result<Vec<Sent>, Error> {
-        if self.bootstrap.num_nodes() <= 1 {
+        if !self.has_several_nodes() {
             return self.exchange(text, bytes, files);
         }
         let number = self.enter()?;

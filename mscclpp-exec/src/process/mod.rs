@@ -23,7 +23,6 @@
 mod affinity;
 mod buffer;
 mod calls;
-mod connection;
 mod executor;
 #[cfg(feature = "cuda")]
 mod gather;
@@ -38,8 +37,6 @@ mod session;
 mod wire;
 
 pub use buffer::SharedBuffer;
-#[cfg(feature = "cuda")]
-pub(crate) use connection::{Connection, Header};
 pub use executor::Executor;
 pub use launch::PreparedPlan;
 #[cfg(feature = "cuda")]

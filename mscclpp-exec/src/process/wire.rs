@@ -1,14 +1,14 @@
-//! Port channels between nodes: proxies send over one TCP connection per pair of ranks, in order.
+//! Port channels between nodes: proxies send over one connection of a [`Transport`] per pair of ranks.
 //!
-//! A message is a trigger with the bytes that it moves, or a signal. It names its plan and launch. A message of a
-//! launch that this rank has not started stays in the connection until the rank has.
+//! A message is a put of a part of a trigger's data, or a signal. It names its plan and launch. A message of a launch
+//! that this rank has not started stays in the connection until the rank has.
 //!
 //! # No data of a launch is in flight when it has ended
 //!
 //! After the last message that a rank sends to another one in a launch it sends an *end*. A rank's launch ends only
 //! when everything that it sends has been passed to the system, and when the ends of all ranks have arrived that send
-//! to it in the plan. Messages arrive in order, so everything that those ranks sent has arrived as well, whether the
-//! plan waits for it or not. This includes puts that are only flushed, because a flush frees the source and implies
+//! to it in the plan. An end is received after all messages before it, so everything that those ranks sent has arrived
+//! as well, whether the plan waits for it or not. This includes puts that are only flushed, because a flush frees the source and implies
 //! nothing about the destination. An end follows its last message at once, so in a plan that waits for all it receives,
 //! the end arrives together with the last message. Two properties follow:
 //!
@@ -20,73 +20,31 @@
 
 use std::cell::{Cell, RefCell};
 use std::net::TcpStream;
-
-use bytemuck::{Pod, Zeroable};
+use std::sync::atomic::Ordering::Release;
 
 use super::calls::RING;
-use super::connection::{self, Connection};
 use super::plan::{PlanState, Prepared};
 use crate::error::{Error, LateData};
 use crate::interpret::{Launch, Remote, ResolvedPlan, Trigger};
+use crate::transport::{FrameKind, LaunchId, Lost, Received, RemoteAddress, Signal, Transport};
 
-/// Number of queued bytes for a rank above which its proxy waits.
-const MAX_WAITING: usize = 1 << 20;
-
-/// Maximum number of bytes of a message: more than one slice of a put has, including its flags.
-const MAX_BYTES: u64 = 1 << 20;
-
-/// Header of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
-#[repr(C)]
-struct Header {
-    /// Half of the plan's hash, number of the launch in the communicator, and id of the sender's call. Nodes need not
-    /// have the same plans, because a preparation can fail on one of them.
-    plan: u64,
-    launch: u64,
-    call: u64,
-    /// The trigger, and where its bytes begin; for a signal [`SIGNAL`] and the channel.
-    instr: u32,
-    number: u32,
-    at: u64,
-    /// Number of bytes after the header.
-    len: u64,
-}
-
-impl connection::Header for Header {
-    fn bytes(&self) -> u64 {
-        self.len
-    }
-}
-
-/// The instruction of a signal.
-const SIGNAL: u32 = u32::MAX;
-
-/// The instruction of a message that only announces the sender's call.
-const CALL: u32 = u32::MAX - 1;
-
-/// The instruction of a message that announces that its sender sends nothing more in its launch.
-const END: u32 = u32::MAX - 2;
+/// Maximum number of bytes that a rank takes from a connection before it runs its thread blocks again.
+const MAX_TAKEN_BYTES: u64 = 2 << 20;
 
 /// Connections to ranks on other nodes.
-#[derive(Default)]
 pub(super) struct NodeConnections {
-    /// By rank; `None` for ranks that no plan has needed so far, and for those of this node.
-    connections: Vec<Option<NodeConnection>>,
-    /// Half of the current plan's hash, the launch and the call.
-    plan: Cell<u64>,
-    launch: Cell<u64>,
-    call: Cell<u64>,
+    transport: RefCell<Box<dyn Transport<Vec<u8>>>>,
+    /// By rank: the last launch whose end has arrived. `None` for ranks that no plan has needed so far, and for those
+    /// of this node.
+    ended: Vec<Option<Cell<u64>>>,
+    /// The current launch.
+    id: Cell<LaunchId>,
     /// Calls of the last launches, by launch.
     history: Cell<[(u64, u64); RING as usize]>,
     /// Whether this rank's operations of the launch have finished.
     has_ended: Cell<bool>,
-}
-
-/// A connection to a rank.
-struct NodeConnection {
-    connection: RefCell<Connection<Header>>,
-    /// The last launch whose end has arrived.
-    ended: Cell<u64>,
+    /// Buffers for received bytes that are not in use.
+    buffers: RefCell<Vec<Vec<u8>>>,
 }
 
 /// Why messages cannot be processed.
@@ -105,14 +63,25 @@ pub(super) enum WireError {
 }
 
 impl NodeConnections {
+    pub(super) fn new(transport: Box<dyn Transport<Vec<u8>>>) -> Self {
+        Self {
+            transport: RefCell::new(transport),
+            ended: Vec::new(),
+            id: Cell::default(),
+            history: Cell::default(),
+            has_ended: Cell::new(false),
+            buffers: RefCell::default(),
+        }
+    }
+
     /// Returns whether there is a connection to a rank.
     pub(super) fn has(&self, rank: u32) -> bool {
-        self.wire(rank).is_some()
+        self.ended(rank).is_some()
     }
 
     /// Returns whether there are no connections.
     pub(super) fn is_empty(&self) -> bool {
-        self.connections.is_empty()
+        self.ended.is_empty()
     }
 
     /// Adds a connection.
@@ -120,20 +89,17 @@ impl NodeConnections {
     /// # Errors
     /// [`Error::System`].
     pub(super) fn add(&mut self, rank: u32, stream: TcpStream) -> Result<(), Error> {
-        let connection = Connection::new(rank, stream)?;
-        if self.connections.len() <= rank as usize {
-            self.connections.resize_with(rank as usize + 1, || None);
+        self.transport.get_mut().open(rank, stream)?;
+        if self.ended.len() <= rank as usize {
+            self.ended.resize_with(rank as usize + 1, || None);
         }
-        self.connections[rank as usize] =
-            Some(NodeConnection { connection: RefCell::new(connection), ended: Cell::new(0) });
+        self.ended[rank as usize] = Some(Cell::new(0));
         Ok(())
     }
 
     /// Starts a launch with call id `call`.
     pub(super) fn begin(&self, plan: &PlanState, launch: u64, call: u64) {
-        self.plan.set(plan.key());
-        self.launch.set(launch);
-        self.call.set(call);
+        self.id.set(LaunchId { plan: plan.key(), launch, call });
         self.has_ended.set(false);
         let mut history = self.history.get();
         history[(launch % RING) as usize] = (launch, call);
@@ -142,19 +108,18 @@ impl NodeConnections {
 
     /// Announces this rank's call to all connected ranks, before it waits for them otherwise than for their messages.
     pub(super) fn announce_call(&self) {
-        for (peer, wire) in (0..).zip(&self.connections) {
-            self.send(peer, self.header(CALL, 0, 0), &mut |_| {});
-            if let Some(wire) = wire {
-                // What cannot be sent now is sent with the next message, which also detects a lost rank.
-                let _ = wire.connection.borrow_mut().write();
-            }
+        let mut transport = self.transport.borrow_mut();
+        for (peer, _) in self.peers() {
+            transport.signal(peer, self.id.get(), Signal::Call);
         }
+        // What cannot be sent now is sent with the next message.
+        transport.progress();
     }
 
     /// Announces to ranks that this one sends nothing more in the launch.
     pub(super) fn send_ends(&self, peers: &[u32]) {
         for &peer in peers {
-            self.send(peer, self.header(END, 0, 0), &mut |_| {});
+            self.transport.borrow_mut().signal(peer, self.id.get(), Signal::End);
         }
     }
 
@@ -170,18 +135,32 @@ impl NodeConnections {
 
     /// Returns the ranks among `peers` whose end of the launch has not arrived.
     pub(super) fn pending_senders<'a>(&'a self, peers: &'a [u32]) -> impl Iterator<Item = u32> + 'a {
-        let ended = |peer: u32| self.wire(peer).is_none_or(|wire| wire.ended.get() >= self.launch.get());
-        peers.iter().copied().filter(move |&peer| !ended(peer))
+        let has_ended = |peer: u32| self.ended(peer).is_none_or(|ended| ended.get() >= self.id.get().launch);
+        peers.iter().copied().filter(move |&peer| !has_ended(peer))
     }
 
-    fn wire(&self, rank: u32) -> Option<&NodeConnection> {
-        self.connections.get(rank as usize)?.as_ref()
+    fn ended(&self, rank: u32) -> Option<&Cell<u64>> {
+        self.ended.get(rank as usize)?.as_ref()
+    }
+
+    /// Returns the connected ranks, with the last launch whose end has arrived from each.
+    fn peers(&self) -> impl Iterator<Item = (u32, &Cell<u64>)> {
+        (0..).zip(&self.ended).filter_map(|(peer, ended)| Some((peer, ended.as_ref()?)))
     }
 
     /// Returns this rank's call in a launch, if it is one of the last.
     fn called(&self, launch: u64) -> Option<u64> {
         let (known, call) = self.history.get()[(launch % RING) as usize];
         (known == launch).then_some(call)
+    }
+
+    /// Returns a buffer of at least `len` bytes.
+    fn buffer(&self, len: u64) -> Vec<u8> {
+        let mut buffer = self.buffers.borrow_mut().pop().unwrap_or_default();
+        if buffer.len() < len as usize {
+            buffer.resize(len as usize, 0);
+        }
+        buffer
     }
 
     /// Sends and receives as much as possible without waiting. `launch`: the current launch; `plans`: all of the
@@ -192,69 +171,70 @@ impl NodeConnections {
     /// [`WireError::Differs`] one whose first message of a launch announces another call; [`WireError::Late`] one whose
     /// data no operation waited for.
     pub(super) fn progress(&self, rank: u32, launch: &Launch<'_>, plans: &[Prepared]) -> Result<IoProgress, WireError> {
-        let mut io = IoProgress { progress: false, sent: true };
-        for (peer, wire) in (0..).zip(&self.connections) {
-            let Some(NodeConnection { connection, ended }) = wire else {
-                continue;
-            };
-            let mut wire = connection.borrow_mut();
+        let mut transport = self.transport.borrow_mut();
+        let mut io = IoProgress { progress: transport.progress(), sent: true };
+        let current = self.id.get().launch;
+        for (peer, ended) in self.peers() {
             let lost = |why: String| WireError::Lost(Error::RankLost { peer, why });
-            io.progress |= wire.write().map_err(|why| lost(format!("its connection failed: {why}")))?;
-            io.sent &= wire.waiting() == 0;
-            io.progress |= wire.fill(2 * MAX_BYTES as usize);
-            let mut used = 0;
-            while let Some((header, bytes)) = wire.message(used, MAX_BYTES).map_err(lost)? {
-                if header.launch > self.launch.get() {
-                    break;
+            if let Some(Lost::Failed(why)) = transport.lost(peer) {
+                return Err(lost(format!("its connection failed: {why}")));
+            }
+            io.sent &= transport.is_flushed(peer);
+            let mut taken = 0;
+            while taken < MAX_TAKEN_BYTES {
+                let received = transport.receive(peer, current, &mut |len| Some(self.buffer(len)));
+                let (frame, buffer) = match received.map_err(|malformed| lost(malformed.to_string()))? {
+                    Received::Message(frame, buffer) => (frame, buffer.unwrap_or_default()),
+                    Received::Part => {
+                        io.progress = true;
+                        continue;
+                    }
+                    Received::Nothing => break,
+                };
+                io.progress = true;
+                taken += frame.len();
+                let LaunchId { launch: number, call, .. } = frame.launch;
+                if let Some(own) = self.called(number).filter(|&own| own != call) {
+                    return Err(WireError::Differs { peer, own, other: call });
                 }
-                if let Some(own) = self.called(header.launch).filter(|&own| own != header.call) {
-                    return Err(WireError::Differs { peer, own, other: header.call });
-                }
-                match header.instr {
-                    CALL => {}
-                    END => ended.set(header.launch),
-                    _ => {
-                        if let Some(late) = self.find_late(rank, peer, &header, plans) {
+                let is_valid = match frame.kind {
+                    FrameKind::Signal(Signal::Call) => true,
+                    FrameKind::Signal(Signal::End) => {
+                        ended.set(number);
+                        true
+                    }
+                    FrameKind::Signal(Signal::Channel(channel)) => {
+                        count_signal(rank, frame.launch.plan, channel, launch, plans)
+                    }
+                    FrameKind::Put { to, len } => {
+                        if let Some(late) = self.find_late(rank, peer, frame.launch, to, plans) {
                             return Err(WireError::Late(Error::LateData(Box::new(late))));
                         }
-                        if !self.accept(rank, &header, bytes, launch, plans) {
-                            return Err(lost(format!("it sent a frame that no plan expects: {header:?}")));
-                        }
+                        let (instr, number) = to.operand();
+                        launch.accept(rank, &Trigger { instr, number, at: to.offset, len: 0 }, &buffer[..len as usize])
                     }
+                    FrameKind::Zeros { .. } | FrameKind::Signal(Signal::Leave | Signal::Abort) => false,
+                };
+                if !is_valid {
+                    return Err(lost(format!("it sent a frame that no plan expects: {frame:?}")));
                 }
-                used += size_of::<Header>() + bytes.len();
-                io.progress = true;
+                if !buffer.is_empty() {
+                    self.buffers.borrow_mut().push(buffer);
+                }
             }
-            wire.consume(used);
         }
         Ok(io)
     }
 
-    /// Executes a message, and returns whether it is valid.
-    fn accept(&self, rank: u32, header: &Header, bytes: &[u8], launch: &Launch<'_>, plans: &[Prepared]) -> bool {
-        let Header { plan, number, instr, at, .. } = *header;
-        if instr == SIGNAL {
-            let Some(context) = find_plan(plans, plan) else {
-                return false;
-            };
-            let channels = &context.program.channels;
-            let own = channels.get(number as usize).is_some_and(|channel| channel.rank == rank);
-            if own {
-                launch.count(context.counters.inbound(number), std::sync::atomic::Ordering::Release);
-            }
-            return own;
-        }
-        launch.accept(rank, &Trigger { instr, number, at, len: 0 }, bytes)
-    }
-
     /// Returns the report of data that arrives after this rank's operations have finished, if the plan is wrong because
     /// of it.
-    fn find_late(&self, rank: u32, peer: u32, header: &Header, plans: &[Prepared]) -> Option<LateData> {
-        let Header { plan, launch, instr, number, .. } = *header;
-        let is_current = launch == self.launch.get() && plan == self.plan.get();
-        if instr == SIGNAL || is_current && !self.has_ended.get() {
+    fn find_late(&self, rank: u32, peer: u32, id: LaunchId, to: RemoteAddress, plans: &[Prepared]) -> Option<LateData> {
+        let LaunchId { plan, launch, .. } = id;
+        let is_current = launch == self.id.get().launch && plan == self.id.get().plan;
+        if is_current && !self.has_ended.get() {
             return None;
         }
+        let (instr, number) = to.operand();
         // A message of no known plan is reported elsewhere.
         let context = find_plan(plans, plan)?;
         let program = &context.program;
@@ -277,26 +257,23 @@ impl NodeConnections {
             channel: channel(program),
         })
     }
-
-    /// Returns the header of a message of this launch.
-    fn header(&self, instr: u32, number: u32, at: u64) -> Header {
-        Header { plan: self.plan.get(), launch: self.launch.get(), call: self.call.get(), instr, number, at, len: 0 }
-    }
-
-    fn send(&self, rank: u32, header: Header, bytes: &mut dyn FnMut(&mut Vec<u8>)) {
-        if let Some(wire) = self.wire(rank) {
-            let mut message = vec![0; size_of::<Header>()];
-            bytes(&mut message);
-            let header = Header { len: (message.len() - size_of::<Header>()) as u64, ..header };
-            message[..size_of::<Header>()].copy_from_slice(bytemuck::bytes_of(&header));
-            wire.connection.borrow_mut().push(message);
-        }
-    }
 }
 
 /// Returns the plan with the given key.
 fn find_plan(plans: &[Prepared], key: u64) -> Option<&PlanState> {
     plans.iter().map(|plan| &*plan.context).find(|context| context.key() == key)
+}
+
+/// Counts a signal, and returns whether its channel is one to this rank.
+fn count_signal(rank: u32, plan: u64, to: RemoteAddress, launch: &Launch<'_>, plans: &[Prepared]) -> bool {
+    let (Some(context), Ok(channel)) = (find_plan(plans, plan), u32::try_from(to.key)) else {
+        return false;
+    };
+    let own = context.program.channels.get(channel as usize).is_some_and(|channel| channel.rank == rank);
+    if own {
+        launch.count(context.counters.inbound(channel), Release);
+    }
+    own
 }
 
 /// Result of [`NodeConnections::progress`].
@@ -311,16 +288,23 @@ impl Remote for NodeConnections {
         self.has(rank)
     }
 
+    fn max_bytes(&self) -> u64 {
+        self.transport.borrow().capabilities().max_put_bytes
+    }
+
     fn has_room(&self, rank: u32) -> bool {
-        self.wire(rank).is_none_or(|wire| wire.connection.borrow().waiting() < MAX_WAITING)
+        self.transport.borrow().has_room(rank)
     }
 
     fn put(&self, rank: u32, trigger: &Trigger, at: u64, bytes: &mut dyn FnMut(&mut Vec<u8>)) {
-        let Trigger { instr, number, .. } = *trigger;
-        self.send(rank, self.header(instr, number, at), bytes);
+        let mut source = Vec::new();
+        bytes(&mut source);
+        let to = RemoteAddress::of_operand(trigger.instr, trigger.number, at);
+        self.transport.borrow_mut().put(rank, self.id.get(), to, source.len() as u64, Some(source));
     }
 
     fn signal(&self, rank: u32, channel: u32) {
-        self.send(rank, self.header(SIGNAL, channel, 0), &mut |_| {});
+        let channel = RemoteAddress { key: u64::from(channel), offset: 0 };
+        self.transport.borrow_mut().signal(rank, self.id.get(), Signal::Channel(channel));
     }
 }

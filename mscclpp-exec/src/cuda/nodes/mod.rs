@@ -5,7 +5,7 @@
 //! | their memory, as addresses that represent it | `memory` |
 //! | the peers whose end of a launch a rank waits for | `ends` |
 //! | page-locked memory for data in both directions | `staging` |
-//! | triggers that are sent to them, and data received from them, over TCP | `connections` |
+//! | triggers that are sent to them, and data received from them, over a transport | `connections` |
 //!
 //! Device code does not distinguish nodes: it asks its proxy to copy to an address, or to signal one, as within a node.
 //! At the beginning and at the end of a launch it requests two additional signals ([`Markers`]), by which the proxy

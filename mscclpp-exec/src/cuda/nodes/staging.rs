@@ -38,6 +38,9 @@ pub(super) struct StagingBuffer {
     at: usize,
 }
 
+/// A staging buffer that the device does not use.
+pub(super) struct HostBuffer(StagingBuffer);
+
 impl Stagings {
     /// Returns the staging buffers for a rank.
     pub(super) fn of(&self, rank: u32, driver: &SharedDriver) -> Result<Arc<Staging>> {
@@ -77,30 +80,36 @@ impl StagingBuffer {
         self.staging.memory.device(self.first())
     }
 
-    /// Returns its first bytes.
-    ///
-    /// # Safety
-    /// Copies of the device into it are complete.
-    ///
-    /// # Panics
-    /// If it has fewer bytes.
-    pub(super) unsafe fn bytes(&self, len: u64) -> &[u8] {
-        assert!(len <= STAGING_BYTES, "{len} bytes of a piece");
-        // SAFETY: no other code uses the staging buffer; for the device the caller guarantees it.
-        unsafe { self.staging.memory.bytes(self.first(), len) }
-    }
-
-    /// Returns its first bytes, mutably.
+    /// Makes its bytes accessible to the host.
     ///
     /// # Safety
     /// Copies of the device into it or out of it are complete.
-    ///
-    /// # Panics
-    /// If it has fewer bytes.
-    pub(super) unsafe fn bytes_mut(&mut self, len: u64) -> &mut [u8] {
-        assert!(len <= STAGING_BYTES, "{len} bytes of a piece");
-        // SAFETY: no other code uses the staging buffer; for the device the caller guarantees it.
-        unsafe { self.staging.memory.bytes_mut(self.first(), len) }
+    pub(super) unsafe fn into_host(self) -> HostBuffer {
+        HostBuffer(self)
+    }
+}
+
+impl HostBuffer {
+    /// Ends the host's access.
+    pub(super) fn into_device(self) -> StagingBuffer {
+        self.0
+    }
+}
+
+impl AsRef<[u8]> for HostBuffer {
+    fn as_ref(&self) -> &[u8] {
+        let StagingBuffer { staging, .. } = &self.0;
+        // SAFETY: no other code uses the staging buffer. Copies of the device are complete, as the caller of `into_host`
+        // guarantees, and none begins as long as `self` exists, which returns no address of the device.
+        unsafe { staging.memory.bytes(self.0.first(), STAGING_BYTES) }
+    }
+}
+
+impl AsMut<[u8]> for HostBuffer {
+    fn as_mut(&mut self) -> &mut [u8] {
+        let StagingBuffer { staging, .. } = &self.0;
+        // SAFETY: as in `as_ref`; `self` is borrowed exclusively.
+        unsafe { staging.memory.bytes_mut(self.0.first(), STAGING_BYTES) }
     }
 }
 

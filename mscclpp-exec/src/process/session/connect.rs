@@ -12,14 +12,25 @@ use super::Session;
 use super::wait::CAUSE_GRACE_PERIOD;
 use crate::error::Error;
 use crate::shm::{LocalListener, Mesh, Segment, SharedCacheLines};
+use crate::transport::{Tcp, Transport};
 use mscclpp_bootstrap::ActiveTimeout;
 use mscclpp_bootstrap::Bootstrap;
 
 impl Session {
     /// Connects the ranks of a node.
     pub(crate) fn new(bootstrap: Arc<Bootstrap>, options: Options) -> Result<Self, Error> {
-        let rank = bootstrap.rank();
         let nodes = (0..bootstrap.num_ranks()).map(|peer| bootstrap.node_of(peer)).collect::<Result<Vec<_>, _>>()?;
+        Self::with_transport(bootstrap, options, nodes, Box::new(Tcp::new()))
+    }
+
+    /// Connects the ranks of a node. `nodes`: node of each rank; `transport`: the engine between nodes.
+    pub(in super::super) fn with_transport(
+        bootstrap: Arc<Bootstrap>,
+        options: Options,
+        nodes: Vec<u32>,
+        transport: Box<dyn Transport<Vec<u8>>>,
+    ) -> Result<Self, Error> {
+        let rank = bootstrap.rank();
         let node = nodes[rank as usize];
         let locals: Vec<u32> = (0..).zip(&nodes).filter(|(_, on)| **on == node).map(|(peer, _)| peer).collect();
         let own_local_rank = locals.iter().position(|&peer| peer == rank).unwrap_or(0);
@@ -44,7 +55,7 @@ impl Session {
             bootstrap,
             options,
             nodes,
-            connections: NodeConnections::default(),
+            connections: NodeConnections::new(transport),
             locals,
             own_local_rank,
             mesh,

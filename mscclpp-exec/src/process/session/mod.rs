@@ -68,6 +68,11 @@ impl Session {
         self.bootstrap.rank()
     }
 
+    /// Returns whether there are ranks on other nodes.
+    pub(super) fn has_several_nodes(&self) -> bool {
+        self.locals.len() < self.nodes.len()
+    }
+
     /// Returns the local ranks of the other ranks of the node.
     pub(super) fn peers(&self) -> impl Iterator<Item = usize> + use<> {
         let own_local_rank = self.own_local_rank;
@@ -83,10 +88,10 @@ impl Session {
 
     /// Synchronizes with the ranks of other nodes.
     pub(super) fn synchronize_nodes(&mut self) -> Result<(), Error> {
-        match self.bootstrap.num_nodes() {
-            1 => Ok(()),
-            _ => self.bootstrap.barrier().map_err(Error::from).inspect_err(|error| self.give_up(error)),
+        if !self.has_several_nodes() {
+            return Ok(());
         }
+        self.bootstrap.barrier().map_err(Error::from).inspect_err(|error| self.give_up(error))
     }
 }
 

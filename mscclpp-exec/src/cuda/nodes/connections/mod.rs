@@ -1,10 +1,10 @@
-//! Data that a proxy sends to ranks on other nodes, and receives from them: each plan has a TCP connection to each of
-//! these ranks.
+//! Data that a proxy sends to ranks on other nodes, and receives from them: each plan has a connection of a
+//! [`Transport`] to each of these ranks.
 //!
 //! Data is copied from the device to a staging buffer in page-locked memory, sent over the connection to such a buffer
 //! on the other side, and copied from there to the device. Each side has two buffers for each direction, so that copies
-//! and the network work at the same time. Data for a rank arrives in the order of the triggers, and a signal is written
-//! after the data on the same stream.
+//! and the network work at the same time. A signal is received after the data before it, and written after it on the
+//! same stream.
 //!
 //! Messages contain the number of their launch. A message of a launch that the receiver's device has not begun stays in
 //! the connection. A launch ends when no more messages of it can arrive, at the latest when the ends of all senders
@@ -13,7 +13,6 @@
 //! operations have ended is written to scratch, where it does no harm; buffers of callers are never written then: that
 //! is an error.
 
-mod frame;
 mod receive;
 mod send;
 mod wire;
@@ -25,17 +24,16 @@ use std::time::Duration;
 
 use mscclpp_core::plan::Plan;
 
-use self::frame::{Frame, kind};
 pub(in crate::cuda) use self::send::Put;
-use self::wire::{Lost, NodeConnection};
+use self::wire::{LostRank, NodeConnection};
 use super::ends::Ends;
 use super::memory::RegionTable;
-use super::staging::{StagingBuffer, Stagings};
+use super::staging::{HostBuffer, StagingBuffer, Stagings};
 use crate::cuda::device::Device;
 use crate::cuda::driver::{self, Handle, SharedDriver};
 use crate::cuda::proxy::Failure;
 use crate::error::{AbortCause, Error};
-use crate::process::Connection;
+use crate::transport::{LaunchId, Lost, Signal, Tcp, Transport};
 use mscclpp_bootstrap::ActiveTimeout;
 use mscclpp_bootstrap::Bootstrap;
 
@@ -64,6 +62,7 @@ pub(in crate::cuda) struct NodeConnections {
     ended: u64,
     /// Whether the device has finished its part of a launch that has not ended.
     is_closing: bool,
+    transport: Box<dyn Transport<HostBuffer>>,
     wires: Vec<NodeConnection>,
     /// Work on the stream, in its order: an event after it, and the staging buffer that it copies from.
     arriving: VecDeque<(Handle, Option<StagingBuffer>)>,
@@ -90,10 +89,8 @@ impl NodeConnections {
         let wire = |&peer: &u32| {
             Ok(NodeConnection {
                 peer,
-                connection: None,
                 staging: stagings.of(peer, &driver)?,
                 outgoing: VecDeque::new(),
-                incoming: None,
                 ended: 0,
                 has_left: false,
                 lost: None,
@@ -111,6 +108,7 @@ impl NodeConnections {
             begun: 0,
             ended: 0,
             is_closing: false,
+            transport: Box::new(Tcp::new()),
             wires,
             arriving: VecDeque::new(),
             signalled: BTreeMap::new(),
@@ -121,7 +119,7 @@ impl NodeConnections {
 
     /// Returns the ranks that have no connection yet, ascending.
     pub(in crate::cuda) fn unconnected(&self) -> Vec<u32> {
-        self.wires.iter().filter(|wire| wire.connection.is_none()).map(|wire| wire.peer).collect()
+        self.wires.iter().map(|wire| wire.peer).filter(|&peer| !self.transport.is_open(peer)).collect()
     }
 
     /// Sets the connection to a rank.
@@ -129,11 +127,7 @@ impl NodeConnections {
     /// # Errors
     /// [`Error::System`].
     pub(in crate::cuda) fn connect(&mut self, peer: u32, stream: TcpStream) -> Result<(), Error> {
-        let connection = Connection::new(peer, stream)?;
-        if let Some(wire) = self.wires.iter_mut().find(|wire| wire.peer == peer) {
-            wire.connection = Some(connection);
-        }
-        Ok(())
+        self.transport.open(peer, stream)
     }
 
     /// Handles a signal that is one of the markers; returns whether it is complete, or `None` for another signal. The
@@ -163,6 +157,11 @@ impl NodeConnections {
         self.plan.hash() as u64
     }
 
+    /// Returns the current launch, as messages name it.
+    fn launch_id(&self) -> LaunchId {
+        LaunchId { plan: self.key(), launch: self.begun, call: 0 }
+    }
+
     /// Returns whether the device is in a launch.
     fn is_in_launch(&self) -> bool {
         self.begun > self.ended
@@ -172,11 +171,19 @@ impl NodeConnections {
     /// proxy whose copies are complete.
     pub(in crate::cuda) fn progress(&mut self, done: u64) -> Result<bool, Failure> {
         let mut progress = self.complete_receives()?;
+        loop {
+            for wire in &mut self.wires {
+                progress |= wire.send(&mut *self.transport, done);
+            }
+            if !self.transport.progress() {
+                break;
+            }
+            progress = true;
+        }
         for at in 0..self.wires.len() {
             let wire = &mut self.wires[at];
-            match wire.send(done) {
-                Ok(sent) => progress |= sent,
-                Err(_) => wire.lose(Lost::Gone),
+            if let Some(Lost::Failed(_)) = self.transport.lost(wire.peer) {
+                wire.lose(LostRank::Gone);
             }
             // Between launches there is nothing to receive.
             if self.is_in_launch() {
@@ -203,21 +210,21 @@ impl NodeConnections {
             timeout.is_expired().then_some((wire.peer, *how))
         };
         match self.wires.iter_mut().find_map(late) {
-            Some((peer, Lost::GaveUp)) => Err(Failure::Cause(AbortCause::PeerAborted { peer })),
-            Some((peer, Lost::Gone)) => Err(Failure::Cause(AbortCause::PeerLost { peer })),
+            Some((peer, LostRank::Aborted)) => Err(Failure::Cause(AbortCause::PeerAborted { peer })),
+            Some((peer, LostRank::Gone)) => Err(Failure::Cause(AbortCause::PeerLost { peer })),
             None => Ok(()),
         }
     }
 
     /// Returns whether all data is sent, and all received data is on the device.
     pub(in crate::cuda) fn is_idle(&self) -> bool {
-        self.arriving.is_empty() && self.wires.iter().all(NodeConnection::is_idle)
+        self.arriving.is_empty() && self.wires.iter().all(|wire| wire.is_idle(&*self.transport))
     }
 
     /// Returns the cause of a timeout if data is pending and nothing was sent or received for this long.
     pub(in crate::cuda) fn find_timeout(&self, timeout: Duration) -> Option<AbortCause> {
         let late = self.idle.elapsed() > timeout;
-        let wire = self.wires.iter().find(|wire| late && !wire.is_idle())?;
+        let wire = self.wires.iter().find(|wire| late && !wire.is_idle(&*self.transport))?;
         Some(AbortCause::Timeout { after: timeout, not_started: vec![wire.peer], unresponsive: Vec::new() })
     }
 
@@ -227,16 +234,10 @@ impl NodeConnections {
         if std::mem::replace(&mut self.is_over, true) {
             return;
         }
-        let kind = if in_order && self.is_idle() { kind::LEAVES } else { kind::GIVES_UP };
-        let frame = Frame { plan: self.key(), launch: self.begun, kind, memory: 0, at: 0, bytes: 0 };
-        for wire in &mut self.wires {
-            let Some(connection) = &mut wire.connection else { continue };
-            // After a partial message no frame can follow; the peer reads the end of the connection instead.
-            if wire.outgoing.front().is_none_or(|first| !first.begun) {
-                connection.push(bytemuck::bytes_of(&frame).iter().copied());
-                let _ = connection.write();
-            }
-            connection.finish();
+        let last = if in_order && self.is_idle() { Signal::Leave } else { Signal::Abort };
+        let launch = self.launch_id();
+        for wire in &self.wires {
+            self.transport.close(wire.peer, launch, last);
         }
     }
 }

@@ -1,14 +1,13 @@
 //! Copies data that arrives from other ranks to the device.
 
 use super::NodeConnections;
-use super::frame::{Frame, kind, malformed};
-use super::wire::{Incoming, Lost};
+use super::wire::LostRank;
 use crate::cuda::driver::{self, Driver, Handle};
 use crate::cuda::nodes::memory::Owner;
-use crate::cuda::nodes::staging::{STAGING_BYTES, StagingBuffer, TransferDirection};
+use crate::cuda::nodes::staging::{HostBuffer, StagingBuffer, TransferDirection};
 use crate::cuda::proxy::Failure;
 use crate::error::{Error, LateData};
-use crate::process::Header;
+use crate::transport::{Frame, FrameKind, Lost, Malformed, Received, RemoteAddress, Signal};
 
 impl NodeConnections {
     /// Frees staging buffers whose bytes are on the device.
@@ -27,53 +26,27 @@ impl NodeConnections {
 
     /// Receives messages of a rank for launches that the device has begun.
     pub(super) fn take(&mut self, at: usize) -> Result<bool, Failure> {
-        let (mut progress, key) = (false, self.key());
+        let mut progress = false;
         loop {
-            let wire = &mut self.wires[at];
-            let Some(connection) = &mut wire.connection else { break };
-            if wire.incoming.is_none() {
-                match connection.take_header() {
-                    Some(frame) => wire.incoming = Some(Incoming { frame, piece: None, taken: 0 }),
-                    None => {
-                        if connection.is_closed() && !wire.has_left {
-                            wire.lose(Lost::Gone);
-                        }
-                        break;
-                    }
-                }
-            }
-            let Some(incoming) = &mut wire.incoming else { break };
-            let frame = incoming.frame;
-            if frame.plan != key || frame.bytes() > STAGING_BYTES {
-                return Err(malformed(wire.peer, &frame));
-            }
-            if frame.launch > self.begun {
-                break;
-            }
-            if frame.kind == kind::DATA {
-                if incoming.piece.is_none() {
-                    incoming.piece = wire.staging.take(TransferDirection::In);
-                }
-                let Some(piece) = &mut incoming.piece else { break };
-                // SAFETY: the staging buffer was free, so no copy from it is pending, and the next one begins when it
-                // is full.
-                let to = unsafe { piece.bytes_mut(frame.bytes) };
-                let n = connection.take_bytes(&mut to[incoming.taken..]);
-                incoming.taken += n;
-                progress |= n > 0;
-                if incoming.taken < frame.bytes as usize {
-                    if n > 0 {
-                        continue;
-                    }
-                    if connection.is_closed() {
-                        wire.lose(Lost::Gone);
+            let Self { wires, transport, .. } = self;
+            let wire = &mut wires[at];
+            let mut buffer = |_| {
+                let piece = wire.staging.take(TransferDirection::In)?;
+                // SAFETY: the staging buffer was free, so no copy from it is pending.
+                Some(unsafe { piece.into_host() })
+            };
+            let received = transport.receive(wire.peer, self.begun, &mut buffer);
+            let lost = |malformed: Malformed| Error::RankLost { peer: wire.peer, why: malformed.to_string() };
+            match received.map_err(lost)? {
+                Received::Message(frame, buffer) => self.accept(at, frame, buffer.map(HostBuffer::into_device))?,
+                Received::Part => {}
+                Received::Nothing => {
+                    if !wire.has_left && transport.lost(wire.peer) == Some(Lost::Closed) {
+                        wire.lose(LostRank::Gone);
                     }
                     break;
                 }
             }
-            let piece = incoming.piece.take();
-            wire.incoming = None;
-            self.accept(at, frame, piece)?;
             progress = true;
         }
         Ok(progress)
@@ -81,35 +54,36 @@ impl NodeConnections {
 
     /// Executes a message whose bytes are in a staging buffer.
     fn accept(&mut self, at: usize, frame: Frame, piece: Option<StagingBuffer>) -> Result<(), Failure> {
-        let Frame { kind, memory, at: first, bytes, .. } = frame;
         let peer = self.wires[at].peer;
-        let malformed = || malformed(peer, &frame);
-        if matches!(kind, kind::DATA | kind::ZEROS) {
-            self.reject_late(peer, &frame)?;
+        let malformed = || Error::RankLost { peer, why: format!("it sent a frame that no plan expects: {frame:?}") };
+        let launch = frame.launch;
+        if launch.plan != self.key() {
+            return Err(malformed().into());
         }
-        match kind {
-            kind::DATA => {
-                let to = self.memories.resolve(memory, first, bytes).ok_or_else(malformed)?;
-                let piece = piece.ok_or_else(malformed)?;
-                let from = piece.device();
-                self.arrive(Some(piece), |driver, stream| driver.copy(to, from, bytes, stream))?;
+        match frame.kind {
+            FrameKind::Put { to, len } | FrameKind::Zeros { to, len } => {
+                self.reject_late(peer, launch.launch, to)?;
+                let to = self.memories.resolve(to.key, to.offset, len).ok_or_else(malformed)?;
+                if matches!(frame.kind, FrameKind::Zeros { .. }) {
+                    self.arrive(None, |driver, stream| driver.memset_async(to, len, stream))?;
+                } else {
+                    let piece = piece.ok_or_else(malformed)?;
+                    let from = piece.device();
+                    self.arrive(Some(piece), |driver, stream| driver.copy(to, from, len, stream))?;
+                }
             }
-            kind::ZEROS => {
-                let to = self.memories.resolve(memory, first, bytes).ok_or_else(malformed)?;
-                self.arrive(None, |driver, stream| driver.memset_async(to, bytes, stream))?;
-            }
-            kind::END => self.wires[at].ended = frame.launch,
-            kind::SIGNAL => {
-                let counter = self.memories.resolve(memory, first, 8).filter(|counter| counter.is_multiple_of(8));
+            FrameKind::Signal(Signal::Channel(to)) => {
+                let counter = self.memories.resolve(to.key, to.offset, 8).filter(|counter| counter.is_multiple_of(8));
                 let counter = counter.ok_or_else(malformed)?;
                 // Only one channel signals a counter.
                 let signals = self.signalled.entry(counter).or_default();
                 *signals += 1;
                 self.driver.write_value(counter, *signals, self.stream)?;
             }
-            kind::LEAVES => self.wires[at].has_left = true,
-            kind::GIVES_UP => self.wires[at].lose(Lost::GaveUp),
-            _ => return Err(malformed()),
+            FrameKind::Signal(Signal::End) => self.wires[at].ended = launch.launch,
+            FrameKind::Signal(Signal::Leave) => self.wires[at].has_left = true,
+            FrameKind::Signal(Signal::Abort) => self.wires[at].lose(LostRank::Aborted),
+            FrameKind::Signal(Signal::Call) => return Err(malformed().into()),
         }
         Ok(())
     }
@@ -132,16 +106,16 @@ impl NodeConnections {
     ///
     /// # Errors
     /// [`Error::LateData`].
-    fn reject_late(&self, peer: u32, frame: &Frame) -> Result<(), Failure> {
-        let is_over = frame.launch <= self.ended;
-        let owner = self.memories.owner(frame.memory);
+    fn reject_late(&self, peer: u32, launch: u64, to: RemoteAddress) -> Result<(), Failure> {
+        let is_over = launch <= self.ended;
+        let owner = self.memories.owner(to.key);
         let harms = owner == Some(Owner::Caller) || !self.ends.scratch_may_be_late;
         if !(is_over || self.is_closing && harms) {
             return Ok(());
         }
         let error = Error::LateData(Box::new(LateData {
             plan: self.plan.name().to_owned(),
-            launch: frame.launch,
+            launch,
             rank: self.bootstrap.rank(),
             peer,
             memory: if owner == Some(Owner::Caller) { "input or output" } else { "scratch" },

@@ -1,13 +1,13 @@
 //! Sends triggers of the proxy to other nodes.
 
 use super::NodeConnections;
-use super::frame::{Frame, kind};
-use super::wire::Outgoing;
+use super::wire::{Content, Outgoing};
 use crate::cuda::driver::{self, Handle};
 use crate::cuda::nodes::memory::Target;
 use crate::cuda::nodes::staging::{STAGING_BYTES, TransferDirection};
 use crate::cuda::proxy::Failure;
 use crate::error::Error;
+use crate::transport::{RemoteAddress, Signal};
 
 /// Maximum number of pending messages for a rank, above which the queue is blocked.
 const MAX_PENDING: usize = 1024;
@@ -28,6 +28,12 @@ impl Put {
     }
 }
 
+impl Target {
+    fn address(self) -> RemoteAddress {
+        RemoteAddress { key: self.number, offset: self.at }
+    }
+}
+
 impl NodeConnections {
     fn wire_to(&self, address: u64) -> Result<(usize, Target), Failure> {
         let target = self.memories.find(address);
@@ -38,16 +44,12 @@ impl NodeConnections {
         found.ok_or_else(|| Error::Internal(format!("a request for the unknown address {address:#x}")).into())
     }
 
-    fn frame(&self, kind: u64, target: Target, bytes: u64) -> Frame {
-        Frame { plan: self.key(), launch: self.begun, kind, memory: target.number, at: target.at, bytes }
-    }
-
     /// Enqueues an end message after all earlier messages of the launch, for the ranks that wait for it.
     pub(super) fn send_ends(&mut self) {
-        let frame = Frame { plan: self.key(), launch: self.begun, kind: kind::END, memory: 0, at: 0, bytes: 0 };
+        let launch = self.launch_id();
         for wire in self.wires.iter_mut().filter(|wire| self.ends.to.contains(&wire.peer)) {
             // It depends on no copies but those of the messages queued before it.
-            wire.outgoing.push_back(Outgoing { frame, piece: None, after: 0, begun: false, sent: 0 });
+            wire.outgoing.push_back(Outgoing { launch, content: Content::Signal(Signal::End), after: 0 });
         }
     }
 
@@ -66,16 +68,16 @@ impl NodeConnections {
     pub(in crate::cuda) fn stage(&mut self, put: &mut Put, after: u64, stream: Handle) -> driver::Result<bool> {
         let before = put.bytes;
         while put.bytes > 0 && self.wires[put.wire].outgoing.len() < MAX_PENDING {
-            let (mut piece, mut n, mut kind) = (None, put.bytes, kind::ZEROS);
+            let (mut piece, mut n) = (None, put.bytes);
             if put.src != 0 {
                 let Some(free) = self.wires[put.wire].staging.take(TransferDirection::Out) else { break };
-                n = n.min(STAGING_BYTES);
+                n = n.min(STAGING_BYTES).min(self.transport.capabilities().max_put_bytes);
                 self.driver.copy(free.device(), put.src, n, stream)?;
                 put.src += n;
-                (piece, kind) = (Some(free), kind::DATA);
+                piece = Some(free);
             }
-            let frame = self.frame(kind, put.target, n);
-            self.wires[put.wire].outgoing.push_back(Outgoing { frame, piece, after, begun: false, sent: 0 });
+            let (launch, content) = (self.launch_id(), Content::Put(put.target.address(), n, piece));
+            self.wires[put.wire].outgoing.push_back(Outgoing { launch, content, after });
             put.target.at += n;
             put.bytes -= n;
         }
@@ -85,11 +87,11 @@ impl NodeConnections {
     /// Enqueues a signal after all earlier messages; returns whether there was space.
     pub(in crate::cuda) fn signal(&mut self, signal: u64, after: u64) -> Result<bool, Failure> {
         let (wire, target) = self.wire_to(signal)?;
-        let frame = self.frame(kind::SIGNAL, target, 8);
+        let (launch, content) = (self.launch_id(), Content::Signal(Signal::Channel(target.address())));
         let outgoing = &mut self.wires[wire].outgoing;
         let has_room = outgoing.len() < MAX_PENDING;
         if has_room {
-            outgoing.push_back(Outgoing { frame, piece: None, after, begun: false, sent: 0 });
+            outgoing.push_back(Outgoing { launch, content, after });
         }
         Ok(has_room)
     }

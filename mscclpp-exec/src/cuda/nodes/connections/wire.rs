@@ -4,97 +4,76 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::frame::Frame;
-use crate::cuda::nodes::staging::{Staging, StagingBuffer};
-use crate::process::Connection;
+use crate::cuda::nodes::staging::{HostBuffer, Staging, StagingBuffer};
+use crate::transport::{LaunchId, RemoteAddress, Signal, Transport};
 use mscclpp_bootstrap::ActiveTimeout;
 
 /// Grace period for the cause to arrive after a rank aborted or was lost.
 const CAUSE_GRACE_PERIOD: Duration = Duration::from_millis(200);
 
-/// Maximum bytes that are sent together with their header.
-const MAX_INLINE_BYTES: usize = 1 << 14;
-
-/// A connection and its staging buffers.
+/// A connection to a rank and its staging buffers.
 pub(super) struct NodeConnection {
     pub(super) peer: u32,
-    pub(super) connection: Option<Connection<Frame>>,
     pub(super) staging: Arc<Staging>,
+    /// Messages that wait for batches of the proxy, or for room.
     pub(super) outgoing: VecDeque<Outgoing>,
-    pub(super) incoming: Option<Incoming>,
     /// The last launch whose end the rank has announced.
     pub(super) ended: u64,
     /// Whether the rank has left in order.
     pub(super) has_left: bool,
     /// That the rank has aborted or is lost, and the time limit for receiving a better cause.
-    pub(super) lost: Option<(ActiveTimeout, Lost)>,
+    pub(super) lost: Option<(ActiveTimeout, LostRank)>,
 }
 
 /// State of a rank that sends nothing more.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Lost {
-    GaveUp,
+pub(super) enum LostRank {
+    Aborted,
     Gone,
 }
 
 /// A message to send.
 pub(super) struct Outgoing {
-    pub(super) frame: Frame,
-    /// Staging buffer that holds its bytes.
-    pub(super) piece: Option<StagingBuffer>,
+    pub(super) launch: LaunchId,
+    pub(super) content: Content,
     /// The batch of the proxy after which it may be sent.
     pub(super) after: u64,
-    pub(super) begun: bool,
-    pub(super) sent: usize,
 }
 
-/// A message whose header has arrived.
-pub(super) struct Incoming {
-    pub(super) frame: Frame,
-    pub(super) piece: Option<StagingBuffer>,
-    pub(super) taken: usize,
+/// Content of a message.
+pub(super) enum Content {
+    /// Destination, number of bytes, and the staging buffer that holds them, or none for zeros.
+    Put(RemoteAddress, u64, Option<StagingBuffer>),
+    Signal(Signal),
 }
 
 impl NodeConnection {
-    pub(super) fn lose(&mut self, how: Lost) {
+    pub(super) fn lose(&mut self, how: LostRank) {
         self.lost.get_or_insert_with(|| (ActiveTimeout::new(CAUSE_GRACE_PERIOD), how));
     }
 
-    pub(super) fn is_idle(&self) -> bool {
-        let sent = self.connection.as_ref().is_none_or(|connection| connection.waiting() == 0);
-        self.lost.is_some() || self.outgoing.is_empty() && sent
+    pub(super) fn is_idle(&self, transport: &dyn Transport<HostBuffer>) -> bool {
+        self.lost.is_some() || self.outgoing.is_empty() && transport.is_flushed(self.peer)
     }
 
-    /// Sends the messages that are ready; returns whether it made progress.
-    pub(super) fn send(&mut self, done: u64) -> std::io::Result<bool> {
-        let Some(connection) = self.connection.as_mut().filter(|_| self.lost.is_none()) else { return Ok(false) };
-        let mut progress = connection.write()?;
-        while let Some(first) = self.outgoing.front_mut().filter(|first| first.after < done) {
-            let bytes = match &first.piece {
-                // SAFETY: the batch with the copy into the staging buffer is complete.
-                Some(piece) => unsafe { piece.bytes(first.frame.bytes) },
-                None => &[],
-            };
-            if !first.begun {
-                connection.push(bytemuck::bytes_of(&first.frame).iter().copied());
-                (first.begun, progress) = (true, true);
-                if bytes.len() <= MAX_INLINE_BYTES {
-                    connection.push(bytes.iter().copied());
-                    first.sent = bytes.len();
-                }
+    /// Passes the messages that are ready to the transport, as long as it has room; returns whether there were any.
+    pub(super) fn send(&mut self, transport: &mut dyn Transport<HostBuffer>, done: u64) -> bool {
+        let mut progress = false;
+        while self.lost.is_none() && transport.has_room(self.peer) {
+            if self.outgoing.front().is_none_or(|first| first.after >= done) {
+                break;
             }
-            if first.sent < bytes.len() {
-                connection.write()?;
-                let n = connection.send_now(&bytes[first.sent..])?;
-                first.sent += n;
-                progress |= n > 0;
-                if first.sent < bytes.len() {
-                    break;
+            let Some(Outgoing { launch, content, .. }) = self.outgoing.pop_front() else { break };
+            match content {
+                Content::Put(to, len, piece) => {
+                    // SAFETY: the batch with the copy into the staging buffer is complete.
+                    let source = piece.map(|piece| unsafe { piece.into_host() });
+                    transport.put(self.peer, launch, to, len, source);
                 }
+                Content::Signal(signal) => transport.signal(self.peer, launch, signal),
             }
-            self.outgoing.pop_front();
+            progress = true;
         }
-        progress |= connection.write()?;
-        Ok(progress)
+        progress
     }
 }

@@ -1,0 +1,134 @@
+//! What carries port channels between nodes: the one interface below the process executor and the CUDA executor.
+//!
+//! An engine moves puts and signals between pairs of ranks that are connected. [`Tcp`] is the only one. It knows no
+//! plans: what a message means is the executor's business.
+//!
+//! # Contract
+//!
+//! 1. **Order.** A *put* is received after any delay, and puts may overtake each other and signals. A *signal* is
+//!    received only after every put that was passed to the same connection before it. [`Signal::End`],
+//!    [`Signal::Leave`] and [`Signal::Abort`] are received only after everything that was passed before them. No order
+//!    holds between connections. An executor that writes puts and counts signals in the order in which
+//!    [`receive`](Transport::receive) returns them thus makes a signal visible only after every earlier put.
+//! 2. **Launches.** A message names its launch. It stays in the engine until the receiver asks for messages of that
+//!    launch, so a rank's memory is written only while the rank is in the launch. An engine that writes to memory itself
+//!    must observe this too, or leave it to plans that are proved to handshake.
+//! 3. **Sources.** A source belongs to the engine from [`put`](Transport::put) until it can be reused; then it is dropped.
+//!    [`is_flushed`](Transport::is_flushed) says that no source of a connection is in use, and nothing of its destinations.
+//! 4. **Progress.** No call waits. Messages move within calls only, so a rank that waits for anything must go on calling
+//!    [`progress`](Transport::progress) and [`receive`](Transport::receive): the peer that it waits for may be unable to
+//!    continue before.
+//! 5. **Destinations.** Memory of a peer is a [`RemoteAddress`]: the key under which its owner has registered it, and an
+//!    offset. The *owner* resolves it when it receives the message, so keys of memory that was never registered, or is not
+//!    any more, reach nothing.
+//! 6. **Loss.** A lost peer is reported by [`lost`](Transport::lost), after everything that arrived from it. Timeouts and
+//!    the search for the cause are the executor's.
+//!
+//! Nothing here requires that a connection be a stream of bytes: messages are delivered whole, and into buffers that the
+//! receiver provides when their length is known, so an engine with active messages can receive into their final place.
+//!
+//! Registration is not part of the trait, because no engine so far takes part in it. It is the business of each
+//! executor: `cuda::nodes::RegionTable` gives a region its key (`export`) and a peer's key an address (`add`); in the
+//! process executor the operands of a prepared plan are registered, and [`RemoteAddress::of_operand`] is the key. An engine
+//! that writes to memory itself needs to know regions when they get their keys.
+
+mod frame;
+#[cfg(test)]
+pub(crate) mod hostile;
+mod tcp;
+#[cfg(test)]
+mod tests;
+
+use std::net::TcpStream;
+
+pub(crate) use self::frame::{Frame, FrameKind, LaunchId, Malformed, RemoteAddress, Signal};
+pub(crate) use self::tcp::Tcp;
+use crate::error::Error;
+
+/// Memory that an engine reads sources from, or writes received bytes to.
+pub(crate) trait Buffer: AsRef<[u8]> + AsMut<[u8]> + Send {}
+
+impl<B: AsRef<[u8]> + AsMut<[u8]> + Send> Buffer for B {}
+
+/// Properties of an engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Capabilities {
+    /// Maximum number of bytes of a put that has a source, a multiple of 32.
+    pub(crate) max_put_bytes: u64,
+}
+
+/// Result of [`Transport::receive`].
+#[derive(Debug)]
+pub(crate) enum Received<B> {
+    /// A message. A put that has bytes comes with the buffer in which they are the first ones.
+    Message(Frame, Option<B>),
+    /// Part of a message; the next call may return more of it.
+    Part,
+    Nothing,
+}
+
+/// State of a peer from which nothing more can be received, or to which nothing can be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Lost {
+    /// It has ended the connection, and all messages of it have been received.
+    Closed,
+    /// Sending failed, for the given reason.
+    Failed(String),
+}
+
+/// An engine that carries puts and signals between this rank and its peers; the module's documentation has the
+/// contract.
+#[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "the CUDA executor uses more of it"))]
+pub(crate) trait Transport<B: Buffer>: Send {
+    /// Returns the properties of the engine.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Opens the connection to a peer, which does the same. `stream` leads to the peer, is authenticated, and belongs to
+    /// the engine; engines with addresses of their own exchange them on it.
+    ///
+    /// # Errors
+    /// [`Error::System`].
+    fn open(&mut self, peer: u32, stream: TcpStream) -> Result<(), Error>;
+
+    /// Returns whether there is a connection to a peer.
+    fn is_open(&self, peer: u32) -> bool;
+
+    /// Returns whether the engine has capacity for another message. It accepts messages beyond that; an executor that
+    /// does not ask only needs more memory. `false` without a connection.
+    fn has_room(&self, peer: u32) -> bool;
+
+    /// Writes `len` bytes to memory of a peer: the first ones of `source`, or zeros. Without a connection, or to a lost
+    /// peer, it does nothing.
+    fn put(&mut self, peer: u32, launch: LaunchId, to: RemoteAddress, len: u64, source: Option<B>);
+
+    /// Sends a signal. Without a connection, or to a lost peer, it does nothing.
+    fn signal(&mut self, peer: u32, launch: LaunchId, signal: Signal);
+
+    /// Returns whether no source of a put to a peer is in use any more, and all signals to it are on their way.
+    fn is_flushed(&self, peer: u32) -> bool;
+
+    /// Sends as much as possible, and returns whether that was anything.
+    fn progress(&mut self) -> bool;
+
+    /// Returns the next message of a peer whose launch is at most `launch`. `buffer` is called with a number of bytes,
+    /// and returns a buffer of at least this length, or `None` if there is none now: then the message stays.
+    ///
+    /// # Errors
+    /// The peer sends no valid messages; none follow.
+    ///
+    /// # Panics
+    /// If a buffer is shorter.
+    fn receive(
+        &mut self,
+        peer: u32,
+        launch: u64,
+        buffer: &mut dyn FnMut(u64) -> Option<B>,
+    ) -> Result<Received<B>, Malformed>;
+
+    /// Returns whether a peer is lost, and how.
+    fn lost(&self, peer: u32) -> Option<Lost>;
+
+    /// Sends a last signal and nothing more. What cannot be sent now is discarded, the signal included if part of a
+    /// message remains before it: the peer then notices only that the connection was closed.
+    fn close(&mut self, peer: u32, launch: LaunchId, last: Signal);
+}

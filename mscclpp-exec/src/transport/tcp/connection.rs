@@ -1,0 +1,245 @@
+//! A TCP connection to a peer, with messages that wait to be sent and one that arrives; no call waits.
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::{Shutdown, TcpStream};
+
+use crate::transport::frame::{FRAME_BYTES, Frame, Malformed};
+use crate::transport::{Buffer, Lost, Received};
+
+/// A connection to a peer.
+pub(super) struct Connection<B> {
+    stream: TcpStream,
+    /// Messages to send, and how many bytes of the first one are sent.
+    queue: VecDeque<Outgoing<B>>,
+    sent: usize,
+    /// Number of bytes of the queue that are not sent.
+    queued: usize,
+    /// Why nothing can be sent any more.
+    failed: Option<String>,
+    /// Received bytes that no message has taken yet: `read[used..end]`.
+    read: Vec<u8>,
+    used: usize,
+    end: usize,
+    incoming: Option<Incoming<B>>,
+    /// The error that ended the reading of messages.
+    malformed: Option<Malformed>,
+    /// Whether nothing more arrives.
+    closed: bool,
+}
+
+/// A message to send: its frame, and the first `len` bytes of its source.
+struct Outgoing<B> {
+    frame: [u8; FRAME_BYTES],
+    source: Option<B>,
+    len: usize,
+}
+
+/// A message whose frame has arrived.
+struct Incoming<B> {
+    frame: Frame,
+    /// Buffer for its bytes, and how many of them it has.
+    buffer: Option<B>,
+    taken: usize,
+}
+
+/// Number of bytes that are read at once, except into a buffer.
+const READ_BYTES: usize = 1 << 16;
+
+/// Maximum number of messages that are sent at once.
+const MAX_BATCH: usize = 16;
+
+impl<B: Buffer> Outgoing<B> {
+    fn source(&self) -> &[u8] {
+        self.source.as_ref().map_or(&[], |source| &source.as_ref()[..self.len])
+    }
+}
+
+impl<B: Buffer> Connection<B> {
+    /// Wraps a connected socket.
+    pub(super) fn new(stream: TcpStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Ok(Self {
+            stream,
+            queue: VecDeque::new(),
+            sent: 0,
+            queued: 0,
+            failed: None,
+            read: Vec::new(),
+            used: 0,
+            end: 0,
+            incoming: None,
+            malformed: None,
+            closed: false,
+        })
+    }
+
+    /// Appends a message to those that wait to be sent.
+    pub(super) fn push(&mut self, frame: &Frame, source: Option<B>) {
+        if self.failed.is_none() {
+            let outgoing = Outgoing { frame: frame.encode(), source, len: frame.len() as usize };
+            self.queued += FRAME_BYTES + outgoing.len;
+            self.queue.push_back(outgoing);
+        }
+    }
+
+    /// Returns the number of bytes that wait to be sent.
+    pub(super) fn queued(&self) -> usize {
+        self.queued
+    }
+
+    /// Sends as much as possible, and returns whether that was anything.
+    pub(super) fn write(&mut self) -> bool {
+        let before = self.queued;
+        while self.queued > 0 {
+            match self.write_once() {
+                Ok(0) => break,
+                Ok(n) => self.advance(n),
+                Err(error) => {
+                    self.failed = Some(error.to_string());
+                    self.discard();
+                    return false;
+                }
+            }
+        }
+        self.queued < before
+    }
+
+    /// Sends bytes of the first messages, and returns how many.
+    fn write_once(&mut self) -> io::Result<usize> {
+        let mut slices = [IoSlice::new(&[]); 2 * MAX_BATCH];
+        for (slices, outgoing) in slices.chunks_exact_mut(2).zip(&self.queue) {
+            slices[0] = IoSlice::new(&outgoing.frame);
+            slices[1] = IoSlice::new(outgoing.source());
+        }
+        let mut slices = &mut slices[..2 * self.queue.len().min(MAX_BATCH)];
+        IoSlice::advance_slices(&mut slices, self.sent);
+        loop {
+            match self.stream.write_vectored(slices) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(0),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+
+    /// Counts bytes as sent, and drops the messages that are.
+    fn advance(&mut self, n: usize) {
+        self.queued -= n;
+        self.sent += n;
+        while let Some(first) = self.queue.front().map(|first| FRAME_BYTES + first.len)
+            && self.sent >= first
+        {
+            self.sent -= first;
+            self.queue.pop_front();
+        }
+    }
+
+    /// Discards the messages that wait to be sent.
+    fn discard(&mut self) {
+        self.queue.clear();
+        (self.sent, self.queued) = (0, 0);
+    }
+
+    /// Sends a last message, unless part of an earlier one remains: no frame can follow that. The peer reads what is on
+    /// its way, and then the end of the stream.
+    pub(super) fn close(&mut self, last: &Frame) {
+        self.write();
+        if self.sent == 0 {
+            self.discard();
+            self.push(last, None);
+            self.write();
+        }
+        self.discard();
+        // A lost peer needs no notification.
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+
+    /// Returns the next message, if it is of a launch up to `launch` and complete.
+    ///
+    /// # Errors
+    /// Its frame is invalid, or states more than `most` bytes.
+    pub(super) fn receive(
+        &mut self,
+        launch: u64,
+        most: u64,
+        buffer: &mut dyn FnMut(u64) -> Option<B>,
+    ) -> Result<Received<B>, Malformed> {
+        if self.incoming.is_none() {
+            let Some(frame) = self.take_frame(most)? else { return Ok(Received::Nothing) };
+            self.incoming = Some(Incoming { frame, buffer: None, taken: 0 });
+        }
+        let Some(incoming) = self.incoming.as_mut().filter(|incoming| incoming.frame.launch.launch <= launch) else {
+            return Ok(Received::Nothing);
+        };
+        let len = incoming.frame.len() as usize;
+        if incoming.taken < len {
+            if incoming.buffer.is_none() {
+                incoming.buffer = buffer(len as u64);
+            }
+            let Some(buffer) = &mut incoming.buffer else { return Ok(Received::Nothing) };
+            let to = &mut buffer.as_mut()[incoming.taken..len];
+            let n = to.len().min(self.end - self.used);
+            to[..n].copy_from_slice(&self.read[self.used..][..n]);
+            self.used += n;
+            // The rest is read without an intermediate copy.
+            let more = if n < to.len() { read(&mut self.stream, &mut to[n..], &mut self.closed) } else { 0 };
+            incoming.taken += n + more;
+            if incoming.taken < len {
+                return Ok(if n + more > 0 { Received::Part } else { Received::Nothing });
+            }
+        }
+        let message = self.incoming.take().map(|Incoming { frame, buffer, .. }| Received::Message(frame, buffer));
+        Ok(message.unwrap_or(Received::Nothing))
+    }
+
+    /// Takes the next frame, if it is complete.
+    fn take_frame(&mut self, most: u64) -> Result<Option<Frame>, Malformed> {
+        if let Some(malformed) = self.malformed {
+            return Err(malformed);
+        }
+        loop {
+            if let Some(bytes) = self.read[self.used..self.end].first_chunk() {
+                let frame = Frame::decode(bytes, most).inspect_err(|&error| self.malformed = Some(error))?;
+                self.used += FRAME_BYTES;
+                return Ok(Some(frame));
+            }
+            // Less than a frame.
+            self.read.copy_within(self.used..self.end, 0);
+            (self.used, self.end) = (0, self.end - self.used);
+            self.read.resize(READ_BYTES, 0);
+            match read(&mut self.stream, &mut self.read[self.end..], &mut self.closed) {
+                0 => return Ok(None),
+                n => self.end += n,
+            }
+        }
+    }
+
+    /// Returns whether the peer is lost, and how.
+    pub(super) fn lost(&self) -> Option<Lost> {
+        if let Some(why) = &self.failed {
+            return Some(Lost::Failed(why.clone()));
+        }
+        let missing = match &self.incoming {
+            Some(Incoming { frame, taken, .. }) => frame.len() as usize - taken,
+            None => FRAME_BYTES,
+        };
+        (self.closed && self.end - self.used < missing).then_some(Lost::Closed)
+    }
+}
+
+/// Reads the available bytes, and returns how many.
+fn read(stream: &mut TcpStream, to: &mut [u8], closed: &mut bool) -> usize {
+    while !*closed {
+        match stream.read(to) {
+            Ok(n) if n > 0 => return n,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return 0,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            _ => *closed = true,
+        }
+    }
+    0
+}
+
+#[cfg(test)]
+mod tests;

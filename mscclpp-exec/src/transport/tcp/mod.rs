@@ -1,0 +1,102 @@
+//! The engine over TCP: one connection per peer, on which messages follow each other in the order of the calls.
+
+mod connection;
+
+use std::collections::BTreeMap;
+use std::net::TcpStream;
+
+use self::connection::Connection;
+use super::frame::{Frame, FrameKind, LaunchId, Malformed, RemoteAddress, Signal};
+use super::{Buffer, Capabilities, Lost, Received, Transport};
+use crate::error::Error;
+
+/// Maximum number of bytes of a put, so that a peer can make this rank provide only buffers of this length.
+const MAX_PUT_BYTES: u64 = 1 << 20;
+
+/// Number of queued bytes for a peer from which on there is no room.
+const MAX_QUEUED_BYTES: usize = 1 << 20;
+
+/// Connections to peers.
+pub(crate) struct Tcp<B> {
+    connections: BTreeMap<u32, Connection<B>>,
+}
+
+impl<B> Tcp<B> {
+    pub(crate) fn new() -> Self {
+        Self { connections: BTreeMap::new() }
+    }
+}
+
+impl<B: Buffer> Tcp<B> {
+    fn send(&mut self, peer: u32, launch: LaunchId, kind: FrameKind, source: Option<B>) {
+        if let Some(connection) = self.connections.get_mut(&peer) {
+            connection.push(&Frame { launch, kind }, source);
+        }
+    }
+}
+
+impl<B: Buffer> Transport<B> for Tcp<B> {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { max_put_bytes: MAX_PUT_BYTES }
+    }
+
+    fn open(&mut self, peer: u32, stream: TcpStream) -> Result<(), Error> {
+        let connection = Connection::new(stream).map_err(|error| Error::System {
+            what: format!("set up a connection to rank {peer}"),
+            why: error.to_string(),
+        })?;
+        self.connections.insert(peer, connection);
+        Ok(())
+    }
+
+    fn is_open(&self, peer: u32) -> bool {
+        self.connections.contains_key(&peer)
+    }
+
+    fn has_room(&self, peer: u32) -> bool {
+        self.connections.get(&peer).is_some_and(|connection| connection.queued() < MAX_QUEUED_BYTES)
+    }
+
+    fn put(&mut self, peer: u32, launch: LaunchId, to: RemoteAddress, len: u64, source: Option<B>) {
+        let kind = if source.is_some() { FrameKind::Put { to, len } } else { FrameKind::Zeros { to, len } };
+        self.send(peer, launch, kind, source);
+    }
+
+    fn signal(&mut self, peer: u32, launch: LaunchId, signal: Signal) {
+        self.send(peer, launch, FrameKind::Signal(signal), None);
+    }
+
+    fn is_flushed(&self, peer: u32) -> bool {
+        self.connections.get(&peer).is_none_or(|connection| connection.queued() == 0)
+    }
+
+    fn progress(&mut self) -> bool {
+        let mut progress = false;
+        for connection in self.connections.values_mut() {
+            progress |= connection.write();
+        }
+        progress
+    }
+
+    fn receive(
+        &mut self,
+        peer: u32,
+        launch: u64,
+        buffer: &mut dyn FnMut(u64) -> Option<B>,
+    ) -> Result<Received<B>, Malformed> {
+        match self.connections.get_mut(&peer) {
+            Some(connection) => connection.receive(launch, MAX_PUT_BYTES, buffer),
+            None => Ok(Received::Nothing),
+        }
+    }
+
+    fn lost(&self, peer: u32) -> Option<Lost> {
+        self.connections.get(&peer)?.lost()
+    }
+
+    fn close(&mut self, peer: u32, launch: LaunchId, last: Signal) {
+        if let Some(connection) = self.connections.get_mut(&peer) {
+            connection.close(&Frame { launch, kind: FrameKind::Signal(last) });
+        }
+    }
+}
