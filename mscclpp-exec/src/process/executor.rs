@@ -72,8 +72,13 @@ impl Executor {
     pub fn with_options(bootstrap: Arc<Bootstrap>, options: Options) -> Result<Self, Error> {
         // An `Instant` is bounded.
         let options = options.timeout(options.timeout.min(MAX_TIMEOUT));
-        let session = Session::new(Arc::clone(&bootstrap), options)?;
-        Ok(Self { inner: Arc::new(Inner { session: Mutex::new(session), bootstrap }) })
+        let session = Session::new(bootstrap, options)?;
+        Ok(Self::of(session))
+    }
+
+    pub(super) fn of(session: Session) -> Self {
+        let bootstrap = Arc::clone(&session.bootstrap);
+        Self { inner: Arc::new(Inner { session: Mutex::new(session), bootstrap }) }
     }
 
     /// Sets the timeout of this rank's later calls; that of the other ranks does not change. See [`Options::timeout`].

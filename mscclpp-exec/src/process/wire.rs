@@ -308,3 +308,6 @@ impl Remote for NodeConnections {
         self.transport.borrow_mut().signal(rank, self.id.get(), Signal::Channel(channel));
     }
 }
+
+#[cfg(test)]
+mod tests;
