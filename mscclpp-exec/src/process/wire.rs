@@ -18,22 +18,26 @@
 //!   too late for its operations, though: in a caller's buffer this is an error, and also in scratch that the plan
 //!   reads, unless the plan is proved.
 
+mod pool;
+
 use std::cell::{Cell, RefCell};
 use std::net::TcpStream;
 use std::sync::atomic::Ordering::Release;
 
+use self::pool::Pool;
+pub(super) use self::pool::PooledBuffer;
 use super::calls::RING;
 use super::plan::{PlanState, Prepared};
 use crate::error::{Error, LateData};
 use crate::interpret::{Launch, Remote, ResolvedPlan, Trigger};
-use crate::transport::{FrameKind, LaunchId, Lost, Received, RemoteAddress, Signal, Transport};
+use crate::transport::{Frame, FrameKind, LaunchId, Lost, Received, RemoteAddress, Signal, Transport};
 
 /// Maximum number of bytes that a rank takes from a connection before it runs its thread blocks again.
 const MAX_TAKEN_BYTES: u64 = 2 << 20;
 
 /// Connections to ranks on other nodes.
 pub(super) struct NodeConnections {
-    transport: RefCell<Box<dyn Transport<Vec<u8>>>>,
+    transport: RefCell<Box<dyn Transport<PooledBuffer>>>,
     /// By rank: the last launch whose end has arrived. `None` for ranks that no plan has needed so far, and for those
     /// of this node.
     ended: Vec<Option<Cell<u64>>>,
@@ -43,8 +47,7 @@ pub(super) struct NodeConnections {
     history: Cell<[(u64, u64); RING as usize]>,
     /// Whether this rank's operations of the launch have finished.
     has_ended: Cell<bool>,
-    /// Buffers for received bytes that are not in use.
-    buffers: RefCell<Vec<Vec<u8>>>,
+    pool: Pool,
 }
 
 /// Why messages cannot be processed.
@@ -63,14 +66,14 @@ pub(super) enum WireError {
 }
 
 impl NodeConnections {
-    pub(super) fn new(transport: Box<dyn Transport<Vec<u8>>>) -> Self {
+    pub(super) fn new(transport: Box<dyn Transport<PooledBuffer>>) -> Self {
         Self {
             transport: RefCell::new(transport),
             ended: Vec::new(),
             id: Cell::default(),
             history: Cell::default(),
             has_ended: Cell::new(false),
-            buffers: RefCell::default(),
+            pool: Pool::default(),
         }
     }
 
@@ -109,7 +112,7 @@ impl NodeConnections {
     /// Announces this rank's call to all connected ranks, before it waits for them otherwise than for their messages.
     pub(super) fn announce_call(&self) {
         let mut transport = self.transport.borrow_mut();
-        for (peer, _) in self.peers() {
+        for peer in self.peers() {
             transport.signal(peer, self.id.get(), Signal::Call);
         }
         // What cannot be sent now is sent with the next message.
@@ -143,24 +146,15 @@ impl NodeConnections {
         self.ended.get(rank as usize)?.as_ref()
     }
 
-    /// Returns the connected ranks, with the last launch whose end has arrived from each.
-    fn peers(&self) -> impl Iterator<Item = (u32, &Cell<u64>)> {
-        (0..).zip(&self.ended).filter_map(|(peer, ended)| Some((peer, ended.as_ref()?)))
+    /// Returns the connected ranks.
+    fn peers(&self) -> impl Iterator<Item = u32> {
+        (0..).zip(&self.ended).filter_map(|(peer, ended)| ended.is_some().then_some(peer))
     }
 
     /// Returns this rank's call in a launch, if it is one of the last.
     fn called(&self, launch: u64) -> Option<u64> {
         let (known, call) = self.history.get()[(launch % RING) as usize];
         (known == launch).then_some(call)
-    }
-
-    /// Returns a buffer of at least `len` bytes.
-    fn buffer(&self, len: u64) -> Vec<u8> {
-        let mut buffer = self.buffers.borrow_mut().pop().unwrap_or_default();
-        if buffer.len() < len as usize {
-            buffer.resize(len as usize, 0);
-        }
-        buffer
     }
 
     /// Sends and receives as much as possible without waiting. `launch`: the current launch; `plans`: all of the
@@ -174,7 +168,7 @@ impl NodeConnections {
         let mut transport = self.transport.borrow_mut();
         let mut io = IoProgress { progress: transport.progress(), sent: true };
         let current = self.id.get().launch;
-        for (peer, ended) in self.peers() {
+        for peer in self.peers() {
             let lost = |why: String| WireError::Lost(Error::RankLost { peer, why });
             if let Some(Lost::Failed(why)) = transport.lost(peer) {
                 return Err(lost(format!("its connection failed: {why}")));
@@ -182,48 +176,50 @@ impl NodeConnections {
             io.sent &= transport.is_flushed(peer);
             let mut taken = 0;
             while taken < MAX_TAKEN_BYTES {
-                let received = transport.receive(peer, current, &mut |len| Some(self.buffer(len)));
-                let (frame, buffer) = match received.map_err(|malformed| lost(malformed.to_string()))? {
-                    Received::Message(frame, buffer) => (frame, buffer.unwrap_or_default()),
-                    Received::Part => {
-                        io.progress = true;
-                        continue;
-                    }
-                    Received::Nothing => break,
-                };
-                io.progress = true;
-                taken += frame.len();
-                let LaunchId { launch: number, call, .. } = frame.launch;
-                if let Some(own) = self.called(number).filter(|&own| own != call) {
-                    return Err(WireError::Differs { peer, own, other: call });
-                }
-                let is_valid = match frame.kind {
-                    FrameKind::Signal(Signal::Call) => true,
-                    FrameKind::Signal(Signal::End) => {
-                        ended.set(number);
-                        true
-                    }
-                    FrameKind::Signal(Signal::Channel(channel)) => {
-                        count_signal(rank, frame.launch.plan, channel, launch, plans)
-                    }
-                    FrameKind::Put { to, len } => {
-                        if let Some(late) = self.find_late(rank, peer, frame.launch, to, plans) {
-                            return Err(WireError::Late(Error::LateData(Box::new(late))));
+                let received = transport.receive(peer, current, &mut |len| Some(self.pool.with_len(len)));
+                match received.map_err(|malformed| lost(malformed.to_string()))? {
+                    Received::Message(frame, buffer) => {
+                        taken += frame.len();
+                        let bytes = buffer.as_ref().map_or(&[][..], |buffer| &buffer.as_ref()[..frame.len() as usize]);
+                        if !self.accept((rank, peer), &frame, bytes, launch, plans)? {
+                            return Err(lost(format!("it sent a frame that no plan expects: {frame:?}")));
                         }
-                        let (instr, number) = to.operand();
-                        launch.accept(rank, &Trigger { instr, number, at: to.offset, len: 0 }, &buffer[..len as usize])
                     }
-                    FrameKind::Zeros { .. } | FrameKind::Signal(Signal::Leave | Signal::Abort) => false,
-                };
-                if !is_valid {
-                    return Err(lost(format!("it sent a frame that no plan expects: {frame:?}")));
+                    Received::Part => {}
+                    Received::Nothing => break,
                 }
-                if !buffer.is_empty() {
-                    self.buffers.borrow_mut().push(buffer);
-                }
+                io.progress = true;
             }
         }
         Ok(io)
+    }
+
+    /// Executes a message of `peer`, and returns whether it is valid.
+    fn accept(
+        &self,
+        (rank, peer): (u32, u32),
+        frame: &Frame,
+        bytes: &[u8],
+        launch: &Launch<'_>,
+        plans: &[Prepared],
+    ) -> Result<bool, WireError> {
+        let id = frame.launch;
+        if let Some(own) = self.called(id.launch).filter(|&own| own != id.call) {
+            return Err(WireError::Differs { peer, own, other: id.call });
+        }
+        match frame.kind {
+            FrameKind::Signal(Signal::Call) => Ok(true),
+            FrameKind::Signal(Signal::End) => Ok(self.ended(peer).inspect(|ended| ended.set(id.launch)).is_some()),
+            FrameKind::Signal(Signal::Channel(channel)) => Ok(count_signal(rank, id.plan, channel, launch, plans)),
+            FrameKind::Put { to, .. } => {
+                if let Some(late) = self.find_late(rank, peer, id, to, plans) {
+                    return Err(WireError::Late(Error::LateData(Box::new(late))));
+                }
+                let (instr, number) = to.operand();
+                Ok(launch.accept(rank, &Trigger { instr, number, at: to.offset, len: 0 }, bytes))
+            }
+            FrameKind::Zeros { .. } | FrameKind::Signal(Signal::Leave | Signal::Abort) => Ok(false),
+        }
     }
 
     /// Returns the report of data that arrives after this rank's operations have finished, if the plan is wrong because
@@ -297,10 +293,9 @@ impl Remote for NodeConnections {
     }
 
     fn put(&self, rank: u32, trigger: &Trigger, at: u64, bytes: &mut dyn FnMut(&mut Vec<u8>)) {
-        let mut source = Vec::new();
-        bytes(&mut source);
-        let to = RemoteAddress::of_operand(trigger.instr, trigger.number, at);
-        self.transport.borrow_mut().put(rank, self.id.get(), to, source.len() as u64, Some(source));
+        let source = self.pool.filled_by(bytes);
+        let (to, len) = (RemoteAddress::of_operand(trigger.instr, trigger.number, at), source.as_ref().len() as u64);
+        self.transport.borrow_mut().put(rank, self.id.get(), to, len, Some(source));
     }
 
     fn signal(&self, rank: u32, channel: u32) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::super::affinity::CpuAffinity;
 use super::super::calls::{Calls, RING};
 use super::super::options::Options;
-use super::super::wire::NodeConnections;
+use super::super::wire::{NodeConnections, PooledBuffer};
 use super::Session;
 use super::wait::CAUSE_GRACE_PERIOD;
 use crate::error::Error;
@@ -28,7 +28,7 @@ impl Session {
         bootstrap: Arc<Bootstrap>,
         options: Options,
         nodes: Vec<u32>,
-        transport: Box<dyn Transport<Vec<u8>>>,
+        transport: Box<dyn Transport<PooledBuffer>>,
     ) -> Result<Self, Error> {
         let rank = bootstrap.rank();
         let node = nodes[rank as usize];
