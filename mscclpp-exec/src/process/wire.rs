@@ -8,9 +8,9 @@
 //! After the last message that a rank sends to another one in a launch it sends an *end*. A rank's launch ends only
 //! when everything that it sends has been passed to the system, and when the ends of all ranks have arrived that send
 //! to it in the plan. An end is received after all messages before it, so everything that those ranks sent has arrived
-//! as well, whether the plan waits for it or not. This includes puts that are only flushed, because a flush frees the source and implies
-//! nothing about the destination. An end follows its last message at once, so in a plan that waits for all it receives,
-//! the end arrives together with the last message. Two properties follow:
+//! as well, whether the plan waits for it or not. This includes puts that are only flushed, because a flush frees the
+//! source and implies nothing about the destination. An end follows its last message at once, so in a plan that waits
+//! for all it receives, the end arrives together with the last message. Two properties follow:
 //!
 //! - A rank can send even if the receiver has ended its launch and no longer reads, and outside of launches these
 //!   connections need no service. Within launches, every waiting rank serves them.

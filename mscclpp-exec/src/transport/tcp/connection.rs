@@ -22,8 +22,6 @@ pub(super) struct Connection<B> {
     used: usize,
     end: usize,
     incoming: Option<Incoming<B>>,
-    /// The error that ended the reading of messages.
-    malformed: Option<Malformed>,
     /// Whether nothing more arrives.
     closed: bool,
 }
@@ -69,7 +67,6 @@ impl<B: Buffer> Connection<B> {
             used: 0,
             end: 0,
             incoming: None,
-            malformed: None,
             closed: false,
         })
     }
@@ -195,12 +192,10 @@ impl<B: Buffer> Connection<B> {
 
     /// Takes the next frame, if it is complete.
     fn take_frame(&mut self, most: u64) -> Result<Option<Frame>, Malformed> {
-        if let Some(malformed) = self.malformed {
-            return Err(malformed);
-        }
         loop {
             if let Some(bytes) = self.read[self.used..self.end].first_chunk() {
-                let frame = Frame::decode(bytes, most).inspect_err(|&error| self.malformed = Some(error))?;
+                // Invalid bytes stay, so that nothing after them is read.
+                let frame = Frame::decode(bytes, most)?;
                 self.used += FRAME_BYTES;
                 return Ok(Some(frame));
             }
