@@ -56,8 +56,8 @@ pub mod prelude {
     pub use mscclpp_core::collective::{Collective, CollectiveKind};
     pub use mscclpp_core::diag::Diagnostics;
     pub use mscclpp_core::dsl::{
-        AnyBuffer, Buffer, Chunk, Input, MemoryChannel, Output, PortChannel, Program, Rank, Scratch, Semaphore,
-        SwitchChannel, ThreadBlockGroup,
+        AnyBuffer, Buffer, Channels, Chunk, Input, MemoryChannel, Output, PortChannel, Program, Rank, Scratch,
+        Semaphore, SwitchChannel, ThreadBlockGroup,
     };
     pub use mscclpp_core::plan::Plan;
     pub use mscclpp_core::spec::AlgoSpec;

@@ -4,11 +4,11 @@ use std::marker::PhantomData;
 
 use super::args::{AnyChunk, BlockArg, Blocks, ChunkList, PacketChunk};
 use super::program::Program;
-use super::rank::Reduction;
+use super::rank::{Rank, Reduction};
 use super::recorder::{End, Transfer};
 use super::value::{ChannelValue, OpsValue};
-use crate::plan::OpKind;
-use crate::types::ChannelKind;
+use crate::plan::{Op, OpKind};
+use crate::types::{BlockSync, ChannelKind};
 
 /// Type of channel: loads and stores into the peer's mapped memory.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +70,13 @@ pub type MemoryChannel<'p> = Channel<'p, Memory>;
 /// A channel through a FIFO that a proxy serves, within a node or between nodes.
 pub type PortChannel<'p> = Channel<'p, Port>;
 
+/// The last recorded handshake; its methods refine it.
+pub struct Handshake<'p, K> {
+    /// The program and the signals and waits; none for a handshake over no channels.
+    calls: Option<(&'p Program, OpsValue)>,
+    kind: PhantomData<K>,
+}
+
 /// The last recorded signal, wait or flush; its methods refine it.
 pub struct SyncCall<'p, K> {
     program: &'p Program,
@@ -90,6 +97,18 @@ impl<K> Clone for SyncCall<'_, K> {
     }
 }
 impl<K> Copy for SyncCall<'_, K> {}
+impl<K> Clone for Handshake<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<K> Copy for Handshake<'_, K> {}
+impl<K> Default for Handshake<'_, K> {
+    /// Returns the handshake over no channels.
+    fn default() -> Self {
+        Self { calls: None, kind: PhantomData }
+    }
+}
 
 impl<K> std::fmt::Debug for Channel<'_, K> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -101,6 +120,11 @@ impl<K> std::fmt::Debug for SyncCall<'_, K> {
         self.ops.fmt(f)
     }
 }
+impl<K> std::fmt::Debug for Handshake<'_, K> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.ops().fmt(f)
+    }
+}
 
 impl<'p, K> Channel<'p, K> {
     pub(crate) fn new(program: &'p Program, value: ChannelValue) -> Self {
@@ -109,6 +133,15 @@ impl<'p, K> Channel<'p, K> {
 
     pub(crate) fn value(&self) -> ChannelValue {
         self.value
+    }
+
+    /// Returns its value for a call on `program`.
+    fn value_in(&self, program: &Program) -> ChannelValue {
+        if program.owns(self.program) {
+            self.value
+        } else {
+            ChannelValue { src: program.foreign("channel"), ..self.value }
+        }
     }
 
     fn program(&self) -> &'p Program {
@@ -134,6 +167,38 @@ impl<'p, K> SyncCall<'p, K> {
     }
 }
 
+impl<'p, K> Handshake<'p, K> {
+    pub(super) fn new(program: &'p Program, ops: OpsValue) -> Self {
+        Self { calls: Some((program, ops)), kind: PhantomData }
+    }
+
+    pub(super) fn ops(&self) -> OpsValue {
+        self.calls.map_or(OpsValue { first: 0, count: 0 }, |(_, ops)| ops)
+    }
+
+    fn edit(&self, change: impl Fn(&mut Op)) {
+        if let Some((program, ops)) = self.calls {
+            program.recorder().edit(ops, change);
+        }
+    }
+
+    fn program(&self) -> MaybeProgram<'p> {
+        MaybeProgram(self.calls.map(|(program, _)| program))
+    }
+}
+
+/// The program of a handshake, for `dsl!`.
+struct MaybeProgram<'p>(Option<&'p Program>);
+
+impl MaybeProgram<'_> {
+    #[track_caller]
+    fn mark(&self) {
+        if let Some(program) = self.0 {
+            program.mark();
+        }
+    }
+}
+
 dsl! {
     table COMMON; by value self; for [Channel<'static, Memory>, Channel<'static, Port>];
     impl['p, K: ChannelMarker] Channel<'p, K> {
@@ -154,6 +219,90 @@ dsl! {
         /// the wait, which is the default; [`sync`](SyncCall::sync) changes it.
         fn wait(this, block: BlockArg) -> SyncCall<'p, K> {
             this.sync_call(OpKind::Wait, block)
+        }
+
+        /// Signals the peer, then waits for the peer's signal.
+        ///
+        /// [`Channels::handshake`] is the same with several peers, and says more.
+        fn handshake(this, block: BlockArg) -> Handshake<'p, K> {
+            Handshake::new(this.program, this.program.recorder().handshake(&[this.value], block))
+        }
+
+        /// Returns the rank at the other end.
+        fn peer(this) -> Rank<'p> {
+            Rank::new(this.program, this.value.dst)
+        }
+    }
+}
+
+dsl! {
+    table CHANNELS; for [[Channel<'static, Memory>], [Channel<'static, Port>]];
+    /// Channels of one rank: a slice, an array or a `Vec` of them, such as [`Rank::memory_channels`] returns.
+    trait Channels['p, K] for [Channel<'p, K>] where [K: ChannelMarker] {
+        /// Signals all peers, then waits for the signals of all, each in the order of the channels.
+        ///
+        /// The peers do the same. After it a rank knows that every peer has reached this point: the accesses of the
+        /// peers' thread blocks before their handshakes are over, and their writes are visible. Most programs open with
+        /// a [`relaxed`](Handshake::relaxed) handshake, after which buffers of the peers may be accessed, and close
+        /// with a handshake, after which their accesses are over.
+        ///
+        /// ```
+        /// use mscclpp_core::dsl::Channels;
+        /// use mscclpp_core::{collective::CollectiveKind, compile::compile, spec::AlgoSpec};
+        ///
+        /// let plan = compile(AlgoSpec::new("gather", CollectiveKind::AllGather, 4), |p| {
+        ///     for rank in p.ranks() {
+        ///         let channels = rank.memory_channels(p.ranks().filter(|peer| *peer != rank));
+        ///         let mine = rank.input().chunk(0);
+        ///         channels.handshake(0).relaxed(); // every peer has started
+        ///         for channel in &channels {
+        ///             channel.put(channel.peer().output().chunk(rank.id()), mine, 0);
+        ///         }
+        ///         rank.copy(rank.output().chunk(rank.id()), mine, 0);
+        ///         channels.handshake(0); // all data has arrived
+        ///     }
+        /// })?;
+        /// assert_eq!(plan.num_ranks(), 4);
+        /// # Ok::<(), mscclpp_core::diag::Diagnostics>(())
+        /// ```
+        ///
+        /// # Ordering
+        /// Each signal releases and each wait acquires, as [`Channel::signal`] and [`Channel::wait`]. The block is
+        /// synchronized before the signals, between signals and waits, and after the waits, unless
+        /// [`sync`](Handshake::sync) changes it. On port channels each signal arrives after the earlier puts of its
+        /// channel.
+        ///
+        /// # Cost
+        /// One signal per channel; the signals travel at the same time. An empty list records nothing.
+        ///
+        /// # Errors
+        /// Reports M0007 for channels of different ranks.
+        fn handshake(this, block: BlockArg) -> Handshake<'p, K> {
+            let program = this[0].program;
+            let values: Vec<_> = this.iter().map(|channel| channel.value_in(program)).collect();
+            Handshake::new(program, program.recorder().handshake(&values, block))
+        }
+    }
+}
+
+dsl! {
+    table HANDSHAKE; by value self; for [Handshake<'static, Memory>];
+    impl['p, K: ChannelMarker] Handshake<'p, K> {
+        /// Sets where the threads of the block are synchronized around the handshake: before its signals, after its
+        /// waits, or both; not between signals and waits.
+        fn sync(this, sync: BlockSync) -> Handshake<'p, K> {
+            this.edit(|op| {
+                let is_wait = matches!(op.kind, OpKind::Wait | OpKind::RelaxedWait);
+                op.sync = sync.without(if is_wait { BlockSync::Before } else { BlockSync::After });
+            });
+            this
+        }
+
+        /// Makes the handshake order execution only: every peer has reached this point, and nothing is published. Only
+        /// on memory channels.
+        fn relaxed(this) -> Handshake<'p, K> where [K: OnlyMemory] {
+            this.edit(relax);
+            this
         }
     }
 }
@@ -269,16 +418,19 @@ dsl! {
 
         /// Makes the signal or wait order execution only: it publishes no data. Only on memory channels.
         fn relaxed(this) -> SyncCall<'p, K> where [K: OnlyMemory] {
-            this.program.recorder().edit(this.ops, |op| {
-                op.kind = match op.kind {
-                    OpKind::Signal => OpKind::RelaxedSignal,
-                    OpKind::Wait => OpKind::RelaxedWait,
-                    kind => kind,
-                };
-            });
+            this.program.recorder().edit(this.ops, relax);
             this
         }
     }
+}
+
+/// Makes a signal or wait relaxed.
+fn relax(op: &mut Op) {
+    op.kind = match op.kind {
+        OpKind::Signal => OpKind::RelaxedSignal,
+        OpKind::Wait => OpKind::RelaxedWait,
+        kind => kind,
+    };
 }
 
 const PUT: Transfer = Transfer::new("put", OpKind::Put, End::Remote);
@@ -288,3 +440,6 @@ const READ_PUT_PACKETS: Transfer = Transfer::new("read_put_packets", OpKind::Rea
 const PUT_WITH_SIGNAL: Transfer = Transfer::new("put_with_signal", OpKind::PutWithSignal, End::Remote);
 const PUT_WITH_SIGNAL_AND_FLUSH: Transfer =
     Transfer::new("put_with_signal_and_flush", OpKind::PutWithSignalAndFlush, End::Remote);
+
+#[cfg(test)]
+mod tests;

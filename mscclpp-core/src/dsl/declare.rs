@@ -103,6 +103,32 @@ macro_rules! dsl {
             },
         }
     };
+    // A trait for lists of handles. An empty list belongs to no program: its methods return the default and record nothing.
+    (table $table:ident; for [$($dynamic:ty),*]; $(#[doc = $about:literal])* trait $trait:ident[$($param:tt),*] for [$element:ty] where [$($bound:tt)*] {
+        $($(#[doc = $doc:literal])* fn $name:ident($this:ident $(, $arg:ident: $kind:tt)*) -> $ret:ty $body:block)*
+    }) => {
+        $(#[doc = $about])*
+        pub trait $trait<$($param),*> where $($bound)* {
+            $(
+                $(#[doc = $doc])*
+                #[track_caller]
+                fn $name(&self $(, $arg: parameter!($kind))*) -> $ret;
+            )*
+        }
+        impl<$($param),*> $trait<$($param),*> for [$element] where $($bound)* {
+            $(
+                #[track_caller]
+                fn $name(&self $(, $arg: parameter!($kind))*) -> $ret {
+                    let Some(first) = self.first() else { return <$ret>::default() };
+                    first.program().mark();
+                    $(let $arg = resolved!($kind, $arg, first.program());)*
+                    let $this = self;
+                    $body
+                }
+            )*
+        }
+        dsl! { @table $table [$($dynamic),*] $($(#[doc = $doc])* fn $name($this $(, $arg: $kind)*) -> $ret $body)* }
+    };
     (table $table:ident; by value $slf:ident; for [$($dynamic:ty),*]; impl[$($generics:tt)*] $target:ty { $($methods:tt)* }) => {
         impl<$($generics)*> $target {
             dsl! { @methods [$slf] $slf $($methods)* }

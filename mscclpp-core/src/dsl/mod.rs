@@ -25,7 +25,10 @@ pub use args::{
     RankArg, RankList,
 };
 pub use buffer::{AnyBuffer, Buffer, BufferMarker, Chunk, Input, Output, Scratch};
-pub use channel::{Channel, ChannelMarker, Memory, MemoryChannel, OnlyMemory, OnlyPort, Port, PortChannel, SyncCall};
+pub use channel::{
+    Channel, ChannelMarker, Channels, Handshake, Memory, MemoryChannel, OnlyMemory, OnlyPort, Port, PortChannel,
+    SyncCall,
+};
 pub use group::ThreadBlockGroup;
 pub use program::Program;
 pub use rank::{Rank, Ranks, Reduction};

@@ -1,6 +1,6 @@
 //! Ranks and their local operations.
 
-use super::args::{AnyChunk, BlockList, Blocks, ChunkList, PacketChunk, PacketList, RankArg};
+use super::args::{AnyChunk, BlockList, Blocks, ChunkList, PacketChunk, PacketList, RankArg, RankList};
 use super::buffer::{Buffer, Input, Output, Scratch};
 use super::channel::{MemoryChannel, PortChannel};
 use super::program::Program;
@@ -141,6 +141,22 @@ dsl! {
         /// Creates a port channel to a peer.
         fn port_channel(this, peer: RankArg) -> PortChannel<'p> {
             PortChannel::new(this.program, this.program.recorder().channel(ChannelKind::Port, this.id, peer))
+        }
+
+        /// Creates a memory channel to each peer, in order.
+        ///
+        /// [`Channels::handshake`](super::Channels::handshake) signals on all of them and waits for all.
+        fn memory_channels(this, peers: RankList) -> Vec<MemoryChannel<'p>> {
+            let values = this.program.recorder().channels(ChannelKind::Memory, this.id, &peers);
+            values.into_iter().map(|value| MemoryChannel::new(this.program, value)).collect()
+        }
+
+        /// Creates a port channel to each peer, in order.
+        ///
+        /// [`Channels::handshake`](super::Channels::handshake) signals on all of them and waits for all.
+        fn port_channels(this, peers: RankList) -> Vec<PortChannel<'p>> {
+            let values = this.program.recorder().channels(ChannelKind::Port, this.id, &peers);
+            values.into_iter().map(|value| PortChannel::new(this.program, value)).collect()
         }
 
         /// Creates a semaphore between this rank's thread blocks.

@@ -2,7 +2,7 @@
 
 pub use super::args::Kind;
 use super::buffer::{AnyBuffer, Buffer, Chunk};
-use super::channel::{Channel, ChannelMarker, SyncCall};
+use super::channel::{Channel, ChannelMarker, Handshake, SyncCall};
 use super::group::ThreadBlockGroup;
 use super::program::Program;
 use super::rank::{Rank, Ranks, Reduction};
@@ -59,7 +59,10 @@ pub const TYPES: &[Type] = &[
     Type { name: "Chunk", tables: buffer::CHUNK },
     Type { name: "MemoryChannel", tables: &[channel::COMMON[0], channel::MEMORY[0], channel::MEMORY_ONLY[0]] },
     Type { name: "PortChannel", tables: &[channel::COMMON[1], channel::PORT[0], channel::PORT_ONLY[0]] },
+    Type { name: "[MemoryChannel]", tables: &[channel::CHANNELS[0]] },
+    Type { name: "[PortChannel]", tables: &[channel::CHANNELS[1]] },
     Type { name: "SyncCall", tables: channel::SYNC_CALL },
+    Type { name: "Handshake", tables: channel::HANDSHAKE },
     Type { name: "SwitchChannel", tables: switch::CHANNEL },
     Type { name: "SwitchMember", tables: switch::AT },
     Type { name: "SwitchReduction", tables: switch::REDUCTION },
@@ -170,6 +173,7 @@ receivers! {
     Reduction<'static>, "a `Reduction`": program, Value::Reduction(ops) => Reduction::new(program, *ops), Reduction<'p>;
     SwitchReduction<'static>, "a `SwitchReduction`": program, Value::SwitchReduction(ops) => SwitchReduction::new(program, *ops), SwitchReduction<'p>;
     SyncCall<'static, super::Memory>, "a `SyncCall`": program, Value::SyncCall(ops, _) => SyncCall::new(program, *ops), SyncCall<'p, super::Memory>;
+    Handshake<'static, super::Memory>, "a `Handshake`": program, Value::Handshake(ops, _) => Handshake::new(program, *ops), Handshake<'p, super::Memory>;
     ThreadBlockGroup, "a `ThreadBlockGroup`": _program, Value::Group(group) => ThreadBlockGroup::from_value(group), ThreadBlockGroup;
 }
 
@@ -180,6 +184,19 @@ impl<K: ChannelMarker> Receiver for Channel<'static, K> {
             Value::Channel(channel) if channel.kind == K::KIND => Ok(Channel::new(program, *channel)),
             other => {
                 Err(ArgError::Kind { name: "self", index: usize::MAX, expected: K::EXPECTED, found: other.kind_name() })
+            }
+        }
+    }
+}
+
+impl<K: ChannelMarker> Receiver for [Channel<'static, K>] {
+    type Handle<'p> = Vec<Channel<'p, K>>;
+    fn receive<'p>(program: &'p Program, value: &Value) -> Result<Vec<Channel<'p, K>>, ArgError> {
+        match value {
+            Value::List(list) => list.iter().map(|value| Channel::<K>::receive(program, value)).collect(),
+            other => {
+                let expected = "a list of channels";
+                Err(ArgError::Kind { name: "self", index: usize::MAX, expected, found: other.kind_name() })
             }
         }
     }
@@ -251,6 +268,18 @@ impl<S> IntoValue for Chunk<'_, S> {
 impl<K: ChannelMarker> IntoValue for Channel<'_, K> {
     fn into_value(self) -> Value {
         Value::Channel(self.value())
+    }
+}
+
+impl<K: ChannelMarker> IntoValue for Vec<Channel<'_, K>> {
+    fn into_value(self) -> Value {
+        Value::List(std::rc::Rc::new(self.into_iter().map(IntoValue::into_value).collect()))
+    }
+}
+
+impl<K: ChannelMarker> IntoValue for Handshake<'_, K> {
+    fn into_value(self) -> Value {
+        Value::Handshake(self.ops(), K::KIND)
     }
 }
 

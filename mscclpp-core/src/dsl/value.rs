@@ -115,6 +115,8 @@ pub enum Value {
     Group(GroupValue),
     /// The last recorded signal, wait or flush.
     SyncCall(OpsValue, ChannelKind),
+    /// The last recorded handshake.
+    Handshake(OpsValue, ChannelKind),
     /// The last recorded acquire or release.
     SemaphoreCall(OpsValue),
     /// The last recorded reduction.
@@ -148,6 +150,7 @@ impl Value {
             Self::Semaphore(..) => "a `Semaphore`",
             Self::Group(_) => "a `ThreadBlockGroup`",
             Self::SyncCall(..) => "a `SyncCall`",
+            Self::Handshake(..) => "a `Handshake`",
             Self::SemaphoreCall(_) => "a `SemaphoreCall`",
             Self::Reduction(_) => "a `Reduction`",
             Self::SwitchReduction(_) => "a `SwitchReduction`",
@@ -171,6 +174,7 @@ impl Value {
             Self::Semaphore(..) => "Semaphore",
             Self::Group(_) => "ThreadBlockGroup",
             Self::SyncCall(..) => "SyncCall",
+            Self::Handshake(..) => "Handshake",
             Self::SemaphoreCall(_) => "SemaphoreCall",
             Self::Reduction(_) => "Reduction",
             Self::SwitchReduction(_) => "SwitchReduction",

@@ -37,9 +37,8 @@ impl<'t> Vm<'t> {
             let help = format!("does this loop end? {AT_RUN_TIME}");
             return Err(self.fail_with(Code::TooManySteps, expr.tok, message, Some(&help)));
         }
-        // All of the API's lists are iterators to the code that gets them.
         let value = self.decode(value);
-        if matches!(value, Value::List(_)) { self.iterate(value, expr.tok) } else { Ok(value) }
+        if method.returns == "Ranks<'_>" { self.iterate(value, expr.tok) } else { Ok(value) }
     }
 
     pub(super) fn pipeline(&mut self, expr: &'t Expr, call: &'t MethodCall) -> Eval {

@@ -104,8 +104,19 @@ impl Infer<'_> {
                     None => self.language_method(expr, call, receiver),
                 }
             }
+            Some((Con::List, args)) => match self.list_of_handles(args[0], &call.name) {
+                Some(name) => self.dsl_method(&name, expr, call),
+                None => self.language_method(expr, call, receiver),
+            },
             _ => self.language_method(expr, call, receiver),
         }
+    }
+
+    /// The registry's name of a list of handles that has a method.
+    fn list_of_handles(&self, item: Ty, method: &str) -> Option<String> {
+        let (Con::Handle(name), _) = self.store.parts(item)? else { return None };
+        let list = format!("[{name}]");
+        registry::method(&list, method).map(|_| list)
     }
 
     fn language_method(&mut self, expr: &Expr, call: &MethodCall, receiver: Ty) -> Ty {
@@ -227,7 +238,17 @@ impl Infer<'_> {
 
     /// The type that a function of the authoring API returns.
     fn returned(&mut self, method: &Method) -> Ty {
-        let name: String = method.returns.trim().chars().take_while(char::is_ascii_alphanumeric).collect();
+        let returns = method.returns.trim();
+        if let Some(item) = returns.strip_prefix("Vec<") {
+            let item = self.returned_type(item);
+            return self.store.con(Con::List, [item]);
+        }
+        self.returned_type(returns)
+    }
+
+    /// A type as a function of the authoring API names it.
+    fn returned_type(&mut self, name: &str) -> Ty {
+        let name: String = name.chars().take_while(char::is_ascii_alphanumeric).collect();
         match (name.as_str(), IntTy::from_name(&name)) {
             ("", _) => self.unit(),
             (_, Some(int)) => self.store.int(int),

@@ -38,6 +38,7 @@ const CASES: &[Case] = cases! {
     tree: "Broadcast", CollectiveKind::Broadcast, [2, 6];
     roles: "Test(input = 1, output = 1)", ONE, [2, 4];
     scheduled: "Test(input = 8, output = 8)", EIGHT, [1, 2];
+    handshakes: "AllGather", CollectiveKind::AllGather, [2, 3, 5];
 };
 
 #[test]

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use mscclpp_core::dsl::{MemoryChannel, Program, Rank};
+use mscclpp_core::dsl::{Channels, Handshake, Memory, MemoryChannel, Program, Rank};
 use mscclpp_core::types::BlockSync;
 
 /// What a rank does next on its way around a ring.
@@ -386,5 +386,45 @@ pub(crate) fn scheduled(p: &Program) {
                 rank.copy(rank.output().chunk(chunk), rank.input().chunk(chunk), block);
             }
         }
+    }
+}
+
+/// Opens the channels of a node: the peers have started.
+fn open<'p>(channels: &[MemoryChannel<'p>], block: usize) -> Handshake<'p, Memory> {
+    channels.handshake(block).relaxed()
+}
+
+/// All-gather over sets of channels: of a list, a slice, an array, one channel, and none; through memory and ports.
+pub(crate) fn handshakes(p: &Program) {
+    let ranks = p.num_ranks();
+    for rank in p.ranks() {
+        let id = rank.id();
+        let peers: Vec<Rank<'_>> = p.ranks().filter(|peer| *peer != rank).collect();
+        let near = rank.memory_channels(&peers);
+        let far = rank.port_channels((1..ranks).map(|step| (id + step) % ranks).rev());
+        open(&near, 0).sync(BlockSync::After);
+        for part in near.chunks(1) {
+            part.handshake(0).sync(BlockSync::None);
+        }
+        let (first, rest) = near.split_first().unwrap();
+        first.handshake(0).relaxed().sync(BlockSync::Both);
+        rest.handshake(0);
+        near[1..].handshake(0);
+        near[0].handshake(0);
+        [far[0], far[far.len() - 1]].handshake(1).sync(BlockSync::Before);
+        rank.memory_channels(0..0).handshake(3).relaxed().sync(BlockSync::After);
+        p.pipeline(1 << 12, 1, || {
+            for channel in &near {
+                channel.put(channel.peer().output().chunk(id), rank.input().chunk(0), 0);
+            }
+            near.handshake(0);
+            far.handshake(1);
+        });
+        let mut set = Vec::new();
+        for peer in near.iter().map(|channel| channel.peer()) {
+            set.push(rank.memory_channel(peer));
+        }
+        set.handshake(2);
+        rank.copy(rank.output().chunk(id), rank.input().chunk(0), 0);
     }
 }

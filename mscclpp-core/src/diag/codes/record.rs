@@ -15,8 +15,8 @@ codes! {
         "Wrong: `buffer.chunk(3..1)`. Right: `buffer.chunk(1..3)`.";
     EmptyChunk = "M0006" "empty-chunk": "a chunk range contains at least one chunk",
         "An empty range would record operations that do nothing.\n\nWrong: `buffer.chunk(2..2)`. Right: omit the operation, or use `buffer.chunk(2..3)`.";
-    WrongRank = "M0007" "wrong-rank": "an operation uses chunks of its own rank, or of the two ranks of its channel",
-        "A local operation uses chunks of its own rank. A channel from a to b puts chunks of a into chunks of b, and gets chunks of b into chunks of a.\n\nWrong: `a.memory_channel(b).put(a.output().chunk(0), a.input().chunk(0), 0)`. Right: `put(b.output().chunk(0), a.input().chunk(0), 0)`.";
+    WrongRank = "M0007" "wrong-rank": "an operation uses chunks of its own rank, or of the two ranks of its channel; a handshake uses channels of one rank",
+        "A local operation uses chunks of its own rank. A channel from a to b puts chunks of a into chunks of b, and gets chunks of b into chunks of a.\n\nWrong: `a.memory_channel(b).put(a.output().chunk(0), a.input().chunk(0), 0)`. Right: `put(b.output().chunk(0), a.input().chunk(0), 0)`.\n\nWrong: `[a.memory_channel(b), b.memory_channel(a)].handshake(0)`. Right: `a.memory_channels([b]).handshake(0)`, and the same for b.";
     SizeMismatch = "M0008" "size-mismatch": "the chunk ranges of an operation have equal sizes",
         "Wrong: `rank.copy(output.chunk(0..2), input.chunk(0), 0)`. Right: `rank.copy(output.chunk(0..2), input.chunk(0..2), 0)`.";
     OverlappingCopy = "M0009" "overlapping-copy": "source and destination of an operation do not partially overlap",

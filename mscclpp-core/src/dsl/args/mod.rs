@@ -69,7 +69,8 @@ argument! {
     RankArg -> i128
 }
 argument! {
-    /// Several ranks: numbers or [`Rank`](super::Rank)s in an array, slice, `Vec` or range, or `p.ranks()`.
+    /// Several ranks: [`Rank`](super::Rank)s or their numbers in an array, slice, `Vec` or range, or from any iterator,
+    /// such as `p.ranks()`.
     #[diagnostic::on_unimplemented(
         message = "`{Self}` is not a list of ranks",
         label = "expected ranks such as `[0, 1]`, `0..8` or `p.ranks()`"

@@ -5,7 +5,7 @@ use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToIncl
 use super::{At, BlockArg, BlockList, Blocks, ChunkRange, RankArg, RankList};
 use crate::dsl::group::ThreadBlockGroup;
 use crate::dsl::program::Program;
-use crate::dsl::rank::{Rank, Ranks};
+use crate::dsl::rank::Rank;
 use crate::dsl::value::RangeValue;
 
 macro_rules! for_integers {
@@ -56,13 +56,7 @@ macro_rules! for_integers {
             }
         }
         for_lists! { BlockList, [] $int, block => block as i128 }
-        for_lists! { RankList, [] $int, rank => rank as i128 }
         impl BlockList for Range<$int> {
-            fn resolve(self, _: &Program) -> Vec<i128> {
-                range_numbers(self.start as i128, self.end as i128)
-            }
-        }
-        impl RankList for Range<$int> {
             fn resolve(self, _: &Program) -> Vec<i128> {
                 range_numbers(self.start as i128, self.end as i128)
             }
@@ -110,11 +104,24 @@ pub(super) fn range_numbers(start: i128, end: i128) -> Vec<i128> {
 }
 
 for_integers! { usize u32 u64 i32 i64 }
-for_lists! { RankList, ['p,] Rank<'p>, rank => i128::from(rank.number()) }
 
-impl RankList for Ranks<'_> {
-    fn resolve(self, _: &Program) -> Vec<i128> {
-        self.map(|rank| i128::from(rank.number())).collect()
+impl<I: IntoIterator<Item: RankArg>> RankList for I {
+    fn resolve(self, program: &Program) -> Vec<i128> {
+        // An iterator may call functions of the authoring API, but what it yields is an argument of this call.
+        let call = program.recorder().current_call();
+        let mut ranks = Vec::new();
+        for rank in self.into_iter().take(MAX_NUMBERS as usize) {
+            program.recorder().resume_call(call.clone());
+            ranks.push(rank.resolve(program));
+        }
+        program.recorder().resume_call(call);
+        ranks
+    }
+}
+
+impl<R: RankArg + Copy> RankArg for &R {
+    fn resolve(self, program: &Program) -> i128 {
+        (*self).resolve(program)
     }
 }
 

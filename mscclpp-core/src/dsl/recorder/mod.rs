@@ -52,7 +52,8 @@ pub(super) struct Recorder {
 }
 
 /// The source location of the current call.
-enum CallSite {
+#[derive(Clone)]
+pub(super) enum CallSite {
     Unknown,
     /// A native caller.
     Caller(&'static Location<'static>),
@@ -113,6 +114,16 @@ impl Recorder {
         if !matches!(self.here, CallSite::Evaluated(..)) {
             self.here = CallSite::Caller(caller);
         }
+    }
+
+    /// Returns the current call, for [`resume_call`](Self::resume_call).
+    pub(super) fn current_call(&self) -> CallSite {
+        self.here.clone()
+    }
+
+    /// Makes an earlier call the current one again.
+    pub(super) fn resume_call(&mut self, call: CallSite) {
+        self.here = call;
     }
 
     /// Returns the location of the current call, for a diagnostic.

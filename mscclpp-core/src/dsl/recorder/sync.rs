@@ -20,6 +20,38 @@ impl Recorder {
         self.record_on_block(channel.src, block, op)
     }
 
+    /// Records a signal on each channel, in order, and then a wait on each. All channels are of one kind.
+    pub(in crate::dsl) fn handshake(&mut self, channels: &[ChannelValue], block: i128) -> OpsValue {
+        let known = channels.iter().filter(|channel| channel.src != POISON);
+        let Some(first) = known.clone().next() else { return NOTHING };
+        if let Some(other) = known.clone().find(|channel| channel.src != first.src) {
+            let kind = first.kind;
+            self.report_error(
+                Code::WrongRank,
+                format!(
+                    "`handshake` expects channels of one rank, found a {kind} channel of rank {} to rank {} and a {kind} \
+                     channel of rank {} to rank {}",
+                    first.src, first.dst, other.src, other.dst
+                ),
+                format!("call `handshake` once for each rank, on the channels that `rank.{kind}_channels(peers)` returns"),
+            );
+            return NOTHING;
+        }
+        let Some(block) = self.block(block) else { return NOTHING };
+        let (begin, origin) = (self.trace.ops.len() as u32, self.origin());
+        // `Both` of the waits also synchronizes the block between signals and waits.
+        for (kind, sync) in [(OpKind::Signal, BlockSync::Before), (OpKind::Wait, BlockSync::Both)] {
+            for channel in known.clone() {
+                let mut op = Op::new(kind, origin);
+                op.channel = Some(channel.kind);
+                op.ids.push(channel.id);
+                op.sync = sync;
+                self.push(channel.src, block, op);
+            }
+        }
+        OpsValue { first: begin, count: self.trace.ops.len() as u32 - begin }
+    }
+
     /// Records an acquire or release.
     pub(in crate::dsl) fn semaphore_op(&mut self, kind: OpKind, rank: u32, id: u32, block: i128) -> OpsValue {
         if rank == POISON {

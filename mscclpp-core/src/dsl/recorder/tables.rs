@@ -152,6 +152,10 @@ impl Recorder {
         ChannelValue { kind, src, dst, id }
     }
 
+    pub(in crate::dsl) fn channels(&mut self, kind: ChannelKind, src: u32, peers: &[i128]) -> Vec<ChannelValue> {
+        peers.iter().map(|&peer| self.channel(kind, src, peer)).collect()
+    }
+
     pub(in crate::dsl) fn semaphore(&mut self, rank: u32, initial: i64) -> u32 {
         if initial < 0 || initial > i64::from(i32::MAX) {
             self.report_error(
