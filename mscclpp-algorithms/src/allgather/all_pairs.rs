@@ -1,7 +1,6 @@
 //! All-pairs all-gather: 1 step, (P-1)/P of the output sent per rank, no scratch.
 
-use mscclpp_core::dsl::Program;
-use mscclpp_core::types::BlockSync;
+use mscclpp_core::dsl::{Channels, Program};
 use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
@@ -13,14 +12,8 @@ use crate::builtin::BuiltinAlgorithm;
 #[collective(AllGather, ranks = [2, 4, 8], in_place, instances = 32, crate = mscclpp_core)]
 pub fn allgather_all_pairs(p: &Program) {
     for rank in p.ranks() {
-        let others = p.ranks().filter(|peer| peer.id() != rank.id());
-        let channels: Vec<_> = others.map(|peer| rank.memory_channel(peer)).collect();
-        for channel in &channels {
-            channel.signal(0).relaxed();
-        }
-        for channel in &channels {
-            channel.wait(0).relaxed().sync(BlockSync::After);
-        }
+        let channels = rank.memory_channels(p.ranks().filter(|peer| *peer != rank));
+        channels.handshake(0).relaxed();
         let own = rank.output().chunk(rank.id());
         let mine = if p.in_place() { own.to_any() } else { rank.input().chunk(0).to_any() };
         for step in 1..p.num_ranks() {
@@ -32,12 +25,7 @@ pub fn allgather_all_pairs(p: &Program) {
         if !p.in_place() {
             rank.copy(own, mine, 0);
         }
-        for channel in &channels {
-            channel.signal(0).sync(BlockSync::Before);
-        }
-        for channel in &channels {
-            channel.wait(0);
-        }
+        channels.handshake(0);
     }
 }
 

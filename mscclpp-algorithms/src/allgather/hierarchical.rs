@@ -1,7 +1,7 @@
 //! Hierarchical all-gather: 2 steps, (G-1)/G of the output sent within the node and (N-1)/P between nodes per rank (N nodes
 //! of G ranks), no scratch.
 
-use mscclpp_core::dsl::Program;
+use mscclpp_core::dsl::{Channels, Program};
 use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
@@ -18,10 +18,8 @@ pub fn allgather_hierarchical(p: &Program) {
     for rank in p.ranks() {
         let (id, output) = (rank.id(), rank.output());
         let first = rank.node() * per_node;
-        let peers: Vec<_> = (1..per_node).map(|step| p.rank(first + (rank.local_id() + step) % per_node)).collect();
-        let across: Vec<_> = (1..nodes).map(|step| p.rank((id + step * per_node) % ranks)).collect();
-        let memory: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
-        let port: Vec<_> = across.iter().map(|&partner| rank.port_channel(partner)).collect();
+        let memory = rank.memory_channels((1..per_node).map(|step| first + (rank.local_id() + step) % per_node));
+        let port = rank.port_channels((1..nodes).map(|step| (id + step * per_node) % ranks));
         let mine = if p.in_place() { output.chunk(id).to_any() } else { rank.input().chunk(0).to_any() };
 
         for channel in &port {
@@ -30,31 +28,27 @@ pub fn allgather_hierarchical(p: &Program) {
         for channel in &memory {
             channel.signal(0).relaxed();
         }
-        for (channel, partner) in port.iter().zip(&across) {
+        for channel in &port {
             channel.wait(0).sync(BlockSync::After);
-            channel.put_with_signal(partner.output().chunk(id), mine, 0);
+            channel.put_with_signal(channel.peer().output().chunk(id), mine, 0);
         }
         for channel in &memory {
             channel.wait(0).relaxed().sync(BlockSync::After);
         }
-        for (channel, peer) in memory.iter().zip(&peers) {
-            channel.put(peer.output().chunk(id), mine, 0);
+        for channel in &memory {
+            channel.put(channel.peer().output().chunk(id), mine, 0);
         }
         if !p.in_place() {
             rank.copy(output.chunk(id), mine, 0);
         }
-        for (from, partner) in port.iter().zip(&across) {
+        for from in &port {
+            let partner = from.peer();
             from.wait(0).sync(BlockSync::After);
-            for (channel, peer) in memory.iter().zip(&peers) {
-                channel.put(peer.output().chunk(partner.id()), output.chunk(partner.id()), 0);
+            for channel in &memory {
+                channel.put(channel.peer().output().chunk(partner.id()), output.chunk(partner.id()), 0);
             }
         }
-        for channel in &memory {
-            channel.signal(0).sync(BlockSync::Before);
-        }
-        for channel in &memory {
-            channel.wait(0);
-        }
+        memory.handshake(0);
         // The source may be overwritten only after it has been read.
         for channel in &port {
             channel.flush(0);

@@ -21,11 +21,7 @@ pub fn allgather_node_ring(p: &Program, group: usize) {
     for rank in p.ranks() {
         let (id, input, output) = (rank.id(), rank.input(), rank.output());
         let peers: Vec<_> = p.ranks().filter(|peer| peer.node() == rank.node() && peer.id() != id).collect();
-        let mut channels = Vec::new();
-        for &peer in &peers {
-            let of_peer: Vec<_> = (0..group).map(|_| rank.memory_channel(peer)).collect();
-            channels.push(of_peer);
-        }
+        let channels: Vec<_> = peers.iter().map(|&peer| rank.memory_channels((0..group).map(|_| peer))).collect();
         let next = p.rank((id + per_node) % ranks);
         let previous = p.rank((id + ranks - per_node) % ranks);
         let to_next = rank.port_channel(next);
@@ -34,12 +30,7 @@ pub fn allgather_node_ring(p: &Program, group: usize) {
 
         for (index, of_peer) in channels.iter().enumerate() {
             for (member, channel) in of_peer.iter().enumerate() {
-                channel.signal(1 + index * group + member).relaxed().sync(BlockSync::None);
-            }
-        }
-        for (index, of_peer) in channels.iter().enumerate() {
-            for (member, channel) in of_peer.iter().enumerate() {
-                channel.wait(1 + index * group + member).relaxed().sync(BlockSync::After);
+                channel.handshake(1 + index * group + member).relaxed().sync(BlockSync::After);
             }
         }
         to_previous.signal(0).sync(BlockSync::None);
@@ -60,8 +51,7 @@ pub fn allgather_node_ring(p: &Program, group: usize) {
             for (at, peer) in peers.iter().enumerate() {
                 channels[at][0].put(scratch[peer.id()].chunk(index), mine, &groups[at]);
                 for (member, channel) in channels[at].iter().enumerate() {
-                    channel.signal(1 + at * group + member).sync(BlockSync::Before);
-                    channel.wait(1 + at * group + member).sync(BlockSync::After);
+                    channel.handshake(1 + at * group + member).sync(BlockSync::Both);
                 }
                 let theirs = origin(peer.id());
                 rank.copy(output.chunk(theirs), scratch[id].chunk(theirs), &groups[at]);

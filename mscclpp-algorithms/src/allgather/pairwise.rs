@@ -16,12 +16,10 @@ pub fn allgather_pairwise(p: &Program) {
         for peer in p.ranks().filter(|peer| peer.id() != rank.id()) {
             let channel = rank.memory_channel(peer);
             // Both ranks have started, so both outputs may be written.
-            channel.signal(0).relaxed();
-            channel.wait(0).relaxed().sync(BlockSync::After);
+            channel.handshake(0).relaxed();
             channel.put(peer.output().chunk(rank.id()), mine, 0);
             // The data has arrived.
-            channel.signal(0).sync(BlockSync::Before);
-            channel.wait(0).sync(BlockSync::After);
+            channel.handshake(0).sync(BlockSync::Both);
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Pulled all-gather: 1 step, (P-1)/P of the output read per rank, no scratch.
 
-use mscclpp_core::dsl::Program;
-use mscclpp_core::types::BlockSync;
+use mscclpp_core::dsl::{Channels, Program};
 use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
@@ -16,30 +15,20 @@ pub fn allgather_pull(p: &Program) {
     let ranks = p.num_ranks();
     for rank in p.ranks() {
         let id = rank.id();
-        let peers: Vec<_> = (1..ranks).map(|step| p.rank((id + step) % ranks)).collect();
-        let channels: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
-        for channel in &channels {
-            channel.signal(0).relaxed();
-        }
+        let channels = rank.memory_channels((1..ranks).map(|step| (id + step) % ranks));
         let chunk = |of: usize| {
             if p.in_place() { p.rank(of).output().chunk(of).to_any() } else { p.rank(of).input().chunk(0).to_any() }
         };
-        for channel in &channels {
-            channel.wait(0).relaxed().sync(BlockSync::After);
-        }
+        channels.handshake(0).relaxed();
         if !p.in_place() {
             rank.copy(rank.output().chunk(id), chunk(id), 0);
         }
-        for (channel, peer) in channels.iter().zip(&peers) {
-            channel.get(rank.output().chunk(peer.id()), chunk(peer.id()), 0);
+        for channel in &channels {
+            let peer = channel.peer().id();
+            channel.get(rank.output().chunk(peer), chunk(peer), 0);
         }
         // The peers' chunks have been read and may be overwritten.
-        for channel in &channels {
-            channel.signal(0).sync(BlockSync::Before);
-        }
-        for channel in &channels {
-            channel.wait(0);
-        }
+        channels.handshake(0);
     }
 }
 

@@ -1,7 +1,7 @@
 //! All-gather over two nodes: 3 steps, (G-1)/G of the output sent within the node and 1/P between the nodes per rank (G
 //! ranks per node), no scratch.
 
-use mscclpp_core::dsl::Program;
+use mscclpp_core::dsl::{Channels, Program};
 use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
@@ -16,36 +16,24 @@ pub fn allgather_two_nodes(p: &Program) {
     let (ranks, per_node) = (p.num_ranks(), p.ranks_per_node());
     for rank in p.ranks() {
         let (id, output) = (rank.id(), rank.output());
-        let on_node = p.ranks().filter(|peer| peer.node() == rank.node() && peer.id() != id);
-        let peers: Vec<_> = on_node.collect();
-        let channels: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
+        let on_node = p.ranks().filter(|peer| peer.node() == rank.node() && *peer != rank);
+        let channels = rank.memory_channels(on_node);
         let partner = p.rank((id + per_node) % ranks);
         let across = rank.port_channel(partner);
 
+        channels.handshake(0).relaxed();
         for channel in &channels {
-            channel.signal(0).relaxed();
-        }
-        for channel in &channels {
-            channel.wait(0).relaxed().sync(BlockSync::After);
-        }
-        for (channel, peer) in channels.iter().zip(&peers) {
-            channel.put(peer.output().chunk(id), output.chunk(id), 0);
+            channel.put(channel.peer().output().chunk(id), output.chunk(id), 0);
         }
 
-        across.signal(0);
-        across.wait(0).sync(BlockSync::After);
+        across.handshake(0);
         across.put_with_signal_and_flush(partner.output().chunk(id), output.chunk(id), 0);
         across.wait(0).sync(BlockSync::After);
 
-        for (channel, peer) in channels.iter().zip(&peers) {
-            channel.put(peer.output().chunk(partner.id()), output.chunk(partner.id()), 0);
-        }
         for channel in &channels {
-            channel.signal(0).sync(BlockSync::Before);
+            channel.put(channel.peer().output().chunk(partner.id()), output.chunk(partner.id()), 0);
         }
-        for channel in &channels {
-            channel.wait(0);
-        }
+        channels.handshake(0);
     }
 }
 

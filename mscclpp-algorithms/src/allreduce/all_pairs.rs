@@ -1,7 +1,6 @@
 //! All-pairs all-reduce: 2 steps, (P-1)/P of the message read and as much written per rank, no scratch.
 
-use mscclpp_core::dsl::Program;
-use mscclpp_core::types::BlockSync;
+use mscclpp_core::dsl::{Channels, Program};
 use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
@@ -14,15 +13,9 @@ use crate::builtin::BuiltinAlgorithm;
 pub fn allreduce_all_pairs(p: &Program) {
     let blocks = p.chunk_factor();
     for rank in p.ranks() {
-        let peers: Vec<_> = p.ranks().filter(|peer| peer.id() != rank.id()).collect();
         for block in 0..blocks {
-            let channels: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
-            for channel in &channels {
-                channel.signal(block).relaxed();
-            }
-            for channel in &channels {
-                channel.wait(block).relaxed().sync(BlockSync::After);
-            }
+            let channels = rank.memory_channels(p.ranks().filter(|peer| *peer != rank));
+            channels.handshake(block).relaxed();
             let index = rank.id() * blocks + block;
             let result = |of: usize| {
                 if p.in_place() {
@@ -34,19 +27,14 @@ pub fn allreduce_all_pairs(p: &Program) {
             let mine = result(rank.id());
             // Out of place, the first chunk that is read is reduced with the rank's own input into the output.
             let mut sum = rank.input().chunk(index).to_any();
-            for (channel, peer) in channels.iter().zip(&peers) {
-                channel.reduce(sum, peer.input().chunk(index), block).to(mine);
+            for channel in &channels {
+                channel.reduce(sum, channel.peer().input().chunk(index), block).to(mine);
                 sum = mine;
             }
-            for (channel, peer) in channels.iter().zip(&peers) {
-                channel.put(result(peer.id()), mine, block);
-            }
             for channel in &channels {
-                channel.signal(block).sync(BlockSync::Before);
+                channel.put(result(channel.peer().id()), mine, block);
             }
-            for channel in &channels {
-                channel.wait(block);
-            }
+            channels.handshake(block);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Hierarchical all-reduce: 4 steps, (G-1)/G of the message read and as much sent within the node and 2(N-1)/P sent between
 //! nodes per rank (N nodes of G ranks), N-1 chunks of scratch.
 
-use mscclpp_core::dsl::Program;
+use mscclpp_core::dsl::{Channels, Program};
 use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
@@ -22,10 +22,8 @@ pub fn allreduce_hierarchical(p: &Program) {
     for rank in p.ranks() {
         let (id, local, input, slots) = (rank.id(), rank.local_id(), rank.input(), scratch[rank.id()]);
         let first = rank.node() * per_node;
-        let peers: Vec<_> = (1..per_node).map(|step| p.rank(first + (local + step) % per_node)).collect();
-        let across: Vec<_> = (1..nodes).map(|step| p.rank((id + step * per_node) % ranks)).collect();
-        let memory: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
-        let port: Vec<_> = across.iter().map(|&partner| rank.port_channel(partner)).collect();
+        let memory = rank.memory_channels((1..per_node).map(|step| first + (local + step) % per_node));
+        let port = rank.port_channels((1..nodes).map(|step| (id + step * per_node) % ranks));
         let result = |of: usize, range: std::ops::Range<usize>| {
             if p.in_place() {
                 p.rank(of).input().chunk(range).to_any()
@@ -40,25 +38,21 @@ pub fn allreduce_hierarchical(p: &Program) {
         for channel in &port {
             channel.signal(0).sync(BlockSync::None);
         }
-        for channel in &memory {
-            channel.signal(0).relaxed();
-        }
-        for channel in &memory {
-            channel.wait(0).relaxed().sync(BlockSync::After);
-        }
+        memory.handshake(0).relaxed();
         let mut sum = input.chunk(part(local)).to_any();
-        for (channel, peer) in memory.iter().zip(&peers) {
-            channel.reduce(sum, peer.input().chunk(part(local)), 0).to(result(id, part(local)));
+        for channel in &memory {
+            channel.reduce(sum, channel.peer().input().chunk(part(local)), 0).to(result(id, part(local)));
             sum = result(id, part(local));
         }
         // With one rank per node no input was read, and the sums so far are the inputs.
         let so_far = |range: std::ops::Range<usize>| {
-            if peers.is_empty() { input.chunk(range).to_any() } else { result(id, range) }
+            if memory.is_empty() { input.chunk(range).to_any() } else { result(id, range) }
         };
 
-        for (step, partner) in across.iter().enumerate() {
-            port[step].wait(0).sync(BlockSync::After);
-            port[step].put_with_signal(scratch[partner.id()].chunk(step), so_far(share(partner.node())), 0);
+        for (step, channel) in port.iter().enumerate() {
+            let partner = channel.peer();
+            channel.wait(0).sync(BlockSync::After);
+            channel.put_with_signal(scratch[partner.id()].chunk(step), so_far(share(partner.node())), 0);
         }
         let mine = result(id, share(rank.node()));
         let mut sum = so_far(share(rank.node()));
@@ -69,22 +63,17 @@ pub fn allreduce_hierarchical(p: &Program) {
             sum = mine;
         }
         // The result of a partner's chunk arrives where the chunk was sent from.
-        for (channel, partner) in port.iter().zip(&across) {
-            channel.put_with_signal(result(partner.id(), share(rank.node())), mine, 0);
+        for channel in &port {
+            channel.put_with_signal(result(channel.peer().id(), share(rank.node())), mine, 0);
         }
         for channel in &port {
             channel.wait(0).sync(BlockSync::After);
         }
 
-        for (channel, peer) in memory.iter().zip(&peers) {
-            channel.put(result(peer.id(), part(local)), result(id, part(local)), 0);
-        }
         for channel in &memory {
-            channel.signal(0).sync(BlockSync::Before);
+            channel.put(result(channel.peer().id(), part(local)), result(id, part(local)), 0);
         }
-        for channel in &memory {
-            channel.wait(0);
-        }
+        memory.handshake(0);
         for channel in &port {
             channel.flush(0);
         }

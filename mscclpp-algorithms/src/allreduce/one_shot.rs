@@ -1,7 +1,6 @@
 //! One-shot all-reduce: 1 step, P-1 times the message read per rank, no scratch.
 
-use mscclpp_core::dsl::Program;
-use mscclpp_core::types::BlockSync;
+use mscclpp_core::dsl::{Channels, Program};
 use mscclpp_macros::collective;
 
 use crate::builtin::OrderScope;
@@ -14,19 +13,14 @@ use crate::builtin::{BufferMode, BuiltinAlgorithm};
 #[collective(AllReduce, ranks = [2, 4, 8], crate = mscclpp_core)]
 pub fn allreduce_one_shot(p: &Program) {
     for rank in p.ranks() {
-        let peers: Vec<_> = p.ranks().filter(|peer| peer.id() != rank.id()).collect();
-        let channels: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
-        for channel in &channels {
-            channel.signal(0).relaxed();
-        }
-        for channel in &channels {
-            channel.wait(0).relaxed().sync(BlockSync::After);
-        }
+        let channels = rank.memory_channels(p.ranks().filter(|peer| *peer != rank));
+        channels.handshake(0).relaxed();
         let result = rank.output().chunk(..).to_any();
         // The order of the first two operands does not matter, so rank 1 begins with its own input.
         let first = rank.id() <= 1;
         let mut sum = rank.input().chunk(..).to_any();
-        for (channel, peer) in channels.iter().zip(&peers) {
+        for channel in &channels {
+            let peer = channel.peer();
             if !first && peer.id() == 0 {
                 channel.get(result, peer.input().chunk(..), 0);
             } else {
@@ -41,12 +35,7 @@ pub fn allreduce_one_shot(p: &Program) {
             rank.barrier([0]);
         }
         // The peers' inputs have been read and may be overwritten.
-        for channel in &channels {
-            channel.signal(0).sync(BlockSync::Before);
-        }
-        for channel in &channels {
-            channel.wait(0);
-        }
+        channels.handshake(0);
     }
 }
 

@@ -1,8 +1,8 @@
 //! Switch all-reduce: 1 multicast step, 1/P of the message read and as much sent per rank, no scratch. Needs multicast
 //! hardware.
 
-use mscclpp_core::dsl::Program;
-use mscclpp_core::types::{BlockSync, BufferKind};
+use mscclpp_core::dsl::{Channels, Program};
+use mscclpp_core::types::BufferKind;
 use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm};
@@ -14,23 +14,12 @@ use crate::builtin::{BufferMode, BuiltinAlgorithm};
 pub fn allreduce_switch(p: &Program) {
     let switch = p.switch_channel(p.ranks(), BufferKind::Input);
     for rank in p.ranks() {
-        let others = p.ranks().filter(|peer| peer.id() != rank.id());
-        let channels: Vec<_> = others.map(|peer| rank.memory_channel(peer)).collect();
-        for channel in &channels {
-            channel.signal(0).relaxed();
-        }
-        for channel in &channels {
-            channel.wait(0).relaxed().sync(BlockSync::After);
-        }
+        let channels = rank.memory_channels(p.ranks().filter(|peer| *peer != rank));
+        channels.handshake(0).relaxed();
         let mine = rank.input().chunk(rank.id());
         switch.at(rank).reduce(mine, rank.id(), 0);
         switch.at(rank).broadcast(rank.id(), mine, 0);
-        for channel in &channels {
-            channel.signal(0).sync(BlockSync::Before);
-        }
-        for channel in &channels {
-            channel.wait(0);
-        }
+        channels.handshake(0);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Switch all-reduce in a pipeline: 3 overlapping stages per MiB, 1/P of the message read and as much sent per rank, P
 //! chunks of scratch. Needs multicast hardware.
 
-use mscclpp_core::dsl::Program;
+use mscclpp_core::dsl::{Channels, Program};
 use mscclpp_core::types::{BlockSync, BufferKind};
 use mscclpp_macros::collective;
 
@@ -19,8 +19,8 @@ pub fn allreduce_switch_pipeline(p: &Program) {
     let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(ranks)).collect();
     for rank in p.ranks() {
         let peers: Vec<_> = (1..ranks).map(|step| (rank.id() + step) % ranks).collect();
-        let copied_in: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
-        let reduced: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
+        let copied_in = rank.memory_channels(&peers);
+        let reduced = rank.memory_channels(&peers);
         let may_reduce = rank.semaphore(0);
         let may_copy_out = rank.semaphore(0);
         let stage = scratch[rank.id()];
@@ -29,12 +29,7 @@ pub fn allreduce_switch_pipeline(p: &Program) {
             for part in 0..ranks {
                 rank.copy(stage.chunk(part), rank.input().chunk(part), 0);
             }
-            for channel in &copied_in {
-                channel.signal(0).sync(BlockSync::Before);
-            }
-            for channel in &copied_in {
-                channel.wait(0).sync(BlockSync::After);
-            }
+            copied_in.handshake(0).sync(BlockSync::Both);
             may_reduce.release(0);
 
             may_reduce.acquire(1).sync(BlockSync::After);

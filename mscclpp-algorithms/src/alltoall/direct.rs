@@ -20,11 +20,9 @@ pub fn alltoall_direct(p: &Program) {
             let peer = p.rank((id + step) % ranks);
             let channel = rank.memory_channel(peer);
             let block = step - 1;
-            channel.signal(block).relaxed();
-            channel.wait(block).relaxed().sync(BlockSync::After);
+            channel.handshake(block).relaxed();
             channel.put(peer.output().chunk(id), rank.input().chunk(peer.id()), block);
-            channel.signal(block).sync(BlockSync::Before);
-            channel.wait(block).sync(BlockSync::After);
+            channel.handshake(block).sync(BlockSync::Both);
         }
     }
 }

@@ -15,15 +15,13 @@ pub fn alltoall_in_place(p: &Program) {
     // Index of `other` among the ranks other than `id`.
     let position = |other: usize, id: usize| if other < id { other } else { other - 1 };
     for rank in p.ranks() {
-        let peers: Vec<_> = p.ranks().filter(|peer| peer.id() != rank.id()).collect();
-        let channels: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
-        for (block, (channel, peer)) in channels.iter().zip(&peers).enumerate() {
-            channel.signal(block).relaxed();
-            channel.wait(block).relaxed().sync(BlockSync::After);
+        let channels = rank.memory_channels(p.ranks().filter(|peer| *peer != rank));
+        for (block, channel) in channels.iter().enumerate() {
+            let peer = channel.peer();
+            channel.handshake(block).relaxed();
             let slot = scratch[peer.id()].chunk(position(rank.id(), peer.id()));
             channel.put(slot, rank.input().chunk(peer.id()), block);
-            channel.signal(block).sync(BlockSync::Before);
-            channel.wait(block).sync(BlockSync::After);
+            channel.handshake(block).sync(BlockSync::Both);
             rank.copy(rank.input().chunk(peer.id()), scratch[rank.id()].chunk(block), block);
         }
     }

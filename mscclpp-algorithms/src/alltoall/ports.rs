@@ -15,12 +15,12 @@ pub fn alltoall_ports(p: &Program) {
     let ranks = p.num_ranks();
     for rank in p.ranks() {
         let id = rank.id();
-        let peers: Vec<_> = (1..ranks).map(|step| p.rank((id + step) % ranks)).collect();
-        let channels: Vec<_> = peers.iter().map(|&peer| rank.port_channel(peer)).collect();
+        let channels = rank.port_channels((1..ranks).map(|step| (id + step) % ranks));
         for channel in &channels {
             channel.signal(0).sync(BlockSync::None);
         }
-        for (channel, peer) in channels.iter().zip(&peers) {
+        for channel in &channels {
+            let peer = channel.peer();
             channel.wait(0).sync(BlockSync::After);
             channel.put_with_signal(peer.output().chunk(id), rank.input().chunk(peer.id()), 0);
         }

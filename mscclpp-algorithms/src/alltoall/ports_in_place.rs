@@ -19,17 +19,18 @@ pub fn alltoall_ports_in_place(p: &Program) {
     let position = |other: usize, id: usize| if other < id { other } else { other - 1 };
     for rank in p.ranks() {
         let id = rank.id();
-        let peers: Vec<_> = (1..ranks).map(|step| p.rank((id + step) % ranks)).collect();
-        let channels: Vec<_> = peers.iter().map(|&peer| rank.port_channel(peer)).collect();
+        let channels = rank.port_channels((1..ranks).map(|step| (id + step) % ranks));
         for channel in &channels {
             channel.signal(0).sync(BlockSync::None);
         }
-        for (channel, peer) in channels.iter().zip(&peers) {
+        for channel in &channels {
+            let peer = channel.peer();
             channel.wait(0).sync(BlockSync::After);
             let slot = scratch[peer.id()].chunk(position(id, peer.id()));
             channel.put_with_signal(slot, rank.input().chunk(peer.id()), 0);
         }
-        for (channel, peer) in channels.iter().zip(&peers) {
+        for channel in &channels {
+            let peer = channel.peer();
             channel.wait(0).sync(BlockSync::After);
             channel.flush(0).sync(BlockSync::After);
             rank.copy(rank.input().chunk(peer.id()), scratch[id].chunk(position(peer.id(), id)), 0);

@@ -1,7 +1,6 @@
 //! Pulled all-to-all: 1 step, (P-1)/P of the message read per rank, no scratch.
 
-use mscclpp_core::dsl::Program;
-use mscclpp_core::types::BlockSync;
+use mscclpp_core::dsl::{Channels, Program};
 use mscclpp_macros::collective;
 
 use crate::builtin::{BufferMode, BuiltinAlgorithm};
@@ -15,25 +14,15 @@ pub fn alltoall_pull(p: &Program) {
     let ranks = p.num_ranks();
     for rank in p.ranks() {
         let id = rank.id();
-        let peers: Vec<_> = (1..ranks).map(|step| p.rank((id + step) % ranks)).collect();
-        let channels: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
+        let channels = rank.memory_channels((1..ranks).map(|step| (id + step) % ranks));
+        channels.handshake(0).relaxed();
         for channel in &channels {
-            channel.signal(0).relaxed();
-        }
-        for channel in &channels {
-            channel.wait(0).relaxed().sync(BlockSync::After);
-        }
-        for (channel, peer) in channels.iter().zip(&peers) {
+            let peer = channel.peer();
             channel.get(rank.output().chunk(peer.id()), peer.input().chunk(id), 0);
         }
         rank.copy(rank.output().chunk(id), rank.input().chunk(id), 0);
         // The peers' inputs have been read and may be overwritten.
-        for channel in &channels {
-            channel.signal(0).sync(BlockSync::Before);
-        }
-        for channel in &channels {
-            channel.wait(0);
-        }
+        channels.handshake(0);
     }
 }
 

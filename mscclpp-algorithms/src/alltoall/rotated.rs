@@ -1,6 +1,6 @@
 //! All-to-all in rotation: P-1 steps and overlapping copies, (P-1)/P of the message sent per rank, P-1 chunks of scratch.
 
-use mscclpp_core::dsl::Program;
+use mscclpp_core::dsl::{Channels, Program};
 use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
@@ -19,17 +19,12 @@ pub fn alltoall_rotated_in_place(p: &Program) {
     let position = |other: usize, id: usize| if other < id { other } else { other - 1 };
     for rank in p.ranks() {
         let (mut data, mut ready, mut sent) = (Vec::new(), Vec::new(), Vec::new());
-        for peer in p.ranks().filter(|peer| peer.id() != rank.id()) {
+        for peer in p.ranks().filter(|peer| *peer != rank) {
             data.push(rank.memory_channel(peer));
             ready.push(rank.memory_channel(peer));
             sent.push(rank.semaphore(0));
         }
-        for channel in &ready {
-            channel.signal(0).relaxed();
-        }
-        for channel in &ready {
-            channel.wait(0).relaxed().sync(BlockSync::After);
-        }
+        ready.handshake(0).relaxed();
         for step in 1..ranks {
             let peer = (rank.id() + step) % ranks;
             let index = position(peer, rank.id());
@@ -55,16 +50,11 @@ pub fn alltoall_rotated(p: &Program) {
     let position = |other: usize, id: usize| if other < id { other } else { other - 1 };
     for rank in p.ranks() {
         let (mut data, mut ready) = (Vec::new(), Vec::new());
-        for peer in p.ranks().filter(|peer| peer.id() != rank.id()) {
+        for peer in p.ranks().filter(|peer| *peer != rank) {
             data.push(rank.memory_channel(peer));
             ready.push(rank.memory_channel(peer));
         }
-        for channel in &ready {
-            channel.signal(0).relaxed();
-        }
-        for channel in &ready {
-            channel.wait(0).relaxed().sync(BlockSync::After);
-        }
+        ready.handshake(0).relaxed();
         for step in 1..ranks {
             let peer = (rank.id() + step) % ranks;
             let index = position(peer, rank.id());

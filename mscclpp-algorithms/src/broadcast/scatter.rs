@@ -1,6 +1,6 @@
 //! Broadcast by scattering: 2 steps, 2(P-1)/P of the message sent by the root and (P-1)/P by every other rank, no scratch.
 
-use mscclpp_core::dsl::Program;
+use mscclpp_core::dsl::{Channels, Program};
 use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
@@ -16,8 +16,7 @@ pub fn broadcast_scatter(p: &Program) {
     for rank in p.ranks() {
         let id = rank.id();
         // The neighbor first, so that the ranks write to different peers at a time.
-        let peers: Vec<_> = (1..p.num_ranks()).map(|step| p.rank((id + step) % p.num_ranks())).collect();
-        let channels: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
+        let channels = rank.memory_channels((1..p.num_ranks()).map(|step| (id + step) % p.num_ranks()));
         let result = |of: usize, index: usize| {
             if p.in_place() {
                 p.rank(of).input().chunk(index).to_any()
@@ -25,39 +24,30 @@ pub fn broadcast_scatter(p: &Program) {
                 p.rank(of).output().chunk(index).to_any()
             }
         };
-        for channel in &channels {
-            channel.signal(0).relaxed();
-        }
-        for channel in &channels {
-            channel.wait(0).relaxed().sync(BlockSync::After);
-        }
+        channels.handshake(0).relaxed();
         if id == root.id() {
-            for (channel, peer) in channels.iter().zip(&peers) {
-                channel.put(result(peer.id(), peer.id()), rank.input().chunk(peer.id()), 0);
+            for channel in &channels {
+                let peer = channel.peer().id();
+                channel.put(result(peer, peer), rank.input().chunk(peer), 0);
                 channel.signal(0).sync(BlockSync::Before);
             }
             if !p.in_place() {
                 rank.copy(rank.output().chunk(..), rank.input().chunk(..), 0);
             }
         }
-        for (channel, peer) in channels.iter().zip(&peers) {
-            if peer.id() == root.id() {
+        for channel in &channels {
+            if channel.peer() == root {
                 channel.wait(0).sync(BlockSync::After);
             }
         }
         let mine = if id == root.id() { rank.input().chunk(id).to_any() } else { result(id, id) };
-        for (channel, peer) in channels.iter().zip(&peers) {
+        for channel in &channels {
             // The root has the message already.
-            if peer.id() != root.id() {
-                channel.put(result(peer.id(), id), mine, 0);
+            if channel.peer() != root {
+                channel.put(result(channel.peer().id(), id), mine, 0);
             }
         }
-        for channel in &channels {
-            channel.signal(0).sync(BlockSync::Before);
-        }
-        for channel in &channels {
-            channel.wait(0);
-        }
+        channels.handshake(0);
     }
 }
 

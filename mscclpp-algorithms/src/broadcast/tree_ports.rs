@@ -29,17 +29,16 @@ pub fn broadcast_tree_ports(p: &Program) {
             bit *= 2;
         }
         // The last child has the deepest subtree, so the rank sends to it first.
-        let to_children: Vec<_> = children.iter().rev().map(|&child| rank.port_channel(child)).collect();
+        let to_children = rank.port_channels(children.iter().rev());
         let is_root = id == root;
         let message = if is_root { rank.input().chunk(..).to_any() } else { result(id) };
         if !is_root {
             let from_parent = rank.port_channel((id + ranks - bit) % ranks);
-            from_parent.signal(0).sync(BlockSync::None);
-            from_parent.wait(0).sync(BlockSync::After);
+            from_parent.handshake(0).sync(BlockSync::After);
         }
-        for (channel, &child) in to_children.iter().zip(children.iter().rev()) {
+        for channel in &to_children {
             channel.wait(0).sync(BlockSync::After);
-            channel.put_with_signal(result(child), message, 0);
+            channel.put_with_signal(result(channel.peer().id()), message, 0);
         }
         if is_root && !p.in_place() {
             rank.copy(rank.output().chunk(..), rank.input().chunk(..), 0);

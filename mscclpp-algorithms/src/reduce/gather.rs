@@ -1,7 +1,6 @@
 //! Reduce by gathering: 2 steps, (P-1)/P of the message read and 1/P sent per rank, 1 chunk of scratch.
 
-use mscclpp_core::dsl::Program;
-use mscclpp_core::types::BlockSync;
+use mscclpp_core::dsl::{Channels, Program};
 use mscclpp_macros::collective;
 
 use crate::builtin::BuiltinAlgorithm;
@@ -17,34 +16,23 @@ pub fn reduce_gather(p: &Program) {
     for rank in p.ranks() {
         let id = rank.id();
         // The neighbor first, so that the ranks read different peers at a time.
-        let peers: Vec<_> = (1..p.num_ranks()).map(|step| p.rank((id + step) % p.num_ranks())).collect();
-        let channels: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
+        let channels = rank.memory_channels((1..p.num_ranks()).map(|step| (id + step) % p.num_ranks()));
         let result = if p.in_place() { root.input().chunk(id).to_any() } else { root.output().chunk(id).to_any() };
-        for channel in &channels {
-            channel.signal(0).relaxed();
-        }
-        for channel in &channels {
-            channel.wait(0).relaxed().sync(BlockSync::After);
-        }
+        channels.handshake(0).relaxed();
         let sum = if id == root.id() { result } else { scratch[id].to_any() };
         if id != root.id() || !p.in_place() {
             rank.copy(sum, rank.input().chunk(id), 0);
         }
-        for (channel, peer) in channels.iter().zip(&peers) {
-            channel.reduce(sum, peer.input().chunk(id), 0);
+        for channel in &channels {
+            channel.reduce(sum, channel.peer().input().chunk(id), 0);
         }
-        for (channel, peer) in channels.iter().zip(&peers) {
-            if peer.id() == root.id() {
+        for channel in &channels {
+            if channel.peer() == root {
                 channel.put(result, sum, 0);
             }
         }
         // The inputs have been read, and the root has its result.
-        for channel in &channels {
-            channel.signal(0).sync(BlockSync::Before);
-        }
-        for channel in &channels {
-            channel.wait(0);
-        }
+        channels.handshake(0);
     }
 }
 

@@ -41,7 +41,7 @@ pub fn reduce_tree_ports(p: &Program) {
     }
     for rank in p.ranks() {
         let (id, input) = (rank.id(), rank.input().chunk(..));
-        let from_children: Vec<_> = children[id].iter().map(|&child| rank.port_channel(child)).collect();
+        let from_children = rank.port_channels(&children[id]);
         // The scratch may be written.
         for channel in &from_children {
             channel.signal(0).sync(BlockSync::None);

@@ -1,7 +1,7 @@
 //! Hierarchical reduce-scatter: 2 steps, (G-1)/G of the input read within the node and (N-1)/P sent between nodes per rank
 //! (N nodes of G ranks), 2N-2 chunks of scratch.
 
-use mscclpp_core::dsl::Program;
+use mscclpp_core::dsl::{Channels, Program};
 use mscclpp_core::types::BlockSync;
 use mscclpp_macros::collective;
 
@@ -20,35 +20,29 @@ pub fn reducescatter_hierarchical(p: &Program) {
     for rank in p.ranks() {
         let (id, input, slots) = (rank.id(), rank.input(), scratch[rank.id()]);
         let first = rank.node() * per_node;
-        let peers: Vec<_> = (1..per_node).map(|step| p.rank(first + (rank.local_id() + step) % per_node)).collect();
-        let across: Vec<_> = (1..nodes).map(|step| p.rank((id + step * per_node) % ranks)).collect();
-        let memory: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
-        let port: Vec<_> = across.iter().map(|&partner| rank.port_channel(partner)).collect();
+        let memory = rank.memory_channels((1..per_node).map(|step| first + (rank.local_id() + step) % per_node));
+        let port = rank.port_channels((1..nodes).map(|step| (id + step * per_node) % ranks));
 
         // The scratch may be written, and inputs may be read.
         for channel in &port {
             channel.signal(0).sync(BlockSync::None);
         }
-        for channel in &memory {
-            channel.signal(0).relaxed();
-        }
-        for channel in &memory {
-            channel.wait(0).relaxed().sync(BlockSync::After);
-        }
-        for (step, partner) in across.iter().enumerate() {
+        memory.handshake(0).relaxed();
+        for (step, to) in port.iter().enumerate() {
+            let partner = to.peer();
             let mut sum = input.chunk(partner.id()).to_any();
-            for (channel, peer) in memory.iter().zip(&peers) {
-                channel.reduce(sum, peer.input().chunk(partner.id()), 0).to(slots.chunk(step));
+            for channel in &memory {
+                channel.reduce(sum, channel.peer().input().chunk(partner.id()), 0).to(slots.chunk(step));
                 sum = slots.chunk(step).to_any();
             }
-            port[step].wait(0).sync(BlockSync::After);
-            port[step].put_with_signal(scratch[partner.id()].chunk(partners + step), sum, 0);
+            to.wait(0).sync(BlockSync::After);
+            to.put_with_signal(scratch[partner.id()].chunk(partners + step), sum, 0);
         }
 
         let result = if p.in_place() { input.chunk(id).to_any() } else { rank.output().chunk(0).to_any() };
         let mut sum = input.chunk(id).to_any();
-        for (channel, peer) in memory.iter().zip(&peers) {
-            channel.reduce(sum, peer.input().chunk(id), 0).to(result);
+        for channel in &memory {
+            channel.reduce(sum, channel.peer().input().chunk(id), 0).to(result);
             sum = result;
         }
         for (step, channel) in port.iter().enumerate() {
@@ -58,12 +52,7 @@ pub fn reducescatter_hierarchical(p: &Program) {
             sum = result;
         }
         // The peers' inputs and the sent sums have been read and may be overwritten.
-        for channel in &memory {
-            channel.signal(0).sync(BlockSync::Before);
-        }
-        for channel in &memory {
-            channel.wait(0);
-        }
+        memory.handshake(0);
         for channel in &port {
             channel.flush(0);
         }
