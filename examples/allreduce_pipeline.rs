@@ -19,21 +19,16 @@ mod pipeline {
         let switch = p.switch_channel(p.ranks(), BufferKind::Scratch);
         for rank in p.ranks() {
             let buffer = scratch[rank.id()];
-            let peers: Vec<_> = p.ranks().filter(|peer| peer.id() != rank.id()).collect();
-            let arrived: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
-            let reduced: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
+            let peers: Vec<_> = p.ranks().filter(|peer| *peer != rank).collect();
+            let arrived = rank.memory_channels(&peers);
+            let reduced = rank.memory_channels(&peers);
             let copied_in = rank.semaphore(0);
             let stored = rank.semaphore(0);
             p.pipeline(UNIT, 1, || {
                 for part in 0..ranks {
                     rank.copy(buffer.chunk(part), rank.input().chunk(part), 0);
                 }
-                for channel in &arrived {
-                    channel.signal(0).sync(BlockSync::Before);
-                }
-                for channel in &arrived {
-                    channel.wait(0).sync(BlockSync::After);
-                }
+                arrived.handshake(0);
                 copied_in.release(0);
 
                 copied_in.acquire(1).sync(BlockSync::After);

@@ -15,45 +15,28 @@ fn allreduce_two_nodes(p: &Program) {
         let first = rank.node() * per_node;
         let part = rank.local_id() * 2..rank.local_id() * 2 + 2;
         let mine = rank.input().chunk(part.clone());
-        let neighbours: Vec<_> = (first..first + per_node).filter(|&id| id != rank.id()).map(|id| p.rank(id)).collect();
-        let within: Vec<_> = neighbours.iter().map(|&peer| rank.memory_channel(peer)).collect();
+        let within = rank.memory_channels((first..first + per_node).filter(|&id| id != rank.id()));
         let partner = p.rank((rank.id() + per_node) % p.num_ranks());
         let between = rank.port_channel(partner);
 
         // All inputs of the node are ready.
+        within.handshake(0);
         for channel in &within {
-            channel.signal(0);
-        }
-        for channel in &within {
-            channel.wait(0);
-        }
-        for (channel, peer) in within.iter().zip(&neighbours) {
-            channel.reduce(mine, peer.input().chunk(part.clone()), 0);
+            channel.reduce(mine, channel.peer().input().chunk(part.clone()), 0);
         }
 
         // The partner's scratch is free; its half of the sum arrives, and this rank's half is sent.
-        between.signal(0);
-        between.wait(0);
+        between.handshake(0);
         between.put_with_signal_and_flush(scratch[partner.id()].chunk(..), mine, 0);
         between.wait(0);
         rank.reduce(mine, scratch[rank.id()].chunk(..), 0);
 
         // All ranks of the node have read this rank's input; their parts may be overwritten.
+        within.handshake(0);
         for channel in &within {
-            channel.signal(0);
+            channel.put(channel.peer().input().chunk(part.clone()), mine, 0);
         }
-        for channel in &within {
-            channel.wait(0);
-        }
-        for (channel, peer) in within.iter().zip(&neighbours) {
-            channel.put(peer.input().chunk(part.clone()), mine, 0);
-        }
-        for channel in &within {
-            channel.signal(0);
-        }
-        for channel in &within {
-            channel.wait(0);
-        }
+        within.handshake(0);
     }
 }
 

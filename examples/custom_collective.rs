@@ -17,8 +17,7 @@ fn halo_exchange(p: &Program) {
         let to_right = rank.memory_channel(right);
         let to_left = rank.memory_channel(left);
         for (block, channel) in [to_right, to_left].into_iter().enumerate() {
-            channel.signal(block).relaxed();
-            channel.wait(block).relaxed().sync(BlockSync::After);
+            channel.handshake(block).relaxed();
         }
         // The expected outputs, which the compiler proves.
         p.expect(rank.output().chunk(0), left.input().chunk(3));
@@ -26,8 +25,7 @@ fn halo_exchange(p: &Program) {
         to_right.put(right.output().chunk(0), rank.input().chunk(3), 0);
         to_left.put(left.output().chunk(1), rank.input().chunk(0), 1);
         for (block, channel) in [to_right, to_left].into_iter().enumerate() {
-            channel.signal(block).sync(BlockSync::Before);
-            channel.wait(block).sync(BlockSync::After);
+            channel.handshake(block);
         }
     }
 }

@@ -4,18 +4,16 @@
 //! use mscclpp_core::check::check;
 //! use mscclpp_core::collective::CollectiveKind;
 //! use mscclpp_core::plan::json::{self, Style};
-//! use mscclpp_core::{compile::compile, plan::Plan, spec::AlgoSpec, types::BlockSync};
+//! use mscclpp_core::{compile::compile, plan::Plan, spec::AlgoSpec};
 //!
 //! // Two ranks send each other their inputs.
 //! let plan = compile(AlgoSpec::new("swap", CollectiveKind::SendRecv, 2), |p| {
 //!     for rank in p.ranks() {
 //!         let peer = p.rank(1 - rank.id());
 //!         let channel = rank.memory_channel(peer);
-//!         channel.signal(0).relaxed(); // my output may be written
-//!         channel.wait(0).relaxed().sync(BlockSync::After); // so may my peer's
+//!         channel.handshake(0).relaxed(); // the peer's output may be written
 //!         channel.put(peer.output().chunk(0), rank.input().chunk(0), 0);
-//!         channel.signal(0).sync(BlockSync::Before); // my data is there
-//!         channel.wait(0); // and so is my peer's
+//!         channel.handshake(0); // the data of both has arrived
 //!     }
 //! })?;
 //!

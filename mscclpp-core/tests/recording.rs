@@ -2,7 +2,7 @@
 
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::{Code, Diagnostics};
-use mscclpp_core::dsl::Program;
+use mscclpp_core::dsl::{Channels, Program};
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::{Expectation, OpKind};
 use mscclpp_core::spec::AlgoSpec;
@@ -28,23 +28,21 @@ fn quick_start_records_five_operations_a_rank() {
     let mut spec = AlgoSpec::new("simple_allgather", CollectiveKind::AllGather, 2);
     spec.collective.in_place = true;
     let trace = record(spec, |p| {
-        for src in p.ranks() {
-            let mine = src.output().chunk(src.id());
-            for dst in p.ranks().filter(|dst| dst.id() != src.id()) {
-                let channel = src.memory_channel(dst);
-                channel.signal(0).relaxed();
-                channel.wait(0).relaxed().sync(BlockSync::After);
-                channel.put(dst.output().chunk(src.id()), mine, 0);
-                channel.signal(0).sync(BlockSync::Before);
-                channel.wait(0).sync(BlockSync::After);
+        for rank in p.ranks() {
+            let mine = rank.output().chunk(rank.id());
+            let channels = rank.memory_channels(p.ranks().filter(|peer| *peer != rank));
+            channels.handshake(0).relaxed();
+            for channel in &channels {
+                channel.put(channel.peer().output().chunk(rank.id()), mine, 0);
             }
+            channels.handshake(0);
         }
     })
     .expect("the quick start is right");
     let kinds: Vec<_> = trace.ops.iter().map(|recorded| recorded.op.kind).collect();
     let one = [OpKind::RelaxedSignal, OpKind::RelaxedWait, OpKind::Put, OpKind::Signal, OpKind::Wait];
     assert_eq!(kinds, [one, one].concat());
-    assert_eq!(trace.ops[1].op.sync, BlockSync::After);
+    assert_eq!(trace.ops[1].op.sync, BlockSync::Both);
     let place = trace.origins.get(trace.ops[2].op.origin).expect("a native call has a place");
     assert!(place.file.ends_with("recording.rs") && place.line > 30, "{place}");
 }

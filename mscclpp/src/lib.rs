@@ -11,16 +11,14 @@
 //! /// Every rank puts its chunk into every other rank's output.
 //! #[collective(AllGather, ranks = 2, in_place)]
 //! fn simple_allgather(p: &Program) {
-//!     for src in p.ranks() {
-//!         let mine = src.output().chunk(src.id());
-//!         for dst in p.ranks().filter(|dst| dst.id() != src.id()) {
-//!             let channel = src.memory_channel(dst);
-//!             channel.signal(0).relaxed(); // I am ready to receive
-//!             channel.wait(0).relaxed().sync(BlockSync::After); // so is my peer
-//!             channel.put(dst.output().chunk(src.id()), mine, 0);
-//!             channel.signal(0).sync(BlockSync::Before); // my data is there
-//!             channel.wait(0).sync(BlockSync::After); // and so is my peer's
+//!     for rank in p.ranks() {
+//!         let mine = rank.output().chunk(rank.id());
+//!         let channels = rank.memory_channels(p.ranks().filter(|peer| *peer != rank));
+//!         channels.handshake(0).relaxed(); // every peer is ready to receive
+//!         for channel in &channels {
+//!             channel.put(channel.peer().output().chunk(rank.id()), mine, 0);
 //!         }
+//!         channels.handshake(0); // the data of all has arrived
 //!     }
 //! }
 //!

@@ -213,8 +213,7 @@ fn gather(p: &Program) {
         let peer = p.rank(1 - rank.id());
         let (channel, mine) = (rank.memory_channel(peer), rank.output().chunk(rank.id()));
         channel.put(peer.output().chunk(rank.id()), mine, 0); // wrong
-        channel.signal(0);
-        channel.wait(0);
+        channel.handshake(0);
     }
 }
 ```
@@ -222,8 +221,7 @@ fn gather(p: &Program) {
 Right:
 
 ```rust
-        channel.signal(0).relaxed();
-        channel.wait(0).relaxed();
+        channel.handshake(0).relaxed();
         channel.put(peer.output().chunk(rank.id()), mine, 0);
 ```"#;
     LateAccess = "M0213" "late-access": "all accesses to a rank's input and output finish before its launch does",
@@ -237,8 +235,7 @@ fn gather(p: &Program) {
     for rank in p.ranks() {
         let peer = p.rank(1 - rank.id());
         let (channel, mine) = (rank.memory_channel(peer), rank.output().chunk(rank.id()));
-        channel.signal(0).relaxed();
-        channel.wait(0).relaxed();
+        channel.handshake(0).relaxed();
         channel.put(peer.output().chunk(rank.id()), mine, 0); // wrong
     }
 }
@@ -248,8 +245,7 @@ Right (after a `put` over a port channel, the sender flushes as well, since the 
 
 ```rust
         channel.put(peer.output().chunk(rank.id()), mine, 0);
-        channel.signal(0);
-        channel.wait(0);
+        channel.handshake(0);
 ```"#;
     WrongResult = "M0214" "wrong-result": "outputs satisfy the postcondition of the collective",
         r#"The plan is executed symbolically from the inputs to the outputs. A finding names an output chunk that is not written, holds the wrong chunk, lacks the contribution of a rank, or is reduced with two operations, together with the last location of the missing data and the operation that wrote it there.

@@ -200,6 +200,6 @@ fn handshake_that_the_peer_does_not_make_is_reported_at_its_line() {
     });
     let tree = lower(&trace).expect("the trace is right");
     let found = check(&tree);
-    let unmatched = found.iter().find(|finding| finding.code == Code::UnmatchedWait).expect("nobody signals");
+    let unmatched = found.iter().find(|finding| finding.code == Code::UnmatchedWait).expect("no peer signals");
     assert_eq!(line(unmatched), here, "{unmatched}");
 }
