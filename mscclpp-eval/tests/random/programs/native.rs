@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use mscclpp_core::diag::Code;
-use mscclpp_core::dsl::{Channel, ChannelMarker, Program, SyncCall};
+use mscclpp_core::dsl::{Channel, ChannelMarker, Channels, Program, SyncCall};
 use mscclpp_core::types::{BlockSync, ReduceOp};
 
 use super::tree::{Cond, Expr, Stmt};
@@ -220,12 +220,24 @@ impl<'p> Native<'p> {
                     channel.put(dst, src, self.expr(block)?);
                     let kind = self.expr(kind)?;
                     sync(channel, kind, SyncCall::relaxed);
+                    match kind {
+                        3 => drop(channel.handshake(0).relaxed()),
+                        4 => drop(a.memory_channels([b, channel.peer()]).handshake(1).sync(BlockSync::After)),
+                        5 => drop([channel, b.memory_channel(a)].handshake(0)),
+                        _ => {}
+                    }
                 } else {
                     let channel = a.port_channel(b);
                     let (dst, src) = (b.output().chunk(self.expr(dst)?), a.input().chunk(self.expr(src)?));
                     channel.put(dst, src, self.expr(block)?);
                     let kind = self.expr(kind)?;
                     sync(channel, kind, |call| call);
+                    match kind {
+                        3 => drop(channel.handshake(0)),
+                        4 => drop(a.port_channels([b, channel.peer()]).handshake(1).sync(BlockSync::After)),
+                        5 => drop([channel, b.port_channel(a)].handshake(0)),
+                        _ => {}
+                    }
                 }
             }
             Stmt::Barrier(rank, count) => {

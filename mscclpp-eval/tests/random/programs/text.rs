@@ -109,7 +109,10 @@ fn stmt_text(stmt: &Stmt, out: &mut String) {
                 out,
                 "let (a, b) = (p.rank({}), p.rank({})); let c = a.{channel}_channel(b); \
                  c.put(b.output().chunk({}), a.input().chunk({}), {}); \
-                 match {} {{ 0 => {{ c.signal(0){relaxed}; }} 1 | 2 => {{ c.wait(1).sync(BlockSync::Both); }} _ => {{}} }}",
+                 match {} {{ 0 => {{ c.signal(0){relaxed}; }} 1 | 2 => {{ c.wait(1).sync(BlockSync::Both); }} \
+                 3 => {{ c.handshake(0){relaxed}; }} \
+                 4 => {{ a.{channel}_channels([b, c.peer()]).handshake(1).sync(BlockSync::After); }} \
+                 5 => {{ [c, b.{channel}_channel(a)].handshake(0); }} _ => {{}} }}",
                 e(from),
                 e(to),
                 e(dst),
