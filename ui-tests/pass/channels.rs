@@ -9,7 +9,8 @@ pub fn f(p: &Program) {
     let memory = a.memory_channel(b);
     memory.signal(0).relaxed().sync(BlockSync::None);
     memory.wait(0).relaxed().sync(BlockSync::After);
-    memory.put(b.output().chunk(0), a.input().chunk(0), 0);
+    memory.handshake(0).relaxed().sync(BlockSync::After);
+    memory.put(memory.peer().output().chunk(0), a.input().chunk(0), 0);
     memory.put(b.output().chunk(0), a.input().chunk(0), &group);
     memory.get(a.output().chunk(..), b.input().chunk(..), 0);
     memory.reduce(a.output().chunk(0), &[b.input().chunk(0), b.input().chunk(1)], 0).op(ReduceOp::Max);
@@ -25,6 +26,14 @@ pub fn f(p: &Program) {
     port.signal(0).sync(BlockSync::Before);
     port.flush(0);
     port.wait(0);
+
+    let peers = vec![b];
+    let several: Vec<MemoryChannel<'_>> = a.memory_channels(&peers);
+    several.handshake(0).relaxed();
+    several[..].handshake(0).sync(BlockSync::Both);
+    [memory, several[0]].handshake(0);
+    a.port_channels(p.ranks().filter(|peer| *peer != a)).handshake(0);
+    a.port_channels([1]).handshake(0).sync(BlockSync::None);
 
     let switch = p.switch_channel(p.ranks(), BufferKind::Scratch);
     switch.at(a).reduce(a.output().chunk(0), 0, 0).op(ReduceOp::Min);

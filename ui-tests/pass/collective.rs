@@ -32,14 +32,12 @@ fn allgather(p: &Program, blocks: usize) {
             for block in 0..blocks {
                 let channel = rank.memory_channel(peer);
                 let chunk = mine.start + block % part;
-                channel.signal(block).relaxed();
-                channel.wait(block).relaxed().sync(BlockSync::After);
+                channel.handshake(block).relaxed();
                 channel.put(peer.output().chunk(chunk), rank.output().chunk(chunk), block);
                 if blocks == 1 {
                     channel.put(peer.output().chunk(mine.end - 1), rank.output().chunk(mine.end - 1), block);
                 }
-                channel.signal(block).sync(BlockSync::Before);
-                channel.wait(block).sync(BlockSync::After);
+                channel.handshake(block);
             }
         }
     }

@@ -7,8 +7,7 @@ fn unasked(p: &Program) {
         let peer = p.rank(1 - rank.id());
         let channel = rank.memory_channel(peer);
         channel.put(peer.output().chunk(rank.id()), rank.output().chunk(rank.id()), 0);
-        channel.signal(0).sync(BlockSync::Before);
-        channel.wait(0).sync(BlockSync::After);
+        channel.handshake(0);
     }
 }
 

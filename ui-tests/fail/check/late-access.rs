@@ -6,8 +6,7 @@ fn unsaid(p: &Program) {
     for rank in p.ranks() {
         let peer = p.rank(1 - rank.id());
         let channel = rank.memory_channel(peer);
-        channel.signal(0).relaxed();
-        channel.wait(0).relaxed().sync(BlockSync::After);
+        channel.handshake(0).relaxed();
         channel.put(peer.output().chunk(rank.id()), rank.output().chunk(rank.id()), 0);
     }
 }

@@ -8,11 +8,9 @@ fn swap(p: &Program) {
     for rank in p.ranks() {
         let peer = p.rank(1 - rank.id());
         let channel = rank.memory_channel(peer);
-        channel.signal(0).relaxed();
-        channel.wait(0).relaxed().sync(BlockSync::After);
+        channel.handshake(0).relaxed();
         channel.put(peer.output().chunk(0), rank.input().chunk(0), 0);
-        channel.signal(0).sync(BlockSync::Before);
-        channel.wait(0).sync(BlockSync::After);
+        channel.handshake(0);
     }
 }
 

@@ -8,11 +8,9 @@ fn too_far(p: &Program) {
         rank.copy(rank.output().chunk((id + 1) % 4), mine, 0);
         for peer in p.ranks().filter(|peer| peer.id() != id) {
             let channel = rank.memory_channel(peer);
-            channel.signal(0).relaxed();
-            channel.wait(0).relaxed().sync(BlockSync::After);
+            channel.handshake(0).relaxed();
             channel.put(peer.output().chunk((id + 1) % 4), mine, 0);
-            channel.signal(0).sync(BlockSync::Before);
-            channel.wait(0).sync(BlockSync::After);
+            channel.handshake(0);
         }
     }
 }

@@ -7,13 +7,11 @@ fn forgetful(p: &Program) {
         for peer in p.ranks() {
             if peer != rank {
                 let channel = rank.memory_channel(peer);
-                channel.signal(0).relaxed();
-                channel.wait(0).relaxed();
+                channel.handshake(0).relaxed();
                 if (rank.id(), peer.id()) != (2, 1) {
                     channel.put(peer.output().chunk(rank.id()), rank.output().chunk(rank.id()), 0);
                 }
-                channel.signal(0).sync(BlockSync::Before);
-                channel.wait(0).sync(BlockSync::After);
+                channel.handshake(0);
             }
         }
     }
