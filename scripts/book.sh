@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 version=0.5.4
 
 # What mdBook does not check: links and anchors. The test reads docs/, CONTRIBUTING.md and README.md.
-cargo test --quiet -p ui-tests --test book
+cargo test --quiet -p ui-tests --test integration book
 [ "${1:-}" != --check ] || exit 0
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")

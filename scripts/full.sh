@@ -21,21 +21,21 @@ part() {
     printf '\n== %s\n' "$1"
     case "$1" in
     loops)
-        MSCCLPP_LOOP_MUTANTS=130000 tests mscclpp-fuzz --test mutation -- loop_mutants
+        MSCCLPP_LOOP_MUTANTS=130000 tests mscclpp-fuzz --test integration -- loop_mutants
         ;;
     mutants)
         MSCCLPP_MUTANTS=all MSCCLPP_OPERATIONS=130 MSCCLPP_SEEDS=16 MSCCLPP_LIST=1 MSCCLPP_LOOP_MUTANTS=0 \
-            tests mscclpp-fuzz --test mutation --
+            tests mscclpp-fuzz --test integration -- mutation::
         ;;
     programs)
         MSCCLPP_LOOP_PROGRAMS=30000 tests mscclpp-core --lib -- check::loops check::race::every
         MSCCLPP_SLICES=1500 tests mscclpp-core --lib -- check::slices
         ;;
     small)
-        MSCCLPP_SCRIPTS=60000 tests mscclpp-fuzz --test fuzz -- small
+        MSCCLPP_SCRIPTS=60000 tests mscclpp-fuzz --test integration -- fuzz::small
         ;;
     processes)
-        MSCCLPP_SOAK=1000 tests mscclpp-exec --test process -- ports::
+        MSCCLPP_SOAK=1000 tests mscclpp-exec --test integration -- process::ports::
         MSCCLPP_FAULT_ROUNDS=200 tests mscclpp-exec --test faults --
         ;;
     hostile)

@@ -1,11 +1,9 @@
 //! The fuzzer breaks the invalid plans of MSCCL++, and none that the checker accepts.
 
-#[path = "../../mscclpp-fuzz/tests/corpus/mod.rs"]
-mod corpus;
 #[path = "../../mscclpp-fuzz/tests/fuzz/runs.rs"]
 mod runs;
 
-use corpus::{Named, faulty, fragments, reference};
+use crate::corpus::{Named, faulty, fragments, reference};
 use mscclpp_core::check::{check, launch_boundaries};
 use mscclpp_fuzz::ScheduleFuzzer;
 use runs::{limit, run_all, seeds};

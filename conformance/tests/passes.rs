@@ -1,11 +1,8 @@
 //! The plans of MSCCL++ that executors run are those that the checker accepts.
 
-#[path = "../../mscclpp-fuzz/tests/corpus/mod.rs"]
-mod corpus;
-
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use corpus::{Named, faulty, fragments, reference, size};
+use crate::corpus::{Named, faulty, fragments, reference, size};
 use mscclpp_core::check::check;
 use mscclpp_exec::Error;
 use mscclpp_exec::passes::{

@@ -1,14 +1,10 @@
 //! `bench`, `tune` and `select`: on ranks of this process, of our launcher, and of others'.
 
-mod common;
-#[path = "../../mscclpp-exec/tests/common/port.rs"]
-mod port;
-
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{BINARY, mscclpp};
-use port::Port;
+use crate::common::{BINARY, mscclpp};
+use crate::port::Port;
 use serde_json::Value;
 
 fn words(text: &str) -> impl Iterator<Item = &str> {

@@ -1,14 +1,12 @@
 //! `cargo mscclpp` and `mscclpp plan list FILE…`: plans in what cargo builds.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::outside::swap;
-use common::plans::{across_nodes, stalling, text, unverified};
-use common::{mscclpp, outside};
+use crate::common::outside::swap;
+use crate::common::plans::{across_nodes, stalling, text, unverified};
+use crate::common::{mscclpp, outside};
 use mscclpp_core::plan::{Plan, PlanTree};
 use tempfile::TempDir;
 
@@ -124,7 +122,7 @@ fn every_plan_of_a_name_is_checked_and_one_is_chosen_by_ranks_or_hash() {
 }
 
 /// Runs `mscclpp plan list` on a file with these bytes.
-fn list(bytes: &[u8]) -> common::Run {
+fn list(bytes: &[u8]) -> crate::common::Run {
     let file = tempfile::NamedTempFile::new().expect("a file");
     fs::write(file.path(), bytes).expect("a file");
     mscclpp([Path::new("plan"), Path::new("list"), file.path()])
@@ -225,7 +223,7 @@ fn placement_that_a_plan_does_not_have_is_refused() {
 #[test]
 fn run_in_a_job_is_refused_also_where_the_address_of_rank_0_is_missing() {
     for with_address in [false, true] {
-        let mut command = Command::new(common::BINARY);
+        let mut command = Command::new(crate::common::BINARY);
         command
             .args(["run", "allreduce_ring", "--size", "1K"])
             .env("RANK", "1")

@@ -1,9 +1,7 @@
 //! `mscclpp check`.
 
-mod common;
-
-use common::plans::{across_nodes, good, relaxed_close, stalling, text};
-use common::{mscclpp, mscclpp_reading};
+use crate::common::plans::{across_nodes, good, relaxed_close, stalling, text};
+use crate::common::{mscclpp, mscclpp_reading};
 
 #[test]
 fn every_algorithm_is_accepted_in_every_form_it_has() {

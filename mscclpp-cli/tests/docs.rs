@@ -1,16 +1,14 @@
 //! `docs/cli.md` shows real commands with their real output: every `console` block is run again and compared.
 //!
-//! `MSCCLPP_BLESS=1 cargo test --release -p mscclpp-cli --test docs` writes the page anew. Times and bandwidths may
+//! `MSCCLPP_BLESS=1 cargo test --release -p mscclpp-cli --test integration docs::` writes the page anew. Times and bandwidths may
 //! differ, and how much memory there is.
-
-mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::outside;
-use common::plans::{stalling, text};
+use crate::common::outside;
+use crate::common::plans::{stalling, text};
 use mscclpp_exec::select::CALLS;
 
 /// The page.
@@ -24,7 +22,7 @@ fn output(words: &str, directory: &Path) -> String {
         Some(words) => outside::command(directory).args(words.split_whitespace()).output(),
         None => {
             let words = words.split_whitespace().skip(1);
-            Command::new(common::BINARY).args(words).current_dir(directory).output()
+            Command::new(crate::common::BINARY).args(words).current_dir(directory).output()
         }
     };
     let run = run.expect("the binary starts");
@@ -38,7 +36,7 @@ fn output(words: &str, directory: &Path) -> String {
 /// All commands, as the help lists them.
 fn commands() -> Vec<String> {
     let listed = |of: &[&str]| -> Vec<String> {
-        let help = common::mscclpp(of.iter().chain(&["--help"])).succeeds().stdout;
+        let help = crate::common::mscclpp(of.iter().chain(&["--help"])).succeeds().stdout;
         let list = help.split("Commands:\n").nth(1).expect("a list").lines();
         let names = list.map_while(|line| line.strip_prefix("  ")?.split_whitespace().next());
         names.filter(|name| *name != "help").map(|name| [of, &[name]].concat().join(" ")).collect()
@@ -122,7 +120,7 @@ fn the_page_names_every_command_and_exit_code() {
         assert!(text.contains(&format!("## `mscclpp {command}`")), "{command}");
         assert!(text.contains(&format!("\n$ mscclpp {command}")), "no example of {command}");
     }
-    let help = Command::new(common::BINARY).arg("--help").output().unwrap();
+    let help = Command::new(crate::common::BINARY).arg("--help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();
     let table = help.split("Exit codes:\n").nth(1).unwrap().split("\n\n").next().unwrap();
     for line in table.lines() {
@@ -133,11 +131,11 @@ fn the_page_names_every_command_and_exit_code() {
 
 #[test]
 fn the_examples_in_the_help_texts_name_what_there_is() {
-    let list = common::mscclpp(["plan", "list", "--json"]).succeeds().json();
+    let list = crate::common::mscclpp(["plan", "list", "--json"]).succeeds().json();
     let known: Vec<_> = list.as_array().unwrap().iter().map(|algorithm| algorithm["name"].as_str().unwrap()).collect();
     let mut seen = 0;
     for command in ["".to_owned(), "plan".to_owned()].into_iter().chain(commands()) {
-        let help = common::mscclpp(command.split_whitespace().chain(["--help"])).succeeds().stdout;
+        let help = crate::common::mscclpp(command.split_whitespace().chain(["--help"])).succeeds().stdout;
         let examples = help.split("Examples:\n").nth(1).unwrap_or_else(|| panic!("`{command}` has no examples"));
         for word in examples.lines().filter(|line| line.starts_with("  mscclpp")).flat_map(str::split_whitespace) {
             // Calls have names too.

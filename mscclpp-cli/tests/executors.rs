@@ -1,11 +1,9 @@
 //! `mscclpp check --executor`.
 
-mod common;
-
 use std::path::Path;
 
-use common::plans::{across_nodes, good, stalling, text};
-use common::{mscclpp, mscclpp_reading};
+use crate::common::plans::{across_nodes, good, stalling, text};
+use crate::common::{mscclpp, mscclpp_reading};
 use serde_json::json;
 
 #[test]

@@ -1,8 +1,6 @@
 //! `mscclpp explain` and what all commands share: help, version, usage errors, a closed output.
 
-mod common;
-
-use common::mscclpp;
+use crate::common::mscclpp;
 
 #[test]
 fn explain_lists_all_and_explains_each() {
@@ -53,7 +51,8 @@ fn a_closed_output_ends_quietly_with_141() {
     use std::process::{Command, Stdio};
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let output = Command::new(common::BINARY).arg("explain").stdout(writer).stderr(Stdio::piped()).output().unwrap();
+    let output =
+        Command::new(crate::common::BINARY).arg("explain").stdout(writer).stderr(Stdio::piped()).output().unwrap();
     assert_eq!(output.status.code(), Some(141));
     assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
 }
@@ -63,7 +62,7 @@ fn a_closed_output_ends_quietly_with_141() {
 fn a_full_output_is_an_error_with_3() {
     use std::process::Command;
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let output = Command::new(common::BINARY).arg("explain").stdout(full).output().unwrap();
+    let output = Command::new(crate::common::BINARY).arg("explain").stdout(full).output().unwrap();
     assert_eq!(output.status.code(), Some(3));
     assert!(String::from_utf8_lossy(&output.stderr).contains("cannot write to standard output"));
 }

@@ -1,9 +1,7 @@
 //! Hostile command lines and files: whatever is asked, the command ends by itself with a documented exit code.
 
-mod common;
-
-use common::plans::{good, max, text};
-use common::{mscclpp, mscclpp_reading};
+use crate::common::plans::{good, max, text};
+use crate::common::{mscclpp, mscclpp_reading};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 

@@ -1,12 +1,10 @@
 //! `mscclpp launch` and `mscclpp doctor`.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{BINARY, mscclpp};
+use crate::common::{BINARY, mscclpp};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 /// `mscclpp launch` of a shell script.

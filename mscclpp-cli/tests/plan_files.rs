@@ -1,11 +1,9 @@
 //! `mscclpp plan list` and `mscclpp plan export`, and how all commands find their plan.
 
-mod common;
-
 use std::fs;
 
-use common::plans::{good, pooled, text};
-use common::{mscclpp, mscclpp_reading};
+use crate::common::plans::{good, pooled, text};
+use crate::common::{mscclpp, mscclpp_reading};
 
 #[test]
 fn a_plan_that_outgrows_the_pool_of_the_reference_is_exported_with_a_warning() {

@@ -1,11 +1,9 @@
 //! `mscclpp plan show`, `plan stats`, `plan graph`, `plan diff`, and `plan export --target mscclpp`.
 
-mod common;
-
 use std::fs;
 
-use common::plans::{good, text};
-use common::{mscclpp, mscclpp_reading};
+use crate::common::plans::{good, text};
+use crate::common::{mscclpp, mscclpp_reading};
 use mscclpp_core::plan::OpKind;
 use serde_json::json;
 

@@ -1,9 +1,7 @@
 //! `mscclpp run`.
 
-mod common;
-
-use common::plans::{custom, good, max, stalling, text, unverified, wrong};
-use common::{mscclpp, mscclpp_reading};
+use crate::common::plans::{custom, good, max, stalling, text, unverified, wrong};
+use crate::common::{mscclpp, mscclpp_reading};
 use serde_json::{Value, json};
 
 /// The rows of a table: what stands behind the lines with `#`.

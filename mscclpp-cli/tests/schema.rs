@@ -1,12 +1,10 @@
 //! `mscclpp plan schema`: the schema accepts what the reader of plan files accepts.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use common::mscclpp;
+use crate::common::mscclpp;
 use mscclpp_core::diag::Code;
 use mscclpp_core::plan::{OpKind, json};
 use mscclpp_core::types::ReduceOp;

@@ -1,8 +1,6 @@
 //! Completions and manual pages.
 
-mod common;
-
-use common::mscclpp;
+use crate::common::mscclpp;
 
 #[test]
 fn every_shell_has_completions() {

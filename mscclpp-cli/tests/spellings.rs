@@ -1,11 +1,9 @@
 //! The commands that `docs/spellings.md` leads to are there.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use common::mscclpp;
+use crate::common::mscclpp;
 
 #[test]
 fn every_command_of_the_page_has_a_help() {

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 const INTRO: &str = "# Errors
 
-<!-- Generated from mscclpp-core/src/diag/codes by `MSCCLPP_BLESS=1 cargo test -p mscclpp-core --test errors_page`. -->
+<!-- Generated from mscclpp-core/src/diag/codes by `MSCCLPP_BLESS=1 cargo test -p mscclpp-core --test integration errors_page`. -->
 
 Every message ends with the violated rule, its code and its slug. `mscclpp explain M0004` (or
 `mscclpp explain chunk-out-of-range`) prints the explanation that is shown here.
@@ -54,7 +54,7 @@ fn the_page_is_not_stale() {
     let found = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         found == expected,
-        "docs/errors.md is stale; run `MSCCLPP_BLESS=1 cargo test -p mscclpp-core --test errors_page` and look at the change"
+        "docs/errors.md is stale; run `MSCCLPP_BLESS=1 cargo test -p mscclpp-core --test integration errors_page` and look at the change"
     );
 }
 

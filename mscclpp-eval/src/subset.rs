@@ -180,7 +180,7 @@ pub fn page() -> String {
 const HEAD: &str = "\
 # What `#[collective]` evaluates
 
-<!-- Generated from mscclpp-eval/src/subset.rs by `MSCCLPP_BLESS=1 cargo test -p mscclpp-eval --test subset_page`. -->
+<!-- Generated from mscclpp-eval/src/subset.rs by `MSCCLPP_BLESS=1 cargo test -p mscclpp-eval --test integration subset_page`. -->
 
 A function under `#[collective]` runs while the crate compiles: the macro evaluates its body and calls the authoring API as
 the function itself would. Everything on this page is evaluated with Rust's own meaning. Everything else is refused with an

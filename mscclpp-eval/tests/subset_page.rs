@@ -12,6 +12,6 @@ fn the_page_is_up_to_date() {
     let found = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         found == page,
-        "docs/subset.md is stale; run `MSCCLPP_BLESS=1 cargo test -p mscclpp-eval --test subset_page` and look at the change"
+        "docs/subset.md is stale; run `MSCCLPP_BLESS=1 cargo test -p mscclpp-eval --test integration subset_page` and look at the change"
     );
 }

@@ -11,7 +11,7 @@ fn page() -> String {
     let mut page = String::from(
         "# Algorithms
 
-<!-- Generated from the registry by `MSCCLPP_BLESS=1 cargo test -p mscclpp-exec --test algorithms_page`. -->
+<!-- Generated from the registry by `MSCCLPP_BLESS=1 cargo test -p mscclpp-exec --test integration algorithms_page`. -->
 
 What the library comes with. `mscclpp run NAME --ranks N` runs one and checks the result. Each is a function in a file of
 its own in `mscclpp-algorithms/src/`, and its first line says what it costs.
@@ -57,7 +57,7 @@ fn the_page_is_current() {
     let found = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         found == expected,
-        "docs/algorithms.md is stale; run `MSCCLPP_BLESS=1 cargo test -p mscclpp-exec --test algorithms_page` and look at \
+        "docs/algorithms.md is stale; run `MSCCLPP_BLESS=1 cargo test -p mscclpp-exec --test integration algorithms_page` and look at \
          the change"
     );
 }

@@ -1,11 +1,9 @@
 //! Collective calls by several ranks in this process.
 
-#[path = "common/ranks.rs"]
-mod ranks;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::common::ranks::on_ranks;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Code;
 use mscclpp_core::types::ReduceOp;
@@ -14,7 +12,6 @@ use mscclpp_exec::select::{Algorithm, Buffers, Choice, Config, Registry};
 use mscclpp_exec::{Communicator, Error};
 use mscclpp_exec::{E4m3, E5m2, Element};
 use proptest::prelude::*;
-use ranks::on_ranks;
 
 /// Returns element `index` of a rank's input: small, so that sums are exact in all types.
 fn element<T: Element + From<u8>>(rank: u32, index: usize) -> T {

@@ -1,8 +1,6 @@
 //! Plans that stall end in a report of what each thread block waits for, and the executor remains usable.
 
-mod common;
-
-use common::{With, at, barrier, i, o, op, pipeline, s, signal, tree, wait, world};
+use crate::common::{With, at, barrier, i, o, op, pipeline, s, signal, tree, wait, world};
 use mscclpp_core::plan::OpKind::{self, *};
 use mscclpp_core::plan::{Op, Plan, PlanTree};
 use mscclpp_core::types::ChannelKind;
@@ -14,7 +12,7 @@ use mscclpp_exec::{DataType, Error, Message};
 #[track_caller]
 fn stall(tree: &PlanTree) -> Stall {
     let mut reports: Vec<Stall> = Vec::new();
-    for schedule in common::schedules() {
+    for schedule in crate::common::schedules() {
         let world = world(tree.ranks.len() as u32, schedule);
         let mut run = world.prepare(&Plan::new(tree), Message::of::<i32>(40)).expect("a plan that can be prepared");
         let mut buffers = run.buffers().expect("memory");

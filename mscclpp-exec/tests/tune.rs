@@ -1,10 +1,8 @@
 //! Tuning: the measurements, the file, and the selection that uses it.
 
-#[path = "common/ranks.rs"]
-mod ranks;
-
 use std::path::Path;
 
+use crate::common::ranks::on_ranks;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::DataType;
@@ -13,7 +11,6 @@ use mscclpp_exec::tune::{
     CandidateTime, MachineInfo, MeasureOptions, TableError, Tuner, TuningEntry, TuningTable, measure,
 };
 use proptest::prelude::*;
-use ranks::on_ranks;
 
 fn timed(algorithm: &str, blocks: Option<u32>, time_us: f64) -> CandidateTime {
     CandidateTime { algorithm: algorithm.into(), blocks, threads: None, time_us }

@@ -74,3 +74,21 @@ fn every_member_of_the_workspace_is_listed() {
     let members: BTreeSet<&str> = members.split('"').skip(1).step_by(2).collect();
     assert_eq!(CRATES.iter().map(|(folder, ..)| *folder).collect::<BTreeSet<_>>(), members);
 }
+
+/// A file of `tests/` that neither `main.rs` nor the manifest names would not run.
+#[test]
+fn every_file_of_tests_is_part_of_a_program() {
+    for (folder, ..) in CRATES {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder).join("tests");
+        let Ok(main) = std::fs::read_to_string(root.join("main.rs")) else { continue };
+        let text = manifest(folder);
+        assert!(text.contains("autotests = false\n"), "{folder}: files beside `main.rs` are programs as well");
+        for entry in std::fs::read_dir(root).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+            let is_module = main.contains(&format!("mod {name};\n")) || name == "main";
+            let is_program = text.contains(&format!("[[test]]\nname = \"{name}\"\n"));
+            assert!(is_module || is_program, "{folder}/tests/{name} is in no program");
+        }
+    }
+}

@@ -7,8 +7,8 @@ use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::types::Protocol;
 use serde_json::{Map, Number, Value};
 
-use crate::index::Entry;
-use crate::programs::{collectives, executor, groups, local, packets, relaxed, send_recv, switch, sync, transfers};
+use super::index::Entry;
+use super::programs::{collectives, executor, groups, local, packets, relaxed, send_recv, switch, sync, transfers};
 
 /// A script with its arguments.
 pub(crate) struct Case {
@@ -24,7 +24,7 @@ pub(crate) struct Call {
     pub(crate) arguments: Vec<i128>,
 }
 
-/// A call of a function of [`programs`](crate::programs).
+/// A call of a function of [`programs`](super::programs).
 macro_rules! fragment {
     ($module:ident::$function:ident($($argument:expr),*)) => {
         Call {

@@ -1,7 +1,7 @@
 //! Intended differences between the plans of this project and those of the reference. The identifiers are those of
 //! `docs/differences.md`.
 
-/// An identifier, and a predicate on the output of [`differences`](crate::compare::differences).
+/// An identifier, and a predicate on the output of [`differences`](super::compare::differences).
 pub(crate) type Difference = (&'static str, fn(&str) -> bool);
 
 /// Returns the differences of a plan; the name of a variant ends with its overrides.

@@ -90,7 +90,7 @@ fn panics_have_the_text_that_rust_gives_them() {
         ("let o: Option<i32> = None; o.unwrap()", "called `Option::unwrap()` on a `None` value"),
         ("let o: Option<i32> = None; o.expect(\"a peer\")", "a peer"),
     ] {
-        let error = crate::probe::value(&format!("fn f() -> i32 {{ {body} }}"), "f").expect_err("it panics");
+        let error = mscclpp_eval::probe::value(&format!("fn f() -> i32 {{ {body} }}"), "f").expect_err("it panics");
         assert_eq!(error.iter().next().map(|one| one.message.as_str()), Some(text), "{body}");
     }
 }

@@ -2,6 +2,10 @@
 //! a switch channel over all ranks for each buffer. The tables of every thread block are those of its rank.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of this")]
 
+pub(crate) mod flushed;
+pub(crate) mod port;
+pub(crate) mod ranks;
+
 use mscclpp_core::collective::{Collective, CollectiveKind};
 use mscclpp_core::origin::Origin;
 use mscclpp_core::plan::{

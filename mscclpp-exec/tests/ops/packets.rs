@@ -3,8 +3,8 @@
 use mscclpp_core::plan::Op;
 use mscclpp_core::plan::OpKind::*;
 
+use super::{check_packets, other};
 use crate::common::{With, at, i, input, o, op, s, tree};
-use crate::{check_packets, other};
 
 #[test]
 fn packets_to_the_peer_and_back_to_plain() {

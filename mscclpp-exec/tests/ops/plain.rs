@@ -3,8 +3,8 @@
 use mscclpp_core::plan::OpKind::*;
 use mscclpp_core::types::ReduceOp;
 
+use super::other;
 use crate::common::{With, at, check, i, o, op, s, tree};
-use crate::other;
 
 #[test]
 fn copy_and_nop() {

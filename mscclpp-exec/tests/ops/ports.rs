@@ -3,8 +3,8 @@
 use mscclpp_core::plan::Op;
 use mscclpp_core::plan::OpKind::*;
 
+use super::{check_packets, other};
 use crate::common::{With, at, check, i, input, o, op, s, to, tree};
-use crate::{check_packets, other};
 
 #[test]
 fn ports_transfer_in_order_asynchronously() {

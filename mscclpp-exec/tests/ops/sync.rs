@@ -5,8 +5,8 @@ use mscclpp_core::plan::Plan;
 use mscclpp_exec::Message;
 use mscclpp_exec::cpu::{Executor, Options};
 
+use super::other;
 use crate::common::{self, With, at, barrier, check, i, input, o, op, s, signal, sync, tree, wait};
-use crate::other;
 
 #[test]
 fn barriers_join_blocks() {

@@ -5,8 +5,8 @@ use mscclpp_core::plan::{Plan, PlanTree};
 use mscclpp_exec::Message;
 use mscclpp_exec::cpu::{Executor, Options, Schedule};
 
+use super::{check_packets, other};
 use crate::common::{self, With, at, check, i, input, o, op, pipeline, s, signal, tree, wait};
-use crate::{check_packets, other};
 
 #[test]
 fn pipelines_end_at_the_end_of_their_data() {

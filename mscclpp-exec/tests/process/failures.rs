@@ -15,7 +15,7 @@ use mscclpp_exec::error::{AbortCause, LaunchAborted, UnblockedBy, WaitsFor};
 use mscclpp_exec::process::{Options, PreparedPlan};
 use mscclpp_exec::{Error, Message};
 
-use crate::group::{DEADLINE, each, each_with};
+use super::group::{DEADLINE, each, each_with};
 
 fn ring(ranks: u32) -> Plan {
     let ring = algorithms::find("allreduce_ring").expect("it is in the library");

@@ -7,8 +7,8 @@ use mscclpp_core::plan::Plan;
 use mscclpp_exec::process::{Executor, PreparedPlan};
 use mscclpp_exec::{Error, Message};
 
-use crate::flushed::{News, dead_put, flushed, used_first_thing};
-use crate::spawn::Job;
+use super::spawn::Job;
+use crate::common::flushed::{News, dead_put, flushed, used_first_thing};
 
 /// Elements of 4 MiB.
 const COUNT: usize = 1 << 20;

@@ -11,9 +11,9 @@ use mscclpp_exec::process::{Executor, PreparedPlan};
 use mscclpp_exec::{Error, Message};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::ports;
-use crate::results::{Reference, check_on, plan_on};
-use crate::spawn::{DEADLINE, Job, SHORT};
+use super::ports;
+use super::results::{Reference, check_on, plan_on};
+use super::spawn::{DEADLINE, Job, SHORT};
 
 fn plan(name: &str, transport: &Executor) -> Plan {
     let algorithm = algorithms::find(name).expect("it is in the library");

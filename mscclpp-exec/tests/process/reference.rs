@@ -4,8 +4,8 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::Plan;
 use mscclpp_exec::Message;
 
-use crate::corpus::{self, Named};
-use crate::results::check;
+use super::corpus::{self, Named};
+use super::results::check;
 
 /// Small, odd, and so long that loops have more than one iteration.
 #[test]

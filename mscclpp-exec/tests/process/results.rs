@@ -12,7 +12,7 @@ use mscclpp_exec::process::{Executor, PreparedPlan};
 use mscclpp_exec::verify::{Pattern, Verifier};
 use mscclpp_exec::{DataType, E4m3, E5m2, Element, Error, Message};
 
-use crate::group::each;
+use super::group::each;
 
 /// Inputs of all ranks, and the outputs that the executor within one process computes from them.
 pub struct Reference {

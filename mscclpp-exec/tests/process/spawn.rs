@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use mscclpp_bootstrap::Bootstrap;
 use mscclpp_exec::process::{Executor, Options};
 
-use crate::port::Port;
+use crate::common::port::Port;
 
 /// Environment variable for the role of a process.
 const ROLE: &str = "MSCCLPP_TEST_ROLE";
@@ -37,7 +37,7 @@ impl Job {
         let port = Port::new();
         let start = |rank: u32| {
             let mut command = Command::new(std::env::current_exe().expect("this program"));
-            command.args(["--exact", "spawn::role", "--nocapture", "--test-threads=1"]);
+            command.args(["--exact", "process::spawn::role", "--nocapture", "--test-threads=1"]);
             command.env(ROLE, role).env("RUST_BACKTRACE", "0");
             command.env("RANK", rank.to_string()).env("WORLD_SIZE", ranks.to_string());
             command.env("LOCAL_RANK", (rank % per_node).to_string()).env("LOCAL_WORLD_SIZE", per_node.to_string());
@@ -117,5 +117,5 @@ fn role() {
     let group = Bootstrap::from_env().expect("a group");
     let deadline = Duration::from_secs(if role == "stopped" { SHORT } else { DEADLINE });
     let transport = Executor::with_options(Arc::new(group), Options::default().timeout(deadline)).expect("a transport");
-    crate::processes::play(&role, transport);
+    super::processes::play(&role, transport);
 }

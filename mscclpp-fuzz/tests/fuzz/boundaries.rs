@@ -4,7 +4,7 @@ use mscclpp_core::check::{check, launch_boundaries};
 use mscclpp_core::plan::PlanTree;
 use mscclpp_fuzz::ScheduleFuzzer;
 
-use super::testing;
+use crate::testing;
 
 /// Remote buffers 0, 1, 2 are the other rank's scratch, input, output; both ranks do the same.
 fn both(ops: &str) -> PlanTree {

@@ -4,7 +4,7 @@ use mscclpp_core::check::check;
 use mscclpp_core::plan::PlanTree;
 use mscclpp_fuzz::{Failure, Outcome, ScheduleFuzzer};
 
-use super::testing;
+use crate::testing;
 
 /// Schedules of `mscclpp check --fuzz`.
 const SEEDS: u64 = 200;

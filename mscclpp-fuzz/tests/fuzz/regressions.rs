@@ -3,7 +3,7 @@
 use mscclpp_core::check::check;
 use mscclpp_fuzz::ScheduleFuzzer;
 
-use super::testing;
+use crate::testing;
 
 /// A plan, and whether the checker rejects it now.
 struct Regression {

@@ -5,7 +5,7 @@ use mscclpp_core::plan::PlanTree;
 use mscclpp_fuzz::{Outcome, ScheduleFuzzer};
 
 use super::runs::{number, seeds};
-use super::testing;
+use crate::testing;
 
 /// A random number generator with a fixed sequence per seed.
 pub(crate) struct Random(u64);

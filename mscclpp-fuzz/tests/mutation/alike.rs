@@ -5,8 +5,8 @@ use mscclpp_core::check::check;
 use mscclpp_core::plan::{Expectation, PlanTree};
 
 use super::Random;
-use super::corpus::{Named, shipped};
 use super::mutants::{Mutation, OpLocation, apply, mutations};
+use crate::corpus::{Named, shipped};
 
 /// Returns the same plan with an expectation about nothing, which disables symmetry reduction.
 fn of_all_ranks(plan: &PlanTree) -> PlanTree {

@@ -3,8 +3,9 @@
 use mscclpp_core::plan::{BlockTable, ChannelTable, PlanTree, RemoteBuffer};
 use mscclpp_core::types::{BufferKind, ChannelKind};
 
-use super::corpus::Named;
-use super::{Random, number, testing};
+use super::{Random, number};
+use crate::corpus::Named;
+use crate::testing;
 
 /// A correct plan, and the largest number of its credits or initial units.
 pub(crate) fn random(random: &mut Random) -> (Named, u64) {

@@ -153,7 +153,7 @@ fn text(plan: &PlanTree) -> String {
     let mut text = String::new();
     for (rank, tables) in plan.ranks.iter().enumerate() {
         for (number, block) in tables.blocks.iter().enumerate() {
-            let ops = super::testing::text(&block.ops);
+            let ops = crate::testing::text(&block.ops);
             text += &format!("    rank {rank} block {number}: {ops}\n");
         }
         if tables.semaphores.iter().any(|&value| value != 0) {

@@ -11,7 +11,7 @@ use mscclpp_eval::probe;
 
 use self::compiled::{helpers, native};
 use self::write::function;
-use crate::setting;
+use super::setting;
 
 /// Functions in one file for rustc.
 const BATCH: u64 = 100;

@@ -1,7 +1,7 @@
 //! What the text of a random function is written with.
 
+use super::super::rng::Rng;
 use super::types::{INTS, Ty};
-use crate::rng::Rng;
 
 /// Writes one random function.
 pub(super) struct Writer {

@@ -1,7 +1,7 @@
 //! Random programs.
 
+use super::super::rng::Rng;
 use super::tree::{Cond, Expr, Stmt};
-use crate::rng::Rng;
 
 /// Makes random trees.
 pub(super) struct Maker {

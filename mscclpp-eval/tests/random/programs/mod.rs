@@ -18,7 +18,7 @@ use mscclpp_eval::probe;
 use self::make::Maker;
 use self::native::{Native, Stop};
 use self::text::block_text;
-use crate::setting;
+use super::setting;
 
 /// What came of a program: its trace, or what was wrong with it. Places differ: here all calls are in one file, and the
 /// same mistake in the same place is filed once.

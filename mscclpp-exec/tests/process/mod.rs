@@ -6,11 +6,7 @@
 #[path = "../../../mscclpp-fuzz/tests/corpus/mod.rs"]
 mod corpus;
 mod failures;
-#[path = "../common/flushed.rs"]
-mod flushed;
 mod group;
-#[path = "../common/port.rs"]
-mod port;
 mod ports;
 mod processes;
 mod reference;

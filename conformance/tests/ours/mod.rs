@@ -17,7 +17,7 @@ use mscclpp_core::lower::lower;
 use mscclpp_core::plan::json;
 use mscclpp_core::trace::Trace;
 
-use crate::cases::{Call, Case};
+use self::cases::{Call, Case};
 
 #[test]
 #[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]

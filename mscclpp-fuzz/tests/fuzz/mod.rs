@@ -1,26 +1,19 @@
 //! The fuzzer fails defective plans, and no plan that the checker accepts.
 //!
-//! `conformance/tests/fuzzer.rs` tests the same with the reference plans.
+//! `conformance/tests/fuzz.rs` tests the same with the reference plans.
 
 mod boundaries;
-#[path = "../corpus/mod.rs"]
-mod corpus;
 mod faults;
 mod flush;
 mod loops;
 mod regressions;
 mod runs;
 mod small;
-#[path = "../../../mscclpp-core/src/testing.rs"]
-#[allow(dead_code, reason = "written for other tests")]
-mod testing;
 
-use corpus::shipped;
+use crate::corpus::{self, shipped};
 use mscclpp_core::check::launch_boundaries;
 use mscclpp_fuzz::ScheduleFuzzer;
 use runs::{limit, run_all};
-// `testing` is included from the core crate.
-use mscclpp_core::{collective, origin, plan, spec, trace, types};
 
 #[test]
 fn builtin_algorithms_pass() {

@@ -21,24 +21,17 @@ mod alike;
 mod bases;
 #[path = "../../../mscclpp-core/src/check/loops/tests/brute.rs"]
 mod brute;
-#[path = "../corpus/mod.rs"]
-mod corpus;
 mod loops;
 mod mutants;
 mod reasons;
 mod rolling;
 mod tally;
-#[path = "../../../mscclpp-core/src/testing.rs"]
-#[allow(dead_code, reason = "written for other tests")]
-mod testing;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use corpus::{Named, reference, shipped, size};
+use crate::corpus::{Named, reference, shipped, size};
 use mscclpp_core::check::check;
 use mscclpp_core::plan::PlanTree;
-// `brute` and `testing` are included from the core crate.
-use mscclpp_core::{collective, origin, plan, spec, trace, types};
 use mscclpp_fuzz::{Outcome, ScheduleFuzzer};
 use mutants::{Mutation, apply, mutations, op_at};
 use tally::{MutantOutcome, Tally};

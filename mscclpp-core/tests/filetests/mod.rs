@@ -1,6 +1,6 @@
 //! The runner `check` of the file tests: what the parser and the checks find in the plans of `filetests`.
 //!
-//! `MSCCLPP_BLESS=1 cargo test -p mscclpp-core --test filetests` writes the findings into the files.
+//! `MSCCLPP_BLESS=1 cargo test -p mscclpp-core --test integration filetests` writes the findings into the files.
 
 mod common;
 

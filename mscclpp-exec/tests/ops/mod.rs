@@ -1,7 +1,5 @@
 //! Every kind of operation in isolation, under many schedules and with sizes that divide evenly and that do not.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod packets;
 mod plain;
 mod ports;
@@ -9,7 +7,7 @@ mod switch;
 mod sync;
 mod windows;
 
-use common::{Case, schedules, world};
+use crate::common::{Case, schedules, world};
 use mscclpp_core::plan::{Plan, PlanTree};
 use mscclpp_exec::{Message, PacketType};
 

@@ -24,8 +24,8 @@ macro_rules! values {
         #[test]
         fn $name() {
             fn native() -> $ty $body
-            let source = crate::source(stringify!($name), stringify!($ty), stringify!($body));
-            let evaluated = crate::probe::value(&source, stringify!($name)).unwrap_or_else(|error| panic!("{error}\n{source}"));
+            let source = crate::semantics::source(stringify!($name), stringify!($ty), stringify!($body));
+            let evaluated = mscclpp_eval::probe::value(&source, stringify!($name)).unwrap_or_else(|error| panic!("{error}\n{source}"));
             assert_eq!(evaluated, format!("{:?}", native()), "{source}");
         }
     )* };
@@ -37,8 +37,8 @@ macro_rules! shown {
         #[test]
         fn $name() {
             fn native() -> impl std::fmt::Debug $body
-            let source = crate::source(stringify!($name), "_", stringify!($body));
-            let evaluated = crate::probe::value(&source, stringify!($name)).unwrap_or_else(|error| panic!("{error}\n{source}"));
+            let source = crate::semantics::source(stringify!($name), "_", stringify!($body));
+            let evaluated = mscclpp_eval::probe::value(&source, stringify!($name)).unwrap_or_else(|error| panic!("{error}\n{source}"));
             assert_eq!(evaluated, format!("{:?}", native()), "{source}");
         }
     )* };
@@ -51,10 +51,10 @@ macro_rules! panics {
         fn $name() {
             fn native() -> $ty $body
             std::panic::catch_unwind(native).expect_err("native code panics");
-            let source = crate::source(stringify!($name), stringify!($ty), stringify!($body));
-            let error = crate::probe::value(&source, stringify!($name)).expect_err("evaluation fails");
-            let codes: Vec<crate::Code> = error.iter().map(|diagnostic| diagnostic.code).collect();
-            assert_eq!(codes, [crate::Code::$code], "{error}\n{source}");
+            let source = crate::semantics::source(stringify!($name), stringify!($ty), stringify!($body));
+            let error = mscclpp_eval::probe::value(&source, stringify!($name)).expect_err("evaluation fails");
+            let codes: Vec<mscclpp_core::diag::Code> = error.iter().map(|diagnostic| diagnostic.code).collect();
+            assert_eq!(codes, [mscclpp_core::diag::Code::$code], "{error}\n{source}");
         }
     )* };
 }
@@ -66,9 +66,9 @@ macro_rules! refused {
         fn $name() {
             fn native() -> $ty $body
             let _ = native;
-            let source = crate::source(stringify!($name), stringify!($ty), stringify!($body));
-            let error = crate::probe::value(&source, stringify!($name)).expect_err("it is refused");
-            assert!(error.iter().all(|diagnostic| diagnostic.code == crate::Code::$code), "{error}\n{source}");
+            let source = crate::semantics::source(stringify!($name), stringify!($ty), stringify!($body));
+            let error = mscclpp_eval::probe::value(&source, stringify!($name)).expect_err("it is refused");
+            assert!(error.iter().all(|diagnostic| diagnostic.code == mscclpp_core::diag::Code::$code), "{error}\n{source}");
         }
     )* };
 }

@@ -1,7 +1,7 @@
 //! Random programs of the subset, evaluated and run another way: plain code by rustc, programs of the authoring API by a small
 //! interpreter of the generator's own tree.
 //!
-//! `MSCCLPP_RANDOM=5000 cargo test -p mscclpp-eval --test random` tries more of them, `MSCCLPP_SEED=7` starts at another seed.
+//! `MSCCLPP_RANDOM=5000 cargo test -p mscclpp-eval --test integration random` tries more of them, `MSCCLPP_SEED=7` starts at another seed.
 
 mod language;
 mod programs;

@@ -1,0 +1,4 @@
+//! The tests of this crate's public API, in one program: each program links all of the crate.
+
+mod local;
+mod tcp;

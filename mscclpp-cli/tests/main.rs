@@ -1,0 +1,20 @@
+//! Tests that run the two commands, in one program: each program links all of the crates.
+
+mod calls;
+mod cargo;
+mod check;
+mod common;
+mod docs;
+mod executors;
+mod explain;
+mod foreign_driver;
+mod hostile;
+mod launch;
+mod plan_files;
+mod plan_views;
+#[path = "../../mscclpp-exec/tests/common/port.rs"]
+mod port;
+mod run;
+mod schema;
+mod shell;
+mod spellings;

@@ -1,0 +1,22 @@
+//! The tests of this crate's public API, in one program: each program links all of the crate. Cargo.toml lists those that need a
+//! process of their own.
+
+mod algorithms;
+mod algorithms_page;
+mod algorithms_run;
+mod checked;
+mod common;
+mod communicator;
+mod dump;
+mod errors;
+mod evaluated;
+mod filetests;
+mod lang;
+mod mutants;
+mod ops;
+mod process;
+mod results;
+mod select;
+mod select_everything;
+mod stalls;
+mod tune;

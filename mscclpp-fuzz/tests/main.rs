@@ -1,0 +1,12 @@
+//! The tests of this crate's public API, in one program: each program links all of the crate.
+
+mod corpus;
+mod filetests;
+mod fuzz;
+mod mutation;
+#[path = "../../mscclpp-core/src/testing.rs"]
+#[allow(dead_code, reason = "written for other tests")]
+mod testing;
+
+// `testing` and `mutation::brute` are included from the core crate.
+use mscclpp_core::{collective, origin, plan, spec, trace, types};
