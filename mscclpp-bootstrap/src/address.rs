@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
 
-use super::error::Error;
+use super::error::{Error, shortened};
 use crate::timeout::ActiveTimeout;
 
 /// Maximum time to resolve a host name: clusters register names and start processes at the same time.
@@ -199,7 +199,7 @@ impl FromStr for Address {
     fn from_str(text: &str) -> Result<Self, Error> {
         let unreadable = || Error::InvalidText {
             what: "address".into(),
-            text: super::env::shortened(text),
+            text: shortened(text),
             expected:
                 "host:port or interface:host:port with a port from 1, such as 10.0.0.1:29500 or eth0:10.0.0.1:29500"
                     .into(),

@@ -10,11 +10,10 @@ use super::error::Error;
 use super::frame::{Frame, Malformed};
 use super::heartbeat::Heartbeat;
 use super::inbox::Inbox;
-use super::options::Options;
+use super::options::{Options, SHUTDOWN_TIMEOUT};
 use super::outbox::Outbox;
 use super::poll::{self, Interest};
 use super::rank_info::RankInfo;
-use super::tcp::SHUTDOWN_TIMEOUT;
 
 /// Maximum number of bytes queued on the connection; later frames stay in the outbox.
 const MAX_QUEUED_BYTES: usize = 4 << 20;

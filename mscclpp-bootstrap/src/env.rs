@@ -16,8 +16,6 @@ use super::secret::Secret;
 /// How long to wait for the port, which another process may hold for a moment.
 const PORT_TIMEOUT: Duration = Duration::from_secs(1);
 
-pub(crate) use read::shortened;
-
 /// A rank's configuration, resolved from the variables of a launcher.
 ///
 /// [`Display`] shows all of it except the secret, with the source of each part: the line to read when ranks do not find

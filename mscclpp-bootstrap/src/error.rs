@@ -10,6 +10,9 @@ use thiserror::Error;
 use super::error_kind::{ErrorKind, RootCause};
 use super::rank_info::RankInfo;
 
+/// Maximum length of a value that an error repeats, in characters.
+const MAX_VALUE_CHARS: usize = 80;
+
 /// Why the ranks of a job could not form a communicator, or why it has failed.
 ///
 /// An error that concerns the whole communicator is sent to all ranks: each returns the same value, with the same names
@@ -443,6 +446,15 @@ fn list<T: Display>(f: &mut Formatter<'_>, items: &[T]) -> fmt::Result {
         write!(f, "{separator}{item}")?;
     }
     Ok(())
+}
+
+/// Returns the beginning of a long text, with control characters escaped.
+pub(crate) fn shortened(text: &str) -> String {
+    let mut shown: String = text.chars().take(MAX_VALUE_CHARS).flat_map(char::escape_debug).collect();
+    if text.chars().nth(MAX_VALUE_CHARS).is_some() {
+        shown.push('…');
+    }
+    shown
 }
 
 #[cfg(test)]

@@ -5,6 +5,9 @@ use std::time::Duration;
 /// Maximum of all timeouts, because an `Instant` is bounded.
 pub const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 86400);
 
+/// Maximum duration of a shutdown.
+pub(crate) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Timeouts of a communicator. Those of rank 0 apply to all its ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

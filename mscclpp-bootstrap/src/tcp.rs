@@ -13,15 +13,13 @@ use super::frame::{Frame, Malformed, Purpose};
 use super::group::Bootstrap;
 use super::inbox::Inbox;
 use super::link::{CheckAlive, Link};
-use super::options::{MAX_TIMEOUT, Options};
+use super::options::{MAX_TIMEOUT, Options, SHUTDOWN_TIMEOUT};
 use super::outbox::Outbox;
 use super::rank_info::RankInfo;
 use super::root::Root;
 use super::secret::Secret;
 use crate::timeout::ActiveTimeout;
 
-/// Maximum duration of a shutdown.
-pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 /// How much longer than rank 0 the other ranks wait for its report.
 const ROOT_GRACE_PERIOD: Duration = Duration::from_secs(5);
 

@@ -192,7 +192,7 @@ pub(crate) fn three_digits(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::runner::Backend;
+    use crate::args::Backend;
 
     fn header() -> Header {
         Header {

@@ -13,6 +13,10 @@ use crate::spans::Spans;
 /// Most errors of one code that are shown.
 const MOST_OF_ONE_CODE: usize = 5;
 
+/// What to write when nothing in the subset will do.
+pub(crate) const AT_RUN_TIME: &str =
+    "or remove the attribute and build the plan at run time, with `mscclpp::compiler::compile`";
+
 /// Errors so far. Forgetting to look at them is a bug, so dropping them unread panics.
 #[derive(Default)]
 pub(crate) struct Report {

@@ -5,6 +5,8 @@ mod api;
 mod book;
 mod coverage;
 mod crates;
+mod cycles;
 mod language;
 mod spellings;
+mod system;
 mod ui;

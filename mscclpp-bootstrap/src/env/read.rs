@@ -8,13 +8,11 @@ use sha2::{Digest, Sha256};
 use super::launcher::{self, Launcher};
 use super::{Environment, slurm};
 use crate::address::Address;
-use crate::error::Error;
+use crate::error::{Error, shortened};
 use crate::frame::MAX_RANKS;
 use crate::options::{MAX_TIMEOUT, Options};
 use crate::secret::Secret;
 
-/// Maximum length of a value that an error repeats, in characters.
-const MAX_VALUE_CHARS: usize = 80;
 /// Base and number of the ports for jobs without one: below the ephemeral range of common systems.
 const DERIVED_PORTS: (u16, u16) = (20000, 12000);
 
@@ -224,15 +222,6 @@ fn number(lookup: Lookup, name: &str) -> Result<Option<u32>, Error> {
         value: shortened(&text),
         expected: "a non-negative integer".into(),
     })
-}
-
-/// Returns the beginning of a long text, with control characters escaped.
-pub(crate) fn shortened(text: &str) -> String {
-    let mut shown: String = text.chars().take(MAX_VALUE_CHARS).flat_map(char::escape_debug).collect();
-    if text.chars().nth(MAX_VALUE_CHARS).is_some() {
-        shown.push('…');
-    }
-    shown
 }
 
 #[cfg(test)]

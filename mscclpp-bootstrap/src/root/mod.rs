@@ -15,12 +15,11 @@ use super::error::Error;
 use super::frame::Frame;
 use super::heartbeat::Heartbeat;
 use super::inbox::Inbox;
-use super::options::Options;
+use super::options::{Options, SHUTDOWN_TIMEOUT};
 use super::outbox::Outbox;
 use super::poll::{self, Interest};
 use super::rank_info::RankInfo;
 use super::router::Router;
-use super::tcp::SHUTDOWN_TIMEOUT;
 use crate::timeout::ActiveTimeout;
 
 /// Rank 0's side of all connections.

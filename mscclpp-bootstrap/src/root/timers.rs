@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::{Phase, Root};
 use crate::error::Error;
 use crate::frame::Frame;
-use crate::tcp::SHUTDOWN_TIMEOUT;
+use crate::options::SHUTDOWN_TIMEOUT;
 
 impl Root {
     /// Checks timeouts, and sends heartbeats.

@@ -4,7 +4,7 @@ use clap::Args;
 use mscclpp_exec::select::Config;
 
 use super::RootedArgs;
-use crate::commands::runner::Backend;
+use super::backend::Backend;
 use crate::size;
 
 /// Arguments of `mscclpp bench`.

@@ -1,6 +1,7 @@
 //! The command line: what may be written, and the help texts.
 
 mod analyze;
+mod backend;
 mod bench;
 mod check;
 mod collective;
@@ -12,6 +13,7 @@ mod select;
 mod tune;
 
 pub(crate) use analyze::AnalyzeArgs;
+pub(crate) use backend::Backend;
 pub(crate) use bench::BenchArgs;
 pub(crate) use check::{AllowArgs, CheckArgs, Level};
 pub(crate) use collective::{CallArgs, RootedArgs, collective};

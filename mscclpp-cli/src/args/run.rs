@@ -4,8 +4,8 @@ use clap::Args;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::{AccumType, DataType};
 
+use super::backend::Backend;
 use super::{AllowArgs, SourceArgs, reduce_op};
-use crate::commands::runner::Backend;
 use crate::error::{Error, Result};
 use crate::size;
 

@@ -6,8 +6,8 @@ use clap::Args;
 use mscclpp_core::collective::CollectiveKind;
 
 use super::RootedArgs;
+use super::backend::Backend;
 use super::collective::collective;
-use crate::commands::runner::Backend;
 use crate::size;
 
 /// Arguments of `mscclpp select`.

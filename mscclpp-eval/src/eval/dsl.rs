@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::value::Value;
 use super::{Eval, Vm};
 use crate::ast::{Expr, MethodCall, Tok};
-use crate::lower::AT_RUN_TIME;
+use crate::report::AT_RUN_TIME;
 
 impl<'t> Vm<'t> {
     pub(super) fn dsl_method(&mut self, method: &Method, expr: &'t Expr, call: &'t MethodCall) -> Eval {

@@ -3,13 +3,14 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use super::Lower;
 use super::item::Body;
 use super::scope::{Item, TypeItem};
-use super::{AT_RUN_TIME, Lower};
 use crate::ast::{
     Adt, AdtId, Con, ConstId, DEFAULT, Expr, ExprKind, Fields, FnId, IntTy, Shape, Tok, TypeExpr, Variant,
 };
 use crate::lang;
+use crate::report::AT_RUN_TIME;
 
 /// A struct or enum and what is implemented for it.
 pub(super) struct AdtItem {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use mscclpp_core::diag::Code;
 use syn::spanned::Spanned;
 
-use super::{AT_RUN_TIME, Lower, attributes};
+use super::{Lower, attributes};
 use crate::ast::{Assignee, BinOp, CmpOp, Con, Expr, ExprKind, IntTy, RangeEnd, Tok};
+use crate::report::AT_RUN_TIME;
 
 impl Lower<'_> {
     /// Lowers an expression.

@@ -6,9 +6,10 @@ use std::rc::Rc;
 use mscclpp_core::diag::Code;
 use proc_macro2::Span;
 
+use super::Lower;
 use super::scope::{Frame, Import, Item, Scope, TypeItem};
-use super::{AT_RUN_TIME, Lower};
 use crate::ast::{AdtId, Con, ConstId, Constant, ExprKind, FnId, Function, Pattern, TypeExpr};
+use crate::report::AT_RUN_TIME;
 
 /// The items around a collective: those of its `#[collectives]` module, or none.
 #[derive(Clone, Default)]

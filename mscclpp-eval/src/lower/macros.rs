@@ -7,8 +7,9 @@ use syn::Token;
 use syn::parse::{ParseStream, Parser};
 use syn::punctuated::Punctuated;
 
-use super::{AT_RUN_TIME, Lower};
+use super::Lower;
 use crate::ast::{Arm, Con, Expr, ExprKind, Message, Piece, Tok};
+use crate::report::AT_RUN_TIME;
 
 /// Arguments of a macro: expressions, some with a name (`panic!("{x}", x = 1)`).
 type Args = Punctuated<syn::Expr, Token![,]>;

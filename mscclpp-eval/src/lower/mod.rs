@@ -151,7 +151,3 @@ impl Lower<'_> {
         result
     }
 }
-
-/// What to write when nothing in the subset will do.
-pub(crate) const AT_RUN_TIME: &str =
-    "or remove the attribute and build the plan at run time, with `mscclpp::compiler::compile`";

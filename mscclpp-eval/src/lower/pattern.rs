@@ -69,7 +69,7 @@ impl Lower<'_> {
                 PatternKind::Value(value)
             }
             _ => {
-                self.refuse(tok, "this pattern is not evaluated at compile time", super::AT_RUN_TIME);
+                self.refuse(tok, "this pattern is not evaluated at compile time", crate::report::AT_RUN_TIME);
                 PatternKind::Wild
             }
         }

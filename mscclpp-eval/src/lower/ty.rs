@@ -3,9 +3,10 @@
 use mscclpp_core::diag::Code;
 
 use super::scope::TypeItem;
-use super::{AT_RUN_TIME, Lower, Outside};
+use super::{Lower, Outside};
 use crate::ast::{Con, IntTy, Tok, TypeExpr};
 use crate::lang;
+use crate::report::AT_RUN_TIME;
 
 /// Types and traits of the standard library that are not evaluated, and what to write instead.
 const NOT_EVALUATED: &[(&[&str], &str)] = &[

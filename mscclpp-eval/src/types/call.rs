@@ -7,7 +7,7 @@ use super::store::Ty;
 use super::{Check, Infer, Relation, Target};
 use crate::ast::{Con, Expr, ExprKind, IntTy, MethodCall, Tok};
 use crate::lang::{self, Builtin, PathFn, Takes};
-use crate::lower::AT_RUN_TIME;
+use crate::report::AT_RUN_TIME;
 
 impl Infer<'_> {
     /// An argument or other value whose type is known.

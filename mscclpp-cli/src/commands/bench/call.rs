@@ -119,7 +119,7 @@ fn fix(args: &mut BenchArgs, plan: &Plan, asked: Option<CollectiveKind>) -> Resu
     if let Some(given) = given {
         return usage(format!("plan `{name}` is for {ranks} ranks, found {given}"));
     }
-    if args.backend == crate::commands::runner::Backend::Cuda && args.virtual_ranks.is_empty() {
+    if args.backend == crate::args::Backend::Cuda && args.virtual_ranks.is_empty() {
         args.virtual_ranks = vec![ranks];
     }
     if let [op] = plan.tree().reductions()[..]

@@ -13,9 +13,9 @@ use mscclpp_exec::tune::{MeasureOptions, Measurement, measure};
 use serde_json::json;
 
 use self::call::Call;
+use crate::args::Backend;
 use crate::args::BenchArgs;
 use crate::bandwidth::{bus_factor, gigabytes_per_second};
-use crate::commands::runner::Backend;
 use crate::error::{Error, Result, did_you_mean, similar};
 use crate::exit;
 use crate::job::{on_ranks, require_memory};
