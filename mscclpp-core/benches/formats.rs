@@ -2,6 +2,7 @@
 //!
 //! The files are the reference plans of `MSCCLPP_CONFORMANCE`, if it is set, and all-pairs plans made here. The baseline of the
 //! readers is what a general JSON library makes of the same text (`general`).
+#![allow(clippy::disallowed_methods, reason = "it reads plan files")]
 
 use std::hint::black_box;
 

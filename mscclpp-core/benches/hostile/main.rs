@@ -5,7 +5,7 @@
 //! own; of a family that takes more than ten seconds larger plans are left out. Time per operation that grows with the size
 //! is what to look for: `growth` is the exponent between this size and the last one, 1.0 if the cost is linear.
 #![allow(missing_docs, reason = "a benchmark has no readers of documentation")]
-#![allow(clippy::disallowed_types, reason = "it measures time")]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "it measures time, and takes arguments")]
 
 mod plans;
 

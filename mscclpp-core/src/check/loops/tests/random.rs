@@ -1,4 +1,5 @@
 //! Random programs, compared with executions at every size.
+#![allow(clippy::disallowed_methods, reason = "variables set how many programs there are")]
 
 use super::super::proof::{Proof, prove};
 use super::brute::Brute;

@@ -1,6 +1,7 @@
 //! Random programs: the kept sizes find what all sizes find.
 //!
 //! `MSCCLPP_SLICES=<programs>` sets the number of programs, `MSCCLPP_SEED=<seed>` the first seed.
+#![allow(clippy::disallowed_methods, reason = "variables set how many programs there are")]
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
