@@ -10,6 +10,7 @@
 #   processes  a thousand launches of 4 MiB between processes on two hosts, and 200 rounds of faults
 #   hostile    time and memory of checks on plans that are made to take long
 #   devices    dev/matrix.sh
+#   packages   `cargo deny`: bans, licenses and sources of dependencies; installs cargo-deny into target/deny where it is missing
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -44,14 +45,20 @@ part() {
     devices)
         dev/matrix.sh
         ;;
+    packages)
+        local deny
+        deny=$(command -v cargo-deny || echo target/deny/bin/cargo-deny)
+        [ -x "$deny" ] || cargo install --quiet --locked --root target/deny cargo-deny
+        "$deny" check bans licenses sources
+        ;;
     *)
-        echo "no part \`$1\`; expected loops, mutants, programs, small, processes, hostile or devices" >&2
+        echo "no part \`$1\`; expected loops, mutants, programs, small, processes, hostile, devices or packages" >&2
         exit 2
         ;;
     esac
 }
 
-[ $# -gt 0 ] || set -- loops mutants programs small processes hostile devices
+[ $# -gt 0 ] || set -- loops mutants programs small processes hostile devices packages
 for name in "$@"; do
     part "$name"
 done

@@ -7,6 +7,7 @@ mod coverage;
 mod crates;
 mod cycles;
 mod language;
+mod packages;
 mod spellings;
 mod system;
 mod ui;

@@ -1,0 +1,93 @@
+//! What `deny.toml` says of packages, compared with what cargo knows of them: licenses, sources, versions.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(file: &str) -> String {
+    fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
+
+/// Returns what cargo says of the packages: with `--no-deps` of ours, else of all that Linux needs.
+fn metadata(option: &str) -> Vec<Value> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["metadata", "--offline", "--locked", "--format-version=1", option]).current_dir(root());
+    let output = command.output().expect("cargo starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut value: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let Value::Array(packages) = value["packages"].take() else { panic!("no packages") };
+    packages
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().expect("a text")
+}
+
+/// Returns whether an expression holds with some licenses: `OR` binds weaker than `AND`, and `/` is an old `OR`.
+fn is_allowed(expression: &str, allowed: &BTreeSet<&str>) -> bool {
+    let expression = expression.replace('/', " OR ");
+    if let Some((group, rest)) = expression.strip_prefix('(').and_then(|rest| rest.split_once(')')) {
+        let rest = rest.trim();
+        let group = is_allowed(group, allowed);
+        return match rest.split_once(' ') {
+            None => group,
+            Some(("AND", rest)) => group && is_allowed(rest, allowed),
+            Some(("OR", rest)) => group || is_allowed(rest, allowed),
+            Some(_) => panic!("{expression}: neither `AND` nor `OR`"),
+        };
+    }
+    expression.split(" OR ").any(|all| all.split(" AND ").all(|one| allowed.contains(one.trim())))
+}
+
+#[test]
+fn licenses_and_sources_are_allowed() {
+    let deny: toml::Table = read("deny.toml").parse().expect("deny.toml");
+    let allowed: BTreeSet<&str> =
+        deny["licenses"]["allow"].as_array().expect("a list").iter().filter_map(|license| license.as_str()).collect();
+    let mut used = BTreeSet::new();
+    for package in metadata("--filter-platform=x86_64-unknown-linux-gnu") {
+        let name = text(&package["name"]);
+        let license = package["license"].as_str().unwrap_or_else(|| panic!("{name} has no license"));
+        assert!(is_allowed(license, &allowed), "{name}: {license}");
+        used.extend(allowed.iter().filter(|allowed| license.contains(**allowed)));
+        if let Some(source) = package["source"].as_str() {
+            assert_eq!(source, "registry+https://github.com/rust-lang/crates.io-index", "{name}");
+        }
+    }
+    assert_eq!(used, allowed, "licenses that no package has");
+}
+
+#[test]
+fn expressions_of_licenses_are_read() {
+    let allowed = BTreeSet::from(["MIT", "Unicode-3.0"]);
+    for right in ["MIT", "MIT OR GPL-3.0", "GPL-3.0/MIT", "(MIT OR Apache-2.0) AND Unicode-3.0", "MIT AND Unicode-3.0"]
+    {
+        assert!(is_allowed(right, &allowed), "{right}");
+    }
+    for wrong in ["GPL-3.0", "MIT AND GPL-3.0", "(MIT OR Apache-2.0) AND GPL-3.0", "GPL-3.0 OR Apache-2.0"] {
+        assert!(!is_allowed(wrong, &allowed), "{wrong}");
+    }
+}
+
+#[test]
+fn crates_that_meet_in_types_have_one_version() {
+    let deny: toml::Table = read("deny.toml").parse().expect("deny.toml");
+    let lock: toml::Table = read("Cargo.lock").parse().expect("Cargo.lock");
+    let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for package in lock["package"].as_array().expect("packages") {
+        let [name, version] = ["name", "version"].map(|key| package[key].as_str().expect("a text"));
+        versions.entry(name).or_default().push(version);
+    }
+    for ban in deny["bans"]["deny"].as_array().expect("a list") {
+        let name = ban["crate"].as_str().expect("a name");
+        assert_eq!(versions.get(name).map(Vec::len), Some(1), "{name}: {:?}", versions.get(name));
+    }
+}
