@@ -3,11 +3,11 @@
 #
 # Usage: scripts/package.sh [CARGO-PACKAGE-OPTION...]      for example --allow-dirty
 #
-# The crates are listed in the order in which they have to be published.
+# The crates are listed in the order in which they have to be published, which CONTRIBUTING.md explains.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-crates=(mscclpp-core mscclpp-eval mscclpp-macros mscclpp-algorithms mscclpp-bootstrap mscclpp-kernels mscclpp-exec mscclpp-fuzz mscclpp
+crates=(mscclpp-core mscclpp-eval mscclpp-macros mscclpp-algorithms mscclpp-bootstrap mscclpp-kernels mscclpp-fuzz mscclpp-exec mscclpp
     mscclpp-cli)
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 work=$(mktemp -d)
@@ -101,3 +101,7 @@ if cargo tree -p outside --prefix none | grep -E '^(cudarc|mscclpp-kernels) '; t
 fi
 cargo run --quiet -p outside-cuda
 cargo run --quiet -p mscclpp-cli -- check allreduce_ring
+# The plan in the program outside, found by the command as users call it.
+plans=$(cargo run --quiet -p mscclpp-cli --bin cargo-mscclpp -- mscclpp list --quiet -p outside --bin outside)
+echo "$plans"
+grep -q '^swap .*bin `outside`' <<<"$plans" || { echo "cargo mscclpp list does not find the plan of the program outside"; exit 1; }

@@ -1,4 +1,5 @@
-//! What `deny.toml` says of packages, compared with what cargo knows of them: licenses, sources, versions.
+//! What `deny.toml` and CONTRIBUTING.md say of packages, compared with what cargo knows of them: licenses, sources, versions, and
+//! the order in which the crates are published.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -89,5 +90,36 @@ fn crates_that_meet_in_types_have_one_version() {
     for ban in deny["bans"]["deny"].as_array().expect("a list") {
         let name = ban["crate"].as_str().expect("a name");
         assert_eq!(versions.get(name).map(Vec::len), Some(1), "{name}: {:?}", versions.get(name));
+    }
+}
+
+/// Returns the crates in the list of a page or script, in their order.
+fn listed(file: &str, from: &str, to: &str) -> Vec<String> {
+    let text = read(file);
+    let (_, list) = text.split_once(from).unwrap_or_else(|| panic!("{file} has no `{from}`"));
+    let (list, _) = list.split_once(to).unwrap_or_else(|| panic!("{file} does not end its list"));
+    let words = list.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+    words.filter(|word| word.starts_with("mscclpp")).map(str::to_owned).collect()
+}
+
+#[test]
+fn crates_are_published_after_what_they_depend_on() {
+    let order = listed("CONTRIBUTING.md", "\n## Releasing\n", "\n\n## ");
+    assert_eq!(order, listed("scripts/package.sh", "crates=(", ")"), "CONTRIBUTING.md and scripts/package.sh");
+    let packages = metadata("--no-deps");
+    // An empty list of registries is `publish = false`.
+    let published = packages.iter().filter(|package| package["publish"].is_null());
+    let mut names: Vec<&str> = published.clone().map(|package| text(&package["name"])).collect();
+    let place = |name: &str| order.iter().position(|listed| listed == name);
+    names.sort_by_key(|name| place(name));
+    assert_eq!(order, names, "published crates");
+    for package in published {
+        let name = text(&package["name"]);
+        // Those of tests without a version are left out of packages, others are not.
+        let dependencies = package["dependencies"].as_array().expect("a list");
+        for dependency in dependencies.iter().filter(|dependency| dependency["kind"] != "dev") {
+            let dependency = text(&dependency["name"]);
+            assert!(place(dependency).is_none() || place(dependency) < place(name), "{name} needs {dependency}");
+        }
     }
 }
