@@ -104,7 +104,7 @@ echo "prebuilt/ is up to date: $(cd "$work/prebuilt" && echo *.fatbin)"
 nvrtc="${MSCCLPP_NVRTC:-$(ls "$(dirname "$(command -v nvcc)")"/../lib*/libnvrtc.so.1? 2>/dev/null | head -n 1 || true)}"
 if [ -n "$nvrtc" ]; then
     [ "${1:-}" != --full ] || export MSCCLPP_ALL=1
-    MSCCLPP_NVRTC="$nvrtc" cargo test -q --manifest-path ../Cargo.toml -p mscclpp-exec --features cuda --test jit
+    MSCCLPP_NVRTC="$nvrtc" cargo test -q --manifest-path ../Cargo.toml --workspace --test jit
 else
     echo "skipped: no NVRTC, so nothing was compiled as at run time"
 fi

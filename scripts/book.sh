@@ -10,14 +10,15 @@ cd "$(dirname "$0")/.."
 version=0.5.4
 
 # What mdBook does not check: links and anchors. The test reads docs/, CONTRIBUTING.md and README.md.
-cargo test --quiet -p ui-tests --test integration book
+cargo test --quiet --workspace --test repository book
 [ "${1:-}" != --check ] || exit 0
 
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 mdbook=$(command -v mdbook || echo "$target/mdbook/bin/mdbook")
 if ! [ -x "$mdbook" ]; then
     echo "installing mdbook $version into target/mdbook"
-    CARGO_TARGET_DIR="$target/mdbook/build" cargo install --quiet --locked --no-default-features --features search \
+    # Not optimized: the build takes longer than the book.
+    CARGO_TARGET_DIR="$target/mdbook/build" cargo install --quiet --debug --locked --no-default-features --features search \
         --version "$version" --root "$target/mdbook" mdbook
 fi
 "$mdbook" build docs --dest-dir "$target/book"

@@ -1,6 +1,6 @@
 //! Programs that must not compile, with their messages, and programs that must compile.
 //!
-//! `TRYBUILD=overwrite cargo test -p ui-tests --test integration ui::` rewrites the messages; review each of them.
+//! `TRYBUILD=overwrite cargo test -p ui-tests --test repository ui::` rewrites the messages; review each of them.
 
 /// Both kinds in one test where possible: they share their build.
 #[test]
