@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # What takes too long for every change: the suites that measure how much the checks refuse and withstand, and long runs of the
-# executors. Figures go into docs/measured.md. Needs nothing but Rust; hours on two cores if all parts run.
+# executors. Ends with the figures of all parts in one block, which go into docs/measured.md. Needs nothing but Rust; hours on two
+# cores if all parts run. Parts that only a device can show are in scripts/gpu.sh.
 #
 # Usage: MSCCLPP_CONFORMANCE=FOLDER scripts/full.sh [PART ...]     all parts by default; the folder has the reference plans
 #   loops      random plans with loops, changed once or twice: every number of iterations, and the fuzzer
@@ -10,9 +11,13 @@
 #   processes  a thousand launches of 4 MiB between processes on two hosts, and 200 rounds of faults
 #   hostile    time and memory of checks on plans that are made to take long
 #   devices    dev/matrix.sh
+#   sanitizer  scripts/sanitize.sh
 #   packages   `cargo deny`: bans, licenses and sources of dependencies; installs cargo-deny into target/deny where it is missing
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
 
 tests() { # PACKAGE TARGET... -- FILTER...
     cargo test --release -p "$@" --nocapture
@@ -45,6 +50,9 @@ part() {
     devices)
         dev/matrix.sh
         ;;
+    sanitizer)
+        scripts/sanitize.sh
+        ;;
     packages)
         local deny
         deny=$(command -v cargo-deny || echo target/deny/bin/cargo-deny)
@@ -52,13 +60,15 @@ part() {
         "$deny" check bans licenses sources
         ;;
     *)
-        echo "no part \`$1\`; expected loops, mutants, programs, small, processes, hostile, devices or packages" >&2
+        echo "no part \`$1\`; expected loops, mutants, programs, small, processes, hostile, devices, sanitizer or packages" >&2
         exit 2
         ;;
     esac
 }
 
-[ $# -gt 0 ] || set -- loops mutants programs small processes hostile devices packages
+[ $# -gt 0 ] || set -- loops mutants programs small processes hostile devices sanitizer packages
 for name in "$@"; do
-    part "$name"
+    part "$name" 2>&1 | tee -a "$log"
 done
+printf '\n== figures for docs/measured.md: %s, %s, %s cores\n' "$(date -u +%F)" "$(git rev-parse --short HEAD)" "$(nproc)"
+grep -vE '^(running [0-9]|test |successes:|failures:|$)|^ *(Blocking|Compiling|Checking|Finished|Running|Executable|Doc-tests) ' "$log"

@@ -123,7 +123,7 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Barrier};
+    use std::sync::{Arc, Barrier, Mutex};
     use std::thread;
 
     use super::*;
@@ -165,10 +165,11 @@ mod tests {
 
     #[test]
     fn rank_with_a_failed_call_reports_the_cause() {
+        let open = Mutex::new(Vec::new());
         let (cause, error) = error_after(|transport| {
             transport.barrier().unwrap_err();
             // Its connections stay open.
-            std::mem::forget(transport);
+            open.lock().unwrap().push(transport);
         });
         assert!(matches!(&error, Error::Bootstrap(found) if **found == cause), "{error}");
     }
