@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use mscclpp_core::algorithm::EmbeddedAlgorithm as Baked;
+use mscclpp_core::algorithm::EmbeddedAlgorithm;
 use mscclpp_core::check::Checks;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Diagnostics;
@@ -21,7 +21,7 @@ pub const MAX_ARGUMENT: usize = 1024;
 /// An algorithm that comes with the library. It builds plans for any number of ranks that it supports.
 #[derive(Clone, Copy, Debug)]
 pub struct BuiltinAlgorithm {
-    baked: fn() -> Baked,
+    embedded: fn() -> EmbeddedAlgorithm,
     source: &'static str,
     placement: BufferMode,
     nodes: (u32, u32),
@@ -136,9 +136,13 @@ pub enum BuildError {
 impl BuiltinAlgorithm {
     /// Creates the entry of an algorithm for one node of two ranks or more, in place or not, without parameters.
     /// `source` is the text of its file.
-    pub(crate) const fn new(baked: fn() -> Baked, source: &'static str, function: fn(&Program, &[usize])) -> Self {
+    pub(crate) const fn new(
+        embedded: fn() -> EmbeddedAlgorithm,
+        source: &'static str,
+        function: fn(&Program, &[usize]),
+    ) -> Self {
         Self {
-            baked,
+            embedded,
             source,
             placement: BufferMode::Any,
             nodes: (1, 1),
@@ -188,7 +192,7 @@ impl BuiltinAlgorithm {
 
     /// Returns its name.
     pub fn name(&self) -> &'static str {
-        (self.baked)().name()
+        (self.embedded)().name()
     }
 
     /// Returns steps, data sent and scratch, in a sentence or two: the first lines of its file. The [module](super)
@@ -270,7 +274,7 @@ impl BuiltinAlgorithm {
     /// changed except the collective's kind and chunk factor, and `in_place` where [`placement`](Self::placement)
     /// leaves no choice.
     pub fn spec(&self, ranks: u32, ranks_per_node: u32) -> AlgoSpec {
-        AlgoSpec { ranks_per_node, ..(self.baked)().spec(ranks, &self.default_arguments()) }
+        AlgoSpec { ranks_per_node, ..(self.embedded)().spec(ranks, &self.default_arguments()) }
     }
 
     /// Returns the number of thread blocks that process each part of the data under a specification with default
@@ -299,7 +303,7 @@ impl BuiltinAlgorithm {
 
     /// Returns the plans embedded in the library, which were built and checked while it was compiled.
     pub fn plans(&self) -> &'static [Plan] {
-        (self.baked)().plans()
+        (self.embedded)().plans()
     }
 
     /// Returns the plan of a specification: an embedded one if there is one, otherwise a new one, built by
@@ -308,10 +312,10 @@ impl BuiltinAlgorithm {
     /// # Errors
     /// Those of [`compile`](Self::compile).
     pub fn plan(&self, spec: AlgoSpec, arguments: &[usize]) -> Result<Cow<'static, Plan>, BuildError> {
-        let baked = (self.baked)();
+        let embedded = (self.embedded)();
         let given: Vec<_> = arguments.iter().map(|&argument| argument as i128).collect();
-        let as_baked = given == self.default_arguments() && spec == baked.spec(spec.num_ranks, &given);
-        match baked.plans().iter().find(|plan| as_baked && plan.num_ranks() == spec.num_ranks) {
+        let is_embedded = given == self.default_arguments() && spec == embedded.spec(spec.num_ranks, &given);
+        match embedded.plans().iter().find(|plan| is_embedded && plan.num_ranks() == spec.num_ranks) {
             Some(plan) => Ok(Cow::Borrowed(plan)),
             None => self.compile(spec, arguments).map(|tree| Cow::Owned(Plan::new(&tree))),
         }

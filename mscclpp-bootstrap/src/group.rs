@@ -32,7 +32,7 @@ use super::rank_info::{self, RankInfo};
 ///             let name = format!("rank {}", group.rank());
 ///             let all = group.all_gather(name.as_bytes()).expect("all ranks call it");
 ///             assert_eq!(all[2], b"rank 2");
-///             group.barrier().expect("nobody is lost");
+///             group.barrier().expect("no rank is lost");
 ///         });
 ///     }
 ///     Ok(())

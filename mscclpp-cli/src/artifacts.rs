@@ -57,7 +57,7 @@ pub(crate) struct Artifacts {
     rejected: Option<String>,
 }
 
-/// The plans that names stand for instead of algorithms and files.
+/// The plans that names refer to instead of algorithms and files.
 static ARTIFACTS: OnceLock<Artifacts> = OnceLock::new();
 
 impl Artifacts {
@@ -131,7 +131,7 @@ impl Artifacts {
         Ok(())
     }
 
-    /// The plans that `NAME` or `NAME@HASH` stands for, at least one.
+    /// The plans that `NAME` or `NAME@HASH` refers to, at least one.
     ///
     /// # Errors
     /// [`Error::NotEmbedded`].
@@ -155,7 +155,7 @@ impl Artifacts {
         Ok(plans)
     }
 
-    /// The only plan that an address and arguments stand for.
+    /// The only plan that an address and arguments refer to.
     ///
     /// # Errors
     /// [`Error::NotEmbedded`]; [`Error::Usage`] if there are several.
@@ -209,13 +209,13 @@ impl Artifacts {
     }
 }
 
-/// Makes names stand for these plans from now on.
+/// Makes names refer to these plans from now on.
 pub(crate) fn provide(artifacts: Artifacts) {
     // Once in a process: what is set first stays.
     let _ = ARTIFACTS.set(artifacts);
 }
 
-/// What names stand for instead of algorithms and files.
+/// What names refer to instead of algorithms and files.
 pub(crate) fn provided() -> Option<&'static Artifacts> {
     ARTIFACTS.get()
 }

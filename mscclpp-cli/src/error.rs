@@ -20,7 +20,7 @@ pub(crate) enum Error {
     #[error("{0}")]
     Build(String),
     /// A name that is neither an algorithm nor a file.
-    #[error("`{name}` is neither an algorithm nor a file{}{}", did_you_mean(.suggestions), LIST_HINT)]
+    #[error("`{name}` is neither an algorithm nor a file{}{}", suggestion_hint(.suggestions), LIST_HINT)]
     UnknownName {
         /// The requested name.
         name: String,
@@ -28,7 +28,7 @@ pub(crate) enum Error {
         suggestions: Vec<String>,
     },
     /// A name that no plan of the artifacts has.
-    #[error("no plan is called `{name}`{}\n         help: there are {known}", did_you_mean(.suggestion.as_slice()))]
+    #[error("no plan is called `{name}`{}\n         help: there are {known}", suggestion_hint(.suggestion.as_slice()))]
     NotEmbedded {
         /// What was asked for.
         name: String,
@@ -57,7 +57,7 @@ pub(crate) enum Error {
     #[error("{0}")]
     Cargo(String),
     /// An unknown diagnostic code.
-    #[error("unknown diagnostic `{code}`{}\n         help: list all diagnostics with `mscclpp explain`", did_you_mean(.suggestions))]
+    #[error("unknown diagnostic `{code}`{}\n         help: list all diagnostics with `mscclpp explain`", suggestion_hint(.suggestions))]
     UnknownCode {
         /// The requested code.
         code: String,
@@ -312,7 +312,7 @@ fn name(path: &std::path::Path) -> String {
 }
 
 /// Formats `; a similar name exists: …` with similar names, if there are any.
-pub(crate) fn did_you_mean(suggestions: &[String]) -> String {
+pub(crate) fn suggestion_hint(suggestions: &[String]) -> String {
     match suggestions {
         [] => String::new(),
         names => format!(

@@ -36,7 +36,7 @@ pub fn mscclpp() -> ExitCode {
     let cli = match args::Cli::try_parse() {
         Ok(cli) => cli,
         Err(usage) => {
-            // Help and version are data, on standard output; where they cannot be written, nobody reads them.
+            // Help and version are data, on standard output; if they cannot be written, there is no reader.
             let _ = usage.print();
             return ExitCode::from(if usage.use_stderr() { exit::USAGE } else { exit::SUCCESS });
         }

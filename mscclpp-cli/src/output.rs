@@ -24,7 +24,7 @@ fn stdout() -> anstream::AutoStream<io::StdoutLock<'static>> {
 /// closed the output.
 ///
 /// # Errors
-/// [`Error::Closed`] if the reader is gone, [`Error::Output`] for any other failure.
+/// [`Error::Closed`] if the reader has closed the output, [`Error::Output`] for any other failure.
 pub(crate) fn print(text: impl Display) -> Result<()> {
     let mut out = Ended { out: io::BufWriter::new(stdout()), last: b'\n' };
     write!(out, "{text}")?;

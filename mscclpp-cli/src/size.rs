@@ -1,4 +1,4 @@
-//! Sizes on the command line: a whole number with an optional suffix in powers of 1024.
+//! Sizes on the command line: an integer with an optional suffix in powers of 1024.
 
 use std::num::IntErrorKind;
 

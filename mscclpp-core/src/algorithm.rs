@@ -1,11 +1,12 @@
-//! A collective that was compiled into a program: its plans, and the function to build more.
+//! Collectives that were compiled into a program: their plans, and the functions that build further plans.
 
 use crate::check::{Checks, Level};
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::plan::Plan;
 use crate::spec::AlgoSpec;
 
-/// A collective under `#[collective]`, as data: what registries and tools hold. `name::algorithm()` gives it.
+/// A collective that `#[collective]` compiled, as a value for registries and tools. The generated `name::algorithm()`
+/// returns it.
 #[derive(Clone, Copy, Debug)]
 pub struct EmbeddedAlgorithm {
     name: &'static str,
@@ -17,17 +18,17 @@ pub struct EmbeddedAlgorithm {
     allow: &'static [&'static str],
 }
 
-/// A parameter of a collective's function behind the program.
+/// A parameter of a collective's function, after the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Param {
-    /// Its name.
+    /// The parameter's name.
     pub name: &'static str,
     /// The values that plans were built for; 1 and 0 for `true` and `false`.
     pub values: &'static [i128],
 }
 
 impl EmbeddedAlgorithm {
-    /// Meant for generated code.
+    /// For generated code: creates the description of a collective with default checks.
     #[doc(hidden)]
     pub const fn new(
         name: &'static str,
@@ -39,34 +40,34 @@ impl EmbeddedAlgorithm {
         Self { name, params, plans, spec, compile, level: Level::Full, allow: &[] }
     }
 
-    /// Meant for generated code: other checks than the default, with the numbers of what is allowed.
+    /// For generated code: sets other checks than the default ones; `allow` has the numbers of the allowed diagnostics.
     #[doc(hidden)]
     pub const fn with_checks(self, level: Level, allow: &'static [&'static str]) -> Self {
         Self { level, allow, ..self }
     }
 
-    /// The name of its function.
+    /// Returns the name of the collective's function.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// Its parameters, in order.
+    /// Returns the parameters of the function, in order.
     pub fn params(&self) -> &'static [Param] {
         self.params
     }
 
-    /// The plans that were built with the program, ranks slowest, in the order of the attribute.
+    /// Returns the embedded plans in the order of the attribute; the number of ranks varies slowest.
     pub fn plans(&self) -> &'static [Plan] {
         self.plans
     }
 
-    /// What its attribute had its plans checked for: everything, unless it says `check = …` or `allow(…)`.
+    /// Returns the checks that the attribute selects: all checks, unless it has `check = …` or `allow(…)`.
     pub fn checks(&self) -> Checks {
         Checks { level: self.level, allow: self.allow.iter().filter_map(|number| Code::find(number)).collect() }
     }
 
-    /// The specification that its attribute gives for so many ranks and these arguments, which need not be ones that a
-    /// plan was built for.
+    /// Returns the specification that the attribute gives for a number of ranks and these arguments. No plan needs to
+    /// have been built for the arguments.
     pub fn spec(&self, ranks: u32, arguments: &[i128]) -> AlgoSpec {
         (self.spec)(ranks, arguments)
     }
@@ -77,8 +78,8 @@ impl EmbeddedAlgorithm {
     /// Linear in the number of operations; nothing is cached.
     ///
     /// # Errors
-    /// M0003 if there are not as many arguments as parameters or one does not fit its type; else as
-    /// [`compile`](crate::compile::compile).
+    /// M0003 if the number of arguments differs from the number of parameters, or if an argument does not fit its type;
+    /// otherwise the errors of [`compile`](crate::compile::compile).
     pub fn compile(&self, spec: AlgoSpec, arguments: &[i128]) -> Result<Plan, Diagnostics> {
         if arguments.len() != self.params.len() {
             let message = format!("`{}` takes {} arguments, found {}", self.name, self.params.len(), arguments.len());
@@ -88,10 +89,10 @@ impl EmbeddedAlgorithm {
     }
 }
 
-/// An argument as the type that the function takes. For generated code.
+/// For generated code: converts an argument to the type of the function's parameter.
 ///
 /// # Errors
-/// M0003 if it does not fit.
+/// M0003 if the argument does not fit the type.
 #[doc(hidden)]
 pub fn argument<T: TryFrom<i128>>(name: &str, arguments: &[i128], index: usize) -> Result<T, Diagnostics> {
     let value = arguments.get(index).copied().unwrap_or_default();

@@ -17,12 +17,12 @@
 //!     }
 //! })?;
 //!
-//! // As a file, and back: the same plan.
+//! // A plan that is written to a file and loaded again is the same plan.
 //! let mut tree = plan.tree();
 //! let file = json::write(&tree, Style::Pretty);
 //! assert_eq!(Plan::load(file.as_bytes())?, plan);
 //!
-//! // Without its last signal it would wait for ever.
+//! // Without its last signal it would wait forever.
 //! let ops = &mut tree.ranks[1].blocks[0].ops;
 //! ops.retain(|op| op.kind != mscclpp_core::plan::OpKind::Signal);
 //! let found = check(&tree);
@@ -30,18 +30,19 @@
 //! # Ok::<(), mscclpp_core::diag::Diagnostics>(())
 //! ```
 //!
-//! | module | what it has |
+//! | module | contents |
 //! |---|---|
-//! | [`dsl`], [`lang`] | the authoring API, and the older chunk-centred one, over the same recorder |
-//! | [`spec`], [`collective`], [`types`] | what is said of a program besides its body, and what it promises |
-//! | [`compile`](mod@compile) | from a function to a plan, through [`trace`] and [`lower`] |
-//! | [`check`] | what a plan must keep, proved of the plan as it stands |
-//! | [`plan`] | plans as trees, bytes, JSON, text and drawings; read, compared, exported |
-//! | [`diag`], [`origin`] | what is wrong, where it was written, and how to mend it |
-//! | [`algorithm`] | what a `#[collective]` leaves in a program |
+//! | [`dsl`], [`lang`] | the authoring API, and the older chunk-centered one, over the same recorder |
+//! | [`spec`], [`collective`], [`types`] | the properties of a program other than its body, and its postconditions |
+//! | [`compile`](mod@compile) | compiles a function to a plan, through [`trace`] and [`lower`] |
+//! | [`check`] | static checks of a finished plan |
+//! | [`plan`] | plans as trees, images, JSON, text and drawings: reading, comparing, exporting |
+//! | [`diag`], [`origin`] | diagnostics and source locations |
+//! | [`algorithm`] | what `#[collective]` embeds in a program |
 //!
-//! Invariants: no I/O, no clock, no environment, no hash order, no `unsafe`; large plans are worked on by two threads, on whose
-//! speed nothing depends. The same input gives the same bytes. It knows neither `syn` nor CUDA.
+//! Invariants: no I/O, no clock, no environment, no hash order, no `unsafe`; two threads
+//! process large plans, and no result depends on their speed. Equal inputs give equal bytes. The crate depends neither
+//! on `syn` nor on CUDA.
 #![forbid(unsafe_code)]
 
 #[doc(hidden)]

@@ -1,39 +1,39 @@
 //! Independent work on two threads.
 //!
-//! What the parts give is put together in the order of the parts, so that nothing depends on who was faster. Where no thread
-//! can be had, the caller does both parts itself.
+//! Results are combined in the order of the parts, so that they do not depend on which thread is faster. If no thread
+//! can be created, the caller processes both parts.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use crate::plan::{PlanTree, RankPlan};
 
-/// Operations from which on a pass over a plan is worth a thread. A thread starts soon, but the lists that it makes or drops
-/// were made, or are dropped, by another one, which allocators are slow at.
+/// Minimum number of operations for which a second thread pays off. Creating a thread is cheap, but one thread then
+/// frees lists that another thread allocated, which is slow in allocators.
 const WORTH: usize = 1 << 17;
 
-/// Whether passes over so many operations are worth a thread.
+/// Returns whether a second thread pays off for passes over this number of operations.
 pub(crate) fn is_worth(operations: usize) -> bool {
     operations >= WORTH
 }
 
-/// Whether passes over a plan are worth a thread.
+/// Returns whether a second thread pays off for passes over a plan.
 pub(crate) fn is_large(plan: &PlanTree) -> bool {
     is_worth(operations(plan))
 }
 
-/// Operations of a plan, a pipeline counted as one.
+/// Returns the number of operations of a plan; a pipeline counts as one.
 pub(crate) fn operations(plan: &PlanTree) -> usize {
     plan.ranks.iter().flat_map(|rank| &rank.blocks).map(|block| block.ops.len()).sum()
 }
 
-/// Does both, one of them on a thread of its own if that is worth it.
+/// Calls both functions; `one` runs on a second thread if that is `worth` its cost.
 pub(crate) fn both<A: Send, B>(worth: bool, one: impl FnOnce() -> A + Send, other: impl FnOnce() -> B) -> (A, B) {
     if !worth {
         return (one(), other());
     }
     let one = Mutex::new(Some(one));
-    // Whoever comes first does it: the thread, or the caller where there is none.
+    // The first to get here calls it: the new thread, or the caller if there is no thread.
     let take = || one.lock().unwrap_or_else(PoisonError::into_inner).take().map(|one| one());
     thread::scope(|scope| {
         let thread = thread::Builder::new().spawn_scoped(scope, take);
@@ -46,7 +46,8 @@ pub(crate) fn both<A: Send, B>(worth: bool, one: impl FnOnce() -> A + Send, othe
     })
 }
 
-/// Gives half of the ranks at a time to `work`, with the number of the first: what comes back of the first half and the second.
+/// Calls `work` for each half of the ranks, with the number of its first rank. Returns the result of the first half and
+/// that of the second.
 pub(crate) fn halves<'r, R: Send>(
     worth: bool,
     ranks: &'r mut [RankPlan],

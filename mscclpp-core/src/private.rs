@@ -1,4 +1,4 @@
-//! What the expansion of `#[collective]` names. Not part of the API.
+//! Items that the expansion of `#[collective]` uses. Not part of the public API.
 
 pub use crate::algorithm::{EmbeddedAlgorithm, Param, argument};
 pub use crate::check::{Checks, Level};
@@ -11,7 +11,7 @@ pub use crate::types::{Protocol, Replication};
 
 use crate::diag::Code;
 
-/// The checks of an attribute; codes are given by number.
+/// Returns the checks that an attribute selects. `allow` has the numbers of the allowed diagnostics.
 pub fn checks(level: Level, allow: &[&str]) -> Checks {
     Checks { level, allow: allow.iter().filter_map(|number| Code::find(number)).collect() }
 }
@@ -19,14 +19,14 @@ pub fn checks(level: Level, allow: &[&str]) -> Checks {
 /// Builds a plan by running a function.
 ///
 /// # Errors
-/// As [`compile::compile_trace`](crate::compile::compile_trace).
+/// The errors of [`compile::compile_trace`](crate::compile::compile_trace).
 pub fn compile(spec: AlgoSpec, checks: &Checks, body: impl FnOnce(&Program)) -> Result<Plan, Diagnostics> {
     let program = Program::new(spec);
     body(&program);
     crate::compile::compile_trace(program, checks)
 }
 
-/// Ends a program that asks for a plan nobody built.
+/// Panics because no embedded plan matches the number of ranks and the arguments of a call.
 ///
 /// # Panics
 /// Always.
@@ -40,19 +40,20 @@ pub fn no_such_plan(name: &str, asked: std::fmt::Arguments<'_>, plans: &[Plan]) 
     )
 }
 
-/// What the generated test does for one combination.
+/// Asserts that the function of a collective compiles to its embedded plan. The generated test calls this for each
+/// combination of arguments.
 ///
 /// # Panics
-/// If the plans differ.
+/// If compiling fails or the plans differ.
 #[track_caller]
-pub fn assert_native_equals_baked(native: Result<Plan, Diagnostics>, baked: &Plan) {
+pub fn assert_native_equals_embedded(native: Result<Plan, Diagnostics>, embedded: &Plan) {
     match native {
         Ok(native) => assert!(
-            native.image() == baked.image(),
+            native.image() == embedded.image(),
             "the embedded plan `{}` differs from the plan that its function compiles to at run time, so the \
              evaluator of the macro has a bug; please report it with the function",
-            baked.name()
+            embedded.name()
         ),
-        Err(error) => panic!("the function of plan `{}` fails at run time:\n{error}", baked.name()),
+        Err(error) => panic!("the function of plan `{}` fails at run time:\n{error}", embedded.name()),
     }
 }

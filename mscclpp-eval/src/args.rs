@@ -1,7 +1,7 @@
-//! The arguments of `#[collective]`. [`ARGUMENTS`] is all of them: it decides what is accepted, and is what
-//! `docs/subset.md` lists.
+//! The arguments of `#[collective]`. [`ARGUMENTS`] lists all of them: it decides what is accepted, and `docs/subset.md`
+//! is generated from it.
 
-mod meant;
+mod suggest;
 mod value;
 
 use std::collections::BTreeMap;
@@ -17,30 +17,30 @@ use syn::parse::Parser;
 use crate::ast::Tok;
 use crate::report::Report;
 use crate::spans::Spans;
-use meant::meant;
+use suggest::suggest;
 use value::{Given, Reader};
 
-/// Most combinations of ranks and parameters that one collective is built for.
-pub(crate) const MOST_PLANS: usize = 4096;
+/// Maximum number of combinations of ranks and parameters that one collective is built for.
+pub(crate) const MAX_PLANS: usize = 4096;
 
-/// What an attribute says.
+/// A parsed attribute.
 pub(crate) struct Attribute {
-    /// The specification, but for the number of ranks.
+    /// The specification, except for the number of ranks.
     base: AlgoSpec,
     ranks_per_node: Option<u32>,
     /// Numbers of ranks that plans are built for.
     pub(crate) ranks: Vec<u32>,
-    /// Where they are given.
+    /// Position of the argument that gives them.
     ranks_tok: Tok,
-    /// Where each argument is given.
+    /// Position of each argument.
     places: BTreeMap<&'static str, Tok>,
     /// Parameters of the function with the values that plans are built for.
     pub(crate) params: Vec<Param>,
-    /// What is checked.
+    /// The checks of the plans.
     pub(crate) checks: Checks,
-    /// Most steps of an evaluation.
+    /// Maximum number of steps of an evaluation.
     pub(crate) max_steps: Option<u64>,
-    /// Path of the crate that the expansion names, if not `::mscclpp`.
+    /// Path of the crate that the expansion refers to, if not `::mscclpp`.
     pub(crate) krate: Option<TokenStream>,
 }
 
@@ -58,13 +58,13 @@ pub(crate) struct Combination {
     pub(crate) values: Vec<i128>,
 }
 
-/// An argument.
+/// An argument that attributes accept.
 pub(crate) struct Argument {
     /// Its name.
     pub(crate) name: &'static str,
-    /// How it is written.
+    /// Its syntax.
     pub(crate) form: &'static str,
-    /// What it means, with the default.
+    /// Its meaning, with the default.
     pub(crate) about: &'static str,
     set: fn(&mut Attribute, &mut Reader<'_>, &Given),
 }
@@ -75,7 +75,7 @@ macro_rules! arguments {
     };
 }
 
-/// Writes a number into a field if it is one of the range.
+/// Writes a number into a field if it is in the range.
 macro_rules! number {
     ($range:expr, $($field:ident).+) => {
         |attribute, reader, given| {
@@ -100,19 +100,19 @@ macro_rules! flag {
 const U32: std::ops::RangeInclusive<i128> = 0..=u32::MAX as i128;
 const FROM_ONE: std::ops::RangeInclusive<i128> = 1..=u32::MAX as i128;
 
-/// All arguments behind the kind, in the order of `docs/subset.md`.
+/// All arguments after the kind, in the order of `docs/subset.md`.
 pub(crate) const ARGUMENTS: &[Argument] = arguments! {
     "ranks" "ranks = 8, ranks = [2, 4, 8] or ranks = 2..=8" "The numbers of ranks that plans are built for. Required." => |attribute, reader, given| {
         attribute.ranks_tok = given.tok;
         attribute.ranks = reader.ints(given, FROM_ONE).into_iter().map(|ranks| ranks as u32).collect();
     };
-    "in_place" "in_place" "Input and output are one memory. Off unless given." => flag!(base.collective.in_place);
+    "in_place" "in_place" "Input and output are one buffer. Off unless given." => flag!(base.collective.in_place);
     "chunk_factor" "chunk_factor = 2" "Chunks per rank's part of the data. 1 unless given." => number!(FROM_ONE, base.collective.chunk_factor);
     "root" "root = 3" "The root of `Broadcast` and `Reduce`. 0 unless given." => number!(U32, base.collective.root);
     "name" "name = \"ring\"" "The plans' name. That of the function unless given." => |attribute, reader, given| {
         attribute.base.name = reader.text(given).unwrap_or_default();
     };
-    "params" "params(tbg = [1, 2, 4])" "The function's parameters behind the program, with the values that plans are built for." => |attribute, reader, given| {
+    "params" "params(tbg = [1, 2, 4])" "The function's parameters after the program, with the values that plans are built for." => |attribute, reader, given| {
         attribute.params = reader.params(given);
     };
     "ranks_per_node" "ranks_per_node = 8" "Ranks per node. All ranks are on one node unless given." => |attribute, reader, given| {
@@ -130,7 +130,7 @@ pub(crate) const ARGUMENTS: &[Argument] = arguments! {
         }
     };
     "threads_per_block" "threads_per_block = 512" "CUDA threads per thread block, 1 to 1024. 1024 unless given." => number!(1..=1024, base.threads_per_block);
-    "message_size" "message_size = 1 << 20..=48 << 30" "The messages that the plans are meant for, in bytes. All unless given." => |attribute, reader, given| {
+    "message_size" "message_size = 1 << 20..=48 << 30" "The message sizes that the plans are meant for, in bytes. All unless given." => |attribute, reader, given| {
         if let Some((min, max)) = reader.range(given, u64::MAX) {
             (attribute.base.min_message_size, attribute.base.max_message_size) = (min, max);
         }
@@ -138,7 +138,7 @@ pub(crate) const ARGUMENTS: &[Argument] = arguments! {
     "tags" "tags = [\"nvls\"] or tags(nvls = 1)" "Labels for selectors, with the value 1 unless one is given." => |attribute, reader, given| {
         attribute.base.tags = reader.tags(given);
     };
-    "fuse" "fuse = false" "Whether neighbouring operations are fused. On unless given." => flag!(base.fuse);
+    "fuse" "fuse = false" "Whether adjacent operations are fused. On unless given." => flag!(base.fuse);
     "auto_sync" "auto_sync = false" "Whether block syncs are inserted between dependent operations of a block. On unless given." => flag!(base.auto_sync);
     "reuse_resources" "reuse_resources" "Launches of all sizes share one scratch pool. Off unless given." => flag!(base.reuse_resources);
     "double_scratch" "double_scratch" "Launches alternate between two halves of scratch. Off unless given." => flag!(base.double_scratch);
@@ -148,10 +148,10 @@ pub(crate) const ARGUMENTS: &[Argument] = arguments! {
             attribute.checks.level = [Level::Full, Level::Basic, Level::Off][index];
         }
     };
-    "allow" "allow(unmatched_wait)" "Findings of the checks that the author has judged and lets pass, by slug (with `_` for `-`) or number. Not those without which a plan means nothing (M0202 to M0206)." => |attribute, reader, given| {
+    "allow" "allow(unmatched_wait)" "Findings of the checks that the author has reviewed and allows, by slug (with `_` for `-`) or number. Not those without which a plan means nothing (M0202 to M0206)." => |attribute, reader, given| {
         attribute.checks.allow = reader.codes(given);
     };
-    "max_steps" "max_steps = 50_000_000" "Most steps of one evaluation. 5 000 000 unless given." => |attribute, reader, given| {
+    "max_steps" "max_steps = 50_000_000" "Maximum number of steps of one evaluation. 5 000 000 unless given." => |attribute, reader, given| {
         attribute.max_steps = reader.int(given, 1..=i128::from(u64::MAX)).map(|value| value as u64);
     };
     "crate" "crate = my::path" "The crate that the expansion takes its names from. `::mscclpp` unless given." => |attribute, reader, given| {
@@ -172,7 +172,7 @@ pub(crate) const KINDS: [&str; 9] = [
     "Test(input = 4, output = 8)",
 ];
 
-/// Reads the arguments of an attribute on the function `name`; everything that is wrong goes to `report`.
+/// Reads the arguments of an attribute on the function `name`. Errors go to `report`.
 pub(crate) fn parse(tokens: TokenStream, name: &Ident, spans: &mut Spans, report: &mut Report) -> Attribute {
     let mut attribute = Attribute {
         base: AlgoSpec::new(name.to_string(), CollectiveKind::AllReduce, 0),
@@ -211,7 +211,7 @@ pub(crate) fn parse(tokens: TokenStream, name: &Ident, spans: &mut Spans, report
                 let message = format!("`#[collective]` has no argument `{}`", given.name);
                 reader.report.error(Code::BadAttribute, given.tok, message).help(format!(
                     "{}it has {}",
-                    meant(&given.name, &names),
+                    suggest(&given.name, &names),
                     names.join(", ")
                 ));
             }
@@ -233,13 +233,13 @@ pub(crate) fn parse(tokens: TokenStream, name: &Ident, spans: &mut Spans, report
 }
 
 impl Attribute {
-    /// All combinations of ranks and parameters, ranks slowest, in the order in which the values are given. Too many of
-    /// them go to `report`.
+    /// Returns all combinations of ranks and parameters in the order of the values; the number of ranks varies slowest.
+    /// Reports an error if there are too many.
     pub(crate) fn combinations(&self, report: &mut Report) -> Vec<Combination> {
         let counts = self.params.iter().map(|param| param.values.len()).chain([self.ranks.len()]);
         let count = counts.fold(1_usize, |count, more| count.saturating_mul(more));
-        if count > MOST_PLANS {
-            let message = format!("this asks for {count} plans, {MOST_PLANS} is the most");
+        if count > MAX_PLANS {
+            let message = format!("this requires {count} plans, the limit is {MAX_PLANS}");
             report
                 .error(Code::BadAttribute, self.ranks_tok, message)
                 .help("give fewer ranks or values of parameters, or build plans at run time with `compile`");
@@ -261,7 +261,7 @@ impl Attribute {
         list
     }
 
-    /// The specification of a combination. Its name ends with the values of the parameters that have several.
+    /// Returns the specification of a combination. Its name ends with the values of the parameters that have several.
     pub(crate) fn spec(&self, combination: &Combination) -> AlgoSpec {
         let mut spec = self.base.clone();
         spec.num_ranks = combination.ranks;
@@ -274,7 +274,7 @@ impl Attribute {
         spec
     }
 
-    /// The argument that a field of the specification comes from, if it is given.
+    /// Returns the position of the argument that sets a field of the specification, if it is given.
     pub(crate) fn place(&self, field: &str) -> Option<Tok> {
         let name = match field.rsplit('.').next().unwrap_or(field) {
             "min_message_size" | "max_message_size" => "message_size",
@@ -283,18 +283,18 @@ impl Attribute {
         self.places.get(name).copied()
     }
 
-    /// Ranks per node, if they are given.
+    /// Returns the number of ranks per node, if it is given.
     pub(crate) fn ranks_per_node(&self) -> Option<u32> {
         self.ranks_per_node
     }
 
-    /// The specification without ranks and the values of parameters.
+    /// Returns the specification without ranks and the values of parameters.
     pub(crate) fn base(&self) -> &AlgoSpec {
         &self.base
     }
 }
 
-/// Reads tokens as something that `syn` can parse.
+/// Parses tokens with a parser of `syn`.
 fn parse_as<T>(tokens: TokenStream, parser: impl Parser<Output = T>) -> syn::Result<T> {
     parser.parse2(tokens)
 }

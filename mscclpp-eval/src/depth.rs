@@ -1,21 +1,22 @@
-//! How deep tokens nest. Parsing recurses over them on the compiler's stack, so what is too deep is refused before.
+//! Limits the nesting depth of tokens. Parsing recurses over them on the compiler's stack, so tokens that nest too deep
+//! are rejected before parsing.
 
 use proc_macro2::{Span, TokenStream, TokenTree};
 
-/// Stack that parsing may take, of the 8 MiB that compilers and editors give.
+/// Stack that parsing may use, of the 8 MiB that compilers and editors provide.
 const BUDGET_KIB: usize = 4096;
-/// Stack that parsing takes for a delimiter, without optimisation; measured.
+/// Stack that parsing uses for a delimiter, without optimization; measured.
 const DELIMITER_KIB: usize = 32;
-/// The same for an operator or keyword, which may stand before an operand that is parsed by recursion.
+/// The same for an operator or keyword, which may precede an operand that is parsed by recursion.
 const PREFIX_KIB: usize = 8;
 
-/// The first token that is too deep to be parsed.
+/// Returns the first token that is nested too deep.
 pub(crate) fn too_deep(tokens: &TokenStream) -> Option<Span> {
     beyond(tokens.clone(), 0)
 }
 
 fn beyond(tokens: TokenStream, outer: usize) -> Option<Span> {
-    // What the tokens since the last separator may take, should each of them be within the one before.
+    // The stack that the tokens since the last separator may use, if each of them is nested in the one before.
     let mut here = outer;
     for token in tokens {
         if here > BUDGET_KIB {

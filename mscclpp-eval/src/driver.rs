@@ -15,10 +15,10 @@ use crate::report::{self, Report};
 use crate::spans::Spans;
 use crate::types::{self, Types};
 
-/// Stack of the thread that evaluates: enough for [`Limits::depth`] calls of deeply nested code without optimisation.
+/// Stack of the thread that evaluates: enough for [`Limits::depth`] calls of deeply nested code without optimization.
 const STACK_BYTES: usize = 256 << 20;
 
-/// A function that has passed everything that is checked before its first step.
+/// A function that has passed all checks that precede evaluation.
 pub(crate) struct Checked {
     tree: Tree,
     types: Types,
@@ -42,15 +42,15 @@ pub(crate) fn check(
 }
 
 impl Checked {
-    /// The types of the function's parameters behind the program.
+    /// Returns the types of the function's parameters after the program.
     pub(crate) fn params(&self) -> impl Iterator<Item = &TypeExpr> {
         self.tree.functions.iter().take(1).flat_map(|function| function.params.iter().skip(1).map(|(_, ty)| ty))
     }
 
-    /// Runs the function on a new program, hands that to `finish`, and returns what it makes of it.
+    /// Runs the function on a new program, passes the program to `finish`, and returns the result.
     ///
     /// # Errors
-    /// What the calls filed, what stopped the evaluation, or what `finish` says.
+    /// The errors that calls reported, the error that stopped the evaluation, or the errors of `finish`.
     pub(crate) fn record<T>(
         &self,
         spec: AlgoSpec,
@@ -79,10 +79,10 @@ impl Checked {
         })
     }
 
-    /// Runs a function without parameters that needs no program; what `{:?}` writes of its value.
+    /// Runs a function that has no parameters and needs no program. Returns its value as `{:?}` formats it.
     ///
     /// # Errors
-    /// What stopped the evaluation.
+    /// The error that stopped the evaluation.
     pub(crate) fn value(&self, limits: Limits) -> Result<String, Diagnostics> {
         on_own_stack(|| {
             let value = eval::run(&self.tree, &self.types, None, Vec::new(), &self.file, limits)?;
@@ -91,7 +91,7 @@ impl Checked {
     }
 }
 
-/// Runs `work` on a thread of its own, with a stack that its recursion fits into.
+/// Runs `work` on a separate thread whose stack is large enough for its recursion.
 fn on_own_stack<T: Send>(work: impl FnOnce() -> Result<T, Diagnostics> + Send) -> Result<T, Diagnostics> {
     let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
     std::thread::scope(|scope| match thread.spawn_scoped(scope, work) {
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_panic_of_ours_is_an_internal_error() {
-        let found = on_own_stack::<()>(|| panic!("a mistake of ours")).expect_err("it panics");
+        let found = on_own_stack::<()>(|| panic!("a bug of this crate")).expect_err("it panics");
         assert_eq!(found.iter().map(|one| one.code).collect::<Vec<_>>(), [Code::Internal]);
     }
 }

@@ -1,4 +1,4 @@
-//! The expansion: beside the function, which stays as it is, a module of its name with its plans.
+//! The expansion: next to the unchanged function, a module with its name and its plans.
 
 use mscclpp_core::check::{Checks, Level};
 use mscclpp_core::collective::CollectiveKind;
@@ -10,7 +10,7 @@ use quote::{format_ident, quote, quote_spanned};
 use crate::args::{Attribute, Combination};
 use crate::ast::IntTy;
 
-/// A parameter of the function, as the expansion writes it.
+/// A parameter of the function, as it appears in the expansion.
 pub(crate) struct Parameter {
     pub(crate) name: Ident,
     /// Its type; `None` for `bool`.
@@ -34,8 +34,8 @@ impl Parameter {
     }
 }
 
-/// The module beside the function. Without plans, after errors, everything in it still type-checks; a function that the
-/// module could not call is not called then.
+/// Returns the module next to the function. Without plans, after errors, everything in it still type-checks; a function
+/// that the module cannot call is not called then.
 pub(crate) fn module(
     attribute: &Attribute,
     function: &syn::ItemFn,
@@ -46,7 +46,7 @@ pub(crate) fn module(
     let (name, vis) = (&function.sig.ident, &function.vis);
     let text = name.to_string();
     let about = format!("The plans of [`{text}`](fn@{text}), {}.", how_checked(&attribute.checks));
-    // A function that is compiled on some conditions has its module on the same ones.
+    // A conditionally compiled function has its module under the same conditions.
     let conditions = function.attrs.iter().filter(|attr| attr.path().is_ident("cfg"));
     let private = match &attribute.krate {
         Some(krate) => quote!(#krate::__private),
@@ -85,12 +85,12 @@ pub(crate) fn module(
         let ranks = Literal::u32_unsuffixed(combination.ranks);
         let values: Vec<TokenStream> =
             params.iter().zip(&combination.values).map(|(param, value)| param.literal(*value)).collect();
-        quote!(p::assert_native_equals_baked(
+        quote!(p::assert_native_equals_embedded(
             compile(spec(#ranks, #(#values),*), #(#values),*),
             plan(#ranks, #(#values),*),
         );)
     });
-    // `p` is one name for many, so that the expansion of a small collective is small.
+    // `p` shortens many paths, so that the expansion of a small collective is small.
     quote! {
         #(#conditions)*
         #[doc = #about]
@@ -100,10 +100,10 @@ pub(crate) fn module(
 
             static PLANS: [p::Plan; #count] = [#(#statics),*];
 
-            /// The plan for so many ranks and these arguments.
+            /// Returns the plan for a number of ranks and these arguments.
             ///
             /// # Panics
-            /// If no plan was built for them; [`try_plan`] gives `None` instead.
+            /// If there is no embedded plan for them; [`try_plan`] returns `None` instead.
             #[track_caller]
             pub fn plan(ranks: usize, #(#names: #types),*) -> &'static p::Plan {
                 match try_plan(ranks, #(#names),*) {
@@ -112,7 +112,7 @@ pub(crate) fn module(
                 }
             }
 
-            /// The plan for so many ranks and these arguments, if one was built.
+            /// Returns the plan for a number of ranks and these arguments, if one is embedded.
             pub fn try_plan(ranks: usize, #(#names: #types),*) -> ::core::option::Option<&'static p::Plan> {
                 let index: usize = match (ranks, #(#names,)*) {
                     #(#arms)*
@@ -121,41 +121,42 @@ pub(crate) fn module(
                 PLANS.get(index)
             }
 
-            /// All plans that were built, ranks slowest, in the order of the attribute.
+            /// Returns all embedded plans in the order of the attribute; the number of ranks varies slowest.
             pub fn plans() -> &'static [p::Plan] {
                 &PLANS
             }
 
-            /// The specification that the attribute gives for so many ranks and these arguments, to [`compile`] with, as
-            /// it is or changed.
+            /// Returns the specification that the attribute gives for a number of ranks and these arguments. Pass it to
+            /// [`compile`], changed or unchanged.
             pub fn spec(ranks: usize, #(#names: #types),*) -> p::AlgoSpec {
                 #spec
             }
 
-            /// Builds a plan by running the function, with the checks of the attribute: for sizes known only at run time.
+            /// Builds a plan by running the function, with the checks of the attribute: for sizes known only at run
+            /// time.
             ///
             /// # Errors
-            /// Everything that is wrong with the specification, the program and the plan.
+            /// The errors of the specification, the program and the plan.
             pub fn compile(spec: p::AlgoSpec, #(#names: #types),*) -> ::core::result::Result<p::Plan, p::Diagnostics> {
                 #compile
             }
 
-            /// The collective as data, for registries and tools.
+            /// Returns the collective as a value, for registries and tools.
             pub fn algorithm() -> p::EmbeddedAlgorithm {
                 p::EmbeddedAlgorithm::new(#text, &[#(#param_table),*], &PLANS, #erased)#noted
             }
 
             #[cfg(test)]
             #[test]
-            fn native_equals_baked() {
+            fn native_equals_embedded() {
                 #(#tests)*
             }
         }
     }
 }
 
-/// A warning of the compiler at a place. Macros cannot make one of their own on stable Rust, so this uses a deprecated constant
-/// whose note is the text.
+/// Emits a compiler warning at a span. Macros cannot emit their own warnings on stable Rust, so this uses a deprecated
+/// constant whose note is the text.
 pub(crate) fn warning(text: &str, at: Span) -> TokenStream {
     quote_spanned! {at=>
         #[doc(hidden)]
@@ -168,7 +169,7 @@ pub(crate) fn warning(text: &str, at: Span) -> TokenStream {
     }
 }
 
-/// The last two arguments of `EmbeddedAlgorithm::new`: `spec` and `compile` on untyped arguments.
+/// Returns the last two arguments of `EmbeddedAlgorithm::new`: `spec` and `compile` on untyped arguments.
 fn erased(params: &[Parameter]) -> TokenStream {
     let read = |fallible: bool| {
         let read = params.iter().enumerate().map(move |(index, param)| {
@@ -189,7 +190,7 @@ fn erased(params: &[Parameter]) -> TokenStream {
     }
 }
 
-/// What the documentation of the module says of its plans.
+/// Returns the text about checks in the documentation of the module.
 fn how_checked(checks: &Checks) -> String {
     let mut text = match checks.level {
         Level::Full => "built and checked while this crate was compiled".to_owned(),
@@ -199,7 +200,7 @@ fn how_checked(checks: &Checks) -> String {
         Level::Off => "built while this crate was compiled, and not checked (`check = off`)".to_owned(),
     };
     for (i, code) in checks.allow.iter().enumerate() {
-        let comma = if i == 0 { "; its author lets pass " } else { ", " };
+        let comma = if i == 0 { "; its author allows " } else { ", " };
         text += &format!("{comma}`{}`", code.entry().slug);
     }
     text
@@ -213,13 +214,13 @@ fn level(checks: &Checks) -> TokenStream {
     }
 }
 
-/// The numbers of what is allowed.
+/// Returns the numbers of the allowed diagnostics.
 fn allowed(checks: &Checks) -> TokenStream {
     let allow = checks.allow.iter().map(|code| code.entry().number);
     quote!(&[#(#allow),*])
 }
 
-/// Code that makes a specification: what differs from the defaults is set.
+/// Returns code that creates a specification: it sets what differs from the defaults.
 fn spec(attribute: &Attribute, params: &[Parameter], function: &str) -> TokenStream {
     let base = attribute.base();
     let kind = match base.collective.kind {
@@ -264,7 +265,7 @@ fn spec(attribute: &Attribute, params: &[Parameter], function: &str) -> TokenStr
     }
 }
 
-/// Assignments for the fields that differ from those of `AlgoSpec::new`.
+/// Returns assignments of the fields that differ from those of `AlgoSpec::new`.
 fn fields(attribute: &Attribute) -> TokenStream {
     let base = attribute.base();
     let plain = mscclpp_core::spec::AlgoSpec::new("", base.collective.kind, 0);

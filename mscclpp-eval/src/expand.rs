@@ -1,4 +1,4 @@
-//! The two attributes, phase by phase.
+//! Expands the two attributes, phase by phase.
 
 use std::rc::Rc;
 
@@ -20,8 +20,7 @@ use crate::spans::Spans;
 
 /// Expands `#[collective(args)] item`.
 ///
-/// The result is the item as it is, beside it a module of its name with the plans, and a `compile_error!` for everything
-/// that is wrong.
+/// The result is the unchanged item, a module of its name with the plans, and a `compile_error!` for each error.
 pub fn collective(args: TokenStream, item: TokenStream) -> TokenStream {
     if let Some(errors) = too_deep(&args).or_else(|| too_deep(&item)) {
         return quote!(#item #errors);
@@ -69,7 +68,7 @@ pub fn collectives(args: TokenStream, item: TokenStream) -> TokenStream {
     module.into_token_stream()
 }
 
-/// An expansion, or the error that we have made a mistake: a panic would take the user's item with it.
+/// Returns an expansion, or an error that reports a bug of this crate: a panic would discard the user's item.
 fn guarded(expand: impl FnOnce() -> TokenStream) -> TokenStream {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(expand)).unwrap_or_else(|_| {
         let (mut spans, mut report) = (Spans::default(), Report::default());
@@ -80,7 +79,7 @@ fn guarded(expand: impl FnOnce() -> TokenStream) -> TokenStream {
     })
 }
 
-/// The error for tokens that nest too deep to be parsed.
+/// Returns the error for tokens that nest too deep to be parsed.
 fn too_deep(tokens: &TokenStream) -> Option<TokenStream> {
     let span = depth::too_deep(tokens)?;
     let (mut spans, mut report) = (Spans::default(), Report::default());
@@ -102,7 +101,7 @@ fn attribute_args(attribute: &syn::Attribute) -> TokenStream {
     }
 }
 
-/// The item as it is, and an error on it.
+/// Returns the unchanged item and an error on it.
 fn misplaced(item: &TokenStream, message: &str, help: &str) -> TokenStream {
     let (mut spans, mut report) = (Spans::default(), Report::default());
     let tok = spans.one(Span::call_site());
@@ -111,10 +110,10 @@ fn misplaced(item: &TokenStream, message: &str, help: &str) -> TokenStream {
     quote!(#errors #item)
 }
 
-/// What goes beside one collective: errors and the module.
+/// Returns what is added next to one collective: errors and the module.
 fn one(args: TokenStream, function: Rc<syn::ItemFn>, items: &Items) -> TokenStream {
     let mut spans = Spans::default();
-    // Where methods are there can be no module.
+    // No module can be next to a method.
     if let Some(receiver) = function.sig.receiver() {
         let tok = spans.tokens(receiver);
         return in_impl(tok, &spans);
@@ -129,9 +128,9 @@ fn one(args: TokenStream, function: Rc<syn::ItemFn>, items: &Items) -> TokenStre
     let callable = signature.is_empty() && plain;
     report.extend_merged(signature.into_diagnostics());
     let combinations = attribute.combinations(&mut report);
-    // The body is looked at even if the attribute is wrong, so that one build tells about both.
+    // The body is checked even if the attribute is wrong, so that one build reports the errors of both.
     let checked = driver::check(items, &function, &mut spans, &mut report);
-    // Outside of an `impl` block `Self` means nothing, so it is one of the errors.
+    // Outside of an `impl` block `Self` has no meaning, so it is one of the errors.
     if !report.is_empty()
         && let Some(span) = names_self(function.to_token_stream())
     {
@@ -156,7 +155,7 @@ fn one(args: TokenStream, function: Rc<syn::ItemFn>, items: &Items) -> TokenStre
     }
 }
 
-/// The error for a collective within an `impl` block.
+/// Returns the error for a collective within an `impl` block.
 fn in_impl(tok: Tok, spans: &Spans) -> TokenStream {
     let mut report = Report::default();
     report
@@ -165,13 +164,13 @@ fn in_impl(tok: Tok, spans: &Spans) -> TokenStream {
     report.into_compile_errors(spans, None)
 }
 
-/// A closure with the code of a function that has no generics.
+/// Returns a closure with the code of a function that has no generics.
 fn closure(function: &syn::ItemFn) -> TokenStream {
     let (inputs, block) = (function.sig.inputs.iter(), &function.block);
     quote!(|#(#inputs),*| #block)
 }
 
-/// Where tokens name `Self`, apart from items among them that may.
+/// Returns where tokens name `Self`, except in items among them that may.
 fn names_self(tokens: TokenStream) -> Option<Span> {
     let mut inner = false;
     for token in tokens {
@@ -191,7 +190,7 @@ fn names_self(tokens: TokenStream) -> Option<Span> {
     None
 }
 
-/// Evaluates, lowers, checks and encodes every combination. What goes wrong for several of them is said once.
+/// Evaluates, lowers, checks and encodes every combination. An error of several combinations is reported once.
 fn build(
     attribute: &Attribute,
     checked: &Checked,
@@ -212,7 +211,7 @@ fn build(
         };
         match checked.record(attribute.spec(&combination), &combination.values, limits, finish) {
             Ok((plan, found)) => {
-                // What one combination leaves open, others mostly leave open as well.
+                // Most combinations have the same warnings.
                 if warnings.is_empty() {
                     let about = |found| if several { for_combination(attribute, &combination, found) } else { found };
                     warnings.extend(found.into_iter().map(about));
@@ -230,7 +229,7 @@ fn build(
     plans
 }
 
-/// Lets a finding about a field of the specification point at the argument that the field comes from.
+/// Makes a finding about a field of the specification point at the argument that sets the field.
 fn point_at_argument(attribute: &Attribute, found: &mut Diagnostic) {
     let field = match &found.site {
         Site::Path(path) => path.strip_prefix("spec."),
@@ -241,7 +240,7 @@ fn point_at_argument(attribute: &Attribute, found: &mut Diagnostic) {
     }
 }
 
-/// Says which combination a finding is about.
+/// Adds to a finding the combination that it is about.
 fn for_combination(attribute: &Attribute, combination: &Combination, mut found: Diagnostic) -> Diagnostic {
     let params =
         attribute.params.iter().zip(&combination.values).map(|(param, value)| format!(", {} = {value}", param.name));
@@ -249,11 +248,11 @@ fn for_combination(attribute: &Attribute, combination: &Combination, mut found: 
     found
 }
 
-/// The function's parameters behind the program: each has a plain type and values in the attribute.
+/// Returns the function's parameters after the program: each has a plain type and values in the attribute.
 fn parameters(attribute: &Attribute, function: &syn::ItemFn, spans: &mut Spans, report: &mut Report) -> Vec<Parameter> {
     let sig = &function.sig;
     let mut inputs = sig.inputs.iter();
-    let form = "a collective is `fn name(p: &Program)`, with parameters of integer type or `bool` behind the program";
+    let form = "a collective is `fn name(p: &Program)`, with parameters of integer type or `bool` after the program";
     if !inputs.next().is_some_and(is_program) {
         let tok = spans.pair(sig.ident.span(), sig.paren_token.span.close());
         report.error(Code::BadSignature, tok, "a collective takes `&Program` first").help(form);
@@ -273,7 +272,8 @@ fn parameters(attribute: &Attribute, function: &syn::ItemFn, spans: &mut Spans, 
                 match given {
                     Some(index) if index == params.len() => check_values(&attribute.params[index], &param, report),
                     Some(_) => {
-                        let message = format!("`{}` has another place in `params(…)` than in the function", param.name);
+                        let message =
+                            format!("`{}` is at another position in `params(…)` than in the function", param.name);
                         report
                             .error(Code::BadSignature, tok, message)
                             .help("give the parameters in the function's order");

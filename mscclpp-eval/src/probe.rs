@@ -1,4 +1,4 @@
-//! The engine from source text, for tests and benches.
+//! Runs the evaluator on source text, for tests and benches.
 
 use std::rc::Rc;
 
@@ -12,18 +12,18 @@ use crate::lower::Items;
 use crate::report::{self, Report};
 use crate::spans::Spans;
 
-/// Evaluates a function without parameters, given the items of its module; what `{:?}` writes of its value.
+/// Evaluates a function without parameters, given the items of its module. Returns its value as `{:?}` formats it.
 ///
 /// # Errors
-/// Everything that is wrong with it, and what stopped its evaluation.
+/// The errors of the source, and the one that stopped its evaluation.
 pub fn value(source: &str, function: &str) -> Result<String, Diagnostics> {
     checked(source, function)?.value(Limits::default())
 }
 
-/// Records a collective, given the items of its module; `args` are the arguments behind the program.
+/// Records a collective, given the items of its module; `args` are the arguments after the program.
 ///
 /// # Errors
-/// Everything that is wrong with it, what stopped its evaluation, and what its calls filed.
+/// The errors of the source, the one that stopped its evaluation, and those that its calls reported.
 pub fn trace(source: &str, function: &str, spec: AlgoSpec, args: &[i128]) -> Result<Trace, Diagnostics> {
     checked(source, function)?.record(spec, args, Limits::default(), mscclpp_core::dsl::Program::finish)
 }

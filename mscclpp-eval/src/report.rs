@@ -1,4 +1,4 @@
-//! Collects what is wrong with an item, and says it on the user's tokens.
+//! Collects the errors of an item, and reports them on the user's tokens.
 
 use std::sync::Arc;
 
@@ -10,28 +10,28 @@ use quote::quote;
 use crate::ast::Tok;
 use crate::spans::Spans;
 
-/// Most errors of one code that are shown.
-const MOST_OF_ONE_CODE: usize = 5;
+/// Maximum number of errors of one code that are shown.
+const MAX_OF_ONE_CODE: usize = 5;
 
-/// What to write when nothing in the subset will do.
+/// Help text for code that nothing in the subset can replace.
 pub(crate) const AT_RUN_TIME: &str =
     "or remove the attribute and build the plan at run time, with `mscclpp::compiler::compile`";
 
-/// Errors so far. Forgetting to look at them is a bug, so dropping them unread panics.
+/// Errors so far. Ignoring them is a bug, so dropping them unread panics.
 #[derive(Default)]
 pub(crate) struct Report {
     list: Diagnostics,
     read: bool,
 }
 
-/// An error that is being described; it is filed when it goes out of scope.
+/// An error that is being described; it is added to the report when it goes out of scope.
 pub(crate) struct Draft<'a> {
     report: &'a mut Report,
     diagnostic: Option<Diagnostic>,
 }
 
 impl Draft<'_> {
-    /// Says how to mend it.
+    /// Adds a help text.
     pub(crate) fn help(mut self, help: impl Into<String>) {
         self.diagnostic = self.diagnostic.take().map(|diagnostic| diagnostic.help(help));
     }
@@ -46,18 +46,18 @@ impl Drop for Draft<'_> {
 }
 
 impl Report {
-    /// Files an error at a token; the result takes its help text.
+    /// Reports an error at a token; the result takes its help text.
     pub(crate) fn error(&mut self, code: Code, tok: Tok, message: impl Into<String>) -> Draft<'_> {
         Draft { report: self, diagnostic: Some(Diagnostic::new(code, at(tok), message)) }
     }
 
-    /// Files an error.
+    /// Adds an error.
     pub(crate) fn push(&mut self, diagnostic: Diagnostic) {
         self.read = false;
         self.list.push(diagnostic);
     }
 
-    /// Files errors, the first of each code on each token; it says how many more there are.
+    /// Adds errors, the first of each code on each token, with the number of the others.
     pub(crate) fn extend_merged(&mut self, diagnostics: impl IntoIterator<Item = Diagnostic>) {
         let mut merged: Vec<(Diagnostic, usize)> = Vec::new();
         for diagnostic in diagnostics {
@@ -77,24 +77,24 @@ impl Report {
         }
     }
 
-    /// Whether there is no error.
+    /// Returns whether there is no error.
     pub(crate) fn is_empty(&mut self) -> bool {
         self.read |= self.list.is_empty();
         self.list.is_empty()
     }
 
-    /// The errors.
+    /// Returns the errors.
     pub(crate) fn into_diagnostics(mut self) -> Diagnostics {
         self.read = true;
         std::mem::take(&mut self.list)
     }
 
-    /// The errors as calls of `compile_error!` on the tokens that they are about. A type error is one only if rustc finds
-    /// none, where there is a closure with the function's code.
+    /// Returns the errors as calls of `compile_error!` on the tokens that they are about. If there is a closure with
+    /// the function's code, type errors are reported only if rustc finds no error in it.
     pub(crate) fn into_compile_errors(self, spans: &Spans, closure: Option<&TokenStream>) -> TokenStream {
         let diagnostics = self.into_diagnostics();
         diagnostics
-            .deduplicated(MOST_OF_ONE_CODE)
+            .deduplicated(MAX_OF_ONE_CODE)
             .iter()
             .flat_map(|diagnostic| {
                 let (first, last) =
@@ -116,12 +116,12 @@ impl Drop for Report {
     }
 }
 
-/// A place that is known by its token only.
+/// Returns a site that is known by its token only.
 pub(crate) fn at(tok: Tok) -> Site {
     Site::Source(SourceLocation { token: tok, file: Arc::from(""), ..SourceLocation::default() })
 }
 
-/// The token of a diagnostic, if it has one.
+/// Returns the token of a diagnostic, if it has one.
 fn token(diagnostic: &Diagnostic) -> Option<Tok> {
     match &diagnostic.site {
         Site::Source(place) if place.token != u32::MAX => Some(place.token),
@@ -129,8 +129,8 @@ fn token(diagnostic: &Diagnostic) -> Option<Tok> {
     }
 }
 
-/// An error that is reported if rustc accepts a closure: rustc does not evaluate a constant whose code has errors, and
-/// reports errors of equal text at one place once.
+/// Returns an error that is reported if rustc accepts a closure: rustc does not evaluate a constant whose code has
+/// errors, and reports errors of equal text at one place once.
 fn error_after_rustc(text: &str, closure: &TokenStream, first: Span, last: Span) -> TokenStream {
     let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
     let text = Literal::string(&lines.join("\n"));
@@ -144,8 +144,8 @@ fn error_after_rustc(text: &str, closure: &TokenStream, first: Span, last: Span)
     }
 }
 
-/// `::core::name! { args }`: the path has the first span and the braces the last, so that rustc underlines everything
-/// between.
+/// Returns `::core::name! { args }`: the path has the first span and the braces the last, so that rustc underlines
+/// everything between.
 fn call(name: &str, args: TokenStream, first: Span, last: Span) -> TokenStream {
     let punct = |char, spacing, span| {
         let mut punct = Punct::new(char, spacing);

@@ -1,35 +1,35 @@
-//! Token numbers and what they stand for.
+//! Token numbers and their spans.
 
 use proc_macro2::Span;
 use quote::ToTokens;
 
 use crate::ast::Tok;
 
-/// First and last span of every place that a message may point at, by token number.
+/// First and last span of every position that a message may point at, by token number.
 #[derive(Default)]
 pub(crate) struct Spans {
     list: Vec<(Span, Span)>,
 }
 
 impl Spans {
-    /// A place of one token.
+    /// Adds the position of one token.
     pub(crate) fn one(&mut self, span: Span) -> Tok {
         self.pair(span, span)
     }
 
-    /// A place from one token to another.
+    /// Adds a position from one token to another.
     pub(crate) fn pair(&mut self, first: Span, last: Span) -> Tok {
         self.list.push((first, last));
         (self.list.len() - 1) as Tok
     }
 
-    /// The place from the start of one to the end of another.
+    /// Adds the position from the start of one to the end of another.
     pub(crate) fn join(&mut self, first: Tok, last: Tok) -> Tok {
         let (first, last) = (self.get(first).0, self.get(last).1);
         self.pair(first, last)
     }
 
-    /// The place of some tokens. Costs a walk over them.
+    /// Adds the position of some tokens, in time linear in their number.
     pub(crate) fn tokens(&mut self, tokens: &impl ToTokens) -> Tok {
         let mut spans = tokens.to_token_stream().into_iter().map(|token| token.span());
         let first = spans.next().unwrap_or_else(Span::call_site);
@@ -37,7 +37,7 @@ impl Spans {
         self.pair(first, last)
     }
 
-    /// First and last span of a place; the macro's call for one unknown.
+    /// Returns first and last span of a position; the macro's call for an unknown one.
     pub(crate) fn get(&self, tok: Tok) -> (Span, Span) {
         self.list.get(tok as usize).copied().unwrap_or_else(|| (Span::call_site(), Span::call_site()))
     }

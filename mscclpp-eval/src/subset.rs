@@ -1,21 +1,21 @@
-//! The page that says what is evaluated: `docs/subset.md`.
+//! Generates `docs/subset.md`, which lists what is evaluated.
 
 use std::fmt::Write;
 
 use mscclpp_core::dsl::registry;
 
-use crate::args::{ARGUMENTS, KINDS, MOST_PLANS};
+use crate::args::{ARGUMENTS, KINDS, MAX_PLANS};
 use crate::eval::Limits;
 use crate::lang::{PATHS, TABLES};
 
 /// A construct of the language with an example, which a test runs.
 struct Construct {
     name: &'static str,
-    /// A block; its value is that of `example`.
+    /// A block whose value the example has.
     example: &'static str,
-    /// What `{:?}` writes of its value, or the slug of the error that refuses it.
+    /// Its value as `{:?}` formats it, or the slug of the error that rejects it.
     outcome: Result<&'static str, &'static str>,
-    /// What to know about it, or what to write instead.
+    /// A remark, or what to write instead.
     note: &'static str,
 }
 
@@ -44,7 +44,7 @@ const CONSTRUCTS: &[Construct] = &[
         "`HashMap`, `HashSet`",
         "{ let mut m = std::collections::HashMap::new(); m.insert(1, 2); m.get(&1).copied() }",
         "Some(2)",
-        "but not their order",
+        "except for their order",
     ),
     evaluated(
         "`Option`, `Result`",
@@ -118,7 +118,7 @@ const CONSTRUCTS: &[Construct] = &[
         "between integers",
     ),
     evaluated("strings", "{ let name = \"ring\"; assert!(name == \"ring\", \"{name}\"); 1 }", "1", "for messages only"),
-    refused("`as` that changes the number", "(0 - 1) as usize", "lossy-cast", "`rem_euclid`, a mask, `try_from`"),
+    refused("`as` that changes the value", "(0 - 1) as usize", "lossy-cast", "`rem_euclid`, a mask, `try_from`"),
     refused("overflow", "{ let n: usize = 0; n - 1 }", "overflow", "`checked_…`, `wrapping_…`, `saturating_…`"),
     refused(
         "order of a hash table",
@@ -135,7 +135,7 @@ const CONSTRUCTS: &[Construct] = &[
         "`impl Fn(…)`, or one function for each type",
     ),
     refused(
-        "traits implemented manually, apart from `Default`",
+        "traits implemented manually, except `Default`",
         "{ struct S(i32); impl Drop for S { fn drop(&mut self) {} } let _ = S(1); }",
         "not-in-subset",
         "functions",
@@ -166,14 +166,14 @@ const CONSTRUCTS: &[Construct] = &[
     refused("endless loops", "loop {}", "too-many-steps", "`max_steps` raises the limit"),
 ];
 
-/// The text of `docs/subset.md`.
+/// Returns the text of `docs/subset.md`.
 pub fn page() -> String {
     let mut page = String::from(HEAD);
     attribute(&mut page);
     constructs(&mut page);
     methods(&mut page);
     api(&mut page);
-    exactly(&mut page);
+    details(&mut page);
     page
 }
 
@@ -183,38 +183,39 @@ const HEAD: &str = "\
 <!-- Generated from mscclpp-eval/src/subset.rs by `MSCCLPP_BLESS=1 cargo test -p mscclpp-eval --test integration subset_page`. -->
 
 A function under `#[collective]` runs while the crate compiles: the macro evaluates its body and calls the authoring API as
-the function itself would. Everything on this page is evaluated with Rust's own meaning. Everything else is refused with an
-error, constructs before anything has run: nothing is ever evaluated to another value than the compiled function would compute. A test
-that is generated beside each collective compares both.
+the function itself would. Everything on this page is evaluated with Rust's semantics. Everything else is rejected with an
+error, constructs before anything has run: no expression is evaluated to another value than the compiled function would
+compute. The test that the macro generates with each collective compares both.
 
-Two ways lead out. A name from outside, which the macro cannot see, goes into a module under `#[collectives]` together with the
-collective, or becomes a parameter with `params(…)`. What is beyond the subset is built at run time, without the attribute:
-`mscclpp::compiler::compile(spec, function)` runs the function natively, with the same checks, from `main` or from `build.rs`.
+There are two ways around a limit of the subset. A name from outside, which the macro cannot see, moves into a module under
+`#[collectives]` together with the collective, or becomes a parameter with `params(…)`. A collective that exceeds the subset is
+built at run time, without the attribute: `mscclpp::compiler::compile(spec, function)` runs the function natively, with the same
+checks, from `main` or from `build.rs`.
 
 ## The attribute
 
-`#[collective(Kind, ranks = …, …)]` on `fn name(p: &Program, …)`. Behind the program come parameters of integer type or
-`bool`, for which `params(…)` gives values; each combination of ranks and values is a plan. A parameter with several values adds
+`#[collective(Kind, ranks = …, …)]` on `fn name(p: &Program, …)`. Parameters of integer type or `bool` may follow
+the program; `params(…)` lists their values, and each combination of ranks and values is a plan. A parameter with several values adds
 `_`, its name and its value to the plan's name. Numbers are literals or arithmetic on literals.
 ";
 
-fn exactly(page: &mut String) {
+fn details(page: &mut String) {
     let Limits { steps, depth, operations, elements } = Limits::default();
     let _ = write!(
         page,
         "
-## Exactly
+## Details
 
-- **Integers** have the types that rustc gives them: the same inference runs over the body, and where nothing says more a literal is an `i32`.
+- **Integers** have the types that rustc gives them: the same inference runs over the body, and a literal without further constraints is an `i32`.
   `usize` has 64 bits. Overflow, division by zero, shifts by too many bits and indexes out of range are errors as in a debug build,
-  at the expression. `as` is an error where it would change the number.
+  at the expression. `as` is an error if it would change the value.
 - **Order**: arguments, operands and lazy iterators are evaluated in Rust's order. Comparison, hashing and `sort` follow the
   derived order of discriminants and fields.
-- **Limits**: {steps} steps (`max_steps`), {depth} calls deep, {operations} operations, {elements} elements, {MOST_PLANS} plans for one collective.
-- **What the macro takes for granted**: `Vec`, `Some`, `vec!` and the like mean those of the standard library. A constant in
-  a pattern has an upper-case name or is declared where the macro sees it. Variables that a `macro_rules!` macro brings in are
-  told apart by name only. Items within a function body cannot be collectives.
-- **Not followed**: `rev` and `next_back` over adaptors that would have to run closures at another time than Rust does
+- **Limits**: {steps} steps (`max_steps`), {depth} calls deep, {operations} operations, {elements} elements, {MAX_PLANS} plans for one collective.
+- **Assumptions of the macro**: `Vec`, `Some`, `vec!` and other names of the standard library refer to the standard library. A constant in
+  a pattern has an upper-case name or is declared where the macro sees it. Variables that a `macro_rules!` macro introduces are
+  distinguished by name only. Items within a function body cannot be collectives.
+- **Not evaluated**: `rev` and `next_back` over adaptors that would have to run closures at another time than Rust does
   (`take`, `skip` and `zip` over a `map`), and ranges kept in a variable and advanced there.
 "
     );
@@ -237,7 +238,7 @@ fn constructs(page: &mut String) {
             let _ = writeln!(page, "| {} | `{example}` | `{value}` | {note} |", construct.name);
         }
     }
-    page.push_str("\nRefused:\n\n| construct | example | error | instead |\n|---|---|---|---|\n");
+    page.push_str("\nRejected:\n\n| construct | example | error | instead |\n|---|---|---|---|\n");
     for construct in CONSTRUCTS {
         if let Err(slug) = construct.outcome {
             let (example, note) = (escape(construct.example), escape(construct.note));
@@ -252,9 +253,9 @@ fn constructs(page: &mut String) {
 fn methods(page: &mut String) {
     page.push_str(
         "\n## Methods and functions of the standard library\n\n`List` is any of `Vec`, `VecDeque`, array and slice, `Iter` any iterator, \
-         `Map` a `BTreeMap`, `Set` a `BTreeSet`. `Each<T>` takes whatever can be iterated over as `T`, `Collect<T>` is \
-         whatever can be collected from `T`, `Try<T>` is an `Option` or a `Result` of `T`, and `Default<T>` a `T` with a \
-         default. References and `Box` are left out.\n",
+         `Map` a `BTreeMap`, `Set` a `BTreeSet`. `Each<T>` accepts anything that can be iterated over as `T`, `Collect<T>` is \
+         anything that can be collected from `T`, `Try<T>` is an `Option` or a `Result` of `T`, and `Default<T>` a `T` with a \
+         default. References and `Box` are omitted.\n",
     );
     for table in TABLES {
         let list: Vec<String> = table.methods.iter().map(|method| format!("`{}`", method.sig)).collect();
@@ -274,7 +275,7 @@ fn methods(page: &mut String) {
 }
 
 fn api(page: &mut String) {
-    page.push_str("\n## The authoring API\n\nEvery function of it; rustdoc says more.\n\n| function | what it does |\n|---|---|\n");
+    page.push_str("\n## The authoring API\n\nAll of its functions; rustdoc has the details.\n\n| function | what it does |\n|---|---|\n");
     for ty in registry::TYPES {
         for method in ty.methods() {
             let params: Vec<&str> = method.params.iter().map(|param| param.name).collect();
@@ -285,7 +286,7 @@ fn api(page: &mut String) {
     page.push_str("| `Program::pipeline(unit, num_chunks, closure)` | Records the operations of the closure as a loop over windows of the message. |\n");
 }
 
-/// The first paragraph of a documentation text, without the targets of its links.
+/// Returns the first paragraph of a documentation text, without the targets of its links.
 fn summary(doc: &str) -> String {
     let lines: Vec<&str> = doc.lines().map(str::trim).take_while(|line| !line.is_empty()).collect();
     let mut text = lines.join(" ");

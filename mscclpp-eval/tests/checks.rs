@@ -81,7 +81,7 @@ fn mistakes_in_them_say_what_there_is() {
 #[test]
 fn the_documentation_says_how_much_was_checked() {
     for (checks, about) in [
-        ("allow(race)", "built and checked while this crate was compiled; its author lets pass `race`."),
+        ("allow(race)", "built and checked while this crate was compiled; its author allows `race`."),
         ("check = basic", "checked in part only (`check = basic`): not for deadlocks, races and results."),
         ("check = off", "and not checked (`check = off`)."),
     ] {

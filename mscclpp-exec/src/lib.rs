@@ -26,8 +26,8 @@
 //! | [`cpu`] | all ranks of a plan in one process |
 //! | [`process`] | a process for each rank |
 //! | [`cuda`] | CUDA devices |
-//! | [`Message`], [`DataType`], [`AccumType`] | what is sent: sizes, element types, how they are combined |
-//! | [`verify`] | whether results are right |
+//! | [`Message`], [`DataType`], [`AccumType`] | message sizes, element types, reductions |
+//! | [`verify`] | verification of results |
 //! | [`flight_recorder`] | dumps of the ranks whose call failed |
 //! | [`mod@file`], [`error`] | files that are replaced atomically; errors of all executors |
 #![deny(unsafe_code)]

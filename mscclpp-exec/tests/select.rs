@@ -170,9 +170,9 @@ fn plans_of_files_are_checked_and_selected_for_their_requests() {
 #[test]
 fn user_functions_are_embedded_or_compiled_for_any_topology() {
     let function = algorithms::allreduce_ring::algorithm();
-    let baked = Algorithm::embedded(function).expect("it has plans");
-    assert_eq!(baked.check_request(&all_reduce(8, 64)), Ok(()));
-    let rejection = baked.check_request(&all_reduce(6, 64)).expect_err("it was not built for six");
+    let embedded = Algorithm::embedded(function).expect("it has plans");
+    assert_eq!(embedded.check_request(&all_reduce(8, 64)), Ok(()));
+    let rejection = embedded.check_request(&all_reduce(6, 64)).expect_err("it was not built for six");
     assert_eq!(rejection.to_string(), "requires 2, 4, 8 ranks, found 6");
 
     let compiled = Algorithm::on_demand(function);

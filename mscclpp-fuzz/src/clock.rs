@@ -24,8 +24,8 @@ impl Clock {
         if Rc::ptr_eq(&self.0, &other.0) {
             return;
         }
-        let behind = self.0.iter().zip(other.0.iter()).any(|(mine, theirs)| mine < theirs);
-        if behind {
+        let is_older = self.0.iter().zip(other.0.iter()).any(|(mine, theirs)| mine < theirs);
+        if is_older {
             let mine = Rc::make_mut(&mut self.0);
             mine.iter_mut().zip(other.0.iter()).for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
         }

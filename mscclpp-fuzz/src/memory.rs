@@ -34,8 +34,8 @@ impl Cell {
 
     /// Returns the number of writes that a read may return: those from the last one that must be visible to the reader.
     pub(super) fn choices(&self, settled: impl Fn(&Write) -> bool) -> usize {
-        let behind = self.writes.iter().rev().take_while(|write| !settled(write)).count();
-        (behind + 1).min(self.writes.len().max(1))
+        let unsettled = self.writes.iter().rev().take_while(|write| !settled(write)).count();
+        (unsettled + 1).min(self.writes.len().max(1))
     }
 
     /// Returns the write that is `number` writes before the last one.

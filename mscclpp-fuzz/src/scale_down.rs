@@ -212,9 +212,9 @@ impl ScaleDown<'_> {
                 self.op(&At { place: (index, Some(inner)), op, ..at }, &mut instrs)?;
             }
             instrs.push(Instr { kind: op.kind, place: (index, None), opcode: Opcode::Again { start: start as u32 } });
-            let behind = instrs.len() as u32;
+            let after = instrs.len() as u32;
             if let Opcode::Loop { end, .. } = &mut instrs[start].opcode {
-                *end = behind;
+                *end = after;
             }
         }
         let wide = instrs.iter().map(|instr| match &instr.opcode {

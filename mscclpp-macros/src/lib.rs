@@ -23,7 +23,7 @@ use proc_macro::TokenStream;
 /// | `spec(ranks, params…) -> AlgoSpec` | the attribute's specification |
 /// | `compile(spec, params…) -> Result<Plan, Diagnostics>` | a plan for a size known only at run time |
 /// | `algorithm() -> Algorithm` | the algorithm as a value, with all of the above |
-/// | `native_equals_baked` | a test that the plan in the binary is the one that the function builds |
+/// | `native_equals_embedded` | a test that the plan in the binary is the one that the function builds |
 ///
 /// The plan's name is that of the function, or that given by `name = "…"`; each parameter that has several values adds
 /// `_` with its name and value. Items within a function body cannot be collectives: the function would not be visible

@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_eq!((plan.name(), plan.num_ranks(), plan.buffer_alignment()), ("gather_blocks2", 4, 32));
     let tags: Vec<_> = plan.tags().collect();
     assert_eq!(tags, [("level", 3), ("small", 1)]);
-    // The same function at run time, for a size that was not baked.
+    // The same function at run time, for a size without an embedded plan.
     let mut spec = allgather::spec(6, 2);
     spec.ranks_per_node = 6;
     let larger = allgather::compile(spec, 2)?;

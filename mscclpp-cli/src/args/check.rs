@@ -88,7 +88,7 @@ impl Executor {
     }
 }
 
-/// What is let pass.
+/// The allowed diagnostics.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AllowArgs {
     /// Allow findings of this kind, such as race; may be given several times

@@ -35,7 +35,7 @@ use mscclpp_core::types::ReduceOp;
 
 use crate::exit;
 
-/// Colours of the help text; clap leaves them out where the output is no terminal or `NO_COLOR` is set.
+/// Colors of the help text; clap omits them if the output is not a terminal or `NO_COLOR` is set.
 const STYLES: Styles = Styles::styled()
     .header(AnsiColor::Green.on_default().bold())
     .usage(AnsiColor::Green.on_default().bold())
@@ -182,9 +182,9 @@ pub(crate) struct BuildArgs {
 /// One `--param`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Param {
-    /// What stands in front of `=`.
+    /// The text before `=`.
     pub(crate) name: String,
-    /// What stands behind it.
+    /// The value after `=`.
     pub(crate) value: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The program behind `cargo mscclpp`.
+//! The program that `cargo mscclpp` runs.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

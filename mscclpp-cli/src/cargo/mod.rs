@@ -1,7 +1,7 @@
 //! `cargo mscclpp`: the commands of `mscclpp` for the plans of a crate, which cargo builds first.
 //!
 //! Words that are cargo's choose what is built; the rest is the command line of the `mscclpp` command, parsed and carried out by the
-//! same code. Names on it stand for the plans of the artifacts.
+//! same code. Names on it refer to the plans of the artifacts.
 
 mod artifacts;
 mod words;
@@ -15,7 +15,7 @@ use mscclpp_core::diag::closest_name;
 use self::words::Words;
 use crate::args::{Cli, Command};
 use crate::artifacts::{Artifacts, provide};
-use crate::error::{Error, Result, did_you_mean};
+use crate::error::{Error, Result, suggestion_hint};
 use crate::output::print;
 use crate::{commands, exit};
 
@@ -80,7 +80,7 @@ pub(crate) fn run(mut words: Vec<String>) -> Result<ExitCode> {
     }
     let Some((_, own, _)) = COMMANDS.iter().find(|(name, ..)| name == command) else {
         let suggestion = closest_name(command, COMMANDS.iter().map(|(name, ..)| *name)).map(str::to_owned);
-        let hint = did_you_mean(suggestion.as_slice());
+        let hint = suggestion_hint(suggestion.as_slice());
         return Err(Error::Usage(format!(
             "`cargo mscclpp` has no command `{command}`{hint}\n         help: `cargo mscclpp --help` lists the commands"
         )));

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Command, CommandFactory};
 
 use crate::args::{Cli, CompletionsArgs, ManArgs};
-use crate::error::{Error, Result, did_you_mean, similar};
+use crate::error::{Error, Result, similar, suggestion_hint};
 use crate::exit;
 use crate::output::print;
 
@@ -29,7 +29,7 @@ pub(crate) fn man(args: &ManArgs) -> Result<ExitCode> {
     command.build();
     for name in &args.command {
         let Some(found) = command.find_subcommand(name) else {
-            let hint = did_you_mean(&similar(name, command.get_subcommands().map(Command::get_name)));
+            let hint = suggestion_hint(&similar(name, command.get_subcommands().map(Command::get_name)));
             return Err(Error::Usage(format!("`{}` has no command `{name}`{hint}", command.get_name())));
         };
         command = found.clone();

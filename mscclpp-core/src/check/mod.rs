@@ -5,7 +5,7 @@
 //!    port channels are used (M0225).
 //! 2. `layout`: packets and plain data use separate scratch (M0219 to M0221).
 //! 3. `pairing`: every channel pair has as many waits as signals, every semaphore ends at its initial value, and all
-//!    thread blocks of a barrier execute it equally often, for every message size (M0201, M0205, M0207).
+//!    thread blocks of a barrier execute it the same number of times, for every message size (M0201, M0205, M0207).
 //! 4. `deadlock`: every thread block runs to its end (M0208); `loops`: at every message size (M0223 where that cannot
 //!    be decided).
 //! 5. `race`: of two accesses to the same bytes of which one writes, one happens before the other (M0210); the same

@@ -55,12 +55,12 @@ pub fn may_wrap_scratch(plan: &PlanTree, windows: u64) -> bool {
         });
     });
     let (Some(&(unit, span)), 1) = (loops.first(), loops.len()) else { return false };
-    let mut neighbours = places.iter().zip(places.iter().skip(1));
-    if span > MAX_CHUNKS || neighbours.any(|(one, other)| one.0 == other.0 && other.1 - one.1 < span.into()) {
+    let mut neighbors = places.iter().zip(places.iter().skip(1));
+    if span > MAX_CHUNKS || neighbors.any(|(one, other)| one.0 == other.0 && other.1 - one.1 < span.into()) {
         return false;
     }
     let windows = windows.min(MAX_WINDOWS);
-    // Long enough that every window is used again, and a whole number of bytes per chunk.
+    // Long enough that every window is used again, and an integer number of bytes per chunk.
     let trips = (2 * windows + 1).next_multiple_of(span.into());
     let chunk_bytes = trips.saturating_mul(unit) / u64::from(span);
     let Some(size) = Size::wrapped(plan, chunk_bytes, windows, &groups) else { return false };

@@ -86,7 +86,7 @@ dsl! {
         /// Reduces the members' chunks at `range` of the channel's buffer into `dst` of this rank.
         ///
         /// # Ordering
-        /// None by itself: signal and wait with every member before (their data is ready) and after (all have
+        /// None: signal and wait with every member before (their data is ready) and after (all have
         /// finished).
         fn reduce(this, dst: AnyChunk, range: ChunkRange, block: BlockArg) -> SwitchReduction<'p> {
             SwitchReduction::new(this.program, this.program.recorder().switch_reduce(this.value, dst, range, block))

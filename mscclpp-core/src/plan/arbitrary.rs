@@ -1,4 +1,4 @@
-//! Random trees for property tests: anything the types can hold, legal or not.
+//! Random trees for property tests: any value of the types, valid or not.
 
 use proptest::collection::{btree_map, vec};
 use proptest::option;
@@ -13,7 +13,7 @@ use crate::collective::{Collective, CollectiveKind};
 use crate::origin::{Origin, Origins, SourceLocation};
 use crate::types::{BlockSync, BufferKind, ChannelKind, Protocol, ReduceOp};
 
-/// Mostly small numbers, now and then a large one.
+/// Generates mostly small numbers, rarely a large one.
 fn number() -> impl Strategy<Value = u32> {
     prop_oneof![20 => 0..9_u32, 2 => 0..70_000_u32, 1 => any::<u32>()]
 }
@@ -131,7 +131,7 @@ fn collective() -> impl Strategy<Value = Collective> {
     })
 }
 
-/// Five places beside the unknown one.
+/// Generates five source locations besides the unknown one.
 fn origins() -> Origins {
     let mut origins = Origins::default();
     for line in 1..6 {
@@ -146,7 +146,7 @@ fn origins() -> Origins {
     origins
 }
 
-/// Any statement of a program about its outputs.
+/// Generates any expectation.
 fn expectation() -> impl Strategy<Value = Expectation> {
     (number(), number(), number(), vec((number(), number()), 0..3)).prop_map(|(rank, chunk, len, inputs)| Expectation {
         rank,
@@ -157,7 +157,7 @@ fn expectation() -> impl Strategy<Value = Expectation> {
     })
 }
 
-/// Any tree.
+/// Generates any tree.
 pub(crate) fn tree() -> impl Strategy<Value = PlanTree> {
     (
         ".{0,12}",

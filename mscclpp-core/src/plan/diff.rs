@@ -1,7 +1,7 @@
-//! How two plans differ in meaning, place by place.
+//! Differences in meaning between two plans.
 //!
-//! Lists that stand for sets (channels of signals, waits and flushes, access kinds of remote buffers) are compared as sets.
-//! Where an operation was written does not count, nor does the chunk factor, which the chunk counts say as well.
+//! Lists that represent sets (channels of signals, waits and flushes, access kinds of remote buffers) are compared as
+//! sets. Source locations are ignored, and so is the chunk factor, which follows from the chunk counts.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -9,19 +9,20 @@ use super::text::{BlockNames, Operation, RankNames};
 use super::{BlockTable, ChannelTable, Op, OpKind, PlanTree, RankPlan, RemoteBuffer};
 use crate::types::ChannelKind;
 
-/// The longest lists of operations that are aligned to each other; longer ones are compared position by position.
+/// Maximum length of lists of operations that are aligned to each other; longer lists are compared position by
+/// position.
 const ALIGNED: usize = 2000;
 
-/// One difference.
+/// One difference between two plans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The rank, if it lies in one.
+    /// The rank that differs, if the difference is in one rank.
     pub rank: Option<u32>,
-    /// The thread block, if it lies in one.
+    /// The thread block that differs, if the difference is in one thread block.
     pub block: Option<u32>,
-    /// Flat index of the operation in the left plan, or in the right one if only that has it.
+    /// Flat index of the operation in the left plan, or in the right plan if only that one has the operation.
     pub op: Option<u32>,
-    /// What differs: `max message size`, `scratch chunks`, `operation`.
+    /// What differs, such as `max message size`, `scratch chunks` or `operation`.
     pub what: &'static str,
     /// The left plan's value; `None` if it has none.
     pub left: Option<String>,
@@ -38,13 +39,13 @@ impl Display for Difference {
             }
         }
         let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".into());
-        // The way to an operation says already what differs.
+        // The path of an operation already names what differs.
         let what = if self.op.is_some() { "" } else { self.what };
         write!(f, "{what}: {} | {}", value(&self.left), value(&self.right))
     }
 }
 
-/// All differences, from the top down; empty if and only if the plans mean the same.
+/// Returns all differences, from the top level down; empty if and only if the plans have the same meaning.
 pub fn diff(left: &PlanTree, right: &PlanTree) -> Vec<Difference> {
     let mut found = Differences::default();
     let pair = [left, right];
@@ -135,7 +136,7 @@ impl Differences {
     }
 }
 
-/// Numbers with commas between them.
+/// Formats numbers with commas between them.
 struct Numbers<'a>(&'a [u32]);
 
 impl Display for Numbers<'_> {
@@ -147,7 +148,7 @@ impl Display for Numbers<'_> {
     }
 }
 
-/// An entry of a table, in words.
+/// Formats an entry of a table for a message.
 trait Entry {
     fn text(&self) -> String;
 }
@@ -189,7 +190,7 @@ impl Entry for (ChannelKind, BlockTable) {
     }
 }
 
-/// An operation and how deep it stands in pipelines.
+/// An operation and its nesting depth in pipelines.
 struct Flat<'a> {
     op: &'a Op,
     depth: usize,
@@ -210,7 +211,7 @@ impl PartialEq for Flat<'_> {
     }
 }
 
-/// Whether two operations do the same; a pipeline's body aside, since it is compared on its own.
+/// Returns whether two operations do the same. Bodies of pipelines are compared separately.
 fn same(left: &Op, right: &Op) -> bool {
     let header = |op: &Op| op.body.as_ref().map(|body| (body.unit, body.num_chunks));
     left.kind == right.kind
@@ -236,7 +237,7 @@ fn sorted(op: &Op) -> Vec<u32> {
     ids
 }
 
-/// Positions of the operations that differ: pairs that take each other's place, and those that one side only has.
+/// Returns the positions of the operations that differ: pairs that replace each other, and operations of one side only.
 fn align(left: &[Flat<'_>], right: &[Flat<'_>]) -> Vec<(Option<usize>, Option<usize>)> {
     let start = left.iter().zip(right).take_while(|(l, r)| l == r).count();
     let rest = |ops: usize| ops - start;

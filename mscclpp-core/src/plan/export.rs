@@ -1,7 +1,9 @@
-//! Plans for the reference executor: within its arrays, and using only what it gets right.
+//! Exports plans for the reference executor: within the sizes of its arrays, and without the features that it gets
+//! wrong.
 //!
-//! MSCCL++'s executor copies plans into arrays of fixed size without looking, so a plan that exceeds one overwrites what
-//! lies behind it. Long operations are split here into several that do the same; what cannot be split is refused.
+//! MSCCL++'s executor copies plans into arrays of fixed size without a bounds check, so a plan that exceeds an array
+//! overwrites the memory after it. Long operations are split here into equivalent shorter ones; what cannot be split is
+//! rejected.
 
 mod split;
 
@@ -11,17 +13,18 @@ use crate::check::reference;
 use crate::collective::CollectiveKind;
 use crate::diag::{Diagnostic, Diagnostics};
 
-/// The plan as the reference executor can run it: what `plan export --target mscclpp` writes.
+/// Returns the plan as the reference executor can run it; `plan export --target mscclpp` writes this form.
 ///
-/// - Operations with too many channels, references or semaphores become several, as do memory puts that mix source
-///   buffers, of which the reference takes the first for all.
-/// - What its format has no key for is left out: tags, expectations, ranks per node, the chunk factor, and the root of a broadcast or
-///   reduce, which becomes `custom`.
-/// - A plan without a largest message size gets the one up to which byte offsets fit into 32 bits.
+/// - Operations with too many channels, operands or semaphores are split, and so are memory puts that mix source
+///   buffers: the reference executor uses the first buffer for all of them.
+/// - What its format has no key for is omitted: tags, expectations, ranks per node, the chunk factor, and the root of a
+///   broadcast or reduce, which becomes `custom`.
+/// - A plan without a largest message size gets the largest one whose byte offsets fit into 32 bits.
 ///
 /// # Errors
-/// [`OverLimit`](crate::diag::Code::OverLimit) with count and limit for what is still too large, and
-/// [`NotInReference`](crate::diag::Code::NotInReference) for what the reference refuses, ignores or does wrongly.
+/// [`OverLimit`](crate::diag::Code::OverLimit) with count and limit for each size that is still too large, and
+/// [`NotInReference`](crate::diag::Code::NotInReference) for what the reference executor rejects, ignores or gets
+/// wrong.
 pub fn for_reference(plan: &PlanTree) -> Result<PlanTree, Diagnostics> {
     let mut plan = plan.clone();
     plan.tags.clear();
@@ -42,11 +45,11 @@ pub fn for_reference(plan: &PlanTree) -> Result<PlanTree, Diagnostics> {
     found.into_result(plan)
 }
 
-/// What a plan that the reference executor can run does right up to some size of messages only, with the size; and where it
-/// relies on launch barriers, which that executor does not have.
+/// Returns warnings about an exported plan: what the reference executor gets right only up to some message size, with
+/// that size, and where the plan relies on launch barriers, which that executor does not have.
 ///
 /// # Cost
-/// That of a check, and with `reuse_resources` and pipelines over scratch of another one.
+/// That of a check; with `reuse_resources` and pipelines over scratch, that of a second check.
 pub fn warnings_for_reference(plan: &PlanTree) -> Vec<Diagnostic> {
     reference::warnings(plan)
 }

@@ -1,4 +1,4 @@
-//! Plans from outside: read, and checked before anybody runs them.
+//! Loads plans from outside: they are read, and checked before anything executes them.
 
 use std::path::Path;
 
@@ -7,21 +7,21 @@ use super::{Plan, PlanTree, text};
 use crate::check::{Checks, Level};
 use crate::diag::{Diagnostic, Diagnostics};
 
-/// What is asked of a plan from outside.
+/// Options of loading a plan.
 ///
-/// The default is right for files that somebody else wrote: unknown keys are warnings, and all checks are made. To run
-/// a plan unchecked, say so: [`LoadOptions::unchecked`].
+/// The defaults suit files from any source: unknown keys are warnings, and all checks are made.
+/// [`LoadOptions::unchecked`] loads a plan without checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoadOptions {
     /// Whether keys that the format does not have are errors. They are warnings otherwise.
     pub strict: bool,
-    /// What is checked.
+    /// The checks to make.
     pub checks: Checks,
 }
 
 impl LoadOptions {
-    /// Options with which a plan is only read: whether it is right is not asked.
+    /// Returns options with which a plan is only read, not checked.
     pub fn unchecked() -> Self {
         Self { checks: Checks { level: Level::Off, allow: Vec::new() }, ..Self::default() }
     }
@@ -40,38 +40,38 @@ impl LoadOptions {
 }
 
 impl Plan {
-    /// A plan from the bytes of a file: MSCCL++ JSON, [text], or an image; checked in full.
+    /// Loads a plan from the bytes of a file: MSCCL++ JSON, [text], or an image. Makes all checks.
     ///
     /// # Cost
-    /// Reading is linear in the length; the checks cost what [`check`](fn@crate::check::check) says.
+    /// Reading is linear in the length; [`check`](fn@crate::check::check) documents the cost of the checks.
     ///
     /// # Errors
-    /// Everything that makes the bytes no plan, or else everything that the checks find.
+    /// The errors of reading the bytes; if there are none, the findings of the checks.
     pub fn load(bytes: &[u8]) -> Result<Self, Diagnostics> {
         Self::load_with(bytes, &LoadOptions::default()).map(|(plan, _)| plan)
     }
 
-    /// [`load`](Self::load) with other checks; also gives the warnings.
+    /// Loads a plan as [`load`](Self::load) does, with other checks. Returns the plan and the warnings.
     ///
     /// # Errors
-    /// As [`load`](Self::load), less what the options leave out.
+    /// The errors of [`load`](Self::load), except those of checks that the options omit.
     pub fn load_with(bytes: &[u8], options: &LoadOptions) -> Result<(Self, Vec<Diagnostic>), Diagnostics> {
         let (tree, warnings) = PlanTree::read(bytes, ReadOptions { strict: options.strict })?;
         options.checks.run(&tree).into_result(())?;
         Ok((Self::new(&tree), warnings))
     }
 
-    /// The plan as MSCCL++ JSON, which [`load`](Self::load) reads.
+    /// Returns the plan as MSCCL++ JSON, which [`load`](Self::load) reads.
     pub fn to_json(&self) -> String {
         json::write(&self.tree(), Style::Pretty)
     }
 
-    /// The plan as [text], which [`load`](Self::load) reads.
+    /// Returns the plan as [text], which [`load`](Self::load) reads.
     pub fn to_text(&self) -> String {
         self.to_string()
     }
 
-    /// The bytes of a file of a format, which [`load`](Self::load) reads.
+    /// Returns the bytes of a file of a format, which [`load`](Self::load) reads.
     pub fn to_bytes(&self, format: Format) -> Vec<u8> {
         match format {
             Format::Json => self.to_json().into_bytes(),
@@ -82,11 +82,11 @@ impl Plan {
 }
 
 impl PlanTree {
-    /// Reads a plan from the bytes of a file in any of the [formats](Format), whichever the bytes begin like; also gives the
-    /// warnings. Checks nothing but the format.
+    /// Reads a plan from the bytes of a file in any of the [formats](Format), determined by how the bytes begin.
+    /// Returns the plan and the warnings. Checks nothing but the format.
     ///
     /// # Errors
-    /// Everything that makes the bytes no plan; of text, the first mistake.
+    /// Everything in which the bytes differ from the format; for text, the first mistake.
     pub fn read(bytes: &[u8], options: ReadOptions) -> Result<(Self, Vec<Diagnostic>), Diagnostics> {
         let failed = |error: Diagnostic| Diagnostics::from(error);
         if Plan::is_image(bytes) {
@@ -116,7 +116,7 @@ impl Format {
     /// All formats.
     pub const ALL: [Self; 3] = [Self::Json, Self::Text, Self::Image];
 
-    /// The extension of file names, without its dot.
+    /// Returns the extension of file names, without its dot.
     pub const fn extension(self) -> &'static str {
         match self {
             Self::Json => "json",
@@ -125,7 +125,7 @@ impl Format {
         }
     }
 
-    /// The format of a file by the extension of its name.
+    /// Returns the format that the extension of a file's name implies.
     pub fn of_path(path: &Path) -> Option<Self> {
         Self::ALL.into_iter().find(|format| path.extension().is_some_and(|found| found == format.extension()))
     }

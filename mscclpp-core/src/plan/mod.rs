@@ -1,7 +1,7 @@
-//! Plans: what every rank and thread block does, on numbered channels, buffers and chunks.
+//! Plans: the operations of every rank and thread block, on numbered channels, buffers and chunks.
 //!
-//! [`PlanTree`] holds a plan as Rust values: lowering makes it, the checks read it, the formats write and read it.
-//! [`Plan`] holds the same as bytes: it is what is embedded and executed.
+//! [`PlanTree`] holds a plan as Rust values: lowering creates it, the checks read it, the formats write and read it.
+//! [`Plan`] holds the same as bytes, for embedding and execution.
 
 #[cfg(test)]
 pub(crate) mod arbitrary;
@@ -51,21 +51,21 @@ pub struct PlanTree {
     pub min_message_size: u64,
     /// Largest message, in bytes, inclusive.
     pub max_message_size: u64,
-    /// Ranks per node (equal to the number of ranks for a plan read from JSON, which does not say).
+    /// Ranks per node (for a plan read from JSON, which lacks it, the number of ranks).
     pub ranks_per_node: u32,
     /// Labels for selectors (empty for a plan read from JSON).
     pub tags: BTreeMap<String, i64>,
     /// One entry per rank, in order.
     pub ranks: Vec<RankPlan>,
-    /// What the program states about its outputs, in addition to what its collective promises: for the checks, and for whatever
-    /// compares results. Images and plan JSON keep it.
+    /// What the program states about its outputs in addition to the postcondition of its collective. The checks and
+    /// result verification use it. Images and plan JSON keep it.
     pub expectations: Vec<Expectation>,
-    /// Where the operations were written.
+    /// Source locations of the operations.
     pub origins: Origins,
 }
 
 impl PlanTree {
-    /// The reductions that its operations do, each once, in the order of [`ReduceOp`].
+    /// Returns the reductions that the operations perform, each once, in the order of [`ReduceOp`].
     pub fn reductions(&self) -> Vec<ReduceOp> {
         fn visit(ops: &[Op], found: &mut BTreeSet<ReduceOp>) {
             for op in ops {
@@ -79,7 +79,7 @@ impl PlanTree {
     }
 }
 
-/// What chunks of an output hold in the end, as a program says it.
+/// What chunks of an output must hold at the end, as stated by a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expectation {
     /// The rank whose output it is.
@@ -88,13 +88,13 @@ pub struct Expectation {
     pub chunk: u32,
     /// Number of chunks.
     pub len: u32,
-    /// Rank and first chunk of every input that goes into it: one for a copy, several for their reduction.
+    /// Rank and first chunk of every input that the output contains: one for a copy, several for their reduction.
     pub inputs: Vec<(u32, u32)>,
-    /// Where it was written.
+    /// Source location of the statement.
     pub origin: Origin,
 }
 
-/// What one rank needs and does.
+/// The resources and operations of one rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RankPlan {
     /// Chunks of the input buffer.
@@ -143,11 +143,11 @@ pub struct RemoteBuffer {
     pub port: bool,
 }
 
-/// A thread block's tables of rank-level numbers, one per kind. Most blocks have a single short one, for which no memory is
-/// allocated.
+/// Tables of rank-level numbers of a thread block, one per kind. Most blocks have a single short one, which needs no
+/// heap allocation.
 pub type BlockTables = SmallVec<[(ChannelKind, BlockTable); 1]>;
 
-/// Rank-level numbers, in a thread block's table: as many as there are peers in a node without memory of their own.
+/// Rank-level numbers in a thread block's table. As many as a node has peers fit without a heap allocation.
 pub type BlockTable = SmallVec<[u32; 8]>;
 
 /// One thread block: its operations and the tables that its operations' indexes go through.
@@ -157,12 +157,12 @@ pub struct ThreadBlock {
     pub ops: Vec<Op>,
     /// Per channel kind, in the order of first use: rank-level channel numbers. An operation's channel index points here.
     pub channels: BlockTables,
-    /// Per access kind, in the order of first use: rank-level remote buffer numbers. A remote reference points here.
+    /// Per access kind, in the order of first use: rank-level remote buffer numbers. A remote operand points here.
     pub remote_buffers: BlockTables,
 }
 
 impl RankPlan {
-    /// Chunks of a buffer.
+    /// Returns the number of chunks of a buffer.
     pub fn chunks(&self, buffer: BufferKind) -> u32 {
         match buffer {
             BufferKind::Input => self.input_chunks,
@@ -171,7 +171,7 @@ impl RankPlan {
         }
     }
 
-    /// Peers of the channels of kind memory or port; empty for switch.
+    /// Returns the peers of the memory or port channels; empty for switch channels.
     pub fn peers(&self, kind: ChannelKind) -> &[u32] {
         self.channels
             .iter()
@@ -183,7 +183,7 @@ impl RankPlan {
             .unwrap_or_default()
     }
 
-    /// The switch channels, flattened in order: buffer and members of each.
+    /// Returns the switch channels, flattened in order: buffer and members of each.
     pub fn switch_channels(&self) -> impl Iterator<Item = (BufferKind, &[u32])> {
         self.channels.iter().flat_map(|table| {
             let (buffer, groups) = match table {
@@ -195,7 +195,7 @@ impl RankPlan {
     }
 }
 
-// By hand, as for operations: lists of plain numbers are copied as a whole.
+// Implemented manually, as for operations: lists of plain numbers are copied as a whole.
 impl Clone for ThreadBlock {
     fn clone(&self) -> Self {
         let copy = |tables: &BlockTables| tables.iter().map(|(kind, ids)| (*kind, op::copy(ids))).collect();
@@ -204,12 +204,12 @@ impl Clone for ThreadBlock {
 }
 
 impl ThreadBlock {
-    /// Rank-level numbers of this block's channels of a kind.
+    /// Returns the rank-level numbers of this block's channels of a kind.
     pub fn channels(&self, kind: ChannelKind) -> &[u32] {
         table(&self.channels, kind)
     }
 
-    /// Rank-level numbers of this block's remote buffers accessed through a channel kind.
+    /// Returns the rank-level numbers of this block's remote buffers accessed through a channel kind.
     pub fn remote_buffers(&self, kind: ChannelKind) -> &[u32] {
         table(&self.remote_buffers, kind)
     }

@@ -8,7 +8,7 @@ use crate::types::{BlockSync, BufferKind, ChannelKind, ReduceOp};
 /// Declares [`OpKind`] with its plan names.
 macro_rules! op_kinds {
     ($($(#[doc = $doc:literal])* $kind:ident = $name:literal,)*) => {
-        /// What an operation does. `docs/plan-format.md` lists the references, channels and attributes of each kind.
+        /// Kind of an operation. `docs/plan-format.md` lists the operands, channels and attributes of each kind.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum OpKind { $($(#[doc = $doc])* $kind,)* }
@@ -17,12 +17,12 @@ macro_rules! op_kinds {
             /// All kinds, in the order of their discriminants.
             pub const ALL: &'static [Self] = &[$(Self::$kind,)*];
 
-            /// The name used in plan JSON and in messages.
+            /// Returns the name used in plan JSON and in messages.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$kind => $name,)* }
             }
 
-            /// The kind of a name.
+            /// Returns the kind with a name.
             pub fn from_name(name: &str) -> Option<Self> {
                 match name { $($name => Some(Self::$kind),)* _ => None }
             }
@@ -31,43 +31,43 @@ macro_rules! op_kinds {
 }
 
 op_kinds! {
-    /// All threads of the block meet.
+    /// Synchronizes all threads of the block.
     Nop = "nop",
-    /// All threads of several blocks meet.
+    /// Synchronizes all threads of several blocks.
     Barrier = "barrier",
-    /// Local to local.
+    /// Copies local data to a local buffer.
     Copy = "copy",
-    /// Local plain data to packets in own scratch.
+    /// Copies local plain data to packets in the rank's own scratch.
     CopyPackets = "cpkt",
-    /// Packets in own scratch to local plain data.
+    /// Copies packets in the rank's own scratch to local plain data.
     UnpackPackets = "upkt",
-    /// Local to remote.
+    /// Copies local data to a remote buffer.
     Put = "put",
     /// Port put followed by a signal.
     PutWithSignal = "pws",
     /// Port put followed by a signal and a flush.
     PutWithSignalAndFlush = "pwsf",
-    /// Local plain data to packets in remote scratch.
+    /// Copies local plain data to packets in remote scratch.
     PutPackets = "ppkt",
-    /// Packets in own scratch to packets in remote scratch.
+    /// Copies packets in the rank's own scratch to packets in remote scratch.
     ReadPutPackets = "rppkt",
-    /// Remote to local.
+    /// Copies remote data to a local buffer.
     Get = "get",
-    /// Local sources reduced into a local destination.
+    /// Reduces local sources into a local destination.
     Reduce = "re",
-    /// `Reduce` whose result also goes to remote destinations.
+    /// `Reduce` whose result is also written to remote destinations.
     ReduceSend = "res",
-    /// Local source reduced with remote sources into a local destination.
+    /// Reduces a local source with remote sources into a local destination.
     ReadReduce = "rre",
-    /// `ReadReduce` whose result also goes to remote destinations.
+    /// `ReadReduce` whose result is also written to remote destinations.
     ReadReduceSend = "rres",
-    /// Plain source reduced with packets in own scratch into plain data.
+    /// Reduces a plain source with packets in the rank's own scratch into plain data.
     ReducePackets = "repkt",
-    /// `ReducePackets` whose result also goes as packets to remote scratch.
+    /// `ReducePackets` whose result is also written as packets to remote scratch.
     ReduceSendPackets = "respkt",
-    /// `ReducePackets` whose result also goes as packets to own scratch.
+    /// `ReducePackets` whose result is also written as packets to the rank's own scratch.
     ReduceCopyPackets = "recpkt",
-    /// `ReduceCopyPackets` whose result also goes as packets to remote scratch.
+    /// `ReduceCopyPackets` whose result is also written as packets to remote scratch.
     ReduceCopySendPackets = "recspkt",
     /// Multicast load-reduce into a local destination.
     SwitchReduce = "glre",
@@ -75,28 +75,28 @@ op_kinds! {
     SwitchReduceBroadcast = "glres",
     /// Multicast store of local data.
     SwitchBroadcast = "gstore",
-    /// Multicast store of packets in own scratch.
+    /// Multicast store of packets in the rank's own scratch.
     SwitchBroadcastPackets = "gstorepkt",
-    /// Adds one to the peer's counter; publishes what came before.
+    /// Increments the peer's counter; publishes earlier writes.
     Signal = "signal",
-    /// Waits for one signal; sees what was published.
+    /// Waits for one signal; published writes become visible.
     Wait = "wait",
     /// A signal that publishes nothing.
     RelaxedSignal = "rlxsignal",
-    /// A wait that sees nothing.
+    /// A wait that makes no writes visible.
     RelaxedWait = "rlxwait",
-    /// Waits until earlier port operations have left their source.
+    /// Waits until earlier port operations have read their sources.
     Flush = "flush",
-    /// Takes one unit of a semaphore, waiting for it.
+    /// Takes one unit of a semaphore, waiting until one is available.
     SemaphoreAcquire = "sem_acquire",
-    /// Gives one unit to a semaphore.
+    /// Returns one unit to a semaphore.
     SemaphoreRelease = "sem_release",
     /// Repeats its body over windows of the message.
     Pipeline = "pipeline",
 }
 
 impl OpKind {
-    /// The functions of the authoring API whose calls this kind stands for, for messages.
+    /// Returns the functions of the authoring API that record this kind, for messages.
     pub(crate) const fn functions(self) -> &'static str {
         use OpKind as K;
         match self {
@@ -131,7 +131,7 @@ impl OpKind {
         }
     }
 
-    /// Whether this is one of the operations that carry a [`BlockSync`] while a program is lowered.
+    /// Returns whether this is one of the operations that carry a [`BlockSync`] while a program is lowered.
     pub const fn is_sync(self) -> bool {
         matches!(
             self,
@@ -145,12 +145,12 @@ impl OpKind {
         )
     }
 
-    /// Whether this operation moves or combines data.
+    /// Returns whether this operation moves or combines data.
     pub const fn is_data(self) -> bool {
         !self.is_sync() && !matches!(self, Self::Nop | Self::Barrier | Self::Pipeline)
     }
 
-    /// Whether this operation reduces.
+    /// Returns whether this operation reduces.
     pub const fn is_reduce(self) -> bool {
         matches!(
             self,
@@ -168,7 +168,7 @@ impl OpKind {
     }
 }
 
-/// The memory a reference points into.
+/// The buffer that an operand points into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BufferRef {
     /// A buffer of the executing rank.
@@ -183,7 +183,7 @@ pub enum BufferRef {
 /// A range of chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Operand {
-    /// Where.
+    /// The buffer.
     pub place: BufferRef,
     /// First chunk.
     pub index: u32,
@@ -192,12 +192,12 @@ pub struct Operand {
 }
 
 impl Operand {
-    /// A reference to a buffer of the executing rank.
+    /// Creates an operand in a buffer of the executing rank.
     pub const fn local(buffer: BufferKind, index: u32, size: u32) -> Self {
         Self { place: BufferRef::Local(buffer), index, size }
     }
 
-    /// The buffer, if it is the executing rank's own.
+    /// Returns the buffer, if it is the executing rank's own.
     pub const fn local_buffer(&self) -> Option<BufferKind> {
         match self.place {
             BufferRef::Local(buffer) => Some(buffer),
@@ -205,19 +205,19 @@ impl Operand {
         }
     }
 
-    /// Whether this points into another rank's buffer.
+    /// Returns whether this operand points into another rank's buffer.
     pub const fn is_remote(&self) -> bool {
         matches!(self.place, BufferRef::Remote(_))
     }
 }
 
-/// References of one side of an operation.
+/// Operands of one side of an operation.
 pub type Operands = SmallVec<[Operand; 1]>;
 
 /// Channel indexes or semaphore numbers.
 pub type Ids = SmallVec<[u32; 4]>;
 
-/// The part `index` of `of` that one member of a thread-block group works on.
+/// The part `index` of `of` that one member of a thread-block group processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slice {
     /// The member's position.
@@ -239,21 +239,21 @@ pub struct LoopBody {
 
 /// One operation.
 ///
-/// Order of references, as in plan JSON. `srcs`: local sources (a reduction's accumulator first), then remote sources.
+/// Order of operands, as in plan JSON. `srcs`: local sources (a reduction's accumulator first), then remote sources.
 /// `dsts`: local destination, local packet destination (`recpkt`, `recspkt`), remote destinations. Switch operations:
-/// `glre` reads a switch reference into a local one, `gstore` and `gstorepkt` read a local one into a switch reference,
-/// `glres` has a switch reference on both sides.
+/// `glre` reads a switch operand into a local one, `gstore` and `gstorepkt` read a local one into a switch operand,
+/// `glres` has a switch operand on both sides.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Op {
-    /// What it does.
+    /// Kind of the operation.
     pub kind: OpKind,
     /// Kind of the channels or remote buffers it uses; `None` if it uses none.
     pub channel: Option<ChannelKind>,
     /// The reduction, on reducing operations.
     pub reduce: Option<ReduceOp>,
-    /// Where the block is also synchronised. Lowering turns this into `nop`s; always `None` in a plan.
+    /// Where the block is additionally synchronized. Lowering turns this into `nop`s; always `None` in a plan.
     pub sync: BlockSync,
-    /// The part of every reference that this block works on; the whole if `None`.
+    /// The part of every operand that this block processes; `None` for whole operands.
     pub slice: Option<Slice>,
     /// Sources.
     pub srcs: Operands,
@@ -263,16 +263,16 @@ pub struct Op {
     /// release) or the one barrier number. Channels: while lowering rank-level numbers, in a plan indexes into the
     /// thread block's table. Semaphores and barriers: rank-level numbers.
     pub ids: Ids,
-    /// Number of thread blocks that meet, on barriers; 0 otherwise.
+    /// Number of thread blocks of a barrier; 0 for other operations.
     pub blocks: u32,
     /// The repeated part, on pipelines.
     pub body: Option<Box<LoopBody>>,
-    /// Where it was written.
+    /// Source location of the call.
     pub origin: Origin,
 }
 
 impl Op {
-    /// An operation of a kind with nothing filled in.
+    /// Creates an operation of a kind with empty fields.
     pub fn new(kind: OpKind, origin: Origin) -> Self {
         Self {
             kind,
@@ -290,15 +290,15 @@ impl Op {
     }
 }
 
-// By hand, because lists of plain numbers are copied as a whole here; the derived clone goes element by element, and
-// lowering and checking clone tens of thousands of operations.
+// Implemented manually because lists of plain numbers are copied as a whole here; the derived clone copies element by
+// element, and lowering and checking clone tens of thousands of operations.
 impl Clone for Op {
     fn clone(&self) -> Self {
         Self { srcs: copy(&self.srcs), dsts: copy(&self.dsts), ids: copy(&self.ids), body: self.body.clone(), ..*self }
     }
 }
 
-/// A list of plain items, most of which have none or one.
+/// Copies a list of plain items, most of which have none or one.
 pub(crate) fn copy<A: smallvec::Array<Item: Copy>>(list: &SmallVec<A>) -> SmallVec<A> {
     match list[..] {
         [] => SmallVec::new(),

@@ -1,4 +1,4 @@
-//! What a plan needs and does, counted.
+//! Counts what a plan contains and moves.
 
 use std::collections::BTreeMap;
 
@@ -20,11 +20,11 @@ pub struct Stats {
     pub semaphores: u64,
     /// Chunks of scratch.
     pub scratch_chunks: u64,
-    /// What is written into other ranks' buffers, by the kind of channel it goes over. A multicast store counts once.
+    /// What is written to other ranks' buffers, by channel kind. A multicast store counts once.
     pub sent: BTreeMap<ChannelKind, Chunks>,
-    /// What is read out of other ranks' buffers, by the kind of channel it comes over. A multicast load counts once.
+    /// What is read from other ranks' buffers, by channel kind. A multicast load counts once.
     pub fetched: BTreeMap<ChannelKind, Chunks>,
-    /// What is written into own buffers.
+    /// What is written to the rank's own buffers.
     pub written: Chunks,
     /// Operands that are combined with another one.
     pub reduced: Chunks,
@@ -32,7 +32,7 @@ pub struct Stats {
 
 /// An amount of data.
 ///
-/// In chunks of the rank's buffers: fractions come from operations that work on a part of a chunk.
+/// In chunks of the rank's buffers: fractions come from operations that process a part of a chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Chunks {
     /// Plain data.
@@ -42,7 +42,7 @@ pub struct Chunks {
 }
 
 impl Chunks {
-    /// Chunks' worth of bytes that are moved: packets count twice.
+    /// Returns the moved bytes, in chunks: packets count twice.
     pub fn moved(&self) -> f64 {
         self.plain + 2.0 * self.packets
     }
@@ -53,7 +53,7 @@ impl Chunks {
 }
 
 impl Stats {
-    /// The counts of one rank.
+    /// Returns the counts of one rank.
     pub fn of_rank(rank: &RankPlan) -> Self {
         let mut stats = Self {
             blocks: rank.blocks.len() as u64,
@@ -73,12 +73,12 @@ impl Stats {
         stats
     }
 
-    /// The counts of all ranks of a plan, one after the other.
+    /// Returns the counts of each rank of a plan, in order.
     pub fn of_plan(plan: &PlanTree) -> Vec<Self> {
         plan.ranks.iter().map(Self::of_rank).collect()
     }
 
-    /// Sums over several ranks.
+    /// Returns the sum over several ranks.
     pub fn sum<'a>(all: impl IntoIterator<Item = &'a Self>) -> Self {
         all.into_iter().fold(Self::default(), |mut sum, one| {
             sum.blocks += one.blocks;
@@ -96,18 +96,18 @@ impl Stats {
         })
     }
 
-    /// All operations.
+    /// Returns the number of all operations.
     pub fn num_ops(&self) -> u64 {
         self.ops.values().sum()
     }
 
-    /// Operations that order threads, blocks or ranks.
+    /// Returns the number of operations that order threads, blocks or ranks.
     pub fn num_syncs(&self) -> u64 {
         let sync = |kind: &OpKind| kind.is_sync() || matches!(kind, OpKind::Nop | OpKind::Barrier);
         self.ops.iter().filter(|(kind, _)| sync(kind)).map(|(_, count)| count).sum()
     }
 
-    /// Everything that leaves the rank over any channel, in chunks' worth of bytes.
+    /// Returns what leaves the rank over any channel, in chunks; packets count twice.
     pub fn chunks_sent(&self) -> f64 {
         self.sent.values().map(Chunks::moved).sum()
     }
@@ -131,7 +131,7 @@ impl Stats {
             if !matches!(at.place, BufferRef::Local(_)) {
                 self.fetched.entry(kind).or_default().add(amount, packets);
             }
-            // The first operand of a reduction is where the others go; a switch combines on its own.
+            // Other operands are combined into the first one of a reduction; a switch combines its members itself.
             if op.kind.is_reduce() && (i > 0 || matches!(at.place, BufferRef::Switch(_))) {
                 self.reduced.add(amount, packets);
             }
@@ -152,7 +152,7 @@ fn add(sum: &mut Chunks, one: &Chunks) {
     sum.packets += one.packets;
 }
 
-/// Whether source `i` of an operation holds packets.
+/// Returns whether source `i` of an operation holds packets.
 pub(super) fn reads_packets(kind: OpKind, i: usize) -> bool {
     use OpKind::*;
     match kind {
@@ -162,7 +162,7 @@ pub(super) fn reads_packets(kind: OpKind, i: usize) -> bool {
     }
 }
 
-/// Whether destination `i` of an operation holds packets.
+/// Returns whether destination `i` of an operation holds packets.
 pub(super) fn writes_packets(kind: OpKind, i: usize) -> bool {
     use OpKind::*;
     match kind {

@@ -12,7 +12,7 @@ use syn::ext::IdentExt;
 use syn::parse::ParseStream;
 use syn::{Ident, Token};
 
-use super::{KINDS, Param, meant, parse_as};
+use super::{KINDS, Param, parse_as, suggest};
 use crate::ast::{BinOp, IntTy, Tok};
 use crate::eval::arith::compute;
 use crate::report::Report;
@@ -38,7 +38,7 @@ impl syn::parse::Parse for Form {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         if input.peek(Token![=]) {
             input.parse::<Token![=]>()?;
-            // `crate` is no expression, but it starts a path.
+            // `crate` is not an expression, but it starts a path.
             Ok(Self::Value(input.parse()?))
         } else if input.peek(syn::token::Paren) {
             let content;
@@ -50,7 +50,7 @@ impl syn::parse::Parse for Form {
     }
 }
 
-/// Reads values; what is wrong goes to the report.
+/// Reads values; errors go to the report.
 pub(super) struct Reader<'a> {
     pub(super) spans: &'a mut Spans,
     pub(super) report: &'a mut Report,
@@ -66,7 +66,7 @@ impl Reader<'_> {
         self.spans.tokens(tokens)
     }
 
-    /// Arguments, separated by commas.
+    /// Reads arguments, separated by commas.
     pub(super) fn arguments(&mut self, tokens: TokenStream) -> Option<Vec<Given>> {
         let parser = |input: ParseStream<'_>| {
             let mut list = Vec::new();
@@ -98,7 +98,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The kind of the collective.
+    /// Reads the kind of the collective.
     pub(super) fn kind(&mut self, given: &Given) -> Option<CollectiveKind> {
         let list = match &given.value {
             Form::Flag => None,
@@ -138,13 +138,13 @@ impl Reader<'_> {
             }
             _ => {
                 let message = format!("there is no kind of collective `{}`", given.name);
-                let help = format!("{}the kinds are {}", meant(&given.name, &KINDS), KINDS.join(", "));
+                let help = format!("{}the kinds are {}", suggest(&given.name, &KINDS), KINDS.join(", "));
                 self.bad(given.tok, message, &help)
             }
         }
     }
 
-    /// `input = 4, output = 8`
+    /// Reads `input = 4, output = 8`.
     fn chunks(&mut self, given: &Given, list: TokenStream) -> Option<(u32, u32)> {
         let (mut input, mut output) = (None, None);
         for inner in self.arguments(list)? {
@@ -167,7 +167,7 @@ impl Reader<'_> {
         }
     }
 
-    /// An integer of a range.
+    /// Reads an integer of a range.
     pub(super) fn int(&mut self, given: &Given, range: RangeInclusive<i128>) -> Option<i128> {
         match &given.value {
             Form::Value(value) => self.number(&given.name, value, &range),
@@ -190,7 +190,7 @@ impl Reader<'_> {
         Some(number)
     }
 
-    /// One integer, a list of them, or a range.
+    /// Reads one integer, a list of them, or a range.
     pub(super) fn ints(&mut self, given: &Given, range: RangeInclusive<i128>) -> Vec<i128> {
         let Form::Value(value) = &given.value else {
             let message = format!("`{}` needs numbers", given.name);
@@ -202,7 +202,7 @@ impl Reader<'_> {
                 list.elems.iter().filter_map(|elem| self.number(&given.name, elem, &range)).collect()
             }
             syn::Expr::Range(_) => match self.range(given, *range.end() as u64) {
-                Some((first, last)) if last - first < super::MOST_PLANS as u64 => {
+                Some((first, last)) if last - first < super::MAX_PLANS as u64 => {
                     (i128::from(first).max(*range.start())..=i128::from(last)).collect()
                 }
                 Some(_) => {
@@ -215,11 +215,15 @@ impl Reader<'_> {
         };
         for (index, number) in numbers.iter().enumerate() {
             if numbers[..index].contains(number) {
-                self.bad::<()>(given.tok, format!("`{}` has the value {number} twice", given.name), "once is enough");
+                self.bad::<()>(
+                    given.tok,
+                    format!("`{}` has the value {number} twice", given.name),
+                    "remove the duplicate value",
+                );
                 break;
             }
         }
-        // A value that is no number has been reported as such.
+        // A value that is not a number has already been reported.
         let empty = match value {
             syn::Expr::Array(list) => list.elems.is_empty(),
             syn::Expr::Range(_) => numbers.is_empty(),
@@ -231,7 +235,7 @@ impl Reader<'_> {
         numbers
     }
 
-    /// First and last number of a range; open ends are 0 and `most`.
+    /// Reads first and last number of a range; open ends are 0 and `most`.
     pub(super) fn range(&mut self, given: &Given, most: u64) -> Option<(u64, u64)> {
         let Form::Value(syn::Expr::Range(range)) = &given.value else {
             let message = format!("`{}` needs a range", given.name);
@@ -258,7 +262,7 @@ impl Reader<'_> {
         Some((first as u64, last as u64))
     }
 
-    /// A flag: given alone, or as `name = true`.
+    /// Reads a flag: given alone, or as `name = true`.
     pub(super) fn flag(&mut self, given: &Given) -> Option<bool> {
         match &given.value {
             Form::Flag => Some(true),
@@ -270,7 +274,7 @@ impl Reader<'_> {
         }
     }
 
-    /// One of some words, by position.
+    /// Reads one of several words; returns its position.
     pub(super) fn word(&mut self, given: &Given, words: &[&str]) -> Option<usize> {
         let found = match &given.value {
             Form::Value(syn::Expr::Path(path)) => path.path.get_ident().map(ToString::to_string),
@@ -283,7 +287,7 @@ impl Reader<'_> {
         })
     }
 
-    /// A string that can be a name.
+    /// Reads a string that is a valid name.
     pub(super) fn text(&mut self, given: &Given) -> Option<String> {
         match &given.value {
             Form::Value(syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. })) if !text.value().is_empty() => {
@@ -296,7 +300,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A path.
+    /// Reads a path.
     pub(super) fn path(&mut self, given: &Given) -> Option<TokenStream> {
         match &given.value {
             Form::Value(syn::Expr::Path(path)) => Some(path.to_token_stream()),
@@ -304,7 +308,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `tags = ["a", "b"]` or `tags(a = 1, b = 2)`
+    /// Reads `tags = ["a", "b"]` or `tags(a = 1, b = 2)`.
     pub(super) fn tags(&mut self, given: &Given) -> BTreeMap<String, i64> {
         let mut tags = BTreeMap::new();
         let help = "write `tags = [\"nvls\"]` or `tags(nvls = 1)`";
@@ -333,7 +337,7 @@ impl Reader<'_> {
         tags
     }
 
-    /// Codes by slug (with `_` for `-`) or number.
+    /// Reads codes by slug (with `_` for `-`) or number.
     pub(super) fn codes(&mut self, given: &Given) -> Vec<Code> {
         let Form::List(list) = &given.value else {
             self.bad::<()>(given.tok, "`allow` is a list".to_owned(), "write `allow(unmatched_wait)`");
@@ -349,7 +353,7 @@ impl Reader<'_> {
         codes
     }
 
-    /// `name = value` or `name = [value, …]`, several times.
+    /// Reads `name = value` or `name = [value, …]`, repeated.
     pub(super) fn params(&mut self, given: &Given) -> Vec<Param> {
         let Form::List(list) = &given.value else {
             self.bad::<()>(given.tok, "`params` is a list".to_owned(), "write `params(tbg = [1, 2, 4])`");
@@ -367,7 +371,7 @@ impl Reader<'_> {
     }
 }
 
-/// `true`, `false` or a list of them, as 1 and 0.
+/// Returns `true`, `false` or a list of them as 1 and 0.
 fn bools(value: &Form) -> Option<Vec<i128>> {
     let bool = |expr: &syn::Expr| match expr {
         syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Bool(value), .. }) => Some(i128::from(value.value)),
@@ -380,7 +384,7 @@ fn bools(value: &Form) -> Option<Vec<i128>> {
     }
 }
 
-/// The number that literals and arithmetic give; `None` if there is anything else.
+/// Returns the value of literals and arithmetic; `None` for anything else.
 fn evaluate(expr: &syn::Expr) -> Option<i128> {
     match expr {
         syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(lit), .. }) => lit.base10_parse().ok(),
@@ -393,7 +397,7 @@ fn evaluate(expr: &syn::Expr) -> Option<i128> {
                 syn::BinOp::Sub(_) => BinOp::Sub,
                 syn::BinOp::Mul(_) => BinOp::Mul,
                 syn::BinOp::Div(_) => BinOp::Div,
-                // In 64 bits, which is more than any argument holds.
+                // In 64 bits, more than any argument needs.
                 syn::BinOp::Shl(_) => {
                     let (value, bits) = (evaluate(&inner.left)?, u32::try_from(evaluate(&inner.right)?).ok()?);
                     return 1_i128.checked_shl(bits).filter(|_| bits < 64)?.checked_mul(value);
@@ -408,7 +412,7 @@ fn evaluate(expr: &syn::Expr) -> Option<i128> {
     }
 }
 
-/// The span of the token before the place where `input` is, which has come from `start`.
+/// Returns the span of the token before the current position of `input`, which began at `start`.
 fn last_span(start: syn::buffer::Cursor<'_>, input: ParseStream<'_>) -> Span {
     let mut cursor = start;
     let end = input.cursor();

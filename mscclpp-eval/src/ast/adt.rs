@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{ConstId, FnId, TypeExpr};
 
-/// The name of the function of `Default` in [`Adt::methods`]; an associated function may be named `default`, too.
+/// The name of the function of `Default` in [`Adt::methods`]; an associated function may be named `default` as well.
 pub(crate) const DEFAULT: &str = "Default::default";
 
 /// A struct or enum.
@@ -54,7 +54,7 @@ pub(crate) enum Fields {
 }
 
 impl Fields {
-    /// The number of the field of a name; those of tuples are named `0`, `1`, ….
+    /// Returns the number of the field with a name; fields of tuples are named `0`, `1`, ….
     pub(crate) fn position(&self, name: &str) -> Option<usize> {
         match self {
             Self::Unit => None,

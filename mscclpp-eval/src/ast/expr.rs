@@ -7,15 +7,15 @@ use super::{AdtId, ClosureId, Con, ConstId, FnId, IntTy, LabelId, NodeId, Patter
 /// An expression.
 #[derive(Debug)]
 pub(crate) struct Expr {
-    /// What it is.
+    /// Its kind.
     pub(crate) kind: ExprKind,
-    /// Where it is.
+    /// Its position.
     pub(crate) tok: Tok,
     /// Its number.
     pub(crate) id: NodeId,
 }
 
-/// Where a variable lives, seen from the code that names it.
+/// Where a variable is stored, relative to the code that names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Var {
     /// In the frame of the running function or closure.
@@ -27,7 +27,7 @@ pub(crate) enum Var {
 /// Kinds of expressions.
 #[derive(Debug)]
 pub(crate) enum ExprKind {
-    /// Refused; evaluation never gets here.
+    /// Rejected; evaluation never reaches it.
     Error,
     /// `()`
     Unit,
@@ -53,7 +53,7 @@ pub(crate) enum ExprKind {
     List(Vec<Expr>, Con),
     /// `[a; n]`, `vec![a; n]`
     Repeat(Box<Expr>, Box<Expr>, Con),
-    /// `a..b` and its kin.
+    /// `a..b` and the other ranges.
     Range(Option<Box<Expr>>, Option<Box<Expr>>, RangeEnd),
     /// `Name { field: value, ..rest }`, `Name(value)` and `Name`: the variant, and its fields by number.
     Struct(AdtId, u32, Vec<(u32, Expr)>, Option<Box<Expr>>),
@@ -125,7 +125,7 @@ pub(crate) enum ExprKind {
     Assert(Box<Expr>, Option<Message>),
     /// `assert_eq!(a, b, message)` (true), `assert_ne!(…)` (false).
     AssertEq(bool, Box<Expr>, Box<Expr>, Option<Message>),
-    /// `panic!(message)` and its kin.
+    /// `panic!(message)` and similar macros.
     Panic(Message),
     /// `format!(…)`
     Format(Message),
@@ -172,7 +172,7 @@ pub(crate) enum BinOp {
 }
 
 impl BinOp {
-    /// As written.
+    /// Returns the operator as written.
     pub(crate) const fn symbol(self) -> &'static str {
         match self {
             Self::Add => "+",
@@ -217,7 +217,7 @@ pub(crate) enum Assignee {
 /// A method call.
 #[derive(Debug)]
 pub(crate) struct MethodCall {
-    /// What it is called on.
+    /// The value that it is called on.
     pub(crate) receiver: Expr,
     /// The method's name.
     pub(crate) name: Arc<str>,
@@ -231,20 +231,20 @@ pub(crate) struct MethodCall {
     pub(crate) column: u32,
 }
 
-/// A closure. Its body is a function of its own: captured variables come in by number.
+/// A closure. Its body is a function; captured variables are numbered parameters of it.
 #[derive(Debug)]
 pub(crate) struct Closure {
     /// Whether it captures by value.
     pub(crate) by_value: bool,
-    /// The variables it captures, seen from where it is made.
+    /// The captured variables, relative to the code that creates the closure.
     pub(crate) captures: Vec<Var>,
     /// Its parameters.
     pub(crate) params: Vec<(Pattern, TypeExpr)>,
-    /// What it returns.
+    /// The type of its result.
     pub(crate) output: TypeExpr,
-    /// What it does.
+    /// Its body.
     pub(crate) body: Expr,
-    /// Number of its own variables.
+    /// Number of its local variables.
     pub(crate) slots: u32,
 }
 
@@ -253,11 +253,11 @@ pub(crate) struct Closure {
 pub(crate) struct For {
     /// Its label.
     pub(crate) label: LabelId,
-    /// What each item is bound to.
+    /// The pattern that each item is bound to.
     pub(crate) pattern: Pattern,
-    /// What it goes over.
+    /// The value that it iterates over.
     pub(crate) over: Expr,
-    /// What it does.
+    /// Its body.
     pub(crate) body: Expr,
     /// Names and slots of the variables of `pattern`, for messages.
     pub(crate) variables: Vec<(Arc<str>, Slot)>,
@@ -286,17 +286,17 @@ pub(crate) enum Stmt {
 /// A `let` statement.
 #[derive(Debug)]
 pub(crate) struct Let {
-    /// What is bound.
+    /// The pattern.
     pub(crate) pattern: Pattern,
     /// Its type, if written.
     pub(crate) ty: TypeExpr,
     /// Its value.
     pub(crate) value: Option<Expr>,
-    /// What happens when the pattern does not match.
+    /// The `else` block.
     pub(crate) otherwise: Option<Expr>,
 }
 
-/// The message of `panic!` and its kin.
+/// The message of `panic!` and similar macros.
 #[derive(Debug, Default)]
 pub(crate) struct Message {
     /// Text, then a value, then text, and so on.

@@ -1,8 +1,8 @@
 //! The syntax tree that is evaluated: the subset of Rust of `docs/subset.md`, names resolved to numbers.
 //!
-//! References are not part of it: `&x` is `x` (shared borrows cannot be told from copies where nothing has interior
-//! mutability), `&mut x` is a place. rustc checks the borrows, it compiles the same tokens. The tree holds no spans, so it
-//! can travel to the thread that evaluates it; a [`Tok`] finds them again in [`Spans`](crate::spans::Spans).
+//! References are not part of it: `&x` is `x` (without interior mutability, shared borrows are equivalent to copies),
+//! `&mut x` is a place. rustc checks the borrows, because it compiles the same tokens. The tree holds no spans, so it
+//! can be sent to the thread that evaluates it; [`Spans`](crate::spans::Spans) maps a [`Tok`] to its spans.
 
 mod adt;
 mod expr;
@@ -28,7 +28,7 @@ pub(crate) type ClosureId = u32;
 pub(crate) type ConstId = u32;
 /// Number of a struct or enum of [`Tree::adts`].
 pub(crate) type AdtId = u32;
-/// Number of a loop or labelled block within its function or closure body.
+/// Number of a loop or labeled block within its function or closure body.
 pub(crate) type LabelId = u32;
 
 /// Everything that one collective can reach.
@@ -42,7 +42,7 @@ pub(crate) struct Tree {
     pub(crate) constants: Vec<Constant>,
     /// Structs and enums.
     pub(crate) adts: Vec<Adt>,
-    /// How many nodes there are.
+    /// Number of nodes.
     pub(crate) nodes: u32,
 }
 
@@ -51,9 +51,9 @@ pub(crate) struct Tree {
 pub(crate) struct Function {
     /// Its parameters in order, `self` included.
     pub(crate) params: Vec<(Pattern, TypeExpr)>,
-    /// What it returns.
+    /// The type of its result.
     pub(crate) output: TypeExpr,
-    /// What it does.
+    /// Its body.
     pub(crate) body: Expr,
     /// Number of variables.
     pub(crate) slots: u32,

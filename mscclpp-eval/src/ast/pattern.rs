@@ -5,9 +5,9 @@ use super::{AdtId, Expr, NodeId, RangeEnd, Slot, Tok};
 /// A pattern.
 #[derive(Debug)]
 pub(crate) struct Pattern {
-    /// What it is.
+    /// Its kind.
     pub(crate) kind: PatternKind,
-    /// Where it is.
+    /// Its position.
     pub(crate) tok: Tok,
     /// Its number.
     pub(crate) id: NodeId,
@@ -24,9 +24,10 @@ pub(crate) enum PatternKind {
     Value(Expr),
     /// `a..b`, `a..=b`, `a..`, `..=b`
     Range(Option<Expr>, Option<Expr>, RangeEnd),
-    /// `(a, .., b)`: what stands before `..`, and if there is one, what stands behind it.
+    /// `(a, .., b)`: the patterns before `..`, and if there is a `..`, the patterns after it.
     Tuple(Vec<Pattern>, Option<Vec<Pattern>>),
-    /// `[a, rest @ .., b]`: before, and if there is a rest, the slot it is bound to and what stands behind it.
+    /// `[a, rest @ .., b]`: the patterns before the rest, and if there is one, the slot that it is bound to and the
+    /// patterns after it.
     List(Vec<Pattern>, Option<(Option<Slot>, Vec<Pattern>)>),
     /// `Some(p)`
     Some(Box<Pattern>),

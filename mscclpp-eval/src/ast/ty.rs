@@ -33,7 +33,7 @@ pub(crate) enum IntTy {
 }
 
 impl IntTy {
-    /// All of them, in the order of their discriminants.
+    /// All integer types, in the order of their discriminants.
     pub(crate) const ALL: [Self; 10] = [
         Self::I8,
         Self::I16,
@@ -47,7 +47,7 @@ impl IntTy {
         Self::Usize,
     ];
 
-    /// The name in Rust.
+    /// Returns the name in Rust.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::I8 => "i8",
@@ -63,12 +63,12 @@ impl IntTy {
         }
     }
 
-    /// The type of a name.
+    /// Returns the type with a name.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|ty| ty.name() == name)
     }
 
-    /// Width in bits; `usize` and `isize` have 64, as on every host of a GPU.
+    /// Returns the width in bits; `usize` and `isize` have 64, as on every host of a GPU.
     pub(crate) const fn bits(self) -> u32 {
         match self {
             Self::I8 | Self::U8 => 8,
@@ -78,7 +78,7 @@ impl IntTy {
         }
     }
 
-    /// Whether it has negative values.
+    /// Returns whether the type has negative values.
     pub(crate) const fn signed(self) -> bool {
         matches!(self, Self::I8 | Self::I16 | Self::I32 | Self::I64 | Self::Isize)
     }
@@ -105,17 +105,17 @@ impl IntTy {
         }
     }
 
-    /// Smallest value.
+    /// Returns the smallest value.
     pub(crate) const fn min(self) -> i128 {
         if self.signed() { -(1 << (self.bits() - 1)) } else { 0 }
     }
 
-    /// Largest value.
+    /// Returns the largest value.
     pub(crate) const fn max(self) -> i128 {
         if self.signed() { (1 << (self.bits() - 1)) - 1 } else { (1 << self.bits()) - 1 }
     }
 
-    /// Whether a value is one of this type.
+    /// Returns whether a value is in the range of this type.
     pub(crate) const fn holds(self, value: i128) -> bool {
         self.min() <= value && value <= self.max()
     }
@@ -136,11 +136,11 @@ pub(crate) enum Con {
     Tuple,
     /// `Vec`, `VecDeque` and slices.
     List,
-    /// An array: a list in all respects but for its default.
+    /// An array: equivalent to a list except for its default.
     Array,
     /// `BTreeMap`
     Map,
-    /// `HashMap`: as `Map`, but nothing may depend on its order.
+    /// `HashMap`: equivalent to `Map`, except that nothing may depend on its order.
     HashMap,
     /// `BTreeSet`
     Set,

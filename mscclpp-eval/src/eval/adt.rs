@@ -8,7 +8,7 @@ use super::{Eval, Vm};
 use crate::ast::{AdtId, Con, DEFAULT, Expr, NodeId, Tok, TypeExpr};
 
 impl<'t> Vm<'t> {
-    /// `Name { field: value, ..rest }`
+    /// Evaluates `Name { field: value, ..rest }`.
     pub(super) fn make_adt(
         &mut self,
         id: AdtId,
@@ -37,7 +37,7 @@ impl<'t> Vm<'t> {
         self.adt(id, variant, items, tok)
     }
 
-    /// A struct or variant with all of its fields.
+    /// Creates a struct or variant with all of its fields.
     pub(super) fn adt(&mut self, id: AdtId, variant: u32, fields: Vec<Value>, tok: Tok) -> Eval {
         let tree = self.tree;
         let Some(found) = tree.adts[id as usize].variants.get(variant as usize) else {
@@ -50,7 +50,7 @@ impl<'t> Vm<'t> {
         Ok(Value::Adt(Rc::new(AdtValue { shape: Arc::clone(&found.shape), discriminant, fields })))
     }
 
-    /// The discriminant of a variant: the last one written before it, and one more for each variant since.
+    /// Returns the discriminant of a variant: the last one written before it, plus one for each variant since.
     fn discriminant(&mut self, id: AdtId, variant: u32, tok: Tok) -> Eval<i128> {
         let tree = self.tree;
         let variants = tree.adts[id as usize].variants.iter().take(variant as usize + 1).rev();
@@ -65,7 +65,7 @@ impl<'t> Vm<'t> {
         Ok(i128::from(variant))
     }
 
-    /// The default of the type that inference has found for a node.
+    /// Returns the default of the type that inference found for a node.
     pub(crate) fn default_at(&mut self, node: NodeId, tok: Tok) -> Eval {
         let types = self.types;
         match types.default(node) {

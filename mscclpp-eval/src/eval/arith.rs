@@ -13,7 +13,7 @@ pub(crate) enum Fault {
     Overflow,
     /// Division by zero.
     Zero,
-    /// A shift by as many bits as there are, or more.
+    /// A shift by at least the number of bits of the type.
     Shift,
 }
 
@@ -32,21 +32,21 @@ pub(crate) fn compute(op: BinOp, a: i128, b: i128, int: IntTy) -> Result<i128, F
         BinOp::Or => Some(a | b),
         BinOp::Xor => Some(a ^ b),
         BinOp::Shl | BinOp::Shr if !(0..i128::from(int.bits())).contains(&b) => return Err(Fault::Shift),
-        // Bits that are shifted out are lost without a word, in Rust as here.
+        // Bits that are shifted out are lost without an error, as in Rust.
         BinOp::Shl => Some(wrap(a.wrapping_shl(b as u32), int)),
         BinOp::Shr => Some(a >> b),
     };
     result.filter(|result| int.holds(*result)).ok_or(Fault::Overflow)
 }
 
-/// The value of a type with the same low bits.
+/// Returns the value of a type with the same low bits.
 pub(crate) fn wrap(value: i128, int: IntTy) -> i128 {
     let low = value & ((1 << int.bits()) - 1);
     if int.signed() && low > int.max() { low - (1 << int.bits()) } else { low }
 }
 
 impl<'t> Vm<'t> {
-    /// A literal; one that its type cannot hold is refused by rustc, too.
+    /// Evaluates a literal. rustc also rejects one that its type cannot hold.
     pub(super) fn literal(&mut self, value: i128, expr: &'t Expr) -> Eval<i128> {
         let int = self.types.int(expr.id);
         // `-128i8` is negated afterwards, so the minimum may be one too large here.
@@ -64,7 +64,7 @@ impl<'t> Vm<'t> {
         self.fail_with(Code::Overflow, tok, message, Some(help))
     }
 
-    /// Files what went wrong with an operation.
+    /// Reports the fault of an operation.
     pub(crate) fn fault(&mut self, fault: Fault, op: BinOp, a: i128, b: i128, int: IntTy, tok: Tok) -> Stop {
         let text = format!("{a} {} {b}", op.symbol());
         match fault {
@@ -82,7 +82,7 @@ impl<'t> Vm<'t> {
         self.combine(op, left, right, expr.id, expr.tok)
     }
 
-    /// `node` is where inference has the type of the left side.
+    /// `node` is the one for which inference recorded the type of the left side.
     fn combine(&mut self, op: BinOp, left: Value, right: Value, node: u32, tok: Tok) -> Eval {
         match (left, right) {
             (Value::Int(a), Value::Int(b)) => {
@@ -120,7 +120,7 @@ impl<'t> Vm<'t> {
     pub(super) fn neg(&mut self, value: &'t Expr, expr: &'t Expr) -> Eval {
         let int = self.types.int(expr.id);
         if let ExprKind::Int(literal, _) = &value.kind {
-            // The literal of `-128i8`, which comes negated.
+            // The literal of `-128i8`, which is already negated.
             return if int.holds(*literal) && int.signed() {
                 Ok(Value::Int(*literal))
             } else {
@@ -164,7 +164,7 @@ impl<'t> Vm<'t> {
         self.fail_with(Code::LossyCast, tok, message, Some(help))
     }
 
-    /// A conversion between integers, or of a boolean.
+    /// Converts between integers, or from a boolean.
     pub(super) fn convert(&mut self, value: &'t Expr, int: IntTy, fallible: bool, tok: Tok) -> Eval {
         let value = match self.eval(value)?.load() {
             Value::Int(value) => value,

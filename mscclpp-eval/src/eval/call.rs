@@ -53,7 +53,7 @@ impl<'t> Vm<'t> {
         }
     }
 
-    /// Calls a function of the language, which is named at a node.
+    /// Calls a function of the language that is named at a node.
     pub(super) fn call_path(&mut self, function: &'static PathFn, node: NodeId, args: Vec<Value>, tok: Tok) -> Eval {
         let (int, result) = (IntTy::default(), IntTy::default());
         let place = Place::of_value(Value::Unit);

@@ -92,7 +92,7 @@ impl<'t> Vm<'t> {
         self.fail(Code::Panicked, tok, text)
     }
 
-    /// The text of a message.
+    /// Returns the text of a message.
     fn text(&mut self, message: &'t Message) -> Eval<String> {
         let mut text = String::new();
         for piece in &message.pieces {
@@ -169,7 +169,7 @@ impl<'t> Vm<'t> {
                 return self.eval(&arm.body);
             }
         }
-        // rustc makes sure that one arm matches.
+        // rustc ensures that one arm matches.
         Err(self.ill_typed(tok))
     }
 
@@ -192,7 +192,7 @@ impl<'t> Vm<'t> {
         Ok(Value::Unit)
     }
 
-    /// One iteration of a loop: its value if it ends here.
+    /// Runs one iteration of a loop; returns the value of the loop if it ends here.
     fn iteration(&mut self, label: LabelId, body: &'t Expr) -> Eval<Option<Value>> {
         match self.eval(body) {
             Ok(_) => Ok(None),
@@ -204,7 +204,7 @@ impl<'t> Vm<'t> {
 
     fn for_loop(&mut self, inner: &'t For, tok: Tok) -> Eval {
         if let ExprKind::Range(Some(start), Some(end), kind) = &inner.over.kind {
-            // By far the most loops; they need no iterator.
+            // The most common loops; they need no iterator.
             let (start, end) = (self.integer(start)?, self.integer(end)?);
             let stop = end + i128::from(*kind == crate::ast::RangeEnd::Inclusive);
             self.loops.push((self.base, inner));
@@ -228,7 +228,7 @@ impl<'t> Vm<'t> {
         Ok(Value::Unit)
     }
 
-    /// Runs a loop's body for an item; whether the loop ends.
+    /// Runs a loop's body for an item; returns whether the loop ends.
     fn for_item(&mut self, inner: &'t For, item: Value, tok: Tok) -> Eval<bool> {
         self.step(tok)?;
         if !self.bind(&inner.pattern, item)? {

@@ -1,4 +1,4 @@
-//! Calls of the authoring API: the very functions that native code calls.
+//! Calls of the authoring API: the same functions that native code calls.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ impl<'t> Vm<'t> {
         };
         if program.num_operations() > self.limits.operations {
             let message = format!("more than {} operations are recorded", self.limits.operations);
-            let help = format!("does this loop end? {AT_RUN_TIME}");
+            let help = format!("check that the loop ends; {AT_RUN_TIME}");
             return Err(self.fail_with(Code::TooManySteps, expr.tok, message, Some(&help)));
         }
         let value = self.decode(value);
@@ -56,7 +56,7 @@ impl<'t> Vm<'t> {
         value
     }
 
-    /// Tells the recorder where the next call was written.
+    /// Sets the recorder's source location for the next call.
     fn set_place(&self, tok: Tok, call: &MethodCall) {
         if let Some(program) = self.program {
             program.set_location(Some(SourceLocation {
@@ -69,7 +69,7 @@ impl<'t> Vm<'t> {
         }
     }
 
-    /// A value as the authoring API takes it.
+    /// Converts a value to one of the authoring API.
     fn encode(&mut self, value: Value, tok: Tok) -> Eval<dsl::Value> {
         Ok(match value {
             Value::Handle(handle) => (*handle).clone(),

@@ -97,7 +97,7 @@ impl<'t> Vm<'t> {
                 let code = &tree.closures[*id as usize];
                 let captures = code.captures.iter().map(|var| {
                     if code.by_value {
-                        // A copy of its own: what it captures has moved, or is `Copy`.
+                        // An independent copy: what it captures has moved, or is `Copy`.
                         Rc::new(std::cell::RefCell::new(self.variable(*var)))
                     } else {
                         self.cell(*var)
@@ -109,8 +109,8 @@ impl<'t> Vm<'t> {
         }
     }
 
-    /// A value that leaves its variable. A closure with variables of its own takes them along: it has moved, or this is
-    /// a copy with a state of its own.
+    /// Returns a value that leaves its variable. A closure with its own variables keeps them: either it has moved, or
+    /// this is a copy with an independent state.
     fn taken(&self, value: Value) -> Value {
         match value {
             Value::Closure(closure) if self.tree.closures[closure.id as usize].by_value => {
@@ -180,7 +180,7 @@ impl<'t> Vm<'t> {
         }
         let tree = self.tree;
         let constant = &tree.constants[id as usize];
-        // Loop variables around the use are not those of the constant.
+        // Loop variables around the use do not belong to the constant.
         let loops = std::mem::take(&mut self.loops);
         let frame = self.enter(constant.slots, None, constant.value.tok)?;
         let value = self.eval(&constant.value);
@@ -249,17 +249,17 @@ impl<'t> Vm<'t> {
         self.fail_with(Code::NoSuchElement, tok, message, Some("`get` returns an `Option` instead"))
     }
 
-    /// Files that an index is out of range.
+    /// Reports an index that is out of range.
     pub(crate) fn out_of_range(&mut self, index: i128, len: usize, tok: Tok) -> super::Stop {
         self.fail(Code::NoSuchElement, tok, format!("index {index} is out of range for a list of {len}"))
     }
 
-    /// Start and length of a slice.
+    /// Returns start and length of a slice.
     pub(crate) fn slice_bounds(&mut self, range: &Range, len: usize, tok: Tok) -> Eval<(usize, usize)> {
         let start = range.start.unwrap_or(0);
         let stop = range.stop().unwrap_or(len as i128);
         if start > stop {
-            let message = format!("the slice starts at {start}, behind its end {stop}");
+            let message = format!("the slice starts at {start}, after its end {stop}");
             return Err(self.fail(Code::NoSuchElement, tok, message));
         }
         if stop > len as i128 {
@@ -272,7 +272,7 @@ impl<'t> Vm<'t> {
         Ok((start as usize, (stop - start) as usize))
     }
 
-    /// The place of an expression; a value that has none gets one.
+    /// Returns the place of an expression; a value without one gets a new place.
     pub(super) fn place(&mut self, expr: &'t Expr) -> Eval<Place> {
         match &expr.kind {
             ExprKind::Var(var) => Ok(Place::of_cell(self.cell(*var))),

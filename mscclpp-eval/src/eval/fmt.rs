@@ -1,11 +1,11 @@
-//! Values as text, as `{}` and `{:?}` would write them.
+//! Formats values as text, as `{}` and `{:?}` do.
 
 use mscclpp_core::dsl;
 
 use super::value::{AdtValue, Range, Value};
 use crate::ast::Fields;
 
-/// As `{}`.
+/// Formats a value as `{}` does.
 pub(crate) fn display(value: &Value) -> String {
     match value {
         Value::Str(text) => text.to_string(),
@@ -15,7 +15,7 @@ pub(crate) fn display(value: &Value) -> String {
     }
 }
 
-/// As `{:?}`.
+/// Formats a value as `{:?}` does.
 pub(crate) fn debug(value: &Value) -> String {
     match value {
         Value::Unit => "()".to_owned(),
@@ -52,7 +52,7 @@ fn list<'a>(items: impl Iterator<Item = &'a Value>) -> String {
     items.map(debug).collect::<Vec<_>>().join(", ")
 }
 
-/// A struct or variant, as a derived `Debug` writes it.
+/// Formats a struct or variant as a derived `Debug` does.
 fn show_adt(value: &AdtValue) -> String {
     let name = &value.shape.name;
     match &value.shape.fields {

@@ -1,7 +1,7 @@
 //! Evaluation: runs a tree that has been checked and typed, and calls the authoring API as the function itself would.
 //!
-//! Rust's semantics or none: overflow, division by zero, an index out of range and a conversion that loses bits end the
-//! evaluation with an error at the token, as does running out of one of the [`Limits`].
+//! The semantics are those of Rust: overflow, division by zero, an index out of range and a conversion that loses bits
+//! end the evaluation with an error at the token, and so does exceeding one of the [`Limits`].
 
 mod adt;
 pub(crate) mod arith;
@@ -28,16 +28,16 @@ use crate::types::Types;
 use place::Place;
 use value::{Closure, Value};
 
-/// How much one evaluation may do.
+/// Limits of one evaluation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     /// Expressions evaluated; `max_steps` of the attribute.
     pub(crate) steps: u64,
-    /// Calls within calls.
+    /// Nested calls.
     pub(crate) depth: u32,
     /// Operations recorded.
     pub(crate) operations: usize,
-    /// Elements made in lists and maps.
+    /// Elements created in lists and maps.
     pub(crate) elements: u64,
 }
 
@@ -50,13 +50,13 @@ impl Default for Limits {
 /// Why an expression has no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// A `break` on its way; its value is in [`Vm::carried`].
+    /// A `break` in progress; its value is in [`Vm::carried`].
     Break(LabelId),
-    /// A `continue` on its way.
+    /// A `continue` in progress.
     Continue(LabelId),
-    /// A `return` on its way; its value is in [`Vm::carried`].
+    /// A `return` in progress; its value is in [`Vm::carried`].
     Return,
-    /// An error has been filed.
+    /// An error has been reported.
     Failed,
 }
 
@@ -72,29 +72,30 @@ pub(crate) struct Vm<'t> {
     /// Path of the source file, for origins.
     file: Arc<str>,
     stack: Vec<Value>,
-    /// Where the frame of the running function begins.
+    /// Start of the frame of the running function.
     base: usize,
-    /// What the running closure has captured.
+    /// The captures of the running closure.
     captures: Option<Rc<Closure>>,
-    /// The value of a `break` or `return` on its way.
+    /// The value of a `break` or `return` in progress.
     carried: Value,
-    /// `for` loops that are running, with the frames that their variables are in.
+    /// Running `for` loops, with the frames that their variables are in.
     loops: Vec<(usize, &'t For)>,
-    /// `while` loops and `loop`s that are running.
+    /// Running `while` loops and `loop`s.
     open_loops: Vec<Tok>,
     constants: Vec<Option<Value>>,
     limits: Limits,
     steps: u64,
     depth: u32,
     elements: u64,
-    /// What went wrong.
+    /// The error that ended the evaluation.
     error: Option<Diagnostic>,
 }
 
-/// Calls the first function of a tree with arguments behind the program. Errors are filed with the program, if any.
+/// Calls the first function of a tree with the arguments after the program. Errors are recorded in the program, if
+/// there is one.
 ///
 /// # Errors
-/// What stopped the evaluation.
+/// The error that stopped the evaluation.
 #[allow(clippy::result_large_err, reason = "it is returned once per evaluation")]
 pub(crate) fn run(
     tree: &Tree,
@@ -133,12 +134,12 @@ pub(crate) fn run(
 }
 
 impl<'t> Vm<'t> {
-    /// Files an error; the evaluation ends.
+    /// Records an error; the evaluation ends.
     pub(crate) fn fail(&mut self, code: Code, tok: Tok, message: impl Into<String>) -> Stop {
         self.fail_with(code, tok, message, None)
     }
 
-    /// Files an error with the way to mend it; the evaluation ends.
+    /// Records an error with a help text; the evaluation ends.
     pub(crate) fn fail_with(&mut self, code: Code, tok: Tok, message: impl Into<String>, help: Option<&str>) -> Stop {
         if self.error.is_none() {
             let place = SourceLocation { token: tok, variables: self.loop_variables(), ..SourceLocation::default() };
@@ -151,7 +152,7 @@ impl<'t> Vm<'t> {
         Stop::Failed
     }
 
-    /// Something that rustc refuses, so that it does not matter what it would do.
+    /// Handles code that rustc rejects, so that the result does not matter.
     pub(crate) fn ill_typed(&mut self, tok: Tok) -> Stop {
         self.fail(Code::TypeError, tok, "the types do not fit here")
     }
@@ -164,26 +165,26 @@ impl<'t> Vm<'t> {
 
     fn out_of_steps(&mut self, tok: Tok) -> Stop {
         let message = format!("evaluation takes more than {} steps", self.limits.steps);
-        // The innermost loop without a bound is what does not end, if anything.
+        // If a loop does not end, it is probably the innermost one without a bound.
         let tok = self.open_loops.last().copied().unwrap_or(tok);
-        let help = "does this loop end? if it is meant to run this long, raise the limit with \
+        let help = "if the loop is meant to run this long, raise the limit with \
                     `#[collective(…, max_steps = …)]`";
         self.fail_with(Code::TooManySteps, tok, message, Some(help))
     }
 
-    /// Counts elements that are made.
+    /// Counts created elements.
     pub(crate) fn allocate(&mut self, count: usize, tok: Tok) -> Eval<()> {
         self.elements = self.elements.saturating_add(count as u64);
         self.steps = self.steps.saturating_add(count as u64 / 8);
         if self.elements > self.limits.elements {
             let message = format!("more than {} elements are made in lists and maps", self.limits.elements);
-            let help = "does this loop end? a plan needs no data, only the numbers that say where it goes";
+            let help = "check that the loop ends; a plan needs no data, only indexes and counts";
             return Err(self.fail_with(Code::TooManyElements, tok, message, Some(help)));
         }
         Ok(())
     }
 
-    /// The loop variables in scope: those that are numbers or ranks, outermost first.
+    /// Returns the loop variables in scope that are numbers or ranks, outermost first.
     fn loop_variables(&self) -> Variables {
         let mut variables = Variables::new();
         for (base, inner) in &self.loops {
@@ -206,7 +207,7 @@ impl<'t> Vm<'t> {
         variables
     }
 
-    /// What a variable holds.
+    /// Returns the value of a variable.
     fn variable(&self, var: Var) -> Value {
         match var {
             Var::Local(slot) => match &self.stack[self.base + slot as usize] {
@@ -222,7 +223,7 @@ impl<'t> Vm<'t> {
         cell.map_or_else(|| Rc::new(RefCell::new(Value::Unit)), Rc::clone)
     }
 
-    /// The cell of a variable: from now on it can be referred to.
+    /// Returns the cell of a variable, which can be referred to from now on.
     fn cell(&mut self, var: Var) -> Rc<RefCell<Value>> {
         match var {
             Var::Local(slot) => {
@@ -238,7 +239,7 @@ impl<'t> Vm<'t> {
         }
     }
 
-    /// Makes a variable anew.
+    /// Creates a variable, replacing an earlier one of the slot.
     fn define(&mut self, slot: Slot, value: Value) {
         self.stack[self.base + slot as usize] = value;
     }
@@ -260,7 +261,7 @@ impl<'t> Vm<'t> {
         }
     }
 
-    /// Changes what is at a place.
+    /// Changes the value at a place.
     pub(crate) fn change<R>(&mut self, place: &Place, tok: Tok, change: impl FnOnce(&mut Value) -> R) -> Eval<R> {
         let mut copied = 0;
         let result = place.with(&mut copied, change);
@@ -349,7 +350,7 @@ impl<'t> Vm<'t> {
         self.coerced(value, output, body.tok)
     }
 
-    /// A value where a type is written: what is to be an iterator becomes one.
+    /// Converts a value to a written type: where an iterator is required, the value becomes one.
     fn coerced(&mut self, value: Value, ty: &TypeExpr, tok: Tok) -> Eval {
         match ty {
             TypeExpr::Each(_) | TypeExpr::Con(Con::Iter, _) => self.iterate(value, tok),
@@ -358,7 +359,7 @@ impl<'t> Vm<'t> {
     }
 }
 
-/// What a call comes back to.
+/// The state to which a call returns.
 struct Frame {
     base: usize,
     captures: Option<Rc<Closure>>,

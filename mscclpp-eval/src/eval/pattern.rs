@@ -8,7 +8,8 @@ use super::{Eval, Vm};
 use crate::ast::{Pattern, PatternKind, RangeEnd, Slot};
 
 impl<'t> Vm<'t> {
-    /// Matches a value with a pattern and binds its variables; whether it matches. A `&mut` binds its parts as `&mut`.
+    /// Matches a value with a pattern and binds its variables; returns whether it matches. A `&mut` binds its parts as
+    /// `&mut`.
     pub(super) fn bind(&mut self, pattern: &'t Pattern, value: Value) -> Eval<bool> {
         match &pattern.kind {
             PatternKind::Wild => Ok(true),
@@ -56,11 +57,11 @@ impl<'t> Vm<'t> {
         };
         match (&pattern.kind, value) {
             (PatternKind::Tuple(before, after), Value::Tuple(items)) => {
-                let behind = after.as_deref().unwrap_or_default();
-                let Some(first_behind) = items.len().checked_sub(behind.len()) else {
+                let after = after.as_deref().unwrap_or_default();
+                let Some(first_after) = items.len().checked_sub(after.len()) else {
                     return Err(self.ill_typed(pattern.tok));
                 };
-                let fields = before.iter().zip(0..).chain(behind.iter().zip(first_behind..));
+                let fields = before.iter().zip(0..).chain(after.iter().zip(first_after..));
                 for (pattern, index) in fields {
                     let item = items.get(index).cloned().unwrap_or(Value::Unit);
                     if !self.bind(pattern, part(Step::Field(index as u32), item))? {
@@ -106,13 +107,13 @@ impl<'t> Vm<'t> {
         items: &Rc<Vec<Value>>,
         place: Option<&Place>,
     ) -> Eval<bool> {
-        let behind = rest.map_or(&[][..], |(_, behind)| behind.as_slice());
-        let fixed = before.len() + behind.len();
+        let after = rest.map_or(&[][..], |(_, after)| after.as_slice());
+        let fixed = before.len() + after.len();
         if items.len() < fixed || (rest.is_none() && items.len() != fixed) {
             return Ok(false);
         }
-        let first_behind = items.len() - behind.len();
-        for (pattern, index) in before.iter().zip(0..).chain(behind.iter().zip(first_behind..)) {
+        let first_after = items.len() - after.len();
+        for (pattern, index) in before.iter().zip(0..).chain(after.iter().zip(first_after..)) {
             let item = match place {
                 Some(place) => Value::Place(Rc::new(place.part(Step::Index(index)))),
                 None => items[index].clone(),
@@ -122,10 +123,10 @@ impl<'t> Vm<'t> {
             }
         }
         if let Some((Some(slot), _)) = rest {
-            let len = first_behind - before.len();
+            let len = first_after - before.len();
             let value = match place {
                 Some(place) => Value::Place(Rc::new(place.part(Step::Slice(before.len(), len)))),
-                None => Value::list(items[before.len()..first_behind].to_vec()),
+                None => Value::list(items[before.len()..first_after].to_vec()),
             };
             self.define(*slot, value);
         }

@@ -1,4 +1,4 @@
-//! Places: what `&mut`, assignments and changing methods refer to.
+//! Places: what `&mut`, assignments and mutating methods refer to.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::value::Value;
 
-/// A place: a variable, and the way from it to a part of its value.
+/// A place: a variable, and the path from it to a part of its value.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     cell: Rc<RefCell<Value>>,
@@ -23,24 +23,24 @@ pub(crate) enum Step {
     Index(usize),
     /// A part of a list: start and length.
     Slice(usize, usize),
-    /// What is in a `Some`, `Ok` or `Err`.
+    /// The content of a `Some`, `Ok` or `Err`.
     Payload,
     /// The value of a key.
     Key(Value),
 }
 
 impl Place {
-    /// The place of a whole variable.
+    /// Returns the place of a whole variable.
     pub(crate) fn of_cell(cell: Rc<RefCell<Value>>) -> Self {
         Self { cell, path: SmallVec::new() }
     }
 
-    /// A place for a value that has none.
+    /// Returns a place for a value that has none.
     pub(crate) fn of_value(value: Value) -> Self {
         Self::of_cell(Rc::new(RefCell::new(value)))
     }
 
-    /// A part of this place.
+    /// Returns a part of this place.
     pub(crate) fn part(&self, step: Step) -> Self {
         let mut path = self.path.clone();
         match (path.last(), &step) {
@@ -59,7 +59,7 @@ impl Place {
         Self { cell: Rc::clone(&self.cell), path }
     }
 
-    /// What is there. `()` where nothing is: code that gets there does not pass the borrow checker.
+    /// Returns the value at the place; `()` if there is none: code that reaches this does not pass the borrow checker.
     pub(crate) fn get(&self) -> Value {
         let mut value = match self.cell.try_borrow() {
             Ok(value) => value.clone(),
@@ -83,7 +83,7 @@ impl Place {
         value
     }
 
-    /// The place that this one refers to in the end: itself, unless a `&mut` is kept there.
+    /// Returns the place that this one finally refers to: itself, unless it holds a `&mut`.
     pub(crate) fn follow(self) -> Self {
         let mut place = self;
         while let Value::Place(next) = place.get() {
@@ -92,7 +92,7 @@ impl Place {
         place
     }
 
-    /// Changes what is there. `copied` counts the elements that had to be copied because they were shared.
+    /// Changes the value at the place. `copied` counts the elements that had to be copied because they were shared.
     pub(crate) fn with<R>(&self, copied: &mut usize, change: impl FnOnce(&mut Value) -> R) -> Option<R> {
         let mut value = self.cell.try_borrow_mut().ok()?;
         walk(&mut value, &self.path, copied, change)
@@ -139,7 +139,7 @@ fn walk<R>(value: &mut Value, path: &[Step], copied: &mut usize, change: impl Fn
     }
 }
 
-/// The elements, copied first if they are shared.
+/// Returns the elements, which are copied first if they are shared.
 pub(crate) fn unshared<'a>(items: &'a mut Rc<Vec<Value>>, copied: &mut usize) -> &'a mut Vec<Value> {
     if Rc::strong_count(items) > 1 {
         *copied += items.len();

@@ -1,5 +1,5 @@
-//! Values. They are small and cheap to clone: what is large is shared, and copied when it is changed while shared, so that
-//! a clone is a value of its own, as in Rust.
+//! Values. They are small and cheap to clone: large values are shared, and copied when they are changed while shared,
+//! so that a clone is an independent value, as in Rust.
 
 use std::cell::RefCell;
 use std::cmp::Ordering;
@@ -50,7 +50,7 @@ pub(crate) enum Value {
     Adt(Rc<AdtValue>),
     /// A range.
     Range(Rc<Range>),
-    /// An iterator, shared by those who advance it.
+    /// An iterator, shared by the code that advances it.
     Iter(Rc<RefCell<Iter>>),
     /// An entry of a map.
     Entry(Rc<(Place, Value)>),
@@ -58,13 +58,13 @@ pub(crate) enum Value {
     Closure(Rc<Closure>),
     /// A function.
     Function(FnId),
-    /// A function of the language, and where it is named.
+    /// A function of the language, and the node that names it.
     PathFn(&'static crate::lang::PathFn, NodeId),
     /// The variant of a struct or enum as a function of its fields.
     Constructor(AdtId, u32),
     /// `&mut`
     Place(Rc<Place>),
-    /// The content of a variable that something else refers to as well. Only ever found in a slot.
+    /// The content of a variable that is also referred to from elsewhere. Only found in slots.
     Cell(Rc<RefCell<Value>>),
     /// The program.
     Program,
@@ -110,19 +110,19 @@ pub(crate) struct Range {
     pub(crate) start: Option<i128>,
     /// Its end, if it has one.
     pub(crate) end: Option<i128>,
-    /// Whether the end belongs to it.
+    /// Whether the range includes its end.
     pub(crate) inclusive: bool,
     /// The largest number of its type.
     pub(crate) top: i128,
 }
 
 impl Range {
-    /// One past the last number.
+    /// Returns the number after the last one.
     pub(crate) fn stop(&self) -> Option<i128> {
         self.end.map(|end| end + i128::from(self.inclusive))
     }
 
-    /// How many numbers it has, if it ends.
+    /// Returns how many numbers the range has, if it ends.
     pub(crate) fn count(&self) -> Option<i128> {
         Some((self.stop()? - self.start?).max(0))
     }
@@ -138,47 +138,47 @@ pub(crate) struct Closure {
 }
 
 impl Value {
-    /// A list.
+    /// Creates a list.
     pub(crate) fn list(items: Vec<Self>) -> Self {
         Self::List(Rc::new(items))
     }
 
-    /// A tuple.
+    /// Creates a tuple.
     pub(crate) fn tuple(items: Vec<Self>) -> Self {
         Self::Tuple(Rc::new(items))
     }
 
-    /// `Some(value)`
+    /// Creates `Some(value)`.
     pub(crate) fn some(value: Self) -> Self {
         Self::Some(Rc::new(value))
     }
 
-    /// `Ok(value)`
+    /// Creates `Ok(value)`.
     pub(crate) fn ok(value: Self) -> Self {
         Self::Ok(Rc::new(value))
     }
 
-    /// `Err(value)`
+    /// Creates `Err(value)`.
     pub(crate) fn err(value: Self) -> Self {
         Self::Err(Rc::new(value))
     }
 
-    /// An option.
+    /// Creates an option.
     pub(crate) fn option(value: Option<Self>) -> Self {
         value.map_or(Self::None, Self::some)
     }
 
-    /// An iterator.
+    /// Creates an iterator.
     pub(crate) fn iter(iter: Iter) -> Self {
         Self::Iter(Rc::new(RefCell::new(iter)))
     }
 
-    /// A handle of the authoring API.
+    /// Creates a handle of the authoring API.
     pub(crate) fn handle(value: dsl::Value) -> Self {
         Self::Handle(Rc::new(value))
     }
 
-    /// The value behind a `&mut`, and everything else as it is.
+    /// Returns the value that a `&mut` refers to, and any other value unchanged.
     pub(crate) fn load(self) -> Self {
         match self {
             Self::Place(place) => place.get().load(),
@@ -186,7 +186,7 @@ impl Value {
         }
     }
 
-    /// A clone that shares nothing that could be changed through it: iterators advance.
+    /// Returns a clone that shares no mutable state: iterators advance.
     pub(crate) fn deep_clone(&self) -> Self {
         match self {
             Self::Iter(iter) => iter.try_borrow().map_or(Self::Unit, |iter| Self::iter(iter.deep_clone())),
@@ -208,7 +208,8 @@ impl Value {
         }
     }
 
-    /// Whether an iterator is in it. The items of a list are of one type, so one of them tells.
+    /// Returns whether the value contains an iterator. The items of a list have one type, so checking one of them
+    /// suffices.
     fn has_state(&self) -> bool {
         match self {
             Self::Iter(_) => true,

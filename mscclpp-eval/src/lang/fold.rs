@@ -1,4 +1,4 @@
-//! What goes over all items of an iterator: collecting, folding, and finding the smallest and largest.
+//! Methods that consume all items of an iterator: collecting, folding, and finding the smallest and largest.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use crate::eval::value::Value;
 use crate::eval::{Eval, Vm};
 use crate::types::Collected;
 
-/// Collects items into what inference has found.
+/// Collects items into the collection that inference found.
 pub(crate) fn collect(vm: &mut Vm<'_>, call: &Call, iter: &Shared, made: Option<Collected>) -> Eval {
     let Some(made) = made else { return Err(vm.ill_typed(call.tok)) };
     if let Some(stops) = made.stops {
@@ -31,7 +31,7 @@ pub(crate) fn collect(vm: &mut Vm<'_>, call: &Call, iter: &Shared, made: Option<
     gather(vm, call, items, made.into)
 }
 
-/// Makes a collection from items.
+/// Creates a collection from items.
 #[allow(clippy::mutable_key_type, reason = "rustc lets no key be changed while it is in a map")]
 pub(crate) fn gather(vm: &mut Vm<'_>, call: &Call, items: Vec<Value>, made: Con) -> Eval {
     match made {
@@ -60,7 +60,7 @@ pub(super) fn pair(vm: &mut Vm<'_>, call: &Call, sides: (Vec<Value>, Vec<Value>)
     Ok(Value::tuple(vec![a, b]))
 }
 
-/// Folds until the function stops with a `None` or `Err`.
+/// Folds until the function returns `None` or `Err`.
 pub(super) fn try_fold(vm: &mut Vm<'_>, call: &mut Call, start: Value, args: fn(Value, Value) -> Vec<Value>) -> Eval {
     let (iter, f) = (iter(vm, call)?, call.arg());
     let mut acc = start;
@@ -77,7 +77,7 @@ pub(super) fn try_fold(vm: &mut Vm<'_>, call: &mut Call, start: Value, args: fn(
     }
 }
 
-/// The smallest (the first of equals) or largest (the last of equals) item by a key.
+/// Returns the smallest (the first of equals) or largest (the last of equals) item by a key.
 pub(super) fn extreme(
     vm: &mut Vm<'_>,
     call: &mut Call,
@@ -104,7 +104,7 @@ pub(super) fn extreme_by(vm: &mut Vm<'_>, call: &mut Call, wanted: Ordering) -> 
         let Value::Ordering(order) = vm.call(&f, vec![best.clone(), item.clone()], call.tok)? else {
             return Err(vm.ill_typed(call.tok));
         };
-        // `order` is that of the best so far against the item.
+        // `order` compares the best item so far with this item.
         if order == wanted.reverse() || (order == Ordering::Equal && wanted == Ordering::Greater) {
             best = item;
         }

@@ -103,7 +103,7 @@ fn receiver(vm: &mut Vm<'_>, call: &Call) -> Eval<i128> {
     }
 }
 
-/// An operation that overflows where it has no result in the receiver's type.
+/// Evaluates an operation that overflows if its result does not fit the receiver's type.
 fn unary(vm: &mut Vm<'_>, call: &mut Call, op: fn(i128) -> Option<i128>) -> Eval {
     let a = receiver(vm, call)?;
     fit(vm, call, op(a), call.int, &a.to_string())
@@ -142,7 +142,7 @@ fn log(a: i128, base: i128) -> Option<i128> {
     if a <= 0 || base < 2 { None } else { a.checked_ilog(base).map(i128::from) }
 }
 
-/// Looks at the bits of the receiver: its low ones, and how many there are.
+/// Evaluates an operation on the bits of the receiver: its low bits, and their number.
 fn bits(vm: &mut Vm<'_>, call: &mut Call, op: fn(u128, u32) -> u32) -> Eval {
     let width = call.int.bits();
     let low = receiver(vm, call)? & ((1 << width) - 1);
@@ -156,7 +156,7 @@ fn checked(vm: &mut Vm<'_>, call: &mut Call, op: fn(i128, i128) -> Option<i128>)
 
 fn saturating(vm: &mut Vm<'_>, call: &mut Call, op: fn(i128, i128) -> Option<i128>) -> Eval {
     let (a, b) = (receiver(vm, call)?, call.int(vm)?);
-    // Without a result it is too large; it is negative if just one factor is, or an odd power's base.
+    // Without a result it is too large; it is negative if exactly one factor is, or the base of an odd power.
     let beyond = if (a < 0) != (b < 0) && b != 0 && (b < 0 || b % 2 == 1) { call.int.min() } else { call.int.max() };
     Ok(Value::Int(op(a, b).unwrap_or(beyond).clamp(call.int.min(), call.int.max())))
 }
@@ -166,7 +166,7 @@ fn wrapping(vm: &mut Vm<'_>, call: &mut Call, op: fn(i128, i128) -> i128) -> Eva
     Ok(Value::Int(wrap(op(a, b), call.int)))
 }
 
-/// `to_string` of any value that has it.
+/// Evaluates `to_string` of any value that has it.
 pub(super) fn to_string(_: &mut Vm<'_>, call: &mut Call) -> Eval {
     Ok(Value::Str(fmt::display(&call.receiver).into()))
 }

@@ -15,7 +15,7 @@ use crate::eval::place::Place;
 use crate::eval::value::{Range, Value};
 use crate::eval::{Eval, Vm};
 
-/// Ranges; they are iterators, too.
+/// Ranges; they are iterators as well.
 pub(crate) const RANGE: Table = Table {
     header: "Range<T>",
     about: "`a..b` and `a..=b`, which are iterators as well",
@@ -265,12 +265,12 @@ fn range(vm: &mut Vm<'_>, call: &Call) -> Eval<Rc<Range>> {
     }
 }
 
-/// The receiver as an iterator.
+/// Returns the receiver as an iterator.
 pub(super) fn iter(vm: &mut Vm<'_>, call: &Call) -> Eval<Shared> {
     vm.make_iter(call.receiver.clone(), call.tok)
 }
 
-/// An adaptor around the receiver, with the next argument.
+/// Returns an adaptor around the receiver, with the next argument.
 fn with(vm: &mut Vm<'_>, call: &mut Call, adapt: impl FnOnce(Shared, Value) -> Iter) -> Eval {
     let inner = iter(vm, call)?;
     let f = call.arg();
@@ -291,7 +291,7 @@ fn step_by(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
     Ok(Value::iter(numbers.unwrap_or(Iter::StepBy { inner, step, first: true })))
 }
 
-/// The last item that is left.
+/// Returns the last remaining item.
 fn next_back(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
     let shared = iter(vm, call)?;
     let back = shared.try_borrow().ok().and_then(|iter| iter.clone().reversed());
@@ -326,7 +326,7 @@ fn peek(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
     Ok(Value::option(value))
 }
 
-/// The last item on which the predicate holds, with the number of items behind it.
+/// Returns the last item for which the predicate holds, with the number of items after it.
 fn search_back(vm: &mut Vm<'_>, call: &mut Call) -> Eval<Option<(i128, Value)>> {
     call.receiver = Value::Iter(iter(vm, call)?);
     let f = call.arg();
@@ -340,7 +340,7 @@ fn search_back(vm: &mut Vm<'_>, call: &mut Call) -> Eval<Option<(i128, Value)>> 
     Ok(None)
 }
 
-/// The first item on which the predicate says `wanted`, with its number.
+/// Returns the first item for which the predicate returns `wanted`, with its number.
 fn search(vm: &mut Vm<'_>, call: &mut Call, wanted: bool) -> Eval<Option<(i128, Value)>> {
     let (iter, f) = (iter(vm, call)?, call.arg());
     let mut index = 0;

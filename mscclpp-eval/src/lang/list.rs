@@ -1,4 +1,4 @@
-//! Vectors, arrays and slices, which are one thing here.
+//! Vectors, arrays and slices, which have one representation here.
 
 use std::rc::Rc;
 
@@ -271,7 +271,7 @@ pub(crate) const LIST: Table = Table {
     },
 };
 
-/// The receiver's elements.
+/// Returns the receiver's elements.
 fn items(vm: &mut Vm<'_>, call: &Call) -> Eval<Rc<Vec<Value>>> {
     match &call.receiver {
         Value::List(items) => Ok(Rc::clone(items)),
@@ -279,13 +279,13 @@ fn items(vm: &mut Vm<'_>, call: &Call) -> Eval<Rc<Vec<Value>>> {
     }
 }
 
-/// Where something is, or would be inserted.
+/// Returns the position of an element, or the position at which it would be inserted.
 fn found(result: Result<usize, usize>) -> Value {
     let index = |index: usize| Value::Int(index as i128);
     result.map_or_else(|at| Value::err(index(at)), |at| Value::ok(index(at)))
 }
 
-/// The next argument's elements.
+/// Returns the next argument's elements.
 fn list(vm: &mut Vm<'_>, call: &mut Call) -> Eval<Rc<Vec<Value>>> {
     match call.arg().load() {
         Value::List(items) => Ok(items),
@@ -306,12 +306,12 @@ pub(super) fn change<R>(vm: &mut Vm<'_>, call: &Call, f: impl FnOnce(&mut Vec<Va
     result.ok_or(()).map_err(|()| vm.ill_typed(call.tok))
 }
 
-/// The result of something with an index, or the error that it is out of range.
+/// Returns the result of an operation with an index, or the error that the index is out of range.
 fn checked<R>(vm: &mut Vm<'_>, call: &Call, index: usize, result: Result<R, usize>) -> Result<R, Stop> {
     result.map_err(|len| vm.out_of_range(index as i128, len, call.tok))
 }
 
-/// An element as a place.
+/// Returns an element as a place.
 fn element(vm: &mut Vm<'_>, call: &Call, index: impl FnOnce(usize) -> Option<usize>) -> Eval {
     match call.place.get() {
         Value::List(items) => Ok(match index(items.len()).filter(|index| *index < items.len()) {

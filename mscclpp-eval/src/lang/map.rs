@@ -1,4 +1,5 @@
-//! Maps and sets. A hash table has no order that a plan could depend on, so it cannot be iterated over.
+//! Maps and sets. The order of a hash table is unspecified and plans must not depend on it, so hash tables cannot be
+//! iterated over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -276,7 +277,7 @@ fn or_insert(vm: &mut Vm<'_>, call: &mut Call, value: impl FnOnce(&mut Vm<'_>, &
     Ok(Value::Place(Rc::new(entry.0.part(Step::Key(entry.1.clone())))))
 }
 
-/// The items that an argument gives.
+/// Returns the items of an argument.
 fn items(vm: &mut Vm<'_>, call: &mut Call) -> Eval<Vec<Value>> {
     let items = call.arg();
     let items = vm.make_iter(items, call.tok)?;

@@ -1,5 +1,5 @@
-//! What the subset knows of the language and its standard library: one table per type. The tables decide what is accepted,
-//! type it, run it, and are what `docs/subset.md` lists.
+//! The part of the language and its standard library in the subset: one table per type. The tables decide what is
+//! accepted, type it and run it, and `docs/subset.md` is generated from them.
 
 pub(crate) mod dsl;
 mod fold;
@@ -23,9 +23,9 @@ pub(crate) use paths::{PATHS, PathFn, path_fn};
 
 /// The methods of a type.
 pub(crate) struct Table {
-    /// The type, as signatures call it.
+    /// The type, as named in signatures.
     pub(crate) header: &'static str,
-    /// What it is in Rust.
+    /// The type in Rust.
     pub(crate) about: &'static str,
     /// Its methods.
     pub(crate) methods: &'static [Builtin],
@@ -37,7 +37,7 @@ pub(crate) struct Builtin {
     pub(crate) sig: &'static str,
     /// How it takes its receiver.
     pub(crate) takes: Takes,
-    /// What it does.
+    /// The function that evaluates it.
     pub(crate) run: Run,
 }
 
@@ -48,18 +48,18 @@ pub(crate) enum Takes {
     Value,
     /// By `&mut`.
     Place,
-    /// An iterator by `&mut`, which for a range would be a place.
+    /// An iterator by `&mut`; a range passed that way would be a place.
     Advanced,
 }
 
-/// What a method does.
+/// The function that evaluates a method.
 pub(crate) type Run = fn(&mut Vm<'_>, &mut Call) -> Eval;
 
 /// A call of a method or function of the language.
 pub(crate) struct Call {
-    /// What it is called on, if it takes that by value.
+    /// The receiver, if it is taken by value.
     pub(crate) receiver: Value,
-    /// What it is called on, if it takes that by `&mut`.
+    /// The receiver, if it is taken by `&mut`.
     pub(crate) place: Place,
     /// Its arguments.
     pub(crate) args: Vec<Value>,
@@ -67,21 +67,21 @@ pub(crate) struct Call {
     pub(crate) int: IntTy,
     /// The result's integer type.
     pub(crate) result: IntTy,
-    /// What it collects into.
+    /// The collections that it collects into.
     pub(crate) made: Made,
-    /// The node of the call, or where the function is named that is called.
+    /// The node of the call, or the node that names the called function.
     pub(crate) node: NodeId,
-    /// Where it is.
+    /// Its position.
     pub(crate) tok: Tok,
 }
 
 impl Call {
-    /// The arguments that are left, in order.
+    /// Returns the next argument.
     pub(crate) fn arg(&mut self) -> Value {
         if self.args.is_empty() { Value::Unit } else { self.args.remove(0) }
     }
 
-    /// The next argument, an integer.
+    /// Returns the next argument, an integer.
     pub(crate) fn int(&mut self, vm: &mut Vm<'_>) -> Eval<i128> {
         match self.arg().load() {
             Value::Int(value) => Ok(value),
@@ -89,7 +89,7 @@ impl Call {
         }
     }
 
-    /// The next argument, a `usize`.
+    /// Returns the next argument, a `usize`.
     pub(crate) fn usize(&mut self, vm: &mut Vm<'_>) -> Eval<usize> {
         let value = self.int(vm)?;
         usize::try_from(value).map_err(|_| vm.ill_typed(self.tok))
@@ -97,7 +97,7 @@ impl Call {
 }
 
 impl Builtin {
-    /// The number of its parameters behind the receiver.
+    /// Returns the number of its parameters after the receiver.
     pub(crate) fn num_params(&self) -> usize {
         let open = self.sig.find('(').map_or(self.sig.len(), |open| open + 1);
         let (mut depth, mut params, mut empty) = (0_i32, 0, true);
@@ -105,7 +105,7 @@ impl Builtin {
             match char {
                 ')' if depth == 0 => break,
                 '(' | '<' => depth += 1,
-                // The arrow of a function's result is no bracket.
+                // The arrow of a function's result is not a bracket.
                 ')' => depth -= 1,
                 '>' => depth = (depth - 1).max(0),
                 ',' if depth == 0 => params += 1,
@@ -118,14 +118,14 @@ impl Builtin {
 }
 
 impl Table {
-    /// The method of a name.
+    /// Returns the method with a name.
     pub(crate) fn find(&self, name: &str) -> Option<&'static Builtin> {
         let named = |builtin: &&Builtin| builtin.sig.strip_prefix(name).is_some_and(|rest| rest.starts_with('('));
         self.methods.iter().find(named)
     }
 }
 
-/// Writes a table: signature, how the receiver is taken, and the function.
+/// Defines a table: signature, how the receiver is taken, and the function.
 macro_rules! methods {
     ($($sig:literal $takes:ident => $run:expr;)*) => {
         &[$($crate::lang::Builtin { sig: $sig, takes: $crate::lang::Takes::$takes, run: $run }),*]
@@ -152,7 +152,7 @@ pub(crate) const TABLES: &[&Table] = &[
     &option::ANY,
 ];
 
-/// The tables whose methods a type has, first things first.
+/// Returns the tables whose methods a type has, in the order of lookup.
 pub(crate) fn tables(node: &Node) -> &'static [&'static Table] {
     match node {
         Node::Int(_) | Node::IntVar => &[&int::INT, &option::ANY],
@@ -179,7 +179,7 @@ pub(crate) fn tables(node: &Node) -> &'static [&'static Table] {
     }
 }
 
-/// The method that a path of two segments names; `Self` has those of every value.
+/// Returns the method that a path of two segments names; `Self` has the methods of every value.
 pub(crate) fn method_of(ty: &str, name: &str) -> Option<&'static Builtin> {
     let table = match ty {
         "bool" => &int::BOOL,
@@ -201,13 +201,13 @@ pub(crate) fn method_of(ty: &str, name: &str) -> Option<&'static Builtin> {
     table.find(name).or_else(|| option::ANY.find(name))
 }
 
-/// Whether methods are named by a path through a trait of this name.
+/// Returns whether a trait of this name may be in the path of a method.
 pub(crate) fn is_trait(name: &str) -> bool {
     matches!(name, "Iterator" | "IntoIterator" | "Clone" | "Ord" | "PartialEq" | "PartialOrd" | "ToString")
 }
 
-/// Whether a type of this name means something to the evaluator.
-pub(crate) fn knows_type(name: &str) -> bool {
+/// Returns whether the evaluator has a type of this name.
+pub(crate) fn has_type(name: &str) -> bool {
     const TYPES: [&str; 19] = [
         "Vec",
         "VecDeque",
@@ -232,7 +232,7 @@ pub(crate) fn knows_type(name: &str) -> bool {
     TYPES.contains(&name) || IntTy::from_name(name).is_some() || dsl::handle(name).is_some()
 }
 
-/// The value of a path of two segments.
+/// Returns the value of a path of two segments.
 pub(crate) fn path_value(ty: &str, name: &str) -> Option<PathValue> {
     if let Some(int) = IntTy::from_name(ty) {
         return match name {

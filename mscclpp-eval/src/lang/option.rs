@@ -1,4 +1,4 @@
-//! Options, orderings, and what every value can do.
+//! Options, orderings, and methods of every value.
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -157,7 +157,7 @@ pub(crate) const ORDERING: Table = Table {
     },
 };
 
-/// What values without an order can do as well.
+/// Methods that values without an order have as well.
 pub(crate) const CLONE: Table = Table {
     header: "Self",
     about: "every value that is `Clone`",
@@ -166,7 +166,7 @@ pub(crate) const CLONE: Table = Table {
     },
 };
 
-/// What every value can do.
+/// Methods of every value.
 pub(crate) const ANY: Table = Table {
     header: "Self",
     about: "integers, booleans, tuples, lists, options, maps, sets and structs",
@@ -198,7 +198,7 @@ pub(crate) const ANY: Table = Table {
     },
 };
 
-/// What is in the receiver, an option.
+/// Returns the content of the receiver, an option.
 fn inner(call: &Call) -> Option<Value> {
     match &call.receiver {
         Value::Some(value) => Some((**value).clone()),
@@ -206,7 +206,7 @@ fn inner(call: &Call) -> Option<Value> {
     }
 }
 
-/// The receiver with its content instead of a `&mut`.
+/// Returns the receiver with its content instead of a `&mut`.
 fn loaded(call: &Call) -> Value {
     Value::option(inner(call).map(Value::load))
 }

@@ -16,7 +16,7 @@ pub(crate) struct PathFn {
     pub(crate) qualifier: &'static str,
     /// Name and signature, in the terms of [`types::sig`](crate::types::sig).
     pub(crate) sig: &'static str,
-    /// What it does.
+    /// The function that evaluates it.
     pub(crate) run: Run,
 }
 
@@ -26,7 +26,7 @@ impl std::fmt::Debug for PathFn {
     }
 }
 
-/// The function of a path, by its last two segments.
+/// Returns the function of a path, by its last two segments.
 pub(crate) fn path_fn(qualifier: &str, name: &str) -> Option<&'static PathFn> {
     PATHS.iter().find(|function| {
         function.qualifier == qualifier && function.sig.strip_prefix(name).is_some_and(|rest| rest.starts_with('('))

@@ -105,7 +105,7 @@ pub(crate) const RESULT: Table = Table {
     },
 };
 
-/// What is in the receiver.
+/// Returns the content of the receiver.
 fn inner(vm: &mut Vm<'_>, call: &Call) -> Eval<Result<Value, Value>> {
     match &call.receiver {
         Value::Ok(value) => Ok(Ok((**value).clone())),
@@ -114,7 +114,7 @@ fn inner(vm: &mut Vm<'_>, call: &Call) -> Eval<Result<Value, Value>> {
     }
 }
 
-/// The receiver with its value instead of a `&mut`.
+/// Returns the receiver with its value instead of a `&mut`.
 fn loaded(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
     Ok(match inner(vm, call)? {
         Ok(value) => Value::ok(value.load()),

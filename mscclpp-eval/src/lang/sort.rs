@@ -1,4 +1,4 @@
-//! Sorting of lists, and what compares their elements by keys.
+//! Sorting of lists, and methods that compare their elements by keys.
 
 use std::cmp::Ordering;
 
@@ -14,7 +14,7 @@ pub(super) fn sort(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
     Ok(Value::Unit)
 }
 
-/// Drops elements with the key of the one before.
+/// Drops elements whose key equals that of the previous element.
 pub(super) fn dedup_by_key(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
     let f = call.arg();
     let Value::List(items) = call.place.get() else { return Err(vm.ill_typed(call.tok)) };
@@ -29,7 +29,7 @@ pub(super) fn dedup_by_key(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
     Ok(Value::Unit)
 }
 
-/// Sorts by comparisons that run code, with a merge sort of our own: one that may stop in the middle.
+/// Sorts by comparisons that run code, with a merge sort that can stop in the middle.
 pub(super) fn sort_by(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
     vm.sorting(call)?;
     let f = call.arg();

@@ -1,4 +1,4 @@
-//! Structs and enums, with what is implemented for them. They are lowered when something names them.
+//! Structs and enums, with their `impl` blocks. They are lowered when they are first named.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::ast::{
 use crate::lang;
 use crate::report::AT_RUN_TIME;
 
-/// A struct or enum and what is implemented for it.
+/// A struct or enum with its `impl` blocks.
 pub(super) struct AdtItem {
     pub(crate) ident: syn::Ident,
     generics: syn::Generics,
@@ -95,7 +95,7 @@ fn adt_of(item: &syn::Item) -> Option<AdtItem> {
     })
 }
 
-/// Whether attributes derive a trait.
+/// Returns whether attributes derive a trait.
 fn derives(attrs: &[syn::Attribute], name: &str) -> bool {
     let mut found = false;
     for attr in attrs.iter().filter(|attr| attr.path().is_ident("derive")) {
@@ -103,14 +103,14 @@ fn derives(attrs: &[syn::Attribute], name: &str) -> bool {
             found |= meta.path.segments.last().is_some_and(|last| last.ident == name);
             Ok(())
         });
-        // rustc refuses what cannot be parsed.
+        // rustc rejects what cannot be parsed.
         drop(result);
     }
     found
 }
 
 impl AdtItem {
-    /// Takes in what an `impl` block declares.
+    /// Adds the declarations of an `impl` block.
     fn implement(&mut self, block: &syn::ItemImpl) {
         self.attrs.extend(block.attrs.iter().cloned());
         let last = |path: &syn::Path| path.segments.last().map(|last| last.ident.to_string());
@@ -137,7 +137,7 @@ impl AdtItem {
         self.generics.type_params().map(|param| param.ident.to_string()).collect()
     }
 
-    /// The integer type of its discriminants.
+    /// Returns the integer type of its discriminants.
     fn repr(&self) -> IntTy {
         let mut repr = IntTy::Isize;
         for attr in self.attrs.iter().filter(|attr| attr.path().is_ident("repr")) {
@@ -153,7 +153,7 @@ impl AdtItem {
 }
 
 impl Lower<'_> {
-    /// The number of the struct or enum that a type name means in a scope, if it is one.
+    /// Returns the number of the struct or enum that a type name refers to in a scope, if it is one.
     pub(super) fn adt_id(&mut self, scope: usize, name: &str) -> Option<AdtId> {
         let Some(TypeItem::Adt(found, known)) = self.scopes[scope].types.get(name).cloned() else { return None };
         if known.is_some() {
@@ -219,12 +219,12 @@ impl Lower<'_> {
         Variant { shape: Arc::new(Shape { name, index, fields }), types, discriminant }
     }
 
-    /// The type parameters of the type whose items are lowered.
+    /// Returns the type parameters of the type whose items are lowered.
     pub(super) fn own_type_params(&self) -> Vec<String> {
         self.self_adt.map_or_else(Vec::new, |id| self.declared[id as usize].1.type_params())
     }
 
-    /// The struct or enum that a type name means here.
+    /// Returns the struct or enum that a type name refers to here.
     pub(super) fn adt_named(&mut self, name: &str) -> Option<AdtId> {
         if name == "Self" && self.self_adt.is_some() {
             return self.self_adt;
@@ -240,7 +240,7 @@ impl Lower<'_> {
         }
     }
 
-    /// The variant that a path names, or the struct, if it is one of the user's.
+    /// Returns the variant or struct that a path names, if the user defined it.
     pub(super) fn constructor(&mut self, path: &syn::Path) -> Option<(AdtId, u32)> {
         let names: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
         let names = names.strip_prefix(&["self".to_owned()]).unwrap_or(&names);
@@ -262,23 +262,23 @@ impl Lower<'_> {
         }
     }
 
-    /// The number of an enum's variant.
+    /// Returns the number of an enum's variant.
     fn variant_named(&self, id: AdtId, name: &str) -> Option<u32> {
         let (_, item) = &self.declared[id as usize];
         let index = item.variants.iter().position(|variant| item.is_enum && variant.ident == name)?;
         Some(index as u32)
     }
 
-    /// A variant by its name alone: the value if it has no fields, otherwise the function that makes it.
+    /// Returns a variant by its name alone: the value if it has no fields, otherwise its constructor.
     pub(super) fn constructor_expr(&mut self, id: AdtId, variant: u32) -> ExprKind {
-        // Those of a type that is being lowered are not known yet.
+        // The fields of a type that is being lowered are not known yet.
         match self.declared[id as usize].1.variants[variant as usize].fields {
             syn::Fields::Unit => ExprKind::Struct(id, variant, Vec::new(), None),
             _ => ExprKind::Constructor(id, variant),
         }
     }
 
-    /// What `Type::name` means for a struct or enum of the user.
+    /// Returns what `Type::name` refers to for a struct or enum of the user.
     pub(super) fn associated(&mut self, id: AdtId, name: &str) -> Option<ExprKind> {
         if let Some(variant) = self.variant_named(id, name) {
             return Some(self.constructor_expr(id, variant));
@@ -304,7 +304,7 @@ impl Lower<'_> {
         Some(constant)
     }
 
-    /// Notes that a method of this name is called somewhere.
+    /// Records that a method of this name is called somewhere.
     pub(super) fn method_called(&mut self, name: &Arc<str>) {
         if !self.called.contains(name) {
             self.called.push(Arc::clone(name));
@@ -314,7 +314,8 @@ impl Lower<'_> {
         }
     }
 
-    /// A method or associated function of a name, which is lowered later; [`DEFAULT`] is that of `Default`.
+    /// Returns a method or associated function with a name, which is lowered later; [`DEFAULT`] names that of
+    /// `Default`.
     pub(super) fn method(&mut self, id: AdtId, name: &str) -> Option<FnId> {
         let known = self.adts[id as usize].methods.iter().find(|(other, _)| &**other == name);
         if let Some((_, function)) = known {
@@ -331,7 +332,7 @@ impl Lower<'_> {
         Some(function)
     }
 
-    /// The value that a derived `Default` makes.
+    /// Returns the value of a derived `Default`.
     pub(super) fn derived_default(&mut self, id: AdtId) -> Expr {
         let item = Rc::clone(&self.declared[id as usize].1);
         let tok = self.tok(item.ident.span());
@@ -343,7 +344,7 @@ impl Lower<'_> {
         self.expr(ExprKind::Struct(id, index as u32, fields, None), tok)
     }
 
-    /// The default value of a type.
+    /// Returns the default value of a type.
     pub(super) fn default_of(&mut self, ty: &syn::Type, tok: Tok) -> Expr {
         let kind = match ty {
             syn::Type::Paren(ty) => return self.default_of(&ty.elem, tok),
@@ -351,7 +352,7 @@ impl Lower<'_> {
             syn::Type::Tuple(ty) if !ty.elems.is_empty() => {
                 ExprKind::Tuple(ty.elems.iter().map(|ty| self.default_of(ty, tok)).collect())
             }
-            // The type of an array says nothing of its length here.
+            // The length of an array is not known from its type here.
             syn::Type::Array(ty) => {
                 let (item, len) = (self.default_of(&ty.elem, tok), self.boxed_expression(&ty.len));
                 ExprKind::Repeat(Box::new(item), len, Con::Array)
@@ -365,7 +366,7 @@ impl Lower<'_> {
         self.expr(kind, tok)
     }
 
-    /// `Default::default()`, of the type that inference finds.
+    /// Returns `Default::default()`, of the type that inference finds.
     pub(super) fn default_call(&mut self, tok: Tok) -> Expr {
         self.method_called(&Arc::from(DEFAULT));
         let kind = lang::path_fn("Default", "default").map_or(ExprKind::Error, |f| ExprKind::CallPath(f, Vec::new()));

@@ -1,5 +1,5 @@
-//! Attributes. Those that change what is compiled, `#[cfg]` above all, are refused wherever they stand: the macro cannot know
-//! what they will do.
+//! Attributes. Attributes that change what is compiled, `#[cfg]` above all, are rejected everywhere: the macro cannot
+//! determine their effect.
 
 use super::Lower;
 
@@ -24,7 +24,7 @@ const HARMLESS: [&str; 16] = [
 ];
 
 impl Lower<'_> {
-    /// Refuses attributes that change what is compiled.
+    /// Rejects attributes that change what is compiled.
     pub(super) fn attributes(&mut self, attrs: &[syn::Attribute]) {
         for attr in attrs {
             let first = attr.path().segments.first().map(|segment| segment.ident.to_string()).unwrap_or_default();
@@ -33,7 +33,7 @@ impl Lower<'_> {
                 self.refuse(
                     tok,
                     format!("the attribute `{first}` is not evaluated at compile time"),
-                    "take it away; what a collective does must not depend on how it is compiled",
+                    "remove it; what a collective does must not depend on how it is compiled",
                 );
             }
         }
@@ -49,7 +49,7 @@ macro_rules! attributes_of {
     };
 }
 
-/// The attributes of an expression.
+/// Returns the attributes of an expression.
 pub(super) fn of_expr(expr: &syn::Expr) -> &[syn::Attribute] {
     attributes_of!(expr, Expr:
         Array Assign Async Await Binary Block Break Call Cast Closure Const Continue Field ForLoop Group If Index Let Lit
@@ -57,7 +57,7 @@ pub(super) fn of_expr(expr: &syn::Expr) -> &[syn::Attribute] {
         While Yield)
 }
 
-/// The attributes of a pattern.
+/// Returns the attributes of a pattern.
 pub(super) fn of_pattern(pattern: &syn::Pat) -> &[syn::Attribute] {
     attributes_of!(pattern, Pat:
         Const Guard Ident Lit Macro Or Paren Path Range Reference Rest Slice Struct Tuple TupleStruct Type Wild)

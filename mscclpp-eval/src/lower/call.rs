@@ -55,7 +55,7 @@ impl Lower<'_> {
         self.expr(kind, tok)
     }
 
-    /// `Name(a, b)` of a struct or variant.
+    /// Lowers `Name(a, b)` of a struct or variant.
     fn construct(&mut self, id: AdtId, variant: u32, args: Vec<Expr>, tok: Tok) -> Expr {
         let Some(found) = self.adts[id as usize].variants.get(variant as usize) else {
             // A constant of the type that is being lowered.
@@ -69,7 +69,7 @@ impl Lower<'_> {
         self.expr(ExprKind::Struct(id, variant, fields, None), tok)
     }
 
-    /// Functions of the standard library.
+    /// Lowers calls of functions of the standard library.
     fn language_call(&mut self, path: &syn::Path, names: &[String], call: &syn::ExprCall, tok: Tok) -> Option<Expr> {
         let name = names.last()?;
         let qualifier = names.len().checked_sub(2).map_or("", |index| names[index].as_str());
@@ -99,7 +99,7 @@ impl Lower<'_> {
         Some(self.expr(ExprKind::CallPath(function, args), tok))
     }
 
-    /// `usize::from(x)` and `i64::try_from(x)`.
+    /// Lowers `usize::from(x)` and `i64::try_from(x)`.
     fn conversion(&mut self, int: IntTy, name: &str, call: &syn::ExprCall, tok: Tok) -> Expr {
         let mut args = self.args(call);
         if args.len() != 1 {

@@ -1,4 +1,4 @@
-//! Expressions, apart from calls, closures and macros.
+//! Expressions, except calls, closures and macros.
 
 use std::sync::Arc;
 
@@ -116,13 +116,13 @@ impl Lower<'_> {
         self.refused(tok, format!("{what} is not evaluated at compile time"), help)
     }
 
-    /// An error that rustc explains better.
+    /// Reports an error that rustc explains better.
     pub(super) fn type_error(&mut self, tok: Tok, what: &str) -> Expr {
         drop(self.report.error(Code::TypeError, tok, what));
         self.expr(ExprKind::Error, tok)
     }
 
-    /// A literal, as an expression or in a pattern.
+    /// Lowers a literal, as an expression or in a pattern.
     pub(super) fn literal(&mut self, lit: &syn::Lit, tok: Tok) -> Expr {
         let what = match lit {
             syn::Lit::Bool(lit) => return self.expr(ExprKind::Bool(lit.value), tok),

@@ -1,5 +1,5 @@
-//! Functions, constants and imports. Functions and constants are lowered when something names them, so that a module may also hold what
-//! cannot be evaluated, as long as no collective uses it.
+//! Functions, constants and imports. Functions and constants are lowered when they are first named, so that a module
+//! may also contain items that cannot be evaluated, as long as no collective uses them.
 
 use std::rc::Rc;
 
@@ -18,7 +18,7 @@ pub(crate) struct Items {
 }
 
 impl Items {
-    /// The items of a module.
+    /// Returns the items of a module.
     pub(crate) fn of_module(list: &[syn::Item]) -> Self {
         Self { scope: scope_of(list.iter()) }
     }
@@ -28,7 +28,7 @@ impl Items {
     }
 }
 
-/// A function that has been named and waits to be lowered.
+/// A function that has been named and is lowered later.
 pub(super) struct Pending {
     id: FnId,
     body: Body,
@@ -44,7 +44,7 @@ pub(super) enum Body {
     Default(AdtId),
 }
 
-/// The names that items declare.
+/// Returns the names that items declare.
 fn scope_of<'a>(items: impl Iterator<Item = &'a syn::Item> + Clone) -> Scope {
     let mut scope = Scope::default();
     for item in items.clone() {
@@ -66,7 +66,7 @@ fn scope_of<'a>(items: impl Iterator<Item = &'a syn::Item> + Clone) -> Scope {
     scope
 }
 
-/// The imports of a tree below `path`, apart from those under another name.
+/// Collects the imports of a tree below `path`, except those under another name.
 fn imports_of(tree: &syn::UseTree, path: &mut Vec<String>, imports: &mut Vec<Import>) {
     match tree {
         syn::UseTree::Path(inner) => {
@@ -81,7 +81,7 @@ fn imports_of(tree: &syn::UseTree, path: &mut Vec<String>, imports: &mut Vec<Imp
     }
 }
 
-/// Whether a receiver is `&mut self`.
+/// Returns whether a receiver is `&mut self`.
 fn changes(receiver: &syn::Receiver) -> bool {
     match &receiver.kind {
         syn::ReceiverKind::Reference(_, _, Some(_)) => true,
@@ -100,7 +100,7 @@ impl Lower<'_> {
         }
     }
 
-    /// A scope of the items of a block.
+    /// Adds a scope with the items of a block.
     pub(super) fn block_scope<'a>(&mut self, items: impl Iterator<Item = &'a syn::Item> + Clone) -> usize {
         for item in items.clone() {
             self.refuse_item(item);
@@ -112,7 +112,7 @@ impl Lower<'_> {
         index
     }
 
-    /// Makes the variants visible that a scope imports from enums that are declared where the macro sees them.
+    /// Makes visible the variants that a scope imports from enums that are declared where the macro sees them.
     fn resolve_imports(&mut self, index: usize) {
         for Import { path, name } in std::mem::take(&mut self.scopes[index].imports) {
             let ([ty] | [_, ty]) = path.as_slice() else { continue };
@@ -127,7 +127,7 @@ impl Lower<'_> {
             let variants: Vec<_> = item.variants.iter().map(|variant| variant.ident.to_string()).zip(0..).collect();
             for (variant, number) in variants {
                 let wanted = name.as_ref().is_none_or(|name| *name == variant);
-                // What a scope declares itself goes before what it imports by `*`.
+                // Declarations of a scope take precedence over its imports by `*`.
                 if wanted && (name.is_some() || !self.scopes[index].values.contains_key(&variant)) {
                     self.scopes[index].values.insert(variant, Item::Variant(found, ty.clone(), number));
                 }
@@ -135,7 +135,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Refuses items within a body that could change what is evaluated.
+    /// Rejects items within a body that could change what is evaluated.
     fn refuse_item(&mut self, item: &syn::Item) {
         match item {
             syn::Item::Use(item) => self.imports(&item.tree, true),
@@ -147,7 +147,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Refuses an `impl` block in a body for a type that is declared around it: the type is lowered without it.
+    /// Rejects an `impl` block in a body for a type that is declared around it: the type is lowered without the block.
     fn refuse_distant_impl(&mut self, item: &syn::Item, scope: usize) {
         let syn::Item::Impl(block) = item else { return };
         let syn::Type::Path(path) = &*block.self_ty else { return };
@@ -156,17 +156,17 @@ impl Lower<'_> {
         if !self.scopes[scope].types.contains_key(&name) && matches!(declared, Some(TypeItem::Adt(..))) {
             let tok = self.spans.tokens(&block.self_ty);
             let message = format!("an `impl` block apart from its type `{name}` is not evaluated at compile time");
-            self.refuse(tok, message, format!("move it beside `{name}`"));
+            self.refuse(tok, message, format!("move it next to `{name}`"));
         }
     }
 
-    /// Refuses imports that give a name of the subset another meaning.
+    /// Rejects imports that give a name of the subset another meaning.
     fn imports(&mut self, tree: &syn::UseTree, first: bool) {
         const KNOWN: [&str; 6] = ["std", "core", "alloc", "mscclpp", "mscclpp_core", "mscclpp_exec"];
         match tree {
             syn::UseTree::Path(path) if first && KNOWN.contains(&path.ident.to_string().as_str()) => {}
             syn::UseTree::Path(path) => self.imports(&path.tree, false),
-            syn::UseTree::Name(name) if crate::lang::knows_type(&name.ident.to_string()) => {
+            syn::UseTree::Name(name) if crate::lang::has_type(&name.ident.to_string()) => {
                 let tok = self.tok(name.ident.span());
                 let name = name.ident.to_string();
                 self.refuse(
@@ -184,7 +184,7 @@ impl Lower<'_> {
         }
     }
 
-    /// The number of a function, which is lowered later.
+    /// Returns the number of a function, which is lowered later.
     pub(super) fn enqueue(&mut self, body: Body, scope: usize, self_adt: Option<AdtId>) -> FnId {
         let id = self.functions.len() as FnId;
         self.functions.push(None);
@@ -266,7 +266,7 @@ impl Lower<'_> {
         }
     }
 
-    /// A function or constant by name, as an expression.
+    /// Returns a function or constant by name, as an expression.
     pub(super) fn item_expr(&mut self, name: &str, span: Span) -> Option<ExprKind> {
         let scope = self.find_item(name)?;
         Some(match self.scopes[scope].values[name].clone() {
@@ -298,7 +298,7 @@ impl Lower<'_> {
         })
     }
 
-    /// The number of a constant that [`Self::constant`] lowers: it may name itself.
+    /// Returns the number of a constant that [`Self::constant`] lowers: it may name itself.
     pub(super) fn new_constant(&mut self) -> ConstId {
         self.constants.push(None);
         (self.constants.len() - 1) as ConstId

@@ -14,12 +14,12 @@ use crate::report::AT_RUN_TIME;
 /// Arguments of a macro: expressions, some with a name (`panic!("{x}", x = 1)`).
 type Args = Punctuated<syn::Expr, Token![,]>;
 
-/// What a macro does.
+/// The effect of a macro.
 enum Kind {
     Assert,
-    /// Whether both sides shall be equal.
+    /// Whether both sides are required to be equal.
     AssertEq(bool),
-    /// The message when none is given, or what comes before it.
+    /// The default message, or the prefix of a given one.
     Panic(&'static str),
     Vec,
     Matches,
@@ -43,10 +43,10 @@ const KNOWN: &[(&str, Kind)] = &[
     ("format", Kind::Format),
 ];
 
-/// What a plain `panic!()` says.
+/// The message of a plain `panic!()`.
 const PANIC: &str = "explicit panic";
 
-/// The names of the macros that are evaluated.
+/// Returns the names of the macros that are evaluated.
 pub(crate) fn macros() -> impl Iterator<Item = &'static str> {
     KNOWN.iter().map(|(name, _)| *name)
 }
@@ -170,7 +170,8 @@ impl Lower<'_> {
         self.expr(ExprKind::Match(value, vec![arm, otherwise]), tok)
     }
 
-    /// A format string with its arguments. Width, precision and the like are for people; they are left out.
+    /// Lowers a format string with its arguments. Width, precision and alignment affect only the appearance and are
+    /// ignored.
     fn message<'a>(&mut self, mut args: impl Iterator<Item = &'a syn::Expr>, tok: Tok) -> Message {
         let text = match args.next() {
             None => return Message::default(),

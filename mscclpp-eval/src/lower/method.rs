@@ -8,11 +8,11 @@ use crate::ast::{Closure, Expr, ExprKind, IntTy, MethodCall, Pattern, PatternKin
 use crate::lang;
 
 impl Lower<'_> {
-    /// A call of a method by a path; `ty` is the type before its name.
+    /// Lowers a call of a method by a path; `ty` is the type before its name.
     pub(super) fn method_by_path(&mut self, name: &str, ty: TypeExpr, mut args: Vec<Expr>, tok: Tok) -> Expr {
         let first = args.remove(0);
         let receiver_tok = first.tok;
-        // The receiver is of that type already; the annotation is what types a literal.
+        // The receiver already has that type; the annotation types a literal.
         let receiver = match ty {
             TypeExpr::Infer => first,
             ty => self.expr(ExprKind::Typed(Box::new(first), ty), receiver_tok),
@@ -23,7 +23,7 @@ impl Lower<'_> {
         self.expr(ExprKind::Method(Box::new(call)), tok)
     }
 
-    /// A method or conversion of the language as a value: a closure that calls it.
+    /// Returns a method or conversion of the language as a value: a closure that calls it.
     pub(super) fn method_as_value(&mut self, qualifier: &str, name: &str, ty: TypeExpr, tok: Tok) -> Option<Expr> {
         if let Some(int) = IntTy::from_name(qualifier).filter(|_| matches!(name, "from" | "try_from")) {
             return Some(self.function_of(1, tok, |this, mut args| {
@@ -35,7 +35,7 @@ impl Lower<'_> {
         Some(self.function_of(num_params + 1, tok, |this, args| this.method_by_path(name, ty, args, tok)))
     }
 
-    /// A closure with parameters that only `body` names.
+    /// Returns a closure with parameters that only `body` names.
     pub(super) fn function_of(
         &mut self,
         num_params: usize,

@@ -1,5 +1,5 @@
-//! From `syn` to the tree that is evaluated. Everything outside the subset is refused here or by type inference, in the
-//! whole body and before its first step runs.
+//! Converts `syn`'s tree to the tree that is evaluated. Everything outside the subset is rejected here or by type
+//! inference, in the whole body and before its first step runs.
 
 mod adt;
 mod attributes;
@@ -34,11 +34,11 @@ use scope::{Frame, Scope};
 pub(crate) use item::Items;
 pub(crate) use macros::macros;
 
-/// How deep expressions, types and patterns may nest.
+/// Maximum nesting depth of expressions, types and patterns.
 const MAX_NESTING: u32 = 128;
 
 /// Lowers one collective, with everything of `items` that it reaches, into a tree. Errors go to `report`; the tree is
-/// only worth evaluating if there are none.
+/// to be evaluated only if there are none.
 pub(crate) fn lower(items: &Items, collective: &Rc<syn::ItemFn>, spans: &mut Spans, report: &mut Report) -> Tree {
     let mut lower = Lower {
         spans,
@@ -70,7 +70,7 @@ pub(crate) fn lower(items: &Items, collective: &Rc<syn::ItemFn>, spans: &mut Spa
     }
 }
 
-/// What kind of name comes from outside.
+/// Kind of a name that is defined outside.
 #[derive(Clone, Copy)]
 enum Outside {
     Value,
@@ -91,15 +91,15 @@ struct Lower<'r> {
     /// Associated constants that have been named.
     adt_constants: BTreeMap<(AdtId, String), ConstId>,
     queue: Vec<item::Pending>,
-    /// Names of all methods that are called somewhere; a type's methods are lowered when their name comes up.
+    /// Names of all methods that are called somewhere; a type's methods are lowered when their names occur.
     called: Vec<Arc<str>>,
     /// Scope and declaration of each struct and enum.
     declared: Vec<(usize, Rc<AdtItem>)>,
-    /// What `Self` means here.
+    /// What `Self` refers to here.
     self_adt: Option<AdtId>,
-    /// Type parameters of the function that is being lowered; they have been refused.
+    /// Type parameters of the function that is being lowered; they have been rejected.
     generics: Vec<String>,
-    /// Names that have been refused because the macro cannot see them.
+    /// Names that have been rejected because the macro cannot see them.
     unresolved: Vec<String>,
     /// The scope of the code that is being lowered.
     scope: usize,
@@ -125,7 +125,7 @@ impl Lower<'_> {
         self.spans.one(span)
     }
 
-    /// Refuses a construct. `what` names it in Rust's words, `help` says what to write instead.
+    /// Rejects a construct. `what` names it in Rust's terms, `help` says what to write instead.
     fn refuse(&mut self, tok: Tok, what: impl Into<String>, help: impl Into<String>) {
         self.report.error(Code::NotInSubset, tok, what).help(help);
     }
@@ -135,7 +135,7 @@ impl Lower<'_> {
         self.expr(ExprKind::Error, tok)
     }
 
-    /// Runs `inner` one level deeper, or refuses when that is too deep.
+    /// Runs `inner` one level deeper, or rejects code that is nested too deep.
     fn nested<T>(&mut self, tok: Tok, fallback: impl FnOnce(&mut Self) -> T, inner: impl FnOnce(&mut Self) -> T) -> T {
         if self.nesting >= MAX_NESTING {
             self.refuse(

@@ -9,7 +9,7 @@ use crate::ast::{Con, DEFAULT, Expr, ExprKind, PathValue, Tok, TypeExpr};
 use crate::lang;
 
 impl Lower<'_> {
-    /// A path as a value.
+    /// Lowers a path to a value.
     pub(super) fn path(&mut self, path: &syn::Path) -> Expr {
         let first = path.segments.first().map_or_else(|| path.span(), |first| first.ident.span());
         let last = path.segments.last().map_or(first, |last| last.ident.span());
@@ -30,7 +30,8 @@ impl Lower<'_> {
         }
     }
 
-    /// `plain` names may be variables or those of the standard library, those with `self::` before them are not.
+    /// Lowers a name to a value. `plain` names may be variables or names of the standard library, names after `self::`
+    /// may not.
     fn name(&mut self, name: &str, plain: bool, span: proc_macro2::Span) -> Option<ExprKind> {
         if let Some(var) = self.variable(name).filter(|_| plain) {
             return Some(ExprKind::Var(var));
@@ -77,7 +78,7 @@ impl Lower<'_> {
         };
         match kind {
             Some(kind) => self.expr(kind, tok),
-            // `Vec::<usize>::default` and the like: a default of a type that is not one of the user's.
+            // `Vec::<usize>::default` and similar paths: a default of a type that the user did not define.
             None if name == "default" && self.has_default(ty) => {
                 let ty = self.qualifier_type(path);
                 self.function_of(0, tok, |this, _| {
@@ -96,7 +97,7 @@ impl Lower<'_> {
         }
     }
 
-    /// A function of the language; what it needs of the user's types is lowered as well.
+    /// Returns a function of the language; the types of the user that it needs are lowered as well.
     pub(super) fn path_fn(&mut self, qualifier: &str, name: &str) -> Option<&'static lang::PathFn> {
         let function = lang::path_fn(qualifier, name)?;
         if function.sig.contains("Default<") {
@@ -105,12 +106,12 @@ impl Lower<'_> {
         Some(function)
     }
 
-    /// Whether a type name is one of the language or an alias, so that `Type::default` may mean something.
+    /// Returns whether a type name is one of the language or an alias, so that `Type::default` may have a meaning.
     pub(super) fn has_default(&self, ty: &str) -> bool {
-        lang::knows_type(ty) || matches!(ty, "bool" | "str") || self.find_type(ty).is_some()
+        lang::has_type(ty) || matches!(ty, "bool" | "str") || self.find_type(ty).is_some()
     }
 
-    /// The type that a path names before its last segment.
+    /// Returns the type that a path names before its last segment.
     pub(super) fn qualifier_type(&mut self, path: &syn::Path) -> TypeExpr {
         if path.segments.len() > 1 && lang::is_trait(&path.segments[path.segments.len() - 2].ident.to_string()) {
             return TypeExpr::Infer;

@@ -92,7 +92,7 @@ impl Lower<'_> {
             self.refuse(tok, "`ref mut` is not evaluated at compile time", help);
         }
         let plain = pattern.by_ref.is_none() && pattern.mutability.is_none() && pattern.subpat.is_none();
-        // A name means a constant or variant of that name where there is one; functions are no patterns.
+        // A name refers to a constant or variant of that name if there is one; functions are not patterns.
         let constant = |scope: usize| !matches!(self.scopes[scope].values.get(&name), Some(Item::Fn(..)));
         if plain && self.find_item(&name).is_some_and(constant) {
             let kind = self.item_expr(&name, pattern.ident.span()).unwrap_or(ExprKind::Error);
@@ -109,7 +109,7 @@ impl Lower<'_> {
             return PatternKind::None;
         }
         if name.chars().next().is_some_and(char::is_uppercase) {
-            // rustc may know a constant of this name; taking it for a variable would match everything.
+            // rustc may have a constant of this name; a variable of the name would match everything.
             self.outside(tok, &name, Outside::Value);
             return PatternKind::Wild;
         }
@@ -125,7 +125,7 @@ impl Lower<'_> {
         PatternKind::Bind(slot, inner)
     }
 
-    /// Patterns before and behind a `..`, with the variable of `name @ ..`.
+    /// Lowers the patterns before and after a `..`, with the variable of `name @ ..`.
     #[allow(clippy::type_complexity, reason = "it is what `PatternKind::List` holds")]
     fn with_rest<'a>(
         &mut self,
@@ -161,11 +161,11 @@ impl Lower<'_> {
     fn tuple_struct(&mut self, pattern: &syn::PatTupleStruct, tok: Tok, names: &mut Names) -> PatternKind {
         if let Some((id, variant)) = self.constructor(&pattern.path) {
             let (before, after) = self.with_rest(pattern.elems.iter(), names);
-            let behind = after.map_or_else(Vec::new, |(_, after)| after);
+            let after = after.map_or_else(Vec::new, |(_, after)| after);
             let count = self.num_fields(id, variant);
-            let first_behind = count.saturating_sub(behind.len());
+            let first_after = count.saturating_sub(after.len());
             let fields = before.into_iter().enumerate();
-            let fields = fields.chain(behind.into_iter().enumerate().map(|(i, p)| (i + first_behind, p)));
+            let fields = fields.chain(after.into_iter().enumerate().map(|(i, p)| (i + first_after, p)));
             let fields: Vec<_> = fields.map(|(index, pattern)| (index as u32, pattern)).collect();
             if fields.iter().any(|(index, _)| *index as usize >= count) {
                 self.type_error(tok, &format!("this pattern does not fit {count} fields"));
@@ -185,7 +185,7 @@ impl Lower<'_> {
             }
             _ => {
                 self.outside_path(tok, &pattern.path);
-                // Its variables are known, so that the error is the only one.
+                // Its variables are declared, so that the error is the only one.
                 pattern.elems.iter().for_each(|elem| drop(self.pattern_in(elem, names)));
                 PatternKind::Wild
             }
@@ -206,7 +206,7 @@ impl Lower<'_> {
         PatternKind::Struct(id, variant, fields.collect())
     }
 
-    /// Refuses the path of a struct or variant that the macro cannot see.
+    /// Rejects the path of a struct or variant that the macro cannot see.
     pub(super) fn outside_path(&mut self, tok: Tok, path: &syn::Path) {
         let names: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
         self.outside(tok, &names.join("::"), Outside::Type);
@@ -216,7 +216,7 @@ impl Lower<'_> {
         self.adts[id as usize].variants.get(variant as usize).map_or(0, |variant| variant.types.len())
     }
 
-    /// The number of a field; an unknown one is refused in a word, rustc says more.
+    /// Returns the number of a field. The error for an unknown field is short; rustc reports it in detail.
     pub(super) fn field_number(&mut self, id: AdtId, variant: u32, member: &syn::Member) -> Option<u32> {
         let (name, span) = match member {
             syn::Member::Named(ident) => (ident.to_string(), ident.span()),

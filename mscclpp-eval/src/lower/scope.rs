@@ -13,15 +13,15 @@ use super::adt::AdtItem;
 pub(super) struct Frame {
     /// Visible variables, innermost last.
     pub(crate) vars: Vec<(String, Slot)>,
-    /// Number of slots handed out.
+    /// Number of allocated slots.
     pub(crate) slots: u32,
     /// Open labels, innermost last; loops without a name have none.
     pub(crate) labels: Vec<Label>,
-    /// Number of labels handed out.
+    /// Number of allocated labels.
     pub(crate) next_label: LabelId,
     /// Whether this is the body of a closure, which captures variables; functions do not.
     pub(crate) closure: bool,
-    /// What the closure captures, by name and seen from outside.
+    /// The captures of the closure, by name and relative to the outside.
     pub(crate) captures: Vec<(String, Var)>,
 }
 
@@ -38,9 +38,9 @@ pub(super) struct Label {
 pub(super) struct Scope {
     /// The scope around it.
     pub(crate) parent: Option<usize>,
-    /// What names mean here: functions and constants.
+    /// The functions and constants that names refer to here.
     pub(crate) values: BTreeMap<String, Item>,
-    /// What names mean here: types.
+    /// The types that names refer to here.
     pub(crate) types: BTreeMap<String, TypeItem>,
     /// Imports of variants that are not resolved yet.
     pub(crate) imports: Vec<Import>,
@@ -81,21 +81,21 @@ impl Lower<'_> {
         &mut self.frames[last]
     }
 
-    /// A new variable, visible from here to the end of its block.
+    /// Declares a new variable, visible from here to the end of its block.
     pub(super) fn declare(&mut self, name: String) -> Slot {
         let slot = self.fresh_slot();
         self.frame().vars.push((name, slot));
         slot
     }
 
-    /// A variable without a name.
+    /// Declares a variable without a name.
     pub(super) fn fresh_slot(&mut self) -> Slot {
         let frame = self.frame();
         frame.slots += 1;
         frame.slots - 1
     }
 
-    /// Runs `inner` in a block of its own.
+    /// Runs `inner` in a new block.
     pub(super) fn scoped<T>(&mut self, inner: impl FnOnce(&mut Self) -> T) -> T {
         let depth = self.frame().vars.len();
         let result = inner(self);
@@ -103,7 +103,7 @@ impl Lower<'_> {
         result
     }
 
-    /// The variable of a name, captured through as many closures as it takes.
+    /// Returns the variable with a name, captured through all closures between.
     pub(super) fn variable(&mut self, name: &str) -> Option<Var> {
         let top = self.frames.len().checked_sub(1)?;
         self.variable_in(top, name)
@@ -126,12 +126,12 @@ impl Lower<'_> {
         }) as u32))
     }
 
-    /// Where a function or constant of this name is declared.
+    /// Returns the scope that declares a function or constant of this name.
     pub(super) fn find_item(&self, name: &str) -> Option<usize> {
         self.find_scope(|scope| scope.values.contains_key(name))
     }
 
-    /// Where a type of this name is declared.
+    /// Returns the scope that declares a type of this name.
     pub(super) fn find_type(&self, name: &str) -> Option<usize> {
         self.find_scope(|scope| scope.types.contains_key(name))
     }
@@ -147,7 +147,7 @@ impl Lower<'_> {
         None
     }
 
-    /// A label for a loop or block.
+    /// Opens a label for a loop or block.
     pub(super) fn open_label(&mut self, label: Option<&syn::Label>, is_loop: bool) -> LabelId {
         let frame = self.frame();
         let id = frame.next_label;
@@ -157,12 +157,12 @@ impl Lower<'_> {
         id
     }
 
-    /// Ends the label opened last; whether anything broke out to it.
+    /// Ends the label opened last; returns whether a `break` refers to it.
     pub(super) fn close_label(&mut self) -> bool {
         self.frame().labels.pop().is_some_and(|label| label.used)
     }
 
-    /// The loop or block that a `break` or `continue` means.
+    /// Returns the loop or block that a `break` or `continue` refers to.
     pub(super) fn find_label(&mut self, name: Option<&syn::Lifetime>) -> Option<LabelId> {
         let name = name.map(|lifetime| lifetime.ident.to_string());
         let label = self.frame().labels.iter_mut().rev().find(|label| match &name {

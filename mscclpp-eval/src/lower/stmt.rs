@@ -4,7 +4,7 @@ use super::Lower;
 use crate::ast::{Expr, ExprKind, LabelId, Let, Stmt, TypeExpr};
 
 impl Lower<'_> {
-    /// A block, with the label that breaks out of it go to.
+    /// Lowers a block, with the label for breaks out of it.
     pub(super) fn block(&mut self, block: &syn::Block, label: Option<LabelId>) -> Expr {
         let tok = self.spans.pair(block.brace_token.span.open(), block.brace_token.span.close());
         let outer = self.scope;

@@ -28,7 +28,7 @@ fn of_std(path: &str) -> Option<&'static str> {
 fn is_of_std(path: &str) -> bool {
     let mut names = path.split("::");
     let first = names.next().unwrap_or_default();
-    ["std", "core", "alloc"].contains(&first) || path.rsplit("::").nth(1).is_some_and(lang::knows_type)
+    ["std", "core", "alloc"].contains(&first) || path.rsplit("::").nth(1).is_some_and(lang::has_type)
 }
 
 impl Lower<'_> {
@@ -72,7 +72,7 @@ impl Lower<'_> {
         TypeExpr::Con(Con::Fn, args)
     }
 
-    /// `impl Fn(…)`, `impl Iterator<Item = T>`, `impl IntoIterator<Item = T>`, and the same with `dyn`.
+    /// Lowers `impl Fn(…)`, `impl Iterator<Item = T>`, `impl IntoIterator<Item = T>`, and the same with `dyn`.
     fn bounds<'a>(
         &mut self,
         whole: &impl quote::ToTokens,
@@ -149,7 +149,7 @@ impl Lower<'_> {
             "Ranks" => TypeExpr::Con(Con::Iter, vec![con(Con::Handle("Rank"))]),
             _ => match lang::dsl::handle(&name) {
                 Some(handle) => con(Con::Handle(handle)),
-                // A type parameter, which has been refused where it is declared.
+                // A type parameter, which is rejected where it is declared.
                 None if self.generics.contains(&name) => TypeExpr::Infer,
                 None => {
                     let tok = self.spans.tokens(path);
@@ -175,7 +175,7 @@ impl Lower<'_> {
         }
     }
 
-    /// What a type alias means.
+    /// Lowers the type that an alias refers to.
     pub(super) fn alias(&mut self, scope: usize, alias: &syn::ItemType) -> TypeExpr {
         let tok = self.tok(alias.ident.span());
         self.attributes(&alias.attrs);
@@ -204,7 +204,7 @@ impl Lower<'_> {
             .collect()
     }
 
-    /// The type argument of `method::<T>`.
+    /// Returns the type argument of `method::<T>`.
     pub(super) fn turbofish(&mut self, args: &syn::AngleBracketedGenericArguments) -> Option<TypeExpr> {
         args.args.iter().find_map(|arg| match arg {
             syn::GenericArgument::Type(ty) => Some(self.ty(ty)),
@@ -212,13 +212,13 @@ impl Lower<'_> {
         })
     }
 
-    /// Refuses a type that is neither a struct nor an enum.
+    /// Rejects a type that is neither a struct nor an enum.
     pub(super) fn not_an_adt(&mut self, tok: Tok, name: &str, what: &str) {
         let help = "use a struct or an enum";
         self.refuse(tok, format!("`{name}` is {what}, which is not evaluated at compile time"), help);
     }
 
-    /// Refuses a name that the macro cannot see.
+    /// Rejects a name that the macro cannot see.
     pub(super) fn outside(&mut self, tok: Tok, name: &str, what: Outside) {
         let last = name.rsplit("::").next().unwrap_or(name);
         if let Some(scope) = self.find_type(name)
@@ -243,7 +243,7 @@ impl Lower<'_> {
             self.refuse(tok, "floating-point numbers are not evaluated at compile time", "compute with integers");
             return;
         }
-        // `Phase::Send` and `Phase::new()` fail for want of `Phase`.
+        // `Phase::Send` and `Phase::new()` fail because `Phase` is unknown.
         let before = name.rsplit("::").nth(1).filter(|before| before.starts_with(char::is_uppercase));
         let (kind, name) = match (what, before) {
             (_, Some(before)) => ("type", before),
@@ -252,7 +252,7 @@ impl Lower<'_> {
             (Outside::Value, None) if last == last.to_uppercase() => ("constant", name),
             (Outside::Value, None) => ("name", name),
         };
-        // Each name once; the error is on its first use.
+        // Each name once, on its first use.
         if self.unresolved.iter().any(|other| other == name) {
             return;
         }

@@ -1,4 +1,4 @@
-//! Types of calls: which function a method call means, and what it takes and gives.
+//! Types of calls: which function a method call refers to, its arguments and its result.
 
 use mscclpp_core::dsl::registry::{self, Kind, Method};
 
@@ -10,7 +10,7 @@ use crate::lang::{self, Builtin, PathFn, Takes};
 use crate::report::AT_RUN_TIME;
 
 impl Infer<'_> {
-    /// An argument or other value whose type is known.
+    /// Infers an argument or other value whose type is known.
     pub(super) fn arg(&mut self, value: &Expr, expected: Ty) {
         let found = match &value.kind {
             ExprKind::Closure(id) => {
@@ -22,7 +22,7 @@ impl Infer<'_> {
         self.coerce(found, expected, value.tok);
     }
 
-    /// Arguments: closures last, when what they are given is known.
+    /// Infers arguments: closures last, when the types of their parameters are known.
     pub(super) fn args(&mut self, args: &[Expr], params: &[Ty], tok: Tok) {
         if args.len() != params.len() {
             self.error(tok, format!("expected {} arguments, found {}", params.len(), args.len()));
@@ -55,14 +55,14 @@ impl Infer<'_> {
         }
     }
 
-    /// The type of a function of the language as a value.
+    /// Returns the type of a function of the language as a value.
     pub(super) fn path_fn(&mut self, function: &'static PathFn, expr: &Expr) -> Ty {
         let Some(sig) = sig::instantiate(&mut self.store, function.sig, None) else { return self.store.var() };
         self.require(&sig, expr);
         self.store.con(Con::Fn, sig.params.iter().copied().chain([sig.result]))
     }
 
-    /// Notes what a signature asks of its types.
+    /// Records what a signature requires of its types.
     fn require(&mut self, sig: &Sig, expr: &Expr) {
         let tok = expr.tok;
         for (relation, collection, item) in sig.related.iter().copied() {
@@ -71,7 +71,7 @@ impl Infer<'_> {
         self.wanted.extend(sig.default.map(|ty| (expr.id, ty, tok)));
     }
 
-    /// Checks arguments against a signature; the result.
+    /// Checks arguments against a signature; returns the type of the result.
     fn apply(&mut self, sig: &Sig, args: &[Expr], expr: &Expr) -> Ty {
         self.require(sig, expr);
         let collected = sig.related.iter().filter(|(relation, ..)| *relation != Relation::Each);
@@ -149,7 +149,7 @@ impl Infer<'_> {
         self.untyped_call(call)
     }
 
-    /// `into` of any type, `try_into` of an integer.
+    /// Returns the result type of `into` of any type, or `try_into` of an integer.
     fn into(&mut self, expr: &Expr, call: &MethodCall, from: Ty) -> Ty {
         let to = self.store.var();
         if &*call.name == "into" {
@@ -161,7 +161,7 @@ impl Infer<'_> {
         self.conversion_result(to)
     }
 
-    /// The type that a table's methods are called on: a range is an iterator, too.
+    /// Returns the type that a table's methods are called on: a range is an iterator as well.
     fn receiver_for(&mut self, table: &lang::Table, receiver: Ty, call: &MethodCall, builtin: &Builtin) -> Ty {
         let Some((Con::Range | Con::RangeFrom, parts)) = self.store.parts(receiver) else { return receiver };
         if !table.header.starts_with("Iter") {
@@ -182,7 +182,7 @@ impl Infer<'_> {
         self.store.con(Con::Iter, parts)
     }
 
-    /// Looks at the arguments of a call that means nothing here, so that their own errors are found.
+    /// Infers the arguments of an unknown call, so that their own errors are found.
     fn untyped_call(&mut self, call: &MethodCall) -> Ty {
         for arg in &call.args {
             let ty = self.store.var();
@@ -195,7 +195,7 @@ impl Infer<'_> {
         let shown = self.store.show(receiver, &self.tree.adts);
         let handle = matches!(self.store.parts(receiver), Some((Con::Handle(_) | Con::Program | Con::Adt(_), _)));
         if handle {
-            // rustc knows whether there is such a method, and lists what there is.
+            // rustc determines whether there is such a method, and lists the alternatives.
             self.error(expr.tok, format!("`{}` of `{shown}` is not evaluated at compile time", call.name));
         } else {
             let message = format!("`{}` of `{shown}` is not evaluated at compile time", call.name);
@@ -222,7 +222,7 @@ impl Infer<'_> {
         self.returned(method)
     }
 
-    /// The type of a parameter of the authoring API; a variable where several types may stand.
+    /// Returns the type of a parameter of the authoring API; a variable if several types are possible.
     fn kind_type(&mut self, kind: Kind) -> Ty {
         match kind {
             Kind::usize => self.usize(),
@@ -231,12 +231,13 @@ impl Infer<'_> {
             Kind::BlockSync => self.store.plain(Con::Handle("BlockSync")),
             Kind::ReduceOp => self.store.plain(Con::Handle("ReduceOp")),
             Kind::AnyChunk | Kind::PacketChunk => self.store.plain(Con::Handle("Chunk")),
-            // Traits with several implementations: a literal is an `i32` there unless something else says what it is.
+            // Traits with several implementations: a literal is an `i32` there unless something else determines its
+            // type.
             _ => self.store.var(),
         }
     }
 
-    /// The type that a function of the authoring API returns.
+    /// Returns the type that a function of the authoring API returns.
     fn returned(&mut self, method: &Method) -> Ty {
         let returns = method.returns.trim();
         if let Some(item) = returns.strip_prefix("Vec<") {

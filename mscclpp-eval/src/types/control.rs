@@ -1,4 +1,4 @@
-//! Types of blocks, branches and loops, and what never ends normally.
+//! Types of blocks, branches and loops, and of code that never ends normally.
 
 use super::Infer;
 use super::store::Ty;
@@ -81,7 +81,7 @@ impl Infer<'_> {
         }
     }
 
-    /// The type of `a?`, where `a` has the type `found`.
+    /// Returns the type of `a?`, where `a` has the type `found`.
     fn question_mark(&mut self, found: Ty, tok: Tok) -> Ty {
         let (item, other, output) = (self.store.var(), self.store.var(), self.frame().output);
         if !matches!(self.store.parts(found), Some((Con::Result, _))) {
@@ -104,13 +104,13 @@ impl Infer<'_> {
         item
     }
 
-    /// The type of code that never ends normally: whatever is wanted.
+    /// Returns the type of code that never ends normally: a free variable.
     pub(super) fn diverge(&mut self) -> Ty {
         self.diverges = true;
         self.store.var()
     }
 
-    /// A body of statements whose value is dropped.
+    /// Infers a body of statements whose value is dropped.
     fn statement(&mut self, expr: &Expr) {
         self.expr(expr);
     }

@@ -7,7 +7,7 @@ use crate::ast::{
 };
 
 impl Infer<'_> {
-    /// The type of an expression.
+    /// Infers the type of an expression.
     pub(super) fn expr(&mut self, expr: &Expr) -> Ty {
         let ty = self.kind(expr);
         self.record(expr.id, ty)
@@ -171,7 +171,7 @@ impl Infer<'_> {
         }
     }
 
-    /// What a fallible conversion to an integer returns.
+    /// Returns the result type of a fallible conversion to an integer.
     pub(super) fn conversion_result(&mut self, to: Ty) -> Ty {
         let error = self.store.plain(Con::TryFromIntError);
         self.store.con(Con::Result, [to, error])
@@ -279,7 +279,7 @@ impl Infer<'_> {
         left
     }
 
-    /// Handles have no order.
+    /// Rejects handles, which have no order.
     fn refuse_order(&mut self, ty: Ty, tok: u32) {
         if let Some((Con::Handle(name), _)) = self.store.parts(ty) {
             self.error(tok, format!("`{name}` has no order"));
@@ -308,7 +308,7 @@ impl Infer<'_> {
         }
     }
 
-    /// A closure; what is expected of it types its parameters before its body is looked at.
+    /// Infers a closure; its expected type determines the types of its parameters before its body is inferred.
     pub(super) fn closure(&mut self, id: ClosureId, expected: Option<Ty>, tok: u32) -> Ty {
         let tree = self.tree;
         let closure = &tree.closures[id as usize];
@@ -341,7 +341,7 @@ impl Infer<'_> {
     }
 }
 
-/// Whether an expression is an integer literal without a suffix, as far as a cast gives it its type.
+/// Returns whether an expression is an integer literal without a suffix, as far as a cast determines its type.
 fn is_literal(expr: &Expr) -> bool {
     match &expr.kind {
         ExprKind::Int(_, None) => true,

@@ -1,4 +1,4 @@
-//! What must hold once everything is known.
+//! Checks of the final types.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use super::{Check, Collected, Conversion, Infer, Relation, Target, Types};
 use crate::ast::{Con, DEFAULT, Tok, TypeExpr};
 
 impl Infer<'_> {
-    /// Settles what is left and hands out what evaluation needs.
+    /// Resolves the remaining types and returns what evaluation needs.
     pub(super) fn finish(mut self) -> Types {
         self.solve();
         let quiet = self.failed;
         for pending in std::mem::take(&mut self.pending) {
             if !quiet {
                 let what = match pending.relation {
-                    Relation::Each => "what this goes over",
-                    Relation::Collect => "what this is collected into",
+                    Relation::Each => "the collection that this iterates over",
+                    Relation::Collect => "the collection that this collects into",
                     Relation::Try => "whether this function returns an `Option` or a `Result`",
                 };
                 self.error(pending.tok, format!("{what} is not known here"));
@@ -44,7 +44,7 @@ impl Infer<'_> {
         Types { ints, targets: self.targets, defaults }
     }
 
-    /// What a type is that items are collected into.
+    /// Returns the collection that a type describes.
     fn collected(&self, ty: Ty) -> Option<Collected> {
         let (con, args) = self.store.parts(ty)?;
         match con {
@@ -56,7 +56,7 @@ impl Infer<'_> {
         }
     }
 
-    /// A type whose default is wanted.
+    /// Returns a type whose default is requested.
     fn default_type(&mut self, ty: Ty, tok: Tok) -> Option<TypeExpr> {
         let found = self.store.resolve(ty);
         match &found {
@@ -163,7 +163,7 @@ impl Infer<'_> {
         }
     }
 
-    /// What `into` or `try_into` does, if it is evaluated.
+    /// Returns what `into` or `try_into` does, if it is evaluated.
     fn conversion(&mut self, from: Ty, to: Ty) -> Option<Conversion> {
         let is_bool = matches!(self.store.parts(from), Some((Con::Bool, _)));
         if self.store.is_int(to) && (self.store.is_int(from) || is_bool) {

@@ -1,4 +1,4 @@
-//! What inference hands to evaluation.
+//! The results of inference for evaluation.
 
 use std::collections::BTreeMap;
 
@@ -7,24 +7,24 @@ use mscclpp_core::dsl::registry::Method;
 use crate::ast::{Con, FnId, IntTy, NodeId, TypeExpr};
 use crate::lang::Builtin;
 
-/// What inference has found, by node.
+/// The results of inference, by node.
 #[derive(Debug, Default)]
 pub(crate) struct Types {
     /// The integer type of an expression that has one.
     pub(super) ints: Vec<Option<IntTy>>,
-    /// What a method call or field means.
+    /// What a method call or field refers to.
     pub(super) targets: Vec<Target>,
-    /// The types whose default is wanted.
+    /// The types whose default is requested.
     pub(super) defaults: BTreeMap<NodeId, TypeExpr>,
 }
 
-/// What a method call or field means.
+/// What a method call or field refers to.
 #[derive(Clone, Copy, Default)]
 pub(crate) enum Target {
     /// Nothing: the node is something else.
     #[default]
     None,
-    /// A method of the language, and for `collect` and its kin what they make.
+    /// A method of the language, and for `collect` and similar methods what they create.
     Builtin(&'static Builtin, Made),
     /// A method of the authoring API.
     Dsl(&'static Method),
@@ -38,23 +38,23 @@ pub(crate) enum Target {
     Field(u32),
 }
 
-/// What `into` does.
+/// The conversion that `into` does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Conversion {
-    /// Nothing that can be told apart.
+    /// None: the value does not change.
     Same,
-    /// It wraps the value in a `Some`.
+    /// Wraps the value in a `Some`.
     Some,
-    /// It makes an integer of this type.
+    /// Converts to an integer of this type.
     Int(IntTy),
-    /// It makes an integer of this type, or an error.
+    /// Converts to an integer of this type, or an error.
     TryInt(IntTy),
 }
 
-/// What collecting makes: one collection, or two for `unzip` and `partition`.
+/// What collecting creates: one collection, or two for `unzip` and `partition`.
 pub(crate) type Made = [Option<Collected>; 2];
 
-/// A collection that is made from items.
+/// A collection that is created from items.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Collected {
     /// `Option` or `Result` around it, if collecting stops at the first `None` or `Err`.
@@ -78,17 +78,17 @@ impl std::fmt::Debug for Target {
 }
 
 impl Types {
-    /// The integer type of a node; `i32` where there is none to be had.
+    /// Returns the integer type of a node; `i32` if it has none.
     pub(crate) fn int(&self, id: NodeId) -> IntTy {
         self.ints.get(id as usize).copied().flatten().unwrap_or_default()
     }
 
-    /// What a method call or field means.
+    /// Returns what a method call or field refers to.
     pub(crate) fn target(&self, id: NodeId) -> Target {
         self.targets.get(id as usize).copied().unwrap_or_default()
     }
 
-    /// The type whose default a node wants.
+    /// Returns the type whose default a node requests.
     pub(crate) fn default(&self, id: NodeId) -> Option<&TypeExpr> {
         self.defaults.get(&id)
     }

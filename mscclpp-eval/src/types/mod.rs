@@ -21,7 +21,7 @@ use crate::report::Report;
 pub(crate) use found::{Collected, Conversion, Made, Target, Types};
 use store::{Store, Ty};
 
-/// Infers the types of a tree. `params` are those of the collective behind its program.
+/// Infers the types of a tree. `params` are those of the collective after its program.
 pub(crate) fn infer(tree: &Tree, report: &mut Report) -> Types {
     let unknown = Ty::default();
     let mut infer = Infer {
@@ -61,16 +61,16 @@ struct Infer<'a> {
     constants: Vec<Ty>,
     /// The types of fields, by type and variant.
     adts: Vec<Vec<Vec<Ty>>>,
-    /// Types whose default is wanted.
+    /// Types whose default is requested.
     wanted: Vec<(NodeId, Ty, Tok)>,
     /// Calls of `try_into`, with the types that they convert to.
     tries: Vec<(NodeId, Ty)>,
     frames: Vec<Frame>,
     pending: Vec<Pending>,
     checks: Vec<Check>,
-    /// Whether the code just seen never ends normally.
+    /// Whether the preceding code never ends normally.
     diverges: bool,
-    /// Whether an error has been filed, after which others may follow from it.
+    /// Whether an error has been reported; others may follow from it.
     failed: bool,
 }
 
@@ -90,7 +90,7 @@ struct Frame {
     labels: Vec<(LabelId, Ty, bool)>,
 }
 
-/// Something that holds between a collection and its items.
+/// A relation between a collection and its items.
 #[derive(Clone, Copy)]
 struct Pending {
     collection: Ty,
@@ -99,28 +99,28 @@ struct Pending {
     relation: Relation,
 }
 
-/// What holds between a collection and its items.
+/// Kind of a relation between a collection and its items.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Relation {
-    /// It is iterated over.
+    /// The collection is iterated over.
     Each,
-    /// It is made from them.
+    /// The collection is created from the items.
     Collect,
-    /// It is an `Option` or a `Result` of the item.
+    /// The collection is an `Option` or a `Result` of the item.
     Try,
 }
 
-/// Something that must hold in the end.
+/// A condition on the final types.
 enum Check {
     /// The operands of this operator are integers; the flag also allows booleans.
     Arithmetic { ty: Ty, tok: Tok, symbol: &'static str, bools: bool },
     /// Conversions take integers and booleans, and `as` enums.
     Cast { from: Ty, to: Ty, tok: Tok, by_as: bool },
-    /// `into` knows how to convert.
+    /// `into` can convert.
     Into { node: NodeId, from: Ty, to: Ty, tok: Tok },
-    /// Something is an integer.
+    /// A type is an integer.
     Int { ty: Ty, tok: Tok },
-    /// What is summed up is an integer.
+    /// The summed items are integers.
     Total { ty: Ty, tok: Tok },
 }
 
@@ -161,7 +161,7 @@ impl Infer<'_> {
         }
     }
 
-    /// The type of a parameter: `impl IntoIterator` is an iterator inside the function.
+    /// Returns the type of a parameter: `impl IntoIterator` is an iterator inside the function.
     fn param(&mut self, ty: &TypeExpr) -> Ty {
         match ty {
             TypeExpr::Each(item) => {
@@ -177,7 +177,7 @@ impl Infer<'_> {
         self.frames.push(Frame { slots, captures, output, labels: Vec::new() });
     }
 
-    /// A body whose value is the result.
+    /// Infers a body whose value is the result.
     fn body(&mut self, body: &Expr, output: Ty) {
         let outer = std::mem::replace(&mut self.diverges, false);
         self.arg(body, output);
@@ -209,7 +209,7 @@ impl Infer<'_> {
         self.store.int(IntTy::Usize)
     }
 
-    /// Two types that must be one. rustc explains the mismatch better.
+    /// Unifies two types. rustc explains a mismatch better.
     fn unify(&mut self, found: Ty, expected: Ty, tok: Tok) {
         if !self.store.unify(found, expected) {
             let (found, expected) =
@@ -218,12 +218,12 @@ impl Infer<'_> {
         }
     }
 
-    /// The types of a variant's fields.
+    /// Returns the types of a variant's fields.
     fn fields(&self, id: AdtId, variant: u32) -> &[Ty] {
         self.adts[id as usize].get(variant as usize).map_or(&[], Vec::as_slice)
     }
 
-    /// A value where a type is expected: any iterator will do for an iterator, and an array for a slice.
+    /// Unifies the type of a value with an expected one: an iterator accepts any iterator, and a slice an array.
     fn coerce(&mut self, found: Ty, expected: Ty, tok: Tok) {
         if let (Some((Con::List, found)), Some((Con::List, expected))) =
             (self.store.parts(found), self.store.parts(expected))
@@ -240,25 +240,25 @@ impl Infer<'_> {
         self.unify(found, expected, tok);
     }
 
-    /// An error that rustc explains better, or a type that it can find and we cannot.
+    /// Reports an error that rustc explains better, or a type that rustc can infer and this crate cannot.
     fn error(&mut self, tok: Tok, message: String) {
         self.failed = true;
         drop(self.report.error(Code::TypeError, tok, message));
     }
 
-    /// Something that is not in the subset.
+    /// Reports something that is not in the subset.
     fn refuse(&mut self, tok: Tok, message: String, help: &str) {
         self.failed = true;
         self.report.error(Code::NotInSubset, tok, message).help(help);
     }
 
-    /// Items of a collection.
+    /// Relates a collection to its items.
     fn each(&mut self, collection: Ty, item: Ty, tok: Tok) {
         self.pending.push(Pending { collection, item, tok, relation: Relation::Each });
         self.solve();
     }
 
-    /// Solves what has become known.
+    /// Solves the relations whose types have become known.
     fn solve(&mut self) {
         loop {
             let mut settled = false;
@@ -275,7 +275,7 @@ impl Infer<'_> {
         }
     }
 
-    /// Whether an obligation is settled.
+    /// Returns whether a relation is solved.
     fn solve_one(&mut self, Pending { collection, item, tok, relation }: Pending) -> bool {
         let collect = relation == Relation::Collect;
         let Some((con, args)) = self.store.parts(collection) else {
@@ -329,13 +329,13 @@ impl Infer<'_> {
             }
         }
         if !collect && matches!(con, Con::HashMap | Con::HashSet) {
-            let help = "use a `BTreeMap` or `BTreeSet`, or iterate over the keys in an order of your own";
+            let help = "use a `BTreeMap` or `BTreeSet`, or iterate over the keys in an explicit order";
             self.refuse(tok, "the order of a hash table would decide about the plan".to_owned(), help);
         }
         true
     }
 
-    /// A type as far as it can be known here.
+    /// Returns a type as far as it is known here.
     fn known(&mut self, ty: Ty) -> Ty {
         if self.store.is_var(ty) {
             self.solve();

@@ -59,7 +59,7 @@ impl Infer<'_> {
         }
     }
 
-    /// A constructor of the language around a pattern for one of its type arguments.
+    /// Infers a constructor of the language around a pattern for one of its type arguments.
     fn wrapped(&mut self, pattern: &Pattern, con: Con, inner: Option<(&Pattern, usize)>, ty: Ty) {
         let items = [self.store.var(), self.store.var()];
         let wrapped = self.store.con(con, items.into_iter().take(if con == Con::Result { 2 } else { 1 }));
@@ -84,16 +84,16 @@ impl Infer<'_> {
                 return;
             }
         };
-        let behind = after.unwrap_or_default();
+        let trailing = after.unwrap_or_default();
         let fits =
-            if after.is_some() { parts.len() >= before.len() + behind.len() } else { parts.len() == before.len() };
+            if after.is_some() { parts.len() >= before.len() + trailing.len() } else { parts.len() == before.len() };
         if !fits {
             let message = format!("this pattern does not fit a tuple of {}", parts.len());
             self.error(pattern.tok, message);
             return;
         }
-        let first_behind = parts.len() - behind.len();
+        let first_trailing = parts.len() - trailing.len();
         before.iter().zip(&parts).for_each(|(pattern, ty)| self.pattern(pattern, *ty));
-        behind.iter().zip(&parts[first_behind..]).for_each(|(pattern, ty)| self.pattern(pattern, *ty));
+        trailing.iter().zip(&parts[first_trailing..]).for_each(|(pattern, ty)| self.pattern(pattern, *ty));
     }
 }

@@ -1,8 +1,9 @@
 //! Signatures of the language's functions as written in [`lang`](crate::lang): `map(fn(T) -> U) -> Iter<U>`.
 //!
-//! Single capitals are type parameters, `Self` is the receiver, `Unsigned` and `Signed` its counterparts. `Each<T>` takes
-//! whatever can be iterated over as `T`, `Collect<T>` becomes whatever can be collected from `T`, `Try<T>` is an `Option` or a
-//! `Result` of `T`, the same wherever a signature names it, and `Default<T>` is a `T` that may be the default.
+//! Single capitals are type parameters, `Self` is the receiver, `Unsigned` and `Signed` its counterparts. `Each<T>`
+//! accepts anything that can be iterated over as `T`, `Collect<T>` becomes anything that can be collected from `T`,
+//! `Try<T>` is an `Option` or a `Result` of `T`, the same wherever a signature names it, and `Default<T>` is a `T` that
+//! may be the default.
 
 use smallvec::SmallVec;
 
@@ -16,9 +17,9 @@ pub(crate) struct Sig {
     pub(crate) params: SmallVec<[Ty; 3]>,
     /// The result.
     pub(crate) result: Ty,
-    /// What else must hold between collections and their items.
+    /// The relations between collections and their items.
     pub(super) related: SmallVec<[(Relation, Ty, Ty); 1]>,
-    /// The type whose default it may make.
+    /// The type whose default it may create.
     pub(super) default: Option<Ty>,
 }
 
@@ -51,7 +52,7 @@ pub(crate) fn instantiate(store: &mut Store, sig: &str, header: Option<(&str, Ty
     Some(out)
 }
 
-/// Type parameters that have come up.
+/// Type parameters that have occurred.
 struct Names {
     list: SmallVec<[(u8, Ty); 4]>,
     receiver: Option<Ty>,
@@ -80,7 +81,7 @@ impl Reader<'_> {
         name
     }
 
-    /// Types between the bracket that is open here and `close`.
+    /// Reads the types up to the closing bracket `close`.
     fn list(&mut self, close: char) -> SmallVec<[Ty; 3]> {
         let mut chars = self.text.trim_start().chars();
         chars.next();

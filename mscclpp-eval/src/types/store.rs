@@ -8,7 +8,7 @@ use crate::ast::{Adt, Con, IntTy, TypeExpr};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ty(u32);
 
-/// What a type is, as far as it is known.
+/// A type, as far as it is known.
 #[derive(Clone, Debug)]
 pub(crate) enum Node {
     /// Not known yet.
@@ -35,33 +35,33 @@ impl Store {
         Ty((self.nodes.len() - 1) as u32)
     }
 
-    /// A type that is not known yet.
+    /// Adds a type that is not known yet.
     pub(crate) fn var(&mut self) -> Ty {
         self.add(Node::Var)
     }
 
-    /// An integer type that is not known yet.
+    /// Adds an integer type that is not known yet.
     pub(crate) fn int_var(&mut self) -> Ty {
         self.add(Node::IntVar)
     }
 
-    /// An integer type.
+    /// Adds an integer type.
     pub(crate) fn int(&mut self, int: IntTy) -> Ty {
         self.add(Node::Int(int))
     }
 
-    /// A type without arguments.
+    /// Adds a type without arguments.
     pub(crate) fn plain(&mut self, con: Con) -> Ty {
         self.add(Node::Con(con, smallvec![]))
     }
 
-    /// A type with arguments.
+    /// Adds a type with arguments.
     pub(crate) fn con(&mut self, con: Con, args: impl IntoIterator<Item = Ty>) -> Ty {
         let args = args.into_iter().collect();
         self.add(Node::Con(con, args))
     }
 
-    /// The representative of a type.
+    /// Returns the representative of a type.
     pub(crate) fn find(&self, mut ty: Ty) -> Ty {
         while let Node::Link(next) = self.nodes[ty.0 as usize] {
             ty = next;
@@ -69,12 +69,12 @@ impl Store {
         ty
     }
 
-    /// What a type is.
+    /// Returns the node of a type.
     pub(crate) fn node(&self, ty: Ty) -> &Node {
         &self.nodes[self.find(ty).0 as usize]
     }
 
-    /// Constructor and arguments, if known; an array counts as a list.
+    /// Returns constructor and arguments, if known; an array counts as a list.
     pub(crate) fn parts(&self, ty: Ty) -> Option<(Con, SmallVec<[Ty; 2]>)> {
         match self.node(ty) {
             Node::Con(Con::Array, args) => Some((Con::List, args.clone())),
@@ -83,17 +83,17 @@ impl Store {
         }
     }
 
-    /// Whether nothing is known of a type.
+    /// Returns whether nothing is known of a type.
     pub(crate) fn is_var(&self, ty: Ty) -> bool {
         matches!(self.node(ty), Node::Var)
     }
 
-    /// Whether a type is some integer.
+    /// Returns whether a type is some integer.
     pub(crate) fn is_int(&self, ty: Ty) -> bool {
         matches!(self.node(ty), Node::Int(_) | Node::IntVar)
     }
 
-    /// The integer type; Rust's default where nothing says which.
+    /// Returns the integer type; Rust's default if it is not determined.
     pub(crate) fn int_of(&self, ty: Ty) -> Option<IntTy> {
         match self.node(ty) {
             Node::Int(int) => Some(*int),
@@ -102,7 +102,7 @@ impl Store {
         }
     }
 
-    /// Makes two types one; false if they cannot be.
+    /// Unifies two types; returns false if they differ.
     pub(crate) fn unify(&mut self, a: Ty, b: Ty) -> bool {
         let (a, b) = (self.find(a), self.find(b));
         if a == b {
@@ -116,7 +116,7 @@ impl Store {
             (Node::Int(x), Node::Int(y)) => x == y,
             (Node::Con(x, xs), Node::Con(y, ys)) if same(*x, *y) && xs.len() == ys.len() => {
                 let pairs: SmallVec<[(Ty, Ty); 4]> = xs.iter().copied().zip(ys.iter().copied()).collect();
-                // What may be an array is one.
+                // A type that may be an array is one.
                 if *x == Con::Array {
                     self.link(b, a)
                 } else {
@@ -145,13 +145,14 @@ impl Store {
             || matches!(&self.nodes[ty.0 as usize], Node::Con(_, args) if args.iter().any(|arg| self.occurs(var, *arg)))
     }
 
-    /// The type as it is written, with `i32` for integers that nothing constrains; `None` if a part of it is unknown.
+    /// Returns the type as it is written, with `i32` for integers that nothing constrains; `None` if a part of it is
+    /// unknown.
     pub(crate) fn resolve(&self, ty: Ty) -> Option<TypeExpr> {
         match self.node(ty) {
             Node::Var | Node::Link(_) => None,
             Node::IntVar => Some(TypeExpr::Int(IntTy::I32)),
             Node::Int(int) => Some(TypeExpr::Int(*int)),
-            // The default of these does not depend on what is in them.
+            // Their default does not depend on their content.
             Node::Con(con @ (Con::List | Con::Option | Con::Map | Con::HashMap | Con::Set | Con::HashSet), _) => {
                 Some(TypeExpr::Con(*con, Vec::new()))
             }
@@ -162,7 +163,7 @@ impl Store {
         }
     }
 
-    /// The type in words, for messages.
+    /// Formats the type for messages.
     pub(crate) fn show(&self, ty: Ty, adts: &[Adt]) -> String {
         let list = |args: &[Ty]| args.iter().map(|arg| self.show(*arg, adts)).collect::<Vec<_>>().join(", ");
         match self.node(ty) {
@@ -179,7 +180,7 @@ impl Store {
         }
     }
 
-    /// A type as written, with variables for what is left out. `Each` is handled by the caller.
+    /// Returns the type as written, with variables for omitted parts. The caller handles `Each`.
     pub(crate) fn written(&mut self, ty: &TypeExpr) -> Ty {
         match ty {
             TypeExpr::Infer | TypeExpr::Each(_) => self.var(),
@@ -192,13 +193,13 @@ impl Store {
     }
 }
 
-/// Whether two constructors may be of one type: an array becomes a slice where one is expected.
+/// Returns whether two constructors may be of one type: an array becomes a slice where one is expected.
 fn same(a: Con, b: Con) -> bool {
     a == b || matches!((a, b), (Con::List | Con::Array, Con::List | Con::Array))
 }
 
 impl Con {
-    /// Its name in messages and in the signatures of [`lang`](crate::lang).
+    /// Returns its name in messages and in the signatures of [`lang`](crate::lang).
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Unit => "()",
@@ -229,7 +230,7 @@ impl Con {
         }
     }
 
-    /// The constructor of a name in a signature.
+    /// Returns the constructor with a name in a signature.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         const NAMED: [Con; 20] = [
             Con::Bool,

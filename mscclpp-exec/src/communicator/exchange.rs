@@ -124,7 +124,7 @@ impl Communicator {
     }
 }
 
-/// For each part: where the piece behind its first `done` elements begins, and how long it is.
+/// For each part: the start and length of the piece after its first `done` elements.
 fn each_part(counts: &[usize], done: usize, piece: usize, mut copy: impl FnMut(usize, usize, usize)) {
     let mut begin = 0;
     for (peer, &count) in counts.iter().enumerate() {

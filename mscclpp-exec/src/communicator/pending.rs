@@ -34,7 +34,7 @@ impl CallQueue {
 }
 
 /// The result of calls that [`Communicator::start`] began: wait for it, or poll it as a future. If it is dropped the calls are
-/// made all the same.
+/// still made.
 ///
 /// `Send` and `Sync` if `T` is `Send`: the result moves to the thread that waits, and is never shared.
 #[must_use = "the calls' result and errors are known only to those who wait for it"]

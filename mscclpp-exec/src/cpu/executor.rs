@@ -16,7 +16,7 @@ use crate::message::Message;
 
 /// An executor for a number of ranks in this process, which run plans on the CPU.
 ///
-/// Each thread block of each rank is an agent; a few worker threads take turns to run the agents, and a waiting agent
+/// Each thread block of each rank is an agent; a few worker threads run the agents, and a waiting agent
 /// occupies no thread. Clones are cheap and share one executor.
 ///
 /// ```

@@ -43,7 +43,7 @@ struct Round {
 /// Number of rounds without progress in which a worker spins before it yields its processor.
 const SPINS: u32 = 20;
 
-/// A launch whose agents take turns on the workers.
+/// A launch whose agents are scheduled on the workers.
 pub(super) struct LaunchSchedule<'a> {
     pub(super) context: &'a PlanState,
     pub(super) launch: Launch<'a>,

@@ -148,7 +148,7 @@ impl Binding {
             if let Some(number) = (0..2).find(|&number| pair[number].bytes != lens[number]) {
                 let (expected, found) = (lens[number], pair[number].bytes);
                 let error = Error::BufferSize { rank, buffer: ["input", "output"][number], expected, found };
-                group.give_up(&error);
+                group.abort(&error);
                 return Err(error);
             }
             slices.push(pair);

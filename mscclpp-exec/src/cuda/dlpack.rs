@@ -240,8 +240,9 @@ pub fn export(buffer: DeviceBuffer, dtype: DataType, shape: &[u64]) -> Result<No
     };
     // DLPack allowed null strides for tensors without gaps, and since 1.2 requires strides. They wrap where there are
     // no elements.
-    let behind = |at: usize| shape[at + 1..].iter().fold(1_u64, |all, &each| all.wrapping_mul(each)).cast_signed();
-    dimensions.extend((0..shape.len()).map(behind));
+    let row_major_stride =
+        |at: usize| shape[at + 1..].iter().fold(1_u64, |all, &each| all.wrapping_mul(each)).cast_signed();
+    dimensions.extend((0..shape.len()).map(row_major_stride));
     let dimensions = dimensions.into_boxed_slice();
     let code = TYPES.iter().find(|(known, _)| *known == dtype).map_or(0, |(_, code)| *code);
     let tensor = RawTensor {

@@ -372,7 +372,7 @@ impl Inner {
     pub(super) fn refuse_in_capture(&self, what: &str) -> Result<(), Error> {
         refuse_in_capture(what).inspect_err(|error| {
             if let Some(group) = &self.group {
-                group.give_up(error);
+                group.abort(error);
             }
         })
     }

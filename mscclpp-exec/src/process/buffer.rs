@@ -34,7 +34,7 @@ impl Shared {
     #[inline]
     pub(super) fn reserve(&self, session: &mut Session) -> Result<(), Error> {
         if let Some(file) = self.file.as_ref().filter(|_| !self.reserved.load(Relaxed)) {
-            self.own.reserve(file, "copies").inspect_err(|error| session.give_up(error))?;
+            self.own.reserve(file, "copies").inspect_err(|error| session.abort(error))?;
             self.reserved.store(true, Relaxed);
         }
         Ok(())
@@ -60,7 +60,7 @@ impl Shared {
 /// Elements that a launch uses without copies, because the other ranks of the node can access them.
 ///
 /// Allocated by [`Executor::alloc`](super::Executor::alloc), zeroed and page-aligned. Apart from that it is a slice:
-/// any part of it can be passed to a launch. A part that a launch may write to is copied all the same unless it begins
+/// any part of it can be passed to a launch. A part that a launch may write to is copied nevertheless, unless it begins
 /// at a page boundary of the system and ends at one, or at the end of the buffer. The memory is freed when all ranks
 /// have dropped their part of the allocation, and every prepared plan that was launched with it was launched with other
 /// buffers or dropped.

@@ -46,7 +46,7 @@ impl Inner {
             Err(TryLockError::WouldBlock) => Err(Error::Busy),
             Err(TryLockError::Poisoned(session)) => {
                 let mut session = session.into_inner();
-                session.give_up(&Error::Internal("a call panicked".into()));
+                session.abort(&Error::Internal("a call panicked".into()));
                 Ok(session)
             }
         }
@@ -164,7 +164,7 @@ impl Session {
             };
             let file = sent.files.into_iter().next().ok_or_else(|| lost_descriptor(peer));
             // No peer has noticed this failure.
-            let segment = file.and_then(|file| Segment::open(file, len)).inspect_err(|error| self.give_up(error))?;
+            let segment = file.and_then(|file| Segment::open(file, len)).inspect_err(|error| self.abort(error))?;
             peers.push(Some(Arc::new(segment)));
         }
         let (number, reserved) = (self.allocations, AtomicBool::new(now));

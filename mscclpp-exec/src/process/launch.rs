@@ -285,7 +285,7 @@ impl Drop for Revoke<'_> {
 /// Maximum bytes of a short slice, which is copied for peers to read. One ring entry has two of them.
 const MAX_SHORT_BYTES: u64 = 1 << 16;
 
-/// Maximum bytes of a registered slice that is copied all the same, because waiting until peers have read it takes
+/// Maximum bytes of a registered slice that is copied although it is registered, because waiting until peers have read it takes
 /// longer.
 const MAX_COPIED_BYTES: u64 = 1 << 12;
 

@@ -1,4 +1,4 @@
-//! One launch of one rank: its thread blocks take turns on the calling thread until all have finished.
+//! One launch of one rank: its thread blocks are scheduled on the calling thread until all have finished.
 
 use super::calls::BufferArgs;
 use super::plan::PlanState;
@@ -273,7 +273,7 @@ impl LaunchLoop<'_> {
             };
             if !fits {
                 let error = Error::DroppedBuffer { rank: self.session.rank(), peer, number };
-                self.session.give_up(&error);
+                self.session.abort(&error);
                 return Err(error);
             }
         }

@@ -102,14 +102,14 @@ impl Session {
             return Ok(());
         }
         let all = self.bootstrap.all_gather(text.as_bytes()).map_err(Error::from);
-        let all = all.inspect_err(|error| self.give_up(error))?;
+        let all = all.inspect_err(|error| self.abort(error))?;
         match all.iter().position(|other| other != text.as_bytes()) {
             None => Ok(()),
             Some(peer) => {
                 let other = String::from_utf8_lossy(&all[peer]).into_owned();
                 let (number, rank, peer) = (self.number, self.rank(), peer as u32);
                 let error = Error::CallMismatch { number, rank, call: text.to_owned(), peer, other };
-                self.give_up(&error);
+                self.abort(&error);
                 Err(error)
             }
         }
@@ -129,7 +129,7 @@ impl Session {
     /// Creates the counters of a plan, and returns the plan's position.
     fn add_plan(&mut self, program: ResolvedPlan) -> Result<usize, Error> {
         // Peers on this node wait for this rank in what follows, while those on other nodes continue.
-        self.connect_nodes(&program).inspect_err(|error| self.give_up(error))?;
+        self.connect_nodes(&program).inspect_err(|error| self.abort(error))?;
         // The first rank of the node allocates them.
         let bytes = if self.own_local_rank == 0 { SharedCacheLines::bytes(lines(&program)) } else { 0 };
         let shared = self.allocate(bytes, "counters of a plan", "counters", true)?;

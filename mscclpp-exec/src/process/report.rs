@@ -18,7 +18,7 @@ impl LaunchLoop<'_> {
             unresponsive.dedup();
         }
         let error = Error::Interrupted(Box::new(LaunchAborted { rank: self.session.rank(), cause, stall }));
-        self.session.give_up(&error);
+        self.session.abort(&error);
         error
     }
 

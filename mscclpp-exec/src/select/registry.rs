@@ -135,9 +135,9 @@ impl Registry {
 
     /// Creates a registry of the built-in algorithms.
     pub fn builtin() -> Self {
-        let shipped = algorithms::all().iter().map(Algorithm::builtin);
+        let builtin = algorithms::all().iter().map(Algorithm::builtin);
         let alone = CALLS.map(|(_, collective)| Algorithm::alone(collective));
-        let algorithms = shipped.chain(alone).map(Arc::new).collect();
+        let algorithms = builtin.chain(alone).map(Arc::new).collect();
         Self { algorithms, ..Self::default() }
     }
 

@@ -13,10 +13,9 @@ use mscclpp_exec::tune::{MeasureOptions, Measurement, measure};
 use serde_json::json;
 
 use self::call::Call;
-use crate::args::Backend;
-use crate::args::BenchArgs;
+use crate::args::{Backend, BenchArgs};
 use crate::bandwidth::{bus_factor, gigabytes_per_second};
-use crate::error::{Error, Result, did_you_mean, similar};
+use crate::error::{Error, Result, similar, suggestion_hint};
 use crate::exit;
 use crate::job::{on_ranks, require_memory};
 use crate::output::print;
@@ -116,7 +115,7 @@ fn known(registry: &Registry, collective: CollectiveKind, name: &str) -> Result<
     if names.contains(&name) {
         return Ok(());
     }
-    let hint = did_you_mean(&similar(name, names));
+    let hint = suggestion_hint(&similar(name, names));
     Err(Error::Usage(format!("unknown algorithm `{name}` for {}{hint}", collective.name())))
 }
 

@@ -45,8 +45,8 @@ pub(super) fn group(time: Duration, json: bool) -> Result<ExitCode> {
         gather(&comm, round)?;
         ring(&comm, round)?;
         // Rank 0's clock decides for all ranks.
-        let go_on = Instant::now() < until || round < 20;
-        if comm.broadcast(0, &[u8::from(go_on)])? == [0] {
+        let is_another_round = Instant::now() < until || round < 20;
+        if comm.broadcast(0, &[u8::from(is_another_round)])? == [0] {
             break;
         }
     }

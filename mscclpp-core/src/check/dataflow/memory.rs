@@ -154,7 +154,7 @@ impl Memories {
                 next += len;
                 piece = if len < now.len { Some(now.part(len, now.len)) } else { left.next() };
             }
-            behind(&old, to - first, new);
+            after(&old, to - first, new);
             cell += 1;
         }
     }
@@ -175,7 +175,7 @@ fn before(old: &[ValueRange], stop: u64, new: &mut SmallVec<[ValueRange; 1]>) {
 }
 
 /// Adds the values of a cell after an address.
-fn behind(old: &[ValueRange], begin: u64, new: &mut SmallVec<[ValueRange; 1]>) {
+fn after(old: &[ValueRange], begin: u64, new: &mut SmallVec<[ValueRange; 1]>) {
     let mut start = 0;
     for piece in old {
         if start + piece.len > begin {

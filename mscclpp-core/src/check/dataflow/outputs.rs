@@ -219,17 +219,17 @@ impl<'a> OutputChecker<'a> {
         let (contents, length) = (self.contents, self.chunk);
         let (memory, range) = self.output(rank, chunk, 1);
         contents.memories.read(memory, range.clone(), |part, piece| {
-            let behind = part.start - range.start;
+            let offset = part.start - range.start;
             let how = piece.and_then(|piece| {
                 self.mark += 1;
                 each_rank(&contents.values, piece.node, &mut self.seen, self.mark, |from, shift| {
-                    piece.at.wrapping_add_signed(shift) == u64::from(chunk_of(from)) * length + behind
+                    piece.at.wrapping_add_signed(shift) == u64::from(chunk_of(from)) * length + offset
                 })
             });
             let as_usual = how.is_some_and(|how| how.is_none_or(|how| self.how.get_or_insert(how).op == how.op));
             if !as_usual {
                 let demand = Demand { inputs: Vec::new(), origin: None };
-                let first = u64::from(chunk) * length + behind;
+                let first = u64::from(chunk) * length + offset;
                 self.report((rank, BufferKind::Output), first, (memory, part), &demand, piece, &Wrong::Inputs);
             }
         });

@@ -27,7 +27,7 @@
 //!   ([`Deadlock`](crate::diag::Code::Deadlock)), also where the initial value of a counter is so high that few
 //!   iterations do not use it up.
 //! * *A barrier has its thread blocks.* Rule `shape` requires the stated number of thread blocks, rule `pairing` that
-//!   they execute it equally often.
+//!   they execute it the same number of times.
 //! * *Packets have been written before a port sends them.* A port does not wait for them; the race rule requires that
 //!   they were written. A read of packets waits here for more than it has to ([`packets`]), which can only keep a
 //!   schedule from completing.

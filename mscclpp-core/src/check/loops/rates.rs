@@ -40,7 +40,7 @@ impl Rate {
     }
 }
 
-/// The sizes of a chunk that messages within the plan's limits have: each whole number of grains from `min` to `max`.
+/// The sizes of a chunk that messages within the plan's limits have: each integer number of grains from `min` to `max`.
 ///
 /// Executors round a chunk up to whole grains: the plan's alignment, and packets of 8 bytes if it has packets. Messages
 /// of bytes have every such size, 0 included.
@@ -92,7 +92,7 @@ pub(in crate::check) struct Trips {
     /// The smallest size with each combination, from 1 to the period, ascending. The combination of size 0 is the
     /// period's last one, a period earlier.
     firsts: Vec<u64>,
-    /// Grains after which every loop has made a whole number of iterations.
+    /// Grains after which every loop has made an integer number of iterations.
     period: u64,
     /// Combinations after which the trip counts have grown by `gains`, whatever the combination: the numbers of
     /// combinations with equal remainders are the residues over which the induction runs.

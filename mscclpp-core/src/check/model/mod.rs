@@ -63,7 +63,7 @@ pub(super) struct Model<'p> {
     has_loops: bool,
     /// Number of ports, counted per thread that uses them.
     ports: usize,
-    /// Whether the thread blocks of each barrier execute it equally often.
+    /// Whether the thread blocks of each barrier execute it the same number of times.
     barriers_agree: bool,
 }
 
@@ -248,7 +248,7 @@ impl<'p> Model<'p> {
         self.agents.partition_point(|agent| agent.steps.end <= step)
     }
 
-    /// Returns whether all counters are raised and lowered equally often, as far as that needs no analysis of loops.
+    /// Returns whether all counters have equally many increments and decrements, as far as that needs no analysis of loops.
     pub(super) fn is_balanced(&self) -> bool {
         let mut traffic = self.counters.iter().chain(&self.releases);
         !self.has_loops && self.barriers_agree && traffic.all(|traffic| traffic.up == traffic.down)

@@ -1,9 +1,9 @@
-//! Rule 3: every counter is raised and lowered equally often, at every message size. It proves that
+//! Rule 3: every counter has equally many increments and decrements, at every message size. It proves that
 //!
 //! 1. a channel has as many signals as its partner has waits (M0201). Channel k from a to b of a kind is paired with
 //!    channel k from b to a of that kind, in rank-level order; k counts the channels from a to b only;
 //! 2. a semaphore is released as often as it is acquired, so that it ends at its initial value (M0207);
-//! 3. the thread blocks of a barrier execute it equally often (M0205).
+//! 3. the thread blocks of a barrier execute it the same number of times (M0205).
 //!
 //! An operation inside a loop is executed once per iteration, ⌈span × bytes of a chunk / unit⌉ times. These numbers are
 //! equal at every size exactly if span per unit is, so the operations of one side in loops of some span per unit must
@@ -140,7 +140,7 @@ fn unbalanced_semaphore(plan: &PlanTree, rank: usize, id: u32, sides: &Sides) ->
     })
 }
 
-/// Returns the finding about thread blocks that do not execute a barrier equally often.
+/// Returns the finding about thread blocks that do not execute a barrier the same number of times.
 fn barrier_mismatch(
     plan: &PlanTree,
     id: u32,

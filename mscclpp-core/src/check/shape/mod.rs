@@ -337,7 +337,7 @@ fn block_tables(rank: usize, tables: &RankPlan, found: &mut Findings) {
     }
 }
 
-/// Checks that every member of a switch channel has it, equally often and over the same buffer: its setup requires all
+/// Checks that every member of a switch channel has it, the same number of times and over the same buffer: its setup requires all
 /// of them.
 fn switch_groups(plan: &PlanTree, found: &mut Findings) {
     let mut seen: BTreeMap<(BufferKind, &[u32]), BTreeMap<usize, usize>> = BTreeMap::new();

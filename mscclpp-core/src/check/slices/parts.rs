@@ -108,12 +108,12 @@ impl Parts {
                 let (buffer, start) = canonical_buffer(plan, effect.owner, effect.buffer, effect.range.index);
                 let start = chunks.as_mut().map_or(Some(start), Iterator::next).unwrap_or(start);
                 let memory = memory_number(effect.owner % own as u32, Space::of(buffer, effect.packets));
-                let (cut, member, behind) = cut(at.op.slice, effect.range.size);
+                let (cut, member, offset) = cut(at.op.slice, effect.range.size);
                 if lengths.last() != Some(&(cut, member)) {
                     lengths.push((cut, member));
                 }
                 all.has_packets |= effect.packets;
-                let part = Part { memory, start: u64::from(start) + behind, cut, member };
+                let part = Part { memory, start: u64::from(start) + offset, cut, member };
                 touched.push((effect, part));
             });
             all.add(&at, &touched, &mut last);

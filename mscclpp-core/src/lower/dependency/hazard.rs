@@ -28,11 +28,10 @@ struct Touched {
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum By {
     #[default]
-    Nobody,
+    None,
     /// The threads of one mapping.
     Threads(Mapping),
-    /// Unknown.
-    Anybody,
+    Unknown,
 }
 
 /// How an operation assigns the elements of a range to the threads of its block. Accesses of equal mappings access
@@ -69,7 +68,7 @@ impl HazardRule {
         any(op, before_syncs, scope, &mut |placed| {
             self.memories[placed.memory].overlapping(placed.start, placed.end).iter().any(
                 |Segment { value: touched, .. }| {
-                    let apart = |by: By| by != By::Nobody && (by == By::Anybody || by != placed.by);
+                    let apart = |by: By| by != By::None && (by == By::Unknown || by != placed.by);
                     apart(touched.written) && !placed.waits || placed.write && apart(touched.read)
                 },
             )
@@ -88,7 +87,7 @@ impl HazardRule {
         self.memories[placed.memory].update(placed.start, placed.end, |before| {
             let mut touched = before.unwrap_or_default();
             let by = if placed.write { &mut touched.written } else { &mut touched.read };
-            *by = if *by == By::Nobody || *by == placed.by { placed.by } else { By::Anybody };
+            *by = if *by == By::None || *by == placed.by { placed.by } else { By::Unknown };
             touched
         });
     }
@@ -149,7 +148,7 @@ fn place(op: &Op, access: &Access, window: u64, scope: &Scope) -> Option<Placed>
         end,
         write: access.write,
         waits: access.form == Form::Packets && !access.write && !is_port_put(op),
-        by: if keeps_threads(op, scope) { By::Threads(mapping) } else { By::Anybody },
+        by: if keeps_threads(op, scope) { By::Threads(mapping) } else { By::Unknown },
     })
 }
 

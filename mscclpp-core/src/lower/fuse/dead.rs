@@ -45,9 +45,9 @@ impl DeadStores {
             if let Some(body) = &op.body {
                 self.scan(plan, rank, &body.ops);
             }
-            let behind_reduce = op.kind == OpKind::SwitchBroadcast
+            let is_result_of_reduce = op.kind == OpKind::SwitchBroadcast
                 && previous.is_some_and(|before| before.kind == OpKind::SwitchReduce && before.dsts == op.srcs);
-            if !behind_reduce {
+            if !is_result_of_reduce {
                 accesses(op).filter(|access| !access.write).for_each(|access| self.note(plan, rank, &access.range));
             }
             previous = Some(op);

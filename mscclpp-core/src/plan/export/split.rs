@@ -1,4 +1,4 @@
-//! Taking apart the operations that are longer than the reference's arrays.
+//! Splits operations that are longer than the reference executor's arrays.
 
 use smallvec::smallvec;
 
@@ -8,8 +8,8 @@ use crate::types::ChannelKind;
 
 const ROOM: DeviceProfile = DeviceProfile::REFERENCE;
 
-/// Splits what can be split, bodies of pipelines included. The pieces stand one behind the other, with no sync between
-/// them, as the entries of the whole had none.
+/// Splits all operations that can be split, bodies of pipelines included. The parts follow one another without a sync,
+/// because the entries of one operation are not synchronized either.
 pub(super) fn ops(list: &mut Vec<Op>) {
     let mut out = Vec::with_capacity(list.len());
     for mut op in list.drain(..) {
@@ -44,10 +44,10 @@ fn by_ids(op: Op, most: usize, out: &mut Vec<Op>) {
     out.extend(op.ids.chunks(most).map(|ids| Op { ids: Ids::from_slice(ids), ..op.clone() }));
 }
 
-/// Operations that treat source i, destination i and channel i on their own.
+/// Splits an operation that processes source i, destination i and channel i independently of the others.
 fn pairs(op: Op, out: &mut Vec<Op>) {
     let paired = op.srcs.len() == op.dsts.len() && (op.ids.is_empty() || op.ids.len() == op.srcs.len());
-    // The reference takes the base address of the first source for all.
+    // The reference executor uses the base address of the first source for all sources.
     let one_base = matches!(op.kind, OpKind::Put | OpKind::PutPackets) && op.channel == Some(ChannelKind::Memory);
     let ends = |start: usize| {
         let same = |at: &&Operand| !one_base || at.place == op.srcs[start].place;
@@ -72,7 +72,7 @@ fn pairs(op: Op, out: &mut Vec<Op>) {
     }
 }
 
-/// Operations that write one source to every destination.
+/// Splits an operation that writes one source to every destination.
 fn copies(op: Op, out: &mut Vec<Op>) {
     let listed = op.ids.is_empty() || op.ids.len() == op.dsts.len();
     if op.dsts.len() <= ROOM.channels_per_op || !listed {
@@ -85,13 +85,13 @@ fn copies(op: Op, out: &mut Vec<Op>) {
     }
 }
 
-/// Reductions: all but the last piece are of the plain kind and leave their result in the first destination, where the next
-/// one goes on; what the last one cannot send any more is put from there.
+/// Splits a reduction. All parts but the last are of the plain kind and leave their result in the first destination,
+/// from which the next part continues; a separate put sends what the last part has no room for.
 fn sources(op: Op, plain: OpKind, most: usize, out: &mut Vec<Op>) {
     let Some(&result) = op.dsts.first() else { return out.push(op) };
     let later = op.srcs.get(most..).unwrap_or_default();
     if later.iter().any(|at| overlap(at, &result)) {
-        // A piece would read what an earlier one has written.
+        // A part would read what an earlier part has written.
         return out.push(op);
     }
     let mut last = op;
@@ -117,13 +117,13 @@ fn sources(op: Op, plain: OpKind, most: usize, out: &mut Vec<Op>) {
         ..last.clone()
     };
     let puts: Vec<Op> = rest.chunks(ROOM.channels_per_op).map(piece).collect();
-    // Reductions and puts share the elements out to threads alike only where no tail is left.
+    // Reductions and puts assign elements to the same threads only if there is no tail.
     let sync = (!puts.is_empty()).then(|| Op::new(OpKind::Nop, last.origin));
     out.push(last);
     out.extend(sync.into_iter().chain(puts));
 }
 
-/// Whether two references of one block may name the same chunk.
+/// Returns whether two operands of one block may name the same chunk.
 fn overlap(a: &Operand, b: &Operand) -> bool {
     let end = |at: &Operand| u64::from(at.index) + u64::from(at.size);
     a.place == b.place && u64::from(a.index) < end(b) && u64::from(b.index) < end(a)

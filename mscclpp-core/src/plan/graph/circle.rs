@@ -1,4 +1,4 @@
-//! Few ranks: each a card with its buffers, in a circle, and arrows between them.
+//! Draws few ranks: each as a card with its buffers, arranged in a circle, with arrows between the cards.
 
 use std::collections::BTreeMap;
 use std::f64::consts::{PI, TAU};
@@ -15,12 +15,12 @@ const WIDTH: f64 = 176.0;
 /// Height of the head of a card, and of each of its buffers.
 const HEAD: f64 = 26.0;
 const ROW: f64 = 34.0;
-/// Where the cells of a buffer begin, and how wide they all are.
+/// Left edge of the cells of a buffer, and their total width.
 const CELLS: f64 = 58.0;
 const CELLS_WIDTH: f64 = WIDTH - CELLS - 10.0;
-/// Most chunks of a buffer that are drawn one by one.
+/// Maximum number of chunks of a buffer that are drawn individually.
 const MOST_CELLS: u64 = 32;
-/// Most arrows between single chunks, and most arrows that have their numbers written beside them.
+/// Maximum number of arrows between single chunks, and maximum number of arrows with a label.
 const MOST_CHUNK_ARROWS: usize = 24;
 const MOST_LABELS: usize = 40;
 /// Radius of a switch.
@@ -29,11 +29,11 @@ const HUB: f64 = 34.0;
 const MARGIN: f64 = 28.0;
 const TOP: f64 = 48.0;
 
-/// A rank's card.
+/// The card of a rank.
 struct Card<'a> {
     rank: u32,
     tables: &'a RankPlan,
-    /// Upper left.
+    /// Upper left corner.
     at: Point,
     buffers: Vec<BufferKind>,
     note: String,
@@ -48,7 +48,7 @@ impl Card<'_> {
         Point { x: self.at.x + WIDTH / 2.0, y: self.at.y + self.height() / 2.0 }
     }
 
-    /// Where the line from the centre to another point leaves the card.
+    /// Returns the point at which the line from the center to another point leaves the card.
     fn border(&self, to: Point) -> Point {
         let centre = self.centre();
         let (dx, dy) = ((to.x - centre.x).abs(), (to.y - centre.y).abs());
@@ -61,7 +61,7 @@ impl Card<'_> {
         Some(self.at.y + HEAD + position as f64 * ROW)
     }
 
-    /// The middle of some chunks; of the whole buffer where chunks are not drawn one by one.
+    /// Returns the middle of some chunks, or of the whole buffer if chunks are not drawn individually.
     fn middle(&self, chunks: &Chunks) -> Option<Point> {
         let count = u64::from(self.tables.chunks(chunks.buffer));
         let share = match count {
@@ -77,7 +77,7 @@ impl Card<'_> {
 struct Arrow {
     from: Point,
     to: Point,
-    /// How far it bends to its left, in pixels.
+    /// Distance by which the arrow bends to its left, in pixels.
     bend: f64,
     between_ranks: bool,
     way: TransferKind,
@@ -95,17 +95,17 @@ pub(super) fn draw(
 ) -> fmt::Result {
     let mut cards: Vec<Card> = ranks.iter().filter_map(|rank| card(plan, moves, *rank)).collect();
     let (width, height) = place(&mut cards, centre, title);
-    // The place of the switch is the centre; where a rank has that, its arrows lead to the other ranks themselves.
+    // The switch is drawn in the center. If a rank is there, arrows to the switch lead to the other ranks themselves.
     let hub = middle(&cards).filter(|_| centre.is_none() && cards.len() > 2 && !moves.by_switch.is_empty());
     let arrows = arrows(moves, &cards, hub);
     let marks = marks(moves);
     let total = height + legend_height(moves) + 2.0 * LINE + 16.0;
-    let colours: Vec<_> = super::totals(moves).iter().map(|(way, _)| way.colour()).collect();
-    svg::begin(f, width, total, title, &colours)?;
+    let colors: Vec<_> = super::totals(moves).iter().map(|(way, _)| way.color()).collect();
+    svg::begin(f, width, total, title, &colors)?;
     let labels = arrows.len() <= MOST_LABELS;
-    // Arrows between ranks pass behind the cards that lie in their way; those between chunks end within cards.
-    let (behind, above): (Vec<_>, Vec<_>) = arrows.iter().partition(|arrow| arrow.between_ranks);
-    behind.iter().try_for_each(|arrow| draw_arrow(f, arrow, labels))?;
+    // Arrows between ranks pass below the cards on their path; those between chunks end within cards.
+    let (below, above): (Vec<_>, Vec<_>) = arrows.iter().partition(|arrow| arrow.between_ranks);
+    below.iter().try_for_each(|arrow| draw_arrow(f, arrow, labels))?;
     cards.iter().try_for_each(|card| draw_card(f, card, &marks))?;
     if let Some(hub) = hub {
         let Point { x, y } = hub;
@@ -114,7 +114,7 @@ pub(super) fn draw(
         text(f, hub, style, "switch")?;
     }
     above.iter().try_for_each(|arrow| draw_arrow(f, arrow, labels))?;
-    // That an arrow between two chunks stands for one goes without saying.
+    // An arrow between two chunks that represents one transfer needs no label.
     for arrow in arrows.iter().filter(|arrow| labels && (arrow.between_ranks || arrow.amount.chunks != 1.0)) {
         draw_label(f, arrow)?;
     }
@@ -134,8 +134,8 @@ fn card<'a>(plan: &'a PlanTree, moves: &Moves, rank: u32) -> Option<Card<'a>> {
     Some(Card { rank, tables, at: Point { x: 0.0, y: 0.0 }, buffers, note })
 }
 
-/// Places the cards in a circle, the first one at the top (two of them side by side), around the one that all is about
-/// if there is such; returns how wide and high they all are, legend excluded.
+/// Arranges the cards in a circle, the first one at the top (two cards side by side), around the selected rank if there
+/// is one. Returns the total width and height without the legend.
 fn place(cards: &mut [Card<'_>], centre: Option<u32>, title: &str) -> (f64, f64) {
     let tallest = cards.iter().map(Card::height).fold(HEAD, f64::max);
     let apart = WIDTH.hypot(tallest) * 1.2;
@@ -168,7 +168,7 @@ fn place(cards: &mut [Card<'_>], centre: Option<u32>, title: &str) -> (f64, f64)
             most(|card| card.at.y + card.height()),
         ],
     };
-    // A title in 16 px takes about 9 px a letter; the line about cells is one, too.
+    // A title in 16 px takes about 9 px per letter. The line about cells is a title as well.
     let wide = (title.chars().count().min(200) as f64 * 9.0).max(660.0) + 32.0;
     let width = (bounds[2] - bounds[0] + 2.0 * MARGIN).max(wide);
     let shift = Point { x: (width - bounds[2] - bounds[0]) / 2.0, y: TOP + MARGIN - bounds[1] };
@@ -178,14 +178,14 @@ fn place(cards: &mut [Card<'_>], centre: Option<u32>, title: &str) -> (f64, f64)
     (width, bounds[3] - bounds[1] + TOP + 2.0 * MARGIN)
 }
 
-/// The middle of a circle of cards.
+/// Returns the center of a circle of cards.
 fn middle(cards: &[Card<'_>]) -> Option<Point> {
     let count = cards.len() as f64;
     let sum = |of: fn(Point) -> f64| cards.iter().map(|card| of(card.centre())).sum::<f64>();
     (!cards.is_empty()).then(|| Point { x: sum(|point| point.x) / count, y: sum(|point| point.y) / count })
 }
 
-/// Arrows between chunks if there are few, else between ranks, and between ranks and a switch.
+/// Returns arrows between chunks if there are few, otherwise arrows between ranks, and between ranks and a switch.
 fn arrows(moves: &Moves, cards: &[Card<'_>], hub: Option<Point>) -> Vec<Arrow> {
     let by_rank: BTreeMap<u32, &Card<'_>> = cards.iter().map(|card| (card.rank, card)).collect();
     let between_ranks = moves.chunks.keys().all(|(from, to, _)| from.rank != to.rank);
@@ -203,7 +203,7 @@ fn arrows(moves: &Moves, cards: &[Card<'_>], hub: Option<Point>) -> Vec<Arrow> {
         let (source, target) = (*by_rank.get(from)?, *by_rank.get(to)?);
         let before: &mut u32 = beside.entry((*from, *to)).or_default();
         let length = source.centre().distance(target.centre());
-        // Ways of one pair lie beside each other, and so do the two directions: both bend to their left.
+        // Transfer kinds of one pair are drawn side by side, and so are the two directions: both bend to their left.
         let bend = (length * 0.06).min(30.0) + (length * 0.08).min(22.0) * f64::from(*before);
         *before += 1;
         let about = format!("{} from rank {from} to rank {to}", way.name());
@@ -237,7 +237,7 @@ fn called(chunks: &Chunks) -> String {
 }
 
 impl Arrow {
-    /// The point that the curve bends to.
+    /// Returns the control point of the curve.
     fn control(&self) -> Point {
         let middle = self.from.towards(self.to, 0.5);
         let length = self.from.distance(self.to).max(1.0);
@@ -245,7 +245,8 @@ impl Arrow {
         Point { x: middle.x + dy * self.bend * 2.0, y: middle.y - dx * self.bend * 2.0 }
     }
 
-    /// Where the curve has its number: nearer to its start, so that those of crossing arrows lie apart.
+    /// Returns the position of the curve's label: nearer to its start, so that the labels of crossing arrows do not
+    /// overlap.
     fn label(&self) -> Point {
         let (share, control) = (0.3, self.control());
         self.from.towards(control, share).towards(control.towards(self.to, share), share)
@@ -254,14 +255,14 @@ impl Arrow {
 
 fn draw_arrow(f: &mut Formatter<'_>, arrow: &Arrow, strong: bool) -> fmt::Result {
     let Arrow { from, to, way, amount, about, .. } = arrow;
-    let (colour, width) = (way.colour(), (1.0 + (1.0 + amount.chunks.max(0.0)).log2() * 0.5).min(5.0));
+    let (color, width) = (way.color(), (1.0 + (1.0 + amount.chunks.max(0.0)).log2() * 0.5).min(5.0));
     let opacity = if strong { 0.9 } else { 0.5 };
     writeln!(
         f,
-        "<path d=\"M{from}Q{} {to}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"{width:.1}\" \
+        "<path d=\"M{from}Q{} {to}\" fill=\"none\" stroke=\"{color}\" stroke-width=\"{width:.1}\" \
          stroke-opacity=\"{opacity}\" marker-end=\"url(#{})\"><title>{}</title></path>",
         arrow.control(),
-        svg::head(colour),
+        svg::head(color),
         Escaped(&format!("{about}: {}", said(amount))),
     )
 }
@@ -270,12 +271,12 @@ fn draw_label(f: &mut Formatter<'_>, arrow: &Arrow) -> fmt::Result {
     let style = format!(
         "fill=\"{}\" font-size=\"11\" text-anchor=\"middle\" dominant-baseline=\"middle\" stroke=\"#ffffff\" \
          stroke-width=\"4\" paint-order=\"stroke\"",
-        arrow.way.colour()
+        arrow.way.color()
     );
     text(f, arrow.label(), &style, amount(arrow.amount.chunks))
 }
 
-/// Which chunks data leaves and arrives at, per rank and buffer.
+/// The chunks that data leaves and arrives at, per rank and buffer.
 #[derive(Default)]
 struct Marks {
     leaves: [bool; MOST_CELLS as usize],
@@ -325,9 +326,9 @@ fn draw_card(f: &mut Formatter<'_>, card: &Card<'_>, marks: &BTreeMap<(u32, Buff
         let width = CELLS_WIDTH / count as f64;
         for cell in 0..count as usize {
             let left = left + width * cell as f64;
-            for (half, marked, colour) in [(0.0, marks.leaves[cell], "#9ecae8"), (10.0, marks.arrives[cell], "#f6c08a")]
+            for (half, marked, color) in [(0.0, marks.leaves[cell], "#9ecae8"), (10.0, marks.arrives[cell], "#f6c08a")]
             {
-                let fill = if marked { colour } else { "#ffffff" };
+                let fill = if marked { color } else { "#ffffff" };
                 writeln!(
                     f,
                     "<rect x=\"{left:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"10\" fill=\"{fill}\"/>",

@@ -1,4 +1,4 @@
-//! Many ranks: who sends how much to whom, as a matrix.
+//! Draws many ranks: how much each rank sends to each other rank, as a matrix.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Formatter};
@@ -8,7 +8,7 @@ use super::svg::{self, Point, amount, counted, text};
 use super::{LINE, legend, legend_height, said};
 use crate::plan::PlanTree;
 
-/// Most rows and columns; ranks share them where there are more.
+/// Maximum number of rows and columns; several ranks share one if there are more ranks.
 const MOST_CELLS: usize = 64;
 /// Width and height of all cells, in pixels.
 const SIDE: f64 = 768.0;
@@ -16,7 +16,7 @@ const SIDE: f64 = 768.0;
 const LEFT: f64 = 72.0;
 const TOP: f64 = 96.0;
 
-/// What goes from some ranks to some others.
+/// What a set of ranks sends to another set.
 #[derive(Default)]
 struct Cell {
     sum: Amount,
@@ -60,14 +60,14 @@ pub(super) fn draw(f: &mut Formatter<'_>, plan: &PlanTree, moves: &Moves, ranks:
     };
     for ((from, to), Cell { sum, ways }) in &cells {
         let (x, y) = (LEFT + cell * *to as f64, TOP + cell * *from as f64);
-        // By the logarithm, so that one chunk can be seen beside a thousand.
+        // Logarithmic, so that one chunk is visible next to a thousand chunks.
         let strength = 0.2 + 0.8 * ((1.0 + sum.chunks).log2() / (1.0 + most).log2().max(1e-9)).min(1.0);
-        let colour =
-            ways.iter().max_by(|a, b| a.1.chunks.total_cmp(&b.1.chunks)).map_or("#ffffff", |(way, _)| way.colour());
+        let color =
+            ways.iter().max_by(|a, b| a.1.chunks.total_cmp(&b.1.chunks)).map_or("#ffffff", |(way, _)| way.color());
         let each: Vec<_> = ways.iter().map(|(way, amount)| format!("{} {}", way.name(), said(amount))).collect();
         writeln!(
             f,
-            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{cell:.1}\" height=\"{cell:.1}\" fill=\"{colour}\" \
+            "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{cell:.1}\" height=\"{cell:.1}\" fill=\"{color}\" \
              fill-opacity=\"{strength:.2}\"><title>{} to {}: {}</title></rect>",
             ranks_of(*from),
             ranks_of(*to),
@@ -94,7 +94,7 @@ pub(super) fn draw(f: &mut Formatter<'_>, plan: &PlanTree, moves: &Moves, ranks:
     svg::end(f)
 }
 
-/// Lines between the nodes, where there are several and no cell is in two of them.
+/// Draws lines between the nodes, if there are several and no cell belongs to two of them.
 fn nodes(f: &mut Formatter<'_>, plan: &PlanTree, ranks: &[u32], share: usize, cell: f64) -> fmt::Result {
     let node = |rank: u32| rank / plan.ranks_per_node.max(1);
     for i in 1..ranks.len() {

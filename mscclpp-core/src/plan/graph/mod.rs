@@ -1,4 +1,4 @@
-//! Plans as drawings: which data moves between which ranks, and how.
+//! Plans as drawings: which data moves between which ranks, by which kind of transfer.
 
 mod circle;
 mod matrix;
@@ -12,18 +12,19 @@ use self::moves::{Amount, Moves, TransferKind};
 use self::svg::{Escaped, Point, amount, counted, text};
 use super::PlanTree;
 
-/// Most ranks that are drawn one by one; more become a matrix.
+/// Maximum number of ranks that are drawn individually; more ranks become a matrix.
 const MOST_RANKS: usize = 16;
 
-/// A plan, or what one rank has to do with the others, as an SVG document.
+/// A plan, or the transfers of one rank, as an SVG document.
 ///
-/// Up to 16 ranks stand in a circle (around the one that all is about, if it is about one), each with its buffers and their chunks, with an arrow for everything that goes from
-/// one to another, by kind of transfer; few transfers go from chunk to chunk. More ranks are a matrix of who sends how
-/// much to whom. Bodies of pipelines count once, signals do not move data. Exact numbers are in the tooltips.
+/// Up to 16 ranks are arranged in a circle (around the selected rank, if there is one), each with its buffers and their
+/// chunks. An arrow represents each kind of transfer from one rank to another; few transfers are drawn from chunk to
+/// chunk. More ranks become a matrix of how much each rank sends to each other rank. Bodies of pipelines count once;
+/// signals move no data. Tooltips have the exact numbers.
 ///
 /// # Cost
-/// Linear in the operations, their references and the groups of switch channels; the drawing's size is bounded for any
-/// number of ranks.
+/// Linear in the operations, their operands and the groups of switch channels; the size of the drawing is bounded for
+/// any number of ranks.
 #[derive(Clone, Copy, Debug)]
 pub struct Graph<'a> {
     plan: &'a PlanTree,
@@ -31,12 +32,12 @@ pub struct Graph<'a> {
 }
 
 impl<'a> Graph<'a> {
-    /// All of a plan.
+    /// Returns a drawing of the whole plan.
     pub const fn plan(plan: &'a PlanTree) -> Self {
         Self { plan, rank: None }
     }
 
-    /// What goes to and from one rank; nothing if there is no such.
+    /// Returns a drawing of the transfers to and from one rank; empty if the plan has no such rank.
     pub const fn rank(plan: &'a PlanTree, rank: u32) -> Self {
         Self { plan, rank: Some(rank) }
     }
@@ -70,7 +71,7 @@ impl Graph<'_> {
     }
 }
 
-/// The ways that data goes here, with how much goes each.
+/// Returns the kinds of transfers that occur, with the amount of each.
 fn totals(moves: &Moves) -> Vec<(TransferKind, Amount)> {
     let total = |way: TransferKind| {
         let mut sum = Amount::default();
@@ -80,12 +81,12 @@ fn totals(moves: &Moves) -> Vec<(TransferKind, Amount)> {
     TransferKind::ALL.into_iter().map(total).filter(|(_, amount)| amount.transfers > 0).collect()
 }
 
-/// One line for each way; returns how high they are.
+/// Writes one line per kind of transfer and returns the height of the legend.
 fn legend(f: &mut Formatter<'_>, moves: &Moves, mut at: Point) -> fmt::Result {
     for (way, sum) in totals(moves) {
         let Point { x, y } = at;
-        let colour = way.colour();
-        writeln!(f, "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"18\" height=\"4\" fill=\"{colour}\"/>", y - 6.0)?;
+        let color = way.color();
+        writeln!(f, "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"18\" height=\"4\" fill=\"{color}\"/>", y - 6.0)?;
         text(f, Point { x: x + 26.0, y }, "", Escaped(&format!("{}: {}", way.name(), said(&sum))))?;
         at.y += LINE;
     }
@@ -103,7 +104,7 @@ fn legend_height(moves: &Moves) -> f64 {
 /// Height of a line of text, in pixels.
 const LINE: f64 = 18.0;
 
-/// "4 transfers of 8 chunks".
+/// Formats an amount as `4 transfers of 8 chunks`.
 fn said(sum: &Amount) -> String {
     let chunks = counted(&amount(sum.chunks), "chunk");
     format!("{} of {chunks}", counted(&sum.transfers.to_string(), "transfer"))

@@ -1,4 +1,4 @@
-//! What moves between ranks, and how.
+//! Collects what moves between ranks, by kind of transfer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -9,7 +9,7 @@ use crate::plan::text::{BlockNames, RankNames};
 use crate::plan::{BufferRef, Op, OpKind, Operand, PlanTree, RankPlan};
 use crate::types::{BufferKind, ChannelKind};
 
-/// How data gets from one rank to another.
+/// How data is transferred from one rank to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum TransferKind {
     MemoryPut,
@@ -32,7 +32,7 @@ impl TransferKind {
         Self::SwitchStore,
     ];
 
-    /// What the legend calls it.
+    /// Returns the name in the legend.
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::MemoryPut => "put",
@@ -45,8 +45,8 @@ impl TransferKind {
         }
     }
 
-    /// Colours that people with any eyes can tell apart.
-    pub(super) const fn colour(self) -> &'static str {
+    /// Returns a color; the colors differ under any form of color blindness.
+    pub(super) const fn color(self) -> &'static str {
         match self {
             Self::MemoryPut => "#0072b2",
             Self::MemoryRead => "#56b4e9",
@@ -58,7 +58,7 @@ impl TransferKind {
         }
     }
 
-    /// Whether it goes through a switch.
+    /// Returns whether the transfer goes through a switch.
     pub(super) const fn by_switch(self) -> bool {
         matches!(self, Self::SwitchLoad | Self::SwitchStore)
     }
@@ -76,12 +76,12 @@ impl TransferKind {
     }
 }
 
-/// How much goes one way.
+/// An amount of data of one kind of transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Amount {
-    /// References that operations make to it.
+    /// Number of operands that operations transfer.
     pub(super) transfers: u64,
-    /// Chunks, or parts of them.
+    /// Number of chunks, including fractions.
     pub(super) chunks: f64,
 }
 
@@ -92,12 +92,12 @@ impl Amount {
     }
 }
 
-/// Chunks of one rank's buffer.
+/// A range of chunks of one rank's buffer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Chunks {
     pub(super) rank: u32,
     pub(super) buffer: BufferKind,
-    /// Exclusive at the end; 64 bits hold what any file says.
+    /// Start and exclusive end; 64 bits hold the numbers of any file.
     pub(super) start: u64,
     pub(super) end: u64,
 }
@@ -108,37 +108,37 @@ impl Chunks {
     }
 }
 
-/// All that moves between ranks, added up.
+/// The sum of all transfers between ranks.
 #[derive(Debug, Default)]
 pub(super) struct Moves {
-    /// By source, destination and way. A multicast counts for each other member of its group.
+    /// By source, destination and kind. A multicast counts once for each other member of its group.
     pub(super) between: BTreeMap<(u32, u32, TransferKind), Amount>,
-    /// The same by chunks. A multicast has one end only here: the executing rank's.
+    /// By chunks. A multicast has only one end here: that of the executing rank.
     pub(super) chunks: BTreeMap<(Chunks, Chunks, TransferKind), Amount>,
-    /// What ranks give to switches and get from them, by rank, whether to a switch, and way. What `between` says of
-    /// switches, said another way.
+    /// What ranks send to switches and receive from them, by rank, whether to a switch, and kind. `between` has the
+    /// same transfers by destination.
     pub(super) by_switch: BTreeMap<(u32, bool, TransferKind), Amount>,
-    /// By rank, what it moves and combines in its own buffers: operations by name.
+    /// Per rank, the operations on its own buffers, by name.
     pub(super) local: BTreeMap<u32, BTreeMap<&'static str, u64>>,
 }
 
-/// What one rank moves through one of its switch channels one way.
+/// What one rank transfers through one of its switch channels in one direction.
 type Switched = (u32, u32, TransferKind);
 
-/// Collects what moves.
+/// Collects transfers.
 struct Visit<'a> {
     moves: Moves,
-    /// Multicasts, added up before they are spread over their groups, which may be long.
+    /// Multicasts, summed before they are distributed over their groups, which may be large.
     switched: BTreeMap<Switched, Amount>,
-    /// The rank that all is about.
+    /// The selected rank.
     only: Option<u32>,
-    /// Whether chunks of all ranks are wanted.
+    /// Whether to collect chunks of all ranks.
     all_chunks: bool,
     plan: &'a PlanTree,
 }
 
 impl Moves {
-    /// What moves in a plan, or to and from one of its ranks.
+    /// Returns what moves in a plan, or to and from one of its ranks.
     pub(super) fn of(plan: &PlanTree, only: Option<u32>) -> Self {
         let all_chunks = plan.ranks.len() <= MOST_RANKS;
         let mut visit = Visit { moves: Self::default(), switched: BTreeMap::new(), only, all_chunks, plan };
@@ -183,8 +183,7 @@ impl Visit<'_> {
             for (i, at) in refs.iter().enumerate() {
                 let amount = Amount { transfers: 1, chunks: f64::from(at.size) * part };
                 let way = TransferKind::of(channel, write && writes_packets(op.kind, i), write);
-                // What a reduction sends is its result, which is where its first destination says; what others send is a
-                // source.
+                // A reduction sends its result, which is in its first destination; other operations send a source.
                 let own = if write && op.kind.is_reduce() { local(&op.dsts, 0) } else { local(others, i) };
                 let group;
                 let (others, buffer) = match at.place {
@@ -209,7 +208,7 @@ impl Visit<'_> {
                         continue;
                     }
                     let there = chunks(other, buffer, at);
-                    // A reduction within a switch has no chunk of its own in the rank that asks for it.
+                    // A reduction within a switch has no chunk of its own in the rank that requests it.
                     let own = own.clone().unwrap_or_else(|| Chunks { rank, ..there.clone() });
                     let (from, to) = if write { (own, there) } else { (there, own) };
                     self.moves.chunks.entry((from, to, way)).or_default().add(amount);
@@ -221,7 +220,7 @@ impl Visit<'_> {
         }
     }
 
-    /// Whether the chunks that go between two ranks are wanted.
+    /// Returns whether to collect the chunks that are transferred between two ranks.
     fn wants(&self, rank: u32, other: u32) -> bool {
         self.only.map_or(self.all_chunks, |only| [rank, other].contains(&only))
     }
@@ -242,7 +241,7 @@ impl Visit<'_> {
     }
 }
 
-/// Source and destination of what a rank reads of another one, or writes to it.
+/// Returns source and destination of a read from or a write to another rank.
 const fn ends(write: bool, rank: u32, other: u32, way: TransferKind) -> (u32, u32, TransferKind) {
     if write { (rank, other, way) } else { (other, rank, way) }
 }
@@ -256,7 +255,7 @@ fn members(tables: &RankPlan, number: u32) -> &[u32] {
     tables.switch_channels().nth(number as usize).map_or(&[], |(_, members)| members)
 }
 
-/// What an operation within one rank is called.
+/// Returns the display name of an operation within one rank.
 const fn name(kind: OpKind) -> &'static str {
     match kind {
         OpKind::Copy => "copy",

@@ -1,9 +1,9 @@
-//! The few words of SVG that a drawing needs.
+//! The subset of SVG that drawings use.
 
 use std::fmt::{self, Display, Formatter, Write};
 
-/// Text of a plan as it may stand in XML: characters that XML gives a meaning are spelt out, those that it does not know
-/// or show are replaced.
+/// Text of a plan for use in XML: characters with a meaning in XML are escaped, those that are invalid or invisible are
+/// replaced.
 pub(super) struct Escaped<'a>(pub(super) &'a str);
 
 impl Display for Escaped<'_> {
@@ -32,7 +32,7 @@ pub(super) struct Point {
 }
 
 impl Point {
-    /// The point `share` of the way from here to another one.
+    /// Returns the point at `share` of the distance from this point to another one.
     pub(super) fn towards(self, other: Self, share: f64) -> Self {
         Self { x: self.x + (other.x - self.x) * share, y: self.y + (other.y - self.y) * share }
     }
@@ -44,13 +44,13 @@ impl Point {
 
 impl Display for Point {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        // No rounding may write a negative nothing.
+        // Rounding must not produce a negative zero.
         let tenth = |x: f64| (x * 10.0).round() / 10.0 + 0.0;
         write!(f, "{:.1} {:.1}", tenth(self.x), tenth(self.y))
     }
 }
 
-/// The start of a drawing: size, fonts, arrow heads, a white ground.
+/// Writes the start of a drawing: size, fonts, arrow heads, a white background.
 pub(super) fn begin(f: &mut Formatter<'_>, width: f64, height: f64, title: &str, heads: &[&str]) -> fmt::Result {
     let title = Escaped(title);
     writeln!(
@@ -61,12 +61,12 @@ pub(super) fn begin(f: &mut Formatter<'_>, width: f64, height: f64, title: &str,
     )?;
     writeln!(f, "<title>{title}</title>")?;
     f.write_str("<defs>\n")?;
-    for colour in heads {
+    for color in heads {
         writeln!(
             f,
             "<marker id=\"{}\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"9\" markerHeight=\"9\" \
-             markerUnits=\"userSpaceOnUse\" orient=\"auto\"><path d=\"M0 0 8 4 0 8z\" fill=\"{colour}\"/></marker>",
-            head(colour)
+             markerUnits=\"userSpaceOnUse\" orient=\"auto\"><path d=\"M0 0 8 4 0 8z\" fill=\"{color}\"/></marker>",
+            head(color)
         )?;
     }
     f.write_str("</defs>\n")?;
@@ -74,29 +74,29 @@ pub(super) fn begin(f: &mut Formatter<'_>, width: f64, height: f64, title: &str,
     text(f, Point { x: 16.0, y: 26.0 }, "font-size=\"16\" font-weight=\"600\"", title)
 }
 
-/// The end of a drawing.
+/// Writes the end of a drawing.
 pub(super) fn end(f: &mut Formatter<'_>) -> fmt::Result {
     f.write_str("</svg>\n")
 }
 
-/// The name of the arrow head of a colour.
-pub(super) fn head(colour: &str) -> String {
-    format!("head-{}", colour.trim_start_matches('#'))
+/// The name of the arrow head of a color.
+pub(super) fn head(color: &str) -> String {
+    format!("head-{}", color.trim_start_matches('#'))
 }
 
-/// A line of text; what it says is already escaped.
+/// Writes a line of text, which is already escaped.
 pub(super) fn text(f: &mut Formatter<'_>, at: Point, style: &str, text: impl Display) -> fmt::Result {
     let Point { x, y } = at;
     let space = if style.is_empty() { "" } else { " " };
     writeln!(f, "<text x=\"{x:.1}\" y=\"{y:.1}\"{space}{style}>{text}</text>")
 }
 
-/// A number of chunks: whole ones as such, parts with two decimals.
+/// Formats a number of chunks: integers without decimals, fractions with two.
 pub(super) fn amount(chunks: f64) -> String {
     if (chunks - chunks.round()).abs() < 1e-6 { format!("{chunks:.0}") } else { format!("{chunks:.2}") }
 }
 
-/// `1 chunk`, `2 chunks`.
+/// Formats a count with its noun: `1 chunk`, `2 chunks`.
 pub(super) fn counted(count: &str, what: &str) -> String {
     let s = if count == "1" { "" } else { "s" };
     format!("{count} {what}{s}")

@@ -1,4 +1,4 @@
-//! From an image to a tree.
+//! Decodes an image to a tree.
 
 use super::Plan;
 use super::encode::kind_of_number;
@@ -9,7 +9,7 @@ use crate::collective::{Collective, CollectiveKind};
 use crate::origin::Origin;
 use crate::plan::{ChannelTable, LoopBody, Op, PlanTree, RankPlan, ThreadBlock};
 
-/// The tree of an image. A rank whose section is damaged comes out empty.
+/// Returns the tree of an image. A rank whose section is damaged is empty.
 pub(super) fn decode(plan: &Plan) -> PlanTree {
     let (origins, of_ops) = plan.origin_table().map(|table| table.decode()).unwrap_or_default();
     let ranks = (0..plan.num_ranks()).map(|rank| {
@@ -82,7 +82,7 @@ fn decode_block(view: &BlockView<'_>, origins: &[Origin]) -> ThreadBlock {
     }
 }
 
-/// Takes operations until `count` flat ones are used up.
+/// Takes operations until `count` flat operations are consumed.
 fn decode_ops<'a>(flat: &mut dyn Iterator<Item = (OpView<'a>, Origin)>, count: usize, depth: usize) -> Vec<Op> {
     let mut ops = Vec::new();
     let mut left = count;

@@ -1,4 +1,4 @@
-//! From a tree to an image.
+//! Encodes a tree as an image.
 
 use super::hash::hash;
 use super::layout::*;
@@ -68,7 +68,7 @@ fn header(plan: &PlanTree, out: &mut [u8]) {
     put(out, NAME_LENGTH, &(plan.name.len() as u64).to_le_bytes());
 }
 
-/// The words of what a program states about its outputs.
+/// Returns the words of the expectations.
 fn expectations(list: &[Expectation]) -> Vec<u64> {
     let mut words = Vec::new();
     for Expectation { rank, chunk, len, inputs, .. } in list {
@@ -83,10 +83,10 @@ fn put(out: &mut [u8], at: usize, bytes: &[u8]) {
     out[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// The least number of a collective that has chunk counts of its own.
+/// Smallest number of a collective that has chunk counts of its own.
 pub(super) const FIRST_WITH_COUNTS: u8 = 7;
 
-/// A collective's number and its own chunk counts.
+/// Returns a collective's number and its own chunk counts.
 fn kind_number(kind: CollectiveKind) -> (u8, u32, u32) {
     match kind {
         CollectiveKind::AllReduce => (0, 0, 0),
@@ -101,7 +101,7 @@ fn kind_number(kind: CollectiveKind) -> (u8, u32, u32) {
     }
 }
 
-/// The collective of a number.
+/// Returns the collective with a number.
 pub(super) fn kind_of_number(kind: u8, input: u32, output: u32) -> Option<CollectiveKind> {
     Some(match kind {
         0 => CollectiveKind::AllReduce,
@@ -117,7 +117,7 @@ pub(super) fn kind_of_number(kind: u8, input: u32, output: u32) -> Option<Collec
     })
 }
 
-/// The tables of a rank's section while they grow.
+/// The tables of a rank's section while they are built.
 #[derive(Default)]
 struct Section {
     head: Vec<u64>,

@@ -1,4 +1,4 @@
-//! What can be wrong with the bytes of an image.
+//! Errors of reading an image.
 
 use thiserror::Error;
 
@@ -8,13 +8,13 @@ use crate::diag::{Code, Diagnostic, Site};
 #[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ImageError {
-    /// The bytes do not begin like an image.
+    /// The bytes do not begin with the magic number of an image.
     #[error("not a plan image: {found} bytes that do not start with its magic number")]
     Magic {
-        /// Number of bytes handed in.
+        /// Number of bytes passed.
         found: usize,
     },
-    /// The image was written by another version of the format.
+    /// The image has another version of the format.
     #[error(
         "plan image of format version {found}, expected version {expected}: compile the plan again with this \
          version of mscclpp"
@@ -25,12 +25,12 @@ pub enum ImageError {
         /// Version that this crate reads and writes.
         expected: u32,
     },
-    /// Bytes are missing or there are too many.
+    /// The number of bytes is wrong.
     #[error("plan image of {found} bytes, expected {expected} bytes as stated in its header")]
     Length {
-        /// Bytes there are.
+        /// Number of bytes passed.
         found: u64,
-        /// Bytes the header announces.
+        /// Number of bytes that the header states.
         expected: u64,
     },
     /// The bytes were changed after they were written.
@@ -43,14 +43,14 @@ pub enum ImageError {
         /// Hash in the header.
         expected: u128,
     },
-    /// A value of the header is not one of its field's.
+    /// A field of the header has an invalid value.
     #[error("plan image with {what} {found} in its header, expected {expected}")]
     Header {
         /// The field.
         what: &'static str,
         /// Its value.
         found: u64,
-        /// Its legal values.
+        /// Its valid values.
         expected: &'static str,
     },
     /// A value inside a rank's section is out of range.
@@ -58,17 +58,17 @@ pub enum ImageError {
     Rank {
         /// The rank.
         rank: u32,
-        /// The value.
+        /// The field.
         what: &'static str,
-        /// What it is.
+        /// Its value.
         found: u64,
-        /// Its legal values.
+        /// Its valid values.
         expected: String,
     },
 }
 
 impl std::fmt::Debug for ImageError {
-    /// The message, for those who return the error from `main` or unwrap it.
+    /// Writes the message, for callers that return the error from `main` or unwrap it.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::fmt::Display::fmt(self, f)
     }

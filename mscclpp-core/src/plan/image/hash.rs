@@ -1,14 +1,15 @@
-//! The hash of an image: equal plans have equal hashes on every machine, different plans practically never.
+//! The hash of an image: equal plans have equal hashes on every machine; a collision of different plans is practically
+//! impossible.
 //!
-//! Two multiplicative lanes over 64-bit little-endian words, each step a bijection of the lane for a given word, so that a
-//! change of any one word always changes both lanes. It guards against damage and mix-ups, not against forgery.
+//! Two multiplicative lanes over 64-bit little-endian words. Each step is a bijection of the lane for a given word, so
+//! that a change of any one word always changes both lanes. The hash detects damage and mix-ups, not forgery.
 
 use super::layout::{HASH, HASH_END};
 
 const SEEDS: [u64; 2] = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344];
 const PRIMES: [u64; 2] = [0x9e37_79b1_85eb_ca87, 0xc2b2_ae3d_27d4_eb4f];
 
-/// Hash of all bytes of an image but the hash field itself.
+/// Returns the hash of all bytes of an image except the hash field.
 pub(super) fn hash(image: &[u8]) -> u128 {
     let mut lanes = SEEDS;
     absorb(&mut lanes, image.get(..HASH).unwrap_or(image));
@@ -34,7 +35,7 @@ fn step(lanes: &mut [u64; 2], word: u64) {
     lanes[1] = lanes[1].wrapping_add(word).rotate_left(41).wrapping_mul(PRIMES[1]);
 }
 
-/// Spreads every bit of a lane over all others.
+/// Spreads every bit of a lane over all other bits.
 fn finish(mut lane: u64) -> u64 {
     lane = (lane ^ (lane >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     lane = (lane ^ (lane >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,4 +1,4 @@
-//! Where everything lies in an image. All numbers are little-endian and nothing is aligned.
+//! The layout of an image. All numbers are little-endian and nothing is aligned.
 //!
 //! ```text
 //! header      HEADER bytes, the fields below
@@ -20,8 +20,8 @@
 //! semaphores          one word each: initial value, sign in the lowest bit
 //! blocks              BLOCK words each: first operation, operations, first table, channel tables, remote buffer tables
 //! block tables        TABLE words each: channel kind, first number, length
-//! operations          OP words each, a pipeline's body right behind its header
-//! references          REF words each
+//! operations          OP words each, a pipeline's body right after its header
+//! operands            REF words each
 //! numbers             the rest
 //! ```
 //!
@@ -64,7 +64,7 @@ pub(super) const IN_PLACE: u8 = 1;
 pub(super) const REUSE_RESOURCES: u8 = 2;
 pub(super) const DOUBLE_SCRATCH: u8 = 4;
 
-/// Zero bytes behind the last section.
+/// Number of zero bytes after the last section.
 pub(super) const PADDING: usize = 7;
 
 /// Words of a section's head: three chunk counts and seven table sizes.
@@ -109,23 +109,23 @@ pub(super) const ATTRIBUTES_END: u64 = 1 << 10;
 /// Pipelines inside pipelines that are decoded. A correct plan has one level.
 pub(super) const MAX_DEPTH: usize = 8;
 
-/// Where a reference points, as one number: local buffers first, then remote and switch windows in turn.
+/// The buffer of an operand, as one number: local buffers first, then remote and switch windows alternately.
 pub(super) const PLACE_REMOTE: u64 = 3;
 pub(super) const PLACE_SWITCH: u64 = 4;
 
-/// A little-endian number of the header, 0 if it is cut off.
+/// Returns a little-endian number of the header, 0 if it is truncated.
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     let chunk = bytes.get(at..).and_then(|rest| rest.first_chunk());
     chunk.map_or(0, |chunk| u32::from_le_bytes(*chunk))
 }
 
-/// A little-endian number, 0 if it is cut off.
+/// Returns a little-endian number, 0 if it is truncated.
 pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let chunk = bytes.get(at..).and_then(|rest| rest.first_chunk());
     chunk.map_or(0, |chunk| u64::from_le_bytes(*chunk))
 }
 
-/// A number as an index; one that does not fit is behind the end of everything.
+/// Converts a number to an index; one that does not fit becomes an index past every end.
 #[inline]
 pub(super) fn index(number: u64) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
@@ -134,14 +134,14 @@ pub(super) fn index(number: u64) -> usize {
 /// Words of one width.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Words<'a> {
-    /// From the first word to [`PADDING`] bytes behind the last one.
+    /// From the first word to [`PADDING`] bytes after the last one.
     bytes: &'a [u8],
     shift: u32,
 }
 
 impl<'a> Words<'a> {
-    /// The words of `image[start..end]`, of which the first byte is the width; `None` if they do not lie in the image,
-    /// there is no such width, or a word is cut in two.
+    /// Returns the words of `image[start..end]`, whose first byte is the width; `None` if the range is outside the
+    /// image, if the width is invalid, or if a word is truncated.
     pub(super) fn new(image: &'a [u8], start: usize, end: usize) -> Option<Self> {
         let (width, bytes) = image.get(start..end.checked_add(PADDING)?)?.split_first()?;
         let shift = u32::from(*width);
@@ -154,7 +154,7 @@ impl<'a> Words<'a> {
         (self.bytes.len() - PADDING) >> self.shift
     }
 
-    /// Whether no narrower words would do.
+    /// Returns whether no narrower words would hold the numbers.
     pub(super) fn is_least_width(&self) -> bool {
         let all = (0..self.len()).fold(0, |all, at| all | self.get(at));
         self.shift == width(all)
@@ -165,20 +165,20 @@ impl<'a> Words<'a> {
         u64::MAX >> (64 - (8 << self.shift))
     }
 
-    /// Eight bytes from a word on; an unspecified number behind the end.
+    /// Returns eight bytes from a word on; past the end, an unspecified number.
     #[inline]
     fn load(&self, at: usize) -> u64 {
         let chunk = self.bytes.get(at << self.shift..).and_then(|bytes| bytes.first_chunk());
         chunk.map_or(0, |chunk| u64::from_le_bytes(*chunk))
     }
 
-    /// A word; an unspecified number behind the end.
+    /// Returns a word; past the end, an unspecified number.
     #[inline]
     pub(super) fn get(&self, at: usize) -> u64 {
         self.load(at) & self.mask()
     }
 
-    /// Up to four words that follow each other; most plans have words so narrow that one load gets them.
+    /// Returns up to four consecutive words. In most plans they are so narrow that one load reads them all.
     #[inline]
     pub(super) fn several<const N: usize>(&self, at: usize) -> [u64; N] {
         const { assert!(N <= 4) };
@@ -190,16 +190,16 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// A word that is an index or a count.
+    /// Returns a word that is an index or a count.
     #[inline]
     pub(super) fn index(&self, at: usize) -> usize {
         index(self.get(at))
     }
 }
 
-/// Appends words behind their width, in the least width that holds them all.
+/// Appends the width and the words, in the smallest width that holds them all.
 ///
-/// Written with indexes: macros run it unoptimised, where an iterator takes several calls for each of its items.
+/// Written with indexes: macros run it unoptimized, and an iterator then makes several calls per item.
 pub(super) fn push_words(out: &mut Vec<u8>, words: &[u64]) {
     let (mut all, mut at) = (0, 0);
     while at < words.len() {
@@ -225,7 +225,7 @@ pub(super) fn push_words(out: &mut Vec<u8>, words: &[u64]) {
     out.extend_from_slice(&bytes);
 }
 
-/// Binary logarithm of the bytes that a number takes.
+/// Returns the binary logarithm of the bytes that a number takes.
 fn width(number: u64) -> u32 {
     match number {
         0..=0xff => 0,

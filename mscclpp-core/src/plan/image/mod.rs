@@ -1,7 +1,8 @@
-//! The compact form of a plan: what is embedded in a binary and what the executors read.
+//! The compact form of a plan: binaries embed it, executors read it.
 //!
-//! [`Plan`] is made once, from a tree, from bytes, or at no cost from bytes in the binary, and is never changed. Its views
-//! read single numbers out of the bytes, so that opening a plan and walking one rank of it touches that rank's section only.
+//! A [`Plan`] is created once, from a tree, from bytes, or at no cost from bytes in the binary, and never changes. Its
+//! views read single numbers from the bytes, so that opening a plan and walking one of its ranks reads that rank's
+//! section only.
 
 mod decode;
 mod encode;
@@ -33,7 +34,7 @@ use crate::types::Protocol;
 
 /// An execution plan.
 ///
-/// Immutable and cheap to clone. Two plans are equal when their images are; where operations were written does not count.
+/// Immutable and cheap to clone. Two plans are equal if their images are; source locations are ignored.
 #[derive(Clone)]
 pub struct Plan {
     image: Bytes,
@@ -59,11 +60,11 @@ impl Deref for Bytes {
 }
 
 impl Plan {
-    /// A plan whose image and origins lie in the binary. Costs nothing and checks nothing.
+    /// Creates a plan whose image and origins are in the binary. Costs nothing and checks nothing.
     ///
-    /// Meant for generated code, whose bytes come from [`Plan::new`]. Bytes from elsewhere go through
-    /// [`Plan::from_bytes`]; with wrong ones here, views are empty or meaningless, but nothing panics.
-    /// [`Plan::open`] tells whether the bytes are of this version of the format.
+    /// For generated code, whose bytes come from [`Plan::new`]. Other bytes go through [`Plan::from_bytes`]; with wrong
+    /// bytes here, views are empty or meaningless, but nothing panics. [`Plan::open`] checks whether the bytes have
+    /// this version of the format.
     #[inline]
     pub const fn from_static(image: &'static [u8], origins: &'static [u8]) -> Self {
         Self { image: Bytes::Static(image), origins: Bytes::Static(origins) }
@@ -76,23 +77,24 @@ impl Plan {
         Self { image: Bytes::Shared(encode::encode(tree).into()), origins: Bytes::Shared(origins::encode(tree).into()) }
     }
 
-    /// Whether bytes begin like an image; plan files in JSON do not.
+    /// Returns whether bytes begin like an image; plan files in JSON do not.
     pub fn is_image(bytes: &[u8]) -> bool {
         bytes.starts_with(&MAGIC)
     }
 
-    /// Takes bytes from anywhere, after checking all of them. Whether the plan is right is not asked; [`Plan::load`] does.
+    /// Creates a plan from bytes of any source, after validating all of them. Does not check the plan itself;
+    /// [`Plan::load`] does.
     ///
     /// # Errors
-    /// Whatever makes the bytes differ from an image that [`Plan::new`] writes: another format or version, missing or
-    /// changed bytes, and, even under a right hash, any count, position or enum value out of range.
+    /// Any difference from an image that [`Plan::new`] writes: another format or version, missing or changed bytes,
+    /// and, even under a correct hash, any count, position or enum value out of range.
     pub fn from_bytes(image: Vec<u8>) -> Result<Self, ImageError> {
         let plan = Self { image: Bytes::Shared(image.into()), origins: Bytes::Static(&[]) };
         validate::image(&plan)?;
         Ok(plan)
     }
 
-    /// The same plan with other origins: those that [`Plan::origins`] gave for an equal plan.
+    /// Returns the same plan with other origins, those that [`Plan::origins`] returned for an equal plan.
     #[must_use]
     pub fn with_origins(mut self, origins: Vec<u8>) -> Self {
         self.origins = Bytes::Shared(origins.into());
@@ -102,27 +104,27 @@ impl Plan {
     /// Checks magic number, version and length, in constant time.
     ///
     /// # Errors
-    /// The one of the three that is wrong.
+    /// The first of the three that is wrong.
     pub fn open(&self) -> Result<(), ImageError> {
         validate::outline(&self.image)
     }
 
-    /// The bytes.
+    /// Returns the bytes of the image.
     pub fn image(&self) -> &[u8] {
         &self.image
     }
 
-    /// Where the operations were written, as bytes of their own; empty if that is not known.
+    /// Returns the encoded source locations of the operations; empty if they are unknown.
     pub fn origins(&self) -> &[u8] {
         &self.origins
     }
 
-    /// The whole plan as a tree; `Plan::new` of it gives the same image again.
+    /// Returns the whole plan as a tree; `Plan::new` of it gives the same image.
     pub fn tree(&self) -> PlanTree {
         decode::decode(self)
     }
 
-    /// A hash over everything but the origins, as stored in the image.
+    /// Returns a hash over everything but the origins, as stored in the image.
     pub fn hash(&self) -> u128 {
         u128::from(u64_at(&self.image, HASH + 8)) << 64 | u128::from(u64_at(&self.image, HASH))
     }
@@ -132,7 +134,7 @@ impl Plan {
         self.text(self.texts(), u64_at(&self.image, NAME_LENGTH))
     }
 
-    /// The collective, its chunking before replication, and whether it is in place.
+    /// Returns the collective, with its chunking before replication and whether it is in place.
     pub fn collective(&self) -> Collective {
         decode::collective(&self.image)
     }
@@ -149,7 +151,7 @@ impl Plan {
         u32_at(&self.image, RANKS).min(u32::try_from(most).unwrap_or(u32::MAX))
     }
 
-    /// Ranks per node.
+    /// Returns the number of ranks per node.
     pub fn ranks_per_node(&self) -> u32 {
         u32_at(&self.image, RANKS_PER_NODE)
     }
@@ -159,7 +161,7 @@ impl Plan {
         self.flag(REUSE_RESOURCES)
     }
 
-    /// CUDA threads per thread block.
+    /// Returns the number of CUDA threads per thread block.
     pub fn threads_per_block(&self) -> u32 {
         u32_at(&self.image, THREADS)
     }
@@ -169,22 +171,22 @@ impl Plan {
         self.flag(DOUBLE_SCRATCH)
     }
 
-    /// Granularity of chunk boundaries, in bytes.
+    /// Returns the granularity of chunk boundaries, in bytes.
     pub fn buffer_alignment(&self) -> u32 {
         u32_at(&self.image, ALIGNMENT)
     }
 
-    /// Smallest message, in bytes, inclusive.
+    /// Returns the smallest message size, in bytes, inclusive.
     pub fn min_message_size(&self) -> u64 {
         u64_at(&self.image, MIN_SIZE)
     }
 
-    /// Largest message, in bytes, inclusive.
+    /// Returns the largest message size, in bytes, inclusive.
     pub fn max_message_size(&self) -> u64 {
         u64_at(&self.image, MAX_SIZE)
     }
 
-    /// Labels for selectors, keys ascending.
+    /// Returns the tags, which are labels for selectors, keys ascending.
     pub fn tags(&self) -> impl Iterator<Item = (&str, i64)> {
         let mut at = self.texts().saturating_add(index(u64_at(&self.image, NAME_LENGTH)));
         let end = at.saturating_add(index(u64_at(&self.image, TAGS_LENGTH))).min(self.image.len());
@@ -204,8 +206,8 @@ impl Plan {
         self.tags().find_map(|(found, value)| (found == key).then_some(value))
     }
 
-    /// What the program states about its outputs ([`Program::expect`](crate::dsl::Program::expect)), without the places where it
-    /// does.
+    /// Returns the program's expectations of its outputs ([`Program::expect`](crate::dsl::Program::expect)), without
+    /// their source locations.
     pub fn expectations(&self) -> impl Iterator<Item = Expectation> {
         expectations(self.expectation_words())
     }
@@ -216,7 +218,7 @@ impl Plan {
         Words::new(&self.image, start, start.checked_add(length)?)
     }
 
-    /// A rank's part, in constant time; `None` if there is no such rank.
+    /// Returns a rank's part of the plan, in constant time; `None` if the plan has no such rank.
     #[inline]
     pub fn rank(&self, rank: u32) -> Option<RankView<'_>> {
         if rank >= self.num_ranks() {
@@ -227,12 +229,13 @@ impl Plan {
         RankView::new(Words::new(&self.image, start, end)?)
     }
 
-    /// All ranks' parts in order.
+    /// Returns all ranks' parts in order.
     pub fn ranks(&self) -> impl Iterator<Item = RankView<'_>> {
         (0..self.num_ranks()).filter_map(|rank| self.rank(rank))
     }
 
-    /// Where an operation was written: `op` is its flat index in its thread block, as in [`BlockView::op`].
+    /// Returns the source location of an operation. `op` is its flat index in its thread block, as in
+    /// [`BlockView::op`].
     pub fn location(&self, rank: u32, block: u32, op: u32) -> Option<SourceLocation> {
         let block = self.rank(rank)?.block(block)?;
         let op = (op < block.num_ops()).then_some(op)?;
@@ -247,12 +250,12 @@ impl Plan {
         self.image.get(FLAGS).is_some_and(|flags| flags & flag != 0)
     }
 
-    /// Where the texts begin.
+    /// Returns the offset of the texts.
     fn texts(&self) -> usize {
         HEADER + 8 * (self.num_ranks() as usize + 1)
     }
 
-    /// Where the expectations begin.
+    /// Returns the offset of the expectations.
     fn expected(&self) -> usize {
         let texts = [NAME_LENGTH, TAGS_LENGTH].map(|at| index(u64_at(&self.image, at)));
         texts.into_iter().fold(self.texts(), usize::saturating_add)
@@ -264,14 +267,14 @@ impl Plan {
     }
 }
 
-/// The expectations that words spell out, up to the first one that the words do not hold as a whole.
+/// Returns the expectations that words encode, up to the first one that is incomplete.
 fn expectations(words: Option<Words<'_>>) -> impl Iterator<Item = Expectation> {
     let mut at = 0;
     std::iter::from_fn(move || {
         let words = words.as_ref()?;
         let number = |at: usize| u32::try_from(words.get(at)).ok();
         let inputs = at + EXPECTATION;
-        // Counts before anything is allocated: there are at most as many inputs as there are words for them.
+        // Checks counts before allocating: an input takes a word at least.
         let room = words.len().checked_sub(inputs)? / INPUT;
         let count = Some(words.index(at + 3)).filter(|count| *count <= room)?;
         let [rank, chunk, len] = [number(at)?, number(at + 1)?, number(at + 2)?];

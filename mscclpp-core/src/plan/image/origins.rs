@@ -1,12 +1,12 @@
-//! Where the operations of an image were written: kept beside it, never part of its bytes or hash.
+//! Source locations of the operations of an image: stored separately from it, never part of its bytes or hash.
 //!
-//! A u64, the position behind the words; the words, as in a section; [`PADDING`] zero bytes; the texts. The words are
+//! A u64, the position after the words; the words, as in a section; [`PADDING`] zero bytes; the texts. The words are
 //!
 //! ```text
-//! HEAD words      ranks, operations, places, variables, strings
+//! HEAD words      ranks, operations, locations, variables, strings
 //! ranks           position of each rank's first operation in the next table
-//! operations      place of each plus one, 0 for unknown
-//! places          PLACE words each: file, line, column, token plus one, first variable, variables
+//! operations      location of each plus one, 0 for unknown
+//! locations       PLACE words each: file, line, column, token plus one, first variable, variables
 //! variables       VARIABLE words each: name, value with its sign in the lowest bit, low and high half
 //! strings         STRING words each: first byte, length
 //! ```
@@ -24,7 +24,7 @@ const PLACE: usize = 6;
 const VARIABLE: usize = 3;
 const STRING: usize = 2;
 
-/// The bytes of a plan's origins; empty if no operation has a known one.
+/// Returns the bytes of a plan's origins; empty if no operation has a known source location.
 pub(super) fn encode(plan: &PlanTree) -> Vec<u8> {
     let mut writer = Writer::default();
     writer.used.resize(plan.origins.places().len(), 0);
@@ -57,7 +57,7 @@ pub(super) fn encode(plan: &PlanTree) -> Vec<u8> {
 
 #[derive(Default)]
 struct Writer<'a> {
-    /// What each place of the plan is written as; 0 as long as it is not used.
+    /// The number under which each source location of the plan is written; 0 while it is unused.
     used: Vec<u64>,
     ops: Vec<u64>,
     places: Vec<u64>,
@@ -106,7 +106,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// A view of the bytes. Damaged ones know fewer places; they never cause a panic.
+/// A view of the bytes. Damaged bytes give fewer source locations, never a panic.
 pub(super) struct OriginTable<'a> {
     words: Words<'a>,
     text: &'a [u8],
@@ -115,7 +115,7 @@ pub(super) struct OriginTable<'a> {
 }
 
 impl<'a> OriginTable<'a> {
-    /// The tables, if the bytes hold any.
+    /// Returns a view of the tables, if the bytes hold any.
     pub(super) fn new(bytes: &'a [u8]) -> Option<Self> {
         let end = index(u64_at(bytes, 0));
         let words = Words::new(bytes, START, end)?;
@@ -126,7 +126,7 @@ impl<'a> OriginTable<'a> {
         (starts[5] <= words.len()).then_some(Self { words, text: bytes.get(end + PADDING..)?, starts })
     }
 
-    /// The place of an operation, counted over its whole rank.
+    /// Returns the source location of an operation, counted over its whole rank.
     pub(super) fn place(&self, rank: u32, op: usize) -> Option<SourceLocation> {
         let [ranks, ops, places, ..] = self.starts;
         let rank = ranks.saturating_add(rank as usize);
@@ -174,7 +174,7 @@ impl<'a> OriginTable<'a> {
         std::str::from_utf8(text).ok()
     }
 
-    /// All places, and per rank the place of each operation.
+    /// Returns all source locations, and per rank the origin of each operation.
     pub(super) fn decode(&self) -> (Origins, Vec<Vec<Origin>>) {
         let mut origins = Origins::default();
         let [ranks, ops, places, variables, strings, end] = self.starts;

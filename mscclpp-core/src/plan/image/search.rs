@@ -1,4 +1,4 @@
-//! Plan images inside other bytes: those that an executable or a library embeds.
+//! Finds plan images inside other bytes: those that an executable or a library embeds.
 //!
 //! An image is found by its magic number and the length in its header, and validated in full like one from a file. Time is linear in
 //! the number of bytes: accepted images do not overlap, and the bytes hashed for rejected ones are limited.
@@ -16,7 +16,8 @@ const MAX_HASHED: usize = 4;
 /// Rejected images that are reported.
 const MAX_REJECTED: usize = 16;
 
-/// Format versions above are not taken for those of an image: code that compares magic numbers contains them, too.
+/// Format versions above this one are not taken for those of an image: code that compares magic numbers contains them
+/// as well.
 const MAX_VERSION: u32 = 255;
 
 /// How far the search advances if a window ends with a byte.
@@ -36,14 +37,14 @@ const SHIFTS: [u8; 256] = {
 pub struct EmbeddedPlans {
     /// Each plan once, in the order of their images.
     pub plans: Vec<Plan>,
-    /// Positions of bytes that begin like an image and are none, and why, at most 16.
+    /// Positions of bytes that begin like an image but are none, with the reason; at most 16.
     pub rejected: Vec<(usize, ImageError)>,
-    /// Whether all bytes were searched. Not so only for bytes that were made to take long.
+    /// Whether all bytes were searched. False only for bytes crafted to make the search slow.
     pub is_complete: bool,
 }
 
 impl Plan {
-    /// The plans whose images lie anywhere in some bytes, such as those of an executable. They have no origins.
+    /// Returns the plans whose images are anywhere in some bytes, such as those of an executable. They have no origins.
     ///
     /// # Cost
     /// Linear in the number of bytes.
@@ -84,13 +85,13 @@ impl Plan {
 }
 
 enum Rejected {
-    /// Not an image, and how many bytes were hashed to find out.
+    /// Not an image; with the number of bytes hashed to establish that.
     Image(ImageError, usize),
-    /// It would take more bytes than may be hashed.
+    /// Reading it would hash more bytes than allowed.
     Budget,
 }
 
-/// Reads an image. Nothing is allocated before its hash is right.
+/// Reads an image. Allocates nothing until its hash is known to be correct.
 fn read(image: &[u8], budget: usize) -> Result<Plan, Rejected> {
     validate::outline(image).map_err(|error| Rejected::Image(error, 0))?;
     let cost = image.len();
@@ -105,7 +106,7 @@ fn read(image: &[u8], budget: usize) -> Result<Plan, Rejected> {
     Plan::from_bytes(image.to_vec()).map_err(|error| Rejected::Image(error, cost))
 }
 
-/// The position of the next magic number from a position on.
+/// Returns the first position of a magic number at or after a position.
 fn next_magic(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     loop {

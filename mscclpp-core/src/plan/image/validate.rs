@@ -1,7 +1,7 @@
-//! The full check of an image: every count, every position, every enum value.
+//! Full validation of an image: every count, every position, every enum value.
 //!
-//! Every list must start where the one before it ended, so that no two lists share bytes: a hostile image cannot make a
-//! decoder produce more than it is long.
+//! Every list must start where the previous one ended, so that no two lists share bytes: a malicious image cannot make
+//! a decoder produce more than the image's length.
 
 use super::Plan;
 use super::encode::{FIRST_WITH_COUNTS, kind_of_number};
@@ -12,7 +12,7 @@ use super::view::{BlockView, OpView, RankView, switch_buffer};
 use crate::plan::{Expectation, OpKind};
 use crate::types::{ChannelKind, Protocol, ReduceOp};
 
-/// Magic number, version and length.
+/// Validates magic number, version and length.
 pub(super) fn outline(image: &[u8]) -> Result<(), ImageError> {
     if !image.starts_with(&MAGIC) {
         return Err(ImageError::Magic { found: image.len() });
@@ -28,7 +28,7 @@ pub(super) fn outline(image: &[u8]) -> Result<(), ImageError> {
     Ok(())
 }
 
-/// Everything.
+/// Validates the whole image.
 pub(super) fn image(plan: &Plan) -> Result<(), ImageError> {
     let image = plan.image();
     outline(image)?;
@@ -119,7 +119,7 @@ fn texts(image: &[u8], start: usize) -> Result<usize, ImageError> {
     Ok(at)
 }
 
-/// Checks what the program states about its outputs, from a position on, and returns where it ends.
+/// Checks the expectations from a position on and returns where they end.
 fn expectations(plan: &Plan, start: usize) -> Result<usize, ImageError> {
     let length = u64_at(plan.image(), EXPECTED_LENGTH);
     let end = start.saturating_add(index(length));
@@ -133,7 +133,7 @@ fn expectations(plan: &Plan, start: usize) -> Result<usize, ImageError> {
     if whole && words.is_least_width() { Ok(end) } else { Err(error()) }
 }
 
-/// A text and where it ends.
+/// Returns a text and the position of its end.
 fn text<'a>(image: &'a [u8], start: usize, length: u64, what: &'static str) -> Result<(&'a str, usize), ImageError> {
     let end = start.saturating_add(index(length));
     let text = image.get(start..end).ok_or_else(|| header_error(what, length, "a length within the image"))?;
@@ -141,7 +141,7 @@ fn text<'a>(image: &'a [u8], start: usize, length: u64, what: &'static str) -> R
     Ok((text, end))
 }
 
-/// One rank's section.
+/// Validates one rank's section.
 pub(super) fn section(rank: u32, view: &RankView<'_>) -> Result<(), ImageError> {
     Section { rank, view, numbers: 0, refs: 0 }.check()
 }
@@ -149,7 +149,7 @@ pub(super) fn section(rank: u32, view: &RankView<'_>) -> Result<(), ImageError> 
 struct Section<'a> {
     rank: u32,
     view: &'a RankView<'a>,
-    /// Where the next list must start.
+    /// Position at which the next list must start.
     numbers: usize,
     refs: usize,
 }
@@ -214,7 +214,7 @@ impl Section<'_> {
         self.expect(found == expected as u64, what, found, || expected.to_string())
     }
 
-    /// `at + count`, if it does not pass `end`.
+    /// Returns `at + count`, if it does not exceed `end`.
     fn advance(&self, what: &'static str, at: usize, count: u64, end: usize) -> Result<usize, ImageError> {
         let next = at.saturating_add(index(count));
         self.expect(next <= end, what, count, || format!("at most {}", end - at))?;

@@ -1,4 +1,4 @@
-//! Between a collective with its chunking and the chunk counts that a plan file has instead.
+//! Converts between a collective with its chunking and the chunk counts that a plan file has instead.
 
 use crate::collective::{Collective, CollectiveKind};
 
@@ -6,8 +6,8 @@ use crate::collective::{Collective, CollectiveKind};
 pub(super) const NAMES: &[&str] =
     &["allreduce", "allgather", "reducescatter", "alltoall", "sendrecv", "broadcast", "reduce", "custom", "test"];
 
-/// The collective of a name, out of place, with the chunk factor that rank 0's counts of input and output chunks imply:
-/// at least 1, rounded down where the counts do not fit the collective.
+/// Returns the collective with a name, out of place, with the chunk factor that rank 0's counts of input and output
+/// chunks imply: at least 1, rounded down if the counts do not fit the collective.
 pub(super) fn collective(name: &str, (input, output): (u32, u32), ranks: u32) -> Collective {
     let kind = match name {
         "allreduce" => CollectiveKind::AllReduce,
@@ -23,7 +23,7 @@ pub(super) fn collective(name: &str, (input, output): (u32, u32), ranks: u32) ->
     Collective { chunk_factor: factor(kind, (input, output), ranks), ..Collective::new(kind) }
 }
 
-/// The chunk factor alone.
+/// Returns the chunk factor alone.
 pub(super) fn factor(kind: CollectiveKind, (input, output): (u32, u32), ranks: u32) -> u32 {
     let factor = match kind {
         CollectiveKind::AllGather | CollectiveKind::SendRecv => input,

@@ -1,4 +1,4 @@
-//! What a reader carries along: where it is, and what it has found.
+//! The state of a reader: its position in the file, and its findings.
 
 use std::fmt::Write;
 
@@ -7,20 +7,21 @@ use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::plan::RankPlan;
 use crate::types::{BufferKind, ChannelKind};
 
-/// Findings of each sort that are kept; a file that is wrong everywhere is not explained line by line.
+/// Maximum number of findings of each severity that are kept; not every line of a file that is wrong everywhere is
+/// reported.
 const MOST: usize = 64;
 
-/// One step of the way from the top of the file to a value.
+/// One segment of the path from the top of the file to a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PathSegment<'t> {
     Key(&'t str),
     Index(usize),
 }
 
-/// The state of one reading.
+/// The state of reading one file.
 #[derive(Debug)]
 pub(super) struct ReadState<'t> {
-    /// Where the text is being read.
+    /// The tokens of the text.
     pub(super) json: Lexer<'t>,
     path: Vec<PathSegment<'t>>,
     strict: bool,
@@ -38,7 +39,7 @@ pub(super) struct ReadState<'t> {
     pub(super) in_pipeline: bool,
 }
 
-/// An operation that says which buffer its switch channel is over. The channels come later in the file.
+/// An operation that states the buffer of its switch channel. The channels come later in the file.
 #[derive(Debug)]
 struct SwitchBuffer {
     path: String,
@@ -73,7 +74,7 @@ impl<'t> ReadState<'t> {
         self.path.pop();
     }
 
-    /// Position of the current value in the array around it.
+    /// Returns the position of the current value in its array.
     pub(super) fn position(&self) -> usize {
         match self.path.last() {
             Some(PathSegment::Index(index)) => *index,
@@ -81,7 +82,7 @@ impl<'t> ReadState<'t> {
         }
     }
 
-    /// The way to the current value: `gpus[0].threadblocks[1].ops[2].src_buff[0].type`.
+    /// Returns the path of the current value: `gpus[0].threadblocks[1].ops[2].src_buff[0].type`.
     pub(super) fn path(&self) -> String {
         let mut text = String::new();
         for step in &self.path {
@@ -104,13 +105,13 @@ impl<'t> ReadState<'t> {
         Site::Path(self.path())
     }
 
-    /// An error about the current value.
+    /// Reports an error about the current value.
     #[cold]
     pub(super) fn error(&mut self, code: Code, message: impl Into<String>) {
         self.error_with_help(code, message, None::<&str>);
     }
 
-    /// An error about the current value, with the edit that mends it.
+    /// Reports an error about the current value, with a help text.
     #[cold]
     pub(super) fn error_with_help(&mut self, code: Code, message: impl Into<String>, help: Option<impl Into<String>>) {
         if self.errors.len() < MOST {
@@ -120,14 +121,14 @@ impl<'t> ReadState<'t> {
         }
     }
 
-    /// Whether nothing that is read any more will be looked at. It is not kept then, so that a file of a great many wrong
-    /// values takes no more memory than one of right ones.
+    /// Returns whether the result will be discarded. Nothing more is kept then, so that a file of very many wrong
+    /// values takes no more memory than one of correct values.
     #[inline]
     pub(super) fn is_hopeless(&self) -> bool {
         self.errors.len() >= MOST
     }
 
-    /// A key that the format does not have here; an error in a strict reading.
+    /// Reports a key that the format does not have here; an error in strict mode.
     #[cold]
     pub(super) fn unknown_key(&mut self, key: &'t str, message: String) {
         self.enter(PathSegment::Key(key));
@@ -139,13 +140,13 @@ impl<'t> ReadState<'t> {
         }
     }
 
-    /// The current operation says that its block's switch channel is over a buffer.
+    /// Records that the current operation expects its block's switch channel to be over a buffer.
     pub(super) fn note_switch_buffer(&mut self, channel: u32, buffer: BufferKind) {
         let path = self.path();
         self.switch_buffers.push(SwitchBuffer { path, block: self.block, channel, buffer });
     }
 
-    /// Compares what was noted with the channels of the rank, now that they are known.
+    /// Compares the recorded switch buffers with the channels of the rank, which are known by now.
     pub(super) fn check_switch_buffers(&mut self, rank: &RankPlan) {
         for noted in std::mem::take(&mut self.switch_buffers) {
             let block = rank.blocks.get(noted.block);
@@ -164,7 +165,7 @@ impl<'t> ReadState<'t> {
         }
     }
 
-    /// What was found up to a place where the text is not JSON, and that.
+    /// Returns the findings so far and the error that the text is not JSON.
     pub(super) fn not_json(mut self) -> Diagnostics {
         self.errors.push(Diagnostic::new(Code::NotJson, self.site(), self.json.problem()));
         let mut errors = Diagnostics::default();
@@ -172,7 +173,7 @@ impl<'t> ReadState<'t> {
         errors
     }
 
-    /// The value with the warnings, or the errors.
+    /// Returns the value with the warnings, or the errors.
     pub(super) fn finish<T>(self, value: T) -> Result<(T, Vec<Diagnostic>), Diagnostics> {
         let mut errors = Diagnostics::default();
         errors.extend(self.errors);
@@ -180,7 +181,7 @@ impl<'t> ReadState<'t> {
     }
 }
 
-/// A string of the file for a message: quoted, escaped and not too long.
+/// Formats a string of the file for a message: quoted, escaped and truncated.
 pub(super) fn quoted(text: &str) -> String {
     match text.char_indices().nth(40) {
         Some((end, _)) => format!("{:?}…", &text[..end]),

@@ -1,4 +1,4 @@
-//! What a program says of its outputs.
+//! Expectations of a program.
 
 use super::context::ReadState;
 use super::lexer::Stop;
@@ -7,7 +7,7 @@ use super::value::{Fields, Read};
 use crate::origin::Origin;
 use crate::plan::Expectation;
 
-/// An expectation as it stands.
+/// The keys of an expectation.
 pub(super) struct RawExpectation {
     rank: u32,
     index: u32,
@@ -15,7 +15,7 @@ pub(super) struct RawExpectation {
     inputs: Vec<RawInput>,
 }
 
-/// Chunks of an input, as many as there are of the output.
+/// Chunks of an input, as many as of the output.
 struct RawInput {
     rank: u32,
     index: u32,

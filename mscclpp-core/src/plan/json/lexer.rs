@@ -1,7 +1,7 @@
 //! The tokens of a JSON text.
 //!
-//! What plan files are made of is read here: short strings without escapes, whole numbers, punctuation. Everything rarer
-//! goes to `serde_json`.
+//! Reads what plan files consist of: short strings without escapes, integers, punctuation. `serde_json` reads
+//! everything rarer.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use serde::de::IgnoredAny;
 
 use super::context::quoted;
 
-/// The text is not JSON; [`Lexer::problem`] says why.
+/// The text is not JSON; [`Lexer::problem`] returns the reason.
 #[derive(Debug)]
 pub(super) struct Stop;
 
@@ -34,12 +34,12 @@ impl<'t> Lexer<'t> {
         Self { text, at: 0, problem: String::new() }
     }
 
-    /// What is wrong with the text, once there was a [`Stop`].
+    /// Returns what is wrong with the text, after a [`Stop`].
     pub(super) fn problem(&self) -> &str {
         &self.problem
     }
 
-    /// Notes what was expected at the current position.
+    /// Records what was expected at the current position.
     #[cold]
     fn stop(&mut self, expected: &str) -> Stop {
         let before = &self.text.as_bytes()[..self.at.min(self.text.len())];
@@ -52,7 +52,7 @@ impl<'t> Lexer<'t> {
         Stop
     }
 
-    /// The next byte that is not white space.
+    /// Returns the next byte that is not white space.
     #[inline]
     pub(super) fn peek(&mut self) -> Result<u8, Stop> {
         loop {
@@ -64,7 +64,7 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    /// Steps over a punctuation mark.
+    /// Skips a punctuation mark.
     #[inline]
     pub(super) fn expect(&mut self, mark: u8) -> Result<(), Stop> {
         if self.peek()? != mark {
@@ -74,7 +74,7 @@ impl<'t> Lexer<'t> {
         Ok(())
     }
 
-    /// Steps over the beginning of a list: true if it has elements, else steps over its end as well.
+    /// Skips the beginning of a list. Returns true if the list has elements; otherwise skips its end as well.
     #[inline]
     pub(super) fn open(&mut self, start: u8, end: u8) -> Result<bool, Stop> {
         self.expect(start)?;
@@ -83,7 +83,7 @@ impl<'t> Lexer<'t> {
         Ok(!empty)
     }
 
-    /// Steps over the string that comes next if it is `wanted`, a text without escapes.
+    /// Skips the next string if it is `wanted`, a text without escapes.
     #[inline]
     pub(super) fn take_string(&mut self, wanted: &str) -> bool {
         let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
@@ -95,7 +95,7 @@ impl<'t> Lexer<'t> {
         found
     }
 
-    /// Steps over what follows an element: true for a comma, false for the end of the list.
+    /// Skips the separator after an element. Returns true for a comma, false for the end of the list.
     #[inline]
     pub(super) fn more(&mut self, end: u8) -> Result<bool, Stop> {
         let found = self.peek()?;
@@ -116,13 +116,13 @@ impl<'t> Lexer<'t> {
         self.stop(&format!("',' or {:?}", char::from(end)))
     }
 
-    /// No value starts here.
+    /// Records that no value starts here.
     #[cold]
     pub(super) fn no_value(&mut self) -> Stop {
         self.stop("a value")
     }
 
-    /// Only white space is left.
+    /// Checks that only white space is left.
     pub(super) fn end(&mut self) -> Result<(), Stop> {
         let rest = &self.text[self.at..];
         let blank = rest.len() - rest.trim_start_matches([' ', '\n', '\r', '\t']).len();
@@ -130,7 +130,7 @@ impl<'t> Lexer<'t> {
         if self.at == self.text.len() { Ok(()) } else { Err(self.stop("the end of the text")) }
     }
 
-    /// The next string, as it is written between its quotes if it has no escapes.
+    /// Returns the next string, borrowed from the text if it has no escapes.
     #[inline]
     pub(super) fn string(&mut self) -> Result<Cow<'t, str>, Stop> {
         self.expect(b'"')?;
@@ -175,7 +175,7 @@ impl<'t> Lexer<'t> {
         })
     }
 
-    /// `true`, `false`, or nothing for `null`.
+    /// Reads `true`, `false`, or `null`, for which it returns `None`.
     pub(super) fn word(&mut self) -> Result<Option<bool>, Stop> {
         for (word, value) in [("true", Some(true)), ("false", Some(false)), ("null", None)] {
             if self.text[self.at..].starts_with(word) {
@@ -186,12 +186,12 @@ impl<'t> Lexer<'t> {
         Err(self.no_value())
     }
 
-    /// Steps over the next value.
+    /// Skips the next value.
     pub(super) fn skip(&mut self) -> Result<(), Stop> {
         self.rare::<IgnoredAny>("a value").map(|_| ())
     }
 
-    /// Leaves the next value to the library.
+    /// Reads the next value with `serde_json`.
     #[cold]
     fn rare<T: serde::de::DeserializeOwned>(&mut self, expected: &str) -> Result<T, Stop> {
         let rest = &self.text[self.at..];
@@ -215,12 +215,12 @@ impl<'t> Lexer<'t> {
     }
 }
 
-/// Length of what comes before the first quote, backslash or control character.
+/// Returns the length of the text before the first quote, backslash or control character.
 #[inline]
 fn plain(bytes: &[u8]) -> usize {
     const LOW: u64 = u64::from_ne_bytes([0x01; 8]);
     const HIGH: u64 = u64::from_ne_bytes([0x80; 8]);
-    // Marks, in its highest bit, the first byte that is smaller than `limit`, a number up to 128; bytes behind it may be
+    // Marks, in its highest bit, the first byte that is smaller than `limit`, a number up to 128; later bytes may be
     // marked as well.
     let below = |word: u64, limit: u8| word.wrapping_sub(LOW * u64::from(limit)) & !word & HIGH;
     let mut at = 0;

@@ -1,6 +1,7 @@
-//! Plan files: the JSON of MSCCL++, read with every mistake named and written as its own tools write it.
+//! Plan files: the JSON format of MSCCL++. Reading reports every mistake; writing produces what MSCCL++'s own tools
+//! write.
 //!
-//! `docs/plan-format.md` describes the format, and the few keys that are ours.
+//! `docs/plan-format.md` describes the format, and the few additional keys of this library.
 
 mod chunking;
 mod context;
@@ -22,7 +23,7 @@ use super::PlanTree;
 use crate::collective::CollectiveKind;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 
-/// How forgiving a reading is.
+/// Options of reading a plan file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadOptions {
@@ -38,33 +39,34 @@ impl ReadOptions {
     }
 }
 
-/// How a plan file is laid out.
+/// The layout of a plan file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
-    /// One value on a line, indented by two spaces.
+    /// One value per line, indented by two spaces.
     #[default]
     Pretty,
-    /// No space at all.
+    /// No white space.
     Compact,
 }
 
-/// Reads a plan file; also gives the warnings.
+/// Reads a plan file. Returns its tree and the warnings.
 ///
-/// The tree says what the file says, right or wrong: whether numbers point at something, and whether the plan does
-/// what its collective promises, is for the checker, which [`Plan::load`](super::Plan::load) asks. Time and memory are
-/// linear in the length of the text.
+/// The tree has what the file states, right or wrong: [`Plan::load`](super::Plan::load) calls the checker, which checks
+/// whether numbers refer to existing entries and whether the plan satisfies the postcondition of its collective. Time
+/// and memory are linear in the length of the text.
 ///
 /// # Errors
-/// Text that is not JSON; keys that are missing, double, or (when strict) unknown; values of the wrong type, out of range,
-/// or contradicting another one. All of a file's problems at once, at most 64, each with the path of its value.
+/// Text that is not JSON; keys that are missing, duplicate, or (in strict mode) unknown; values of the wrong type, out
+/// of range, or inconsistent with another one. All errors of a file are reported at once, at most 64, each with the
+/// path of its value.
 pub fn read(text: &str, options: ReadOptions) -> Result<(PlanTree, Vec<Diagnostic>), Diagnostics> {
     read::read(without_mark(text), options, read::Part::Whole)
 }
 
-/// [`read`] for bytes.
+/// Reads a plan file from bytes, as [`read`] does.
 ///
 /// # Errors
-/// As [`read`], and bytes that are not UTF-8.
+/// The errors of [`read`], and bytes that are not UTF-8.
 pub fn read_bytes(bytes: &[u8], options: ReadOptions) -> Result<(PlanTree, Vec<Diagnostic>), Diagnostics> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let at = error.valid_up_to();
@@ -74,31 +76,31 @@ pub fn read_bytes(bytes: &[u8], options: ReadOptions) -> Result<(PlanTree, Vec<D
     read(text, options)
 }
 
-/// Reads what one rank needs of a plan file, at the speed of skipping the rest.
+/// Reads the part of a plan file that one rank needs, at the speed of skipping the rest.
 ///
-/// The tree has all ranks, but the others are empty, and mistakes in their parts go unnoticed. Otherwise it equals the one of
-/// [`read`]; warnings are dropped.
+/// The tree has all ranks, but the others are empty, and mistakes in their parts are not reported. Otherwise the tree
+/// equals that of [`read`]; warnings are dropped.
 ///
 /// # Errors
-/// As [`read`] for the rank's own part and the plan's; a rank that the plan does not have.
+/// The errors of [`read`] for the rank's part and the top level; a rank that the plan does not have.
 pub fn read_rank(text: &str, rank: u32) -> Result<PlanTree, Diagnostics> {
     own_rank::read(without_mark(text), rank)
 }
 
 /// Writes a plan file.
 ///
-/// Reading it gives the tree again. Keys of our own appear only where the tree holds what MSCCL++ has no key for;
-/// [`for_reference`](super::export::for_reference) gives a tree without.
+/// Reading it gives the tree again. Keys of this library appear only if the tree has values for which MSCCL++ has no
+/// key; [`for_reference`](super::export::for_reference) returns a tree without such values.
 pub fn write(plan: &PlanTree, style: Style) -> String {
     write::write(plan, style)
 }
 
-/// The chunk factor that a reader takes a collective to have, from rank 0's counts of input and output chunks.
+/// Returns the chunk factor that a reader derives from rank 0's counts of input and output chunks.
 pub(super) fn chunk_factor(kind: CollectiveKind, counts: (u32, u32), ranks: u32) -> u32 {
     chunking::factor(kind, counts, ranks)
 }
 
-/// The text behind a byte order mark.
+/// Returns the text after a byte order mark.
 fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }

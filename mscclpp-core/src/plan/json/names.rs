@@ -1,4 +1,4 @@
-//! The words of the format: each a string out of a short list.
+//! The names of the format: each value is one of a short list of strings.
 
 use super::context::{ReadState, quoted};
 use super::value::Read;
@@ -36,7 +36,7 @@ names! {
         |name| [Self::Simple, Self::LL].into_iter().find(|one| one.name() == name);
 }
 
-/// An operation's name; `None` for one that is not known, which has been noted.
+/// The name of an operation; `None` for an unknown one, which has been reported.
 #[derive(Clone, Copy)]
 pub(super) struct Name(pub(super) Option<OpKind>);
 
@@ -58,7 +58,7 @@ impl Read for Name {
     }
 }
 
-/// A word that is not on its list.
+/// Reports a name that is not on its list.
 #[cold]
 pub(super) fn unknown(name: &str, what: &str, names: &[&str], context: &mut ReadState<'_>) {
     let message = format!("{} is not a valid name of {what}", quoted(name));

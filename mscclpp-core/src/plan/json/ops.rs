@@ -1,4 +1,4 @@
-//! Operations and references of a plan file.
+//! Operations and operands of a plan file.
 
 use super::context::ReadState;
 use super::lexer::Stop;
@@ -39,7 +39,7 @@ const SEMAPHORES: u32 = 1 << 9;
 const LOOP: u32 = 1 << 10 | 1 << 11;
 const SWITCH_REDUCE: u32 = 1 << 12 | 1 << 13 | 1 << 14 | 1 << 15;
 
-/// Whether an operation lists its channels: some do always, those that send data only over ports.
+/// Returns whether an operation lists its channels: some always do, those that send data only over ports.
 pub(super) fn lists_channels(kind: OpKind, channel: Option<ChannelKind>) -> bool {
     use OpKind::*;
     match kind {
@@ -49,7 +49,7 @@ pub(super) fn lists_channels(kind: OpKind, channel: Option<ChannelKind>) -> bool
     }
 }
 
-/// The keys that an operation must have, and those that it may have.
+/// Returns the keys that an operation must have, and those that it may have.
 fn keys(kind: OpKind, channel: Option<ChannelKind>) -> (u32, u32) {
     use OpKind::*;
     let needs = match kind {
@@ -71,7 +71,7 @@ fn keys(kind: OpKind, channel: Option<ChannelKind>) -> (u32, u32) {
     (NAME | needs | lists, reduces | slices)
 }
 
-/// An operation as it stands: what most have goes straight to its place.
+/// The keys of an operation: those that most operations have are stored directly in it.
 struct Raw<'o> {
     name: Option<Name>,
     op: &'o mut Op,
@@ -170,7 +170,7 @@ impl Read for Op {
 }
 
 impl Rare {
-    /// Fills in what belongs to the operation's kind.
+    /// Adds what belongs to the operation's kind.
     fn add_to(self, op: &mut Op, cx: &mut ReadState<'_>) {
         match op.kind {
             OpKind::Barrier => {
@@ -200,7 +200,7 @@ impl Rare {
     }
 }
 
-/// Takes away what other kinds of operations have.
+/// Removes what only other kinds of operations have.
 #[cold]
 fn drop_meaningless(op: &mut Op, kind: OpKind, keys: u32, cx: &mut ReadState<'_>) {
     for (i, key) in KEYS.iter().enumerate() {
@@ -271,7 +271,7 @@ objects! {
         { "tb_id" => index, "tbg_size" => of, };
 }
 
-/// A reference's keys as they stand.
+/// The keys of an operand.
 #[derive(Default)]
 struct RawRef {
     buffer: Option<BufferKind>,

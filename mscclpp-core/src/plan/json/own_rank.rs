@@ -1,4 +1,4 @@
-//! Reading one rank: the others are cut out of the text before it is parsed.
+//! Reads one rank: the other ranks are cut out of the text before it is parsed.
 
 use super::ReadOptions;
 use super::chunking;
@@ -10,7 +10,7 @@ use crate::plan::{PlanTree, RankPlan};
 pub(super) fn read(text: &str, rank: u32) -> Result<PlanTree, Diagnostics> {
     match fast(text, rank) {
         Some(tree) => Ok(tree),
-        // Something is unusual or wrong, and the full reader says what and where.
+        // Something is unusual or wrong; the full reader reports what and where.
         None => slow(text, rank),
     }
 }
@@ -21,7 +21,7 @@ fn slow(text: &str, rank: u32) -> Result<PlanTree, Diagnostics> {
         let message = format!("the plan has {} ranks, expected one with rank {rank}", tree.ranks.len());
         return Err(Diagnostic::new(Code::InconsistentValue, Site::Path("gpus".into()), message).into());
     }
-    // As in the fast way: they are about ranks that are not there.
+    // As in the fast path: they concern ranks that are not present.
     tree.expectations.clear();
     for (other, plan) in tree.ranks.iter_mut().enumerate() {
         if other != rank as usize {
@@ -37,7 +37,7 @@ fn fast(text: &str, rank: u32) -> Option<PlanTree> {
     let short = [before, "[", outline.own, "]", after].concat();
     let part = Part::Rank { rank, of: outline.ranks };
     let (mut tree, _) = read::read(&short, ReadOptions::default(), part).ok()?;
-    // The collective's chunking goes by rank 0.
+    // The collective's chunking follows from rank 0.
     let implied = |counts| chunking::collective(tree.collective.kind.name(), counts, outline.ranks);
     let own = tree.ranks.first().map(|own| (own.input_chunks, own.output_chunks))?;
     let first = counts(outline.first)?;
@@ -50,16 +50,17 @@ fn fast(text: &str, rank: u32) -> Option<PlanTree> {
     Some(tree)
 }
 
-/// Ranks up to which a plan is read the fast way. Beyond, an array of empty objects would cost far more than its bytes.
+/// Maximum number of ranks for which the fast path reads a plan. Beyond, an array of empty objects would cost far more
+/// than its bytes.
 const MOST_RANKS: u32 = 1 << 16;
 
-/// Where the ranks are in a file.
+/// The positions of the ranks in a file.
 struct Outline<'a> {
-    /// From the first byte of the array of ranks to behind its last.
+    /// From the first byte of the array of ranks to the position after its last byte.
     start: usize,
     end: usize,
     ranks: u32,
-    /// Rank 0 and the rank that is wanted.
+    /// Rank 0 and the requested rank.
     first: &'a str,
     own: &'a str,
 }
@@ -86,7 +87,7 @@ impl<'a> Outline<'a> {
         }
     }
 
-    /// Steps over the array of ranks.
+    /// Skips the array of ranks.
     fn ranks(scan: &mut Scanner<'a>, rank: u32) -> Option<Self> {
         scan.peek()?;
         let start = scan.at();
@@ -116,7 +117,7 @@ impl<'a> Outline<'a> {
     }
 }
 
-/// The input and output chunks of a rank.
+/// Returns the numbers of input and output chunks of a rank.
 fn counts(rank: &str) -> Option<(u32, u32)> {
     let mut scan = Scanner::new(rank);
     let (mut input, mut output) = (None, None);

@@ -41,7 +41,7 @@ pub(super) fn read(text: &str, options: ReadOptions, part: Part) -> Result<(Plan
     }
 }
 
-/// The file's keys as they stand.
+/// The keys of the file.
 struct File {
     name: String,
     collective: String,
@@ -140,7 +140,7 @@ impl Read for File {
     }
 }
 
-/// The ranks. A text with one rank only numbers it as in the whole file.
+/// The ranks. In a text with one rank only, that rank keeps its number of the whole file.
 struct Ranks(Vec<RankPlan>);
 
 impl Read for Ranks {
@@ -188,7 +188,7 @@ impl File {
             ranks,
             expectations: match part {
                 Part::Whole => self.expectations.into_iter().map(RawExpectation::build).collect(),
-                // They speak of ranks that are not there.
+                // They mention ranks that are not present.
                 Part::Rank { .. } => Vec::new(),
             },
             origins: Origins::default(),

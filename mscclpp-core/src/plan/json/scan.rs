@@ -1,7 +1,7 @@
-//! Finding the end of a JSON value without reading it.
+//! Finds the end of a JSON value without parsing it.
 //!
-//! The scanner takes valid JSON for granted: on anything else it ends early or finds nothing, and whoever asked reads the
-//! text in full to say what is wrong.
+//! The scanner assumes valid JSON: on anything else it ends early or finds nothing, and the caller then parses the
+//! whole text to report what is wrong.
 
 /// A position in a text.
 pub(super) struct Scanner<'a> {
@@ -18,7 +18,7 @@ impl<'a> Scanner<'a> {
         self.at
     }
 
-    /// The next byte that is not white space.
+    /// Returns the next byte that is not white space.
     pub(super) fn peek(&mut self) -> Option<u8> {
         let bytes = self.text.as_bytes();
         while matches!(bytes.get(self.at)?, b' ' | b'\n' | b'\r' | b'\t') {
@@ -27,12 +27,12 @@ impl<'a> Scanner<'a> {
         bytes.get(self.at).copied()
     }
 
-    /// Steps over `byte` if it is next.
+    /// Skips `byte` if it is next.
     pub(super) fn take(&mut self, byte: u8) -> Option<()> {
         (self.peek()? == byte).then(|| self.at += 1)
     }
 
-    /// The next key of an object and the colon behind it. `None` for one with escapes.
+    /// Returns the next key of an object and skips the colon after it. `None` for a key with escapes.
     pub(super) fn key(&mut self) -> Option<&'a str> {
         self.take(b'"')?;
         let start = self.at;
@@ -44,7 +44,7 @@ impl<'a> Scanner<'a> {
         Some(key)
     }
 
-    /// Steps over a value and returns it.
+    /// Skips a value and returns it.
     pub(super) fn value(&mut self) -> Option<&'a str> {
         let first = self.peek()?;
         let start = self.at;
@@ -59,7 +59,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Length of the string at the beginning.
+/// Returns the length of the string at the beginning.
 fn string(bytes: &[u8]) -> Option<usize> {
     let mut at = 1;
     loop {
@@ -71,10 +71,10 @@ fn string(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// Length of the object or array at the beginning.
+/// Returns the length of the object or array at the beginning.
 ///
-/// Works on blocks of 64 bytes, as bit masks of quotes and brackets: a prefix sum over the quotes says which brackets stand
-/// in strings, and only in a block where the depth can reach 0 are they looked at one by one.
+/// Works on blocks of 64 bytes, as bit masks of quotes and brackets: a prefix sum over the quotes tells which brackets
+/// are in strings, and only in a block where the depth can reach 0 are they inspected individually.
 fn container(bytes: &[u8]) -> Option<usize> {
     let mut depth = 0_i64;
     // All ones while inside a string.
@@ -99,7 +99,7 @@ fn container(bytes: &[u8]) -> Option<usize> {
         }
         let strings = prefix_xor(quotes) ^ in_string;
         in_string = ((strings as i64) >> 63) as u64;
-        // `[` and `{`, `]` and `}` differ in one bit. Counting needs no order, so it is the strings that are transposed.
+        // `[` and `{`, `]` and `}` differ in one bit. Counting needs no order, so the strings are transposed instead.
         let outside = !transpose(strings);
         let opens = mask(block, |byte| byte | 0x20 == b'{') & outside;
         let closes = mask(block, |byte| byte | 0x20 == b'}') & outside;
@@ -121,7 +121,7 @@ fn container(bytes: &[u8]) -> Option<usize> {
     None
 }
 
-/// One bit for each byte of a block, that of byte `8 k + j` at `8 j + k`: the cheapest order to make.
+/// Returns one bit per byte of a block; that of byte `8 k + j` is bit `8 j + k`, the order that is cheapest to produce.
 #[inline]
 fn mask(block: &[u8; 64], is: impl Fn(u8) -> bool) -> u64 {
     let flags: [u8; 64] = std::array::from_fn(|at| u8::from(is(block[at])));
@@ -139,7 +139,7 @@ fn transpose(mut bits: u64) -> u64 {
     bits
 }
 
-/// Bit `i` is the sum of bits 0 to `i`, modulo 2.
+/// Returns the prefix sums modulo 2: bit `i` is the sum of bits 0 to `i`.
 #[inline]
 fn prefix_xor(mut bits: u64) -> u64 {
     for shift in [1, 2, 4, 8, 16, 32] {
@@ -148,7 +148,7 @@ fn prefix_xor(mut bits: u64) -> u64 {
     bits
 }
 
-/// Which bytes are escaped by a backslash in front of them.
+/// Returns the bytes that are escaped by a preceding backslash.
 #[cold]
 fn escapes(backslashes: u64, escaped: &mut bool) -> u64 {
     let mut bits = u64::from(*escaped);

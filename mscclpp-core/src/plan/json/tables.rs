@@ -8,7 +8,7 @@ use crate::diag::Code;
 use crate::plan::{BlockTables, ChannelTable, Op, RankPlan, RemoteBuffer, ThreadBlock};
 use crate::types::{BufferKind, ChannelKind};
 
-/// A rank's keys as they stand.
+/// The keys of a rank.
 #[derive(Default)]
 struct RawRank {
     id: u32,
@@ -83,7 +83,8 @@ struct RawChannels {
 }
 
 impl RawChannels {
-    /// Channels of kind memory and port count on over all tables of their kind, so those become one.
+    /// Adds the table. Memory and port channels are numbered across all tables of their kind, so those tables are
+    /// merged into one.
     fn add_to(self, tables: &mut Vec<ChannelTable>) {
         let found = tables.iter_mut().find_map(|table| match (table, self.kind) {
             (ChannelTable::Memory(peers), ChannelKind::Memory) => Some(peers),
@@ -195,7 +196,7 @@ impl RawRemote {
     }
 }
 
-/// A channel kind that reaches remote buffers.
+/// A channel kind that accesses remote buffers.
 struct Access(ChannelKind);
 
 impl Read for Access {
@@ -220,7 +221,7 @@ struct RawSemaphore {
     init_value: i64,
 }
 
-/// A thread block's keys as they stand.
+/// The keys of a thread block.
 struct RawBlock {
     id: u32,
     ops: Vec<Op>,
@@ -296,7 +297,7 @@ impl Read for ThreadBlock {
     }
 }
 
-/// Joins tables of one kind: their positions count on.
+/// Merges tables of one kind, whose positions continue from table to table.
 fn merge(tables: impl Iterator<Item = (ChannelKind, Vec<u32>)>) -> BlockTables {
     let mut merged = BlockTables::new();
     for (kind, ids) in tables {

@@ -1,4 +1,4 @@
-//! Typed values read out of a JSON text, with every problem noted and none fatal but bad syntax.
+//! Reads typed values from a JSON text. Every problem is recorded; only bad syntax ends the reading.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use super::lexer::{Number, Stop};
 use crate::diag::Code;
 use crate::plan::{Ids, Operand, Operands};
 
-/// A type that can be read. A value of the wrong type is noted and reads as [`fallback`](Read::fallback).
+/// A type that can be read. A value of the wrong type is reported and reads as [`fallback`](Read::fallback).
 pub(super) trait Read: Sized {
     /// What is expected, for messages: `an integer from 0 to 4294967295`.
     const WANT: &'static str;
@@ -27,19 +27,19 @@ pub(super) trait Read: Sized {
         None
     }
 
-    /// Reads the array that comes next, if the type is one.
+    /// Reads the next value as an array, if the type is one.
     fn read_array(&mut self, _: &mut ReadState<'_>) -> Result<bool, Stop> {
         Ok(false)
     }
 
-    /// Reads the object that comes next, if the type is one.
+    /// Reads the next value as an object, if the type is one.
     fn read_object(&mut self, _: &mut ReadState<'_>) -> Result<bool, Stop> {
         Ok(false)
     }
 }
 
 impl<'t> ReadState<'t> {
-    /// Reads the next value into a place that holds the type's fallback.
+    /// Reads the next value into `place`, which holds the type's fallback.
     #[inline]
     pub(super) fn read<T: Read>(&mut self, place: &mut T) -> Result<(), Stop> {
         match self.json.peek()? {
@@ -81,13 +81,13 @@ impl<'t> ReadState<'t> {
         Ok(())
     }
 
-    /// Notes a value of the wrong type or out of its range.
+    /// Reports a value of the wrong type or out of its range.
     #[cold]
     fn wrong<T: Read>(&mut self, found: &str) {
         self.error(Code::WrongType, format!("expected {}, found {found}", T::WANT));
     }
 
-    /// Reads the array that comes next into a list whose first element has number `first`.
+    /// Reads the next array into a list whose first element has number `first`.
     #[inline]
     pub(super) fn elements<T: Read>(&mut self, first: usize, list: &mut impl List<T>) -> Result<(), Stop> {
         let mut left = self.json.open(b'[', b']')?;
@@ -105,11 +105,11 @@ impl<'t> ReadState<'t> {
         Ok(())
     }
 
-    /// Reads the object that comes next into `target`; returns which of its keys were there, as bits.
+    /// Reads the next object into `target`; returns which of its keys were present, as bits.
     #[inline]
     pub(super) fn fields<T: Fields>(&mut self, target: &mut T) -> Result<u32, Stop> {
         let mut seen = 0_u32;
-        // Files list their keys in the order of `KEYS`, so the search goes on behind the last one.
+        // Files list their keys in the order of `KEYS`, so the search starts after the last one found.
         let mut next = 0;
         let mut left = self.json.open(b'{', b'}')?;
         while left {
@@ -136,7 +136,7 @@ impl<'t> ReadState<'t> {
         Ok(seen)
     }
 
-    /// The next key and its colon: its position, or what it is if it is not one of the fields.
+    /// Reads the next key and its colon; returns its position, or the key itself if it is not one of the fields.
     #[inline]
     fn key<T: Fields>(&mut self, next: usize) -> Result<Result<usize, Cow<'t, str>>, Stop> {
         let found = match T::KEYS.get(next) {
@@ -150,7 +150,7 @@ impl<'t> ReadState<'t> {
         Ok(found)
     }
 
-    /// Notes each key of a set that was not seen.
+    /// Reports each key of a set that is missing.
     #[inline]
     pub(super) fn require(&mut self, keys: &[&'static str], needed: u32, seen: u32, what: &str) {
         if needed & !seen != 0 {
@@ -168,7 +168,7 @@ impl<'t> ReadState<'t> {
     }
 }
 
-/// A key for a path.
+/// Returns a key for a path.
 fn shown_key<'t>(key: &Cow<'t, str>) -> &'t str {
     match key {
         Cow::Borrowed(key) => key,
@@ -291,9 +291,9 @@ impl<T: Read> Read for Option<T> {
     }
 }
 
-/// A growing list of some kind.
+/// A list that elements can be added to.
 pub(super) trait List<T> {
-    /// Adds an element and returns its place.
+    /// Adds an element and returns a reference to it.
     fn add(&mut self, element: T) -> &mut T;
 
     /// Drops all elements.

@@ -1,6 +1,6 @@
-//! From a tree to a plan file.
+//! Writes a tree as a plan file.
 //!
-//! Keys stand in the order in which the MSCCL++ DSL writes them; lists keep the order of the tree.
+//! Keys are in the order in which the MSCCL++ DSL writes them; lists keep the order of the tree.
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
@@ -41,7 +41,7 @@ impl Serialize for File<'_> {
         map.serialize_entry("buffer_alignment", &plan.buffer_alignment)?;
         map.serialize_entry("min_message_size", &plan.min_message_size)?;
         map.serialize_entry("max_message_size", &plan.max_message_size)?;
-        // Keys of our own, only where they say something that the others do not.
+        // Keys of this library, only if the other keys do not imply their values.
         if collective.root != 0 {
             map.serialize_entry("root", &collective.root)?;
         }
@@ -61,7 +61,7 @@ impl Serialize for File<'_> {
     }
 }
 
-/// The elements of a slice, each written as something else.
+/// The elements of a slice, each converted before it is written.
 struct List<'a, T, F> {
     items: &'a [T],
     write: F,
@@ -210,7 +210,7 @@ impl<'a> Block<'a> {
         list(ops, move |_, op| Operation { block: self, op })
     }
 
-    /// The buffer of one of the block's switch channels; input if there is no such channel.
+    /// Returns the buffer of one of the block's switch channels; input if there is no such channel.
     fn switch_buffer(&self, channel: u32) -> BufferKind {
         let number = self.block.channels(ChannelKind::Switch).get(channel as usize);
         let channel = number.and_then(|number| self.tables.switch_channels().nth(*number as usize));
@@ -285,7 +285,7 @@ impl Serialize for Operation<'_> {
 }
 
 impl Operation<'_> {
-    /// `glre` names its window by keys of its own.
+    /// `glre` has keys of its own for its window.
     fn switch_reduce<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         let source = self.op.srcs.first().copied().unwrap_or(Operand::local(BufferKind::Input, 0, 0));
         let channel = match source.place {
@@ -303,7 +303,7 @@ impl Operation<'_> {
 }
 
 struct Reference<'a> {
-    /// Written where the format has it.
+    /// Written if the format has it.
     rank: Option<usize>,
     at: &'a Operand,
 }

@@ -1,11 +1,11 @@
-//! From characters to tokens.
+//! Converts characters to tokens.
 
 use std::borrow::Cow;
 
 use super::TextError;
 use super::name::{continues_word, starts_word, unquote};
 
-/// Most characters of the text that a message repeats.
+/// Maximum number of characters of the text that a message repeats.
 const MAX_SHOWN: usize = 40;
 
 /// Punctuation, longer marks before their prefixes.
@@ -23,14 +23,14 @@ pub(super) enum Token<'a> {
     End,
 }
 
-/// The tokens of a text, with one of them looked at ahead.
+/// The tokens of a text, with one token of lookahead.
 pub(super) struct Lexer<'a> {
     text: &'a str,
-    /// Where the current token begins and ends.
+    /// Start and end of the current token.
     start: usize,
     end: usize,
     token: Token<'a>,
-    /// The line of the current token, counted from 1, and where it begins.
+    /// Line of the current token, counted from 1, and its start.
     line: u32,
     line_start: usize,
 }
@@ -42,23 +42,23 @@ impl<'a> Lexer<'a> {
         Ok(lexer)
     }
 
-    /// The current token.
+    /// Returns the current token.
     pub(super) const fn peek(&self) -> &Token<'a> {
         &self.token
     }
 
-    /// Where the current token begins, for [`error_at`](Self::error_at).
+    /// Returns the start of the current token, for [`error_at`](Self::error_at).
     pub(super) const fn position(&self) -> usize {
         self.start
     }
 
-    /// Line and column of the current token, in time linear in the column.
+    /// Returns line and column of the current token, in time linear in the column.
     pub(super) fn line_and_column(&self) -> (u32, u32) {
         let column = self.text[self.line_start..self.start].chars().count() + 1;
         (self.line, u32::try_from(column).unwrap_or(u32::MAX))
     }
 
-    /// Takes the current token and reads the next one.
+    /// Returns the current token and reads the next one.
     pub(super) fn advance(&mut self) -> Result<Token<'a>, TextError> {
         if self.token == Token::Line {
             (self.line, self.line_start) = (self.line.saturating_add(1), self.end);
@@ -101,12 +101,12 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The error that something else was expected where the current token is.
+    /// Returns the error that something else was expected at the current token.
     pub(super) fn error(&self, expected: impl Into<String>) -> TextError {
         self.error_at(self.start, expected)
     }
 
-    /// The error that something else was expected at a position.
+    /// Returns the error that something else was expected at a position.
     pub(super) fn error_at(&self, position: usize, expected: impl Into<String>) -> TextError {
         let before = &self.text[..position];
         let rest = &self.text[position..];
@@ -126,7 +126,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Takes the current token if it is this mark.
+    /// Consumes the current token if it is this mark; returns whether it is.
     pub(super) fn take_mark(&mut self, mark: &str) -> Result<bool, TextError> {
         let is_it = matches!(self.token, Token::Mark(found) if found == mark);
         if is_it {
@@ -135,7 +135,7 @@ impl<'a> Lexer<'a> {
         Ok(is_it)
     }
 
-    /// Takes the current token if it is this word.
+    /// Consumes the current token if it is this word; returns whether it is.
     pub(super) fn take_word(&mut self, word: &str) -> Result<bool, TextError> {
         let is_it = matches!(self.token, Token::Word(found) if found == word);
         if is_it {
@@ -152,7 +152,7 @@ impl<'a> Lexer<'a> {
         if self.take_word(word)? { Ok(()) } else { Err(self.error(format!("`{word}`"))) }
     }
 
-    /// Takes the end of a line and the empty lines after it.
+    /// Consumes the end of a line and the empty lines after it.
     pub(super) fn expect_line_end(&mut self) -> Result<(), TextError> {
         if !matches!(self.token, Token::Line | Token::End) {
             return Err(self.error("the end of the line"));
@@ -167,7 +167,7 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    /// Takes the value of the current word under `find`.
+    /// Consumes the current word if `find` has a value for it, and returns the value.
     pub(super) fn take_named<T>(&mut self, find: impl Fn(&str) -> Option<T>) -> Result<Option<T>, TextError> {
         let Token::Word(word) = self.token else { return Ok(None) };
         let found = find(word);
@@ -205,7 +205,7 @@ impl<'a> Lexer<'a> {
         i64::try_from(signed).map_err(|_| self.error_at(at, format!("{what} of 64 bits with sign")))
     }
 
-    /// Takes a name, bare or in quotes.
+    /// Consumes a name, bare or in quotes.
     pub(super) fn name(&mut self, what: &str) -> Result<String, TextError> {
         match &self.token {
             Token::Word(_) | Token::Text(_) => Ok(match self.advance()? {
@@ -217,7 +217,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Takes items with commas between them, up to the end of the line at the latest; none if the line ends here.
+    /// Consumes items with commas between them, at most up to the end of the line; none if the line ends here.
     pub(super) fn list<T>(
         &mut self,
         mut item: impl FnMut(&mut Self) -> Result<T, TextError>,

@@ -1,4 +1,4 @@
-//! Plans as text, `.plan`: written by [`print()`], read by [`parse`], for people to read, compare and write.
+//! Plans as text, `.plan`: written by [`print()`], read by [`parse`]; meant for reading, comparing and writing by people.
 //!
 //! ```
 //! use mscclpp_core::plan::text;
@@ -10,8 +10,8 @@
 //!
 //!      rank 0 (input 1, output 1, scratch 0) {
 //!        block 0:
-//!          rlxsignal memory rank 1              ; my output may be written
-//!          rlxwait memory rank 1                ; so may my peer's
+//!          rlxsignal memory rank 1              ; the peer may write to my output
+//!          rlxwait memory rank 1                ; I may write to the peer's output
 //!          nop
 //!          put memory rank 1 output[0] <- input[0]
 //!          nop
@@ -36,9 +36,9 @@
 //!
 //! # Grammar
 //!
-//! Lines end where the text's lines do. A `;` begins a comment that goes to the end of its line; empty lines mean nothing, nor
-//! does white space between words. `name` is a word of letters, digits and `_`, or a string in quotes with the escapes `\"`,
-//! `\\` and `\u{…}`; `n` is a number in decimal.
+//! A line of the text is one line of the grammar. A `;` begins a comment that extends to the end of its line. Empty
+//! lines and white space between words have no meaning. `name` is a word of letters, digits and `_`, or a string in
+//! quotes with the escapes `\"`, `\\` and `\u{…}`; `n` is a number in decimal.
 //!
 //! ```text
 //! plan        = "plan" name, other header lines in any order, ranks in order
@@ -75,15 +75,16 @@
 //!
 //! # Tables
 //!
-//! Operations of a plan refer to positions in tables of their thread block, and these to positions in tables of the rank. Text
-//! has names instead: `rank 1` is the first channel of the operation's kind to rank 1, `rank 1 scratch` its scratch. Tables
-//! list what is named in the order in which it is first named, sources before destinations before channels. A table that
-//! differs is stated: `channels` and `buffers` lines then list all of the rank's, `uses` lines all of the block's. Switch
-//! channels are always stated; tables of memory and port channels that are not precede them.
-//! What no name leads to, such as an entry that is listed twice or a position outside of a table, is written `#position`.
+//! Operations of a plan refer to positions in tables of their thread block, and these to positions in tables of the
+//! rank. Text has names instead: `rank 1` is the first channel of the operation's kind to rank 1, `rank 1 scratch` its
+//! scratch. Tables list the named entries in the order in which they are first named, sources before destinations
+//! before channels. A table that differs is stated: `channels` and `buffers` lines then list all of the rank's, `uses`
+//! lines all of the block's. Switch channels are always stated; tables of memory and port channels that are not precede
+//! them. A position without a name, such as that of an entry that is listed twice or one outside of a table, is written
+//! `#position`.
 //!
-//! Source locations are not part of the text, as they are not of images and JSON; [`PlanText::with_comments`] has them in
-//! comments. [`parse_file`] makes lines of the text the locations of what it reads.
+//! Source locations are not part of the text, of images or of JSON; [`PlanText::with_comments`] adds them as comments.
+//! [`parse_file`] uses lines of the text as the source locations of the operations that it reads.
 
 mod lexer;
 mod name;
@@ -105,10 +106,10 @@ use super::{OpKind, Plan, PlanTree};
 use crate::diag::{Code, Diagnostic, Site};
 use crate::origin::{SourceLocation, Variables};
 
-/// Most pipelines within one another, as in images.
+/// Maximum nesting depth of pipelines, as in images.
 const MAX_DEPTH: usize = 8;
 
-/// What is wrong with a text: the first mistake.
+/// The first mistake in a text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: expected {expected}, found {found}")]
 pub struct TextError {
@@ -116,14 +117,14 @@ pub struct TextError {
     pub line: usize,
     /// The column in characters, counted from 1.
     pub column: usize,
-    /// What the format has there.
+    /// What the format requires there.
     pub expected: String,
-    /// What is there, at most the rest of the line.
+    /// What the text has there, at most the rest of the line.
     pub found: String,
 }
 
 impl TextError {
-    /// The mistake as a diagnostic that points into a file of this name.
+    /// Returns the mistake as a diagnostic that points into a file of this name.
     pub fn in_file(self, name: &str) -> Diagnostic {
         let number = |number| u32::try_from(number).unwrap_or(u32::MAX);
         let (line, column) = (number(self.line), number(self.column));
@@ -139,15 +140,15 @@ impl From<TextError> for Diagnostic {
     }
 }
 
-/// Writes a plan as text.
+/// Formats a plan as text.
 pub fn print(plan: &PlanTree) -> String {
     PlanText::new(plan).to_string()
 }
 
-/// Reads a plan as text. Whether the plan is right is for the checks, which [`Plan::load`] asks.
+/// Reads a plan from text. Does not check the plan; [`Plan::load`] does.
 ///
 /// # Cost
-/// Time and memory are in proportion to the length of the text, but for lookups in sorted tables.
+/// Time and memory are proportional to the length of the text, except for lookups in sorted tables.
 ///
 /// # Errors
 /// The first mistake, with its line and column.
@@ -155,20 +156,20 @@ pub fn parse(text: &str) -> Result<PlanTree, TextError> {
     parse::plan(without_mark(text), None)
 }
 
-/// Reads a plan as text from a file of this name, with lines and columns of the file as source locations.
+/// Reads a plan from the text of a file of this name, with lines and columns of the file as source locations.
 ///
 /// # Errors
-/// As [`parse`].
+/// The errors of [`parse`].
 pub fn parse_file(text: &str, name: &str) -> Result<PlanTree, TextError> {
     parse::plan(without_mark(text), Some(name))
 }
 
-/// The text after a byte order mark.
+/// Returns the text after a byte order mark.
 fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
-/// Text from bytes.
+/// Converts bytes to text.
 ///
 /// # Errors
 /// Bytes that are not UTF-8.
@@ -192,7 +193,7 @@ pub fn is_text(bytes: &[u8]) -> bool {
     !Plan::is_image(bytes) && first.is_some_and(|byte| byte.is_ascii_alphabetic() || *byte == b';')
 }
 
-/// The plan as text.
+/// Writes the plan as text.
 ///
 /// ```
 /// use mscclpp_core::{collective::CollectiveKind, compile::compile, spec::AlgoSpec};
@@ -208,7 +209,8 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Returns whether an operation's numbers are those of barriers or semaphores, which are in no table of a thread block.
+/// Returns whether the ids of an operation are numbers of barriers or semaphores, which are in no table of a thread
+/// block.
 const fn has_plain_ids(kind: OpKind) -> bool {
     matches!(kind, OpKind::Barrier | OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease)
 }

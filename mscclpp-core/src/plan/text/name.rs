@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-/// A name as it is written: bare if it is a word, in quotes otherwise.
+/// A name as it is written: bare if it is a word, otherwise in quotes.
 pub(super) struct Name<'a>(pub(super) &'a str);
 
 impl Display for Name<'_> {
@@ -15,7 +15,7 @@ impl Display for Name<'_> {
         for c in self.0.chars() {
             match c {
                 '"' | '\\' => write!(f, "\\{c}")?,
-                // Everything that an editor or a terminal takes for the end of a line or a command.
+                // Everything that an editor or a terminal interprets as the end of a line or a command.
                 c if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}') => write!(f, "\\u{{{:x}}}", u32::from(c))?,
                 c => write!(f, "{c}")?,
             }
@@ -29,12 +29,13 @@ pub(super) const fn starts_word(c: char) -> bool {
     c.is_ascii_alphabetic() || c == '_'
 }
 
-/// Returns whether a word may go on with a character.
+/// Returns whether a word may continue with a character.
 pub(super) const fn continues_word(c: char) -> bool {
     starts_word(c) || c.is_ascii_digit()
 }
 
-/// The string that begins after an opening quote, and the length of its text with the closing one; `None` if it is not well formed.
+/// Returns the string after an opening quote, and the length of its text including the closing one; `None` if it is not
+/// well formed.
 pub(super) fn unquote(text: &str) -> Option<(String, usize)> {
     let mut out = String::new();
     let mut chars = text.char_indices();

@@ -1,4 +1,4 @@
-//! Names of channels and remote buffers: from positions in a thread block's tables to ranks, for the printer.
+//! Names of channels and remote buffers for the printer: from positions in a thread block's tables to ranks.
 //!
 //! A position is named only if the parser finds the same position by the name; any other is written as `#position`.
 
@@ -32,7 +32,7 @@ pub(crate) struct RankNames<'a> {
 }
 
 impl<'a> RankNames<'a> {
-    /// Names for one rank, in time linear in its tables.
+    /// Creates the names for one rank, in time linear in its tables.
     pub(crate) fn new(tables: &'a RankPlan) -> Self {
         let peers = |kind| {
             let mut counts = std::collections::BTreeMap::new();
@@ -54,7 +54,7 @@ impl<'a> RankNames<'a> {
         }
     }
 
-    /// The peer of a channel of kind memory or port.
+    /// Returns the peer of a memory or port channel.
     pub(super) fn peer(&self, kind: ChannelKind, number: u32) -> Option<Peer> {
         let peers = match kind {
             ChannelKind::Memory => &self.memory,
@@ -64,7 +64,7 @@ impl<'a> RankNames<'a> {
         peers.get(number as usize).copied()
     }
 
-    /// Owner and kind of a remote buffer, if its number is the first with these.
+    /// Returns owner and kind of a remote buffer, if its number is the first with these.
     pub(super) fn buffer(&self, number: u32) -> Option<(u32, BufferKind)> {
         self.buffers.get(number as usize).copied().flatten()
     }
@@ -75,12 +75,12 @@ impl<'a> RankNames<'a> {
 pub(crate) struct BlockNames<'a> {
     pub(crate) rank: &'a RankNames<'a>,
     pub(crate) block: &'a ThreadBlock,
-    /// Positions whose number stands in the same table before, with the kind and whether the table lists buffers.
+    /// Positions whose number occurs earlier in the same table, with the kind and whether the table lists buffers.
     repeated: BTreeSet<(bool, ChannelKind, u32)>,
 }
 
 impl<'a> BlockNames<'a> {
-    /// Names for one thread block, in time linear in its tables.
+    /// Creates the names for one thread block, in time linear in its tables.
     pub(crate) fn new(rank: &'a RankNames<'a>, block: &'a ThreadBlock) -> Self {
         let mut repeated = BTreeSet::new();
         for kind in ChannelKind::ALL {
@@ -93,14 +93,14 @@ impl<'a> BlockNames<'a> {
         Self { rank, block, repeated }
     }
 
-    /// The rank's number of the channel at a position.
+    /// Returns the rank-level number of the channel at a position.
     pub(super) fn channel(&self, kind: ChannelKind, position: u32) -> Option<u32> {
         let number = *self.block.channels(kind).get(position as usize)?;
         let known = kind == ChannelKind::Switch || self.rank.peer(kind, number).is_some();
         (known && !self.repeated.contains(&(false, kind, position))).then_some(number)
     }
 
-    /// The rank's number, the owner and the kind of the remote buffer at a position.
+    /// Returns the rank-level number, the owner and the kind of the remote buffer at a position.
     pub(super) fn named_buffer(&self, kind: Option<ChannelKind>, position: u32) -> Option<(u32, (u32, BufferKind))> {
         let kind = kind?;
         let number = *self.block.remote_buffers(kind).get(position as usize)?;
@@ -108,20 +108,21 @@ impl<'a> BlockNames<'a> {
         (!self.repeated.contains(&(true, kind, position))).then_some((number, name))
     }
 
-    /// Owner and kind of the remote buffer at a position, whether or not it can be named.
+    /// Returns owner and kind of the remote buffer at a position, whether or not it has a name.
     #[cfg(any(feature = "inspect", test))]
     pub(crate) fn remote(&self, position: u32, kind: Option<ChannelKind>) -> Option<(u32, BufferKind)> {
         let number = *self.block.remote_buffers(kind?).get(position as usize)?;
         self.rank.tables.remote_buffers.get(number as usize).map(|buffer| (buffer.rank, buffer.buffer))
     }
 
-    /// Number and buffer of the switch channel at a position.
+    /// Returns number and buffer of the switch channel at a position.
     pub(crate) fn switch(&self, position: u32) -> Option<(u32, BufferKind)> {
         let number = self.channel(ChannelKind::Switch, position)?;
         self.rank.switches.get(number as usize).map(|buffer| (number, *buffer))
     }
 
-    /// What an operation's line names, in the order in which the parser adds it to tables.
+    /// Calls `each` with the entries that an operation's line names, in the order in which the parser adds them to
+    /// tables.
     pub(super) fn uses(&self, op: &Op, each: &mut dyn FnMut(Use)) {
         for at in op.srcs.iter().chain(&op.dsts) {
             match at.place {

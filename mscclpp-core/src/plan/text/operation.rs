@@ -1,4 +1,4 @@
-//! Lines of a thread block: operations, pipelines with their bodies.
+//! Lines of a thread block: operations, and pipelines with their bodies.
 
 use super::lexer::{Lexer, Token};
 use super::names::Peer;
@@ -8,7 +8,7 @@ use super::{MAX_DEPTH, TextError, has_plain_ids};
 use crate::plan::{BufferRef, LoopBody, Op, OpKind, Operand, Slice};
 use crate::types::{BlockSync, BufferKind, ChannelKind, ReduceOp};
 
-/// The tables that names of an operation are looked up in.
+/// The tables for looking up names of an operation.
 pub(super) struct Scope<'a> {
     pub(super) rank: &'a mut RankTables,
     pub(super) channels: Uses,
@@ -16,7 +16,7 @@ pub(super) struct Scope<'a> {
     pub(super) locations: &'a mut Locations,
 }
 
-/// A channel, semaphore or barrier as it is written, and where.
+/// A channel, semaphore or barrier as written, with its position.
 struct Id {
     at: usize,
     name: IdName,
@@ -29,7 +29,7 @@ enum IdName {
     Switch(u32),
 }
 
-/// An operand as it is written, and where.
+/// An operand as written, with its position.
 struct ParsedOperand {
     at: usize,
     place: PlaceName,
@@ -42,13 +42,13 @@ enum PlaceName {
     Multicast(u32, BufferKind),
 }
 
-/// What an operation's line lists first.
+/// The first list of an operation's line.
 enum Item {
     Id(Id),
     ParsedOperand(ParsedOperand),
 }
 
-/// The operations up to `block` or `}`.
+/// Reads the operations up to `block` or `}`.
 pub(super) fn all(scope: &mut Scope<'_>, lexer: &mut Lexer<'_>, depth: usize) -> Result<Vec<Op>, TextError> {
     let mut ops = Vec::new();
     loop {
@@ -119,7 +119,7 @@ fn operation(scope: &mut Scope<'_>, lexer: &mut Lexer<'_>, depth: usize) -> Resu
     Ok(op)
 }
 
-/// What may stand after the channels of an operation.
+/// The attributes that may follow the channels of an operation.
 const ATTRIBUTES: [&str; 4] = ["blocks", "slice", "sync", "unit"];
 
 fn attributes(op: &mut Op, lexer: &mut Lexer<'_>) -> Result<(), TextError> {
@@ -201,7 +201,7 @@ fn id(op: &Op, lexer: &mut Lexer<'_>) -> Result<Id, TextError> {
     Ok(Id { at, name })
 }
 
-/// Returns an error unless channels of an operation are named by their peers.
+/// Returns an error unless the operation's channels are named by their peers.
 fn takes_peers(op: &Op, at: usize, lexer: &Lexer<'_>) -> Result<(), TextError> {
     let name = op.kind.name();
     match op.channel {
@@ -212,7 +212,7 @@ fn takes_peers(op: &Op, at: usize, lexer: &Lexer<'_>) -> Result<(), TextError> {
     }
 }
 
-/// Returns an error unless an operation says over which kind of channel it reaches other ranks' buffers.
+/// Returns an error unless an operation names the channel kind through which it accesses other ranks' buffers.
 fn has_channel_kind(op: &Op, at: usize, lexer: &Lexer<'_>) -> Result<(), TextError> {
     let name = op.kind.name();
     match op.channel {
@@ -221,7 +221,7 @@ fn has_channel_kind(op: &Op, at: usize, lexer: &Lexer<'_>) -> Result<(), TextErr
     }
 }
 
-/// The operands after the first one of a side.
+/// Reads the operands after the first one of a side.
 fn operands(op: &Op, list: &mut Vec<ParsedOperand>, lexer: &mut Lexer<'_>) -> Result<(), TextError> {
     while lexer.take_mark(",")? {
         list.push(operand(op, lexer)?);
@@ -255,7 +255,7 @@ fn operand(op: &Op, lexer: &mut Lexer<'_>) -> Result<ParsedOperand, TextError> {
 }
 
 impl Scope<'_> {
-    /// The number by which an operation refers to a channel, semaphore or barrier.
+    /// Returns the number by which an operation refers to a channel, semaphore or barrier.
     fn id(&mut self, op: &Op, id: Id, lexer: &Lexer<'_>) -> Result<u32, TextError> {
         let kind = op.channel.unwrap_or(ChannelKind::Memory);
         let found = match id.name {
@@ -273,7 +273,7 @@ impl Scope<'_> {
         position.ok_or_else(|| lexer.error_at(id.at, "a channel of the thread block's `uses channels` lines"))
     }
 
-    /// An operand with its position in the thread block's tables.
+    /// Returns an operand with its position in the thread block's tables.
     fn operand(&mut self, op: &Op, operand: ParsedOperand, lexer: &Lexer<'_>) -> Result<Operand, TextError> {
         let kind = op.channel.unwrap_or(ChannelKind::Memory);
         let error = |expected| lexer.error_at(operand.at, expected);

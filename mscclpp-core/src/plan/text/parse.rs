@@ -1,4 +1,4 @@
-//! From text to a tree: header, ranks and their tables. `operation` has the lines of thread blocks.
+//! Parses a text into a tree: header, ranks and their tables. `operation` parses the lines of thread blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::origin::{Origin, Origins, SourceLocation, Variables};
 use crate::plan::{BlockTable, ChannelTable, Expectation, PlanTree, RankPlan, RemoteBuffer, ThreadBlock};
 use crate::types::{BufferKind, ChannelKind, Protocol};
 
-/// Source locations of what is read, if the name of the file is known.
+/// Source locations of the parsed operations, if the name of the file is known.
 pub(super) struct Locations {
     file: Option<Arc<str>>,
     origins: Origins,
 }
 
 impl Locations {
-    /// The origin of what begins at the current token.
+    /// Returns the origin of the item at the current token.
     pub(super) fn current(&mut self, lexer: &Lexer<'_>) -> Origin {
         let Some(file) = &self.file else { return Origin::UNKNOWN };
         let (line, column) = lexer.line_and_column();
@@ -39,7 +39,7 @@ pub(super) fn plan(text: &str, file: Option<&str>) -> Result<PlanTree, TextError
         lexer.expect_line_end()?;
     }
     let (mut plan, ranks) = header.finish(&lexer)?;
-    // The text has to have them all, so that nothing is allocated for a number alone.
+    // The text must contain all of them, so that a number alone causes no allocation.
     for number in 0..ranks {
         plan.ranks.push(rank(number, &mut lexer, &mut locations)?);
     }
@@ -106,7 +106,7 @@ impl<'a> Header<'a> {
         Ok(())
     }
 
-    /// The plan without its ranks, and how many these are.
+    /// Returns the plan without its ranks, and the number of ranks.
     fn finish(self, lexer: &Lexer<'_>) -> Result<(PlanTree, u32), TextError> {
         let missing = |line: &str| lexer.error(format!("the header's line `{line}` before the ranks"));
         if !self.seen.contains("plan") {
@@ -175,7 +175,7 @@ fn protocol(name: &str) -> Option<Protocol> {
     [Protocol::Simple, Protocol::LL].into_iter().find(|protocol| protocol.name() == name)
 }
 
-/// First chunk and number of chunks of `[3]` or `[0..4]`.
+/// Reads first chunk and number of chunks from `[3]` or `[0..4]`.
 pub(super) fn range(lexer: &mut Lexer<'_>) -> Result<(u32, u32), TextError> {
     lexer.expect_mark("[")?;
     let first = lexer.number_u32("a chunk")?;
@@ -191,7 +191,7 @@ pub(super) fn range(lexer: &mut Lexer<'_>) -> Result<(u32, u32), TextError> {
     Ok((first, size))
 }
 
-/// `expect rank 0 output[0] = rank 0 input[0] + rank 1 input[0]`, after its first word.
+/// Reads `expect rank 0 output[0] = rank 0 input[0] + rank 1 input[0]`, after its first word.
 fn expectation(lexer: &mut Lexer<'_>) -> Result<Expectation, TextError> {
     lexer.expect_word("rank")?;
     let rank = lexer.number_u32("a rank")?;
@@ -312,7 +312,7 @@ pub(super) fn buffer(lexer: &mut Lexer<'_>) -> Result<BufferKind, TextError> {
     lexer.expect_named("`input`, `output` or `scratch`", buffer_of_name)
 }
 
-/// The peer of a channel, `1` or `1.2`, after `rank`.
+/// Reads the peer of a channel, `1` or `1.2`, after `rank`.
 pub(super) fn peer(lexer: &mut Lexer<'_>) -> Result<Peer, TextError> {
     let rank = lexer.number_u32("a rank")?;
     let nth = if lexer.take_mark(".")? { lexer.number_u32("which of the channels to that rank")? } else { 0 };
@@ -349,7 +349,7 @@ fn block(
     Ok(ThreadBlock { ops, channels: scope.channels.tables, remote_buffers: scope.buffers.tables })
 }
 
-/// The number in the rank's tables of one entry of a `uses` line.
+/// Returns the number in the rank's tables of one entry of a `uses` line.
 fn used(of_buffers: bool, kind: ChannelKind, rank: &mut RankTables, lexer: &mut Lexer<'_>) -> Result<u32, TextError> {
     if lexer.take_mark("#")? {
         return lexer.number_u32("a number of the rank's table");

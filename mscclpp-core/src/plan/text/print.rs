@@ -1,4 +1,4 @@
-//! From a tree to text.
+//! Prints a tree as text.
 
 use std::fmt::{self, Display, Formatter, Write};
 
@@ -9,7 +9,7 @@ use crate::collective::CollectiveKind;
 use crate::plan::{BufferRef, ChannelTable, Expectation, Op, Operand, PlanTree, RankPlan};
 use crate::types::{BlockSync, ChannelKind};
 
-/// A plan as text. What [`Display`] writes, [`parse`](super::parse) reads, unless it is limited to one rank.
+/// A plan as text. [`parse`](super::parse) reads what [`Display`] writes, unless the text is limited to one rank.
 #[derive(Clone, Copy, Debug)]
 pub struct PlanText<'a> {
     plan: &'a PlanTree,
@@ -18,7 +18,7 @@ pub struct PlanText<'a> {
 }
 
 impl<'a> PlanText<'a> {
-    /// All of a plan, without comments.
+    /// Returns the whole plan, without comments.
     pub const fn new(plan: &'a PlanTree) -> Self {
         Self { plan, rank: None, comments: false }
     }
@@ -29,7 +29,7 @@ impl<'a> PlanText<'a> {
         Self { rank: Some(rank), ..self }
     }
 
-    /// Adds a comment to every operation: its number in messages, and its source location if that is known.
+    /// Adds a comment to every operation: its number in messages, and its source location if known.
     #[must_use]
     pub const fn with_comments(self) -> Self {
         Self { comments: true, ..self }
@@ -169,7 +169,7 @@ impl PlanText<'_> {
                 write!(f, "  ; operation {number}")?;
                 if let Some(location) = self.plan.origins.get(op.origin) {
                     f.write_str(", ")?;
-                    // A file's name may hold anything.
+                    // A file's name may contain anything.
                     let location = location.to_string();
                     location.chars().try_for_each(|c| f.write_char(if c.is_control() { ' ' } else { c }))?;
                 }
@@ -210,7 +210,7 @@ fn channels(table: &ChannelTable, f: &mut Formatter<'_>) -> fmt::Result {
     f.write_str("\n")
 }
 
-/// Which tables of a thread block are stated, because they differ from what the operations name in their order.
+/// The tables of a thread block that are stated, because they differ from what the operations name in their order.
 struct Stated {
     channels: bool,
     buffers: bool,
@@ -259,7 +259,8 @@ impl Stated {
     }
 }
 
-/// The tables of a rank that a reader gets from its switch channels and the lines of its thread blocks alone, if these name channels to a peer in order.
+/// Returns the tables of a rank that a reader derives from its switch channels and the lines of its thread blocks
+/// alone, if these name channels to a peer in order.
 fn derived(names: &RankNames<'_>, blocks: &[BlockNames<'_>], stated: &[Stated]) -> (RankTables, bool) {
     let (mut tables, mut in_order) = (RankTables::default(), true);
     let switches = names.tables.channels.iter().filter(|table| matches!(table, ChannelTable::Switch { .. }));
@@ -294,7 +295,7 @@ fn each_op(ops: &[Op], each: &mut dyn FnMut(&Op)) {
     }
 }
 
-/// A channel by its number in the rank's table.
+/// Writes a channel by its number in the rank's table.
 fn channel(names: &RankNames<'_>, kind: ChannelKind, number: u32, f: &mut Formatter<'_>) -> fmt::Result {
     match names.peer(kind, number) {
         Some(peer) if peer.nth == 0 => write!(f, "rank {}", peer.rank),

@@ -1,5 +1,5 @@
-//! Tables of a rank and of a thread block while they are read: stated by lines of their own, or filled in the order in which
-//! operations first name their entries.
+//! Tables of a rank and of a thread block while they are read: stated by separate lines, or filled in the order in
+//! which operations first name their entries.
 
 use std::collections::BTreeMap;
 
@@ -52,8 +52,8 @@ impl RankTables {
         }
     }
 
-    /// The number of a channel of kind memory or port, which is added if no line states channels of these kinds. Added tables
-    /// precede those of switch channels.
+    /// Returns the number of a memory or port channel, which is added if no line states channels of these kinds. Added
+    /// tables precede those of switch channels.
     pub(super) fn channel(&mut self, kind: ChannelKind, peer: Peer) -> Option<u32> {
         if let Some(number) = self.numbers.get(&(kind, peer)) {
             return Some(*number);
@@ -79,7 +79,7 @@ impl RankTables {
         Some(number)
     }
 
-    /// The number of a remote buffer, which is added if no line states the buffers.
+    /// Returns the number of a remote buffer, which is added if no line states the buffers.
     pub(super) fn buffer(&mut self, kind: ChannelKind, (rank, buffer): (u32, BufferKind)) -> Option<u32> {
         let found = self.by_name.get(&(rank, buffer)).copied();
         if self.has_buffer_lines {
@@ -96,7 +96,7 @@ impl RankTables {
         Some(number)
     }
 
-    /// The buffer of a switch channel.
+    /// Returns the buffer of a switch channel.
     pub(super) fn switch(&self, number: u32) -> Option<BufferKind> {
         self.switches.get(number as usize).copied()
     }
@@ -110,7 +110,7 @@ fn kind_of(table: &ChannelTable) -> ChannelKind {
     }
 }
 
-/// Channels, or remote buffers, that a thread block uses.
+/// The channels, or remote buffers, that a thread block uses.
 #[derive(Default)]
 pub(super) struct Uses {
     pub(super) tables: BlockTables,
@@ -130,7 +130,7 @@ impl Uses {
         self.tables.push((kind, numbers));
     }
 
-    /// The position of a number, which is added if no line states the tables.
+    /// Returns the position of a number, which is added if no line states the tables.
     pub(super) fn position(&mut self, kind: ChannelKind, number: u32) -> Option<u32> {
         if let Some(position) = self.positions.get(&(kind, number)) {
             return Some(*position);

@@ -1,4 +1,4 @@
-//! Advancing iterators, and making them from values.
+//! Advances iterators, and creates them from values.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use crate::eval::place::{Place, Step};
 use crate::eval::value::Value;
 use crate::eval::{Eval, Vm};
 
-/// What to do for the next item, once the iterator's state is no longer borrowed.
+/// What remains to do for the next item, once the iterator's state is no longer borrowed.
 enum Job {
     Ready(Option<Value>),
     Overflow(i128),
@@ -31,7 +31,7 @@ enum Job {
 }
 
 impl Iter {
-    /// Advances what can be advanced at once.
+    /// Advances what can be advanced without calls.
     fn job(&mut self) -> Job {
         let shared = Rc::clone;
         match self {
@@ -70,7 +70,7 @@ impl Iter {
             Self::FlatMap { inner, f, current } => Job::FlatMap(shared(inner), f.clone(), current.clone()),
             Self::Enumerate { inner, count, back } => {
                 let number = if *back {
-                    // Going backwards, the item's number is that of the last one left.
+                    // In reverse, the number of the item is that of the last one left.
                     let left = super::count(inner).unwrap_or(0);
                     count.saturating_add(left).saturating_sub(1)
                 } else {
@@ -143,7 +143,7 @@ fn take_number(next: &mut i128, end: &mut Option<i128>, step: i128, back: bool) 
 }
 
 impl<'t> Vm<'t> {
-    /// The next item of an iterator.
+    /// Returns the next item of an iterator.
     pub(crate) fn next(&mut self, iter: &Shared, tok: Tok) -> Eval<Option<Value>> {
         self.step(tok)?;
         let job = match iter.try_borrow_mut() {
@@ -153,7 +153,7 @@ impl<'t> Vm<'t> {
         match job {
             Job::Ready(value) => Ok(value),
             Job::Overflow(number) => {
-                let message = format!("this range goes on behind {number}, the end of its type");
+                let message = format!("this range continues past {number}, the end of its type");
                 Err(self.fail(mscclpp_core::diag::Code::Overflow, tok, message))
             }
             Job::Map(inner, f) => {
@@ -300,7 +300,7 @@ impl<'t> Vm<'t> {
         }
     }
 
-    /// What a `for` loop goes over.
+    /// Returns the iterator of a `for` loop over a value.
     pub(crate) fn make_iter(&mut self, value: Value, tok: Tok) -> Eval<Shared> {
         let iter = match value {
             Value::Iter(iter) => return Ok(iter),
@@ -326,7 +326,7 @@ impl<'t> Vm<'t> {
         Ok(Rc::new(RefCell::new(iter)))
     }
 
-    /// What a `for` loop over a `&mut` goes over: places, unless it is an iterator.
+    /// Returns the iterator of a `for` loop over a `&mut`: places, unless the value is an iterator.
     fn make_place_iter(&mut self, place: &Place, tok: Tok) -> Eval<Shared> {
         let iter = match place.get() {
             Value::Iter(iter) => return Ok(iter),
@@ -335,7 +335,7 @@ impl<'t> Vm<'t> {
         Ok(Rc::new(RefCell::new(iter)))
     }
 
-    /// The parts of a value as places.
+    /// Returns the parts of a value as places.
     pub(crate) fn places_of(&mut self, place: &Place, value: &Value, tok: Tok) -> Eval<Iter> {
         Ok(match value {
             Value::List(items) => Iter::Places { place: place.clone(), at: 0, end: items.len(), back: false },
@@ -352,12 +352,12 @@ impl<'t> Vm<'t> {
         })
     }
 
-    /// The same as a value.
+    /// Returns the iterator over a value as a value.
     pub(crate) fn iterate(&mut self, value: Value, tok: Tok) -> Eval {
         Ok(Value::Iter(self.make_iter(value, tok)?))
     }
 
-    /// All items that are left.
+    /// Returns all remaining items.
     pub(crate) fn drain(&mut self, iter: &Shared, tok: Tok) -> Eval<Vec<Value>> {
         let mut items = Vec::new();
         while let Some(item) = self.next(iter, tok)? {

@@ -1,4 +1,4 @@
-//! Iterators: lazy, so that closures run in the order in which they would run natively.
+//! Iterators. They are lazy, so that closures run in the same order as natively.
 
 mod advance;
 mod reversed;
@@ -15,30 +15,30 @@ pub(crate) type Shared = Rc<RefCell<Iter>>;
 /// The state of an iterator.
 #[derive(Clone, Debug)]
 pub(crate) enum Iter {
-    /// Nothing more.
+    /// Exhausted.
     Empty,
-    /// The elements `at..end` of a list, from either side.
+    /// The elements `at..end` of a list, from either end.
     List {
         items: Rc<Vec<Value>>,
         at: usize,
         end: usize,
         back: bool,
     },
-    /// The same, as `&mut`.
+    /// The elements as `&mut`.
     Places {
         place: Place,
         at: usize,
         end: usize,
         back: bool,
     },
-    /// The keys of a map, each with its value's place: `iter_mut`, and `values_mut` without the keys.
+    /// The keys of a map, each with the place of its value: `iter_mut`, and `values_mut` without the keys.
     MapPlaces {
         place: Place,
         keys: Rc<Vec<Value>>,
         at: usize,
         with_keys: bool,
     },
-    /// Numbers. Without an end they go on until they would leave their type, behind `top`.
+    /// Numbers. Without an end they continue until they would leave their type, after `top`.
     Numbers {
         next: i128,
         end: Option<i128>,
@@ -46,7 +46,7 @@ pub(crate) enum Iter {
         top: i128,
         back: bool,
     },
-    /// One value over and over, or `left` times.
+    /// One value, repeated forever or `left` times.
     Repeat {
         value: Value,
         left: Option<usize>,
@@ -55,7 +55,7 @@ pub(crate) enum Iter {
         next: Option<Value>,
         f: Value,
     },
-    /// What a function returns, call by call: the items themselves, or until it returns `None`.
+    /// What a function returns in successive calls: the items themselves, or until it returns `None`.
     Calls {
         f: Value,
         forever: bool,
@@ -77,7 +77,7 @@ pub(crate) enum Iter {
         f: Option<Value>,
         current: Option<Shared>,
     },
-    /// With numbers counted up, or when reversed, down from what is left.
+    /// With numbers counted up, or in reverse, down from the number of remaining items.
     Enumerate {
         inner: Shared,
         count: usize,
@@ -142,13 +142,13 @@ pub(crate) enum Iter {
 }
 
 impl Iter {
-    /// All elements of a list.
+    /// Returns an iterator over all elements of a list.
     pub(crate) fn over(items: Rc<Vec<Value>>) -> Self {
         let end = items.len();
         Self::List { items, at: 0, end, back: false }
     }
 
-    /// A copy that advances on its own.
+    /// Returns a copy that advances independently.
     pub(crate) fn deep_clone(&self) -> Self {
         let copy = |inner: &Shared| {
             let inner = inner.try_borrow().map_or(Self::Empty, |inner| inner.deep_clone());
@@ -183,7 +183,7 @@ impl Iter {
         clone
     }
 
-    /// How many items are left, where that is known without running anything.
+    /// Returns the number of remaining items, if it is known without running anything.
     pub(crate) fn len(&self) -> Option<usize> {
         match self {
             Self::Empty => Some(0),
@@ -218,12 +218,12 @@ impl Iter {
     }
 }
 
-/// What [`Iter::len`] says of a shared iterator.
+/// Returns [`Iter::len`] of a shared iterator.
 fn count(inner: &Shared) -> Option<usize> {
     inner.try_borrow().ok()?.len()
 }
 
-/// What is in an option.
+/// Returns the content of an option.
 pub(crate) fn unwrapped(value: Value) -> Option<Value> {
     match value {
         Value::Some(value) => Some((*value).clone()),

@@ -1,4 +1,4 @@
-//! Iterators from the other side.
+//! Reverses iterators.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::{Iter, Shared, count};
 
 impl Iter {
-    /// The same items from the other side; `None` where Rust cannot, or not without running closures at another time.
+    /// Returns the same items in reverse; `None` where Rust cannot do it, or only by running closures at another time.
     pub(crate) fn reversed(self) -> Option<Self> {
         let flip = |inner: Shared| -> Option<Shared> {
             let inner = inner.try_borrow().ok()?.clone();
@@ -43,7 +43,7 @@ impl Iter {
     }
 }
 
-/// The first `len` items of a source that runs no closures.
+/// Returns the first `len` items of a source that runs no closures.
 fn first(inner: Shared, len: usize) -> Option<Shared> {
     let inner = inner.try_borrow().ok()?.clone();
     let cut = match inner {
@@ -60,7 +60,7 @@ fn first(inner: Shared, len: usize) -> Option<Shared> {
             let (next, end) = if back { (end - len, end) } else { (next, next + len) };
             Iter::Numbers { next, end: Some(end), step: 1, top, back }
         }
-        // Items are dropped from the end, which runs nothing in a map and is not seen: only an equal length will do.
+        // Other sources cannot be shortened: only one that is no longer than `len` is possible.
         other if other.len()? <= len => other,
         _ => return None,
     };

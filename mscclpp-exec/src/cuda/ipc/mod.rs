@@ -120,7 +120,7 @@ impl IpcGroup {
             let bytes = if peer == self.rank { bytes.to_vec() } else { sent.bytes };
             Ok((decode(peer, bytes)?, sent.files))
         };
-        (0..).zip(sent).map(read).collect::<Result<_, _>>().inspect_err(|error| self.give_up(error))
+        (0..).zip(sent).map(read).collect::<Result<_, _>>().inspect_err(|error| self.abort(error))
     }
 
     /// Returns an error if an earlier failure excludes further calls.
@@ -140,7 +140,7 @@ impl IpcGroup {
             let mut peers = proxies.unconnected().into_iter();
             peers.try_for_each(|peer| proxies.connect(peer, self.bootstrap.stream(peer, number)?))
         };
-        proxies.map_or(Ok(()), connect).inspect_err(|error| self.give_up(error))
+        proxies.map_or(Ok(()), connect).inspect_err(|error| self.abort(error))
     }
 
     /// Returns the cause by which the group has failed, if that was not a launch of its own.
@@ -160,9 +160,9 @@ impl IpcGroup {
     }
 
     /// Marks the group as failed: counters of its ranks are no longer consistent.
-    pub(super) fn give_up(&self, error: &Error) {
+    pub(super) fn abort(&self, error: &Error) {
         if let Ok(mut session) = self.session() {
-            session.give_up(error);
+            session.abort(error);
         }
         self.broken.store(true, Release);
     }
@@ -178,7 +178,7 @@ impl IpcGroup {
     /// Returns the error for a malformed message of a rank.
     pub(super) fn malformed(&self, peer: u32) -> Error {
         let error = Error::RankLost { peer, why: "it sent data that this rank cannot decode".into() };
-        self.give_up(&error);
+        self.abort(&error);
         error
     }
 }

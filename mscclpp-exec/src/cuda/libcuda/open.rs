@@ -35,7 +35,7 @@ pub(in crate::cuda) fn count() -> std::result::Result<u32, CudaUnavailable> {
     match result::init() {
         Err(Cudarc(sys::CUresult::CUDA_ERROR_NO_DEVICE)) => return Err(CudaUnavailable::NoDevice),
         Err(Cudarc(sys::CUresult::CUDA_ERROR_STUB_LIBRARY)) => return Err(CudaUnavailable::Stub),
-        initialised => named("cuInit", initialised).map_err(CudaUnavailable::Driver)?,
+        initialized => named("cuInit", initialized).map_err(CudaUnavailable::Driver)?,
     }
     let version = version().map_err(CudaUnavailable::Driver)?;
     if version < OLDEST {

@@ -28,7 +28,7 @@ impl PreparedPlan {
         // Correct plans have waited for data that goes through port channels.
         self.context.drain(self.world.options.timeout).inspect_err(|error| {
             if let Some(group) = &self.world.group {
-                group.give_up(error);
+                group.abort(error);
             }
         })
     }
@@ -60,7 +60,7 @@ impl PreparedPlan {
             match &self.world.group {
                 // The counters of the other ranks would have to be reset at the same time.
                 Some(group) => {
-                    group.give_up(&error);
+                    group.abort(&error);
                     self.context.parts.iter().filter_map(|part| part.proxies.as_ref()).for_each(Proxies::abort);
                 }
                 None => self.context.reset()?,

@@ -171,12 +171,12 @@ impl Proxies {
                 let state = shared.lock();
                 let all_taken = state.taken.iter().zip(&heads).all(|(taken, head)| taken >= head);
                 // A thread block that aborted in the meantime may have exited without pushing its trigger.
-                let gave_up = shared.flags.word(abi::AbortFlags::DEVICE).load(Acquire) != 0;
+                let aborted = shared.flags.word(abi::AbortFlags::DEVICE).load(Acquire) != 0;
                 if let Some(error) = &state.failed {
                     return Err(error.clone());
                 }
                 let at_rest = state.wires.as_ref().is_none_or(NodeConnections::is_idle);
-                if gave_up || all_taken && state.pending.is_empty() && at_rest {
+                if aborted || all_taken && state.pending.is_empty() && at_rest {
                     return Ok(());
                 }
                 if let Some(cause) = state.wires.as_ref().and_then(|wires| wires.find_timeout(timeout)) {

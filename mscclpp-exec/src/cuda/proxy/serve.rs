@@ -47,11 +47,11 @@ impl Shared {
 
     /// Serves the queues once, unless the lock is held or the thread has failed; returns whether there was any work.
     fn try_serve(&self, state: &mut State) -> bool {
-        let gave_up = || self.flags.word(abi::AbortFlags::DEVICE).load(Acquire) != 0;
+        let is_aborted = || self.flags.word(abi::AbortFlags::DEVICE).load(Acquire) != 0;
         match &mut state.wires {
             _ if state.failed.is_some() => return false,
             // Other ranks wait for data that this rank no longer sends.
-            Some(wires) if gave_up() => {
+            Some(wires) if is_aborted() => {
                 wires.finish(false);
                 return false;
             }

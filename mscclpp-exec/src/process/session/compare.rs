@@ -99,7 +99,7 @@ impl Session {
         let call = self.text_of(own).unwrap_or_else(|| unknown(own));
         let other = self.text_of(other).or(text).unwrap_or_else(|| unknown(other));
         let error = Error::CallMismatch { number, rank: self.rank(), call, peer, other };
-        self.give_up(&error);
+        self.abort(&error);
         error
     }
 
@@ -108,11 +108,11 @@ impl Session {
     pub(in super::super) fn fail_on_wire_error(&mut self, error: WireError) -> Error {
         match error {
             WireError::Lost(error) => {
-                self.give_up(&error);
+                self.abort(&error);
                 error
             }
             WireError::Late(error) => {
-                self.give_up(&error);
+                self.abort(&error);
                 // The ranks of other nodes receive the error, instead of noticing only that this rank is lost.
                 self.bootstrap.abort(&error.to_string());
                 error

@@ -66,7 +66,7 @@ impl Session {
                 }
                 Err(error) => {
                     let error = name_rank(error, &self.locals, &self.bootstrap);
-                    self.give_up(&error);
+                    self.abort(&error);
                     return Err(error);
                 }
             }

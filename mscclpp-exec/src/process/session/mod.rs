@@ -81,7 +81,7 @@ impl Session {
 
     /// Records that the communicator has failed.
     #[cold]
-    pub(crate) fn give_up(&mut self, error: &Error) {
+    pub(crate) fn abort(&mut self, error: &Error) {
         self.broken.get_or_insert_with(|| error.to_string());
         self.calls.abort(self.number, error.bootstrap());
     }
@@ -91,7 +91,7 @@ impl Session {
         if !self.has_several_nodes() {
             return Ok(());
         }
-        self.bootstrap.barrier().map_err(Error::from).inspect_err(|error| self.give_up(error))
+        self.bootstrap.barrier().map_err(Error::from).inspect_err(|error| self.abort(error))
     }
 }
 

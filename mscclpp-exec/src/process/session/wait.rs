@@ -81,7 +81,7 @@ impl Session {
                 Error::RankLost { peer, why }
             }
         };
-        self.give_up(&error);
+        self.abort(&error);
         Err(error)
     }
 

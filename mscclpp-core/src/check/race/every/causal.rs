@@ -59,7 +59,7 @@ pub(in crate::check::race) enum Stand {
     /// In the iteration of the next wait, before that wait.
     Ahead,
     /// After the loop of the wait.
-    Behind,
+    AfterLoop,
 }
 
 impl Course {
@@ -140,12 +140,12 @@ impl Course {
         match stand {
             Stand::At => self.at(number),
             Stand::Ahead => self.at(number + 1),
-            Stand::Behind => self.behind(number),
+            Stand::AfterLoop => self.after_loop(number),
         }
     }
 
     /// Returns the position of the thread after the loop of an event.
-    fn behind(&self, number: u64) -> Place<'_> {
+    fn after_loop(&self, number: u64) -> Place<'_> {
         let next = self.stretches.get(self.stretch(number) + 1);
         Place { gains: next.map_or(&self.gains, |next| &next.gains), inside: None }
     }

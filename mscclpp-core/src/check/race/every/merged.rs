@@ -69,12 +69,12 @@ impl Line {
         *number += 1;
         let Some(inside) = own.and_then(|own| own.inside(*number)) else { return false };
         let of_loop = inside.map(|inside| (thread, inside.index));
-        let goes_on = self.inside == of_loop;
-        let begins = !goes_on && self.course.is_whole() && of_loop.is_none_or(|of_loop| self.loops.insert(of_loop));
+        let continues = self.inside == of_loop;
+        let begins = !continues && self.course.is_whole() && of_loop.is_none_or(|of_loop| self.loops.insert(of_loop));
         self.inside = of_loop;
-        self.course.follow(inside, !goes_on);
+        self.course.follow(inside, !continues);
         let last = self.last.replace(event);
-        (goes_on || begins) && last.is_none_or(|last| last.precedes(&event, over))
+        (continues || begins) && last.is_none_or(|last| last.precedes(&event, over))
     }
 }
 

@@ -204,7 +204,7 @@ impl RaceDetector<'_, '_> {
             let kind = model.step_at(step).kind;
             synced |= matches!(kind, OpKind::Nop | OpKind::Barrier);
             if kind == OpKind::Barrier {
-                self.acquire_at_barrier(model.ids(step)[0], number, Stand::Behind);
+                self.acquire_at_barrier(model.ids(step)[0], number, Stand::AfterLoop);
                 continue;
             }
             let released_clocks = match kind {

@@ -91,7 +91,7 @@ impl Skewed {
             for (i, (one, (a, writes))) in of_memory.iter().enumerate() {
                 for (other, (b, others)) in &of_memory[i + 1..] {
                     if (*writes || *others) && may_overlap(one, other) {
-                        let (earlier, later) = (!one.is_behind(other), !other.is_behind(one));
+                        let (earlier, later) = (!one.is_never_earlier(other), !other.is_never_earlier(one));
                         meets[*a].push(Overlap { class: *b, earlier, later });
                         meets[*b].push(Overlap { class: *a, earlier: later, later: earlier });
                     }
@@ -205,7 +205,7 @@ fn may_overlap(one: &Class, other: &Class) -> bool {
 impl Class {
     /// Returns whether no iteration of another operand overlaps an earlier iteration of this one: this one begins and
     /// ends no sooner, so that with as many iterations it is always at least as far.
-    fn is_behind(&self, other: &Self) -> bool {
+    fn is_never_earlier(&self, other: &Self) -> bool {
         // In chunks times slices. Slices may begin later, by less than a chunk.
         let start = |class: &Self| {
             u128::from(class.start) * u128::from(class.slice.1) + u128::from(class.chunks) * u128::from(class.slice.0)

@@ -5,7 +5,7 @@
 //!
 //! * **Ordered.** All signals on the counter are totally ordered, and so are all waits: each happens before the next
 //!   one; a signal also if the wait that received it happens before the next signal. One thread on either side is
-//!   ordered by itself; several threads are ordered by barriers, semaphores or other channels. Then the nth wait
+//!   always ordered; several threads are ordered by barriers, semaphores or other channels. Then the nth wait
 //!   receives the nth signal.
 //! * **Unordered.** Which signal a wait receives depends on the schedule, and the wait acquires only what holds in all
 //!   of them. Once a thread has waited n times, n signals have been sent, so each signaling thread has sent at least n
@@ -392,10 +392,12 @@ impl ReleaseQueues {
     pub(super) fn end_loop(&mut self, counter: u32, by: Thread, mut acquire: impl FnMut(u32, ReleasedClock)) {
         let Some(Shared { initial, uses, .. }) = self.shared.get_mut(&counter) else { return };
         match uses {
-            Uses::Merged(uses) => uses.newly_acquired(*initial, by, Stand::Behind, |released| acquire(by.1, released)),
+            Uses::Merged(uses) => {
+                uses.newly_acquired(*initial, by, Stand::AfterLoop, |released| acquire(by.1, released))
+            }
             Uses::Looping(uses) => {
                 for (who, listener) in uses.waiters(by) {
-                    uses.newly_acquired(*initial, who, Stand::Behind, |released| acquire(listener, released));
+                    uses.newly_acquired(*initial, who, Stand::AfterLoop, |released| acquire(listener, released));
                 }
             }
             Uses::Ordered { .. } | Uses::Unordered(_) => {}

@@ -1,4 +1,4 @@
-//! Lists of numbers and references.
+//! Lists of numbers and operands.
 
 use std::ops::Range;
 
@@ -22,14 +22,14 @@ impl<'a> Numbers<'a> {
         Self { words, at: table.start + start..table.start + end }
     }
 
-    /// The number at a position, in constant time; `None` behind the end.
+    /// Returns the number at a position, in constant time; `None` past the end.
     #[inline]
     pub fn get(&self, position: u32) -> Option<u32> {
         let at = self.at.start.saturating_add(position as usize);
         (at < self.at.end).then(|| self.words.get(at) as u32)
     }
 
-    /// Whether there is none (left).
+    /// Returns whether no number is left.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.at.is_empty()
@@ -57,7 +57,7 @@ impl Iterator for Numbers<'_> {
 
 impl ExactSizeIterator for Numbers<'_> {}
 
-/// A list of references of an image, also an iterator over them.
+/// A list of operands of an image, also an iterator over them.
 #[derive(Clone, Debug)]
 pub struct OperandList<'a> {
     words: Words<'a>,
@@ -73,14 +73,14 @@ impl<'a> OperandList<'a> {
         Self { words, table: table.start, at: table.range(first, len) }
     }
 
-    /// The reference at a position, in constant time; `None` behind the end.
+    /// Returns the operand at a position, in constant time; `None` past the end.
     #[inline]
     pub fn get(&self, position: u32) -> Option<Operand> {
         let at = self.at.start.saturating_add(position as usize);
         (at < self.at.end).then(|| self.read(at))
     }
 
-    /// Whether there is none (left).
+    /// Returns whether no operand is left.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.at.is_empty()

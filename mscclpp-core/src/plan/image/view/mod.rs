@@ -1,6 +1,6 @@
-//! Views into an image: no copy, no allocation, and only the bytes of the rank that is asked for.
+//! Views into an image: they neither copy nor allocate, and read only the bytes of the requested rank.
 //!
-//! A view never panics, whatever the bytes are: a number behind the end reads as 0, an unknown enum value as none, and a
+//! A view never panics, whatever the bytes are: a number past the end reads as 0, an unknown enum value as none, and a
 //! list ends where its table ends.
 
 mod list;
@@ -43,7 +43,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// The entries `first..first + len`, cut off at the end of the table.
+    /// Returns the entries `first..first + len`, truncated at the end of the table.
     #[inline]
     fn range(&self, first: usize, len: usize) -> Range<usize> {
         let end = first.saturating_add(len).min(self.len);
@@ -52,7 +52,7 @@ impl Table {
 }
 
 impl<'a> RankView<'a> {
-    /// The section's tables, if they lie inside it.
+    /// Returns the section's tables, if they are within it.
     #[inline]
     pub(super) fn new(words: Words<'a>) -> Option<Self> {
         let mut start = RANK;
@@ -71,7 +71,7 @@ impl<'a> RankView<'a> {
         Some(Self { words, tables })
     }
 
-    /// Chunks of a buffer.
+    /// Returns the number of chunks of a buffer.
     #[inline]
     pub fn chunks(&self, buffer: BufferKind) -> u32 {
         self.words.get(buffer as usize) as u32
@@ -83,7 +83,7 @@ impl<'a> RankView<'a> {
         self.tables.blocks.len as u32
     }
 
-    /// A thread block, in constant time; `None` if there is no such block.
+    /// Returns a thread block, in constant time; `None` if there is no such block.
     #[inline]
     pub fn block(&self, block: u32) -> Option<BlockView<'a>> {
         let table = self.tables.blocks;
@@ -101,14 +101,15 @@ impl<'a> RankView<'a> {
         })
     }
 
-    /// The thread blocks in order.
+    /// Returns the thread blocks in order.
     #[inline]
     pub fn blocks(&self) -> impl ExactSizeIterator<Item = BlockView<'a>> + use<'a> {
         let rank = *self;
         (0..rank.tables.blocks.len).map(move |block| rank.block(block as u32).unwrap_or(BlockView::empty(rank)))
     }
 
-    /// Peers of the channels of kind memory or port, in the order of the channels' numbers; empty for switch.
+    /// Returns the peers of the memory or port channels, in the order of the channels' numbers; empty for switch
+    /// channels.
     #[inline]
     pub fn peers(&self, kind: ChannelKind) -> Numbers<'a> {
         let tag = match kind {
@@ -121,7 +122,7 @@ impl<'a> RankView<'a> {
             .map_or(self.numbers(0, 0), |(_, first, len)| self.numbers(first, len))
     }
 
-    /// The switch channels in the order of their numbers: buffer and member ranks of each.
+    /// Returns the switch channels in the order of their numbers: buffer and member ranks of each.
     #[inline]
     pub fn switch_channels(&self) -> impl Iterator<Item = (BufferKind, Numbers<'a>)> + use<'a> {
         let rank = *self;
@@ -130,7 +131,7 @@ impl<'a> RankView<'a> {
             .flat_map(move |(buffer, first, groups)| rank.groups(first, groups).map(move |group| (buffer, group)))
     }
 
-    /// Tag, first number and length of each channel table.
+    /// Returns tag, first number and length of each channel table.
     #[inline]
     pub(super) fn channel_tables(&self) -> impl Iterator<Item = (u64, usize, usize)> + use<'a> {
         let (words, table) = (self.words, self.tables.channels);
@@ -153,7 +154,7 @@ impl<'a> RankView<'a> {
         })
     }
 
-    /// Buffers of other ranks, in the order of their numbers.
+    /// Returns the buffers of other ranks, in the order of their numbers.
     #[inline]
     pub fn remote_buffers(&self) -> impl ExactSizeIterator<Item = RemoteBuffer> + use<'a> {
         let (words, table) = (self.words, self.tables.remote);
@@ -169,7 +170,7 @@ impl<'a> RankView<'a> {
         })
     }
 
-    /// Initial values of the semaphores, in the order of their numbers.
+    /// Returns the initial values of the semaphores, in the order of their numbers.
     #[inline]
     pub fn semaphores(&self) -> impl ExactSizeIterator<Item = i64> + use<'a> {
         let (words, table) = (self.words, self.tables.semaphores);
@@ -219,25 +220,25 @@ impl<'a> BlockView<'a> {
         Self { rank, ops: none, channels: none, remote: none }
     }
 
-    /// Rank-level numbers of this block's channels of a kind.
+    /// Returns the rank-level numbers of this block's channels of a kind.
     #[inline]
     pub fn channels(&self, kind: ChannelKind) -> Numbers<'a> {
         self.table(self.channels, kind)
     }
 
-    /// Rank-level numbers of this block's remote buffers accessed through a channel kind.
+    /// Returns the rank-level numbers of this block's remote buffers accessed through a channel kind.
     #[inline]
     pub fn remote_buffers(&self, kind: ChannelKind) -> Numbers<'a> {
         self.table(self.remote, kind)
     }
 
-    /// The channel tables in their order.
+    /// Returns the channel tables in order.
     #[inline]
     pub fn channel_tables(&self) -> impl Iterator<Item = (ChannelKind, Numbers<'a>)> + use<'a> {
         self.tables(self.channels)
     }
 
-    /// The remote buffer tables in their order.
+    /// Returns the remote buffer tables in order.
     #[inline]
     pub fn remote_buffer_tables(&self) -> impl Iterator<Item = (ChannelKind, Numbers<'a>)> + use<'a> {
         self.tables(self.remote)
@@ -258,27 +259,28 @@ impl<'a> BlockView<'a> {
         })
     }
 
-    /// Number of operations, those of pipelines' bodies included.
+    /// Returns the number of operations, those of pipelines' bodies included.
     #[inline]
     pub fn num_ops(&self) -> u32 {
         (self.ops.end - self.ops.start) as u32
     }
 
-    /// The operation at a flat index, in constant time: a pipeline's body counts on behind its header.
+    /// Returns the operation at a flat index, in constant time. The operations of a pipeline's body follow its header.
     #[inline]
     pub fn op(&self, op: u32) -> Option<OpView<'a>> {
         let at = self.ops.start.saturating_add(op as usize);
         (at < self.ops.end).then(|| OpView::new(self.rank.words, &self.rank.tables, at))
     }
 
-    /// The operations in flat order: a pipeline, then its [`body_len`](Loop::body_len) operations, then what follows it.
+    /// Returns the operations in flat order: a pipeline, then its [`body_len`](Loop::body_len) operations, then the
+    /// following ones.
     #[inline]
     pub fn ops(&self) -> impl ExactSizeIterator<Item = OpView<'a>> + use<'a> {
         let RankView { words, tables } = self.rank;
         (self.ops.start..self.ops.end).map(move |at| OpView::new(words, &tables, at))
     }
 
-    /// Position of the block's first operation among all of its rank.
+    /// Returns the position of the block's first operation among all operations of its rank.
     #[inline]
     pub(super) fn first_op(&self) -> usize {
         self.ops.start

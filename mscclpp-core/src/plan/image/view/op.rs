@@ -7,7 +7,7 @@ use crate::types::{BlockSync, ChannelKind, ReduceOp};
 
 /// One operation.
 ///
-/// Fields mean what those of [`Op`](crate::plan::Op) mean.
+/// Fields have the meaning of those of [`Op`](crate::plan::Op).
 #[derive(Clone, Copy, Debug)]
 pub struct OpView<'a> {
     words: Words<'a>,
@@ -36,12 +36,12 @@ pub struct Loop {
     pub unit: u64,
     /// Chunks that the loop covers.
     pub num_chunks: u32,
-    /// Operations of one iteration: this many of those behind the header in flat order.
+    /// Number of operations of one iteration; they follow the header in flat order.
     pub body_len: u32,
 }
 
 impl<'a> OpView<'a> {
-    /// `at` counts the rank's operations and lies inside the table.
+    /// Reads an operation. `at` is its index among the rank's operations and within the table.
     #[inline]
     pub(super) fn new(words: Words<'a>, tables: &Tables, at: usize) -> Self {
         let at = tables.ops.start + at * OP;
@@ -60,41 +60,41 @@ impl<'a> OpView<'a> {
         Self { words, refs: tables.refs, numbers: tables.numbers, kind, entry }
     }
 
-    /// What it does.
+    /// Returns the kind of the operation.
     #[inline]
     pub fn kind(&self) -> OpKind {
         self.kind
     }
 
-    /// Kind of the channels or remote buffers it uses; `None` if it uses none.
+    /// Returns the kind of the channels or remote buffers it uses; `None` if it uses none.
     #[inline]
     pub fn channel(&self) -> Option<ChannelKind> {
         let number = (self.entry.attributes & CHANNEL_MASK) as usize;
         number.checked_sub(1).map(|number| ChannelKind::ALL[number])
     }
 
-    /// The reduction, on reducing operations.
+    /// Returns the reduction of a reducing operation.
     #[inline]
     pub fn reduce(&self) -> Option<ReduceOp> {
         let number = (self.entry.attributes >> REDUCE_SHIFT & REDUCE_MASK) as usize;
         ReduceOp::ALL.get(number.checked_sub(1)?).copied()
     }
 
-    /// Where the block is also synchronised; [`BlockSync::None`] in a lowered plan.
+    /// Returns where the block is additionally synchronized; [`BlockSync::None`] in a lowered plan.
     #[inline]
     pub fn sync(&self) -> BlockSync {
         [BlockSync::None, BlockSync::Before, BlockSync::After, BlockSync::Both]
             [(self.entry.attributes >> SYNC_SHIFT & SYNC_MASK) as usize]
     }
 
-    /// The part of every reference that the block works on; the whole if `None`.
+    /// Returns the slice of every operand that the block processes; `None` for whole operands.
     #[inline]
     pub fn slice(&self) -> Option<Slice> {
         (self.entry.attributes & HAS_SLICE != 0)
             .then(|| Slice { index: self.extra(0) as u32, of: self.extra(1) as u32 })
     }
 
-    /// Number of thread blocks that meet, on barriers; 0 otherwise.
+    /// Returns the number of thread blocks of a barrier; 0 for other operations.
     #[inline]
     pub fn blocks(&self) -> u32 {
         if self.entry.attributes & HAS_BLOCKS == 0 {
@@ -103,7 +103,7 @@ impl<'a> OpView<'a> {
         self.extra(self.after_slice()) as u32
     }
 
-    /// Unit, chunks and length of a pipeline; `None` for any other operation.
+    /// Returns unit, chunks and length of a pipeline; `None` for any other operation.
     #[inline]
     pub fn pipeline(&self) -> Option<Loop> {
         let first = self.after_slice() + usize::from(self.entry.attributes & HAS_BLOCKS != 0);
@@ -119,27 +119,27 @@ impl<'a> OpView<'a> {
         if self.entry.attributes & HAS_SLICE == 0 { 0 } else { 2 }
     }
 
-    /// A number behind the ids.
+    /// Returns a number after the ids.
     #[inline]
     fn extra(&self, i: usize) -> u64 {
         let at = self.entry.first_number.saturating_add(self.entry.ids).saturating_add(i);
         if at < self.numbers.len { self.words.get(self.numbers.start + at) } else { 0 }
     }
 
-    /// Sources, in the order of [`Op::srcs`](crate::plan::Op::srcs).
+    /// Returns the sources, in the order of [`Op::srcs`](crate::plan::Op::srcs).
     #[inline]
     pub fn srcs(&self) -> OperandList<'a> {
         OperandList::new(self.words, self.refs, self.entry.first_ref, self.entry.srcs)
     }
 
-    /// Destinations, in the order of [`Op::dsts`](crate::plan::Op::dsts).
+    /// Returns the destinations, in the order of [`Op::dsts`](crate::plan::Op::dsts).
     #[inline]
     pub fn dsts(&self) -> OperandList<'a> {
         let first = self.entry.first_ref.saturating_add(self.entry.srcs);
         OperandList::new(self.words, self.refs, first, self.entry.dsts)
     }
 
-    /// Channel indexes, semaphore numbers or the barrier's number, as [`Op::ids`](crate::plan::Op::ids).
+    /// Returns channel indexes, semaphore numbers or the barrier's number, as [`Op::ids`](crate::plan::Op::ids).
     #[inline]
     pub fn ids(&self) -> Numbers<'a> {
         Numbers::new(self.words, self.numbers, self.entry.first_number, self.entry.ids)
