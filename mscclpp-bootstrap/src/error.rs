@@ -306,7 +306,7 @@ impl Error {
         }
     }
 
-    /// Returns the rank that waited or failed, where the error tells it. Errors of a whole group are the same on all its ranks
+    /// Returns the rank that waited or failed, if the error names one. Errors of a whole group are the same on all its ranks
     /// and name none.
     pub const fn rank(&self) -> Option<u32> {
         match self {

@@ -111,7 +111,7 @@ impl Artifacts {
         }
     }
 
-    /// Number of plans of the library's own algorithms, which are left out.
+    /// Returns the number of plans of built-in algorithms, which are omitted.
     pub(crate) fn num_builtin(&self) -> usize {
         self.builtin.len()
     }

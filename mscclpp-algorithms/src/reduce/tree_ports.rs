@@ -1,5 +1,5 @@
 //! Reduce up a tree over ports: log2 P steps, rounded up, the whole message sent per rank, P log2 P chunks of scratch,
-//! likewise.
+//! log2 P rounded up as well.
 
 use mscclpp_core::dsl::Program;
 use mscclpp_core::types::BlockSync;

@@ -97,7 +97,7 @@ pub(crate) struct AllowArgs {
 }
 
 impl CheckArgs {
-    /// What is asked of each plan.
+    /// The checks of each plan.
     pub(crate) fn checks(&self) -> check::Checks {
         let level = match self.level {
             Level::Full => check::Level::Full,

@@ -20,7 +20,7 @@ pub(crate) fn collective(text: &str) -> Result<CollectiveKind, String> {
     })
 }
 
-/// What a call is like, besides its size.
+/// Properties of a call other than its size.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct CallArgs {
     /// Type of the elements

@@ -256,7 +256,7 @@ fn many(args: &CheckArgs, names: &[String]) -> Result<ExitCode> {
             value["source"] = json!(name);
             list.push(value);
         } else {
-            progress.aside(|| tell(name, &verdict))?;
+            progress.aside(|| report_plan(name, &verdict))?;
             table.row([name.clone(), verdict.word().to_owned(), by_slug(&verdict.findings)]);
         }
         *counts.entry(verdict.word()).or_insert(0) += 1;
@@ -274,7 +274,7 @@ fn many(args: &CheckArgs, names: &[String]) -> Result<ExitCode> {
 }
 
 /// Reports the errors of one of several plans, as soon as it is checked.
-fn tell(name: &str, verdict: &Verdict) -> Result<()> {
+fn report_plan(name: &str, verdict: &Verdict) -> Result<()> {
     verdict.warnings.iter().for_each(|warning| warn(format_args!("{name}: {warning}")));
     match &verdict.plan {
         Err(error) => {

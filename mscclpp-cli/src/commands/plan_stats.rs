@@ -176,7 +176,7 @@ fn cells(rank: String, stats: &Stats) -> Vec<String> {
     ]
 }
 
-/// Formats whole numbers without decimals, parts of a chunk with two.
+/// Formats integers without decimals, parts of a chunk with two.
 fn amount(chunks: f64) -> String {
     if (chunks - chunks.round()).abs() < 1e-6 { format!("{chunks:.0}") } else { format!("{chunks:.2}") }
 }

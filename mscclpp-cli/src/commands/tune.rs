@@ -44,7 +44,7 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<ExitCode> {
         require_memory(comm, || format!("a call of {largest} bytes per rank"), 4 * largest)?;
         let progress = talks.then(|| Progress::new(tuner.len() as u64));
         let failed = Mutex::new(None);
-        let told = |entry: &TuningEntry| {
+        let report = |entry: &TuningEntry| {
             if let Some(progress) = &progress {
                 progress.step();
                 if let Err(error) = progress.aside(|| print(line(entry))) {
@@ -52,7 +52,7 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<ExitCode> {
                 }
             }
         };
-        let table = tuner.run(comm, told)?;
+        let table = tuner.run(comm, report)?;
         if talks {
             write_file(&args.output, table.text().as_bytes())?;
             if let Some(error) = failed.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner) {

@@ -131,7 +131,7 @@ fn collective() -> impl Strategy<Value = Collective> {
     })
 }
 
-/// Generates five source locations besides the unknown one.
+/// Generates five source locations and the unknown one.
 fn origins() -> Origins {
     let mut origins = Origins::default();
     for line in 1..6 {

@@ -134,15 +134,15 @@ pub(crate) enum ExprKind {
 /// Values that are named by a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PathValue {
-    /// `usize::MIN`, `usize::MAX` and the like.
+    /// `usize::MIN`, `usize::MAX` and those of the other integer types.
     Int(IntTy, i128),
-    /// `usize::BITS` and the like, a `u32`.
+    /// `usize::BITS` and those of the other integer types, a `u32`.
     Bits(IntTy),
     /// `None`
     None,
     /// `Ordering::Less` (-1), `Equal` (0), `Greater` (1).
     Ordering(i8),
-    /// `BufferKind::Input` and the like: type and name.
+    /// A value of an enum of the authoring API, such as `BufferKind::Input`: type and name.
     Dsl(&'static str, Arc<str>),
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Frame {
     pub(crate) captures: Vec<(String, Var)>,
 }
 
-/// A loop or labelled block around the code that is being lowered.
+/// A loop or labeled block around the code that is being lowered.
 pub(super) struct Label {
     pub(crate) name: Option<String>,
     pub(crate) id: LabelId,

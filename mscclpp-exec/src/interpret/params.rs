@@ -1,4 +1,4 @@
-//! What a launch needs besides the plan: sizes, and the functions for its type and reduction.
+//! What a launch needs in addition to the plan: sizes, and the functions for its type and reduction.
 
 use mscclpp_core::check::may_wrap_scratch;
 use mscclpp_core::collective::CollectiveKind;

@@ -221,7 +221,7 @@ impl Registry {
     /// [`SelectError::Undecided`].
     pub fn select(&self, request: &Request) -> Result<Decision, SelectError> {
         let decision = self.decide(request)?;
-        self.tell(request, &decision);
+        self.log_decision(request, &decision);
         Ok(decision)
     }
 
@@ -367,7 +367,7 @@ impl Registry {
         Ok(None)
     }
 
-    fn tell(&self, request: &Request, decision: &Decision) {
+    fn log_decision(&self, request: &Request, decision: &Decision) {
         if !log::log_enabled!(log::Level::Info) {
             return;
         }

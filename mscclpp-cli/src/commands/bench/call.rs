@@ -130,12 +130,14 @@ fn fix(args: &mut BenchArgs, plan: &Plan, asked: Option<CollectiveKind>) -> Resu
     if matches!(kind, CollectiveKind::Broadcast | CollectiveKind::Reduce) && args.rooted.root == 0 {
         args.rooted.root = collective.root;
     }
-    // Sizes that the plan is not meant for are left out; that none is left is said where sizes are counted.
+    // Sizes outside the range of the plan are omitted; the code that counts sizes reports if none is left.
     args.begin = args.begin.max(plan.min_message_size());
     args.end = args.end.min(plan.max_message_size());
     if args.begin > args.end {
         let (least, most) = (plan.min_message_size(), plan.max_message_size());
-        return usage(format!("plan `{name}` is for messages of {least} to {most} bytes, of which none is asked for"));
+        return usage(format!(
+            "plan `{name}` is for messages of {least} to {most} bytes, but none of these sizes is requested"
+        ));
     }
     Ok(kind)
 }

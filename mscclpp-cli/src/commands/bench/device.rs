@@ -60,13 +60,13 @@ fn size_of(args: &Call, device: &Device, world: &Executor, registry: &Registry, 
     if checked {
         wrong += checked_launch(&mut run, &mut buffers, &stream, request)?;
     }
-    let wrong_told = checked.then_some(wrong);
+    let shown_wrong = checked.then_some(wrong);
     let (blocks, is_specialized) = (run.num_blocks(), run.specialized().is_ok());
     print(if args.json {
-        line(device, request, (&name, is_specialized), &times, blocks, wrong_told)
+        line(device, request, (&name, is_specialized), &times, blocks, shown_wrong)
     } else {
         let name = if is_specialized { format!("{name}, specialized") } else { name };
-        row(request, &name, &times, blocks, wrong_told)
+        row(request, &name, &times, blocks, shown_wrong)
     })?;
     Ok(wrong)
 }

@@ -25,31 +25,31 @@ pub(super) fn analysis_limit() -> Diagnostic {
 pub(super) fn findings_of(watch: &Dataflow) -> Diagnostics {
     let mut found = Diagnostics::default();
     let log = History::default();
-    let story = Reporter {
+    let reporter = Reporter {
         plan: watch.plan,
         values: &watch.contents.values,
         chunk: watch.chunk,
         log: watch.log.as_ref().unwrap_or(&log),
     };
     for misread in &watch.uninitialized_reads {
-        let finding = story.misread(misread);
+        let finding = reporter.misread(misread);
         if !found.iter().any(|known| known.site == finding.site) {
             found.push(finding);
         }
     }
     let (faults, count) = watch.output_checker().faults();
-    let mut told: Vec<(Diagnostic, u64)> = Vec::new();
+    let mut reported: Vec<(Diagnostic, u64)> = Vec::new();
     for fault in &faults {
-        let finding = story.fault(fault);
-        match told.iter_mut().find(|(known, _)| known.code == finding.code && known.site == finding.site) {
+        let finding = reporter.fault(fault);
+        match reported.iter_mut().find(|(known, _)| known.code == finding.code && known.site == finding.site) {
             Some((_, more)) => *more += 1,
-            None => told.push((finding, 0)),
+            None => reported.push((finding, 0)),
         }
     }
-    let untold = count - faults.len() as u64;
-    let last = told.len().saturating_sub(1);
-    for (i, (mut finding, more)) in told.into_iter().enumerate() {
-        let more = more + if i == last { untold } else { 0 };
+    let unreported = count - faults.len() as u64;
+    let last = reported.len().saturating_sub(1);
+    for (i, (mut finding, more)) in reported.into_iter().enumerate() {
+        let more = more + if i == last { unreported } else { 0 };
         if more > 0 {
             finding.message += &format!(" (and {more} similar)");
         }

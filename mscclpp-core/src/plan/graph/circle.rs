@@ -44,16 +44,16 @@ impl Card<'_> {
         HEAD + self.buffers.len() as f64 * ROW + if self.note.is_empty() { 6.0 } else { 6.0 + LINE }
     }
 
-    fn centre(&self) -> Point {
+    fn center(&self) -> Point {
         Point { x: self.at.x + WIDTH / 2.0, y: self.at.y + self.height() / 2.0 }
     }
 
     /// Returns the point at which the line from the center to another point leaves the card.
     fn border(&self, to: Point) -> Point {
-        let centre = self.centre();
-        let (dx, dy) = ((to.x - centre.x).abs(), (to.y - centre.y).abs());
+        let center = self.center();
+        let (dx, dy) = ((to.x - center.x).abs(), (to.y - center.y).abs());
         let share = ((WIDTH / 2.0 + 3.0) / dx.max(1e-9)).min((self.height() / 2.0 + 3.0) / dy.max(1e-9));
-        centre.towards(to, share.min(1.0))
+        center.towards(to, share.min(1.0))
     }
 
     fn row(&self, buffer: BufferKind) -> Option<f64> {
@@ -90,13 +90,13 @@ pub(super) fn draw(
     plan: &PlanTree,
     moves: &Moves,
     ranks: &[u32],
-    centre: Option<u32>,
+    center: Option<u32>,
     title: &str,
 ) -> fmt::Result {
     let mut cards: Vec<Card> = ranks.iter().filter_map(|rank| card(plan, moves, *rank)).collect();
-    let (width, height) = place(&mut cards, centre, title);
+    let (width, height) = place(&mut cards, center, title);
     // The switch is drawn in the center. If a rank is there, arrows to the switch lead to the other ranks themselves.
-    let hub = middle(&cards).filter(|_| centre.is_none() && cards.len() > 2 && !moves.by_switch.is_empty());
+    let hub = middle(&cards).filter(|_| center.is_none() && cards.len() > 2 && !moves.by_switch.is_empty());
     let arrows = arrows(moves, &cards, hub);
     let marks = marks(moves);
     let total = height + legend_height(moves) + 2.0 * LINE + 16.0;
@@ -136,21 +136,21 @@ fn card<'a>(plan: &'a PlanTree, moves: &Moves, rank: u32) -> Option<Card<'a>> {
 
 /// Arranges the cards in a circle, the first one at the top (two cards side by side), around the selected rank if there
 /// is one. Returns the total width and height without the legend.
-fn place(cards: &mut [Card<'_>], centre: Option<u32>, title: &str) -> (f64, f64) {
+fn place(cards: &mut [Card<'_>], center: Option<u32>, title: &str) -> (f64, f64) {
     let tallest = cards.iter().map(Card::height).fold(HEAD, f64::max);
     let apart = WIDTH.hypot(tallest) * 1.2;
-    let centre = centre.filter(|_| cards.len() > 3);
-    let outer = cards.len() - usize::from(centre.is_some());
+    let center = center.filter(|_| cards.len() > 3);
+    let outer = cards.len() - usize::from(center.is_some());
     let radius = match outer {
         0 | 1 => 0.0,
         2 => WIDTH * 1.1,
-        count => (apart / (2.0 * (PI / count as f64).sin())).max(if centre.is_some() { apart } else { 0.0 }),
+        count => (apart / (2.0 * (PI / count as f64).sin())).max(if center.is_some() { apart } else { 0.0 }),
     };
     let start = if outer == 2 { -PI } else { -PI / 2.0 };
     let mut turn = 0;
     for card in cards.iter_mut() {
         let mut middle = Point { x: 0.0, y: 0.0 };
-        if centre != Some(card.rank) {
+        if center != Some(card.rank) {
             let (sin, cos) = (start + TAU * f64::from(turn) / outer.max(1) as f64).sin_cos();
             middle = Point { x: radius * cos, y: radius * sin };
             turn += 1;
@@ -181,7 +181,7 @@ fn place(cards: &mut [Card<'_>], centre: Option<u32>, title: &str) -> (f64, f64)
 /// Returns the center of a circle of cards.
 fn middle(cards: &[Card<'_>]) -> Option<Point> {
     let count = cards.len() as f64;
-    let sum = |of: fn(Point) -> f64| cards.iter().map(|card| of(card.centre())).sum::<f64>();
+    let sum = |of: fn(Point) -> f64| cards.iter().map(|card| of(card.center())).sum::<f64>();
     (!cards.is_empty()).then(|| Point { x: sum(|point| point.x) / count, y: sum(|point| point.y) / count })
 }
 
@@ -202,12 +202,12 @@ fn arrows(moves: &Moves, cards: &[Card<'_>], hub: Option<Point>) -> Vec<Arrow> {
     let arrow = |((from, to, way), amount): (&(u32, u32, TransferKind), &Amount)| {
         let (source, target) = (*by_rank.get(from)?, *by_rank.get(to)?);
         let before: &mut u32 = beside.entry((*from, *to)).or_default();
-        let length = source.centre().distance(target.centre());
+        let length = source.center().distance(target.center());
         // Transfer kinds of one pair are drawn side by side, and so are the two directions: both bend to their left.
         let bend = (length * 0.06).min(30.0) + (length * 0.08).min(22.0) * f64::from(*before);
         *before += 1;
         let about = format!("{} from rank {from} to rank {to}", way.name());
-        let (from, to) = (source.border(target.centre()), target.border(source.centre()));
+        let (from, to) = (source.border(target.center()), target.border(source.center()));
         Some(Arrow { from, to, bend, between_ranks: true, way: *way, amount: *amount, about })
     };
     let direct = moves.between.iter().filter(|((.., way), _)| hub.is_none() || !way.by_switch());
@@ -218,8 +218,8 @@ fn arrows(moves: &Moves, cards: &[Card<'_>], hub: Option<Point>) -> Vec<Arrow> {
         let before = beside.entry((*rank, *gives)).or_default();
         let bend = 12.0 + 16.0 * f64::from(*before);
         *before += 1;
-        let (border, length) = (card.border(hub), card.centre().distance(hub).max(1.0));
-        let switch = hub.towards(card.centre(), (HUB + 3.0) / length);
+        let (border, length) = (card.border(hub), card.center().distance(hub).max(1.0));
+        let switch = hub.towards(card.center(), (HUB + 3.0) / length);
         let (from, to) = if *gives { (border, switch) } else { (switch, border) };
         let where_to = if *gives { "to the switch from" } else { "from the switch to" };
         let about = format!("{} {where_to} rank {rank}", way.name());
