@@ -7,7 +7,7 @@ use proc_macro2::{Span, TokenStream, TokenTree};
 const BUDGET_KIB: usize = 4096;
 /// Stack that parsing uses for a delimiter, without optimization; measured.
 const DELIMITER_KIB: usize = 32;
-/// The same for an operator or keyword, which may precede an operand that is parsed by recursion.
+/// Stack that parsing uses for an operator or keyword, which may precede an operand that is parsed by recursion.
 const PREFIX_KIB: usize = 8;
 
 /// Returns the first token that is nested too deep.

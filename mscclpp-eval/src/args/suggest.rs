@@ -2,7 +2,7 @@
 
 use mscclpp_core::diag::closest_name;
 
-/// "a similar name exists: `ranks`; ", or nothing if no known name comes close.
+/// Returns "a similar name exists: `ranks`; ", or an empty text if no known name is similar.
 pub(super) fn suggest(name: &str, known: &[&str]) -> String {
     // The parentheses that follow some kinds are not part of the name.
     let bare = |known: &'_ &'_ str| known.split('(').next().unwrap_or_default().to_owned();

@@ -83,7 +83,7 @@ impl IntTy {
         matches!(self, Self::I8 | Self::I16 | Self::I32 | Self::I64 | Self::Isize)
     }
 
-    /// The unsigned type of the same width.
+    /// Returns the unsigned type of the same width.
     pub(crate) const fn unsigned(self) -> Self {
         match self {
             Self::I8 | Self::U8 => Self::U8,
@@ -94,7 +94,7 @@ impl IntTy {
         }
     }
 
-    /// The signed type of the same width.
+    /// Returns the signed type of the same width.
     pub(crate) const fn to_signed(self) -> Self {
         match self {
             Self::I8 | Self::U8 => Self::I8,

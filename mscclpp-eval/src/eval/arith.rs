@@ -82,7 +82,7 @@ impl<'t> Vm<'t> {
         self.combine(op, left, right, expr.id, expr.tok)
     }
 
-    /// `node` is the one for which inference recorded the type of the left side.
+    /// Combines two values; `node` is the one for which inference recorded the type of the left side.
     fn combine(&mut self, op: BinOp, left: Value, right: Value, node: u32, tok: Tok) -> Eval {
         match (left, right) {
             (Value::Int(a), Value::Int(b)) => {

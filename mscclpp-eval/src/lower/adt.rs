@@ -43,7 +43,7 @@ enum DefaultImpl {
     Manual(Rc<syn::ImplItemFn>),
 }
 
-/// The structs and enums among items.
+/// Returns the structs and enums among items.
 pub(super) fn adts_of<'a>(items: impl Iterator<Item = &'a syn::Item> + Clone) -> Vec<AdtItem> {
     let mut adts: Vec<AdtItem> = items.clone().filter_map(adt_of).collect();
     for item in items {

@@ -36,7 +36,7 @@ pub(super) struct Pending {
     self_adt: Option<AdtId>,
 }
 
-/// Where a function is written.
+/// Source of a function.
 pub(super) enum Body {
     Fn(Rc<syn::ItemFn>),
     Method(Rc<syn::ImplItemFn>),

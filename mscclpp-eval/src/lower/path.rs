@@ -56,7 +56,7 @@ impl Lower<'_> {
         {
             return match self.associated(id, name) {
                 Some(kind) => self.expr(kind, tok),
-                // What every type may derive.
+                // Functions that every type may derive.
                 None => {
                     let written = TypeExpr::Con(Con::Adt(id), Vec::new());
                     self.method_as_value("Self", name, written, tok).unwrap_or_else(|| {

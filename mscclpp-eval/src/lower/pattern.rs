@@ -16,7 +16,7 @@ impl Lower<'_> {
         self.pattern_in(pattern, &mut names)
     }
 
-    /// `names` are the variables that this pattern has bound so far: the alternatives of `a | b` bind the same ones.
+    /// Lowers a pattern. `names` are the variables that this pattern has bound so far: the alternatives of `a | b` bind the same ones.
     fn pattern_in(&mut self, pattern: &syn::Pat, names: &mut Names) -> Pattern {
         let tok = self.spans.tokens(pattern);
         self.attributes(attributes::of_pattern(pattern));

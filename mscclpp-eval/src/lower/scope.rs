@@ -72,7 +72,7 @@ pub(super) enum TypeItem {
 }
 
 impl Lower<'_> {
-    /// The function or closure that is being lowered.
+    /// Returns the function or closure that is being lowered.
     pub(super) fn frame(&mut self) -> &mut Frame {
         if self.frames.is_empty() {
             self.frames.push(Frame::default());

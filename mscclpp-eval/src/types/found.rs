@@ -12,13 +12,13 @@ use crate::lang::Builtin;
 pub(crate) struct Types {
     /// The integer type of an expression that has one.
     pub(super) ints: Vec<Option<IntTy>>,
-    /// What a method call or field refers to.
+    /// Target of a method call or field.
     pub(super) targets: Vec<Target>,
     /// The types whose default is requested.
     pub(super) defaults: BTreeMap<NodeId, TypeExpr>,
 }
 
-/// What a method call or field refers to.
+/// Target of a method call or field.
 #[derive(Clone, Copy, Default)]
 pub(crate) enum Target {
     /// Nothing: the node is something else.
@@ -51,7 +51,7 @@ pub(crate) enum Conversion {
     TryInt(IntTy),
 }
 
-/// What collecting creates: one collection, or two for `unzip` and `partition`.
+/// The collections that collecting creates: one collection, or two for `unzip` and `partition`.
 pub(crate) type Made = [Option<Collected>; 2];
 
 /// A collection that is created from items.

@@ -15,7 +15,7 @@ pub(crate) enum Node {
     Var,
     /// An integer type, not known yet which.
     IntVar,
-    /// The same as another.
+    /// Equal to another type.
     Link(Ty),
     /// An integer type.
     Int(IntTy),

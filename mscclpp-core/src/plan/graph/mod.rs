@@ -96,7 +96,7 @@ fn legend(f: &mut Formatter<'_>, moves: &Moves, mut at: Point) -> fmt::Result {
     Ok(())
 }
 
-/// The height of a legend.
+/// Returns the height of a legend.
 fn legend_height(moves: &Moves) -> f64 {
     totals(moves).len().max(1) as f64 * LINE
 }

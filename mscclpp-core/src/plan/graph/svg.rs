@@ -79,7 +79,7 @@ pub(super) fn end(f: &mut Formatter<'_>) -> fmt::Result {
     f.write_str("</svg>\n")
 }
 
-/// The name of the arrow head of a color.
+/// Returns the name of the arrow head of a color.
 pub(super) fn head(color: &str) -> String {
     format!("head-{}", color.trim_start_matches('#'))
 }

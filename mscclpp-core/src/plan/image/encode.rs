@@ -6,7 +6,7 @@ use crate::collective::CollectiveKind;
 use crate::plan::{BlockTable, BufferRef, ChannelTable, Expectation, LoopBody, Op, Operand, PlanTree, RankPlan};
 use crate::types::ChannelKind;
 
-/// The image of a plan.
+/// Returns the image of a plan.
 pub(super) fn encode(plan: &PlanTree) -> Vec<u8> {
     let mut out = vec![0; HEADER + 8 * (plan.ranks.len() + 1)];
     header(plan, &mut out);

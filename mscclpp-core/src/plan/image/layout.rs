@@ -149,7 +149,7 @@ impl<'a> Words<'a> {
         (shift <= 3 && length.is_multiple_of(1 << shift)).then_some(Self { bytes, shift })
     }
 
-    /// Number of words.
+    /// Returns the number of words.
     pub(super) fn len(&self) -> usize {
         (self.bytes.len() - PADDING) >> self.shift
     }

@@ -129,7 +129,7 @@ impl Plan {
         u128::from(u64_at(&self.image, HASH + 8)) << 64 | u128::from(u64_at(&self.image, HASH))
     }
 
-    /// The plan's name.
+    /// Returns the plan's name.
     pub fn name(&self) -> &str {
         self.text(self.texts(), u64_at(&self.image, NAME_LENGTH))
     }
@@ -139,12 +139,12 @@ impl Plan {
         decode::collective(&self.image)
     }
 
-    /// Whether scratch is sized for packets.
+    /// Returns whether scratch is sized for packets.
     pub fn protocol(&self) -> Protocol {
         if self.image.get(PROTOCOL) == Some(&(Protocol::LL as u8)) { Protocol::LL } else { Protocol::Simple }
     }
 
-    /// Number of ranks.
+    /// Returns the number of ranks.
     #[inline]
     pub fn num_ranks(&self) -> u32 {
         let most = self.image.len().saturating_sub(HEADER + 8 + PADDING) / 8;
@@ -156,7 +156,7 @@ impl Plan {
         u32_at(&self.image, RANKS_PER_NODE)
     }
 
-    /// Whether launches of all sizes share one scratch pool.
+    /// Returns whether launches of all sizes share one scratch pool.
     pub fn reuse_resources(&self) -> bool {
         self.flag(REUSE_RESOURCES)
     }
@@ -166,7 +166,7 @@ impl Plan {
         u32_at(&self.image, THREADS)
     }
 
-    /// Whether launches alternate between two halves of scratch.
+    /// Returns whether launches alternate between two halves of scratch.
     pub fn double_scratch(&self) -> bool {
         self.flag(DOUBLE_SCRATCH)
     }
@@ -201,7 +201,7 @@ impl Plan {
         })
     }
 
-    /// The value of a tag.
+    /// Returns the value of a tag.
     pub fn tag(&self, key: &str) -> Option<i64> {
         self.tags().find_map(|(found, value)| (found == key).then_some(value))
     }
@@ -212,7 +212,7 @@ impl Plan {
         expectations(self.expectation_words())
     }
 
-    /// The words of the expectations; `None` if there are none.
+    /// Returns the words of the expectations; `None` if there are none.
     fn expectation_words(&self) -> Option<Words<'_>> {
         let (start, length) = (self.expected(), index(u64_at(&self.image, EXPECTED_LENGTH)));
         Words::new(&self.image, start, start.checked_add(length)?)

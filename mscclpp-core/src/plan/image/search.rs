@@ -20,7 +20,7 @@ const MAX_REJECTED: usize = 16;
 /// as well.
 const MAX_VERSION: u32 = 255;
 
-/// How far the search advances if a window ends with a byte.
+/// Number of bytes by which the search advances if a window ends with a byte.
 const SHIFTS: [u8; 256] = {
     let mut shifts = [MAGIC.len() as u8; 256];
     let mut at = 0;

@@ -144,7 +144,7 @@ impl<'t> Lexer<'t> {
         Ok(Cow::Borrowed(&self.text[start..at]))
     }
 
-    /// The next number.
+    /// Returns the next number.
     #[inline]
     pub(super) fn number(&mut self) -> Result<Number, Stop> {
         let bytes = self.text.as_bytes();

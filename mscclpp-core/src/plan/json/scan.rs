@@ -165,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    /// The same, one byte after the other.
+    /// Returns the result of `container`, computed byte by byte.
     fn plain_container(bytes: &[u8]) -> Option<usize> {
         let (mut depth, mut at) = (0, 0);
         while at < bytes.len() {

@@ -285,7 +285,7 @@ impl Serialize for Operation<'_> {
 }
 
 impl Operation<'_> {
-    /// `glre` has keys of its own for its window.
+    /// Writes the window of a `glre`, which has separate keys.
     fn switch_reduce<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         let source = self.op.srcs.first().copied().unwrap_or(Operand::local(BufferKind::Input, 0, 0));
         let channel = match source.place {

@@ -64,7 +64,7 @@ struct Header<'a> {
     expectations: Vec<Expectation>,
 }
 
-/// What a line of the header may begin with.
+/// The words with which a line of the header may begin.
 const KEYS: &str = "`rank`, or a line of the header: `plan`, `collective`, `ranks`, `ranks_per_node`, `chunk_factor`, `root`, \
     `protocol`, `threads_per_block`, `buffer_alignment`, `min_message_size`, `max_message_size`, `in_place`, \
     `double_scratch`, `reuse_resources`, `tag` or `expect`";

@@ -77,7 +77,7 @@ impl<'a> RankView<'a> {
         self.words.get(buffer as usize) as u32
     }
 
-    /// Number of thread blocks.
+    /// Returns the number of thread blocks.
     #[inline]
     pub fn num_blocks(&self) -> u32 {
         self.tables.blocks.len as u32
@@ -141,7 +141,7 @@ impl<'a> RankView<'a> {
         })
     }
 
-    /// The groups of a switch channel table.
+    /// Returns the groups of a switch channel table.
     #[inline]
     pub(super) fn groups(&self, first: usize, groups: usize) -> impl Iterator<Item = Numbers<'a>> + use<'a> {
         let rank = *self;
@@ -186,7 +186,7 @@ impl<'a> RankView<'a> {
     }
 }
 
-/// The buffer of a switch channel table's tag.
+/// Returns the buffer of a switch channel table's tag.
 pub(super) fn switch_buffer(tag: u64) -> Option<BufferKind> {
     BufferKind::ALL.get(index(tag.checked_sub(TAG_SWITCH)?)).copied()
 }
