@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use mscclpp_core::plan::diff::diff;
 use mscclpp_core::plan::export::for_reference;
 use mscclpp_core::plan::json::{ReadOptions, Style, read, read_rank, write};
-use mscclpp_core::plan::{Plan, RankPlan};
+use mscclpp_core::plan::{Plan, raw::RankPlan};
 use serde_json::Value;
 
 /// File name, text and index entry of every reference plan.

@@ -2,8 +2,8 @@
 
 use mscclpp_core::check::{check, proof_effort};
 use mscclpp_core::diag::Code;
-use mscclpp_core::plan::PlanTree;
 use mscclpp_core::plan::json::{ReadOptions, read};
+use mscclpp_core::plan::raw::PlanTree;
 
 /// Returns the number of operations, counting those of a loop once.
 fn operations(plan: &PlanTree) -> u64 {

@@ -233,7 +233,7 @@ mod tests {
             .record(algorithm.spec(ranks, ranks), &algorithm.arguments([]).expect("defaults"))
             .expect("a program");
         let tree = mscclpp_core::lower::lower(&trace).expect("a plan");
-        Plan::new(&mscclpp_core::plan::PlanTree { name: format!("own_{name}"), ..tree })
+        Plan::new(&mscclpp_core::plan::raw::PlanTree { name: format!("own_{name}"), ..tree })
     }
 
     fn two_sizes() -> Artifacts {

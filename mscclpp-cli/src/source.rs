@@ -9,7 +9,11 @@ use mscclpp_algorithms::{BufferMode, BuildError, BuiltinAlgorithm};
 use mscclpp_core::diag::Diagnostic;
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::json::ReadOptions;
-use mscclpp_core::plan::{Format, Op, Operand, PlanTree, text};
+use mscclpp_core::plan::{
+    Format,
+    raw::{Op, Operand, PlanTree},
+    text,
+};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::trace::Trace;
 

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::common::plans::{good, text};
 use crate::common::{mscclpp, mscclpp_reading};
-use mscclpp_core::plan::OpKind;
+use mscclpp_core::plan::raw::OpKind;
 use serde_json::json;
 
 /// What `plan show` prints of the small plan: one line per operation, with ranks and buffers in words.

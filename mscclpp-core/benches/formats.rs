@@ -12,7 +12,8 @@ use mscclpp_core::origin::Origin;
 use mscclpp_core::plan::json::{ReadOptions, Style, read, read_rank, write};
 use mscclpp_core::plan::text::{parse, print};
 use mscclpp_core::plan::{
-    BufferRef, ChannelTable, Op, OpKind, Operand, Plan, PlanTree, RankPlan, RemoteBuffer, ThreadBlock,
+    Plan,
+    raw::{BufferRef, ChannelTable, Op, OpKind, Operand, PlanTree, RankPlan, RemoteBuffer, ThreadBlock},
 };
 use mscclpp_core::types::{BufferKind, ChannelKind, Protocol};
 

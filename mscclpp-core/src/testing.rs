@@ -8,7 +8,7 @@
 
 use crate::collective::CollectiveKind;
 use crate::origin::Origin;
-use crate::plan::{
+use crate::plan::raw::{
     BlockTable, BufferRef, ChannelTable, LoopBody, Op, OpKind, Operand, PlanTree, RankPlan, RemoteBuffer, Slice,
     ThreadBlock,
 };

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use mscclpp_core::check::check;
 use mscclpp_core::diag::Code;
-use mscclpp_core::plan::PlanTree;
 use mscclpp_core::plan::json::{ReadOptions, read};
+use mscclpp_core::plan::raw::PlanTree;
 use serde_json::{Value, json};
 
 const INTRO: &str = "# Errors

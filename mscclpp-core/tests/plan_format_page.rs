@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use mscclpp_core::plan::json::{ReadOptions, Style, read, write};
-use mscclpp_core::plan::{OpKind, PlanTree};
+use mscclpp_core::plan::raw::{OpKind, PlanTree};
 use mscclpp_core::types::{BufferKind, ChannelKind, ReduceOp};
 use serde_json::Value;
 

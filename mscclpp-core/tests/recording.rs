@@ -4,7 +4,7 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::{Code, Diagnostics};
 use mscclpp_core::dsl::{Channels, Program};
 use mscclpp_core::lower::lower;
-use mscclpp_core::plan::{Expectation, OpKind};
+use mscclpp_core::plan::raw::{Expectation, OpKind};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::trace::Trace;
 use mscclpp_core::types::{BlockSync, BufferKind, ReduceOp};

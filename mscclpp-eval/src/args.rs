@@ -14,7 +14,7 @@ use mscclpp_core::types::{Protocol, Replication};
 use proc_macro2::{Ident, TokenStream};
 use syn::parse::Parser;
 
-use crate::ast::Tok;
+use crate::hir::SpanId;
 use crate::report::Report;
 use crate::spans::Spans;
 use suggest::suggest;
@@ -31,9 +31,9 @@ pub(crate) struct Attribute {
     /// Numbers of ranks that plans are built for.
     pub(crate) ranks: Vec<u32>,
     /// Position of the argument that gives them.
-    ranks_tok: Tok,
+    ranks_tok: SpanId,
     /// Position of each argument.
-    places: BTreeMap<&'static str, Tok>,
+    places: BTreeMap<&'static str, SpanId>,
     /// Parameters of the function with the values that plans are built for.
     pub(crate) params: Vec<Param>,
     /// The checks of the plans.
@@ -48,7 +48,7 @@ pub(crate) struct Attribute {
 pub(crate) struct Param {
     pub(crate) name: String,
     pub(crate) values: Vec<i128>,
-    pub(crate) tok: Tok,
+    pub(crate) tok: SpanId,
 }
 
 /// One combination of ranks and parameters.
@@ -275,7 +275,7 @@ impl Attribute {
     }
 
     /// Returns the position of the argument that sets a field of the specification, if it is given.
-    pub(crate) fn place(&self, field: &str) -> Option<Tok> {
+    pub(crate) fn place(&self, field: &str) -> Option<SpanId> {
         let name = match field.rsplit('.').next().unwrap_or(field) {
             "min_message_size" | "max_message_size" => "message_size",
             name => name,

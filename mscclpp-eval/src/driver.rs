@@ -7,10 +7,10 @@ use mscclpp_core::diag::{Code, Diagnostic, Diagnostics};
 use mscclpp_core::dsl::Program;
 use mscclpp_core::spec::AlgoSpec;
 
-use crate::ast::{Tree, TypeExpr};
+use crate::build_hir::{self, Items};
 use crate::eval::value::Value;
 use crate::eval::{self, Limits};
-use crate::lower::{self, Items};
+use crate::hir::{Tree, TypeExpr};
 use crate::report::{self, Report};
 use crate::spans::Spans;
 use crate::types::{self, Types};
@@ -32,7 +32,7 @@ pub(crate) fn check(
     spans: &mut Spans,
     report: &mut Report,
 ) -> Option<Checked> {
-    let tree = lower::lower(items, function, spans, report);
+    let tree = build_hir::build_hir(items, function, spans, report);
     if !report.is_empty() {
         return None;
     }

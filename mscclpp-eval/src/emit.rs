@@ -8,7 +8,7 @@ use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
 use crate::args::{Attribute, Combination};
-use crate::ast::IntTy;
+use crate::hir::IntTy;
 
 /// A parameter of the function, as it appears in the expansion.
 pub(crate) struct Parameter {

@@ -9,12 +9,12 @@ use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote};
 
 use crate::args::{self, Attribute, Combination};
-use crate::ast::{IntTy, Tok};
+use crate::build_hir::Items;
 use crate::depth;
 use crate::driver::{self, Checked};
 use crate::emit::{self, Parameter};
 use crate::eval::Limits;
-use crate::lower::Items;
+use crate::hir::{IntTy, SpanId};
 use crate::report::{self, Report};
 use crate::spans::Spans;
 
@@ -156,7 +156,7 @@ fn one(args: TokenStream, function: Rc<syn::ItemFn>, items: &Items) -> TokenStre
 }
 
 /// Returns the error for a collective within an `impl` block.
-fn in_impl(tok: Tok, spans: &Spans) -> TokenStream {
+fn in_impl(tok: SpanId, spans: &Spans) -> TokenStream {
     let mut report = Report::default();
     report
         .error(Code::BadSignature, tok, "a collective is a free function, and this one belongs to an `impl` block")

@@ -6,9 +6,9 @@ use mscclpp_core::diag::{Code, Diagnostic, Diagnostics};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::trace::Trace;
 
+use crate::build_hir::Items;
 use crate::driver::{self, Checked};
 use crate::eval::Limits;
-use crate::lower::Items;
 use crate::report::{self, Report};
 use crate::spans::Spans;
 

@@ -7,7 +7,7 @@ use mscclpp_core::origin::SourceLocation;
 use proc_macro2::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
 use quote::quote;
 
-use crate::ast::Tok;
+use crate::hir::SpanId;
 use crate::spans::Spans;
 
 /// Maximum number of errors of one code that are shown.
@@ -25,19 +25,19 @@ pub(crate) struct Report {
 }
 
 /// An error that is being described; it is added to the report when it goes out of scope.
-pub(crate) struct Draft<'a> {
+pub(crate) struct DiagnosticBuilder<'a> {
     report: &'a mut Report,
     diagnostic: Option<Diagnostic>,
 }
 
-impl Draft<'_> {
+impl DiagnosticBuilder<'_> {
     /// Adds a help text.
     pub(crate) fn help(mut self, help: impl Into<String>) {
         self.diagnostic = self.diagnostic.take().map(|diagnostic| diagnostic.help(help));
     }
 }
 
-impl Drop for Draft<'_> {
+impl Drop for DiagnosticBuilder<'_> {
     fn drop(&mut self) {
         if let Some(diagnostic) = self.diagnostic.take() {
             self.report.push(diagnostic);
@@ -47,8 +47,8 @@ impl Drop for Draft<'_> {
 
 impl Report {
     /// Reports an error at a token; the result takes its help text.
-    pub(crate) fn error(&mut self, code: Code, tok: Tok, message: impl Into<String>) -> Draft<'_> {
-        Draft { report: self, diagnostic: Some(Diagnostic::new(code, at(tok), message)) }
+    pub(crate) fn error(&mut self, code: Code, tok: SpanId, message: impl Into<String>) -> DiagnosticBuilder<'_> {
+        DiagnosticBuilder { report: self, diagnostic: Some(Diagnostic::new(code, at(tok), message)) }
     }
 
     /// Adds an error.
@@ -117,12 +117,12 @@ impl Drop for Report {
 }
 
 /// Returns a site that is known by its token only.
-pub(crate) fn at(tok: Tok) -> Site {
+pub(crate) fn at(tok: SpanId) -> Site {
     Site::Source(SourceLocation { token: tok, file: Arc::from(""), ..SourceLocation::default() })
 }
 
 /// Returns the token of a diagnostic, if it has one.
-fn token(diagnostic: &Diagnostic) -> Option<Tok> {
+fn token(diagnostic: &Diagnostic) -> Option<SpanId> {
     match &diagnostic.site {
         Site::Source(place) if place.token != u32::MAX => Some(place.token),
         _ => None,

@@ -246,7 +246,7 @@ fn constructs(page: &mut String) {
         }
     }
     page.push_str("\nMacros: ");
-    let macros: Vec<String> = crate::lower::macros().map(|name| format!("`{name}!`")).collect();
+    let macros: Vec<String> = crate::build_hir::macros().map(|name| format!("`{name}!`")).collect();
     let _ = writeln!(page, "{}. A failed assertion or a panic is a compile error with its message.", macros.join(", "));
 }
 

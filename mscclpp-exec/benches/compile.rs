@@ -7,7 +7,10 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::BuiltinAlgorithm;
 use mscclpp_core::check::check;
-use mscclpp_core::plan::{OpKind, Plan, PlanTree, json};
+use mscclpp_core::plan::{
+    Plan, json,
+    raw::{OpKind, PlanTree},
+};
 
 /// Builds the plan of an algorithm with its best specification for a number of ranks; `None` if it does not support
 /// that number.
@@ -18,7 +21,7 @@ fn build(algorithm: &BuiltinAlgorithm, ranks: u32, ranks_per_node: u32) -> Optio
 
 fn operations(plan: &PlanTree) -> u64 {
     let blocks = plan.ranks.iter().flat_map(|rank| &rank.blocks);
-    let body = |op: &mscclpp_core::plan::Op| op.body.as_ref().map_or(0, |body| body.ops.len());
+    let body = |op: &mscclpp_core::plan::raw::Op| op.body.as_ref().map_or(0, |body| body.ops.len());
     blocks
         .flat_map(|block| &block.ops)
         .map(|op| 1 + if op.kind == OpKind::Pipeline { body(op) } else { 0 })

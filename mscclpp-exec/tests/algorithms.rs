@@ -8,7 +8,11 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuildError, BuiltinAlgorithm};
 use mscclpp_core::check::proof_effort;
 use mscclpp_core::lower::lower;
-use mscclpp_core::plan::{BufferRef, Op, OpKind, Plan, PlanTree, text};
+use mscclpp_core::plan::{
+    Plan,
+    raw::{BufferRef, Op, OpKind, PlanTree},
+    text,
+};
 use mscclpp_core::types::ChannelKind;
 
 /// Ranks and ranks per node: small, prime, large; one, two and several nodes.

@@ -5,7 +5,10 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_core::check::check;
 use mscclpp_core::diag::Code;
 use mscclpp_core::lower::lower;
-use mscclpp_core::plan::{BufferRef, Op, Plan, PlanTree};
+use mscclpp_core::plan::{
+    Plan,
+    raw::{BufferRef, Op, PlanTree},
+};
 use mscclpp_core::types::BufferKind;
 use mscclpp_exec::cpu::{Executor, Options, Schedule};
 use mscclpp_exec::verify::Verifier;

@@ -3,7 +3,10 @@
 
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::lower::lower;
-use mscclpp_core::plan::{BufferRef, Op, OpKind, Plan, PlanTree, Slice};
+use mscclpp_core::plan::{
+    Plan,
+    raw::{BufferRef, Op, OpKind, PlanTree, Slice},
+};
 use mscclpp_core::types::{BufferKind, ChannelKind, ReduceOp};
 use mscclpp_exec::cpu::{Executor, Options, Schedule};
 use mscclpp_exec::{DataType, Error, Message};

@@ -7,7 +7,7 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::compile::compile_tree;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::lower::lower;
-use mscclpp_core::plan::{Plan, PlanTree};
+use mscclpp_core::plan::{Plan, raw::PlanTree};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::types::{BlockSync, ReduceOp};
 use mscclpp_exec::cpu::{Executor, Options, Schedule};

@@ -1,8 +1,11 @@
 //! Plans that stall end in a report of what each thread block waits for, and the executor remains usable.
 
 use crate::common::{With, at, barrier, i, o, op, pipeline, s, signal, tree, wait, world};
-use mscclpp_core::plan::OpKind::{self, *};
-use mscclpp_core::plan::{Op, Plan, PlanTree};
+use mscclpp_core::plan::raw::OpKind::{self, *};
+use mscclpp_core::plan::{
+    Plan,
+    raw::{Op, PlanTree},
+};
 use mscclpp_core::types::ChannelKind;
 use mscclpp_exec::cpu::{Executor, Options, Schedule};
 use mscclpp_exec::error::{BlockedThreadBlock, Stall, UnblockedBy, WaitsFor};
@@ -150,7 +153,7 @@ fn crossed_channels() {
     let mut plan = tree(2, [1, 1, 0], |rank| vec![vec![signal(rank, &[1 - rank]), wait(rank, &[1 - rank])]]);
     for rank in 0..2 {
         let peer = 1 - rank as u32;
-        plan.ranks[rank].channels[0] = mscclpp_core::plan::ChannelTable::Memory(vec![peer, peer]);
+        plan.ranks[rank].channels[0] = mscclpp_core::plan::raw::ChannelTable::Memory(vec![peer, peer]);
         plan.ranks[rank].blocks[0].channels[0].1 = vec![0, 1].into();
         plan.ranks[rank].blocks[0].ops[1].ids[0] = 1;
     }

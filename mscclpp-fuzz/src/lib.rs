@@ -65,7 +65,7 @@ mod value;
 use std::ops::Range;
 
 pub use failure::{Failure, UnsupportedPlan};
-use mscclpp_core::plan::PlanTree;
+use mscclpp_core::plan::raw::PlanTree;
 
 use crate::random::Random;
 use scale::Scale;

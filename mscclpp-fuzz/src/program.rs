@@ -1,6 +1,6 @@
 //! A scaled-down plan: every operand is a range of cells, every channel a number.
 
-use mscclpp_core::plan::OpKind;
+use mscclpp_core::plan::raw::OpKind;
 
 /// A plan at one scale.
 pub(super) struct Program {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use mscclpp_core::plan::{LoopBody, Op, OpKind, PlanTree};
+use mscclpp_core::plan::raw::{LoopBody, Op, OpKind, PlanTree};
 use mscclpp_core::types::ChannelKind;
 
 use crate::random::Random;

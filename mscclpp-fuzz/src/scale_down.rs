@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use mscclpp_core::plan::{self, BufferRef, Op, OpKind, PlanTree};
+use mscclpp_core::plan::{
+    self,
+    raw::{BufferRef, Op, OpKind, PlanTree},
+};
 use mscclpp_core::types::{BufferKind, ChannelKind};
 
 use super::program::*;
@@ -368,7 +371,7 @@ impl ScaleDown<'_> {
     fn operands(
         &mut self,
         at: &At,
-        list: &[plan::Operand],
+        list: &[plan::raw::Operand],
         plain: usize,
     ) -> Result<Vec<Vec<Operand>>, UnsupportedPlan> {
         let plan = self.plan;
@@ -415,10 +418,10 @@ impl ScaleDown<'_> {
         at: &At,
         owner: u32,
         buffer: BufferKind,
-        range: &plan::Operand,
+        range: &plan::raw::Operand,
         packets: bool,
     ) -> Result<Operand, UnsupportedPlan> {
-        let plan::Operand { index, size, .. } = *range;
+        let plan::raw::Operand { index, size, .. } = *range;
         let Some(base) = self.base(owner, buffer, index, size) else {
             return at.refuse(format!("{size} chunks from {index} on of rank {owner}'s {buffer}, which has fewer"));
         };

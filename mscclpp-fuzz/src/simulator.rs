@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use mscclpp_core::plan::PlanTree;
+use mscclpp_core::plan::raw::PlanTree;
 
 use super::clock::Clock;
 use super::memory::{Cell, Write};

@@ -1,7 +1,7 @@
 //! Values that identify their sources, and the postconditions of a collective.
 
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_core::plan::PlanTree;
+use mscclpp_core::plan::raw::PlanTree;
 
 use super::program::Program;
 use super::simulator::{Sized, of_launch};

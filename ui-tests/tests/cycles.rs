@@ -22,6 +22,7 @@ const KNOWN: &[(&str, &str, &[&str], &str)] = &[
     ("mscclpp-exec", "numeric", &["memory"], "the reductions run on lines of memory"),
     ("mscclpp-exec", "memory", &["shm"], "views are of private memory, or of a segment"),
     ("mscclpp-exec", "select", &["cuda", "tune"], "the registry has kernels of users, and a tuning table"),
+    ("mscclpp-exec", "verify", &["cpu", "cuda"], "prepared plans of every executor have a call that verifies a launch"),
     ("mscclpp-exec", "passes", &["cuda", "process"], "the validator reads what both executors run"),
     ("dev", "multicast", &["alloc"], "the simulator keeps one memory for both"),
 ];

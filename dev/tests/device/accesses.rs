@@ -13,7 +13,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use libtest_mimic::{Failed, Trial};
-use mscclpp_core::plan::{Op, Plan, PlanTree, ThreadBlock};
+use mscclpp_core::plan::{
+    Plan,
+    raw::{Op, PlanTree, ThreadBlock},
+};
 use mscclpp_dev::{Access, AccessKind, AccessLog, Options, access_bugs, simulator, specialized_bugs};
 use mscclpp_exec::cuda::jit::Cache;
 use mscclpp_exec::cuda::{Device, Executor, PrepareOptions, PreparedPlan};

@@ -4,7 +4,10 @@ use libtest_mimic::Failed;
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::origin::Origin;
 use mscclpp_core::plan::json::{self, ReadOptions};
-use mscclpp_core::plan::{LoopBody, Op, OpKind, Plan};
+use mscclpp_core::plan::{
+    Plan,
+    raw::{LoopBody, Op, OpKind},
+};
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cuda::{DeviceBuffer, DeviceSlice, Executor, Graph, PrepareOptions, Stream};
 use mscclpp_exec::verify::{Pattern, Verifier};

@@ -6,7 +6,7 @@ use libtest_mimic::{Failed, Trial};
 use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use mscclpp_core::diag::Code;
-use mscclpp_core::plan::{OpKind, Plan};
+use mscclpp_core::plan::{Plan, raw::OpKind};
 use mscclpp_core::types::ReduceOp;
 use mscclpp_dev::{Options, machine};
 use mscclpp_exec::cuda::jit::Cache;

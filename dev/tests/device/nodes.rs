@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Failed, Trial};
 use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
-use mscclpp_core::plan::{OpKind, Plan};
+use mscclpp_core::plan::{Plan, raw::OpKind};
 use mscclpp_dev::Options;
 use mscclpp_exec::cuda::{self, Buffers, Executor, PrepareOptions, PreparedPlan};
 use mscclpp_exec::error::{AbortCause, BlockedThreadBlock, LateData, WaitsFor};

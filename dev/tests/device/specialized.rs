@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use libtest_mimic::Failed;
 use mscclpp_algorithms as algorithms;
-use mscclpp_core::plan::{Op, OpKind, Plan, PlanTree};
+use mscclpp_core::plan::{
+    Plan,
+    raw::{Op, OpKind, PlanTree},
+};
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cuda::{Executor, NotSpecialized, Options, PrepareOptions, specialized_source};
 use mscclpp_exec::{AccumType, DataType, Error, Message};

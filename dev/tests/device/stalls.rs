@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use libtest_mimic::Failed;
 use mscclpp_algorithms as algorithms;
-use mscclpp_core::plan::{OpKind, Plan, PlanTree};
+use mscclpp_core::plan::{
+    Plan,
+    raw::{OpKind, PlanTree},
+};
 use mscclpp_exec::cuda::{Executor, Options};
 use mscclpp_exec::error::{Stall, WaitsFor};
 use mscclpp_exec::{DataType, Error, Message, cpu};

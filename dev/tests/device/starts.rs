@@ -10,7 +10,10 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use mscclpp_core::check::check;
 use mscclpp_core::diag::Code;
-use mscclpp_core::plan::{OpKind, Plan, PlanTree};
+use mscclpp_core::plan::{
+    Plan,
+    raw::{OpKind, PlanTree},
+};
 use mscclpp_dev::{Options, barrier_bugs, machine, simulator};
 use mscclpp_exec::cuda::{
     self, Buffers, Device, DeviceBuffer, DeviceSlice, Executor, Handle, PreparedPlan, SharedDriver, Stream,

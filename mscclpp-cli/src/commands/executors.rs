@@ -3,7 +3,7 @@
 use std::fmt;
 
 use mscclpp_core::check::check;
-use mscclpp_core::plan::{Op, Operand, PlanTree};
+use mscclpp_core::plan::raw::{Op, Operand, PlanTree};
 use mscclpp_exec::passes::{ExecutorForm, Invalid, InvalidLaunch, Validated, validate_form};
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use mscclpp_core::plan::PlanTree;
+use mscclpp_core::plan::raw::PlanTree;
 use mscclpp_fuzz::{Failure, Outcome, ScheduleFuzzer};
 use serde_json::{Value, json};
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use mscclpp_core::check::{Checks, ReductionOrder, reduction_order};
 use mscclpp_core::diag::Diagnostics;
-use mscclpp_core::plan::PlanTree;
+use mscclpp_core::plan::raw::PlanTree;
 use mscclpp_core::plan::stats::{Chunks, Stats};
 use mscclpp_core::types::ChannelKind;
 use serde_json::{Value, json};

@@ -7,7 +7,10 @@ use mscclpp_bootstrap::Environment;
 use mscclpp_core::check::{Checks, Level};
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Diagnostics;
-use mscclpp_core::plan::{Expectation, Plan, PlanTree};
+use mscclpp_core::plan::{
+    Plan,
+    raw::{Expectation, PlanTree},
+};
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cpu::Options;
 use mscclpp_exec::{AccumType, DataType, Message};

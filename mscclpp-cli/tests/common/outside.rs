@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use mscclpp_core::plan::{Plan, PlanTree};
+use mscclpp_core::plan::{Plan, raw::PlanTree};
 
 use super::plans::{good, max};
 

@@ -5,7 +5,10 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::compile::compile_tree;
 use mscclpp_core::diag::Diagnostics;
 use mscclpp_core::dsl::Program;
-use mscclpp_core::plan::{OpKind, PlanTree, json};
+use mscclpp_core::plan::{
+    json,
+    raw::{OpKind, PlanTree},
+};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::types::{BlockSync, ReduceOp};
 

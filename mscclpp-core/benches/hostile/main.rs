@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use mscclpp_core::check::check;
 use mscclpp_core::plan::json::{ReadOptions, Style, read, write};
-use mscclpp_core::plan::{OpKind, PlanTree};
+use mscclpp_core::plan::raw::{OpKind, PlanTree};
 use plans::FAMILIES;
 
 /// Sizes of the plans in bytes of JSON, about.
@@ -144,7 +144,7 @@ fn text(family: &fn(u32) -> PlanTree, size: usize) -> String {
 }
 
 fn operations(plan: &PlanTree) -> usize {
-    let inside = |op: &mscclpp_core::plan::Op| op.body.as_ref().map_or(0, |body| body.ops.len());
+    let inside = |op: &mscclpp_core::plan::raw::Op| op.body.as_ref().map_or(0, |body| body.ops.len());
     let ops = plan.ranks.iter().flat_map(|rank| &rank.blocks).flat_map(|block| &block.ops);
     ops.map(|op| 1 + if op.kind == OpKind::Pipeline { inside(op) } else { 0 }).sum()
 }

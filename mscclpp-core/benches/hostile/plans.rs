@@ -2,7 +2,7 @@
 
 use mscclpp_core::collective::{Collective, CollectiveKind};
 use mscclpp_core::origin::Origin;
-use mscclpp_core::plan::{
+use mscclpp_core::plan::raw::{
     BufferRef, ChannelTable, LoopBody, Op, OpKind, Operand, PlanTree, RankPlan, RemoteBuffer, Slice, ThreadBlock,
 };
 use mscclpp_core::types::{BufferKind, ChannelKind, Protocol, ReduceOp};

@@ -2,7 +2,7 @@
 
 use mscclpp_core::collective::CollectiveKind::{AllGather, AllReduce, Custom};
 use mscclpp_core::dsl::Program;
-use mscclpp_core::plan::{OpKind, PlanTree};
+use mscclpp_core::plan::raw::{OpKind, PlanTree};
 use mscclpp_core::types::BlockSync;
 
 use super::{accepted, in_place, operation, plan, refused, spec};

@@ -1,7 +1,7 @@
 //! What only plan files can get wrong, or get past whoever wrote them: one change each of a plan that is right.
 
 use mscclpp_core::collective::CollectiveKind::AllGather;
-use mscclpp_core::plan::{BufferRef, ChannelTable, OpKind, PlanTree, RemoteBuffer};
+use mscclpp_core::plan::raw::{BufferRef, ChannelTable, OpKind, PlanTree, RemoteBuffer};
 use mscclpp_core::types::{BlockSync, BufferKind, ChannelKind};
 
 use super::{accepted, operation, packets, plan, refused, spec};
@@ -43,7 +43,7 @@ fn changed(slug: &str, words: &[&str], change: impl FnOnce(&mut PlanTree)) {
 }
 
 #[track_caller]
-fn changed_op(slug: &str, words: &[&str], kind: OpKind, change: impl FnOnce(&mut mscclpp_core::plan::Op)) {
+fn changed_op(slug: &str, words: &[&str], kind: OpKind, change: impl FnOnce(&mut mscclpp_core::plan::raw::Op)) {
     changed(slug, words, |plan| change(operation(plan, |op| op.kind == kind)));
 }
 
@@ -123,7 +123,7 @@ fn chunks() {
     changed_op("chunk-out-of-range", &["scratch chunks 1..3 of rank 1, which has 2"], OpKind::Put, |op| {
         op.dsts[0].index = 1
     });
-    let get = |op: &mut mscclpp_core::plan::Op| {
+    let get = |op: &mut mscclpp_core::plan::raw::Op| {
         op.kind = OpKind::Get;
         op.ids = [0].into_iter().collect();
         (op.srcs[0], op.dsts[0]) = (op.dsts[0], op.srcs[0]);

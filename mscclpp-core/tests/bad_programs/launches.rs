@@ -1,7 +1,7 @@
 //! 6, 8: launches that get into each other's way.
 
 use mscclpp_core::collective::CollectiveKind::{AllGather, AllReduce};
-use mscclpp_core::plan::PlanTree;
+use mscclpp_core::plan::raw::PlanTree;
 use mscclpp_core::types::BlockSync;
 
 use super::{accepted, in_place, packets, plan, refused};

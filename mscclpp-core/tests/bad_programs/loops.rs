@@ -3,7 +3,7 @@
 use mscclpp_core::collective::CollectiveKind::AllReduce;
 use mscclpp_core::compile::compile;
 use mscclpp_core::dsl::Program;
-use mscclpp_core::plan::{LoopBody, OpKind};
+use mscclpp_core::plan::raw::{LoopBody, OpKind};
 
 use super::{operation, plan, refused, say, spec};
 

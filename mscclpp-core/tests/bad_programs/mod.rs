@@ -20,7 +20,7 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::compile::compile_tree;
 use mscclpp_core::diag::Diagnostics;
 use mscclpp_core::dsl::Program;
-use mscclpp_core::plan::{Op, PlanTree};
+use mscclpp_core::plan::raw::{Op, PlanTree};
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::types::Protocol;
 

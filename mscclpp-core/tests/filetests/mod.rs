@@ -8,8 +8,8 @@ use common::{FileTest, Finding, tests};
 use mscclpp_core::check::limits::{DeviceProfile, limits};
 use mscclpp_core::check::{Checks, check};
 use mscclpp_core::diag::{Code, Diagnostic, Site};
+use mscclpp_core::plan::raw::{Op, OpKind};
 use mscclpp_core::plan::text::{parse, print};
-use mscclpp_core::plan::{Op, OpKind};
 
 /// Codes of the checks that no small plan brings about, with the test that does.
 const ELSEWHERE: [(Code, &str); 2] = [

@@ -3,7 +3,7 @@
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::lang::ChannelType::{Proxy, Sm};
 use mscclpp_core::lang::{Buffer, Collective, DataFormat, MscclppProgram, PacketOptions};
-use mscclpp_core::plan::OpKind;
+use mscclpp_core::plan::raw::OpKind;
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::trace::Trace;
 use mscclpp_core::types::{BlockSync, BufferKind, Protocol};

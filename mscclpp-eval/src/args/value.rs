@@ -13,15 +13,15 @@ use syn::parse::ParseStream;
 use syn::{Ident, Token};
 
 use super::{KINDS, Param, parse_as, suggest};
-use crate::ast::{BinOp, IntTy, Tok};
 use crate::eval::arith::compute;
+use crate::hir::{BinOp, IntTy, SpanId};
 use crate::report::Report;
 use crate::spans::Spans;
 
 /// An argument as given.
 pub(super) struct Given {
     pub(super) name: String,
-    pub(super) tok: Tok,
+    pub(super) tok: SpanId,
     value: Form,
 }
 
@@ -57,12 +57,12 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn bad<T>(&mut self, tok: Tok, message: String, help: &str) -> Option<T> {
+    fn bad<T>(&mut self, tok: SpanId, message: String, help: &str) -> Option<T> {
         self.report.error(Code::BadAttribute, tok, message).help(help);
         None
     }
 
-    fn tok(&mut self, tokens: &impl ToTokens) -> Tok {
+    fn tok(&mut self, tokens: &impl ToTokens) -> SpanId {
         self.spans.tokens(tokens)
     }
 

@@ -4,10 +4,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::value::{AdtValue, Value};
-use super::{Eval, Vm};
-use crate::ast::{AdtId, Con, DEFAULT, Expr, NodeId, Tok, TypeExpr};
+use super::{Eval, Interpreter};
+use crate::hir::{AdtId, DEFAULT, Expr, NodeId, SpanId, TyCon, TypeExpr};
 
-impl<'t> Vm<'t> {
+impl<'t> Interpreter<'t> {
     /// Evaluates `Name { field: value, ..rest }`.
     pub(super) fn make_adt(
         &mut self,
@@ -15,7 +15,7 @@ impl<'t> Vm<'t> {
         variant: u32,
         fields: &'t [(u32, Expr)],
         rest: Option<&'t Expr>,
-        tok: Tok,
+        tok: SpanId,
     ) -> Eval {
         let mut values = Vec::with_capacity(fields.len());
         for (index, value) in fields {
@@ -38,7 +38,7 @@ impl<'t> Vm<'t> {
     }
 
     /// Creates a struct or variant with all of its fields.
-    pub(super) fn adt(&mut self, id: AdtId, variant: u32, fields: Vec<Value>, tok: Tok) -> Eval {
+    pub(super) fn adt(&mut self, id: AdtId, variant: u32, fields: Vec<Value>, tok: SpanId) -> Eval {
         let tree = self.tree;
         let Some(found) = tree.adts[id as usize].variants.get(variant as usize) else {
             return Err(self.ill_typed(tok));
@@ -51,7 +51,7 @@ impl<'t> Vm<'t> {
     }
 
     /// Returns the discriminant of a variant: the last one written before it, plus one for each variant since.
-    fn discriminant(&mut self, id: AdtId, variant: u32, tok: Tok) -> Eval<i128> {
+    fn discriminant(&mut self, id: AdtId, variant: u32, tok: SpanId) -> Eval<i128> {
         let tree = self.tree;
         let variants = tree.adts[id as usize].variants.iter().take(variant as usize + 1).rev();
         for (variant, distance) in variants.zip(0_i128..) {
@@ -66,7 +66,7 @@ impl<'t> Vm<'t> {
     }
 
     /// Returns the default of the type that inference found for a node.
-    pub(crate) fn default_at(&mut self, node: NodeId, tok: Tok) -> Eval {
+    pub(crate) fn default_at(&mut self, node: NodeId, tok: SpanId) -> Eval {
         let types = self.types;
         match types.default(node) {
             Some(ty) => self.default_of(ty, tok),
@@ -74,25 +74,25 @@ impl<'t> Vm<'t> {
         }
     }
 
-    fn default_of(&mut self, ty: &'t TypeExpr, tok: Tok) -> Eval {
-        let TypeExpr::Con(con, args) = ty else { return Ok(Value::Int(0)) };
+    fn default_of(&mut self, ty: &'t TypeExpr, tok: SpanId) -> Eval {
+        let TypeExpr::TyCon(con, args) = ty else { return Ok(Value::Int(0)) };
         Ok(match con {
-            Con::Unit => Value::Unit,
-            Con::Bool => Value::Bool(false),
-            Con::Str => Value::Str(Rc::from("")),
-            Con::List => Value::list(Vec::new()),
-            Con::Option => Value::None,
-            Con::Map | Con::HashMap => Value::Map(Rc::default()),
-            Con::Set | Con::HashSet => Value::Set(Rc::default()),
-            Con::Tuple => {
+            TyCon::Unit => Value::Unit,
+            TyCon::Bool => Value::Bool(false),
+            TyCon::Str => Value::Str(Rc::from("")),
+            TyCon::List => Value::list(Vec::new()),
+            TyCon::Option => Value::None,
+            TyCon::Map | TyCon::HashMap => Value::Map(Rc::default()),
+            TyCon::Set | TyCon::HashSet => Value::Set(Rc::default()),
+            TyCon::Tuple => {
                 let parts: Eval<Vec<Value>> = args.iter().map(|part| self.default_of(part, tok)).collect();
                 Value::tuple(parts?)
             }
-            Con::Reverse => {
+            TyCon::Reverse => {
                 let inner = args.first().map_or(Ok(Value::Unit), |inner| self.default_of(inner, tok));
                 Value::Reverse(Rc::new(inner?))
             }
-            Con::Adt(id) => {
+            TyCon::Adt(id) => {
                 let methods = &self.tree.adts[*id as usize].methods;
                 match methods.iter().find(|(name, _)| &**name == DEFAULT) {
                     Some((_, function)) => self.call_function(*function, Vec::new(), tok)?,

@@ -3,8 +3,8 @@
 use mscclpp_core::diag::Code;
 
 use super::value::Value;
-use super::{Eval, Stop, Vm};
-use crate::ast::{BinOp, Expr, ExprKind, IntTy, Tok, TypeExpr};
+use super::{Eval, Interpreter, Stop};
+use crate::hir::{BinOp, Expr, ExprKind, IntTy, SpanId, TypeExpr};
 
 /// Why an operation has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub(crate) fn wrap(value: i128, int: IntTy) -> i128 {
     if int.signed() && low > int.max() { low - (1 << int.bits()) } else { low }
 }
 
-impl<'t> Vm<'t> {
+impl<'t> Interpreter<'t> {
     /// Evaluates a literal. rustc also rejects one that its type cannot hold.
     pub(super) fn literal(&mut self, value: i128, expr: &'t Expr) -> Eval<i128> {
         let int = self.types.int(expr.id);
@@ -57,7 +57,7 @@ impl<'t> Vm<'t> {
         }
     }
 
-    pub(super) fn overflow(&mut self, what: &str, int: IntTy, tok: Tok) -> Stop {
+    pub(super) fn overflow(&mut self, what: &str, int: IntTy, tok: SpanId) -> Stop {
         let message = format!("{what} overflows `{}` ({}..={})", int.name(), int.min(), int.max());
         let help = "reorder the computation, use a wider type, or say what is meant with `checked_…`, `wrapping_…` or \
                     `saturating_…`";
@@ -65,7 +65,7 @@ impl<'t> Vm<'t> {
     }
 
     /// Reports the fault of an operation.
-    pub(crate) fn fault(&mut self, fault: Fault, op: BinOp, a: i128, b: i128, int: IntTy, tok: Tok) -> Stop {
+    pub(crate) fn fault(&mut self, fault: Fault, op: BinOp, a: i128, b: i128, int: IntTy, tok: SpanId) -> Stop {
         let text = format!("{a} {} {b}", op.symbol());
         match fault {
             Fault::Overflow => self.overflow(&text, int, tok),
@@ -83,7 +83,7 @@ impl<'t> Vm<'t> {
     }
 
     /// Combines two values; `node` is the one for which inference recorded the type of the left side.
-    fn combine(&mut self, op: BinOp, left: Value, right: Value, node: u32, tok: Tok) -> Eval {
+    fn combine(&mut self, op: BinOp, left: Value, right: Value, node: u32, tok: SpanId) -> Eval {
         match (left, right) {
             (Value::Int(a), Value::Int(b)) => {
                 let int = self.types.int(node);
@@ -158,14 +158,14 @@ impl<'t> Vm<'t> {
         }
     }
 
-    fn lossy(&mut self, value: i128, int: IntTy, tok: Tok) -> Stop {
+    fn lossy(&mut self, value: i128, int: IntTy, tok: SpanId) -> Stop {
         let message = format!("{value} does not fit into `{0}` ({1}..={2})", int.name(), int.min(), int.max());
         let help = "`as` would change the number; if that is meant, say it with `rem_euclid`, `wrapping_…` or a mask";
         self.fail_with(Code::LossyCast, tok, message, Some(help))
     }
 
     /// Converts between integers, or from a boolean.
-    pub(super) fn convert(&mut self, value: &'t Expr, int: IntTy, fallible: bool, tok: Tok) -> Eval {
+    pub(super) fn convert(&mut self, value: &'t Expr, int: IntTy, fallible: bool, tok: SpanId) -> Eval {
         let value = match self.eval(value)?.load() {
             Value::Int(value) => value,
             Value::Bool(value) => i128::from(value),
@@ -183,7 +183,7 @@ impl<'t> Vm<'t> {
 #[cfg(test)]
 mod tests {
     use super::{Fault, compute, wrap};
-    use crate::ast::{BinOp, IntTy};
+    use crate::hir::{BinOp, IntTy};
 
     /// Every operation on all pairs of `i8` and of `u8`, against Rust itself.
     #[test]

@@ -2,12 +2,12 @@
 
 use super::place::Place;
 use super::value::Value;
-use super::{Eval, Vm};
-use crate::ast::{Expr, IntTy, MethodCall, NodeId, Tok};
+use super::{Eval, Interpreter};
+use crate::hir::{Expr, IntTy, MethodCall, NodeId, SpanId};
 use crate::lang::{Call, PathFn, Takes};
 use crate::types::{Conversion, Target};
 
-impl<'t> Vm<'t> {
+impl<'t> Interpreter<'t> {
     pub(super) fn method(&mut self, expr: &'t Expr, call: &'t MethodCall) -> Eval {
         match self.types.target(expr.id) {
             Target::Dsl(method) => self.dsl_method(method, expr, call),
@@ -54,7 +54,7 @@ impl<'t> Vm<'t> {
     }
 
     /// Calls a function of the language that is named at a node.
-    pub(super) fn call_path(&mut self, function: &'static PathFn, node: NodeId, args: Vec<Value>, tok: Tok) -> Eval {
+    pub(super) fn call_path(&mut self, function: &'static PathFn, node: NodeId, args: Vec<Value>, tok: SpanId) -> Eval {
         let (int, result) = (IntTy::default(), IntTy::default());
         let place = Place::of_value(Value::Unit);
         (function.run)(self, &mut Call { receiver: Value::Unit, place, args, int, result, made: [None; 2], node, tok })

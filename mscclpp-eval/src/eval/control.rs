@@ -3,10 +3,10 @@
 use mscclpp_core::diag::Code;
 
 use super::value::Value;
-use super::{Eval, Stop, Vm};
-use crate::ast::{Arm, Expr, ExprKind, For, LabelId, Message, PatternKind, Piece, Stmt, Tok};
+use super::{Eval, Interpreter, Stop};
+use crate::hir::{Arm, Expr, ExprKind, For, FormatPart, LabelId, Message, PatternKind, SpanId, Stmt};
 
-impl<'t> Vm<'t> {
+impl<'t> Interpreter<'t> {
     pub(super) fn control(&mut self, expr: &'t Expr) -> Eval {
         match &expr.kind {
             ExprKind::Let(pattern, value) => {
@@ -88,7 +88,7 @@ impl<'t> Vm<'t> {
         }
     }
 
-    pub(super) fn panic(&mut self, tok: Tok, text: String) -> Stop {
+    pub(super) fn panic(&mut self, tok: SpanId, text: String) -> Stop {
         self.fail(Code::Panicked, tok, text)
     }
 
@@ -97,8 +97,8 @@ impl<'t> Vm<'t> {
         let mut text = String::new();
         for piece in &message.pieces {
             match piece {
-                Piece::Text(plain) => text.push_str(plain),
-                Piece::Value(value, debug) => {
+                FormatPart::Text(plain) => text.push_str(plain),
+                FormatPart::Value(value, debug) => {
                     let value = self.eval(value)?.load();
                     text.push_str(&if *debug { super::fmt::debug(&value) } else { super::fmt::display(&value) });
                 }
@@ -155,7 +155,7 @@ impl<'t> Vm<'t> {
         }
     }
 
-    fn match_arms(&mut self, value: &'t Expr, arms: &'t [Arm], tok: Tok) -> Eval {
+    fn match_arms(&mut self, value: &'t Expr, arms: &'t [Arm], tok: SpanId) -> Eval {
         let value = self.eval(value)?;
         for arm in arms {
             if !self.bind(&arm.pattern, value.clone())? {
@@ -173,7 +173,7 @@ impl<'t> Vm<'t> {
         Err(self.ill_typed(tok))
     }
 
-    fn endless(&mut self, label: LabelId, body: &'t Expr, tok: Tok) -> Eval {
+    fn endless(&mut self, label: LabelId, body: &'t Expr, tok: SpanId) -> Eval {
         loop {
             self.step(tok)?;
             if let Some(result) = self.iteration(label, body)? {
@@ -182,7 +182,7 @@ impl<'t> Vm<'t> {
         }
     }
 
-    fn while_loop(&mut self, label: LabelId, condition: &'t Expr, body: &'t Expr, tok: Tok) -> Eval {
+    fn while_loop(&mut self, label: LabelId, condition: &'t Expr, body: &'t Expr, tok: SpanId) -> Eval {
         while self.truth(condition)? {
             self.step(tok)?;
             if self.iteration(label, body)?.is_some() {
@@ -202,11 +202,11 @@ impl<'t> Vm<'t> {
         }
     }
 
-    fn for_loop(&mut self, inner: &'t For, tok: Tok) -> Eval {
+    fn for_loop(&mut self, inner: &'t For, tok: SpanId) -> Eval {
         if let ExprKind::Range(Some(start), Some(end), kind) = &inner.over.kind {
             // The most common loops; they need no iterator.
             let (start, end) = (self.integer(start)?, self.integer(end)?);
-            let stop = end + i128::from(*kind == crate::ast::RangeEnd::Inclusive);
+            let stop = end + i128::from(*kind == crate::hir::RangeEnd::Inclusive);
             self.loops.push((self.base, inner));
             let mut next = start;
             while next < stop {
@@ -229,7 +229,7 @@ impl<'t> Vm<'t> {
     }
 
     /// Runs a loop's body for an item; returns whether the loop ends.
-    fn for_item(&mut self, inner: &'t For, item: Value, tok: Tok) -> Eval<bool> {
+    fn for_item(&mut self, inner: &'t For, item: Value, tok: SpanId) -> Eval<bool> {
         self.step(tok)?;
         if !self.bind(&inner.pattern, item)? {
             return Err(self.ill_typed(inner.pattern.tok));

@@ -10,11 +10,11 @@ use mscclpp_core::origin::SourceLocation;
 use smallvec::SmallVec;
 
 use super::value::Value;
-use super::{Eval, Vm};
-use crate::ast::{Expr, MethodCall, Tok};
+use super::{Eval, Interpreter};
+use crate::hir::{Expr, MethodCall, SpanId};
 use crate::report::AT_RUN_TIME;
 
-impl<'t> Vm<'t> {
+impl<'t> Interpreter<'t> {
     pub(super) fn dsl_method(&mut self, method: &Method, expr: &'t Expr, call: &'t MethodCall) -> Eval {
         let receiver = self.eval(&call.receiver)?;
         let receiver = self.encode(receiver, call.receiver.tok)?;
@@ -57,7 +57,7 @@ impl<'t> Vm<'t> {
     }
 
     /// Sets the recorder's source location for the next call.
-    fn set_place(&self, tok: Tok, call: &MethodCall) {
+    fn set_place(&self, tok: SpanId, call: &MethodCall) {
         if let Some(program) = self.program {
             program.set_location(Some(SourceLocation {
                 file: Arc::clone(&self.file),
@@ -70,7 +70,7 @@ impl<'t> Vm<'t> {
     }
 
     /// Converts a value to one of the authoring API.
-    fn encode(&mut self, value: Value, tok: Tok) -> Eval<dsl::Value> {
+    fn encode(&mut self, value: Value, tok: SpanId) -> Eval<dsl::Value> {
         Ok(match value {
             Value::Handle(handle) => (*handle).clone(),
             Value::Int(int) => dsl::Value::Int(int),

@@ -4,13 +4,13 @@ use std::rc::Rc;
 
 use mscclpp_core::diag::Code;
 
-use super::place::{Place, Step};
+use super::place::{Place, Projection};
 use super::value::{Closure, Range, Value};
-use super::{Eval, Vm};
-use crate::ast::{Assignee, CmpOp, ConstId, Expr, ExprKind, PathValue, RangeEnd, Tok};
+use super::{Eval, Interpreter};
+use crate::hir::{Assignee, CmpOp, ConstId, Expr, ExprKind, PathValue, RangeEnd, SpanId};
 use crate::types::Target;
 
-impl<'t> Vm<'t> {
+impl<'t> Interpreter<'t> {
     /// Evaluates an expression.
     pub(super) fn eval(&mut self, expr: &'t Expr) -> Eval {
         self.step(expr.tok)?;
@@ -221,7 +221,7 @@ impl<'t> Vm<'t> {
         }
     }
 
-    fn index(&mut self, base: &'t Expr, index: &'t Expr, tok: Tok) -> Eval {
+    fn index(&mut self, base: &'t Expr, index: &'t Expr, tok: SpanId) -> Eval {
         let base = self.eval(base)?.load();
         let index = self.eval(index)?.load();
         match (base, index) {
@@ -244,18 +244,18 @@ impl<'t> Vm<'t> {
         }
     }
 
-    fn no_such_key(&mut self, key: &Value, tok: Tok) -> super::Stop {
+    fn no_such_key(&mut self, key: &Value, tok: SpanId) -> super::Stop {
         let message = format!("the map has no key {}", super::fmt::debug(key));
         self.fail_with(Code::NoSuchElement, tok, message, Some("`get` returns an `Option` instead"))
     }
 
     /// Reports an index that is out of range.
-    pub(crate) fn out_of_range(&mut self, index: i128, len: usize, tok: Tok) -> super::Stop {
+    pub(crate) fn out_of_range(&mut self, index: i128, len: usize, tok: SpanId) -> super::Stop {
         self.fail(Code::NoSuchElement, tok, format!("index {index} is out of range for a list of {len}"))
     }
 
     /// Returns start and length of a slice.
-    pub(crate) fn slice_bounds(&mut self, range: &Range, len: usize, tok: Tok) -> Eval<(usize, usize)> {
+    pub(crate) fn slice_bounds(&mut self, range: &Range, len: usize, tok: SpanId) -> Eval<(usize, usize)> {
         let start = range.start.unwrap_or(0);
         let stop = range.stop().unwrap_or(len as i128);
         if start > stop {
@@ -286,7 +286,7 @@ impl<'t> Vm<'t> {
             ExprKind::Field(base, _) => {
                 let base = self.place(base)?.follow();
                 match self.types.target(expr.id) {
-                    Target::Field(index) => Ok(base.part(Step::Field(index))),
+                    Target::Field(index) => Ok(base.part(Projection::Field(index))),
                     _ => Err(self.ill_typed(expr.tok)),
                 }
             }
@@ -296,15 +296,15 @@ impl<'t> Vm<'t> {
                 let step = match (base.get(), index) {
                     (Value::List(items), Value::Int(index)) => {
                         match usize::try_from(index).ok().filter(|index| *index < items.len()) {
-                            Some(index) => Step::Index(index),
+                            Some(index) => Projection::Index(index),
                             None => return Err(self.out_of_range(index, items.len(), expr.tok)),
                         }
                     }
                     (Value::List(items), Value::Range(range)) => {
                         let (start, len) = self.slice_bounds(&range, items.len(), expr.tok)?;
-                        Step::Slice(start, len)
+                        Projection::Slice(start, len)
                     }
-                    (Value::Map(map), key) if map.contains_key(&key) => Step::Key(key),
+                    (Value::Map(map), key) if map.contains_key(&key) => Projection::Key(key),
                     (Value::Map(_), key) => return Err(self.no_such_key(&key, expr.tok)),
                     _ => return Err(self.ill_typed(expr.tok)),
                 };

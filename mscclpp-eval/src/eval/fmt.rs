@@ -3,7 +3,7 @@
 use mscclpp_core::dsl;
 
 use super::value::{AdtValue, Range, Value};
-use crate::ast::Fields;
+use crate::hir::Fields;
 
 /// Formats a value as `{}` does.
 pub(crate) fn display(value: &Value) -> String {

@@ -23,7 +23,7 @@ use mscclpp_core::diag::{Code, Diagnostic, Site};
 use mscclpp_core::dsl::{self as core_dsl, Program};
 use mscclpp_core::origin::{SourceLocation, Variables};
 
-use crate::ast::{Con, Expr, FnId, For, LabelId, Slot, Tok, Tree, TypeExpr, Var};
+use crate::hir::{Expr, FnId, For, LabelId, Slot, SpanId, Tree, TyCon, TypeExpr, Var};
 use crate::types::Types;
 use place::Place;
 use value::{Closure, Value};
@@ -50,11 +50,11 @@ impl Default for Limits {
 /// Why an expression has no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// A `break` in progress; its value is in [`Vm::carried`].
+    /// A `break` in progress; its value is in [`Interpreter::carried`].
     Break(LabelId),
     /// A `continue` in progress.
     Continue(LabelId),
-    /// A `return` in progress; its value is in [`Vm::carried`].
+    /// A `return` in progress; its value is in [`Interpreter::carried`].
     Return,
     /// An error has been reported.
     Failed,
@@ -64,7 +64,7 @@ pub(crate) enum Stop {
 pub(crate) type Eval<T = Value> = Result<T, Stop>;
 
 /// The state of an evaluation.
-pub(crate) struct Vm<'t> {
+pub(crate) struct Interpreter<'t> {
     tree: &'t Tree,
     types: &'t Types,
     /// The program that is recorded; none when plain code is evaluated in tests.
@@ -81,7 +81,7 @@ pub(crate) struct Vm<'t> {
     /// Running `for` loops, with the frames that their variables are in.
     loops: Vec<(usize, &'t For)>,
     /// Running `while` loops and `loop`s.
-    open_loops: Vec<Tok>,
+    open_loops: Vec<SpanId>,
     constants: Vec<Option<Value>>,
     limits: Limits,
     steps: u64,
@@ -105,7 +105,7 @@ pub(crate) fn run(
     file: &Arc<str>,
     limits: Limits,
 ) -> Result<Value, Diagnostic> {
-    let mut vm = Vm {
+    let mut vm = Interpreter {
         tree,
         types,
         program,
@@ -133,14 +133,20 @@ pub(crate) fn run(
     }
 }
 
-impl<'t> Vm<'t> {
+impl<'t> Interpreter<'t> {
     /// Records an error; the evaluation ends.
-    pub(crate) fn fail(&mut self, code: Code, tok: Tok, message: impl Into<String>) -> Stop {
+    pub(crate) fn fail(&mut self, code: Code, tok: SpanId, message: impl Into<String>) -> Stop {
         self.fail_with(code, tok, message, None)
     }
 
     /// Records an error with a help text; the evaluation ends.
-    pub(crate) fn fail_with(&mut self, code: Code, tok: Tok, message: impl Into<String>, help: Option<&str>) -> Stop {
+    pub(crate) fn fail_with(
+        &mut self,
+        code: Code,
+        tok: SpanId,
+        message: impl Into<String>,
+        help: Option<&str>,
+    ) -> Stop {
         if self.error.is_none() {
             let place = SourceLocation { token: tok, variables: self.loop_variables(), ..SourceLocation::default() };
             let mut diagnostic = Diagnostic::new(code, Site::Source(place), message);
@@ -153,17 +159,17 @@ impl<'t> Vm<'t> {
     }
 
     /// Handles code that rustc rejects, so that the result does not matter.
-    pub(crate) fn ill_typed(&mut self, tok: Tok) -> Stop {
+    pub(crate) fn ill_typed(&mut self, tok: SpanId) -> Stop {
         self.fail(Code::TypeError, tok, "the types do not fit here")
     }
 
     /// Counts a step.
-    pub(crate) fn step(&mut self, tok: Tok) -> Eval<()> {
+    pub(crate) fn step(&mut self, tok: SpanId) -> Eval<()> {
         self.steps += 1;
         if self.steps > self.limits.steps { Err(self.out_of_steps(tok)) } else { Ok(()) }
     }
 
-    fn out_of_steps(&mut self, tok: Tok) -> Stop {
+    fn out_of_steps(&mut self, tok: SpanId) -> Stop {
         let message = format!("evaluation takes more than {} steps", self.limits.steps);
         // If a loop does not end, it is probably the innermost one without a bound.
         let tok = self.open_loops.last().copied().unwrap_or(tok);
@@ -173,7 +179,7 @@ impl<'t> Vm<'t> {
     }
 
     /// Counts created elements.
-    pub(crate) fn allocate(&mut self, count: usize, tok: Tok) -> Eval<()> {
+    pub(crate) fn allocate(&mut self, count: usize, tok: SpanId) -> Eval<()> {
         self.elements = self.elements.saturating_add(count as u64);
         self.steps = self.steps.saturating_add(count as u64 / 8);
         if self.elements > self.limits.elements {
@@ -262,7 +268,7 @@ impl<'t> Vm<'t> {
     }
 
     /// Changes the value at a place.
-    pub(crate) fn change<R>(&mut self, place: &Place, tok: Tok, change: impl FnOnce(&mut Value) -> R) -> Eval<R> {
+    pub(crate) fn change<R>(&mut self, place: &Place, tok: SpanId, change: impl FnOnce(&mut Value) -> R) -> Eval<R> {
         let mut copied = 0;
         let result = place.with(&mut copied, change);
         if copied > 0 {
@@ -275,7 +281,7 @@ impl<'t> Vm<'t> {
     }
 
     /// Calls a function of the user.
-    pub(crate) fn call_function(&mut self, id: FnId, args: Vec<Value>, tok: Tok) -> Eval {
+    pub(crate) fn call_function(&mut self, id: FnId, args: Vec<Value>, tok: SpanId) -> Eval {
         let tree = self.tree;
         let function = &tree.functions[id as usize];
         let frame = self.enter(function.slots, None, tok)?;
@@ -285,7 +291,7 @@ impl<'t> Vm<'t> {
     }
 
     /// Calls a closure.
-    pub(crate) fn call_closure(&mut self, closure: &Rc<Closure>, args: Vec<Value>, tok: Tok) -> Eval {
+    pub(crate) fn call_closure(&mut self, closure: &Rc<Closure>, args: Vec<Value>, tok: SpanId) -> Eval {
         let tree = self.tree;
         let code = &tree.closures[closure.id as usize];
         let frame = self.enter(code.slots, Some(Rc::clone(closure)), tok)?;
@@ -295,7 +301,7 @@ impl<'t> Vm<'t> {
     }
 
     /// Calls a value.
-    pub(crate) fn call(&mut self, callee: &Value, args: Vec<Value>, tok: Tok) -> Eval {
+    pub(crate) fn call(&mut self, callee: &Value, args: Vec<Value>, tok: SpanId) -> Eval {
         match callee {
             Value::Closure(closure) => self.call_closure(closure, args, tok),
             Value::Function(id) => self.call_function(*id, args, tok),
@@ -309,7 +315,7 @@ impl<'t> Vm<'t> {
         }
     }
 
-    fn enter(&mut self, slots: u32, captures: Option<Rc<Closure>>, tok: Tok) -> Eval<Frame> {
+    fn enter(&mut self, slots: u32, captures: Option<Rc<Closure>>, tok: SpanId) -> Eval<Frame> {
         self.step(tok)?;
         if self.depth >= self.limits.depth {
             let message = format!("calls nest more than {} deep", self.limits.depth);
@@ -332,7 +338,7 @@ impl<'t> Vm<'t> {
 
     fn body(
         &mut self,
-        params: &'t [(crate::ast::Pattern, TypeExpr)],
+        params: &'t [(crate::hir::Pattern, TypeExpr)],
         args: Vec<Value>,
         body: &'t Expr,
         output: &'t TypeExpr,
@@ -351,9 +357,9 @@ impl<'t> Vm<'t> {
     }
 
     /// Converts a value to a written type: where an iterator is required, the value becomes one.
-    fn coerced(&mut self, value: Value, ty: &TypeExpr, tok: Tok) -> Eval {
+    fn coerced(&mut self, value: Value, ty: &TypeExpr, tok: SpanId) -> Eval {
         match ty {
-            TypeExpr::Each(_) | TypeExpr::Con(Con::Iter, _) => self.iterate(value, tok),
+            TypeExpr::Each(_) | TypeExpr::TyCon(TyCon::Iter, _) => self.iterate(value, tok),
             _ => Ok(value),
         }
     }

@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use super::place::{Place, Step};
+use super::place::{Place, Projection};
 use super::value::Value;
-use super::{Eval, Vm};
-use crate::ast::{Pattern, PatternKind, RangeEnd, Slot};
+use super::{Eval, Interpreter};
+use crate::hir::{Pattern, PatternKind, RangeEnd, Slot};
 
-impl<'t> Vm<'t> {
+impl<'t> Interpreter<'t> {
     /// Matches a value with a pattern and binds its variables; returns whether it matches. A `&mut` binds its parts as
     /// `&mut`.
     pub(super) fn bind(&mut self, pattern: &'t Pattern, value: Value) -> Eval<bool> {
@@ -51,7 +51,7 @@ impl<'t> Vm<'t> {
             _ => None,
         };
         let value = value.load();
-        let part = |step: Step, plain: Value| match &place {
+        let part = |step: Projection, plain: Value| match &place {
             Some(place) => Value::Place(Rc::new(place.part(step))),
             None => plain,
         };
@@ -64,7 +64,7 @@ impl<'t> Vm<'t> {
                 let fields = before.iter().zip(0..).chain(after.iter().zip(first_after..));
                 for (pattern, index) in fields {
                     let item = items.get(index).cloned().unwrap_or(Value::Unit);
-                    if !self.bind(pattern, part(Step::Field(index as u32), item))? {
+                    if !self.bind(pattern, part(Projection::Field(index as u32), item))? {
                         return Ok(false);
                     }
                 }
@@ -76,7 +76,7 @@ impl<'t> Vm<'t> {
                 }
                 for (index, pattern) in fields {
                     let item = value.fields.get(*index as usize).cloned().unwrap_or(Value::Unit);
-                    if !self.bind(pattern, part(Step::Field(*index), item))? {
+                    if !self.bind(pattern, part(Projection::Field(*index), item))? {
                         return Ok(false);
                     }
                 }
@@ -87,9 +87,11 @@ impl<'t> Vm<'t> {
             }
             (PatternKind::Some(inner), Value::Some(value))
             | (PatternKind::Ok(inner), Value::Ok(value))
-            | (PatternKind::Err(inner), Value::Err(value)) => self.bind(inner, part(Step::Payload, (*value).clone())),
+            | (PatternKind::Err(inner), Value::Err(value)) => {
+                self.bind(inner, part(Projection::Payload, (*value).clone()))
+            }
             (PatternKind::Reverse(inner), Value::Reverse(value)) => {
-                self.bind(inner, part(Step::Field(0), (*value).clone()))
+                self.bind(inner, part(Projection::Field(0), (*value).clone()))
             }
             (PatternKind::Some(_), Value::None)
             | (PatternKind::Ok(_), Value::Err(_))
@@ -115,7 +117,7 @@ impl<'t> Vm<'t> {
         let first_after = items.len() - after.len();
         for (pattern, index) in before.iter().zip(0..).chain(after.iter().zip(first_after..)) {
             let item = match place {
-                Some(place) => Value::Place(Rc::new(place.part(Step::Index(index)))),
+                Some(place) => Value::Place(Rc::new(place.part(Projection::Index(index)))),
                 None => items[index].clone(),
             };
             if !self.bind(pattern, item)? {
@@ -125,7 +127,7 @@ impl<'t> Vm<'t> {
         if let Some((Some(slot), _)) = rest {
             let len = first_after - before.len();
             let value = match place {
-                Some(place) => Value::Place(Rc::new(place.part(Step::Slice(before.len(), len)))),
+                Some(place) => Value::Place(Rc::new(place.part(Projection::Slice(before.len(), len)))),
                 None => Value::list(items[before.len()..first_after].to_vec()),
             };
             self.define(*slot, value);

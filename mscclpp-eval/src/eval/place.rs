@@ -11,12 +11,12 @@ use super::value::Value;
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     cell: Rc<RefCell<Value>>,
-    path: SmallVec<[Step; 2]>,
+    path: SmallVec<[Projection; 2]>,
 }
 
 /// A step from a value to a part of it.
 #[derive(Clone, Debug)]
-pub(crate) enum Step {
+pub(crate) enum Projection {
     /// A field of a tuple, struct or variant.
     Field(u32),
     /// An element of a list.
@@ -41,16 +41,16 @@ impl Place {
     }
 
     /// Returns a part of this place.
-    pub(crate) fn part(&self, step: Step) -> Self {
+    pub(crate) fn part(&self, step: Projection) -> Self {
         let mut path = self.path.clone();
         match (path.last(), &step) {
-            (Some(Step::Slice(start, _)), Step::Index(index)) => {
+            (Some(Projection::Slice(start, _)), Projection::Index(index)) => {
                 let index = start + index;
                 path.pop();
-                path.push(Step::Index(index));
+                path.push(Projection::Index(index));
             }
-            (Some(Step::Slice(start, _)), Step::Slice(inner, len)) => {
-                let slice = Step::Slice(start + inner, *len);
+            (Some(Projection::Slice(start, _)), Projection::Slice(inner, len)) => {
+                let slice = Projection::Slice(start + inner, *len);
                 path.pop();
                 path.push(slice);
             }
@@ -67,16 +67,16 @@ impl Place {
         };
         for step in &self.path {
             value = match (step, value) {
-                (Step::Field(index), Value::Tuple(items)) => part(&items, *index as usize),
-                (Step::Field(index), Value::Adt(value)) => part(&value.fields, *index as usize),
-                (Step::Field(0), Value::Reverse(inner)) => (*inner).clone(),
-                (Step::Index(index), Value::List(items)) => part(&items, *index),
-                (Step::Slice(start, len), Value::List(items)) => {
+                (Projection::Field(index), Value::Tuple(items)) => part(&items, *index as usize),
+                (Projection::Field(index), Value::Adt(value)) => part(&value.fields, *index as usize),
+                (Projection::Field(0), Value::Reverse(inner)) => (*inner).clone(),
+                (Projection::Index(index), Value::List(items)) => part(&items, *index),
+                (Projection::Slice(start, len), Value::List(items)) => {
                     let items = items.get(*start..start.saturating_add(*len)).unwrap_or_default();
                     Value::list(items.to_vec())
                 }
-                (Step::Payload, Value::Some(inner) | Value::Ok(inner) | Value::Err(inner)) => (*inner).clone(),
-                (Step::Key(key), Value::Map(map)) => map.get(key).cloned().unwrap_or(Value::Unit),
+                (Projection::Payload, Value::Some(inner) | Value::Ok(inner) | Value::Err(inner)) => (*inner).clone(),
+                (Projection::Key(key), Value::Map(map)) => map.get(key).cloned().unwrap_or(Value::Unit),
                 _ => Value::Unit,
             };
         }
@@ -103,20 +103,25 @@ fn part(items: &[Value], index: usize) -> Value {
     items.get(index).cloned().unwrap_or(Value::Unit)
 }
 
-fn walk<R>(value: &mut Value, path: &[Step], copied: &mut usize, change: impl FnOnce(&mut Value) -> R) -> Option<R> {
+fn walk<R>(
+    value: &mut Value,
+    path: &[Projection],
+    copied: &mut usize,
+    change: impl FnOnce(&mut Value) -> R,
+) -> Option<R> {
     let Some((step, rest)) = path.split_first() else { return Some(change(value)) };
     match (step, value) {
-        (Step::Field(index), Value::Tuple(items)) => {
+        (Projection::Field(index), Value::Tuple(items)) => {
             walk(unshared(items, copied).get_mut(*index as usize)?, rest, copied, change)
         }
-        (Step::Field(index), Value::Adt(value)) => {
+        (Projection::Field(index), Value::Adt(value)) => {
             walk(Rc::make_mut(value).fields.get_mut(*index as usize)?, rest, copied, change)
         }
-        (Step::Field(0), Value::Reverse(inner)) => walk(Rc::make_mut(inner), rest, copied, change),
-        (Step::Index(index), Value::List(items)) => {
+        (Projection::Field(0), Value::Reverse(inner)) => walk(Rc::make_mut(inner), rest, copied, change),
+        (Projection::Index(index), Value::List(items)) => {
             walk(unshared(items, copied).get_mut(*index)?, rest, copied, change)
         }
-        (Step::Slice(start, len), Value::List(items)) => {
+        (Projection::Slice(start, len), Value::List(items)) => {
             let items = unshared(items, copied).get_mut(*start..start.checked_add(*len)?)?;
             let mut slice = Value::list(items.to_vec());
             *copied += items.len();
@@ -126,10 +131,10 @@ fn walk<R>(value: &mut Value, path: &[Step], copied: &mut usize, change: impl Fn
             }
             Some(result)
         }
-        (Step::Payload, Value::Some(inner) | Value::Ok(inner) | Value::Err(inner)) => {
+        (Projection::Payload, Value::Some(inner) | Value::Ok(inner) | Value::Err(inner)) => {
             walk(Rc::make_mut(inner), rest, copied, change)
         }
-        (Step::Key(key), Value::Map(map)) => {
+        (Projection::Key(key), Value::Map(map)) => {
             if Rc::strong_count(map) > 1 {
                 *copied += map.len();
             }

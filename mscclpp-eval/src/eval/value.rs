@@ -11,7 +11,7 @@ use mscclpp_core::dsl;
 
 use super::iter::Iter;
 use super::place::Place;
-use crate::ast::{AdtId, ClosureId, FnId, NodeId, Shape};
+use crate::hir::{AdtId, ClosureId, FnId, NodeId, Shape};
 
 /// A value.
 #[derive(Clone, Debug)]

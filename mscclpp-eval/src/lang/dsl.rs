@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use mscclpp_core::dsl::registry;
 
-use crate::ast::PathValue;
+use crate::hir::PathValue;
 
 /// The enums of the authoring API.
 const ENUMS: [&str; 3] = ["BufferKind", "BlockSync", "ReduceOp"];

@@ -6,14 +6,14 @@ use std::rc::Rc;
 
 use super::Call;
 use super::iter::iter;
-use crate::ast::Con;
 use crate::eval::iter::Shared;
 use crate::eval::value::Value;
-use crate::eval::{Eval, Vm};
+use crate::eval::{Eval, Interpreter};
+use crate::hir::TyCon;
 use crate::types::Collected;
 
 /// Collects items into the collection that inference found.
-pub(crate) fn collect(vm: &mut Vm<'_>, call: &Call, iter: &Shared, made: Option<Collected>) -> Eval {
+pub(crate) fn collect(vm: &mut Interpreter<'_>, call: &Call, iter: &Shared, made: Option<Collected>) -> Eval {
     let Some(made) = made else { return Err(vm.ill_typed(call.tok)) };
     if let Some(stops) = made.stops {
         let mut items = Vec::new();
@@ -25,7 +25,7 @@ pub(crate) fn collect(vm: &mut Vm<'_>, call: &Call, iter: &Shared, made: Option<
         }
         vm.allocate(items.len(), call.tok)?;
         let all = gather(vm, call, items, made.into)?;
-        return Ok(if stops == Con::Option { Value::some(all) } else { Value::ok(all) });
+        return Ok(if stops == TyCon::Option { Value::some(all) } else { Value::ok(all) });
     }
     let items = vm.drain(iter, call.tok)?;
     gather(vm, call, items, made.into)
@@ -33,11 +33,11 @@ pub(crate) fn collect(vm: &mut Vm<'_>, call: &Call, iter: &Shared, made: Option<
 
 /// Creates a collection from items.
 #[allow(clippy::mutable_key_type, reason = "rustc lets no key be changed while it is in a map")]
-pub(crate) fn gather(vm: &mut Vm<'_>, call: &Call, items: Vec<Value>, made: Con) -> Eval {
+pub(crate) fn gather(vm: &mut Interpreter<'_>, call: &Call, items: Vec<Value>, made: TyCon) -> Eval {
     match made {
-        Con::List => Ok(Value::list(items)),
-        Con::Set | Con::HashSet => Ok(Value::Set(Rc::new(items.into_iter().collect::<BTreeSet<_>>()))),
-        Con::Map | Con::HashMap => {
+        TyCon::List => Ok(Value::list(items)),
+        TyCon::Set | TyCon::HashSet => Ok(Value::Set(Rc::new(items.into_iter().collect::<BTreeSet<_>>()))),
+        TyCon::Map | TyCon::HashMap => {
             let mut map = BTreeMap::new();
             for item in items {
                 match item {
@@ -47,12 +47,12 @@ pub(crate) fn gather(vm: &mut Vm<'_>, call: &Call, items: Vec<Value>, made: Con)
             }
             Ok(Value::Map(Rc::new(map)))
         }
-        Con::Unit => Ok(Value::Unit),
+        TyCon::Unit => Ok(Value::Unit),
         _ => Err(vm.ill_typed(call.tok)),
     }
 }
 
-pub(super) fn pair(vm: &mut Vm<'_>, call: &Call, sides: (Vec<Value>, Vec<Value>)) -> Eval {
+pub(super) fn pair(vm: &mut Interpreter<'_>, call: &Call, sides: (Vec<Value>, Vec<Value>)) -> Eval {
     vm.allocate(sides.0.len() + sides.1.len(), call.tok)?;
     let [Some(first), Some(second)] = call.made else { return Err(vm.ill_typed(call.tok)) };
     let a = gather(vm, call, sides.0, first.into)?;
@@ -61,7 +61,12 @@ pub(super) fn pair(vm: &mut Vm<'_>, call: &Call, sides: (Vec<Value>, Vec<Value>)
 }
 
 /// Folds until the function returns `None` or `Err`.
-pub(super) fn try_fold(vm: &mut Vm<'_>, call: &mut Call, start: Value, args: fn(Value, Value) -> Vec<Value>) -> Eval {
+pub(super) fn try_fold(
+    vm: &mut Interpreter<'_>,
+    call: &mut Call,
+    start: Value,
+    args: fn(Value, Value) -> Vec<Value>,
+) -> Eval {
     let (iter, f) = (iter(vm, call)?, call.arg());
     let mut acc = start;
     while let Some(item) = vm.next(&iter, call.tok)? {
@@ -71,17 +76,17 @@ pub(super) fn try_fold(vm: &mut Vm<'_>, call: &mut Call, start: Value, args: fn(
         };
     }
     match call.made[0] {
-        Some(Collected { stops: Some(Con::Option), .. }) => Ok(Value::some(acc)),
-        Some(Collected { stops: Some(Con::Result), .. }) => Ok(Value::ok(acc)),
+        Some(Collected { stops: Some(TyCon::Option), .. }) => Ok(Value::some(acc)),
+        Some(Collected { stops: Some(TyCon::Result), .. }) => Ok(Value::ok(acc)),
         _ => Err(vm.ill_typed(call.tok)),
     }
 }
 
 /// Returns the smallest (the first of equals) or largest (the last of equals) item by a key.
 pub(super) fn extreme(
-    vm: &mut Vm<'_>,
+    vm: &mut Interpreter<'_>,
     call: &mut Call,
-    key: impl Fn(&mut Vm<'_>, &Call, &Value) -> Eval,
+    key: impl Fn(&mut Interpreter<'_>, &Call, &Value) -> Eval,
     wanted: Ordering,
 ) -> Eval {
     let iter = iter(vm, call)?;
@@ -97,7 +102,7 @@ pub(super) fn extreme(
     Ok(Value::some(best))
 }
 
-pub(super) fn extreme_by(vm: &mut Vm<'_>, call: &mut Call, wanted: Ordering) -> Eval {
+pub(super) fn extreme_by(vm: &mut Interpreter<'_>, call: &mut Call, wanted: Ordering) -> Eval {
     let (iter, f) = (iter(vm, call)?, call.arg());
     let Some(mut best) = vm.next(&iter, call.tok)? else { return Ok(Value::None) };
     while let Some(item) = vm.next(&iter, call.tok)? {

@@ -3,10 +3,10 @@
 use mscclpp_core::diag::Code;
 
 use super::{Call, Table, methods};
-use crate::ast::{BinOp, IntTy};
 use crate::eval::arith::{compute, wrap};
 use crate::eval::value::Value;
-use crate::eval::{Eval, Vm, fmt};
+use crate::eval::{Eval, Interpreter, fmt};
+use crate::hir::{BinOp, IntTy};
 
 /// Integers.
 pub(crate) const INT: Table = Table {
@@ -96,7 +96,7 @@ pub(crate) const STR: Table = Table {
     },
 };
 
-fn receiver(vm: &mut Vm<'_>, call: &Call) -> Eval<i128> {
+fn receiver(vm: &mut Interpreter<'_>, call: &Call) -> Eval<i128> {
     match &call.receiver {
         Value::Int(value) => Ok(*value),
         _ => Err(vm.ill_typed(call.tok)),
@@ -104,17 +104,22 @@ fn receiver(vm: &mut Vm<'_>, call: &Call) -> Eval<i128> {
 }
 
 /// Evaluates an operation that overflows if its result does not fit the receiver's type.
-fn unary(vm: &mut Vm<'_>, call: &mut Call, op: fn(i128) -> Option<i128>) -> Eval {
+fn unary(vm: &mut Interpreter<'_>, call: &mut Call, op: fn(i128) -> Option<i128>) -> Eval {
     let a = receiver(vm, call)?;
     fit(vm, call, op(a), call.int, &a.to_string())
 }
 
-fn binary(vm: &mut Vm<'_>, call: &mut Call, op: fn(i128, i128) -> Option<i128>, result: fn(IntTy) -> IntTy) -> Eval {
+fn binary(
+    vm: &mut Interpreter<'_>,
+    call: &mut Call,
+    op: fn(i128, i128) -> Option<i128>,
+    result: fn(IntTy) -> IntTy,
+) -> Eval {
     let (a, b) = (receiver(vm, call)?, call.int(vm)?);
     fit(vm, call, op(a, b), result(call.int), &format!("{a} and {b}"))
 }
 
-fn fit(vm: &mut Vm<'_>, call: &Call, result: Option<i128>, int: IntTy, what: &str) -> Eval {
+fn fit(vm: &mut Interpreter<'_>, call: &Call, result: Option<i128>, int: IntTy, what: &str) -> Eval {
     match result {
         Some(result) if int.holds(result) => Ok(Value::Int(result)),
         _ => {
@@ -124,7 +129,7 @@ fn fit(vm: &mut Vm<'_>, call: &Call, result: Option<i128>, int: IntTy, what: &st
     }
 }
 
-fn divide(vm: &mut Vm<'_>, call: &mut Call, op: fn(i128, i128) -> i128) -> Eval {
+fn divide(vm: &mut Interpreter<'_>, call: &mut Call, op: fn(i128, i128) -> i128) -> Eval {
     let (a, b) = (receiver(vm, call)?, call.int(vm)?);
     if b == 0 {
         return Err(vm.fail(Code::DivisionByZero, call.tok, format!("{a} is divided by zero")));
@@ -143,30 +148,30 @@ fn log(a: i128, base: i128) -> Option<i128> {
 }
 
 /// Evaluates an operation on the bits of the receiver: its low bits, and their number.
-fn bits(vm: &mut Vm<'_>, call: &mut Call, op: fn(u128, u32) -> u32) -> Eval {
+fn bits(vm: &mut Interpreter<'_>, call: &mut Call, op: fn(u128, u32) -> u32) -> Eval {
     let width = call.int.bits();
     let low = receiver(vm, call)? & ((1 << width) - 1);
     Ok(Value::Int(i128::from(op(low as u128, width))))
 }
 
-fn checked(vm: &mut Vm<'_>, call: &mut Call, op: fn(i128, i128) -> Option<i128>) -> Eval {
+fn checked(vm: &mut Interpreter<'_>, call: &mut Call, op: fn(i128, i128) -> Option<i128>) -> Eval {
     let (a, b) = (receiver(vm, call)?, call.int(vm)?);
     Ok(Value::option(op(a, b).filter(|result| call.int.holds(*result)).map(Value::Int)))
 }
 
-fn saturating(vm: &mut Vm<'_>, call: &mut Call, op: fn(i128, i128) -> Option<i128>) -> Eval {
+fn saturating(vm: &mut Interpreter<'_>, call: &mut Call, op: fn(i128, i128) -> Option<i128>) -> Eval {
     let (a, b) = (receiver(vm, call)?, call.int(vm)?);
     // Without a result it is too large; it is negative if exactly one factor is, or the base of an odd power.
     let beyond = if (a < 0) != (b < 0) && b != 0 && (b < 0 || b % 2 == 1) { call.int.min() } else { call.int.max() };
     Ok(Value::Int(op(a, b).unwrap_or(beyond).clamp(call.int.min(), call.int.max())))
 }
 
-fn wrapping(vm: &mut Vm<'_>, call: &mut Call, op: fn(i128, i128) -> i128) -> Eval {
+fn wrapping(vm: &mut Interpreter<'_>, call: &mut Call, op: fn(i128, i128) -> i128) -> Eval {
     let (a, b) = (receiver(vm, call)?, call.int(vm)?);
     Ok(Value::Int(wrap(op(a, b), call.int)))
 }
 
 /// Evaluates `to_string` of any value that has it.
-pub(super) fn to_string(_: &mut Vm<'_>, call: &mut Call) -> Eval {
+pub(super) fn to_string(_: &mut Interpreter<'_>, call: &mut Call) -> Eval {
     Ok(Value::Str(fmt::display(&call.receiver).into()))
 }

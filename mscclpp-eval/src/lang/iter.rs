@@ -8,12 +8,12 @@ use mscclpp_core::diag::Code;
 
 use super::fold::{collect, extreme, extreme_by, pair, try_fold};
 use super::{Call, Table, methods};
-use crate::ast::BinOp;
 use crate::eval::arith::compute;
 use crate::eval::iter::{Iter, Shared, unwrapped};
 use crate::eval::place::Place;
 use crate::eval::value::{Range, Value};
-use crate::eval::{Eval, Vm};
+use crate::eval::{Eval, Interpreter};
+use crate::hir::BinOp;
 
 /// Ranges; they are iterators as well.
 pub(crate) const RANGE: Table = Table {
@@ -258,7 +258,7 @@ pub(crate) const ITER: Table = Table {
     },
 };
 
-fn range(vm: &mut Vm<'_>, call: &Call) -> Eval<Rc<Range>> {
+fn range(vm: &mut Interpreter<'_>, call: &Call) -> Eval<Rc<Range>> {
     match &call.receiver {
         Value::Range(range) => Ok(Rc::clone(range)),
         _ => Err(vm.ill_typed(call.tok)),
@@ -266,18 +266,18 @@ fn range(vm: &mut Vm<'_>, call: &Call) -> Eval<Rc<Range>> {
 }
 
 /// Returns the receiver as an iterator.
-pub(super) fn iter(vm: &mut Vm<'_>, call: &Call) -> Eval<Shared> {
+pub(super) fn iter(vm: &mut Interpreter<'_>, call: &Call) -> Eval<Shared> {
     vm.make_iter(call.receiver.clone(), call.tok)
 }
 
 /// Returns an adaptor around the receiver, with the next argument.
-fn with(vm: &mut Vm<'_>, call: &mut Call, adapt: impl FnOnce(Shared, Value) -> Iter) -> Eval {
+fn with(vm: &mut Interpreter<'_>, call: &mut Call, adapt: impl FnOnce(Shared, Value) -> Iter) -> Eval {
     let inner = iter(vm, call)?;
     let f = call.arg();
     Ok(Value::iter(adapt(inner, f)))
 }
 
-fn step_by(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
+fn step_by(vm: &mut Interpreter<'_>, call: &mut Call) -> Eval {
     let (inner, step) = (iter(vm, call)?, call.usize(vm)?);
     if step == 0 {
         return Err(vm.fail(Code::Panicked, call.tok, "`step_by` goes 0 steps at a time"));
@@ -292,7 +292,7 @@ fn step_by(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
 }
 
 /// Returns the last remaining item.
-fn next_back(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
+fn next_back(vm: &mut Interpreter<'_>, call: &mut Call) -> Eval {
     let shared = iter(vm, call)?;
     let back = shared.try_borrow().ok().and_then(|iter| iter.clone().reversed());
     let Some(back) = back else {
@@ -310,7 +310,7 @@ fn next_back(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
     Ok(Value::option(item))
 }
 
-fn peek(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
+fn peek(vm: &mut Interpreter<'_>, call: &mut Call) -> Eval {
     let shared = iter(vm, call)?;
     let inner = match shared.try_borrow().as_deref() {
         Ok(Iter::Peekable { peeked: Some(value), .. }) => return Ok(Value::option(value.clone())),
@@ -327,7 +327,7 @@ fn peek(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
 }
 
 /// Returns the last item for which the predicate holds, with the number of items after it.
-fn search_back(vm: &mut Vm<'_>, call: &mut Call) -> Eval<Option<(i128, Value)>> {
+fn search_back(vm: &mut Interpreter<'_>, call: &mut Call) -> Eval<Option<(i128, Value)>> {
     call.receiver = Value::Iter(iter(vm, call)?);
     let f = call.arg();
     let mut steps = 0;
@@ -341,7 +341,7 @@ fn search_back(vm: &mut Vm<'_>, call: &mut Call) -> Eval<Option<(i128, Value)>> 
 }
 
 /// Returns the first item for which the predicate returns `wanted`, with its number.
-fn search(vm: &mut Vm<'_>, call: &mut Call, wanted: bool) -> Eval<Option<(i128, Value)>> {
+fn search(vm: &mut Interpreter<'_>, call: &mut Call, wanted: bool) -> Eval<Option<(i128, Value)>> {
     let (iter, f) = (iter(vm, call)?, call.arg());
     let mut index = 0;
     while let Some(item) = vm.next(&iter, call.tok)? {
@@ -353,7 +353,7 @@ fn search(vm: &mut Vm<'_>, call: &mut Call, wanted: bool) -> Eval<Option<(i128, 
     Ok(None)
 }
 
-fn total(vm: &mut Vm<'_>, call: &mut Call, op: BinOp, start: i128) -> Eval {
+fn total(vm: &mut Interpreter<'_>, call: &mut Call, op: BinOp, start: i128) -> Eval {
     let iter = iter(vm, call)?;
     let (mut total, int) = (start, call.result);
     while let Some(item) = vm.next(&iter, call.tok)? {

@@ -7,9 +7,9 @@ use mscclpp_core::diag::Code;
 use super::sort::{dedup_by_key, sort, sort_by, sort_by_key};
 use super::{Call, Table, methods};
 use crate::eval::iter::Iter;
-use crate::eval::place::{Step, unshared};
+use crate::eval::place::{Projection, unshared};
 use crate::eval::value::Value;
-use crate::eval::{Eval, Stop, Vm, fmt};
+use crate::eval::{Eval, Interpreter, Stop, fmt};
 
 /// Lists.
 pub(crate) const LIST: Table = Table {
@@ -119,7 +119,7 @@ pub(crate) const LIST: Table = Table {
             if at > len {
                 return Err(vm.out_of_range(at as i128, len, call.tok));
             }
-            let part = |start, len| Value::Place(Rc::new(call.place.part(Step::Slice(start, len))));
+            let part = |start, len| Value::Place(Rc::new(call.place.part(Projection::Slice(start, len))));
             Ok(Value::tuple(vec![part(0, at), part(at, len - at)]))
         };
         "first_mut() -> Option<T>" Place => |vm, call| element(vm, call, |_| Some(0));
@@ -272,7 +272,7 @@ pub(crate) const LIST: Table = Table {
 };
 
 /// Returns the receiver's elements.
-fn items(vm: &mut Vm<'_>, call: &Call) -> Eval<Rc<Vec<Value>>> {
+fn items(vm: &mut Interpreter<'_>, call: &Call) -> Eval<Rc<Vec<Value>>> {
     match &call.receiver {
         Value::List(items) => Ok(Rc::clone(items)),
         _ => Err(vm.ill_typed(call.tok)),
@@ -286,7 +286,7 @@ fn found(result: Result<usize, usize>) -> Value {
 }
 
 /// Returns the next argument's elements.
-fn list(vm: &mut Vm<'_>, call: &mut Call) -> Eval<Rc<Vec<Value>>> {
+fn list(vm: &mut Interpreter<'_>, call: &mut Call) -> Eval<Rc<Vec<Value>>> {
     match call.arg().load() {
         Value::List(items) => Ok(items),
         _ => Err(vm.ill_typed(call.tok)),
@@ -294,7 +294,7 @@ fn list(vm: &mut Vm<'_>, call: &mut Call) -> Eval<Rc<Vec<Value>>> {
 }
 
 /// Changes the elements at the receiver's place.
-pub(super) fn change<R>(vm: &mut Vm<'_>, call: &Call, f: impl FnOnce(&mut Vec<Value>) -> R) -> Eval<R> {
+pub(super) fn change<R>(vm: &mut Interpreter<'_>, call: &Call, f: impl FnOnce(&mut Vec<Value>) -> R) -> Eval<R> {
     let mut copied = 0;
     let result = vm.change(&call.place, call.tok, |value| match value {
         Value::List(items) => Some(f(unshared(items, &mut copied))),
@@ -307,22 +307,22 @@ pub(super) fn change<R>(vm: &mut Vm<'_>, call: &Call, f: impl FnOnce(&mut Vec<Va
 }
 
 /// Returns the result of an operation with an index, or the error that the index is out of range.
-fn checked<R>(vm: &mut Vm<'_>, call: &Call, index: usize, result: Result<R, usize>) -> Result<R, Stop> {
+fn checked<R>(vm: &mut Interpreter<'_>, call: &Call, index: usize, result: Result<R, usize>) -> Result<R, Stop> {
     result.map_err(|len| vm.out_of_range(index as i128, len, call.tok))
 }
 
 /// Returns an element as a place.
-fn element(vm: &mut Vm<'_>, call: &Call, index: impl FnOnce(usize) -> Option<usize>) -> Eval {
+fn element(vm: &mut Interpreter<'_>, call: &Call, index: impl FnOnce(usize) -> Option<usize>) -> Eval {
     match call.place.get() {
         Value::List(items) => Ok(match index(items.len()).filter(|index| *index < items.len()) {
-            Some(index) => Value::some(Value::Place(Rc::new(call.place.part(Step::Index(index))))),
+            Some(index) => Value::some(Value::Place(Rc::new(call.place.part(Projection::Index(index))))),
             None => Value::None,
         }),
         _ => Err(vm.ill_typed(call.tok)),
     }
 }
 
-fn parts(vm: &mut Vm<'_>, call: &mut Call, shape: fn(usize) -> (usize, usize, bool)) -> Eval {
+fn parts(vm: &mut Interpreter<'_>, call: &mut Call, shape: fn(usize) -> (usize, usize, bool)) -> Eval {
     let (items, size) = (items(vm, call)?, call.usize(vm)?);
     if size == 0 {
         return Err(vm.fail(Code::Panicked, call.tok, "a list is cut into parts of 0 elements"));
@@ -331,7 +331,7 @@ fn parts(vm: &mut Vm<'_>, call: &mut Call, shape: fn(usize) -> (usize, usize, bo
     Ok(Value::iter(Iter::Parts { items, at: 0, size, step, exact }))
 }
 
-fn rotate(vm: &mut Vm<'_>, call: &mut Call, f: fn(&mut [Value], usize)) -> Eval {
+fn rotate(vm: &mut Interpreter<'_>, call: &mut Call, f: fn(&mut [Value], usize)) -> Eval {
     let by = call.usize(vm)?;
     let done = change(vm, call, |items| {
         if by <= items.len() {

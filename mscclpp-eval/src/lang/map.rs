@@ -6,9 +6,9 @@ use std::rc::Rc;
 
 use super::{Call, Table, methods};
 use crate::eval::iter::Iter;
-use crate::eval::place::Step;
+use crate::eval::place::Projection;
 use crate::eval::value::Value;
-use crate::eval::{Eval, Vm};
+use crate::eval::{Eval, Interpreter};
 
 /// Ordered maps.
 pub(crate) const MAP: Table = Table {
@@ -45,7 +45,7 @@ pub(crate) const MAP: Table = Table {
             let f = call.arg();
             let Value::Map(map) = call.place.get() else { return Err(vm.ill_typed(call.tok)) };
             for key in map.keys() {
-                let value = Value::Place(Rc::new(call.place.part(Step::Key(key.clone()))));
+                let value = Value::Place(Rc::new(call.place.part(Projection::Key(key.clone()))));
                 if !vm.test(&f, vec![key.clone(), value], call.tok)? {
                     change(vm, call, |map| map.remove(key))?;
                 }
@@ -93,7 +93,7 @@ pub(crate) const ENTRY: Table = Table {
             if let Value::Map(map) = entry.0.get()
                 && map.contains_key(&entry.1)
             {
-                let value = Value::Place(Rc::new(entry.0.part(Step::Key(entry.1.clone()))));
+                let value = Value::Place(Rc::new(entry.0.part(Projection::Key(entry.1.clone()))));
                 vm.call(&f, vec![value], call.tok)?;
             }
             Ok(call.receiver.clone())
@@ -156,14 +156,14 @@ pub(crate) const HASH_SET: Table = Table {
     },
 };
 
-fn map(vm: &mut Vm<'_>, call: &Call) -> Eval<Rc<BTreeMap<Value, Value>>> {
+fn map(vm: &mut Interpreter<'_>, call: &Call) -> Eval<Rc<BTreeMap<Value, Value>>> {
     match &call.receiver {
         Value::Map(map) => Ok(Rc::clone(map)),
         _ => Err(vm.ill_typed(call.tok)),
     }
 }
 
-fn set(vm: &mut Vm<'_>, call: &Call) -> Eval<Rc<BTreeSet<Value>>> {
+fn set(vm: &mut Interpreter<'_>, call: &Call) -> Eval<Rc<BTreeSet<Value>>> {
     match &call.receiver {
         Value::Set(set) => Ok(Rc::clone(set)),
         _ => Err(vm.ill_typed(call.tok)),
@@ -171,7 +171,7 @@ fn set(vm: &mut Vm<'_>, call: &Call) -> Eval<Rc<BTreeSet<Value>>> {
 }
 
 /// Changes the map at the receiver's place.
-fn change<R>(vm: &mut Vm<'_>, call: &Call, f: impl FnOnce(&mut BTreeMap<Value, Value>) -> R) -> Eval<R> {
+fn change<R>(vm: &mut Interpreter<'_>, call: &Call, f: impl FnOnce(&mut BTreeMap<Value, Value>) -> R) -> Eval<R> {
     let mut copied = 0;
     let result = vm.change(&call.place, call.tok, |value| match value {
         Value::Map(map) => {
@@ -185,7 +185,7 @@ fn change<R>(vm: &mut Vm<'_>, call: &Call, f: impl FnOnce(&mut BTreeMap<Value, V
 }
 
 /// Changes the set at the receiver's place.
-fn change_set<R>(vm: &mut Vm<'_>, call: &Call, f: impl FnOnce(&mut BTreeSet<Value>) -> R) -> Eval<R> {
+fn change_set<R>(vm: &mut Interpreter<'_>, call: &Call, f: impl FnOnce(&mut BTreeSet<Value>) -> R) -> Eval<R> {
     let mut copied = 0;
     let result = vm.change(&call.place, call.tok, |value| match value {
         Value::Set(set) => {
@@ -198,7 +198,7 @@ fn change_set<R>(vm: &mut Vm<'_>, call: &Call, f: impl FnOnce(&mut BTreeSet<Valu
     result.ok_or(()).map_err(|()| vm.ill_typed(call.tok))
 }
 
-fn count(vm: &mut Vm<'_>, call: &Call) -> Eval<usize> {
+fn count(vm: &mut Interpreter<'_>, call: &Call) -> Eval<usize> {
     match &call.receiver {
         Value::Map(map) => Ok(map.len()),
         Value::Set(set) => Ok(set.len()),
@@ -206,15 +206,15 @@ fn count(vm: &mut Vm<'_>, call: &Call) -> Eval<usize> {
     }
 }
 
-fn len(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
+fn len(vm: &mut Interpreter<'_>, call: &mut Call) -> Eval {
     Ok(Value::Int(count(vm, call)? as i128))
 }
 
-fn is_empty(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
+fn is_empty(vm: &mut Interpreter<'_>, call: &mut Call) -> Eval {
     Ok(Value::Bool(count(vm, call)? == 0))
 }
 
-fn clear(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
+fn clear(vm: &mut Interpreter<'_>, call: &mut Call) -> Eval {
     vm.change(&call.place, call.tok, |value| match value {
         Value::Map(map) => *map = Rc::default(),
         Value::Set(set) => *set = Rc::default(),
@@ -223,44 +223,48 @@ fn clear(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
     Ok(Value::Unit)
 }
 
-fn insert(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
+fn insert(vm: &mut Interpreter<'_>, call: &mut Call) -> Eval {
     let (key, value) = (call.arg().load(), call.arg());
     vm.allocate(1, call.tok)?;
     Ok(Value::option(change(vm, call, |map| map.insert(key, value))?))
 }
 
-fn get(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
+fn get(vm: &mut Interpreter<'_>, call: &mut Call) -> Eval {
     let (map, key) = (map(vm, call)?, call.arg().load());
     Ok(Value::option(map.get(&key).cloned()))
 }
 
-fn contains_key(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
+fn contains_key(vm: &mut Interpreter<'_>, call: &mut Call) -> Eval {
     let (map, key) = (map(vm, call)?, call.arg().load());
     Ok(Value::Bool(map.contains_key(&key)))
 }
 
-fn get_mut(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
+fn get_mut(vm: &mut Interpreter<'_>, call: &mut Call) -> Eval {
     let key = call.arg().load();
     match call.place.get() {
         Value::Map(map) if map.contains_key(&key) => {
-            Ok(Value::some(Value::Place(Rc::new(call.place.part(Step::Key(key))))))
+            Ok(Value::some(Value::Place(Rc::new(call.place.part(Projection::Key(key))))))
         }
         Value::Map(_) => Ok(Value::None),
         _ => Err(vm.ill_typed(call.tok)),
     }
 }
 
-fn remove(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
+fn remove(vm: &mut Interpreter<'_>, call: &mut Call) -> Eval {
     let key = call.arg().load();
     Ok(Value::option(change(vm, call, |map| map.remove(&key))?))
 }
 
-fn entry(_: &mut Vm<'_>, call: &mut Call) -> Eval {
+fn entry(_: &mut Interpreter<'_>, call: &mut Call) -> Eval {
     let key = call.arg().load();
     Ok(Value::Entry(Rc::new((call.place.clone(), key))))
 }
 
-fn or_insert(vm: &mut Vm<'_>, call: &mut Call, value: impl FnOnce(&mut Vm<'_>, &mut Call) -> Eval) -> Eval {
+fn or_insert(
+    vm: &mut Interpreter<'_>,
+    call: &mut Call,
+    value: impl FnOnce(&mut Interpreter<'_>, &mut Call) -> Eval,
+) -> Eval {
     let Value::Entry(entry) = call.receiver.clone() else { return Err(vm.ill_typed(call.tok)) };
     let Value::Map(map) = entry.0.get() else { return Err(vm.ill_typed(call.tok)) };
     let known = map.contains_key(&entry.1);
@@ -274,17 +278,17 @@ fn or_insert(vm: &mut Vm<'_>, call: &mut Call, value: impl FnOnce(&mut Vm<'_>, &
             }
         })?;
     }
-    Ok(Value::Place(Rc::new(entry.0.part(Step::Key(entry.1.clone())))))
+    Ok(Value::Place(Rc::new(entry.0.part(Projection::Key(entry.1.clone())))))
 }
 
 /// Returns the items of an argument.
-fn items(vm: &mut Vm<'_>, call: &mut Call) -> Eval<Vec<Value>> {
+fn items(vm: &mut Interpreter<'_>, call: &mut Call) -> Eval<Vec<Value>> {
     let items = call.arg();
     let items = vm.make_iter(items, call.tok)?;
     vm.drain(&items, call.tok)
 }
 
-fn extend(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
+fn extend(vm: &mut Interpreter<'_>, call: &mut Call) -> Eval {
     let mut more = Vec::new();
     for item in items(vm, call)? {
         match item {
@@ -296,13 +300,13 @@ fn extend(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
     Ok(Value::Unit)
 }
 
-fn pairs(vm: &mut Vm<'_>, call: &mut Call, part: fn(&Value, &Value) -> Value) -> Eval {
+fn pairs(vm: &mut Interpreter<'_>, call: &mut Call, part: fn(&Value, &Value) -> Value) -> Eval {
     let map = map(vm, call)?;
     vm.allocate(map.len(), call.tok)?;
     Ok(Value::iter(Iter::over(Rc::new(map.iter().map(|(key, value)| part(key, value)).collect()))))
 }
 
-fn places(vm: &mut Vm<'_>, call: &mut Call, with_keys: bool) -> Eval {
+fn places(vm: &mut Interpreter<'_>, call: &mut Call, with_keys: bool) -> Eval {
     let Value::Map(map) = call.place.get() else { return Err(vm.ill_typed(call.tok)) };
     vm.allocate(map.len(), call.tok)?;
     let keys = Rc::new(map.keys().cloned().collect());
@@ -317,42 +321,42 @@ fn owned_pair(pair: Option<(Value, Value)>) -> Value {
     Value::option(pair.map(|(key, value)| Value::tuple(vec![key, value])))
 }
 
-fn set_contains(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
+fn set_contains(vm: &mut Interpreter<'_>, call: &mut Call) -> Eval {
     let (set, item) = (set(vm, call)?, call.arg().load());
     Ok(Value::Bool(set.contains(&item)))
 }
 
-fn set_insert(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
+fn set_insert(vm: &mut Interpreter<'_>, call: &mut Call) -> Eval {
     let item = call.arg().load();
     vm.allocate(1, call.tok)?;
     Ok(Value::Bool(change_set(vm, call, |set| set.insert(item))?))
 }
 
-fn set_remove(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
+fn set_remove(vm: &mut Interpreter<'_>, call: &mut Call) -> Eval {
     let item = call.arg().load();
     Ok(Value::Bool(change_set(vm, call, |set| set.remove(&item))?))
 }
 
-fn set_extend(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
+fn set_extend(vm: &mut Interpreter<'_>, call: &mut Call) -> Eval {
     let more = items(vm, call)?;
     change_set(vm, call, |set| set.extend(more.into_iter().map(Value::load)))?;
     Ok(Value::Unit)
 }
 
-fn other_set(vm: &mut Vm<'_>, call: &mut Call) -> Eval<Rc<BTreeSet<Value>>> {
+fn other_set(vm: &mut Interpreter<'_>, call: &mut Call) -> Eval<Rc<BTreeSet<Value>>> {
     match call.arg().load() {
         Value::Set(set) => Ok(set),
         _ => Err(vm.ill_typed(call.tok)),
     }
 }
 
-fn combine(vm: &mut Vm<'_>, call: &mut Call, f: fn(&BTreeSet<Value>, &BTreeSet<Value>) -> Vec<Value>) -> Eval {
+fn combine(vm: &mut Interpreter<'_>, call: &mut Call, f: fn(&BTreeSet<Value>, &BTreeSet<Value>) -> Vec<Value>) -> Eval {
     let (a, b) = (set(vm, call)?, other_set(vm, call)?);
     vm.allocate(a.len() + b.len(), call.tok)?;
     Ok(Value::iter(Iter::over(Rc::new(f(&a, &b)))))
 }
 
-fn relate(vm: &mut Vm<'_>, call: &mut Call, f: fn(&BTreeSet<Value>, &BTreeSet<Value>) -> bool) -> Eval {
+fn relate(vm: &mut Interpreter<'_>, call: &mut Call, f: fn(&BTreeSet<Value>, &BTreeSet<Value>) -> bool) -> Eval {
     let (a, b) = (set(vm, call)?, other_set(vm, call)?);
     Ok(Value::Bool(f(&a, &b)))
 }

@@ -12,10 +12,10 @@ mod paths;
 mod result;
 mod sort;
 
-use crate::ast::{Con, IntTy, NodeId, PathValue, Tok};
 use crate::eval::place::Place;
 use crate::eval::value::Value;
-use crate::eval::{Eval, Vm};
+use crate::eval::{Eval, Interpreter};
+use crate::hir::{IntTy, NodeId, PathValue, SpanId, TyCon};
 use crate::types::Made;
 use crate::types::store::Node;
 
@@ -53,7 +53,7 @@ pub(crate) enum Takes {
 }
 
 /// The function that evaluates a method.
-pub(crate) type Run = fn(&mut Vm<'_>, &mut Call) -> Eval;
+pub(crate) type Run = fn(&mut Interpreter<'_>, &mut Call) -> Eval;
 
 /// A call of a method or function of the language.
 pub(crate) struct Call {
@@ -72,7 +72,7 @@ pub(crate) struct Call {
     /// The node of the call, or the node that names the called function.
     pub(crate) node: NodeId,
     /// Its position.
-    pub(crate) tok: Tok,
+    pub(crate) tok: SpanId,
 }
 
 impl Call {
@@ -82,7 +82,7 @@ impl Call {
     }
 
     /// Returns the next argument, an integer.
-    pub(crate) fn int(&mut self, vm: &mut Vm<'_>) -> Eval<i128> {
+    pub(crate) fn int(&mut self, vm: &mut Interpreter<'_>) -> Eval<i128> {
         match self.arg().load() {
             Value::Int(value) => Ok(value),
             _ => Err(vm.ill_typed(self.tok)),
@@ -90,7 +90,7 @@ impl Call {
     }
 
     /// Returns the next argument, a `usize`.
-    pub(crate) fn usize(&mut self, vm: &mut Vm<'_>) -> Eval<usize> {
+    pub(crate) fn usize(&mut self, vm: &mut Interpreter<'_>) -> Eval<usize> {
         let value = self.int(vm)?;
         usize::try_from(value).map_err(|_| vm.ill_typed(self.tok))
     }
@@ -156,24 +156,24 @@ pub(crate) const TABLES: &[&Table] = &[
 pub(crate) fn tables(node: &Node) -> &'static [&'static Table] {
     match node {
         Node::Int(_) | Node::IntVar => &[&int::INT, &option::ANY],
-        Node::Con(con, _) => match con {
-            Con::Bool => &[&int::BOOL, &option::ANY],
-            Con::Option => &[&option::OPTION, &option::ANY],
-            Con::Result => &[&result::RESULT, &option::ANY],
-            Con::Ordering => &[&option::ORDERING, &option::ANY],
-            Con::List | Con::Array => &[&list::LIST, &option::ANY],
-            Con::Range => &[&iter::RANGE, &option::CLONE, &iter::ITER],
-            Con::RangeFrom => &[&option::CLONE, &iter::ITER],
-            Con::Iter => &[&iter::ITER, &option::CLONE],
-            Con::Map => &[&map::MAP, &option::ANY],
-            Con::HashMap => &[&map::HASH_MAP, &option::CLONE],
-            Con::Entry => &[&map::ENTRY],
-            Con::Set => &[&map::SET, &option::ANY],
-            Con::HashSet => &[&map::HASH_SET, &option::CLONE],
-            Con::Str => &[&int::STR, &option::ANY],
-            Con::Fn | Con::RangeTo | Con::RangeFull | Con::Handle(_) => &[&option::CLONE],
-            Con::Tuple | Con::Adt(_) | Con::Reverse | Con::TryFromIntError | Con::Unit => &[&option::ANY],
-            Con::Program => &[],
+        Node::TyCon(con, _) => match con {
+            TyCon::Bool => &[&int::BOOL, &option::ANY],
+            TyCon::Option => &[&option::OPTION, &option::ANY],
+            TyCon::Result => &[&result::RESULT, &option::ANY],
+            TyCon::Ordering => &[&option::ORDERING, &option::ANY],
+            TyCon::List | TyCon::Array => &[&list::LIST, &option::ANY],
+            TyCon::Range => &[&iter::RANGE, &option::CLONE, &iter::ITER],
+            TyCon::RangeFrom => &[&option::CLONE, &iter::ITER],
+            TyCon::Iter => &[&iter::ITER, &option::CLONE],
+            TyCon::Map => &[&map::MAP, &option::ANY],
+            TyCon::HashMap => &[&map::HASH_MAP, &option::CLONE],
+            TyCon::Entry => &[&map::ENTRY],
+            TyCon::Set => &[&map::SET, &option::ANY],
+            TyCon::HashSet => &[&map::HASH_SET, &option::CLONE],
+            TyCon::Str => &[&int::STR, &option::ANY],
+            TyCon::Fn | TyCon::RangeTo | TyCon::RangeFull | TyCon::Handle(_) => &[&option::CLONE],
+            TyCon::Tuple | TyCon::Adt(_) | TyCon::Reverse | TyCon::TryFromIntError | TyCon::Unit => &[&option::ANY],
+            TyCon::Program => &[],
         },
         Node::Var | Node::Link(_) => &[],
     }

@@ -7,9 +7,9 @@ use mscclpp_core::diag::Code;
 
 use super::{Call, Table, methods};
 use crate::eval::iter::Iter;
-use crate::eval::place::Step;
+use crate::eval::place::Projection;
 use crate::eval::value::Value;
-use crate::eval::{Eval, Vm, fmt};
+use crate::eval::{Eval, Interpreter, fmt};
 
 /// Options.
 pub(crate) const OPTION: Table = Table {
@@ -104,7 +104,7 @@ pub(crate) const OPTION: Table = Table {
         "iter() -> Iter<T>" Value => |_, call| Ok(Value::iter(Iter::over(Rc::new(inner(call).into_iter().collect()))));
         "into_iter() -> Iter<T>" Value => |_, call| Ok(Value::iter(Iter::over(Rc::new(inner(call).into_iter().collect()))));
         "as_mut() -> Option<T>" Place => |_, call| Ok(match call.place.get() {
-            Value::Some(_) => Value::some(Value::Place(Rc::new(call.place.part(Step::Payload)))),
+            Value::Some(_) => Value::some(Value::Place(Rc::new(call.place.part(Projection::Payload)))),
             value => value,
         });
         "take() -> Option<T>" Place => |vm, call| vm.change(&call.place, call.tok, |value| std::mem::replace(value, Value::None));
@@ -115,21 +115,21 @@ pub(crate) const OPTION: Table = Table {
         "insert(T) -> T" Place => |vm, call| {
             let new = Value::some(call.arg());
             vm.change(&call.place, call.tok, |value| *value = new)?;
-            Ok(Value::Place(Rc::new(call.place.part(Step::Payload))))
+            Ok(Value::Place(Rc::new(call.place.part(Projection::Payload))))
         };
         "get_or_insert(T) -> T" Place => |vm, call| {
             let new = Value::some(call.arg());
             if matches!(call.place.get(), Value::None) {
                 vm.change(&call.place, call.tok, |value| *value = new)?;
             }
-            Ok(Value::Place(Rc::new(call.place.part(Step::Payload))))
+            Ok(Value::Place(Rc::new(call.place.part(Projection::Payload))))
         };
         "get_or_insert_with(fn() -> T) -> T" Place => |vm, call| {
             if matches!(call.place.get(), Value::None) {
                 let new = Value::some(apply(vm, call, Vec::new())?);
                 vm.change(&call.place, call.tok, |value| *value = new)?;
             }
-            Ok(Value::Place(Rc::new(call.place.part(Step::Payload))))
+            Ok(Value::Place(Rc::new(call.place.part(Projection::Payload))))
         };
     },
 };
@@ -212,26 +212,26 @@ fn loaded(call: &Call) -> Value {
 }
 
 /// Calls the next argument.
-fn apply(vm: &mut Vm<'_>, call: &mut Call, args: Vec<Value>) -> Eval {
+fn apply(vm: &mut Interpreter<'_>, call: &mut Call, args: Vec<Value>) -> Eval {
     let f = call.arg();
     vm.call(&f, args, call.tok)
 }
 
-fn order(vm: &mut Vm<'_>, call: &Call) -> Eval<Ordering> {
+fn order(vm: &mut Interpreter<'_>, call: &Call) -> Eval<Ordering> {
     match call.receiver {
         Value::Ordering(order) => Ok(order),
         _ => Err(vm.ill_typed(call.tok)),
     }
 }
 
-fn unwrap(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
+fn unwrap(vm: &mut Interpreter<'_>, call: &mut Call) -> Eval {
     match inner(call) {
         Some(value) => Ok(value),
         None => Err(vm.fail(Code::Panicked, call.tok, "called `Option::unwrap()` on a `None` value")),
     }
 }
 
-fn expect(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
+fn expect(vm: &mut Interpreter<'_>, call: &mut Call) -> Eval {
     match inner(call) {
         Some(value) => Ok(value),
         None => {

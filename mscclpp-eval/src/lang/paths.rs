@@ -5,10 +5,10 @@ use std::rc::Rc;
 
 use super::fold::gather;
 use super::{Call, Run};
-use crate::ast::Con;
 use crate::eval::iter::Iter;
 use crate::eval::value::Value;
-use crate::eval::{Eval, Vm};
+use crate::eval::{Eval, Interpreter};
+use crate::hir::TyCon;
 
 /// A function that is called by a path.
 pub(crate) struct PathFn {
@@ -50,22 +50,22 @@ pub(crate) static PATHS: &[PathFn] = paths! {
     "" "drop(T)" => |_, _| Ok(Value::Unit);
     "Vec" "new() -> List<T>" => empty_list;
     "Vec" "with_capacity(usize) -> List<T>" => empty_list;
-    "Vec" "from_iter(Each<T>) -> List<T>" => |vm, call| from(vm, call, Con::List);
-    "Vec" "from(Each<T>) -> List<T>" => |vm, call| from(vm, call, Con::List);
+    "Vec" "from_iter(Each<T>) -> List<T>" => |vm, call| from(vm, call, TyCon::List);
+    "Vec" "from(Each<T>) -> List<T>" => |vm, call| from(vm, call, TyCon::List);
     "VecDeque" "new() -> List<T>" => empty_list;
     "VecDeque" "with_capacity(usize) -> List<T>" => empty_list;
-    "VecDeque" "from(Each<T>) -> List<T>" => |vm, call| from(vm, call, Con::List);
+    "VecDeque" "from(Each<T>) -> List<T>" => |vm, call| from(vm, call, TyCon::List);
     "BTreeMap" "new() -> Map<K, V>" => empty_map;
-    "BTreeMap" "from_iter(Each<(K, V)>) -> Map<K, V>" => |vm, call| from(vm, call, Con::Map);
-    "BTreeMap" "from(Each<(K, V)>) -> Map<K, V>" => |vm, call| from(vm, call, Con::Map);
+    "BTreeMap" "from_iter(Each<(K, V)>) -> Map<K, V>" => |vm, call| from(vm, call, TyCon::Map);
+    "BTreeMap" "from(Each<(K, V)>) -> Map<K, V>" => |vm, call| from(vm, call, TyCon::Map);
     "HashMap" "new() -> HashMap<K, V>" => empty_map;
     "HashMap" "with_capacity(usize) -> HashMap<K, V>" => empty_map;
-    "HashMap" "from(Each<(K, V)>) -> HashMap<K, V>" => |vm, call| from(vm, call, Con::HashMap);
+    "HashMap" "from(Each<(K, V)>) -> HashMap<K, V>" => |vm, call| from(vm, call, TyCon::HashMap);
     "BTreeSet" "new() -> Set<T>" => empty_set;
-    "BTreeSet" "from_iter(Each<T>) -> Set<T>" => |vm, call| from(vm, call, Con::Set);
-    "BTreeSet" "from(Each<T>) -> Set<T>" => |vm, call| from(vm, call, Con::Set);
+    "BTreeSet" "from_iter(Each<T>) -> Set<T>" => |vm, call| from(vm, call, TyCon::Set);
+    "BTreeSet" "from(Each<T>) -> Set<T>" => |vm, call| from(vm, call, TyCon::Set);
     "HashSet" "new() -> HashSet<T>" => empty_set;
-    "HashSet" "from(Each<T>) -> HashSet<T>" => |vm, call| from(vm, call, Con::HashSet);
+    "HashSet" "from(Each<T>) -> HashSet<T>" => |vm, call| from(vm, call, TyCon::HashSet);
     "String" "new() -> str" => |_, _| Ok(Value::Str(Rc::from("")));
     "String" "from(str) -> str" => |_, call| Ok(call.arg());
     "convert" "identity(T) -> T" => |_, call| Ok(call.arg());
@@ -120,23 +120,23 @@ pub(crate) static PATHS: &[PathFn] = paths! {
     "Arc" "new(T) -> T" => |_, call| Ok(call.arg());
 };
 
-fn reverse(_: &mut Vm<'_>, call: &mut Call) -> Eval {
+fn reverse(_: &mut Interpreter<'_>, call: &mut Call) -> Eval {
     Ok(Value::Reverse(Rc::new(call.arg())))
 }
 
-fn empty_list(_: &mut Vm<'_>, _: &mut Call) -> Eval {
+fn empty_list(_: &mut Interpreter<'_>, _: &mut Call) -> Eval {
     Ok(Value::list(Vec::new()))
 }
 
-fn empty_map(_: &mut Vm<'_>, _: &mut Call) -> Eval {
+fn empty_map(_: &mut Interpreter<'_>, _: &mut Call) -> Eval {
     Ok(Value::Map(Rc::new(BTreeMap::new())))
 }
 
-fn empty_set(_: &mut Vm<'_>, _: &mut Call) -> Eval {
+fn empty_set(_: &mut Interpreter<'_>, _: &mut Call) -> Eval {
     Ok(Value::Set(Rc::default()))
 }
 
-fn from(vm: &mut Vm<'_>, call: &mut Call, made: Con) -> Eval {
+fn from(vm: &mut Interpreter<'_>, call: &mut Call, made: TyCon) -> Eval {
     let items = call.arg();
     let items = vm.make_iter(items, call.tok)?;
     let items = vm.drain(&items, call.tok)?;

@@ -5,9 +5,9 @@ use std::rc::Rc;
 use mscclpp_core::diag::Code;
 
 use super::{Call, Table, methods};
-use crate::eval::place::Step;
+use crate::eval::place::Projection;
 use crate::eval::value::Value;
-use crate::eval::{Eval, Vm, fmt};
+use crate::eval::{Eval, Interpreter, fmt};
 
 /// Results.
 pub(crate) const RESULT: Table = Table {
@@ -95,7 +95,7 @@ pub(crate) const RESULT: Table = Table {
         "cloned() -> Result<T, E>" Value => loaded;
         "as_ref() -> Result<T, E>" Value => |_, call| Ok(call.receiver.clone());
         "as_mut() -> Result<T, E>" Place => |vm, call| {
-            let place = Value::Place(Rc::new(call.place.part(Step::Payload)));
+            let place = Value::Place(Rc::new(call.place.part(Projection::Payload)));
             match call.place.get() {
                 Value::Ok(_) => Ok(Value::ok(place)),
                 Value::Err(_) => Ok(Value::err(place)),
@@ -106,7 +106,7 @@ pub(crate) const RESULT: Table = Table {
 };
 
 /// Returns the content of the receiver.
-fn inner(vm: &mut Vm<'_>, call: &Call) -> Eval<Result<Value, Value>> {
+fn inner(vm: &mut Interpreter<'_>, call: &Call) -> Eval<Result<Value, Value>> {
     match &call.receiver {
         Value::Ok(value) => Ok(Ok((**value).clone())),
         Value::Err(error) => Ok(Err((**error).clone())),
@@ -115,7 +115,7 @@ fn inner(vm: &mut Vm<'_>, call: &Call) -> Eval<Result<Value, Value>> {
 }
 
 /// Returns the receiver with its value instead of a `&mut`.
-fn loaded(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
+fn loaded(vm: &mut Interpreter<'_>, call: &mut Call) -> Eval {
     Ok(match inner(vm, call)? {
         Ok(value) => Value::ok(value.load()),
         Err(_) => call.receiver.clone(),
@@ -123,7 +123,7 @@ fn loaded(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
 }
 
 /// Calls the next argument.
-fn apply(vm: &mut Vm<'_>, call: &mut Call, arg: Value) -> Eval {
+fn apply(vm: &mut Interpreter<'_>, call: &mut Call, arg: Value) -> Eval {
     let f = call.arg();
     vm.call(&f, vec![arg], call.tok)
 }

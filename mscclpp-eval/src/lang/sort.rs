@@ -5,17 +5,17 @@ use std::cmp::Ordering;
 use super::Call;
 use super::list::change;
 use crate::eval::value::Value;
-use crate::eval::{Eval, Vm};
+use crate::eval::{Eval, Interpreter};
 
 /// Sorts in the order of the elements.
-pub(super) fn sort(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
+pub(super) fn sort(vm: &mut Interpreter<'_>, call: &mut Call) -> Eval {
     vm.sorting(call)?;
     change(vm, call, |items| items.sort())?;
     Ok(Value::Unit)
 }
 
 /// Drops elements whose key equals that of the previous element.
-pub(super) fn dedup_by_key(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
+pub(super) fn dedup_by_key(vm: &mut Interpreter<'_>, call: &mut Call) -> Eval {
     let f = call.arg();
     let Value::List(items) = call.place.get() else { return Err(vm.ill_typed(call.tok)) };
     let mut kept: Vec<(Value, Value)> = Vec::new();
@@ -30,7 +30,7 @@ pub(super) fn dedup_by_key(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
 }
 
 /// Sorts by comparisons that run code, with a merge sort that can stop in the middle.
-pub(super) fn sort_by(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
+pub(super) fn sort_by(vm: &mut Interpreter<'_>, call: &mut Call) -> Eval {
     vm.sorting(call)?;
     let f = call.arg();
     let Value::List(items) = call.place.get() else { return Err(vm.ill_typed(call.tok)) };
@@ -39,7 +39,7 @@ pub(super) fn sort_by(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
     Ok(Value::Unit)
 }
 
-fn merge_sort(vm: &mut Vm<'_>, call: &Call, f: &Value, mut items: Vec<Value>) -> Eval<Vec<Value>> {
+fn merge_sort(vm: &mut Interpreter<'_>, call: &Call, f: &Value, mut items: Vec<Value>) -> Eval<Vec<Value>> {
     if items.len() < 2 {
         return Ok(items);
     }
@@ -58,7 +58,7 @@ fn merge_sort(vm: &mut Vm<'_>, call: &Call, f: &Value, mut items: Vec<Value>) ->
     Ok(merged)
 }
 
-pub(super) fn sort_by_key(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
+pub(super) fn sort_by_key(vm: &mut Interpreter<'_>, call: &mut Call) -> Eval {
     vm.sorting(call)?;
     let f = call.arg();
     let Value::List(items) = call.place.get() else { return Err(vm.ill_typed(call.tok)) };
@@ -71,7 +71,7 @@ pub(super) fn sort_by_key(vm: &mut Vm<'_>, call: &mut Call) -> Eval {
     Ok(Value::Unit)
 }
 
-impl Vm<'_> {
+impl Interpreter<'_> {
     /// Counts the work of a sort.
     fn sorting(&mut self, call: &Call) -> Eval<()> {
         match call.place.get() {

@@ -5,7 +5,7 @@ use mscclpp_core::dsl::registry::{self, Kind, Method};
 use super::sig::{self, Sig};
 use super::store::Ty;
 use super::{Check, Infer, Relation, Target};
-use crate::ast::{Con, Expr, ExprKind, IntTy, MethodCall, Tok};
+use crate::hir::{Expr, ExprKind, IntTy, MethodCall, SpanId, TyCon};
 use crate::lang::{self, Builtin, PathFn, Takes};
 use crate::report::AT_RUN_TIME;
 
@@ -23,7 +23,7 @@ impl Infer<'_> {
     }
 
     /// Infers arguments: closures last, when the types of their parameters are known.
-    pub(super) fn args(&mut self, args: &[Expr], params: &[Ty], tok: Tok) {
+    pub(super) fn args(&mut self, args: &[Expr], params: &[Ty], tok: SpanId) {
         if args.len() != params.len() {
             self.error(tok, format!("expected {} arguments, found {}", params.len(), args.len()));
         }
@@ -38,11 +38,11 @@ impl Infer<'_> {
         }
     }
 
-    pub(super) fn call_value(&mut self, callee: &Expr, args: &[Expr], tok: Tok) -> Ty {
+    pub(super) fn call_value(&mut self, callee: &Expr, args: &[Expr], tok: SpanId) -> Ty {
         let ty = self.expr(callee);
         let params: Vec<Ty> = args.iter().map(|_| self.store.var()).collect();
         let output = self.store.var();
-        let function = self.store.con(Con::Fn, params.iter().copied().chain([output]));
+        let function = self.store.con(TyCon::Fn, params.iter().copied().chain([output]));
         self.unify(ty, function, callee.tok);
         self.args(args, &params, tok);
         output
@@ -59,7 +59,7 @@ impl Infer<'_> {
     pub(super) fn path_fn(&mut self, function: &'static PathFn, expr: &Expr) -> Ty {
         let Some(sig) = sig::instantiate(&mut self.store, function.sig, None) else { return self.store.var() };
         self.require(&sig, expr);
-        self.store.con(Con::Fn, sig.params.iter().copied().chain([sig.result]))
+        self.store.con(TyCon::Fn, sig.params.iter().copied().chain([sig.result]))
     }
 
     /// Records what a signature requires of its types.
@@ -84,12 +84,12 @@ impl Infer<'_> {
         let receiver = self.expr(&call.receiver);
         let receiver = self.known(receiver);
         match self.store.parts(receiver) {
-            Some((Con::Program, _)) if &*call.name == "pipeline" => self.pipeline(expr, call),
-            Some((Con::Program, _)) => self.dsl_method("Program", expr, call),
-            Some((Con::Handle(name), _)) if registry::method(name, &call.name).is_some() => {
+            Some((TyCon::Program, _)) if &*call.name == "pipeline" => self.pipeline(expr, call),
+            Some((TyCon::Program, _)) => self.dsl_method("Program", expr, call),
+            Some((TyCon::Handle(name), _)) if registry::method(name, &call.name).is_some() => {
                 self.dsl_method(name, expr, call)
             }
-            Some((Con::Adt(id), _)) => {
+            Some((TyCon::Adt(id), _)) => {
                 let methods = &self.tree.adts[id as usize].methods;
                 match methods.iter().find(|(name, _)| *name == call.name) {
                     Some((_, function)) => {
@@ -104,7 +104,7 @@ impl Infer<'_> {
                     None => self.language_method(expr, call, receiver),
                 }
             }
-            Some((Con::List, args)) => match self.list_of_handles(args[0], &call.name) {
+            Some((TyCon::List, args)) => match self.list_of_handles(args[0], &call.name) {
                 Some(name) => self.dsl_method(&name, expr, call),
                 None => self.language_method(expr, call, receiver),
             },
@@ -114,7 +114,7 @@ impl Infer<'_> {
 
     /// The registry's name of a list of handles that has a method.
     fn list_of_handles(&self, item: Ty, method: &str) -> Option<String> {
-        let (Con::Handle(name), _) = self.store.parts(item)? else { return None };
+        let (TyCon::Handle(name), _) = self.store.parts(item)? else { return None };
         let list = format!("[{name}]");
         registry::method(&list, method).map(|_| list)
     }
@@ -163,7 +163,7 @@ impl Infer<'_> {
 
     /// Returns the type that a table's methods are called on: a range is an iterator as well.
     fn receiver_for(&mut self, table: &lang::Table, receiver: Ty, call: &MethodCall, builtin: &Builtin) -> Ty {
-        let Some((Con::Range | Con::RangeFrom, parts)) = self.store.parts(receiver) else { return receiver };
+        let Some((TyCon::Range | TyCon::RangeFrom, parts)) = self.store.parts(receiver) else { return receiver };
         if !table.header.starts_with("Iter") {
             return receiver;
         }
@@ -179,7 +179,7 @@ impl Infer<'_> {
                 "make the range where it is used, or turn it into an iterator with `.map(|i| i)`",
             );
         }
-        self.store.con(Con::Iter, parts)
+        self.store.con(TyCon::Iter, parts)
     }
 
     /// Infers the arguments of an unknown call, so that their own errors are found.
@@ -193,7 +193,7 @@ impl Infer<'_> {
 
     fn unknown_method(&mut self, expr: &Expr, call: &MethodCall, receiver: Ty) {
         let shown = self.store.show(receiver, &self.tree.adts);
-        let handle = matches!(self.store.parts(receiver), Some((Con::Handle(_) | Con::Program | Con::Adt(_), _)));
+        let handle = matches!(self.store.parts(receiver), Some((TyCon::Handle(_) | TyCon::Program | TyCon::Adt(_), _)));
         if handle {
             // rustc determines whether there is such a method, and lists the alternatives.
             self.error(expr.tok, format!("`{}` of `{shown}` is not evaluated at compile time", call.name));
@@ -206,7 +206,7 @@ impl Infer<'_> {
     fn pipeline(&mut self, expr: &Expr, call: &MethodCall) -> Ty {
         self.targets[expr.id as usize] = Target::Pipeline;
         let (unit, chunks, output) = (self.store.int(IntTy::U64), self.usize(), self.store.var());
-        let body = self.store.con(Con::Fn, [output]);
+        let body = self.store.con(TyCon::Fn, [output]);
         self.args(&call.args, &[unit, chunks, body], expr.tok);
         output
     }
@@ -227,10 +227,10 @@ impl Infer<'_> {
         match kind {
             Kind::usize => self.usize(),
             Kind::i64 => self.store.int(IntTy::I64),
-            Kind::BufferKind => self.store.plain(Con::Handle("BufferKind")),
-            Kind::BlockSync => self.store.plain(Con::Handle("BlockSync")),
-            Kind::ReduceOp => self.store.plain(Con::Handle("ReduceOp")),
-            Kind::AnyChunk | Kind::PacketChunk => self.store.plain(Con::Handle("Chunk")),
+            Kind::BufferKind => self.store.plain(TyCon::Handle("BufferKind")),
+            Kind::BlockSync => self.store.plain(TyCon::Handle("BlockSync")),
+            Kind::ReduceOp => self.store.plain(TyCon::Handle("ReduceOp")),
+            Kind::AnyChunk | Kind::PacketChunk => self.store.plain(TyCon::Handle("Chunk")),
             // Traits with several implementations: a literal is an `i32` there unless something else determines its
             // type.
             _ => self.store.var(),
@@ -242,7 +242,7 @@ impl Infer<'_> {
         let returns = method.returns.trim();
         if let Some(item) = returns.strip_prefix("Vec<") {
             let item = self.returned_type(item);
-            return self.store.con(Con::List, [item]);
+            return self.store.con(TyCon::List, [item]);
         }
         self.returned_type(returns)
     }
@@ -255,11 +255,11 @@ impl Infer<'_> {
             (_, Some(int)) => self.store.int(int),
             ("bool", _) => self.bool(),
             ("Ranks", _) => {
-                let rank = self.store.plain(Con::Handle("Rank"));
-                self.store.con(Con::Iter, [rank])
+                let rank = self.store.plain(TyCon::Handle("Rank"));
+                self.store.con(TyCon::Iter, [rank])
             }
             (name, _) => match lang::dsl::handle(name) {
-                Some(name) => self.store.plain(Con::Handle(name)),
+                Some(name) => self.store.plain(TyCon::Handle(name)),
                 None => self.store.var(),
             },
         }

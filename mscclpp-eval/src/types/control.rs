@@ -2,7 +2,7 @@
 
 use super::Infer;
 use super::store::Ty;
-use crate::ast::{Arm, Con, Expr, ExprKind, Stmt, Tok};
+use crate::hir::{Arm, Expr, ExprKind, SpanId, Stmt, TyCon};
 
 impl Infer<'_> {
     pub(super) fn control(&mut self, expr: &Expr) -> Ty {
@@ -82,18 +82,18 @@ impl Infer<'_> {
     }
 
     /// Returns the type of `a?`, where `a` has the type `found`.
-    fn question_mark(&mut self, found: Ty, tok: Tok) -> Ty {
+    fn question_mark(&mut self, found: Ty, tok: SpanId) -> Ty {
         let (item, other, output) = (self.store.var(), self.store.var(), self.frame().output);
-        if !matches!(self.store.parts(found), Some((Con::Result, _))) {
-            let (wrapped, outer) = (self.store.con(Con::Option, [item]), self.store.con(Con::Option, [other]));
+        if !matches!(self.store.parts(found), Some((TyCon::Result, _))) {
+            let (wrapped, outer) = (self.store.con(TyCon::Option, [item]), self.store.con(TyCon::Option, [other]));
             self.unify(found, wrapped, tok);
             self.unify(output, outer, tok);
             return item;
         }
         let (error, converted) = (self.store.var(), self.store.var());
-        let wrapped = self.store.con(Con::Result, [item, error]);
+        let wrapped = self.store.con(TyCon::Result, [item, error]);
         self.unify(found, wrapped, tok);
-        let outer = self.store.con(Con::Result, [other, converted]);
+        let outer = self.store.con(TyCon::Result, [other, converted]);
         self.unify(output, outer, tok);
         if !self.store.unify(error, converted) {
             let (from, to) = (self.store.show(error, &self.tree.adts), self.store.show(converted, &self.tree.adts));

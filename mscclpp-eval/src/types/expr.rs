@@ -2,8 +2,8 @@
 
 use super::store::Ty;
 use super::{Check, Infer, Target};
-use crate::ast::{
-    Assignee, BinOp, ClosureId, CmpOp, Con, Expr, ExprKind, IntTy, Message, PathValue, Piece, RangeEnd, Var,
+use crate::hir::{
+    Assignee, BinOp, ClosureId, CmpOp, Expr, ExprKind, FormatPart, IntTy, Message, PathValue, RangeEnd, TyCon, Var,
 };
 
 impl Infer<'_> {
@@ -19,7 +19,7 @@ impl Infer<'_> {
             ExprKind::Error => self.store.var(),
             ExprKind::Unit => self.unit(),
             ExprKind::Bool(_) => self.bool(),
-            ExprKind::Str(_) => self.store.plain(Con::Str),
+            ExprKind::Str(_) => self.store.plain(TyCon::Str),
             ExprKind::Int(_, Some(int)) => self.store.int(*int),
             ExprKind::Int(_, None) => self.store.int_var(),
             ExprKind::Var(Var::Local(slot)) => self.slot(*slot),
@@ -28,12 +28,12 @@ impl Infer<'_> {
             ExprKind::Path(value) => self.path_value(value),
             ExprKind::Function(id) => {
                 let signature = self.functions[*id as usize].clone();
-                self.store.con(Con::Fn, signature.params.into_iter().chain([signature.output]))
+                self.store.con(TyCon::Fn, signature.params.into_iter().chain([signature.output]))
             }
             ExprKind::PathFn(function) => self.path_fn(function, expr),
             ExprKind::Tuple(list) => {
                 let list: Vec<Ty> = list.iter().map(|item| self.expr(item)).collect();
-                self.store.con(Con::Tuple, list)
+                self.store.con(TyCon::Tuple, list)
             }
             ExprKind::List(list, con) => {
                 let item = self.store.var();
@@ -56,7 +56,7 @@ impl Infer<'_> {
                         self.arg(value, ty);
                     }
                 }
-                let ty = self.store.plain(Con::Adt(*id));
+                let ty = self.store.plain(TyCon::Adt(*id));
                 if let Some(rest) = rest {
                     let found = self.expr(rest);
                     self.unify(found, ty, rest.tok);
@@ -65,8 +65,8 @@ impl Infer<'_> {
             }
             ExprKind::Constructor(id, variant) => {
                 let mut parts = self.fields(*id, *variant).to_vec();
-                parts.push(self.store.plain(Con::Adt(*id)));
-                self.store.con(Con::Fn, parts)
+                parts.push(self.store.plain(TyCon::Adt(*id)));
+                self.store.con(TyCon::Fn, parts)
             }
             ExprKind::Field(base, name) => self.field(expr, base, name),
             ExprKind::Index(base, index) => self.index(base, index),
@@ -149,7 +149,7 @@ impl Infer<'_> {
             ExprKind::Closure(id) => self.closure(*id, None, expr.tok),
             ExprKind::Format(message) => {
                 self.message(message);
-                self.store.plain(Con::Str)
+                self.store.plain(TyCon::Str)
             }
             ExprKind::Panic(message) => {
                 self.message(message);
@@ -173,19 +173,19 @@ impl Infer<'_> {
 
     /// Returns the result type of a fallible conversion to an integer.
     pub(super) fn conversion_result(&mut self, to: Ty) -> Ty {
-        let error = self.store.plain(Con::TryFromIntError);
-        self.store.con(Con::Result, [to, error])
+        let error = self.store.plain(TyCon::TryFromIntError);
+        self.store.con(TyCon::Result, [to, error])
     }
 
     fn path_value(&mut self, value: &PathValue) -> Ty {
         match value {
             PathValue::Int(int, _) => self.store.int(*int),
             PathValue::Bits(_) => self.store.int(IntTy::U32),
-            PathValue::Ordering(_) => self.store.plain(Con::Ordering),
-            PathValue::Dsl(ty, _) => self.store.plain(Con::Handle(ty)),
+            PathValue::Ordering(_) => self.store.plain(TyCon::Ordering),
+            PathValue::Dsl(ty, _) => self.store.plain(TyCon::Handle(ty)),
             PathValue::None => {
                 let item = self.store.var();
-                self.store.con(Con::Option, [item])
+                self.store.con(TyCon::Option, [item])
             }
         }
     }
@@ -198,10 +198,10 @@ impl Infer<'_> {
             self.checks.push(Check::Int { ty, tok: bound.tok });
         }
         match (start, end) {
-            (Some(_), Some(_)) => self.store.con(Con::Range, [item]),
-            (Some(_), None) => self.store.con(Con::RangeFrom, [item]),
-            (None, Some(_)) => self.store.con(Con::RangeTo, [item]),
-            (None, None) => self.store.plain(Con::RangeFull),
+            (Some(_), Some(_)) => self.store.con(TyCon::Range, [item]),
+            (Some(_), None) => self.store.con(TyCon::RangeFrom, [item]),
+            (None, Some(_)) => self.store.con(TyCon::RangeTo, [item]),
+            (None, None) => self.store.plain(TyCon::RangeFull),
         }
     }
 
@@ -210,17 +210,17 @@ impl Infer<'_> {
         let ty = self.known(ty);
         let tree = self.tree;
         let found = match self.store.parts(ty) {
-            Some((Con::Tuple, parts)) => {
+            Some((TyCon::Tuple, parts)) => {
                 name.parse::<usize>().ok().and_then(|index| Some((index as u32, *parts.get(index)?)))
             }
-            Some((Con::Adt(id), _)) if !tree.adts[id as usize].is_enum => {
+            Some((TyCon::Adt(id), _)) if !tree.adts[id as usize].is_enum => {
                 let variant = tree.adts[id as usize].variants.first();
                 let index = variant.and_then(|variant| variant.shape.fields.position(name));
                 index.and_then(|index| Some((index as u32, *self.fields(id, 0).get(index)?)))
             }
-            Some((Con::Reverse, parts)) if name == "0" => Some((0, parts[0])),
-            Some((Con::Range, parts)) if name == "start" => Some((0, parts[0])),
-            Some((Con::Range, parts)) if name == "end" => Some((1, parts[0])),
+            Some((TyCon::Reverse, parts)) if name == "0" => Some((0, parts[0])),
+            Some((TyCon::Range, parts)) if name == "start" => Some((0, parts[0])),
+            Some((TyCon::Range, parts)) if name == "end" => Some((1, parts[0])),
             _ => None,
         };
         match found {
@@ -242,22 +242,22 @@ impl Infer<'_> {
         let (ty, at) = (self.expr(base), self.expr(index));
         let ty = self.known(ty);
         match self.store.parts(ty) {
-            Some((Con::Map | Con::HashMap, parts)) => {
+            Some((TyCon::Map | TyCon::HashMap, parts)) => {
                 self.unify(at, parts[0], index.tok);
                 parts[1]
             }
             _ => {
                 let item = self.store.var();
-                let list = self.store.con(Con::List, [item]);
+                let list = self.store.con(TyCon::List, [item]);
                 self.unify(ty, list, base.tok);
                 let usize = self.usize();
                 let at = self.known(at);
                 match self.store.parts(at) {
-                    Some((Con::Range | Con::RangeFrom | Con::RangeTo, parts)) => {
+                    Some((TyCon::Range | TyCon::RangeFrom | TyCon::RangeTo, parts)) => {
                         self.unify(parts[0], usize, index.tok);
                         list
                     }
-                    Some((Con::RangeFull, _)) => list,
+                    Some((TyCon::RangeFull, _)) => list,
                     _ => {
                         self.unify(at, usize, index.tok);
                         item
@@ -281,7 +281,7 @@ impl Infer<'_> {
 
     /// Rejects handles, which have no order.
     fn refuse_order(&mut self, ty: Ty, tok: u32) {
-        if let Some((Con::Handle(name), _)) = self.store.parts(ty) {
+        if let Some((TyCon::Handle(name), _)) = self.store.parts(ty) {
             self.error(tok, format!("`{name}` has no order"));
         }
     }
@@ -295,13 +295,13 @@ impl Infer<'_> {
             }
             Assignee::Tuple(parts, tok) => {
                 let types: Vec<Ty> = parts.iter().map(|_| self.store.var()).collect();
-                let tuple = self.store.con(Con::Tuple, types.iter().copied());
+                let tuple = self.store.con(TyCon::Tuple, types.iter().copied());
                 self.unify(ty, tuple, *tok);
                 parts.iter().zip(types).for_each(|(part, ty)| self.assignee(part, ty));
             }
             Assignee::List(parts, tok) => {
                 let item = self.store.var();
-                let list = self.store.con(Con::List, [item]);
+                let list = self.store.con(TyCon::List, [item]);
                 self.unify(ty, list, *tok);
                 parts.iter().for_each(|part| self.assignee(part, item));
             }
@@ -319,7 +319,7 @@ impl Infer<'_> {
         let captures = captures.collect();
         let params: Vec<Ty> = closure.params.iter().map(|(_, ty)| self.param(ty)).collect();
         let output = self.store.written(&closure.output);
-        let ty = self.store.con(Con::Fn, params.iter().copied().chain([output]));
+        let ty = self.store.con(TyCon::Fn, params.iter().copied().chain([output]));
         if let Some(expected) = expected {
             self.unify(ty, expected, tok);
         }
@@ -334,7 +334,7 @@ impl Infer<'_> {
 
     fn message(&mut self, message: &Message) {
         for piece in &message.pieces {
-            if let Piece::Value(value, _) = piece {
+            if let FormatPart::Value(value, _) = piece {
                 self.expr(value);
             }
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::store::{Node, Ty};
 use super::{Check, Collected, Conversion, Infer, Relation, Target, Types};
-use crate::ast::{Con, DEFAULT, Tok, TypeExpr};
+use crate::hir::{DEFAULT, SpanId, TyCon, TypeExpr};
 
 impl Infer<'_> {
     /// Resolves the remaining types and returns what evaluation needs.
@@ -48,16 +48,16 @@ impl Infer<'_> {
     fn collected(&self, ty: Ty) -> Option<Collected> {
         let (con, args) = self.store.parts(ty)?;
         match con {
-            Con::Option | Con::Result => {
+            TyCon::Option | TyCon::Result => {
                 let inner = args.first().and_then(|inner| self.store.parts(*inner));
-                Some(Collected { stops: Some(con), into: inner.map_or(Con::Unit, |(inner, _)| inner) })
+                Some(Collected { stops: Some(con), into: inner.map_or(TyCon::Unit, |(inner, _)| inner) })
             }
             con => Some(Collected { stops: None, into: con }),
         }
     }
 
     /// Returns a type whose default is requested.
-    fn default_type(&mut self, ty: Ty, tok: Tok) -> Option<TypeExpr> {
+    fn default_type(&mut self, ty: Ty, tok: SpanId) -> Option<TypeExpr> {
         let found = self.store.resolve(ty);
         match &found {
             Some(found) => self.check_default(found, tok),
@@ -67,35 +67,35 @@ impl Infer<'_> {
         found
     }
 
-    fn check_default(&mut self, ty: &TypeExpr, tok: Tok) {
+    fn check_default(&mut self, ty: &TypeExpr, tok: SpanId) {
         match ty {
-            TypeExpr::Con(Con::Array, _) => {
+            TypeExpr::TyCon(TyCon::Array, _) => {
                 let message = "the default of an array is not evaluated at compile time".to_owned();
                 self.refuse(tok, message, "write it out, as in `[0; 4]`");
             }
-            TypeExpr::Con(Con::Tuple | Con::Reverse, parts) => {
+            TypeExpr::TyCon(TyCon::Tuple | TyCon::Reverse, parts) => {
                 parts.iter().for_each(|part| self.check_default(part, tok));
             }
-            TypeExpr::Con(Con::Adt(id), _) => {
+            TypeExpr::TyCon(TyCon::Adt(id), _) => {
                 let adt = &self.tree.adts[*id as usize];
                 if !adt.methods.iter().any(|(name, _)| &**name == DEFAULT) {
                     self.error(tok, format!("`{}` has no default", adt.name));
                 }
             }
-            TypeExpr::Con(
-                Con::Unit
-                | Con::Bool
-                | Con::Str
-                | Con::List
-                | Con::Option
-                | Con::Map
-                | Con::HashMap
-                | Con::Set
-                | Con::HashSet,
+            TypeExpr::TyCon(
+                TyCon::Unit
+                | TyCon::Bool
+                | TyCon::Str
+                | TyCon::List
+                | TyCon::Option
+                | TyCon::Map
+                | TyCon::HashMap
+                | TyCon::Set
+                | TyCon::HashSet,
                 _,
             )
             | TypeExpr::Int(_) => {}
-            TypeExpr::Con(con, _) => {
+            TypeExpr::TyCon(con, _) => {
                 self.error(tok, format!("`{}` has no default here", con.name()));
             }
             TypeExpr::Infer | TypeExpr::Each(_) => {}
@@ -106,7 +106,7 @@ impl Infer<'_> {
         match *check {
             Check::Arithmetic { ty, tok, symbol, bools } => {
                 let fine = self.store.is_int(ty)
-                    || matches!(self.store.parts(ty), Some((Con::Bool, _)) if bools)
+                    || matches!(self.store.parts(ty), Some((TyCon::Bool, _)) if bools)
                     || (self.failed && self.store.is_var(ty));
                 if !fine {
                     let shown = self.store.show(ty, &self.tree.adts);
@@ -117,8 +117,8 @@ impl Infer<'_> {
             Check::Cast { from, to, tok, by_as } => {
                 let fine = self.store.is_int(from)
                     || match self.store.parts(from) {
-                        Some((Con::Bool, _)) => true,
-                        Some((Con::Adt(id), _)) if by_as => {
+                        Some((TyCon::Bool, _)) => true,
+                        Some((TyCon::Adt(id), _)) if by_as => {
                             let adt = &self.tree.adts[id as usize];
                             adt.is_enum && adt.variants.iter().all(|variant| variant.types.is_empty())
                         }
@@ -165,15 +165,15 @@ impl Infer<'_> {
 
     /// Returns what `into` or `try_into` does, if it is evaluated.
     fn conversion(&mut self, from: Ty, to: Ty) -> Option<Conversion> {
-        let is_bool = matches!(self.store.parts(from), Some((Con::Bool, _)));
+        let is_bool = matches!(self.store.parts(from), Some((TyCon::Bool, _)));
         if self.store.is_int(to) && (self.store.is_int(from) || is_bool) {
             return self.store.int_of(to).map(Conversion::Int);
         }
         match (self.store.parts(from), self.store.parts(to)) {
-            (Some((Con::List, items)), Some((Con::List, into))) => {
+            (Some((TyCon::List, items)), Some((TyCon::List, into))) => {
                 self.store.unify(items[0], into[0]).then_some(Conversion::Same)
             }
-            (found, Some((Con::Option, into))) if !matches!(found, Some((Con::Option, _))) => {
+            (found, Some((TyCon::Option, into))) if !matches!(found, Some((TyCon::Option, _))) => {
                 self.store.unify(from, into[0]).then_some(Conversion::Some)
             }
             _ => self.store.unify(from, to).then_some(Conversion::Same),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mscclpp_core::dsl::registry::Method;
 
-use crate::ast::{Con, FnId, IntTy, NodeId, TypeExpr};
+use crate::hir::{FnId, IntTy, NodeId, TyCon, TypeExpr};
 use crate::lang::Builtin;
 
 /// The results of inference, by node.
@@ -58,9 +58,9 @@ pub(crate) type Made = [Option<Collected>; 2];
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Collected {
     /// `Option` or `Result` around it, if collecting stops at the first `None` or `Err`.
-    pub(crate) stops: Option<Con>,
+    pub(crate) stops: Option<TyCon>,
     /// The collection.
-    pub(crate) into: Con,
+    pub(crate) into: TyCon,
 }
 
 impl std::fmt::Debug for Target {

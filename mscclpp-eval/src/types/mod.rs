@@ -16,7 +16,7 @@ pub(crate) mod store;
 
 use mscclpp_core::diag::Code;
 
-use crate::ast::{AdtId, Con, Expr, IntTy, LabelId, NodeId, Pattern, Slot, Tok, Tree, TypeExpr};
+use crate::hir::{AdtId, Expr, IntTy, LabelId, NodeId, Pattern, Slot, SpanId, Tree, TyCon, TypeExpr};
 use crate::report::Report;
 pub(crate) use found::{Collected, Conversion, Made, Target, Types};
 use store::{Store, Ty};
@@ -62,7 +62,7 @@ struct Infer<'a> {
     /// The types of fields, by type and variant.
     adts: Vec<Vec<Vec<Ty>>>,
     /// Types whose default is requested.
-    wanted: Vec<(NodeId, Ty, Tok)>,
+    wanted: Vec<(NodeId, Ty, SpanId)>,
     /// Calls of `try_into`, with the types that they convert to.
     tries: Vec<(NodeId, Ty)>,
     frames: Vec<Frame>,
@@ -95,7 +95,7 @@ struct Frame {
 struct Pending {
     collection: Ty,
     item: Ty,
-    tok: Tok,
+    tok: SpanId,
     relation: Relation,
 }
 
@@ -113,15 +113,15 @@ enum Relation {
 /// A condition on the final types.
 enum Check {
     /// The operands of this operator are integers; the flag also allows booleans.
-    Arithmetic { ty: Ty, tok: Tok, symbol: &'static str, bools: bool },
+    Arithmetic { ty: Ty, tok: SpanId, symbol: &'static str, bools: bool },
     /// Conversions take integers and booleans, and `as` enums.
-    Cast { from: Ty, to: Ty, tok: Tok, by_as: bool },
+    Cast { from: Ty, to: Ty, tok: SpanId, by_as: bool },
     /// `into` can convert.
-    Into { node: NodeId, from: Ty, to: Ty, tok: Tok },
+    Into { node: NodeId, from: Ty, to: Ty, tok: SpanId },
     /// A type is an integer.
-    Int { ty: Ty, tok: Tok },
+    Int { ty: Ty, tok: SpanId },
     /// The summed items are integers.
-    Total { ty: Ty, tok: Tok },
+    Total { ty: Ty, tok: SpanId },
 }
 
 impl Infer<'_> {
@@ -166,7 +166,7 @@ impl Infer<'_> {
         match ty {
             TypeExpr::Each(item) => {
                 let item = self.store.written(item);
-                self.store.con(Con::Iter, [item])
+                self.store.con(TyCon::Iter, [item])
             }
             ty => self.store.written(ty),
         }
@@ -198,11 +198,11 @@ impl Infer<'_> {
     }
 
     fn unit(&mut self) -> Ty {
-        self.store.plain(Con::Unit)
+        self.store.plain(TyCon::Unit)
     }
 
     fn bool(&mut self) -> Ty {
-        self.store.plain(Con::Bool)
+        self.store.plain(TyCon::Bool)
     }
 
     fn usize(&mut self) -> Ty {
@@ -210,7 +210,7 @@ impl Infer<'_> {
     }
 
     /// Unifies two types. rustc explains a mismatch better.
-    fn unify(&mut self, found: Ty, expected: Ty, tok: Tok) {
+    fn unify(&mut self, found: Ty, expected: Ty, tok: SpanId) {
         if !self.store.unify(found, expected) {
             let (found, expected) =
                 (self.store.show(found, &self.tree.adts), self.store.show(expected, &self.tree.adts));
@@ -224,15 +224,15 @@ impl Infer<'_> {
     }
 
     /// Unifies the type of a value with an expected one: an iterator accepts any iterator, and a slice an array.
-    fn coerce(&mut self, found: Ty, expected: Ty, tok: Tok) {
-        if let (Some((Con::List, found)), Some((Con::List, expected))) =
+    fn coerce(&mut self, found: Ty, expected: Ty, tok: SpanId) {
+        if let (Some((TyCon::List, found)), Some((TyCon::List, expected))) =
             (self.store.parts(found), self.store.parts(expected))
         {
             self.unify(found[0], expected[0], tok);
             return;
         }
-        if let Some((Con::Iter, args)) = self.store.parts(expected)
-            && matches!(self.store.parts(found), Some((con, _)) if con != Con::Iter)
+        if let Some((TyCon::Iter, args)) = self.store.parts(expected)
+            && matches!(self.store.parts(found), Some((con, _)) if con != TyCon::Iter)
         {
             self.each(found, args[0], tok);
             return;
@@ -241,19 +241,19 @@ impl Infer<'_> {
     }
 
     /// Reports an error that rustc explains better, or a type that rustc can infer and this crate cannot.
-    fn error(&mut self, tok: Tok, message: String) {
+    fn error(&mut self, tok: SpanId, message: String) {
         self.failed = true;
         drop(self.report.error(Code::TypeError, tok, message));
     }
 
     /// Reports something that is not in the subset.
-    fn refuse(&mut self, tok: Tok, message: String, help: &str) {
+    fn refuse(&mut self, tok: SpanId, message: String, help: &str) {
         self.failed = true;
         self.report.error(Code::NotInSubset, tok, message).help(help);
     }
 
     /// Relates a collection to its items.
-    fn each(&mut self, collection: Ty, item: Ty, tok: Tok) {
+    fn each(&mut self, collection: Ty, item: Ty, tok: SpanId) {
         self.pending.push(Pending { collection, item, tok, relation: Relation::Each });
         self.solve();
     }
@@ -286,7 +286,7 @@ impl Infer<'_> {
             return false;
         };
         match con {
-            Con::Option | Con::Result if relation == Relation::Try => {
+            TyCon::Option | TyCon::Result if relation == Relation::Try => {
                 self.unify(args[0], item, tok);
                 return true;
             }
@@ -295,16 +295,16 @@ impl Infer<'_> {
                 self.error(tok, format!("expected an `Option` or a `Result`, found `{shown}`"));
                 return true;
             }
-            Con::Map | Con::HashMap => {
-                let pair = self.store.con(Con::Tuple, args);
+            TyCon::Map | TyCon::HashMap => {
+                let pair = self.store.con(TyCon::Tuple, args);
                 self.unify(item, pair, tok);
             }
             // `collect` into an option stops at the first `None`.
-            Con::Option | Con::Result if collect => {
+            TyCon::Option | TyCon::Result if collect => {
                 let inner = self.store.var();
                 let option = self.store.con(con, [inner].into_iter().chain(args.get(1).copied()));
                 self.unify(item, option, tok);
-                if matches!(self.store.parts(args[0]), Some((Con::Option | Con::Result, _))) {
+                if matches!(self.store.parts(args[0]), Some((TyCon::Option | TyCon::Result, _))) {
                     let message = "collecting into an `Option` or `Result` within another is not evaluated".to_owned();
                     self.refuse(tok, message, "collect in two steps");
                     return true;
@@ -312,23 +312,23 @@ impl Infer<'_> {
                 self.pending.push(Pending { collection: args[0], item: inner, tok, relation });
                 return true;
             }
-            Con::List
-            | Con::Set
-            | Con::HashSet
-            | Con::Option
-            | Con::Result
-            | Con::Iter
-            | Con::Range
-            | Con::RangeFrom => {
+            TyCon::List
+            | TyCon::Set
+            | TyCon::HashSet
+            | TyCon::Option
+            | TyCon::Result
+            | TyCon::Iter
+            | TyCon::Range
+            | TyCon::RangeFrom => {
                 self.unify(item, args[0], tok);
             }
-            Con::Unit if collect => self.unify(item, collection, tok),
+            TyCon::Unit if collect => self.unify(item, collection, tok),
             _ => {
                 let shown = self.store.show(collection, &self.tree.adts);
                 self.error(tok, format!("`{shown}` cannot be iterated over"));
             }
         }
-        if !collect && matches!(con, Con::HashMap | Con::HashSet) {
+        if !collect && matches!(con, TyCon::HashMap | TyCon::HashSet) {
             let help = "use a `BTreeMap` or `BTreeSet`, or iterate over the keys in an explicit order";
             self.refuse(tok, "the order of a hash table would decide about the plan".to_owned(), help);
         }

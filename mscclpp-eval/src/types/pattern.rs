@@ -2,7 +2,7 @@
 
 use super::Infer;
 use super::store::Ty;
-use crate::ast::{Con, Pattern, PatternKind};
+use crate::hir::{Pattern, PatternKind, TyCon};
 
 impl Infer<'_> {
     /// Binds the variables of a pattern that a value of type `ty` is matched with.
@@ -30,7 +30,7 @@ impl Infer<'_> {
             PatternKind::Tuple(before, after) => self.tuple_pattern(pattern, before, after.as_deref(), ty),
             PatternKind::List(before, rest) => {
                 let item = self.store.var();
-                let list = self.store.con(Con::List, [item]);
+                let list = self.store.con(TyCon::List, [item]);
                 self.unify(ty, list, pattern.tok);
                 before.iter().for_each(|pattern| self.pattern(pattern, item));
                 if let Some((slot, after)) = rest {
@@ -41,13 +41,13 @@ impl Infer<'_> {
                     after.iter().for_each(|pattern| self.pattern(pattern, item));
                 }
             }
-            PatternKind::Some(inner) => self.wrapped(pattern, Con::Option, Some((inner, 0)), ty),
-            PatternKind::None => self.wrapped(pattern, Con::Option, None, ty),
-            PatternKind::Ok(inner) => self.wrapped(pattern, Con::Result, Some((inner, 0)), ty),
-            PatternKind::Err(inner) => self.wrapped(pattern, Con::Result, Some((inner, 1)), ty),
-            PatternKind::Reverse(inner) => self.wrapped(pattern, Con::Reverse, Some((inner, 0)), ty),
+            PatternKind::Some(inner) => self.wrapped(pattern, TyCon::Option, Some((inner, 0)), ty),
+            PatternKind::None => self.wrapped(pattern, TyCon::Option, None, ty),
+            PatternKind::Ok(inner) => self.wrapped(pattern, TyCon::Result, Some((inner, 0)), ty),
+            PatternKind::Err(inner) => self.wrapped(pattern, TyCon::Result, Some((inner, 1)), ty),
+            PatternKind::Reverse(inner) => self.wrapped(pattern, TyCon::Reverse, Some((inner, 0)), ty),
             PatternKind::Struct(id, variant, fields) => {
-                let found = self.store.plain(Con::Adt(*id));
+                let found = self.store.plain(TyCon::Adt(*id));
                 self.unify(ty, found, pattern.tok);
                 for (index, field) in fields {
                     if let Some(ty) = self.fields(*id, *variant).get(*index as usize).copied() {
@@ -60,9 +60,9 @@ impl Infer<'_> {
     }
 
     /// Infers a constructor of the language around a pattern for one of its type arguments.
-    fn wrapped(&mut self, pattern: &Pattern, con: Con, inner: Option<(&Pattern, usize)>, ty: Ty) {
+    fn wrapped(&mut self, pattern: &Pattern, con: TyCon, inner: Option<(&Pattern, usize)>, ty: Ty) {
         let items = [self.store.var(), self.store.var()];
-        let wrapped = self.store.con(con, items.into_iter().take(if con == Con::Result { 2 } else { 1 }));
+        let wrapped = self.store.con(con, items.into_iter().take(if con == TyCon::Result { 2 } else { 1 }));
         self.unify(ty, wrapped, pattern.tok);
         if let Some((inner, index)) = inner {
             self.pattern(inner, items[index]);
@@ -72,10 +72,10 @@ impl Infer<'_> {
     fn tuple_pattern(&mut self, pattern: &Pattern, before: &[Pattern], after: Option<&[Pattern]>, ty: Ty) {
         let known = self.known(ty);
         let parts = match (self.store.parts(known), after) {
-            (Some((Con::Tuple, parts)), _) => parts,
+            (Some((TyCon::Tuple, parts)), _) => parts,
             (_, None) => {
                 let parts: smallvec::SmallVec<[Ty; 2]> = before.iter().map(|_| self.store.var()).collect();
-                let tuple = self.store.con(Con::Tuple, parts.iter().copied());
+                let tuple = self.store.con(TyCon::Tuple, parts.iter().copied());
                 self.unify(ty, tuple, pattern.tok);
                 parts
             }

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::Relation;
 use super::store::{Store, Ty};
-use crate::ast::{Con, IntTy};
+use crate::hir::{IntTy, TyCon};
 
 /// A signature with a type for each part.
 pub(crate) struct Sig {
@@ -46,7 +46,7 @@ pub(crate) fn instantiate(store: &mut Store, sig: &str, header: Option<(&str, Ty
     let open = sig.find('(').unwrap_or(sig.len());
     let mut reader = Reader { text: &sig[open..], store, names: &mut names, out: &mut out };
     let params = reader.list(')');
-    let result = if reader.eat("->") { reader.ty() } else { reader.store.plain(Con::Unit) };
+    let result = if reader.eat("->") { reader.ty() } else { reader.store.plain(TyCon::Unit) };
     out.params = params;
     out.result = result;
     Some(out)
@@ -99,15 +99,15 @@ impl Reader<'_> {
     fn ty(&mut self) -> Ty {
         if self.text.trim_start().starts_with('(') {
             let parts = self.list(')');
-            let con = if parts.is_empty() { Con::Unit } else { Con::Tuple };
+            let con = if parts.is_empty() { TyCon::Unit } else { TyCon::Tuple };
             return self.store.con(con, parts);
         }
         let name = self.name().to_owned();
         if name == "fn" {
             let mut parts = self.list(')');
-            let result = if self.eat("->") { self.ty() } else { self.store.plain(Con::Unit) };
+            let result = if self.eat("->") { self.ty() } else { self.store.plain(TyCon::Unit) };
             parts.push(result);
-            return self.store.con(Con::Fn, parts);
+            return self.store.con(TyCon::Fn, parts);
         }
         let args = if self.text.starts_with('<') { self.list('>') } else { SmallVec::new() };
         match name.as_str() {
@@ -124,7 +124,7 @@ impl Reader<'_> {
                 self.out.default = Some(ty);
                 ty
             }
-            name => match (IntTy::from_name(name), Con::from_name(name)) {
+            name => match (IntTy::from_name(name), TyCon::from_name(name)) {
                 (Some(int), _) => self.store.int(int),
                 (_, Some(con)) => self.store.con(con, args),
                 _ => self.param(name.as_bytes().first().copied().unwrap_or_default()),
@@ -155,14 +155,14 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::instantiate;
-    use crate::ast::{Con, IntTy};
+    use crate::hir::{IntTy, TyCon};
     use crate::types::store::Store;
 
     #[test]
     fn parameters_are_shared_between_receiver_arguments_and_result() {
         let mut store = Store::default();
         let int = store.int(IntTy::Usize);
-        let receiver = store.con(Con::Iter, [int]);
+        let receiver = store.con(TyCon::Iter, [int]);
         let sig = instantiate(&mut store, "map(fn(T) -> U) -> Iter<(T, U)>", Some(("Iter<T>", receiver))).unwrap();
         assert_eq!(sig.params.len(), 1);
         assert_eq!(store.show(sig.params[0], &[]), "fn(usize) -> _");
@@ -173,7 +173,7 @@ mod tests {
     fn a_bound_shapes_the_parameter() {
         let mut store = Store::default();
         let item = store.var();
-        let receiver = store.con(Con::Iter, [item]);
+        let receiver = store.con(TyCon::Iter, [item]);
         let sig = instantiate(
             &mut store,
             "unzip() -> (Collect<A>, Collect<B>) where T = (A, B)",

@@ -2,7 +2,7 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::ast::{Adt, Con, IntTy, TypeExpr};
+use crate::hir::{Adt, IntTy, TyCon, TypeExpr};
 
 /// Number of a type in its [`Store`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(crate) enum Node {
     /// An integer type.
     Int(IntTy),
     /// A constructor with its arguments.
-    Con(Con, SmallVec<[Ty; 2]>),
+    TyCon(TyCon, SmallVec<[Ty; 2]>),
 }
 
 /// All types of one collective.
@@ -51,14 +51,14 @@ impl Store {
     }
 
     /// Adds a type without arguments.
-    pub(crate) fn plain(&mut self, con: Con) -> Ty {
-        self.add(Node::Con(con, smallvec![]))
+    pub(crate) fn plain(&mut self, con: TyCon) -> Ty {
+        self.add(Node::TyCon(con, smallvec![]))
     }
 
     /// Adds a type with arguments.
-    pub(crate) fn con(&mut self, con: Con, args: impl IntoIterator<Item = Ty>) -> Ty {
+    pub(crate) fn con(&mut self, con: TyCon, args: impl IntoIterator<Item = Ty>) -> Ty {
         let args = args.into_iter().collect();
-        self.add(Node::Con(con, args))
+        self.add(Node::TyCon(con, args))
     }
 
     /// Returns the representative of a type.
@@ -75,10 +75,10 @@ impl Store {
     }
 
     /// Returns constructor and arguments, if known; an array counts as a list.
-    pub(crate) fn parts(&self, ty: Ty) -> Option<(Con, SmallVec<[Ty; 2]>)> {
+    pub(crate) fn parts(&self, ty: Ty) -> Option<(TyCon, SmallVec<[Ty; 2]>)> {
         match self.node(ty) {
-            Node::Con(Con::Array, args) => Some((Con::List, args.clone())),
-            Node::Con(con, args) => Some((*con, args.clone())),
+            Node::TyCon(TyCon::Array, args) => Some((TyCon::List, args.clone())),
+            Node::TyCon(con, args) => Some((*con, args.clone())),
             _ => None,
         }
     }
@@ -114,10 +114,10 @@ impl Store {
             (Node::IntVar, Node::IntVar | Node::Int(_)) => self.link(a, b),
             (Node::Int(_), Node::IntVar) => self.link(b, a),
             (Node::Int(x), Node::Int(y)) => x == y,
-            (Node::Con(x, xs), Node::Con(y, ys)) if same(*x, *y) && xs.len() == ys.len() => {
+            (Node::TyCon(x, xs), Node::TyCon(y, ys)) if same(*x, *y) && xs.len() == ys.len() => {
                 let pairs: SmallVec<[(Ty, Ty); 4]> = xs.iter().copied().zip(ys.iter().copied()).collect();
                 // A type that may be an array is one.
-                if *x == Con::Array {
+                if *x == TyCon::Array {
                     self.link(b, a)
                 } else {
                     self.link(a, b)
@@ -142,7 +142,7 @@ impl Store {
     fn occurs(&self, var: Ty, ty: Ty) -> bool {
         let ty = self.find(ty);
         ty == var
-            || matches!(&self.nodes[ty.0 as usize], Node::Con(_, args) if args.iter().any(|arg| self.occurs(var, *arg)))
+            || matches!(&self.nodes[ty.0 as usize], Node::TyCon(_, args) if args.iter().any(|arg| self.occurs(var, *arg)))
     }
 
     /// Returns the type as it is written, with `i32` for integers that nothing constrains; `None` if a part of it is
@@ -153,12 +153,13 @@ impl Store {
             Node::IntVar => Some(TypeExpr::Int(IntTy::I32)),
             Node::Int(int) => Some(TypeExpr::Int(*int)),
             // Their default does not depend on their content.
-            Node::Con(con @ (Con::List | Con::Option | Con::Map | Con::HashMap | Con::Set | Con::HashSet), _) => {
-                Some(TypeExpr::Con(*con, Vec::new()))
-            }
-            Node::Con(con, args) => {
+            Node::TyCon(
+                con @ (TyCon::List | TyCon::Option | TyCon::Map | TyCon::HashMap | TyCon::Set | TyCon::HashSet),
+                _,
+            ) => Some(TypeExpr::TyCon(*con, Vec::new())),
+            Node::TyCon(con, args) => {
                 let args: Option<Vec<_>> = args.iter().map(|arg| self.resolve(*arg)).collect();
-                Some(TypeExpr::Con(*con, args?))
+                Some(TypeExpr::TyCon(*con, args?))
             }
         }
     }
@@ -170,10 +171,10 @@ impl Store {
             Node::Var | Node::Link(_) => "_".to_owned(),
             Node::IntVar => "integer".to_owned(),
             Node::Int(int) => int.name().to_owned(),
-            Node::Con(con, args) => match (con, args.as_slice()) {
-                (Con::Tuple, args) => format!("({})", list(args)),
-                (Con::Fn, [params @ .., result]) => format!("fn({}) -> {}", list(params), self.show(*result, adts)),
-                (Con::Adt(id), _) => adts[*id as usize].name.to_string(),
+            Node::TyCon(con, args) => match (con, args.as_slice()) {
+                (TyCon::Tuple, args) => format!("({})", list(args)),
+                (TyCon::Fn, [params @ .., result]) => format!("fn({}) -> {}", list(params), self.show(*result, adts)),
+                (TyCon::Adt(id), _) => adts[*id as usize].name.to_string(),
                 (con, []) => con.name().to_owned(),
                 (con, args) => format!("{}<{}>", con.name(), list(args)),
             },
@@ -185,20 +186,20 @@ impl Store {
         match ty {
             TypeExpr::Infer | TypeExpr::Each(_) => self.var(),
             TypeExpr::Int(int) => self.int(*int),
-            TypeExpr::Con(con, args) => {
+            TypeExpr::TyCon(con, args) => {
                 let args: SmallVec<[Ty; 2]> = args.iter().map(|arg| self.written(arg)).collect();
-                self.add(Node::Con(*con, args))
+                self.add(Node::TyCon(*con, args))
             }
         }
     }
 }
 
 /// Returns whether two constructors may be of one type: an array becomes a slice where one is expected.
-fn same(a: Con, b: Con) -> bool {
-    a == b || matches!((a, b), (Con::List | Con::Array, Con::List | Con::Array))
+fn same(a: TyCon, b: TyCon) -> bool {
+    a == b || matches!((a, b), (TyCon::List | TyCon::Array, TyCon::List | TyCon::Array))
 }
 
-impl Con {
+impl TyCon {
     /// Returns its name in messages and in the signatures of [`lang`](crate::lang).
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -232,27 +233,27 @@ impl Con {
 
     /// Returns the constructor with a name in a signature.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
-        const NAMED: [Con; 20] = [
-            Con::Bool,
-            Con::Str,
-            Con::Ordering,
-            Con::List,
-            Con::Array,
-            Con::Map,
-            Con::HashMap,
-            Con::Set,
-            Con::HashSet,
-            Con::Option,
-            Con::Result,
-            Con::TryFromIntError,
-            Con::Reverse,
-            Con::Range,
-            Con::RangeFrom,
-            Con::RangeTo,
-            Con::RangeFull,
-            Con::Iter,
-            Con::Entry,
-            Con::Program,
+        const NAMED: [TyCon; 20] = [
+            TyCon::Bool,
+            TyCon::Str,
+            TyCon::Ordering,
+            TyCon::List,
+            TyCon::Array,
+            TyCon::Map,
+            TyCon::HashMap,
+            TyCon::Set,
+            TyCon::HashSet,
+            TyCon::Option,
+            TyCon::Result,
+            TyCon::TryFromIntError,
+            TyCon::Reverse,
+            TyCon::Range,
+            TyCon::RangeFrom,
+            TyCon::RangeTo,
+            TyCon::RangeFull,
+            TyCon::Iter,
+            TyCon::Entry,
+            TyCon::Program,
         ];
         NAMED.into_iter().find(|con| con.name() == name)
     }

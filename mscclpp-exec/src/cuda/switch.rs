@@ -1,6 +1,6 @@
 //! Switch channels of a plan: which operations have multicast addresses, and where these are.
 
-use mscclpp_core::plan::OpKind;
+use mscclpp_core::plan::raw::OpKind;
 use mscclpp_core::types::{BufferKind, ReduceOp};
 
 use super::abi;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use mscclpp_core::diag::{Code, Diagnostic, Site};
 use mscclpp_core::origin::SourceLocation;
-use mscclpp_core::plan::OpKind;
+use mscclpp_core::plan::raw::OpKind;
 use mscclpp_core::types::ChannelKind;
 
 /// A launch in which every thread block either has finished or is blocked forever.

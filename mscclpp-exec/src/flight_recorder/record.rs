@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use mscclpp_core::origin::SourceLocation;
-use mscclpp_core::plan::OpKind;
+use mscclpp_core::plan::raw::OpKind;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 

@@ -1,6 +1,6 @@
 //! A resolved plan: flat tables with every index resolved and nothing that depends on a message's size.
 
-use mscclpp_core::plan::{OpKind, Plan};
+use mscclpp_core::plan::{Plan, raw::OpKind};
 use mscclpp_core::types::{ChannelKind, ReduceOp};
 
 use crate::error::path;

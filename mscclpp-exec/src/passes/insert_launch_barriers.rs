@@ -79,7 +79,7 @@
 //! proves the plan as executed.
 
 use mscclpp_core::check::launch_boundaries;
-use mscclpp_core::plan::OpKind;
+use mscclpp_core::plan::raw::OpKind;
 use mscclpp_core::types::ChannelKind;
 
 use crate::interpret::program::{Barrier, Block, Channel, Instr, Opcode, ResolvedPlan, UNPAIRED};

@@ -15,7 +15,7 @@
 //!    must observe this too, or leave it to plans that are proved to handshake.
 //! 3. **Sources.** A source belongs to the engine from [`put`](Transport::put) until it can be reused; then it is dropped.
 //!    [`is_flushed`](Transport::is_flushed) says that no source of a connection is in use, and nothing of its destinations.
-//! 4. **Progress.** No call waits. Messages move within calls only, so a rank that waits for anything must go on calling
+//! 4. **Progress.** No call waits. Messages move within calls only, so a rank that waits for anything must continue to call
 //!    [`progress`](Transport::progress) and [`receive`](Transport::receive): the peer that it waits for may be unable to
 //!    continue before.
 //! 5. **Destinations.** Memory of a peer is a [`RemoteAddress`]: the key under which its owner has registered it, and an

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use mscclpp_core::plan::Expectation;
+use mscclpp_core::plan::raw::Expectation;
 
 use super::expected::{Expected, ExpectedElement};
 use super::pattern::{Inputs, Pattern};
@@ -121,7 +121,7 @@ impl Verifier {
     /// Adds the expectations of the plan's program: [`PlanTree::expectations`], which are the only postcondition of a
     /// custom collective. Reductions in a plan with several reductions are skipped.
     ///
-    /// [`PlanTree::expectations`]: mscclpp_core::plan::PlanTree::expectations
+    /// [`PlanTree::expectations`]: mscclpp_core::plan::raw::PlanTree::expectations
     #[must_use]
     pub fn with_expectations(mut self, expectations: &[Expectation]) -> Self {
         self.expectations = expectations.to_vec();

@@ -9,8 +9,11 @@ pub(crate) mod ranks;
 use mscclpp_core::collective::{Collective, CollectiveKind};
 use mscclpp_core::origin::Origin;
 use mscclpp_core::plan::{
-    BlockTable, BufferRef, ChannelTable, LoopBody, Op, OpKind, Operand, Plan, PlanTree, RankPlan, RemoteBuffer, Slice,
-    ThreadBlock,
+    Plan,
+    raw::{
+        BlockTable, BufferRef, ChannelTable, LoopBody, Op, OpKind, Operand, PlanTree, RankPlan, RemoteBuffer, Slice,
+        ThreadBlock,
+    },
 };
 use mscclpp_core::types::{BufferKind, ChannelKind, Protocol, ReduceOp};
 use mscclpp_exec::cpu::{Buffers, Executor, Options, Schedule};

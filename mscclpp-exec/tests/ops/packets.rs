@@ -1,7 +1,7 @@
 //! Packets: packing, reading, forwarding and reducing.
 
-use mscclpp_core::plan::Op;
-use mscclpp_core::plan::OpKind::*;
+use mscclpp_core::plan::raw::Op;
+use mscclpp_core::plan::raw::OpKind::*;
 
 use super::{check_packets, other};
 use crate::common::{With, at, i, input, o, op, s, tree};

@@ -1,6 +1,6 @@
 //! Copies, puts, gets and reductions of plain data.
 
-use mscclpp_core::plan::OpKind::*;
+use mscclpp_core::plan::raw::OpKind::*;
 use mscclpp_core::types::ReduceOp;
 
 use super::other;

@@ -1,7 +1,7 @@
 //! Ports, which are asynchronous to the blocks.
 
-use mscclpp_core::plan::Op;
-use mscclpp_core::plan::OpKind::*;
+use mscclpp_core::plan::raw::Op;
+use mscclpp_core::plan::raw::OpKind::*;
 
 use super::{check_packets, other};
 use crate::common::{With, at, check, i, input, o, op, s, to, tree};

@@ -1,6 +1,6 @@
 //! Operations on the ranks of a switch.
 
-use mscclpp_core::plan::OpKind::*;
+use mscclpp_core::plan::raw::OpKind::*;
 
 use crate::common::{With, all, check, i, o, op, s, signal, tree, wait};
 

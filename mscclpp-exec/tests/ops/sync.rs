@@ -1,7 +1,7 @@
 //! Barriers, semaphores and signals, and the effects of missing ones.
 
-use mscclpp_core::plan::OpKind::*;
 use mscclpp_core::plan::Plan;
+use mscclpp_core::plan::raw::OpKind::*;
 use mscclpp_exec::Message;
 use mscclpp_exec::cpu::{Executor, Options};
 

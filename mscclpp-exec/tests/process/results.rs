@@ -5,7 +5,10 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::origin::Origin;
-use mscclpp_core::plan::{Op, OpKind, Plan};
+use mscclpp_core::plan::{
+    Plan,
+    raw::{Op, OpKind},
+};
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cpu;
 use mscclpp_exec::process::{Executor, PreparedPlan};

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use mscclpp_core::plan::json::{self, ReadOptions};
-use mscclpp_core::plan::{Op, PlanTree};
+use mscclpp_core::plan::raw::{Op, PlanTree};
 use serde_json::Value;
 
 /// A plan and its name.

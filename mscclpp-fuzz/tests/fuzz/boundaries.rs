@@ -1,7 +1,7 @@
 //! Launch barriers: plans that need one fail without it.
 
 use mscclpp_core::check::{check, launch_boundaries};
-use mscclpp_core::plan::PlanTree;
+use mscclpp_core::plan::raw::PlanTree;
 use mscclpp_fuzz::ScheduleFuzzer;
 
 use crate::testing;

@@ -3,7 +3,7 @@
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::lower::lower;
-use mscclpp_core::plan::PlanTree;
+use mscclpp_core::plan::raw::PlanTree;
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::types::{BlockSync, Protocol};
 use mscclpp_fuzz::{Failure, ScheduleFuzzer};

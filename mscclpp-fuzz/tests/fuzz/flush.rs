@@ -4,7 +4,7 @@ use mscclpp_core::check::check;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Code;
 use mscclpp_core::dsl::Program;
-use mscclpp_core::plan::PlanTree;
+use mscclpp_core::plan::raw::PlanTree;
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::types::BlockSync;
 use mscclpp_fuzz::ScheduleFuzzer;

@@ -1,7 +1,7 @@
 //! Plans that fail only when loops make many iterations.
 
 use mscclpp_core::check::check;
-use mscclpp_core::plan::PlanTree;
+use mscclpp_core::plan::raw::PlanTree;
 use mscclpp_fuzz::{Failure, Outcome, ScheduleFuzzer};
 
 use crate::testing;

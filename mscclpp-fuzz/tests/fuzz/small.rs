@@ -1,7 +1,7 @@
 //! Small plans of random events: a plan that the checker accepts has the same results in every schedule.
 
 use mscclpp_core::check::{LaunchBoundaries, check, launch_boundaries};
-use mscclpp_core::plan::PlanTree;
+use mscclpp_core::plan::raw::PlanTree;
 use mscclpp_fuzz::{Outcome, ScheduleFuzzer};
 
 use super::runs::{number, seeds};

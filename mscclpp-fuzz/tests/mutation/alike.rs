@@ -2,7 +2,7 @@
 //! checking all ranks, for plans in which all ranks have the same mistake, and for plans in which one has.
 
 use mscclpp_core::check::check;
-use mscclpp_core::plan::{Expectation, PlanTree};
+use mscclpp_core::plan::raw::{Expectation, PlanTree};
 
 use super::Random;
 use super::mutants::{Mutation, OpLocation, apply, mutations};

@@ -1,6 +1,6 @@
 //! Plans with loops that are correct at every size.
 
-use mscclpp_core::plan::{BlockTable, ChannelTable, PlanTree, RemoteBuffer};
+use mscclpp_core::plan::raw::{BlockTable, ChannelTable, PlanTree, RemoteBuffer};
 use mscclpp_core::types::{BufferKind, ChannelKind};
 
 use super::{Random, number};

@@ -1,6 +1,6 @@
 //! Changes of loops.
 
-use mscclpp_core::plan::Op;
+use mscclpp_core::plan::raw::Op;
 
 use super::mutants::Operator;
 

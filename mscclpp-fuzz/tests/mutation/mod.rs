@@ -31,7 +31,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::corpus::{Named, reference, shipped, size};
 use mscclpp_core::check::check;
-use mscclpp_core::plan::PlanTree;
+use mscclpp_core::plan::raw::PlanTree;
 use mscclpp_fuzz::{Outcome, ScheduleFuzzer};
 use mutants::{Mutation, apply, mutations, op_at};
 use tally::{MutantOutcome, Tally};

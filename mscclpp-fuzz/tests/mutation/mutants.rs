@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use mscclpp_core::plan::{BufferRef, Op, OpKind, Operand, PlanTree, Slice};
+use mscclpp_core::plan::raw::{BufferRef, Op, OpKind, Operand, PlanTree, Slice};
 use mscclpp_core::types::{BufferKind, ChannelKind};
 
 use super::loops;
@@ -293,7 +293,7 @@ pub(crate) fn apply(plan: &PlanTree, mutation: &Mutation) -> Option<PlanTree> {
 
 /// Returns the position in a block's table of another remote buffer of the same kind.
 fn other_remote(
-    tables: &mscclpp_core::plan::RankPlan,
+    tables: &mscclpp_core::plan::raw::RankPlan,
     block: usize,
     kind: ChannelKind,
     old: BufferRef,

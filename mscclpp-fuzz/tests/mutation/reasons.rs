@@ -1,6 +1,6 @@
 //! Reasons why a mutant may be equivalent to its original plan.
 
-use mscclpp_core::plan::{Op, OpKind, PlanTree};
+use mscclpp_core::plan::raw::{Op, OpKind, PlanTree};
 
 use super::mutants::{Mutation, Operator, op_at};
 

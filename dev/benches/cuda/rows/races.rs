@@ -6,7 +6,10 @@ use std::time::Duration;
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::check::Checks;
 use mscclpp_core::diag::Code;
-use mscclpp_core::plan::{Op, OpKind, Plan, PlanTree};
+use mscclpp_core::plan::{
+    Plan,
+    raw::{Op, OpKind, PlanTree},
+};
 use mscclpp_exec::cuda::{Executor, Options};
 use mscclpp_exec::verify::PeriodicInputs;
 use mscclpp_exec::{DataType, Error, Message};

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use mscclpp_algorithms as algorithms;
-use mscclpp_core::plan::{OpKind, Plan};
+use mscclpp_core::plan::{Plan, raw::OpKind};
 use mscclpp_exec::cuda::{Executor, Options};
 use mscclpp_exec::error::WaitsFor;
 use mscclpp_exec::{DataType, Error, Message};

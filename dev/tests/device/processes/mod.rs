@@ -11,7 +11,7 @@ use std::time::Duration;
 use libtest_mimic::{Failed, Trial};
 use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
-use mscclpp_core::plan::{OpKind, Plan};
+use mscclpp_core::plan::{Plan, raw::OpKind};
 use mscclpp_dev::Options;
 use mscclpp_exec::cuda::{self, CudaUnavailable, Device, DeviceBuffer, DeviceSlice, Executor};
 use mscclpp_exec::{DataType, Error, Message};

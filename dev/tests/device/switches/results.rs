@@ -2,7 +2,10 @@
 
 use libtest_mimic::Failed;
 use mscclpp_algorithms as algorithms;
-use mscclpp_core::plan::{BufferRef, Op, OpKind, Plan, PlanTree};
+use mscclpp_core::plan::{
+    Plan,
+    raw::{BufferRef, Op, OpKind, PlanTree},
+};
 use mscclpp_core::types::{BufferKind, ReduceOp};
 use mscclpp_exec::cuda::{self, SwitchPath};
 use mscclpp_exec::verify::{Pattern, Verifier};

@@ -4,10 +4,10 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::{Iter, Shared, unwrapped};
-use crate::ast::Tok;
-use crate::eval::place::{Place, Step};
+use crate::eval::place::{Place, Projection};
 use crate::eval::value::Value;
-use crate::eval::{Eval, Vm};
+use crate::eval::{Eval, Interpreter};
+use crate::hir::SpanId;
 
 /// What remains to do for the next item, once the iterator's state is no longer borrowed.
 enum Job {
@@ -42,12 +42,12 @@ impl Iter {
             }
             Self::Places { place, at, end, back } => {
                 let index = take_end(at, end, *back);
-                Job::Ready(index.map(|index| Value::Place(Rc::new(place.part(Step::Index(index))))))
+                Job::Ready(index.map(|index| Value::Place(Rc::new(place.part(Projection::Index(index))))))
             }
             Self::MapPlaces { place, keys, at, with_keys } => {
                 let Some(key) = keys.get(*at).cloned() else { return Job::Ready(None) };
                 *at += 1;
-                let value = Value::Place(Rc::new(place.part(Step::Key(key.clone()))));
+                let value = Value::Place(Rc::new(place.part(Projection::Key(key.clone()))));
                 Job::Ready(Some(if *with_keys { Value::tuple(vec![key, value]) } else { value }))
             }
             Self::Numbers { next, end: None, step, top, .. } if *next > *top - *step => Job::Overflow(*next),
@@ -142,9 +142,9 @@ fn take_number(next: &mut i128, end: &mut Option<i128>, step: i128, back: bool) 
     }
 }
 
-impl<'t> Vm<'t> {
+impl<'t> Interpreter<'t> {
     /// Returns the next item of an iterator.
-    pub(crate) fn next(&mut self, iter: &Shared, tok: Tok) -> Eval<Option<Value>> {
+    pub(crate) fn next(&mut self, iter: &Shared, tok: SpanId) -> Eval<Option<Value>> {
         self.step(tok)?;
         let job = match iter.try_borrow_mut() {
             Ok(mut iter) => iter.job(),
@@ -213,7 +213,7 @@ impl<'t> Vm<'t> {
         }
     }
 
-    fn next_of_stateful(&mut self, iter: &Shared, job: Job, tok: Tok) -> Eval<Option<Value>> {
+    fn next_of_stateful(&mut self, iter: &Shared, job: Job, tok: SpanId) -> Eval<Option<Value>> {
         match job {
             Job::FlatMap(inner, f, mut current) => loop {
                 if let Some(current) = &current
@@ -293,7 +293,7 @@ impl<'t> Vm<'t> {
     }
 
     /// Calls a predicate.
-    pub(crate) fn test(&mut self, f: &Value, args: Vec<Value>, tok: Tok) -> Eval<bool> {
+    pub(crate) fn test(&mut self, f: &Value, args: Vec<Value>, tok: SpanId) -> Eval<bool> {
         match self.call(f, args, tok)?.load() {
             Value::Bool(value) => Ok(value),
             _ => Err(self.ill_typed(tok)),
@@ -301,7 +301,7 @@ impl<'t> Vm<'t> {
     }
 
     /// Returns the iterator of a `for` loop over a value.
-    pub(crate) fn make_iter(&mut self, value: Value, tok: Tok) -> Eval<Shared> {
+    pub(crate) fn make_iter(&mut self, value: Value, tok: SpanId) -> Eval<Shared> {
         let iter = match value {
             Value::Iter(iter) => return Ok(iter),
             Value::List(items) => Iter::over(items),
@@ -327,7 +327,7 @@ impl<'t> Vm<'t> {
     }
 
     /// Returns the iterator of a `for` loop over a `&mut`: places, unless the value is an iterator.
-    fn make_place_iter(&mut self, place: &Place, tok: Tok) -> Eval<Shared> {
+    fn make_place_iter(&mut self, place: &Place, tok: SpanId) -> Eval<Shared> {
         let iter = match place.get() {
             Value::Iter(iter) => return Ok(iter),
             value => self.places_of(place, &value, tok)?,
@@ -336,7 +336,7 @@ impl<'t> Vm<'t> {
     }
 
     /// Returns the parts of a value as places.
-    pub(crate) fn places_of(&mut self, place: &Place, value: &Value, tok: Tok) -> Eval<Iter> {
+    pub(crate) fn places_of(&mut self, place: &Place, value: &Value, tok: SpanId) -> Eval<Iter> {
         Ok(match value {
             Value::List(items) => Iter::Places { place: place.clone(), at: 0, end: items.len(), back: false },
             Value::Map(map) => {
@@ -345,7 +345,7 @@ impl<'t> Vm<'t> {
                 Iter::MapPlaces { place: place.clone(), keys, at: 0, with_keys: true }
             }
             Value::Some(_) | Value::Ok(_) => {
-                Iter::over(Rc::new(vec![Value::Place(Rc::new(place.part(Step::Payload)))]))
+                Iter::over(Rc::new(vec![Value::Place(Rc::new(place.part(Projection::Payload)))]))
             }
             Value::None | Value::Err(_) => Iter::Empty,
             _ => return Err(self.ill_typed(tok)),
@@ -353,12 +353,12 @@ impl<'t> Vm<'t> {
     }
 
     /// Returns the iterator over a value as a value.
-    pub(crate) fn iterate(&mut self, value: Value, tok: Tok) -> Eval {
+    pub(crate) fn iterate(&mut self, value: Value, tok: SpanId) -> Eval {
         Ok(Value::Iter(self.make_iter(value, tok)?))
     }
 
     /// Returns all remaining items.
-    pub(crate) fn drain(&mut self, iter: &Shared, tok: Tok) -> Eval<Vec<Value>> {
+    pub(crate) fn drain(&mut self, iter: &Shared, tok: SpanId) -> Eval<Vec<Value>> {
         let mut items = Vec::new();
         while let Some(item) = self.next(iter, tok)? {
             self.allocate(1, tok)?;

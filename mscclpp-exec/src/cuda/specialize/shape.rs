@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use mscclpp_core::plan::OpKind;
+use mscclpp_core::plan::raw::OpKind;
 
 use super::super::abi;
 use super::super::tables;

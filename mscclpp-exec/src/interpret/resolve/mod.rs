@@ -9,7 +9,10 @@ mod rank;
 use std::collections::BTreeMap;
 
 use mscclpp_core::plan::image::Numbers;
-use mscclpp_core::plan::{OpKind, Plan, RemoteBuffer};
+use mscclpp_core::plan::{
+    Plan,
+    raw::{OpKind, RemoteBuffer},
+};
 use mscclpp_core::types::{BufferKind, ReduceOp};
 
 use super::pairs::pair_channels;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use mscclpp_core::plan::image::OpView;
-use mscclpp_core::plan::{self, BufferRef};
+use mscclpp_core::plan::{self, raw::BufferRef};
 use mscclpp_core::types::{BufferKind, ChannelKind};
 
 use super::{At, BlockTables, Resolver, entry};
@@ -28,7 +28,7 @@ impl Resolver {
         at: At,
         of: &BlockTables<'a>,
         view: &OpView<'a>,
-        refs: impl Iterator<Item = plan::Operand>,
+        refs: impl Iterator<Item = plan::raw::Operand>,
         plain: usize,
     ) -> Result<u32, Error> {
         let first = self.program.operands.len();
@@ -104,10 +104,10 @@ impl Resolver {
         rank: u32,
         buffer: BufferKind,
         space: Space,
-        chunk: plan::Operand,
+        chunk: plan::raw::Operand,
     ) -> Result<(), Error> {
         let have = self.chunks[rank as usize][buffer as usize];
-        let plan::Operand { index, size, .. } = chunk;
+        let plan::raw::Operand { index, size, .. } = chunk;
         if index.checked_add(size).is_none_or(|end| end > have) {
             let end = u64::from(index) + u64::from(size);
             return at.error(format!("chunks {index}..{end} of rank {rank}'s {buffer}, which has {have} chunks"));

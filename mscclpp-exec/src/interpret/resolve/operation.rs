@@ -1,7 +1,7 @@
 //! Resolves an operation, and checks that it can be executed.
 
-use mscclpp_core::plan::OpKind;
 use mscclpp_core::plan::image::OpView;
+use mscclpp_core::plan::raw::OpKind;
 use mscclpp_core::types::ChannelKind;
 
 use super::{At, BlockTables, Resolver};

@@ -1,7 +1,7 @@
 //! Resolves a rank: its tables, its thread blocks, and the loops in them.
 
-use mscclpp_core::plan::OpKind;
 use mscclpp_core::plan::image::{BlockView, OpView, RankView};
+use mscclpp_core::plan::raw::OpKind;
 use mscclpp_core::types::ChannelKind;
 
 use super::{At, BlockTables, Resolver};

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::origin::Origin;
-use mscclpp_core::plan::{BufferRef, Op, OpKind, Operand, PlanTree, ThreadBlock};
+use mscclpp_core::plan::raw::{BufferRef, Op, OpKind, Operand, PlanTree, ThreadBlock};
 use mscclpp_core::types::{BufferKind, ChannelKind, ReduceOp};
 
 use super::launches::on_nodes;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use mscclpp_core::plan::PlanTree;
+use mscclpp_core::plan::raw::PlanTree;
 use thiserror::Error;
 
 use super::{DeviceLaunch, Invalid, ProcessLaunch, validate_devices, validate_processes};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use mscclpp_core::plan::{Plan, PlanTree};
+use mscclpp_core::plan::{Plan, raw::PlanTree};
 use mscclpp_core::types::ReduceOp;
 
 use super::Invalid;

@@ -23,7 +23,7 @@ mod tree;
 
 use mscclpp_core::check::{Checks, LaunchBoundaries, Level, check, launch_boundaries};
 use mscclpp_core::diag::{Code, Diagnostics};
-use mscclpp_core::plan::{Plan, PlanTree};
+use mscclpp_core::plan::{Plan, raw::PlanTree};
 use mscclpp_core::types::ChannelKind;
 use thiserror::Error;
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use mscclpp_core::plan::{BufferRef, Op, OpKind, PlanTree};
+use mscclpp_core::plan::raw::{BufferRef, Op, OpKind, PlanTree};
 use mscclpp_core::types::{BufferKind, ChannelKind};
 
 use super::Invalid;

@@ -20,7 +20,10 @@
 use std::ops::Range;
 
 use mscclpp_core::collective::Collective;
-use mscclpp_core::plan::{self, BufferRef, Op, OpKind, PlanTree, ThreadBlock};
+use mscclpp_core::plan::{
+    self,
+    raw::{BufferRef, Op, OpKind, PlanTree, ThreadBlock},
+};
 use mscclpp_core::types::{BufferKind, ChannelKind};
 
 use super::launches::on_nodes;
@@ -256,7 +259,7 @@ impl<'p> Writer<'p> {
         let is_copied = |operand: &Operand| {
             operand.space.is_callers() && self.copies[operand.rank as usize].iter().any(Option::is_some)
         };
-        let is_switch = |reference: &plan::Operand| matches!(reference.place, BufferRef::Switch(_));
+        let is_switch = |reference: &plan::raw::Operand| matches!(reference.place, BufferRef::Switch(_));
         if op.srcs.iter().chain(&op.dsts).any(is_switch) && srcs.iter().chain(dsts).any(is_copied) {
             return self.switch(code, &op, (srcs, dsts), block, ops);
         }
@@ -298,22 +301,22 @@ impl<'p> Writer<'p> {
             let mut found = Vec::with_capacity(operands.len());
             for operand in operands {
                 let known = match operand.rank == code.rank {
-                    true => plan::Operand::local(buffer(operand.space), operand.index, operand.size),
+                    true => plan::raw::Operand::local(buffer(operand.space), operand.index, operand.size),
                     false => {
                         let tables = &mut writer.tree.ranks[code.rank as usize];
                         let place =
                             BufferRef::Remote(remote(tables, block, kind, (operand.rank, buffer(operand.space))));
-                        plan::Operand { place, index: operand.index, size: operand.size }
+                        plan::raw::Operand { place, index: operand.index, size: operand.size }
                     }
                 };
                 found.push(writer.reference(code.rank, operand, kind, block)?.unwrap_or(known));
             }
             // Plans list the executing rank's operands first.
-            found.sort_by_key(plan::Operand::is_remote);
+            found.sort_by_key(plan::raw::Operand::is_remote);
             Ok::<_, Invalid>(found)
         };
         let (srcs, dsts) = (side(self, srcs)?, side(self, dsts)?);
-        let mut new = |kind: OpKind, srcs: &[plan::Operand], dsts: &[plan::Operand]| {
+        let mut new = |kind: OpKind, srcs: &[plan::raw::Operand], dsts: &[plan::raw::Operand]| {
             let mut new = op.clone();
             new.kind = kind;
             new.channel = Some(ChannelKind::Memory).filter(|_| kind != OpKind::Copy);
@@ -342,7 +345,7 @@ impl<'p> Writer<'p> {
         operand: &Operand,
         kind: ChannelKind,
         block: &mut ThreadBlock,
-    ) -> Result<Option<plan::Operand>, Invalid> {
+    ) -> Result<Option<plan::raw::Operand>, Invalid> {
         if !matches!(operand.space, Space::Input | Space::Output) {
             return Ok(None);
         }
@@ -370,7 +373,7 @@ impl<'p> Writer<'p> {
             }
         };
         let index = copy.checked_add(first).ok_or(Invalid::TooLarge)?;
-        Ok(Some(plan::Operand { place, index, size: operand.size }))
+        Ok(Some(plan::raw::Operand { place, index, size: operand.size }))
     }
 
     /// Returns whether a rank must wait until a peer has announced an operand's location.
@@ -460,8 +463,11 @@ impl<'p> Writer<'p> {
                 let size = end.saturating_sub(start);
                 let outside = || Invalid::changed(format!("rank {rank}"), format!("copies chunks {start}..{end}"));
                 let caller = caller_chunks(self.plan, rank as u32, slot, start, size).ok_or_else(outside)?;
-                let copied =
-                    plan::Operand::local(BufferKind::Scratch, first.checked_add(start).ok_or(Invalid::TooLarge)?, size);
+                let copied = plan::raw::Operand::local(
+                    BufferKind::Scratch,
+                    first.checked_add(start).ok_or(Invalid::TooLarge)?,
+                    size,
+                );
                 ops.push(if outwards { copy(copied, caller) } else { copy(caller, copied) });
             }
         }
@@ -507,7 +513,7 @@ fn canonical(collective: &Collective, plan: &PlanTree, rank: u32, buffer: Buffer
 }
 
 /// Returns chunks of a slot as the rank's caller passes them; `None` if they do not exist.
-fn caller_chunks(plan: &PlanTree, rank: u32, slot: usize, start: u32, size: u32) -> Option<plan::Operand> {
+fn caller_chunks(plan: &PlanTree, rank: u32, slot: usize, start: u32, size: u32) -> Option<plan::raw::Operand> {
     let tables = &plan.ranks[rank as usize];
     let end = start.checked_add(size).filter(|_| size > 0)?;
     let buffers = match (plan.collective.in_place, slot) {
@@ -518,5 +524,5 @@ fn caller_chunks(plan: &PlanTree, rank: u32, slot: usize, start: u32, size: u32)
     };
     // In place, the buffer whose chunks are numbered like the slot's.
     let is_it = |buffer: &&BufferKind| slot_of(plan, rank, **buffer, 0).1 == 0 && end <= tables.chunks(**buffer);
-    buffers.iter().find(is_it).map(|&buffer| plan::Operand::local(buffer, start, size))
+    buffers.iter().find(is_it).map(|&buffer| plan::raw::Operand::local(buffer, start, size))
 }

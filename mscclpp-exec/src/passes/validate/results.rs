@@ -1,6 +1,6 @@
 //! Runs two plans on the same data and compares every element of inputs and outputs.
 
-use mscclpp_core::plan::{Plan, PlanTree};
+use mscclpp_core::plan::{Plan, raw::PlanTree};
 
 use super::Invalid;
 use crate::cpu::{Buffers, Executor, PreparedPlan, Random};

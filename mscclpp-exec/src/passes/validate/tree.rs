@@ -1,7 +1,7 @@
 //! Adds channels, remote buffers, semaphores and operations to a plan.
 
 use mscclpp_core::origin::Origin;
-use mscclpp_core::plan::{
+use mscclpp_core::plan::raw::{
     BlockTables, ChannelTable, Op, OpKind, Operand, PlanTree, RankPlan, RemoteBuffer, ThreadBlock,
 };
 use mscclpp_core::types::{BufferKind, ChannelKind};

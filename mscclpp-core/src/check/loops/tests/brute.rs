@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::plan::{LoopBody, Op, OpKind, PlanTree};
+use crate::plan::raw::{LoopBody, Op, OpKind, PlanTree};
 use crate::types::ChannelKind;
 
 /// A plan whose channels, semaphores and barriers are slots.

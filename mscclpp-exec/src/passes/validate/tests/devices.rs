@@ -1,6 +1,6 @@
 //! Launch barriers: those of the pass are accepted, those with a fault are rejected.
 
-use mscclpp_core::plan::{Op, OpKind};
+use mscclpp_core::plan::raw::{Op, OpKind};
 
 use super::*;
 use crate::interpret::Opcode;

@@ -1,7 +1,7 @@
 //! All launches of a form: those that apply are validated, those that executors reject are listed, plans that are not
 //! proved fail.
 
-use mscclpp_core::plan::OpKind;
+use mscclpp_core::plan::raw::OpKind;
 
 use super::*;
 use crate::cuda::NotSpecialized;
@@ -35,7 +35,7 @@ fn launches_that_apply_are_validated_and_others_listed() {
 fn plan_without_specialized_kernel_is_listed() {
     let mut large = plan("allgather_ring_ports", 2, 2);
     for rank in &mut large.ranks {
-        let sync = mscclpp_core::plan::Op::new(OpKind::Nop, rank.blocks[0].ops[0].origin);
+        let sync = mscclpp_core::plan::raw::Op::new(OpKind::Nop, rank.blocks[0].ops[0].origin);
         rank.blocks[0].ops.extend(std::iter::repeat_n(sync, 3000));
     }
     let found = validate_form(&large, ExecutorForm::Kernel).expect("there is none");

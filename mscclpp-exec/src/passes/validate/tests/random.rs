@@ -3,7 +3,7 @@
 use mscclpp_core::check::check;
 use mscclpp_core::collective::{Collective, CollectiveKind};
 use mscclpp_core::origin::Origin;
-use mscclpp_core::plan::{BufferRef, ChannelTable, LoopBody, Op, OpKind, Operand, RankPlan, ThreadBlock};
+use mscclpp_core::plan::raw::{BufferRef, ChannelTable, LoopBody, Op, OpKind, Operand, RankPlan, ThreadBlock};
 use mscclpp_core::types::{BufferKind, ChannelKind, ReduceOp};
 
 use super::super::tree::{in_table, nop, remote, sync};

@@ -1,10 +1,10 @@
 //! Closures.
 
-use super::Lower;
+use super::HirBuilder;
 use super::scope::Frame;
-use crate::ast::{Closure, Expr, ExprKind, TypeExpr, Var};
+use crate::hir::{Closure, Expr, ExprKind, TypeExpr, Var};
 
-impl Lower<'_> {
+impl HirBuilder<'_> {
     pub(super) fn closure(&mut self, expr: &syn::ExprClosure) -> Expr {
         let first = self.tok(expr.inputs_begin.span);
         if let Some(token) = &expr.asyncness {

@@ -10,7 +10,7 @@ pub(crate) enum TypeExpr {
     /// An integer type.
     Int(IntTy),
     /// A type constructor with its arguments.
-    Con(Con, Vec<TypeExpr>),
+    TyCon(TyCon, Vec<TypeExpr>),
     /// `impl IntoIterator<Item = T>`.
     Each(Box<TypeExpr>),
 }
@@ -123,7 +123,7 @@ impl IntTy {
 
 /// Type constructors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Con {
+pub(crate) enum TyCon {
     /// `()`
     Unit,
     /// `bool`

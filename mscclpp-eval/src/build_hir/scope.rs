@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use crate::ast::{AdtId, ConstId, FnId, LabelId, Slot, Var};
+use crate::hir::{AdtId, ConstId, FnId, LabelId, Slot, Var};
 
-use super::Lower;
+use super::HirBuilder;
 use super::adt::AdtItem;
 
 /// The variables and labels of a function or closure body that is being lowered.
@@ -71,7 +71,7 @@ pub(super) enum TypeItem {
     Other(&'static str),
 }
 
-impl Lower<'_> {
+impl HirBuilder<'_> {
     /// Returns the function or closure that is being lowered.
     pub(super) fn frame(&mut self) -> &mut Frame {
         if self.frames.is_empty() {

@@ -2,7 +2,7 @@
 //!
 //! References are not part of it: `&x` is `x` (without interior mutability, shared borrows are equivalent to copies),
 //! `&mut x` is a place. rustc checks the borrows, because it compiles the same tokens. The tree holds no spans, so it
-//! can be sent to the thread that evaluates it; [`Spans`](crate::spans::Spans) maps a [`Tok`] to its spans.
+//! can be sent to the thread that evaluates it; [`Spans`](crate::spans::Spans) maps a [`SpanId`] to its spans.
 
 mod adt;
 mod expr;
@@ -12,10 +12,10 @@ mod ty;
 pub(crate) use adt::{Adt, DEFAULT, Fields, Shape, Variant};
 pub(crate) use expr::*;
 pub(crate) use pattern::{Pattern, PatternKind};
-pub(crate) use ty::{Con, IntTy, TypeExpr};
+pub(crate) use ty::{IntTy, TyCon, TypeExpr};
 
 /// Number of a place in the user's source.
-pub(crate) type Tok = u32;
+pub(crate) type SpanId = u32;
 /// Number of an expression or pattern, for the tables that type inference fills.
 pub(crate) type NodeId = u32;
 /// Number of a variable in its function's frame.
@@ -60,7 +60,7 @@ pub(crate) struct Function {
     /// Whether it takes `&mut self`.
     pub(crate) changes_self: bool,
     /// Its name in the source.
-    pub(crate) tok: Tok,
+    pub(crate) tok: SpanId,
 }
 
 /// A constant.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use mscclpp_core::diag::Code;
 use syn::spanned::Spanned;
 
-use super::{Lower, attributes};
-use crate::ast::{Assignee, BinOp, CmpOp, Con, Expr, ExprKind, IntTy, RangeEnd, Tok};
+use super::{HirBuilder, attributes};
+use crate::hir::{Assignee, BinOp, CmpOp, Expr, ExprKind, IntTy, RangeEnd, SpanId, TyCon};
 use crate::report::AT_RUN_TIME;
 
-impl Lower<'_> {
+impl HirBuilder<'_> {
     /// Lowers an expression.
     pub(super) fn expression(&mut self, expr: &syn::Expr) -> Expr {
         if self.nesting >= super::MAX_NESTING {
@@ -56,12 +56,12 @@ impl Lower<'_> {
             syn::Expr::Array(inner) => {
                 let tok = self.spans.pair(inner.bracket_token.span.open(), inner.bracket_token.span.close());
                 let list = inner.elems.iter().map(|elem| self.expression(elem)).collect();
-                self.expr(ExprKind::List(list, Con::Array), tok)
+                self.expr(ExprKind::List(list, TyCon::Array), tok)
             }
             syn::Expr::Repeat(inner) => {
                 let tok = self.spans.pair(inner.bracket_token.span.open(), inner.bracket_token.span.close());
                 let (value, count) = (self.boxed_expression(&inner.expr), self.boxed_expression(&inner.len));
-                self.expr(ExprKind::Repeat(value, count, Con::Array), tok)
+                self.expr(ExprKind::Repeat(value, count, TyCon::Array), tok)
             }
             syn::Expr::Range(inner) => self.range(inner),
             syn::Expr::Struct(inner) => self.struct_literal(inner),
@@ -117,13 +117,13 @@ impl Lower<'_> {
     }
 
     /// Reports an error that rustc explains better.
-    pub(super) fn type_error(&mut self, tok: Tok, what: &str) -> Expr {
+    pub(super) fn type_error(&mut self, tok: SpanId, what: &str) -> Expr {
         drop(self.report.error(Code::TypeError, tok, what));
         self.expr(ExprKind::Error, tok)
     }
 
     /// Lowers a literal, as an expression or in a pattern.
-    pub(super) fn literal(&mut self, lit: &syn::Lit, tok: Tok) -> Expr {
+    pub(super) fn literal(&mut self, lit: &syn::Lit, tok: SpanId) -> Expr {
         let what = match lit {
             syn::Lit::Bool(lit) => return self.expr(ExprKind::Bool(lit.value), tok),
             syn::Lit::Str(lit) => return self.expr(ExprKind::Str(Arc::from(lit.value())), tok),

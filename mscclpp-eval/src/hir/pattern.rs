@@ -1,6 +1,6 @@
 //! Patterns.
 
-use super::{AdtId, Expr, NodeId, RangeEnd, Slot, Tok};
+use super::{AdtId, Expr, NodeId, RangeEnd, Slot, SpanId};
 
 /// A pattern.
 #[derive(Debug)]
@@ -8,7 +8,7 @@ pub(crate) struct Pattern {
     /// Its kind.
     pub(crate) kind: PatternKind,
     /// Its position.
-    pub(crate) tok: Tok,
+    pub(crate) tok: SpanId,
     /// Its number.
     pub(crate) id: NodeId,
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{AdtId, ClosureId, Con, ConstId, FnId, IntTy, LabelId, NodeId, Pattern, Slot, Tok, TypeExpr};
+use super::{AdtId, ClosureId, ConstId, FnId, IntTy, LabelId, NodeId, Pattern, Slot, SpanId, TyCon, TypeExpr};
 
 /// An expression.
 #[derive(Debug)]
@@ -10,7 +10,7 @@ pub(crate) struct Expr {
     /// Its kind.
     pub(crate) kind: ExprKind,
     /// Its position.
-    pub(crate) tok: Tok,
+    pub(crate) tok: SpanId,
     /// Its number.
     pub(crate) id: NodeId,
 }
@@ -50,9 +50,9 @@ pub(crate) enum ExprKind {
     /// `(a, b)`
     Tuple(Vec<Expr>),
     /// `[a, b]`, `vec![a, b]`: an array or a list.
-    List(Vec<Expr>, Con),
+    List(Vec<Expr>, TyCon),
     /// `[a; n]`, `vec![a; n]`
-    Repeat(Box<Expr>, Box<Expr>, Con),
+    Repeat(Box<Expr>, Box<Expr>, TyCon),
     /// `a..b` and the other ranges.
     Range(Option<Box<Expr>>, Option<Box<Expr>>, RangeEnd),
     /// `Name { field: value, ..rest }`, `Name(value)` and `Name`: the variant, and its fields by number.
@@ -209,9 +209,9 @@ pub(crate) enum Assignee {
     /// A place.
     Place(Expr),
     /// `(a, b)`
-    Tuple(Vec<Assignee>, Tok),
+    Tuple(Vec<Assignee>, SpanId),
     /// `[a, b]`
-    List(Vec<Assignee>, Tok),
+    List(Vec<Assignee>, SpanId),
 }
 
 /// A method call.
@@ -300,12 +300,12 @@ pub(crate) struct Let {
 #[derive(Debug, Default)]
 pub(crate) struct Message {
     /// Text, then a value, then text, and so on.
-    pub(crate) pieces: Vec<Piece>,
+    pub(crate) pieces: Vec<FormatPart>,
 }
 
 /// A part of a message.
 #[derive(Debug)]
-pub(crate) enum Piece {
+pub(crate) enum FormatPart {
     /// Text.
     Text(Arc<str>),
     /// A value; `true` for `{:?}`.

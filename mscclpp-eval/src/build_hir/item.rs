@@ -6,9 +6,9 @@ use std::rc::Rc;
 use mscclpp_core::diag::Code;
 use proc_macro2::Span;
 
-use super::Lower;
+use super::HirBuilder;
 use super::scope::{Frame, Import, Item, Scope, TypeItem};
-use crate::ast::{AdtId, Con, ConstId, Constant, ExprKind, FnId, Function, Pattern, TypeExpr};
+use crate::hir::{AdtId, ConstId, Constant, ExprKind, FnId, Function, Pattern, TyCon, TypeExpr};
 use crate::report::AT_RUN_TIME;
 
 /// The items around a collective: those of its `#[collectives]` module, or none.
@@ -90,7 +90,7 @@ fn changes(receiver: &syn::Receiver) -> bool {
     }
 }
 
-impl Lower<'_> {
+impl HirBuilder<'_> {
     /// Lowers the collective and everything that it names.
     pub(super) fn run(&mut self, collective: &Rc<syn::ItemFn>) {
         self.resolve_imports(0);
@@ -201,7 +201,7 @@ impl Lower<'_> {
             Body::Method(item) => (&item.sig, &item.block, &item.attrs),
             Body::Default(adt) => {
                 let body = self.derived_default(*adt);
-                let (output, tok) = (TypeExpr::Con(Con::Adt(*adt), Vec::new()), body.tok);
+                let (output, tok) = (TypeExpr::TyCon(TyCon::Adt(*adt), Vec::new()), body.tok);
                 let function = Function { params: Vec::new(), output, body, slots: 0, changes_self: false, tok };
                 self.functions[pending.id as usize] = Some(function);
                 return;
@@ -253,10 +253,10 @@ impl Lower<'_> {
                 let tok = self.tok(receiver.self_token.span);
                 let slot = self.declare("self".to_owned());
                 let ty = match self.self_adt {
-                    Some(id) => TypeExpr::Con(Con::Adt(id), Vec::new()),
+                    Some(id) => TypeExpr::TyCon(TyCon::Adt(id), Vec::new()),
                     None => TypeExpr::Infer,
                 };
-                (self.pat(crate::ast::PatternKind::Bind(slot, None), tok), ty)
+                (self.pat(crate::hir::PatternKind::Bind(slot, None), tok), ty)
             }
             syn::FnArg::Typed(typed) => {
                 self.attributes(&typed.attrs);

@@ -3,11 +3,11 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::Lower;
+use super::HirBuilder;
 use super::item::Body;
 use super::scope::{Item, TypeItem};
-use crate::ast::{
-    Adt, AdtId, Con, ConstId, DEFAULT, Expr, ExprKind, Fields, FnId, IntTy, Shape, Tok, TypeExpr, Variant,
+use crate::hir::{
+    Adt, AdtId, ConstId, DEFAULT, Expr, ExprKind, Fields, FnId, IntTy, Shape, SpanId, TyCon, TypeExpr, Variant,
 };
 use crate::lang;
 use crate::report::AT_RUN_TIME;
@@ -152,7 +152,7 @@ impl AdtItem {
     }
 }
 
-impl Lower<'_> {
+impl HirBuilder<'_> {
     /// Returns the number of the struct or enum that a type name refers to in a scope, if it is one.
     pub(super) fn adt_id(&mut self, scope: usize, name: &str) -> Option<AdtId> {
         let Some(TypeItem::Adt(found, known)) = self.scopes[scope].types.get(name).cloned() else { return None };
@@ -233,7 +233,7 @@ impl Lower<'_> {
         match self.scopes[scope].types[name].clone() {
             TypeItem::Adt(..) => self.adt_id(scope, name),
             TypeItem::Alias(alias) => match self.alias(scope, &alias) {
-                TypeExpr::Con(Con::Adt(id), _) => Some(id),
+                TypeExpr::TyCon(TyCon::Adt(id), _) => Some(id),
                 _ => None,
             },
             TypeItem::Other(_) => None,
@@ -345,7 +345,7 @@ impl Lower<'_> {
     }
 
     /// Returns the default value of a type.
-    pub(super) fn default_of(&mut self, ty: &syn::Type, tok: Tok) -> Expr {
+    pub(super) fn default_of(&mut self, ty: &syn::Type, tok: SpanId) -> Expr {
         let kind = match ty {
             syn::Type::Paren(ty) => return self.default_of(&ty.elem, tok),
             syn::Type::Group(ty) => return self.default_of(&ty.elem, tok),
@@ -355,7 +355,7 @@ impl Lower<'_> {
             // The length of an array is not known from its type here.
             syn::Type::Array(ty) => {
                 let (item, len) = (self.default_of(&ty.elem, tok), self.boxed_expression(&ty.len));
-                ExprKind::Repeat(Box::new(item), len, Con::Array)
+                ExprKind::Repeat(Box::new(item), len, TyCon::Array)
             }
             ty => {
                 let ty = self.ty(ty);
@@ -367,7 +367,7 @@ impl Lower<'_> {
     }
 
     /// Returns `Default::default()`, of the type that inference finds.
-    pub(super) fn default_call(&mut self, tok: Tok) -> Expr {
+    pub(super) fn default_call(&mut self, tok: SpanId) -> Expr {
         self.method_called(&Arc::from(DEFAULT));
         let kind = lang::path_fn("Default", "default").map_or(ExprKind::Error, |f| ExprKind::CallPath(f, Vec::new()));
         self.expr(kind, tok)

@@ -7,8 +7,8 @@ use syn::Token;
 use syn::parse::{ParseStream, Parser};
 use syn::punctuated::Punctuated;
 
-use super::Lower;
-use crate::ast::{Arm, Con, Expr, ExprKind, Message, Piece, Tok};
+use super::HirBuilder;
+use crate::hir::{Arm, Expr, ExprKind, FormatPart, Message, SpanId, TyCon};
 use crate::report::AT_RUN_TIME;
 
 /// Arguments of a macro: expressions, some with a name (`panic!("{x}", x = 1)`).
@@ -51,7 +51,7 @@ pub(crate) fn macros() -> impl Iterator<Item = &'static str> {
     KNOWN.iter().map(|(name, _)| *name)
 }
 
-impl Lower<'_> {
+impl HirBuilder<'_> {
     pub(super) fn macro_call(&mut self, mac: &syn::Macro) -> Expr {
         let name = mac.path.segments.last().map(|last| last.ident.to_string()).unwrap_or_default();
         let tok = self.macro_tok(mac);
@@ -79,23 +79,23 @@ impl Lower<'_> {
         }
     }
 
-    fn macro_tok(&mut self, mac: &syn::Macro) -> Tok {
+    fn macro_tok(&mut self, mac: &syn::Macro) -> SpanId {
         let first = mac.path.segments.first().map_or(mac.bang_token.span, |first| first.ident.span());
         self.spans.pair(first, mac.delimiter.span().close())
     }
 
-    fn parse<T: Default>(&mut self, mac: &syn::Macro, tok: Tok, parser: impl Parser<Output = T>) -> T {
+    fn parse<T: Default>(&mut self, mac: &syn::Macro, tok: SpanId, parser: impl Parser<Output = T>) -> T {
         parser.parse2(mac.tokens.clone()).unwrap_or_else(|error| {
             drop(self.report.error(Code::TypeError, tok, format!("{error}")));
             T::default()
         })
     }
 
-    fn macro_args(&mut self, mac: &syn::Macro, tok: Tok) -> Args {
+    fn macro_args(&mut self, mac: &syn::Macro, tok: SpanId) -> Args {
         self.parse(mac, tok, Args::parse_terminated)
     }
 
-    fn assert(&mut self, mac: &syn::Macro, tok: Tok) -> Expr {
+    fn assert(&mut self, mac: &syn::Macro, tok: SpanId) -> Expr {
         let args = self.macro_args(mac, tok);
         let Some(condition) = args.first() else { return self.type_error(tok, "`assert!` takes a condition") };
         let condition = Box::new(self.expression(condition));
@@ -103,7 +103,7 @@ impl Lower<'_> {
         self.expr(ExprKind::Assert(condition, message), tok)
     }
 
-    fn assert_eq(&mut self, mac: &syn::Macro, tok: Tok, equal: bool) -> Expr {
+    fn assert_eq(&mut self, mac: &syn::Macro, tok: SpanId, equal: bool) -> Expr {
         let args = self.macro_args(mac, tok);
         let (Some(left), Some(right)) = (args.get(0), args.get(1)) else {
             return self.type_error(tok, "this assertion compares two values");
@@ -113,18 +113,18 @@ impl Lower<'_> {
         self.expr(ExprKind::AssertEq(equal, left, right, message), tok)
     }
 
-    fn panic(&mut self, mac: &syn::Macro, tok: Tok, plain: &str) -> Expr {
+    fn panic(&mut self, mac: &syn::Macro, tok: SpanId, plain: &str) -> Expr {
         let args = self.macro_args(mac, tok);
         let mut message = self.message(args.iter(), tok);
         if message.pieces.is_empty() {
-            message.pieces.push(Piece::Text(Arc::from(plain)));
+            message.pieces.push(FormatPart::Text(Arc::from(plain)));
         } else if plain != PANIC {
-            message.pieces.insert(0, Piece::Text(Arc::from(format!("{plain}: "))));
+            message.pieces.insert(0, FormatPart::Text(Arc::from(format!("{plain}: "))));
         }
         self.expr(ExprKind::Panic(message), tok)
     }
 
-    fn vec(&mut self, mac: &syn::Macro, tok: Tok) -> Expr {
+    fn vec(&mut self, mac: &syn::Macro, tok: SpanId) -> Expr {
         let repeat = |input: ParseStream<'_>| {
             let value: syn::Expr = input.parse()?;
             input.parse::<Token![;]>()?;
@@ -132,17 +132,17 @@ impl Lower<'_> {
         };
         let kind = match repeat.parse2(mac.tokens.clone()) {
             Ok((value, count)) => {
-                ExprKind::Repeat(self.boxed_expression(&value), self.boxed_expression(&count), Con::List)
+                ExprKind::Repeat(self.boxed_expression(&value), self.boxed_expression(&count), TyCon::List)
             }
             Err(_) => {
                 let args = self.macro_args(mac, tok);
-                ExprKind::List(args.iter().map(|arg| self.expression(arg)).collect(), Con::List)
+                ExprKind::List(args.iter().map(|arg| self.expression(arg)).collect(), TyCon::List)
             }
         };
         self.expr(kind, tok)
     }
 
-    fn matches(&mut self, mac: &syn::Macro, tok: Tok) -> Expr {
+    fn matches(&mut self, mac: &syn::Macro, tok: SpanId) -> Expr {
         let parser = |input: ParseStream<'_>| {
             let value: syn::Expr = input.parse()?;
             input.parse::<Token![,]>()?;
@@ -165,14 +165,14 @@ impl Lower<'_> {
             let guard = guard.map(|guard| this.expression(&guard));
             Arm { pattern, guard, body: this.expr(ExprKind::Bool(true), tok) }
         });
-        let pattern = self.pat(crate::ast::PatternKind::Wild, tok);
+        let pattern = self.pat(crate::hir::PatternKind::Wild, tok);
         let otherwise = Arm { pattern, guard: None, body: self.expr(ExprKind::Bool(false), tok) };
         self.expr(ExprKind::Match(value, vec![arm, otherwise]), tok)
     }
 
     /// Lowers a format string with its arguments. Width, precision and alignment affect only the appearance and are
     /// ignored.
-    fn message<'a>(&mut self, mut args: impl Iterator<Item = &'a syn::Expr>, tok: Tok) -> Message {
+    fn message<'a>(&mut self, mut args: impl Iterator<Item = &'a syn::Expr>, tok: SpanId) -> Message {
         let text = match args.next() {
             None => return Message::default(),
             Some(syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. })) => text.value(),
@@ -186,9 +186,9 @@ impl Lower<'_> {
         let mut next = 0;
         for part in split(&text) {
             match part {
-                Part::Text(text) => pieces.push(Piece::Text(Arc::from(text))),
+                Part::Text(text) => pieces.push(FormatPart::Text(Arc::from(text))),
                 Part::Value { name, debug } => match self.message_value(&name, &args, &mut next) {
-                    Some(value) => pieces.push(Piece::Value(value, debug)),
+                    Some(value) => pieces.push(FormatPart::Value(value, debug)),
                     None => {
                         let what = format!("`{{{name}}}` has no value");
                         drop(self.report.error(Code::TypeError, tok, what));

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use syn::spanned::Spanned;
 
-use super::{Lower, Outside};
-use crate::ast::{Con, DEFAULT, Expr, ExprKind, PathValue, Tok, TypeExpr};
+use super::{HirBuilder, Outside};
+use crate::hir::{DEFAULT, Expr, ExprKind, PathValue, SpanId, TyCon, TypeExpr};
 use crate::lang;
 
-impl Lower<'_> {
+impl HirBuilder<'_> {
     /// Lowers a path to a value.
     pub(super) fn path(&mut self, path: &syn::Path) -> Expr {
         let first = path.segments.first().map_or_else(|| path.span(), |first| first.ident.span());
@@ -50,7 +50,7 @@ impl Lower<'_> {
         lang::path_fn("", name).filter(|_| plain).map(ExprKind::PathFn)
     }
 
-    fn qualified(&mut self, path: &syn::Path, names: &[String], ty: &str, name: &str, tok: Tok) -> Expr {
+    fn qualified(&mut self, path: &syn::Path, names: &[String], ty: &str, name: &str, tok: SpanId) -> Expr {
         if names.len() == 2
             && let Some(id) = self.adt_named(ty)
         {
@@ -58,7 +58,7 @@ impl Lower<'_> {
                 Some(kind) => self.expr(kind, tok),
                 // Functions that every type may derive.
                 None => {
-                    let written = TypeExpr::Con(Con::Adt(id), Vec::new());
+                    let written = TypeExpr::TyCon(TyCon::Adt(id), Vec::new());
                     self.method_as_value("Self", name, written, tok).unwrap_or_else(|| {
                         self.type_error(tok, &format!("`{ty}` has no variant, function or constant `{name}`"))
                     })

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::Lower;
+use super::HirBuilder;
 use super::scope::Frame;
-use crate::ast::{Closure, Expr, ExprKind, IntTy, MethodCall, Pattern, PatternKind, Tok, TypeExpr, Var};
+use crate::hir::{Closure, Expr, ExprKind, IntTy, MethodCall, Pattern, PatternKind, SpanId, TypeExpr, Var};
 use crate::lang;
 
-impl Lower<'_> {
+impl HirBuilder<'_> {
     /// Lowers a call of a method by a path; `ty` is the type before its name.
-    pub(super) fn method_by_path(&mut self, name: &str, ty: TypeExpr, mut args: Vec<Expr>, tok: Tok) -> Expr {
+    pub(super) fn method_by_path(&mut self, name: &str, ty: TypeExpr, mut args: Vec<Expr>, tok: SpanId) -> Expr {
         let first = args.remove(0);
         let receiver_tok = first.tok;
         // The receiver already has that type; the annotation types a literal.
@@ -24,7 +24,7 @@ impl Lower<'_> {
     }
 
     /// Returns a method or conversion of the language as a value: a closure that calls it.
-    pub(super) fn method_as_value(&mut self, qualifier: &str, name: &str, ty: TypeExpr, tok: Tok) -> Option<Expr> {
+    pub(super) fn method_as_value(&mut self, qualifier: &str, name: &str, ty: TypeExpr, tok: SpanId) -> Option<Expr> {
         if let Some(int) = IntTy::from_name(qualifier).filter(|_| matches!(name, "from" | "try_from")) {
             return Some(self.function_of(1, tok, |this, mut args| {
                 let value = Box::new(args.remove(0));
@@ -39,7 +39,7 @@ impl Lower<'_> {
     pub(super) fn function_of(
         &mut self,
         num_params: usize,
-        tok: Tok,
+        tok: SpanId,
         body: impl FnOnce(&mut Self, Vec<Expr>) -> Expr,
     ) -> Expr {
         self.frames.push(Frame { closure: true, ..Frame::default() });

@@ -3,8 +3,8 @@
 use mscclpp_core::diag::Code;
 
 use super::scope::TypeItem;
-use super::{Lower, Outside};
-use crate::ast::{Con, IntTy, Tok, TypeExpr};
+use super::{HirBuilder, Outside};
+use crate::hir::{IntTy, SpanId, TyCon, TypeExpr};
 use crate::lang;
 use crate::report::AT_RUN_TIME;
 
@@ -31,10 +31,10 @@ fn is_of_std(path: &str) -> bool {
     ["std", "core", "alloc"].contains(&first) || path.rsplit("::").nth(1).is_some_and(lang::has_type)
 }
 
-impl Lower<'_> {
+impl HirBuilder<'_> {
     pub(super) fn return_type(&mut self, output: &syn::ReturnType) -> TypeExpr {
         match output {
-            syn::ReturnType::Default => TypeExpr::Con(Con::Unit, Vec::new()),
+            syn::ReturnType::Default => TypeExpr::TyCon(TyCon::Unit, Vec::new()),
             syn::ReturnType::Type(_, ty) => self.ty(ty),
         }
     }
@@ -45,11 +45,11 @@ impl Lower<'_> {
             syn::Type::Paren(ty) => self.ty(&ty.elem),
             syn::Type::Group(ty) => self.ty(&ty.elem),
             syn::Type::Reference(ty) => self.ty(&ty.elem),
-            syn::Type::Slice(ty) => TypeExpr::Con(Con::List, vec![self.ty(&ty.elem)]),
+            syn::Type::Slice(ty) => TypeExpr::TyCon(TyCon::List, vec![self.ty(&ty.elem)]),
             // rustc checks the length.
-            syn::Type::Array(ty) => TypeExpr::Con(Con::Array, vec![self.ty(&ty.elem)]),
-            syn::Type::Tuple(ty) if ty.elems.is_empty() => TypeExpr::Con(Con::Unit, Vec::new()),
-            syn::Type::Tuple(ty) => TypeExpr::Con(Con::Tuple, ty.elems.iter().map(|ty| self.ty(ty)).collect()),
+            syn::Type::Array(ty) => TypeExpr::TyCon(TyCon::Array, vec![self.ty(&ty.elem)]),
+            syn::Type::Tuple(ty) if ty.elems.is_empty() => TypeExpr::TyCon(TyCon::Unit, Vec::new()),
+            syn::Type::Tuple(ty) => TypeExpr::TyCon(TyCon::Tuple, ty.elems.iter().map(|ty| self.ty(ty)).collect()),
             syn::Type::Never(_) => TypeExpr::Infer,
             syn::Type::FnPtr(ty) => {
                 let inputs = ty.inputs.iter().map(|arg| &arg.ty);
@@ -69,7 +69,7 @@ impl Lower<'_> {
     fn fn_type<'a>(&mut self, inputs: impl Iterator<Item = &'a syn::Type>, output: &syn::ReturnType) -> TypeExpr {
         let mut args: Vec<_> = inputs.map(|ty| self.ty(ty)).collect();
         args.push(self.return_type(output));
-        TypeExpr::Con(Con::Fn, args)
+        TypeExpr::TyCon(TyCon::Fn, args)
     }
 
     /// Lowers `impl Fn(…)`, `impl Iterator<Item = T>`, `impl IntoIterator<Item = T>`, and the same with `dyn`.
@@ -86,7 +86,7 @@ impl Lower<'_> {
                     return self.fn_type(args.inputs.iter().map(|arg| &arg.ty), &args.output);
                 }
                 ("Iterator" | "DoubleEndedIterator" | "ExactSizeIterator", args) => {
-                    return TypeExpr::Con(Con::Iter, vec![self.item_type(args)]);
+                    return TypeExpr::TyCon(TyCon::Iter, vec![self.item_type(args)]);
                 }
                 ("IntoIterator", args) => return TypeExpr::Each(Box::new(self.item_type(args))),
                 _ => {}
@@ -115,7 +115,7 @@ impl Lower<'_> {
             if name == "Self"
                 && let Some(id) = self.self_adt
             {
-                return TypeExpr::Con(Con::Adt(id), Vec::new());
+                return TypeExpr::TyCon(TyCon::Adt(id), Vec::new());
             }
             if let Some(scope) = self.find_type(&name) {
                 return self.own_type(scope, &name, last);
@@ -129,26 +129,26 @@ impl Lower<'_> {
         if let Some(int) = IntTy::from_name(&name) {
             return TypeExpr::Int(int);
         }
-        let con = |con| TypeExpr::Con(con, Vec::new());
+        let con = |con| TypeExpr::TyCon(con, Vec::new());
         match name.as_str() {
-            "bool" => con(Con::Bool),
-            "str" | "String" => con(Con::Str),
-            "Ordering" => con(Con::Ordering),
-            "Program" => con(Con::Program),
-            "Vec" | "VecDeque" => TypeExpr::Con(Con::List, take(1)),
-            "BTreeMap" => TypeExpr::Con(Con::Map, take(2)),
-            "HashMap" => TypeExpr::Con(Con::HashMap, take(2)),
-            "BTreeSet" => TypeExpr::Con(Con::Set, take(1)),
-            "HashSet" => TypeExpr::Con(Con::HashSet, take(1)),
-            "Option" => TypeExpr::Con(Con::Option, take(1)),
-            "Result" => TypeExpr::Con(Con::Result, take(2)),
-            "Reverse" => TypeExpr::Con(Con::Reverse, take(1)),
-            "TryFromIntError" => con(Con::TryFromIntError),
+            "bool" => con(TyCon::Bool),
+            "str" | "String" => con(TyCon::Str),
+            "Ordering" => con(TyCon::Ordering),
+            "Program" => con(TyCon::Program),
+            "Vec" | "VecDeque" => TypeExpr::TyCon(TyCon::List, take(1)),
+            "BTreeMap" => TypeExpr::TyCon(TyCon::Map, take(2)),
+            "HashMap" => TypeExpr::TyCon(TyCon::HashMap, take(2)),
+            "BTreeSet" => TypeExpr::TyCon(TyCon::Set, take(1)),
+            "HashSet" => TypeExpr::TyCon(TyCon::HashSet, take(1)),
+            "Option" => TypeExpr::TyCon(TyCon::Option, take(1)),
+            "Result" => TypeExpr::TyCon(TyCon::Result, take(2)),
+            "Reverse" => TypeExpr::TyCon(TyCon::Reverse, take(1)),
+            "TryFromIntError" => con(TyCon::TryFromIntError),
             "Box" | "Rc" | "Arc" => take(1).pop().unwrap_or(TypeExpr::Infer),
-            "Range" | "RangeInclusive" => TypeExpr::Con(Con::Range, take(1)),
-            "Ranks" => TypeExpr::Con(Con::Iter, vec![con(Con::Handle("Rank"))]),
+            "Range" | "RangeInclusive" => TypeExpr::TyCon(TyCon::Range, take(1)),
+            "Ranks" => TypeExpr::TyCon(TyCon::Iter, vec![con(TyCon::Handle("Rank"))]),
             _ => match lang::dsl::handle(&name) {
-                Some(handle) => con(Con::Handle(handle)),
+                Some(handle) => con(TyCon::Handle(handle)),
                 // A type parameter, which is rejected where it is declared.
                 None if self.generics.contains(&name) => TypeExpr::Infer,
                 None => {
@@ -163,7 +163,7 @@ impl Lower<'_> {
     fn own_type(&mut self, scope: usize, name: &str, segment: &syn::PathSegment) -> TypeExpr {
         match self.scopes[scope].types[name].clone() {
             TypeItem::Adt(..) => match self.adt_id(scope, name) {
-                Some(id) => TypeExpr::Con(Con::Adt(id), Vec::new()),
+                Some(id) => TypeExpr::TyCon(TyCon::Adt(id), Vec::new()),
                 None => TypeExpr::Infer,
             },
             TypeItem::Alias(alias) => self.alias(scope, &alias),
@@ -213,13 +213,13 @@ impl Lower<'_> {
     }
 
     /// Rejects a type that is neither a struct nor an enum.
-    pub(super) fn not_an_adt(&mut self, tok: Tok, name: &str, what: &str) {
+    pub(super) fn not_an_adt(&mut self, tok: SpanId, name: &str, what: &str) {
         let help = "use a struct or an enum";
         self.refuse(tok, format!("`{name}` is {what}, which is not evaluated at compile time"), help);
     }
 
     /// Rejects a name that the macro cannot see.
-    pub(super) fn outside(&mut self, tok: Tok, name: &str, what: Outside) {
+    pub(super) fn outside(&mut self, tok: SpanId, name: &str, what: Outside) {
         let last = name.rsplit("::").next().unwrap_or(name);
         if let Some(scope) = self.find_type(name)
             && let TypeItem::Other(what) = self.scopes[scope].types[name]

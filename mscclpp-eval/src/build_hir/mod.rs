@@ -23,8 +23,8 @@ use std::sync::Arc;
 use mscclpp_core::diag::Code;
 use proc_macro2::Span;
 
-use crate::ast::{
-    Adt, AdtId, Closure, ConstId, Constant, Expr, ExprKind, Function, NodeId, Pattern, PatternKind, Tok, Tree,
+use crate::hir::{
+    Adt, AdtId, Closure, ConstId, Constant, Expr, ExprKind, Function, NodeId, Pattern, PatternKind, SpanId, Tree,
 };
 use crate::report::Report;
 use crate::spans::Spans;
@@ -39,8 +39,8 @@ const MAX_NESTING: u32 = 128;
 
 /// Lowers one collective, with everything of `items` that it reaches, into a tree. Errors go to `report`; the tree is
 /// to be evaluated only if there are none.
-pub(crate) fn lower(items: &Items, collective: &Rc<syn::ItemFn>, spans: &mut Spans, report: &mut Report) -> Tree {
-    let mut lower = Lower {
+pub(crate) fn build_hir(items: &Items, collective: &Rc<syn::ItemFn>, spans: &mut Spans, report: &mut Report) -> Tree {
+    let mut lower = HirBuilder {
         spans,
         report,
         scopes: vec![items.scope()],
@@ -79,7 +79,7 @@ enum Outside {
 }
 
 /// The state of lowering.
-struct Lower<'r> {
+struct HirBuilder<'r> {
     spans: &'r mut Spans,
     report: &'r mut Report,
     scopes: Vec<Scope>,
@@ -107,36 +107,41 @@ struct Lower<'r> {
     nesting: u32,
 }
 
-impl Lower<'_> {
+impl HirBuilder<'_> {
     fn node(&mut self) -> NodeId {
         self.nodes += 1;
         self.nodes - 1
     }
 
-    fn expr(&mut self, kind: ExprKind, tok: Tok) -> Expr {
+    fn expr(&mut self, kind: ExprKind, tok: SpanId) -> Expr {
         Expr { kind, tok, id: self.node() }
     }
 
-    fn pat(&mut self, kind: PatternKind, tok: Tok) -> Pattern {
+    fn pat(&mut self, kind: PatternKind, tok: SpanId) -> Pattern {
         Pattern { kind, tok, id: self.node() }
     }
 
-    fn tok(&mut self, span: Span) -> Tok {
+    fn tok(&mut self, span: Span) -> SpanId {
         self.spans.one(span)
     }
 
     /// Rejects a construct. `what` names it in Rust's terms, `help` says what to write instead.
-    fn refuse(&mut self, tok: Tok, what: impl Into<String>, help: impl Into<String>) {
+    fn refuse(&mut self, tok: SpanId, what: impl Into<String>, help: impl Into<String>) {
         self.report.error(Code::NotInSubset, tok, what).help(help);
     }
 
-    fn refused(&mut self, tok: Tok, what: impl Into<String>, help: impl Into<String>) -> Expr {
+    fn refused(&mut self, tok: SpanId, what: impl Into<String>, help: impl Into<String>) -> Expr {
         self.refuse(tok, what, help);
         self.expr(ExprKind::Error, tok)
     }
 
     /// Runs `inner` one level deeper, or rejects code that is nested too deep.
-    fn nested<T>(&mut self, tok: Tok, fallback: impl FnOnce(&mut Self) -> T, inner: impl FnOnce(&mut Self) -> T) -> T {
+    fn nested<T>(
+        &mut self,
+        tok: SpanId,
+        fallback: impl FnOnce(&mut Self) -> T,
+        inner: impl FnOnce(&mut Self) -> T,
+    ) -> T {
         if self.nesting >= MAX_NESTING {
             self.refuse(
                 tok,

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use syn::spanned::Spanned;
 
-use super::{Lower, Outside};
-use crate::ast::{AdtId, DEFAULT, Expr, ExprKind, IntTy, MethodCall, Tok};
+use super::{HirBuilder, Outside};
+use crate::hir::{AdtId, DEFAULT, Expr, ExprKind, IntTy, MethodCall, SpanId};
 use crate::lang;
 
-impl Lower<'_> {
+impl HirBuilder<'_> {
     pub(super) fn call(&mut self, call: &syn::ExprCall) -> Expr {
         let last = self.tok(call.paren_token.span.close());
         if let syn::Expr::Path(path) = &*call.func
@@ -26,7 +26,7 @@ impl Lower<'_> {
         call.args.iter().map(|arg| self.expression(arg)).collect()
     }
 
-    fn path_call(&mut self, path: &syn::Path, call: &syn::ExprCall, last: Tok) -> Expr {
+    fn path_call(&mut self, path: &syn::Path, call: &syn::ExprCall, last: SpanId) -> Expr {
         let first = self.tok(path.segments.first().map_or_else(|| path.span(), |first| first.ident.span()));
         let tok = self.spans.join(first, last);
         let names: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
@@ -56,7 +56,7 @@ impl Lower<'_> {
     }
 
     /// Lowers `Name(a, b)` of a struct or variant.
-    fn construct(&mut self, id: AdtId, variant: u32, args: Vec<Expr>, tok: Tok) -> Expr {
+    fn construct(&mut self, id: AdtId, variant: u32, args: Vec<Expr>, tok: SpanId) -> Expr {
         let Some(found) = self.adts[id as usize].variants.get(variant as usize) else {
             // A constant of the type that is being lowered.
             return self.type_error(tok, "this value is part of its own type");
@@ -70,7 +70,7 @@ impl Lower<'_> {
     }
 
     /// Lowers calls of functions of the standard library.
-    fn language_call(&mut self, path: &syn::Path, names: &[String], call: &syn::ExprCall, tok: Tok) -> Option<Expr> {
+    fn language_call(&mut self, path: &syn::Path, names: &[String], call: &syn::ExprCall, tok: SpanId) -> Option<Expr> {
         let name = names.last()?;
         let qualifier = names.len().checked_sub(2).map_or("", |index| names[index].as_str());
         let int = IntTy::from_name(qualifier);
@@ -100,7 +100,7 @@ impl Lower<'_> {
     }
 
     /// Lowers `usize::from(x)` and `i64::try_from(x)`.
-    fn conversion(&mut self, int: IntTy, name: &str, call: &syn::ExprCall, tok: Tok) -> Expr {
+    fn conversion(&mut self, int: IntTy, name: &str, call: &syn::ExprCall, tok: SpanId) -> Expr {
         let mut args = self.args(call);
         if args.len() != 1 {
             return self.type_error(tok, "a conversion takes one value");

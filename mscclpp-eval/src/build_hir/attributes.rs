@@ -1,7 +1,7 @@
 //! Attributes. Attributes that change what is compiled, `#[cfg]` above all, are rejected everywhere: the macro cannot
 //! determine their effect.
 
-use super::Lower;
+use super::HirBuilder;
 
 /// Attributes, or the first segments of their paths, that change nothing.
 const HARMLESS: [&str; 16] = [
@@ -23,7 +23,7 @@ const HARMLESS: [&str; 16] = [
     "track_caller",
 ];
 
-impl Lower<'_> {
+impl HirBuilder<'_> {
     /// Rejects attributes that change what is compiled.
     pub(super) fn attributes(&mut self, attrs: &[syn::Attribute]) {
         for attr in attrs {

@@ -3,13 +3,13 @@
 use mscclpp_core::diag::Code;
 
 use super::scope::Item;
-use super::{Lower, Outside, attributes};
-use crate::ast::{AdtId, Expr, ExprKind, Pattern, PatternKind, RangeEnd, Slot, Tok};
+use super::{HirBuilder, Outside, attributes};
+use crate::hir::{AdtId, Expr, ExprKind, Pattern, PatternKind, RangeEnd, Slot, SpanId};
 
 /// The variables that a pattern has bound so far.
 type Names = Vec<(String, Slot)>;
 
-impl Lower<'_> {
+impl HirBuilder<'_> {
     /// Lowers a pattern; its variables are visible from here on.
     pub(super) fn pattern(&mut self, pattern: &syn::Pat) -> Pattern {
         let mut names = Vec::new();
@@ -30,7 +30,7 @@ impl Lower<'_> {
         )
     }
 
-    fn pattern_kind(&mut self, pattern: &syn::Pat, tok: Tok, names: &mut Names) -> PatternKind {
+    fn pattern_kind(&mut self, pattern: &syn::Pat, tok: SpanId, names: &mut Names) -> PatternKind {
         match pattern {
             syn::Pat::Wild(_) | syn::Pat::Rest(_) => PatternKind::Wild,
             syn::Pat::Paren(inner) => self.pattern_in(&inner.pat, names).kind,
@@ -77,7 +77,7 @@ impl Lower<'_> {
 
     fn value_pattern(&mut self, value: Expr) -> PatternKind {
         match &value.kind {
-            ExprKind::Path(crate::ast::PathValue::None) => PatternKind::None,
+            ExprKind::Path(crate::hir::PathValue::None) => PatternKind::None,
             ExprKind::Struct(id, variant, fields, None) if fields.is_empty() => {
                 PatternKind::Struct(*id, *variant, Vec::new())
             }
@@ -85,7 +85,7 @@ impl Lower<'_> {
         }
     }
 
-    fn binding(&mut self, pattern: &syn::PatIdent, tok: Tok, names: &mut Names) -> PatternKind {
+    fn binding(&mut self, pattern: &syn::PatIdent, tok: SpanId, names: &mut Names) -> PatternKind {
         let name = pattern.ident.to_string();
         if pattern.by_ref.is_some() && pattern.mutability.is_some() {
             let help = "match on `&mut` of the value: its parts are `&mut` then";
@@ -158,7 +158,7 @@ impl Lower<'_> {
         (before, after)
     }
 
-    fn tuple_struct(&mut self, pattern: &syn::PatTupleStruct, tok: Tok, names: &mut Names) -> PatternKind {
+    fn tuple_struct(&mut self, pattern: &syn::PatTupleStruct, tok: SpanId, names: &mut Names) -> PatternKind {
         if let Some((id, variant)) = self.constructor(&pattern.path) {
             let (before, after) = self.with_rest(pattern.elems.iter(), names);
             let after = after.map_or_else(Vec::new, |(_, after)| after);
@@ -192,7 +192,7 @@ impl Lower<'_> {
         }
     }
 
-    fn struct_pattern(&mut self, pattern: &syn::PatStruct, tok: Tok, names: &mut Names) -> PatternKind {
+    fn struct_pattern(&mut self, pattern: &syn::PatStruct, tok: SpanId, names: &mut Names) -> PatternKind {
         let Some((id, variant)) = self.constructor(&pattern.path) else {
             self.outside_path(tok, &pattern.path);
             pattern.fields.iter().for_each(|field| drop(self.pattern_in(&field.pat, names)));
@@ -207,7 +207,7 @@ impl Lower<'_> {
     }
 
     /// Rejects the path of a struct or variant that the macro cannot see.
-    pub(super) fn outside_path(&mut self, tok: Tok, path: &syn::Path) {
+    pub(super) fn outside_path(&mut self, tok: SpanId, path: &syn::Path) {
         let names: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
         self.outside(tok, &names.join("::"), Outside::Type);
     }

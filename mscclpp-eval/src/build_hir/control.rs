@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use super::Lower;
-use crate::ast::{Arm, Expr, ExprKind, For, Slot};
+use super::HirBuilder;
+use crate::hir::{Arm, Expr, ExprKind, For, Slot};
 
-impl Lower<'_> {
+impl HirBuilder<'_> {
     pub(super) fn control(&mut self, expr: &syn::Expr) -> Expr {
         match expr {
             syn::Expr::Block(inner) => match &inner.label {

@@ -1,9 +1,9 @@
 //! Blocks and statements.
 
-use super::Lower;
-use crate::ast::{Expr, ExprKind, LabelId, Let, Stmt, TypeExpr};
+use super::HirBuilder;
+use crate::hir::{Expr, ExprKind, LabelId, Let, Stmt, TypeExpr};
 
-impl Lower<'_> {
+impl HirBuilder<'_> {
     /// Lowers a block, with the label for breaks out of it.
     pub(super) fn block(&mut self, block: &syn::Block, label: Option<LabelId>) -> Expr {
         let tok = self.spans.pair(block.brace_token.span.open(), block.brace_token.span.close());
