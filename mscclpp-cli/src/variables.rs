@@ -53,7 +53,7 @@ mod tests {
     use super::{KNOWN, PREFIX, meant};
 
     /// Variables of tests, macros of device code, and the misspelled ones below.
-    const OTHERS: [&str; 15] = [
+    const OTHERS: [&str; 16] = [
         "A",
         "BLESS",
         "CONFORMANCE",
@@ -66,6 +66,7 @@ mod tests {
         "PLANS",
         "SEED",
         "SLICES",
+        "SOAK",
         "T",
         "TIMOUT",
         "",

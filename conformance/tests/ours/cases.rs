@@ -167,9 +167,9 @@ fn algorithm(entry: &Entry, path: &str) -> Option<Case> {
             all_gather(ranks, fragment!(relaxed::allgather_ring())).in_place().instances(32)
         }
         "single_node/allgather_tbg" => all_gather(2, fragment!(groups::allgather())).in_place(),
-        "single_node/allreduce" => {
-            all_reduce(ranks, library!(allreduce_all_pairs())).in_place().with(|spec| spec.collective.chunk_factor = 8)
-        }
+        "single_node/allreduce" => all_reduce(ranks, fragment!(collectives::allreduce_all_pairs()))
+            .in_place()
+            .with(|spec| spec.collective.chunk_factor = 8),
         "single_node/allreduce_nvls_zero_copy" => {
             all_reduce(ranks, fragment!(relaxed::allreduce_nvls(0))).in_place().instances(8)
         }

@@ -162,3 +162,35 @@ pub(crate) fn reducescatter_two_nodes(p: &Program) {
         }
     }
 }
+
+/// All-pairs all-reduce with a signal and a wait per channel, as the reference writes it: without fusion a handshake is other
+/// operations.
+pub(crate) fn allreduce_all_pairs(p: &Program) {
+    let blocks = p.chunk_factor();
+    for rank in p.ranks() {
+        let peers: Vec<_> = p.ranks().filter(|peer| peer.id() != rank.id()).collect();
+        for block in 0..blocks {
+            let channels: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
+            for channel in &channels {
+                channel.signal(block).relaxed();
+            }
+            for channel in &channels {
+                channel.wait(block).relaxed().sync(BlockSync::After);
+            }
+            let index = rank.id() * blocks + block;
+            let mine = rank.input().chunk(index);
+            for (channel, peer) in channels.iter().zip(&peers) {
+                channel.reduce(mine, peer.input().chunk(index), block);
+            }
+            for (channel, peer) in channels.iter().zip(&peers) {
+                channel.put(peer.input().chunk(index), mine, block);
+            }
+            for channel in &channels {
+                channel.signal(block).sync(BlockSync::Before);
+            }
+            for channel in &channels {
+                channel.wait(block);
+            }
+        }
+    }
+}
