@@ -27,8 +27,6 @@ const SOURCES: &[&str] = &[
 const EXCEPTIONS: &[(&str, &[&str])] = &[
     // The table of style quotes bad examples.
     ("CONTRIBUTING.md", &["nobody", "in front of", "behind"]),
-    // Code is behind a Cargo feature, in the words of the Rust documentation.
-    ("README.md", &["behind"]),
 ];
 
 /// A retired word or phrase, and what to write instead.
