@@ -24,7 +24,7 @@
 //!
 //! // Without its last signal it would wait forever.
 //! let ops = &mut tree.ranks[1].blocks[0].ops;
-//! ops.retain(|op| op.kind != mscclpp_core::plan::OpKind::Signal);
+//! ops.retain(|op| op.kind != mscclpp_core::plan::raw::OpKind::Signal);
 //! let found = check(&tree);
 //! assert!(found.to_string().contains("M0201"), "{found}");
 //! # Ok::<(), mscclpp_core::diag::Diagnostics>(())

@@ -14,7 +14,7 @@ use syn::{Attribute, File, Item, ItemMod, UseTree};
 /// Imports without which there are no cycles: the folder of the crate, the importing module, the imported ones, why.
 const KNOWN: &[(&str, &str, &[&str], &str)] = &[
     ("mscclpp-core", "plan", &["check"], "plans are loaded with checks, and exported for the limits of a device"),
-    ("mscclpp-eval", "lang", &["ast", "eval", "types"], "the list of functions names the code that evaluates each"),
+    ("mscclpp-eval", "lang", &["eval", "hir", "types"], "the list of functions names the code that evaluates each"),
     ("mscclpp-fuzz", "value", &["simulator"], "values are of a scaled-down launch"),
     ("mscclpp-bootstrap", "secret", &["frame"], "a proof signs the frame's version and purpose"),
     ("mscclpp-exec", "error", &["cuda", "tune"], "one error type includes those of the parts"),

@@ -1,7 +1,7 @@
 //! Plans: the operations of every rank and thread block, on numbered channels, buffers and chunks.
 //!
 //! [`Plan`] holds a plan as bytes, for embedding and execution. [`raw`] has the same as Rust values, a
-//! [`PlanTree`](raw::PlanTree): lowering creates it, the checks read it, the formats write and read it.
+//! [`PlanTree`](raw): lowering creates it, the checks read it, the formats write and read it.
 
 #[cfg(test)]
 pub(crate) mod arbitrary;
