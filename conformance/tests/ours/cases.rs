@@ -196,11 +196,11 @@ fn algorithm(entry: &Entry, path: &str) -> Option<Case> {
             all_to_all(ranks, library!(alltoall_packets())).in_place().packets().double_scratch().instances(2)
         }
         "single_node/alltoall/alltoall_ring" => {
-            all_to_all(ranks, library!(alltoall_rotated_in_place())).in_place().instances(16)
+            all_to_all(ranks, fragment!(collectives::alltoall_rotated_in_place())).in_place().instances(16)
         }
         "single_node/alltoall/alltoall_ring_oop" => all_to_all(ranks, library!(alltoall_rotated())).instances(16),
         "multi_node/allgather" => {
-            all_gather(2 * per_node, library!(allgather_two_nodes())).in_place().per_node(per_node)
+            all_gather(2 * per_node, fragment!(collectives::allgather_two_nodes())).in_place().per_node(per_node)
         }
         "multi_node/allgather_pkt" => all_gather(2 * per_node, fragment!(collectives::allgather_two_nodes_packets()))
             .in_place()

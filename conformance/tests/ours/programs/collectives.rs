@@ -163,8 +163,8 @@ pub(crate) fn reducescatter_two_nodes(p: &Program) {
     }
 }
 
-/// All-pairs all-reduce with a signal and a wait per channel, as the reference writes it: without fusion a handshake is other
-/// operations.
+/// All-pairs all-reduce with a signal and a wait per channel, as the reference writes it: without fusion a handshake has block
+/// syncs at other places.
 pub(crate) fn allreduce_all_pairs(p: &Program) {
     let blocks = p.chunk_factor();
     for rank in p.ranks() {
@@ -191,6 +191,74 @@ pub(crate) fn allreduce_all_pairs(p: &Program) {
             for channel in &channels {
                 channel.wait(block);
             }
+        }
+    }
+}
+
+/// All-to-all in rotation with signals and waits one by one, as [`allreduce_all_pairs`].
+pub(crate) fn alltoall_rotated_in_place(p: &Program) {
+    let ranks = p.num_ranks();
+    let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(ranks - 1)).collect();
+    let position = |other: usize, id: usize| if other < id { other } else { other - 1 };
+    for rank in p.ranks() {
+        let (mut data, mut ready, mut sent) = (Vec::new(), Vec::new(), Vec::new());
+        for peer in p.ranks().filter(|peer| *peer != rank) {
+            data.push(rank.memory_channel(peer));
+            ready.push(rank.memory_channel(peer));
+            sent.push(rank.semaphore(0));
+        }
+        for channel in &ready {
+            channel.signal(0).relaxed();
+        }
+        for channel in &ready {
+            channel.wait(0).relaxed().sync(BlockSync::After);
+        }
+        for step in 1..ranks {
+            let peer = (rank.id() + step) % ranks;
+            let index = position(peer, rank.id());
+            data[index].put(scratch[peer].chunk(position(rank.id(), peer)), rank.input().chunk(peer), 0);
+            data[index].signal(0).sync(BlockSync::Before);
+            sent[index].release(0);
+        }
+        for step in 1..ranks {
+            let peer = (rank.id() + ranks - step) % ranks;
+            let index = position(peer, rank.id());
+            sent[index].acquire(1);
+            data[index].wait(1).sync(BlockSync::After);
+            rank.copy(rank.input().chunk(peer), scratch[rank.id()].chunk(index), 1);
+        }
+    }
+}
+
+/// All-gather over two nodes with signals and waits one by one, as [`allreduce_all_pairs`].
+pub(crate) fn allgather_two_nodes(p: &Program) {
+    for rank in p.ranks() {
+        let (id, output) = (rank.id(), rank.output());
+        let peers: Vec<_> = p.ranks().filter(|peer| peer.node() == rank.node() && *peer != rank).collect();
+        let channels: Vec<_> = peers.iter().map(|&peer| rank.memory_channel(peer)).collect();
+        let partner = p.rank((id + p.ranks_per_node()) % p.num_ranks());
+        let across = rank.port_channel(partner);
+        for channel in &channels {
+            channel.signal(0).relaxed();
+        }
+        for channel in &channels {
+            channel.wait(0).relaxed().sync(BlockSync::After);
+        }
+        for (channel, peer) in channels.iter().zip(&peers) {
+            channel.put(peer.output().chunk(id), output.chunk(id), 0);
+        }
+        across.signal(0);
+        across.wait(0).sync(BlockSync::After);
+        across.put_with_signal_and_flush(partner.output().chunk(id), output.chunk(id), 0);
+        across.wait(0).sync(BlockSync::After);
+        for (channel, peer) in channels.iter().zip(&peers) {
+            channel.put(peer.output().chunk(partner.id()), output.chunk(partner.id()), 0);
+        }
+        for channel in &channels {
+            channel.signal(0).sync(BlockSync::Before);
+        }
+        for channel in &channels {
+            channel.wait(0);
         }
     }
 }
