@@ -56,7 +56,7 @@ part() {
     packages)
         local deny
         deny=$(command -v cargo-deny || echo target/deny/bin/cargo-deny)
-        [ -x "$deny" ] || cargo install --quiet --locked --root target/deny cargo-deny
+        [ -x "$deny" ] || cargo install --quiet --debug --locked --root target/deny cargo-deny
         "$deny" check bans licenses sources
         ;;
     *)
