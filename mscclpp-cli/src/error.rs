@@ -311,15 +311,15 @@ fn name(path: &std::path::Path) -> String {
     if path.as_os_str() == "-" { "standard input".into() } else { format!("`{}`", path.display()) }
 }
 
-/// Formats `; a similar name exists: …` with similar names, if there are any.
+/// Formats `; a similar name exists: …` or `; similar names exist: …`; empty without any.
 pub(crate) fn suggestion_hint(suggestions: &[String]) -> String {
-    match suggestions {
-        [] => String::new(),
-        names => format!(
-            "; a similar name exists: {}",
-            names.iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(" or ")
-        ),
-    }
+    let exist = match suggestions {
+        [] => return String::new(),
+        [_] => "a similar name exists",
+        _ => "similar names exist",
+    };
+    let names: Vec<_> = suggestions.iter().map(|name| format!("`{name}`")).collect();
+    format!("; {exist}: {}", names.join(", "))
 }
 
 /// Returns at most three of `known` that are similar to `name`, best first.

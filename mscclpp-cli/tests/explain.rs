@@ -31,7 +31,7 @@ fn explain_prints_number_slug_rule_and_explanation() {
 fn explain_of_an_unknown_code_suggests_and_ends_with_2() {
     let run = mscclpp(["explain", "chunk-out-of-rnage"]).ends_with(2);
     assert_eq!(run.stdout, "");
-    assert!(run.stderr.contains("a similar name exists: `chunk-out-of-range`"), "{}", run.stderr);
+    assert!(run.stderr.contains("similar names exist: `chunk-out-of-range`, "), "{}", run.stderr);
 }
 
 #[test]

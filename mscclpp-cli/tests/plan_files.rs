@@ -110,7 +110,7 @@ fn an_output_that_cannot_be_written_ends_with_3() {
 #[test]
 fn arguments_that_do_not_fit_end_with_2_and_say_why() {
     for (words, why) in [
-        (&["allreduce_rnig"][..], "a similar name exists: `allreduce_ring`"),
+        (&["allreduce_rnig"][..], "similar names exist: `allreduce_ring`, "),
         (&["missing.json"], "cannot read `missing.json`"),
         (&["/"], "cannot read `/`"),
         (&["allreduce_ring", "--ranks", "1"], "found 1, 1 per node"),
