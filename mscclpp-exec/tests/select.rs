@@ -199,9 +199,9 @@ fn explanations_name_every_algorithm_and_the_selected_one() {
     assert!(text.starts_with("allreduce of 1 MiB f32, sum, out of place, 8 ranks on 1 node\n"), "{text}");
     assert!(text.contains("not eligible: requires at least 2 nodes, found 1 node"), "{text}");
 
-    let nobody = registry.explain(&Request { ranks_per_node: 3, ..request });
-    assert_eq!(nobody.selected(), None);
-    assert!(matches!(nobody.error, Some(SelectError::NoAlgorithm { .. })));
+    let unserved = registry.explain(&Request { ranks_per_node: 3, ..request });
+    assert_eq!(unserved.selected(), None);
+    assert!(matches!(unserved.error, Some(SelectError::NoAlgorithm { .. })));
 }
 
 #[test]

@@ -23,12 +23,6 @@ const SOURCES: &[&str] = &[
     "kernels/src",
 ];
 
-/// Retired words that a page needs.
-const EXCEPTIONS: &[(&str, &[&str])] = &[
-    // The table of style quotes bad examples.
-    ("CONTRIBUTING.md", &["nobody", "in front of", "behind"]),
-];
-
 /// A retired word or phrase, and what to write instead.
 struct Retired {
     words: Vec<String>,
@@ -204,11 +198,7 @@ fn retired_words_are_not_used() {
     let mut found = Vec::new();
     let mut add = |path: &Path, complaints: Vec<String>| {
         let path = path.strip_prefix(&root).unwrap_or(path);
-        let exceptions = EXCEPTIONS.iter().filter(|(page, _)| path == Path::new(page)).flat_map(|(_, words)| *words);
-        let is_exception =
-            |complaint: &String| exceptions.clone().any(|words| complaint.contains(&format!("`{words}`")));
-        let complaints = complaints.into_iter().filter(|complaint| !is_exception(complaint));
-        found.extend(complaints.map(|complaint| format!("{}:{complaint}", path.display())));
+        found.extend(complaints.into_iter().map(|complaint| format!("{}:{complaint}", path.display())));
     };
     for path in sources.iter().filter(|path| !is_test(path)) {
         add(path, in_source(&retired, &read(path)));
