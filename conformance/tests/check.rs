@@ -3,7 +3,7 @@
 use mscclpp_core::check::check;
 use mscclpp_core::check::limits::{DeviceProfile, limits};
 use mscclpp_core::diag::Code;
-use mscclpp_core::plan::export::for_reference;
+use mscclpp_core::export::for_reference;
 use mscclpp_core::plan::json::{ReadOptions, read};
 use mscclpp_core::plan::raw::PlanTree;
 use serde_json::Value;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use mscclpp_core::export::for_reference;
 use mscclpp_core::plan::diff::diff;
-use mscclpp_core::plan::export::for_reference;
 use mscclpp_core::plan::json::{ReadOptions, Style, read, read_rank, write};
 use mscclpp_core::plan::{Plan, raw::RankPlan};
 use serde_json::Value;

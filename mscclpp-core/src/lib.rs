@@ -35,8 +35,9 @@
 //! | [`dsl`], [`lang`] | the authoring API, and the older chunk-centered one, over the same recorder |
 //! | [`spec`], [`collective`], [`types`] | the properties of a program other than its body, and its postconditions |
 //! | [`compile`](mod@compile) | compiles a function to a plan, through [`trace`] and [`lower`] |
-//! | [`check`] | static checks of a finished plan |
-//! | [`plan`] | plans as trees, images, JSON, text and drawings: reading, comparing, exporting |
+//! | [`check`] | static checks of a finished plan, and loading one with them |
+//! | [`plan`] | plans as trees, images, JSON, text and drawings: reading, comparing |
+//! | [`export`] | plans for the reference executor, within its limits |
 //! | [`diag`], [`origin`] | diagnostics and source locations |
 //! | [`algorithm`] | what `#[collective]` embeds in a program |
 //!
@@ -54,6 +55,7 @@ pub mod collective;
 pub mod compile;
 pub mod diag;
 pub mod dsl;
+pub mod export;
 pub mod lang;
 pub mod lower;
 pub mod origin;

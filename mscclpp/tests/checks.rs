@@ -1,8 +1,9 @@
 //! What is checked of a collective's plans, at compile time and at run time, and of plans from files.
 
+use mscclpp::compiler::check::LoadOptions;
 use mscclpp::compiler::check::{Checks, Level};
 use mscclpp::compiler::diag::Code;
-use mscclpp::compiler::plan::{LoadOptions, json};
+use mscclpp::compiler::plan::json;
 use mscclpp::prelude::*;
 
 /// Both thread blocks write the same into the same chunk.

@@ -9,7 +9,7 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_core::check::limits::{DeviceProfile, limits};
 use mscclpp_core::check::{Checks, execution_trace};
 use mscclpp_core::diag::{Diagnostic, Diagnostics};
-use mscclpp_core::plan::export::warnings_for_reference;
+use mscclpp_core::export::warnings_for_reference;
 use mscclpp_core::plan::{Format, raw::PlanTree};
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use mscclpp_core::plan::export::{for_reference, warnings_for_reference};
+use mscclpp_core::export::{for_reference, warnings_for_reference};
 use mscclpp_core::plan::json::{self, Style};
 use mscclpp_core::plan::{Format, Plan, text};
 

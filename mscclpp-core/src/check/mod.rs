@@ -33,6 +33,7 @@ mod execution_trace;
 mod instances;
 mod layout;
 pub mod limits;
+mod load;
 mod loops;
 mod machine;
 mod model;
@@ -56,6 +57,7 @@ pub use allow::{AllowError, allowable_codes, parse_allow};
 pub use boundaries::{LaunchBoundaries, launch_boundaries};
 pub use dataflow::{ReductionOrder, reduction_order};
 pub use execution_trace::{ExecutionTrace, execution_trace};
+pub use load::LoadOptions;
 #[doc(hidden)]
 pub use loops::proof_effort;
 use model::Model;

@@ -7,20 +7,19 @@
 pub(crate) mod arbitrary;
 #[cfg(any(feature = "inspect", test))]
 pub mod diff;
-pub mod export;
+mod format;
 #[cfg(any(feature = "inspect", test))]
 pub mod graph;
 pub mod image;
 pub mod json;
-mod load;
 mod op;
 pub mod raw;
 #[cfg(any(feature = "inspect", test))]
 pub mod stats;
 pub mod text;
 
+pub use format::Format;
 pub use image::Plan;
-pub use load::{Format, LoadOptions};
 pub(crate) use raw::{
     BlockTable, BlockTables, BufferRef, ChannelTable, Expectation, Ids, LoopBody, Op, OpKind, Operand, Operands,
     PlanTree, RankPlan, RemoteBuffer, Slice, ThreadBlock,

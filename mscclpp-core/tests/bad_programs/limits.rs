@@ -3,7 +3,7 @@
 
 use mscclpp_core::check::limits::{DeviceProfile, limits};
 use mscclpp_core::collective::CollectiveKind::{AllGather, AllReduce};
-use mscclpp_core::plan::export::for_reference;
+use mscclpp_core::export::for_reference;
 use mscclpp_core::plan::raw::{OpKind, PlanTree};
 use mscclpp_core::types::BlockSync;
 

@@ -90,13 +90,13 @@ pub fn read_rank(text: &str, rank: u32) -> Result<PlanTree, Diagnostics> {
 /// Writes a plan file.
 ///
 /// Reading it gives the tree again. Keys of this library appear only if the tree has values for which MSCCL++ has no
-/// key; [`for_reference`](super::export::for_reference) returns a tree without such values.
+/// key; [`for_reference`](crate::export::for_reference) returns a tree without such values.
 pub fn write(plan: &PlanTree, style: Style) -> String {
     write::write(plan, style)
 }
 
 /// Returns the chunk factor that a reader derives from rank 0's counts of input and output chunks.
-pub(super) fn chunk_factor(kind: CollectiveKind, counts: (u32, u32), ranks: u32) -> u32 {
+pub(crate) fn chunk_factor(kind: CollectiveKind, counts: (u32, u32), ranks: u32) -> u32 {
     chunking::factor(kind, counts, ranks)
 }
 

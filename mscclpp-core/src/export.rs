@@ -7,11 +7,11 @@
 
 mod split;
 
-use super::{PlanTree, json};
 use crate::check::limits::{DeviceProfile, largest_message, limits};
 use crate::check::reference;
 use crate::collective::CollectiveKind;
 use crate::diag::{Diagnostic, Diagnostics};
+use crate::plan::{PlanTree, json};
 
 /// Returns the plan as the reference executor can run it; `plan export --target mscclpp` writes this form.
 ///
