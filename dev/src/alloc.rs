@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rustix::fs::MemfdFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 
+use crate::file::map;
 use crate::launch::{Pieces, Reach};
 use crate::multicast::{Multicast, MulticastRange};
 
@@ -46,9 +47,6 @@ pub(crate) type Key = (u32, u64, u64);
 
 /// Alignment of allocations, as the driver's.
 const ALIGN: usize = 256;
-
-/// Granularity of physical memory in bytes.
-pub(crate) const ALIGN_OF_FILES: u64 = 1 << 16;
 
 /// Initial value of the bytes of device memory.
 const POISON: u8 = 0xcd;
@@ -223,14 +221,6 @@ impl SimulatedMemory {
         let reached = self.pieces.iter().filter(|(_, piece)| is_reached(piece));
         reached.map(|(&first, piece)| (first, piece.len)).collect()
     }
-}
-
-/// Maps a file and returns the address.
-pub(crate) fn map(file: impl AsFd, len: u64) -> Option<u64> {
-    let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new mapping at an address that the system chooses replaces no other mapping.
-    let mapped = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len as usize, access, MapFlags::SHARED, file, 0) };
-    mapped.ok().map(|address| address as u64)
 }
 
 /// Encodes the handle of an allocation: its identity, the path of its file, and its length.

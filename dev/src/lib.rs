@@ -15,6 +15,8 @@ mod alloc;
 #[cfg(simulator)]
 mod driver;
 #[cfg(simulator)]
+mod file;
+#[cfg(simulator)]
 mod host;
 #[cfg(simulator)]
 mod launch;

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
 use rustix::fs::MemfdFlags;
 
-use crate::alloc::{ALIGN_OF_FILES, map};
+use crate::file::{ALIGN_OF_FILES, map};
 
 /// Maximum number of devices of an object.
 pub(crate) const MAX_MEMBERS: usize = 64;

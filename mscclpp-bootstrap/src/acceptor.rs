@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use super::conn::Conn;
 use super::error::Error;
-use super::frame::{Frame, Purpose};
+use super::frame::Frame;
 use super::poll::Interest;
+use super::protocol::Purpose;
 use super::secret::{self, Nonce, Role, Secret};
 
 /// Maximum duration of a handshake.

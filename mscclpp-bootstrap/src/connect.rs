@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use super::conn::Conn;
 use super::error::Error;
-use super::frame::{Frame, Malformed, Purpose};
+use super::frame::{Frame, Malformed};
 use super::link::CheckAlive;
+use super::protocol::Purpose;
 use super::secret::{self, Role, Secret};
 use crate::timeout::ActiveTimeout;
 

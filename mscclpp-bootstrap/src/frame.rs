@@ -10,11 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::error::Error;
+use super::protocol::{Purpose, VERSION};
 use super::rank_info::RankInfo;
 use super::secret::{Nonce, Proof};
 
-/// Protocol version. It changes with every change of [`Frame`].
-pub(crate) const VERSION: u16 = 2;
 /// Maximum length of a frame's body before the peer has authenticated, in bytes.
 pub(crate) const MAX_UNAUTHENTICATED_BYTES: usize = 4 << 10;
 /// Maximum length of any frame's body, in bytes.
@@ -72,25 +71,6 @@ pub(crate) enum Frame {
     LeaveAck,
     /// Shows that the sender is running.
     Heartbeat,
-}
-
-/// Why a process connects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Purpose {
-    /// To join a job of `ranks` ranks as `rank`.
-    Join { rank: u32, ranks: u32 },
-    /// To open a stream from rank `from`, with a number that both ends have agreed on.
-    Stream { from: u32, context: u64, id: u64 },
-}
-
-impl Purpose {
-    /// Returns the rank that connects.
-    pub(crate) fn rank(&self) -> u32 {
-        match *self {
-            Self::Join { rank, .. } => rank,
-            Self::Stream { from, .. } => from,
-        }
-    }
 }
 
 /// A collective call, as mismatch errors name it.

@@ -10,7 +10,8 @@ use serde_bytes::ByteBuf;
 
 use super::conn::Conn;
 use super::error::Error;
-use super::frame::{Frame, Purpose};
+use super::frame::Frame;
+use super::protocol::Purpose;
 use super::rank_info::RankInfo;
 use crate::timeout::ActiveTimeout;
 

@@ -23,6 +23,7 @@ mod local;
 mod options;
 mod outbox;
 mod poll;
+mod protocol;
 mod rank_info;
 mod root;
 mod router;

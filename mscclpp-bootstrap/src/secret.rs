@@ -7,7 +7,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
 use super::error::Error;
-use super::frame::{Purpose, VERSION};
+use super::protocol::{Purpose, VERSION};
 
 /// Length of a secret, in bytes.
 const BYTES: usize = 16;

@@ -2,8 +2,8 @@
 
 use super::Failure;
 use super::memory::Write;
-use super::program::{AgentKind, Opcode};
-use super::simulator::{Accessor, Progress, Simulator, Sized, Thread, settled};
+use super::program::{AgentKind, Opcode, Sized};
+use super::simulator::{Accessor, Progress, Simulator, Thread, settled};
 use super::value::{poison, token};
 
 /// Maximum number of lines in a stall's report.

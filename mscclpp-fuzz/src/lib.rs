@@ -68,8 +68,9 @@ pub use failure::{Failure, UnsupportedPlan};
 use mscclpp_core::plan::raw::PlanTree;
 
 use crate::random::Random;
+use program::Sized;
 use scale::Scale;
-use simulator::{Simulator, Sized};
+use simulator::Simulator;
 
 /// Runs a scaled-down plan under adversarial schedules and weak memory.
 #[derive(Clone, Copy, Debug)]

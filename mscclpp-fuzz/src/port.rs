@@ -4,8 +4,8 @@
 //! including signals, in the same order and arbitrarily late, also in later launches. A flush waits for the port only:
 //! it does not depend on what is in flight.
 
-use super::program::{Opcode, Trigger};
-use super::simulator::{Accessor, Parcel, Progress, Request, Simulator, Sized, of_launch};
+use super::program::{Opcode, Sized, Trigger, of_launch};
+use super::simulator::{Accessor, Parcel, Progress, Request, Simulator};
 
 impl Simulator<'_> {
     /// Posts a trigger to a port, and waits until the port has read its sources if the trigger requires it.

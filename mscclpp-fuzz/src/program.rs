@@ -2,6 +2,8 @@
 
 use mscclpp_core::plan::raw::OpKind;
 
+use super::scale::Scale;
+
 /// A plan at one scale.
 pub(super) struct Program {
     /// Thread blocks that have operations.
@@ -19,6 +21,17 @@ pub(super) struct Program {
     pub(super) first_caller: u32,
     /// Whether scratch holds both plain data and packets, which then can overwrite each other.
     pub(super) mixed: bool,
+}
+
+/// The plan at one size.
+pub(super) struct Sized {
+    pub(super) scale: Scale,
+    pub(super) program: Program,
+}
+
+/// Returns the size of a launch; the first launch has number 1.
+pub(super) fn of_launch(sizes: &[Sized], launch: u32) -> &Sized {
+    &sizes[launch.saturating_sub(1) as usize % sizes.len()]
 }
 
 /// The kind of an agent.

@@ -6,8 +6,7 @@ use mscclpp_core::plan::raw::PlanTree;
 
 use super::clock::Clock;
 use super::memory::{Cell, Write};
-use super::program::{AgentKind, Move, Program};
-use super::scale::Scale;
+use super::program::{AgentKind, Move, Program, Sized, of_launch};
 use super::schedule::Schedule;
 use super::value::{Oracle, is_free, packet_bytes_as_plain, poison};
 use super::{Failure, Outcome};
@@ -48,12 +47,6 @@ pub(super) struct Simulator<'p> {
     pub(super) time: u64,
     pub(super) unordered: u64,
     pub(super) failure: Option<Failure>,
-}
-
-/// The plan at one size.
-pub(super) struct Sized {
-    pub(super) scale: Scale,
-    pub(super) program: Program,
 }
 
 pub(super) struct Agent {
@@ -444,11 +437,6 @@ impl<'p> Simulator<'p> {
         let write = Write { value, flag: 0, by, epoch: 0, launch: 0, time: self.time, arrived: true };
         self.memory[place as usize].write(write, 0);
     }
-}
-
-/// Returns the size of a launch; the first launch has number 1.
-pub(super) fn of_launch(sizes: &[Sized], launch: u32) -> &Sized {
-    &sizes[launch.saturating_sub(1) as usize % sizes.len()]
 }
 
 /// Returns whether a write must be visible to an agent that accesses its cell.

@@ -3,8 +3,7 @@
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::raw::PlanTree;
 
-use super::program::Program;
-use super::simulator::{Sized, of_launch};
+use super::program::{Program, Sized, of_launch};
 use crate::random::Random;
 
 /// Returns the value that a rank writes into a cell of its input for a launch. Sums of different sets of these differ,

@@ -6,8 +6,9 @@ use super::{PeerState, Phase, Root};
 use crate::acceptor::AuthenticatedPeer;
 use crate::conn::Conn;
 use crate::error::Error;
-use crate::frame::{Frame, Purpose};
+use crate::frame::Frame;
 use crate::options::Options;
+use crate::protocol::Purpose;
 use crate::rank_info::RankInfo;
 use crate::router::Router;
 

@@ -1,0 +1,26 @@
+//! What both ends of a connection agree on before the first frame: the version of the protocol, and why one connects. Frames
+//! carry both, and proofs cover them.
+
+use serde::{Deserialize, Serialize};
+
+/// Protocol version. It changes with every change of `Frame`.
+pub(crate) const VERSION: u16 = 2;
+
+/// Why a process connects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Purpose {
+    /// To join a job of `ranks` ranks as `rank`.
+    Join { rank: u32, ranks: u32 },
+    /// To open a stream from rank `from`, with a number that both ends have agreed on.
+    Stream { from: u32, context: u64, id: u64 },
+}
+
+impl Purpose {
+    /// Returns the rank that connects.
+    pub(crate) fn rank(&self) -> u32 {
+        match *self {
+            Self::Join { rank, .. } => rank,
+            Self::Stream { from, .. } => from,
+        }
+    }
+}
