@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::corpus::{Named, faulty, fragments, reference, size};
 use mscclpp_core::check::check;
 use mscclpp_exec::Error;
-use mscclpp_exec::passes::{
+use mscclpp_exec::validate::{
     DeviceLaunch, ExecutorForm, Invalid, ProcessLaunch, Sharing, validate_devices, validate_form, validate_processes,
 };
 

@@ -28,6 +28,7 @@
 //! | [`cuda`] | CUDA devices |
 //! | [`Message`], [`DataType`], [`AccumType`] | message sizes, element types, reductions |
 //! | [`verify`] | verification of results |
+//! | [`validate`] | proof of what executors run |
 //! | [`flight_recorder`] | dumps of the ranks whose call failed |
 //! | [`mod@file`], [`error`] | files that are replaced atomically; errors of all executors |
 #![deny(unsafe_code)]
@@ -47,14 +48,16 @@ mod layout;
 mod memory;
 mod message;
 mod numeric;
-pub mod passes;
+mod passes;
 #[allow(unsafe_code, reason = "buffers that peers reach are slices between launches")]
 pub mod process;
+mod random;
 pub mod select;
 #[allow(unsafe_code, reason = "memory that processes share is mapped and reached through raw pointers")]
 mod shm;
 mod transport;
 pub mod tune;
+pub mod validate;
 pub mod verify;
 
 pub use communicator::{AllToAllVOutput, Communicator, Pending};

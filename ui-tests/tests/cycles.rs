@@ -12,20 +12,8 @@ use syn::visit::{self, Visit};
 use syn::{Attribute, File, Item, ItemMod, UseTree};
 
 /// Imports without which there are no cycles: the folder of the crate, the importing module, the imported ones, why.
-const KNOWN: &[(&str, &str, &[&str], &str)] = &[
-    ("mscclpp-core", "plan", &["check"], "plans are loaded with checks, and exported for the limits of a device"),
-    ("mscclpp-eval", "lang", &["eval", "hir", "types"], "the list of functions names the code that evaluates each"),
-    ("mscclpp-fuzz", "value", &["simulator"], "values are of a scaled-down launch"),
-    ("mscclpp-bootstrap", "secret", &["frame"], "a proof signs the frame's version and purpose"),
-    ("mscclpp-exec", "error", &["cuda", "tune"], "one error type includes those of the parts"),
-    ("mscclpp-exec", "dtype", &["numeric"], "numbers of eight bits are exported with the data types"),
-    ("mscclpp-exec", "numeric", &["memory"], "the reductions run on lines of memory"),
-    ("mscclpp-exec", "memory", &["shm"], "views are of private memory, or of a segment"),
-    ("mscclpp-exec", "select", &["cuda", "tune"], "the registry has kernels of users, and a tuning table"),
-    ("mscclpp-exec", "verify", &["cpu", "cuda"], "prepared plans of every executor have a call that verifies a launch"),
-    ("mscclpp-exec", "passes", &["cuda", "process"], "the validator reads what both executors run"),
-    ("dev", "multicast", &["alloc"], "the simulator keeps one memory for both"),
-];
+const KNOWN: &[(&str, &str, &[&str], &str)] =
+    &[("mscclpp-eval", "lang", &["eval", "hir", "types"], "the list of functions names the code that evaluates each")];
 
 /// Modules by the modules that they import.
 type Graph = BTreeMap<String, BTreeSet<String>>;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use mscclpp_core::check::check;
 use mscclpp_core::plan::raw::{Op, Operand, PlanTree};
-use mscclpp_exec::passes::{ExecutorForm, Invalid, InvalidLaunch, Validated, validate_form};
+use mscclpp_exec::validate::{ExecutorForm, Invalid, InvalidLaunch, Validated, validate_form};
 use serde_json::{Value, json};
 
 use crate::error::Error;

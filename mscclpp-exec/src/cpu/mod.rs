@@ -16,9 +16,9 @@ mod plan_state;
 mod pool;
 mod prepared_plan;
 mod schedule;
+mod verify;
 
 pub use buffers::Buffers;
 pub use executor::{Executor, Options};
 pub use prepared_plan::PreparedPlan;
-pub(crate) use schedule::Random;
 pub use schedule::Schedule;

@@ -9,13 +9,13 @@ use super::buffers::{Buffers, Part, zeroed_lines};
 use super::executor::{Inner, LaunchLock, lock};
 use super::plan_state::{Outcome, PlanState, Scratch};
 use super::pool::{Job, Pool};
-use super::schedule::Random;
 use crate::dtype::Element;
 use crate::error::Error;
 use crate::interpret::{Params, ResolvedPlan, Space};
 use crate::memory::check_available;
 use crate::message::Message;
 use crate::numeric::Line;
+use crate::random::Random;
 use crate::verify::{Bound, BoundPlan};
 
 /// A plan bound to a message of a size, type and reduction, to be launched any number of times.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::CudaUnavailable;
 use super::abi;
 use super::driver::{Handle, Properties, SharedDriver};
 use super::images::{CAPABILITY, TOOLKIT, image};
@@ -10,7 +11,6 @@ use super::jit::{self, Cache, Module, Source};
 use super::libcuda::{self, Cuda};
 use super::memory::DeviceMemory;
 use super::stream::Stream;
-use super::unavailable::CudaUnavailable;
 use crate::dtype::DataType;
 use crate::error::Error;
 use crate::numeric::AccumType;

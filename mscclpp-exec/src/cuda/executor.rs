@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use mscclpp_core::plan::Plan;
 
+use super::CudaUnavailable;
 use super::buffers::DeviceBuffer;
 use super::device::Device;
 use super::ipc::IpcGroup;
@@ -14,7 +15,6 @@ use super::peer;
 use super::plan_state::PlanState;
 use super::prepared_plan::PreparedPlan;
 use super::stream::{Stream, Used, refuse_in_capture};
-use super::unavailable::CudaUnavailable;
 use crate::error::Error;
 use crate::interpret::{Params, resolve};
 use crate::message::Message;

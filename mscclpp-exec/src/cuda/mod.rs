@@ -50,8 +50,9 @@ mod stream;
 mod switch;
 mod tables;
 mod timing;
-mod unavailable;
+mod verify;
 
+pub use crate::error::unavailable::CudaUnavailable;
 pub use buffers::{Binding, Buffers, DeviceBuffer, DeviceSlice};
 pub use device::{Device, device_count};
 pub use driver::{Allocation, Driver, DriverError, Export, Handle, Mapped, Mapping, Properties, SharedDriver};
@@ -62,4 +63,3 @@ pub use specialize::{NotSpecialized, specialized_source};
 pub use stream::{Event, Graph, Stream};
 pub use switch::SwitchPath;
 pub use timing::{LaunchTimes, time, time_launches};
-pub use unavailable::CudaUnavailable;

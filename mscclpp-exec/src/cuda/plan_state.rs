@@ -16,13 +16,13 @@ use super::proxy::{Failure, Proxies};
 use super::specialize::SpecializedKernels;
 use super::switch::{Groups, MulticastBuffer, Multicasts, SwitchPath};
 use super::tables::{Counters, Tables};
-use crate::cpu::Random;
 use crate::error::{Error, LaunchAborted, Stall};
 use crate::interpret::{ResolvedPlan, Space};
 use crate::passes::insert_launch_barriers::{
     LaunchBarriers, Placement, begins_without_barrier, insert_launch_barriers,
 };
 use crate::process::{self, check_nodes};
+use crate::random::Random;
 
 /// State of a plan on the devices of an executor. Launches of all sizes share it, one at a time.
 pub(super) struct PlanState {

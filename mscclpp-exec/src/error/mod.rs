@@ -1,9 +1,15 @@
 //! Errors of preparing and launching plans.
 
 mod diagnostic;
+#[cfg(feature = "cuda")]
+pub(crate) mod driver;
+#[cfg(feature = "cuda")]
+pub(crate) mod jit;
 mod peers;
 mod properties;
 mod stall;
+#[cfg(feature = "cuda")]
+pub(crate) mod unavailable;
 
 pub use mscclpp_bootstrap::{ErrorKind, RootCause};
 pub use peers::{AbortCause, LateData, LaunchAborted};
@@ -14,11 +20,11 @@ use mscclpp_core::types::ReduceOp;
 use thiserror::Error;
 
 #[cfg(feature = "cuda")]
-use crate::cuda::{CudaUnavailable, DriverError, jit::JitError};
+use self::{driver::DriverError, jit::JitError, unavailable::CudaUnavailable};
 use crate::dtype::DataType;
 use crate::numeric::AccumType;
+use crate::select::tuning::TableError;
 use crate::select::{PlanError, SelectError};
-use crate::tune::TableError;
 
 /// Why a plan could not be prepared or did not finish.
 #[derive(Clone, PartialEq, Eq, Error)]

@@ -17,6 +17,7 @@ mod pairs;
 mod params;
 mod port;
 pub(crate) mod program;
+mod reduce;
 mod remote;
 pub(crate) mod report;
 mod resolve;

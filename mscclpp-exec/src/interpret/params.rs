@@ -5,10 +5,10 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 
 use super::program::{Reductions, ResolvedPlan, SPACES, Space};
+use super::reduce::{Divider, Reducer, divider};
 use crate::error::Error;
 use crate::layout::{Layout, View};
 use crate::message::{Message, PacketType};
-use crate::numeric::{Divider, Reducer, divider};
 
 /// A message bound to a plan. It holds no memory, so it serves any number of launches.
 pub(crate) struct Params {

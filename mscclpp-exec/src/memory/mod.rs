@@ -25,12 +25,10 @@ mod huge;
 mod span;
 mod table;
 mod unit;
-mod views;
 
 pub use available::available_memory;
 pub(crate) use available::check_available;
 pub(crate) use fused::{copy_lines, fuse};
 pub(crate) use huge::prefer_huge_pages;
 pub(crate) use span::{Lines, Span};
-pub(crate) use table::{LentSlices, Table};
-pub(crate) use views::{Loan, Views};
+pub(crate) use table::{Lent, LentSlices, Table};

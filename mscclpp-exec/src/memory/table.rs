@@ -13,7 +13,7 @@ pub(crate) struct Table {
 
 /// A lent slice.
 #[derive(Clone, Copy)]
-pub(super) struct Lent {
+pub(crate) struct Lent {
     pub(super) base: *mut u8,
     pub(super) len: usize,
     /// Whether it is lent for reading only.
@@ -22,7 +22,17 @@ pub(super) struct Lent {
 
 impl Lent {
     /// An empty slice.
-    pub(super) const EMPTY: Self = Self { base: std::ptr::dangling_mut::<u64>().cast(), len: 0, shared: true };
+    pub(crate) const EMPTY: Self = Self { base: std::ptr::dangling_mut::<u64>().cast(), len: 0, shared: true };
+
+    /// Returns a slice of memory at an address; `shared`: for reading only.
+    ///
+    /// # Safety
+    /// For as long as [`LentSlices`] have the result, `len` bytes from `base` on are valid for reads, and no thread writes to
+    /// them if `shared`. Otherwise they are valid for writes too, and this process accesses them in atomic units only (see
+    /// the module).
+    pub(crate) unsafe fn new(base: *mut u8, len: usize, shared: bool) -> Self {
+        Self { base, len, shared }
+    }
 }
 
 // SAFETY: the pointer is only used through `LentSlices`, in atomic units (see the module), which any thread may do at
@@ -90,9 +100,14 @@ impl Held<'_> {
 
 /// Access to lent slices.
 #[derive(Clone, Copy)]
-pub(crate) struct LentSlices<'t>(pub(super) &'t [Lent]);
+pub(crate) struct LentSlices<'t>(&'t [Lent]);
 
 impl<'t> LentSlices<'t> {
+    /// Returns access to slices, numbered 0, 1, ….
+    pub(crate) fn new(slices: &'t [Lent]) -> Self {
+        Self(slices)
+    }
+
     /// Returns a lent slice; an empty one if none has that number.
     #[inline]
     pub(crate) fn slice(&self, number: usize) -> Span<'t> {

@@ -1,4 +1,4 @@
-//! Arithmetic on tiles of elements: the effect of a reduction on the bytes.
+//! Arithmetic of reductions, and the units in which their data is processed.
 //!
 //! Sums and products of integers wrap. Minimum and maximum of floats are NaN as soon as one operand is, whatever the
 //! order. `Avg` adds, and divides once at the end of a launch: floats round that division like any other operation,
@@ -6,14 +6,12 @@
 //! largest finite value: f16 and bf16 become infinite, both fp8 types stay at the largest finite value.
 
 mod block;
-pub(crate) mod fp8;
-mod kernel;
 mod number;
 mod small;
 
 pub(crate) use block::{Accumulator, LINE, LINES, Line, Tile, zeroed};
-pub(crate) use kernel::{Divider, Reducer, divider};
-pub(crate) use number::{Number, SUM, combine};
+pub(crate) use number::{MAX, MIN, Number, PROD, SUM, combine};
+pub(crate) use small::Via;
 
 use std::fmt;
 

@@ -74,9 +74,9 @@ floats!(f32, f64);
 
 /// [`ReduceOp`] as a const argument, so that the selection is made outside of loops.
 pub(crate) const SUM: u8 = ReduceOp::Sum as u8;
-pub(super) const PROD: u8 = ReduceOp::Prod as u8;
-pub(super) const MIN: u8 = ReduceOp::Min as u8;
-pub(super) const MAX: u8 = ReduceOp::Max as u8;
+pub(crate) const PROD: u8 = ReduceOp::Prod as u8;
+pub(crate) const MIN: u8 = ReduceOp::Min as u8;
+pub(crate) const MAX: u8 = ReduceOp::Max as u8;
 
 /// Combines two numbers.
 #[inline(always)]

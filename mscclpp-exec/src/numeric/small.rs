@@ -4,11 +4,11 @@ use bytemuck::Pod;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
-use super::fp8::{E4m3, E5m2};
 use super::number::Number;
+use crate::dtype::{E4m3, E5m2};
 
 /// A float type that is combined in `A`. Slices of one call have equal lengths.
-pub(super) trait Via<A: Number>: Pod {
+pub(crate) trait Via<A: Number>: Pod {
     /// Converts exactly.
     fn widen(from: &[Self], to: &mut [A]);
     /// Rounds to the nearest value, ties to even.

@@ -1,4 +1,4 @@
-//! Changes that executors make to a plan after it was proved, and the validator that proves their output again.
+//! Changes that executors make to a plan after it was proved; [`validate`](crate::validate) proves their output again.
 //!
 //! The checker accepts a plan; `interpret::resolve` resolves it, one instruction per operation, with every index
 //! checked and nothing added, dropped or moved. Every change of a resolved plan is a pass, one file each, whose module
@@ -36,21 +36,12 @@
 //!
 //! # Use
 //!
-//! Passes run when a plan is prepared, in time linear in its operations. The validator costs as much as the checker:
-//! [`validate_processes`], [`validate_devices`] and [`validate_kernel`], and [`validate_form`] for all launches of one
-//! of them, are for tests and on request (`mscclpp check --executor`).
+//! Passes run when a plan is prepared, in time linear in its operations.
 
 pub(crate) mod elide_handshakes;
 pub(crate) mod insert_launch_barriers;
 mod intervals;
 pub(crate) mod place_in_caller_memory;
 mod process;
-mod validate;
 
 pub(crate) use process::RankSchedule;
-#[cfg(feature = "cuda")]
-pub use validate::validate_kernel;
-pub use validate::{
-    DeviceLaunch, ExecutorForm, Invalid, InvalidLaunch, ProcessLaunch, Sharing, Validated, as_run_by_devices,
-    as_run_by_processes, validate_devices, validate_form, validate_processes,
-};

@@ -11,8 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::session::Session;
 use crate::dtype::Element;
 use crate::error::Error;
-use crate::memory::Loan;
-use crate::shm::Segment;
+use crate::shm::{Loan, Segment};
 
 /// An allocation that all ranks of a node made together: each has its own memory, and has mapped the others'.
 pub(super) struct Shared {

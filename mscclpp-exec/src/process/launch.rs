@@ -16,9 +16,9 @@ use super::session::Session;
 use crate::dtype::Element;
 use crate::error::Error;
 use crate::interpret::{AgentState, Params, SLICES, Worker, copy};
-use crate::memory::{Loan, Views};
 use crate::message::Message;
 use crate::passes::place_in_caller_memory::SLOTS;
+use crate::shm::{Loan, Views};
 use crate::verify::{Bound, BoundPlan};
 
 /// A plan bound to a message of a size, type and reduction, to be launched any number of times.

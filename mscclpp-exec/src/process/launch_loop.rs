@@ -5,8 +5,8 @@ use super::plan::PlanState;
 use super::session::{PARK_INTERVAL, SPINS, Session, YIELDS, spin};
 use crate::error::{AbortCause, Error};
 use crate::interpret::{AgentState, Launch, Params, Progress, SLICES, Space, Worker};
-use crate::memory::Views;
 use crate::passes::place_in_caller_memory::SLOTS;
+use crate::shm::Views;
 use mscclpp_bootstrap::ActiveTimeout;
 
 /// State of a running launch.

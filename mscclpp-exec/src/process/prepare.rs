@@ -14,10 +14,9 @@ use super::plan::{PlanState, Prepared, lines};
 use super::session::Session;
 use crate::error::Error;
 use crate::interpret::{Params, ResolvedPlan, SLICES, resolve};
-use crate::memory::Views;
 use crate::message::Message;
 use crate::passes::place_in_caller_memory::SLOTS;
-use crate::shm::SharedCacheLines;
+use crate::shm::{SharedCacheLines, Views};
 
 impl Executor {
     /// Binds a plan to a message: does everything that can be done without buffers. A collective call of all ranks.

@@ -1,5 +1,7 @@
 //! An algorithm from any source.
 
+#[cfg(feature = "cuda")]
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,8 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use mscclpp_core::algorithm::EmbeddedAlgorithm;
+use mscclpp_core::check::LoadOptions;
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_core::plan::{LoadOptions, Plan};
+use mscclpp_core::plan::Plan;
 use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::types::ReduceOp;
 
@@ -18,10 +21,6 @@ use super::constraints::{Constraints, Rejection, check_buffer_mode, machine};
 use super::error::{CallError, LoadError, PlanError};
 use super::native::{self, Call, Function};
 use super::request::{Backend, Request};
-#[cfg(feature = "cuda")]
-use crate::cuda::Executor;
-#[cfg(feature = "cuda")]
-use crate::cuda::native::{NativeAlgorithm, NativeRun, Shared};
 
 /// Maximum length of a plan file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 30;
@@ -49,9 +48,9 @@ enum Source {
     Plans(Vec<Existing>),
     /// No plans, but a function.
     Native(Function),
-    /// No plans, but kernels.
+    /// No plans, but kernels, in a type of the executor that launches them.
     #[cfg(feature = "cuda")]
-    Kernels(Shared),
+    Kernels(Box<dyn Any + Send + Sync>),
 }
 
 /// A plan, and its only supported reductions; `None` if it accepts any.
@@ -97,13 +96,11 @@ impl Algorithm {
         Self::new(&name.into(), collective, constraints, BTreeMap::new(), source)
     }
 
-    /// Creates an algorithm from kernels that are launched instead of running a plan, on CUDA devices.
-    /// [`prepare_on`](Self::prepare_on) binds them to an executor.
+    /// Creates an algorithm from kernels, of a type that their executor [knows](Self::kernels_as).
     #[cfg(feature = "cuda")]
-    pub fn kernels(name: impl Into<String>, collective: CollectiveKind, algorithm: impl NativeAlgorithm) -> Self {
+    pub(crate) fn of_kernels(name: &str, collective: CollectiveKind, kernels: impl Any + Send + Sync) -> Self {
         let constraints = Constraints { backend: Some(Backend::Cuda), ..Constraints::default() };
-        let source = Source::Kernels(Shared::new(algorithm));
-        Self::new(&name.into(), collective, constraints, BTreeMap::new(), source)
+        Self::new(name, collective, constraints, BTreeMap::new(), Source::Kernels(Box::new(kernels)))
     }
 
     /// Creates an algorithm from the embedded plans of a function under `#[collective]`: `name::algorithm()`. Requests
@@ -318,18 +315,12 @@ impl Algorithm {
         matches!(self.source, Source::Kernels(_))
     }
 
-    /// Binds kernels to a CUDA executor and a request. Compiles them on the first call for an executor.
-    ///
-    /// # Errors
-    /// [`CallError`] if it does not consist of [`kernels`](Self::kernels), does not serve the request, or with the
-    /// error that its functions return.
+    /// Returns its kernels, if it consists of kernels of this type.
     #[cfg(feature = "cuda")]
-    pub fn prepare_on(&self, world: &Executor, request: &Request) -> Result<NativeRun, CallError> {
-        let failed = |source| CallError { name: self.name.clone(), source };
-        self.check_request(request).map_err(|rejection| failed(format!("it {rejection}").into()))?;
+    pub(crate) fn kernels_as<T: Any>(&self) -> Option<&T> {
         match &self.source {
-            Source::Kernels(kernels) => kernels.prepare(&self.name, world, request),
-            _ => Err(failed("it is not a kernel: prepare its plan".into())),
+            Source::Kernels(kernels) => kernels.downcast_ref(),
+            _ => None,
         }
     }
 

@@ -13,6 +13,7 @@ mod native;
 mod registry;
 mod request;
 mod rules;
+pub(crate) mod tuning;
 
 pub use algorithm::Algorithm;
 pub use choice::{Choice, Config};

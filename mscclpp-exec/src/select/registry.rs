@@ -14,7 +14,7 @@ use super::error::{PlanError, RegistryError, SelectError};
 use super::explain::{CandidateOutcome, Explanation, Outcome};
 use super::request::{Backend, Bytes, CALLS, Request};
 use super::rules::RULES;
-use crate::tune::{MachineInfo, TABLE_VARIABLE, TableError, TuningTable};
+use super::tuning::{MachineInfo, TABLE_VARIABLE, TableError, TuningTable};
 use mscclpp_algorithms as algorithms;
 
 /// Selects among the algorithms that serve a request; `None` leaves the selection to the registry.

@@ -8,14 +8,16 @@
 //! use, each with its own rule, separate the two:
 //!
 //! * [`SharedCacheLines`]: words that all processes access only as atomics.
-//! * memory of a launch, lent to the interpreter through [`Views`](crate::memory::Views): accessed in atomic units
+//! * memory of a launch, lent to the interpreter through [`Views`]: accessed in atomic units
 //!   only.
 //! * a buffer's elements as a slice, between launches: see [`SharedBuffer`](crate::process::SharedBuffer).
 
 mod cache_lines;
 mod mesh;
 mod segment;
+mod views;
 
 pub(crate) use cache_lines::SharedCacheLines;
 pub(crate) use mesh::{LocalListener, Mesh, Sent};
 pub(crate) use segment::Segment;
+pub(crate) use views::{Loan, Views};

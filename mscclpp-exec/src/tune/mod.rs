@@ -32,19 +32,13 @@
 //! # }
 //! ```
 
-mod machine;
 mod measure;
 mod measure_executor;
-mod record;
-mod table;
 mod tuner;
 
-pub use machine::{Difference, MachineInfo};
+pub use crate::select::tuning::{
+    CandidateTime, Difference, MachineInfo, TABLE_VARIABLE, TableError, TuningEntry, TuningTable,
+};
 pub use measure::{MeasureOptions, Measurement, measure};
 pub use measure_executor::measure_executor;
-pub use record::{CandidateTime, TuningEntry};
-pub use table::{TableError, TuningTable};
 pub use tuner::Tuner;
-
-/// The variable that names a table for [`Registry::from_env`](crate::select::Registry::from_env).
-pub const TABLE_VARIABLE: &str = "MSCCLPP_TUNING_TABLE";

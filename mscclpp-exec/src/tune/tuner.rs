@@ -3,13 +3,12 @@
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 
-use super::machine::MachineInfo;
 use super::measure::{MeasureOptions, measure};
-use super::record::{CandidateTime, TuningEntry};
-use super::table::{TuningTable, rounded};
+use super::{CandidateTime, MachineInfo, TuningEntry, TuningTable};
 use crate::communicator::Communicator;
 use crate::dtype::DataType;
 use crate::error::Error;
+use crate::select::tuning::rounded;
 use crate::select::{Backend, CALLS, Choice, Config, Registry, Request};
 
 /// Factor over the best time so far at which a candidate is abandoned after its first calls.

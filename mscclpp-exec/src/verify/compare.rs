@@ -9,7 +9,6 @@ use super::expected::{Expected, ExpectedElement};
 use super::pattern::{Inputs, Pattern};
 use super::prepared::{BoundPlan, Prepared, send_distance};
 use super::value::{read, write};
-use crate::cpu::Buffers;
 use crate::dtype::{DataType, Element};
 use crate::error::Error;
 use crate::interpret::Space;
@@ -88,7 +87,7 @@ impl fmt::Display for VerifyReport {
 }
 
 /// Byte that fills all memory that is not input, so that elements that no operation writes are detected.
-const FILL_BYTE: u8 = 0xa5;
+pub(crate) const FILL_BYTE: u8 = 0xa5;
 
 impl Verifier {
     /// Creates a verifier with exact values.
@@ -128,16 +127,6 @@ impl Verifier {
         self
     }
 
-    /// Fills all inputs, and everything else with bytes that no result has.
-    pub fn fill(&self, buffers: &mut Buffers) {
-        for rank in 0..buffers.num_ranks() {
-            buffers.output_mut(rank).fill(FILL_BYTE);
-        }
-        for rank in 0..buffers.num_ranks() {
-            self.write_input(rank, buffers.input_mut(rank));
-        }
-    }
-
     /// Fills the buffers of one rank, as [`fill`](Self::fill) does: of a process of a job, for example.
     ///
     /// # Errors
@@ -160,27 +149,6 @@ impl Verifier {
         Ok(())
     }
 
-    /// Fills the buffers of the ranks of this process on their devices, as [`fill`](Self::fill) does. No pending work
-    /// may use them.
-    ///
-    /// # Errors
-    /// [`Error::Driver`].
-    #[cfg(feature = "cuda")]
-    pub fn fill_device(&self, buffers: &mut crate::cuda::Buffers) -> Result<(), Error> {
-        for rank in (0..buffers.num_ranks()).filter(|&rank| buffers.is_local(rank)).collect::<Vec<_>>() {
-            buffers.write_output(rank, &vec![FILL_BYTE; buffers.output(rank).bytes as usize])?;
-            let mut input = vec![0; buffers.input(rank).bytes as usize];
-            self.write_input(rank, &mut input);
-            buffers.write_input(rank, &input)?;
-        }
-        Ok(())
-    }
-
-    /// Compares all outputs.
-    pub fn check(&self, buffers: &Buffers) -> VerifyReport {
-        self.compare_outputs(&(0..buffers.num_ranks()).map(|rank| (rank, buffers.output(rank))).collect::<Vec<_>>())
-    }
-
     /// Compares the output of one rank.
     ///
     /// # Errors
@@ -200,23 +168,8 @@ impl Verifier {
         Ok(self.compare_outputs(&[(rank, output)]))
     }
 
-    /// Compares the outputs of the ranks of this process on their devices. Does not wait for pending work: synchronize
-    /// the stream first.
-    ///
-    /// # Errors
-    /// [`Error::Driver`].
-    #[cfg(feature = "cuda")]
-    pub fn check_device(&self, buffers: &crate::cuda::Buffers) -> Result<VerifyReport, Error> {
-        let mut outputs = Vec::new();
-        for rank in (0..buffers.num_ranks()).filter(|&rank| buffers.is_local(rank)) {
-            let mut output = vec![0; buffers.output(rank).bytes as usize];
-            buffers.read_output(rank, &mut output)?;
-            outputs.push((rank, output));
-        }
-        Ok(self.compare_outputs(&outputs.iter().map(|(rank, output)| (*rank, &output[..])).collect::<Vec<_>>()))
-    }
-
-    fn write_input(&self, rank: u32, input: &mut [u8]) {
+    /// Writes the input of one rank.
+    pub(crate) fn write_input(&self, rank: u32, input: &mut [u8]) {
         let dtype = self.dtype();
         for (index, element) in input.chunks_exact_mut(dtype.size()).enumerate() {
             write(dtype, self.expected.inputs.value(rank, index as u64), element);
@@ -252,7 +205,7 @@ impl Verifier {
     }
 
     /// Compares the outputs of some ranks.
-    fn compare_outputs(&self, outputs: &[(u32, &[u8])]) -> VerifyReport {
+    pub(crate) fn compare_outputs(&self, outputs: &[(u32, &[u8])]) -> VerifyReport {
         let mut report = VerifyReport { checked: 0, wrong: 0, first: None };
         let covered = || outputs.iter().filter(|&&(rank, _)| self.expected.covers(rank));
         if self.expected.is_uniform() {

@@ -28,6 +28,7 @@ mod periodic_inputs;
 mod prepared;
 mod value;
 
+pub(crate) use compare::FILL_BYTE;
 pub use compare::{Mismatch, Verifier, VerifyReport};
 pub use pattern::Pattern;
 pub use periodic_inputs::PeriodicInputs;

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use super::JitError;
 use super::cache::Cache;
-use super::error::JitError;
 use super::source::Source;
 
 /// Device code that a driver loads.

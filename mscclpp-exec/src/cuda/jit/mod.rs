@@ -10,14 +10,13 @@
 
 mod cache;
 mod compiler;
-mod error;
 mod module;
 mod nvrtc;
 mod source;
 
+pub use crate::error::jit::JitError;
 pub use cache::{CACHE_VARIABLE, Cache};
 pub use compiler::{Compiler, Image, compile};
-pub use error::JitError;
 pub use module::{Function, Module};
 pub use nvrtc::{NVRTC_VARIABLE, Nvrtc};
 pub use source::Source;

@@ -10,8 +10,8 @@ use std::sync::OnceLock;
 
 use libloading::Library;
 
+use super::JitError;
 use super::compiler::{Compiler, Image};
-use super::error::JitError;
 use super::source::Source;
 
 /// Environment variable for the path of NVRTC's library, where the loader does not find it.

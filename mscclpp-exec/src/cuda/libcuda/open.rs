@@ -6,8 +6,8 @@ use cudarc::driver::result::{self, DriverError as Cudarc};
 use cudarc::driver::sys;
 
 use super::{Cuda, functions, named};
+use crate::cuda::CudaUnavailable;
 use crate::cuda::driver::{Properties, Result};
-use crate::cuda::unavailable::CudaUnavailable;
 
 /// The oldest version of the driver that has all functions called here.
 const OLDEST: u32 = 12_040;

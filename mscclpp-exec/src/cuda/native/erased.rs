@@ -13,7 +13,7 @@ use crate::select::{CallError, Request};
 
 /// A native algorithm, shared by all its callers.
 #[derive(Clone)]
-pub(crate) struct Shared(Arc<dyn Prepare>);
+pub(super) struct Shared(Arc<dyn Prepare>);
 
 trait Prepare: Send + Sync {
     fn prepare(self: Arc<Self>, world: &Executor, request: &Request) -> Result<Box<dyn Bound>, NativeError>;
@@ -73,7 +73,7 @@ impl<A: NativeAlgorithm> Bound for OnExecutor<A> {
 }
 
 impl Shared {
-    pub(crate) fn new(algorithm: impl NativeAlgorithm) -> Self {
+    pub(super) fn new(algorithm: impl NativeAlgorithm) -> Self {
         Self(Arc::new(Holder { algorithm, worlds: Mutex::default() }))
     }
 
@@ -81,7 +81,7 @@ impl Shared {
     ///
     /// # Errors
     /// [`CallError`] with the algorithm's error, or if the executor has another number of ranks.
-    pub(crate) fn prepare(&self, name: &str, world: &Executor, request: &Request) -> Result<NativeRun, CallError> {
+    pub(super) fn prepare(&self, name: &str, world: &Executor, request: &Request) -> Result<NativeRun, CallError> {
         let failed = |source| CallError { name: name.to_owned(), source };
         let (expected, found) = (request.num_ranks, world.num_ranks());
         if expected != found {
@@ -142,12 +142,6 @@ impl NativeRun {
             }
         }
         Ok(())
-    }
-}
-
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Kernels")
     }
 }
 

@@ -6,13 +6,14 @@
 //! [`jit`](super::jit) compiles and caches it. Its kernels are not checked: they have no proof, no timeout and no
 //! report.
 
+mod algorithm;
 mod erased;
 
 use crate::select::Request;
 
 use super::{DeviceSlice, Executor, Stream};
 
-pub(crate) use erased::Shared;
+use erased::Shared;
 
 /// Error of an algorithm's own functions.
 pub type NativeError = Box<dyn std::error::Error + Send + Sync>;

@@ -4,8 +4,8 @@ use std::sync::Weak;
 
 use super::Session;
 use crate::error::Error;
-use crate::memory::Views;
 use crate::numeric::{LINE, Line};
+use crate::shm::Views;
 
 impl Session {
     /// Returns the flag of the next launch: 1, 2, …, and after the largest again 1, before which all ranks clear their

@@ -4,8 +4,7 @@ use std::sync::{Arc, Weak};
 
 use super::super::buffer::Shared;
 use super::Session;
-use crate::memory::Loan;
-use crate::shm::Segment;
+use crate::shm::{Loan, Segment};
 
 impl Session {
     /// Returns the number of the allocation in which peers can access a slice, and the slice's offset in it. Searches

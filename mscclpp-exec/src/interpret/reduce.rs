@@ -3,12 +3,11 @@
 use half::{bf16, f16};
 use mscclpp_core::types::ReduceOp;
 
-use super::fp8::{E4m3, E5m2};
-use super::number::{MAX, MIN, Number, PROD, SUM, combine};
-use super::small::Via;
-use super::{AccumType, Accumulator, LINE, LINES, Line, Tile, zeroed};
-use crate::dtype::DataType;
+use crate::dtype::{DataType, E4m3, E5m2};
 use crate::memory::{Lines, fuse};
+use crate::numeric::{
+    AccumType, Accumulator, LINE, LINES, Line, MAX, MIN, Number, PROD, SUM, Tile, Via, combine, zeroed,
+};
 
 /// Functions that combine sources: `start` with the first, `add` each other one, `finish`. Elements past the end of the data
 /// in a caller's last tile are computed as well and have no meaning.

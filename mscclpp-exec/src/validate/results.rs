@@ -3,10 +3,11 @@
 use mscclpp_core::plan::{Plan, raw::PlanTree};
 
 use super::Invalid;
-use crate::cpu::{Buffers, Executor, PreparedPlan, Random};
+use crate::cpu::{Buffers, Executor, PreparedPlan};
 use crate::dtype::DataType;
 use crate::error::Error;
 use crate::message::Message;
+use crate::random::Random;
 
 /// Bytes of a chunk: two vectors, so that more than one thread moves each slice of a chunk.
 const CHUNK: u64 = 32;

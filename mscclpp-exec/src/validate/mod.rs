@@ -7,7 +7,9 @@
 //! they elided, the memory that they chose and the waits that they added; and both plans are run on the same data,
 //! whose results must be equal.
 //!
-//! It costs as much as the checker, so it runs in tests and on request, never when a plan is prepared.
+//! It costs as much as the checker, so it runs in tests and on request (`mscclpp check --executor`), never when a plan is
+//! prepared: [`validate_processes`], [`validate_devices`] and `validate_kernel`, and [`validate_form`] for all launches of
+//! one of them.
 
 mod devices;
 mod forms;
@@ -30,9 +32,6 @@ use thiserror::Error;
 use self::devices::Body;
 pub use self::forms::{ExecutorForm, InvalidLaunch, Validated, validate_form};
 pub use self::launches::{DeviceLaunch, ProcessLaunch, Sharing};
-use super::RankSchedule;
-use super::insert_launch_barriers::{Placement, begins_without_barrier, insert_launch_barriers};
-use super::place_in_caller_memory::SLOTS;
 #[cfg(feature = "cuda")]
 use crate::cuda::{NotSpecialized, specialized_source};
 use crate::error::Error;
@@ -41,6 +40,9 @@ use crate::interpret::program::Reductions;
 use crate::interpret::{ResolvedPlan, resolve};
 #[cfg(feature = "cuda")]
 use crate::message::Message;
+use crate::passes::RankSchedule;
+use crate::passes::insert_launch_barriers::{Placement, begins_without_barrier, insert_launch_barriers};
+use crate::passes::place_in_caller_memory::SLOTS;
 use crate::process::{check_nodes, links};
 
 /// Why an executor does not run the plan that was proved.
@@ -120,7 +122,7 @@ pub fn as_run_by_processes(plan: &PlanTree, launch: &ProcessLaunch) -> Result<Pl
 ///
 /// ```
 /// use mscclpp_algorithms as algorithms;
-/// use mscclpp_exec::passes::{ProcessLaunch, Sharing, validate_processes};
+/// use mscclpp_exec::validate::{ProcessLaunch, Sharing, validate_processes};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let ring = algorithms::find("allreduce_ring").expect("it is in the library");

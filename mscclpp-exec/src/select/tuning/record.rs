@@ -6,7 +6,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::dtype::DataType;
-use crate::select::{Backend, CALLS, Choice, Config, Request};
+use crate::select::choice::{Choice, Config};
+use crate::select::request::{Backend, CALLS, Request};
 
 /// The fastest candidate for a kind of request of one size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

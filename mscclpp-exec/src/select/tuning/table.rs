@@ -9,7 +9,7 @@ use thiserror::Error;
 use super::machine::MachineInfo;
 use super::record::TuningEntry;
 use crate::file::{self, ReadError};
-use crate::select::Request;
+use crate::select::request::Request;
 
 /// Version of the file format.
 const FORMAT: u32 = 1;
@@ -146,7 +146,7 @@ impl TuningTable {
 }
 
 /// Returns the size under which a table stores calls of a size: a power of two within the limits.
-pub(super) fn rounded(bytes: u64) -> u64 {
+pub(crate) fn rounded(bytes: u64) -> u64 {
     bytes.clamp(*SIZE_LIMITS.start(), *SIZE_LIMITS.end()).next_power_of_two()
 }
 

@@ -1,12 +1,14 @@
 //! Data types of messages.
 
+mod fp8;
+
+pub use fp8::{E4m3, E5m2};
+
 use std::fmt;
 use std::str::FromStr;
 
 use bytemuck::Pod;
 use half::{bf16, f16};
-
-pub use crate::numeric::fp8::{E4m3, E5m2};
 
 /// Declares [`DataType`] and implements [`Element`] for the Rust type of each.
 macro_rules! data_types {

@@ -8,7 +8,7 @@ use mscclpp_core::types::{BufferKind, ChannelKind, ReduceOp};
 
 use super::super::tree::{in_table, nop, remote, sync};
 use super::*;
-use crate::cpu::Random;
+use crate::random::Random;
 
 /// Number of chunks of every buffer.
 const CHUNKS: u32 = 24;

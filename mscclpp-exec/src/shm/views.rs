@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::table::{Lent, LentSlices};
-use crate::shm::Segment;
+use super::Segment;
+use crate::memory::{Lent, LentSlices};
 
-/// Slices by number, as in a [`Table`](super::Table): parts of segments, which stay, and loans for the duration of a
+/// Slices by number, as in a [`Table`](crate::memory::Table): parts of segments, which stay, and loans for the duration of a
 /// launch.
 pub(crate) struct Views {
     list: Vec<Lent>,
@@ -48,7 +48,9 @@ impl Views {
         let inside = part.start <= part.end && part.end <= segment.len() as u64;
         if inside {
             let base = segment.base().as_ptr().wrapping_add(part.start as usize);
-            self.list[number] = Lent { base, len: (part.end - part.start) as usize, shared: false };
+            // SAFETY: the part is in the segment, which `segments` keeps mapped, for reading and writing, until another
+            // slice replaces this one; this borrows the list exclusively. Accessed as documented above.
+            self.list[number] = unsafe { Lent::new(base, (part.end - part.start) as usize, false) };
             if self.segments[number].as_ref().is_none_or(|segments| !Arc::ptr_eq(segments, segment)) {
                 self.segments[number] = Some(Arc::clone(segment));
             }
@@ -74,9 +76,13 @@ impl Views {
 
         let guard = TakeBack(self, loans.each_ref().map(|(_, one, other)| (*one, *other)));
         for (loan, one, other) in loans {
-            let lent = match loan {
-                Loan::Read(bytes) => Lent { base: bytes.as_ptr().cast_mut(), len: bytes.len(), shared: true },
-                Loan::Write(bytes) => Lent { base: bytes.as_mut_ptr(), len: bytes.len(), shared: false },
+            // SAFETY: the loan is borrowed, exclusively if it is written to, until `run` has returned, and the guard takes
+            // it back before that borrow ends. Only `run` can reach it, through `LentSlices`, which access units.
+            let lent = unsafe {
+                match loan {
+                    Loan::Read(bytes) => Lent::new(bytes.as_ptr().cast_mut(), bytes.len(), true),
+                    Loan::Write(bytes) => Lent::new(bytes.as_mut_ptr(), bytes.len(), false),
+                }
             };
             for number in [Some(one), other].into_iter().flatten() {
                 guard.0.list[number] = lent;
@@ -90,6 +96,6 @@ impl Views {
     pub(crate) fn memory(&self) -> LentSlices<'_> {
         // A part of a segment stays mapped while `segments` holds it; a loan lives until `lend` returns, which takes it
         // back, and the result cannot outlive the borrow that `lend` passes to its closure.
-        LentSlices(&self.list)
+        LentSlices::new(&self.list)
     }
 }

@@ -5,7 +5,7 @@ use super::*;
 use crate::cuda::{NotSpecialized, specialized_source};
 use crate::dtype::DataType;
 use crate::message::Message;
-use crate::passes::validate::kernel::compare;
+use crate::validate::kernel::compare;
 
 #[test]
 fn specialized_kernels_execute_the_operations_of_the_plan() {
