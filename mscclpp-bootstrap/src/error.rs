@@ -4,10 +4,10 @@ use std::fmt::{self, Display, Formatter};
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use mscclpp_core::diag::{ErrorKind, RootCause};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::error_kind::{ErrorKind, RootCause};
 use super::rank_info::RankInfo;
 
 /// Maximum length of a value that an error repeats, in characters.

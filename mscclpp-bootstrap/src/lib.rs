@@ -5,6 +5,9 @@
 //! ranks. Ranks that exchange much data open a direct [stream](Bootstrap::stream).
 #![forbid(unsafe_code)]
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("mscclpp-bootstrap needs Linux; `mscclpp` without default features runs all ranks in one process");
+
 mod acceptor;
 mod address;
 mod client;
@@ -13,7 +16,6 @@ mod conn;
 mod connect;
 mod env;
 mod error;
-mod error_kind;
 mod frame;
 mod group;
 mod heartbeat;
@@ -37,8 +39,8 @@ mod unique_id;
 pub use address::{Address, interfaces};
 pub use env::Environment;
 pub use error::Error;
-pub use error_kind::{ErrorKind, RootCause};
 pub use group::Bootstrap;
+pub use mscclpp_core::diag::{ErrorKind, RootCause};
 pub use options::{MAX_TIMEOUT, Options};
 pub use rank_info::RankInfo;
 pub use secret::Secret;

@@ -152,7 +152,7 @@ mod tests {
         }
     }
 
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     #[test]
     fn links_permissions_and_pipes_are_preserved() {
         use std::os::unix::fs::{FileTypeExt, PermissionsExt};

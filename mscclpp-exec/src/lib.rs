@@ -31,8 +31,17 @@
 //! | [`validate`] | proof of what executors run |
 //! | [`flight_recorder`] | dumps of the ranks whose call failed |
 //! | [`mod@file`], [`error`] | files that are replaced atomically; errors of all executors |
+//!
+//! All of it that knows only one process runs wherever Rust does. Ranks as processes, and what builds on them (communicators,
+//! CUDA, dumps, the validator), need Linux and the feature `process`, which is on by default.
 #![deny(unsafe_code)]
 
+#[cfg(all(feature = "process", not(target_os = "linux")))]
+compile_error!(
+    "the feature `process` of mscclpp-exec needs Linux: use `default-features = false`, for ranks in one process"
+);
+
+#[cfg(feature = "process")]
 mod communicator;
 pub mod cpu;
 #[cfg(feature = "cuda")]
@@ -41,25 +50,34 @@ pub mod cuda;
 mod dtype;
 pub mod error;
 pub mod file;
+#[cfg(feature = "process")]
 pub mod flight_recorder;
+#[cfg_attr(not(feature = "process"), allow(dead_code, unused_imports, reason = "ranks as processes use more of it"))]
 mod interpret;
 mod layout;
+#[cfg_attr(not(feature = "process"), allow(dead_code, unused_imports, reason = "ranks as processes use more of it"))]
 #[allow(unsafe_code, reason = "memory that workers share is reached through raw pointers")]
 mod memory;
 mod message;
 mod numeric;
+#[cfg(feature = "process")]
 mod passes;
+#[cfg(feature = "process")]
 #[allow(unsafe_code, reason = "buffers that peers reach are slices between launches")]
 pub mod process;
 mod random;
 pub mod select;
+#[cfg(feature = "process")]
 #[allow(unsafe_code, reason = "memory that processes share is mapped and reached through raw pointers")]
 mod shm;
+#[cfg(feature = "process")]
 mod transport;
 pub mod tune;
+#[cfg(feature = "process")]
 pub mod validate;
 pub mod verify;
 
+#[cfg(feature = "process")]
 pub use communicator::{AllToAllVOutput, Communicator, Pending};
 pub use dtype::{DataType, E4m3, E5m2, Element, ParseDataTypeError};
 pub use error::Error;

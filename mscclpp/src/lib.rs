@@ -36,13 +36,21 @@
 //! | [`runtime`] | executors, data types, collective calls |
 //! | [`algorithms`] | built-in algorithms and their plans |
 //! | [`bootstrap`] | how the processes of a job find each other |
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `process`, by default | ranks as processes and calls between them ([`Communicator`], [`bootstrap`]), on Linux; without it ranks run in one process, also on Windows and macOS |
+//! | `cuda` | CUDA devices; with it `process` |
+//! | `inspect` | pictures, differences and counts of plans |
 #![forbid(unsafe_code)]
 
 pub use mscclpp_algorithms as algorithms;
+#[cfg(feature = "process")]
 pub use mscclpp_bootstrap as bootstrap;
 pub use mscclpp_core as compiler;
 pub use mscclpp_exec as runtime;
 pub use mscclpp_exec::error::{ErrorKind, RootCause};
+#[cfg(feature = "process")]
 pub use mscclpp_exec::{Communicator, Pending};
 pub use mscclpp_macros::{collective, collectives};
 
@@ -60,9 +68,11 @@ pub mod prelude {
     pub use mscclpp_core::plan::Plan;
     pub use mscclpp_core::spec::AlgoSpec;
     pub use mscclpp_core::types::{BlockSync, BufferKind, Protocol, ReduceOp, Replication};
+    #[cfg(feature = "process")]
+    pub use mscclpp_exec::Communicator;
     pub use mscclpp_exec::cpu::Executor;
     pub use mscclpp_exec::file::SavePlan;
-    pub use mscclpp_exec::{Communicator, DataType, Message};
+    pub use mscclpp_exec::{DataType, Message};
 
     pub use crate::{collective, collectives};
 }
@@ -126,6 +136,7 @@ impl Error {
     }
 }
 
+#[cfg(feature = "process")]
 impl From<mscclpp_bootstrap::Error> for Error {
     fn from(error: mscclpp_bootstrap::Error) -> Self {
         Self::Runtime(error.into())
@@ -153,7 +164,7 @@ impl std::fmt::Debug for Error {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The examples of the pages, which have to compile.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "process"))]
 mod pages {
     #[doc = include_str!("../../README.md")]
     struct Readme;

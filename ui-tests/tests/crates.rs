@@ -10,7 +10,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     ("mscclpp-eval", "mscclpp-eval", &["mscclpp-core"]),
     ("mscclpp-macros", "mscclpp-macros", &["mscclpp-eval"]),
     ("mscclpp-algorithms", "mscclpp-algorithms", &["mscclpp-core", "mscclpp-macros"]),
-    ("mscclpp-bootstrap", "mscclpp-bootstrap", &[]),
+    ("mscclpp-bootstrap", "mscclpp-bootstrap", &["mscclpp-core"]),
     ("mscclpp-fuzz", "mscclpp-fuzz", &["mscclpp-core"]),
     ("kernels", "mscclpp-kernels", &[]),
     ("mscclpp-exec", "mscclpp-exec", &["mscclpp-core", "mscclpp-algorithms", "mscclpp-bootstrap", "mscclpp-kernels"]),

@@ -1,8 +1,10 @@
-//! Code for one operating system lies in the folders listed here, and most crates reach no such library.
+//! Code for one operating system lies in the folders listed here, most crates reach no such library, and a program that runs all
+//! ranks in one process reaches none on other systems than Linux.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// What only some systems have.
 const WORDS: [&str; 9] =
@@ -13,6 +15,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("mscclpp-bootstrap/src/acceptor.rs", "file descriptors of connections"),
     ("mscclpp-bootstrap/src/client.rs", "file descriptors of connections"),
     ("mscclpp-bootstrap/src/conn.rs", "file descriptors of connections"),
+    ("mscclpp-bootstrap/src/lib.rs", "it needs Linux"),
     ("mscclpp-bootstrap/src/poll.rs", "`poll` over all connections of a rank"),
     ("mscclpp-bootstrap/src/rank_info.rs", "the names of host and process"),
     ("mscclpp-bootstrap/src/root", "file descriptors of connections"),
@@ -21,11 +24,12 @@ const ALLOWED: &[(&str, &str)] = &[
     ("mscclpp-cli/src/commands/launch", "signals, and groups of processes"),
     ("mscclpp-exec/src/cuda", "memory between processes goes through file descriptors"),
     ("mscclpp-exec/src/file.rs", "permissions of files, where a system has them"),
-    ("mscclpp-exec/src/memory/available.rs", "how much memory this machine has left"),
-    ("mscclpp-exec/src/memory/huge.rs", "advice to use large pages"),
+    ("mscclpp-exec/src/memory/available.rs", "how much memory this machine has left, where Linux reports it"),
+    ("mscclpp-exec/src/memory/huge.rs", "advice to use large pages, on Linux"),
     ("mscclpp-exec/src/process", "ranks as processes"),
     ("mscclpp-exec/src/shm", "segments of shared memory"),
-    ("mscclpp-exec/src/tune/machine.rs", "the model of the processor"),
+    ("mscclpp-exec/src/lib.rs", "the feature `process` needs Linux"),
+    ("mscclpp-exec/src/select/tuning/machine.rs", "the model of the processor, where Linux reports it"),
     ("dev/src", "the simulator has the driver's handles of memory"),
     ("dev/mock/src", "the driver's handles of memory"),
 ];
@@ -137,4 +141,33 @@ fn portable_crates_reach_no_library_of_one_system() {
         let found: Vec<_> = LIBRARIES.iter().filter_map(|library| Some((library, reached.get(library)?))).collect();
         assert!(found.is_empty(), "{name} reaches {found:?} (library, through)");
     }
+}
+
+/// Returns the packages that a program needs on a system, besides those of its tests.
+fn tree(target: &str, options: &[&str]) -> BTreeSet<String> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["tree", "--package=mscclpp", "--edges=normal", "--prefix=none", "--format={p}", "--target", target]);
+    let output = command.args(options).current_dir(root()).output().expect("cargo starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).expect("names");
+    lines.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn ranks_of_one_process_need_no_library_of_linux() {
+    /// What only ranks as processes need.
+    const OF_PROCESSES: [&str; 6] = ["mscclpp-bootstrap", "if-addrs", "hmac", "postcard", "libloading", "cudarc"];
+    for target in ["x86_64-unknown-linux-gnu", "x86_64-pc-windows-msvc", "aarch64-apple-darwin"] {
+        let found = tree(target, &["--no-default-features"]);
+        assert!(found.contains("mscclpp-exec"), "{target}: {found:?}");
+        let extra: Vec<_> = OF_PROCESSES.iter().filter(|name| found.contains(**name)).collect();
+        assert!(extra.is_empty(), "{target}: {extra:?}");
+        if target.contains("windows") {
+            assert!(["rustix", "libc", "linux-raw-sys"].iter().all(|name| !found.contains(*name)), "{found:?}");
+        }
+    }
+    let by_default = tree("x86_64-unknown-linux-gnu", &[]);
+    assert!(["mscclpp-bootstrap", "rustix"].iter().all(|name| by_default.contains(*name)), "{by_default:?}");
+    assert!(!by_default.contains("cudarc"), "{by_default:?}");
 }

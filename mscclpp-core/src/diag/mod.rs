@@ -2,9 +2,11 @@
 
 mod catalogue;
 mod codes;
+mod kind;
 mod near;
 
 pub use catalogue::{Code, Entry};
+pub use kind::{ErrorKind, RootCause};
 pub use near::closest_name;
 
 use std::collections::BTreeMap;

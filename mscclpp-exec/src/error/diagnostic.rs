@@ -29,9 +29,9 @@ impl Error {
             Self::ScratchLimit { .. } | Self::OutOfMemory { .. } | Self::SpawnThread(_) | Self::System { .. } => {
                 Code::OutOfResources
             }
-            Self::Interrupted(_) | Self::RankLost { .. } | Self::CommunicatorFailed { .. } | Self::Bootstrap(_) => {
-                Code::LostRank
-            }
+            Self::Interrupted(_) | Self::RankLost { .. } | Self::CommunicatorFailed { .. } => Code::LostRank,
+            #[cfg(feature = "process")]
+            Self::Bootstrap(_) => Code::LostRank,
             Self::Select { .. } | Self::NoPlan { .. } | Self::NativeAlgorithm { .. } | Self::TuningTable(_) => {
                 Code::NoAlgorithm
             }

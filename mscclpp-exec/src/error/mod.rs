@@ -11,7 +11,7 @@ mod stall;
 #[cfg(feature = "cuda")]
 pub(crate) mod unavailable;
 
-pub use mscclpp_bootstrap::{ErrorKind, RootCause};
+pub use mscclpp_core::diag::{ErrorKind, RootCause};
 pub use peers::{AbortCause, LateData, LaunchAborted};
 pub(crate) use stall::path;
 pub use stall::{BlockedThreadBlock, Stall, UnblockedBy, WaitsFor};
@@ -322,6 +322,7 @@ pub enum Error {
         number: u64,
     },
     /// The control plane failed: ranks did not join, were lost, or differ in their configuration.
+    #[cfg(feature = "process")]
     #[error(transparent)]
     Bootstrap(Box<mscclpp_bootstrap::Error>),
     /// No algorithm serves a call.
@@ -444,6 +445,7 @@ impl From<TableError> for Error {
     }
 }
 
+#[cfg(feature = "process")]
 impl From<mscclpp_bootstrap::Error> for Error {
     fn from(error: mscclpp_bootstrap::Error) -> Self {
         Self::Bootstrap(Box::new(error))

@@ -44,6 +44,7 @@ pub enum AbortCause {
         peer: u32,
     },
     /// The communicator has failed.
+    #[cfg(feature = "process")]
     Group(Box<mscclpp_bootstrap::Error>),
 }
 
@@ -63,6 +64,7 @@ impl fmt::Display for AbortCause {
                 Ok(())
             }
             Self::PeerAborted { peer } => write!(f, "rank {peer} aborted this launch"),
+            #[cfg(feature = "process")]
             Self::Group(error) => error.fmt(f),
         }
     }

@@ -1,13 +1,12 @@
 //! What programs ask of an error: its class, who reports it, in which operation, who caused it, who is lost.
 
-use mscclpp_bootstrap::{ErrorKind, RootCause};
-
-use super::{AbortCause, Error, LaunchAborted, Stall};
+use super::{AbortCause, Error, ErrorKind, LaunchAborted, RootCause, Stall};
 
 impl Error {
     /// Returns the class of the error.
     pub fn kind(&self) -> ErrorKind {
         match self {
+            #[cfg(feature = "process")]
             Self::Bootstrap(error) => error.kind(),
             Self::Stalled(_) => ErrorKind::Stalled,
             Self::InvalidPlan { .. } | Self::LateData(_) => ErrorKind::InvalidPlan,
@@ -46,6 +45,7 @@ impl Error {
             Self::Interrupted(aborted) => match &aborted.cause {
                 AbortCause::Timeout { .. } => ErrorKind::Timeout,
                 AbortCause::PeerLost { .. } | AbortCause::PeerAborted { .. } => ErrorKind::RankLost,
+                #[cfg(feature = "process")]
                 AbortCause::Group(error) => error.kind(),
             },
             Self::RankLost { .. } | Self::CommunicatorFailed { .. } => ErrorKind::RankLost,
@@ -57,6 +57,7 @@ impl Error {
     }
 
     /// Returns why the communicator has failed, if that is the cause.
+    #[cfg(feature = "process")]
     pub(crate) fn bootstrap(&self) -> Option<&mscclpp_bootstrap::Error> {
         match self {
             Self::Bootstrap(error) => Some(error),
@@ -87,6 +88,7 @@ impl Error {
             Self::Interrupted(aborted) => Some(aborted.rank),
             Self::LateData(late) => Some(late.rank),
             Self::Stalled(stall) => stall.blocked.first().map(|block| block.rank),
+            #[cfg(feature = "process")]
             Self::Bootstrap(error) => error.rank(),
             _ => None,
         }
@@ -105,6 +107,7 @@ impl Error {
             Self::Length { call, .. } | Self::Root { call, .. } | Self::ReceiveMemory { call, .. } => {
                 Some((*call).to_owned())
             }
+            #[cfg(feature = "process")]
             Self::Bootstrap(error) => error.operation().map(str::to_owned),
             _ => None,
         }
@@ -113,8 +116,10 @@ impl Error {
     /// Returns the rank that the failure began with, and why; none if no other rank caused the error.
     pub fn root_cause(&self) -> Option<RootCause> {
         let rank = match self {
+            #[cfg(feature = "process")]
             Self::Bootstrap(error) => return error.root_cause(),
             Self::Interrupted(aborted) => match &aborted.cause {
+                #[cfg(feature = "process")]
                 AbortCause::Group(error) => return error.root_cause(),
                 _ => *self.lost().first()?,
             },
@@ -133,6 +138,7 @@ impl Error {
     /// Returns the ranks that the communicator has lost by this failure, ascending; for `Communicator::shrink`.
     pub fn lost(&self) -> Vec<u32> {
         match self {
+            #[cfg(feature = "process")]
             Self::Bootstrap(error) => error.lost(),
             Self::RankLost { peer, .. } => vec![*peer],
             Self::Interrupted(aborted) => aborted.lost(),
@@ -147,6 +153,7 @@ impl LaunchAborted {
         let mut lost = match &self.cause {
             AbortCause::PeerLost { peer } | AbortCause::PeerAborted { peer } => vec![*peer],
             AbortCause::Timeout { not_started, unresponsive, .. } => [&not_started[..], unresponsive].concat(),
+            #[cfg(feature = "process")]
             AbortCause::Group(error) => error.lost(),
         };
         lost.sort_unstable();

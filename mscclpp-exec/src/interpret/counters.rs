@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64};
 
 use super::fifo::Fifo;
 use super::program::ResolvedPlan;
+#[cfg(feature = "process")]
 use crate::shm::SharedCacheLines;
 
 /// Counters of a plan. All except the signals belong to one process.
@@ -25,6 +26,7 @@ enum Inbound {
     /// Counters in this process.
     Own(Box<[AtomicU64]>),
     /// Counters in memory that processes share, one per line.
+    #[cfg(feature = "process")]
     Shared(SharedCacheLines),
 }
 
@@ -34,6 +36,7 @@ impl Counters {
     pub(crate) fn inbound(&self, channel: u32) -> &AtomicU64 {
         match &self.inbound {
             Inbound::Own(counters) => &counters[channel as usize],
+            #[cfg(feature = "process")]
             Inbound::Shared(cells) => cells.at(channel as usize),
         }
     }
@@ -45,6 +48,7 @@ impl Counters {
 
     /// Creates the counters of a process that shares its signals with others: line `c` of `cells` belongs to channel
     /// `c`.
+    #[cfg(feature = "process")]
     pub(crate) fn shared(program: &ResolvedPlan, cells: SharedCacheLines) -> Self {
         Self::with_inbound(program, Inbound::Shared(cells))
     }
@@ -63,8 +67,10 @@ impl Counters {
 
     /// Resets all counters and queues of this process to their state before the first launch.
     pub(crate) fn reset(&self, program: &ResolvedPlan) {
-        if let Inbound::Own(counters) = &self.inbound {
-            counters.iter().for_each(|counter| counter.store(0, Relaxed));
+        match &self.inbound {
+            Inbound::Own(counters) => counters.iter().for_each(|counter| counter.store(0, Relaxed)),
+            #[cfg(feature = "process")]
+            Inbound::Shared(_) => {}
         }
         for counter in self.expected.iter().chain(&self.barriers) {
             counter.store(0, Relaxed);

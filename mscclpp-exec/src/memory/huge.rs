@@ -1,15 +1,16 @@
 //! Huge pages.
 
-use rustix::mm::{Advice, madvise};
-
 use crate::numeric::Line;
 
-/// Minimum number of bytes for which huge pages are requested.
-const MIN_BYTES: usize = 1 << 22;
-
 /// Asks the system to back large memory with huge pages, which many concurrent data streams need: with small ones, each
-/// stream needs a page-table walk every few kilobytes. Should be called before the memory is first accessed.
+/// stream needs a page-table walk every few kilobytes. Should be called before the memory is first accessed. Systems other
+/// than Linux decide themselves.
+#[cfg(target_os = "linux")]
 pub(crate) fn prefer_huge_pages(lines: &mut [Line]) {
+    use rustix::mm::{Advice, madvise};
+
+    /// Minimum number of bytes for which huge pages are requested.
+    const MIN_BYTES: usize = 1 << 22;
     let (len, page) = (size_of_val(lines), rustix::param::page_size());
     let base = lines.as_mut_ptr();
     let skip = base.addr().next_multiple_of(page) - base.addr();
@@ -20,3 +21,6 @@ pub(crate) fn prefer_huge_pages(lines: &mut [Line]) {
         let _ = unsafe { madvise(base.wrapping_byte_add(skip).cast(), whole, Advice::LinuxHugepage) };
     }
 }
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn prefer_huge_pages(_: &mut [Line]) {}

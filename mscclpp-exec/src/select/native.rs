@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::request::Request;
+#[cfg(feature = "process")]
 use mscclpp_bootstrap::Bootstrap;
 
 /// Arguments of a native algorithm: one call on one rank.
@@ -13,6 +14,7 @@ pub struct Call<'a> {
     /// The request, which is the same on all ranks.
     pub request: &'a Request,
     /// Bootstrap handle, for messages between the ranks.
+    #[cfg(feature = "process")]
     pub bootstrap: &'a Bootstrap,
     /// This rank's buffers.
     pub buffers: Buffers<'a>,

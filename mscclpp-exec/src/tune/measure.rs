@@ -3,69 +3,18 @@
 //! The measurement includes what callers experience: before every call a rank rewrites its input, after it it reads its
 //! output, both untimed. All ranks synchronize, then each times its own call; for every call the slowest rank counts.
 
-use std::hint::black_box;
 use std::ops::{Deref, DerefMut};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use mscclpp_core::collective::{Collective, CollectiveKind};
 
+use super::options::{MeasureOptions, Measurement, median, read_all};
 use crate::communicator::Communicator;
 use crate::dtype::{DataType, Element};
 use crate::error::Error;
 use crate::process::SharedBuffer;
 use crate::select::Request;
 use crate::verify::PeriodicInputs;
-
-/// How a call is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct MeasureOptions {
-    /// Number of timed calls.
-    pub iterations: u32,
-    /// Number of untimed calls before them.
-    pub warmup: u32,
-    /// One of this many calls is compared with the collective's postcondition; 0 for none. The first call is compared
-    /// in any other case.
-    pub check: u32,
-}
-
-/// Result of a measurement, the same on all ranks.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct Measurement {
-    /// Median over the calls of the slowest rank's time.
-    pub slowest: Duration,
-    /// Median over the calls of the time averaged over the ranks.
-    pub average: Duration,
-    /// Number of wrong elements of all ranks in all compared calls; `None` if no call was compared.
-    pub wrong: Option<u64>,
-}
-
-impl MeasureOptions {
-    /// Returns options with as many calls as a stable median needs: 30 for large messages, up to 4000 for small ones.
-    pub fn for_bytes(bytes: u64) -> Self {
-        let iterations = ((64 << 20) / bytes.max(1)).clamp(30, 4000) as u32;
-        Self { iterations, warmup: iterations / 10 + 2, check: 10 }
-    }
-
-    /// Returns these options with another number of timed calls.
-    #[must_use]
-    pub fn iterations(self, iterations: u32) -> Self {
-        Self { iterations, ..self }
-    }
-
-    /// Returns these options with another number of untimed calls.
-    #[must_use]
-    pub fn warmup(self, warmup: u32) -> Self {
-        Self { warmup, ..self }
-    }
-
-    /// Returns these options with every `check`th call compared.
-    #[must_use]
-    pub fn check(self, check: u32) -> Self {
-        Self { check, ..self }
-    }
-}
 
 /// Measures a request, whose ranks and nodes are the communicator's. A collective call of all ranks.
 ///
@@ -160,12 +109,6 @@ fn run<T: Element>(comm: &Communicator, request: &Request, measuring: MeasureOpt
     join(comm, &times, wrong)
 }
 
-/// Loads a word of every cache line, so that the call pays for lines that it left in another cache.
-pub(super) fn read_all(bytes: &[u8]) {
-    let sum = bytes.iter().step_by(64).fold(0_u8, |sum, byte| sum.wrapping_add(*byte));
-    black_box(sum);
-}
-
 /// Combines the results of all ranks.
 fn join(comm: &Communicator, times: &[u64], wrong: Option<u64>) -> Result<Measurement, Error> {
     let mut mine: Vec<u64> = vec![wrong.unwrap_or(0)];
@@ -176,9 +119,4 @@ fn join(comm: &Communicator, times: &[u64], wrong: Option<u64>) -> Result<Measur
     let slowest = (1..=times.len()).map(|index| column(index).max().unwrap_or(0)).collect();
     let average = (1..=times.len()).map(|index| column(index).sum::<u64>() / all.len().max(1) as u64).collect();
     Ok(Measurement { slowest: median(slowest), average: median(average), wrong: wrong.map(|_| column(0).sum()) })
-}
-
-pub(super) fn median(mut nanoseconds: Vec<u64>) -> Duration {
-    nanoseconds.sort_unstable();
-    Duration::from_nanos(nanoseconds.get(nanoseconds.len() / 2).copied().unwrap_or(0))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::measure::{MeasureOptions, Measurement, median, read_all};
+use super::options::{MeasureOptions, Measurement, median, read_all};
 use crate::cpu::Executor;
 use crate::error::Error;
 use crate::select::Request;

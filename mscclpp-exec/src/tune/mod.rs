@@ -32,13 +32,19 @@
 //! # }
 //! ```
 
+#[cfg(feature = "process")]
 mod measure;
 mod measure_executor;
+mod options;
+#[cfg(feature = "process")]
 mod tuner;
 
 pub use crate::select::tuning::{
     CandidateTime, Difference, MachineInfo, TABLE_VARIABLE, TableError, TuningEntry, TuningTable,
 };
-pub use measure::{MeasureOptions, Measurement, measure};
+#[cfg(feature = "process")]
+pub use measure::measure;
 pub use measure_executor::measure_executor;
+pub use options::{MeasureOptions, Measurement};
+#[cfg(feature = "process")]
 pub use tuner::Tuner;

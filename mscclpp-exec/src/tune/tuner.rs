@@ -3,7 +3,8 @@
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 
-use super::measure::{MeasureOptions, measure};
+use super::measure::measure;
+use super::options::MeasureOptions;
 use super::{CandidateTime, MachineInfo, TuningEntry, TuningTable};
 use crate::communicator::Communicator;
 use crate::dtype::DataType;

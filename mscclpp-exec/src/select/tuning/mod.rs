@@ -6,6 +6,7 @@ mod table;
 
 pub use machine::{Difference, MachineInfo};
 pub use record::{CandidateTime, TuningEntry};
+#[cfg(feature = "process")]
 pub(crate) use table::rounded;
 pub use table::{TableError, TuningTable};
 
