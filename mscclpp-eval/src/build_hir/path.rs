@@ -5,7 +5,7 @@ use std::sync::Arc;
 use syn::spanned::Spanned;
 
 use super::{HirBuilder, Outside};
-use crate::hir::{DEFAULT, Expr, ExprKind, PathValue, SpanId, TyCon, TypeExpr};
+use crate::hir::{DEFAULT, Expr, ExprKind, PathFnId, PathValue, SpanId, TyCon, TypeExpr};
 use crate::lang;
 
 impl HirBuilder<'_> {
@@ -98,9 +98,9 @@ impl HirBuilder<'_> {
     }
 
     /// Returns a function of the language; the types of the user that it needs are lowered as well.
-    pub(super) fn path_fn(&mut self, qualifier: &str, name: &str) -> Option<&'static lang::PathFn> {
+    pub(super) fn path_fn(&mut self, qualifier: &str, name: &str) -> Option<PathFnId> {
         let function = lang::path_fn(qualifier, name)?;
-        if function.sig.contains("Default<") {
+        if lang::PATHS[function as usize].sig.contains("Default<") {
             self.method_called(&Arc::from(DEFAULT));
         }
         Some(function)

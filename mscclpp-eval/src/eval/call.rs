@@ -3,8 +3,8 @@
 use super::place::Place;
 use super::value::Value;
 use super::{Eval, Interpreter};
-use crate::hir::{Expr, IntTy, MethodCall, NodeId, SpanId};
-use crate::lang::{Call, PathFn, Takes};
+use crate::hir::{Expr, IntTy, MethodCall, NodeId, PathFnId, SpanId};
+use crate::lang::{Call, PATHS, Takes};
 use crate::types::{Conversion, Target};
 
 impl<'t> Interpreter<'t> {
@@ -54,9 +54,12 @@ impl<'t> Interpreter<'t> {
     }
 
     /// Calls a function of the language that is named at a node.
-    pub(super) fn call_path(&mut self, function: &'static PathFn, node: NodeId, args: Vec<Value>, tok: SpanId) -> Eval {
+    pub(super) fn call_path(&mut self, function: PathFnId, node: NodeId, args: Vec<Value>, tok: SpanId) -> Eval {
         let (int, result) = (IntTy::default(), IntTy::default());
         let place = Place::of_value(Value::Unit);
-        (function.run)(self, &mut Call { receiver: Value::Unit, place, args, int, result, made: [None; 2], node, tok })
+        (PATHS[function as usize].run)(
+            self,
+            &mut Call { receiver: Value::Unit, place, args, int, result, made: [None; 2], node, tok },
+        )
     }
 }

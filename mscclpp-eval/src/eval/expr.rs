@@ -51,7 +51,7 @@ impl<'t> Interpreter<'t> {
             ExprKind::Constant(id) => self.constant(*id),
             ExprKind::Path(value) => Ok(self.path_value(value)),
             ExprKind::Function(id) => Ok(Value::Function(*id)),
-            ExprKind::PathFn(function) => Ok(Value::PathFn(function, expr.id)),
+            ExprKind::PathFn(function) => Ok(Value::PathFn(*function, expr.id)),
             ExprKind::Struct(id, variant, fields, rest) => {
                 self.make_adt(*id, *variant, fields, rest.as_deref(), expr.tok)
             }
@@ -90,7 +90,7 @@ impl<'t> Interpreter<'t> {
             }
             ExprKind::CallPath(function, args) => {
                 let args = self.each(args)?;
-                self.call_path(function, expr.id, args, expr.tok)
+                self.call_path(*function, expr.id, args, expr.tok)
             }
             ExprKind::Closure(id) => {
                 let tree = self.tree;

@@ -305,7 +305,7 @@ impl<'t> Interpreter<'t> {
         match callee {
             Value::Closure(closure) => self.call_closure(closure, args, tok),
             Value::Function(id) => self.call_function(*id, args, tok),
-            Value::PathFn(function, node) => self.call_path(function, *node, args, tok),
+            Value::PathFn(function, node) => self.call_path(*function, *node, args, tok),
             Value::Constructor(id, variant) => self.adt(*id, *variant, args, tok),
             Value::Place(place) => {
                 let callee = place.get().load();

@@ -11,7 +11,7 @@ use mscclpp_core::dsl;
 
 use super::iter::Iter;
 use super::place::Place;
-use crate::hir::{AdtId, ClosureId, FnId, NodeId, Shape};
+use crate::hir::{AdtId, ClosureId, FnId, NodeId, PathFnId, Shape};
 
 /// A value.
 #[derive(Clone, Debug)]
@@ -59,7 +59,7 @@ pub(crate) enum Value {
     /// A function.
     Function(FnId),
     /// A function of the language, and the node that names it.
-    PathFn(&'static crate::lang::PathFn, NodeId),
+    PathFn(PathFnId, NodeId),
     /// The variant of a struct or enum as a function of its fields.
     Constructor(AdtId, u32),
     /// `&mut`

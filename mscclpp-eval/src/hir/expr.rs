@@ -46,7 +46,7 @@ pub(crate) enum ExprKind {
     /// A function as a value.
     Function(FnId),
     /// A function of the language as a value: `Some`, `Vec::new`.
-    PathFn(&'static crate::lang::PathFn),
+    PathFn(super::PathFnId),
     /// `(a, b)`
     Tuple(Vec<Expr>),
     /// `[a, b]`, `vec![a, b]`: an array or a list.
@@ -94,7 +94,7 @@ pub(crate) enum ExprKind {
     /// A call of a value.
     CallValue(Box<Expr>, Vec<Expr>),
     /// A call of a function of the language: `Some(x)`, `Vec::new()`, `std::cmp::min(a, b)`.
-    CallPath(&'static crate::lang::PathFn, Vec<Expr>),
+    CallPath(super::PathFnId, Vec<Expr>),
     /// A method call.
     Method(Box<MethodCall>),
     /// `|a| b`

@@ -12,7 +12,7 @@ mod ty;
 pub(crate) use adt::{Adt, DEFAULT, Fields, Shape, Variant};
 pub(crate) use expr::*;
 pub(crate) use pattern::{Pattern, PatternKind};
-pub(crate) use ty::{IntTy, TyCon, TypeExpr};
+pub(crate) use ty::{Collected, IntTy, Made, TyCon, TypeExpr};
 
 /// Number of a place in the user's source.
 pub(crate) type SpanId = u32;
@@ -28,6 +28,8 @@ pub(crate) type ClosureId = u32;
 pub(crate) type ConstId = u32;
 /// Number of a struct or enum of [`Tree::adts`].
 pub(crate) type AdtId = u32;
+/// Number of a function of the language that is called by a path, of `lang::PATHS`.
+pub(crate) type PathFnId = u32;
 /// Number of a loop or labeled block within its function or closure body.
 pub(crate) type LabelId = u32;
 

@@ -15,6 +15,18 @@ pub(crate) enum TypeExpr {
     Each(Box<TypeExpr>),
 }
 
+/// The collections that collecting creates: one collection, or two for `unzip` and `partition`.
+pub(crate) type Made = [Option<Collected>; 2];
+
+/// A collection that is created from items.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Collected {
+    /// `Option` or `Result` around it, if collecting stops at the first `None` or `Err`.
+    pub(crate) stops: Option<TyCon>,
+    /// The collection.
+    pub(crate) into: TyCon,
+}
+
 /// Integer types.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "they are Rust's")]

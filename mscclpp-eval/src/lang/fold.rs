@@ -9,8 +9,7 @@ use super::iter::iter;
 use crate::eval::iter::Shared;
 use crate::eval::value::Value;
 use crate::eval::{Eval, Interpreter};
-use crate::hir::TyCon;
-use crate::types::Collected;
+use crate::hir::{Collected, TyCon};
 
 /// Collects items into the collection that inference found.
 pub(crate) fn collect(vm: &mut Interpreter<'_>, call: &Call, iter: &Shared, made: Option<Collected>) -> Eval {

@@ -15,11 +15,9 @@ mod sort;
 use crate::eval::place::Place;
 use crate::eval::value::Value;
 use crate::eval::{Eval, Interpreter};
-use crate::hir::{IntTy, NodeId, PathValue, SpanId, TyCon};
-use crate::types::Made;
-use crate::types::store::Node;
+use crate::hir::{IntTy, Made, NodeId, PathValue, SpanId, TyCon};
 
-pub(crate) use paths::{PATHS, PathFn, path_fn};
+pub(crate) use paths::{PATHS, path_fn};
 
 /// The methods of a type.
 pub(crate) struct Table {
@@ -152,30 +150,31 @@ pub(crate) const TABLES: &[&Table] = &[
     &option::ANY,
 ];
 
-/// Returns the tables whose methods a type has, in the order of lookup.
-pub(crate) fn tables(node: &Node) -> &'static [&'static Table] {
-    match node {
-        Node::Int(_) | Node::IntVar => &[&int::INT, &option::ANY],
-        Node::TyCon(con, _) => match con {
-            TyCon::Bool => &[&int::BOOL, &option::ANY],
-            TyCon::Option => &[&option::OPTION, &option::ANY],
-            TyCon::Result => &[&result::RESULT, &option::ANY],
-            TyCon::Ordering => &[&option::ORDERING, &option::ANY],
-            TyCon::List | TyCon::Array => &[&list::LIST, &option::ANY],
-            TyCon::Range => &[&iter::RANGE, &option::CLONE, &iter::ITER],
-            TyCon::RangeFrom => &[&option::CLONE, &iter::ITER],
-            TyCon::Iter => &[&iter::ITER, &option::CLONE],
-            TyCon::Map => &[&map::MAP, &option::ANY],
-            TyCon::HashMap => &[&map::HASH_MAP, &option::CLONE],
-            TyCon::Entry => &[&map::ENTRY],
-            TyCon::Set => &[&map::SET, &option::ANY],
-            TyCon::HashSet => &[&map::HASH_SET, &option::CLONE],
-            TyCon::Str => &[&int::STR, &option::ANY],
-            TyCon::Fn | TyCon::RangeTo | TyCon::RangeFull | TyCon::Handle(_) => &[&option::CLONE],
-            TyCon::Tuple | TyCon::Adt(_) | TyCon::Reverse | TyCon::TryFromIntError | TyCon::Unit => &[&option::ANY],
-            TyCon::Program => &[],
-        },
-        Node::Var | Node::Link(_) => &[],
+/// Returns the tables whose methods integers have, in the order of lookup.
+pub(crate) fn tables_of_integers() -> &'static [&'static Table] {
+    &[&int::INT, &option::ANY]
+}
+
+/// Returns the tables whose methods another type has, in the order of lookup.
+pub(crate) fn tables(con: TyCon) -> &'static [&'static Table] {
+    match con {
+        TyCon::Bool => &[&int::BOOL, &option::ANY],
+        TyCon::Option => &[&option::OPTION, &option::ANY],
+        TyCon::Result => &[&result::RESULT, &option::ANY],
+        TyCon::Ordering => &[&option::ORDERING, &option::ANY],
+        TyCon::List | TyCon::Array => &[&list::LIST, &option::ANY],
+        TyCon::Range => &[&iter::RANGE, &option::CLONE, &iter::ITER],
+        TyCon::RangeFrom => &[&option::CLONE, &iter::ITER],
+        TyCon::Iter => &[&iter::ITER, &option::CLONE],
+        TyCon::Map => &[&map::MAP, &option::ANY],
+        TyCon::HashMap => &[&map::HASH_MAP, &option::CLONE],
+        TyCon::Entry => &[&map::ENTRY],
+        TyCon::Set => &[&map::SET, &option::ANY],
+        TyCon::HashSet => &[&map::HASH_SET, &option::CLONE],
+        TyCon::Str => &[&int::STR, &option::ANY],
+        TyCon::Fn | TyCon::RangeTo | TyCon::RangeFull | TyCon::Handle(_) => &[&option::CLONE],
+        TyCon::Tuple | TyCon::Adt(_) | TyCon::Reverse | TyCon::TryFromIntError | TyCon::Unit => &[&option::ANY],
+        TyCon::Program => &[],
     }
 }
 

@@ -8,7 +8,7 @@ use super::{Call, Run};
 use crate::eval::iter::Iter;
 use crate::eval::value::Value;
 use crate::eval::{Eval, Interpreter};
-use crate::hir::TyCon;
+use crate::hir::{PathFnId, TyCon};
 
 /// A function that is called by a path.
 pub(crate) struct PathFn {
@@ -20,17 +20,12 @@ pub(crate) struct PathFn {
     pub(crate) run: Run,
 }
 
-impl std::fmt::Debug for PathFn {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}::{}", self.qualifier, self.sig)
-    }
-}
-
-/// Returns the function of a path, by its last two segments.
-pub(crate) fn path_fn(qualifier: &str, name: &str) -> Option<&'static PathFn> {
-    PATHS.iter().find(|function| {
+/// Returns the number of the function of a path, by its last two segments.
+pub(crate) fn path_fn(qualifier: &str, name: &str) -> Option<PathFnId> {
+    let found = PATHS.iter().position(|function| {
         function.qualifier == qualifier && function.sig.strip_prefix(name).is_some_and(|rest| rest.starts_with('('))
-    })
+    });
+    found.map(|number| number as PathFnId)
 }
 
 macro_rules! paths {

@@ -3,10 +3,10 @@
 use mscclpp_core::dsl::registry::{self, Kind, Method};
 
 use super::sig::{self, Sig};
-use super::store::Ty;
+use super::store::{Node, Ty};
 use super::{Check, Infer, Relation, Target};
-use crate::hir::{Expr, ExprKind, IntTy, MethodCall, SpanId, TyCon};
-use crate::lang::{self, Builtin, PathFn, Takes};
+use crate::hir::{Expr, ExprKind, IntTy, MethodCall, PathFnId, SpanId, TyCon};
+use crate::lang::{self, Builtin, PATHS, Takes};
 use crate::report::AT_RUN_TIME;
 
 impl Infer<'_> {
@@ -48,16 +48,18 @@ impl Infer<'_> {
         output
     }
 
-    pub(super) fn call_path(&mut self, function: &'static PathFn, args: &[Expr], expr: &Expr) -> Ty {
-        match sig::instantiate(&mut self.store, function.sig, None) {
+    pub(super) fn call_path(&mut self, function: PathFnId, args: &[Expr], expr: &Expr) -> Ty {
+        match sig::instantiate(&mut self.store, PATHS[function as usize].sig, None) {
             Some(sig) => self.apply(&sig, args, expr),
             None => self.store.var(),
         }
     }
 
     /// Returns the type of a function of the language as a value.
-    pub(super) fn path_fn(&mut self, function: &'static PathFn, expr: &Expr) -> Ty {
-        let Some(sig) = sig::instantiate(&mut self.store, function.sig, None) else { return self.store.var() };
+    pub(super) fn path_fn(&mut self, function: PathFnId, expr: &Expr) -> Ty {
+        let Some(sig) = sig::instantiate(&mut self.store, PATHS[function as usize].sig, None) else {
+            return self.store.var();
+        };
         self.require(&sig, expr);
         self.store.con(TyCon::Fn, sig.params.iter().copied().chain([sig.result]))
     }
@@ -130,7 +132,12 @@ impl Infer<'_> {
         if call.args.is_empty() && matches!(&*call.name, "into" | "try_into") {
             return self.into(expr, call, receiver);
         }
-        for table in lang::tables(self.store.node(receiver)) {
+        let tables = match self.store.node(receiver) {
+            Node::Int(_) | Node::IntVar => lang::tables_of_integers(),
+            Node::TyCon(con, _) => lang::tables(*con),
+            Node::Var | Node::Link(_) => &[],
+        };
+        for table in tables {
             let Some(builtin) = table.find(&call.name) else { continue };
             let on = self.receiver_for(table, receiver, call, builtin);
             let Some(sig) = sig::instantiate(&mut self.store, builtin.sig, Some((table.header, on))) else { continue };

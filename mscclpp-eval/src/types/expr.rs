@@ -30,7 +30,7 @@ impl Infer<'_> {
                 let signature = self.functions[*id as usize].clone();
                 self.store.con(TyCon::Fn, signature.params.into_iter().chain([signature.output]))
             }
-            ExprKind::PathFn(function) => self.path_fn(function, expr),
+            ExprKind::PathFn(function) => self.path_fn(*function, expr),
             ExprKind::Tuple(list) => {
                 let list: Vec<Ty> = list.iter().map(|item| self.expr(item)).collect();
                 self.store.con(TyCon::Tuple, list)
@@ -144,7 +144,7 @@ impl Infer<'_> {
                 signature.output
             }
             ExprKind::CallValue(callee, args) => self.call_value(callee, args, expr.tok),
-            ExprKind::CallPath(function, args) => self.call_path(function, args, expr),
+            ExprKind::CallPath(function, args) => self.call_path(*function, args, expr),
             ExprKind::Method(call) => self.method(expr, call),
             ExprKind::Closure(id) => self.closure(*id, None, expr.tok),
             ExprKind::Format(message) => {

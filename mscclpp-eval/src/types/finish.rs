@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::store::{Node, Ty};
-use super::{Check, Collected, Conversion, Infer, Relation, Target, Types};
-use crate::hir::{DEFAULT, SpanId, TyCon, TypeExpr};
+use super::{Check, Conversion, Infer, Relation, Target, Types};
+use crate::hir::{Collected, DEFAULT, SpanId, TyCon, TypeExpr};
 
 impl Infer<'_> {
     /// Resolves the remaining types and returns what evaluation needs.

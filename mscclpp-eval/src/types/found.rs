@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mscclpp_core::dsl::registry::Method;
 
-use crate::hir::{FnId, IntTy, NodeId, TyCon, TypeExpr};
+use crate::hir::{FnId, IntTy, Made, NodeId, TypeExpr};
 use crate::lang::Builtin;
 
 /// The results of inference, by node.
@@ -49,18 +49,6 @@ pub(crate) enum Conversion {
     Int(IntTy),
     /// Converts to an integer of this type, or an error.
     TryInt(IntTy),
-}
-
-/// The collections that collecting creates: one collection, or two for `unzip` and `partition`.
-pub(crate) type Made = [Option<Collected>; 2];
-
-/// A collection that is created from items.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Collected {
-    /// `Option` or `Result` around it, if collecting stops at the first `None` or `Err`.
-    pub(crate) stops: Option<TyCon>,
-    /// The collection.
-    pub(crate) into: TyCon,
 }
 
 impl std::fmt::Debug for Target {

@@ -18,7 +18,7 @@ use mscclpp_core::diag::Code;
 
 use crate::hir::{AdtId, Expr, IntTy, LabelId, NodeId, Pattern, Slot, SpanId, Tree, TyCon, TypeExpr};
 use crate::report::Report;
-pub(crate) use found::{Collected, Conversion, Made, Target, Types};
+pub(crate) use found::{Conversion, Target, Types};
 use store::{Store, Ty};
 
 /// Infers the types of a tree. `params` are those of the collective after its program.
