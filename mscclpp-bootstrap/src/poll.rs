@@ -8,6 +8,9 @@ use rustix::io::Errno;
 
 use super::error::Error;
 
+#[cfg(not(target_os = "linux"))]
+compile_error!("mscclpp-bootstrap needs Linux; `mscclpp` without default features runs all ranks in one process");
+
 /// Readiness to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Interest {

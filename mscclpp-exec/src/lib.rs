@@ -32,14 +32,9 @@
 //! | [`flight_recorder`] | dumps of the ranks whose call failed |
 //! | [`mod@file`], [`error`] | files that are replaced atomically; errors of all executors |
 //!
-//! All of it that knows only one process runs wherever Rust does. Ranks as processes, and what builds on them (communicators,
-//! CUDA, dumps, the validator), need Linux and the feature `process`, which is on by default.
+//! Ranks as processes, and what builds on them (communicators, CUDA, dumps, the validator), need Linux and the feature `process`,
+//! which is on by default. Everything else compiles for Windows and macOS too.
 #![deny(unsafe_code)]
-
-#[cfg(all(feature = "process", not(target_os = "linux")))]
-compile_error!(
-    "the feature `process` of mscclpp-exec needs Linux: use `default-features = false`, for ranks in one process"
-);
 
 #[cfg(feature = "process")]
 mod communicator;
@@ -70,6 +65,7 @@ pub mod select;
 #[cfg(feature = "process")]
 #[allow(unsafe_code, reason = "memory that processes share is mapped and reached through raw pointers")]
 mod shm;
+mod system;
 #[cfg(feature = "process")]
 mod transport;
 pub mod tune;
@@ -81,6 +77,6 @@ pub mod verify;
 pub use communicator::{AllToAllVOutput, Communicator, Pending};
 pub use dtype::{DataType, E4m3, E5m2, Element, ParseDataTypeError};
 pub use error::Error;
-pub use memory::available_memory;
 pub use message::{Message, PacketType};
 pub use numeric::AccumType;
+pub use system::available_memory;

@@ -2,8 +2,9 @@
 
 use crate::dtype::{DataType, Element};
 use crate::error::Error;
-use crate::memory::{available_memory, check_available, prefer_huge_pages};
+use crate::memory::check_available;
 use crate::numeric::{LINE, Line};
+use crate::system::{available_memory, prefer_huge_pages};
 
 /// Input and output of every rank, zeroed and aligned to cache lines. A launch uses them without copies.
 ///

@@ -19,16 +19,13 @@
 //! [`Table`] makes lending safe: slices can be accessed through it only during [`Table::lend`], whatever the workers
 //! do.
 
-mod available;
 mod fused;
-mod huge;
+mod limit;
 mod span;
 mod table;
 mod unit;
 
-pub use available::available_memory;
-pub(crate) use available::check_available;
 pub(crate) use fused::{copy_lines, fuse};
-pub(crate) use huge::prefer_huge_pages;
+pub(crate) use limit::check_available;
 pub(crate) use span::{Lines, Span};
 pub(crate) use table::{Lent, LentSlices, Table};

@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::system::processor;
+
 /// Properties that determine measured times, as far as they are cheap to query.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -51,14 +53,6 @@ impl MachineInfo {
         let differing = pairs.into_iter().filter(|(_, table, here)| table != here);
         differing.map(|(what, table, here)| Difference { what, table, here }).collect()
     }
-}
-
-/// Returns the processor's name, as reported by Linux.
-fn processor() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("model name") || line.starts_with("Model"))?;
-    let (_, name) = line.split_once(':')?;
-    Some(name.trim().to_owned())
 }
 
 impl fmt::Display for Difference {
