@@ -101,9 +101,14 @@ impl Client {
                     }
                     self.inbox.deliver(Frame::Roster(members));
                 }
-                Frame::Message { .. } | Frame::Gathered { .. } | Frame::Failed(_) | Frame::Leave { .. } => {
-                    if let Some(error) = self.inbox.deliver(frame) {
-                        self.conn.push(&Frame::Failed(error));
+                Frame::Message { .. }
+                | Frame::Gathered { .. }
+                | Frame::Query { .. }
+                | Frame::Report { .. }
+                | Frame::Failed(_)
+                | Frame::Leave { .. } => {
+                    if let Some(answer) = self.inbox.deliver(frame) {
+                        self.conn.push(&answer);
                     }
                 }
                 Frame::Heartbeat | Frame::LeaveAck => {}

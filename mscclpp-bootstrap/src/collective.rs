@@ -1,8 +1,9 @@
 //! Collective calls, messages and streams between the ranks of a communicator.
 
 use std::net::TcpStream;
+use std::panic::Location;
 use std::sync::PoisonError;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_bytes::ByteBuf;
 
@@ -11,9 +12,12 @@ use super::frame::{Call, Frame, GATHER_BYTES, MESSAGE_BYTES};
 use super::group::Bootstrap;
 use super::inbox::State;
 use super::rank_info::RankInfo;
+use super::timeout::ActiveTimeout;
 
 /// How much longer than the timeout a rank waits for rank 0 to report the missing ranks.
 const ROOT_GRACE_PERIOD: Duration = Duration::from_secs(5);
+/// Minimum duration of a wait for the next timeout of ranks that are threads.
+const MIN_WAIT: Duration = Duration::from_millis(1);
 /// How long a rank that observes a consequence of a failure waits for its cause.
 const CAUSE_GRACE_PERIOD: Duration = Duration::from_millis(200);
 
@@ -24,8 +28,9 @@ impl Bootstrap {
     /// [`Error::TooLarge`] for more bytes than [`gather_limit`](Self::gather_limit), which affects this rank alone. Any
     /// other error fails the communicator: [`Error::CollectiveTimeout`] names the ranks that did not enter the call,
     /// [`Error::Mismatch`] two ranks that make different calls, and the other errors the rank that died or left.
+    #[track_caller]
     pub fn all_gather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
-        let parts = self.gather(Call::AllGather, bytes)?;
+        let parts = self.gather(Call::AllGather, bytes, Location::caller())?;
         Ok(parts.into_iter().map(ByteBuf::into_vec).collect())
     }
 
@@ -39,19 +44,33 @@ impl Bootstrap {
     ///
     /// # Errors
     /// As [`all_gather`](Self::all_gather).
+    #[track_caller]
     pub fn barrier(&self) -> Result<(), Error> {
-        self.gather(Call::Barrier, &[]).map(drop)
+        self.gather(Call::Barrier, &[], Location::caller()).map(drop)
     }
 
     /// Returns the data of rank `root` on all ranks. The other ranks' data is ignored.
     ///
     /// # Errors
     /// As [`all_gather`](Self::all_gather), and [`Error::NoSuchRank`].
+    #[track_caller]
     pub fn broadcast(&self, root: u32, bytes: &[u8]) -> Result<Vec<u8>, Error> {
         self.rank_info(root)?;
         let bytes = if root == self.rank { bytes } else { &[] };
-        let mut parts = self.gather(Call::Broadcast { root }, bytes)?;
+        let mut parts = self.gather(Call::Broadcast { root }, bytes, Location::caller())?;
         Ok(parts.swap_remove(root as usize).into_vec())
+    }
+
+    /// Returns whether `flag` is true on all ranks, the same on all of them: for ranks that must know whether each of them has
+    /// succeeded, for example before they go on to the next step. A rank whose earlier call failed gets that failure here, and
+    /// so do all others. Only the end of rank 0 while it answers can still let some ranks learn the result and others the
+    /// failure.
+    ///
+    /// # Errors
+    /// As [`all_gather`](Self::all_gather).
+    #[track_caller]
+    pub fn agree(&self, flag: bool) -> Result<bool, Error> {
+        Ok(self.gather(Call::Agree, &[u8::from(flag)], Location::caller())?.iter().all(|part| part[..] == [1]))
     }
 
     /// Compares named values between all ranks. The names and their order have to be equal as well.
@@ -59,12 +78,13 @@ impl Bootstrap {
     /// # Errors
     /// [`Error::ConfigMismatch`] on all ranks, with the first difference from rank 0 and both values; otherwise as
     /// [`all_gather`](Self::all_gather).
-    pub fn agree(&self, values: &[(&str, &str)]) -> Result<(), Error> {
+    #[track_caller]
+    pub fn compare(&self, values: &[(&str, &str)]) -> Result<(), Error> {
         let bytes = postcard::to_allocvec(values).map_err(|error| Error::System {
             what: "cannot encode the values to compare".into(),
             reason: error.to_string(),
         })?;
-        let parts = self.gather(Call::Agree, &bytes)?;
+        let parts = self.gather(Call::Compare, &bytes, Location::caller())?;
         let mut lists = Vec::with_capacity(parts.len());
         for (rank, part) in parts.iter().enumerate() {
             let list: Vec<(&str, &str)> = postcard::from_bytes(part).map_err(|_| Error::Protocol {
@@ -175,12 +195,17 @@ impl Bootstrap {
     }
 
     /// Gathers the data of all ranks; every collective call uses it.
-    pub(super) fn gather(&self, call: Call, bytes: &[u8]) -> Result<Vec<ByteBuf>, Error> {
-        self.gather_numbered(call, bytes).map(|(_, parts)| parts)
+    pub(super) fn gather(&self, call: Call, bytes: &[u8], place: &Location<'_>) -> Result<Vec<ByteBuf>, Error> {
+        self.gather_numbered(call, bytes, place).map(|(_, parts)| parts)
     }
 
     /// Does what [`gather`](Self::gather) does, and also returns the number of the call.
-    pub(super) fn gather_numbered(&self, call: Call, bytes: &[u8]) -> Result<(u64, Vec<ByteBuf>), Error> {
+    pub(super) fn gather_numbered(
+        &self,
+        call: Call,
+        bytes: &[u8],
+        place: &Location<'_>,
+    ) -> Result<(u64, Vec<ByteBuf>), Error> {
         let limit = self.gather_limit();
         if bytes.len() > limit {
             return Err(Error::TooLarge { call: call.to_string(), bytes: bytes.len() as u64, limit: limit as u64 });
@@ -191,16 +216,19 @@ impl Bootstrap {
         *next += 1;
         let whole = self.group.len() == self.world.len() && self.context == 0;
         let group = if whole { Vec::new() } else { self.group.to_vec() };
-        let context = self.context;
-        self.link.post(Frame::EnterCollective { context, sequence, call, group, bytes: ByteBuf::from(bytes) })?;
+        let (context, place) = (self.context, place.to_string());
+        let bytes = ByteBuf::from(bytes);
+        self.link.post(Frame::EnterCollective { context, sequence, call, place, group, bytes })?;
         let timeout = self.options().timeout;
         let key = (context, sequence);
-        for time in [timeout, ROOT_GRACE_PERIOD] {
+        let mut waiting = ActiveTimeout::new(timeout + ROOT_GRACE_PERIOD);
+        while !waiting.is_expired() {
+            let next = self.link.expire().map(|at| at.saturating_duration_since(Instant::now()));
+            let time = next.map_or(waiting.remaining(), |next| next.clamp(MIN_WAIT, waiting.remaining()));
+            waiting.allow_gap(time);
             if let Some(parts) = self.link.inbox().wait(time, |state| state.take_gathered(key))? {
                 return Ok((sequence, parts));
             }
-            self.link.expire();
-            self.check_alive()?;
         }
         let (rank, from) = (self.group[self.rank as usize], Box::new(self.world[0].clone()));
         let call = format!("answer to {call}");

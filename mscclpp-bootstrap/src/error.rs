@@ -167,7 +167,7 @@ pub enum Error {
         silent: Duration,
     },
     /// Ranks did not enter a collective call within the timeout.
-    #[error("{} did not enter {call} within {}; {} waited for it", Members(missing), Seconds(*waited), Ranks(waiting))]
+    #[error("{} did not enter {call} within {}{}", Members(missing), Seconds(*waited), Waiting(waiting))]
     CollectiveTimeout {
         /// The call: `barrier (call 5)`.
         call: String,
@@ -177,6 +177,32 @@ pub enum Error {
         waiting: Vec<u32>,
         /// How long the first of them waited.
         waited: Duration,
+    },
+    /// Ranks are in a call, and have made no progress in it within the timeout.
+    #[error(
+        "{} made no progress in {call} within {}{}", Members(ranks), Seconds(*waited), Waiting(waiting)
+    )]
+    NoProgress {
+        /// The call.
+        call: String,
+        /// Ranks that made no progress: suspended, or busy for longer than the timeout.
+        ranks: Vec<RankInfo>,
+        /// Ranks that waited for them.
+        waiting: Vec<u32>,
+        /// How long the first of them waited.
+        waited: Duration,
+    },
+    /// A rank's call failed while other ranks depended on it.
+    #[error("{who} failed in {call}: {why}")]
+    CallFailed {
+        /// The rank.
+        who: Box<RankInfo>,
+        /// Its call.
+        call: String,
+        /// Class of the failure.
+        kind: ErrorKind,
+        /// The failure.
+        why: String,
     },
     /// Two ranks make different calls.
     #[error("ranks make different calls: {first} calls {first_call}, {second} calls {second_call}")]
@@ -273,7 +299,10 @@ impl Error {
                 vec![who.rank]
             }
             Self::Timeout { from, .. } => vec![from.rank],
-            Self::CollectiveTimeout { missing, .. } => missing.iter().map(|member| member.rank).collect(),
+            Self::CollectiveTimeout { missing: ranks, .. } | Self::NoProgress { ranks, .. } => {
+                ranks.iter().map(|member| member.rank).collect()
+            }
+            Self::CallFailed { who, kind: ErrorKind::RankLost, .. } => vec![who.rank],
             Self::JoinTimeout { missing, .. } => missing.clone(),
             _ => Vec::new(),
         }
@@ -297,8 +326,10 @@ impl Error {
             | Self::AuthenticationFailed { .. } => ErrorKind::Mismatch,
             Self::JoinTimeout { .. }
             | Self::CollectiveTimeout { .. }
+            | Self::NoProgress { .. }
             | Self::Timeout { .. }
             | Self::Unreachable { .. } => ErrorKind::Timeout,
+            Self::CallFailed { kind, .. } => *kind,
             Self::Died { .. } | Self::Unresponsive { .. } | Self::RankLeft { .. } | Self::Aborted { .. } => {
                 ErrorKind::RankLost
             }
@@ -321,6 +352,8 @@ impl Error {
     pub fn operation(&self) -> Option<&str> {
         match self {
             Self::CollectiveTimeout { call, .. }
+            | Self::NoProgress { call, .. }
+            | Self::CallFailed { call, .. }
             | Self::RankLeft { call, .. }
             | Self::Timeout { call, .. }
             | Self::TooLarge { call, .. } => Some(call),
@@ -335,7 +368,7 @@ impl Error {
             Self::Mismatch { second, .. }
             | Self::ConfigMismatch { second, .. }
             | Self::DuplicateRank { second, .. } => second.rank,
-            Self::WorldSize { who, .. } => who.rank,
+            Self::WorldSize { who, .. } | Self::CallFailed { who, .. } => who.rank,
             Self::Unreachable { peer, .. } => *peer,
             _ => *self.lost().first()?,
         };
@@ -361,9 +394,10 @@ impl Error {
             Self::AuthenticationFailed { .. } => {
                 "set the same MSCCLPP_SECRET on all ranks of a job, and use a separate port for each job"
             }
-            Self::JoinTimeout { .. } | Self::CollectiveTimeout { .. } | Self::Timeout { .. } => {
-                "set MSCCLPP_TIMEOUT to the number of seconds that ranks may wait for each other"
-            }
+            Self::JoinTimeout { .. }
+            | Self::CollectiveTimeout { .. }
+            | Self::NoProgress { .. }
+            | Self::Timeout { .. } => "set MSCCLPP_TIMEOUT to the number of seconds that ranks may wait for each other",
             Self::Unresponsive { .. } => {
                 "set MSCCLPP_HEARTBEAT_TIMEOUT to the number of seconds without a heartbeat after which a rank \
                  counts as lost; 0 disables the check"
@@ -424,6 +458,18 @@ impl Display for Members<'_> {
             return Ranks(&ranks).fmt(f);
         }
         list(f, self.0)
+    }
+}
+
+/// The ranks that waited for others.
+struct Waiting<'a>(&'a [u32]);
+
+impl Display for Waiting<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        write!(f, "; {} waited for it", Ranks(self.0))
     }
 }
 

@@ -59,10 +59,15 @@ pub(crate) enum Frame {
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
-    /// A rank enters a collective call. `group` lists the communicator's ranks; empty means all ranks.
-    EnterCollective { context: u64, sequence: u64, call: Call, group: Vec<u32>, bytes: ByteBuf },
+    /// A rank enters a collective call. `group` lists the communicator's ranks; empty means all ranks. `place`: source
+    /// location of the call.
+    EnterCollective { context: u64, sequence: u64, call: Call, place: String, group: Vec<u32>, bytes: ByteBuf },
     /// All ranks have entered a collective call: the data of each.
     Gathered { context: u64, sequence: u64, parts: Vec<ByteBuf> },
+    /// Rank `from` asks the other ranks of `group` for their reports; empty means all ranks.
+    Query { from: u32, context: u64, id: u64, group: Vec<u32> },
+    /// The report of a rank, as an answer to a query of rank `to`.
+    Report { from: u32, to: u32, context: u64, id: u64, bytes: ByteBuf },
     /// The communicator has failed.
     Failed(Error),
     /// Shutdown frame: a rank leaves in order.
@@ -81,6 +86,7 @@ pub(crate) enum Call {
     Broadcast { root: u32 },
     Split,
     Agree,
+    Compare,
 }
 
 impl Display for Call {
@@ -91,6 +97,7 @@ impl Display for Call {
             Self::Broadcast { root } => write!(f, "broadcast from rank {root}"),
             Self::Split => f.write_str("split"),
             Self::Agree => f.write_str("agree"),
+            Self::Compare => f.write_str("compare"),
         }
     }
 }

@@ -5,10 +5,14 @@ use std::time::Duration;
 
 use super::error::Error;
 use super::frame::{Frame, MAX_RANKS};
+use super::inbox::ReportSource;
 use super::link::Link;
 use super::local;
 use super::options::Options;
 use super::rank_info::{self, RankInfo};
+
+/// How long a rank waits for rank 0 to decide why the communicator has failed.
+const DECISION_TIME: Duration = Duration::from_secs(1);
 
 /// A rank's handle to the control plane of a communicator, whose ranks are processes of one job or threads of one
 /// process.
@@ -183,12 +187,48 @@ impl Bootstrap {
         self.fail(Error::Aborted { who, reason });
     }
 
-    /// Ends the job for all ranks with `error`, and returns it.
+    /// Fails the communicator on all ranks because of `error`, and returns why it has failed: `error`, or the failure that
+    /// another rank reported first. It is the same on all ranks. Waits up to a second for rank 0, which decides.
     pub fn fail(&self, error: Error) -> Error {
         // If the frame cannot be sent, the other ranks notice that this rank is lost.
-        let _ = self.link.post(Frame::Failed(error.clone()));
+        if self.link.post(Frame::Failed(error.clone())).is_ok()
+            && let Some(first) = self.failure_within(DECISION_TIME)
+        {
+            return first;
+        }
         self.link.inbox().deliver(Frame::Failed(error.clone()));
         self.link.inbox().failure().unwrap_or(error)
+    }
+
+    /// Sets what this rank answers when others ask for its report, also while its threads are busy: what it is doing.
+    /// `None` answers nothing. For the executors of this communicator.
+    #[doc(hidden)]
+    pub fn set_report(&self, report: Option<Arc<dyn Fn() -> Vec<u8> + Send + Sync>>) {
+        self.link.inbox().set_report_source(self.context, report.map(ReportSource));
+    }
+
+    /// Returns the reports of all ranks that answer within `time`, by rank. Ranks answer while their threads are busy, but not
+    /// while their processes are suspended. Waits until all have answered; not a call of all ranks.
+    ///
+    /// # Errors
+    /// Why the communicator has failed.
+    #[doc(hidden)]
+    pub fn reports(&self, time: Duration) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        let (inbox, context) = (self.link.inbox(), self.context);
+        let own = self.group[self.rank as usize];
+        let id = inbox.begin_query(context);
+        let asked = self.link.post(Frame::Query { from: own, context, id, group: self.group.to_vec() });
+        let others = self.group.len() - 1;
+        let waited =
+            asked.and_then(|()| inbox.wait(time, |state| (state.num_reports(context, id) >= others).then_some(())));
+        let mut reports = inbox.end_query(context, id);
+        waited?;
+        if let Some(Frame::Report { bytes, .. }) =
+            inbox.deliver(Frame::Query { from: own, context, id, group: Vec::new() })
+        {
+            reports.insert(own, bytes.into_vec());
+        }
+        Ok(self.group.iter().map(|rank| reports.remove(rank)).collect())
     }
 
     /// Records on this rank alone why the communicator has failed, as if this rank had noticed it first.

@@ -23,6 +23,16 @@ pub(crate) type MessageKey = (u64, u32, u64);
 /// Key of a stream: communicator, other end in the job, number.
 pub(crate) type StreamKey = (u64, u32, u64);
 
+/// Returns what a rank answers when others ask for its report.
+#[derive(Clone)]
+pub(crate) struct ReportSource(pub(crate) Arc<dyn Fn() -> Vec<u8> + Send + Sync>);
+
+impl std::fmt::Debug for ReportSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ReportSource")
+    }
+}
+
 /// Frames and streams that have arrived for one rank.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
@@ -38,6 +48,11 @@ pub(crate) struct State {
     waiting_bytes: usize,
     gathered: BTreeMap<(u64, u64), Vec<ByteBuf>>,
     streams: BTreeMap<StreamKey, TcpStream>,
+    /// By communicator.
+    report_sources: BTreeMap<u64, ReportSource>,
+    /// Reports that have arrived, by rank of the job, for each query (communicator, number) that still waits.
+    reports: BTreeMap<(u64, u64), BTreeMap<u32, Vec<u8>>>,
+    queries: u64,
     left: BTreeSet<u32>,
     roster: Option<Arc<[RankInfo]>>,
     failure: Option<Error>,
@@ -48,19 +63,31 @@ pub(crate) struct State {
 }
 
 impl Inbox {
-    /// Delivers a frame to this rank. Returns the reason if the frame fails the communicator and only this rank has
-    /// noticed.
-    pub(crate) fn deliver(&self, frame: Frame) -> Option<Error> {
+    /// Delivers a frame to this rank. Returns this rank's answer: a report, or the failure if the frame fails the
+    /// communicator and only this rank has noticed.
+    pub(crate) fn deliver(&self, frame: Frame) -> Option<Frame> {
         let mut state = self.lock();
         let mut failure = None;
         match frame {
+            Frame::Query { from, context, id, .. } => {
+                let source = state.report_sources.get(&context).cloned()?;
+                // A source may take locks of its own.
+                drop(state);
+                let bytes = ByteBuf::from((source.0)());
+                return Some(Frame::Report { from: 0, to: from, context, id, bytes });
+            }
+            Frame::Report { from, context, id, bytes, .. } => {
+                if let Some(reports) = state.reports.get_mut(&(context, id)) {
+                    reports.insert(from, bytes.into_vec());
+                }
+            }
             Frame::Message { from, context, tag, bytes, .. } => {
                 state.waiting_bytes += bytes.len();
                 if state.waiting_bytes > MAX_WAITING_BYTES {
                     let call = format!("unreceived messages from rank {from}");
                     let (bytes, limit) = (state.waiting_bytes as u64, MAX_WAITING_BYTES as u64);
                     let error = Error::TooLarge { call, bytes, limit };
-                    failure = state.failure.is_none().then(|| error.clone());
+                    failure = state.failure.is_none().then(|| Frame::Failed(error.clone()));
                     self.fail(&mut state, error);
                 } else {
                     state.messages.entry((context, from, tag)).or_default().push_back(bytes);
@@ -79,6 +106,29 @@ impl Inbox {
         drop(state);
         self.changed.notify_all();
         failure
+    }
+
+    /// Sets what this rank answers to queries in a communicator; `None`: nothing.
+    pub(crate) fn set_report_source(&self, context: u64, source: Option<ReportSource>) {
+        let mut state = self.lock();
+        match source {
+            Some(source) => _ = state.report_sources.insert(context, source),
+            None => _ = state.report_sources.remove(&context),
+        }
+    }
+
+    /// Begins to accept reports for a new query, and returns its number.
+    pub(crate) fn begin_query(&self, context: u64) -> u64 {
+        let mut state = self.lock();
+        state.queries += 1;
+        let id = state.queries;
+        state.reports.insert((context, id), BTreeMap::new());
+        id
+    }
+
+    /// Ends a query, and returns the reports by rank of the job.
+    pub(crate) fn end_query(&self, context: u64, id: u64) -> BTreeMap<u32, Vec<u8>> {
+        self.lock().reports.remove(&(context, id)).unwrap_or_default()
     }
 
     /// Delivers a stream that another rank has opened. Once the rank receives no more frames, the stream is closed, so
@@ -198,6 +248,11 @@ impl State {
     /// Returns the identities of all ranks, once all have joined.
     pub(crate) fn roster(&self) -> Option<Arc<[RankInfo]>> {
         self.roster.clone()
+    }
+
+    /// Returns how many ranks have answered a query.
+    pub(crate) fn num_reports(&self, context: u64, id: u64) -> usize {
+        self.reports.get(&(context, id)).map_or(0, BTreeMap::len)
     }
 
     /// Returns whether a rank has left.

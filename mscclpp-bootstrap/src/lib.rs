@@ -40,6 +40,8 @@ pub use group::Bootstrap;
 pub use mscclpp_core::diag::{ErrorKind, RootCause};
 pub use options::{MAX_TIMEOUT, Options};
 pub use rank_info::RankInfo;
+#[doc(hidden)]
+pub use router::odd_one_out;
 pub use secret::Secret;
 pub use timeout::ActiveTimeout;
 pub use unique_id::{RootListener, UniqueId};

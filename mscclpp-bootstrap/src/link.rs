@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::error::Error;
 use super::frame::Frame;
@@ -33,8 +33,11 @@ pub(crate) trait Link: Debug + Send + Sync {
         None
     }
 
-    /// Checks whether a timeout has expired, for links without a connection thread that does.
-    fn expire(&self) {}
+    /// Checks whether a timeout has expired, for links without a connection thread that does, and returns when the next
+    /// one can expire.
+    fn expire(&self) -> Option<Instant> {
+        None
+    }
 
     /// Opens a stream to a rank, whose end is delivered to its inbox.
     ///

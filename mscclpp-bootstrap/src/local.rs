@@ -51,8 +51,8 @@ impl Hub {
             for Delivery { to, frame } in out {
                 let Some((last, others)) = to.split_last() else { continue };
                 let mut deliver_to = |rank: u32, frame| {
-                    if let Some(error) = self.inboxes[rank as usize].deliver(frame) {
-                        router.fail(error, &mut more);
+                    if let Some(answer) = self.inboxes[rank as usize].deliver(frame) {
+                        router.route(rank, answer, Instant::now(), &mut more);
                     }
                 };
                 others.iter().for_each(|rank| deliver_to(*rank, frame.clone()));
@@ -78,8 +78,13 @@ impl Link for LocalLink {
     }
 
     /// There is no connection thread, so the waiting ranks check the timeouts.
-    fn expire(&self) {
-        self.hub.with_router(|router, out| router.expire(Instant::now(), out));
+    fn expire(&self) -> Option<Instant> {
+        let mut next = None;
+        self.hub.with_router(|router, out| {
+            router.expire(Instant::now(), out);
+            next = router.next_expiry();
+        });
+        next
     }
 
     /// Opens a pair of sockets of this machine; the peer's end is delivered to its inbox.

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Protocol version. It changes with every change of `Frame`.
-pub(crate) const VERSION: u16 = 2;
+pub(crate) const VERSION: u16 = 3;
 
 /// Why a process connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -33,19 +33,33 @@ pub(crate) struct Router {
     failed: bool,
 }
 
+/// How long a difference between calls waits for more ranks, so that the error names a rank that differs from most others.
+const MISMATCH_GRACE_PERIOD: Duration = Duration::from_millis(100);
+
 /// A collective call that some ranks have entered.
 #[derive(Debug)]
 struct Gather {
-    call: Call,
     sequence: u64,
     /// Ranks of the communicator.
     group: Vec<u32>,
+    /// The ranks that have entered, in the order of time.
+    entered: Vec<Entered>,
     /// Data of each rank, by position in `group`.
     parts: Vec<Option<ByteBuf>>,
     bytes: usize,
-    /// The rank that entered first, and when.
-    first: u32,
+    /// When the first rank entered.
     since: Instant,
+    /// When the communicator fails because ranks have made different calls.
+    mismatch: Option<Instant>,
+}
+
+/// A rank's call.
+#[derive(Debug)]
+struct Entered {
+    rank: u32,
+    call: Call,
+    /// Its source location.
+    place: String,
 }
 
 impl Router {
@@ -63,8 +77,25 @@ impl Router {
                     out.push(Delivery { to: vec![to], frame: Frame::Message { from, to, context, tag, bytes } });
                 }
             }
-            Frame::EnterCollective { context, sequence, call, group, bytes } => {
-                let arrived = self.enter_collective(from, (context, sequence), call, group, bytes, now);
+            Frame::Query { context, id, group, .. }
+                if group.iter().all(|rank| (*rank as usize) < self.members.len()) =>
+            {
+                let mut to = if group.is_empty() { self.present(None) } else { group };
+                to.retain(|rank| *rank != from && !self.left.contains(rank));
+                to.sort_unstable();
+                to.dedup();
+                if !self.failed {
+                    out.push(Delivery { to, frame: Frame::Query { from, context, id, group: Vec::new() } });
+                }
+            }
+            Frame::Report { to, context, id, bytes, .. } if (to as usize) < self.members.len() => {
+                if !self.failed && !self.left.contains(&to) {
+                    out.push(Delivery { to: vec![to], frame: Frame::Report { from, to, context, id, bytes } });
+                }
+            }
+            Frame::EnterCollective { context, sequence, call, place, group, bytes } => {
+                let entered = Entered { rank: from, call, place };
+                let arrived = self.enter_collective(entered, (context, sequence), group, bytes, now);
                 match arrived {
                     Ok(Some(delivery)) => out.push(delivery),
                     Ok(None) => {}
@@ -91,8 +122,13 @@ impl Router {
         self.failed
     }
 
-    /// Fails the communicator if a call has waited longer than the timeout.
+    /// Fails the communicator if ranks have made different calls, or a call has waited longer than the timeout.
     pub(crate) fn expire(&mut self, now: Instant, out: &mut Vec<Delivery>) {
+        let mut mismatches = self.gathers.values().filter(|gather| gather.mismatch.is_some_and(|until| now >= until));
+        if let Some(gather) = mismatches.next() {
+            let error = self.mismatch_error(gather);
+            return self.fail(error, out);
+        }
         let late = self.gathers.values().find(|gather| now >= gather.since + self.timeout);
         if let Some(gather) = late {
             let missing = gather.missing_ranks().map(|rank| self.members[rank as usize].clone()).collect();
@@ -104,7 +140,21 @@ impl Router {
 
     /// Returns the earliest time at which [`expire`](Self::expire) can fail the communicator.
     pub(crate) fn next_expiry(&self) -> Option<Instant> {
-        self.gathers.values().map(|gather| gather.since + self.timeout).min()
+        let expiries = self.gathers.values().map(|gather| gather.mismatch.unwrap_or(gather.since + self.timeout));
+        expiries.min()
+    }
+
+    /// Returns the error of a call in which ranks differ. It names a rank that differs from most others.
+    fn mismatch_error(&self, gather: &Gather) -> Error {
+        let calls: Vec<_> = gather.entered.iter().map(|entered| (entered.rank, entered.call)).collect();
+        let text = |rank: u32| gather.entered.iter().find(|entered| entered.rank == rank).map(|it| gather.text(it));
+        let (first, second) = odd_one_out(&calls).unwrap_or_default();
+        Error::Mismatch {
+            first: Box::new(self.members[first as usize].clone()),
+            first_call: text(first).unwrap_or_default(),
+            second: Box::new(self.members[second as usize].clone()),
+            second_call: text(second).unwrap_or_default(),
+        }
     }
 
     fn leave(&mut self, rank: u32, out: &mut Vec<Delivery>) {
@@ -113,7 +163,7 @@ impl Router {
         }
         let waits =
             self.gathers.values().find(|gather| gather.missing_ranks().any(|missing_ranks| missing_ranks == rank));
-        let error = waits.map(|gather| self.rank_left_error(rank, gather.first, gather.name()));
+        let error = waits.map(|gather| self.rank_left_error(rank, gather.first(), gather.name()));
         out.push(Delivery { to: self.present(Some(rank)), frame: Frame::Leave { rank } });
         if let Some(error) = error {
             self.fail(error, out);
@@ -132,9 +182,8 @@ impl Router {
 
     fn enter_collective(
         &mut self,
-        from: u32,
+        entered: Entered,
         key: (u64, u64),
-        call: Call,
         group: Vec<u32>,
         bytes: ByteBuf,
         now: Instant,
@@ -142,8 +191,9 @@ impl Router {
         if self.failed {
             return Ok(None);
         }
-        let who = |rank: u32| Box::new(self.members[rank as usize].clone());
-        let wrong = |what: &str| Error::Protocol { peer: who(from).to_string(), what: what.into() };
+        let from = entered.rank;
+        let wrong =
+            |what: &str| Error::Protocol { peer: self.members[from as usize].to_string(), what: what.to_owned() };
         let ranks = self.members.len() as u32;
         let group = if group.is_empty() { (0..ranks).collect() } else { group };
         if group.len() > ranks as usize || group.iter().any(|rank| *rank >= ranks) {
@@ -153,23 +203,14 @@ impl Router {
             return Err(wrong("it made a call on a communicator that it is not a member of"));
         };
         let gather = self.gathers.entry(key).or_insert_with(|| Gather {
-            call,
             sequence: key.1,
+            entered: Vec::new(),
             parts: vec![None; group.len()],
             group: group.clone(),
             bytes: 0,
-            first: from,
             since: now,
+            mismatch: None,
         });
-        if gather.call != call {
-            let calls = |call: Call| format!("{call} (call {})", key.1);
-            return Err(Error::Mismatch {
-                first: who(gather.first),
-                first_call: calls(gather.call),
-                second: who(from),
-                second_call: calls(call),
-            });
-        }
         if gather.group != group || gather.parts[position].is_some() {
             return Err(wrong("it entered a call twice, or with another communicator"));
         }
@@ -178,11 +219,20 @@ impl Router {
             let call = gather.name();
             return Err(Error::TooLarge { call, bytes: gather.bytes as u64, limit: GATHER_BYTES as u64 });
         }
+        if gather.entered.first().is_some_and(|first| first.call != entered.call) {
+            gather.mismatch.get_or_insert(now + MISMATCH_GRACE_PERIOD);
+        }
+        gather.entered.push(entered);
         gather.parts[position] = Some(bytes);
-        if gather.parts.iter().any(Option::is_none) {
+        let is_complete = gather.parts.iter().all(Option::is_some);
+        let gather = &self.gathers[&key];
+        if gather.mismatch.is_some() {
+            return if is_complete { Err(self.mismatch_error(gather)) } else { Ok(None) };
+        }
+        if !is_complete {
             let gone = gather.missing_ranks().find(|rank| self.left.contains(rank));
             return match gone {
-                Some(rank) => Err(self.rank_left_error(rank, from, self.gathers[&key].name())),
+                Some(rank) => Err(self.rank_left_error(rank, from, gather.name())),
                 None => Ok(None),
             };
         }
@@ -198,6 +248,16 @@ impl Router {
     }
 }
 
+/// Returns, of ranks with their calls, the lowest rank whose call most ranks make, and the lowest rank with another call;
+/// `None` if all make the same call. Of two calls that equally many ranks make, the one of the lowest rank counts as that
+/// of most.
+pub fn odd_one_out<C: PartialEq>(calls: &[(u32, C)]) -> Option<(u32, u32)> {
+    let count = |call: &C| calls.iter().filter(|(_, other)| other == call).count();
+    let (first, most) = calls.iter().max_by_key(|(rank, call)| (count(call), std::cmp::Reverse(*rank)))?;
+    let second = calls.iter().filter(|(_, call)| call != most).map(|(rank, _)| *rank).min()?;
+    Some((*first, second))
+}
+
 impl Gather {
     fn missing_ranks(&self) -> impl Iterator<Item = u32> {
         self.group.iter().zip(&self.parts).filter(|(_, part)| part.is_none()).map(|(rank, _)| *rank)
@@ -207,8 +267,18 @@ impl Gather {
         self.group.iter().zip(&self.parts).filter(|(_, part)| part.is_some()).map(|(rank, _)| *rank)
     }
 
+    /// Returns the rank that entered first.
+    fn first(&self) -> u32 {
+        self.entered.first().map_or(0, |entered| entered.rank)
+    }
+
+    fn text(&self, entered: &Entered) -> String {
+        format!("{} (call {}) at {}", entered.call, self.sequence, entered.place)
+    }
+
+    /// Returns the call of the rank that entered first.
     fn name(&self) -> String {
-        format!("{} (call {})", self.call, self.sequence)
+        self.entered.first().map_or_else(String::new, |entered| self.text(entered))
     }
 }
 
@@ -222,7 +292,8 @@ mod tests {
     }
 
     fn enter_collective(call: Call, bytes: &[u8]) -> Frame {
-        Frame::EnterCollective { context: 0, sequence: 0, call, group: Vec::new(), bytes: ByteBuf::from(bytes) }
+        let (place, bytes) = ("main.rs:1:2".to_owned(), ByteBuf::from(bytes));
+        Frame::EnterCollective { context: 0, sequence: 0, call, place, group: Vec::new(), bytes }
     }
 
     fn failure(out: &[Delivery]) -> &Error {
@@ -268,7 +339,33 @@ mod tests {
         router.route(1, enter_collective(Call::Barrier, &[]), now, &mut out);
         router.route(0, enter_collective(Call::Broadcast { root: 1 }, &[]), now, &mut out);
         let text = failure(&out).to_string();
-        assert!(text.contains("calls barrier") && text.contains("calls broadcast from rank 1"), "{text}");
+        let [first, second] = ["calls broadcast from rank 1 (call 0) at main.rs:1:2", "calls barrier (call 0)"];
+        assert!(text.contains(first) && text.contains(second), "{text}");
+    }
+
+    #[test]
+    fn mismatch_names_the_rank_that_differs_from_most_in_every_order() {
+        for order in [[0, 1, 2], [1, 0, 2], [2, 1, 0], [0, 2, 1]] {
+            let (mut router, mut out, now) = (router(4), Vec::new(), Instant::now());
+            for rank in order {
+                let call = if rank == 1 { Call::Barrier } else { Call::AllGather };
+                router.route(rank, enter_collective(call, &[]), now, &mut out);
+            }
+            assert!(out.is_empty(), "rank 3 may decide");
+            router.expire(router.next_expiry().unwrap(), &mut out);
+            let Error::Mismatch { first, second, .. } = failure(&out) else { panic!("{out:?}") };
+            assert_eq!((first.rank, second.rank), (0, 1));
+        }
+    }
+
+    #[test]
+    fn reports_reach_the_rank_that_asked() {
+        let (mut router, mut out, now) = (router(3), Vec::new(), Instant::now());
+        router.route(1, Frame::Query { from: 0, context: 5, id: 7, group: vec![] }, now, &mut out);
+        assert!(matches!(&out[0], Delivery { to, frame: Frame::Query { from: 1, .. } } if to[..] == [0, 2]));
+        let report = Frame::Report { from: 0, to: 1, context: 5, id: 7, bytes: ByteBuf::from([3]) };
+        router.route(2, report, now, &mut out);
+        assert!(matches!(&out[1], Delivery { to, frame: Frame::Report { from: 2, to: 1, .. } } if to[..] == [1]));
     }
 
     #[test]
@@ -298,10 +395,13 @@ mod tests {
         let strange = [
             Frame::Message { from: 0, to: 9, context: 0, tag: 0, bytes: vec![] },
             Frame::Roster(vec![]),
+            Frame::Query { from: 0, context: 0, id: 0, group: vec![9] },
+            Frame::Report { from: 0, to: 9, context: 0, id: 0, bytes: ByteBuf::new() },
             Frame::EnterCollective {
                 context: 1,
                 sequence: 0,
                 call: Call::Barrier,
+                place: String::new(),
                 group: vec![7],
                 bytes: ByteBuf::new(),
             },
@@ -309,6 +409,7 @@ mod tests {
                 context: 1,
                 sequence: 0,
                 call: Call::Barrier,
+                place: String::new(),
                 group: vec![1],
                 bytes: ByteBuf::new(),
             },

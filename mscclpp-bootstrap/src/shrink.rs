@@ -42,7 +42,7 @@ impl Bootstrap {
             tcp::join(&[first], rank as u32, ranks, secret, options, own)?
         };
         let names: Vec<_> = members.iter().map(|member| member.rank.to_string()).collect();
-        shrunk.agree(&[("list of remaining ranks", &names.join(", "))])?;
+        shrunk.compare(&[("list of remaining ranks", &names.join(", "))])?;
         Ok(shrunk)
     }
 

@@ -1,5 +1,6 @@
 //! Communicators of some of a communicator's ranks.
 
+use std::panic::Location;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
@@ -17,6 +18,7 @@ impl Bootstrap {
     ///
     /// # Errors
     /// As [`all_gather`](Self::all_gather).
+    #[track_caller]
     pub fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>, Error> {
         let mut choice = [0; 9];
         if let Some(color) = color {
@@ -24,7 +26,7 @@ impl Bootstrap {
             choice[1..5].copy_from_slice(&color.to_le_bytes());
             choice[5..].copy_from_slice(&key.to_le_bytes());
         }
-        let (call, parts) = self.gather_numbered(Call::Split, &choice)?;
+        let (call, parts) = self.gather_numbered(Call::Split, &choice, Location::caller())?;
         let Some(color) = color else { return Ok(None) };
         let mut ranks = Vec::new();
         for (rank, part) in parts.iter().enumerate() {
@@ -48,6 +50,7 @@ impl Bootstrap {
     /// # Errors
     /// [`Error::NoSuchRank`] for a rank that is not in this communicator or is listed twice; otherwise as
     /// [`all_gather`](Self::all_gather).
+    #[track_caller]
     pub fn subgroup(&self, ranks: &[u32]) -> Result<Option<Self>, Error> {
         for (index, rank) in ranks.iter().enumerate() {
             self.rank_info(*rank)?;

@@ -104,7 +104,7 @@ fn complete_join(link: TcpLink, time: Duration) -> Result<Bootstrap, Error> {
     match link.inbox.wait(time, |state| state.roster())? {
         Some(world) => {
             let group = Bootstrap::all_ranks(link.rank, Arc::new(link), world);
-            group.agree(&[("version of mscclpp", env!("CARGO_PKG_VERSION"))])?;
+            group.compare(&[("version of mscclpp", env!("CARGO_PKG_VERSION"))])?;
             Ok(group)
         }
         None => Err(Error::Timeout {
@@ -362,10 +362,10 @@ mod tests {
             assert!(matches!(next(), Frame::Admitted { .. }) && matches!(next(), Frame::Roster(_)));
             let arrive = |sequence, call, bytes: Vec<u8>| {
                 let bytes = serde_bytes::ByteBuf::from(bytes);
-                Frame::EnterCollective { context: 0, sequence, call, group: vec![], bytes }
+                Frame::EnterCollective { context: 0, sequence, call, place: String::new(), group: vec![], bytes }
             };
             let version = postcard::to_allocvec(&[("version of mscclpp", env!("CARGO_PKG_VERSION"))][..]).unwrap();
-            conn.push(&arrive(0, Call::Agree, version));
+            conn.push(&arrive(0, Call::Compare, version));
             conn.push(&arrive(1, Call::Barrier, vec![]));
             // Long enough for rank 0 to read more than it may queue.
             thread::sleep(Duration::from_secs(2));

@@ -191,7 +191,7 @@ fn abort_and_mismatches_are_reported_on_all_ranks() {
 
     let errors = on_all(Bootstrap::local(3).unwrap(), |group| {
         let table = if group.rank() == 2 { "b" } else { "a" };
-        group.agree(&[("version", "1"), ("table", table)]).unwrap_err()
+        group.compare(&[("version", "1"), ("table", table)]).unwrap_err()
     });
     for error in errors {
         assert!(error.to_string().starts_with("table differs: rank 0"), "{error}");

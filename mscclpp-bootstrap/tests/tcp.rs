@@ -84,7 +84,7 @@ fn joined_ranks_can_make_all_calls() {
                 assert_eq!(parts, (0..ranks).map(|rank| vec![round; rank as usize]).collect::<Vec<_>>());
             }
             assert_eq!(group.broadcast(ranks - 1, &[rank as u8]).unwrap(), [ranks as u8 - 1]);
-            group.agree(&[("version", "1")]).unwrap();
+            group.compare(&[("version", "1")]).unwrap();
             for peer in 0..ranks {
                 group.send(peer, 3, &[rank as u8]).unwrap();
             }

@@ -31,13 +31,13 @@ impl Root {
 
     /// Delivers the router's frames.
     pub(super) fn deliver(&mut self, out: Vec<Delivery>) {
-        let mut failures = Vec::new();
+        let (mut failures, mut answers) = (Vec::new(), Vec::new());
         for Delivery { to, frame } in out {
             let bytes: Arc<[u8]> = frame.encode().into();
             for rank in to {
                 let Some(peer) = &mut self.peers[rank as usize] else {
                     if rank == 0 {
-                        failures.extend(self.inbox.deliver(frame.clone()));
+                        answers.extend(self.inbox.deliver(frame.clone()));
                     }
                     continue;
                 };
@@ -51,6 +51,7 @@ impl Root {
         }
         // Failures come last, so that the other ranks receive all earlier frames.
         failures.into_iter().for_each(|error| self.fail(error));
+        answers.into_iter().for_each(|answer| self.route(0, answer));
     }
 
     pub(super) fn fail(&mut self, error: Error) {

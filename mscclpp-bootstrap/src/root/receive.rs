@@ -84,7 +84,7 @@ impl Root {
         }
     }
 
-    fn route(&mut self, rank: u32, frame: Frame) {
+    pub(super) fn route(&mut self, rank: u32, frame: Frame) {
         let active_now = self.active_now();
         match (&mut self.phase, frame) {
             (Phase::Connected(router), frame) => {
