@@ -43,7 +43,7 @@ impl Client {
         outbox: Arc<Outbox>,
         options: Options,
     ) -> Self {
-        let root = RankInfo { rank: 0, ..RankInfo::unknown() };
+        let root = RankInfo::unnamed(0);
         let heartbeat = Heartbeat::new(options.heartbeat_timeout);
         Self { rank, conn, acceptor, inbox, outbox, heartbeat, leaving: None, root_left: false, root }
     }

@@ -11,6 +11,7 @@ use super::error::Error;
 use super::frame::{Call, Frame, GATHER_BYTES, MESSAGE_BYTES};
 use super::group::Bootstrap;
 use super::inbox::State;
+use super::place;
 use super::rank_info::RankInfo;
 use super::timeout::ActiveTimeout;
 
@@ -195,7 +196,12 @@ impl Bootstrap {
     }
 
     /// Gathers the data of all ranks; every collective call uses it.
-    pub(super) fn gather(&self, call: Call, bytes: &[u8], place: &Location<'_>) -> Result<Vec<ByteBuf>, Error> {
+    pub(super) fn gather(
+        &self,
+        call: Call,
+        bytes: &[u8],
+        place: &'static Location<'static>,
+    ) -> Result<Vec<ByteBuf>, Error> {
         self.gather_numbered(call, bytes, place).map(|(_, parts)| parts)
     }
 
@@ -204,7 +210,7 @@ impl Bootstrap {
         &self,
         call: Call,
         bytes: &[u8],
-        place: &Location<'_>,
+        place: &'static Location<'static>,
     ) -> Result<(u64, Vec<ByteBuf>), Error> {
         let limit = self.gather_limit();
         if bytes.len() > limit {
@@ -216,7 +222,7 @@ impl Bootstrap {
         *next += 1;
         let whole = self.group.len() == self.world.len() && self.context == 0;
         let group = if whole { Vec::new() } else { self.group.to_vec() };
-        let (context, place) = (self.context, place.to_string());
+        let (context, place) = (self.context, place::current(place).to_string());
         let bytes = ByteBuf::from(bytes);
         self.link.post(Frame::EnterCollective { context, sequence, call, place, group, bytes })?;
         let timeout = self.options().timeout;

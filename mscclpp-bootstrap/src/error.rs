@@ -159,7 +159,7 @@ pub enum Error {
         how: String,
     },
     /// A rank's process no longer runs, although its connection is open.
-    #[error("no heartbeat from {who} for {}: its process is suspended or its host is unreachable", Seconds(*silent))]
+    #[error("no answer from {who} for {}: its process is suspended or its host is unreachable", Seconds(*silent))]
     Unresponsive {
         /// The rank.
         who: Box<RankInfo>,

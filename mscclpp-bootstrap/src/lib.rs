@@ -21,6 +21,8 @@ mod link;
 mod local;
 mod options;
 mod outbox;
+#[doc(hidden)]
+pub mod place;
 mod poll;
 mod protocol;
 mod rank_info;

@@ -32,8 +32,8 @@ impl RankInfo {
     }
 
     /// Returns an identity without process and host.
-    pub(crate) fn unknown() -> Self {
-        Self { rank: 0, pid: 0, hostname: String::new(), host: String::new(), listens: None }
+    pub fn unnamed(rank: u32) -> Self {
+        Self { rank, pid: 0, hostname: String::new(), host: String::new(), listens: None }
     }
 
     /// Returns this identity as seen by a rank that reaches rank 0 at `root`: a rank that listens on all interfaces is

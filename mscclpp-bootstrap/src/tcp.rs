@@ -109,7 +109,7 @@ fn complete_join(link: TcpLink, time: Duration) -> Result<Bootstrap, Error> {
         }
         None => Err(Error::Timeout {
             rank: link.rank,
-            from: Box::new(RankInfo { rank: 0, ..RankInfo::unknown() }),
+            from: Box::new(RankInfo::unnamed(0)),
             call: "list of all ranks".into(),
             waited: start.elapsed(),
         }),

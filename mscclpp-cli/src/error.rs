@@ -204,6 +204,7 @@ impl Error {
     /// Converts an error of the executor.
     pub(crate) fn run(error: &mscclpp_exec::Error) -> Self {
         use mscclpp_exec::Error as Exec;
+        use mscclpp_exec::error::ErrorKind;
         let (what, code) = match error {
             Exec::Stalled(_) => ("the run stalled", exit::FAILURE),
             Exec::InvalidPlan { .. } => ("the plan cannot be run", exit::FAILURE),
@@ -216,8 +217,10 @@ impl Error {
             | Exec::NotCoResident { .. }
             | Exec::System { .. }
             | Exec::Internal(_) => ("the run is not possible on this machine", exit::UNAVAILABLE),
-            Exec::CallMismatch { .. } => ("ranks make different calls", exit::FAILURE),
-            Exec::Interrupted(_) | Exec::RankLost { .. } | Exec::CommunicatorFailed { .. } | Exec::Bootstrap(_) => {
+            Exec::Bootstrap(error) if error.kind() == ErrorKind::Mismatch => {
+                ("ranks make different calls", exit::FAILURE)
+            }
+            Exec::Interrupted(_) | Exec::RankLost { .. } | Exec::Bootstrap(_) => {
                 ("ranks are missing", exit::UNAVAILABLE)
             }
             _ => ("the plan cannot be run with these arguments", exit::USAGE),

@@ -31,7 +31,7 @@ impl Root {
                 Ok(None) if open => self.joining.push((rank, ranks, conn)),
                 // It authenticated, so it is a rank of this job.
                 _ if matches!(self.phase, Phase::Joining) && rank < self.ranks => {
-                    let who = Box::new(RankInfo { rank, ..RankInfo::unknown() });
+                    let who = Box::new(RankInfo::unnamed(rank));
                     self.fail(Error::Died { who, how: "its connection closed before it sent its rank info".into() });
                 }
                 _ => {}

@@ -1,8 +1,11 @@
 //! All-to-all with parts of any lengths.
 
+use std::panic::Location;
+
 use super::handle::Communicator;
 use crate::dtype::Element;
 use crate::error::Error;
+use mscclpp_bootstrap::place;
 use mscclpp_core::types::ReduceOp;
 
 /// Bytes of a round's parts for all ranks together.
@@ -43,6 +46,7 @@ impl Communicator {
     #[track_caller]
     pub fn all_to_all_v<T: Element>(&self, input: &[T], counts: &[usize]) -> Result<AllToAllVOutput<T>, Error> {
         const CALL: &str = "all_to_all_v";
+        let _place = place::enter(Location::caller());
         let (rank, ranks) = (self.rank(), self.num_ranks() as usize);
         let length = |what, expected, found| Error::Length { call: CALL, rank, what, expected, found };
         if counts.len() != ranks {

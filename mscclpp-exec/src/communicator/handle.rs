@@ -5,7 +5,7 @@ use std::panic::Location;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
-use mscclpp_bootstrap::{Address, Bootstrap, Options, RootListener, Secret, UniqueId};
+use mscclpp_bootstrap::{Address, Bootstrap, Options, RootListener, Secret, UniqueId, place};
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 
@@ -173,6 +173,7 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Executor::new`].
+    #[track_caller]
     pub fn executor(&self) -> Result<Executor, Error> {
         let mut executor = self.inner.executor.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(executor) = &*executor {
@@ -187,6 +188,7 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Executor::alloc`].
+    #[track_caller]
     pub fn alloc<T: Element>(&self, len: usize) -> Result<SharedBuffer<T>, Error> {
         self.wait_for_started();
         self.executor()?.alloc(len)
@@ -206,6 +208,7 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Bootstrap::all_gather`].
+    #[track_caller]
     pub fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>, Error> {
         self.wait_for_started();
         Ok(self.inner.bootstrap.split(color, key)?.map(Self::from))
@@ -215,9 +218,35 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`Bootstrap::subgroup`].
+    #[track_caller]
     pub fn subgroup(&self, ranks: &[u32]) -> Result<Option<Self>, Error> {
         self.wait_for_started();
         Ok(self.inner.bootstrap.subgroup(ranks)?.map(Self::from))
+    }
+
+    /// Returns whether `flag` is true on all ranks; a call of all ranks. Some ranks may have returned from a call that failed on
+    /// others: after `agree(true)`, all ranks know that none has failed so far, or all return the failure. The exception is
+    /// the end of rank 0 within this call; see [`Bootstrap::agree`].
+    ///
+    /// ```
+    /// # use mscclpp_core::types::ReduceOp;
+    /// # use mscclpp_exec::{Communicator, Error};
+    /// # fn step(comm: &Communicator, gradients: &mut [f32]) -> Result<(), Error> {
+    /// comm.all_reduce_in_place(gradients, ReduceOp::Avg)?;
+    /// let finite = gradients.iter().all(|gradient| gradient.is_finite());
+    /// if comm.agree(finite)? {
+    ///     // All ranks have the result, and it is finite on all of them.
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// See [`Communicator`].
+    #[track_caller]
+    pub fn agree(&self, flag: bool) -> Result<bool, Error> {
+        self.wait_for_started();
+        Ok(self.inner.bootstrap.agree(flag)?)
     }
 
     /// Returns the registry that selects algorithms. Unless [`set_registry`](Self::set_registry) was called, the built-in
@@ -225,6 +254,7 @@ impl Communicator {
     ///
     /// # Errors
     /// [`Error::TuningTable`] if the table cannot be read; [`Error::Bootstrap`] if ranks differ, with the first difference.
+    #[track_caller]
     pub fn registry(&self) -> Result<Arc<Registry>, Error> {
         let mut registry = self.lock_registry();
         if let Some(registry) = &*registry {
@@ -240,6 +270,7 @@ impl Communicator {
     /// # Errors
     /// [`Error::Bootstrap`] if ranks have different versions or algorithms, with the first difference; the registry stays as it
     /// was then.
+    #[track_caller]
     pub fn set_registry(&self, registry: Registry) -> Result<(), Error> {
         self.compare(&registry)?;
         self.calls()?.cache.clear();
@@ -251,6 +282,7 @@ impl Communicator {
     ///
     /// # Errors
     /// As [`registry`](Self::registry) and [`set_registry`](Self::set_registry).
+    #[track_caller]
     pub fn configure<R>(&self, change: impl FnOnce(&mut Registry) -> R) -> Result<R, Error> {
         let mut registry = Registry::clone(&*self.registry()?);
         let result = change(&mut registry);
@@ -258,10 +290,11 @@ impl Communicator {
         Ok(result)
     }
 
+    #[track_caller]
     fn compare(&self, registry: &Registry) -> Result<(), Error> {
         let algorithms = registry.fingerprint();
         let values = [("version of mscclpp", env!("CARGO_PKG_VERSION")), ("algorithms", &algorithms)];
-        Ok(self.inner.bootstrap.agree(&values)?)
+        Ok(self.inner.bootstrap.compare(&values)?)
     }
 
     fn lock_registry(&self) -> MutexGuard<'_, Option<Arc<Registry>>> {
@@ -344,13 +377,14 @@ impl Communicator {
         call: impl FnOnce(&mut Calls) -> Result<(), Error>,
     ) -> Result<(), Error> {
         calls.recorder.note(request, Location::caller());
+        let _place = place::enter(Location::caller());
         call(calls).inspect_err(|error| {
             let stall = match error {
                 Error::Stalled(stall) => Some(&**stall),
                 Error::Interrupted(interrupted) => Some(&interrupted.stall),
                 _ => None,
             };
-            calls.recorder.fail(&self.inner.bootstrap, error.to_string(), stall);
+            calls.recorder.fail(&self.inner.bootstrap, error, stall);
         })
     }
 
@@ -372,7 +406,8 @@ impl Communicator {
                         let request = request.to_string();
                         Error::NoPlan { rank, request, source: Box::new(source) }
                     })?;
-                    Serving::Plan(Box::new(self.executor()?.prepare(&plan, request.message())?))
+                    let name = request.to_string();
+                    Serving::Plan(Box::new(self.executor()?.prepare_as(&plan, request.message(), Some(&name))?))
                 }
             };
             Ok::<_, Error>((decision.algorithm, serving))

@@ -148,8 +148,7 @@ impl Binding {
             if let Some(number) = (0..2).find(|&number| pair[number].bytes != lens[number]) {
                 let (expected, found) = (lens[number], pair[number].bytes);
                 let error = Error::BufferSize { rank, buffer: ["input", "output"][number], expected, found };
-                group.abort(&error);
-                return Err(error);
+                return Err(group.abort(error));
             }
             slices.push(pair);
         }

@@ -370,10 +370,9 @@ impl Inner {
     /// # Errors
     /// [`Error::Capturing`].
     pub(super) fn refuse_in_capture(&self, what: &str) -> Result<(), Error> {
-        refuse_in_capture(what).inspect_err(|error| {
-            if let Some(group) = &self.group {
-                group.abort(error);
-            }
+        refuse_in_capture(what).map_err(|error| match &self.group {
+            Some(group) => group.abort(error),
+            None => error,
         })
     }
 

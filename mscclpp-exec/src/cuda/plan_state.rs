@@ -254,7 +254,7 @@ impl PlanState {
                 let (plan, blocks) = (self.program.plan.name().to_owned(), self.program.agents.len());
                 let rank = self.rank;
                 let stall = Stall { plan, launch: 0, blocks, blocked: Vec::new() };
-                Error::Interrupted(Box::new(LaunchAborted { rank, cause, stall }))
+                Error::Interrupted(Box::new(LaunchAborted { rank, cause: Box::new(cause), stall }))
             }
         })
     }

@@ -2,7 +2,9 @@
 
 use mscclpp_core::diag::{Code, Diagnostic, Site};
 
-use super::Error;
+use super::{Error, ErrorKind};
+#[cfg(feature = "process")]
+use mscclpp_bootstrap as bootstrap;
 
 impl Error {
     /// Returns the violated rule.
@@ -29,17 +31,19 @@ impl Error {
             Self::ScratchLimit { .. } | Self::OutOfMemory { .. } | Self::SpawnThread(_) | Self::System { .. } => {
                 Code::OutOfResources
             }
-            Self::Interrupted(_) | Self::RankLost { .. } | Self::CommunicatorFailed { .. } => Code::LostRank,
+            Self::RankLost { .. } => Code::LostRank,
             #[cfg(feature = "process")]
-            Self::Bootstrap(_) => Code::LostRank,
+            Self::Bootstrap(error) if matches!(error.kind(), ErrorKind::Mismatch) => Code::CallMismatch,
+            #[cfg(feature = "process")]
+            Self::Interrupted(_) | Self::Bootstrap(_) => Code::LostRank,
             Self::Select { .. } | Self::NoPlan { .. } | Self::NativeAlgorithm { .. } | Self::TuningTable(_) => {
                 Code::NoAlgorithm
             }
             Self::Length { .. } | Self::Root { .. } => Code::InvalidCall,
-            Self::ReceiveMemory { .. } => Code::OutOfResources,
+            Self::ReceiveMemory { .. } | Self::PeerOutOfMemory { .. } => Code::OutOfResources,
             Self::Panicked { .. } => Code::CallPanicked,
             Self::LateData(_) => Code::LateAccess,
-            Self::CallMismatch { .. } | Self::DroppedBuffer { .. } | Self::Busy => Code::CallMismatch,
+            Self::DroppedBuffer { .. } | Self::Busy => Code::CallMismatch,
             Self::NotCoResident { .. } => Code::NotResident,
             Self::NoPeerAccess { .. } => Code::NoPeerAccess,
             #[cfg(feature = "cuda")]
@@ -114,7 +118,14 @@ impl Error {
                  guarantees only that the source was read",
                 late.rank, late.peer
             ),
-            Self::CallMismatch { .. } => "make the same calls in the same order on all ranks".into(),
+            #[cfg(feature = "process")]
+            Self::Bootstrap(error) if matches!(**error, bootstrap::Error::Mismatch { .. }) => {
+                "make the same calls in the same order on all ranks".into()
+            }
+            #[cfg(feature = "process")]
+            Self::Bootstrap(error) if error.help().is_some() => error.help()?.into(),
+            #[cfg(feature = "process")]
+            Self::Interrupted(aborted) if aborted.cause.help().is_some() => aborted.cause.help()?.into(),
             Self::Busy => "use a separate communicator per thread, or make all calls from one thread".into(),
             Self::DroppedBuffer { .. } => "drop shared buffers at the same point of the sequence of calls on all \
                 ranks"
@@ -129,9 +140,9 @@ impl Error {
                 "send smaller messages, use fewer ranks, or free memory of the device".into()
             }
             Self::ReceiveMemory { .. } => "send fewer elements at once".into(),
-            Self::CommunicatorFailed { .. } | Self::RankLost { .. } => "create a communicator of the remaining ranks \
-                with `shrink`"
-                .into(),
+            error if error.kind() == ErrorKind::RankLost => {
+                "create a communicator of the remaining ranks with `shrink`".into()
+            }
             _ => return None,
         })
     }
@@ -140,6 +151,7 @@ impl Error {
     pub fn diagnostic(&self) -> Diagnostic {
         let mut diagnostic = match self {
             Self::Stalled(stall) => stall.diagnostic(Code::Stalled, None),
+            #[cfg(feature = "process")]
             Self::Interrupted(interrupted) => interrupted.diagnostic(),
             Self::InvalidPlan { place, what } => Diagnostic::new(self.code(), Site::Path(place.clone()), what.clone()),
             other => Diagnostic::new(self.code(), Site::None, other.to_string()),

@@ -1,18 +1,22 @@
 //! Errors of preparing and launching plans.
 
+#[cfg(feature = "process")]
+mod aborted;
 mod diagnostic;
 #[cfg(feature = "cuda")]
 pub(crate) mod driver;
 #[cfg(feature = "cuda")]
 pub(crate) mod jit;
-mod peers;
+mod late;
 mod properties;
 mod stall;
 #[cfg(feature = "cuda")]
 pub(crate) mod unavailable;
 
 pub use mscclpp_core::diag::{ErrorKind, RootCause};
-pub use peers::{AbortCause, LateData, LaunchAborted};
+#[cfg(feature = "process")]
+pub use aborted::LaunchAborted;
+pub use late::LateData;
 pub(crate) use stall::path;
 pub use stall::{BlockedThreadBlock, Stall, UnblockedBy, WaitsFor};
 
@@ -275,37 +279,26 @@ pub enum Error {
     #[error("cannot start a worker thread: {0}")]
     SpawnThread(String),
     /// A launch across processes was aborted.
+    #[cfg(feature = "process")]
     #[error(transparent)]
     Interrupted(Box<LaunchAborted>),
     /// The plan does not wait for data that a rank of another node sends.
     #[error(transparent)]
     LateData(Box<LateData>),
-    /// Ranks made different calls at the same time.
-    #[error("call {number} of the communicator differs: rank {rank} calls {call}, rank {peer} calls {other}")]
-    CallMismatch {
-        /// Number of the call, counted from 1.
-        number: u64,
-        /// This rank.
-        rank: u32,
-        /// Its call.
-        call: String,
-        /// The other rank.
+    /// Another rank does not have enough memory for its part of a call. The communicator has not failed.
+    #[error("rank {peer} does not have enough memory for its part of {call}")]
+    PeerOutOfMemory {
+        /// The rank.
         peer: u32,
-        /// Its call.
-        other: String,
+        /// The call.
+        call: String,
     },
-    /// A rank is lost.
+    /// A rank is lost, or sends what this one cannot use.
     #[error("lost rank {peer}: {why}")]
     RankLost {
         /// The rank.
         peer: u32,
         /// How this was noticed.
-        why: String,
-    },
-    /// An earlier call of the communicator failed.
-    #[error("the communicator has failed: {why}")]
-    CommunicatorFailed {
-        /// The first error.
         why: String,
     },
     /// Two threads use one rank at the same time.
@@ -321,7 +314,8 @@ pub enum Error {
         /// Number of the buffer among the allocations of the communicator.
         number: u64,
     },
-    /// The control plane failed: ranks did not join, were lost, or differ in their configuration.
+    /// The communicator has failed, with one cause on all ranks: ranks did not join, were lost, were late, made different calls,
+    /// or differ in their configuration. Later calls return it again.
     #[cfg(feature = "process")]
     #[error(transparent)]
     Bootstrap(Box<mscclpp_bootstrap::Error>),

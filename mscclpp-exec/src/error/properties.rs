@@ -1,6 +1,8 @@
 //! What programs ask of an error: its class, who reports it, in which operation, who caused it, who is lost.
 
-use super::{AbortCause, Error, ErrorKind, LaunchAborted, RootCause, Stall};
+#[cfg(feature = "process")]
+use super::LaunchAborted;
+use super::{Error, ErrorKind, RootCause, Stall, UnblockedBy, WaitsFor};
 
 impl Error {
     /// Returns the class of the error.
@@ -32,23 +34,20 @@ impl Error {
             | Self::TuningTable(_)
             | Self::Length { .. }
             | Self::Root { .. } => ErrorKind::InvalidInput,
-            Self::CallMismatch { .. } | Self::DroppedBuffer { .. } => ErrorKind::Mismatch,
+            Self::DroppedBuffer { .. } => ErrorKind::Mismatch,
             Self::Busy => ErrorKind::Busy,
             Self::ScratchLimit { .. }
             | Self::OutOfMemory { .. }
+            | Self::PeerOutOfMemory { .. }
             | Self::ReceiveMemory { .. }
             | Self::NotCoResident { .. }
             | Self::SpawnThread(_) => ErrorKind::OutOfResources,
             Self::CrossNodeAccess { .. } | Self::NoPeerAccess { .. } => ErrorKind::Unsupported,
             #[cfg(feature = "cuda")]
             Self::NoDevice(_) => ErrorKind::Unsupported,
-            Self::Interrupted(aborted) => match &aborted.cause {
-                AbortCause::Timeout { .. } => ErrorKind::Timeout,
-                AbortCause::PeerLost { .. } | AbortCause::PeerAborted { .. } => ErrorKind::RankLost,
-                #[cfg(feature = "process")]
-                AbortCause::Group(error) => error.kind(),
-            },
-            Self::RankLost { .. } | Self::CommunicatorFailed { .. } => ErrorKind::RankLost,
+            #[cfg(feature = "process")]
+            Self::Interrupted(aborted) => aborted.cause.kind(),
+            Self::RankLost { .. } => ErrorKind::RankLost,
             #[cfg(feature = "cuda")]
             Self::Driver(_) | Self::MapFailed { .. } | Self::Jit(_) => ErrorKind::System,
             Self::NativeAlgorithm { .. } | Self::Panicked { .. } | Self::System { .. } => ErrorKind::System,
@@ -61,10 +60,7 @@ impl Error {
     pub(crate) fn bootstrap(&self) -> Option<&mscclpp_bootstrap::Error> {
         match self {
             Self::Bootstrap(error) => Some(error),
-            Self::Interrupted(interrupted) => match &interrupted.cause {
-                AbortCause::Group(error) => Some(error),
-                _ => None,
-            },
+            Self::Interrupted(aborted) => Some(&aborted.cause),
             _ => None,
         }
     }
@@ -74,7 +70,6 @@ impl Error {
         match self {
             Self::CrossNodeAccess { rank, .. }
             | Self::BufferSize { rank, .. }
-            | Self::CallMismatch { rank, .. }
             | Self::DroppedBuffer { rank, .. }
             | Self::Select { rank, .. }
             | Self::NoPlan { rank, .. }
@@ -85,6 +80,7 @@ impl Error {
             | Self::Panicked { rank, .. } => Some(*rank),
             #[cfg(feature = "cuda")]
             Self::MapFailed { rank, .. } => Some(*rank),
+            #[cfg(feature = "process")]
             Self::Interrupted(aborted) => Some(aborted.rank),
             Self::LateData(late) => Some(late.rank),
             Self::Stalled(stall) => stall.blocked.first().map(|block| block.rank),
@@ -99,10 +95,11 @@ impl Error {
         let blocked = |stall: &Stall| stall.blocked.first().map(|block| block.path());
         match self {
             Self::Stalled(stall) => blocked(stall),
+            #[cfg(feature = "process")]
             Self::Interrupted(aborted) => blocked(&aborted.stall),
             Self::InvalidPlan { place, .. } | Self::CrossNodeAccess { place, .. } => Some(place.clone()),
             Self::LateData(late) => late.place.clone(),
-            Self::CallMismatch { call, .. } => Some(call.clone()),
+            Self::PeerOutOfMemory { call, .. } => Some(call.clone()),
             Self::NoPlan { request, .. } | Self::NativeAlgorithm { request, .. } => Some(request.clone()),
             Self::Length { call, .. } | Self::Root { call, .. } | Self::ReceiveMemory { call, .. } => {
                 Some((*call).to_owned())
@@ -118,21 +115,17 @@ impl Error {
         let rank = match self {
             #[cfg(feature = "process")]
             Self::Bootstrap(error) => return error.root_cause(),
-            Self::Interrupted(aborted) => match &aborted.cause {
-                #[cfg(feature = "process")]
-                AbortCause::Group(error) => return error.root_cause(),
-                _ => *self.lost().first()?,
-            },
-            Self::CallMismatch { peer, .. } | Self::RankLost { peer, .. } | Self::DroppedBuffer { peer, .. } => *peer,
+            #[cfg(feature = "process")]
+            Self::Interrupted(aborted) => return aborted.cause.root_cause(),
+            Self::Stalled(stall) => stall.root_cause()?,
+            Self::RankLost { peer, .. } | Self::PeerOutOfMemory { peer, .. } | Self::DroppedBuffer { peer, .. } => {
+                *peer
+            }
             Self::LateData(late) => late.peer,
             Self::ReceiveMemory { rank, .. } => *rank,
             _ => return None,
         };
-        let reason = match self {
-            Self::Interrupted(aborted) => aborted.cause.to_string(),
-            other => other.to_string(),
-        };
-        Some(RootCause::new(rank, reason))
+        Some(RootCause::new(rank, self.to_string()))
     }
 
     /// Returns the ranks that the communicator has lost by this failure, ascending; for `Communicator::shrink`.
@@ -141,24 +134,31 @@ impl Error {
             #[cfg(feature = "process")]
             Self::Bootstrap(error) => error.lost(),
             Self::RankLost { peer, .. } => vec![*peer],
+            #[cfg(feature = "process")]
             Self::Interrupted(aborted) => aborted.lost(),
             _ => Vec::new(),
         }
     }
 }
 
+#[cfg(feature = "process")]
 impl LaunchAborted {
-    /// Returns the ranks that ended, aborted, did not start the launch or did not report within the timeout, ascending.
+    /// Returns the ranks that ended, aborted, did not start the launch or made no progress in it within the timeout, ascending.
     pub fn lost(&self) -> Vec<u32> {
-        let mut lost = match &self.cause {
-            AbortCause::PeerLost { peer } | AbortCause::PeerAborted { peer } => vec![*peer],
-            AbortCause::Timeout { not_started, unresponsive, .. } => [&not_started[..], unresponsive].concat(),
-            #[cfg(feature = "process")]
-            AbortCause::Group(error) => error.lost(),
-        };
-        lost.sort_unstable();
-        lost.dedup();
-        lost
+        self.cause.lost()
+    }
+}
+
+impl Stall {
+    /// Returns the rank that the others wait for: one that has not started, else one that would unblock the first waiting
+    /// thread block, else that block's own.
+    fn root_cause(&self) -> Option<u32> {
+        let first = self.blocked.first()?;
+        Some(match (&first.waits_for, &first.released) {
+            (WaitsFor::Peers { ranks }, _) if !ranks.is_empty() => ranks[0],
+            (_, UnblockedBy::By { rank, .. }) => *rank,
+            _ => first.rank,
+        })
     }
 }
 
@@ -168,21 +168,21 @@ mod tests {
 
     use super::*;
 
-    fn aborted(cause: AbortCause) -> Error {
-        let stall = Stall { plan: "ring".into(), launch: 3, blocks: 0, blocked: Vec::new() };
-        Error::Interrupted(Box::new(LaunchAborted { rank: 0, cause, stall }))
-    }
-
+    #[cfg(feature = "process")]
     #[test]
     fn aborted_launch_names_lost_ranks_and_root_cause() {
-        let timeout =
-            AbortCause::Timeout { after: Duration::from_secs(4), not_started: vec![3, 1], unresponsive: vec![2, 3] };
-        let error = aborted(timeout);
-        assert_eq!((error.kind(), error.rank(), error.lost()), (ErrorKind::Timeout, Some(0), vec![1, 2, 3]));
-        assert_eq!(error.root_cause().map(|cause| cause.rank), Some(1));
-        let error = aborted(AbortCause::PeerLost { peer: 2 });
-        assert_eq!((error.kind(), error.lost()), (ErrorKind::RankLost, vec![2]));
-        assert!(error.root_cause().is_some_and(|cause| cause.rank == 2 && cause.reason.contains("rank 2")));
+        let group = mscclpp_bootstrap::Bootstrap::local(4).expect("four ranks");
+        let ranks = [1, 2].map(|rank| group[0].rank_info(rank).expect("it exists").clone()).to_vec();
+        let cause = mscclpp_bootstrap::Error::NoProgress {
+            call: "a call".into(),
+            ranks,
+            waiting: vec![0],
+            waited: Duration::from_secs(4),
+        };
+        let stall = Stall { plan: "ring".into(), launch: 3, blocks: 0, blocked: Vec::new() };
+        let error = Error::Interrupted(Box::new(LaunchAborted { rank: 0, cause: Box::new(cause), stall }));
+        assert_eq!((error.kind(), error.rank(), error.lost()), (ErrorKind::Timeout, Some(0), vec![1, 2]));
+        assert!(error.root_cause().is_some_and(|cause| cause.rank == 1 && cause.reason.contains("no progress")));
     }
 
     #[test]

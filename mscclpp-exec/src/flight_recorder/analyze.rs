@@ -128,6 +128,13 @@ fn root_cause(
     divergence: Option<&Divergence>,
     chain: &[WaitRecord],
 ) -> Option<(u32, String)> {
+    // Ranks that name the same rank know more than the calls that they made: what all ranks did at that time.
+    let mut named = by_rank.values().filter_map(|dump| Some((dump.failure.root_cause?, &dump.failure.message)));
+    if let Some((rank, message)) = named.next()
+        && named.all(|(other, _)| other == rank)
+    {
+        return Some((rank, message.lines().next().unwrap_or_default().to_owned()));
+    }
     if let Some(Divergence { number, calls, lagging }) = divergence {
         if let [.., (_, more), (call, ranks)] = &calls[..] {
             let what = format!("in call {number} it calls {} at {}, unlike the other ranks", call.request, call.at);

@@ -13,7 +13,7 @@ use thiserror::Error;
 use crate::error::{BlockedThreadBlock, Stall, UnblockedBy, WaitsFor};
 use crate::file::{self, ReadError};
 use crate::select::Request;
-use mscclpp_bootstrap::Bootstrap;
+use mscclpp_bootstrap::{Bootstrap, RootCause};
 
 /// Version of the file format.
 const FORMAT: u32 = 1;
@@ -90,6 +90,9 @@ pub struct CallRecord {
 pub struct FailureRecord {
     /// Error of the call.
     pub message: String,
+    /// The rank that the failure began with, if the error names one; of the ranks of the communicator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub root_cause: Option<u32>,
 }
 
 /// A blocked thread block.
@@ -248,17 +251,21 @@ impl Recorder {
 
     /// Writes a dump for the first failure, if the environment names a folder.
     #[cold]
-    pub(crate) fn fail(&mut self, group: &Bootstrap, message: String, stall: Option<&Stall>) {
+    pub(crate) fn fail(&mut self, group: &Bootstrap, error: &crate::error::Error, stall: Option<&Stall>) {
         let folder = std::env::var_os(super::FOLDER_VARIABLE).filter(|folder| !folder.is_empty());
         let (false, Some(folder)) = (self.written, folder) else { return };
         self.written = true;
-        self.write(&PathBuf::from(folder), group, message, stall);
+        // Errors name ranks of the job.
+        let rank = |cause: RootCause| group.members().iter().position(|member| *member == cause.rank);
+        let root_cause = error.root_cause().and_then(rank).map(|rank| rank as u32);
+        let failure = FailureRecord { message: error.to_string(), root_cause };
+        self.write(&PathBuf::from(folder), group, failure, stall);
     }
 
-    fn write(&self, folder: &Path, group: &Bootstrap, message: String, stall: Option<&Stall>) {
+    fn write(&self, folder: &Path, group: &Bootstrap, failure: FailureRecord, stall: Option<&Stall>) {
         /// Number of dumps that this process has written: communicators may be recreated with the same name.
         static WRITTEN: AtomicU32 = AtomicU32::new(0);
-        let dump = self.dump(group, message, stall);
+        let dump = self.dump(group, failure, stall);
         let RankRecord { rank, ranks, process, group, .. } = &dump.rank;
         let part = group.as_ref().map_or_else(String::new, |group| format!("-{}", group.name));
         let number = WRITTEN.fetch_add(1, Ordering::Relaxed) + 1;
@@ -269,7 +276,7 @@ impl Recorder {
         }
     }
 
-    fn dump(&self, group: &Bootstrap, message: String, stall: Option<&Stall>) -> Dump {
+    fn dump(&self, group: &Bootstrap, failure: FailureRecord, stall: Option<&Stall>) -> Dump {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let (rank, ranks) = (group.rank(), group.num_ranks());
         let part = |number| GroupRecord { name: format!("group-{number:x}"), ranks: group.members().to_vec() };
@@ -284,7 +291,7 @@ impl Recorder {
         Dump {
             rank: RankRecord { format: FORMAT, version, rank, ranks, group, process: std::process::id() },
             calls: (first..self.calls).map(call).collect(),
-            failure: FailureRecord { message },
+            failure,
             waits,
         }
     }
@@ -332,10 +339,10 @@ mod tests {
         recorder.note(None, Location::caller());
         let alone = Bootstrap::local(1).expect("a group").remove(0);
         for group in pairs.iter().chain([&alone]) {
-            recorder.write(folder.path(), group, "gone".into(), None);
+            recorder.write(folder.path(), group, FailureRecord { message: "gone".into(), root_cause: None }, None);
         }
         // A communicator that was recreated.
-        recorder.write(folder.path(), &alone, "gone again".into(), None);
+        recorder.write(folder.path(), &alone, FailureRecord { message: "gone again".into(), root_cause: None }, None);
         let files = std::fs::read_dir(folder.path()).expect("it is there").map(|file| file.expect("a file").path());
         let mut files: Vec<_> = files.collect();
         assert_eq!(files.len(), 6);

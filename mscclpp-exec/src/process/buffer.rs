@@ -33,7 +33,7 @@ impl Shared {
     #[inline]
     pub(super) fn reserve(&self, session: &mut Session) -> Result<(), Error> {
         if let Some(file) = self.file.as_ref().filter(|_| !self.reserved.load(Relaxed)) {
-            self.own.reserve(file, "copies").inspect_err(|error| session.abort(error))?;
+            self.own.reserve(file, "copies").map_err(|error| session.abort(error))?;
             self.reserved.store(true, Relaxed);
         }
         Ok(())

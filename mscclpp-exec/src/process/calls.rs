@@ -19,15 +19,13 @@ pub(super) const RING: u64 = 8;
 /// Maximum number of calls that a rank may be ahead of a peer.
 pub(super) const AHEAD: u64 = RING / 2;
 
-/// Lines of a rank: the ring, then one line for each of the following, then the text of the call, then the cause of an
-/// abort.
+/// Lines of a rank: the ring, then one line for each of the following, then the cause of an abort. After the lines of all
+/// ranks there is one that shows whether any rank has aborted.
 const LINES: usize = CAUSE + CAUSE_LINES;
 const FINISHED: usize = RING as usize;
 const FUTEX: usize = FINISHED + 1;
 const STATE: usize = FINISHED + 2;
-const TEXT: usize = FINISHED + 3;
-const TEXT_LINES: usize = 4;
-const CAUSE: usize = TEXT + TEXT_LINES;
+const CAUSE: usize = FINISHED + 3;
 const CAUSE_LINES: usize = 32;
 
 /// Words of the line `STATE`.
@@ -53,7 +51,7 @@ pub(super) struct Calls {
 impl Calls {
     /// Returns the size of the segment for a number of ranks, in bytes.
     pub(super) fn bytes(ranks: usize) -> u64 {
-        SharedCacheLines::bytes(ranks * LINES)
+        SharedCacheLines::bytes(ranks * LINES + 1)
     }
 
     pub(super) fn new(cache_lines: SharedCacheLines, own_local_rank: usize, ranks: usize) -> Self {
@@ -111,7 +109,14 @@ impl Calls {
             self.write(CAUSE, CAUSE_LINES, &[&(cause.len() as u16).to_le_bytes(), cause.as_slice()].concat());
         }
         self.line(self.own_local_rank, STATE)[ABORTED_IN].store(number.max(1), Release);
+        self.cache_lines.line(self.ranks * LINES)[0].store(1, Release);
         self.unpark_peers(true);
+    }
+
+    /// Returns whether any rank has aborted.
+    #[inline]
+    pub(super) fn any_aborted(&self) -> bool {
+        self.cache_lines.line(self.ranks * LINES)[0].load(Acquire) != 0
     }
 
     /// Returns a peer that has aborted.
@@ -141,21 +146,14 @@ impl Calls {
         self.line(self.own_local_rank, STATE)[LEFT_AFTER].store(number + 1, Release);
     }
 
+    /// Returns whether a rank has left in order.
+    pub(super) fn has_left(&self, local_rank: usize) -> bool {
+        self.has_left_after(local_rank, 0)
+    }
+
     /// Returns whether a rank has left after a call that it had finished.
     pub(super) fn has_left_after(&self, local_rank: usize, number: u64) -> bool {
         self.line(local_rank, STATE)[LEFT_AFTER].load(Acquire) > number
-    }
-
-    /// Writes the text of this rank's call, for peers that find a mismatch.
-    pub(super) fn write_text(&self, text: &str) {
-        self.write(TEXT, TEXT_LINES, text.as_bytes());
-    }
-
-    /// Returns the text of a rank's call.
-    pub(super) fn text(&self, local_rank: usize) -> String {
-        let bytes = self.read(local_rank, TEXT, TEXT_LINES);
-        let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-        String::from_utf8_lossy(&bytes[..end]).into_owned()
     }
 
     /// Writes as many bytes as fit into some of this rank's lines, and zeros after them.

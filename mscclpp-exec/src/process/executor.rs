@@ -3,6 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::os::fd::AsFd;
+use std::panic::Location;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use super::session::{Session, lost_descriptor};
 use crate::dtype::Element;
 use crate::error::Error;
 use crate::shm::Segment;
-use mscclpp_bootstrap::{Bootstrap, MAX_TIMEOUT};
+use mscclpp_bootstrap::{Bootstrap, MAX_TIMEOUT, place};
 
 /// A rank's handle to the process executor: allocates shared buffers, prepares plans. Clones are handles of the same
 /// rank.
@@ -40,13 +41,17 @@ pub(super) struct Inner {
 
 impl Inner {
     /// Returns the session, for one call. Does not wait: two threads must not use one rank at the same time.
+    #[track_caller]
     pub(super) fn session(&self) -> Result<MutexGuard<'_, Session>, Error> {
         match self.session.try_lock() {
-            Ok(session) => Ok(session),
+            Ok(mut session) => {
+                session.set_place(place::current(Location::caller()));
+                Ok(session)
+            }
             Err(TryLockError::WouldBlock) => Err(Error::Busy),
             Err(TryLockError::Poisoned(session)) => {
                 let mut session = session.into_inner();
-                session.abort(&Error::Internal("a call panicked".into()));
+                session.abort(Error::Internal("a call panicked".into()));
                 Ok(session)
             }
         }
@@ -106,6 +111,7 @@ impl Executor {
     ///
     /// # Errors
     /// As [`prepare`](Self::prepare).
+    #[track_caller]
     pub fn barrier(&self) -> Result<(), Error> {
         self.inner.session()?.barrier()
     }
@@ -114,8 +120,9 @@ impl Executor {
     /// lengths may differ.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] on this rank and [`Error::RankLost`] on the others, if the machine does not have enough
-    /// memory; otherwise as [`prepare`](Self::prepare).
+    /// [`Error::OutOfMemory`] on this rank and [`Error::PeerOutOfMemory`] on the others, if the machine does not have
+    /// enough memory; otherwise as [`prepare`](Self::prepare).
+    #[track_caller]
     pub fn alloc<T: Element>(&self, len: usize) -> Result<SharedBuffer<T>, Error> {
         let mut session = self.inner.session()?;
         let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
@@ -157,14 +164,11 @@ impl Session {
             let peer = self.locals[local_rank];
             let len = sent.bytes.as_slice().try_into().map(u64::from_le_bytes);
             let Ok(len) = len else {
-                return Err(Error::RankLost {
-                    peer,
-                    why: format!("it has not enough memory for its part of `{text}`"),
-                });
+                return Err(Error::PeerOutOfMemory { peer, call: text.to_owned() });
             };
             let file = sent.files.into_iter().next().ok_or_else(|| lost_descriptor(peer));
             // No peer has noticed this failure.
-            let segment = file.and_then(|file| Segment::open(file, len)).inspect_err(|error| self.abort(error))?;
+            let segment = file.and_then(|file| Segment::open(file, len)).map_err(|error| self.abort(error))?;
             peers.push(Some(Arc::new(segment)));
         }
         let (number, reserved) = (self.allocations, AtomicBool::new(now));
@@ -178,6 +182,6 @@ impl Session {
 
 impl fmt::Debug for Executor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Transport").field("rank", &self.rank()).field("ranks", &self.num_ranks()).finish()
+        f.debug_struct("Executor").field("rank", &self.rank()).field("ranks", &self.num_ranks()).finish()
     }
 }

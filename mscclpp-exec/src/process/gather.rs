@@ -33,20 +33,15 @@ impl Session {
         let number = self.enter()?;
         let sent = GatheredCall { text: text.to_owned(), bytes: bytes.to_vec() };
         let sent = postcard::to_allocvec(&sent).map_err(|error| Error::Internal(error.to_string()))?;
-        let gathered = self.bootstrap.all_gather(&sent).map_err(Error::from);
-        let gathered = gathered.inspect_err(|error| self.abort(error))?;
+        let gathered = self.bootstrap.all_gather(&sent).map_err(|error| self.abort(error.into()))?;
         let mut all = Vec::with_capacity(gathered.len());
         for (peer, sent) in (0_u32..).zip(gathered) {
             let GatheredCall { text: other, bytes } = postcard::from_bytes(&sent).map_err(|error| {
-                let error =
-                    Error::RankLost { peer, why: format!("it sent data that this rank cannot decode: {error}") };
-                self.abort(&error);
-                error
+                let why = format!("it sent data that this rank cannot decode: {error}");
+                self.abort(Error::RankLost { peer, why })
             })?;
             if other != text {
-                let error = Error::CallMismatch { number, rank: self.rank(), call: text.to_owned(), peer, other };
-                self.abort(&error);
-                return Err(error);
+                return Err(self.mismatch(number, peer));
             }
             let bytes = if peer == self.rank() { Vec::new() } else { bytes };
             all.push(Sent { bytes, files: Vec::new() });

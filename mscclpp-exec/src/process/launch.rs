@@ -142,6 +142,7 @@ impl PreparedPlan {
     /// another call. [`Error::Interrupted`] if a peer is lost, or there is no progress within the timeout;
     /// [`Error::LateData`] if the plan does not wait for what a rank of another node sends; [`Error::DroppedBuffer`].
     /// After these the communicator has failed, and the contents of the output are unspecified.
+    #[track_caller]
     pub fn launch<T: Element>(&mut self, input: &[T], output: &mut [T]) -> Result<(), Error> {
         self.check::<T>(false)?;
         if self.context.program.writes_input {
@@ -155,6 +156,7 @@ impl PreparedPlan {
     ///
     /// # Errors
     /// As [`launch`](Self::launch).
+    #[track_caller]
     pub fn launch_mut<T: Element>(&mut self, input: &mut [T], output: &mut [T]) -> Result<(), Error> {
         self.check::<T>(false)?;
         let loans = [Loan::Write(bytemuck::cast_slice_mut(input)), Loan::Write(bytemuck::cast_slice_mut(output))];
@@ -166,6 +168,7 @@ impl PreparedPlan {
     ///
     /// # Errors
     /// As [`launch`](Self::launch).
+    #[track_caller]
     pub fn launch_in_place<T: Element>(&mut self, buffer: &mut [T]) -> Result<(), Error> {
         self.check::<T>(true)?;
         self.execute(["buffer", "output"], [Loan::Write(bytemuck::cast_slice_mut(buffer)), Loan::Read(&[])])
@@ -183,6 +186,7 @@ impl PreparedPlan {
         Ok(())
     }
 
+    #[track_caller]
     fn execute(&mut self, names: [&'static str; SLOTS], loans: [Loan<'_>; SLOTS]) -> Result<(), Error> {
         let Self { inner, context, params, views, states, worker, id, mapped, last, copy_in, copy_out } = self;
         let mut session = inner.session()?;
@@ -344,7 +348,7 @@ impl Lender {
 
 impl fmt::Debug for PreparedPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Executable")
+        f.debug_struct("PreparedPlan")
             .field("plan", &self.context.program.plan)
             .field("message", &self.params.message)
             .finish_non_exhaustive()

@@ -3,7 +3,7 @@
 use super::calls::BufferArgs;
 use super::plan::PlanState;
 use super::session::{PARK_INTERVAL, SPINS, Session, YIELDS, spin};
-use crate::error::{AbortCause, Error};
+use crate::error::Error;
 use crate::interpret::{AgentState, Launch, Params, Progress, SLICES, Space, Worker};
 use crate::passes::place_in_caller_memory::SLOTS;
 use crate::shm::Views;
@@ -63,11 +63,22 @@ struct Idle {
     late: u32,
 }
 
+impl Idle {
+    /// Ends the wait, because there was progress.
+    #[inline]
+    fn reset(&mut self, session: &Session) {
+        if self.timeout.is_some() {
+            session.history.wait_in(0);
+        }
+        *self = Self::default();
+    }
+}
+
 impl LaunchLoop<'_> {
     /// Runs the launch until this rank has finished.
     ///
     /// # Errors
-    /// [`Error::CallMismatch`], [`Error::Interrupted`], [`Error::LateData`], [`Error::DroppedBuffer`].
+    /// [`Error::Bootstrap`], [`Error::Interrupted`], [`Error::LateData`], [`Error::DroppedBuffer`].
     pub(super) fn run(&mut self) -> Result<(), Error> {
         for (state, agent) in self.states.iter_mut().zip(self.context.agents.clone()) {
             *state = AgentState::begin(self.number, self.context.program.agents[agent].start);
@@ -97,7 +108,7 @@ impl LaunchLoop<'_> {
             }
             if pass.progress {
                 self.session.calls.unpark_peers(false);
-                idle = Idle::default();
+                idle.reset(self.session);
             }
             if pass.done {
                 break;
@@ -116,7 +127,8 @@ impl LaunchLoop<'_> {
             // No rank waits for this, but it makes reports more precise.
             self.session.calls.finish(self.number);
         }
-        self.receive_rest()
+        self.receive_rest()?;
+        self.session.leave_call()
     }
 
     /// Waits until all ranks have started the launch, and so have finished the earlier ones.
@@ -201,7 +213,7 @@ impl LaunchLoop<'_> {
             let launch = launch(self.context, self.params, self.views, self.number, self.epoch, false);
             let io = connections.progress(self.session.rank(), &launch, &self.session.plans);
             if io.map_err(|error| self.session.fail_on_wire_error(error))?.progress {
-                *idle = Idle::default();
+                idle.reset(self.session);
             }
         }
         Ok(())
@@ -273,8 +285,7 @@ impl LaunchLoop<'_> {
             };
             if !fits {
                 let error = Error::DroppedBuffer { rank: self.session.rank(), peer, number };
-                self.session.abort(&error);
-                return Err(error);
+                return Err(self.session.abort(error));
             }
         }
         Ok(())
@@ -327,21 +338,19 @@ impl LaunchLoop<'_> {
     #[cold]
     fn wait_long(&mut self, idle: &mut Idle, peer_buffers_blocked: Option<bool>) -> Result<(), Error> {
         let timeout = self.session.options.timeout;
+        if idle.timeout.is_none() {
+            self.session.history.wait_in(self.number);
+        }
         let left = idle.timeout.get_or_insert_with(|| ActiveTimeout::new(timeout)).update();
         self.write_positions();
-        let mut cause = self.session.find_cause();
-        if cause.is_none() && left.is_zero() {
-            let (not_started, unresponsive) = self.unresponsive_ranks();
-            if (not_started.is_empty() && unresponsive.is_empty()) || idle.late >= MAX_LATE_PARKS {
-                cause = Some(AbortCause::Timeout { after: timeout, not_started, unresponsive });
-            }
-            idle.late += 1;
-        }
-        if let Some(cause) = cause {
+        let cause = self.session.find_cause();
+        let is_late = cause.is_none() && left.is_zero();
+        if cause.is_some() || (is_late && (self.have_all_reported() || idle.late >= MAX_LATE_PARKS)) {
             self.compare()?;
             // Where no thread block may run, either no peer's buffer was accessed yet, or all accesses have finished.
-            return Err(self.interrupt(cause, peer_buffers_blocked.unwrap_or(true)));
+            return Err(self.interrupt(cause, timeout, peer_buffers_blocked.unwrap_or(true)));
         }
+        idle.late += u32::from(is_late);
         let token = self.session.calls.prepare_park();
         if peer_buffers_blocked
             .map(|peer_buffers_blocked| self.pass(peer_buffers_blocked))
@@ -350,7 +359,7 @@ impl LaunchLoop<'_> {
         {
             self.session.calls.cancel_park();
             self.session.calls.unpark_peers(false);
-            *idle = Idle::default();
+            idle.reset(self.session);
         } else {
             self.session.calls.park(token, if left.is_zero() { PARK_INTERVAL } else { PARK_INTERVAL.min(left) });
         }
@@ -364,23 +373,13 @@ impl LaunchLoop<'_> {
         }
     }
 
-    /// Returns the ranks of the node that have not started the launch, and those that have but did not record their
-    /// positions. If there are none and the launch waits only for other nodes, the second list has the ranks of other
-    /// nodes that may still send something.
-    fn unresponsive_ranks(&self) -> (Vec<u32>, Vec<u32>) {
-        let not_started: Vec<u32> = self.not_started().collect();
-        let mut unresponsive = Vec::new();
-        for local_rank in self.session.peers() {
-            let rank = self.session.locals[local_rank];
-            let has_finished = self.session.calls.is_finished(local_rank, self.number);
-            if !not_started.contains(&rank) && !self.has_reported(rank) && !has_finished {
-                unresponsive.push(rank);
-            }
-        }
-        if not_started.is_empty() && unresponsive.is_empty() && self.session.connections.has_ended() {
-            unresponsive.extend(self.pending_senders());
-        }
-        (not_started, unresponsive)
+    /// Returns whether all ranks of the node have started the launch, and have finished it or recorded their positions.
+    fn have_all_reported(&self) -> bool {
+        self.not_started().next().is_none()
+            && self.session.peers().all(|local_rank| {
+                self.has_reported(self.session.locals[local_rank])
+                    || self.session.calls.is_finished(local_rank, self.number)
+            })
     }
 }
 

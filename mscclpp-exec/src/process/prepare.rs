@@ -31,13 +31,21 @@ impl Executor {
     /// [`Error::UnsupportedAccumulator`], [`Error::ScratchLimit`]: the same on all ranks that pass the same arguments.
     /// [`Error::CallMismatch`] if ranks pass different arguments, [`Error::RankLost`] if one does not make the call,
     /// [`Error::OutOfMemory`], [`Error::Busy`], [`Error::CommunicatorFailed`].
+    #[track_caller]
     pub fn prepare(&self, plan: &Plan, message: Message) -> Result<PreparedPlan, Error> {
+        self.prepare_as(plan, message, None)
+    }
+
+    /// Does what [`prepare`](Self::prepare) does. `name`: how messages name the launches.
+    #[track_caller]
+    pub(crate) fn prepare_as(&self, plan: &Plan, message: Message, name: Option<&str>) -> Result<PreparedPlan, Error> {
         let mut session = self.inner.session()?;
         let found = session.find_plan(plan, self.num_ranks())?;
         let options = session.options;
         let params = Params::new(session.program(&found), message, options.scratch_limit, options.scratch_pool)?;
         let text = describe(plan, &message);
-        session.agree(&format!("prepare of {text}"))?;
+        let name = name.unwrap_or(&text);
+        session.agree(&format!("prepare of {text}"), name)?;
         let at = match found {
             Found::Known(at) => at,
             Found::New(program) => session.add_plan(*program)?,
@@ -48,7 +56,7 @@ impl Executor {
             session.grow_staging(params.buffers(&context.program))?;
         }
         let views = session.views(&context.program, &scratch);
-        let id = session.id_of(&format!("launch of {text}"));
+        let id = session.history.id_of(&format!("launch of {text}"), name);
         drop(session);
         Ok(PreparedPlan::new(Arc::clone(&self.inner), context, params, views, id))
     }
@@ -94,23 +102,17 @@ impl Session {
         }
     }
 
-    /// Checks that all ranks of all nodes make this call.
-    pub(super) fn agree(&mut self, text: &str) -> Result<(), Error> {
+    /// Checks that all ranks of all nodes make this call. `text` distinguishes calls, messages show `name`.
+    pub(super) fn agree(&mut self, text: &str, name: &str) -> Result<(), Error> {
+        self.history.id_of(text, name);
         self.exchange(text, &[], &[])?;
         if !self.has_several_nodes() {
             return Ok(());
         }
-        let all = self.bootstrap.all_gather(text.as_bytes()).map_err(Error::from);
-        let all = all.inspect_err(|error| self.abort(error))?;
+        let all = self.bootstrap.all_gather(text.as_bytes()).map_err(|error| self.abort(error.into()))?;
         match all.iter().position(|other| other != text.as_bytes()) {
             None => Ok(()),
-            Some(peer) => {
-                let other = String::from_utf8_lossy(&all[peer]).into_owned();
-                let (number, rank, peer) = (self.number, self.rank(), peer as u32);
-                let error = Error::CallMismatch { number, rank, call: text.to_owned(), peer, other };
-                self.abort(&error);
-                Err(error)
-            }
+            Some(peer) => Err(self.mismatch(self.number, peer as u32)),
         }
     }
 
@@ -128,7 +130,7 @@ impl Session {
     /// Creates the counters of a plan, and returns the plan's position.
     fn add_plan(&mut self, program: ResolvedPlan) -> Result<usize, Error> {
         // Peers on this node wait for this rank in what follows, while those on other nodes continue.
-        self.connect_nodes(&program).inspect_err(|error| self.abort(error))?;
+        self.connect_nodes(&program).map_err(|error| self.abort(error))?;
         // The first rank of the node allocates them.
         let bytes = if self.own_local_rank == 0 { SharedCacheLines::bytes(lines(&program)) } else { 0 };
         let shared = self.allocate(bytes, "counters of a plan", "counters", true)?;

@@ -1,25 +1,30 @@
 //! Reports a rank's aborted launch.
 
+use std::time::Duration;
+
 use super::launch_loop::{LaunchLoop, launch};
-use crate::error::{AbortCause, BlockedThreadBlock, Error, LaunchAborted, Stall, WaitsFor};
+use crate::error::{Error, LaunchAborted, Stall};
 use crate::interpret::AgentState;
+use mscclpp_bootstrap as bootstrap;
 
 impl LaunchLoop<'_> {
-    /// Aborts the launch for this rank and its peers. `peer_buffers_blocked`: whether operations that access peers' buffers are
-    /// blocked.
+    /// Aborts the launch for this rank and its peers, because of `cause` or, without one, because there was no progress for
+    /// `waited`. `peer_buffers_blocked`: whether operations that access peers' buffers are blocked.
     #[cold]
-    pub(super) fn interrupt(&mut self, mut cause: AbortCause, peer_buffers_blocked: bool) -> Error {
+    pub(super) fn interrupt(
+        &mut self,
+        cause: Option<bootstrap::Error>,
+        waited: Duration,
+        peer_buffers_blocked: bool,
+    ) -> Error {
         let stall = self.stall(peer_buffers_blocked);
-        if let AbortCause::Timeout { unresponsive, .. } = &mut cause {
-            // The positions that these ranks reported are out of date.
-            let is_runnable = |blocked: &&BlockedThreadBlock| matches!(&blocked.waits_for, WaitsFor::Peers { ranks } if ranks.is_empty());
-            unresponsive.extend(stall.blocked.iter().filter(is_runnable).map(|blocked| blocked.rank));
-            unresponsive.sort_unstable();
-            unresponsive.dedup();
-        }
-        let error = Error::Interrupted(Box::new(LaunchAborted { rank: self.session.rank(), cause, stall }));
-        self.session.abort(&error);
-        error
+        let cause = cause.or_else(|| self.session.find_late_ranks(waited)).unwrap_or_else(|| {
+            // All ranks are in the launch: the plan is the cause.
+            let rank = stall.blocked.first().map_or(self.session.rank(), |blocked| blocked.rank);
+            self.session.stalled(rank, stall.to_string())
+        });
+        let cause = Box::new(self.session.fail(cause));
+        Error::Interrupted(Box::new(LaunchAborted { rank: self.session.rank(), cause, stall }))
     }
 
     /// Returns whether a rank has reported the positions of its thread blocks in this launch.

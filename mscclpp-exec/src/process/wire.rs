@@ -57,12 +57,7 @@ pub(super) enum WireError {
     /// Data arrived after the last operation that could wait for it.
     Late(Error),
     /// A rank makes another call in a launch.
-    Differs {
-        peer: u32,
-        /// Ids of the calls.
-        own: u64,
-        other: u64,
-    },
+    Differs { peer: u32 },
 }
 
 impl NodeConnections {
@@ -129,11 +124,6 @@ impl NodeConnections {
     /// Records that this rank's operations of the launch have finished: data that arrives from now on is late.
     pub(super) fn end(&self) {
         self.has_ended.set(true);
-    }
-
-    /// Returns whether this rank's operations of the launch have finished.
-    pub(super) fn has_ended(&self) -> bool {
-        self.has_ended.get()
     }
 
     /// Returns the ranks among `peers` whose end of the launch has not arrived.
@@ -204,8 +194,8 @@ impl NodeConnections {
         plans: &[Prepared],
     ) -> Result<bool, WireError> {
         let id = frame.launch;
-        if let Some(own) = self.called(id.launch).filter(|&own| own != id.call) {
-            return Err(WireError::Differs { peer, own, other: id.call });
+        if self.called(id.launch).filter(|&own| own != id.call).is_some() {
+            return Err(WireError::Differs { peer });
         }
         match frame.kind {
             FrameKind::Signal(Signal::Call) => Ok(true),

@@ -124,7 +124,10 @@ fn prepares_on_one_node_only(transport: &Executor) {
     drop(taken);
     match transport.rank() {
         0 => assert!(matches!(result, Err(Error::System { .. })), "{result:?}"),
-        1 => assert!(matches!(result, Err(Error::RankLost { peer: 0, .. })), "{result:?}"),
+        1 => assert!(
+            matches!(result, Err(ref error) if error.root_cause().is_some_and(|cause| cause.rank == 0)),
+            "{result:?}"
+        ),
         _ => drop(result.expect("the other node has no limit")),
     }
     launch(&plans[2]);
@@ -188,7 +191,7 @@ fn launches_until_an_error(transport: Executor) {
     };
     println!("{error}");
     assert!(matches!(error, Error::Interrupted(_)), "{error:?}");
-    assert!(matches!(x.launch_in_place(&mut buffer), Err(Error::CommunicatorFailed { .. })));
+    assert_eq!(x.launch_in_place(&mut buffer).unwrap_err().root_cause(), error.root_cause());
     // The resources of the communicator are released with it.
     drop((x, buffer, transport));
     let maps = std::fs::read_to_string("/proc/self/maps").expect("maps");
@@ -235,8 +238,7 @@ fn stopped_rank_ends_launch_within_timeout() {
     job.signal(1, "CONT");
     let ended = job.wait();
     assert_eq!(ended[0].code, Some(0), "{}", ended[0].text);
-    let missed = format!("no progress for {SHORT}s; rank 1 ");
-    assert!(ended[0].text.contains(&missed), "{}", ended[0].text);
+    assert!(ended[0].text.contains("no answer from rank 1 ("), "{}", ended[0].text);
     assert_eq!(ended[1].code, Some(0), "{}", ended[1].text);
 }
 

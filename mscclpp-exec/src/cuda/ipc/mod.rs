@@ -7,8 +7,8 @@ mod register;
 mod share;
 
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
@@ -21,11 +21,10 @@ use super::device::Device;
 use super::nodes::{RegionTable, Stagings};
 use super::peer;
 use super::proxy::Proxies;
-use crate::error::{AbortCause, Error};
+use crate::error::Error;
 use crate::process::{Options, Session};
 use crate::shm::Sent;
-use mscclpp_bootstrap::ActiveTimeout;
-use mscclpp_bootstrap::Bootstrap;
+use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, Bootstrap};
 
 /// First number of the connections between nodes, of which each plan uses one.
 const STREAMS: u64 = 0x6375_6461 << 32;
@@ -49,7 +48,6 @@ pub(super) struct IpcGroup {
     connected: AtomicU64,
     /// Allocations of callers that the ranks have registered with each other.
     known: Mutex<Known>,
-    broken: AtomicBool,
 }
 
 impl IpcGroup {
@@ -71,24 +69,13 @@ impl IpcGroup {
         for (peer, sent) in (0_u32..).zip(sent) {
             members.push(decode(peer, if peer == rank { encode(&own)? } else { sent.bytes })?);
         }
-        let (session, known, broken) = (Mutex::new(session), Mutex::default(), AtomicBool::new(false));
+        let (session, known) = (Mutex::new(session), Mutex::default());
         let nodes = (0..bootstrap.num_ranks()).map(|peer| bootstrap.node_of(peer)).collect::<Result<Vec<_>, _>>()?;
         let remote_regions = (bootstrap.num_nodes() > 1).then(Arc::default);
         let (bootstrap, device, connected) = (Arc::clone(bootstrap), device.clone(), AtomicU64::new(0));
         let stagings = Stagings::default();
-        let group = Self {
-            session,
-            device,
-            rank,
-            members,
-            bootstrap,
-            nodes,
-            remote_regions,
-            stagings,
-            connected,
-            known,
-            broken,
-        };
+        let group =
+            Self { session, device, rank, members, bootstrap, nodes, remote_regions, stagings, connected, known };
         let connected = group.connect();
         group.agree("connection of CUDA devices", connected)?;
         Ok(group)
@@ -120,16 +107,12 @@ impl IpcGroup {
             let bytes = if peer == self.rank { bytes.to_vec() } else { sent.bytes };
             Ok((decode(peer, bytes)?, sent.files))
         };
-        (0..).zip(sent).map(read).collect::<Result<_, _>>().inspect_err(|error| self.abort(error))
+        (0..).zip(sent).map(read).collect::<Result<_, _>>().map_err(|error| self.abort(error))
     }
 
     /// Returns an error if an earlier failure excludes further calls.
     pub(super) fn check(&self) -> Result<(), Error> {
-        if !self.broken.load(Acquire) {
-            return Ok(());
-        }
-        let why = self.session()?.broken.clone().unwrap_or_else(|| "an earlier launch failed".into());
-        Err(Error::CommunicatorFailed { why })
+        Ok(self.bootstrap.check_alive()?)
     }
 
     /// Connects a plan's proxy to the ranks on other nodes that it needs. It is a call of all ranks, including those
@@ -140,15 +123,15 @@ impl IpcGroup {
             let mut peers = proxies.unconnected().into_iter();
             peers.try_for_each(|peer| proxies.connect(peer, self.bootstrap.stream(peer, number)?))
         };
-        proxies.map_or(Ok(()), connect).inspect_err(|error| self.abort(error))
+        proxies.map_or(Ok(()), connect).map_err(|error| self.abort(error))
     }
 
     /// Returns the cause by which the group has failed, if that was not a launch of its own.
-    pub(super) fn find_cause(&self) -> Option<AbortCause> {
+    pub(super) fn find_cause(&self) -> Option<bootstrap::Error> {
         let mut timeout = ActiveTimeout::new(CAUSE_GRACE_PERIOD);
         loop {
             match self.bootstrap.check_alive() {
-                Err(error) => return Some(AbortCause::Group(Box::new(error))),
+                Err(error) => return Some(error),
                 Ok(()) if timeout.is_expired() => return None,
                 Ok(()) => std::thread::sleep(CAUSE_GRACE_PERIOD / 100),
             }
@@ -159,12 +142,13 @@ impl IpcGroup {
         &self.bootstrap
     }
 
-    /// Marks the group as failed: counters of its ranks are no longer consistent.
-    pub(super) fn abort(&self, error: &Error) {
-        if let Ok(mut session) = self.session() {
-            session.abort(error);
+    /// Fails the group, because the counters of its ranks are no longer consistent. Returns the error, or the cause that
+    /// another rank reported first.
+    pub(super) fn abort(&self, error: Error) -> Error {
+        match self.session() {
+            Ok(mut session) => session.abort(error),
+            Err(busy) => busy,
         }
-        self.broken.store(true, Release);
     }
 
     fn session(&self) -> Result<MutexGuard<'_, Session>, Error> {
@@ -177,9 +161,7 @@ impl IpcGroup {
 
     /// Returns the error for a malformed message of a rank.
     pub(super) fn malformed(&self, peer: u32) -> Error {
-        let error = Error::RankLost { peer, why: "it sent data that this rank cannot decode".into() };
-        self.abort(&error);
-        error
+        self.abort(Error::RankLost { peer, why: "it sent data that this rank cannot decode".into() })
     }
 }
 

@@ -26,10 +26,9 @@ impl PreparedPlan {
             self.context.clear_abort();
         }
         // Correct plans have waited for data that goes through port channels.
-        self.context.drain(self.world.options.timeout).inspect_err(|error| {
-            if let Some(group) = &self.world.group {
-                group.abort(error);
-            }
+        self.context.drain(self.world.options.timeout).map_err(|error| match &self.world.group {
+            Some(group) => group.abort(error),
+            None => error,
         })
     }
 
@@ -52,20 +51,22 @@ impl PreparedPlan {
             let stall = || stall(&self.context.program, &self.params, &reports, &absent);
             let error = match (failure, &self.world.group) {
                 (Some(Failure::Error(error)), _) => error,
-                (Some(Failure::Cause(cause)), Some(group)) => {
-                    Error::Interrupted(Box::new(LaunchAborted { rank: group.rank, cause, stall: stall() }))
-                }
+                (Some(Failure::Cause(cause)), Some(group)) => Error::Interrupted(Box::new(LaunchAborted {
+                    rank: group.rank,
+                    cause: Box::new(cause),
+                    stall: stall(),
+                })),
                 _ => Error::Stalled(Box::new(stall())),
             };
             match &self.world.group {
                 // The counters of the other ranks would have to be reset at the same time.
                 Some(group) => {
-                    group.abort(&error);
+                    let error = group.abort(error);
                     self.context.parts.iter().filter_map(|part| part.proxies.as_ref()).for_each(Proxies::abort);
+                    Ok(error)
                 }
-                None => self.context.reset()?,
+                None => self.context.reset().map(|()| error),
             }
-            Ok(error)
         };
         recover().unwrap_or_else(|error| error)
     }

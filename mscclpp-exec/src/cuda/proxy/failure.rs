@@ -1,7 +1,8 @@
 //! Reasons why a proxy stops.
 
 use crate::cuda::driver;
-use crate::error::{AbortCause, Error};
+use crate::error::Error;
+use mscclpp_bootstrap as bootstrap;
 
 /// Reason why the thread cannot continue.
 #[derive(Clone, Debug)]
@@ -9,7 +10,7 @@ pub(in crate::cuda) enum Failure {
     /// A call failed.
     Error(Error),
     /// Another rank is the reason that a launch cannot be finished.
-    Cause(AbortCause),
+    Cause(bootstrap::Error),
 }
 
 impl From<driver::DriverError> for Failure {

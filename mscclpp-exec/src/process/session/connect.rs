@@ -1,14 +1,15 @@
 //! Connects the ranks of a node.
 
-use std::collections::VecDeque;
 use std::os::fd::AsFd;
+use std::panic::Location;
 use std::sync::Arc;
 
 use super::super::affinity::CpuAffinity;
-use super::super::calls::{Calls, RING};
+use super::super::calls::Calls;
 use super::super::options::Options;
 use super::super::wire::{NodeConnections, PooledBuffer};
 use super::Session;
+use super::history::CallHistory;
 use super::wait::CAUSE_GRACE_PERIOD;
 use crate::error::Error;
 use crate::shm::{LocalListener, Mesh, Segment, SharedCacheLines};
@@ -48,6 +49,11 @@ impl Session {
             .connect(own_local_rank, &keys, &mut timeout)
             .map_err(|error| name_rank(error, &locals, &bootstrap))?;
         let segment = share_call_log(own_local_rank, &mesh, &locals, &bootstrap, &mut timeout)?;
+        let history = Arc::new(CallHistory::default());
+        let place = (Location::caller(), history.index_of(Location::caller()));
+        let reported = Arc::clone(&history);
+        // Encoding fails only for types that cannot be serialized.
+        bootstrap.set_report(Some(Arc::new(move || postcard::to_allocvec(&reported.report()).unwrap_or_default())));
         Ok(Self {
             calls: Calls::new(SharedCacheLines::new(Arc::new(segment)), own_local_rank, locals.len()),
             oversubscribed: affinity.is_oversubscribed(&affinities),
@@ -60,10 +66,10 @@ impl Session {
             own_local_rank,
             mesh,
             number: 0,
-            history: [(0, 0); RING as usize],
-            texts: VecDeque::new(),
+            history,
+            place,
             launches: 0,
-            broken: None,
+            cause: None,
             plans: Vec::new(),
             regions: Vec::new(),
             allocations: 0,

@@ -30,7 +30,15 @@ impl Session {
     pub(in super::super) fn barrier(&mut self) -> Result<(), Error> {
         let id = self.id_of("barrier");
         self.synchronize(id)?;
-        self.synchronize_nodes()
+        self.synchronize_nodes()?;
+        self.leave_call()
+    }
+
+    /// Ends a call in which this rank's part is done.
+    #[inline]
+    pub(in super::super) fn leave_call(&mut self) -> Result<(), Error> {
+        self.history.end(self.number);
+        self.check()
     }
 
     /// Exchanges data between all ranks of the node, in a call of all of them. Returns the received data by local rank;
@@ -40,10 +48,6 @@ impl Session {
     /// As [`enter`](Self::enter); [`Error::RankLost`] if a rank does not make the call within the timeout.
     pub(crate) fn exchange(&mut self, text: &str, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<Vec<Sent>, Error> {
         let id = self.id_of(text);
-        // If the communicator has failed, peers may still have to read the text of this rank's last call.
-        if self.broken.is_none() {
-            self.calls.write_text(text);
-        }
         self.synchronize(id)?;
         let mut result = Ok(());
         for local_rank in self.peers() {
@@ -66,12 +70,12 @@ impl Session {
                 }
                 Err(error) => {
                     let error = name_rank(error, &self.locals, &self.bootstrap);
-                    self.abort(&error);
-                    return Err(error);
+                    return Err(self.abort(error));
                 }
             }
         }
         self.calls.finish(self.number);
+        self.leave_call()?;
         Ok(received)
     }
 }

@@ -23,7 +23,7 @@ impl Session {
     fn clear_packets(&mut self) -> Result<(), Error> {
         const TEXT: &str = "clearing of packets";
         // After the first agreement no rank uses packets any more; after the second no rank has any.
-        self.agree(TEXT)?;
+        self.agree(TEXT, TEXT)?;
         for packets in self.packets.iter().filter_map(Weak::upgrade) {
             let len = packets.len() as u64;
             let mut views = Views::new(1);
@@ -33,7 +33,7 @@ impl Session {
                 span.store(at, LINE.min(len as usize - at), Line::ZERO);
             }
         }
-        self.agree(TEXT)
+        self.agree(TEXT, TEXT)
     }
 }
 

@@ -1,25 +1,28 @@
 //! State that all calls of a rank share: its peers on the node, and the number of the next call.
 
+mod cause;
 mod compare;
 mod connect;
 mod exchange;
 mod flags;
+mod history;
 mod regions;
 mod wait;
 
-use std::collections::VecDeque;
+use std::panic::Location;
 use std::sync::{Arc, Weak};
 
 pub(super) use self::connect::lost_descriptor;
+use self::history::CallHistory;
 pub(super) use self::wait::{PARK_INTERVAL, SPINS, YIELDS, spin};
 use super::buffer::Shared;
-use super::calls::{Calls, RING};
+use super::calls::Calls;
 use super::options::Options;
 use super::plan::Prepared;
 use super::wire::NodeConnections;
 use crate::error::Error;
 use crate::shm::{Mesh, Segment};
-use mscclpp_bootstrap::Bootstrap;
+use mscclpp_bootstrap::{self as bootstrap, Bootstrap};
 
 /// A rank's side of its communicator. One call at a time holds it.
 pub(crate) struct Session {
@@ -36,16 +39,16 @@ pub(crate) struct Session {
     mesh: Mesh,
     /// Number of the last call.
     pub(super) number: u64,
-    /// Ids of the last calls, by number.
-    history: [(u64, u64); RING as usize],
+    /// The last calls, for reports to other ranks.
+    pub(super) history: Arc<CallHistory>,
+    /// Source location of the current call, and its index in the history.
+    place: (&'static Location<'static>, usize),
     /// By local rank: the last call in which the peer's call is known to be the same.
     compared: Box<[u64]>,
-    /// Texts of the last kinds of calls by id, for messages.
-    texts: VecDeque<(u64, Arc<str>)>,
     /// Number of launches so far, which determines their packets' flags.
     pub(super) launches: u64,
     /// Why the communicator has failed.
-    pub(crate) broken: Option<String>,
+    pub(crate) cause: Option<bootstrap::Error>,
     /// Prepared plans.
     pub(super) plans: Vec<Prepared>,
     /// Live allocations, by number.
@@ -79,11 +82,27 @@ impl Session {
         (0..self.locals.len()).filter(move |&local_rank| local_rank != own_local_rank)
     }
 
-    /// Records that the communicator has failed.
+    /// Sets the source location of the next call.
+    #[inline]
+    pub(super) fn set_place(&mut self, place: &'static Location<'static>) {
+        if !std::ptr::eq(self.place.0, place) {
+            self.place = (place, self.history.index_of(place));
+        }
+    }
+
+    /// Returns an error if the communicator has failed, although this rank's part of the call is done: so that as many ranks
+    /// as possible learn it in this call. Ranks that have returned before learn it in their next call.
+    #[inline]
+    pub(super) fn check(&mut self) -> Result<(), Error> {
+        if self.calls.any_aborted() || self.bootstrap.check_alive().is_err() { self.check_cause() } else { Ok(()) }
+    }
+
     #[cold]
-    pub(crate) fn abort(&mut self, error: &Error) {
-        self.broken.get_or_insert_with(|| error.to_string());
-        self.calls.abort(self.number, error.bootstrap());
+    fn check_cause(&mut self) -> Result<(), Error> {
+        match self.find_cause() {
+            Some(cause) => Err(self.fail(cause).into()),
+            None => Ok(()),
+        }
     }
 
     /// Synchronizes with the ranks of other nodes.
@@ -91,7 +110,7 @@ impl Session {
         if !self.has_several_nodes() {
             return Ok(());
         }
-        self.bootstrap.barrier().map_err(Error::from).inspect_err(|error| self.abort(error))
+        self.bootstrap.barrier().map_err(|error| self.abort(error.into()))
     }
 }
 
@@ -100,9 +119,10 @@ impl Drop for Session {
         match self.bootstrap.check_alive() {
             // Otherwise peers that have not received the failure would name this rank, whose connections close.
             Err(error) => self.calls.abort(self.number, Some(&error)),
-            Ok(()) if self.broken.is_none() => self.calls.leave(self.number),
+            Ok(()) if self.cause.is_none() => self.calls.leave(self.number),
             Ok(()) => {}
         }
+        self.bootstrap.set_report(None);
         // Peers notice the closed connections; this rank waits for nothing.
     }
 }

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use super::super::calls::RING;
 use super::Session;
-use crate::error::{AbortCause, Error};
-use mscclpp_bootstrap::ActiveTimeout;
+use crate::error::Error;
+use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, ErrorKind};
 
 /// Number of rounds in which a rank spins before it yields the processor, about a hundred microseconds.
 pub(in super::super) const SPINS: u32 = 2000;
@@ -36,7 +35,11 @@ impl Session {
     ) -> Result<(), Error> {
         let mut timeout: Option<ActiveTimeout> = None;
         let mut rounds = 0_u32;
-        while !condition(self)? {
+        let waited = loop {
+            match condition(self) {
+                Ok(false) => {}
+                done => break done.map(drop),
+            }
             rounds += 1;
             if rounds < SPINS && !self.oversubscribed {
                 spin(rounds);
@@ -47,15 +50,21 @@ impl Session {
                 continue;
             }
             let duration = self.options.timeout;
-            self.check_peers(timeout.get_or_insert_with(|| ActiveTimeout::new(duration)))?;
-            let token = self.calls.prepare_park();
-            if condition(self)? {
-                self.calls.cancel_park();
-                break;
+            self.history.wait_in(self.number);
+            if let Err(error) = self.check_peers(timeout.get_or_insert_with(|| ActiveTimeout::new(duration))) {
+                break Err(error);
             }
-            self.calls.park(token, PARK_INTERVAL);
-        }
-        Ok(())
+            let token = self.calls.prepare_park();
+            match condition(self) {
+                Ok(false) => self.calls.park(token, PARK_INTERVAL),
+                done => {
+                    self.calls.cancel_park();
+                    break done.map(drop);
+                }
+            }
+        };
+        self.history.wait_in(0);
+        waited
     }
 
     /// Fails if a wait cannot succeed any more.
@@ -67,34 +76,28 @@ impl Session {
             // A peer that aborted because of this very call has recorded its call.
             compare(self)?;
         }
-        let why = |what| format!("{what}, while rank {} waited for it", self.rank());
-        let error = match cause {
-            Some(AbortCause::Group(error)) => Error::Bootstrap(error),
-            Some(AbortCause::PeerLost { peer }) => Error::RankLost { peer, why: why("its connection was closed") },
-            Some(AbortCause::PeerAborted { peer }) => Error::RankLost { peer, why: why("it aborted") },
-            _ if !timeout.is_expired() => return Ok(()),
-            _ => {
-                let not_started = self.peers().find(|&local_rank| !self.is_compared(local_rank));
-                let peer = self.locals[not_started.unwrap_or(self.own_local_rank)];
-                let call = self.text_of(self.history[(self.number % RING) as usize].1).unwrap_or_default();
-                let why = format!("it did not make call {} ({call}) within {:?}", self.number, self.options.timeout);
-                Error::RankLost { peer, why }
+        let cause = match cause {
+            Some(cause) => cause,
+            None if !timeout.is_expired() => return Ok(()),
+            None => {
+                let waited = self.options.timeout;
+                let none = || self.stalled(self.rank(), format!("it waited in vain for {waited:?}"));
+                self.find_late_ranks(waited).unwrap_or_else(none)
             }
         };
-        self.abort(&error);
-        Err(error)
+        Err(self.fail(cause).into())
     }
 
     /// Returns why no wait can succeed any more, if so.
     #[cold]
-    pub(in super::super) fn find_cause(&self) -> Option<AbortCause> {
+    pub(in super::super) fn find_cause(&self) -> Option<bootstrap::Error> {
         if let Some(cause) = self.find_first_cause() {
             return Some(cause);
         }
         let local_rank = self.calls.find_aborted()?;
         // The cause of the communicator's failure is the same on all ranks, whichever notices it first.
         if let Some(error) = self.calls.find_cause() {
-            return Some(AbortCause::Group(Box::new(self.bootstrap.fail(error))));
+            return Some(error);
         }
         // A peer may abort because of an event that this rank is about to notice as well. The report should name the
         // rank that died or stopped responding, not the one that noticed it first.
@@ -105,19 +108,33 @@ impl Session {
                 return Some(cause);
             }
         }
-        Some(AbortCause::PeerAborted { peer: self.locals[local_rank] })
+        Some(self.lost(local_rank, "it aborted"))
+    }
+
+    /// Returns the failure of a local rank that no longer takes part.
+    fn lost(&self, local_rank: usize, why: &str) -> bootstrap::Error {
+        let (who, call) = (Box::new(self.info(self.locals[local_rank])), self.call_text(self.number));
+        bootstrap::Error::CallFailed { who, call, kind: ErrorKind::RankLost, why: why.into() }
     }
 
     /// Returns a cause that is not a consequence of another one.
     #[cold]
-    fn find_first_cause(&self) -> Option<AbortCause> {
+    fn find_first_cause(&self) -> Option<bootstrap::Error> {
         // A rank that has finished this call may leave, and a rank that has failed has a cause.
         let needed =
             |local_rank| !self.calls.has_left_after(local_rank, self.number) && !self.calls.has_aborted(local_rank);
         if let Some(local_rank) = self.mesh.poll_disconnected(needed) {
-            return Some(AbortCause::PeerLost { peer: self.locals[local_rank] });
+            let who = Box::new(self.info(self.locals[local_rank]));
+            if self.calls.has_left(local_rank) {
+                let (waiting, call) = (self.info(self.rank()).rank, self.call_text(self.number));
+                return Some(bootstrap::Error::RankLeft { who, waiting, call });
+            }
+            // If it died, its connection to rank 0 shows that too, or rank 0 itself is lost.
+            let how = format!("its connection to rank {} was closed", self.rank());
+            let noticed = self.bootstrap.failure_within(CAUSE_GRACE_PERIOD);
+            return Some(noticed.unwrap_or(bootstrap::Error::Died { who, how }));
         }
-        self.bootstrap.check_alive().err().map(|error| AbortCause::Group(Box::new(error)))
+        self.bootstrap.check_alive().err()
     }
 }
 

@@ -32,10 +32,9 @@ use super::staging::{HostBuffer, StagingBuffer, Stagings};
 use crate::cuda::device::Device;
 use crate::cuda::driver::{self, Handle, SharedDriver};
 use crate::cuda::proxy::Failure;
-use crate::error::{AbortCause, Error};
+use crate::error::Error;
 use crate::transport::{LaunchId, Lost, Signal, Tcp, Transport};
-use mscclpp_bootstrap::ActiveTimeout;
-use mscclpp_bootstrap::Bootstrap;
+use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, Bootstrap, ErrorKind, RankInfo};
 
 /// Interval at which the time without progress is counted; any time counts in which other processes can run.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
@@ -202,7 +201,7 @@ impl NodeConnections {
     /// Returns an error if a rank that is needed to continue is lost or has aborted.
     fn check_peers(&mut self) -> Result<(), Failure> {
         if let Err(error) = self.bootstrap.check_alive() {
-            return Err(Failure::Cause(AbortCause::Group(Box::new(error))));
+            return Err(Failure::Cause(error));
         }
         // The error must name the rank that failed, not the rank that noticed it first.
         let late = |wire: &mut NodeConnection| {
@@ -210,10 +209,25 @@ impl NodeConnections {
             timeout.is_expired().then_some((wire.peer, *how))
         };
         match self.wires.iter_mut().find_map(late) {
-            Some((peer, LostRank::Aborted)) => Err(Failure::Cause(AbortCause::PeerAborted { peer })),
-            Some((peer, LostRank::Gone)) => Err(Failure::Cause(AbortCause::PeerLost { peer })),
+            Some((peer, LostRank::Aborted)) => Err(Failure::Cause(self.lost(peer, "it aborted"))),
+            Some((peer, LostRank::Gone)) => Err(Failure::Cause(self.lost(peer, "its connection was closed"))),
             None => Ok(()),
         }
+    }
+
+    /// Returns the failure of a rank that no longer takes part.
+    fn lost(&self, peer: u32, why: &str) -> bootstrap::Error {
+        let (who, call) = (Box::new(self.info(peer)), self.call());
+        bootstrap::Error::CallFailed { who, call, kind: ErrorKind::RankLost, why: why.to_owned() }
+    }
+
+    fn info(&self, rank: u32) -> RankInfo {
+        self.bootstrap.rank_info(rank).cloned().unwrap_or_else(|_| RankInfo::unnamed(rank))
+    }
+
+    /// Returns the text of the current call.
+    fn call(&self) -> String {
+        format!("launch {} of plan `{}`", self.begun, self.plan.name())
     }
 
     /// Returns whether all data is sent, and all received data is on the device.
@@ -222,10 +236,11 @@ impl NodeConnections {
     }
 
     /// Returns the cause of a timeout if data is pending and nothing was sent or received for this long.
-    pub(in crate::cuda) fn find_timeout(&self, timeout: Duration) -> Option<AbortCause> {
+    pub(in crate::cuda) fn find_timeout(&self, timeout: Duration) -> Option<bootstrap::Error> {
         let late = self.idle.elapsed() > timeout;
         let wire = self.wires.iter().find(|wire| late && !wire.is_idle(&*self.transport))?;
-        Some(AbortCause::Timeout { after: timeout, not_started: vec![wire.peer], unresponsive: Vec::new() })
+        let (ranks, waiting) = (vec![self.info(wire.peer)], vec![self.info(self.bootstrap.rank()).rank]);
+        Some(bootstrap::Error::NoProgress { call: self.call(), ranks, waiting, waited: timeout })
     }
 
     /// Informs the other ranks that this rank sends nothing more: that it leaves, if all work is complete, or that it

@@ -1,0 +1,171 @@
+//! Finds out with which rank a failure began, and makes all ranks return the same cause.
+//!
+//! The rank that notices a failure asks all ranks what they are doing. Their connection threads answer, also while the
+//! ranks are busy; a rank that does not answer is suspended. From the answers follows the rank that the others wait for,
+//! directly or through further ranks. Rank 0 makes the first cause that it receives the cause on all ranks.
+
+use std::time::Duration;
+
+use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, ErrorKind, RankInfo, odd_one_out};
+
+use super::Session;
+use super::history::CallReport;
+use super::wait::{CAUSE_GRACE_PERIOD, PARK_INTERVAL};
+use crate::error::{Error, WaitsFor};
+
+/// How long a rank may take to report what it is doing.
+const REPORT_TIME: Duration = Duration::from_millis(500);
+
+impl Session {
+    /// Fails the communicator because of a failure of this rank's call, and returns the error of the call: the failure itself,
+    /// or the cause that another rank reported first.
+    #[cold]
+    pub(crate) fn abort(&mut self, error: Error) -> Error {
+        let cause = error.bootstrap().cloned().unwrap_or_else(|| self.cause_of(&error));
+        let first = self.fail(cause.clone());
+        match error {
+            Error::Interrupted(mut aborted) => {
+                aborted.cause = Box::new(first);
+                Error::Interrupted(aborted)
+            }
+            error if first == cause && !matches!(error, Error::RankLost { .. }) => error,
+            _ => first.into(),
+        }
+    }
+
+    /// Fails the communicator, and returns the cause that holds on all ranks.
+    #[cold]
+    pub(in super::super) fn fail(&mut self, cause: bootstrap::Error) -> bootstrap::Error {
+        let first = self.bootstrap.fail(cause);
+        self.cause.get_or_insert_with(|| first.clone());
+        self.calls.abort(self.number, Some(&first));
+        first
+    }
+
+    /// Returns a failure of this rank's call as the other ranks name it.
+    fn cause_of(&self, error: &Error) -> bootstrap::Error {
+        if let Error::Stalled(stall) = error
+            && let Some(WaitsFor::Peers { ranks }) = stall.blocked.first().map(|blocked| &blocked.waits_for)
+            && !ranks.is_empty()
+        {
+            let (call, waited) = (format!("launch {} of plan `{}`", stall.launch, stall.plan), self.options.timeout);
+            let missing = ranks.iter().map(|rank| self.info(*rank)).collect();
+            let waiting = vec![self.info(self.rank()).rank];
+            return bootstrap::Error::CollectiveTimeout { call, missing, waiting, waited };
+        }
+        let rank = error.root_cause().map_or(self.rank(), |cause| cause.rank);
+        let why = match error {
+            Error::RankLost { why, .. } => why.clone(),
+            other => other.to_string(),
+        };
+        let (who, call) = (Box::new(self.info(rank)), self.call_text(self.number));
+        bootstrap::Error::CallFailed { who, call, kind: error.kind(), why }
+    }
+
+    pub(in super::super) fn info(&self, rank: u32) -> RankInfo {
+        self.bootstrap.rank_info(rank).cloned().unwrap_or_else(|_| RankInfo::unnamed(rank))
+    }
+
+    /// Returns the text of one of this rank's last calls.
+    pub(super) fn call_text(&self, number: u64) -> String {
+        let report = self.history.report();
+        report.call(number).map_or_else(|| format!("call {number}"), |call| call.text.clone())
+    }
+
+    /// Asks all ranks what they are doing. `None`: no answer.
+    ///
+    /// # Errors
+    /// Why the communicator has failed.
+    fn reports(&self) -> Result<Vec<Option<CallReport>>, bootstrap::Error> {
+        let decode = |bytes: Vec<u8>| match bytes.is_empty() {
+            // It has not connected its executor yet.
+            true => CallReport::default(),
+            false => postcard::from_bytes(&bytes).unwrap_or_default(),
+        };
+        let reports = self.bootstrap.reports(REPORT_TIME)?;
+        Ok(reports.into_iter().map(|report| report.map(decode)).collect())
+    }
+
+    /// Returns the cause of a call in which this rank has waited for `waited` in vain; `None` if all ranks have started the
+    /// call and wait in it, so that the plan is the cause.
+    #[cold]
+    pub(in super::super) fn find_late_ranks(&self, waited: Duration) -> Option<bootstrap::Error> {
+        let reports = match self.reports() {
+            Ok(reports) => reports,
+            Err(cause) => return Some(cause),
+        };
+        let infos = |ranks: &[u32]| ranks.iter().map(|rank| self.info(*rank)).collect();
+        let by_rank = || (0_u32..).zip(&reports);
+        // A rank without an answer has left in order, or is suspended.
+        if let Some((rank, _)) = by_rank().find(|(_, report)| report.is_none()) {
+            let who = Box::new(self.info(rank));
+            return Some(match self.bootstrap.has_left(rank) {
+                Ok(true) => {
+                    let call = self.call_text(self.number);
+                    bootstrap::Error::RankLeft { who, waiting: self.info(self.rank()).rank, call }
+                }
+                _ => bootstrap::Error::Unresponsive { who, silent: REPORT_TIME },
+            });
+        }
+        let reports: Vec<_> = by_rank().filter_map(|(rank, report)| Some((rank, report.as_ref()?))).collect();
+        let slowest = reports.iter().map(|(_, report)| report.number).min()?;
+        let text = |number: u64| {
+            let call = reports.iter().find_map(|(_, report)| report.call(number));
+            call.map_or_else(|| format!("call {number}"), |call| call.text.clone())
+        };
+        let ranks = |condition: &dyn Fn(&CallReport) -> bool| {
+            reports.iter().filter(|(_, report)| condition(report)).map(|(rank, _)| *rank).collect::<Vec<u32>>()
+        };
+        let waiting =
+            |number| ranks(&|report| report.waiting >= number).into_iter().map(|rank| self.info(rank).rank).collect();
+        if slowest < self.number {
+            let missing = ranks(&|report| report.number == slowest && report.returned == slowest);
+            if !missing.is_empty() {
+                let (call, missing, waiting) = (text(slowest + 1), infos(&missing), waiting(slowest + 1));
+                return Some(bootstrap::Error::CollectiveTimeout { call, missing, waiting, waited });
+            }
+        }
+        let busy = ranks(&|report| report.number == slowest && report.returned < slowest && report.waiting < slowest);
+        let busy: Vec<u32> = busy.into_iter().filter(|rank| *rank != self.rank()).collect();
+        (!busy.is_empty()).then(|| bootstrap::Error::NoProgress {
+            call: text(slowest),
+            ranks: infos(&busy),
+            waiting: waiting(slowest),
+            waited,
+        })
+    }
+
+    /// Returns the cause of a call that differs between ranks: the call of most ranks, and a rank that makes another one.
+    /// `peer` is known to make another call than this rank.
+    #[cold]
+    pub(super) fn find_mismatch(&self, number: u64, peer: u32) -> bootstrap::Error {
+        // Ranks that are about to start the call decide what most ranks do.
+        let mut grace = ActiveTimeout::new(CAUSE_GRACE_PERIOD);
+        loop {
+            let reports = match self.reports() {
+                Ok(reports) => reports,
+                Err(cause) => return cause,
+            };
+            let call = |rank: u32| reports.get(rank as usize)?.as_ref()?.call(number);
+            let calls: Vec<_> =
+                (0..self.bootstrap.num_ranks()).filter_map(|rank| Some((rank, call(rank)?.id))).collect();
+            if calls.len() == reports.len() || grace.is_expired() {
+                let (first, second) = odd_one_out(&calls).unwrap_or((self.rank(), peer));
+                let text = |rank| call(rank).map_or_else(|| "another call".to_owned(), |call| call.text.clone());
+                return bootstrap::Error::Mismatch {
+                    first: Box::new(self.info(first)),
+                    first_call: text(first),
+                    second: Box::new(self.info(second)),
+                    second_call: text(second),
+                };
+            }
+            std::thread::sleep(PARK_INTERVAL);
+        }
+    }
+
+    /// Returns the error of a rank that does not go on, because of a failure of the plan.
+    pub(in super::super) fn stalled(&self, rank: u32, why: String) -> bootstrap::Error {
+        let (who, call) = (Box::new(self.info(rank)), self.call_text(self.number));
+        bootstrap::Error::CallFailed { who, call, kind: ErrorKind::Stalled, why }
+    }
+}

@@ -1,0 +1,175 @@
+//! This rank's last calls, in memory of this process: what other ranks may ask for at any time.
+
+use std::collections::VecDeque;
+use std::panic::Location;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use super::super::calls::RING;
+
+/// Number of kinds of calls whose texts are kept.
+const MAX_TEXTS: usize = 512;
+
+/// The last calls of this rank. The rank's thread writes them, and any thread may [report](Self::report) them.
+#[derive(Default)]
+pub(in super::super) struct CallHistory {
+    calls: [Call; RING as usize],
+    /// The last call that has returned.
+    returned: AtomicU64,
+    /// The call in which this rank has waited for peers for long; 0 while it does not.
+    waiting: AtomicU64,
+    names: Mutex<Names>,
+}
+
+#[derive(Default)]
+struct Call {
+    number: AtomicU64,
+    id: AtomicU64,
+    /// Index of its source location among the names.
+    place: AtomicUsize,
+}
+
+#[derive(Default)]
+struct Names {
+    /// Texts of the last kinds of calls by id.
+    texts: VecDeque<(u64, String)>,
+    places: Vec<&'static Location<'static>>,
+}
+
+/// The last calls of a rank, as it reports them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CallReport {
+    /// Number of the last call that it has started, counted from 1.
+    pub(crate) number: u64,
+    /// Number of the last call that has returned.
+    pub(crate) returned: u64,
+    /// The call in which it waits for other ranks; 0 if it does not.
+    pub(crate) waiting: u64,
+    /// The last calls.
+    pub(crate) calls: Vec<ReportedCall>,
+}
+
+/// A call of a rank.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ReportedCall {
+    pub(crate) number: u64,
+    /// Equal on all ranks that make the same call.
+    pub(crate) id: u64,
+    /// `allreduce of 4 KiB f32, sum (call 7) at src/main.rs:10:5`
+    pub(crate) text: String,
+}
+
+impl CallReport {
+    /// Returns the call with a number.
+    pub(crate) fn call(&self, number: u64) -> Option<&ReportedCall> {
+        self.calls.iter().find(|call| call.number == number)
+    }
+}
+
+impl CallHistory {
+    /// Records a text and returns its id, which is the same on all ranks: `text` distinguishes calls, messages show `name`.
+    pub(in super::super) fn id_of(&self, text: &str, name: &str) -> u64 {
+        let id = fnv(text.as_bytes());
+        let mut names = self.names();
+        if names.texts.iter().all(|(known, _)| *known != id) {
+            if names.texts.len() >= MAX_TEXTS {
+                names.texts.pop_front();
+            }
+            names.texts.push_back((id, name.to_owned()));
+        }
+        id
+    }
+
+    /// Returns the index of a source location.
+    pub(super) fn index_of(&self, place: &'static Location<'static>) -> usize {
+        let mut names = self.names();
+        names.places.iter().position(|known| std::ptr::eq(*known, place)).unwrap_or_else(|| {
+            names.places.push(place);
+            names.places.len() - 1
+        })
+    }
+
+    /// Records that this rank starts a call.
+    #[inline]
+    pub(super) fn begin(&self, number: u64, id: u64, place: usize) {
+        let call = &self.calls[(number % RING) as usize];
+        // A reader that sees the new id or place sees no old number with it.
+        call.number.store(0, Release);
+        call.id.store(id, Release);
+        call.place.store(place, Release);
+        call.number.store(number, Release);
+    }
+
+    /// Returns the id of one of the last calls.
+    #[inline]
+    pub(super) fn id(&self, number: u64) -> u64 {
+        self.calls[(number % RING) as usize].id.load(Relaxed)
+    }
+
+    /// Records that a call returns.
+    #[inline]
+    pub(super) fn end(&self, number: u64) {
+        self.returned.store(number, Release);
+    }
+
+    /// Records that this rank waits for others in a call, or with 0 that it waits no more.
+    pub(in super::super) fn wait_in(&self, number: u64) {
+        self.waiting.store(number, Release);
+    }
+
+    /// Returns the last calls.
+    pub(super) fn report(&self) -> CallReport {
+        let (returned, waiting) = (self.returned.load(Acquire), self.waiting.load(Acquire));
+        let mut calls: Vec<_> = self.calls.iter().filter_map(|call| self.reported(call)).collect();
+        calls.sort_by_key(|call| call.number);
+        CallReport { number: calls.last().map_or(0, |call| call.number), returned, waiting, calls }
+    }
+
+    fn reported(&self, call: &Call) -> Option<ReportedCall> {
+        let read = || (call.number.load(Acquire), call.id.load(Acquire), call.place.load(Acquire));
+        let (number, id, place) = read();
+        if number == 0 || read() != (number, id, place) {
+            return None;
+        }
+        let names = self.names();
+        let text = names.texts.iter().find(|(known, _)| *known == id).map_or("a call", |(_, text)| text);
+        let place = names.places.get(place).map(|place| format!(" at {place}")).unwrap_or_default();
+        Some(ReportedCall { number, id, text: format!("{text} (call {number}){place}") })
+    }
+
+    fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the id of a text, which is the same on all machines (FNV-1a).
+fn fnv(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn report_has_the_last_calls_with_their_places() {
+        let history = CallHistory::default();
+        let (id, place) = (history.id_of("launch of x", "x"), Location::caller());
+        let index = history.index_of(place);
+        assert_eq!(history.index_of(place), index);
+        for number in 1..=RING + 3 {
+            history.begin(number, id, index);
+            history.wait_in(number);
+            history.end(number - 1);
+        }
+        let report = history.report();
+        assert_eq!((report.number, report.returned, report.waiting), (RING + 3, RING + 2, RING + 3));
+        assert_eq!(report.calls.len() as u64, RING);
+        let call = report.call(RING).expect("one of the last");
+        assert_eq!((call.id, call.text.clone()), (id, format!("x (call {RING}) at {place}")));
+        assert_eq!(report.call(1), None);
+    }
+}
