@@ -58,10 +58,14 @@ impl Client {
             }
         };
         match end {
-            Some(error) => _ = self.inbox.deliver(Frame::Failed(error)),
+            Some(error) => {
+                // If rank 0 is only suspended, it reads why the others have ended when it continues.
+                self.conn.push(&Frame::Failed(error.clone()));
+                self.inbox.deliver(Frame::Failed(error));
+            }
             None => {
                 let (who, call) = (Box::new(self.root.clone()), "a call that goes through it".into());
-                self.inbox.close(Error::RankLeft { who, waiting: self.rank, call });
+                self.inbox.close(Error::RankLeft { who, waiting: None, call });
             }
         }
         self.outbox.mark_drained();

@@ -168,7 +168,7 @@ impl Bootstrap {
 
     /// Returns the error of a wait for a rank that has left.
     fn rank_left_error(&self, who: &RankInfo, call: &str) -> Error {
-        let waiting = self.group[self.rank as usize];
+        let waiting = Some(self.group[self.rank as usize]);
         Error::RankLeft { who: Box::new(who.clone()), waiting, call: format!("the wait for a {call}") }
     }
 

@@ -217,12 +217,12 @@ pub enum Error {
         second_call: String,
     },
     /// A rank left in order while another rank still waits for it.
-    #[error("{who} has left the communicator, but rank {waiting} waits for it in {call}")]
+    #[error("{who} has left the communicator, but {} for it in {call}", Waiter(*waiting))]
     RankLeft {
         /// The rank that left.
         who: Box<RankInfo>,
-        /// The rank that waits.
-        waiting: u32,
+        /// The rank that waits; `None` if all do, because rank 0 has left, through which they communicate.
+        waiting: Option<u32>,
         /// The call in which it waits.
         call: String,
     },
@@ -342,7 +342,7 @@ impl Error {
     pub const fn rank(&self) -> Option<u32> {
         match self {
             Self::Unreachable { rank, .. } | Self::Timeout { rank, .. } | Self::NoSuchRank { rank, .. } => Some(*rank),
-            Self::RankLeft { waiting, .. } => Some(*waiting),
+            Self::RankLeft { waiting, .. } => *waiting,
             Self::Bind { .. } => Some(0),
             _ => None,
         }
@@ -458,6 +458,18 @@ impl Display for Members<'_> {
             return Ranks(&ranks).fmt(f);
         }
         list(f, self.0)
+    }
+}
+
+/// The rank that waits for another one, or all ranks.
+struct Waiter(Option<u32>);
+
+impl Display for Waiter {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(rank) => write!(f, "rank {rank} waits"),
+            None => f.write_str("all ranks wait"),
+        }
     }
 }
 

@@ -171,7 +171,7 @@ impl Router {
     }
 
     fn rank_left_error(&self, rank: u32, waiting: u32, call: String) -> Error {
-        Error::RankLeft { who: Box::new(self.members[rank as usize].clone()), waiting, call }
+        Error::RankLeft { who: Box::new(self.members[rank as usize].clone()), waiting: Some(waiting), call }
     }
 
     /// Returns the ranks that have not left, other than `rank`.
@@ -378,7 +378,7 @@ mod tests {
                 let (from, frame) = steps[step].clone();
                 router.route(from, frame, now, &mut out);
             }
-            assert!(matches!(failure(&out), Error::RankLeft { who, waiting: 0, .. } if who.rank == 1));
+            assert!(matches!(failure(&out), Error::RankLeft { who, waiting: Some(0), .. } if who.rank == 1));
         }
     }
 

@@ -100,7 +100,7 @@ fn stream_to_a_leaving_rank_ends() {
     drop(first);
     assert_eq!(stream.read(&mut [0; 8]).unwrap(), 0);
     let error = second.stream(0, 6).unwrap_err();
-    assert!(matches!(&error, Error::RankLeft { who, waiting: 1, .. } if who.rank == 0), "{error}");
+    assert!(matches!(&error, Error::RankLeft { who, waiting: Some(1), .. } if who.rank == 0), "{error}");
     assert_eq!(second.check_alive(), Err(error));
 }
 

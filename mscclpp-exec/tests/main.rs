@@ -4,6 +4,7 @@
 mod algorithms;
 mod algorithms_page;
 mod algorithms_run;
+mod causes;
 mod checked;
 mod common;
 mod communicator;

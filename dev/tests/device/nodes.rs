@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Failed, Trial};
 use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
+use mscclpp_core::diag::Code;
 use mscclpp_core::plan::{Plan, raw::OpKind};
 use mscclpp_dev::Options;
 use mscclpp_exec::cuda::{self, Buffers, Executor, PrepareOptions, PreparedPlan};
-use mscclpp_exec::error::{AbortCause, BlockedThreadBlock, LateData, WaitsFor};
+use mscclpp_exec::error::{BlockedThreadBlock, LateData, WaitsFor};
 use mscclpp_exec::{DataType, Error, Message};
 
 use super::devices::with_seeds;
@@ -194,7 +195,7 @@ fn launches_until_an_error(world: &Executor, rank: u32) -> Result<(), Failed> {
         }
     }
     match run.launch_buffers(&mut buffers, &stream) {
-        Err(Error::CommunicatorFailed { .. }) => Ok(()),
+        Err(Error::Bootstrap(_)) => Ok(()),
         other => Err(format!("after an error: {other:?}").into()),
     }
 }
@@ -412,7 +413,7 @@ fn different_sizes_are_reported(world: &Executor, rank: u32) -> Result<(), Faile
     let plan = shipped("allreduce_ring_ports", 4, 2)?;
     let message = Message::new(DataType::F32, 400 + 4 * u64::from(rank / 2)).any_size();
     match world.prepare(&plan, message) {
-        Err(Error::CallMismatch { call, other, .. }) if call != other => Ok(()),
+        Err(error) if error.code() == Code::CallMismatch => Ok(()),
         other => Err(format!("{other:?}").into()),
     }
 }
@@ -438,12 +439,11 @@ fn stalled(world: &Executor, player: &Player) -> Result<(), Failed> {
     let is_for_first = |blocked: &BlockedThreadBlock| matches!(blocked.waits_for, WaitsFor::Signal { peer: 1, .. });
     match error {
         Error::Stalled(stall) if !is_second || stall.blocked.iter().any(is_for_first) => {}
-        Error::Interrupted(interrupted)
-            if matches!(interrupted.cause, AbortCause::PeerAborted { .. } | AbortCause::PeerLost { .. }) => {}
+        Error::Interrupted(interrupted) if interrupted.cause.root_cause().is_some() => {}
         other => return Err(format!("{other:?}").into()),
     }
     match run.launch_buffers(&mut buffers, &stream) {
-        Err(Error::CommunicatorFailed { .. }) => Ok(()),
+        Err(Error::Bootstrap(_)) => Ok(()),
         other => Err(format!("after a stall: {other:?}").into()),
     }
 }
@@ -459,9 +459,8 @@ fn aborted(world: &Executor, rank: u32) -> Result<(), Failed> {
         }
         let launched = run.launch_buffers(&mut buffers, &stream).and_then(|()| run.synchronize(&stream));
         match (launch, rank, launched) {
-            (0 | 1, _, Ok(())) | (2, 1, Err(Error::Stalled(_))) => {}
-            (2, 0, Err(Error::Interrupted(interrupted)))
-                if interrupted.cause == (AbortCause::PeerAborted { peer: 1 }) => {}
+            (0 | 1, _, Ok(())) => {}
+            (2, _, Err(error)) if error.root_cause().is_some_and(|cause| cause.rank == 1) => {}
             (.., other) => return Err(format!("launch {launch}: {other:?}").into()),
         }
     }
@@ -532,7 +531,7 @@ fn every_call_fails_once(player: &Player, options: Options) -> Result<(), Failed
             }
             match (rank, &result) {
                 (1, Err(Error::Driver(error))) if error.call == call => {}
-                (0, Err(Error::RankLost { peer: 1, .. } | Error::Interrupted(_) | Error::Stalled(_))) => {}
+                (0, Err(Error::Bootstrap(_) | Error::Interrupted(_) | Error::Stalled(_))) => {}
                 (_, Ok(())) => {}
                 _ => return Err(format!("call {nth} of {call}: {result:?}").into()),
             }

@@ -211,7 +211,7 @@ impl Communicator {
     #[track_caller]
     pub fn split(&self, color: Option<u32>, key: u32) -> Result<Option<Self>, Error> {
         self.wait_for_started();
-        Ok(self.inner.bootstrap.split(color, key)?.map(Self::from))
+        Ok(self.executor()?.control("split", |bootstrap| bootstrap.split(color, key))?.map(Self::from))
     }
 
     /// Creates the communicator of `ranks`, in that order; `None` on the other ranks. All ranks call it with the same list.
@@ -221,7 +221,7 @@ impl Communicator {
     #[track_caller]
     pub fn subgroup(&self, ranks: &[u32]) -> Result<Option<Self>, Error> {
         self.wait_for_started();
-        Ok(self.inner.bootstrap.subgroup(ranks)?.map(Self::from))
+        Ok(self.executor()?.control("subgroup", |bootstrap| bootstrap.subgroup(ranks))?.map(Self::from))
     }
 
     /// Returns whether `flag` is true on all ranks; a call of all ranks. Some ranks may have returned from a call that failed on
@@ -246,7 +246,7 @@ impl Communicator {
     #[track_caller]
     pub fn agree(&self, flag: bool) -> Result<bool, Error> {
         self.wait_for_started();
-        Ok(self.inner.bootstrap.agree(flag)?)
+        self.executor()?.control("agree", |bootstrap| bootstrap.agree(flag))
     }
 
     /// Returns the registry that selects algorithms. Unless [`set_registry`](Self::set_registry) was called, the built-in
@@ -294,7 +294,7 @@ impl Communicator {
     fn compare(&self, registry: &Registry) -> Result<(), Error> {
         let algorithms = registry.fingerprint();
         let values = [("version of mscclpp", env!("CARGO_PKG_VERSION")), ("algorithms", &algorithms)];
-        Ok(self.inner.bootstrap.compare(&values)?)
+        self.executor()?.control("comparison of algorithms", |bootstrap| bootstrap.compare(&values))
     }
 
     fn lock_registry(&self) -> MutexGuard<'_, Option<Arc<Registry>>> {

@@ -185,7 +185,7 @@ impl Executor {
     /// or launch the executor is unusable and must be recreated.
     ///
     /// # Errors
-    /// [`Error::NoPeerAccess`], [`Error::RankLost`] with what another rank reports, [`Error::CallMismatch`],
+    /// [`Error::NoPeerAccess`], [`Error::Bootstrap`] with what another rank reports,
     /// [`Error::Bootstrap`].
     pub fn connect(bootstrap: &Arc<Bootstrap>, device: &Device, options: Options) -> Result<Self, Error> {
         let group = IpcGroup::new(bootstrap, device)?;
@@ -268,7 +268,7 @@ impl Executor {
     /// Those of [`cpu::Executor::prepare`](crate::cpu::Executor::prepare); [`Error::NotCoResident`] if the device
     /// cannot run all thread blocks at once; [`Error::Capturing`] in a [`Stream::capture`] of this thread;
     /// [`Error::Driver`]. In an executor of several processes also those of [`connect`](Self::connect),
-    /// [`Error::CallMismatch`], [`Error::MapFailed`] and [`Error::CommunicatorFailed`]; on several nodes
+    /// [`Error::Bootstrap`] and [`Error::MapFailed`]; on several nodes
     /// [`Error::CrossNodeAccess`].
     pub fn prepare(&self, plan: &Plan, message: Message) -> Result<PreparedPlan, Error> {
         self.prepare_with(plan, message, PrepareOptions::default())

@@ -237,6 +237,11 @@ impl PlanState {
         self.flags.word(abi::AbortFlags::HOST).store(1, Relaxed);
     }
 
+    /// Returns whether an abort was requested.
+    pub(super) fn is_abort_requested(&self) -> bool {
+        self.flags.word(abi::AbortFlags::HOST).load(Acquire) != 0
+    }
+
     /// Withdraws the abort request, after launches that have not aborted.
     pub(super) fn clear_abort(&self) {
         self.flags.word(abi::AbortFlags::HOST).store(0, Relaxed);

@@ -121,6 +121,8 @@ impl Error {
             Self::RankLost { peer, .. } | Self::PeerOutOfMemory { peer, .. } | Self::DroppedBuffer { peer, .. } => {
                 *peer
             }
+            #[cfg(feature = "cuda")]
+            Self::MapFailed { peer, .. } => *peer,
             Self::LateData(late) => late.peer,
             Self::ReceiveMemory { rank, .. } => *rank,
             _ => return None,

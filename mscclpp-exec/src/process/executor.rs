@@ -21,8 +21,9 @@ use mscclpp_bootstrap::{Bootstrap, MAX_TIMEOUT, place};
 ///
 /// [`alloc`](Self::alloc), [`prepare`](Self::prepare) and launches are collective calls: all ranks make the same ones
 /// in the same order, one at a time. Every rank compares its calls with its peers'; if they differ both ranks return
-/// [`Error::CallMismatch`]. After a call that failed while peers were in it the communicator has failed, and all its
-/// calls return [`Error::CommunicatorFailed`].
+/// [`Error::Bootstrap`] with both calls. After a call that failed while peers were in it the communicator has failed: all
+/// ranks return the same cause, and later calls return it again. A rank whose part of that call was done before may return
+/// from it without an error, and then learns the cause in its next call.
 ///
 /// `Send` and `Sync`: any thread may make calls. A call does not wait for one of another thread, but returns
 /// [`Error::Busy`].
@@ -114,6 +115,21 @@ impl Executor {
     #[track_caller]
     pub fn barrier(&self) -> Result<(), Error> {
         self.inner.session()?.barrier()
+    }
+
+    /// Makes a call of the control plane as one of the calls of this executor; `text` describes it in messages.
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare), and the error of `call`.
+    #[track_caller]
+    pub(crate) fn control<T>(
+        &self,
+        text: &str,
+        call: impl FnOnce(&Bootstrap) -> Result<T, mscclpp_bootstrap::Error>,
+    ) -> Result<T, Error> {
+        let mut session = self.inner.session()?;
+        let _place = place::enter(session.place());
+        session.control(text, call)
     }
 
     /// Allocates a zeroed buffer of `len` elements, which launches use without copies. A collective call of all ranks;

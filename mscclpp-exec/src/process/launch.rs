@@ -138,7 +138,7 @@ impl PreparedPlan {
     ///
     /// # Errors
     /// Before the call starts: [`Error::ElementType`], [`Error::BufferModeMismatch`], [`Error::ReadOnlyInput`],
-    /// [`Error::BufferSize`], [`Error::Busy`], [`Error::CommunicatorFailed`]. [`Error::CallMismatch`] if a peer makes
+    /// [`Error::BufferSize`], [`Error::Busy`]. [`Error::Bootstrap`] if the communicator has failed, or a peer makes
     /// another call. [`Error::Interrupted`] if a peer is lost, or there is no progress within the timeout;
     /// [`Error::LateData`] if the plan does not wait for what a rank of another node sends; [`Error::DroppedBuffer`].
     /// After these the communicator has failed, and the contents of the output are unspecified.

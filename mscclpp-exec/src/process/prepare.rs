@@ -29,8 +29,8 @@ impl Executor {
     /// Before the rank waits for any other: [`Error::RankCountMismatch`], [`Error::InvalidPlan`],
     /// [`Error::MessageSize`], [`Error::IndivisibleCount`], [`Error::TooLarge`], [`Error::FixedReduction`],
     /// [`Error::UnsupportedAccumulator`], [`Error::ScratchLimit`]: the same on all ranks that pass the same arguments.
-    /// [`Error::CallMismatch`] if ranks pass different arguments, [`Error::RankLost`] if one does not make the call,
-    /// [`Error::OutOfMemory`], [`Error::Busy`], [`Error::CommunicatorFailed`].
+    /// [`Error::Bootstrap`] if ranks pass different arguments, one does not make the call, or the communicator has failed;
+    /// [`Error::OutOfMemory`], [`Error::Busy`].
     #[track_caller]
     pub fn prepare(&self, plan: &Plan, message: Message) -> Result<PreparedPlan, Error> {
         self.prepare_as(plan, message, None)

@@ -87,11 +87,15 @@ impl LocalListener {
         const WHAT: &str = "connect to a rank of this node";
         let mut peers: Vec<Option<UnixStream>> = keys.iter().map(|_| None).collect();
         for (local_rank, key) in keys.iter().enumerate().take(own_local_rank) {
-            let stream = UnixStream::connect_addr(&address(&key[..16])?).map_err(|error| io(WHAT, &error))?;
+            let lost = |error: std::io::Error| Error::RankLost {
+                peer: local_rank as u32,
+                why: format!("rank {own_local_rank} of the node cannot connect to it: {error}"),
+            };
+            let stream = UnixStream::connect_addr(&address(&key[..16])?).map_err(lost)?;
             let mut hello = [0; 20];
             hello[..16].copy_from_slice(&key[16..]);
             hello[16..].copy_from_slice(&(own_local_rank as u32).to_le_bytes());
-            (&stream).write_all(&hello).map_err(|error| io(WHAT, &error))?;
+            (&stream).write_all(&hello).map_err(lost)?;
             peers[local_rank] = Some(stream);
         }
         while let Some(missing) = (own_local_rank + 1..keys.len()).find(|&local_rank| peers[local_rank].is_none()) {

@@ -4,7 +4,10 @@
 //! One round of each kind; `MSCCLPP_FAULT_ROUNDS=200` runs that number in total. `MSCCLPP_FAULT_SEED` repeats one.
 
 mod calls;
+mod causes;
 mod deaths;
+#[path = "../common/fault_case.rs"]
+mod fault_case;
 mod meeting;
 #[path = "../common/port.rs"]
 mod port;
@@ -14,7 +17,7 @@ mod round;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use self::calls::{
     collective_calls, killed_in_a_collective, killed_while_it_prepares, otherwise_than_the_others,
@@ -88,6 +91,32 @@ fn faults_are_named_and_no_rank_hangs() {
             println!("MSCCLPP_FAULT_SEED={seed}: {kind}");
             run(Round::new(seed));
             println!("  {kind}: {:.1} s", start.elapsed().as_secs_f64());
+        }
+    };
+    thread::scope(|scope| (0..AT_ONCE).for_each(|_| drop(scope.spawn(worker))));
+}
+
+/// Faults at any time of any call, of 2 to 8 ranks. Without `MSCCLPP_CAUSE_SEED`, new cases each time.
+#[test]
+fn all_ranks_name_the_same_root_cause() {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    let (first, rounds) = match number("MSCCLPP_CAUSE_SEED") {
+        Some(seed) => (seed, 1),
+        None => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64 >> 10;
+            (now, number("MSCCLPP_CAUSE_ROUNDS").unwrap_or(24))
+        }
+    };
+    println!("MSCCLPP_CAUSE_SEED={first}, and the next {}", rounds - 1);
+    let next = AtomicU64::new(first);
+    let worker = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + rounds {
+                return;
+            }
+            println!("MSCCLPP_CAUSE_SEED={seed}: {:?}", causes::case(seed));
+            causes::same_root_cause(Round::new(seed));
         }
     };
     thread::scope(|scope| (0..AT_ONCE).for_each(|_| drop(scope.spawn(worker))));

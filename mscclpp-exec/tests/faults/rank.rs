@@ -8,6 +8,7 @@ use mscclpp_bootstrap::Bootstrap;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::{Communicator, Error};
 
+use crate::causes;
 use crate::round::FOREVER;
 
 /// Environment variable for the file whose existence ends the role `goes on`.
@@ -21,6 +22,7 @@ fn one_of_a_job() {
     let outcome = match std::env::var("FAULT_WORK").as_deref() {
         Ok("collectives") => collectives(),
         Ok("survive") => survive(),
+        Ok("one case") => return one_case(),
         Ok("goes on") => goes_on(),
         Ok(other) if other != "messages" => otherwise(other),
         _ => messages(),
@@ -36,6 +38,20 @@ fn one_of_a_job() {
     match outcome {
         Ok(()) => say("end: ok"),
         Err(error) => say(&format!("end: {error}")),
+    }
+}
+
+/// Makes the calls of a case, and prints the root cause.
+fn one_case() {
+    let seed = std::env::var(causes::SEED).unwrap().parse().unwrap();
+    let error = match Communicator::from_env() {
+        Ok(comm) => causes::case(seed).run(comm, causes::TIMEOUT, causes::strike),
+        Err(error) => Some(error),
+    };
+    match error.map(|error| (error.root_cause(), error)) {
+        None => say("end: ok"),
+        Some((Some(cause), _)) => say(&format!("end: root cause {cause}")),
+        Some((None, error)) => say(&format!("end: no root cause: {error}")),
     }
 }
 

@@ -13,6 +13,7 @@ pub(crate) const FOREVER: u32 = 1 << 20;
 
 /// State of one round.
 pub(crate) struct Round {
+    pub(crate) seed: u64,
     pub(crate) random: Random,
     pub(crate) size: u32,
     /// The rank that has the fault.
@@ -33,7 +34,7 @@ impl Round {
         let victim = random.below(u64::from(size)) as u32;
         let mut secret = String::new();
         (0..32).for_each(|_| write!(secret, "{:x}", random.below(16)).unwrap());
-        Self { random, size, victim, port: Port::new(), secret, timeout: LONG, liveness: LONG }
+        Self { seed, random, size, victim, port: Port::new(), secret, timeout: LONG, liveness: LONG }
     }
 
     pub(crate) fn start(&self, rank: u32, calls: u32) -> Process {

@@ -13,7 +13,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::ports;
 use super::results::{Reference, check_on, plan_on};
-use super::spawn::{DEADLINE, Job, SHORT};
+use super::spawn::{DEADLINE, Job};
 
 fn plan(name: &str, transport: &Executor) -> Plan {
     let algorithm = algorithms::find(name).expect("it is in the library");

@@ -17,7 +17,7 @@ const ROLE: &str = "MSCCLPP_TEST_ROLE";
 pub const DEADLINE: u64 = 120;
 
 /// Timeout of ranks of which one is stopped, in seconds; longer than any of them may go without a processor.
-pub const SHORT: u64 = 5;
+const SHORT: u64 = 5;
 
 /// The processes of a job; killed when dropped.
 pub struct Job {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use libtest_mimic::{Failed, Trial};
 use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
+use mscclpp_core::diag::Code;
 use mscclpp_core::plan::{Plan, raw::OpKind};
 use mscclpp_dev::Options;
 use mscclpp_exec::cuda::{self, CudaUnavailable, Device, DeviceBuffer, DeviceSlice, Executor};
@@ -96,7 +97,7 @@ fn slice_of_several_allocations_is_rejected(seed: u64) -> Result<(), Failed> {
             {
                 Ok(())
             }
-            (1, Some(Error::RankLost { peer: 0, .. })) => Ok(()),
+            (1, Some(error)) if error.root_cause().is_some_and(|cause| cause.rank == 0) => Ok(()),
             (_, other) => Err(Error::Internal(format!("rank {rank}: {other:?}"))),
         }
     })
@@ -174,13 +175,13 @@ fn stalled_launch_makes_executor_unusable(seed: u64) -> Result<(), Failed> {
         let (mut buffers, stream) = (run.buffers()?, world.stream()?);
         let launched = run.launch_buffers(&mut buffers, &stream).and_then(|()| run.synchronize(&stream));
         for again in [run.launch_buffers(&mut buffers, &stream), world.prepare(&right, message).map(|_| ())] {
-            if !matches!(again, Err(Error::CommunicatorFailed { .. })) {
+            if !matches!(again, Err(Error::Bootstrap(_))) {
                 return Err(Error::Internal(format!("after a stall: {again:?}")));
             }
         }
         launched
     })?;
-    let stalled = |result: &Result<(), Error>| matches!(result, Err(Error::Stalled(_)));
+    let stalled = |result: &Result<(), Error>| matches!(result, Err(Error::Stalled(_) | Error::Interrupted(_)));
     if results.iter().all(stalled) { Ok(()) } else { Err(format!("{results:?}").into()) }
 }
 
@@ -191,8 +192,7 @@ fn different_calls_are_reported(seed: u64) -> Result<(), Failed> {
         let message = Message::new(DataType::F32, 100 + u64::from(rank)).any_size();
         world.prepare(&plan, message).map(|_| ())
     })?;
-    let told =
-        |result: &Result<(), Error>| matches!(result, Err(Error::CallMismatch { call, other, .. }) if call != other);
+    let told = |result: &Result<(), Error>| result.as_ref().is_err_and(|error| error.code() == Code::CallMismatch);
     if results.iter().all(told) { Ok(()) } else { Err(format!("{results:?}").into()) }
 }
 
@@ -221,7 +221,7 @@ fn rank_without_memory_is_reported(seed: u64) -> Result<(), Failed> {
         let results = prepared_while_one_fails(seed, &plan, "cuMemAlloc", nth)?;
         match &results {
             // Memory that it has shared may be freed before the other rank has mapped it.
-            [Err(Error::RankLost { peer: 1, .. } | Error::MapFailed { peer: 1, .. }), Err(Error::Driver(_))] => {}
+            [Err(first), Err(Error::Driver(_))] if first.root_cause().is_some_and(|cause| cause.rank == 1) => {}
             _ => return Err(format!("allocation {nth}: {results:?}").into()),
         }
     }
@@ -253,8 +253,7 @@ fn every_call_fails_once(seed: u64) -> Result<(), Failed> {
             match (first, second) {
                 (Ok(()), Ok(())) if nth > 1 || !is_heard => break,
                 // The last call of the program is complete.
-                (Ok(()) | Err(Error::RankLost { peer: 1, .. } | Error::MapFailed { peer: 1, .. }), Err(_))
-                    if is_named => {}
+                (Ok(()) | Err(Error::Bootstrap(_) | Error::MapFailed { peer: 1, .. }), Err(_)) if is_named => {}
                 _ => return Err(format!("call {nth} of {call}: {results:?}").into()),
             }
         }

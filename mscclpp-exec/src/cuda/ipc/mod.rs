@@ -24,7 +24,7 @@ use super::proxy::Proxies;
 use crate::error::Error;
 use crate::process::{Options, Session};
 use crate::shm::Sent;
-use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, Bootstrap};
+use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, Bootstrap, RankInfo};
 
 /// First number of the connections between nodes, of which each plan uses one.
 const STREAMS: u64 = 0x6375_6461 << 32;
@@ -136,6 +136,12 @@ impl IpcGroup {
                 Ok(()) => std::thread::sleep(CAUSE_GRACE_PERIOD / 100),
             }
         }
+    }
+
+    /// Returns the cause on all ranks when this rank aborts.
+    pub(super) fn aborted(&self, reason: &str) -> bootstrap::Error {
+        let who = self.bootstrap.rank_info(self.rank).cloned().unwrap_or_else(|_| RankInfo::unnamed(self.rank));
+        bootstrap::Error::Aborted { who: Box::new(who), reason: reason.to_owned() }
     }
 
     pub(super) fn bootstrap(&self) -> &Arc<Bootstrap> {

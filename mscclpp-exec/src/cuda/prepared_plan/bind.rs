@@ -87,8 +87,7 @@ impl PreparedPlan {
     /// # Errors
     /// [`Error::BufferCount`], [`Error::BufferSize`]; [`Error::Capturing`]. In an executor of several processes also
     /// [`Error::Driver`] if a slice is no memory of the device, [`Error::Tensor`] if a slice spans several allocations,
-    /// [`Error::MapFailed`], [`Error::RankLost`] with what another rank reports, [`Error::CallMismatch`],
-    /// [`Error::CommunicatorFailed`], [`Error::Busy`].
+    /// [`Error::MapFailed`], [`Error::Bootstrap`] with what another rank reports, [`Error::Busy`].
     pub fn bind(&self, ranks: impl IntoIterator<Item = [DeviceSlice; 2]>) -> Result<Binding, Error> {
         self.world.refuse_in_capture("cannot bind buffers")?;
         let own: Vec<[DeviceSlice; 2]> = ranks.into_iter().collect();

@@ -47,7 +47,11 @@ impl PreparedPlan {
             let absent = self.context.absent(launch)?;
             let mut proxies = self.context.parts.iter().filter_map(|part| part.proxies.as_ref());
             let failure = proxies.find_map(Proxies::failure);
-            let failure = failure.or_else(|| self.world.group.as_ref()?.find_cause().map(Failure::Cause));
+            let group = self.world.group.as_ref();
+            let failure = failure.or_else(|| group?.find_cause().map(Failure::Cause)).or_else(|| {
+                let requested = self.context.is_abort_requested();
+                group.filter(|_| requested).map(|group| Failure::Cause(group.aborted("the program aborted a launch")))
+            });
             let stall = || stall(&self.context.program, &self.params, &reports, &absent);
             let error = match (failure, &self.world.group) {
                 (Some(Failure::Error(error)), _) => error,

@@ -26,7 +26,7 @@ impl PreparedPlan {
     /// [`Error::ElementType`], [`Error::BufferCount`], [`Error::BufferSize`] if they were made for another prepared
     /// plan; [`Error::Stalled`] if an earlier launch aborted; [`Error::StreamDeviceMismatch`] if ranks are on a device
     /// that the stream does not cover; [`Error::Capturing`] in a capture, of more than 32 ranks if it is their first
-    /// launch on these buffers, or after a launch that aborted; [`Error::CommunicatorFailed`]; [`Error::Driver`].
+    /// launch on these buffers, or after a launch that aborted; [`Error::Bootstrap`]; [`Error::Driver`].
     pub fn launch_buffers(&mut self, buffers: &mut Buffers, stream: &Stream) -> Result<(), Error> {
         let (expected, found) = (self.params.message.dtype, buffers.dtype);
         if expected != found {

@@ -11,7 +11,7 @@ use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, ErrorKind, RankInfo, o
 use super::Session;
 use super::history::CallReport;
 use super::wait::{CAUSE_GRACE_PERIOD, PARK_INTERVAL};
-use crate::error::{Error, WaitsFor};
+use crate::error::{Error, LaunchAborted, WaitsFor};
 
 /// How long a rank may take to report what it is doing.
 const REPORT_TIME: Duration = Duration::from_millis(500);
@@ -23,7 +23,14 @@ impl Session {
     pub(crate) fn abort(&mut self, error: Error) -> Error {
         let cause = error.bootstrap().cloned().unwrap_or_else(|| self.cause_of(&error));
         let first = self.fail(cause.clone());
+        let is_own = |who: &RankInfo| self.bootstrap.rank_info(self.rank()).is_ok_and(|own| own == who);
         match error {
+            // Other ranks may have reported this failure first.
+            error if matches!(&first, bootstrap::Error::CallFailed { who, .. } if is_own(who)) => error,
+            Error::Stalled(stall) if first != cause => {
+                let cause = Box::new(first);
+                Error::Interrupted(Box::new(LaunchAborted { rank: self.rank(), cause, stall: *stall }))
+            }
             Error::Interrupted(mut aborted) => {
                 aborted.cause = Box::new(first);
                 Error::Interrupted(aborted)
@@ -102,7 +109,7 @@ impl Session {
             return Some(match self.bootstrap.has_left(rank) {
                 Ok(true) => {
                     let call = self.call_text(self.number);
-                    bootstrap::Error::RankLeft { who, waiting: self.info(self.rank()).rank, call }
+                    bootstrap::Error::RankLeft { who, waiting: Some(self.info(self.rank()).rank), call }
                 }
                 _ => bootstrap::Error::Unresponsive { who, silent: REPORT_TIME },
             });
@@ -116,6 +123,11 @@ impl Session {
         let ranks = |condition: &dyn Fn(&CallReport) -> bool| {
             reports.iter().filter(|(_, report)| condition(report)).map(|(rank, _)| *rank).collect::<Vec<u32>>()
         };
+        let ids: Vec<_> =
+            reports.iter().filter_map(|(rank, report)| Some((*rank, report.call(self.number)?.id))).collect();
+        if let Some((_, odd)) = odd_one_out(&ids) {
+            return Some(self.find_mismatch(self.number, odd));
+        }
         let waiting =
             |number| ranks(&|report| report.waiting >= number).into_iter().map(|rank| self.info(rank).rank).collect();
         if slowest < self.number {

@@ -14,8 +14,7 @@ use super::wait::CAUSE_GRACE_PERIOD;
 use crate::error::Error;
 use crate::shm::{LocalListener, Mesh, Segment, SharedCacheLines};
 use crate::transport::{Tcp, Transport};
-use mscclpp_bootstrap::ActiveTimeout;
-use mscclpp_bootstrap::Bootstrap;
+use mscclpp_bootstrap::{ActiveTimeout, Bootstrap, Error as Cause, ErrorKind, RankInfo};
 
 impl Session {
     /// Connects the ranks of a node.
@@ -45,9 +44,8 @@ impl Session {
         };
         let (keys, affinities): (Vec<_>, Vec<_>) = locals.iter().map(key).collect::<Result<_, _>>()?;
         let mut timeout = ActiveTimeout::new(options.timeout);
-        let mesh = listener
-            .connect(own_local_rank, &keys, &mut timeout)
-            .map_err(|error| name_rank(error, &locals, &bootstrap))?;
+        let mesh =
+            listener.connect(own_local_rank, &keys, &mut timeout).map_err(|error| fail(error, &locals, &bootstrap))?;
         let segment = share_call_log(own_local_rank, &mesh, &locals, &bootstrap, &mut timeout)?;
         let history = Arc::new(CallHistory::default());
         let place = (Location::caller(), history.index_of(Location::caller()));
@@ -93,7 +91,7 @@ fn share_call_log(
         let (segment, file) = Segment::new(bytes, "calls")?;
         segment.reserve(&file, "calls")?;
         for local_rank in 1..locals.len() {
-            mesh.send(local_rank, &[], &[file.as_fd()]).map_err(|error| name_rank(error, locals, bootstrap))?;
+            mesh.send(local_rank, &[], &[file.as_fd()]).map_err(|error| fail(error, locals, bootstrap))?;
         }
         return Ok(segment);
     }
@@ -102,7 +100,7 @@ fn share_call_log(
         let why = "it did not share its call segment in time".into();
         if timeout.is_expired() { Err(Error::RankLost { peer: 0, why }) } else { Ok(()) }
     };
-    let sent = mesh.receive(0, late).map_err(|error| name_rank(error, locals, bootstrap))?;
+    let sent = mesh.receive(0, late).map_err(|error| fail(error, locals, bootstrap))?;
     let file = sent.files.into_iter().next();
     Segment::open(file.ok_or_else(|| lost_descriptor(locals[0]))?, bytes)
 }
@@ -123,6 +121,18 @@ pub(super) fn name_rank(error: Error, locals: &[u32], bootstrap: &Bootstrap) -> 
             Some(first) => first.into(),
             None => Error::RankLost { peer: locals.get(peer as usize).copied().unwrap_or(peer), why },
         },
+        other => other,
+    }
+}
+
+/// Fails the communicator because the ranks of a node cannot connect.
+fn fail(error: Error, locals: &[u32], bootstrap: &Bootstrap) -> Error {
+    match name_rank(error, locals, bootstrap) {
+        Error::RankLost { peer, why } => {
+            let who = bootstrap.rank_info(peer).cloned().unwrap_or_else(|_| RankInfo::unnamed(peer));
+            let (who, call) = (Box::new(who), "the connection of the ranks of a node".to_owned());
+            bootstrap.fail(Cause::CallFailed { who, call, kind: ErrorKind::RankLost, why }).into()
+        }
         other => other,
     }
 }

@@ -7,7 +7,7 @@ use super::Session;
 use super::connect::name_rank;
 use crate::error::Error;
 use crate::shm::Sent;
-use mscclpp_bootstrap::ActiveTimeout;
+use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, Bootstrap};
 
 impl Session {
     /// Starts a call and waits until all peers have started it too.
@@ -32,6 +32,21 @@ impl Session {
         self.synchronize(id)?;
         self.synchronize_nodes()?;
         self.leave_call()
+    }
+
+    /// Makes a call of the control plane as one of this communicator's calls, so that a rank that makes another call is noticed
+    /// at once.
+    pub(in super::super) fn control<T>(
+        &mut self,
+        text: &str,
+        call: impl FnOnce(&Bootstrap) -> Result<T, bootstrap::Error>,
+    ) -> Result<T, Error> {
+        let id = self.id_of(text);
+        self.synchronize(id)?;
+        let result = call(&self.bootstrap);
+        // Also after an error of this rank alone, such as an invalid argument, the communicator can be used.
+        self.leave_call()?;
+        Ok(result?)
     }
 
     /// Ends a call in which this rank's part is done.

@@ -90,6 +90,11 @@ impl Session {
         }
     }
 
+    /// Returns the source location of the current call.
+    pub(super) fn place(&self) -> &'static Location<'static> {
+        self.place.0
+    }
+
     /// Returns an error if the communicator has failed, although this rank's part of the call is done: so that as many ranks
     /// as possible learn it in this call. Ranks that have returned before learn it in their next call.
     #[inline]

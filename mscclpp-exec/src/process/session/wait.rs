@@ -126,7 +126,7 @@ impl Session {
         if let Some(local_rank) = self.mesh.poll_disconnected(needed) {
             let who = Box::new(self.info(self.locals[local_rank]));
             if self.calls.has_left(local_rank) {
-                let (waiting, call) = (self.info(self.rank()).rank, self.call_text(self.number));
+                let (waiting, call) = (Some(self.info(self.rank()).rank), self.call_text(self.number));
                 return Some(bootstrap::Error::RankLeft { who, waiting, call });
             }
             // If it died, its connection to rank 0 shows that too, or rank 0 itself is lost.

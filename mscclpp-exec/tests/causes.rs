@@ -1,0 +1,75 @@
+//! All ranks name the same root cause, whatever call a fault happens in: ranks that are threads. The same with processes, which
+//! can be killed and suspended, is in `faults`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use mscclpp_bootstrap::Options;
+use mscclpp_exec::{Communicator, Error};
+
+use crate::common::fault_case::{Case, Fault};
+
+const FAULTS: [Fault; 7] = [
+    Fault::Late,
+    Fault::Leaves,
+    Fault::Aborts,
+    Fault::OtherCollective,
+    Fault::OtherSize,
+    Fault::OtherType,
+    Fault::OtherRoot,
+];
+
+/// Longer than any rank takes to arrive, however busy the machine is.
+const TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Number of cases that run at once: most of them wait.
+const AT_ONCE: usize = 8;
+
+fn check(seed: u64) {
+    let case = Case::new(seed, &FAULTS);
+    let context = || format!("MSCCLPP_CAUSE_SEED={seed}: {case:?}");
+    let ranks = Communicator::local_with_options(case.ranks, Options::default().timeout(TIMEOUT)).expect("ranks");
+    let errors: Vec<Option<Error>> = thread::scope(|scope| {
+        let case = &case;
+        let run = |comm| scope.spawn(move || case.run(comm, TIMEOUT, |_| unreachable!("only processes strike")));
+        let threads: Vec<_> = ranks.into_iter().map(run).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| panic!("{}", context()))).collect()
+    });
+    let mut causes = Vec::new();
+    for (rank, error) in errors.iter().enumerate() {
+        match error {
+            None => assert!(case.fault == Fault::Leaves && rank as u32 == case.victim, "{}", context()),
+            Some(error) => {
+                let cause = error.root_cause().unwrap_or_else(|| panic!("{}, rank {rank}: {error}", context()));
+                assert_eq!(cause.rank, case.victim, "{}, rank {rank}: {error}", context());
+                causes.push((rank, cause));
+            }
+        }
+    }
+    for (rank, cause) in &causes {
+        assert_eq!(cause, &causes[0].1, "{}: rank {rank} and rank {} differ", context(), causes[0].0);
+    }
+}
+
+#[test]
+fn all_ranks_name_the_same_root_cause() {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
+    if let Some(seed) = number("MSCCLPP_CAUSE_SEED") {
+        return check(seed);
+    }
+    let first = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64 >> 10;
+    let rounds = number("MSCCLPP_CAUSE_ROUNDS").unwrap_or(120);
+    println!("MSCCLPP_CAUSE_SEED={first} and the {rounds} seeds from there");
+    let next = AtomicU64::new(first);
+    let worker = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= first + rounds {
+                return;
+            }
+            check(seed);
+        }
+    };
+    thread::scope(|scope| (0..AT_ONCE).for_each(|_| drop(scope.spawn(worker))));
+}

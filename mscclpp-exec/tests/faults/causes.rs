@@ -1,0 +1,69 @@
+//! All ranks name the same root cause, whatever call a fault happens in, and whenever.
+
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::fault_case::{Case, Fault};
+use crate::process::Process;
+use crate::round::Round;
+
+const FAULTS: [Fault; 9] = [
+    Fault::Late,
+    Fault::Dies,
+    Fault::Stops,
+    Fault::Leaves,
+    Fault::Aborts,
+    Fault::OtherCollective,
+    Fault::OtherSize,
+    Fault::OtherType,
+    Fault::OtherRoot,
+];
+
+/// Timeout of calls, and time without an answer after which a rank counts as lost.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(4);
+
+pub(crate) const SEED: &str = "FAULT_CASE";
+
+/// One seed's case, in this process.
+pub(crate) fn case(seed: u64) -> Case {
+    Case::new(seed, &FAULTS)
+}
+
+/// Ends or suspends this process, a little later, while it makes its call.
+pub(crate) fn strike(case: &Case) {
+    let (pause, signal) = (case.pause, if case.fault == Fault::Dies { Signal::KILL } else { Signal::STOP });
+    std::thread::spawn(move || {
+        std::thread::sleep(pause);
+        kill_process(Pid::from_raw(std::process::id().cast_signed()).expect("a process id"), signal)
+    });
+}
+
+pub(crate) fn same_root_cause(mut round: Round) {
+    let case = case(round.seed);
+    (round.size, round.victim) = (case.ranks, case.victim);
+    (round.timeout, round.liveness) = (TIMEOUT, TIMEOUT);
+    let seed = round.seed.to_string();
+    let start = |rank| Process::start_with(&round, "one case", rank, 0, &[(SEED, seed.as_ref())]);
+    let mut all: Vec<_> = (0..round.size).map(start).collect();
+    let mut outcomes = Vec::new();
+    let victim = match case.fault {
+        Fault::Dies | Fault::Stops => Some(all.remove(case.victim as usize)),
+        _ => None,
+    };
+    for process in all {
+        let who = process.name.clone();
+        outcomes.push((who, process.outcome()));
+    }
+    if let Some(victim) = victim.filter(|_| case.fault == Fault::Stops) {
+        victim.signal(Signal::CONT);
+        let who = victim.name.clone();
+        outcomes.push((who, victim.outcome()));
+    }
+    outcomes.retain(|(_, said)| said != "ok");
+    let expected = format!("root cause rank {}: ", case.victim);
+    for (who, said) in &outcomes {
+        assert!(said.starts_with(&expected), "{case:?}, {who}: {said}");
+        assert_eq!(said, &outcomes[0].1, "{case:?}: {who} and {} differ", outcomes[0].0);
+    }
+}
