@@ -95,7 +95,7 @@ macro_rules! dsl {
                 $crate::dsl::registry::check_arguments(PARAMS, args)?;
                 #[allow(unused_mut, unused_variables, reason = "functions without parameters take none")]
                 let mut values = args.iter();
-                $(let $arg = values.next().unwrap_or(&$crate::dsl::Value::Unit);)*
+                $(let $arg = values.next().unwrap_or(&$crate::dsl::registry::Value::Unit);)*
                 let this = <$dynamic as $crate::dsl::registry::Receiver>::receive(program, receiver)?;
                 #[allow(clippy::let_unit_value, clippy::unit_arg, reason = "some functions return nothing")]
                 let result = this.$name($(dynamic!($kind, $arg)),*);

@@ -15,6 +15,7 @@ mod group;
 mod program;
 mod rank;
 mod recorder;
+#[doc(hidden)]
 pub mod registry;
 mod semaphore;
 mod switch;
@@ -34,4 +35,3 @@ pub use program::Program;
 pub use rank::{Rank, Ranks, Reduction};
 pub use semaphore::{Semaphore, SemaphoreCall};
 pub use switch::{SwitchChannel, SwitchMember, SwitchReduction};
-pub use value::{ArgError, ChannelValue, ChunkValue, GroupValue, OpsValue, RangeValue, SwitchValue, Value};

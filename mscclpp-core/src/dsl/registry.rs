@@ -1,4 +1,5 @@
-//! Registry of the functions of the authoring API by name, for the evaluator and for `docs/subset.md`.
+//! Registry of the functions of the authoring API by name, and the untyped values of their arguments: for the evaluator of
+//! the macros and for `docs/subset.md`. Not part of the public API.
 
 pub use super::args::Kind;
 use super::buffer::{AnyBuffer, Buffer, Chunk};
@@ -8,7 +9,9 @@ use super::program::Program;
 use super::rank::{Rank, Ranks, Reduction};
 use super::semaphore::{Semaphore, SemaphoreCall};
 use super::switch::{SwitchChannel, SwitchMember, SwitchReduction};
-use super::value::{ArgError, Value};
+pub use super::value::{
+    ArgError, BufferValue, ChannelValue, ChunkValue, GroupValue, OpsValue, RangeValue, SwitchValue, Value,
+};
 use super::{buffer, channel, group, program, rank, semaphore, switch};
 use crate::types::{BlockSync, BufferKind, ReduceOp};
 

@@ -7,7 +7,8 @@ use std::panic::Location;
 use super::chunk::ChunkRef;
 use crate::collective::Collective;
 use crate::diag::{Code, Diagnostic, Site};
-use crate::dsl::{BlockList, ChannelValue, Program};
+use crate::dsl::registry::{ChannelValue, SwitchValue};
+use crate::dsl::{BlockList, Program};
 use crate::origin::SourceLocation;
 use crate::types::{BufferKind, ChannelKind};
 
@@ -26,7 +27,7 @@ struct State {
     /// Per rank: scratch used so far, in chunks of this API.
     scratch: Vec<u32>,
     channels: BTreeMap<Key, [ChannelValue; 2]>,
-    switches: BTreeMap<(BufferKind, Vec<u32>), crate::dsl::SwitchValue>,
+    switches: BTreeMap<(BufferKind, Vec<u32>), SwitchValue>,
 }
 
 /// Key of a channel between two ranks: the ranks in ascending order, the kind, the thread block, and the buffers of
@@ -189,7 +190,7 @@ impl<'p> ProgramContext<'p> {
 
     /// Returns the switch channel over one buffer of several ranks, in ascending order.
     #[track_caller]
-    pub(super) fn switch(&self, buffer: BufferKind, ranks: Vec<u32>) -> crate::dsl::SwitchValue {
+    pub(super) fn switch(&self, buffer: BufferKind, ranks: Vec<u32>) -> SwitchValue {
         let key = (buffer, ranks);
         if let Some(known) = self.state.borrow().switches.get(&key) {
             return *known;

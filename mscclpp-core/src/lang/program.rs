@@ -3,7 +3,7 @@
 use super::collective::Collective;
 use super::context::ProgramContext;
 use crate::check::Checks;
-use crate::compile::compile_trace;
+use crate::compile_trace;
 use crate::diag::{Code, Diagnostic, Diagnostics, Site};
 use crate::dsl::Program;
 use crate::plan::Plan;
@@ -84,7 +84,7 @@ impl MscclppProgram {
         self.run(body).finish()
     }
 
-    /// Builds the plan of the operations of `body`, as [`compile`](crate::compile::compile) does for the newer API.
+    /// Builds the plan of the operations of `body`, as [`compile`](fn@crate::compile) does for the newer API.
     ///
     /// # Errors
     /// Returns the findings about the settings and the program.

@@ -4,8 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use mscclpp_core::diag::Code;
-use mscclpp_core::dsl::registry::Method;
-use mscclpp_core::dsl::{self, RangeValue};
+use mscclpp_core::dsl::registry::{self as dsl, Method, RangeValue};
 use mscclpp_core::origin::SourceLocation;
 use smallvec::SmallVec;
 

@@ -1,6 +1,6 @@
 //! Formats values as text, as `{}` and `{:?}` do.
 
-use mscclpp_core::dsl;
+use mscclpp_core::dsl::registry as dsl;
 
 use super::value::{AdtValue, Range, Value};
 use crate::hir::Fields;

@@ -20,7 +20,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use mscclpp_core::diag::{Code, Diagnostic, Site};
-use mscclpp_core::dsl::{self as core_dsl, Program};
+use mscclpp_core::dsl::{Program, registry};
 use mscclpp_core::origin::{SourceLocation, Variables};
 
 use crate::hir::{Expr, FnId, For, LabelId, Slot, SpanId, Tree, TyCon, TypeExpr, Var};
@@ -202,7 +202,7 @@ impl<'t> Interpreter<'t> {
                 match value {
                     Value::Int(int) => variables.push((Arc::clone(name), int)),
                     Value::Handle(handle) => {
-                        if let core_dsl::Value::Rank(rank) = &*handle {
+                        if let registry::Value::Rank(rank) = &*handle {
                             variables.push((Arc::clone(name), i128::from(*rank)));
                         }
                     }

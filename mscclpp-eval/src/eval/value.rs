@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use mscclpp_core::dsl;
+use mscclpp_core::dsl::registry as dsl;
 
 use super::iter::Iter;
 use super::place::Place;

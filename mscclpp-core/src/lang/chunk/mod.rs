@@ -9,7 +9,8 @@ mod target;
 
 use super::context::ProgramContext;
 use crate::diag::Code;
-use crate::dsl::{AnyBuffer, Chunk, ChunkValue, Program, Rank};
+use crate::dsl::registry::ChunkValue;
+use crate::dsl::{AnyBuffer, Chunk, Program, Rank};
 use crate::types::BufferKind;
 
 /// Some chunks of one rank's buffer. Created by [`ProgramContext::chunk`], and by operations as the reference to their

@@ -2,7 +2,7 @@
 
 use super::ChunkRef;
 use crate::diag::Code;
-use crate::dsl::ChunkValue;
+use crate::dsl::registry::ChunkValue;
 
 /// Maximum number of parts that a rejected split returns.
 const MAX_REFUSED_PARTS: usize = 1 << 16;

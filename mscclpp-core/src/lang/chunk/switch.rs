@@ -2,7 +2,8 @@
 
 use super::ChunkRef;
 use crate::diag::Code;
-use crate::dsl::{ChunkValue, SwitchChannel};
+use crate::dsl::SwitchChannel;
+use crate::dsl::registry::ChunkValue;
 
 impl<'c> ChunkRef<'c> {
     /// Reduces the chunks at the same index of other ranks into these, through the switch; returns these.

@@ -3,7 +3,8 @@
 use super::super::ChannelType;
 use super::ChunkRef;
 use crate::diag::Code;
-use crate::dsl::{ChannelValue, MemoryChannel, PortChannel};
+use crate::dsl::registry::ChannelValue;
+use crate::dsl::{MemoryChannel, PortChannel};
 use crate::types::BufferKind;
 
 impl<'c> ChunkRef<'c> {
