@@ -198,6 +198,6 @@ impl Session {
 
 impl fmt::Debug for Executor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Executor").field("rank", &self.rank()).field("ranks", &self.num_ranks()).finish()
+        f.debug_struct("Executor").field("rank", &self.rank()).field("num_ranks", &self.num_ranks()).finish()
     }
 }

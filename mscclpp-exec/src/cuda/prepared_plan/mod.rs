@@ -143,7 +143,7 @@ impl Drop for PreparedPlan {
 
 impl std::fmt::Debug for PreparedPlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Run")
+        f.debug_struct("PreparedPlan")
             .field("plan", &self.context.program.plan)
             .field("message", &self.params.message)
             .finish_non_exhaustive()
