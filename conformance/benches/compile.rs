@@ -19,7 +19,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use mscclpp_core::check::Checks;
-use mscclpp_core::compile::compile_tree;
+use mscclpp_core::compile_tree;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::plan::json;
 

@@ -10,7 +10,7 @@ use crate::spec::AlgoSpec;
 /// Builds the plan of a program: runs `body` on it, lowers what it recorded, checks the plan, and encodes it.
 ///
 /// ```
-/// use mscclpp_core::{collective::CollectiveKind, compile::compile, spec::AlgoSpec};
+/// use mscclpp_core::{collective::CollectiveKind, compile, spec::AlgoSpec};
 ///
 /// // A rank without its output: the checks report the chunk that no operation has written.
 /// let spec = AlgoSpec::new("forgetful", CollectiveKind::Broadcast, 2);

@@ -4,7 +4,7 @@
 //! use mscclpp_core::check::check;
 //! use mscclpp_core::collective::CollectiveKind;
 //! use mscclpp_core::plan::json::{self, Style};
-//! use mscclpp_core::{compile::compile, plan::Plan, spec::AlgoSpec};
+//! use mscclpp_core::{compile, plan::Plan, spec::AlgoSpec};
 //!
 //! // Two ranks send each other their inputs.
 //! let plan = compile(AlgoSpec::new("swap", CollectiveKind::SendRecv, 2), |p| {
@@ -34,7 +34,7 @@
 //! |---|---|
 //! | [`dsl`], [`lang`] | the authoring API, and the older chunk-centered one, over the same recorder |
 //! | [`spec`], [`collective`], [`types`] | the properties of a program other than its body, and its postconditions |
-//! | [`compile`](mod@compile) | compiles a function to a plan, through [`trace`] and [`lower`] |
+//! | [`compile`](fn@compile) | compiles a function to a plan, through [`trace`] and [`lower`] |
 //! | [`check`] | static checks of a finished plan, and loading one with them |
 //! | [`plan`] | plans as trees, images, JSON, text and drawings: reading, comparing |
 //! | [`export`] | plans for the reference executor, within its limits |
@@ -52,7 +52,7 @@ pub mod __private;
 pub mod algorithm;
 pub mod check;
 pub mod collective;
-pub mod compile;
+mod compile;
 pub mod diag;
 pub mod dsl;
 pub mod export;
@@ -67,4 +67,4 @@ pub(crate) mod testing;
 pub mod trace;
 pub mod types;
 
-pub use compile::compile;
+pub use compile::{compile, compile_trace, compile_tree};

@@ -19,11 +19,11 @@ pub fn checks(level: Level, allow: &[&str]) -> Checks {
 /// Builds a plan by running a function.
 ///
 /// # Errors
-/// The errors of [`compile::compile_trace`](crate::compile::compile_trace).
+/// The errors of [`compile_trace`](crate::compile_trace).
 pub fn compile(spec: AlgoSpec, checks: &Checks, body: impl FnOnce(&Program)) -> Result<Plan, Diagnostics> {
     let program = Program::new(spec);
     body(&program);
-    crate::compile::compile_trace(program, checks)
+    crate::compile_trace(program, checks)
 }
 
 /// Panics because no embedded plan matches the number of ranks and the arguments of a call.

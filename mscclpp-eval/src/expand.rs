@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use mscclpp_core::compile;
+use mscclpp_core::compile_tree;
 use mscclpp_core::diag::{Code, Diagnostic, Diagnostics, Site};
 use mscclpp_core::plan::Plan;
 use proc_macro2::{Delimiter, Span, TokenStream, TokenTree};
@@ -206,7 +206,7 @@ fn build(
     let mut findings = Vec::new();
     for combination in combinations {
         let finish = |program| {
-            let tree = compile::compile_tree(program, checks)?;
+            let tree = compile_tree(program, checks)?;
             Ok((Plan::new(&tree), checks.warnings(&tree)))
         };
         match checked.record(attribute.spec(&combination), &combination.values, limits, finish) {

@@ -2,7 +2,7 @@
 
 use mscclpp_core::check::{Checks, Level};
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_core::compile::compile_tree;
+use mscclpp_core::compile_tree;
 use mscclpp_core::diag::Diagnostics;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::plan::{

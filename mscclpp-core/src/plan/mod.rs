@@ -19,7 +19,7 @@ pub mod stats;
 pub mod text;
 
 pub use format::Format;
-pub use image::Plan;
+pub use image::plan::Plan;
 pub(crate) use raw::{
     BlockTable, BlockTables, BufferRef, ChannelTable, Expectation, Ids, LoopBody, Op, OpKind, Operand, Operands,
     PlanTree, RankPlan, RemoteBuffer, Slice, ThreadBlock,

@@ -1,7 +1,7 @@
 //! 10a: loops that run over the end of what is in them.
 
 use mscclpp_core::collective::CollectiveKind::AllReduce;
-use mscclpp_core::compile::compile;
+use mscclpp_core::compile;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::plan::raw::{LoopBody, OpKind};
 

@@ -2,7 +2,7 @@
 
 use libtest_mimic::Failed;
 use mscclpp_algorithms as algorithms;
-use mscclpp_core::compile::compile;
+use mscclpp_core::compile;
 use mscclpp_core::plan::Plan;
 use mscclpp_core::types::{BlockSync, BufferKind};
 use mscclpp_dev::Options;

@@ -211,7 +211,7 @@ impl Section {
         self.list(&op.ids);
         if let Some(slice) = op.slice {
             attributes |= HAS_SLICE;
-            self.list(&[slice.index, slice.of]);
+            self.list(&[slice.index, slice.count]);
         }
         if op.blocks != 0 {
             attributes |= HAS_BLOCKS;
@@ -243,7 +243,7 @@ impl Section {
     }
 
     fn reference(&mut self, reference: &Operand) {
-        let place = match reference.place {
+        let place = match reference.buffer {
             BufferRef::Local(buffer) => buffer as u64,
             BufferRef::Remote(number) => PLACE_REMOTE + 2 * u64::from(number),
             BufferRef::Switch(number) => PLACE_SWITCH + 2 * u64::from(number),

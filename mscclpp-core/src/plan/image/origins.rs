@@ -27,7 +27,7 @@ const STRING: usize = 2;
 /// Returns the bytes of a plan's origins; empty if no operation has a known source location.
 pub(super) fn encode(plan: &PlanTree) -> Vec<u8> {
     let mut writer = Writer::default();
-    writer.used.resize(plan.origins.places().len(), 0);
+    writer.used.resize(plan.origins.locations().len(), 0);
     let mut starts = Vec::new();
     for rank in &plan.ranks {
         starts.push(writer.ops.len() as u64);

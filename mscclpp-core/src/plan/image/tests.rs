@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::hash::hash;
 use super::layout::{HASH, HASH_END, HEADER};
+use super::plan::Bytes;
 use super::{ImageError, Plan};
 use crate::origin::{Origin, SourceLocation};
 use crate::plan::arbitrary::tree;
@@ -37,7 +38,7 @@ fn walk(plan: &Plan) -> usize {
                 count += block.channels(kind).count() + block.remote_buffers(kind).count();
             }
             for (i, op) in block.ops().enumerate() {
-                count += op.srcs().count() + op.dsts().count() + op.ids().count() + op.blocks() as usize % 2;
+                count += op.srcs().count() + op.dsts().count() + op.ids().count() + op.num_blocks() as usize % 2;
                 count += usize::from(op.slice().is_some()) + usize::from(op.pipeline().is_some());
                 count += usize::from(op.channel().is_some()) + usize::from(op.reduce().is_some());
                 count += usize::from(plan.location(0, number as u32, i as u32).is_some()) + op.sync() as usize;
@@ -110,7 +111,7 @@ proptest! {
                     prop_assert_eq!(view.srcs().collect::<Vec<_>>(), op.srcs.to_vec());
                     prop_assert_eq!(view.dsts().collect::<Vec<_>>(), op.dsts.to_vec());
                     prop_assert_eq!(view.ids().collect::<Vec<_>>(), op.ids.to_vec());
-                    prop_assert_eq!(view.blocks(), op.blocks);
+                    prop_assert_eq!(view.num_blocks(), op.blocks);
                     prop_assert_eq!(view.pipeline().map(|l| (l.unit, l.num_chunks)),
                         op.body.as_ref().map(|l| (l.unit, l.num_chunks)));
                     prop_assert_eq!(plan.location(r as u32, b as u32, i as u32), place(&tree, op).cloned());
@@ -177,8 +178,8 @@ proptest! {
             Err(error) => prop_assert!(!error.to_string().is_empty()),
         }
         let unchecked = Plan {
-            image: super::Bytes::Shared(image.into()),
-            origins: super::Bytes::Shared(origins.into()),
+            image: Bytes::Shared(image.into()),
+            origins: Bytes::Shared(origins.into()),
         };
         walk(&unchecked);
         unchecked.tree();
@@ -193,7 +194,7 @@ proptest! {
         }
         let unchecked = Plan::from_static(&[], &[]);
         prop_assert_eq!(walk(&unchecked), "custom".len());
-        let unchecked = Plan { image: super::Bytes::Shared(bytes.into()), origins: super::Bytes::Static(&[]) };
+        let unchecked = Plan { image: Bytes::Shared(bytes.into()), origins: Bytes::Static(&[]) };
         walk(&unchecked);
         unchecked.tree();
     }
@@ -286,5 +287,5 @@ fn a_plan_is_cheap_to_hand_around() {
     shared::<Plan>();
     static IMAGE: &[u8] = b"mscclpp\0";
     static PLAN: Plan = Plan::from_static(IMAGE, &[]);
-    assert!(matches!(PLAN.open(), Err(ImageError::Version { found: 0, .. })));
+    assert!(matches!(PLAN.check_header(), Err(ImageError::Version { found: 0, .. })));
 }

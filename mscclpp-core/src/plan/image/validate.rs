@@ -270,7 +270,7 @@ impl Section<'_> {
         self.numbers(op.entry.first_number, op.entry.ids)?;
         let extra = if attributes & HAS_SLICE != 0 { 2 } else { 0 } + usize::from(attributes & HAS_BLOCKS != 0);
         self.numbers(self.numbers, extra)?;
-        let no_blocks = attributes & HAS_BLOCKS != 0 && op.blocks() == 0;
+        let no_blocks = attributes & HAS_BLOCKS != 0 && op.num_blocks() == 0;
         self.expect(!no_blocks, "thread blocks of a barrier", 0, || "at least 1".into())?;
         if attributes & HAS_BODY != 0 {
             let numbers = self.view.tables.numbers;

@@ -90,7 +90,7 @@ impl<'a> OperandList<'a> {
     fn read(&self, at: usize) -> Operand {
         let [place, index, size] = self.words.several(self.table + at * REF);
         Operand {
-            place: match place.checked_sub(PLACE_REMOTE) {
+            buffer: match place.checked_sub(PLACE_REMOTE) {
                 None => BufferRef::Local(BufferKind::ALL[place as usize]),
                 Some(number) if number & 1 == 0 => BufferRef::Remote((number >> 1) as u32),
                 Some(number) => BufferRef::Switch((number >> 1) as u32),

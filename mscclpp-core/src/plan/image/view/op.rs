@@ -91,12 +91,12 @@ impl<'a> OpView<'a> {
     #[inline]
     pub fn slice(&self) -> Option<Slice> {
         (self.entry.attributes & HAS_SLICE != 0)
-            .then(|| Slice { index: self.extra(0) as u32, of: self.extra(1) as u32 })
+            .then(|| Slice { index: self.extra(0) as u32, count: self.extra(1) as u32 })
     }
 
     /// Returns the number of thread blocks of a barrier; 0 for other operations.
     #[inline]
-    pub fn blocks(&self) -> u32 {
+    pub fn num_blocks(&self) -> u32 {
         if self.entry.attributes & HAS_BLOCKS == 0 {
             return 0;
         }
