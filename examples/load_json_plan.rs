@@ -11,7 +11,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         None => include_bytes!("plans/pair_sum.json").to_vec(),
     };
     // A plan from a file is unchecked: loading checks it, unless the options disable that.
-    let (plan, warnings) = Plan::load_with(&file, &LoadOptions::default())?;
+    let (plan, warnings) = Plan::load_with_options(&file, &LoadOptions::default())?;
     for warning in &warnings {
         eprintln!("warning: {warning}");
     }

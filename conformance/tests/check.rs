@@ -1,7 +1,7 @@
 //! The checks accept every correct reference plan, and report the errors of the others.
 
 use mscclpp_core::check::check;
-use mscclpp_core::check::limits::{DeviceProfile, limits};
+use mscclpp_core::check::limits::{DeviceProfile, check_limits};
 use mscclpp_core::diag::Code;
 use mscclpp_core::export::for_reference;
 use mscclpp_core::plan::json::{ReadOptions, read};
@@ -64,7 +64,7 @@ fn correct_plans_are_accepted_and_others_rejected() {
 #[cfg_attr(not(reference_plans), ignore = "MSCCLPP_CONFORMANCE does not name a directory of reference plans")]
 fn limits_of_the_reference_executor_are_found() {
     for plan in plans() {
-        let mut found = limits(&plan.tree, &DeviceProfile::REFERENCE);
+        let mut found = check_limits(&plan.tree, &DeviceProfile::REFERENCE);
         found.extend(for_reference(&plan.tree).err().unwrap_or_default());
         let told = |words: &str| found.iter().any(|finding| finding.message.contains(words));
         for (advisory, words) in [

@@ -357,7 +357,7 @@ impl BuiltinAlgorithm {
     /// # Errors
     /// Those of [`record`](Self::record), of lowering and of the checks.
     pub fn compile(&self, spec: AlgoSpec, arguments: &[usize]) -> Result<PlanTree, BuildError> {
-        Ok(mscclpp_core::compile::compile_tree(self.program(spec, arguments)?, &Checks::default())?)
+        Ok(mscclpp_core::compile_tree(self.program(spec, arguments)?, &Checks::default())?)
     }
 
     fn program(&self, spec: AlgoSpec, arguments: &[usize]) -> Result<Program, BuildError> {

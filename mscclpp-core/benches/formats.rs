@@ -32,7 +32,9 @@ fn all_pairs(ranks: u32, rounds: u32) -> PlanTree {
                         Op {
                             channel: Some(ChannelKind::Memory),
                             srcs: [Operand::local(BufferKind::Input, *peer, 1)].into_iter().collect(),
-                            dsts: [Operand { place: BufferRef::Remote(0), index: rank, size: 1 }].into_iter().collect(),
+                            dsts: [Operand { buffer: BufferRef::Remote(0), index: rank, size: 1 }]
+                                .into_iter()
+                                .collect(),
                             ..op(OpKind::Put)
                         },
                         op(OpKind::Nop),
@@ -100,14 +102,14 @@ fn plans() -> Vec<(String, PlanTree)> {
 /// Opens a plan and reads everything that a rank executes.
 fn walk(plan: &Plan, rank: u32) -> u64 {
     let mut sum = 0;
-    plan.open().expect("an image made here");
+    plan.check_header().expect("an image made here");
     let view = plan.rank(rank).expect("one of the plan's ranks");
     sum += view.peers(ChannelKind::Memory).chain(view.peers(ChannelKind::Port)).map(u64::from).sum::<u64>();
     sum += view.remote_buffers().map(|buffer| u64::from(buffer.rank)).sum::<u64>();
     for block in view.blocks() {
         let channels = block.channels(ChannelKind::Memory);
         for op in block.ops() {
-            sum += op.kind() as u64 + u64::from(op.blocks());
+            sum += op.kind() as u64 + u64::from(op.num_blocks());
             sum += op.ids().filter_map(|id| channels.get(id)).map(u64::from).sum::<u64>();
             sum += op.srcs().chain(op.dsts()).map(|at| u64::from(at.index + at.size)).sum::<u64>();
             sum += op.slice().map_or(0, |slice| u64::from(slice.index));

@@ -68,8 +68,8 @@ impl EmbeddedAlgorithm {
 
     /// Returns the specification that the attribute gives for a number of ranks and these arguments. No plan needs to
     /// have been built for the arguments.
-    pub fn spec(&self, ranks: u32, arguments: &[i128]) -> AlgoSpec {
-        (self.spec)(ranks, arguments)
+    pub fn spec(&self, num_ranks: u32, arguments: &[i128]) -> AlgoSpec {
+        (self.spec)(num_ranks, arguments)
     }
 
     /// Builds a plan by running the function.
@@ -79,7 +79,7 @@ impl EmbeddedAlgorithm {
     ///
     /// # Errors
     /// M0003 if the number of arguments differs from the number of parameters, or if an argument does not fit its type;
-    /// otherwise the errors of [`compile`](crate::compile::compile).
+    /// otherwise the errors of [`compile`](fn@crate::compile).
     pub fn compile(&self, spec: AlgoSpec, arguments: &[i128]) -> Result<Plan, Diagnostics> {
         if arguments.len() != self.params.len() {
             let message = format!("`{}` takes {} arguments, found {}", self.name, self.params.len(), arguments.len());

@@ -77,9 +77,9 @@ impl Collective {
     }
 
     /// Returns the chunks of every rank's input and output buffer, before replication; `None` when they exceed 32 bits.
-    pub fn chunks(&self, ranks: u32) -> Option<(u32, u32)> {
+    pub fn chunks(&self, num_ranks: u32) -> Option<(u32, u32)> {
         let factor = self.chunk_factor;
-        let all = ranks.checked_mul(factor)?;
+        let all = num_ranks.checked_mul(factor)?;
         Some(match self.kind {
             CollectiveKind::AllReduce | CollectiveKind::AllToAll => (all, all),
             CollectiveKind::Broadcast | CollectiveKind::Reduce => (all, all),

@@ -7,7 +7,7 @@
 
 mod split;
 
-use crate::check::limits::{DeviceProfile, largest_message, limits};
+use crate::check::limits::{DeviceProfile, check_limits, max_message_size};
 use crate::check::reference;
 use crate::collective::CollectiveKind;
 use crate::diag::{Diagnostic, Diagnostics};
@@ -40,8 +40,8 @@ pub fn for_reference(plan: &PlanTree) -> Result<PlanTree, Diagnostics> {
         split::ops(&mut block.ops);
     }
     let mut found = reference::faults(&plan);
-    found.extend(limits(&plan, &DeviceProfile::REFERENCE));
-    plan.max_message_size = plan.max_message_size.min(largest_message(&plan, &DeviceProfile::REFERENCE));
+    found.extend(check_limits(&plan, &DeviceProfile::REFERENCE));
+    plan.max_message_size = plan.max_message_size.min(max_message_size(&plan, &DeviceProfile::REFERENCE));
     found.into_result(plan)
 }
 

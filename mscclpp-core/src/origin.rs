@@ -74,12 +74,12 @@ impl Eq for Origin {}
 #[derive(Clone, Debug)]
 pub struct Origins {
     // Shared, because trace and plan both have the table.
-    places: Arc<Vec<SourceLocation>>,
+    locations: Arc<Vec<SourceLocation>>,
 }
 
 impl Default for Origins {
     fn default() -> Self {
-        Self { places: Arc::new(vec![SourceLocation::default()]) }
+        Self { locations: Arc::new(vec![SourceLocation::default()]) }
     }
 }
 
@@ -93,20 +93,20 @@ impl Eq for Origins {}
 
 impl Origins {
     /// Adds a location and returns its index. A location equal to the last one added is not added again.
-    pub fn add(&mut self, place: SourceLocation) -> Origin {
-        if self.places.last() != Some(&place) {
-            Arc::make_mut(&mut self.places).push(place);
+    pub fn add(&mut self, location: SourceLocation) -> Origin {
+        if self.locations.last() != Some(&location) {
+            Arc::make_mut(&mut self.locations).push(location);
         }
-        Origin((self.places.len() - 1) as u32)
+        Origin((self.locations.len() - 1) as u32)
     }
 
     /// Returns the location of an index; `None` for the unknown location and for an index out of range.
     pub fn get(&self, origin: Origin) -> Option<&SourceLocation> {
-        self.places.get(origin.0 as usize).filter(|place| place.line != 0)
+        self.locations.get(origin.0 as usize).filter(|location| location.line != 0)
     }
 
     /// Returns all locations, the unknown one first.
-    pub fn places(&self) -> &[SourceLocation] {
-        &self.places
+    pub fn locations(&self) -> &[SourceLocation] {
+        &self.locations
     }
 }

@@ -46,12 +46,12 @@ pub struct AlgoSpec {
 
 impl AlgoSpec {
     /// Creates a specification with the defaults of the attribute.
-    pub fn new(name: impl Into<String>, kind: CollectiveKind, ranks: u32) -> Self {
+    pub fn new(name: impl Into<String>, kind: CollectiveKind, num_ranks: u32) -> Self {
         Self {
             name: name.into(),
             collective: Collective::new(kind),
-            num_ranks: ranks,
-            ranks_per_node: ranks,
+            num_ranks,
+            ranks_per_node: num_ranks,
             instances: 1,
             protocol: Protocol::Simple,
             fuse: true,

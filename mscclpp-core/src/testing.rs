@@ -3,8 +3,8 @@
 //! Operations are separated by `;`. One operation is its plan name with what it carries, then sources `>` destinations:
 //! `put.m#0 i0+2 > r1:3+2` is a memory put through channel 0 from input chunks 0 and 1 to chunks 3 and 4 of remote
 //! buffer 1. References: `i`, `o`, `s` local, `rN:` remote buffer N, `wN:` window of switch channel N. Suffixes of the
-//! name, in this order: `.m`, `.p`, `.w` channel kind, `#1,2` ids, `=2` blocks of a barrier, `@before`, `@after`, `@both`
-//! sync, `/0:2` slice 0 of 2, `~max` a reduction other than the sum. A pipeline is `loop 1024x4 { … }`.
+//! name, in this order: `.m`, `.p`, `.w` channel kind, `#1,2` ids, `=2` num_blocks count a barrier, `@before`, `@after`, `@both`
+//! sync, `/0:2` slice 0 count 2, `~max` a reduction other than the sum. A pipeline is `loop 1024x4 { … }`.
 
 use crate::collective::CollectiveKind;
 use crate::origin::Origin;
@@ -71,7 +71,7 @@ fn op(text: &str) -> Op {
     };
     op.slice = slice.map(|slice| {
         let (index, of) = slice.split_once(':').expect("a slice is index:of");
-        Slice { index: number(index), of: number(of) }
+        Slice { index: number(index), count: number(of) }
     });
     op.blocks = number(blocks);
     op.ids = ids.split(',').filter(|id| !id.is_empty()).map(number).collect();
@@ -88,7 +88,7 @@ fn reference(text: &str) -> Operand {
         Some((place, index)) => (BufferRef::Switch(number(&place[1..])), index),
         None => (BufferRef::Local(BufferKind::from_letter(&range[..1]).expect("a buffer letter")), &range[1..]),
     };
-    Operand { place, index: number(index), size: number(size) }
+    Operand { buffer: place, index: number(index), size: number(size) }
 }
 
 fn op_text(op: &Op) -> String {
@@ -115,7 +115,7 @@ fn op_text(op: &Op) -> String {
         BlockSync::Both => "@both",
     };
     if let Some(slice) = op.slice {
-        out += &format!("/{}:{}", slice.index, slice.of);
+        out += &format!("/{}:{}", slice.index, slice.count);
     }
     if let Some(reduce) = op.reduce.filter(|reduce| *reduce != ReduceOp::Sum) {
         out += &format!("~{reduce}");
@@ -133,7 +133,7 @@ fn op_text(op: &Op) -> String {
 }
 
 fn reference_text(range: &Operand) -> String {
-    let place = match range.place {
+    let place = match range.buffer {
         BufferRef::Local(buffer) => buffer.letter().to_owned(),
         BufferRef::Remote(number) => format!("r{number}:"),
         BufferRef::Switch(number) => format!("w{number}:"),
@@ -170,7 +170,7 @@ pub(crate) fn trace(ranks: &[&[&str]]) -> Trace {
             channels,
             remote_buffers: vec![remote(BufferKind::Scratch), remote(BufferKind::Input), remote(BufferKind::Output)],
             semaphores: vec![0; 4],
-            blocks: blocks.len() as u32,
+            num_blocks: blocks.len() as u32,
             barriers: Vec::new(),
         });
         for (block, text) in (0..).zip(*blocks) {

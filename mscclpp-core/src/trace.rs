@@ -37,7 +37,7 @@ pub struct RankTables {
     /// Initial values of the semaphores.
     pub semaphores: Vec<i64>,
     /// Thread blocks: one more than the highest number used, 0 if none.
-    pub blocks: u32,
+    pub num_blocks: u32,
     /// Every distinct list of thread blocks that execute a barrier, sorted; the position is the barrier's number.
     pub barriers: Vec<Vec<u32>>,
 }

@@ -87,10 +87,10 @@ fn a_reduction_can_be_sent_elsewhere_and_changed() {
     for recorded in &trace.ops[..2] {
         assert_eq!(recorded.op.reduce, Some(ReduceOp::Max));
         assert_eq!(recorded.op.dsts[0].local_buffer(), Some(BufferKind::Output));
-        assert_eq!(recorded.op.slice.map(|slice| slice.of), Some(2));
+        assert_eq!(recorded.op.slice.map(|slice| slice.count), Some(2));
     }
     assert_eq!(trace.ops[2].op.srcs.len(), 3);
-    assert_eq!(trace.ranks[0].blocks, 4);
+    assert_eq!(trace.ranks[0].num_blocks, 4);
 }
 
 #[test]

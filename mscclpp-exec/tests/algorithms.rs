@@ -166,7 +166,7 @@ fn cost_of(plan: &PlanTree) -> Cost {
 }
 
 fn add(cost: &mut Cost, op: &Op) {
-    let share = op.slice.map_or(1.0, |slice| 1.0 / f64::from(slice.of));
+    let share = op.slice.map_or(1.0, |slice| 1.0 / f64::from(slice.count));
     // Packets contain a flag for every datum.
     let packets = match op.kind {
         OpKind::PutPackets | OpKind::ReadPutPackets | OpKind::ReduceSendPackets | OpKind::ReduceCopySendPackets => 2.0,
@@ -175,7 +175,7 @@ fn add(cost: &mut Cost, op: &Op) {
     };
     for dst in &op.dsts {
         let moved = share * packets * f64::from(dst.size);
-        match dst.place {
+        match dst.buffer {
             BufferRef::Local(_) => {}
             BufferRef::Remote(_) if op.channel == Some(ChannelKind::Port) => cost.ported += moved,
             BufferRef::Remote(_) => cost.sent += moved,
@@ -183,7 +183,7 @@ fn add(cost: &mut Cost, op: &Op) {
         }
     }
     for src in &op.srcs {
-        match src.place {
+        match src.buffer {
             BufferRef::Local(_) => {}
             BufferRef::Remote(_) => cost.read += share * f64::from(src.size),
             BufferRef::Switch(_) => cost.reduced += share * f64::from(src.size),

@@ -74,8 +74,8 @@ fn change(tree: &mut PlanTree, (which, what, reference, value): &Change) {
             match what {
                 0 => one.index = one.index.wrapping_add(1 + value % 3),
                 1 => one.index = one.index.saturating_sub(1 + value % 3),
-                2 => one.place = BufferRef::Local(BufferKind::ALL[*value as usize % 3]),
-                _ => one.place = BufferRef::Remote(value % 6),
+                2 => one.buffer = BufferRef::Local(BufferKind::ALL[*value as usize % 3]),
+                _ => one.buffer = BufferRef::Remote(value % 6),
             }
         }
         // Another order, more sources, fewer.

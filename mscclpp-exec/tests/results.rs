@@ -4,7 +4,7 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use mscclpp_core::check::Checks;
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_core::compile::compile_tree;
+use mscclpp_core::compile_tree;
 use mscclpp_core::dsl::Program;
 use mscclpp_core::lower::lower;
 use mscclpp_core::plan::{Plan, raw::PlanTree};

@@ -97,8 +97,11 @@ fn build_all(ranks: u32) {
             let order = reduction_order(&plan.tree()).expect("it reduces");
             assert!(own_order.is_some() || order.is_same_on_all_ranks(), "{name} for {request}: {order:?}");
             if own_order == Some(OrderScope::FirstTwo) {
-                assert!(order.differing.is_empty() || order.differing == [1], "{name} for {request}: {order:?}");
-                assert!(order.orders <= 2, "{name} for {request}: {order:?}");
+                assert!(
+                    order.differing_ranks.is_empty() || order.differing_ranks == [1],
+                    "{name} for {request}: {order:?}"
+                );
+                assert!(order.num_orders <= 2, "{name} for {request}: {order:?}");
             }
         }
     }

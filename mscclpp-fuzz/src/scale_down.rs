@@ -324,7 +324,7 @@ impl ScaleDown<'_> {
         let all = |sides: &[Vec<Operand>]| sides.iter().flatten().copied().collect::<Vec<_>>();
         let make = |srcs: Vec<Operand>, dsts: Vec<Operand>, size: u32, raw: bool| {
             let len = u64::from(size) * self.scale.chunk;
-            let (start, len) = at.op.slice.map_or((0, len), |slice| Scale::slice(len, slice.index, slice.of));
+            let (start, len) = at.op.slice.map_or((0, len), |slice| Scale::slice(len, slice.index, slice.count));
             debug_assert!(start.is_multiple_of(VECTOR));
             Move { srcs, dsts, start, len, grain, raw }
         };
@@ -380,7 +380,7 @@ impl ScaleDown<'_> {
         let mut found = Vec::new();
         for (number, range) in list.iter().enumerate() {
             let packets = number >= plain;
-            let (buffer, owners) = match range.place {
+            let (buffer, owners) = match range.buffer {
                 BufferRef::Local(buffer) => (buffer, vec![at.rank as u32]),
                 BufferRef::Remote(index) => {
                     let kind = at.op.channel.unwrap_or(ChannelKind::Memory);

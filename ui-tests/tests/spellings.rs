@@ -7,7 +7,7 @@ use mscclpp::prelude::*;
 use mscclpp::runtime::cpu::PreparedPlan;
 use mscclpp::runtime::{cpu, cuda, select, tune};
 use mscclpp::{algorithms, bootstrap};
-use mscclpp_core::compile::compile;
+use mscclpp_core::compile;
 use mscclpp_core::dsl::registry;
 use mscclpp_core::lang::{self, ChannelType::Sm};
 

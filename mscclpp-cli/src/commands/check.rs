@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use mscclpp_algorithms as algorithms;
-use mscclpp_core::check::limits::{DeviceProfile, limits};
+use mscclpp_core::check::limits::{DeviceProfile, check_limits};
 use mscclpp_core::check::{Checks, execution_trace};
 use mscclpp_core::diag::{Diagnostic, Diagnostics};
 use mscclpp_core::export::warnings_for_reference;
@@ -111,7 +111,7 @@ impl Verdict {
         }
         findings.extend(found);
         if let Some(device) = args.device.as_ref().filter(|_| findings.is_empty()) {
-            findings.extend(limits(&source.plan, device));
+            findings.extend(check_limits(&source.plan, device));
             if findings.is_empty() && *device == DeviceProfile::REFERENCE {
                 let found = warnings_for_reference(&source.plan);
                 if args.strict { findings.extend(found) } else { warnings.extend(found) }

@@ -54,13 +54,13 @@ fn value(stats: &Stats) -> Value {
         all.into_iter().map(|(name, count)| (name.to_owned(), json!(count))).collect::<serde_json::Map<_, _>>().into()
     };
     json!({
-        "thread_blocks": stats.blocks,
+        "thread_blocks": stats.num_blocks,
         "ops": stats.num_ops(),
         "syncs": stats.num_syncs(),
         "ops_by_kind": counts(stats.ops.iter().map(|(kind, count)| (kind.name(), *count)).collect()),
-        "channels": counts(stats.channels.iter().map(|(kind, count)| (kind.name(), *count)).collect()),
-        "remote_buffers": stats.remote_buffers,
-        "semaphores": stats.semaphores,
+        "channels": counts(stats.num_channels.iter().map(|(kind, count)| (kind.name(), *count)).collect()),
+        "remote_buffers": stats.num_remote_buffers,
+        "semaphores": stats.num_semaphores,
         "scratch_chunks": stats.scratch_chunks,
         "sent": by_channel(&stats.sent),
         "fetched": by_channel(&stats.fetched),
@@ -72,9 +72,9 @@ fn value(stats: &Stats) -> Value {
 fn order_value(order: &ReductionOrder) -> Value {
     json!({
         "fingerprint": format!("{:016x}", order.fingerprint),
-        "orders": order.orders,
+        "orders": order.num_orders,
         "same_on_all_ranks": order.is_same_on_all_ranks(),
-        "differing_ranks": order.differing,
+        "differing_ranks": order.differing_ranks,
         "same_for_all_sizes": order.same_for_all_sizes,
         "by_switch": order.by_switch,
     })
@@ -82,7 +82,14 @@ fn order_value(order: &ReductionOrder) -> Value {
 
 /// Describes whether results are bitwise equal on all ranks and in all launches.
 fn order_text(order: &ReductionOrder) -> String {
-    let ReductionOrder { fingerprint, orders, differing, whole_chunks, same_for_all_sizes, by_switch } = order;
+    let ReductionOrder {
+        fingerprint,
+        num_orders: orders,
+        differing_ranks: differing,
+        whole_chunks,
+        same_for_all_sizes,
+        by_switch,
+    } = order;
     let plural = if *orders == 1 { "" } else { "s" };
     let switch = if *by_switch { "; the order within switches is unspecified" } else { "" };
     let ranks = match &differing[..] {
@@ -157,17 +164,17 @@ fn text(
 }
 
 fn cells(rank: String, stats: &Stats) -> Vec<String> {
-    let channels = |kind| stats.channels.get(&kind).copied().unwrap_or(0).to_string();
+    let channels = |kind| stats.num_channels.get(&kind).copied().unwrap_or(0).to_string();
     let moved = |all: &BTreeMap<ChannelKind, Chunks>| amount(all.values().map(Chunks::moved).fold(0.0, |a, b| a + b));
     vec![
         rank,
-        stats.blocks.to_string(),
+        stats.num_blocks.to_string(),
         stats.num_ops().to_string(),
         stats.num_syncs().to_string(),
         channels(ChannelKind::Memory),
         channels(ChannelKind::Port),
         channels(ChannelKind::Switch),
-        stats.semaphores.to_string(),
+        stats.num_semaphores.to_string(),
         stats.scratch_chunks.to_string(),
         moved(&stats.sent),
         moved(&stats.fetched),

@@ -189,7 +189,7 @@ pub(crate) const FAMILIES: &[Family] = &[
         pair(1, |rank| {
             let mut put = port(K::PutWithSignal, vec![0; n as usize]);
             put.srcs = (0..n).map(|i| local(Input, i, 1)).collect();
-            put.dsts = (0..n).map(|i| Operand { place: BufferRef::Remote(0), index: i, size: 1 }).collect();
+            put.dsts = (0..n).map(|i| Operand { buffer: BufferRef::Remote(0), index: i, size: 1 }).collect();
             match rank {
                 0 => vec![vec![put]],
                 _ => vec![vec![port(K::Wait, vec![0; n as usize]), op(K::Nop)]],
@@ -203,7 +203,7 @@ pub(crate) const FAMILIES: &[Family] = &[
             let mut both = op(K::SwitchReduceBroadcast);
             both.channel = Some(ChannelKind::Switch);
             both.reduce = Some(ReduceOp::Sum);
-            both.srcs = [Operand { place: BufferRef::Switch(0), index: rank, size: 1 }].into_iter().collect();
+            both.srcs = [Operand { buffer: BufferRef::Switch(0), index: rank, size: 1 }].into_iter().collect();
             both.dsts = both.srcs.clone();
             RankPlan {
                 input_chunks: n,
@@ -221,14 +221,14 @@ pub(crate) const FAMILIES: &[Family] = &[
     }),
     ("groups: a slice of every size", |n| {
         let slice = |i: u32| Op {
-            slice: Some(Slice { index: i % (i + 1), of: i + 1 }),
+            slice: Some(Slice { index: i % (i + 1), count: i + 1 }),
             ..copy(local(Input, i, 1), local(Output, i, 1))
         };
         chunks(n, vec![(0..n).map(slice).collect()])
     }),
     ("groups: one wide group", |n| {
         let slice = |i: u32| {
-            vec![Op { slice: Some(Slice { index: i, of: n }), ..copy(local(Input, 0, 1), local(Output, 0, 1)) }]
+            vec![Op { slice: Some(Slice { index: i, count: n }), ..copy(local(Input, 0, 1), local(Output, 0, 1)) }]
         };
         chunks(1, (0..n).map(slice).collect())
     }),
@@ -297,7 +297,7 @@ fn put_packets(src: Operand, index: u32) -> Op {
 }
 
 fn put_range(src: Operand, index: u32, size: u32) -> Op {
-    let dst = Operand { place: BufferRef::Remote(0), index, size };
+    let dst = Operand { buffer: BufferRef::Remote(0), index, size };
     let (srcs, dsts) = ([src].into_iter().collect(), [dst].into_iter().collect());
     Op { channel: Some(ChannelKind::Memory), srcs, dsts, ..op(K::PutPackets) }
 }

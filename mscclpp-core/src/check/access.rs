@@ -35,7 +35,7 @@ pub(super) fn accesses(plan: &PlanTree, at: &LocatedOp, visit: &mut impl FnMut(A
     let mut side = |list: &[Operand], packets: Packets, write: bool| {
         for (position, range) in list.iter().enumerate() {
             let own = at.rank as u32;
-            let (buffer, owners) = match range.place {
+            let (buffer, owners) = match range.buffer {
                 BufferRef::Local(buffer) => (buffer, std::slice::from_ref(&own)),
                 BufferRef::Remote(index) => match remote(index) {
                     Some(remote) => (remote.buffer, std::slice::from_ref(&remote.rank)),

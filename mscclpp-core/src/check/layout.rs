@@ -40,7 +40,7 @@ pub(super) fn check(view: View) -> Diagnostics {
                 first_packets.get_or_insert(at);
             } else if effect.buffer == BufferKind::Scratch {
                 plain[effect.owner as usize].push(ScratchUse::plain(at, effect));
-                if !matches!(effect.range.place, BufferRef::Local(_)) {
+                if !matches!(effect.range.buffer, BufferRef::Local(_)) {
                     afar.get_or_insert(effect);
                 }
             }

@@ -1,4 +1,4 @@
-//! The rule `limits`: a plan fits the device and the executor for which it is meant. It proves, for a
+//! The rule `check_limits`: a plan fits the device and the executor for which it is meant. It proves, for a
 //! [`DeviceProfile`], that
 //!
 //! 1. all thread blocks of a rank are co-resident. They wait for each other in loops, so a block that starts only when
@@ -28,79 +28,79 @@ pub struct DeviceProfile {
     /// Its name in messages: "an H100".
     pub name: &'static str,
     /// Thread blocks of a rank that are co-resident.
-    pub blocks: usize,
+    pub max_blocks: usize,
     /// Threads of a thread block.
-    pub threads: u32,
+    pub max_threads: u32,
     /// Operations of a thread block; a pipeline and each operation in it count one.
-    pub ops: usize,
+    pub max_ops: usize,
     /// Channels of one kind of a thread block.
-    pub channels: usize,
+    pub max_channels: usize,
     /// Remote buffers of a thread block that it accesses over one kind of channel.
-    pub remote_buffers: usize,
+    pub max_remote_buffers: usize,
     /// Channels of an operation; remote operands on one of its sides, when it is split.
-    pub channels_per_op: usize,
+    pub max_channels_per_op: usize,
     /// Operands on one side of an operation.
-    pub references: usize,
+    pub max_operands: usize,
     /// Semaphores of an operation.
-    pub semaphores: usize,
+    pub max_semaphores: usize,
     /// Barriers of a rank: the end of their numbers.
-    pub barriers: u32,
+    pub max_barriers: u32,
     /// Iterations of a pipeline.
-    pub iterations: u64,
+    pub max_iterations: u64,
     /// Bytes from the start of a buffer to the end of a chunk, and of a pipeline's unit.
-    pub offset_bytes: u64,
+    pub max_offset_bytes: u64,
     /// Bytes of a rank's scratch, both halves of double scratch counted.
-    pub scratch_bytes: u64,
+    pub max_scratch_bytes: u64,
     /// Maximum of a plan's smallest message, in bytes.
-    pub smallest_message: u64,
+    pub max_min_message_size: u64,
 }
 
 impl DeviceProfile {
     /// No limits: our CPU executor.
     pub const UNLIMITED: Self = Self {
         name: "this executor",
-        blocks: usize::MAX,
-        threads: u32::MAX,
-        ops: usize::MAX,
-        channels: usize::MAX,
-        remote_buffers: usize::MAX,
-        channels_per_op: usize::MAX,
-        references: usize::MAX,
-        semaphores: usize::MAX,
-        barriers: u32::MAX,
-        iterations: u64::MAX,
-        offset_bytes: u64::MAX,
-        scratch_bytes: u64::MAX,
-        smallest_message: u64::MAX,
+        max_blocks: usize::MAX,
+        max_threads: u32::MAX,
+        max_ops: usize::MAX,
+        max_channels: usize::MAX,
+        max_remote_buffers: usize::MAX,
+        max_channels_per_op: usize::MAX,
+        max_operands: usize::MAX,
+        max_semaphores: usize::MAX,
+        max_barriers: u32::MAX,
+        max_iterations: u64::MAX,
+        max_offset_bytes: u64::MAX,
+        max_scratch_bytes: u64::MAX,
+        max_min_message_size: u64::MAX,
     };
 
     /// The reference executor, on a device with any number of co-resident thread blocks. It copies plans into arrays of
     /// these sizes without checks, so a plan that exceeds them overwrites the memory after them.
     pub const REFERENCE: Self = Self {
         name: "the reference executor",
-        threads: 1024,
-        ops: 64,
-        channels: 16,
-        remote_buffers: 16,
-        channels_per_op: 8,
-        references: 10,
-        semaphores: 16,
-        barriers: 16,
-        iterations: 65535,
-        offset_bytes: u32::MAX as u64,
+        max_threads: 1024,
+        max_ops: 64,
+        max_channels: 16,
+        max_remote_buffers: 16,
+        max_channels_per_op: 8,
+        max_operands: 10,
+        max_semaphores: 16,
+        max_barriers: 16,
+        max_iterations: 65535,
+        max_offset_bytes: u32::MAX as u64,
         // It reads the smallest size into 31 bits.
-        smallest_message: i32::MAX as u64,
+        max_min_message_size: i32::MAX as u64,
         ..Self::UNLIMITED
     };
 
     /// An NVIDIA A100: a thread block for each of its 108 multiprocessors.
-    pub const A100: Self = Self { name: "an A100", blocks: 108, threads: 1024, ..Self::UNLIMITED };
+    pub const A100: Self = Self { name: "an A100", max_blocks: 108, max_threads: 1024, ..Self::UNLIMITED };
 
     /// An NVIDIA H100 or H200 (SXM): a thread block for each of its 132 multiprocessors.
-    pub const H100: Self = Self { name: "an H100", blocks: 132, threads: 1024, ..Self::UNLIMITED };
+    pub const H100: Self = Self { name: "an H100", max_blocks: 132, max_threads: 1024, ..Self::UNLIMITED };
 
     /// An NVIDIA B200: a thread block for each of its 148 multiprocessors.
-    pub const B200: Self = Self { name: "a B200", blocks: 148, threads: 1024, ..Self::UNLIMITED };
+    pub const B200: Self = Self { name: "a B200", max_blocks: 148, max_threads: 1024, ..Self::UNLIMITED };
 
     /// Returns the profile with a device's name, in any case: `a100`, `h100`, `h200`, `b200`, `mscclpp` for the
     /// reference executor.
@@ -118,7 +118,7 @@ impl DeviceProfile {
 
 /// Returns the limits of a device that a plan exceeds, with numbers. The plan should be one that
 /// [`check`](super::check) accepts; for others the findings are unspecified, but there is no panic.
-pub fn limits(plan: &PlanTree, profile: &DeviceProfile) -> Diagnostics {
+pub fn check_limits(plan: &PlanTree, profile: &DeviceProfile) -> Diagnostics {
     let mut found = Findings { plan, profile, list: Diagnostics::default() };
     let threads = plan.threads_per_block;
     found.compare(
@@ -126,11 +126,11 @@ pub fn limits(plan: &PlanTree, profile: &DeviceProfile) -> Diagnostics {
         "",
         threads.into(),
         "threads in a thread block",
-        profile.threads.into(),
+        profile.max_threads.into(),
         "use fewer threads per block",
     );
     let (least, help) = (plan.min_message_size, "lower the minimum of `message_size`");
-    found.compare(Site::None, "", least, "bytes as the smallest message size", profile.smallest_message, help);
+    found.compare(Site::None, "", least, "bytes as the smallest message size", profile.max_min_message_size, help);
     for (number, rank) in plan.ranks.iter().enumerate() {
         found.rank(number, rank);
     }
@@ -140,7 +140,7 @@ pub fn limits(plan: &PlanTree, profile: &DeviceProfile) -> Diagnostics {
 }
 
 /// Returns the largest message, in bytes, within the limits of a device, as far as the plan's operations determine it.
-pub fn largest_message(plan: &PlanTree, profile: &DeviceProfile) -> u64 {
+pub fn max_message_size(plan: &PlanTree, profile: &DeviceProfile) -> u64 {
     let longest = longest_chunk(plan, profile);
     let largest = |rank: &RankPlan| {
         let (input, output) = (rank.input_chunks, rank.output_chunks);
@@ -159,16 +159,16 @@ fn longest_chunk(plan: &PlanTree, most: &DeviceProfile) -> u64 {
     let halves = if plan.double_scratch { 2 } else { 1 };
     let doubled = if plan.protocol == Protocol::LL { 2 } else { 1 };
     let scratch = plan.ranks.iter().map(|rank| u64::from(rank.scratch_chunks)).max().unwrap_or(0) * doubled * halves;
-    let mut longest = most.offset_bytes.min(most.scratch_bytes) / scratch.max(1);
+    let mut longest = most.max_offset_bytes.min(most.max_scratch_bytes) / scratch.max(1);
     each(plan.into(), &mut |at| {
         accesses(plan, &at, &mut |effect| {
             let end = u64::from(effect.range.index) + u64::from(effect.range.size);
             let halves = if effect.buffer == BufferKind::Scratch { halves } else { 1 };
             let times = halves * if effect.packets { 2 } else { 1 };
-            longest = longest.min(most.offset_bytes / (end * times).max(1));
+            longest = longest.min(most.max_offset_bytes / (end * times).max(1));
         });
         if let Some(body) = &at.op.body {
-            let bytes = most.iterations.saturating_mul(body.unit);
+            let bytes = most.max_iterations.saturating_mul(body.unit);
             longest = longest.min(bytes / u64::from(body.num_chunks.max(1)));
         }
     });
@@ -195,20 +195,20 @@ impl Findings<'_> {
         let who = format!("rank {number} has ");
         let (site, blocks) = (Site::Path(format!("rank {number}")), rank.blocks.len());
         let help = "use fewer thread blocks or fewer instances: all thread blocks of a rank must be co-resident";
-        self.compare(site, &who, blocks as u64, "thread blocks", most.blocks as u64, help);
+        self.compare(site, &who, blocks as u64, "thread blocks", most.max_blocks as u64, help);
         for (number_of_block, block) in rank.blocks.iter().enumerate() {
             let site = || Site::Path(format!("rank {number} / thread block {number_of_block}"));
             let who = format!("thread block {number_of_block} of rank {number} has ");
             let ops: usize = block.ops.iter().map(|op| 1 + op.body.as_ref().map_or(0, |body| body.ops.len())).sum();
             let spread = "distribute the operations over more thread blocks";
-            self.compare(site(), &who, ops as u64, "operations", most.ops as u64, spread);
+            self.compare(site(), &who, ops as u64, "operations", most.max_ops as u64, spread);
             for (kind, list) in &block.channels {
                 let what = format!("{kind} channels");
-                self.compare(site(), &who, list.len() as u64, &what, most.channels as u64, spread);
+                self.compare(site(), &who, list.len() as u64, &what, most.max_channels as u64, spread);
             }
             for (kind, list) in &block.remote_buffers {
                 let what = format!("remote buffers over {kind} channels");
-                self.compare(site(), &who, list.len() as u64, &what, most.remote_buffers as u64, spread);
+                self.compare(site(), &who, list.len() as u64, &what, most.max_remote_buffers as u64, spread);
             }
         }
     }
@@ -217,13 +217,13 @@ impl Findings<'_> {
         let (op, most) = (at.op, self.profile);
         let ids = op.ids.len() as u64;
         let list = match op.kind {
-            OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease => (ids, "semaphores", most.semaphores),
+            OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease => (ids, "semaphores", most.max_semaphores),
             OpKind::Barrier => {
                 // Numbered from 0.
                 let needed = op.ids.first().map_or(0, |&id| u64::from(id) + 1);
-                (needed, "barriers on its rank", most.barriers as usize)
+                (needed, "barriers on its rank", most.max_barriers as usize)
             }
-            _ => (ids, "channels", most.channels_per_op),
+            _ => (ids, "channels", most.max_channels_per_op),
         };
         let (sources, destinations) = (op.srcs.len() as u64, op.dsts.len() as u64);
         let unit = op.body.as_ref().map_or(0, |body| body.unit);
@@ -231,9 +231,9 @@ impl Findings<'_> {
         let fewer = "use fewer distinct sets of thread blocks in barriers, or fewer instances";
         for (count, what, limit, help) in [
             (list.0, list.1, list.2 as u64, if op.kind == OpKind::Barrier { fewer } else { several }),
-            (sources, "sources", most.references as u64, several),
-            (destinations, "destinations", most.references as u64, several),
-            (unit, "bytes as its unit", most.offset_bytes, "use a smaller unit"),
+            (sources, "sources", most.max_operands as u64, several),
+            (destinations, "destinations", most.max_operands as u64, several),
+            (unit, "bytes as its unit", most.max_offset_bytes, "use a smaller unit"),
         ] {
             if count > limit {
                 let who = format!("{} ({}) has ", at.display_name(self.plan), at.agent());
@@ -245,7 +245,7 @@ impl Findings<'_> {
     /// Checks that the plan's messages are small enough.
     fn message_sizes(&mut self) {
         let (min, max) = (self.plan.min_message_size, self.plan.max_message_size);
-        let largest = largest_message(self.plan, self.profile);
+        let largest = max_message_size(self.plan, self.profile);
         if max == u64::MAX && min <= largest || max <= largest {
             return;
         }
@@ -262,14 +262,14 @@ impl Findings<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{DeviceProfile, largest_message, limits};
+    use super::{DeviceProfile, check_limits, max_message_size};
     use crate::diag::Code;
     use crate::plan::PlanTree;
     use crate::testing::plan;
     use crate::types::{ChannelKind, Protocol};
 
     fn messages(plan: &PlanTree, profile: &DeviceProfile) -> Vec<String> {
-        let found = limits(plan, profile);
+        let found = check_limits(plan, profile);
         assert!(found.iter().all(|finding| finding.code == Code::OverLimit && finding.help.is_some()), "{found}");
         found.iter().map(|finding| finding.message.clone()).collect()
     }
@@ -338,13 +338,13 @@ mod tests {
     #[test]
     fn scratch_limits_the_message() {
         let mut plan = plan(&[&["copy i0 > s0"], &[""]]);
-        let profile = DeviceProfile { scratch_bytes: 1 << 20, ..DeviceProfile::H100 };
+        let profile = DeviceProfile { max_scratch_bytes: 1 << 20, ..DeviceProfile::H100 };
         // 8 chunks of the message in 8 chunks of scratch, for packets.
-        assert_eq!(largest_message(&plan, &profile), 1 << 19);
+        assert_eq!(max_message_size(&plan, &profile), 1 << 19);
         plan.double_scratch = true;
-        assert_eq!(largest_message(&plan, &profile), 1 << 18);
+        assert_eq!(max_message_size(&plan, &profile), 1 << 18);
         plan.protocol = Protocol::Simple;
-        assert_eq!(largest_message(&plan, &profile), 1 << 19);
+        assert_eq!(max_message_size(&plan, &profile), 1 << 19);
         assert_eq!(messages(&plan, &profile), [""; 0]);
         plan.max_message_size = 1 << 19;
         assert_eq!(messages(&plan, &profile), [""; 0]);
@@ -352,12 +352,15 @@ mod tests {
         assert!(
             messages(&plan, &profile)[0].starts_with("messages of up to 524289 bytes, the limit of an H100 is 524288")
         );
-        assert_eq!(largest_message(&plan, &DeviceProfile::UNLIMITED), u64::MAX / 16 * 8);
+        assert_eq!(max_message_size(&plan, &DeviceProfile::UNLIMITED), u64::MAX / 16 * 8);
     }
 
     #[test]
     fn devices_have_names() {
-        assert_eq!(DeviceProfile::find("H200").map(|profile| (profile.name, profile.blocks)), Some(("an H200", 132)));
+        assert_eq!(
+            DeviceProfile::find("H200").map(|profile| (profile.name, profile.max_blocks)),
+            Some(("an H200", 132))
+        );
         assert_eq!(DeviceProfile::find("mscclpp"), Some(DeviceProfile::REFERENCE));
         assert_eq!(DeviceProfile::find("abacus"), None);
     }

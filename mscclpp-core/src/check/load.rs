@@ -46,14 +46,14 @@ impl Plan {
     /// # Errors
     /// The errors of reading the bytes; if there are none, the findings of the checks.
     pub fn load(bytes: &[u8]) -> Result<Self, Diagnostics> {
-        Self::load_with(bytes, &LoadOptions::default()).map(|(plan, _)| plan)
+        Self::load_with_options(bytes, &LoadOptions::default()).map(|(plan, _)| plan)
     }
 
     /// Loads a plan as [`load`](Self::load) does, with other checks. Returns the plan and the warnings.
     ///
     /// # Errors
     /// The errors of [`load`](Self::load), except those of checks that the options omit.
-    pub fn load_with(bytes: &[u8], options: &LoadOptions) -> Result<(Self, Vec<Diagnostic>), Diagnostics> {
+    pub fn load_with_options(bytes: &[u8], options: &LoadOptions) -> Result<(Self, Vec<Diagnostic>), Diagnostics> {
         let (tree, warnings) = PlanTree::read(bytes, ReadOptions { strict: options.strict })?;
         options.checks.run(&tree).into_result(())?;
         Ok((Self::new(&tree), warnings))
@@ -107,19 +107,19 @@ mod tests {
         for file in files(&tree) {
             let found = Plan::load(&file).unwrap_err();
             assert!(found.iter().all(|finding| finding.code == Code::UnmatchedWait), "{found}");
-            assert!(Plan::load_with(&file, &LoadOptions::unchecked()).is_ok());
+            assert!(Plan::load_with_options(&file, &LoadOptions::unchecked()).is_ok());
             let checks = Checks { level: Level::Basic, allow: vec![Code::UnmatchedWait] };
-            assert!(Plan::load_with(&file, &LoadOptions { checks, ..LoadOptions::default() }).is_ok());
+            assert!(Plan::load_with_options(&file, &LoadOptions { checks, ..LoadOptions::default() }).is_ok());
         }
     }
 
     #[test]
     fn unknown_keys_are_warnings_unless_strict() {
         let text = json::write(&swap(), json::Style::Compact).replacen('{', "{\"colour\": 1,", 1);
-        let (_, warnings) = Plan::load_with(text.as_bytes(), &LoadOptions::default()).unwrap();
+        let (_, warnings) = Plan::load_with_options(text.as_bytes(), &LoadOptions::default()).unwrap();
         assert!(warnings.len() == 1 && warnings[0].code == Code::UnknownKey);
         let strict = LoadOptions { strict: true, ..LoadOptions::default() };
-        let found = Plan::load_with(text.as_bytes(), &strict).unwrap_err();
+        let found = Plan::load_with_options(text.as_bytes(), &strict).unwrap_err();
         assert!(found.iter().any(|finding| finding.code == Code::UnknownKey), "{found}");
     }
 

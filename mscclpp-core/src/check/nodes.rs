@@ -52,7 +52,7 @@ fn reached(plan: &PlanTree, at: &LocatedOp, is_far: impl Fn(u32) -> bool) -> Opt
     accesses(plan, at, &mut |effect| {
         let by_port = op.channel == Some(ChannelKind::Port) && effect.write;
         if !by_port && found.is_none() && is_far(effect.owner) {
-            let switch = matches!(effect.range.place, BufferRef::Switch(_));
+            let switch = matches!(effect.range.buffer, BufferRef::Switch(_));
             found = Some((effect.owner, if switch { "uses a switch channel of" } else { "accesses the memory of" }));
         }
     });

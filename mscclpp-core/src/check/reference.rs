@@ -73,7 +73,7 @@ fn fault(plan: &PlanTree, at: &LocatedOp) -> Option<(String, &'static str)> {
     let mut far = false;
     accesses(plan, at, &mut |effect| {
         packets |= effect.packets;
-        let own = matches!(effect.range.place, BufferRef::Local(_));
+        let own = matches!(effect.range.buffer, BufferRef::Local(_));
         far |= !effect.packets && effect.buffer == BufferKind::Scratch && !own;
     });
     if plan.double_scratch && far {
@@ -92,10 +92,10 @@ fn fault(plan: &PlanTree, at: &LocatedOp) -> Option<(String, &'static str)> {
             .to_owned();
         return Some((message, "move it out of the pipeline"));
     }
-    let slice = op.slice.filter(|slice| slice.of > 1)?;
+    let slice = op.slice.filter(|slice| slice.count > 1)?;
     let message = format!(
         "processes slice {} of {} in a pipeline, but the windows of the reference executor exceed the slices",
-        slice.index, slice.of
+        slice.index, slice.count
     );
     Some((message, "give every thread block its own chunks"))
 }

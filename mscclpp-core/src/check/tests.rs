@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::limits::{DeviceProfile, limits};
+use super::limits::{DeviceProfile, check_limits};
 use super::run::verdict;
 use super::{Checks, Level, Pairs, check, pairing, reference};
 use crate::collective::CollectiveKind;
@@ -94,7 +94,7 @@ proptest! {
     #[test]
     fn no_plan_is_too_strange(tree in tree()) {
         check(&tree);
-        limits(&tree, &DeviceProfile::REFERENCE);
+        check_limits(&tree, &DeviceProfile::REFERENCE);
         reference::faults(&tree);
         Checks { level: Level::Full, allow: Code::all().map(|(code, _)| code).collect() }.run(&tree);
     }

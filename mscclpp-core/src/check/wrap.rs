@@ -47,7 +47,7 @@ pub fn may_wrap_scratch(plan: &PlanTree, windows: u64) -> bool {
         if let Some(body) = &at.op.body {
             loops.insert((body.unit, body.num_chunks));
         }
-        groups.extend(at.op.slice.map(|slice| slice.of));
+        groups.extend(at.op.slice.map(|slice| slice.count));
         accesses(plan, &at, &mut |effect| {
             if effect.buffer == BufferKind::Scratch && !effect.packets {
                 places.insert((effect.owner, u64::from(effect.range.index)));

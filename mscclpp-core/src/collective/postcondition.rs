@@ -34,7 +34,7 @@ pub enum OutputContent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkCounts {
     /// Number of ranks.
-    pub ranks: u32,
+    pub num_ranks: u32,
     /// Chunks of every rank's input.
     pub input: u32,
     /// Chunks of every rank's output.
@@ -48,7 +48,7 @@ impl Collective {
     /// may hold anything. `Custom` and `Test` have none.
     pub fn postconditions(&self, extent: ChunkCounts, rank: u32) -> impl Iterator<Item = Postcondition> + use<> {
         use CollectiveKind as K;
-        let ChunkCounts { ranks, input: _, output, distance } = extent;
+        let ChunkCounts { num_ranks: ranks, input: _, output, distance } = extent;
         let Self { kind, root, .. } = *self;
         let (count, len) = match kind {
             K::AllGather | K::AllToAll => (ranks, output / ranks.max(1)),
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     fn postconditions(kind: CollectiveKind, input: u32, output: u32, rank: u32) -> Vec<(u32, u32, OutputContent)> {
-        let extent = ChunkCounts { ranks: 3, input, output, distance: 1 };
+        let extent = ChunkCounts { num_ranks: 3, input, output, distance: 1 };
         let collective = Collective { root: 2, ..Collective::new(kind) };
         collective
             .postconditions(extent, rank)

@@ -145,9 +145,9 @@ impl Diagnostics {
     }
 
     /// Returns the findings to print: findings of one loop at the same location that differ only in numbers are printed
-    /// once, and at most `most` findings of each code. Each contains the number of findings that it replaces.
+    /// once, and at most `max` findings of each code. Each contains the number of findings that it replaces.
     #[must_use]
-    pub fn deduplicated(&self, most: usize) -> Vec<Diagnostic> {
+    pub fn deduplicated(&self, max: usize) -> Vec<Diagnostic> {
         let mut repeats: Vec<(&Diagnostic, usize)> = Vec::new();
         let mut known = BTreeMap::new();
         for diagnostic in &self.list {
@@ -173,15 +173,15 @@ impl Diagnostics {
         for (diagnostic, more) in repeats {
             let count = given.entry(diagnostic.code).or_default();
             *count += 1;
-            if *count > most {
+            if *count > max {
                 continue;
             }
             let mut diagnostic = diagnostic.clone();
             if more > 0 {
                 diagnostic.message += &format!(" (and {more} more here, with other values)");
             }
-            let rest = seen[&diagnostic.code].saturating_sub(most);
-            if *count == most && rest > 0 {
+            let rest = seen[&diagnostic.code].saturating_sub(max);
+            if *count == max && rest > 0 {
                 diagnostic.message += &format!(" (and {rest} more of this kind)");
             }
             out.push(diagnostic);

@@ -248,7 +248,7 @@ dsl! {
         ///
         /// ```
         /// use mscclpp_core::dsl::Channels;
-        /// use mscclpp_core::{collective::CollectiveKind, compile::compile, spec::AlgoSpec};
+        /// use mscclpp_core::{collective::CollectiveKind, compile, spec::AlgoSpec};
         ///
         /// let plan = compile(AlgoSpec::new("gather", CollectiveKind::AllGather, 4), |p| {
         ///     for rank in p.ranks() {

@@ -16,7 +16,7 @@ use crate::trace::Trace;
 
 /// A collective program while it is recorded.
 ///
-/// The function under `#[collective]` receives one; [`compile`](crate::compile::compile) passes one to a closure, and
+/// The function under `#[collective]` receives one; [`compile`](fn@crate::compile) passes one to a closure, and
 /// [`Program::new`] creates one directly.
 pub struct Program {
     recorder: RefCell<Recorder>,
@@ -46,8 +46,8 @@ impl Program {
     }
 
     /// Sets the source location of the following operations, instead of the caller's; `None` restores the caller's.
-    pub fn set_location(&self, place: Option<SourceLocation>) {
-        self.recorder.borrow_mut().set_location(place);
+    pub fn set_location(&self, location: Option<SourceLocation>) {
+        self.recorder.borrow_mut().set_location(location);
     }
 
     /// Adds a finding of the caller to those of the program, in order.

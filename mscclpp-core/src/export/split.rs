@@ -24,14 +24,14 @@ pub(super) fn ops(list: &mut Vec<Op>) {
 fn split(op: Op, out: &mut Vec<Op>) {
     use OpKind::*;
     match op.kind {
-        Signal | Wait | RelaxedSignal | RelaxedWait | Flush => by_ids(op, ROOM.channels_per_op, out),
-        SemaphoreAcquire | SemaphoreRelease => by_ids(op, ROOM.semaphores, out),
+        Signal | Wait | RelaxedSignal | RelaxedWait | Flush => by_ids(op, ROOM.max_channels_per_op, out),
+        SemaphoreAcquire | SemaphoreRelease => by_ids(op, ROOM.max_semaphores, out),
         Put | PutPackets | PutWithSignal | PutWithSignalAndFlush | Get => pairs(op, out),
         ReadPutPackets => copies(op, out),
-        Reduce | ReduceSend => sources(op, Reduce, ROOM.references, out),
-        ReadReduce | ReadReduceSend => sources(op, ReadReduce, 1 + ROOM.channels_per_op, out),
+        Reduce | ReduceSend => sources(op, Reduce, ROOM.max_operands, out),
+        ReadReduce | ReadReduceSend => sources(op, ReadReduce, 1 + ROOM.max_channels_per_op, out),
         ReducePackets | ReduceSendPackets | ReduceCopyPackets | ReduceCopySendPackets => {
-            sources(op, ReducePackets, ROOM.references, out);
+            sources(op, ReducePackets, ROOM.max_operands, out);
         }
         _ => out.push(op),
     }
@@ -50,8 +50,8 @@ fn pairs(op: Op, out: &mut Vec<Op>) {
     // The reference executor uses the base address of the first source for all sources.
     let one_base = matches!(op.kind, OpKind::Put | OpKind::PutPackets) && op.channel == Some(ChannelKind::Memory);
     let ends = |start: usize| {
-        let same = |at: &&Operand| !one_base || at.place == op.srcs[start].place;
-        start + op.srcs[start..].iter().take(ROOM.channels_per_op).take_while(same).count()
+        let same = |at: &&Operand| !one_base || at.buffer == op.srcs[start].buffer;
+        start + op.srcs[start..].iter().take(ROOM.max_channels_per_op).take_while(same).count()
     };
     if !paired || op.srcs.is_empty() || ends(0) == op.srcs.len() {
         return out.push(op);
@@ -75,11 +75,11 @@ fn pairs(op: Op, out: &mut Vec<Op>) {
 /// Splits an operation that writes one source to every destination.
 fn copies(op: Op, out: &mut Vec<Op>) {
     let listed = op.ids.is_empty() || op.ids.len() == op.dsts.len();
-    if op.dsts.len() <= ROOM.channels_per_op || !listed {
+    if op.dsts.len() <= ROOM.max_channels_per_op || !listed {
         return out.push(op);
     }
-    let mut ids = op.ids.chunks(ROOM.channels_per_op);
-    for dsts in op.dsts.chunks(ROOM.channels_per_op) {
+    let mut ids = op.ids.chunks(ROOM.max_channels_per_op);
+    for dsts in op.dsts.chunks(ROOM.max_channels_per_op) {
         let ids = ids.next().map(Ids::from_slice).unwrap_or_default();
         out.push(Op { dsts: Operands::from_slice(dsts), ids, ..op.clone() });
     }
@@ -103,7 +103,7 @@ fn sources(op: Op, plain: OpKind, most: usize, out: &mut Vec<Op>) {
         last.srcs = std::iter::once(result).chain(rest).collect();
     }
     let local = last.dsts.iter().take_while(|at| !at.is_remote()).count();
-    let kept = last.dsts.len().min(local + ROOM.channels_per_op);
+    let kept = last.dsts.len().min(local + ROOM.max_channels_per_op);
     let rest = last.dsts.split_off_at(kept);
     let put = match last.kind {
         OpKind::ReduceSend | OpKind::ReadReduceSend => OpKind::Put,
@@ -116,7 +116,7 @@ fn sources(op: Op, plain: OpKind, most: usize, out: &mut Vec<Op>) {
         dsts: Operands::from_slice(dsts),
         ..last.clone()
     };
-    let puts: Vec<Op> = rest.chunks(ROOM.channels_per_op).map(piece).collect();
+    let puts: Vec<Op> = rest.chunks(ROOM.max_channels_per_op).map(piece).collect();
     // Reductions and puts assign elements to the same threads only if there is no tail.
     let sync = (!puts.is_empty()).then(|| Op::new(OpKind::Nop, last.origin));
     out.push(last);
@@ -126,7 +126,7 @@ fn sources(op: Op, plain: OpKind, most: usize, out: &mut Vec<Op>) {
 /// Returns whether two operands of one block may name the same chunk.
 fn overlap(a: &Operand, b: &Operand) -> bool {
     let end = |at: &Operand| u64::from(at.index) + u64::from(at.size);
-    a.place == b.place && u64::from(a.index) < end(b) && u64::from(b.index) < end(a)
+    a.buffer == b.buffer && u64::from(a.index) < end(b) && u64::from(b.index) < end(a)
 }
 
 /// `Vec::split_off` for a small vector.

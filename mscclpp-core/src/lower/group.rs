@@ -71,11 +71,12 @@ impl Places {
         let mut next = 0;
         first.push(next);
         for (rank, tables) in trace.ranks.iter().enumerate() {
-            if tables.blocks > MAX_BLOCKS {
-                let message = format!("rank {rank} has {} thread blocks, expected at most {MAX_BLOCKS}", tables.blocks);
+            if tables.num_blocks > MAX_BLOCKS {
+                let message =
+                    format!("rank {rank} has {} thread blocks, expected at most {MAX_BLOCKS}", tables.num_blocks);
                 return Err(Diagnostic::new(Code::ThreadBlockOutOfRange, Site::None, message).into());
             }
-            next += tables.blocks as usize;
+            next += tables.num_blocks as usize;
             first.push(next);
         }
         Ok(Self { first })
@@ -96,11 +97,11 @@ fn count(trace: &Trace, places: &Places) -> Result<Vec<usize>, Diagnostics> {
         };
         check_numbers(tables, &channels[*rank as usize], op)
             .map_err(|message| Diagnostic::new(Code::ForeignHandle, site(), message))?;
-        if *block >= tables.blocks {
+        if *block >= tables.num_blocks {
             let message = format!(
                 "`{}` is recorded on thread block {block} of rank {rank}, expected a block below {}",
                 op.kind.name(),
-                tables.blocks
+                tables.num_blocks
             );
             return Err(Diagnostic::new(Code::ThreadBlockOutOfRange, site(), message).into());
         }
@@ -142,7 +143,7 @@ fn check_numbers(tables: &RankTables, channels: &[usize], op: &Op) -> Result<(),
         false => Err(format!("`{}` uses {what} {number} of its rank, expected one below {known}", op.kind.name())),
     };
     for range in op.srcs.iter().chain(&op.dsts) {
-        match range.place {
+        match range.buffer {
             BufferRef::Local(_) => {}
             BufferRef::Remote(number) => check("remote buffer", number, tables.remote_buffers.len())?,
             BufferRef::Switch(number) => check("switch channel", number, channels[ChannelKind::Switch as usize])?,
@@ -154,7 +155,7 @@ fn check_numbers(tables: &RankTables, channels: &[usize], op: &Op) -> Result<(),
 
 /// Returns a rank with its tables, and with the first of some lists of operations for its blocks.
 fn rank_plan(tables: RankTables, lists: &mut impl Iterator<Item = Vec<Op>>) -> RankPlan {
-    let lists = lists.take(tables.blocks as usize);
+    let lists = lists.take(tables.num_blocks as usize);
     RankPlan {
         input_chunks: tables.input_chunks,
         output_chunks: tables.output_chunks,
@@ -217,7 +218,7 @@ mod tests {
         assert_eq!(refused("put.m#0 i0 > r3:0", |_| ()), Code::ForeignHandle);
         assert_eq!(refused("gstore.w#0 i0 > w4:0", |_| ()), Code::ForeignHandle);
         let mut trace = trace(&[&["nop"], &[""]]);
-        trace.ranks[0].blocks = u32::MAX;
+        trace.ranks[0].num_blocks = u32::MAX;
         assert_eq!(group(trace).unwrap_err().iter().next().unwrap().code, Code::ThreadBlockOutOfRange);
     }
 }

@@ -36,7 +36,7 @@ impl Numbering {
     fn renumber(&mut self, op: &mut Op, channels: &mut BlockTables, remote_buffers: &mut BlockTables) {
         let Some(kind) = op.channel else { return };
         for range in op.srcs.iter_mut().chain(&mut op.dsts) {
-            match &mut range.place {
+            match &mut range.buffer {
                 BufferRef::Remote(number) => *number = self.remotes.index(kind, *number, remote_buffers),
                 BufferRef::Switch(number) => *number = self.channels.index(ChannelKind::Switch, *number, channels),
                 BufferRef::Local(_) => {}

@@ -268,7 +268,7 @@ fn place(plan: &PlanTree, rank: usize, op: &Op, out: &mut Vec<(Range, RangeUse)>
                 out.push((((owner, buffer), start, start + u64::from(access.range.size)), used));
             }
         };
-        match access.range.place {
+        match access.range.buffer {
             BufferRef::Local(buffer) => add(rank as u32, buffer),
             BufferRef::Remote(number) => {
                 if let Some(remote) = tables.remote_buffers.get(number as usize) {

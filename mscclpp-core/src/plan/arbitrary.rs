@@ -36,7 +36,7 @@ fn reference() -> impl Strategy<Value = Operand> {
         3 => number().prop_map(BufferRef::Remote),
         1 => number().prop_map(BufferRef::Switch),
     ];
-    (place, number(), number()).prop_map(|(place, index, size)| Operand { place, index, size })
+    (place, number(), number()).prop_map(|(place, index, size)| Operand { buffer: place, index, size })
 }
 
 fn op(depth: u32) -> BoxedStrategy<Op> {
@@ -61,7 +61,7 @@ fn op(depth: u32) -> BoxedStrategy<Op> {
             channel,
             reduce,
             sync,
-            slice: slice.map(|(index, of)| Slice { index, of }),
+            slice: slice.map(|(index, of)| Slice { index, count: of }),
             srcs: srcs.into(),
             dsts: dsts.into(),
             ids: ids.into(),

@@ -184,7 +184,7 @@ pub enum BufferRef {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Operand {
     /// The buffer.
-    pub place: BufferRef,
+    pub buffer: BufferRef,
     /// First chunk.
     pub index: u32,
     /// Number of chunks.
@@ -194,12 +194,12 @@ pub struct Operand {
 impl Operand {
     /// Creates an operand in a buffer of the executing rank.
     pub const fn local(buffer: BufferKind, index: u32, size: u32) -> Self {
-        Self { place: BufferRef::Local(buffer), index, size }
+        Self { buffer: BufferRef::Local(buffer), index, size }
     }
 
     /// Returns the buffer, if it is the executing rank's own.
     pub const fn local_buffer(&self) -> Option<BufferKind> {
-        match self.place {
+        match self.buffer {
             BufferRef::Local(buffer) => Some(buffer),
             _ => None,
         }
@@ -207,7 +207,7 @@ impl Operand {
 
     /// Returns whether this operand points into another rank's buffer.
     pub const fn is_remote(&self) -> bool {
-        matches!(self.place, BufferRef::Remote(_))
+        matches!(self.buffer, BufferRef::Remote(_))
     }
 }
 
@@ -217,13 +217,13 @@ pub type Operands = SmallVec<[Operand; 1]>;
 /// Channel indexes or semaphore numbers.
 pub type Ids = SmallVec<[u32; 4]>;
 
-/// The part `index` of `of` that one member of a thread-block group processes.
+/// The part `index` count `of` that one member of a thread-block group processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slice {
     /// The member's position.
     pub index: u32,
     /// Size of the group.
-    pub of: u32,
+    pub count: u32,
 }
 
 /// The repeated part of a pipeline.

@@ -9,15 +9,15 @@ use crate::types::ChannelKind;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stats {
     /// Thread blocks.
-    pub blocks: u64,
+    pub num_blocks: u64,
     /// Operations by kind, those of pipelines' bodies once.
     pub ops: BTreeMap<OpKind, u64>,
     /// Channels by kind.
-    pub channels: BTreeMap<ChannelKind, u64>,
+    pub num_channels: BTreeMap<ChannelKind, u64>,
     /// Buffers of other ranks.
-    pub remote_buffers: u64,
+    pub num_remote_buffers: u64,
     /// Semaphores.
-    pub semaphores: u64,
+    pub num_semaphores: u64,
     /// Chunks of scratch.
     pub scratch_chunks: u64,
     /// What is written to other ranks' buffers, by channel kind. A multicast store counts once.
@@ -56,17 +56,17 @@ impl Stats {
     /// Returns the counts of one rank.
     pub fn of_rank(rank: &RankPlan) -> Self {
         let mut stats = Self {
-            blocks: rank.blocks.len() as u64,
-            remote_buffers: rank.remote_buffers.len() as u64,
-            semaphores: rank.semaphores.len() as u64,
+            num_blocks: rank.blocks.len() as u64,
+            num_remote_buffers: rank.remote_buffers.len() as u64,
+            num_semaphores: rank.semaphores.len() as u64,
             scratch_chunks: u64::from(rank.scratch_chunks),
             ..Self::default()
         };
         for kind in [ChannelKind::Memory, ChannelKind::Port] {
-            stats.channels.insert(kind, rank.peers(kind).len() as u64);
+            stats.num_channels.insert(kind, rank.peers(kind).len() as u64);
         }
-        stats.channels.insert(ChannelKind::Switch, rank.switch_channels().count() as u64);
-        stats.channels.retain(|_, count| *count != 0);
+        stats.num_channels.insert(ChannelKind::Switch, rank.switch_channels().count() as u64);
+        stats.num_channels.retain(|_, count| *count != 0);
         for block in &rank.blocks {
             stats.count(&block.ops);
         }
@@ -81,12 +81,12 @@ impl Stats {
     /// Returns the sum over several ranks.
     pub fn sum<'a>(all: impl IntoIterator<Item = &'a Self>) -> Self {
         all.into_iter().fold(Self::default(), |mut sum, one| {
-            sum.blocks += one.blocks;
-            sum.remote_buffers += one.remote_buffers;
-            sum.semaphores += one.semaphores;
+            sum.num_blocks += one.num_blocks;
+            sum.num_remote_buffers += one.num_remote_buffers;
+            sum.num_semaphores += one.num_semaphores;
             sum.scratch_chunks += one.scratch_chunks;
             one.ops.iter().for_each(|(kind, count)| *sum.ops.entry(*kind).or_default() += count);
-            one.channels.iter().for_each(|(kind, count)| *sum.channels.entry(*kind).or_default() += count);
+            one.num_channels.iter().for_each(|(kind, count)| *sum.num_channels.entry(*kind).or_default() += count);
             for (sum, one) in [(&mut sum.sent, &one.sent), (&mut sum.fetched, &one.fetched)] {
                 one.iter().for_each(|(kind, chunks)| add(sum.entry(*kind).or_default(), chunks));
             }
@@ -123,23 +123,23 @@ impl Stats {
     }
 
     fn data(&mut self, op: &Op) {
-        let part = op.slice.map_or(1.0, |slice| 1.0 / f64::from(slice.of.max(1)));
+        let part = op.slice.map_or(1.0, |slice| 1.0 / f64::from(slice.count.max(1)));
         let kind = op.channel.unwrap_or(ChannelKind::Memory);
         for (i, at) in op.srcs.iter().enumerate() {
             let amount = f64::from(at.size) * part;
             let packets = reads_packets(op.kind, i);
-            if !matches!(at.place, BufferRef::Local(_)) {
+            if !matches!(at.buffer, BufferRef::Local(_)) {
                 self.fetched.entry(kind).or_default().add(amount, packets);
             }
             // Other operands are combined into the first one of a reduction; a switch combines its members itself.
-            if op.kind.is_reduce() && (i > 0 || matches!(at.place, BufferRef::Switch(_))) {
+            if op.kind.is_reduce() && (i > 0 || matches!(at.buffer, BufferRef::Switch(_))) {
                 self.reduced.add(amount, packets);
             }
         }
         for (i, at) in op.dsts.iter().enumerate() {
             let amount = f64::from(at.size) * part;
             let packets = writes_packets(op.kind, i);
-            match at.place {
+            match at.buffer {
                 BufferRef::Local(_) => self.written.add(amount, packets),
                 _ => self.sent.entry(kind).or_default().add(amount, packets),
             }
@@ -182,9 +182,9 @@ mod tests {
         let (tree, _) = read(include_str!("pair.json"), ReadOptions::default()).unwrap();
         let all = Stats::of_plan(&tree);
         let stats = &all[0];
-        assert_eq!((stats.blocks, stats.num_ops(), stats.num_syncs()), (2, 9, 5));
-        assert_eq!((stats.remote_buffers, stats.semaphores, stats.scratch_chunks), (2, 1, 1));
-        assert_eq!(stats.channels, BTreeMap::from([(ChannelKind::Memory, 1), (ChannelKind::Switch, 1)]));
+        assert_eq!((stats.num_blocks, stats.num_ops(), stats.num_syncs()), (2, 9, 5));
+        assert_eq!((stats.num_remote_buffers, stats.num_semaphores, stats.scratch_chunks), (2, 1, 1));
+        assert_eq!(stats.num_channels, BTreeMap::from([(ChannelKind::Memory, 1), (ChannelKind::Switch, 1)]));
         let plain = |plain| Chunks { plain, packets: 0.0 };
         // A put of one chunk and half a chunk of the `res`; the `glres` covers two chunks.
         assert_eq!(stats.sent, BTreeMap::from([(ChannelKind::Memory, plain(1.5)), (ChannelKind::Switch, plain(2.0))]));
@@ -192,6 +192,6 @@ mod tests {
         assert_eq!((stats.written, stats.reduced), (plain(0.5), plain(2.5)));
         assert_eq!(stats.chunks_sent(), 3.5);
         let twice = Stats::sum([stats, stats]);
-        assert_eq!((twice.num_ops(), twice.chunks_sent(), twice.channels[&ChannelKind::Memory]), (18, 7.0, 2));
+        assert_eq!((twice.num_ops(), twice.chunks_sent(), twice.num_channels[&ChannelKind::Memory]), (18, 7.0, 2));
     }
 }

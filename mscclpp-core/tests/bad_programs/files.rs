@@ -150,7 +150,7 @@ fn channels_and_semaphores() {
         let put = rank.blocks[0].ops.iter_mut().find(|op| op.kind == OpKind::Put).expect("a put");
         (put.channel, put.slice) = (Some(ChannelKind::Port), None);
         put.ids = [0].into_iter().collect();
-        put.dsts[0].place = BufferRef::Remote(0);
+        put.dsts[0].buffer = BufferRef::Remote(0);
     });
     changed(
         "bad-specification",

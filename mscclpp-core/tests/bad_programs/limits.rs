@@ -1,7 +1,7 @@
 //! 10b: what is too much for the reference system's executor. It has no check of its own and overwrites its memory; ours has
 //! room for any number, so these plans are right until they are exported.
 
-use mscclpp_core::check::limits::{DeviceProfile, limits};
+use mscclpp_core::check::limits::{DeviceProfile, check_limits};
 use mscclpp_core::collective::CollectiveKind::{AllGather, AllReduce};
 use mscclpp_core::export::for_reference;
 use mscclpp_core::plan::raw::{OpKind, PlanTree};
@@ -32,7 +32,7 @@ fn all_pairs() -> PlanTree {
 fn fifteen_signals_and_puts() {
     let plan = all_pairs();
     accepted(&plan);
-    let found = limits(&plan, &REFERENCE);
+    let found = check_limits(&plan, &REFERENCE);
     let signals =
         ["the relaxed `signal` (rank 0, thread block 0) has 15 channels", "the limit of the reference executor is 8"];
     say(&found, "over-limit", &signals);
@@ -42,7 +42,7 @@ fn fifteen_signals_and_puts() {
         &["`put` (rank 0, thread block 0) has 15 destinations", "the limit of the reference executor is 10"],
     );
     let mut split = for_reference(&plan).expect("what is too long is split");
-    assert_eq!(limits(&split, &REFERENCE), Default::default());
+    assert_eq!(check_limits(&split, &REFERENCE), Default::default());
     assert_eq!(operation(&mut split, |op| op.kind == OpKind::Put).dsts.len(), 8);
     accepted(&split);
 }
@@ -92,7 +92,7 @@ fn more_thread_blocks_than_run_at_once() {
         }
     });
     say(
-        &limits(&plan, &DeviceProfile::H100),
+        &check_limits(&plan, &DeviceProfile::H100),
         "over-limit",
         &["rank 0 has 300 thread blocks, the limit of an H100 is 132"],
     );

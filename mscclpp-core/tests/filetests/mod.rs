@@ -5,7 +5,7 @@
 mod common;
 
 use common::{FileTest, Finding, tests};
-use mscclpp_core::check::limits::{DeviceProfile, limits};
+use mscclpp_core::check::limits::{DeviceProfile, check_limits};
 use mscclpp_core::check::{Checks, check};
 use mscclpp_core::diag::{Code, Diagnostic, Site};
 use mscclpp_core::plan::raw::{Op, OpKind};
@@ -28,7 +28,7 @@ fn findings(test: &FileTest) -> Vec<Finding> {
             }
             if let Some(name) = test.device() {
                 let device = DeviceProfile::find(name).expect("a device");
-                found.extend(limits(&plan, &device).iter().map(finding));
+                found.extend(check_limits(&plan, &device).iter().map(finding));
             }
             found
         }

@@ -161,7 +161,7 @@ impl Algorithm {
             crate::file::ReadError::TooLong => LoadError::TooLong { path: path.to_owned(), limit: MAX_FILE_BYTES },
             crate::file::ReadError::Io(source) => LoadError::Read { path: path.to_owned(), source },
         })?;
-        let (plan, warnings) = Plan::load_with(&bytes, options)
+        let (plan, warnings) = Plan::load_with_options(&bytes, options)
             .map_err(|findings| LoadError::NotAPlan { path: path.to_owned(), findings })?;
         for warning in warnings {
             log::warn!("{}: {warning}", path.display());

@@ -116,7 +116,7 @@ impl<'p> Reader<'p> {
         if (instr.body, instr.unit) != (body.1, body.2) || instr.count != body.0 + op.blocks {
             return differs("its number of repetitions or of thread blocks");
         }
-        if instr.slice != op.slice.map_or((0, 1), |slice| (slice.index, slice.of)) {
+        if instr.slice != op.slice.map_or((0, 1), |slice| (slice.index, slice.count)) {
             return differs("its slice");
         }
         if op.kind.is_reduce() && instr.reduce != op.reduce.unwrap_or_default() {
@@ -127,7 +127,7 @@ impl<'p> Reader<'p> {
             let mut expected = Vec::with_capacity(list.len());
             for (position, reference) in list.iter().enumerate() {
                 let packets = is_packet(op, position, is_source);
-                let Some(chunks) = resolve(self.plan, code, op, reference.place) else {
+                let Some(chunks) = resolve(self.plan, code, op, reference.buffer) else {
                     return differs("an operand's buffer");
                 };
                 expected.extend(chunks.into_iter().map(|(rank, buffer)| {

@@ -259,7 +259,7 @@ impl<'p> Writer<'p> {
         let is_copied = |operand: &Operand| {
             operand.space.is_callers() && self.copies[operand.rank as usize].iter().any(Option::is_some)
         };
-        let is_switch = |reference: &plan::raw::Operand| matches!(reference.place, BufferRef::Switch(_));
+        let is_switch = |reference: &plan::raw::Operand| matches!(reference.buffer, BufferRef::Switch(_));
         if op.srcs.iter().chain(&op.dsts).any(is_switch) && srcs.iter().chain(dsts).any(is_copied) {
             return self.switch(code, &op, (srcs, dsts), block, ops);
         }
@@ -267,7 +267,7 @@ impl<'p> Writer<'p> {
         for (list, operands) in [(&mut op.srcs, srcs), (&mut op.dsts, dsts)] {
             let mut operands = operands.iter();
             for reference in list.iter_mut() {
-                let members = resolve(self.plan, code, item.op, reference.place).map_or(1, |members| members.len());
+                let members = resolve(self.plan, code, item.op, reference.buffer).map_or(1, |members| members.len());
                 for operand in operands.by_ref().take(members) {
                     let found = self.reference(code.rank, operand, kind, block)?;
                     // Switch operands are in the memory that the plan names; the others were handled above.
@@ -306,7 +306,7 @@ impl<'p> Writer<'p> {
                         let tables = &mut writer.tree.ranks[code.rank as usize];
                         let place =
                             BufferRef::Remote(remote(tables, block, kind, (operand.rank, buffer(operand.space))));
-                        plan::raw::Operand { place, index: operand.index, size: operand.size }
+                        plan::raw::Operand { buffer: place, index: operand.index, size: operand.size }
                     }
                 };
                 found.push(writer.reference(code.rank, operand, kind, block)?.unwrap_or(known));
@@ -373,7 +373,7 @@ impl<'p> Writer<'p> {
             }
         };
         let index = copy.checked_add(first).ok_or(Invalid::TooLarge)?;
-        Ok(Some(plan::raw::Operand { place, index, size: operand.size }))
+        Ok(Some(plan::raw::Operand { buffer: place, index, size: operand.size }))
     }
 
     /// Returns whether a rank must wait until a peer has announced an operand's location.

@@ -96,12 +96,12 @@ pub fn to(rank: u32, peer: u32) -> u32 {
 /// Returns an operand in a peer's buffer.
 pub fn at(rank: u32, peer: u32, chunk: Operand) -> Operand {
     let buffer = chunk.local_buffer().expect("a buffer") as u32;
-    Operand { place: BufferRef::Remote(to(rank, peer) * 3 + buffer), ..chunk }
+    Operand { buffer: BufferRef::Remote(to(rank, peer) * 3 + buffer), ..chunk }
 }
 
 /// Returns an operand on a switch channel.
 pub fn all(chunk: Operand) -> Operand {
-    Operand { place: BufferRef::Switch(chunk.local_buffer().expect("a buffer") as u32), ..chunk }
+    Operand { buffer: BufferRef::Switch(chunk.local_buffer().expect("a buffer") as u32), ..chunk }
 }
 
 /// Returns an operation without a channel.
@@ -151,7 +151,7 @@ impl With for Op {
     }
 
     fn part(mut self, index: u32, of: u32) -> Self {
-        self.slice = Some(Slice { index, of });
+        self.slice = Some(Slice { index, count: of });
         self
     }
 }

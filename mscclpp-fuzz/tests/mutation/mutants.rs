@@ -136,7 +136,7 @@ fn of_op(plan: &PlanTree, at: OpLocation, ops: &[Op], index: usize, found: &mut 
     let sides = || op.srcs.iter().chain(&op.dsts);
     add(O::Peer, sides().filter(|range| range.is_remote()).count());
     // A local buffer becomes each of the two others, a remote one another of the same rank.
-    add(O::Buffer, 2 * sides().filter(|range| !matches!(range.place, BufferRef::Switch(_))).count());
+    add(O::Buffer, 2 * sides().filter(|range| !matches!(range.buffer, BufferRef::Switch(_))).count());
     add(O::Index, 2 * sides().count());
     if sides().count() > 0 {
         add(O::Size, 2);
@@ -225,14 +225,14 @@ pub(crate) fn apply(plan: &PlanTree, mutation: &Mutation) -> Option<PlanTree> {
         O::Peer => {
             let range = sides.into_iter().filter(|range| range.is_remote()).nth(variant)?;
             let kind = op.channel?;
-            range.place = BufferRef::Remote(other_remote(&tables, at.block, kind, range.place, |old, new| {
+            range.buffer = BufferRef::Remote(other_remote(&tables, at.block, kind, range.buffer, |old, new| {
                 new.1 == old.1 && new.0 != old.0
             })?);
         }
         O::Buffer => {
-            let mut sides = sides.into_iter().filter(|range| !matches!(range.place, BufferRef::Switch(_)));
+            let mut sides = sides.into_iter().filter(|range| !matches!(range.buffer, BufferRef::Switch(_)));
             let range = sides.nth(variant / 2)?;
-            range.place = match range.place {
+            range.buffer = match range.buffer {
                 BufferRef::Local(buffer) => {
                     let others: Vec<_> = BufferKind::ALL.into_iter().filter(|&other| other != buffer).collect();
                     BufferRef::Local(others[variant % 2])
@@ -268,10 +268,10 @@ pub(crate) fn apply(plan: &PlanTree, mutation: &Mutation) -> Option<PlanTree> {
         O::Barrier => op.ids[0] = if variant == 0 { op.ids[0] + 1 } else { op.ids[0].checked_sub(1)? },
         O::Semaphore => op.ids[variant] = (op.ids[variant] + 1) % tables.semaphores.len() as u32,
         O::Group => match (&mut op.slice, variant) {
-            (None, _) => op.slice = Some(Slice { index: 0, of: 2 }),
-            (Some(slice), 0) => slice.of += 1,
-            (Some(slice), 1) => slice.index = (slice.index + 1) % slice.of,
-            (Some(slice), 2) => slice.of = Some(slice.of - 1).filter(|&of| of > slice.index)?,
+            (None, _) => op.slice = Some(Slice { index: 0, count: 2 }),
+            (Some(slice), 0) => slice.count += 1,
+            (Some(slice), 1) => slice.index = (slice.index + 1) % slice.count,
+            (Some(slice), 2) => slice.count = Some(slice.count - 1).filter(|&of| of > slice.index)?,
             (slice, _) => *slice = None,
         },
         O::Loop => {

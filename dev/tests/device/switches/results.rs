@@ -137,7 +137,7 @@ fn in_two_steps(ranks: u32) -> Result<PlanTree, Failed> {
             }
             split += 1;
             let mut local = op.srcs[0];
-            local.place = BufferRef::Local(BufferKind::Input);
+            local.buffer = BufferRef::Local(BufferKind::Input);
             let mut first = op.clone();
             (first.kind, first.dsts) = (OpKind::SwitchReduce, [local].into_iter().collect());
             let mut second = op;

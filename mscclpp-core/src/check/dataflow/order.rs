@@ -19,10 +19,10 @@ pub struct ReductionOrder {
     /// Hash of all orders: equal for plans that reduce every element in the same order.
     pub fingerprint: u64,
     /// The number of different orders.
-    pub orders: usize,
+    pub num_orders: usize,
     /// Ranks whose outputs are reduced in another order than the first rank's: their bits may differ. Empty for plans
     /// that reduce every chunk once.
-    pub differing: Vec<u32>,
+    pub differing_ranks: Vec<u32>,
     /// Whether every chunk has one order for all of its elements, at all message sizes.
     pub whole_chunks: bool,
     /// Whether an element's bits stay the same when the message grows or shrinks, which moves the element from chunk to
@@ -35,7 +35,7 @@ pub struct ReductionOrder {
 impl ReductionOrder {
     /// Returns whether all ranks that hold an element have the same bits for it.
     pub fn is_same_on_all_ranks(&self) -> bool {
-        self.differing.is_empty()
+        self.differing_ranks.is_empty()
     }
 }
 
@@ -102,8 +102,8 @@ pub fn reduction_order(plan: &PlanTree) -> Option<ReductionOrder> {
     let differing = differing.into_iter().collect();
     (!orders.is_empty()).then_some(ReductionOrder {
         fingerprint,
-        orders: orders.len(),
-        differing,
+        num_orders: orders.len(),
+        differing_ranks: differing,
         whole_chunks,
         same_for_all_sizes,
         by_switch,

@@ -102,7 +102,7 @@ impl<'a> OutputChecker<'a> {
     pub(super) fn new(plan: &'a PlanTree, symmetry: Option<&'a Symmetry>, contents: &'a Contents, chunk: u64) -> Self {
         let tables = plan.ranks.first();
         let mut extent = ChunkCounts {
-            ranks: plan.ranks.len() as u32,
+            num_ranks: plan.ranks.len() as u32,
             input: tables.map_or(0, |rank| rank.input_chunks),
             output: tables.map_or(0, |rank| rank.output_chunks),
             distance: 1,
@@ -130,7 +130,7 @@ impl<'a> OutputChecker<'a> {
     pub(super) fn faults(mut self) -> (Vec<OutputError>, u64) {
         let collective = self.plan.collective;
         let renaming = self.symmetry.filter(|symmetry| !symmetry.keeps_inputs());
-        for rank in 0..self.symmetry.map_or(self.extent.ranks, |symmetry| symmetry.representatives) {
+        for rank in 0..self.symmetry.map_or(self.extent.num_ranks, |symmetry| symmetry.representatives) {
             for postcondition in collective.postconditions(self.extent, rank) {
                 match renaming {
                     None => self.check_postcondition(rank, postcondition),
@@ -150,7 +150,7 @@ impl<'a> OutputChecker<'a> {
     /// Visits the values of outputs whose postconditions are reductions, with the rank and the coordinate of the
     /// inputs.
     pub(super) fn reductions(&self, mut visit: impl FnMut(u32, u64, ValueRange)) {
-        for rank in 0..self.extent.ranks {
+        for rank in 0..self.extent.num_ranks {
             for postcondition in self.plan.collective.postconditions(self.extent, rank) {
                 if let OutputContent::Reduction { chunk } = postcondition.content {
                     let (memory, range) = self.output(rank, postcondition.chunk, postcondition.len);
@@ -189,7 +189,7 @@ impl<'a> OutputChecker<'a> {
             let Some(wrong) = wrong else { return };
             let ranks = match postcondition.content {
                 OutputContent::Input { rank, .. } => rank..rank + 1,
-                OutputContent::Reduction { .. } => 0..self.extent.ranks,
+                OutputContent::Reduction { .. } => 0..self.extent.num_ranks,
             };
             let first = u64::from(postcondition.chunk) * self.chunk + part.start - range.start;
             let demand = Demand { inputs: ranks.map(|rank| (rank, at)).collect(), origin: None };
@@ -238,7 +238,7 @@ impl<'a> OutputChecker<'a> {
     fn check_expectation(&mut self, expectation: &Expectation) {
         let Expectation { rank, chunk, len, inputs, origin } = expectation;
         let contents = self.contents;
-        if *rank >= self.extent.ranks {
+        if *rank >= self.extent.num_ranks {
             return;
         }
         let (memory, range) = self.output(*rank, *chunk, *len);

@@ -338,7 +338,7 @@ fn missing_root_does_not_panic() {
 #[test]
 fn reduction_orders_are_distinguished() {
     let both = reduction_order(&plan(AllReduce, true, &[&[ADD], &[ADD]])).expect("it reduces");
-    assert_eq!((both.orders, both.differing.as_slice()), (2, &[1][..]));
+    assert_eq!((both.num_orders, both.differing_ranks.as_slice()), (2, &[1][..]));
     assert!(!both.is_same_on_all_ranks() && both.same_for_all_sizes && both.whole_chunks);
     let send = "put.m i0+2 > r0:0+2; nop; signal.m#0; wait.m#0";
     let one = "wait.m#0; nop; re i0+2 s0+2 > i0+2; put.m i0+2 > r1:0+2; nop; signal.m#0";
@@ -349,7 +349,7 @@ fn reduction_orders_are_distinguished() {
         |own: u32, sum: &str| format!("put.m i{} > r0:0; nop; signal.m#0; wait.m#0; nop; re {sum} > o0", 1 - own);
     let scattered = plan(ReduceScatter, false, &[&[&scatter(0, "i0 s0")], &[&scatter(1, "i1 s0")]]);
     let scattered = reduction_order(&scattered).expect("it reduces");
-    assert!(scattered.is_same_on_all_ranks() && !scattered.same_for_all_sizes && scattered.orders == 2);
+    assert!(scattered.is_same_on_all_ranks() && !scattered.same_for_all_sizes && scattered.num_orders == 2);
     let sorted = plan(ReduceScatter, false, &[&[&scatter(0, "i0 s0")], &[&scatter(1, "s0 i1")]]);
     assert!(reduction_order(&sorted).expect("it reduces").same_for_all_sizes);
     let half = |i, sum| format!("put.m/{i}:2 i0+2 > r0:0+2; nop; signal.m#{i}; wait.m#{i}; nop; re/{i}:2 {sum} > o0+2");

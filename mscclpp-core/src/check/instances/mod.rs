@@ -144,7 +144,7 @@ impl Instances {
         let extent = |ranks: &[RankPlan]| {
             let first = ranks.first()?;
             let count = u32::try_from(ranks.len()).ok()?;
-            Some(ChunkCounts { ranks: count, input: first.input_chunks, output: first.output_chunks, distance: 1 })
+            Some(ChunkCounts { num_ranks: count, input: first.input_chunks, output: first.output_chunks, distance: 1 })
         };
         let (whole, small) = (extent(&plan.ranks)?, extent(ranks)?);
         let chunk = |content| match content {
@@ -155,7 +155,7 @@ impl Instances {
                 [(whole.chunk, small.chunk), (whole.len, small.len), (chunk(whole.content), chunk(small.content))];
             numbers.into_iter().all(|(whole, small)| self.chunk(whole) == Some(small))
         };
-        for rank in 0..whole.ranks {
+        for rank in 0..whole.num_ranks {
             let mut pairs =
                 plan.collective.postconditions(whole, rank).zip(plan.collective.postconditions(small, rank));
             if !pairs.all(|(whole, small)| scaled(&whole, &small)) {
@@ -242,7 +242,7 @@ impl Instances {
             let (one, other) = (&ranges[at], &other[at]);
             if one.size != other.size
                 || u64::from(one.index) + shift != u64::from(other.index)
-                || one.place != other.place
+                || one.buffer != other.buffer
             {
                 return false;
             }

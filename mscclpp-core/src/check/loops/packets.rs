@@ -57,7 +57,7 @@ struct Range<'p> {
 
 impl Range<'_> {
     fn is_cut_as(&self, other: &Self) -> bool {
-        let of = |range: &Self| range.slice.map(|slice| slice.of);
+        let of = |range: &Self| range.slice.map(|slice| slice.count);
         (self.start, self.end, of(self)) == (other.start, other.end, of(other))
     }
 
@@ -156,9 +156,9 @@ fn ranges(view: View) -> Vec<Range> {
                 return;
             }
             let (start, size) = (u64::from(effect.range.index), u64::from(effect.range.size));
-            let (start, end, slice) = match at.op.slice.filter(|slice| slice.of > 1) {
-                Some(slice) if size.is_multiple_of(slice.of.into()) => {
-                    let part = size / u64::from(slice.of);
+            let (start, end, slice) = match at.op.slice.filter(|slice| slice.count > 1) {
+                Some(slice) if size.is_multiple_of(slice.count.into()) => {
+                    let part = size / u64::from(slice.count);
                     let start = start + part * u64::from(slice.index);
                     (start, start + part, None)
                 }
@@ -180,7 +180,7 @@ fn cover(read: &Range, writes: &[&Range]) -> bool {
     let mut members: BTreeMap<(u64, u64, u32), Vec<u32>> = BTreeMap::new();
     for write in writes {
         if let Some(slice) = write.slice {
-            members.entry((write.start, write.end, slice.of)).or_default().push(slice.index);
+            members.entry((write.start, write.end, slice.count)).or_default().push(slice.index);
         }
     }
     for ((start, end, of), mut members) in members {

@@ -112,7 +112,7 @@ impl Shapes {
                 shapes.rates.insert(Rate::of(body, 1));
             }
             if let Some(slice) = at.op.slice {
-                shapes.groups.insert(slice.of);
+                shapes.groups.insert(slice.count);
             }
         });
         shapes
@@ -242,7 +242,7 @@ impl Size {
         let (from, to) = match slice {
             None => (0, length),
             Some(slice) => {
-                let (units, of) = (u128::from(length / self.grain), u128::from(slice.of.max(1)));
+                let (units, of) = (u128::from(length / self.grain), u128::from(slice.count.max(1)));
                 let cut = |number: u32| {
                     let number = u128::from(number);
                     let begin = number * (units / of) + number.min(units % of);

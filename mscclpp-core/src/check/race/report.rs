@@ -148,8 +148,8 @@ pub(super) fn early_access(model: &Model, access: &RecordedAccess) -> Diagnostic
     let message =
         format!("{} {} {} before rank {owner} has started the launch: {caller}", new.who, new.does, place(model, atom));
     Diagnostic::new(Code::EarlyAccess, new.at.site(model.plan), message).help(format!(
-        "let rank {owner} signal at its start, and wait for that signal with a block sync after the wait; both may \
-         be relaxed"
+        "let rank {owner} signal at its start, and wait for that signal, with a block sync after the wait: \
+         `channel.handshake(block).relaxed()` on both ranks does this"
     ))
 }
 

@@ -79,9 +79,10 @@ fn kind(_: &PlanTree, at: &LocatedOp) -> Verdict {
         Some(_) if !op.kind.is_data() => {
             bad(Code::BadGroup, "has a slice of a thread-block group, but moves no data".to_owned())
         }
-        Some(slice) if slice.index >= slice.of => {
-            bad(Code::BadGroup, format!("is slice {} of {}, expected one below {}", slice.index, slice.of, slice.of))
-        }
+        Some(slice) if slice.index >= slice.count => bad(
+            Code::BadGroup,
+            format!("is slice {} of {}, expected one below {}", slice.index, slice.count, slice.count),
+        ),
         _ => Ok(()),
     }
 }
@@ -101,7 +102,7 @@ fn counts(_: &PlanTree, at: &LocatedOp) -> Verdict {
 
 /// Returns whether an operand is local, remote or a switch's.
 fn group(range: &Operand) -> usize {
-    match range.place {
+    match range.buffer {
         BufferRef::Local(_) => 0,
         BufferRef::Remote(_) => 1,
         BufferRef::Switch(_) => 2,
@@ -264,7 +265,7 @@ fn references(plan: &PlanTree, at: &LocatedOp) -> Verdict {
     let port_packets = op.kind == OpKind::PutPackets && op.channel == Some(ChannelKind::Port);
     let remote = remotes(plan, at);
     let fits = |range: &Operand, packets: bool| {
-        let (rank, buffer) = match range.place {
+        let (rank, buffer) = match range.buffer {
             BufferRef::Local(buffer) => (at.rank, buffer),
             BufferRef::Remote(index) => remote(index).map(|remote| (remote.rank as usize, remote.buffer))?,
             BufferRef::Switch(_) => return None,
@@ -309,7 +310,7 @@ fn reference<'p>(
     range: &Operand,
     packets: bool,
 ) -> Verdict {
-    let owners: (BufferKind, &[u32]) = match range.place {
+    let owners: (BufferKind, &[u32]) = match range.buffer {
         BufferRef::Local(buffer) => (buffer, &[at.rank as u32]),
         BufferRef::Remote(index) => match remote(index) {
             Some(remote) => (remote.buffer, std::slice::from_ref(&remote.rank)),
@@ -347,7 +348,7 @@ fn reference<'p>(
 /// Checks that channels lead to the ranks of the buffers.
 fn channels(plan: &PlanTree, at: &LocatedOp) -> Verdict {
     let op = at.op;
-    if let ([Operand { place: BufferRef::Switch(a), .. }], [Operand { place: BufferRef::Switch(b), .. }]) =
+    if let ([Operand { buffer: BufferRef::Switch(a), .. }], [Operand { buffer: BufferRef::Switch(b), .. }]) =
         (&op.srcs[..], &op.dsts[..])
         && a != b
     {
@@ -361,7 +362,7 @@ fn channels(plan: &PlanTree, at: &LocatedOp) -> Verdict {
     let (channels, peers) = (tables.blocks[at.block].channels(kind), tables.peers(kind));
     let ranges = op.srcs.iter().chain(&op.dsts).filter(|range| range.is_remote());
     for (&id, range) in op.ids.iter().zip(ranges) {
-        let BufferRef::Remote(index) = range.place else { continue };
+        let BufferRef::Remote(index) = range.buffer else { continue };
         let peer = channels.get(id as usize).and_then(|number| peers.get(*number as usize));
         let owner = remote(index).map(|remote| &remote.rank);
         if peer != owner {

@@ -162,9 +162,9 @@ fn attributes() {
     refused_op(Code::BadOperands, OpKind::Reduce, |op| op.reduce = None);
     refused_op(Code::BadOperands, OpKind::Copy, |op| op.reduce = Some(ReduceOp::Sum));
     refused_op(Code::BadOperands, OpKind::Wait, |op| op.sync = BlockSync::After);
-    refused_op(Code::BadGroup, OpKind::Copy, |op| op.slice = Some(Slice { index: 2, of: 2 }));
-    refused_op(Code::BadGroup, OpKind::Copy, |op| op.slice = Some(Slice { index: 0, of: 0 }));
-    refused_op(Code::BadGroup, OpKind::Wait, |op| op.slice = Some(Slice { index: 0, of: 1 }));
+    refused_op(Code::BadGroup, OpKind::Copy, |op| op.slice = Some(Slice { index: 2, count: 2 }));
+    refused_op(Code::BadGroup, OpKind::Copy, |op| op.slice = Some(Slice { index: 0, count: 0 }));
+    refused_op(Code::BadGroup, OpKind::Wait, |op| op.slice = Some(Slice { index: 0, count: 1 }));
 }
 
 #[test]
@@ -193,8 +193,8 @@ fn reference_lists() {
 fn indexes() {
     refused_op(Code::IndexOutOfRange, OpKind::Signal, |op| op.ids[0] = 4);
     refused_op(Code::IndexOutOfRange, OpKind::SemaphoreRelease, |op| op.ids[0] = 4);
-    refused_op(Code::IndexOutOfRange, OpKind::Put, |op| op.dsts[0].place = BufferRef::Remote(3));
-    refused_op(Code::IndexOutOfRange, OpKind::SwitchBroadcast, |op| op.dsts[0].place = BufferRef::Switch(4));
+    refused_op(Code::IndexOutOfRange, OpKind::Put, |op| op.dsts[0].buffer = BufferRef::Remote(3));
+    refused_op(Code::IndexOutOfRange, OpKind::SwitchBroadcast, |op| op.dsts[0].buffer = BufferRef::Switch(4));
     refused_op(Code::EmptyChunk, OpKind::Copy, |op| op.srcs[0].size = 0);
     refused_op(Code::ChunkOutOfRange, OpKind::Copy, |op| op.srcs[0].index = 7);
     refused_op(Code::ChunkOutOfRange, OpKind::Copy, |op| op.srcs[0].index = u32::MAX);
@@ -208,22 +208,22 @@ fn indexes() {
 
 #[test]
 fn packets_outside_of_scratch_are_rejected() {
-    refused_op(Code::NotScratch, OpKind::CopyPackets, |op| op.dsts[0].place = BufferRef::Local(BufferKind::Output));
-    refused_op(Code::NotScratch, OpKind::UnpackPackets, |op| op.srcs[0].place = BufferRef::Local(BufferKind::Input));
-    refused_op(Code::NotScratch, OpKind::PutPackets, |op| op.dsts[0].place = BufferRef::Remote(1));
-    refused_op(Code::NotScratch, OpKind::ReducePackets, |op| op.srcs[1].place = BufferRef::Local(BufferKind::Input));
+    refused_op(Code::NotScratch, OpKind::CopyPackets, |op| op.dsts[0].buffer = BufferRef::Local(BufferKind::Output));
+    refused_op(Code::NotScratch, OpKind::UnpackPackets, |op| op.srcs[0].buffer = BufferRef::Local(BufferKind::Input));
+    refused_op(Code::NotScratch, OpKind::PutPackets, |op| op.dsts[0].buffer = BufferRef::Remote(1));
+    refused_op(Code::NotScratch, OpKind::ReducePackets, |op| op.srcs[1].buffer = BufferRef::Local(BufferKind::Input));
     refused_op(Code::NotScratch, OpKind::ReduceCopyPackets, |op| {
-        op.dsts[1].place = BufferRef::Local(BufferKind::Input)
+        op.dsts[1].buffer = BufferRef::Local(BufferKind::Input)
     });
     refused(Code::NotScratch, |plan| {
         let put = plan.ranks[0].blocks[2].ops.iter_mut().find(|op| op.channel == Some(ChannelKind::Port)).unwrap();
-        put.srcs[0].place = BufferRef::Local(BufferKind::Input);
+        put.srcs[0].buffer = BufferRef::Local(BufferKind::Input);
     });
 }
 
 #[test]
 fn channels_must_lead_to_the_ranks_of_the_buffers() {
-    refused_op(Code::WrongChannel, OpKind::SwitchReduceBroadcast, |op| op.dsts[0].place = BufferRef::Switch(1));
+    refused_op(Code::WrongChannel, OpKind::SwitchReduceBroadcast, |op| op.dsts[0].buffer = BufferRef::Switch(1));
     let mut plan = plan(&[&["get.m#0 r0:0 > o0; put.p#1 i0 > r0:0"], &[""], &[""]]);
     assert!(check(&plan).is_empty());
     plan.ranks[0].channels[0] = ChannelTable::Memory(vec![2, 1, 1, 1]);

@@ -79,13 +79,13 @@ const MAX_CHUNKS: u64 = 1 << 21;
 
 /// Returns the cut of an operation's ranges of some length, with the number of its member and the offset of its first chunk.
 pub(super) fn cut(slice: Option<Slice>, len: u32) -> (Cut, u32, u64) {
-    match slice.filter(|slice| slice.of > 1) {
+    match slice.filter(|slice| slice.count > 1) {
         None => (Cut { len, of: 1 }, 0, 0),
-        Some(Slice { index, of }) if len.is_multiple_of(of) => {
+        Some(Slice { index, count: of }) if len.is_multiple_of(of) => {
             let each = len / of;
             (Cut { len: each, of: 1 }, 0, u64::from(index) * u64::from(each))
         }
-        Some(Slice { index, of }) => (Cut { len, of }, index, 0),
+        Some(Slice { index, count: of }) => (Cut { len, of }, index, 0),
     }
 }
 
@@ -150,7 +150,7 @@ impl Parts {
         let tables = plan.ranks.first();
         let (input, output) = tables.map_or((0, 0), |rank| (rank.input_chunks, rank.output_chunks));
         // The sources of the inputs have no influence on this.
-        let extent = ChunkCounts { ranks: plan.ranks.len() as u32, input, output, distance: 1 };
+        let extent = ChunkCounts { num_ranks: plan.ranks.len() as u32, input, output, distance: 1 };
         let mut boundaries: Vec<(usize, u64)> = Vec::new();
         for rank in 0..own as u32 {
             for postcondition in plan.collective.postconditions(extent, rank) {

@@ -30,7 +30,8 @@ impl Renumbering {
         }
         let tables = plan.ranks.first()?;
         let ranks = plan.ranks.len() as u32;
-        let extent = ChunkCounts { ranks, input: tables.input_chunks, output: tables.output_chunks, distance: 1 };
+        let extent =
+            ChunkCounts { num_ranks: ranks, input: tables.input_chunks, output: tables.output_chunks, distance: 1 };
         let chunks = u64::from(extent.input) + u64::from(extent.output);
         if chunks.checked_mul(ranks.into())? > fuel {
             return None;
@@ -75,7 +76,7 @@ impl Renumbering {
 
     /// Returns whether every rank has the postconditions of its representative, chunk by chunk.
     pub(super) fn hold(&mut self, plan: &PlanTree) -> bool {
-        let ChunkCounts { ranks, output, .. } = self.extent;
+        let ChunkCounts { num_ranks: ranks, output, .. } = self.extent;
         // The required contents of an output chunk of a representative: postconditions are in ascending order and may
         // span chunks.
         let required = |rank: u32| {

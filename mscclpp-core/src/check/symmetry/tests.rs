@@ -3,7 +3,7 @@
 use super::Symmetry;
 use crate::check::{Checks, Level, Pairs, check, is_accepted, model, shape, slices};
 use crate::collective::CollectiveKind;
-use crate::compile::compile_tree;
+use crate::compile_tree;
 use crate::dsl::Program;
 use crate::plan::{Expectation, Op, PlanTree};
 use crate::spec::AlgoSpec;

@@ -231,7 +231,7 @@ impl Recorder {
                 let first = self.trace.ops.len() as u32;
                 let of = group.len() as u32;
                 for (index, &block) in (0..).zip(group.iter()) {
-                    let slice = Some(Slice { index, of });
+                    let slice = Some(Slice { index, count: of });
                     self.push(rank, block, Op { slice, ..op.clone() });
                 }
                 OpsValue { first, count: self.trace.ops.len() as u32 - first }
@@ -247,7 +247,7 @@ impl Recorder {
         let Some(table) = self.trace.ranks.get_mut(rank as usize) else {
             return nothing;
         };
-        table.blocks = table.blocks.max(block + 1);
+        table.num_blocks = table.num_blocks.max(block + 1);
         let in_loop = self.open_loop.as_ref().map(|(number, _)| *number);
         if in_loop.is_some_and(|number| !self.spans(number, &op)) {
             return nothing;
@@ -335,7 +335,7 @@ impl Recorder {
     /// Returns an operand for a chunk of another rank, and registers the buffer at first use.
     fn remote(&mut self, rank: u32, chunk: ChunkValue, kind: ChannelKind) -> Operand {
         let number = self.remote_buffer(rank, chunk.rank, chunk.buffer, kind);
-        Operand { place: BufferRef::Remote(number), index: chunk.index, size: chunk.size }
+        Operand { buffer: BufferRef::Remote(number), index: chunk.index, size: chunk.size }
     }
 
     /// Resolves a range of a buffer to numbers, or reports why it is invalid. `what` names the buffer, only if the
@@ -378,7 +378,7 @@ impl Recorder {
     }
 }
 
-/// Returns a text such as `input chunks 0..2 of rank 1`.
+/// Returns a text such as `input chunks 0..2 count rank 1`.
 fn describe(chunk: ChunkValue) -> String {
     let ChunkValue { rank, buffer, index, size } = chunk;
     match size {
@@ -392,7 +392,7 @@ fn chunks(count: u32) -> String {
     format!("{count} chunk{}", if count == 1 { "" } else { "s" })
 }
 
-/// Returns a text such as `the input of rank 1`.
+/// Returns a text such as `the input count rank 1`.
 fn describe_buffer(buffer: BufferKind, rank: u32) -> String {
     format!("the {buffer} of rank {rank}")
 }

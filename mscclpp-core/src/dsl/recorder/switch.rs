@@ -97,7 +97,7 @@ impl Recorder {
     fn switch_op(&mut self, kind: OpKind, window: Operand) -> Op {
         let mut op = Op::new(kind, self.origin());
         op.channel = Some(ChannelKind::Switch);
-        if let BufferRef::Switch(number) = window.place {
+        if let BufferRef::Switch(number) = window.buffer {
             op.ids.push(number);
         }
         op
@@ -133,7 +133,7 @@ impl Recorder {
             self.report_error(Code::SizeMismatch, message, "use equal numbers of chunks");
             return None;
         }
-        Some((rank, Operand { place: BufferRef::Switch(number), index, size }))
+        Some((rank, Operand { buffer: BufferRef::Switch(number), index, size }))
     }
 
     fn len(&self, rank: u32, buffer: BufferKind) -> u32 {

@@ -32,7 +32,7 @@ impl ReferenceRule {
         }
         let mut conflict = false;
         for access in accesses(op).filter(|access| counts(op, access)) {
-            let BufferRef::Local(buffer) = access.range.place else {
+            let BufferRef::Local(buffer) = access.range.buffer else {
                 continue;
             };
             let start = access.range.index;

@@ -121,7 +121,7 @@ fn has_block_sync(op: &Op) -> bool {
 
 /// Returns the location of an access; `None` for another rank's memory and for empty ranges.
 fn place(op: &Op, access: &Access, window: u64, scope: &Scope) -> Option<Placed> {
-    let buffer = match access.range.place {
+    let buffer = match access.range.buffer {
         BufferRef::Local(buffer) => buffer,
         BufferRef::Remote(_) => return None,
         // A switch channel's window includes the rank's own buffer.

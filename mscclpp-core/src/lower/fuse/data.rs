@@ -86,14 +86,14 @@ fn pairs(a: &Op, b: &Op) -> bool {
 /// Returns whether one base address is enough for the sources of a put through memory. Ports address every source
 /// separately.
 fn one_source_buffer(a: &Op, b: &Op) -> bool {
-    a.channel != Some(ChannelKind::Memory) || a.srcs[0].place == b.srcs[0].place
+    a.channel != Some(ChannelKind::Memory) || a.srcs[0].buffer == b.srcs[0].buffer
 }
 
 fn disjoint(a: &Op, b: &Op) -> bool {
     !b.ids.iter().any(|id| a.ids.contains(id))
 }
 
-/// Returns whether `b` adds further sources to what `a` accumulates in place, without reading what `a` wrote as a
+/// Returns whether `b` adds further sources to what `a` accumulates in buffer, without reading what `a` wrote as a
 /// source.
 fn accumulates(a: &Op, b: &Op, scope: &Scope) -> bool {
     let total = a.dsts[0];
@@ -116,7 +116,7 @@ fn sends_result(a: &Op, b: &Op, position: usize) -> bool {
 fn stores_result(a: &Op, b: &Op, scope: &Scope) -> bool {
     let (window, result) = (a.srcs[0], a.dsts[0]);
     b.srcs[0] == result
-        && b.dsts[0].place == window.place
+        && b.dsts[0].buffer == window.buffer
         && b.dsts[0].size == window.size
         && scope.dead.can_drop(scope.rank, &result, &b.dsts[0])
 }

@@ -61,7 +61,7 @@ impl DeadStores {
             return;
         }
         let tables = &plan.ranks[rank];
-        match range.place {
+        match range.buffer {
             BufferRef::Local(BufferKind::Scratch) => self.read[rank].insert(chunks),
             BufferRef::Local(_) => {}
             BufferRef::Remote(number) => {
@@ -86,7 +86,7 @@ impl DeadStores {
 
     /// Returns whether `rank` need not store `result` when it broadcasts it through `window`.
     pub(super) fn can_drop(&self, rank: u32, result: &Operand, window: &Operand) -> bool {
-        let (Some(buffer), BufferRef::Switch(number)) = (result.local_buffer(), window.place) else {
+        let (Some(buffer), BufferRef::Switch(number)) = (result.local_buffer(), window.buffer) else {
             return false;
         };
         let part = self.collective.chunk_factor;

@@ -171,7 +171,7 @@ impl Visit<'_> {
     }
 
     fn op(&mut self, op: &Op, rank: u32, names: &BlockNames<'_>) {
-        let part = op.slice.map_or(1.0, |slice| 1.0 / f64::from(slice.of.max(1)));
+        let part = op.slice.map_or(1.0, |slice| 1.0 / f64::from(slice.count.max(1)));
         let channel = op.channel.unwrap_or(ChannelKind::Memory);
         let local = |refs: &[Operand], at: usize| {
             let own = |at: &&Operand| at.local_buffer().is_some();
@@ -186,7 +186,7 @@ impl Visit<'_> {
                 // A reduction sends its result, which is in its first destination; other operations send a source.
                 let own = if write && op.kind.is_reduce() { local(&op.dsts, 0) } else { local(others, i) };
                 let group;
-                let (others, buffer) = match at.place {
+                let (others, buffer) = match at.buffer {
                     BufferRef::Local(_) => continue,
                     BufferRef::Remote(index) => {
                         let Some((other, buffer)) = names.remote(index, op.channel) else { continue };

@@ -189,7 +189,7 @@ impl Rare {
                     return;
                 };
                 op.ids.clear();
-                op.srcs.push(Operand { place: BufferRef::Switch(channel), index: self.offset, size: self.size });
+                op.srcs.push(Operand { buffer: BufferRef::Switch(channel), index: self.offset, size: self.size });
                 op.dsts.extend(self.chunk);
                 if let Some(buffer) = self.buffer {
                     cx.note_switch_buffer(channel, buffer);
@@ -267,8 +267,8 @@ pub(super) use objects;
 objects! {
     IterContext, "an object with \"unit_size\" and \"num_chunks\"", "iteration", 0b11, Self { unit: 0, num_chunks: 0 },
         { "unit_size" => unit, "num_chunks" => num_chunks, };
-    Slice, "an object with \"tb_id\" and \"tbg_size\"", "thread-block group", 0b11, Self { index: 0, of: 1 },
-        { "tb_id" => index, "tbg_size" => of, };
+    Slice, "an object with \"tb_id\" and \"tbg_size\"", "thread-block group", 0b11, Self { index: 0, count: 1 },
+        { "tb_id" => index, "tbg_size" => count, };
 }
 
 /// The keys of an operand.
@@ -342,7 +342,7 @@ impl Read for Operand {
                 format!("expected rank {} in a local operand, found rank {}", cx.rank, raw.rank),
             );
         }
-        *self = Self { place, index: raw.index, size: raw.size };
+        *self = Self { buffer: place, index: raw.index, size: raw.size };
         Ok(true)
     }
 }

@@ -61,7 +61,7 @@ fn writable_op(op: &mut Op, outside: bool) {
     );
     op.channel = (!local).then(|| op.channel.unwrap_or(ChannelKind::Memory));
     if op.kind == SwitchReduce {
-        op.srcs = Operands::from_elem(Operand { place: BufferRef::Switch(7), index: 1, size: 2 }, 1);
+        op.srcs = Operands::from_elem(Operand { buffer: BufferRef::Switch(7), index: 1, size: 2 }, 1);
         op.dsts = Operands::from_elem(Operand::local(BufferKind::Output, 3, 2), 1);
     }
     if !op.kind.is_data() {

@@ -259,7 +259,7 @@ impl Serialize for Operation<'_> {
         if let Some(reduce) = op.reduce {
             map.serialize_entry("reduce_op", reduce.name())?;
         }
-        if let Some(Slice { index, of }) = op.slice {
+        if let Some(Slice { index, count: of }) = op.slice {
             map.serialize_entry("tbg_info", &Object([("tb_id", index), ("tbg_size", of)]))?;
         }
         match op.kind {
@@ -288,7 +288,7 @@ impl Operation<'_> {
     /// Writes the window of a `glre`, which has separate keys.
     fn switch_reduce<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
         let source = self.op.srcs.first().copied().unwrap_or(Operand::local(BufferKind::Input, 0, 0));
-        let channel = match source.place {
+        let channel = match source.buffer {
             BufferRef::Switch(channel) => channel,
             _ => 0,
         };
@@ -314,7 +314,7 @@ impl Serialize for Reference<'_> {
         if let Some(rank) = self.rank {
             map.serialize_entry("rank", &rank)?;
         }
-        match self.at.place {
+        match self.at.buffer {
             BufferRef::Local(buffer) => map.serialize_entry("type", buffer.letter())?,
             BufferRef::Remote(number) => map.serialize_entry("buffer_id", &number)?,
             BufferRef::Switch(number) => map.serialize_entry("switch_channel_id", &number)?,

@@ -196,7 +196,7 @@ pub fn is_text(bytes: &[u8]) -> bool {
 /// Writes the plan as text.
 ///
 /// ```
-/// use mscclpp_core::{collective::CollectiveKind, compile::compile, spec::AlgoSpec};
+/// use mscclpp_core::{collective::CollectiveKind, compile, spec::AlgoSpec};
 ///
 /// let spec = AlgoSpec::new("copy", CollectiveKind::Custom { input: 1, output: 1 }, 1);
 /// let plan = compile(spec, |p| p.rank(0).copy(p.rank(0).output().chunk(0), p.rank(0).input().chunk(0), 0))?;

@@ -125,7 +125,7 @@ impl<'a> BlockNames<'a> {
     /// tables.
     pub(super) fn uses(&self, op: &Op, each: &mut dyn FnMut(Use)) {
         for at in op.srcs.iter().chain(&op.dsts) {
-            match at.place {
+            match at.buffer {
                 BufferRef::Local(_) => {}
                 BufferRef::Remote(position) => {
                     if let (Some(kind), Some((number, _))) = (op.channel, self.named_buffer(op.channel, position)) {

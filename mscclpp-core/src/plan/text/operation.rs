@@ -129,7 +129,7 @@ fn attributes(op: &mut Op, lexer: &mut Lexer<'_>) -> Result<(), TextError> {
     if lexer.take_word("slice")? {
         let index = lexer.number_u32("a slice")?;
         lexer.expect_mark("/")?;
-        op.slice = Some(Slice { index, of: lexer.number_u32("a number of slices")? });
+        op.slice = Some(Slice { index, count: lexer.number_u32("a number of slices")? });
     }
     if lexer.take_word("sync")? {
         op.sync = lexer.expect_named("`before`, `after` or `both`", |word| match word {
@@ -295,6 +295,6 @@ impl Scope<'_> {
                 )
             }
         };
-        Ok(Operand { place, index: operand.range.0, size: operand.range.1 })
+        Ok(Operand { buffer: place, index: operand.range.0, size: operand.range.1 })
     }
 }

@@ -336,7 +336,7 @@ impl Display for Operation<'_> {
             write!(f, " blocks {}", op.blocks)?;
         }
         if let Some(slice) = op.slice {
-            write!(f, " slice {}/{}", slice.index, slice.of)?;
+            write!(f, " slice {}/{}", slice.index, slice.count)?;
         }
         match op.sync {
             BlockSync::None => {}
@@ -366,7 +366,7 @@ impl Operation<'_> {
     }
 
     fn operand(&self, at: &Operand, f: &mut Formatter<'_>) -> fmt::Result {
-        match at.place {
+        match at.buffer {
             BufferRef::Local(buffer) => write!(f, "{buffer}")?,
             BufferRef::Remote(position) => match self.names.named_buffer(self.op.channel, position) {
                 Some((_, (rank, buffer))) => write!(f, "rank {rank} {buffer}")?,

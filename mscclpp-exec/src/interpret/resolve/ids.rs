@@ -67,7 +67,7 @@ impl Resolver {
     }
 
     pub(super) fn barrier(&mut self, at: At, view: &OpView<'_>) -> Result<bool, Error> {
-        let count = view.blocks();
+        let count = view.num_blocks();
         let mut ids = view.ids();
         let (Some(id), None) = (ids.next(), ids.next()) else {
             return at.error("a barrier whose number of ids is not 1");

@@ -26,7 +26,7 @@ use crate::layout::Shape;
 /// [`Error::InvalidPlan`] for the first reason why the plan cannot be executed.
 pub(crate) fn resolve(plan: &Plan) -> Result<ResolvedPlan, Error> {
     let whole = |what: String| Error::InvalidPlan { place: "the whole plan".into(), what };
-    plan.open().map_err(|error| whole(error.to_string()))?;
+    plan.check_header().map_err(|error| whole(error.to_string()))?;
     let shape = shape(plan)?;
     let mut lowering = Resolver {
         program: ResolvedPlan {

@@ -34,7 +34,7 @@ impl Resolver {
         let first = self.program.operands.len();
         for (number, reference) in refs.enumerate() {
             let packets = number >= plain;
-            let (buffer, owners) = self.owners(at, of, view, reference.place)?;
+            let (buffer, owners) = self.owners(at, of, view, reference.buffer)?;
             let space = match buffer {
                 BufferKind::Scratch if packets => Space::Packets,
                 _ if packets => {

@@ -57,10 +57,10 @@ impl Resolver {
         let instr = self.last();
         (instr.action, instr.srcs, instr.dsts) = (action, srcs, dsts);
         if let Some(slice) = view.slice() {
-            if slice.index >= slice.of {
-                return at.error(format!("slice {} of {} slices", slice.index, slice.of));
+            if slice.index >= slice.count {
+                return at.error(format!("slice {} of {} slices", slice.index, slice.count));
             }
-            instr.slice = (slice.index, slice.of);
+            instr.slice = (slice.index, slice.count);
         }
         if at.kind.is_reduce() {
             instr.reduce = view.reduce().unwrap_or_default();

@@ -163,14 +163,14 @@ fn reference(model: &Model, agent: u32, step: usize, effect: &Access) -> Option<
 fn class(model: &Model, agent: u32, step: usize, effect: &Access) -> Option<Class> {
     let at = model.placed(agent as usize, step);
     let body = at.inside?.1.body.as_deref()?;
-    let slice = at.op.slice.unwrap_or(Slice { index: 0, of: 1 });
+    let slice = at.op.slice.unwrap_or(Slice { index: 0, count: 1 });
     Some(Class {
         memory: (effect.owner, effect.memory as u8),
         start: model.first_chunk(at.op.slice, body.num_chunks, effect)?,
         // As the shape rule has checked.
         chunks: body.num_chunks.into(),
         unit: body.unit,
-        slice: (slice.index, slice.of.max(1)),
+        slice: (slice.index, slice.count.max(1)),
     })
 }
 
