@@ -63,8 +63,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     registry.add(ours.with_constraints(|limits| {
         limits.dtypes = Some(vec![DataType::F32]);
         limits.ops = Some(vec![ReduceOp::Sum]);
-        limits.ranks = 1..=16;
-        limits.placement = BufferMode::OutOfPlace;
+        limits.num_ranks = 1..=16;
+        limits.buffer_mode = BufferMode::OutOfPlace;
     }))?;
     let inputs: Vec<Vec<f32>> =
         (0..RANKS).map(|rank| (0..COUNT).map(|i| (rank as usize + i % 7) as f32).collect()).collect();
@@ -92,7 +92,7 @@ fn on_device(
 ) -> Result<Vec<Vec<f32>>, Box<dyn std::error::Error>> {
     let device = Device::new(0)?;
     let decision = registry.select(request)?;
-    println!("{request}: `{}`, since {}", decision.algorithm.name(), decision.why);
+    println!("{request}: `{}`, since {}", decision.algorithm.name(), decision.decided_by);
     let world = CudaWorld::new(&device, RANKS);
     let mut run = decision.algorithm.prepare_on(&world, request)?;
     let mut buffers = Vec::new();
@@ -119,7 +119,7 @@ fn on_cpu(
     inputs: &[Vec<f32>],
 ) -> Result<Vec<Vec<f32>>, Box<dyn std::error::Error>> {
     let decision = registry.select(request)?;
-    println!("{request}: `{}`, since {}", decision.algorithm.name(), decision.why);
+    println!("{request}: `{}`, since {}", decision.algorithm.name(), decision.decided_by);
     let mut outputs = vec![vec![0_f32; COUNT]; inputs.len()];
     Executor::new(RANKS).run(&registry.plan(request, &decision)?, inputs, &mut outputs)?;
     Ok(outputs)

@@ -16,9 +16,9 @@ fn main() -> mscclpp::Result<()> {
     examples::on_ranks(2, |comm| {
         let tuner = Tuner {
             collectives: vec![CollectiveKind::AllReduce],
-            least: 1 << 10,
-            most: 1 << 18,
-            placements: vec![true],
+            min_bytes: 1 << 10,
+            max_bytes: 1 << 18,
+            in_place: vec![true],
             iterations: Some(20),
             ..Tuner::default()
         };

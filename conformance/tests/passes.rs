@@ -6,7 +6,8 @@ use crate::corpus::{Named, faulty, fragments, reference, size};
 use mscclpp_core::check::check;
 use mscclpp_exec::Error;
 use mscclpp_exec::validate::{
-    DeviceLaunch, ExecutorForm, Invalid, ProcessLaunch, Sharing, validate_devices, validate_form, validate_processes,
+    DeviceLaunch, ExecutorForm, ProcessLaunch, Sharing, ValidationError, validate_devices, validate_form,
+    validate_processes,
 };
 
 /// The reference plans that the checker accepts.
@@ -26,7 +27,7 @@ fn reference_plans_run_as_proved() {
             for sharing in [Sharing::Registered, Sharing::Staged, Sharing::Lasting] {
                 match validate_processes(&plan, &ProcessLaunch::new(ranks, node, sharing)) {
                     Ok(()) => validated += 1,
-                    Err(Invalid::Plan(Error::CrossNodeAccess { .. })) => break,
+                    Err(ValidationError::Plan(Error::CrossNodeAccess { .. })) => break,
                     Err(invalid) => wrong.push(format!("{name}, {node} per node, {sharing:?}: {invalid}")),
                 }
             }
@@ -61,7 +62,7 @@ fn reference_plans_run_as_proved_on_devices() {
         for launch in launches {
             match validate_devices(&plan, &launch) {
                 Ok(()) => right += 1,
-                Err(Invalid::Plan(Error::CrossNodeAccess { .. })) => continue,
+                Err(ValidationError::Plan(Error::CrossNodeAccess { .. })) => continue,
                 Err(invalid) => wrong.push(format!("{name}, {launch}: {invalid}")),
             }
             if right == most {

@@ -1,6 +1,6 @@
 //! Properties of an algorithm other than its function: the topologies that it supports, and its best specification.
 
-use std::borrow::Cow;
+use std::ops::RangeInclusive;
 
 use mscclpp_core::algorithm::EmbeddedAlgorithm;
 use mscclpp_core::check::Checks;
@@ -23,12 +23,12 @@ pub const MAX_ARGUMENT: usize = 1024;
 pub struct BuiltinAlgorithm {
     embedded: fn() -> EmbeddedAlgorithm,
     source: &'static str,
-    placement: BufferMode,
+    buffer_mode: BufferMode,
     nodes: (u32, u32),
     ranks_per_node: u32,
     any_chunk_factor: bool,
     multicast: bool,
-    own_order: Option<OrderScope>,
+    order_varies_across: Option<OrderScope>,
     params: &'static [Param],
     function: fn(&Program, &[usize]),
 }
@@ -67,26 +67,27 @@ pub struct Param {
 
 /// Reasons why an algorithm cannot be built as requested.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BuildError {
     /// It does not support this number of ranks or nodes.
-    #[error("`{name}` supports 2 to {MAX_RANKS} ranks on {needed}, found {ranks}, {ranks_per_node} per node")]
+    #[error("`{name}` supports 2 to {MAX_RANKS} ranks on {expected}, found {num_ranks}, {ranks_per_node} per node")]
     Topology {
         /// The algorithm.
         name: &'static str,
         /// The topologies that it supports.
-        needed: String,
+        expected: String,
         /// Number of ranks.
-        ranks: u32,
+        num_ranks: u32,
         /// Number of ranks per node.
         ranks_per_node: u32,
     },
     /// It does not work in place, or only in place.
-    #[error("`{name}` supports only {} collectives; set `in_place` to {needed}", if *needed { "in-place" } else { "out-of-place" })]
+    #[error("`{name}` supports only {} collectives; set `in_place` to {in_place}", if *in_place { "in-place" } else { "out-of-place" })]
     BufferMode {
         /// The algorithm.
         name: &'static str,
         /// The required value of `in_place`.
-        needed: bool,
+        in_place: bool,
     },
     /// It divides parts into another number of chunks.
     #[error("`{name}` expects a chunk factor of {expected}, found {found}")]
@@ -144,25 +145,25 @@ impl BuiltinAlgorithm {
         Self {
             embedded,
             source,
-            placement: BufferMode::Any,
+            buffer_mode: BufferMode::Any,
             nodes: (1, 1),
             ranks_per_node: 1,
             any_chunk_factor: false,
             multicast: false,
-            own_order: None,
+            order_varies_across: None,
             params: &[],
             function,
         }
     }
 
-    pub(crate) const fn placed(mut self, placement: BufferMode) -> Self {
-        self.placement = placement;
+    pub(crate) const fn with_buffer_mode(mut self, placement: BufferMode) -> Self {
+        self.buffer_mode = placement;
         self
     }
 
-    /// Sets the supported nodes: `least..=most` nodes of `ranks_per_node` ranks or more.
-    pub(crate) const fn nodes(mut self, least: u32, most: u32, ranks_per_node: u32) -> Self {
-        self.nodes = (least, most);
+    /// Sets the supported nodes: `min..=max` nodes of `ranks_per_node` ranks or more.
+    pub(crate) const fn nodes(mut self, min: u32, max: u32, ranks_per_node: u32) -> Self {
+        self.nodes = (min, max);
         self.ranks_per_node = ranks_per_node;
         self
     }
@@ -181,11 +182,11 @@ impl BuiltinAlgorithm {
 
     /// Records that the algorithm reduces in an order that differs from rank to rank, or from node to node.
     pub(crate) const fn in_own_order(mut self, combined: OrderScope) -> Self {
-        self.own_order = Some(combined);
+        self.order_varies_across = Some(combined);
         self
     }
 
-    pub(crate) const fn params(mut self, params: &'static [Param]) -> Self {
+    pub(crate) const fn with_params(mut self, params: &'static [Param]) -> Self {
         self.params = params;
         self
     }
@@ -213,18 +214,19 @@ impl BuiltinAlgorithm {
     }
 
     /// Returns whether it works in place, out of place or both.
-    pub fn placement(&self) -> BufferMode {
-        self.placement
+    pub fn buffer_mode(&self) -> BufferMode {
+        self.buffer_mode
     }
 
     /// Returns its parameters.
-    pub fn parameters(&self) -> &'static [Param] {
+    pub fn params(&self) -> &'static [Param] {
         self.params
     }
 
     /// Returns the minimum and maximum number of nodes.
-    pub fn nodes_between(&self) -> (u32, u32) {
-        self.nodes
+    pub fn num_nodes(&self) -> RangeInclusive<u32> {
+        let (min, max) = self.nodes;
+        min..=max
     }
 
     /// Returns whether its cost is as stated only with multicast hardware: without it, its plans read and write the
@@ -235,24 +237,23 @@ impl BuiltinAlgorithm {
 
     /// Returns the scope in which the reduction order differs, from rank to rank or node to node, so that rounded
     /// results may differ between them in the last bit.
-    pub fn own_order(&self) -> Option<OrderScope> {
-        self.own_order
+    pub fn order_varies_across(&self) -> Option<OrderScope> {
+        self.order_varies_across
     }
 
     /// Returns whether it supports a number of ranks with this number of ranks per node.
-    pub fn supports(&self, ranks: u32, ranks_per_node: u32) -> bool {
-        let divides = ranks_per_node > 0 && ranks.is_multiple_of(ranks_per_node);
-        let (least, most) = self.nodes;
-        (2..=MAX_RANKS).contains(&ranks)
+    pub fn supports(&self, num_ranks: u32, ranks_per_node: u32) -> bool {
+        let divides = ranks_per_node > 0 && num_ranks.is_multiple_of(ranks_per_node);
+        (2..=MAX_RANKS).contains(&num_ranks)
             && divides
-            && (least..=most).contains(&(ranks / ranks_per_node))
+            && self.num_nodes().contains(&(num_ranks / ranks_per_node))
             && ranks_per_node >= self.ranks_per_node
     }
 
     /// Returns the largest node size that divides `num_ranks` and is supported; `None` if no topology of this number of
     /// ranks is.
-    pub fn ranks_per_node(&self, ranks: u32) -> Option<u32> {
-        (1..=ranks.min(MAX_RANKS)).rev().find(|&ranks_per_node| self.supports(ranks, ranks_per_node))
+    pub fn ranks_per_node(&self, num_ranks: u32) -> Option<u32> {
+        (1..=num_ranks.min(MAX_RANKS)).rev().find(|&ranks_per_node| self.supports(num_ranks, ranks_per_node))
     }
 
     /// Returns the topologies that it supports, in words: `1 node`, `2 nodes or more`.
@@ -260,21 +261,21 @@ impl BuiltinAlgorithm {
         let nodes = match self.nodes {
             (1, 1) => "1 node".to_owned(),
             (1, u32::MAX) => "any number of nodes".to_owned(),
-            (least, u32::MAX) => format!("at least {least} nodes"),
-            (least, most) if least == most => format!("{least} nodes"),
-            (least, most) => format!("{least} to {most} nodes"),
+            (min, u32::MAX) => format!("at least {min} nodes"),
+            (min, max) if min == max => format!("{min} nodes"),
+            (min, max) => format!("{min} to {max} nodes"),
         };
         match self.ranks_per_node {
             1 => nodes,
-            least => format!("{nodes} with at least {least} ranks each"),
+            min => format!("{nodes} with at least {min} ranks each"),
         }
     }
 
     /// Returns the best specification for a number of ranks with this number of ranks per node. Everything may be
-    /// changed except the collective's kind and chunk factor, and `in_place` where [`placement`](Self::placement)
+    /// changed except the collective's kind and chunk factor, and `in_place` where [`buffer_mode`](Self::placement)
     /// leaves no choice.
-    pub fn spec(&self, ranks: u32, ranks_per_node: u32) -> AlgoSpec {
-        AlgoSpec { ranks_per_node, ..(self.embedded)().spec(ranks, &self.default_arguments()) }
+    pub fn spec(&self, num_ranks: u32, ranks_per_node: u32) -> AlgoSpec {
+        AlgoSpec { ranks_per_node, ..(self.embedded)().spec(num_ranks, &self.default_arguments()) }
     }
 
     /// Returns the number of thread blocks that process each part of the data under a specification with default
@@ -307,17 +308,17 @@ impl BuiltinAlgorithm {
     }
 
     /// Returns the plan of a specification: an embedded one if there is one, otherwise a new one, built by
-    /// [`compile`](Self::compile).
+    /// [`compile_tree`](Self::compile).
     ///
     /// # Errors
-    /// Those of [`compile`](Self::compile).
-    pub fn plan(&self, spec: AlgoSpec, arguments: &[usize]) -> Result<Cow<'static, Plan>, BuildError> {
+    /// Those of [`compile_tree`](Self::compile).
+    pub fn plan(&self, spec: AlgoSpec, arguments: &[usize]) -> Result<Plan, BuildError> {
         let embedded = (self.embedded)();
         let given: Vec<_> = arguments.iter().map(|&argument| argument as i128).collect();
         let is_embedded = given == self.default_arguments() && spec == embedded.spec(spec.num_ranks, &given);
         match embedded.plans().iter().find(|plan| is_embedded && plan.num_ranks() == spec.num_ranks) {
-            Some(plan) => Ok(Cow::Borrowed(plan)),
-            None => self.compile(spec, arguments).map(|tree| Cow::Owned(Plan::new(&tree))),
+            Some(plan) => Ok(plan.clone()),
+            None => self.compile_tree(spec, arguments).map(|tree| Plan::new(&tree)),
         }
     }
 
@@ -356,7 +357,7 @@ impl BuiltinAlgorithm {
     ///
     /// # Errors
     /// Those of [`record`](Self::record), of lowering and of the checks.
-    pub fn compile(&self, spec: AlgoSpec, arguments: &[usize]) -> Result<PlanTree, BuildError> {
+    pub fn compile_tree(&self, spec: AlgoSpec, arguments: &[usize]) -> Result<PlanTree, BuildError> {
         Ok(mscclpp_core::compile_tree(self.program(spec, arguments)?, &Checks::default())?)
     }
 
@@ -374,11 +375,11 @@ impl BuiltinAlgorithm {
             return Err(BuildError::Kind { name, expected: self.kind().name(), found: collective.kind.name() });
         }
         if !self.supports(ranks, ranks_per_node) {
-            return Err(BuildError::Topology { name, needed: self.requirement(), ranks, ranks_per_node });
+            return Err(BuildError::Topology { name, expected: self.requirement(), num_ranks: ranks, ranks_per_node });
         }
-        match (self.placement, collective.in_place) {
-            (BufferMode::InPlace, false) => return Err(BuildError::BufferMode { name, needed: true }),
-            (BufferMode::OutOfPlace, true) => return Err(BuildError::BufferMode { name, needed: false }),
+        match (self.buffer_mode, collective.in_place) {
+            (BufferMode::InPlace, false) => return Err(BuildError::BufferMode { name, in_place: true }),
+            (BufferMode::OutOfPlace, true) => return Err(BuildError::BufferMode { name, in_place: false }),
             _ => {}
         }
         let expected = self.spec(ranks, ranks_per_node).collective.chunk_factor;

@@ -14,7 +14,7 @@
 //! // Two nodes of four ranks. The specification says what else can be chosen, and parameters have names.
 //! let mut spec = packets.spec(8, 4);
 //! spec.collective.in_place = true;
-//! let plan = packets.compile(spec, &packets.arguments([("group", 2)])?)?;
+//! let plan = packets.compile_tree(spec, &packets.arguments([("group", 2)])?)?;
 //! assert_eq!(plan.ranks.len(), 8);
 //!
 //! // Those of the attribute's ranks were built with the library.

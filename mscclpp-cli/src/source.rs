@@ -107,10 +107,10 @@ fn named(algorithm: &BuiltinAlgorithm, build: &BuildArgs) -> Result<PlanTree> {
     if let Some(instances) = build.instances {
         spec.instances = instances;
     }
-    if build.out_of_place && algorithm.placement() == BufferMode::InPlace {
+    if build.out_of_place && algorithm.buffer_mode() == BufferMode::InPlace {
         return Err(Error::Usage(format!("--out-of-place: `{name}` works in place only")));
     }
-    if build.in_place || algorithm.placement() == BufferMode::InPlace {
+    if build.in_place || algorithm.buffer_mode() == BufferMode::InPlace {
         spec.collective.in_place = true;
     }
     spec.collective.root = build.root.unwrap_or(0);

@@ -122,7 +122,7 @@ fn plans(machines: [(u32, u32); 2]) -> Vec<(String, Value)> {
     for algorithm in mscclpp_algorithms::all() {
         for (ranks, per_node) in machines.into_iter().filter(|&(ranks, per_node)| algorithm.supports(ranks, per_node)) {
             let mut spec = algorithm.spec(ranks, per_node);
-            spec.collective.in_place |= algorithm.placement() == mscclpp_algorithms::BufferMode::InPlace;
+            spec.collective.in_place |= algorithm.buffer_mode() == mscclpp_algorithms::BufferMode::InPlace;
             let arguments = algorithm.arguments([]).expect("defaults");
             let Ok(trace) = algorithm.record(spec, &arguments) else { continue };
             let tree = mscclpp_core::lower::lower(&trace).expect("a plan");

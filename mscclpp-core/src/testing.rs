@@ -73,7 +73,7 @@ fn op(text: &str) -> Op {
         let (index, of) = slice.split_once(':').expect("a slice is index:of");
         Slice { index: number(index), count: number(of) }
     });
-    op.blocks = number(blocks);
+    op.num_blocks = number(blocks);
     op.ids = ids.split(',').filter(|id| !id.is_empty()).map(number).collect();
     let (srcs, dsts) = references.split_once('>').unwrap_or((references, ""));
     op.srcs = srcs.split_whitespace().map(reference).collect();
@@ -105,8 +105,8 @@ fn op_text(op: &Op) -> String {
     if !op.ids.is_empty() {
         out += &format!("#{}", op.ids.iter().map(u32::to_string).collect::<Vec<_>>().join(","));
     }
-    if op.blocks > 0 {
-        out += &format!("={}", op.blocks);
+    if op.num_blocks > 0 {
+        out += &format!("={}", op.num_blocks);
     }
     out += match op.sync {
         BlockSync::None => "",

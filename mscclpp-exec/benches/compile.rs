@@ -1,6 +1,6 @@
 //! Native compilation of the built-in algorithms: recording and lowering, and writing plan JSON.
 //!
-//! `cargo bench -p mscclpp-exec --bench compile`; `docs/measured.md` contains the results.
+//! `cargo bench -p mscclpp-exec --bench compile_tree`; `docs/measured.md` contains the results.
 #![allow(missing_docs, reason = "a benchmark has no readers of documentation")]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
@@ -16,7 +16,7 @@ use mscclpp_core::plan::{
 /// that number.
 fn build(algorithm: &BuiltinAlgorithm, ranks: u32, ranks_per_node: u32) -> Option<PlanTree> {
     let arguments = algorithm.arguments([]).expect("defaults");
-    algorithm.compile(algorithm.spec(ranks, ranks_per_node), &arguments).ok()
+    algorithm.compile_tree(algorithm.spec(ranks, ranks_per_node), &arguments).ok()
 }
 
 fn operations(plan: &PlanTree) -> u64 {

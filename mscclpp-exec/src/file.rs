@@ -53,7 +53,7 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
 /// use mscclpp_exec::file::SavePlan;
 ///
 /// let algorithm = mscclpp_algorithms::find("allreduce_ring").expect("a built-in algorithm");
-/// let plan = mscclpp_core::plan::Plan::new(&algorithm.compile(algorithm.spec(8, 8), &[])?);
+/// let plan = algorithm.plan(algorithm.spec(8, 8), &[])?;
 /// plan.save("allreduce_ring.plan")?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn plan_is_saved_in_the_format_of_the_extension() {
         let algorithm = mscclpp_algorithms::find("allgather_ring").expect("it is in the library");
-        let plan = Plan::new(&algorithm.compile(algorithm.spec(2, 2), &[]).expect("it compiles"));
+        let plan = Plan::new(&algorithm.compile_tree(algorithm.spec(2, 2), &[]).expect("it compiles"));
         let folder = tempfile::tempdir().expect("a folder");
         for format in Format::ALL {
             let path = folder.path().join("ring").with_extension(format.extension());

@@ -217,7 +217,7 @@ fn part_chunks(shape: &Shape) -> Result<(Side, Side), Error> {
         let fits = u64::from(chunks).is_multiple_of(parts);
         let side = Side { parts, per_part: (u64::from(chunks) / parts) as u32 };
         fits.then_some(side).ok_or_else(|| Error::InvalidPlan {
-            place: "the whole plan".into(),
+            path: "the whole plan".into(),
             what: format!("{chunks} {what} chunks for {parts} ranks, expected a multiple of {parts}"),
         })
     };
@@ -231,7 +231,7 @@ fn part_chunks(shape: &Shape) -> Result<(Side, Side), Error> {
             (left, right) if left == right => {}
             (left, right) => {
                 return Err(Error::InvalidPlan {
-                    place: "the whole plan".into(),
+                    path: "the whole plan".into(),
                     what: format!("{left} chunks per part of the input and {right} of the output, expected equal ones"),
                 });
             }

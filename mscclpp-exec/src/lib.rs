@@ -3,13 +3,12 @@
 //! Ranks of one process run a plan like this:
 //!
 //! ```
-//! use mscclpp_core::plan::Plan;
 //! use mscclpp_algorithms as algorithms;
 //! use mscclpp_exec::cpu::Executor;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let pairs = algorithms::find("allreduce_all_pairs").expect("it is in the library");
-//! let plan = Plan::new(&pairs.compile(pairs.spec(3, 3), &[])?);
+//! let plan = pairs.plan(pairs.spec(3, 3), &[])?;
 //! let mut buffers = [[1; 5], [20; 5], [300; 5]];
 //! Executor::new(3).run_in_place(&plan, &mut buffers)?;
 //! assert_eq!(buffers, [[321; 5]; 3]);

@@ -35,12 +35,12 @@ they read and write the ranks' memories one by one, which costs more, and no cal
 }
 
 fn parameters(algorithm: &BuiltinAlgorithm) -> String {
-    let names: Vec<_> = algorithm.parameters().iter().map(|param| format!("`{}`", param.name)).collect();
+    let names: Vec<_> = algorithm.params().iter().map(|param| format!("`{}`", param.name)).collect();
     if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) }
 }
 
 fn placement(algorithm: &BuiltinAlgorithm) -> &'static str {
-    match algorithm.placement() {
+    match algorithm.buffer_mode() {
         BufferMode::InPlace => "only",
         BufferMode::OutOfPlace => "no",
         BufferMode::Any => "yes",

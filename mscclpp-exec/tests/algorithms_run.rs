@@ -16,7 +16,7 @@ const MACHINES: [(u32, u32); 14] =
 const SIZES: [u64; 5] = [0, 1, 3, 101, 1500];
 
 fn placements(algorithm: &BuiltinAlgorithm) -> &'static [bool] {
-    match algorithm.placement() {
+    match algorithm.buffer_mode() {
         BufferMode::InPlace => &[true],
         BufferMode::OutOfPlace => &[false],
         BufferMode::Any => &[true, false],
@@ -29,7 +29,9 @@ fn build(algorithm: &BuiltinAlgorithm, (ranks, ranks_per_node): (u32, u32), in_p
     spec.collective.in_place = in_place;
     spec.collective.root = root;
     let arguments = algorithm.arguments([]).expect("defaults");
-    algorithm.compile(spec, &arguments).unwrap_or_else(|error| panic!("{} on {ranks} ranks: {error}", algorithm.name()))
+    algorithm
+        .compile_tree(spec, &arguments)
+        .unwrap_or_else(|error| panic!("{} on {ranks} ranks: {error}", algorithm.name()))
 }
 
 /// Returns element `index` of `rank`'s input in a launch: small, so that sums are exact, and rarely equal to the
@@ -151,11 +153,11 @@ fn loops_run_over_several_windows() {
 
 #[test]
 fn groups_split_the_work() {
-    for algorithm in algorithms::all().iter().filter(|algorithm| !algorithm.parameters().is_empty()) {
+    for algorithm in algorithms::all().iter().filter(|algorithm| !algorithm.params().is_empty()) {
         for group in [2, 3, 8] {
             let ranks_per_node = algorithm.ranks_per_node(6).expect("six ranks make nodes");
             let arguments = algorithm.arguments([("group", group)]).expect("it has a group");
-            let plan = algorithm.compile(algorithm.spec(6, ranks_per_node), &arguments).expect("it is supported");
+            let plan = algorithm.compile_tree(algorithm.spec(6, ranks_per_node), &arguments).expect("it is supported");
             for count in [6, 66, 6 * 1001] {
                 verify(algorithm.name(), &plan, count, Schedule::Seeded(group as u64));
             }

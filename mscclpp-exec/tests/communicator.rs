@@ -237,7 +237,7 @@ fn selectors_and_native_algorithms_are_used_and_counted() {
         let native = Algorithm::native("by_hand", CollectiveKind::AllGather, move |call| {
             let (me, bootstrap) = (call.bootstrap.rank() as usize, call.bootstrap);
             counted.fetch_add(1, Ordering::Relaxed);
-            let Buffers::Separate { input, output } = call.buffers else { return Err("in place".into()) };
+            let Buffers::OutOfPlace { input, output } = call.buffers else { return Err("in place".into()) };
             let peer = 1 - me;
             bootstrap.send(peer as u32, 3, input)?;
             let len = input.len();

@@ -13,13 +13,13 @@ fn evaluated_traces_equal_native_ones() {
                     continue;
                 }
                 for in_place in [false, true] {
-                    if algorithm.placement() == if in_place { BufferMode::OutOfPlace } else { BufferMode::InPlace } {
+                    if algorithm.buffer_mode() == if in_place { BufferMode::OutOfPlace } else { BufferMode::InPlace } {
                         continue;
                     }
                     let mut spec = algorithm.spec(ranks, per_node);
                     spec.collective.in_place = in_place;
-                    for value in algorithm.parameters().first().map_or(&[1][..], |param| param.values) {
-                        let given = algorithm.parameters().first().map(|param| (param.name, *value));
+                    for value in algorithm.params().first().map_or(&[1][..], |param| param.values) {
+                        let given = algorithm.params().first().map(|param| (param.name, *value));
                         let arguments = algorithm.arguments(given).expect("its own parameter");
                         let args: Vec<_> = arguments.iter().map(|value| *value as i128).collect();
                         let native = algorithm.record(spec.clone(), &arguments).expect("it is correct");

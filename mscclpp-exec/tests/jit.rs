@@ -115,7 +115,7 @@ fn specialized_plans_compile() -> Result<(), Failed> {
         else {
             continue;
         };
-        let plan = Plan::new(&algorithm.compile(algorithm.spec(ranks, node), &algorithm.arguments([])?)?);
+        let plan = Plan::new(&algorithm.compile_tree(algorithm.spec(ranks, node), &algorithm.arguments([])?)?);
         for (at, (dtype, accumulate)) in TYPES.into_iter().enumerate() {
             if !all && kind.is_none() && at != SAMPLE % TYPES.len() {
                 continue;
@@ -142,7 +142,7 @@ fn specialized_plans_compile() -> Result<(), Failed> {
 /// requested explicitly.
 fn specialized_switches_compile() -> Result<(), Failed> {
     let algorithm = algorithms::find("allreduce_switch").ok_or("no such algorithm")?;
-    let plan = Plan::new(&algorithm.compile(algorithm.spec(8, 8), &algorithm.arguments([])?)?);
+    let plan = Plan::new(&algorithm.compile_tree(algorithm.spec(8, 8), &algorithm.arguments([])?)?);
     for (dtype, accumulate) in TYPES {
         let message = Message::new(dtype, 8 << 10).accumulate(accumulate).any_size();
         let source = specialized_source(&plan, message)?;

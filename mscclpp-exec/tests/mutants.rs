@@ -113,7 +113,7 @@ fn change_op(op: &mut Op, what: u8, value: u32) {
         (23, _) => op.ids.push(value),
         (24, _) => op.slice = Some(Slice { index: value & 3, count: value >> 2 & 7 }),
         (25, _) => op.reduce = Some(ReduceOp::ALL[value as usize % 5]),
-        (26, _) => op.blocks = value,
+        (26, _) => op.num_blocks = value,
         (27, _) => op.srcs.truncate(value as usize % 3),
         (28, _) => op.dsts.truncate(value as usize % 3),
         _ => {}

@@ -19,7 +19,7 @@ use proptest::sample::{Index, select};
 fn build(algorithm: &BuiltinAlgorithm, ranks: u32, in_place: bool) -> Option<Plan> {
     let mut spec = algorithm.spec(ranks, algorithm.ranks_per_node(ranks)?);
     spec.instances = spec.instances.min(2);
-    spec.collective.in_place = match algorithm.placement() {
+    spec.collective.in_place = match algorithm.buffer_mode() {
         BufferMode::InPlace => true,
         BufferMode::OutOfPlace => false,
         BufferMode::Any => in_place,

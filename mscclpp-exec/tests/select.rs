@@ -16,7 +16,7 @@ fn all_reduce(ranks: u32, bytes: u64) -> Request {
 
 fn ring(ranks: u32) -> Plan {
     let ring = algorithms::find("allreduce_ring").expect("it is in the library");
-    Plan::new(&ring.compile(ring.spec(ranks, ranks), &[]).expect("it builds"))
+    Plan::new(&ring.compile_tree(ring.spec(ranks, ranks), &[]).expect("it builds"))
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn default_rules_decide_by_size_and_topology() {
     let registry = Registry::builtin();
     let chosen = |request: Request| {
         let decision = registry.select(&request).expect("there is one");
-        assert!(matches!(decision.why, DecidedBy::Rule(_)), "{request}: {}", decision.why);
+        assert!(matches!(decision.decided_by, DecidedBy::Rule(_)), "{request}: {}", decision.decided_by);
         decision.algorithm.name().to_owned()
     };
     assert_eq!(chosen(all_reduce(2, 1024)), "allreduce_one_shot");
@@ -50,7 +50,7 @@ fn a_selector_goes_first_and_what_it_cannot_have_is_an_error_only_if_strict() {
         (request.bytes > 0).then(|| Choice { config: Config { blocks: Some(2), threads: None }, ..Choice::named(name) })
     });
     let decision = registry.select(&all_reduce(4, 64)).expect("a ring");
-    assert_eq!((decision.algorithm.name(), decision.why), ("allreduce_ring", DecidedBy::Selector));
+    assert_eq!((decision.algorithm.name(), decision.decided_by), ("allreduce_ring", DecidedBy::Selector));
     let plan = registry.plan(&all_reduce(4, 64), &decision).expect("it builds");
     assert_eq!(plan.tree().ranks[0].blocks.len(), 2);
 
@@ -63,8 +63,8 @@ fn a_selector_goes_first_and_what_it_cannot_have_is_an_error_only_if_strict() {
     assert_eq!((usual(Backend::Cpu), usual(Backend::Cuda)), (1, 8));
 
     // There is no multicast hardware, so the switch algorithm is rejected.
-    assert_ne!(registry.select(&all_reduce(4, 1 << 21)).expect("another one").why, DecidedBy::Selector);
-    assert_ne!(registry.select(&all_reduce(4, 0)).expect("another one").why, DecidedBy::Selector);
+    assert_ne!(registry.select(&all_reduce(4, 1 << 21)).expect("another one").decided_by, DecidedBy::Selector);
+    assert_ne!(registry.select(&all_reduce(4, 0)).expect("another one").decided_by, DecidedBy::Selector);
     registry.set_strict(true);
     let error = registry.select(&all_reduce(4, 1 << 21)).expect_err("it is strict");
     assert!(matches!(&error, SelectError::BadChoice { name, .. } if name == "allreduce_switch"), "{error}");
@@ -140,7 +140,7 @@ fn plans_of_files_are_checked_and_selected_for_their_requests() {
     registry.add(Algorithm::load(&path).expect("it is right").with_name("mine")).expect("a new name");
     let request = all_reduce(3, 36);
     let decision = registry.select(&request).expect("it fits");
-    assert_eq!(decision.why, DecidedBy::Added);
+    assert_eq!(decision.decided_by, DecidedBy::Added);
     let plan = registry.plan(&request, &decision).expect("it is there");
     let (inputs, mut outputs) = ([[1.0_f32; 9]; 3], [[0.0; 9]; 3]);
     Executor::new(3).run(&plan, &inputs, &mut outputs).expect("it runs");
@@ -209,7 +209,7 @@ fn launches_are_counted_by_algorithm() {
     let registry = Registry::builtin();
     assert_eq!(registry.calls(), []);
     let ring = registry.find("allreduce_ring").expect("a ring");
-    ring.count();
-    ring.count();
+    ring.record_call();
+    ring.record_call();
     assert_eq!(registry.calls(), [("allreduce_ring", 2)]);
 }

@@ -51,23 +51,23 @@ fn one_stall(tree: &PlanTree) -> Stall {
 }
 
 fn by(rank: u32, block: u32, op: u32, kind: OpKind) -> UnblockedBy {
-    UnblockedBy::By { rank, block, op, kind, place: None }
+    UnblockedBy::By { rank, block, op, kind, location: None }
 }
 
 #[test]
 fn cycle_of_waits_is_reported() {
     let plan = tree(2, [1, 1, 0], |rank| vec![vec![wait(rank, &[1 - rank]), signal(rank, &[1 - rank])]]);
     let stall = stall(&plan);
-    assert_eq!((stall.plan.as_str(), stall.blocks, stall.blocked.len()), ("by hand", 2, 2));
+    assert_eq!((stall.plan.as_str(), stall.num_blocks, stall.blocked.len()), ("by hand", 2, 2));
     let expected = BlockedThreadBlock {
         rank: 0,
         block: 0,
         op: 0,
         kind: Wait,
         iteration: None,
-        place: None,
+        location: None,
         waits_for: WaitsFor::Signal { channel: ChannelKind::Memory, id: 0, peer: 1, expected: 1, seen: 0 },
-        released: by(1, 0, 1, Signal),
+        unblocked_by: by(1, 0, 1, Signal),
     };
     assert_eq!(stall.blocked[0], expected);
     assert_eq!(
@@ -89,7 +89,7 @@ fn wait_without_releaser_is_listed_first() {
         _ => vec![vec![signal(2, &[0])]],
     });
     let stall = stall(&plan);
-    let found: Vec<_> = stall.blocked.iter().map(|blocked| (blocked.rank, &blocked.released)).collect();
+    let found: Vec<_> = stall.blocked.iter().map(|blocked| (blocked.rank, &blocked.unblocked_by)).collect();
     assert_eq!(found, [(1, &UnblockedBy::ByNothing), (0, &by(1, 0, 1, Signal))]);
 }
 
@@ -107,11 +107,11 @@ fn semaphores_and_barriers() {
     // that unit.
     let waits = |block: u32| stall.blocked.iter().find(|blocked| blocked.block == block).expect("it waits");
     assert_eq!(waits(0).waits_for, WaitsFor::Semaphore { id: 0, value: 0 });
-    assert_eq!(waits(0).released, by(0, 1, 1, SemaphoreRelease));
+    assert_eq!(waits(0).unblocked_by, by(0, 1, 1, SemaphoreRelease));
     assert_eq!(waits(1).waits_for, WaitsFor::Semaphore { id: 1, value: 0 });
-    assert_eq!(waits(1).released, UnblockedBy::ByNothing);
+    assert_eq!(waits(1).unblocked_by, UnblockedBy::ByNothing);
     assert_eq!(waits(2).waits_for, WaitsFor::Barrier { id: 5, arrived: 1, expected: 2 });
-    assert_eq!(waits(2).released, by(0, 0, 1, Barrier));
+    assert_eq!(waits(2).unblocked_by, by(0, 0, 1, Barrier));
 }
 
 #[test]
@@ -130,8 +130,8 @@ fn missing_packets_are_reported() {
     assert_eq!((unpack.rank, unpack.kind), (1, UnpackPackets));
     // 20 elements per chunk are 80 bytes, that is 10 packets of 8 bytes.
     assert_eq!(unpack.waits_for, WaitsFor::Packet { chunk: 0, packet: 10, expected: 1, seen: 0 });
-    assert_eq!(unpack.released, by(0, 0, 2, PutPackets));
-    assert_eq!(stall.blocked[0].released, by(1, 0, 1, Signal));
+    assert_eq!(unpack.unblocked_by, by(0, 0, 2, PutPackets));
+    assert_eq!(stall.blocked[0].unblocked_by, by(1, 0, 1, Signal));
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn crossed_channels() {
     }
     let stall = stall(&plan);
     assert_eq!(stall.blocked.len(), 2);
-    assert!(stall.blocked.iter().all(|blocked| blocked.released == UnblockedBy::ByNothing));
+    assert!(stall.blocked.iter().all(|blocked| blocked.unblocked_by == UnblockedBy::ByNothing));
 }
 
 #[test]

@@ -35,8 +35,8 @@ fn all_reduce(bytes: u64) -> Request {
 fn a_tuner_measures_every_candidate_and_all_ranks_get_one_table() {
     let tuner = Tuner {
         collectives: vec![CollectiveKind::AllReduce, CollectiveKind::AllGather],
-        least: 1000,
-        most: 4096,
+        min_bytes: 1000,
+        max_bytes: 4096,
         iterations: Some(3),
         ..Tuner::default()
     };
@@ -47,10 +47,13 @@ fn a_tuner_measures_every_candidate_and_all_ranks_get_one_table() {
         assert_eq!(told, table.entries.len());
         // The registry uses its own rules again, and uses the table when it is set.
         let request = comm.request_of(CollectiveKind::AllReduce, DataType::F32, 1500);
-        assert!(matches!(comm.registry().expect("a registry").select(&request).expect("one").why, DecidedBy::Rule(_)));
+        assert!(matches!(
+            comm.registry().expect("a registry").select(&request).expect("one").decided_by,
+            DecidedBy::Rule(_)
+        ));
         comm.configure(|registry| registry.set_table(Some(table.clone()))).expect("equal registries");
         let tuned = comm.registry().expect("a registry").select(&request).expect("one");
-        assert_eq!(tuned.why, DecidedBy::Table(2048));
+        assert_eq!(tuned.decided_by, DecidedBy::Table(2048));
         assert_eq!(tuned.algorithm.name(), table.lookup(&request).expect("an entry").fastest.algorithm);
         let mut x = [1.0_f32; 375];
         comm.all_reduce_in_place(&mut x, ReduceOp::Sum).expect("all_reduce");
@@ -66,7 +69,7 @@ fn a_tuner_measures_every_candidate_and_all_ranks_get_one_table() {
         let registry = Registry::builtin();
         let admitted =
             registry.iter().filter(|one| one.collective() == entry.collective && one.check_request(&request).is_ok());
-        let candidates: usize = admitted.map(|one| one.blocks(request.backend).len()).sum();
+        let candidates: usize = admitted.map(|one| one.block_counts(request.backend).len()).sum();
         assert_eq!(1 + entry.others.len(), candidates, "{entry:?}");
         assert!(entry.others.iter().all(|other| other.time_us >= entry.fastest.time_us));
     }
@@ -176,8 +179,8 @@ fn table_of_another_machine_is_reported_with_both_values() {
 fn entries_that_cannot_be_used_are_errors_only_if_strict() {
     let mut registry = Registry::builtin();
     registry.set_table(Some(table(vec![entry(1024, "allreduce_switch"), entry(2048, "allreduce_best")])));
-    assert!(matches!(registry.select(&all_reduce(1024)).expect("another one").why, DecidedBy::Rule(_)));
-    assert!(matches!(registry.select(&all_reduce(2048)).expect("another one").why, DecidedBy::Rule(_)));
+    assert!(matches!(registry.select(&all_reduce(1024)).expect("another one").decided_by, DecidedBy::Rule(_)));
+    assert!(matches!(registry.select(&all_reduce(2048)).expect("another one").decided_by, DecidedBy::Rule(_)));
     registry.set_strict(true);
     let error = registry.select(&all_reduce(2048)).expect_err("it is strict");
     assert!(matches!(&error, SelectError::BadChoice { by: "tuning table", name, .. } if name == "allreduce_best"));

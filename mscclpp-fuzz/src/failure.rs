@@ -46,14 +46,14 @@ impl fmt::Display for Failure {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnsupportedPlan {
     /// `rank 3 / thread block 0 / operation 5 (put)`, or `the whole plan`.
-    pub place: String,
+    pub path: String,
     /// What is wrong there.
     pub what: String,
 }
 
 impl fmt::Display for UnsupportedPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.what)
+        write!(f, "{}: {}", self.path, self.what)
     }
 }
 

@@ -38,7 +38,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let algorithm = mscclpp_algorithms::find("allreduce_one_shot_packets").expect("a built-in algorithm");
-//! let mut plan = algorithm.compile(algorithm.spec(2, 2), &[1])?;
+//! let mut plan = algorithm.compile_tree(algorithm.spec(2, 2), &[1])?;
 //! assert_eq!(ScheduleFuzzer::new(&plan).find_failure(0..50)?, None);
 //! // The packets of a fast rank's next launch overwrite those that a slow rank has not read.
 //! plan.double_scratch = false;
@@ -143,10 +143,10 @@ impl<'p> ScheduleFuzzer<'p> {
         self
     }
 
-    /// Selects a size at which the longest loop makes `trips` iterations, if the plan has loops. By default the seed
+    /// Selects a size at which the longest loop makes `iterations` iterations, if the plan has loops. By default the seed
     /// selects few iterations, or a few more than the plan's credits or initial units.
     #[must_use]
-    pub fn trips(mut self, trips: u64) -> Self {
+    pub fn iterations(mut self, trips: u64) -> Self {
         self.trips = Some(trips.max(1));
         self
     }

@@ -71,7 +71,7 @@ pub(super) fn scale_down(plan: &PlanTree, scale: &Scale, room: u64) -> Result<Pr
 }
 
 fn refuse<T>(place: impl Into<String>, what: impl Into<String>) -> Result<T, UnsupportedPlan> {
-    Err(UnsupportedPlan { place: place.into(), what: what.into() })
+    Err(UnsupportedPlan { path: place.into(), what: what.into() })
 }
 
 struct ScaleDown<'p> {
@@ -248,12 +248,12 @@ impl ScaleDown<'_> {
         let mut push = |opcode| out.push(Instr { kind: op.kind, place: at.place, opcode });
         match op.kind {
             K::Nop => push(Opcode::Sync),
-            K::Barrier if op.blocks <= 1 => push(Opcode::Sync),
+            K::Barrier if op.num_blocks <= 1 => push(Opcode::Sync),
             K::Barrier => {
                 let Some(&number) = op.ids.first() else { return at.refuse("a barrier without a number") };
                 let next = self.barriers.len() as u32;
                 let id = *self.barriers.entry((at.rank, number)).or_insert(next);
-                push(Opcode::Barrier { id, blocks: op.blocks });
+                push(Opcode::Barrier { id, blocks: op.num_blocks });
             }
             K::Signal | K::RelaxedSignal if port => {
                 let trigger = |end| Trigger { end, transfer: None, signal: true, flush: false };

@@ -147,7 +147,7 @@ fn an_algorithm_is_data() {
 #[test]
 fn origins_name_the_users_lines() {
     let tree = simple_allgather::plan(2).tree();
-    let place = tree.origins.places().iter().find(|place| place.line != 0).expect("a place");
+    let place = tree.origins.locations().iter().find(|place| place.line != 0).expect("a place");
     assert!(place.file.ends_with("collective.rs"), "{place}");
     assert!(place.to_string().contains("rank = 0"), "{place}");
 }

@@ -126,7 +126,7 @@ impl<'a> Bench<'a> {
             is_wanted && serves && algorithm.is_builtin()
         });
         let all = serves.flat_map(|algorithm| {
-            let blocks = if self.rehearsal { vec![None] } else { algorithm.blocks(Backend::Cuda) };
+            let blocks = if self.rehearsal { vec![None] } else { algorithm.block_counts(Backend::Cuda) };
             let name = algorithm.name().to_owned();
             blocks
                 .into_iter()

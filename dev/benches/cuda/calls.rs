@@ -42,13 +42,13 @@ pub(crate) fn run(bench: &Bench<'_>) -> Outcome<()> {
 
 pub(crate) fn measure(bench: &Bench<'_>, name: &str) -> Outcome<Calls> {
     let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
-    let plan = Plan::new(&algorithm.compile(algorithm.spec(RANKS, RANKS), &algorithm.arguments([])?)?);
+    let plan = Plan::new(&algorithm.compile_tree(algorithm.spec(RANKS, RANKS), &algorithm.arguments([])?)?);
     // The plan for which buffers are allocated, since buffers belong to an executor, and the executor must not have
     // prepared the measured plan.
     let other = algorithms::find("allreduce_ring").ok_or("no such algorithm")?;
     let mut spec = other.spec(RANKS, RANKS);
     spec.collective.in_place = algorithm.spec(RANKS, RANKS).collective.in_place;
-    let other = Plan::new(&other.compile(spec, &other.arguments([])?)?);
+    let other = Plan::new(&other.compile_tree(spec, &other.arguments([])?)?);
     let stream = bench.device.stream()?;
     let (most, rounds) = if bench.rehearsal { (1 << 10, 2) } else { (1 << 16, 25) };
     let message = |count: u64| Message::new(DataType::F32, count).any_size();

@@ -91,7 +91,7 @@ fn collectives(bench: &Bench<'_>) -> Outcome<()> {
 
 fn line(bench: &Bench<'_>, name: &str, ranks: u32, bytes: u64) -> Outcome<()> {
     let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
-    let plan = Plan::new(&algorithm.compile(algorithm.spec(ranks, ranks), &algorithm.arguments([])?)?);
+    let plan = Plan::new(&algorithm.compile_tree(algorithm.spec(ranks, ranks), &algorithm.arguments([])?)?);
     let world = Executor::new(bench.device, ranks);
     let message = Message::new(DataType::F32, bytes / 4).any_size();
     let mut run = match world.prepare(&plan, message) {

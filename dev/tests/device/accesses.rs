@@ -74,7 +74,7 @@ fn is_found(bug: &'static str) -> Result<(), Failed> {
     let (device, log) = device(1, Some(bug))?;
     for (name, ranks, node) in PLANS {
         let algorithm = mscclpp_algorithms::find(name).ok_or("no such algorithm")?;
-        let plan = algorithm.compile(algorithm.spec(ranks, node), &algorithm.arguments([])?)?;
+        let plan = algorithm.compile_tree(algorithm.spec(ranks, node), &algorithm.arguments([])?)?;
         if RIGHT_RESULTS.contains(&bug) {
             let message = Message::new(DataType::F32, u64::from(ranks) * 512).any_size();
             let world = Executor::new(&device, ranks);

@@ -119,7 +119,7 @@ impl Pair {
 /// Returns the plan of a built-in algorithm with all of its defaults.
 pub(crate) fn shipped(name: &str, ranks: u32) -> Result<Plan, Failed> {
     let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
-    Ok(Plan::new(&algorithm.compile(algorithm.spec(ranks, ranks), &algorithm.arguments([])?)?))
+    Ok(Plan::new(&algorithm.compile_tree(algorithm.spec(ranks, ranks), &algorithm.arguments([])?)?))
 }
 
 pub(crate) fn tests() -> Vec<Test> {
@@ -194,7 +194,7 @@ fn size_beyond_memory_is_rejected(rig: &Rig) -> Result<(), Failed> {
 /// Ranks without operations, eagerly and in a graph.
 fn plans_without_operations(rig: &Rig) -> Result<(), Failed> {
     let algorithm = algorithms::find("allreduce_ring").ok_or("no such algorithm")?;
-    let mut tree = algorithm.compile(algorithm.spec(2, 2), &algorithm.arguments([])?)?;
+    let mut tree = algorithm.compile_tree(algorithm.spec(2, 2), &algorithm.arguments([])?)?;
     tree.ranks.iter_mut().for_each(|rank| rank.blocks.clear());
     let world = Executor::new(&rig.device, 2);
     let mut run = world.prepare(&Plan::new(&tree), Message::new(DataType::F32, 100).any_size())?;
@@ -278,7 +278,7 @@ fn averages_of_one_rank(rig: &Rig) -> Result<(), Failed> {
 /// A pipeline without operations has no effect, and the operations after it are complete.
 fn empty_pipelines(rig: &Rig) -> Result<(), Failed> {
     let algorithm = algorithms::find("allreduce_all_pairs").ok_or("no such algorithm")?;
-    let mut tree = algorithm.compile(algorithm.spec(3, 3), &algorithm.arguments([])?)?;
+    let mut tree = algorithm.compile_tree(algorithm.spec(3, 3), &algorithm.arguments([])?)?;
     for block in tree.ranks.iter_mut().flat_map(|rank| &mut rank.blocks) {
         let body = Some(Box::new(LoopBody { unit: 16, num_chunks: 1, ops: Vec::new() }));
         block.ops.insert(0, Op { body, ..Op::new(OpKind::Pipeline, Origin::UNKNOWN) });
@@ -291,7 +291,7 @@ fn empty_pipelines(rig: &Rig) -> Result<(), Failed> {
 fn long_pipelines(rig: &Rig) -> Result<(), Failed> {
     let algorithm = algorithms::find("allreduce_switch_pipeline").ok_or("no such algorithm")?;
     for nops in [20, 31, 32, 70] {
-        let mut tree = algorithm.compile(algorithm.spec(3, 3), &algorithm.arguments([])?)?;
+        let mut tree = algorithm.compile_tree(algorithm.spec(3, 3), &algorithm.arguments([])?)?;
         for body in tree.ranks.iter_mut().flat_map(|rank| &mut rank.blocks).flat_map(|block| &mut block.ops) {
             let Some(body) = &mut body.body else { continue };
             body.unit = 64;
@@ -317,7 +317,7 @@ fn slices_anywhere(rig: &Rig) -> Result<(), Failed> {
         let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
         let mut spec = algorithm.spec(3, 3);
         spec.collective.in_place = false;
-        let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
+        let plan = Plan::new(&algorithm.compile_tree(spec, &algorithm.arguments([])?)?);
         let message = Message::new(dtype, 3 * (31 + 17 * turn)).any_size();
         anywhere(&Executor::new(&rig.device, 3), &plan, message, PrepareOptions::default(), turn)
             .map_err(|failed| at(name, &failed))?;

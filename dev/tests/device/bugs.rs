@@ -54,7 +54,7 @@ fn run(device: &Device, prepare: PrepareOptions) -> Result<(), Failed> {
     for (name, (ranks, ranks_per_node), given) in plans {
         let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
         let arguments = algorithm.arguments(given.iter().copied())?;
-        let plan = Plan::new(&algorithm.compile(algorithm.spec(ranks, ranks_per_node), &arguments)?);
+        let plan = Plan::new(&algorithm.compile_tree(algorithm.spec(ranks, ranks_per_node), &arguments)?);
         let world = Executor::with_options(device, ranks, short);
         for count in [20, 37, 64].map(|each| each * u64::from(ranks)) {
             let message = Message::new(DataType::F32, count).any_size();

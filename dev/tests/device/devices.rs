@@ -89,8 +89,8 @@ fn every_map(seed: u64, algorithm: &BuiltinAlgorithm) -> Result<(), Failed> {
             continue;
         }
         let mut spec = algorithm.spec(ranks, per_node);
-        spec.collective.in_place = algorithm.placement() == BufferMode::InPlace;
-        let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
+        spec.collective.in_place = algorithm.buffer_mode() == BufferMode::InPlace;
+        let plan = Plan::new(&algorithm.compile_tree(spec, &algorithm.arguments([])?)?);
         let world = world(seed, map)?;
         for count in [16, 53] {
             let message = Message::new(DataType::F32, count * u64::from(ranks)).any_size();
@@ -115,7 +115,7 @@ fn launches_follow_one_another(seed: u64) -> Result<(), Failed> {
         let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
         let mut spec = algorithm.spec(3, 3);
         spec.collective.in_place = false;
-        let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
+        let plan = Plan::new(&algorithm.compile_tree(spec, &algorithm.arguments([])?)?);
         let mut pair = Pair::new(&world, &plan, message)?.ok_or("too many thread blocks")?;
         pair.refill()?;
         pairs.push(pair);
@@ -162,7 +162,7 @@ fn plans_in_turns(world: &Executor, names: [&str; 2]) -> Result<(), Failed> {
         let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
         let mut spec = algorithm.spec(3, 3);
         spec.collective.in_place = true;
-        let run = world.prepare(&Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?), message)?;
+        let run = world.prepare(&Plan::new(&algorithm.compile_tree(spec, &algorithm.arguments([])?)?), message)?;
         let mut buffers = run.buffers()?;
         for rank in 0..3 {
             let input: Vec<u8> = (0..COUNT).flat_map(|at| value(rank, at).to_ne_bytes()).collect();
@@ -199,7 +199,7 @@ fn launch_ends_after_all_devices_have_finished(seed: u64) -> Result<(), Failed> 
     let devices = devices(seed, RANKS as u32, Options { slow, ..Options::default() })?;
     let world = Executor::with_devices(&devices, cuda::Options::default())?;
     let algorithm = algorithms::find("alltoall_direct").ok_or("no such algorithm")?;
-    let mut tree = algorithm.compile(algorithm.spec(RANKS as u32, RANKS as u32), &algorithm.arguments([])?)?;
+    let mut tree = algorithm.compile_tree(algorithm.spec(RANKS as u32, RANKS as u32), &algorithm.arguments([])?)?;
     for block in tree.ranks.iter_mut().flat_map(|rank| &mut rank.blocks) {
         block.ops.retain(|op| !matches!(op.kind, OpKind::Signal | OpKind::Wait));
     }
@@ -239,7 +239,7 @@ fn memory_that_is_made_to_be_shared(seed: u64) -> Result<(), Failed> {
     let algorithm = algorithms::find("allgather_all_pairs").ok_or("no such algorithm")?;
     let mut spec = algorithm.spec(2, 2);
     spec.collective.in_place = false;
-    let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
+    let plan = Plan::new(&algorithm.compile_tree(spec, &algorithm.arguments([])?)?);
     let mut run = world.prepare(&plan, Message::new(DataType::U8, 100))?;
     let mut memories = Vec::new();
     for rank in 0..2 {
@@ -268,7 +268,7 @@ fn memory_that_is_made_to_be_shared(seed: u64) -> Result<(), Failed> {
 fn port_channels_are_drained_after_wait(seed: u64) -> Result<(), Failed> {
     for map in [&[0, 0, 0][..], &[0, 1, 2]] {
         let algorithm = algorithms::find("alltoall_ports").ok_or("no such algorithm")?;
-        let mut tree = algorithm.compile(algorithm.spec(3, 3), &algorithm.arguments([])?)?;
+        let mut tree = algorithm.compile_tree(algorithm.spec(3, 3), &algorithm.arguments([])?)?;
         for block in tree.ranks.iter_mut().flat_map(|rank| &mut rank.blocks) {
             block.ops.retain(|op| !matches!(op.kind, OpKind::Signal | OpKind::Wait | OpKind::Flush));
         }

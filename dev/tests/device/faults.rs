@@ -43,7 +43,7 @@ fn plan_beyond_device_limits_is_rejected() -> Result<(), Failed> {
     let algorithm = algorithms::find("allreduce_ring").ok_or("no such algorithm")?;
     let mut spec = algorithm.spec(16, 16);
     spec.instances = 16;
-    let plan = Plan::new(&algorithm.compile(spec, &[])?);
+    let plan = Plan::new(&algorithm.compile_tree(spec, &[])?);
     match Executor::new(&device, 16).prepare(&plan, Message::new(DataType::F32, 1600)) {
         Err(error @ Error::NotCoResident { .. }) if error.code() == Code::NotResident => {
             let text = error.to_string();

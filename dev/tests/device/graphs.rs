@@ -120,7 +120,7 @@ fn graph_keeps_address_table_of_many_ranks(rig: &Rig) -> Result<(), Failed> {
     let algorithm = algorithms::find("allgather_ring").ok_or("no such algorithm")?;
     let mut spec = algorithm.spec(33, 33);
     spec.collective.in_place = false;
-    let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
+    let plan = Plan::new(&algorithm.compile_tree(spec, &algorithm.arguments([])?)?);
     let message = Message::new(DataType::U8, 33 * 16).any_size();
     let world = Executor::new(&rig.device, 33);
     let mut run = world.prepare(&plan, message)?;

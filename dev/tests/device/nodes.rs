@@ -118,8 +118,8 @@ pub(crate) fn play(role: &str, player: &Player) -> Result<(), Failed> {
 /// Returns the plan of an algorithm on ranks of which some share a node.
 fn plan_of(algorithm: &BuiltinAlgorithm, ranks: u32, per_node: u32) -> Result<Plan, Failed> {
     let mut spec = algorithm.spec(ranks, per_node);
-    spec.collective.in_place = algorithm.placement() == BufferMode::InPlace;
-    Ok(Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?))
+    spec.collective.in_place = algorithm.buffer_mode() == BufferMode::InPlace;
+    Ok(Plan::new(&algorithm.compile_tree(spec, &algorithm.arguments([])?)?))
 }
 
 fn shipped(name: &str, ranks: u32, per_node: u32) -> Result<Plan, Failed> {
@@ -169,7 +169,7 @@ fn two_nodes(world: &Executor, player: &Player) -> Result<(), Failed> {
             let work = Work::new(plan.clone(), Message::new(dtype, count).any_size(), 2)?;
             match work.run(world, rank) {
                 Ok(()) => ran.push(name),
-                Err(Error::CrossNodeAccess { node, other, .. }) if node != other => {}
+                Err(Error::CrossNodeAccess { node, peer_node: other, .. }) if node != other => {}
                 Err(error) => return Err(format!("{name}, {count} {dtype}: {error}").into()),
             }
         }
@@ -284,7 +284,7 @@ fn graphs(world: &Executor, rank: u32) -> Result<(), Failed> {
 /// A rank's buffers are not written before it launches, even if the others have begun long before.
 fn late_rank_keeps_its_buffers(world: &Executor, rank: u32) -> Result<(), Failed> {
     let algorithm = algorithms::find("allgather_two_nodes").ok_or("no such algorithm")?;
-    let mut tree = algorithm.compile(algorithm.spec(2, 1), &algorithm.arguments([])?)?;
+    let mut tree = algorithm.compile_tree(algorithm.spec(2, 1), &algorithm.arguments([])?)?;
     // Removes the check that the other rank has arrived.
     for ops in tree.ranks.iter_mut().flat_map(|rank| &mut rank.blocks).map(|block| &mut block.ops) {
         for kind in [OpKind::Signal, OpKind::Wait] {
@@ -395,7 +395,7 @@ fn cross_node_access_is_rejected(world: &Executor, rank: u32) -> Result<(), Fail
     let message = Message::new(DataType::F32, 400).any_size();
     for name in ["allreduce_all_pairs", "allreduce_packets", "allreduce_switch"] {
         match world.prepare(&shipped(name, 4, 4)?, message) {
-            Err(error @ Error::CrossNodeAccess { node: 0, other: 1, .. }) => {
+            Err(error @ Error::CrossNodeAccess { node: 0, peer_node: 1, .. }) => {
                 let text = error.diagnostic().to_string();
                 let says = |words: &str| text.contains(words);
                 if !says("on node 0 accesses the memory of rank") || !says("use a port channel") || !says("operation") {

@@ -71,7 +71,7 @@ fn check(rig: &Rig, plan: &Plan) -> Result<(), Failed> {
 
 fn every_machine(rig: &Rig, algorithm: &BuiltinAlgorithm) -> Result<(), Failed> {
     const MACHINES: [(u32, u32); 10] = [(2, 2), (3, 3), (4, 2), (2, 1), (3, 1), (4, 4), (6, 3), (7, 7), (8, 8), (8, 4)];
-    let in_place: &[bool] = match algorithm.placement() {
+    let in_place: &[bool] = match algorithm.buffer_mode() {
         BufferMode::InPlace => &[true],
         BufferMode::OutOfPlace => &[false],
         BufferMode::Any => &[true, false],
@@ -81,7 +81,7 @@ fn every_machine(rig: &Rig, algorithm: &BuiltinAlgorithm) -> Result<(), Failed> 
         for &in_place in in_place {
             let mut spec = algorithm.spec(ranks, ranks_per_node);
             spec.collective.in_place = in_place;
-            let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
+            let plan = Plan::new(&algorithm.compile_tree(spec, &algorithm.arguments([])?)?);
             let place = format_args!("{ranks} ranks, {ranks_per_node} per node, in place {in_place}").to_string();
             check(rig, &plan).map_err(|failed| at(place, &failed))?;
         }

@@ -84,7 +84,7 @@ pub(crate) fn shipped_plans(seed: u64) -> Result<Vec<(usize, &'static str, PlanT
         let Some(&(ranks, node)) = MACHINES.iter().find(|&&(ranks, node)| algorithm.supports(ranks, node)) else {
             continue;
         };
-        let plan = algorithm.compile(algorithm.spec(ranks, node), &algorithm.arguments([])?)?;
+        let plan = algorithm.compile_tree(algorithm.spec(ranks, node), &algorithm.arguments([])?)?;
         let dtype = DataType::ALL[(seed as usize / 8 + number) % DataType::ALL.len()];
         plans.push((number, algorithm.name(), plan, dtype));
     }
@@ -235,7 +235,7 @@ fn windows_of_operations(rig: &Rig) -> Result<(), Failed> {
     ];
     for (name, repeated, times) in cases {
         let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
-        let mut tree = algorithm.compile(algorithm.spec(3, 3), &algorithm.arguments([])?)?;
+        let mut tree = algorithm.compile_tree(algorithm.spec(3, 3), &algorithm.arguments([])?)?;
         let repeat = |ops: &mut Vec<Op>| {
             let copies = |op: Op| {
                 let more = if repeated.contains(&op.kind) { times } else { 0 };
@@ -269,7 +269,7 @@ fn windows_of_operations(rig: &Rig) -> Result<(), Failed> {
 /// Plans whose thread blocks have nothing in common cost more than they gain.
 fn large_plans_are_interpreted(rig: &Rig) -> Result<(), Failed> {
     let algorithm = algorithms::find("allreduce_ring").ok_or("no such algorithm")?;
-    let mut tree = algorithm.compile(algorithm.spec(2, 2), &algorithm.arguments([])?)?;
+    let mut tree = algorithm.compile_tree(algorithm.spec(2, 2), &algorithm.arguments([])?)?;
     for rank in &mut tree.ranks {
         let origin = rank.blocks[0].ops[0].origin;
         let sync = Op::new(OpKind::Nop, origin);

@@ -27,7 +27,7 @@ pub(crate) fn tests() -> Vec<Test> {
 /// Returns the plan of an algorithm without the first operation of a kind on a rank.
 pub(crate) fn without(name: &str, ranks: u32, rank: usize, kind: OpKind) -> Result<PlanTree, Failed> {
     let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
-    let mut tree = algorithm.compile(algorithm.spec(ranks, ranks), &algorithm.arguments([])?)?;
+    let mut tree = algorithm.compile_tree(algorithm.spec(ranks, ranks), &algorithm.arguments([])?)?;
     for block in &mut tree.ranks[rank].blocks {
         let bodies: Vec<usize> = (0..block.ops.len()).filter(|&at| block.ops[at].body.is_some()).collect();
         if let Some(at) = block.ops.iter().position(|op| op.kind == kind) {

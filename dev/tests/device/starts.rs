@@ -223,8 +223,8 @@ fn options(seed: u64, devices: u32, bug: Option<&'static str>) -> Options {
 
 fn plan_of(algorithm: &BuiltinAlgorithm, ranks: u32, per_node: u32) -> Result<Plan, Failed> {
     let mut spec = algorithm.spec(ranks, per_node);
-    spec.collective.in_place = algorithm.placement() == BufferMode::InPlace;
-    Ok(Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?))
+    spec.collective.in_place = algorithm.buffer_mode() == BufferMode::InPlace;
+    Ok(Plan::new(&algorithm.compile_tree(spec, &algorithm.arguments([])?)?))
 }
 
 fn in_one_process(seed: u64, algorithm: &BuiltinAlgorithm) -> Result<(), Failed> {
@@ -251,7 +251,7 @@ fn graphs_of_several_sizes(seed: u64) -> Result<(), Failed> {
         let mut spec = algorithm.spec(3, 3);
         // So that every replay has the same result.
         spec.collective.in_place = false;
-        let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
+        let plan = Plan::new(&algorithm.compile_tree(spec, &algorithm.arguments([])?)?);
         let message = Message::new(DataType::F32, count).any_size();
         let mut pair = Pair::new(&world, &plan, message)?.ok_or("too many thread blocks")?;
         pair.refill()?;
@@ -299,7 +299,7 @@ fn in_processes(seed: u64, algorithm: &BuiltinAlgorithm) -> Result<(), Failed> {
 /// of each thread block are removed. They keep the barrier at the beginning.
 fn unopened(name: &str, ranks: u32) -> Result<PlanTree, Failed> {
     let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
-    let mut tree = algorithm.compile(algorithm.spec(ranks, ranks), &algorithm.arguments([])?)?;
+    let mut tree = algorithm.compile_tree(algorithm.spec(ranks, ranks), &algorithm.arguments([])?)?;
     for block in tree.ranks.iter_mut().flat_map(|rank| &mut rank.blocks) {
         let moves = |kind| {
             !matches!(kind, OpKind::Signal | OpKind::RelaxedSignal | OpKind::Wait | OpKind::RelaxedWait | OpKind::Nop)

@@ -27,7 +27,7 @@ fn of_cudarc(Rig { device, .. }: &Rig) -> Result<(), Failed> {
     let algorithm = algorithms::find("allreduce_packets").ok_or("no such algorithm")?;
     let mut spec = algorithm.spec(2, 2);
     spec.collective.in_place = false;
-    let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
+    let plan = Plan::new(&algorithm.compile_tree(spec, &algorithm.arguments([])?)?);
     let mut run = Executor::new(device, 2).prepare(&plan, Message::new(DataType::F32, 100).any_size())?;
     let mut inputs: Vec<CudaSlice<f32>> =
         (0..2).map(|rank| theirs.clone_htod(&input(rank, 0))).collect::<Result<_, _>>()?;

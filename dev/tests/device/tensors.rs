@@ -32,7 +32,7 @@ fn launches_on_tensors() -> Result<(), Failed> {
     let algorithm = algorithms::find("allreduce_ring").ok_or("no such algorithm")?;
     let mut spec = algorithm.spec(2, 2);
     spec.collective.in_place = false;
-    let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
+    let plan = Plan::new(&algorithm.compile_tree(spec, &algorithm.arguments([])?)?);
     let world = Executor::new(&device, 2);
     let mut run = world.prepare(&plan, Message::new(DataType::F32, 30).any_size())?;
     let mut tensors = Vec::new();

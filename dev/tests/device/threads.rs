@@ -56,7 +56,7 @@ fn run(case: &str, library: &Path) -> Result<(), Failed> {
         machines.iter().find(|machine| algorithm.supports(machine.0, machine.1)).ok_or("no machine")?;
     // Several thread blocks per peer, and barriers between them, if the algorithm supports that.
     let arguments = algorithm.arguments([("group", 2)]).or_else(|_| algorithm.arguments([]))?;
-    let plan = Plan::new(&algorithm.compile(algorithm.spec(ranks, node), &arguments)?);
+    let plan = Plan::new(&algorithm.compile_tree(algorithm.spec(ranks, node), &arguments)?);
     let options = cuda::Options::default().timeout(Duration::from_secs(120));
     let world = Executor::with_options(&device, ranks, options);
     let types: &[DataType] = if bug.is_some() { &[DataType::F32] } else { &[DataType::F32, DataType::U8] };

@@ -66,6 +66,6 @@ pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allgather_node_ring::algorithm, include_str!("node_ring.rs"), |p, arguments| {
         allgather_node_ring(p, arguments[0])
     })
-    .placed(BufferMode::OutOfPlace)
+    .with_buffer_mode(BufferMode::OutOfPlace)
     .nodes(2, u32::MAX, 1)
-    .params(&[Param { name: "group", values: &[1, 2, 4, 8] }]);
+    .with_params(&[Param { name: "group", values: &[1, 2, 4, 8] }]);

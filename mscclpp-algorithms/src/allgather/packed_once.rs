@@ -34,4 +34,4 @@ pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allgather_packed_once::algorithm, include_str!("packed_once.rs"), |p, _| {
         allgather_packed_once(p)
     })
-    .placed(BufferMode::InPlace);
+    .with_buffer_mode(BufferMode::InPlace);

@@ -27,4 +27,4 @@ pub fn allgather_pairwise(p: &Program) {
 /// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allgather_pairwise::algorithm, include_str!("pairwise.rs"), |p, _| allgather_pairwise(p))
-        .placed(BufferMode::InPlace);
+        .with_buffer_mode(BufferMode::InPlace);

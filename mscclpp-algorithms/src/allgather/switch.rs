@@ -24,5 +24,5 @@ pub fn allgather_switch(p: &Program) {
 /// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allgather_switch::algorithm, include_str!("switch.rs"), |p, _| allgather_switch(p))
-        .placed(BufferMode::InPlace)
+        .with_buffer_mode(BufferMode::InPlace)
         .multicast();

@@ -34,5 +34,5 @@ pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allgather_switch_packets::algorithm, include_str!("switch_packets.rs"), |p, _| {
         allgather_switch_packets(p)
     })
-    .placed(BufferMode::InPlace)
+    .with_buffer_mode(BufferMode::InPlace)
     .multicast();

@@ -40,5 +40,5 @@ pub fn allgather_two_nodes(p: &Program) {
 /// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allgather_two_nodes::algorithm, include_str!("two_nodes.rs"), |p, _| allgather_two_nodes(p))
-        .placed(BufferMode::InPlace)
+        .with_buffer_mode(BufferMode::InPlace)
         .nodes(2, 2, 1);

@@ -79,5 +79,5 @@ pub(crate) const ENTRY: BuiltinAlgorithm = BuiltinAlgorithm::new(
     |p, arguments| allreduce_hierarchical_packets(p, arguments[0]),
 )
 .nodes(2, u32::MAX, 2)
-.params(&[Param { name: "group", values: &[1, 2, 4, 8] }])
+.with_params(&[Param { name: "group", values: &[1, 2, 4, 8] }])
 .in_own_order(OrderScope::Nodes);

@@ -42,5 +42,5 @@ pub fn allreduce_one_shot(p: &Program) {
 /// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allreduce_one_shot::algorithm, include_str!("one_shot.rs"), |p, _| allreduce_one_shot(p))
-        .placed(BufferMode::OutOfPlace)
+        .with_buffer_mode(BufferMode::OutOfPlace)
         .in_own_order(OrderScope::FirstTwo);

@@ -37,5 +37,5 @@ pub(crate) const ENTRY: BuiltinAlgorithm = BuiltinAlgorithm::new(
     include_str!("one_shot_packets.rs"),
     |p, arguments| allreduce_one_shot_packets(p, arguments[0]),
 )
-.params(&[Param { name: "group", values: &[1, 2, 4, 8] }])
+.with_params(&[Param { name: "group", values: &[1, 2, 4, 8] }])
 .in_own_order(OrderScope::Ranks);

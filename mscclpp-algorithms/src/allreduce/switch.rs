@@ -26,5 +26,5 @@ pub fn allreduce_switch(p: &Program) {
 /// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allreduce_switch::algorithm, include_str!("switch.rs"), |p, _| allreduce_switch(p))
-        .placed(BufferMode::InPlace)
+        .with_buffer_mode(BufferMode::InPlace)
         .multicast();

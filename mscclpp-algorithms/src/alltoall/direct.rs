@@ -30,4 +30,4 @@ pub fn alltoall_direct(p: &Program) {
 /// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(alltoall_direct::algorithm, include_str!("direct.rs"), |p, _| alltoall_direct(p))
-        .placed(BufferMode::OutOfPlace);
+        .with_buffer_mode(BufferMode::OutOfPlace);

@@ -30,4 +30,4 @@ pub fn alltoall_in_place(p: &Program) {
 /// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(alltoall_in_place::algorithm, include_str!("in_place.rs"), |p, _| alltoall_in_place(p))
-        .placed(BufferMode::InPlace);
+        .with_buffer_mode(BufferMode::InPlace);

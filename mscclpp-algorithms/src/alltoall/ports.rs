@@ -38,5 +38,5 @@ pub fn alltoall_ports(p: &Program) {
 /// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(alltoall_ports::algorithm, include_str!("ports.rs"), |p, _| alltoall_ports(p))
-        .placed(BufferMode::OutOfPlace)
+        .with_buffer_mode(BufferMode::OutOfPlace)
         .nodes(1, u32::MAX, 1);

@@ -43,5 +43,5 @@ pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(alltoall_ports_in_place::algorithm, include_str!("ports_in_place.rs"), |p, _| {
         alltoall_ports_in_place(p)
     })
-    .placed(BufferMode::InPlace)
+    .with_buffer_mode(BufferMode::InPlace)
     .nodes(1, u32::MAX, 1);

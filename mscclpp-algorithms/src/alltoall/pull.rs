@@ -29,4 +29,4 @@ pub fn alltoall_pull(p: &Program) {
 /// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(alltoall_pull::algorithm, include_str!("pull.rs"), |p, _| alltoall_pull(p))
-        .placed(BufferMode::OutOfPlace);
+        .with_buffer_mode(BufferMode::OutOfPlace);

@@ -74,11 +74,11 @@ pub fn alltoall_rotated(p: &Program) {
 /// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(alltoall_rotated::algorithm, include_str!("rotated.rs"), |p, _| alltoall_rotated(p))
-        .placed(BufferMode::OutOfPlace);
+        .with_buffer_mode(BufferMode::OutOfPlace);
 
 /// Entry in the registry.
 pub(crate) const IN_PLACE: BuiltinAlgorithm =
     BuiltinAlgorithm::new(alltoall_rotated_in_place::algorithm, include_str!("rotated.rs"), |p, _| {
         alltoall_rotated_in_place(p)
     })
-    .placed(BufferMode::InPlace);
+    .with_buffer_mode(BufferMode::InPlace);

@@ -68,5 +68,5 @@ pub(crate) const ENTRY: BuiltinAlgorithm = BuiltinAlgorithm::new(
     include_str!("hierarchical_packets.rs"),
     |p, _| reducescatter_hierarchical_packets(p),
 )
-.placed(BufferMode::InPlace)
+.with_buffer_mode(BufferMode::InPlace)
 .nodes(2, u32::MAX, 1);

@@ -29,4 +29,4 @@ pub fn send_recv_direct(p: &Program) {
 /// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(send_recv_direct::algorithm, include_str!("direct.rs"), |p, _| send_recv_direct(p))
-        .placed(BufferMode::OutOfPlace);
+        .with_buffer_mode(BufferMode::OutOfPlace);

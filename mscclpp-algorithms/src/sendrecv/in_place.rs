@@ -31,5 +31,5 @@ pub fn send_recv_in_place(p: &Program) {
 /// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(send_recv_in_place::algorithm, include_str!("in_place.rs"), |p, _| send_recv_in_place(p))
-        .placed(BufferMode::InPlace)
+        .with_buffer_mode(BufferMode::InPlace)
         .nodes(1, u32::MAX, 1);

@@ -34,5 +34,5 @@ pub fn send_recv(p: &Program) {
 /// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(send_recv::algorithm, include_str!("ring.rs"), |p, _| send_recv(p))
-        .placed(BufferMode::OutOfPlace)
+        .with_buffer_mode(BufferMode::OutOfPlace)
         .nodes(1, u32::MAX, 1);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use mscclpp_core::check::check;
 use mscclpp_core::plan::raw::{Op, Operand, PlanTree};
-use mscclpp_exec::validate::{ExecutorForm, Invalid, InvalidLaunch, Validated, validate_form};
+use mscclpp_exec::validate::{ExecutorForm, InvalidLaunch, ValidationError, ValidationReport, validate_form};
 use serde_json::{Value, json};
 
 use crate::error::Error;
@@ -18,7 +18,7 @@ pub(super) struct Executed {
 }
 
 enum Found {
-    Valid(Validated),
+    Valid(ValidationReport),
     Invalid(InvalidLaunch),
     /// The checks find this number of errors in the plan, so it has no proof.
     NotProved(usize),
@@ -51,18 +51,19 @@ impl Executed {
             Found::Valid(_) => exit::SUCCESS,
             Found::NotProved(_) => exit::FAILURE,
             Found::Unable(_) => exit::UNAVAILABLE,
-            Found::Invalid(launch) => match launch.invalid {
+            Found::Invalid(launch) => match launch.error {
                 // The executor rejects the plan, so nothing is executed.
-                Invalid::Plan(_) | Invalid::NotSpecialized(_) | Invalid::Ranks { .. } | Invalid::TooLarge => {
-                    exit::UNAVAILABLE
-                }
+                ValidationError::Plan(_)
+                | ValidationError::NotSpecialized(_)
+                | ValidationError::Ranks { .. }
+                | ValidationError::TooLarge => exit::UNAVAILABLE,
                 _ => exit::FAILURE,
             },
         }
     }
 
     pub(super) fn json(&self) -> Value {
-        let launch = |launch: &InvalidLaunch| json!({ "launch": launch.launch, "why": launch.invalid.to_string() });
+        let launch = |launch: &InvalidLaunch| json!({ "launch": launch.launch, "why": launch.error.to_string() });
         let (launches, inapplicable) = match &self.found {
             Found::Valid(valid) => (valid.launches, valid.inapplicable.iter().map(launch).collect()),
             _ => (0, Vec::new()),
@@ -95,11 +96,11 @@ impl fmt::Display for Executed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.form.name();
         match &self.found {
-            Found::Valid(Validated { launches: 0, inapplicable }) => {
+            Found::Valid(ValidationReport { launches: 0, inapplicable }) => {
                 write!(f, "not executed by {name}")?;
-                inapplicable.first().map_or(Ok(()), |launch| write!(f, ": {}", launch.invalid))
+                inapplicable.first().map_or(Ok(()), |launch| write!(f, ": {}", launch.error))
             }
-            Found::Valid(Validated { launches: n, .. }) => {
+            Found::Valid(ValidationReport { launches: n, .. }) => {
                 let plural = if *n == 1 { "" } else { "es" };
                 write!(f, "executed as proved by {name}: {n} launch{plural} validated")
             }
@@ -129,14 +130,14 @@ fn bytes(plan: &PlanTree, form: ExecutorForm) -> u64 {
 mod tests {
     use super::*;
 
-    fn executed(invalid: Invalid) -> Executed {
+    fn executed(invalid: ValidationError) -> Executed {
         let launch = "ranks on devices 0 1, devices on nodes 0 0".to_owned();
-        Executed { form: ExecutorForm::Devices, found: Found::Invalid(InvalidLaunch { launch, invalid }) }
+        Executed { form: ExecutorForm::Devices, found: Found::Invalid(InvalidLaunch { launch, error: invalid }) }
     }
 
     #[test]
     fn invalid_launch_is_named_and_ends_with_1() {
-        let executed = executed(Invalid::Boundary { boundary: "end" });
+        let executed = executed(ValidationError::Boundary { boundary: "end" });
         assert_eq!(executed.exit(), exit::FAILURE);
         let text = executed.to_string();
         let begin =
@@ -149,7 +150,7 @@ mod tests {
 
     #[test]
     fn rejected_or_too_large_plan_is_undecided() {
-        assert_eq!(executed(Invalid::TooLarge).exit(), exit::UNAVAILABLE);
+        assert_eq!(executed(ValidationError::TooLarge).exit(), exit::UNAVAILABLE);
         let error = memory::require(|| "a validation of `huge`".into(), u64::MAX).expect_err("no machine has that");
         let executed = Executed { form: ExecutorForm::Processes, found: Found::Unable(error) };
         assert_eq!(executed.exit(), exit::UNAVAILABLE);

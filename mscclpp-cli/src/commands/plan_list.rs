@@ -35,9 +35,9 @@ pub(crate) fn list(args: &ListArgs) -> Result<ExitCode> {
 }
 
 fn value(algorithm: &BuiltinAlgorithm) -> Value {
-    let placement = algorithm.placement();
+    let placement = algorithm.buffer_mode();
     let params: Vec<_> = algorithm
-        .parameters()
+        .params()
         .iter()
         .map(|param| json!({ "name": param.name, "default": param.values.first(), "values": param.values }))
         .collect();
@@ -55,14 +55,14 @@ fn value(algorithm: &BuiltinAlgorithm) -> Value {
 fn text(all: &[&BuiltinAlgorithm]) -> String {
     let mut table = Columns::new(&["name", "collective", "in place", "runs on", "params"]);
     for algorithm in all {
-        let params = algorithm.parameters().iter().map(|param| {
+        let params = algorithm.params().iter().map(|param| {
             let values: Vec<_> = param.values.iter().map(ToString::to_string).collect();
             format!("{}={}", param.name, values.join("|"))
         });
         table.row([
             algorithm.name().to_owned(),
             algorithm.kind().name().to_owned(),
-            match algorithm.placement() {
+            match algorithm.buffer_mode() {
                 BufferMode::InPlace => "only",
                 BufferMode::OutOfPlace => "no",
                 BufferMode::Any => "on request",

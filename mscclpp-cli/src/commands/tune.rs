@@ -26,8 +26,8 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<ExitCode> {
     let usual = Tuner::default();
     let tuner = Tuner {
         collectives: if args.collectives.is_empty() { usual.collectives.clone() } else { args.collectives.clone() },
-        least: args.begin,
-        most: args.end,
+        min_bytes: args.begin,
+        max_bytes: args.end,
         dtype: args.call.dtype,
         op: args.call.op,
         registered: args.registered,

@@ -276,7 +276,7 @@ fn port(kind: OpKind, list: Vec<u32>) -> Op {
 }
 
 fn barrier(number: u32, blocks: u32) -> Op {
-    Op { blocks, ..ids(K::Barrier, vec![number]) }
+    Op { num_blocks: blocks, ..ids(K::Barrier, vec![number]) }
 }
 
 fn local(buffer: BufferKind, index: u32, size: u32) -> Operand {

@@ -24,6 +24,7 @@ use crate::types::{BufferKind, Protocol};
 
 /// The limits of a device, or of an executor on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DeviceProfile {
     /// Its name in messages: "an H100".
     pub name: &'static str,

@@ -200,7 +200,7 @@ impl<'m, 'p> AbstractMachine<'m, 'p> {
         let id = self.model.ids(step)[0];
         let arrived = &mut self.barriers[id as usize];
         arrived.push(agent);
-        if arrived.len() < self.model.op(agent, step).blocks as usize {
+        if arrived.len() < self.model.op(agent, step).num_blocks as usize {
             return Err(WaitTarget::Barrier(id));
         }
         let arrived = std::mem::take(arrived);

@@ -124,7 +124,7 @@ fn what_cannot_be_split_is_refused_with_count_and_limit() {
         messages(&wide),
         ["thread block 0 of rank 0 has 17 memory channels, the limit of the reference executor is 16"]
     );
-    let barrier = Op { ids: [16].into_iter().collect(), blocks: 2, ..op(OpKind::Barrier, None) };
+    let barrier = Op { ids: [16].into_iter().collect(), num_blocks: 2, ..op(OpKind::Barrier, None) };
     let message =
         "`barrier` (rank 0, thread block 0) has 17 barriers on its rank, the limit of the reference executor is 16";
     assert_eq!(messages(&plan(vec![barrier])), [message]);

@@ -65,7 +65,7 @@ fn op(depth: u32) -> BoxedStrategy<Op> {
             srcs: srcs.into(),
             dsts: dsts.into(),
             ids: ids.into(),
-            blocks,
+            num_blocks: blocks,
             body,
             origin: Origin(origin),
         })

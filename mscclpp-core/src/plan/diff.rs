@@ -221,7 +221,7 @@ fn same(left: &Op, right: &Op) -> bool {
         && left.slice == right.slice
         && left.srcs == right.srcs
         && left.dsts == right.dsts
-        && left.blocks == right.blocks
+        && left.num_blocks == right.num_blocks
         && header(left) == header(right)
         && if is_set(left.kind) { sorted(left) == sorted(right) } else { left.ids == right.ids }
 }

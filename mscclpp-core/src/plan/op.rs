@@ -264,7 +264,7 @@ pub struct Op {
     /// thread block's table. Semaphores and barriers: rank-level numbers.
     pub ids: Ids,
     /// Number of thread blocks of a barrier; 0 for other operations.
-    pub blocks: u32,
+    pub num_blocks: u32,
     /// The repeated part, on pipelines.
     pub body: Option<Box<LoopBody>>,
     /// Source location of the call.
@@ -283,7 +283,7 @@ impl Op {
             srcs: Operands::new(),
             dsts: Operands::new(),
             ids: Ids::new(),
-            blocks: 0,
+            num_blocks: 0,
             body: None,
             origin,
         }

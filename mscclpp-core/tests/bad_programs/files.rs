@@ -85,7 +85,7 @@ fn thread_blocks() {
         "barrier-mismatch",
         &["barrier 0 of rank 0 expects 3 thread blocks, but thread blocks [0, 1] use it"],
         OpKind::Barrier,
-        |op| op.blocks = 3,
+        |op| op.num_blocks = 3,
     );
     // Block 0 twice, and block 1 not at all.
     changed("barrier-mismatch", &["expects 2 thread blocks, but thread blocks [0] use it"], |plan| {

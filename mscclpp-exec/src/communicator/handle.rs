@@ -319,7 +319,7 @@ impl Communicator {
         Ok(())
     }
 
-    /// Returns the request of a call: what an algorithm is selected for. `count` is the number of elements of the larger of a
+    /// Returns the request of a call: what an algorithm is selected for. `record_call` is the number of elements of the larger of a
     /// rank's input and output.
     pub fn request<T: Element>(&self, collective: CollectiveKind, count: usize) -> Request {
         self.request_of(collective, T::TYPE, (count as u64).saturating_mul(size_of::<T>() as u64))
@@ -425,7 +425,7 @@ impl Communicator {
                 prepared.algorithm.call(call).map_err(failed)?;
             }
         }
-        prepared.algorithm.count();
+        prepared.algorithm.record_call();
         Ok(())
     }
 }
@@ -442,9 +442,9 @@ impl<'a, T: Element> Typed<'a, T> {
     fn bytes(self) -> Buffers<'a> {
         match self {
             Self::Separate(input, output) => {
-                Buffers::Separate { input: bytemuck::cast_slice(input), output: bytemuck::cast_slice_mut(output) }
+                Buffers::OutOfPlace { input: bytemuck::cast_slice(input), output: bytemuck::cast_slice_mut(output) }
             }
-            Self::Same(buffer) => Buffers::Same(bytemuck::cast_slice_mut(buffer)),
+            Self::Same(buffer) => Buffers::InPlace(bytemuck::cast_slice_mut(buffer)),
         }
     }
 }

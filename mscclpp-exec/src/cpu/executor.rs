@@ -20,13 +20,12 @@ use crate::message::Message;
 /// occupies no thread. Clones are cheap and share one executor.
 ///
 /// ```
-/// use mscclpp_core::plan::Plan;
 /// use mscclpp_algorithms as algorithms;
 /// use mscclpp_exec::cpu::Executor;
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let ring = algorithms::find("allreduce_ring").expect("it is in the library");
-/// let plan = Plan::new(&ring.compile(ring.spec(2, 2), &[])?);
+/// let plan = ring.plan(ring.spec(2, 2), &[])?;
 ///
 /// let inputs = [[1.0_f32, 2.0, 3.0], [10.0, 20.0, 30.0]];
 /// let mut outputs = [[0.0; 3]; 2];

@@ -21,13 +21,13 @@ use crate::verify::{Bound, BoundPlan};
 /// A plan bound to a message of a size, type and reduction, to be launched any number of times.
 ///
 /// ```
-/// use mscclpp_core::{plan::Plan, types::ReduceOp};
+/// use mscclpp_core::types::ReduceOp;
 /// use mscclpp_algorithms as algorithms;
 /// use mscclpp_exec::{Message, cpu::Executor};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let ring = algorithms::find("allreduce_ring").expect("it is in the library");
-/// let plan = Plan::new(&ring.compile(ring.spec(2, 2), &[])?);
+/// let plan = ring.plan(ring.spec(2, 2), &[])?;
 /// let mut prepared = Executor::new(2).prepare(&plan, Message::of::<u8>(7).op(ReduceOp::Max))?;
 /// let mut outputs = [[0_u8; 7]; 2];
 /// for round in 0..3 {

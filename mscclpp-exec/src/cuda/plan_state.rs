@@ -258,7 +258,7 @@ impl PlanState {
             Failure::Cause(cause) => {
                 let (plan, blocks) = (self.program.plan.name().to_owned(), self.program.agents.len());
                 let rank = self.rank;
-                let stall = Stall { plan, launch: 0, blocks, blocked: Vec::new() };
+                let stall = Stall { plan, launch: 0, num_blocks: blocks, blocked: Vec::new() };
                 Error::Interrupted(Box::new(LaunchAborted { rank, cause: Box::new(cause), stall }))
             }
         })

@@ -24,14 +24,15 @@ pub(super) fn stall(
         .zip(&states)
         .map(|((agent, report), (_, state))| blocked(program, *agent, report, state, &releases))
         .collect();
-    for blocked in blocked.iter_mut().filter(|blocked| !absent.is_empty() && blocked.released == UnblockedBy::ByNothing)
+    for blocked in
+        blocked.iter_mut().filter(|blocked| !absent.is_empty() && blocked.unblocked_by == UnblockedBy::ByNothing)
     {
         blocked.waits_for = WaitsFor::Peers { ranks: absent.to_vec() };
-        blocked.released = UnblockedBy::PeerStart;
+        blocked.unblocked_by = UnblockedBy::PeerStart;
     }
-    blocked.sort_by_key(|blocked| matches!(blocked.released, UnblockedBy::By { .. }));
+    blocked.sort_by_key(|blocked| matches!(blocked.unblocked_by, UnblockedBy::By { .. }));
     let launch = reports.iter().map(|(_, report)| report.launch).min().unwrap_or(0);
-    Stall { plan: program.plan.name().to_owned(), launch, blocks: program.agents.len(), blocked }
+    Stall { plan: program.plan.name().to_owned(), launch, num_blocks: program.agents.len(), blocked }
 }
 
 /// Returns the position of a thread block.
@@ -108,8 +109,8 @@ fn blocked(
         op: instr.op,
         kind: instr.kind,
         iteration: (state.loop_end != 0).then_some(state.at.iteration),
-        place: program.plan.location(rank, block, instr.op),
+        location: program.plan.location(rank, block, instr.op),
         waits_for,
-        released: released_by(program, released),
+        unblocked_by: released_by(program, released),
     }
 }

@@ -153,7 +153,9 @@ impl Error {
             Self::Stalled(stall) => stall.diagnostic(Code::Stalled, None),
             #[cfg(feature = "process")]
             Self::Interrupted(interrupted) => interrupted.diagnostic(),
-            Self::InvalidPlan { place, what } => Diagnostic::new(self.code(), Site::Path(place.clone()), what.clone()),
+            Self::InvalidPlan { path: place, what } => {
+                Diagnostic::new(self.code(), Site::Path(place.clone()), what.clone())
+            }
             other => Diagnostic::new(self.code(), Site::None, other.to_string()),
         };
         if let Some(help) = self.help() {

@@ -18,21 +18,21 @@ pub struct LateData {
     /// The buffer: `input`, `output`, `scratch`.
     pub memory: &'static str,
     /// The operation that sent it, if known: `rank 0 / thread block 0 / operation 5 (put)`.
-    pub place: Option<String>,
+    pub sent_by: Option<String>,
     /// The port channel of the operation, as numbered on its rank.
     pub channel: Option<u32>,
 }
 
 impl fmt::Display for LateData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { plan, launch, rank, peer, memory, place, channel } = self;
+        let Self { plan, launch, rank, peer, memory, sent_by, channel } = self;
         write!(
             f,
             "plan `{plan}`, launch {launch}: data from rank {peer} for the {memory} of rank {rank} arrived after the"
         )?;
         write!(f, " operations of rank {rank} had finished")?;
-        if let Some(place) = place {
-            write!(f, "; it was sent by {place}")?;
+        if let Some(sent_by) = sent_by {
+            write!(f, "; it was sent by {sent_by}")?;
         }
         if let Some(channel) = channel {
             write!(f, " over port channel {channel}")?;

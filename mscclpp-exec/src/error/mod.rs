@@ -48,18 +48,18 @@ pub enum Error {
         found: u32,
     },
     /// The plan cannot be executed: an index is out of range, or an operation lacks an operand.
-    #[error("{place}: {what}")]
+    #[error("{path}: {what}")]
     InvalidPlan {
         /// `rank 3 / thread block 0 / operation 5 (put)`.
-        place: String,
+        path: String,
         /// What is wrong there.
         what: String,
     },
     /// An operation accesses memory of a rank on another node.
-    #[error("{place}: rank {rank} on node {node} accesses the memory of rank {peer}, which is on node {other}")]
+    #[error("{path}: rank {rank} on node {node} accesses the memory of rank {peer}, which is on node {peer_node}")]
     CrossNodeAccess {
         /// `rank 3 / thread block 0 / operation 5 (put)`.
-        place: String,
+        path: String,
         /// The rank.
         rank: u32,
         /// Its node.
@@ -67,19 +67,19 @@ pub enum Error {
         /// The other rank.
         peer: u32,
         /// Node of the other rank.
-        other: u32,
+        peer_node: u32,
     },
     /// The message is outside of the sizes that the plan supports.
-    #[error("plan `{plan}` is for messages of {least} to {most} bytes, found {bytes} bytes")]
+    #[error("plan `{plan}` is for messages of {min} to {max} bytes, found {bytes} bytes")]
     MessageSize {
         /// The plan.
         plan: String,
         /// Bytes of a rank's input; in an all-gather, of its output.
         bytes: u64,
         /// The plan's smallest message.
-        least: u64,
+        min: u64,
         /// The plan's largest message.
-        most: u64,
+        max: u64,
     },
     /// The count cannot be divided evenly among the ranks.
     #[error("expected a multiple of {ranks} elements for {collective}, found {count}")]
@@ -100,14 +100,14 @@ pub enum Error {
         dtype: DataType,
     },
     /// The plan does not implement the requested reduction.
-    #[error("plan `{plan}` reduces with {fixed}, but the message requests {asked}")]
+    #[error("plan `{plan}` reduces with {fixed}, but the message requests {requested}")]
     FixedReduction {
         /// The plan.
         plan: String,
         /// Its reductions.
         fixed: String,
         /// The requested reduction.
-        asked: ReduceOp,
+        requested: ReduceOp,
     },
     /// The data type cannot be combined in the requested accumulator type.
     #[error("elements of {dtype} cannot be accumulated as {accumulate}")]
@@ -132,7 +132,7 @@ pub enum Error {
     /// The number of buffers differs from the number of ranks.
     #[error("expected {expected} {buffer} buffers, one per rank, found {found}")]
     BufferCount {
-        /// `input`, `output` or `in-place`.
+        /// `input`, `output` or `in-path`.
         buffer: &'static str,
         /// Number of ranks.
         expected: u32,

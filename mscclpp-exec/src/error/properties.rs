@@ -97,8 +97,8 @@ impl Error {
             Self::Stalled(stall) => blocked(stall),
             #[cfg(feature = "process")]
             Self::Interrupted(aborted) => blocked(&aborted.stall),
-            Self::InvalidPlan { place, .. } | Self::CrossNodeAccess { place, .. } => Some(place.clone()),
-            Self::LateData(late) => late.place.clone(),
+            Self::InvalidPlan { path: place, .. } | Self::CrossNodeAccess { path: place, .. } => Some(place.clone()),
+            Self::LateData(late) => late.sent_by.clone(),
             Self::PeerOutOfMemory { call, .. } => Some(call.clone()),
             Self::NoPlan { request, .. } | Self::NativeAlgorithm { request, .. } => Some(request.clone()),
             Self::Length { call, .. } | Self::Root { call, .. } | Self::ReceiveMemory { call, .. } => {
@@ -181,7 +181,7 @@ mod tests {
             waiting: vec![0],
             waited: Duration::from_secs(4),
         };
-        let stall = Stall { plan: "ring".into(), launch: 3, blocks: 0, blocked: Vec::new() };
+        let stall = Stall { plan: "ring".into(), launch: 3, num_blocks: 0, blocked: Vec::new() };
         let error = Error::Interrupted(Box::new(LaunchAborted { rank: 0, cause: Box::new(cause), stall }));
         assert_eq!((error.kind(), error.rank(), error.lost()), (ErrorKind::Timeout, Some(0), vec![1, 2]));
         assert!(error.root_cause().is_some_and(|cause| cause.rank == 1 && cause.reason.contains("no progress")));

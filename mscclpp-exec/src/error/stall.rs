@@ -15,7 +15,7 @@ pub struct Stall {
     /// Number of the launch on its executor, counted from 1.
     pub launch: u64,
     /// Number of thread blocks of all ranks.
-    pub blocks: usize,
+    pub num_blocks: usize,
     /// The blocked thread blocks: first those that no operation would unblock, then by rank and block.
     pub blocked: Vec<BlockedThreadBlock>,
 }
@@ -34,11 +34,11 @@ pub struct BlockedThreadBlock {
     /// Iteration of the enclosing pipeline, counted from 0.
     pub iteration: Option<u64>,
     /// Source location of the operation, if known.
-    pub place: Option<SourceLocation>,
+    pub location: Option<SourceLocation>,
     /// What it waits for.
     pub waits_for: WaitsFor,
     /// What would have unblocked it.
-    pub released: UnblockedBy,
+    pub unblocked_by: UnblockedBy,
 }
 
 /// Event for which a thread block waits.
@@ -110,7 +110,7 @@ pub enum UnblockedBy {
         /// Kind of the operation.
         kind: OpKind,
         /// Its source location, if known.
-        place: Option<SourceLocation>,
+        location: Option<SourceLocation>,
     },
     /// The start of the ranks for which it waits.
     PeerStart,
@@ -125,7 +125,7 @@ impl BlockedThreadBlock {
     }
 
     fn site(&self) -> Site {
-        self.place.clone().map_or_else(|| Site::Path(self.path()), Site::Source)
+        self.location.clone().map_or_else(|| Site::Path(self.path()), Site::Source)
     }
 }
 
@@ -161,15 +161,15 @@ impl fmt::Display for WaitsFor {
 impl fmt::Display for BlockedThreadBlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.path())?;
-        if let Some(place) = &self.place {
+        if let Some(place) = &self.location {
             write!(f, " at {place}")?;
         }
         if let Some(iteration) = self.iteration {
             write!(f, " in iteration {iteration}")?;
         }
         write!(f, " waits for {}", self.waits_for)?;
-        match &self.released {
-            UnblockedBy::By { rank, block, op, kind, place } => {
+        match &self.unblocked_by {
+            UnblockedBy::By { rank, block, op, kind, location: place } => {
                 write!(f, "; {} would unblock it, but was not reached", path(*rank, *block, *op, *kind))?;
                 if let Some(place) = place {
                     write!(f, ", at {place}")?;
@@ -192,8 +192,8 @@ impl Stall {
             "plan `{}` stalled in launch {}: {waiting} of {} thread block{} {} blocked forever",
             self.plan,
             self.launch,
-            self.blocks,
-            if self.blocks == 1 { "" } else { "s" },
+            self.num_blocks,
+            if self.num_blocks == 1 { "" } else { "s" },
             if waiting == 1 { "is" } else { "are" },
         )
     }

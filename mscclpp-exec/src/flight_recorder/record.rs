@@ -79,7 +79,7 @@ pub struct GroupRecord {
 pub struct CallRecord {
     /// Number of the call, counted from 1.
     pub number: u64,
-    /// The request: `allreduce of 4 KiB f32, sum, in place, 4 ranks on 1 node`, or `barrier`.
+    /// The request: `allreduce of 4 KiB f32, sum, in location, 4 ranks on 1 node`, or `barrier`.
     pub request: String,
     /// Source location of the call.
     pub at: String,
@@ -298,12 +298,14 @@ impl Recorder {
 }
 
 fn wait(blocked: &BlockedThreadBlock) -> WaitRecord {
-    let BlockedThreadBlock { rank, block, op, kind, place, waits_for, released, .. } = blocked;
+    let BlockedThreadBlock { rank, block, op, kind, location: place, waits_for, unblocked_by: released, .. } = blocked;
     WaitRecord {
         op: record(*rank, *block, *op, *kind, place.as_ref()),
         waits_for: WaitsFor::to_string(waits_for),
         released_by: match released {
-            UnblockedBy::By { rank, block, op, kind, place } => Some(record(*rank, *block, *op, *kind, place.as_ref())),
+            UnblockedBy::By { rank, block, op, kind, location: place } => {
+                Some(record(*rank, *block, *op, *kind, place.as_ref()))
+            }
             UnblockedBy::PeerStart | UnblockedBy::ByNothing => None,
         },
     }

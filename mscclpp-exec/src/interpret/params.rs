@@ -105,7 +105,7 @@ fn check_size(program: &ResolvedPlan, message: &Message, layout: &Layout) -> Res
     if message.any_size || (least..=most).contains(&bytes) {
         return Ok(());
     }
-    Err(Error::MessageSize { plan: plan.name().to_owned(), bytes, least, most })
+    Err(Error::MessageSize { plan: plan.name().to_owned(), bytes, min: least, max: most })
 }
 
 /// Maximum number of iterations of a loop. Each takes a few nanoseconds at least, so more would look like a hang; 64
@@ -118,7 +118,7 @@ fn check_loops(program: &ResolvedPlan, layout: &Layout) -> Result<(), Error> {
         let trips = layout.trips(instr.count, layout.window(instr.unit));
         if trips > MAX_TRIP_COUNT {
             let what = format!("{trips} iterations for this message, expected at most {MAX_TRIP_COUNT}");
-            return Err(Error::InvalidPlan { place: program.path(at), what });
+            return Err(Error::InvalidPlan { path: program.path(at), what });
         }
     }
     Ok(())
@@ -127,7 +127,7 @@ fn check_loops(program: &ResolvedPlan, layout: &Layout) -> Result<(), Error> {
 /// Returns the reduction of a launch.
 fn reduction(program: &ResolvedPlan, message: &Message) -> Result<ReduceOp, Error> {
     let fixed = |fixed: &str, asked| {
-        Err(Error::FixedReduction { plan: program.plan.name().to_owned(), fixed: fixed.to_owned(), asked })
+        Err(Error::FixedReduction { plan: program.plan.name().to_owned(), fixed: fixed.to_owned(), requested: asked })
     };
     match (program.reductions, message.op) {
         (Reductions::Generic, asked) => Ok(asked.unwrap_or_default()),

@@ -233,7 +233,7 @@ mod tests {
 
     fn shipped(name: &str) -> ResolvedPlan {
         let algorithm = algorithms::find(name).expect("it is in the library");
-        let tree = algorithm.compile(algorithm.spec(3, 3), &[]).expect("it compiles");
+        let tree = algorithm.compile_tree(algorithm.spec(3, 3), &[]).expect("it compiles");
         resolve(&Plan::new(&tree)).expect("it can be run")
     }
 

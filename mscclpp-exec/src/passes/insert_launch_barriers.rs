@@ -297,7 +297,7 @@ mod tests {
         for algorithm in algorithms::all() {
             for per_node in [4, 2, 1].into_iter().filter(|&per_node| algorithm.supports(4, per_node)) {
                 let arguments = algorithm.arguments([]).expect("defaults");
-                let tree = algorithm.compile(algorithm.spec(4, per_node), &arguments).expect("it compiles");
+                let tree = algorithm.compile_tree(algorithm.spec(4, per_node), &arguments).expect("it compiles");
                 let plan = Plan::new(&tree);
                 let devices =
                     if per_node == 4 { &[[0, 0, 1, 1], [0, 1, 2, 3], [0, 1, 0, 1]][..] } else { &[[0, 1, 2, 3]] };
@@ -366,7 +366,7 @@ mod tests {
         for ranks in [2, 4, 8] {
             for algorithm in algorithms::all().iter().filter(|algorithm| algorithm.supports(ranks, ranks)) {
                 let arguments = algorithm.arguments([]).expect("defaults");
-                let tree = algorithm.compile(algorithm.spec(ranks, ranks), &arguments).expect("it compiles");
+                let tree = algorithm.compile_tree(algorithm.spec(ranks, ranks), &arguments).expect("it compiles");
                 let program = resolve(&Plan::new(&tree)).expect("it is a plan");
                 let (device_of, node_of): (Vec<u32>, _) = ((0..ranks).collect(), vec![0; ranks as usize]);
                 let placement = |far| Placement { device_of: &device_of, node_of: &node_of, far };
@@ -383,7 +383,7 @@ mod tests {
     fn plan_that_accesses_peers_before_their_start_keeps_barrier() {
         let algorithm = algorithms::find("allreduce_all_pairs").expect("it is in the library");
         let arguments = algorithm.arguments([]).expect("defaults");
-        let mut tree = algorithm.compile(algorithm.spec(2, 2), &arguments).expect("it compiles");
+        let mut tree = algorithm.compile_tree(algorithm.spec(2, 2), &arguments).expect("it compiles");
         for block in tree.ranks.iter_mut().flat_map(|rank| &mut rank.blocks) {
             let first = block.ops.iter().take_while(|op| op.srcs.is_empty() && op.dsts.is_empty()).count();
             assert!(first > 0, "it hears from its peers first");

@@ -27,7 +27,13 @@ pub(crate) fn check_nodes(program: &ResolvedPlan, nodes: &[u32]) -> Result<(), E
             let memory = channels.find(|c| c.kind == ChannelKind::Memory && on_different_nodes(c.rank, c.peer));
             if let Some(peer) = reached.or(memory.map(|channel| channel.peer)) {
                 let [node, other] = [code.rank, peer].map(|rank| nodes.get(rank as usize).copied().unwrap_or(u32::MAX));
-                return Err(Error::CrossNodeAccess { place: program.path(at), rank: code.rank, node, peer, other });
+                return Err(Error::CrossNodeAccess {
+                    path: program.path(at),
+                    rank: code.rank,
+                    node,
+                    peer,
+                    peer_node: other,
+                });
             }
         }
     }

@@ -239,7 +239,7 @@ impl NodeConnections {
             rank,
             peer,
             memory: dst.space.name(),
-            place: Some(program.path(instr)),
+            sent_by: Some(program.path(instr)),
             channel: channel(program),
         })
     }

@@ -63,15 +63,14 @@ struct Existing {
 impl Algorithm {
     /// Returns a built-in algorithm.
     pub fn builtin(built_in: &'static BuiltinAlgorithm) -> Self {
-        let (least, most) = built_in.nodes_between();
         let spec = built_in.spec(2, 2);
         let constraints = Constraints {
-            ranks: 2..=mscclpp_algorithms::MAX_RANKS,
-            nodes: least..=most,
+            num_ranks: 2..=mscclpp_algorithms::MAX_RANKS,
+            num_nodes: built_in.num_nodes(),
             bytes: spec.min_message_size..=spec.max_message_size,
-            placement: built_in.placement(),
+            buffer_mode: built_in.buffer_mode(),
             multicast: built_in.needs_multicast(),
-            order_varies_across: built_in.own_order(),
+            order_varies_across: built_in.order_varies_across(),
             ..Constraints::default()
         };
         let algorithm = Self::new(built_in.name(), built_in.kind(), constraints, spec.tags, Source::Builtin(built_in));
@@ -81,7 +80,7 @@ impl Algorithm {
     /// Returns the algorithm for a single rank.
     pub(super) fn alone(collective: CollectiveKind) -> Self {
         let alone = Self::native(format!("{}_alone", collective.name()), collective, native::alone);
-        Self { builtin: true, ..alone.with_constraints(|limits| limits.ranks = 1..=1) }
+        Self { builtin: true, ..alone.with_constraints(|limits| limits.num_ranks = 1..=1) }
     }
 
     /// Creates an algorithm from a function that is called instead of running a plan. It runs on the CPU, on all ranks,
@@ -148,14 +147,14 @@ impl Algorithm {
     /// # Errors
     /// [`LoadError::Read`], [`LoadError::TooLong`] beyond 1 GiB, and [`LoadError::NotAPlan`] with all diagnostics.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, LoadError> {
-        Self::load_with(path, &LoadOptions::default())
+        Self::load_with_options(path, &LoadOptions::default())
     }
 
     /// Does what [`load`](Self::load) does, with other checks.
     ///
     /// # Errors
     /// As [`load`](Self::load), except those of checks that the options disable.
-    pub fn load_with(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Self, LoadError> {
+    pub fn load_with_options(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Self, LoadError> {
         let path = path.as_ref();
         let bytes = crate::file::read(path, MAX_FILE_BYTES).map_err(|error| match error {
             crate::file::ReadError::TooLong => LoadError::TooLong { path: path.to_owned(), limit: MAX_FILE_BYTES },
@@ -271,7 +270,7 @@ impl Algorithm {
     }
 
     /// Counts a launch, for executors of a registry's plans.
-    pub fn count(&self) {
+    pub fn record_call(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -324,8 +323,8 @@ impl Algorithm {
         }
     }
 
-    /// Returns values of [`Config::blocks`] that are worth trying for a request, the usual one first.
-    pub fn blocks(&self, backend: Backend) -> Vec<Option<u32>> {
+    /// Returns values of [`Config::block_counts`] that are worth trying for a request, the usual one first.
+    pub fn block_counts(&self, backend: Backend) -> Vec<Option<u32>> {
         match (&self.source, backend) {
             (Source::Builtin(_), Backend::Cpu) => vec![None, Some(2), Some(4)],
             (Source::Builtin(_), Backend::Cuda) => {
@@ -354,7 +353,7 @@ impl Algorithm {
         match &self.source {
             Source::Builtin(built_in) => {
                 let (spec, arguments) = build_for(built_in, request, config);
-                Ok(built_in.plan(spec, &arguments)?.into_owned())
+                Ok(built_in.plan(spec, &arguments)?)
             }
             Source::OnDemand(embedded) => {
                 let arguments = defaults(embedded);

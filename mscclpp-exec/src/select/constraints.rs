@@ -14,13 +14,13 @@ use mscclpp_algorithms::{BufferMode, OrderScope};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Constraints {
     /// Numbers of ranks.
-    pub ranks: RangeInclusive<u32>,
+    pub num_ranks: RangeInclusive<u32>,
     /// Numbers of nodes.
-    pub nodes: RangeInclusive<u32>,
+    pub num_nodes: RangeInclusive<u32>,
     /// Bytes of the larger of a rank's input and output.
     pub bytes: RangeInclusive<u64>,
     /// Whether input and output may be one buffer.
-    pub placement: BufferMode,
+    pub buffer_mode: BufferMode,
     /// Types of elements; `None` for all.
     pub dtypes: Option<Vec<DataType>>,
     /// Reductions; `None` for all.
@@ -40,10 +40,10 @@ pub struct Constraints {
 impl Default for Constraints {
     fn default() -> Self {
         Self {
-            ranks: 1..=u32::MAX,
-            nodes: 1..=u32::MAX,
+            num_ranks: 1..=u32::MAX,
+            num_nodes: 1..=u32::MAX,
             bytes: 0..=u64::MAX,
-            placement: BufferMode::Any,
+            buffer_mode: BufferMode::Any,
             dtypes: None,
             ops: None,
             alignment: 1,
@@ -60,14 +60,14 @@ impl Default for Constraints {
 pub enum Rejection {
     /// The number of ranks is not supported.
     Ranks {
-        /// Supported numbers: `2 to 4 ranks`.
+        /// Supported numbers: `2 to 4 num_ranks`.
         expected: String,
         /// The request's.
         found: u32,
     },
     /// The number or the size of the nodes is not supported.
     Nodes {
-        /// Supported numbers: `2 nodes or more`.
+        /// Supported numbers: `2 num_nodes or more`.
         expected: String,
         /// The request's.
         found: String,
@@ -111,7 +111,7 @@ pub enum Rejection {
     /// There is no multicast hardware.
     NoMulticast,
     /// Results may differ in the last bit between ranks, and the request requires equal bits.
-    OwnOrder,
+    OrderVaries,
     /// No algorithm is built with this number of thread blocks.
     BlockCount {
         /// The chosen number.
@@ -131,17 +131,17 @@ impl Constraints {
     /// The first of the constraints, in the order of the fields, that the request does not meet.
     pub fn check_request(&self, request: &Request) -> Result<(), Rejection> {
         let &Request { num_ranks: ranks, bytes, dtype, in_place, alignment, .. } = request;
-        let nodes = request.nodes();
-        if !self.ranks.contains(&ranks) {
-            return Err(Rejection::Ranks { expected: span(&self.ranks, "rank"), found: ranks });
+        let nodes = request.num_nodes();
+        if !self.num_ranks.contains(&ranks) {
+            return Err(Rejection::Ranks { expected: span(&self.num_ranks, "rank"), found: ranks });
         }
-        if !self.nodes.contains(&nodes) {
-            return Err(Rejection::Nodes { expected: span(&self.nodes, "node"), found: machine(request) });
+        if !self.num_nodes.contains(&nodes) {
+            return Err(Rejection::Nodes { expected: span(&self.num_nodes, "node"), found: machine(request) });
         }
         if !self.bytes.contains(&bytes) {
             return Err(Rejection::Bytes { expected: self.bytes.clone(), found: bytes });
         }
-        check_buffer_mode(self.placement, in_place)?;
+        check_buffer_mode(self.buffer_mode, in_place)?;
         if self.dtypes.as_ref().is_some_and(|dtypes| !dtypes.contains(&dtype)) {
             return Err(Rejection::DataType { found: dtype });
         }
@@ -167,7 +167,7 @@ impl Constraints {
         };
         // Two operands commute bit by bit; more do not associate.
         if operands > 2 && request.same_bits && request.rounds() {
-            return Err(Rejection::OwnOrder);
+            return Err(Rejection::OrderVaries);
         }
         match self.backend {
             Some(expected) if expected != request.backend => Err(Rejection::Backend { expected }),
@@ -187,14 +187,14 @@ pub(super) fn check_buffer_mode(placement: BufferMode, in_place: bool) -> Result
 
 /// Formats a request's nodes.
 pub(super) fn machine(request: &Request) -> String {
-    match request.nodes() {
+    match request.num_nodes() {
         0 => format!("{} ranks on nodes of {}", request.num_ranks, request.ranks_per_node),
         1 => "1 node".to_owned(),
         nodes => format!("{nodes} nodes of {}", request.ranks_per_node),
     }
 }
 
-/// Formats a range: `1 node`, `2 to 4 ranks`, `2 nodes or more`.
+/// Formats a range: `1 node`, `2 to 4 num_ranks`, `2 num_nodes or more`.
 fn span(range: &RangeInclusive<u32>, what: &str) -> String {
     match (*range.start(), *range.end()) {
         (1, 1) => format!("1 {what}"),
@@ -224,7 +224,9 @@ impl fmt::Display for Rejection {
             }
             Self::NotRegistered => f.write_str("requires registered buffers"),
             Self::NoMulticast => f.write_str("requires multicast hardware"),
-            Self::OwnOrder => f.write_str("rounds differently on different ranks, but the request requires equal bits"),
+            Self::OrderVaries => {
+                f.write_str("rounds differently on different ranks, but the request requires equal bits")
+            }
             Self::BlockCount { found } => write!(f, "supports 1 to {} blocks, found {found}", Config::MAX_BLOCKS),
             Self::Backend { expected } => write!(f, "runs only on {expected}"),
         }
@@ -243,11 +245,11 @@ mod tests {
         let any = Constraints::default;
         assert_eq!(any().check_request(&request), Ok(()));
         for (constraints, text) in [
-            (Constraints { ranks: 2..=4, ..any() }, "requires 2 to 4 ranks, found 8"),
-            (Constraints { nodes: 1..=1, ..any() }, "requires 1 node, found 2 nodes of 4"),
+            (Constraints { num_ranks: 2..=4, ..any() }, "requires 2 to 4 ranks, found 8"),
+            (Constraints { num_nodes: 1..=1, ..any() }, "requires 1 node, found 2 nodes of 4"),
             (Constraints { bytes: 0..=1024, ..any() }, "requires at most 1 KiB, found 4 KiB"),
             (Constraints { bytes: 1 << 20..=u64::MAX, ..any() }, "requires at least 1 MiB, found 4 KiB"),
-            (Constraints { placement: BufferMode::InPlace, ..any() }, "supports only in-place requests"),
+            (Constraints { buffer_mode: BufferMode::InPlace, ..any() }, "supports only in-place requests"),
             (Constraints { dtypes: Some(vec![DataType::F32]), ..any() }, "does not support f16"),
             (Constraints { ops: Some(vec![ReduceOp::Max]), ..any() }, "does not support reduction sum"),
             (Constraints { alignment: 16, ..any() }, "requires buffers aligned to 16 bytes, found 2 bytes"),
@@ -263,7 +265,7 @@ mod tests {
     fn varying_order_matters_only_where_results_round() {
         let own = Constraints { order_varies_across: Some(OrderScope::Ranks), ..Constraints::default() };
         let request = |ranks, dtype| Request::new(CollectiveKind::AllReduce, ranks, dtype, 64);
-        assert_eq!(own.check_request(&request(3, DataType::F32)), Err(Rejection::OwnOrder));
+        assert_eq!(own.check_request(&request(3, DataType::F32)), Err(Rejection::OrderVaries));
         assert_eq!(own.check_request(&request(2, DataType::F32)), Ok(()));
         assert_eq!(own.check_request(&request(3, DataType::I32)), Ok(()));
         assert_eq!(own.check_request(&Request { op: Some(ReduceOp::Max), ..request(3, DataType::F32) }), Ok(()));
@@ -271,7 +273,7 @@ mod tests {
         let on = |ranks_per_node| Request { ranks_per_node, ..request(6, DataType::F16) };
         assert_eq!(
             (of_nodes.check_request(&on(3)), of_nodes.check_request(&on(2))),
-            (Ok(()), Err(Rejection::OwnOrder))
+            (Ok(()), Err(Rejection::OrderVaries))
         );
         assert_eq!(own.check_request(&Request { same_bits: false, ..request(3, DataType::F32) }), Ok(()));
     }

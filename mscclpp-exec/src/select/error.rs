@@ -131,7 +131,7 @@ pub enum SelectError {
         rejections: Vec<(String, Rejection)>,
     },
     /// The chosen algorithm cannot be used, and the registry uses no other.
-    #[error("the {by} selected `{name}` for {request}, but {why}")]
+    #[error("the {by} selected `{name}` for {request}, but {reason}")]
     BadChoice {
         /// What chose it: `selector`, `tuning table`, `caller`.
         by: &'static str,
@@ -140,7 +140,7 @@ pub enum SelectError {
         /// Description of the request.
         request: String,
         /// Why it cannot be used.
-        why: String,
+        reason: String,
     },
     /// Only the default rules would decide, and the registry is strict.
     #[error(

@@ -38,7 +38,7 @@ pub enum Outcome {
         /// Its configuration.
         config: Config,
         /// What selected it, and why.
-        why: DecidedBy,
+        decided_by: DecidedBy,
     },
     /// It is eligible, but another one was selected.
     Eligible,
@@ -57,8 +57,10 @@ impl Explanation {
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Selected { config, why } if *config == Config::default() => write!(f, "selected: {why}"),
-            Self::Selected { config, why } => write!(f, "selected with {config}: {why}"),
+            Self::Selected { config, decided_by } if *config == Config::default() => {
+                write!(f, "selected: {decided_by}")
+            }
+            Self::Selected { config, decided_by } => write!(f, "selected with {config}: {decided_by}"),
             Self::Eligible => f.write_str("eligible"),
             Self::Rejected(rejection) => write!(f, "not eligible: {rejection}"),
         }

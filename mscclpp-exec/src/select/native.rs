@@ -24,7 +24,7 @@ pub struct Call<'a> {
 #[derive(Debug)]
 pub enum Buffers<'a> {
     /// Out of place.
-    Separate {
+    OutOfPlace {
         /// The rank's input.
         input: &'a [u8],
         /// The rank's output.
@@ -32,7 +32,7 @@ pub enum Buffers<'a> {
     },
     /// In place: the larger of input and output. In an all-gather the input is this rank's part, in a reduce-scatter
     /// the output is.
-    Same(&'a mut [u8]),
+    InPlace(&'a mut [u8]),
 }
 
 /// Function of a native algorithm. It is called on all ranks, and returns when this rank has finished.
@@ -62,12 +62,12 @@ impl fmt::Debug for Function {
 /// Performs any collective with a single rank: the output is the input.
 pub(super) fn alone(call: Call<'_>) -> Result<(), Box<dyn Error + Send + Sync>> {
     match call.buffers {
-        Buffers::Same(_) => Ok(()),
-        Buffers::Separate { input, output } if input.len() == output.len() => {
+        Buffers::InPlace(_) => Ok(()),
+        Buffers::OutOfPlace { input, output } if input.len() == output.len() => {
             output.copy_from_slice(input);
             Ok(())
         }
-        Buffers::Separate { input, output } => Err(format!(
+        Buffers::OutOfPlace { input, output } => Err(format!(
             "expected equal sizes, found an input of {} bytes and an output of {} bytes",
             input.len(),
             output.len()

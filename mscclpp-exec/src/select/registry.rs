@@ -80,7 +80,7 @@ pub struct Decision {
     /// Its configuration.
     pub config: Config,
     /// What decided, and why.
-    pub why: DecidedBy,
+    pub decided_by: DecidedBy,
 }
 
 /// What decided the selection.
@@ -231,7 +231,7 @@ impl Registry {
         let verdict = |algorithm: &Arc<Algorithm>| {
             let outcome = match (&decision, algorithm.check_request(request)) {
                 (Ok(chosen), _) if Arc::ptr_eq(&chosen.algorithm, algorithm) => {
-                    Outcome::Selected { config: chosen.config.clone(), why: chosen.why }
+                    Outcome::Selected { config: chosen.config.clone(), decided_by: chosen.decided_by }
                 }
                 (_, Ok(())) => Outcome::Eligible,
                 (_, Err(rejection)) => Outcome::Rejected(rejection),
@@ -337,11 +337,11 @@ impl Registry {
         let found = self.of_collective(request).find(|algorithm| algorithm.name() == choice.name);
         let bad = |why| {
             let (name, request) = (choice.name.clone(), request.to_string());
-            SelectError::BadChoice { by: "caller", name, request, why }
+            SelectError::BadChoice { by: "caller", name, request, reason: why }
         };
         let algorithm = found.ok_or_else(|| bad(missing(request)))?;
         algorithm.check_request(request).map_err(|rejection| bad(format!("it {rejection}")))?;
-        Ok(Decision { algorithm: Arc::clone(algorithm), config: choice.config.clone(), why: DecidedBy::Forced })
+        Ok(Decision { algorithm: Arc::clone(algorithm), config: choice.config.clone(), decided_by: DecidedBy::Forced })
     }
 
     /// Returns the decision for a choice; `None` if the choice cannot be used.
@@ -355,13 +355,13 @@ impl Registry {
         rejections: &[(String, Rejection)],
     ) -> Result<Option<Decision>, SelectError> {
         if let Some(found) = candidates.iter().find(|candidate| candidate.name() == choice.name) {
-            return Ok(Some(Decision { algorithm: Arc::clone(found), config: choice.config, why }));
+            return Ok(Some(Decision { algorithm: Arc::clone(found), config: choice.config, decided_by: why }));
         }
         let rejected = rejections.iter().find(|(name, _)| *name == choice.name);
         let why = rejected.map_or_else(|| missing(request), |(_, rejection)| format!("it {rejection}"));
         if self.strict {
             let request = request.to_string();
-            return Err(SelectError::BadChoice { by, name: choice.name, request, why });
+            return Err(SelectError::BadChoice { by, name: choice.name, request, reason: why });
         }
         log::warn!("the {by} selected `{}` for {request}, but {why}; the default rules select instead", choice.name);
         Ok(None)
@@ -372,7 +372,7 @@ impl Registry {
             return;
         }
         let class = request.class();
-        let Decision { algorithm, config, why } = decision;
+        let Decision { algorithm, config, decided_by: why } = decision;
         let line = format!("{class}: `{}`, {config}; {why}", algorithm.name());
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         if logged.len() < MAX_CACHED_PLANS && !logged.contains(&line) {
@@ -393,8 +393,11 @@ fn missing(request: &Request) -> String {
 
 /// Selects by the default rules.
 fn decide_by_rules(request: &Request, candidates: &[&Arc<Algorithm>]) -> Decision {
-    let decided =
-        |algorithm: &Arc<Algorithm>, why| Decision { algorithm: Arc::clone(algorithm), config: Config::default(), why };
+    let decided = |algorithm: &Arc<Algorithm>, why| Decision {
+        algorithm: Arc::clone(algorithm),
+        config: Config::default(),
+        decided_by: why,
+    };
     let width = |algorithm: &Algorithm| algorithm.constraints().bytes.end() - algorithm.constraints().bytes.start();
     let added = candidates.iter().filter(|candidate| !candidate.is_builtin());
     if let Some(narrowest) = added.min_by_key(|candidate| width(candidate)) {

@@ -109,7 +109,7 @@ impl Request {
     }
 
     /// Returns the number of nodes; 0 if the ranks do not fill them.
-    pub const fn nodes(&self) -> u32 {
+    pub const fn num_nodes(&self) -> u32 {
         match self.num_ranks.checked_rem(self.ranks_per_node) {
             Some(0) => self.num_ranks / self.ranks_per_node,
             _ => 0,
@@ -171,7 +171,7 @@ impl fmt::Display for Request {
         }
         let plural = |n: u32| if n == 1 { "" } else { "s" };
         write!(f, ", {ranks} rank{} on ", plural(*ranks))?;
-        match self.nodes() {
+        match self.num_nodes() {
             0 => write!(f, "nodes of {}", self.ranks_per_node),
             nodes => write!(f, "{nodes} node{}", plural(nodes)),
         }
@@ -211,7 +211,10 @@ mod tests {
             ranks_per_node,
             ..Request::new(CollectiveKind::Reduce, ranks, DataType::F64, 64)
         };
-        assert_eq!((on(8, 4).nodes(), on(8, 3).nodes(), on(8, 0).nodes(), on(1, 1).nodes()), (2, 0, 0, 1));
+        assert_eq!(
+            (on(8, 4).num_nodes(), on(8, 3).num_nodes(), on(8, 0).num_nodes(), on(1, 1).num_nodes()),
+            (2, 0, 0, 1)
+        );
         assert_eq!(on(8, 3).to_string(), "reduce of 64 bytes f64, sum, root 0, out of place, 8 ranks on nodes of 3");
     }
 }

@@ -75,7 +75,7 @@ impl Rule {
 
     /// Returns whether the rule covers a request.
     pub(super) fn covers(&self, request: &Request) -> bool {
-        let nodes = if request.nodes() == 1 { Nodes::One } else { Nodes::Several };
+        let nodes = if request.num_nodes() == 1 { Nodes::One } else { Nodes::Several };
         self.collective == request.collective
             && self.nodes == nodes
             && self.backend.is_none_or(|backend| backend == request.backend)

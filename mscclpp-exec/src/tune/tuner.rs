@@ -22,11 +22,11 @@ pub struct Tuner {
     pub collectives: Vec<CollectiveKind>,
     /// Minimum size in bytes, usually 1 KiB. It is rounded as tables round the sizes of calls: up to a power of two, at
     /// least 1 KiB, at most 256 MiB.
-    pub least: u64,
+    pub min_bytes: u64,
     /// Maximum size in bytes, usually 128 MiB; rounded in the same way.
-    pub most: u64,
+    pub max_bytes: u64,
     /// Whether calls are in place.
-    pub placements: Vec<bool>,
+    pub in_place: Vec<bool>,
     /// Type of the elements.
     pub dtype: DataType,
     /// The reduction.
@@ -41,9 +41,9 @@ impl Default for Tuner {
     fn default() -> Self {
         Self {
             collectives: CALLS.map(|(_, collective)| collective).to_vec(),
-            least: 1 << 10,
-            most: 1 << 27,
-            placements: vec![true, false],
+            min_bytes: 1 << 10,
+            max_bytes: 1 << 27,
+            in_place: vec![true, false],
             dtype: DataType::F32,
             op: ReduceOp::Sum,
             registered: false,
@@ -74,7 +74,7 @@ impl Tuner {
 
     /// Returns the maximum number of entries.
     pub fn len(&self) -> usize {
-        self.collectives.len() * self.placements.len() * self.sizes().count()
+        self.collectives.len() * self.in_place.len() * self.sizes().count()
     }
 
     /// Returns whether nothing is measured.
@@ -84,8 +84,8 @@ impl Tuner {
 
     /// Returns the measured sizes in ascending order: the powers of two that a table distinguishes.
     pub fn sizes(&self) -> impl Iterator<Item = u64> + use<> {
-        let most = rounded(self.most);
-        let first = Some(rounded(self.least));
+        let most = rounded(self.max_bytes);
+        let first = Some(rounded(self.min_bytes));
         std::iter::successors(first, |size| Some(2 * size)).take_while(move |size| *size <= most)
     }
 
@@ -105,7 +105,7 @@ impl Tuner {
     fn requests(&self, comm: &Communicator) -> Vec<Request> {
         let mut requests = Vec::new();
         for &collective in &self.collectives {
-            for &in_place in &self.placements {
+            for &in_place in &self.in_place {
                 for bytes in self.sizes() {
                     let request = comm.request_of(collective, self.dtype, bytes);
                     let op = request.op.map(|_| self.op);
@@ -179,7 +179,7 @@ fn candidates(registry: &Registry, request: &Request) -> Vec<Choice> {
     let algorithms = registry.iter().filter(|one| one.collective() == request.collective);
     let admitted = algorithms.filter(|one| one.check_request(request).is_ok());
     let configured = admitted.flat_map(|one| {
-        let blocks = one.blocks(request.backend);
+        let blocks = one.block_counts(request.backend);
         blocks.into_iter().flat_map(move |blocks| {
             let config = move |threads: &Option<u32>| Config { blocks, threads: *threads };
             threads.iter().map(move |threads| Choice { config: config(threads), ..Choice::from(&**one) })

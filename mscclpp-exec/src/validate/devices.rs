@@ -23,7 +23,7 @@ use mscclpp_core::types::{BufferKind, ChannelKind, ReduceOp};
 use super::launches::on_nodes;
 use super::operations::{Item, Reader};
 use super::tree::{copy, in_table, memory_channels, remote, sync};
-use super::{DeviceLaunch, Invalid};
+use super::{DeviceLaunch, ValidationError};
 use crate::interpret::program::{Channel, Instr};
 use crate::interpret::{Block, Opcode, ResolvedPlan};
 
@@ -72,13 +72,13 @@ impl<'p> Writer<'p> {
     /// Returns the plan as executed, or with another body.
     ///
     /// # Errors
-    /// [`Invalid::Changed`], [`Invalid::TooLarge`].
+    /// [`ValidationError::Changed`], [`ValidationError::TooLarge`].
     pub(super) fn write(
         plan: &'p PlanTree,
         program: &'p ResolvedPlan,
         launch: &'p DeviceLaunch,
         body: Body,
-    ) -> Result<PlanTree, Invalid> {
+    ) -> Result<PlanTree, ValidationError> {
         let node_of: Vec<u32> = launch.devices.iter().map(|&device| launch.nodes[device as usize]).collect();
         let mut writer = Self {
             plan,
@@ -111,7 +111,7 @@ impl<'p> Writer<'p> {
         // A device whose ranks have no operations gets a thread block for its barriers.
         let expected = plan.ranks.iter().map(|rank| rank.blocks.iter().filter(|block| !block.ops.is_empty()).count());
         if let Some((rank, _)) = expected.zip(seen).enumerate().find(|(_, (expected, seen))| seen < expected) {
-            return Err(Invalid::changed(format!("rank {rank}"), "does not execute its thread blocks"));
+            return Err(ValidationError::changed(format!("rank {rank}"), "does not execute its thread blocks"));
         }
         Ok(writer.tree)
     }
@@ -124,7 +124,7 @@ impl<'p> Writer<'p> {
     }
 
     /// Returns the instructions of a block that the pass has added before and after the plan's.
-    fn added(&self, code: &Block) -> Result<[std::ops::Range<u32>; 2], Invalid> {
+    fn added(&self, code: &Block) -> Result<[std::ops::Range<u32>; 2], ValidationError> {
         let len = self.len(code);
         let is_added = |at: &u32| self.program.instrs.get(*at as usize).is_some_and(|instr| instr.op >= len);
         let before = code.start + (code.start..code.end).take_while(is_added).count() as u32;
@@ -142,7 +142,7 @@ impl<'p> Writer<'p> {
         Ok([code.start..middle, middle..code.end])
     }
 
-    fn read_barriers(&mut self) -> Result<(), Invalid> {
+    fn read_barriers(&mut self) -> Result<(), ValidationError> {
         let mut counts: BTreeMap<u32, (u32, u32)> = BTreeMap::new();
         for code in &self.program.agents {
             let mut own = Vec::new();
@@ -164,7 +164,7 @@ impl<'p> Writer<'p> {
             }
         }
         if let Some((id, (count, blocks))) = counts.iter().find(|(_, (count, blocks))| count != blocks) {
-            return Err(Invalid::changed(
+            return Err(ValidationError::changed(
                 format!("barrier {id}"),
                 format!("expects {count} thread blocks, but {blocks} use it"),
             ));
@@ -216,7 +216,7 @@ impl<'p> Writer<'p> {
         self.launch.nodes[self.launch.devices[rank as usize] as usize]
     }
 
-    fn block(&mut self, reader: &mut Reader<'p>, code: &Block) -> Result<(), Invalid> {
+    fn block(&mut self, reader: &mut Reader<'p>, code: &Block) -> Result<(), ValidationError> {
         let [before, after] = self.added(code)?;
         let mut ops = Vec::new();
         self.device_barrier(code, self.kernel(code.rank), &mut ops);
@@ -264,7 +264,7 @@ impl<'p> Writer<'p> {
         range: std::ops::Range<u32>,
         is_end: bool,
         ops: &mut Vec<Op>,
-    ) -> Result<(), Invalid> {
+    ) -> Result<(), ValidationError> {
         for at in range.clone() {
             let instr = self.program.instrs[at as usize];
             match instr.action {
@@ -288,7 +288,13 @@ impl<'p> Writer<'p> {
         Ok(())
     }
 
-    fn channel_ops(&mut self, code: &Block, instr: &Instr, kind: OpKind, ops: &mut Vec<Op>) -> Result<(), Invalid> {
+    fn channel_ops(
+        &mut self,
+        code: &Block,
+        instr: &Instr,
+        kind: OpKind,
+        ops: &mut Vec<Op>,
+    ) -> Result<(), ValidationError> {
         let program = self.program;
         for &id in program.ids(instr) {
             let channel = program.channels.get(id as usize);
@@ -322,7 +328,7 @@ impl<'p> Writer<'p> {
         let Some(barrier_ranks) = self.barriers.get(&id) else { return };
         let blocks = &barrier_ranks.blocks[&code.rank];
         let mut barrier = sync(OpKind::Barrier, None, self.first_barrier + id);
-        barrier.blocks = blocks.len() as u32;
+        barrier.num_blocks = blocks.len() as u32;
         let channels =
             barrier_ranks.channels.iter().filter(|((from, _), _)| *from == code.rank).map(|(_, &channel)| channel);
         let channels: Vec<u32> = channels.collect();
@@ -337,8 +343,8 @@ impl<'p> Writer<'p> {
     }
 
     /// Reduces the plan to its ranks, thread blocks and channels.
-    fn prepare_probes(&mut self) -> Result<(), Invalid> {
-        let blocks = u32::try_from(self.program.agents.len()).map_err(|_| Invalid::TooLarge)?;
+    fn prepare_probes(&mut self) -> Result<(), ValidationError> {
+        let blocks = u32::try_from(self.program.agents.len()).map_err(|_| ValidationError::TooLarge)?;
         let ranks = self.tree.ranks.len() as u32;
         let tree = &mut self.tree;
         tree.collective.kind = CollectiveKind::Test { input: 1, output: blocks };
@@ -347,7 +353,7 @@ impl<'p> Writer<'p> {
         tree.expectations.clear();
         for tables in &mut tree.ranks {
             (tables.input_chunks, tables.output_chunks) = (1, blocks);
-            tables.scratch_chunks = blocks.checked_mul(ranks).ok_or(Invalid::TooLarge)?;
+            tables.scratch_chunks = blocks.checked_mul(ranks).ok_or(ValidationError::TooLarge)?;
             tables.blocks.iter_mut().for_each(|block| block.ops.clear());
         }
         Ok(())
@@ -411,16 +417,16 @@ impl<'p> Writer<'p> {
     }
 }
 
-fn place(code: &Block, what: &str) -> Invalid {
-    Invalid::changed(format!("rank {} / thread block {}", code.rank, code.block), what)
+fn place(code: &Block, what: &str) -> ValidationError {
+    ValidationError::changed(format!("rank {} / thread block {}", code.rank, code.block), what)
 }
 
 /// Returns a number above those of all barriers, which the pass's barriers may follow.
-fn next_barrier(plan: &PlanTree) -> Result<u32, Invalid> {
+fn next_barrier(plan: &PlanTree) -> Result<u32, ValidationError> {
     let blocks = plan.ranks.iter().flat_map(|rank| &rank.blocks);
     let ops = blocks.flat_map(|block| &block.ops);
     let all = ops.flat_map(|op| std::iter::once(op).chain(op.body.iter().flat_map(|body| &body.ops)));
     let barriers = all.filter(|op| op.kind == OpKind::Barrier).flat_map(|op| &op.ids);
     let next = barriers.max().map_or(0, |&id| u64::from(id) + 1);
-    u32::try_from(next).ok().filter(|next| *next < 1 << 31).ok_or(Invalid::TooLarge)
+    u32::try_from(next).ok().filter(|next| *next < 1 << 31).ok_or(ValidationError::TooLarge)
 }

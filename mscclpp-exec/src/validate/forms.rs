@@ -5,7 +5,7 @@ use std::fmt;
 use mscclpp_core::plan::raw::PlanTree;
 use thiserror::Error;
 
-use super::{DeviceLaunch, Invalid, ProcessLaunch, validate_devices, validate_processes};
+use super::{DeviceLaunch, ProcessLaunch, ValidationError, validate_devices, validate_processes};
 #[cfg(feature = "cuda")]
 use super::{launches, validate_kernel};
 #[cfg(feature = "cuda")]
@@ -48,7 +48,7 @@ impl ExecutorForm {
 
 /// Launches of a plan that were validated, and those that do not apply to it.
 #[derive(Debug, Default)]
-pub struct Validated {
+pub struct ValidationReport {
     /// Number of launches that execute the proved plan.
     pub launches: usize,
     /// Launches that executors do not make, and why: ranks that access each other's memory are on different nodes, or
@@ -58,12 +58,12 @@ pub struct Validated {
 
 /// A launch, and why it does not execute the proved plan.
 #[derive(Debug, Error)]
-#[error("{launch}: {invalid}")]
+#[error("{launch}: {error}")]
 pub struct InvalidLaunch {
     /// The launch.
     pub launch: String,
     /// The reason.
-    pub invalid: Invalid,
+    pub error: ValidationError,
 }
 
 /// Validates a plan that the checker accepts in all launches of one form that apply: those of [`ProcessLaunch::all`] or
@@ -75,7 +75,7 @@ pub struct InvalidLaunch {
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let ring = algorithms::find("allreduce_ring").expect("it is in the library");
-/// let plan = ring.compile(ring.spec(2, 2), &[])?;
+/// let plan = ring.compile_tree(ring.spec(2, 2), &[])?;
 /// assert!(validate_form(&plan, ExecutorForm::Devices)?.launches > 0);
 /// # Ok(())
 /// # }
@@ -83,8 +83,8 @@ pub struct InvalidLaunch {
 ///
 /// # Errors
 /// The first launch that does not execute the proved plan.
-pub fn validate_form(plan: &PlanTree, form: ExecutorForm) -> Result<Validated, InvalidLaunch> {
-    let mut validated = Validated::default();
+pub fn validate_form(plan: &PlanTree, form: ExecutorForm) -> Result<ValidationReport, InvalidLaunch> {
+    let mut validated = ValidationReport::default();
     match form {
         ExecutorForm::Processes => {
             validated.each(ProcessLaunch::all(plan), |launch| validate_processes(plan, launch))?;
@@ -95,25 +95,26 @@ pub fn validate_form(plan: &PlanTree, form: ExecutorForm) -> Result<Validated, I
         #[cfg(feature = "cuda")]
         ExecutorForm::Kernel => {
             let messages = launches::messages(plan);
-            let messages = messages.map_err(|invalid| InvalidLaunch { launch: "on one device".to_owned(), invalid })?;
+            let messages =
+                messages.map_err(|invalid| InvalidLaunch { launch: "on one device".to_owned(), error: invalid })?;
             validated.each(messages.into_iter().map(Reduced), |message| validate_kernel(plan, message.0))?;
         }
     }
     Ok(validated)
 }
 
-impl Validated {
+impl ValidationReport {
     fn each<L: fmt::Display>(
         &mut self,
         launches: impl IntoIterator<Item = L>,
-        validate: impl Fn(&L) -> Result<(), Invalid>,
+        validate: impl Fn(&L) -> Result<(), ValidationError>,
     ) -> Result<(), InvalidLaunch> {
         for launch in launches {
             match validate(&launch) {
                 Ok(()) => self.launches += 1,
                 Err(invalid) => {
                     let is_applicable = is_applicable(&invalid);
-                    let invalid = InvalidLaunch { launch: launch.to_string(), invalid };
+                    let invalid = InvalidLaunch { launch: launch.to_string(), error: invalid };
                     if is_applicable {
                         return Err(invalid);
                     }
@@ -126,11 +127,11 @@ impl Validated {
 }
 
 /// Returns whether an executor makes the launch at all.
-fn is_applicable(invalid: &Invalid) -> bool {
+fn is_applicable(invalid: &ValidationError) -> bool {
     match invalid {
-        Invalid::Plan(ExecError::CrossNodeAccess { .. }) => false,
+        ValidationError::Plan(ExecError::CrossNodeAccess { .. }) => false,
         #[cfg(feature = "cuda")]
-        Invalid::NotSpecialized(NotSpecialized::TooLarge { .. } | NotSpecialized::TooWide { .. }) => false,
+        ValidationError::NotSpecialized(NotSpecialized::TooLarge { .. } | NotSpecialized::TooWide { .. }) => false,
         _ => true,
     }
 }

@@ -4,7 +4,7 @@
 //! The cache of operands and ids is tracked as well: an index into it must refer to the operands and ids that the
 //! operation names, in the first iteration of a loop and in every later one.
 
-use super::Invalid;
+use super::ValidationError;
 use crate::cuda::abi::{CACHED_IDS, CACHED_OPERANDS, FLAG_RELAXED};
 use crate::interpret::program::Instr;
 use crate::interpret::{Block, Opcode, ResolvedPlan, Space};
@@ -15,9 +15,9 @@ type Cached = Option<[u32; 4]>;
 /// Compares a kernel's source with the resolved plan. `reduce`: the name of the reduction that replaces sums.
 ///
 /// # Errors
-/// [`Invalid::Changed`].
-pub(super) fn compare(program: &ResolvedPlan, source: &str, reduce: Option<&str>) -> Result<(), Invalid> {
-    let wrong = |what: &str| Invalid::changed("the specialized kernel", what);
+/// [`ValidationError::Changed`].
+pub(super) fn compare(program: &ResolvedPlan, source: &str, reduce: Option<&str>) -> Result<(), ValidationError> {
+    let wrong = |what: &str| ValidationError::changed("the specialized kernel", what);
     let (shapes, table) =
         source.split_once("DEV_TABLE BlockConstants kBlocks[] = {\n").ok_or_else(|| wrong("has no thread blocks"))?;
     let (table, _) = table.split_once("};").ok_or_else(|| wrong("has no end of thread blocks"))?;
@@ -58,7 +58,7 @@ pub(super) fn compare(program: &ResolvedPlan, source: &str, reduce: Option<&str>
             base: [operand, id],
         };
         reader.read(&lines).map_err(|what| {
-            Invalid::changed(
+            ValidationError::changed(
                 program.path(reader.at.min(code.end.saturating_sub(1))),
                 format!("in the specialized kernel, {what}"),
             )

@@ -5,7 +5,7 @@ use std::fmt;
 use mscclpp_core::plan::{Plan, raw::PlanTree};
 use mscclpp_core::types::ReduceOp;
 
-use super::Invalid;
+use super::ValidationError;
 use crate::dtype::DataType;
 use crate::interpret::program::Reductions;
 use crate::interpret::resolve;
@@ -153,7 +153,7 @@ fn nodes(plan: &PlanTree) -> Vec<u32> {
 /// Returns messages whose specialized kernels differ in their operations: one for each reduction that a plan of sums
 /// accepts, or one for the plan's own reduction.
 #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "specialized kernels are for CUDA"))]
-pub(super) fn messages(plan: &PlanTree) -> Result<Vec<Message>, Invalid> {
+pub(super) fn messages(plan: &PlanTree) -> Result<Vec<Message>, ValidationError> {
     /// Elements per rank. The text of a kernel does not depend on it.
     const ELEMENTS: u64 = 4096;
     let message = Message::new(DataType::F32, plan.ranks.len() as u64 * ELEMENTS).any_size();

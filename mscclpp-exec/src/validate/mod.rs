@@ -30,7 +30,7 @@ use mscclpp_core::types::ChannelKind;
 use thiserror::Error;
 
 use self::devices::Body;
-pub use self::forms::{ExecutorForm, InvalidLaunch, Validated, validate_form};
+pub use self::forms::{ExecutorForm, InvalidLaunch, ValidationReport, validate_form};
 pub use self::launches::{DeviceLaunch, ProcessLaunch, Sharing};
 #[cfg(feature = "cuda")]
 use crate::cuda::{NotSpecialized, specialized_source};
@@ -48,7 +48,7 @@ use crate::process::{check_nodes, links};
 /// Why an executor does not run the plan that was proved.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum Invalid {
+pub enum ValidationError {
     /// The executor cannot run the plan.
     #[error(transparent)]
     Plan(#[from] Error),
@@ -68,10 +68,10 @@ pub enum Invalid {
     #[error("the plan as executed has more than 2^32 chunks or operations")]
     TooLarge,
     /// An operation is not the plan's.
-    #[error("{place}: {what}")]
+    #[error("{path}: {what}")]
     Changed {
         /// The operation, thread block or rank.
-        place: String,
+        path: String,
         /// How it differs.
         what: String,
     },
@@ -99,9 +99,9 @@ pub enum Invalid {
     },
 }
 
-impl Invalid {
-    fn changed(place: impl Into<String>, what: impl Into<String>) -> Self {
-        Self::Changed { place: place.into(), what: what.into() }
+impl ValidationError {
+    fn changed(path: impl Into<String>, what: impl Into<String>) -> Self {
+        Self::Changed { path: path.into(), what: what.into() }
     }
 }
 
@@ -109,11 +109,11 @@ impl Invalid {
 /// operations use, with the launch protocol as operations of two additional thread blocks per rank.
 ///
 /// # Errors
-/// [`Invalid::Plan`], [`Invalid::Ranks`], [`Invalid::TooLarge`], [`Invalid::Changed`].
+/// [`ValidationError::Plan`], [`ValidationError::Ranks`], [`ValidationError::TooLarge`], [`ValidationError::Changed`].
 ///
 /// # Cost
 /// Quadratic in the number of ranks: the passes run for each of them on the operations of all.
-pub fn as_run_by_processes(plan: &PlanTree, launch: &ProcessLaunch) -> Result<PlanTree, Invalid> {
+pub fn as_run_by_processes(plan: &PlanTree, launch: &ProcessLaunch) -> Result<PlanTree, ValidationError> {
     let schedules = schedules(plan, launch)?;
     process::Writer::write(plan, &schedules, launch)
 }
@@ -126,16 +126,16 @@ pub fn as_run_by_processes(plan: &PlanTree, launch: &ProcessLaunch) -> Result<Pl
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let ring = algorithms::find("allreduce_ring").expect("it is in the library");
-/// let plan = ring.compile(ring.spec(2, 2), &[])?;
+/// let plan = ring.compile_tree(ring.spec(2, 2), &[])?;
 /// validate_processes(&plan, &ProcessLaunch::new(2, 2, Sharing::Staged))?;
 /// # Ok(())
 /// # }
 /// ```
 ///
 /// # Errors
-/// Any [`Invalid`]. A plan that the checker rejects is not proved: its diagnostics are returned as
-/// [`Invalid::Rejected`].
-pub fn validate_processes(plan: &PlanTree, launch: &ProcessLaunch) -> Result<(), Invalid> {
+/// Any [`ValidationError`]. A plan that the checker rejects is not proved: its diagnostics are returned as
+/// [`ValidationError::Rejected`].
+pub fn validate_processes(plan: &PlanTree, launch: &ProcessLaunch) -> Result<(), ValidationError> {
     rejected(check(plan))?;
     let schedules = schedules(plan, launch)?;
     validate_schedules(plan, &schedules, launch)
@@ -145,8 +145,8 @@ pub fn validate_processes(plan: &PlanTree, launch: &ProcessLaunch) -> Result<(),
 /// every thread block, and at its start if the plan needs one there.
 ///
 /// # Errors
-/// [`Invalid::Plan`], [`Invalid::Ranks`], [`Invalid::TooLarge`], [`Invalid::Changed`].
-pub fn as_run_by_devices(plan: &PlanTree, launch: &DeviceLaunch) -> Result<PlanTree, Invalid> {
+/// [`ValidationError::Plan`], [`ValidationError::Ranks`], [`ValidationError::TooLarge`], [`ValidationError::Changed`].
+pub fn as_run_by_devices(plan: &PlanTree, launch: &DeviceLaunch) -> Result<PlanTree, ValidationError> {
     devices::Writer::write(plan, &with_launch_barriers(plan, launch)?, launch, Body::Plan)
 }
 
@@ -156,9 +156,9 @@ pub fn as_run_by_devices(plan: &PlanTree, launch: &DeviceLaunch) -> Result<PlanT
 /// start, and any access to scratch after the end of the previous launch.
 ///
 /// # Errors
-/// Any [`Invalid`]. A plan that the checker rejects is not proved: its diagnostics are returned as
-/// [`Invalid::Rejected`].
-pub fn validate_devices(plan: &PlanTree, launch: &DeviceLaunch) -> Result<(), Invalid> {
+/// Any [`ValidationError`]. A plan that the checker rejects is not proved: its diagnostics are returned as
+/// [`ValidationError::Rejected`].
+pub fn validate_devices(plan: &PlanTree, launch: &DeviceLaunch) -> Result<(), ValidationError> {
     rejected(check(plan))?;
     validate_launch_barriers(plan, &with_launch_barriers(plan, launch)?, launch)
 }
@@ -167,9 +167,9 @@ pub fn validate_devices(plan: &PlanTree, launch: &DeviceLaunch) -> Result<(), In
 /// executes the same operations as in the interpreter.
 ///
 /// # Errors
-/// [`Invalid::NotSpecialized`] where there is no such kernel, [`Invalid::Plan`], [`Invalid::Changed`].
+/// [`ValidationError::NotSpecialized`] where there is no such kernel, [`ValidationError::Plan`], [`ValidationError::Changed`].
 #[cfg(feature = "cuda")]
-pub fn validate_kernel(plan: &PlanTree, message: Message) -> Result<(), Invalid> {
+pub fn validate_kernel(plan: &PlanTree, message: Message) -> Result<(), ValidationError> {
     let image = Plan::new(plan);
     let program = resolve(&image)?;
     let reduce = match program.reductions {
@@ -181,7 +181,7 @@ pub fn validate_kernel(plan: &PlanTree, message: Message) -> Result<(), Invalid>
 }
 
 /// Returns the output of the pass.
-fn with_launch_barriers(plan: &PlanTree, launch: &DeviceLaunch) -> Result<ResolvedPlan, Invalid> {
+fn with_launch_barriers(plan: &PlanTree, launch: &DeviceLaunch) -> Result<ResolvedPlan, ValidationError> {
     let (expected, found) = (plan.ranks.len(), launch.devices.len());
     let mut numbers = 0..launch.nodes.len() as u32;
     let is_known = |device: &u32| (*device as usize) < launch.nodes.len();
@@ -189,7 +189,7 @@ fn with_launch_barriers(plan: &PlanTree, launch: &DeviceLaunch) -> Result<Resolv
         || !launch.devices.iter().all(is_known)
         || !numbers.all(|device| launch.devices.contains(&device))
     {
-        return Err(Invalid::Ranks { expected, found });
+        return Err(ValidationError::Ranks { expected, found });
     }
     let mut program = resolve(&Plan::new(plan))?;
     let node_of: Vec<u32> = launch.devices.iter().map(|&device| launch.nodes[device as usize]).collect();
@@ -202,7 +202,11 @@ fn with_launch_barriers(plan: &PlanTree, launch: &DeviceLaunch) -> Result<Resolv
     Ok(program)
 }
 
-fn validate_launch_barriers(plan: &PlanTree, program: &ResolvedPlan, launch: &DeviceLaunch) -> Result<(), Invalid> {
+fn validate_launch_barriers(
+    plan: &PlanTree,
+    program: &ResolvedPlan,
+    launch: &DeviceLaunch,
+) -> Result<(), ValidationError> {
     let write = |body| devices::Writer::write(plan, program, launch, body);
     // Two arguments: no operation is inserted between the plan's operations, and the barriers hold for any operations.
     let written = write(Body::Plan)?;
@@ -214,30 +218,30 @@ fn validate_launch_barriers(plan: &PlanTree, program: &ResolvedPlan, launch: &De
     // There is no barrier at the start, or it does not hold. The checker has accepted how the plan's operations access
     // the buffers of peers nevertheless.
     if !launch_boundaries(&written).puts_arrive_in_launch || has_marks(plan, program)? {
-        return Err(Invalid::Boundary { boundary: "start" });
+        return Err(ValidationError::Boundary { boundary: "start" });
     }
     rejected(check(&write(Body::ProbesAfterBarrier)?))?;
     // Scratch, which the next launch may lay out differently.
     let groups = (program.agents.len() as u32).div_ceil(devices::GROUP).max(2);
     for pair in (0..groups).flat_map(|one| (one + 1..groups).map(move |other| [one, other])) {
         if !boundaries(&write(Body::Scratch(pair))?)?.sizes_may_follow {
-            return Err(Invalid::Boundary { boundary: "start" });
+            return Err(ValidationError::Boundary { boundary: "start" });
         }
     }
     Ok(())
 }
 
 /// Returns whether devices mark the start and the end of launches for their proxies.
-fn has_marks(plan: &PlanTree, program: &ResolvedPlan) -> Result<bool, Invalid> {
+fn has_marks(plan: &PlanTree, program: &ResolvedPlan) -> Result<bool, ValidationError> {
     let of_plan = resolve(&Plan::new(plan))?.channels.len();
     Ok(program.channels.iter().skip(of_plan).any(|channel| channel.kind == ChannelKind::Port))
 }
 
 /// Returns the output of the passes on every rank.
-fn schedules(plan: &PlanTree, launch: &ProcessLaunch) -> Result<Vec<RankSchedule>, Invalid> {
+fn schedules(plan: &PlanTree, launch: &ProcessLaunch) -> Result<Vec<RankSchedule>, ValidationError> {
     let expected = plan.ranks.len();
     if let Some(found) = [launch.nodes.len(), launch.sharing.len()].into_iter().find(|&found| found != expected) {
-        return Err(Invalid::Ranks { expected, found });
+        return Err(ValidationError::Ranks { expected, found });
     }
     let image = Plan::new(plan);
     let schedule = |rank| {
@@ -249,7 +253,11 @@ fn schedules(plan: &PlanTree, launch: &ProcessLaunch) -> Result<Vec<RankSchedule
 }
 
 /// Validates the output of the passes.
-fn validate_schedules(plan: &PlanTree, schedules: &[RankSchedule], launch: &ProcessLaunch) -> Result<(), Invalid> {
+fn validate_schedules(
+    plan: &PlanTree,
+    schedules: &[RankSchedule],
+    launch: &ProcessLaunch,
+) -> Result<(), ValidationError> {
     let written = process::Writer::write(plan, schedules, launch)?;
     // A lasting copy is not that of the next launch, which `process::calls::RING` ensures. Only plans without scratch
     // have such copies, so no other race is allowed here; the remaining ones are checked below.
@@ -272,15 +280,15 @@ fn validate_schedules(plan: &PlanTree, schedules: &[RankSchedule], launch: &Proc
 }
 
 /// Fails if a plan needs launch barriers other than those that it has.
-fn boundaries(plan: &PlanTree) -> Result<LaunchBoundaries, Invalid> {
+fn boundaries(plan: &PlanTree) -> Result<LaunchBoundaries, ValidationError> {
     let facts = launch_boundaries(plan);
     match (facts.can_start_without_barrier, facts.can_end_without_barrier) {
         (true, true) => Ok(facts),
-        (false, _) => Err(Invalid::Boundary { boundary: "start" }),
-        _ => Err(Invalid::Boundary { boundary: "end" }),
+        (false, _) => Err(ValidationError::Boundary { boundary: "start" }),
+        _ => Err(ValidationError::Boundary { boundary: "end" }),
     }
 }
 
-fn rejected(found: Diagnostics) -> Result<(), Invalid> {
-    if found.is_empty() { Ok(()) } else { Err(Invalid::Rejected(found)) }
+fn rejected(found: Diagnostics) -> Result<(), ValidationError> {
+    if found.is_empty() { Ok(()) } else { Err(ValidationError::Rejected(found)) }
 }

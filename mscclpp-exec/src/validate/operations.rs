@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use mscclpp_core::plan::raw::{BufferRef, Op, OpKind, PlanTree};
 use mscclpp_core::types::{BufferKind, ChannelKind};
 
-use super::Invalid;
+use super::ValidationError;
 use crate::error::path;
 use crate::interpret::program::Instr;
 use crate::interpret::{Block, Opcode, Operand, ResolvedPlan, Space};
@@ -53,12 +53,15 @@ impl<'p> Reader<'p> {
     /// Returns the executed operations of a thread block, in their order.
     ///
     /// # Errors
-    /// [`Invalid::Changed`].
-    pub(super) fn block(&mut self, code: &Block) -> Result<Vec<Item<'p>>, Invalid> {
+    /// [`ValidationError::Changed`].
+    pub(super) fn block(&mut self, code: &Block) -> Result<Vec<Item<'p>>, ValidationError> {
         let plan = self.plan;
         let block = plan.ranks.get(code.rank as usize).and_then(|rank| rank.blocks.get(code.block as usize));
         let Some(block) = block else {
-            return Err(Invalid::changed(format!("rank {}", code.rank), format!("has no thread block {}", code.block)));
+            return Err(ValidationError::changed(
+                format!("rank {}", code.rank),
+                format!("has no thread block {}", code.block),
+            ));
         };
         let (mut items, mut next, mut at) = (Vec::new(), 0_u32, code.start);
         for op in &block.ops {
@@ -68,7 +71,7 @@ impl<'p> Reader<'p> {
             if !self.is_at(code, at, number) {
                 if !is_handshake(op) {
                     let place = path(code.rank, code.block, number, op.kind);
-                    return Err(Invalid::changed(place, "is not executed"));
+                    return Err(ValidationError::changed(place, "is not executed"));
                 }
                 continue;
             }
@@ -78,7 +81,7 @@ impl<'p> Reader<'p> {
             for (number, op) in (number + 1..).zip(inner) {
                 if !self.is_at(code, at, number) {
                     let place = path(code.rank, code.block, number, op.kind);
-                    return Err(Invalid::changed(place, "is not executed in its loop"));
+                    return Err(ValidationError::changed(place, "is not executed in its loop"));
                 }
                 self.compare(code, at, op)?;
                 item.body.push(Item { op, at, body: Vec::new() });
@@ -87,7 +90,7 @@ impl<'p> Reader<'p> {
             items.push(item);
         }
         if at != code.end {
-            return Err(Invalid::changed(
+            return Err(ValidationError::changed(
                 format!("rank {} / thread block {}", code.rank, code.block),
                 "executes operations that the plan does not have at this position",
             ));
@@ -103,17 +106,17 @@ impl<'p> Reader<'p> {
         at < code.end && self.instr(at).is_some_and(|instr| instr.op == number)
     }
 
-    fn compare(&mut self, code: &Block, at: u32, op: &Op) -> Result<(), Invalid> {
+    fn compare(&mut self, code: &Block, at: u32, op: &Op) -> Result<(), ValidationError> {
         let Some(instr) = self.instr(at) else {
-            return Err(Invalid::changed("the whole plan", "an index out of range"));
+            return Err(ValidationError::changed("the whole plan", "an index out of range"));
         };
         let place = || path(code.rank, code.block, instr.op, op.kind);
-        let differs = |what: &str| Err(Invalid::changed(place(), format!("{what} differs from the plan's")));
+        let differs = |what: &str| Err(ValidationError::changed(place(), format!("{what} differs from the plan's")));
         if instr.kind != op.kind || Some(instr.action) != action(op) {
             return differs("its kind");
         }
         let body = op.body.as_ref().map_or((0, 0, 0), |body| (body.num_chunks, body.ops.len() as u32, body.unit));
-        if (instr.body, instr.unit) != (body.1, body.2) || instr.count != body.0 + op.blocks {
+        if (instr.body, instr.unit) != (body.1, body.2) || instr.count != body.0 + op.num_blocks {
             return differs("its number of repetitions or of thread blocks");
         }
         if instr.slice != op.slice.map_or((0, 1), |slice| (slice.index, slice.count)) {

@@ -29,7 +29,7 @@ use mscclpp_core::types::{BufferKind, ChannelKind};
 use super::launches::on_nodes;
 use super::operations::{Item, Reader, resolve};
 use super::tree::{acquire, copy, in_table, memory_channels, nop, release, remote, semaphore, sync};
-use super::{Invalid, ProcessLaunch, Sharing};
+use super::{ProcessLaunch, Sharing, ValidationError};
 use crate::error::path;
 use crate::interpret::{Block, Operand, Space};
 use crate::passes::RankSchedule;
@@ -72,12 +72,12 @@ impl<'p> Writer<'p> {
     /// Returns the plan as executed.
     ///
     /// # Errors
-    /// [`Invalid::Changed`], [`Invalid::TooLarge`].
+    /// [`ValidationError::Changed`], [`ValidationError::TooLarge`].
     pub(super) fn write(
         plan: &'p PlanTree,
         schedules: &'p [RankSchedule],
         launch: &'p ProcessLaunch,
-    ) -> Result<PlanTree, Invalid> {
+    ) -> Result<PlanTree, ValidationError> {
         let copies = vec![[None; SLOTS]; plan.ranks.len()];
         let tree = on_nodes(plan, &launch.nodes);
         let mut writer = Self { plan, schedules, nodes: &launch.nodes, sharing: &launch.sharing, tree, copies };
@@ -96,7 +96,7 @@ impl<'p> Writer<'p> {
     /// Fails where progress relies on a wait at the end of a launch that serves the connections to other nodes: a rank
     /// waits there while ranks on other nodes may have data for it. These ranks cannot send the data before it is
     /// received, nor later data to other ranks, for which the rank may wait.
-    fn check_progress(&self) -> Result<(), Invalid> {
+    fn check_progress(&self) -> Result<(), ValidationError> {
         for (from, schedule) in self.schedules.iter().enumerate() {
             let codes = schedule.program.agents.get(schedule.agents.clone()).unwrap_or_default();
             let instrs = codes.iter().flat_map(|code| code.start..code.end);
@@ -109,7 +109,7 @@ impl<'p> Writer<'p> {
                         "waits for peers at the end of a launch without polling its connections, while rank {from} \
                          may send to it"
                     );
-                    return Err(Invalid::changed(format!("rank {to}"), what));
+                    return Err(ValidationError::changed(format!("rank {to}"), what));
                 }
             }
         }
@@ -117,7 +117,7 @@ impl<'p> Writer<'p> {
     }
 
     /// Adds scratch for the copies that peers access.
-    fn add_copies(&mut self) -> Result<(), Invalid> {
+    fn add_copies(&mut self) -> Result<(), ValidationError> {
         for (rank, schedule) in self.schedules.iter().enumerate() {
             let tables = &mut self.tree.ranks[rank];
             for slot in 0..SLOTS {
@@ -128,21 +128,22 @@ impl<'p> Writer<'p> {
                         (false, _) => tables.output_chunks,
                     };
                     self.copies[rank][slot] = Some(tables.scratch_chunks);
-                    tables.scratch_chunks = tables.scratch_chunks.checked_add(chunks).ok_or(Invalid::TooLarge)?;
+                    tables.scratch_chunks =
+                        tables.scratch_chunks.checked_add(chunks).ok_or(ValidationError::TooLarge)?;
                 }
             }
         }
         Ok(())
     }
 
-    fn rank(&mut self, rank: u32) -> Result<Protocol, Invalid> {
+    fn rank(&mut self, rank: u32) -> Result<Protocol, ValidationError> {
         let schedule = &self.schedules[rank as usize];
         let mut reader = Reader::new(self.plan, &schedule.program);
         let codes = schedule.program.agents.get(schedule.agents.clone()).unwrap_or_default();
         let blocks = &self.plan.ranks[rank as usize].blocks;
         let expected = (0..).zip(blocks).filter(|(_, block)| !block.ops.is_empty()).map(|(number, _)| (rank, number));
         if !codes.iter().map(|code| (code.rank, code.block)).eq(expected) {
-            return Err(Invalid::changed(format!("rank {rank}"), "does not execute its thread blocks"));
+            return Err(ValidationError::changed(format!("rank {rank}"), "does not execute its thread blocks"));
         }
         let mut protocol = Protocol {
             first: blocks.len(),
@@ -156,7 +157,7 @@ impl<'p> Writer<'p> {
             protocol.blocks.push((code.block as usize, semaphores));
         }
         if schedule.last_peer_access.len() != codes.len() {
-            return Err(Invalid::changed(format!("rank {rank}"), "tracks another number of thread blocks"));
+            return Err(ValidationError::changed(format!("rank {rank}"), "tracks another number of thread blocks"));
         }
         let added = [ThreadBlock::default(), ThreadBlock::default()];
         self.tree.ranks[rank as usize].blocks.extend(added);
@@ -170,7 +171,7 @@ impl<'p> Writer<'p> {
         code: &Block,
         last: Option<u32>,
         items: &[Item<'p>],
-    ) -> Result<Semaphores, Invalid> {
+    ) -> Result<Semaphores, ValidationError> {
         let rank = code.rank as usize;
         let mut block = std::mem::take(&mut self.tree.ranks[rank].blocks[code.block as usize]);
         let mut ops = Vec::with_capacity(block.ops.len() + 8);
@@ -191,7 +192,7 @@ impl<'p> Writer<'p> {
             if last < code.start {
                 ops.push(release(semaphore));
             } else if last >= code.end {
-                return Err(Invalid::changed(format!("rank {rank}"), "never counts as finished"));
+                return Err(ValidationError::changed(format!("rank {rank}"), "never counts as finished"));
             }
         }
         let mut is_open = false;
@@ -246,14 +247,14 @@ impl<'p> Writer<'p> {
         item: &Item<'p>,
         block: &mut ThreadBlock,
         ops: &mut Vec<Op>,
-    ) -> Result<(), Invalid> {
-        let Some(instr) = reader.instr(item.at) else { return Err(Invalid::TooLarge) };
+    ) -> Result<(), ValidationError> {
+        let Some(instr) = reader.instr(item.at) else { return Err(ValidationError::TooLarge) };
         let (srcs, dsts) = (reader.program.srcs(instr), reader.program.dsts(instr));
         let unseen = |operand: &&Operand| self.is_lookup_needed(code.rank, operand);
         if let Some(operand) = srcs.iter().chain(dsts).find(unseen).filter(|_| !instr.accesses_peer_buffers) {
             let place = path(code.rank, code.block, instr.op, instr.kind);
             let what = format!("does not wait until rank {} has announced its buffers", operand.rank);
-            return Err(Invalid::changed(place, what));
+            return Err(ValidationError::changed(place, what));
         }
         let mut op = item.op.clone();
         let is_copied = |operand: &Operand| {
@@ -295,7 +296,7 @@ impl<'p> Writer<'p> {
         (srcs, dsts): (&[Operand], &[Operand]),
         block: &mut ThreadBlock,
         ops: &mut Vec<Op>,
-    ) -> Result<(), Invalid> {
+    ) -> Result<(), ValidationError> {
         let kind = ChannelKind::Memory;
         let mut side = |writer: &mut Self, operands: &[Operand]| {
             let mut found = Vec::with_capacity(operands.len());
@@ -313,7 +314,7 @@ impl<'p> Writer<'p> {
             }
             // Plans list the executing rank's operands first.
             found.sort_by_key(plan::raw::Operand::is_remote);
-            Ok::<_, Invalid>(found)
+            Ok::<_, ValidationError>(found)
         };
         let (srcs, dsts) = (side(self, srcs)?, side(self, dsts)?);
         let mut new = |kind: OpKind, srcs: &[plan::raw::Operand], dsts: &[plan::raw::Operand]| {
@@ -333,7 +334,12 @@ impl<'p> Writer<'p> {
                     new(OpKind::Put, &vec![srcs[0]; others.len()], others);
                 }
             }
-            _ => return Err(Invalid::changed(format!("rank {}", code.rank), "has packets in a caller's memory")),
+            _ => {
+                return Err(ValidationError::changed(
+                    format!("rank {}", code.rank),
+                    "has packets in a caller's memory",
+                ));
+            }
         }
         Ok(())
     }
@@ -345,7 +351,7 @@ impl<'p> Writer<'p> {
         operand: &Operand,
         kind: ChannelKind,
         block: &mut ThreadBlock,
-    ) -> Result<Option<plan::raw::Operand>, Invalid> {
+    ) -> Result<Option<plan::raw::Operand>, ValidationError> {
         if !matches!(operand.space, Space::Input | Space::Output) {
             return Ok(None);
         }
@@ -357,11 +363,11 @@ impl<'p> Writer<'p> {
             let access = || format!("accesses the {} of rank {owner}", ["input", "output"][slot]);
             if !placement.peers_access[slot] {
                 let what = format!("{}, which its launch does not share", access());
-                return Err(Invalid::changed(format!("rank {rank}"), what));
+                return Err(ValidationError::changed(format!("rank {rank}"), what));
             }
             if self.is_lookup_needed(rank, operand) && !self.schedules[rank as usize].placement.accesses[owner] {
                 let what = format!("{}, which it does not look up", access());
-                return Err(Invalid::changed(format!("rank {rank}"), what));
+                return Err(ValidationError::changed(format!("rank {rank}"), what));
             }
         }
         let Some(copy) = self.copies[owner][slot] else { return Ok(None) };
@@ -372,7 +378,7 @@ impl<'p> Writer<'p> {
                 BufferRef::Remote(remote(tables, block, kind, (operand.rank, BufferKind::Scratch)))
             }
         };
-        let index = copy.checked_add(first).ok_or(Invalid::TooLarge)?;
+        let index = copy.checked_add(first).ok_or(ValidationError::TooLarge)?;
         Ok(Some(plan::raw::Operand { buffer: place, index, size: operand.size }))
     }
 
@@ -383,7 +389,7 @@ impl<'p> Writer<'p> {
     }
 
     /// Writes the two added thread blocks of every rank.
-    fn exchange(&mut self, protocols: &[Protocol]) -> Result<(), Invalid> {
+    fn exchange(&mut self, protocols: &[Protocol]) -> Result<(), ValidationError> {
         let ranks = self.plan.ranks.len() as u32;
         let (mut first, mut second) = (vec![Vec::new(); ranks as usize], vec![Vec::new(); ranks as usize]);
         let (mut opened, mut ended) = (vec![Vec::new(); ranks as usize], vec![Vec::new(); ranks as usize]);
@@ -453,19 +459,20 @@ impl<'p> Writer<'p> {
         rank: usize,
         ranges: impl Fn(&'p crate::passes::place_in_caller_memory::Placement) -> &'p [Vec<Range<u64>>; SLOTS],
         outwards: bool,
-    ) -> Result<Vec<Op>, Invalid> {
+    ) -> Result<Vec<Op>, ValidationError> {
         let mut ops = Vec::new();
         for (slot, ranges) in ranges(&self.schedules[rank].placement).iter().enumerate() {
             let Some(first) = self.copies[rank][slot] else { continue };
             for range in ranges {
-                let number = |number: u64| u32::try_from(number).map_err(|_| Invalid::TooLarge);
+                let number = |number: u64| u32::try_from(number).map_err(|_| ValidationError::TooLarge);
                 let (start, end) = (number(range.start)?, number(range.end)?);
                 let size = end.saturating_sub(start);
-                let outside = || Invalid::changed(format!("rank {rank}"), format!("copies chunks {start}..{end}"));
+                let outside =
+                    || ValidationError::changed(format!("rank {rank}"), format!("copies chunks {start}..{end}"));
                 let caller = caller_chunks(self.plan, rank as u32, slot, start, size).ok_or_else(outside)?;
                 let copied = plan::raw::Operand::local(
                     BufferKind::Scratch,
-                    first.checked_add(start).ok_or(Invalid::TooLarge)?,
+                    first.checked_add(start).ok_or(ValidationError::TooLarge)?,
                     size,
                 );
                 ops.push(if outwards { copy(copied, caller) } else { copy(caller, copied) });

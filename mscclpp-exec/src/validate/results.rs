@@ -2,8 +2,8 @@
 
 use mscclpp_core::plan::{Plan, raw::PlanTree};
 
-use super::Invalid;
-use crate::cpu::{Buffers, Executor, PreparedPlan};
+use super::ValidationError;
+use crate::cpu::{Buffers, Executor, PreparedPlan, Random};
 use crate::dtype::DataType;
 use crate::error::Error;
 use crate::message::Message;
@@ -16,7 +16,7 @@ const CHUNK: u64 = 32;
 const MOST_BYTES: u64 = 1 << 26;
 
 /// Fails where one of two plans for the same collective has other results. Plans with very many chunks are not run.
-pub(super) fn compare(plan: &PlanTree, other: &PlanTree) -> Result<(), Invalid> {
+pub(super) fn compare(plan: &PlanTree, other: &PlanTree) -> Result<(), ValidationError> {
     let Some(rank) = plan.ranks.first() else { return Ok(()) };
     let chunks = u64::from(rank.input_chunks.max(rank.output_chunks));
     let all = other.ranks.iter().map(|rank| chunks.saturating_add(rank.scratch_chunks.into()));
@@ -34,7 +34,7 @@ pub(super) fn compare(plan: &PlanTree, other: &PlanTree) -> Result<(), Invalid> 
         let parts = [("input", one.input(rank), other.input(rank)), ("output", one.output(rank), other.output(rank))];
         for (buffer, one, other) in parts {
             if let Some(byte) = one.iter().zip(other).position(|(one, other)| one != other) {
-                return Err(Invalid::Results { rank, buffer, byte });
+                return Err(ValidationError::Results { rank, buffer, byte });
             }
         }
     }

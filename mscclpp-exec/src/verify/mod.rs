@@ -4,13 +4,12 @@
 //! distance is the plan's: 1 on one node, more where a plan sends to the same position of the next node.
 //!
 //! ```
-//! use mscclpp_core::plan::Plan;
 //! use mscclpp_algorithms as algorithms;
 //! use mscclpp_exec::{Message, cpu::Executor, verify::Verifier};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let ring = algorithms::find("allreduce_ring").expect("it is in the library");
-//! let plan = Plan::new(&ring.compile(ring.spec(4, 4), &[])?);
+//! let plan = ring.plan(ring.spec(4, 4), &[])?;
 //! let mut prepared = Executor::new(4).prepare(&plan, Message::of::<f32>(1001))?;
 //! let mut buffers = prepared.buffers()?;
 //! let verifier = Verifier::new(&prepared, 42);

@@ -172,7 +172,7 @@ pub fn sync(kind: OpKind, rank: u32, peers: &[u32]) -> Op {
 }
 
 pub fn barrier(id: u32, blocks: u32) -> Op {
-    Op { blocks, ..op(OpKind::Barrier, &[], &[]).ids(&[id]) }
+    Op { num_blocks: blocks, ..op(OpKind::Barrier, &[], &[]).ids(&[id]) }
 }
 
 pub fn pipeline(unit: u64, num_chunks: u32, ops: Vec<Op>) -> Op {

@@ -20,13 +20,13 @@ use super::group::{DEADLINE, each, each_with};
 
 fn ring(ranks: u32) -> Plan {
     let ring = algorithms::find("allreduce_ring").expect("it is in the library");
-    Plan::new(&ring.compile(ring.spec(ranks, ranks), &[]).expect("it compiles"))
+    Plan::new(&ring.compile_tree(ring.spec(ranks, ranks), &[]).expect("it compiles"))
 }
 
 /// Returns an in-place plan.
 fn all_pairs(ranks: u32) -> Plan {
     let all_pairs = algorithms::find("allreduce_all_pairs").expect("it is in the library");
-    Plan::new(&all_pairs.compile(all_pairs.spec(ranks, ranks), &[]).expect("it compiles"))
+    Plan::new(&all_pairs.compile_tree(all_pairs.spec(ranks, ranks), &[]).expect("it compiles"))
 }
 
 /// Returns an unchecked plan.
@@ -54,7 +54,7 @@ fn launch(x: &mut PreparedPlan) -> Result<(), Error> {
 #[test]
 fn different_calls_are_reported() {
     let (plan, other) = (ring(3), algorithms::find("allreduce_packets").expect("it is in the library"));
-    let other = Plan::new(&other.compile(other.spec(3, 3), &[]).expect("it compiles"));
+    let other = Plan::new(&other.compile_tree(other.spec(3, 3), &[]).expect("it compiles"));
     let same = Message::of::<f32>(1000).any_size();
     for (odd_plan, odd, named) in [
         (&plan, Message::of::<f32>(1001).any_size(), ["1000 f32", "1001 f32"]),
@@ -141,7 +141,7 @@ fn wait_without_signal_names_operation_and_channel() {
     // Rank 0 may have left by then.
     assert!(matches!(*cause, Cause::CallFailed { kind: ErrorKind::Stalled, .. } | Cause::RankLeft { .. }), "{text}");
     let first = &stall.blocked[0];
-    assert_eq!((first.rank, first.block, &first.released), (1, 0, &UnblockedBy::ByNothing), "{text}");
+    assert_eq!((first.rank, first.block, &first.unblocked_by), (1, 0, &UnblockedBy::ByNothing), "{text}");
     assert!(matches!(first.waits_for, WaitsFor::Signal { id: 0, peer: 0, expected: 2, seen: 1, .. }), "{text}");
     assert!(text.contains("failures.rs"), "{text}");
 }
@@ -200,7 +200,7 @@ fn missing_rank_is_named_within_timeout() {
         assert!(call.contains("allreduce_ring") && call.contains("failures.rs"), "{call}");
         let own = stall.blocked.iter().filter(|blocked| blocked.rank == rank as u32);
         let held = WaitsFor::Peers { ranks: vec![1] };
-        let waits: Vec<_> = own.map(|blocked| (&blocked.waits_for, &blocked.released)).collect();
+        let waits: Vec<_> = own.map(|blocked| (&blocked.waits_for, &blocked.unblocked_by)).collect();
         // Rank 0 writes to rank 1's buffer, rank 2 only waits for its signal.
         assert!(!waits.is_empty(), "{text}");
         assert!(rank == 2 || waits.iter().all(|waits| *waits == (&held, &UnblockedBy::PeerStart)), "{text}");
@@ -296,7 +296,7 @@ fn concurrent_call_is_an_error() {
 fn buffers_of_failed_launch_are_inaccessible() {
     let gather = algorithms::find("allgather_pairwise").or_else(|| algorithms::find("allgather_all_pairs"));
     let gather = gather.expect("it is in the library");
-    let plan = Plan::new(&gather.compile(gather.spec(2, 2), &[]).expect("it compiles"));
+    let plan = Plan::new(&gather.compile_tree(gather.spec(2, 2), &[]).expect("it compiles"));
     let over = Barrier::new(2);
     let results = each(2, |transport| {
         let mut x = transport.prepare(&plan, Message::of::<u64>(2000).any_size()).expect("all are there");
@@ -308,7 +308,7 @@ fn buffers_of_failed_launch_are_inaccessible() {
             over.wait();
             return None;
         }
-        let result = match gather.placement() {
+        let result = match gather.buffer_mode() {
             algorithms::BufferMode::InPlace => x.launch_in_place(&mut buffer),
             _ => x.launch(&input, &mut buffer),
         };

@@ -18,7 +18,7 @@ use super::spawn::{DEADLINE, Job};
 fn plan(name: &str, transport: &Executor) -> Plan {
     let algorithm = algorithms::find(name).expect("it is in the library");
     let ranks = transport.num_ranks();
-    Plan::new(&algorithm.compile(algorithm.spec(ranks, ranks), &[]).expect("it compiles"))
+    Plan::new(&algorithm.compile_tree(algorithm.spec(ranks, ranks), &[]).expect("it compiles"))
 }
 
 fn prepare(name: &str, transport: &Executor, message: Message) -> PreparedPlan {
@@ -48,7 +48,7 @@ fn results(transport: &Executor, per_node: u32) {
     let supported = |algorithm: &&algorithms::BuiltinAlgorithm| algorithm.supports(ranks, per_node);
     let mut checked = 0;
     for algorithm in algorithms::all().iter().filter(supported) {
-        let in_place = algorithm.placement() == algorithms::BufferMode::InPlace;
+        let in_place = algorithm.buffer_mode() == algorithms::BufferMode::InPlace;
         let plan = plan_on(algorithm, (ranks, per_node), in_place, 0);
         for part in [1, 37, 5000] {
             let message = Message::of::<f32>(part * ranks as usize).any_size();
@@ -113,7 +113,7 @@ fn prepares_on_one_node_only(transport: &Executor) {
     let algorithm = algorithms::find("allgather_two_nodes").expect("it is in the library");
     let plans = [1, 2, 3].map(|instances| {
         let spec = AlgoSpec { instances, ..algorithm.spec(4, 2) };
-        Plan::new(&algorithm.compile(spec, &[]).expect("it compiles"))
+        Plan::new(&algorithm.compile_tree(spec, &[]).expect("it compiles"))
     });
     let message = Message::of::<f32>(4000).any_size();
     let launch = |plan| check_on(transport, plan, message, &Reference::new(plan, message, 7));
@@ -152,7 +152,7 @@ fn failed_preparation_on_one_node_does_not_affect_later_ones() {
 /// The nodes launch their prepared plans in different orders.
 fn differ(transport: &Executor) {
     let algorithm = algorithms::find("allreduce_hierarchical").expect("it is in the library");
-    let in_place = algorithm.placement() == algorithms::BufferMode::InPlace;
+    let in_place = algorithm.buffer_mode() == algorithms::BufferMode::InPlace;
     let plan = plan_on(algorithm, (4, 2), in_place, 0);
     let message = |count| Message::of::<f32>(count).any_size();
     let mut small = transport.prepare(&plan, message(400)).expect("the same");

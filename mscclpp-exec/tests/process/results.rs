@@ -108,7 +108,7 @@ impl Reference {
 }
 
 fn placements(algorithm: &BuiltinAlgorithm) -> &'static [bool] {
-    match algorithm.placement() {
+    match algorithm.buffer_mode() {
         BufferMode::InPlace => &[true],
         BufferMode::OutOfPlace => &[false],
         BufferMode::Any => &[true, false],
@@ -126,7 +126,7 @@ pub fn plan_on(algorithm: &BuiltinAlgorithm, (ranks, per_node): (u32, u32), in_p
     spec.collective.in_place = in_place;
     spec.collective.root = root;
     let arguments = algorithm.arguments([]).expect("defaults");
-    Plan::new(&algorithm.compile(spec, &arguments).unwrap_or_else(|error| panic!("{}: {error}", algorithm.name())))
+    Plan::new(&algorithm.compile_tree(spec, &arguments).unwrap_or_else(|error| panic!("{}: {error}", algorithm.name())))
 }
 
 /// Prepares and checks a message on this rank.
@@ -166,7 +166,7 @@ fn every_type_and_operation() {
     for name in ["allreduce_packets", "allreduce_all_pairs", "reducescatter_all_pairs", "reduce_gather"] {
         let algorithm = algorithms::all().iter().find(|algorithm| algorithm.name() == name);
         let algorithm = algorithm.unwrap_or_else(|| panic!("no {name}"));
-        let plan = plan(algorithm, 3, algorithm.placement() != BufferMode::OutOfPlace, 0);
+        let plan = plan(algorithm, 3, algorithm.buffer_mode() != BufferMode::OutOfPlace, 0);
         let messages: Vec<Message> = DataType::ALL
             .iter()
             .flat_map(|&dtype| ReduceOp::ALL.map(|op| Message::new(dtype, 3 * 67).op(op).any_size()))
@@ -180,7 +180,7 @@ fn every_type_and_operation() {
 #[test]
 fn loops_that_end_with_a_nop() {
     let algorithm = algorithms::find("allreduce_switch_pipeline").expect("it is in the library");
-    let mut tree = algorithm.compile(algorithm.spec(2, 2), &[]).expect("it compiles");
+    let mut tree = algorithm.compile_tree(algorithm.spec(2, 2), &[]).expect("it compiles");
     let blocks = tree.ranks.iter_mut().flat_map(|rank| &mut rank.blocks);
     for body in blocks.flat_map(|block| &mut block.ops).filter_map(|op| op.body.as_mut()) {
         body.unit = 1024;
@@ -195,7 +195,7 @@ fn loops_that_end_with_a_nop() {
 fn plans_of_very_many_chunks() {
     for name in ["allreduce_ring", "allreduce_all_pairs"] {
         let algorithm = algorithms::find(name).expect("it is in the library");
-        let mut tree = algorithm.compile(algorithm.spec(2, 2), &[]).expect("it compiles");
+        let mut tree = algorithm.compile_tree(algorithm.spec(2, 2), &[]).expect("it compiles");
         for rank in &mut tree.ranks {
             (rank.input_chunks, rank.output_chunks) = (4_000_000_000, 4_000_000_000);
         }

@@ -29,7 +29,7 @@ pub fn shipped(machines: &[(u32, u32)], instances: u32) -> Vec<Named> {
                 let place = if in_place { " in place" } else { "" };
                 let name = format!("{} on {ranks} ranks, {node} per node{place}", algorithm.name());
                 let arguments = algorithm.arguments([]).expect("defaults");
-                let plan = algorithm.compile(spec, &arguments).unwrap_or_else(|error| panic!("{name}: {error}"));
+                let plan = algorithm.compile_tree(spec, &arguments).unwrap_or_else(|error| panic!("{name}: {error}"));
                 plans.push(Named { name, plan });
             }
         }
@@ -38,7 +38,7 @@ pub fn shipped(machines: &[(u32, u32)], instances: u32) -> Vec<Named> {
 }
 
 fn placements(algorithm: &BuiltinAlgorithm) -> &'static [bool] {
-    match algorithm.placement() {
+    match algorithm.buffer_mode() {
         BufferMode::InPlace => &[true],
         BufferMode::OutOfPlace => &[false],
         BufferMode::Any => &[true, false],

@@ -52,12 +52,12 @@ fn trips_selects_the_trip_count() {
     let plan = eager(40);
     for trips in [1, 2, 39, 40] {
         for seed in 0..3 {
-            let outcome = ScheduleFuzzer::new(&plan).trips(trips).run(seed).expect("it can be run");
+            let outcome = ScheduleFuzzer::new(&plan).iterations(trips).run(seed).expect("it can be run");
             assert_eq!(outcome, Outcome::Passed { unordered: 0 }, "{trips}");
         }
     }
     for trips in [41, 42, 120] {
-        let outcome = ScheduleFuzzer::new(&plan).trips(trips).run(0).expect("it can be run");
+        let outcome = ScheduleFuzzer::new(&plan).iterations(trips).run(0).expect("it can be run");
         assert!(matches!(outcome, Outcome::Failed(Failure::Stalled { .. })), "{trips}: {outcome:?}");
     }
 }

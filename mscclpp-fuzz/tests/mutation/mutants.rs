@@ -264,7 +264,9 @@ pub(crate) fn apply(plan: &PlanTree, mutation: &Mutation) -> Option<PlanTree> {
             }
         }
         O::Flush => op.kind = OpKind::PutWithSignal,
-        O::BarrierCount => op.blocks = if variant == 0 { op.blocks + 1 } else { op.blocks.checked_sub(1)? },
+        O::BarrierCount => {
+            op.num_blocks = if variant == 0 { op.num_blocks + 1 } else { op.num_blocks.checked_sub(1)? }
+        }
         O::Barrier => op.ids[0] = if variant == 0 { op.ids[0] + 1 } else { op.ids[0].checked_sub(1)? },
         O::Semaphore => op.ids[variant] = (op.ids[variant] + 1) % tables.semaphores.len() as u32,
         O::Group => match (&mut op.slice, variant) {

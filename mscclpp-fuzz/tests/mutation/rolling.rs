@@ -60,7 +60,7 @@ impl Mutant {
             for seed in 0..seeds {
                 let at = self.changes[0].at;
                 let fuzzer = ScheduleFuzzer::new(&self.plan).target_block(at.rank as u32, at.block as u32);
-                let fuzzer = trips.map_or(fuzzer, |trips| fuzzer.trips(trips));
+                let fuzzer = trips.map_or(fuzzer, |trips| fuzzer.iterations(trips));
                 let how = match fuzzer.run(seed).map_err(|error| error.to_string())? {
                     Outcome::Passed { unordered: 0 } => continue,
                     Outcome::Passed { unordered } => format!("{unordered} accesses that nothing orders"),

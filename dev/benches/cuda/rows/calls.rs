@@ -52,7 +52,7 @@ pub(super) fn b7(bench: &Bench<'_>, _: Option<&Baselines>) -> Outcome<Option<Ver
 /// its kernels.
 pub(super) fn b8(bench: &Bench<'_>, _: Option<&Baselines>) -> Outcome<Option<Verdict>> {
     let algorithm = algorithms::find("allreduce_packets").ok_or("no such algorithm")?;
-    let plan = Plan::new(&algorithm.compile(algorithm.spec(8, 8), &algorithm.arguments([])?)?);
+    let plan = Plan::new(&algorithm.compile_tree(algorithm.spec(8, 8), &algorithm.arguments([])?)?);
     let mut times = Vec::new();
     for _ in 0..5 {
         let device = (bench.fresh)()?;

@@ -86,7 +86,7 @@ pub(super) fn b12(bench: &Bench<'_>, _: Option<&Baselines>) -> Outcome<Option<Ve
     let (mut races, mut seen) = (0, 0);
     for name in PLANS {
         let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
-        let right = algorithm.compile(algorithm.spec(RANKS, RANKS), &algorithm.arguments([])?)?;
+        let right = algorithm.compile_tree(algorithm.spec(RANKS, RANKS), &algorithm.arguments([])?)?;
         match first_wrong(bench, &right) {
             Ok(None) => {}
             Ok(Some((launch, wrong))) => {

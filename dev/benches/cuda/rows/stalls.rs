@@ -20,7 +20,7 @@ const TIMEOUT: Duration = Duration::from_millis(5);
 /// available.
 pub(super) fn b11(bench: &Bench<'_>, _: Option<&Baselines>) -> Outcome<Option<Verdict>> {
     let algorithm = algorithms::find("allreduce_all_pairs").ok_or("no such algorithm")?;
-    let mut tree = algorithm.compile(algorithm.spec(8, 8), &algorithm.arguments([])?)?;
+    let mut tree = algorithm.compile_tree(algorithm.spec(8, 8), &algorithm.arguments([])?)?;
     for block in &mut tree.ranks[1].blocks {
         if let Some(at) = block.ops.iter().position(|op| op.kind == OpKind::Signal) {
             block.ops.remove(at);

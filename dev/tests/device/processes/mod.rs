@@ -54,8 +54,8 @@ fn every_size(seed: u64, algorithm: &BuiltinAlgorithm) -> Result<(), Failed> {
             continue;
         }
         let mut spec = algorithm.spec(ranks, per_node);
-        spec.collective.in_place = algorithm.placement() == BufferMode::InPlace;
-        let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
+        spec.collective.in_place = algorithm.buffer_mode() == BufferMode::InPlace;
+        let plan = Plan::new(&algorithm.compile_tree(spec, &algorithm.arguments([])?)?);
         let works = [16, 53].map(|count| {
             let message = Message::new(DataType::F32, count * u64::from(ranks)).any_size();
             Work::new(plan.clone(), message, 2)
@@ -128,7 +128,7 @@ pub(crate) fn allgathers(
     let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
     let mut spec = algorithm.spec(ranks, ranks);
     spec.collective.in_place = false;
-    let plan = Plan::new(&algorithm.compile(spec, &algorithm.arguments([])?)?);
+    let plan = Plan::new(&algorithm.compile_tree(spec, &algorithm.arguments([])?)?);
     let message = Message::new(DataType::U8, 32 * u64::from(ranks));
     let mut run = world.prepare(&plan, message)?;
     let stream = world.stream()?;

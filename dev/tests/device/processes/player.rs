@@ -110,7 +110,7 @@ fn between_hosts(player: &Player) -> Result<(), Failed> {
         if !algorithm.supports(ranks, per_node) {
             continue;
         }
-        let plan = Plan::new(&algorithm.compile(algorithm.spec(ranks, per_node), &algorithm.arguments([])?)?);
+        let plan = Plan::new(&algorithm.compile_tree(algorithm.spec(ranks, per_node), &algorithm.arguments([])?)?);
         let message = Message::new(DataType::F32, u64::from(ranks) * 5003).any_size();
         let work = Work::new(plan, message, 3)?;
         work.run(&world, rank).map_err(|error| format!("{name}: {error}"))?;

@@ -128,7 +128,7 @@ pub(super) fn any_length(seed: u64) -> Result<(), Failed> {
 /// A plan that reduces into its own memory only, and then stores the result at all members.
 fn in_two_steps(ranks: u32) -> Result<PlanTree, Failed> {
     let algorithm = algorithms::find("allreduce_switch").ok_or("no such algorithm")?;
-    let mut tree = algorithm.compile(algorithm.spec(ranks, ranks), &algorithm.arguments([])?)?;
+    let mut tree = algorithm.compile_tree(algorithm.spec(ranks, ranks), &algorithm.arguments([])?)?;
     let mut split = 0;
     for block in tree.ranks.iter_mut().flat_map(|rank| &mut rank.blocks) {
         let both = |op: Op| {

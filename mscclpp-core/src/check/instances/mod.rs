@@ -222,7 +222,7 @@ impl Instances {
             && self.ranges_are_shifted(&one.srcs, &other.srcs, k)
             && self.ranges_are_shifted(&one.dsts, &other.dsts, k)
             && by(&one.ids, &other.ids, if has_numbers_of_rank(one.kind) { k } else { 0 })
-            && (one.reduce, one.sync, one.blocks) == (other.reduce, other.sync, other.blocks)
+            && (one.reduce, one.sync, one.num_blocks) == (other.reduce, other.sync, other.num_blocks)
             && one.slice == other.slice
             && match (&one.body, &other.body) {
                 (None, None) => true,

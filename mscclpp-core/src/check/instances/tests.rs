@@ -89,7 +89,7 @@ fn changes(op: &Op) -> Vec<Op> {
     change(&|op| op.ids.iter_mut().for_each(|id| *id ^= 1));
     change(&|op| *op = ops("nop").remove(0));
     change(&|op| *op = ops("signal.m#0").remove(0));
-    change(&|op| op.blocks ^= 1);
+    change(&|op| op.num_blocks ^= 1);
     change(&|op| op.slice = ops("copy/0:2 i0 > s0")[0].slice);
     if let Some(body) = &op.body {
         for (i, inner) in body.ops.iter().enumerate() {

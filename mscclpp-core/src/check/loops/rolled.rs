@@ -283,7 +283,7 @@ impl Build<'_, '_> {
             K::Barrier => {
                 let next = self.barriers.len() as u32;
                 let id = at.number(op.ids.first().copied().unwrap_or(0));
-                let (barrier, _) = *self.barriers.entry((at.rank, id)).or_insert((next, op.blocks));
+                let (barrier, _) = *self.barriers.entry((at.rank, id)).or_insert((next, op.num_blocks));
                 self.push(at, Action::Arrive(barrier));
             }
             _ => {}

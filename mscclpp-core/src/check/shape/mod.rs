@@ -381,10 +381,10 @@ fn check_barriers(plan: &PlanTree, barriers: &[LocatedOp], found: &mut Findings)
     for at in barriers {
         let number = at.number(at.op.ids[0]);
         let blocks = &users[&(at.rank, number)];
-        if blocks.len() != at.op.blocks as usize {
+        if blocks.len() != at.op.num_blocks as usize {
             let message = format!(
                 "barrier {number} of rank {} expects {} thread blocks, but thread blocks {blocks:?} use it",
-                at.rank, at.op.blocks
+                at.rank, at.op.num_blocks
             );
             found.push(Diagnostic::new(Code::BarrierMismatch, at.site(plan), message));
         }

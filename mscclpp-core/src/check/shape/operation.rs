@@ -30,7 +30,7 @@ pub(super) fn check(plan: &PlanTree, at: &LocatedOp, found: &mut Findings) {
 
 /// Returns whether an operation has only its kind.
 fn is_bare(op: &Op) -> bool {
-    (op.channel, op.reduce, op.sync, op.slice, op.blocks) == (None, None, BlockSync::None, None, 0)
+    (op.channel, op.reduce, op.sync, op.slice, op.num_blocks) == (None, None, BlockSync::None, None, 0)
         && op.srcs.is_empty()
         && op.dsts.is_empty()
         && op.ids.is_empty()
@@ -179,8 +179,8 @@ fn ids(plan: &PlanTree, at: &LocatedOp) -> Verdict {
             format!("names {count} {what}, expected at most {threads}, one per thread of the block"),
         );
     }
-    if (op.blocks > 0) != (demand == Ids::Barrier) {
-        let message = match op.blocks {
+    if (op.num_blocks > 0) != (demand == Ids::Barrier) {
+        let message = match op.num_blocks {
             0 => "has no barrier participants".to_owned(),
             count => format!("has {count} barrier participants, but is not a barrier"),
         };

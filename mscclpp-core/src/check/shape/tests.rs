@@ -148,8 +148,8 @@ fn block_tables() {
 #[test]
 fn barriers() {
     refused(Code::BarrierMismatch, |plan| plan.ranks[0].blocks[1].ops.clear());
-    refused_op(Code::BarrierMismatch, OpKind::Barrier, |op| op.blocks = 3);
-    refused_op(Code::BadOperands, OpKind::Barrier, |op| op.blocks = 0);
+    refused_op(Code::BarrierMismatch, OpKind::Barrier, |op| op.num_blocks = 3);
+    refused_op(Code::BadOperands, OpKind::Barrier, |op| op.num_blocks = 0);
     refused_op(Code::BadOperands, OpKind::Barrier, |op| op.ids.clear());
 }
 

@@ -346,7 +346,7 @@ fn are_tables_equal(one: &RankPlan, other: &RankPlan) -> bool {
 /// Returns whether two operations differ at most in channels and in the chunks and owners of their operands.
 fn are_equal(one: &Op, other: &Op) -> bool {
     (one.kind, one.channel, one.reduce, one.sync) == (other.kind, other.channel, other.reduce, other.sync)
-        && (one.slice, one.blocks) == (other.slice, other.blocks)
+        && (one.slice, one.num_blocks) == (other.slice, other.num_blocks)
         && one.ids.len() == other.ids.len()
         && (one.srcs.len(), one.dsts.len()) == (other.srcs.len(), other.dsts.len())
         && (!has_numbers_of_rank(one.kind) || one.ids == other.ids)

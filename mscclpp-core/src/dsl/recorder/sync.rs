@@ -104,7 +104,7 @@ impl Recorder {
         for block in order {
             let mut op = Op::new(OpKind::Barrier, origin);
             op.ids.push(number as u32);
-            op.blocks = count;
+            op.num_blocks = count;
             self.record_on_block(rank, i128::from(block), op);
         }
     }

@@ -100,7 +100,7 @@ fn decode_ops<'a>(flat: &mut dyn Iterator<Item = (OpView<'a>, Origin)>, count: u
             srcs: view.srcs().collect(),
             dsts: view.dsts().collect(),
             ids: view.ids().collect(),
-            blocks: view.num_blocks(),
+            num_blocks: view.num_blocks(),
             body: None,
             origin,
         };

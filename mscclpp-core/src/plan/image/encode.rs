@@ -213,9 +213,9 @@ impl Section {
             attributes |= HAS_SLICE;
             self.list(&[slice.index, slice.count]);
         }
-        if op.blocks != 0 {
+        if op.num_blocks != 0 {
             attributes |= HAS_BLOCKS;
-            self.list(&[op.blocks]);
+            self.list(&[op.num_blocks]);
         }
         if op.body.is_some() {
             attributes |= HAS_BODY;

@@ -111,7 +111,7 @@ proptest! {
                     prop_assert_eq!(view.srcs().collect::<Vec<_>>(), op.srcs.to_vec());
                     prop_assert_eq!(view.dsts().collect::<Vec<_>>(), op.dsts.to_vec());
                     prop_assert_eq!(view.ids().collect::<Vec<_>>(), op.ids.to_vec());
-                    prop_assert_eq!(view.num_blocks(), op.blocks);
+                    prop_assert_eq!(view.num_blocks(), op.num_blocks);
                     prop_assert_eq!(view.pipeline().map(|l| (l.unit, l.num_chunks)),
                         op.body.as_ref().map(|l| (l.unit, l.num_chunks)));
                     prop_assert_eq!(plan.location(r as u32, b as u32, i as u32), place(&tree, op).cloned());

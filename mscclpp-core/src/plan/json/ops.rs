@@ -175,7 +175,7 @@ impl Rare {
         match op.kind {
             OpKind::Barrier => {
                 op.ids.push(self.barrier);
-                op.blocks = self.blocks;
+                op.num_blocks = self.blocks;
             }
             OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease => op.ids = self.semaphores,
             OpKind::Pipeline => {

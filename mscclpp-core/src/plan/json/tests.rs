@@ -43,7 +43,7 @@ fn writable(mut tree: PlanTree) -> PlanTree {
 fn writable_op(op: &mut Op, outside: bool) {
     use OpKind::*;
     op.sync = BlockSync::None;
-    op.blocks = if op.kind == Barrier { op.blocks } else { 0 };
+    op.num_blocks = if op.kind == Barrier { op.num_blocks } else { 0 };
     op.slice = op.slice.filter(|_| op.kind.is_data());
     op.reduce = op.kind.is_reduce().then(|| op.reduce.unwrap_or_default());
     let local = matches!(

@@ -265,7 +265,7 @@ impl Serialize for Operation<'_> {
         match op.kind {
             OpKind::Barrier => {
                 map.serialize_entry("barrier_id", &op.ids.first().copied().unwrap_or(0))?;
-                map.serialize_entry("num_threadblocks", &op.blocks)?;
+                map.serialize_entry("num_threadblocks", &op.num_blocks)?;
             }
             OpKind::SemaphoreAcquire | OpKind::SemaphoreRelease => {
                 map.serialize_entry("semaphore_ids", &op.ids[..])?;

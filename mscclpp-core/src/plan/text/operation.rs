@@ -124,7 +124,7 @@ const ATTRIBUTES: [&str; 4] = ["blocks", "slice", "sync", "unit"];
 
 fn attributes(op: &mut Op, lexer: &mut Lexer<'_>) -> Result<(), TextError> {
     if lexer.take_word("blocks")? {
-        op.blocks = lexer.number_u32("a number of thread blocks")?;
+        op.num_blocks = lexer.number_u32("a number of thread blocks")?;
     }
     if lexer.take_word("slice")? {
         let index = lexer.number_u32("a slice")?;

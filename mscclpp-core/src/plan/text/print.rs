@@ -332,8 +332,8 @@ impl Display for Operation<'_> {
                 self.ids(f)?;
             }
         }
-        if op.blocks != 0 {
-            write!(f, " blocks {}", op.blocks)?;
+        if op.num_blocks != 0 {
+            write!(f, " blocks {}", op.num_blocks)?;
         }
         if let Some(slice) = op.slice {
             write!(f, " slice {}/{}", slice.index, slice.count)?;

@@ -25,7 +25,7 @@ use crate::layout::Shape;
 /// # Errors
 /// [`Error::InvalidPlan`] for the first reason why the plan cannot be executed.
 pub(crate) fn resolve(plan: &Plan) -> Result<ResolvedPlan, Error> {
-    let whole = |what: String| Error::InvalidPlan { place: "the whole plan".into(), what };
+    let whole = |what: String| Error::InvalidPlan { path: "the whole plan".into(), what };
     plan.check_header().map_err(|error| whole(error.to_string()))?;
     let shape = shape(plan)?;
     let mut lowering = Resolver {
@@ -76,7 +76,7 @@ fn shape(plan: &Plan) -> Result<Shape, Error> {
         alignment: plan.buffer_alignment(),
         packets: false,
     };
-    let whole = |what: String| Err(Error::InvalidPlan { place: "the whole plan".into(), what });
+    let whole = |what: String| Err(Error::InvalidPlan { path: "the whole plan".into(), what });
     if plan.ranks().count() != shape.ranks as usize {
         return whole("the section of a rank in the image is invalid".into());
     }
@@ -91,7 +91,7 @@ fn shape(plan: &Plan) -> Result<Shape, Error> {
             let chunks = view.chunks(buffer);
             if chunks != 0 && chunks != most {
                 return Err(Error::InvalidPlan {
-                    place: format!("rank {rank}"),
+                    path: format!("rank {rank}"),
                     what: format!("{chunks} {buffer} chunks, but another rank has {most}"),
                 });
             }
@@ -166,7 +166,7 @@ struct At {
 
 impl At {
     fn error<T>(self, what: impl Into<String>) -> Result<T, Error> {
-        Err(Error::InvalidPlan { place: path(self.rank, self.block, self.op, self.kind), what: what.into() })
+        Err(Error::InvalidPlan { path: path(self.rank, self.block, self.op, self.kind), what: what.into() })
     }
 }
 

@@ -22,7 +22,7 @@ impl Resolver {
     }
 
     fn tables(&mut self, rank: u32, view: &RankView<'_>) -> Result<(), Error> {
-        let here = |what: String| Error::InvalidPlan { place: format!("rank {rank}"), what };
+        let here = |what: String| Error::InvalidPlan { path: format!("rank {rank}"), what };
         let (program, tables, ranks) = (&mut self.program, &mut self.tables, self.chunks.len() as u32);
         tables.remote.clear();
         tables.remote.extend(view.remote_buffers());
@@ -102,7 +102,7 @@ impl Resolver {
         let end = u32::try_from(self.program.instrs.len()).unwrap_or(u32::MAX);
         if end == u32::MAX {
             let what = "more than 2^32 operations on all ranks".into();
-            return Err(Error::InvalidPlan { place: format!("rank {rank} / thread block {block}"), what });
+            return Err(Error::InvalidPlan { path: format!("rank {rank} / thread block {block}"), what });
         }
         if end > start {
             let proxy = self.program.proxies.len() as u32;

@@ -52,7 +52,7 @@ mod tests {
     fn packets_of_older_prepared_plans_are_stale_when_flags_wrap() {
         let algorithm = algorithms::find("allreduce_one_shot_packets").expect("it is in the library");
         let arguments = algorithm.arguments([]).expect("defaults");
-        let plan = Plan::new(&algorithm.compile(algorithm.spec(2, 2), &arguments).expect("it compiles"));
+        let plan = Plan::new(&algorithm.compile_tree(algorithm.spec(2, 2), &arguments).expect("it compiles"));
         let prepare = |transport: &Executor, count| {
             transport.prepare(&plan, Message::of::<f32>(count).any_size()).expect("a little memory")
         };

@@ -40,8 +40,8 @@ impl Expected {
     fn new(name: &str, ranks: u32, per_node: u32, part: usize) -> Self {
         let algorithm = algorithms::find(name).expect(name);
         let mut spec = algorithm.spec(ranks, per_node);
-        spec.collective.in_place = algorithm.placement() == BufferMode::InPlace;
-        let plan = algorithm.compile(spec, &algorithm.arguments([]).expect("defaults")).expect(name);
+        spec.collective.in_place = algorithm.buffer_mode() == BufferMode::InPlace;
+        let plan = algorithm.compile_tree(spec, &algorithm.arguments([]).expect("defaults")).expect(name);
         let plan = Plan::new(&plan);
         let message = Message::of::<f32>(part * ranks as usize).any_size();
         let mut run = cpu::Executor::new(ranks).prepare(&plan, message).expect("a plan");

@@ -36,7 +36,7 @@ fn edit(program: &mut ResolvedPlan, mut edit: impl FnMut(u32, u32, &mut Vec<Inst
 fn compile(name: &str, ranks: u32) -> PlanTree {
     let algorithm = algorithms::find(name).expect("it is in the library");
     let arguments = algorithm.arguments([]).expect("defaults");
-    algorithm.compile(algorithm.spec(ranks, ranks), &arguments).expect("it compiles")
+    algorithm.compile_tree(algorithm.spec(ranks, ranks), &arguments).expect("it compiles")
 }
 
 /// Returns a plan whose ranks access their peers' buffers without synchronization: it lacks the signals and waits
@@ -188,7 +188,7 @@ fn injected_faults_in_launch_barriers_are_detected() {
         }
         // Omitted although the plan needs it.
         let found = validate_launch_barriers(&needs, &inserted(&needs, &launch, false), &launch);
-        assert!(matches!(found, Err(Invalid::Rejected(_))), "{found:?}");
+        assert!(matches!(found, Err(ValidationError::Rejected(_))), "{found:?}");
     }
 }
 
@@ -239,12 +239,12 @@ fn start_without_barrier_is_rejected_where_puts_may_be_late() {
 fn start_without_barrier_is_rejected_on_several_nodes() {
     let algorithm = algorithms::find("allreduce_hierarchical").expect("it is in the library");
     let arguments = algorithm.arguments([]).expect("defaults");
-    let plan = algorithm.compile(algorithm.spec(4, 2), &arguments).expect("it compiles");
+    let plan = algorithm.compile_tree(algorithm.spec(4, 2), &arguments).expect("it compiles");
     let launch = DeviceLaunch::variants(4, 2).remove(0);
     validate_devices(&plan, &launch).expect("the pass keeps the barrier");
     let mut program = resolve(&Plan::new(&plan)).expect("it is a plan");
     let placement = BarrierPlacement { device_of: &launch.devices, node_of: &launch.nodes, far: &[0, 1, 2, 3] };
     insert_launch_barriers(&mut program, &placement, false);
     let found = validate_launch_barriers(&plan, &program, &launch);
-    assert!(matches!(found, Err(Invalid::Boundary { boundary: "start" })), "{found:?}");
+    assert!(matches!(found, Err(ValidationError::Boundary { boundary: "start" })), "{found:?}");
 }

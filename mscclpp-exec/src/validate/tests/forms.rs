@@ -8,7 +8,9 @@ use crate::cuda::NotSpecialized;
 
 fn plan(name: &str, ranks: u32, node: u32) -> PlanTree {
     let algorithm = algorithms::find(name).expect("it is in the library");
-    algorithm.compile(algorithm.spec(ranks, node), &algorithm.arguments([]).expect("defaults")).expect("it compiles")
+    algorithm
+        .compile_tree(algorithm.spec(ranks, node), &algorithm.arguments([]).expect("defaults"))
+        .expect("it compiles")
 }
 
 #[test]
@@ -17,7 +19,8 @@ fn launches_that_apply_are_validated_and_others_listed() {
     let ring = plan("allreduce_ring", 6, 6);
     let found = validate_form(&ring, ExecutorForm::Processes).expect("it is right");
     assert_eq!((found.launches, found.inapplicable.len()), (4, 8));
-    let other_node = |launch: &InvalidLaunch| matches!(launch.invalid, Invalid::Plan(Error::CrossNodeAccess { .. }));
+    let other_node =
+        |launch: &InvalidLaunch| matches!(launch.error, ValidationError::Plan(Error::CrossNodeAccess { .. }));
     assert!(found.inapplicable.iter().all(other_node), "{:?}", found.inapplicable);
     let found = validate_form(&ring, ExecutorForm::Devices).expect("it is right");
     assert_eq!((found.launches, found.inapplicable.len()), (3, 2));
@@ -40,7 +43,7 @@ fn plan_without_specialized_kernel_is_listed() {
     }
     let found = validate_form(&large, ExecutorForm::Kernel).expect("there is none");
     assert_eq!((found.launches, found.inapplicable.len()), (0, 1));
-    let Invalid::NotSpecialized(NotSpecialized::TooLarge { .. }) = &found.inapplicable[0].invalid else {
+    let ValidationError::NotSpecialized(NotSpecialized::TooLarge { .. }) = &found.inapplicable[0].error else {
         panic!("{:?}", found.inapplicable);
     };
 }
@@ -53,6 +56,6 @@ fn plan_that_is_not_proved_is_invalid() {
     ops.remove(signal);
     for form in [ExecutorForm::Processes, ExecutorForm::Devices] {
         let invalid = validate_form(&stalling, form).expect_err("it stalls");
-        assert!(matches!(invalid.invalid, Invalid::Rejected(_)), "{invalid}");
+        assert!(matches!(invalid.error, ValidationError::Rejected(_)), "{invalid}");
     }
 }

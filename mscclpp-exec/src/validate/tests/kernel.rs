@@ -14,7 +14,7 @@ fn specialized_kernels_execute_the_operations_of_the_plan() {
         let message = Message::new(DataType::F32, u64::from(ranks) * 4096).any_size();
         match validate_kernel(&plan, message) {
             Ok(()) => validated += 1,
-            Err(Invalid::NotSpecialized(NotSpecialized::TooLarge { .. } | NotSpecialized::TooWide { .. })) => {}
+            Err(ValidationError::NotSpecialized(NotSpecialized::TooLarge { .. } | NotSpecialized::TooWide { .. })) => {}
             Err(invalid) => panic!("{name}: {invalid}"),
         }
     }
@@ -31,7 +31,7 @@ fn injected_faults_in_specialized_kernels_are_detected() {
     {
         let algorithm = algorithms::find(name).expect("it is in the library");
         let arguments = algorithm.arguments([]).expect("defaults");
-        let plan = Plan::new(&algorithm.compile(algorithm.spec(ranks, ranks), &arguments).expect("it compiles"));
+        let plan = Plan::new(&algorithm.compile_tree(algorithm.spec(ranks, ranks), &arguments).expect("it compiles"));
         let program = resolve(&plan).expect("it is a plan");
         let message = Message::new(DataType::F32, 3 * 4096).any_size();
         let source = specialized_source(&plan, message).expect("it is small");

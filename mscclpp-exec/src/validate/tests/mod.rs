@@ -20,7 +20,7 @@ const MACHINES: [(u32, u32); 6] = [(2, 2), (3, 3), (4, 4), (4, 2), (3, 1), (6, 2
 /// Returns every built-in algorithm on some machines, in place and out of place.
 fn built_in(machines: &[(u32, u32)]) -> impl Iterator<Item = (String, PlanTree, u32, u32)> {
     algorithms::all().iter().flat_map(move |algorithm| {
-        let modes = match algorithm.placement() {
+        let modes = match algorithm.buffer_mode() {
             BufferMode::InPlace => &[true][..],
             BufferMode::OutOfPlace => &[false],
             BufferMode::Any => &[false, true],
@@ -33,7 +33,7 @@ fn built_in(machines: &[(u32, u32)]) -> impl Iterator<Item = (String, PlanTree, 
             spec.collective.in_place = in_place;
             let name = format!("{} on {ranks} ranks, {node} per node, in place: {in_place}", algorithm.name());
             let arguments = algorithm.arguments([]).expect("defaults");
-            (name, algorithm.compile(spec, &arguments).expect("it compiles"), ranks, node)
+            (name, algorithm.compile_tree(spec, &arguments).expect("it compiles"), ranks, node)
         })
     })
 }

@@ -32,8 +32,9 @@ impl Generator {
         let ranks = 2 + random.below(3) as u32;
         let node = if ranks == 4 && random.below(2) == 0 { 2 } else { ranks };
         let algorithm = algorithms::find("allreduce_one_shot").expect("it is in the library");
-        let mut plan =
-            algorithm.compile(algorithm.spec(2, 2), &algorithm.arguments([]).expect("defaults")).expect("it compiles");
+        let mut plan = algorithm
+            .compile_tree(algorithm.spec(2, 2), &algorithm.arguments([]).expect("defaults"))
+            .expect("it compiles");
         let mut collective: Collective = plan.collective;
         collective.kind = CollectiveKind::Test { input: CHUNKS, output: CHUNKS };
         collective.in_place = random.below(4) == 0;

@@ -140,9 +140,9 @@ impl<'p> Slots<'p> {
         let raises = match op.kind {
             K::Signal | K::RelaxedSignal | K::PutWithSignal | K::PutWithSignalAndFlush | K::SemaphoreRelease => true,
             K::Wait | K::RelaxedWait | K::SemaphoreAcquire => false,
-            K::Barrier if op.blocks > 1 => {
+            K::Barrier if op.num_blocks > 1 => {
                 let next = self.barriers.len();
-                return vec![Code::Meet(*self.barriers.entry((rank, op.ids[0])).or_insert(next), op.blocks)];
+                return vec![Code::Meet(*self.barriers.entry((rank, op.ids[0])).or_insert(next), op.num_blocks)];
             }
             _ => return Vec::new(),
         };

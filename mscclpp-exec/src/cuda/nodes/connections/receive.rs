@@ -119,7 +119,7 @@ impl NodeConnections {
             rank: self.bootstrap.rank(),
             peer,
             memory: if owner == Some(Owner::Caller) { "input or output" } else { "scratch" },
-            place: None,
+            sent_by: None,
             channel: None,
         }));
         // The other ranks receive the error, not only the fact that this rank is lost.
