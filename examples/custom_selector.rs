@@ -50,7 +50,7 @@ fn main() -> mscclpp::Result<()> {
             let request = Request { in_place: true, ..comm.request::<u32>(CollectiveKind::AllReduce, 16) };
             let registry = comm.registry()?;
             println!("{}", registry.explain(&request));
-            for (algorithm, calls) in registry.calls() {
+            for (algorithm, calls) in registry.call_counts() {
                 println!("{algorithm}: {calls} calls");
             }
         }

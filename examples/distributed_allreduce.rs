@@ -44,7 +44,7 @@ fn main() -> mscclpp::Result<()> {
                 gradients.len(),
                 arrived.elements.len()
             );
-            for (algorithm, calls) in comm.registry()?.calls() {
+            for (algorithm, calls) in comm.registry()?.call_counts() {
                 println!("  {algorithm}: {calls} calls");
             }
         }

@@ -272,7 +272,7 @@ impl BuiltinAlgorithm {
     }
 
     /// Returns the best specification for a number of ranks with this number of ranks per node. Everything may be
-    /// changed except the collective's kind and chunk factor, and `in_place` where [`buffer_mode`](Self::placement)
+    /// changed except the collective's kind and chunk factor, and `in_place` where [`buffer_mode`](Self::buffer_mode)
     /// leaves no choice.
     pub fn spec(&self, num_ranks: u32, ranks_per_node: u32) -> AlgoSpec {
         AlgoSpec { ranks_per_node, ..(self.embedded)().spec(num_ranks, &self.default_arguments()) }
@@ -308,10 +308,10 @@ impl BuiltinAlgorithm {
     }
 
     /// Returns the plan of a specification: an embedded one if there is one, otherwise a new one, built by
-    /// [`compile_tree`](Self::compile).
+    /// [`compile_tree`](Self::compile_tree).
     ///
     /// # Errors
-    /// Those of [`compile_tree`](Self::compile).
+    /// Those of [`compile_tree`](Self::compile_tree).
     pub fn plan(&self, spec: AlgoSpec, arguments: &[usize]) -> Result<Plan, BuildError> {
         let embedded = (self.embedded)();
         let given: Vec<_> = arguments.iter().map(|&argument| argument as i128).collect();

@@ -3,8 +3,8 @@
 //! Operations are separated by `;`. One operation is its plan name with what it carries, then sources `>` destinations:
 //! `put.m#0 i0+2 > r1:3+2` is a memory put through channel 0 from input chunks 0 and 1 to chunks 3 and 4 of remote
 //! buffer 1. References: `i`, `o`, `s` local, `rN:` remote buffer N, `wN:` window of switch channel N. Suffixes of the
-//! name, in this order: `.m`, `.p`, `.w` channel kind, `#1,2` ids, `=2` num_blocks count a barrier, `@before`, `@after`, `@both`
-//! sync, `/0:2` slice 0 count 2, `~max` a reduction other than the sum. A pipeline is `loop 1024x4 { … }`.
+//! name, in this order: `.m`, `.p`, `.w` channel kind, `#1,2` ids, `=2` blocks of a barrier, `@before`, `@after`, `@both`
+//! sync, `/0:2` slice 0 of 2, `~max` a reduction other than the sum. A pipeline is `loop 1024x4 { … }`.
 
 use crate::collective::CollectiveKind;
 use crate::origin::Origin;

@@ -1,6 +1,6 @@
 //! Native compilation of the built-in algorithms: recording and lowering, and writing plan JSON.
 //!
-//! `cargo bench -p mscclpp-exec --bench compile_tree`; `docs/measured.md` contains the results.
+//! `cargo bench -p mscclpp-exec --bench compile`; `docs/measured.md` contains the results.
 #![allow(missing_docs, reason = "a benchmark has no readers of documentation")]
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};

@@ -246,7 +246,7 @@ fn elements(shape: &Shape, count: u64) -> Result<(u64, u64), Error> {
     let ranks = u64::from(shape.ranks);
     let kind = shape.collective.kind;
     if matches!(kind, AllGather | ReduceScatter | AllToAll) && !count.is_multiple_of(ranks) {
-        return Err(Error::IndivisibleCount { collective: kind.name(), count, ranks: shape.ranks });
+        return Err(Error::IndivisibleCount { collective: kind.name(), count, num_ranks: shape.ranks });
     }
     Ok(match kind {
         AllGather => (count / ranks, count),
@@ -310,7 +310,7 @@ mod tests {
     fn impossible_messages_are_rejected() {
         let new = |shape: &Shape, count, dtype| Layout::new(shape, &Message::new(dtype, count));
         let gather = shape(CollectiveKind::AllGather, 4, 1);
-        assert!(matches!(new(&gather, 7, DataType::U8), Err(Error::IndivisibleCount { count: 7, ranks: 4, .. })));
+        assert!(matches!(new(&gather, 7, DataType::U8), Err(Error::IndivisibleCount { count: 7, num_ranks: 4, .. })));
         for count in [u64::MAX, u64::MAX / 8, MOST / 8 + 1] {
             let reduce = shape(CollectiveKind::AllReduce, 4, 1);
             assert!(matches!(new(&reduce, count, DataType::F64), Err(Error::TooLarge { .. })), "{count}");

@@ -167,7 +167,7 @@ fn equal_parts_need_no_rounds() {
             }
         }
         // Counts, extremes and parts, each time.
-        let calls: u64 = comm.registry().expect("a registry").calls().iter().map(|(_, calls)| calls).sum();
+        let calls: u64 = comm.registry().expect("a registry").call_counts().iter().map(|(_, calls)| calls).sum();
         assert_eq!(calls, 3 * 3);
     });
 }
@@ -260,7 +260,7 @@ fn selectors_and_native_algorithms_are_used_and_counted() {
             comm.all_reduce_in_place(&mut [1_u32; 9], ReduceOp::Sum).expect("all_reduce");
         }
         assert_eq!(calls.load(Ordering::Relaxed), 3);
-        assert_eq!(comm.registry().expect("a registry").calls(), [("allreduce_ring", 3), ("by_hand", 3)]);
+        assert_eq!(comm.registry().expect("a registry").call_counts(), [("allreduce_ring", 3), ("by_hand", 3)]);
         let error = comm.all_gather_in_place(&mut y).expect_err("the function says no");
         let request = "allgather of 16 bytes u32, in place, 2 ranks on 1 node";
         assert_eq!(error.to_string(), format!("rank {}, {request}: `by_hand`: in place", comm.rank()));

@@ -146,7 +146,7 @@ fn oracle_detects_wrong_element() {
         let size = dtype.size();
         buffers.output_mut(2)[777 * size..778 * size].iter_mut().for_each(|byte| *byte ^= 0x41);
         let report = verifier.check(&buffers);
-        let first = report.first.expect("one is wrong");
+        let first = report.first_mismatch.expect("one is wrong");
         assert_eq!((report.wrong, first.rank, first.element), (1, 2, 777), "{dtype}");
     }
 }

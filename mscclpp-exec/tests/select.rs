@@ -207,9 +207,9 @@ fn explanations_name_every_algorithm_and_the_selected_one() {
 #[test]
 fn launches_are_counted_by_algorithm() {
     let registry = Registry::builtin();
-    assert_eq!(registry.calls(), []);
+    assert_eq!(registry.call_counts(), []);
     let ring = registry.find("allreduce_ring").expect("a ring");
     ring.record_call();
     ring.record_call();
-    assert_eq!(registry.calls(), [("allreduce_ring", 2)]);
+    assert_eq!(registry.call_counts(), [("allreduce_ring", 2)]);
 }

@@ -51,7 +51,7 @@ fn one_stall(tree: &PlanTree) -> Stall {
 }
 
 fn by(rank: u32, block: u32, op: u32, kind: OpKind) -> UnblockedBy {
-    UnblockedBy::By { rank, block, op, kind, location: None }
+    UnblockedBy::Operation { rank, block, op, kind, location: None }
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn wait_without_releaser_is_listed_first() {
     });
     let stall = stall(&plan);
     let found: Vec<_> = stall.blocked.iter().map(|blocked| (blocked.rank, &blocked.unblocked_by)).collect();
-    assert_eq!(found, [(1, &UnblockedBy::ByNothing), (0, &by(1, 0, 1, Signal))]);
+    assert_eq!(found, [(1, &UnblockedBy::Nothing), (0, &by(1, 0, 1, Signal))]);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn semaphores_and_barriers() {
     assert_eq!(waits(0).waits_for, WaitsFor::Semaphore { id: 0, value: 0 });
     assert_eq!(waits(0).unblocked_by, by(0, 1, 1, SemaphoreRelease));
     assert_eq!(waits(1).waits_for, WaitsFor::Semaphore { id: 1, value: 0 });
-    assert_eq!(waits(1).unblocked_by, UnblockedBy::ByNothing);
+    assert_eq!(waits(1).unblocked_by, UnblockedBy::Nothing);
     assert_eq!(waits(2).waits_for, WaitsFor::Barrier { id: 5, arrived: 1, expected: 2 });
     assert_eq!(waits(2).unblocked_by, by(0, 0, 1, Barrier));
 }
@@ -159,7 +159,7 @@ fn crossed_channels() {
     }
     let stall = stall(&plan);
     assert_eq!(stall.blocked.len(), 2);
-    assert!(stall.blocked.iter().all(|blocked| blocked.unblocked_by == UnblockedBy::ByNothing));
+    assert!(stall.blocked.iter().all(|blocked| blocked.unblocked_by == UnblockedBy::Nothing));
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::fmt;
 
 /// A defect of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Failure {
     /// No agent can make progress.
     Stalled {
@@ -56,5 +57,7 @@ impl fmt::Display for UnsupportedPlan {
         write!(f, "{}: {}", self.path, self.what)
     }
 }
+
+impl std::error::Error for Failure {}
 
 impl std::error::Error for UnsupportedPlan {}

@@ -86,6 +86,7 @@ pub struct ScheduleFuzzer<'p> {
 
 /// Result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
 pub enum Outcome {
     /// Every launch ended with the correct results.
     Passed {
@@ -146,8 +147,8 @@ impl<'p> ScheduleFuzzer<'p> {
     /// Selects a size at which the longest loop makes `iterations` iterations, if the plan has loops. By default the seed
     /// selects few iterations, or a few more than the plan's credits or initial units.
     #[must_use]
-    pub fn iterations(mut self, trips: u64) -> Self {
-        self.trips = Some(trips.max(1));
+    pub fn iterations(mut self, iterations: u64) -> Self {
+        self.trips = Some(iterations.max(1));
         self
     }
 

@@ -89,6 +89,7 @@ fn order_text(order: &ReductionOrder) -> String {
         whole_chunks,
         same_for_all_sizes,
         by_switch,
+        ..
     } = order;
     let plural = if *orders == 1 { "" } else { "s" };
     let switch = if *by_switch { "; the order within switches is unspecified" } else { "" };

@@ -268,7 +268,7 @@ impl Bench {
         runner.launch().map_err(failed)?;
         let report = runner.check(&verifier).map_err(failed)?;
         progress.step();
-        if let Some(first) = &report.first {
+        if let Some(first) = &report.first_mismatch {
             progress.aside(|| warn(format_args!("{} of {} elements are wrong: {first}", report.wrong, report.checked)));
         }
         let wrong = if self.promises_nothing() { None } else { Some(report.wrong) };

@@ -14,6 +14,7 @@ use crate::plan::PlanTree;
 /// rank before it become visible to all ranks. Where a property is `false`, an executor either adds the barrier or
 /// rejects the plan; `false` is always safe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct LaunchBoundaries {
     /// Whether a rank may start a launch as soon as its own previous launch of the plan has ended, whatever the other
     /// ranks do: the plan accesses a peer's input or output only after the peer has started the launch, and accesses

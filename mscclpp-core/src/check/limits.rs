@@ -1,4 +1,4 @@
-//! The rule `check_limits`: a plan fits the device and the executor for which it is meant. It proves, for a
+//! The rule `limits`: a plan fits the device and the executor for which it is meant. It proves, for a
 //! [`DeviceProfile`], that
 //!
 //! 1. all thread blocks of a rank are co-resident. They wait for each other in loops, so a block that starts only when

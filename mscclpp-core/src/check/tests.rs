@@ -93,10 +93,10 @@ const DATA: &[&str] = &[
 proptest! {
     #[test]
     fn no_plan_is_too_strange(tree in tree()) {
-        check(&tree);
-        check_limits(&tree, &DeviceProfile::REFERENCE);
-        reference::faults(&tree);
-        Checks { level: Level::Full, allow: Code::all().map(|(code, _)| code).collect() }.run(&tree);
+        let _ = check(&tree);
+        let _ = check_limits(&tree, &DeviceProfile::REFERENCE);
+        let _ = reference::faults(&tree);
+        let _ = Checks { level: Level::Full, allow: Code::all().map(|(code, _)| code).collect() }.run(&tree);
     }
 
     #[test]
@@ -104,7 +104,7 @@ proptest! {
         let plan = plan(&[&[&blocks[0], &blocks[1]], &[&blocks[2], &blocks[3]]]);
         prop_assert!(super::shape::check((&plan).into()).is_empty());
         let pairs = Pairs::of(&plan);
-        pairing::check((&plan).into(), &pairs);
+        let _ = pairing::check((&plan).into(), &pairs);
         verdict(&plan);
     }
 

@@ -2,6 +2,7 @@
 
 /// The catalogue entry of a code.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Entry {
     /// `M0001`.
     pub number: &'static str,

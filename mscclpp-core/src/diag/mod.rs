@@ -105,6 +105,7 @@ impl fmt::Display for Diagnostic {
 
 /// Findings in the order in which they were made. Never empty when it is an error value.
 #[derive(Clone, Default, PartialEq, Eq)]
+#[must_use = "findings are printed only by the caller"]
 pub struct Diagnostics {
     list: Vec<Diagnostic>,
 }

@@ -15,6 +15,7 @@ const ALIGNED: usize = 2000;
 
 /// One difference between two plans.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Difference {
     /// The rank that differs, if the difference is in one rank.
     pub rank: Option<u32>,

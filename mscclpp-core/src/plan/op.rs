@@ -217,7 +217,7 @@ pub type Operands = SmallVec<[Operand; 1]>;
 /// Channel indexes or semaphore numbers.
 pub type Ids = SmallVec<[u32; 4]>;
 
-/// The part `index` count `of` that one member of a thread-block group processes.
+/// The part `index` of `count` that one member of a thread-block group processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Slice {
     /// The member's position.

@@ -7,6 +7,7 @@ use crate::types::ChannelKind;
 
 /// Counts of one rank, or summed over several.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Stats {
     /// Thread blocks.
     pub num_blocks: u64,

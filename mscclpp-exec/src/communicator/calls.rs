@@ -215,6 +215,6 @@ impl Communicator {
         if root < self.num_ranks() {
             return Ok(Request { root, ..request });
         }
-        Err(Error::Root { call, rank: self.rank(), root, ranks: self.num_ranks() })
+        Err(Error::Root { call, rank: self.rank(), root, num_ranks: self.num_ranks() })
     }
 }

@@ -319,7 +319,7 @@ impl Communicator {
         Ok(())
     }
 
-    /// Returns the request of a call: what an algorithm is selected for. `record_call` is the number of elements of the larger of a
+    /// Returns the request of a call: what an algorithm is selected for. `count` is the number of elements of the larger of a
     /// rank's input and output.
     pub fn request<T: Element>(&self, collective: CollectiveKind, count: usize) -> Request {
         self.request_of(collective, T::TYPE, (count as u64).saturating_mul(size_of::<T>() as u64))

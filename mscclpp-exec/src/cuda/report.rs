@@ -25,12 +25,12 @@ pub(super) fn stall(
         .map(|((agent, report), (_, state))| blocked(program, *agent, report, state, &releases))
         .collect();
     for blocked in
-        blocked.iter_mut().filter(|blocked| !absent.is_empty() && blocked.unblocked_by == UnblockedBy::ByNothing)
+        blocked.iter_mut().filter(|blocked| !absent.is_empty() && blocked.unblocked_by == UnblockedBy::Nothing)
     {
         blocked.waits_for = WaitsFor::Peers { ranks: absent.to_vec() };
         blocked.unblocked_by = UnblockedBy::PeerStart;
     }
-    blocked.sort_by_key(|blocked| matches!(blocked.unblocked_by, UnblockedBy::By { .. }));
+    blocked.sort_by_key(|blocked| matches!(blocked.unblocked_by, UnblockedBy::Operation { .. }));
     let launch = reports.iter().map(|(_, report)| report.launch).min().unwrap_or(0);
     Stall { plan: program.plan.name().to_owned(), launch, num_blocks: program.agents.len(), blocked }
 }

@@ -70,7 +70,7 @@ impl Error {
                     .into()
             }
             Self::MessageSize { .. } => "use another plan, or disable this check with `Message::any_size`".into(),
-            Self::IndivisibleCount { count, ranks, .. } => {
+            Self::IndivisibleCount { count, num_ranks: ranks, .. } => {
                 let next = count.checked_next_multiple_of(u64::from(*ranks)).unwrap_or(0);
                 format!("use {next} elements, the next multiple of {ranks}")
             }

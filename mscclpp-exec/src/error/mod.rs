@@ -82,14 +82,14 @@ pub enum Error {
         max: u64,
     },
     /// The count cannot be divided evenly among the ranks.
-    #[error("expected a multiple of {ranks} elements for {collective}, found {count}")]
+    #[error("expected a multiple of {num_ranks} elements for {collective}, found {count}")]
     IndivisibleCount {
         /// Name of the collective.
         collective: &'static str,
         /// Elements of the larger buffer.
         count: u64,
         /// Number of ranks.
-        ranks: u32,
+        num_ranks: u32,
     },
     /// The message exceeds the address space.
     #[error("{count} elements of {dtype} exceed the address space")]
@@ -132,7 +132,7 @@ pub enum Error {
     /// The number of buffers differs from the number of ranks.
     #[error("expected {expected} {buffer} buffers, one per rank, found {found}")]
     BufferCount {
-        /// `input`, `output` or `in-path`.
+        /// `input`, `output` or `in-place`.
         buffer: &'static str,
         /// Number of ranks.
         expected: u32,
@@ -216,7 +216,7 @@ pub enum Error {
     },
     /// Memory of another process cannot be mapped.
     #[cfg(feature = "cuda")]
-    #[error("rank {rank} on {device} cannot map the memory of rank {peer} on {other}: {error}")]
+    #[error("rank {rank} on {device} cannot map the memory of rank {peer} on {peer_device}: {error}")]
     MapFailed {
         /// This rank.
         rank: u32,
@@ -225,7 +225,7 @@ pub enum Error {
         /// The other rank.
         peer: u32,
         /// Device of the other rank.
-        other: String,
+        peer_device: String,
         /// Error of the driver.
         error: Box<DriverError>,
     },
@@ -365,7 +365,7 @@ pub enum Error {
         found: usize,
     },
     /// A root that is no rank of the communicator.
-    #[error("{call} of rank {rank}: expected a root of 0 to {}, found {root}", ranks - 1)]
+    #[error("{call} of rank {rank}: expected a root of 0 to {}, found {root}", num_ranks - 1)]
     Root {
         /// The call.
         call: &'static str,
@@ -374,7 +374,7 @@ pub enum Error {
         /// The given root.
         root: u32,
         /// Number of ranks.
-        ranks: u32,
+        num_ranks: u32,
     },
     /// A rank without memory for the elements that the other ranks send it.
     #[error("{call}: rank {rank} has no memory for the {count} elements of {bytes} bytes that other ranks send it")]

@@ -156,9 +156,9 @@ impl Stall {
     /// thread block, else that block's own.
     fn root_cause(&self) -> Option<u32> {
         let first = self.blocked.first()?;
-        Some(match (&first.waits_for, &first.released) {
+        Some(match (&first.waits_for, &first.unblocked_by) {
             (WaitsFor::Peers { ranks }, _) if !ranks.is_empty() => ranks[0],
-            (_, UnblockedBy::By { rank, .. }) => *rank,
+            (_, UnblockedBy::Operation { rank, .. }) => *rank,
             _ => first.rank,
         })
     }
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn invalid_call_names_call_and_rank_but_no_root_cause() {
-        let error = Error::Root { call: "broadcast", rank: 1, root: 9, ranks: 4 };
+        let error = Error::Root { call: "broadcast", rank: 1, root: 9, num_ranks: 4 };
         assert_eq!((error.kind(), error.rank()), (ErrorKind::InvalidInput, Some(1)));
         assert_eq!((error.operation().as_deref(), error.root_cause()), (Some("broadcast"), None));
         assert!(error.lost().is_empty());

@@ -100,7 +100,7 @@ pub enum WaitsFor {
 #[non_exhaustive]
 pub enum UnblockedBy {
     /// An operation that was not reached.
-    By {
+    Operation {
         /// Its rank.
         rank: u32,
         /// Its thread block.
@@ -115,7 +115,7 @@ pub enum UnblockedBy {
     /// The start of the ranks for which it waits.
     PeerStart,
     /// No remaining operation.
-    ByNothing,
+    Nothing,
 }
 
 impl BlockedThreadBlock {
@@ -169,7 +169,7 @@ impl fmt::Display for BlockedThreadBlock {
         }
         write!(f, " waits for {}", self.waits_for)?;
         match &self.unblocked_by {
-            UnblockedBy::By { rank, block, op, kind, location: place } => {
+            UnblockedBy::Operation { rank, block, op, kind, location: place } => {
                 write!(f, "; {} would unblock it, but was not reached", path(*rank, *block, *op, *kind))?;
                 if let Some(place) = place {
                     write!(f, ", at {place}")?;
@@ -177,7 +177,7 @@ impl fmt::Display for BlockedThreadBlock {
                 Ok(())
             }
             UnblockedBy::PeerStart => Ok(()),
-            UnblockedBy::ByNothing => f.write_str("; no remaining operation would unblock it"),
+            UnblockedBy::Nothing => f.write_str("; no remaining operation would unblock it"),
         }
     }
 }

@@ -16,7 +16,8 @@ pub struct Analysis {
     /// The subset of the job's ranks that forms the communicator; `None` for all of them.
     pub group: Option<GroupRecord>,
     /// Number of ranks of the communicator; all following ranks are numbered in it.
-    pub ranks: u32,
+    #[serde(rename = "ranks")]
+    pub num_ranks: u32,
     /// Ranks without a dump: killed, suspended, or without the variable.
     pub missing_dumps: Vec<u32>,
     /// The first call in which ranks differ.
@@ -58,7 +59,7 @@ pub fn analyze(dumps: &[Dump]) -> Vec<Analysis> {
 
 /// Analyzes the dumps of a communicator.
 fn analyze_communicator(by_rank: &BTreeMap<u32, &Dump>) -> Analysis {
-    let ranks = by_rank.values().map(|dump| dump.rank.ranks).max().unwrap_or(0);
+    let ranks = by_rank.values().map(|dump| dump.rank.num_ranks).max().unwrap_or(0);
     let group = by_rank.values().next().and_then(|dump| dump.rank.group.clone());
     // A forged file may state a very large number of ranks.
     let missing_dumps: Vec<u32> = (0..ranks).filter(|rank| !by_rank.contains_key(rank)).take(1 << 16).collect();
@@ -66,7 +67,15 @@ fn analyze_communicator(by_rank: &BTreeMap<u32, &Dump>) -> Analysis {
     let chain = wait_chain(by_rank);
     let root_cause_found = root_cause(by_rank, &missing_dumps, divergence.as_ref(), &chain);
     let failures = by_rank.iter().map(|(rank, dump)| (*rank, dump.failure.message.clone())).collect();
-    Analysis { group, ranks, missing_dumps, divergence, wait_chain: chain, root_cause: root_cause_found, failures }
+    Analysis {
+        group,
+        num_ranks: ranks,
+        missing_dumps,
+        divergence,
+        wait_chain: chain,
+        root_cause: root_cause_found,
+        failures,
+    }
 }
 
 /// Returns the first call that is not the same on all ranks with dumps.
@@ -184,7 +193,7 @@ fn format_ranks(ranks: &[u32]) -> String {
 impl fmt::Display for Analysis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let found: Vec<u32> = self.failures.keys().copied().collect();
-        write!(f, "{} ranks", self.ranks)?;
+        write!(f, "{} ranks", self.num_ranks)?;
         if let Some(group) = &self.group {
             write!(f, " in {}, ranks {} of the job", group.name, format_ranks(&group.ranks))?;
         }

@@ -57,7 +57,8 @@ pub struct RankRecord {
     /// The rank in its communicator.
     pub rank: u32,
     /// Number of ranks of the communicator.
-    pub ranks: u32,
+    #[serde(rename = "ranks")]
+    pub num_ranks: u32,
     /// Distinguishes the communicator from others of the same job; `None` for the communicator of the whole job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub group: Option<GroupRecord>,
@@ -79,7 +80,7 @@ pub struct GroupRecord {
 pub struct CallRecord {
     /// Number of the call, counted from 1.
     pub number: u64,
-    /// The request: `allreduce of 4 KiB f32, sum, in location, 4 ranks on 1 node`, or `barrier`.
+    /// The request: `allreduce of 4 KiB f32, sum, in place, 4 ranks on 1 node`, or `barrier`.
     pub request: String,
     /// Source location of the call.
     pub at: String,
@@ -187,12 +188,12 @@ impl Dump {
                 Line::Rank(record) if record.format != FORMAT => {
                     return Err(malformed(last, format!("expected format {FORMAT}, found {}", record.format)));
                 }
-                Line::Rank(record) if record.rank >= record.ranks => {
+                Line::Rank(record) if record.rank >= record.num_ranks => {
                     return Err(malformed(
                         last,
                         format!(
                             "expected a rank below the number of ranks, found rank {} of {} ranks",
-                            record.rank, record.ranks
+                            record.rank, record.num_ranks
                         ),
                     ));
                 }
@@ -266,7 +267,7 @@ impl Recorder {
         /// Number of dumps that this process has written: communicators may be recreated with the same name.
         static WRITTEN: AtomicU32 = AtomicU32::new(0);
         let dump = self.dump(group, failure, stall);
-        let RankRecord { rank, ranks, process, group, .. } = &dump.rank;
+        let RankRecord { rank, num_ranks: ranks, process, group, .. } = &dump.rank;
         let part = group.as_ref().map_or_else(String::new, |group| format!("-{}", group.name));
         let number = WRITTEN.fetch_add(1, Ordering::Relaxed) + 1;
         let path = folder.join(format!("mscclpp-rank-{rank}-of-{ranks}{part}-{process}-{number}.jsonl"));
@@ -289,7 +290,7 @@ impl Recorder {
         };
         let waits = stall.into_iter().flat_map(|stall| &stall.blocked).take(MAX_WAITS).map(wait).collect();
         Dump {
-            rank: RankRecord { format: FORMAT, version, rank, ranks, group, process: std::process::id() },
+            rank: RankRecord { format: FORMAT, version, rank, num_ranks: ranks, group, process: std::process::id() },
             calls: (first..self.calls).map(call).collect(),
             failure,
             waits,
@@ -303,10 +304,10 @@ fn wait(blocked: &BlockedThreadBlock) -> WaitRecord {
         op: record(*rank, *block, *op, *kind, place.as_ref()),
         waits_for: WaitsFor::to_string(waits_for),
         released_by: match released {
-            UnblockedBy::By { rank, block, op, kind, location: place } => {
+            UnblockedBy::Operation { rank, block, op, kind, location: place } => {
                 Some(record(*rank, *block, *op, *kind, place.as_ref()))
             }
-            UnblockedBy::PeerStart | UnblockedBy::ByNothing => None,
+            UnblockedBy::PeerStart | UnblockedBy::Nothing => None,
         },
     }
 }

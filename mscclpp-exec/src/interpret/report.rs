@@ -13,13 +13,13 @@ impl Launch<'_> {
     /// Returns the report of a stall.
     ///
     /// `waiting`: thread blocks that have not finished, by their index in the resolved plan, and their states.
-    /// `others`: thread num_blocks with unknown states, with the earliest ones that are possible. `absent`: ranks that have
+    /// `others`: thread blocks with unknown states, with the earliest ones that are possible. `absent`: ranks that have
     /// not started the launch.
     pub(crate) fn stall(&self, waiting: &[(u32, AgentState)], others: &[(u32, AgentState)], absent: &[u32]) -> Stall {
         let releases = Releases::new(self.program, waiting.iter().chain(others));
         let mut blocked: Vec<BlockedThreadBlock> =
             waiting.iter().map(|(agent, state)| self.blocked(*agent, state, &releases, absent)).collect();
-        blocked.sort_by_key(|blocked| blocked.unblocked_by != UnblockedBy::ByNothing);
+        blocked.sort_by_key(|blocked| blocked.unblocked_by != UnblockedBy::Nothing);
         Stall {
             plan: self.program.plan.name().to_owned(),
             launch: self.number,
@@ -118,10 +118,10 @@ impl Launch<'_> {
 
 /// Returns an operation that would have unblocked a thread block, in the form of a report.
 pub(crate) fn released_by(program: &ResolvedPlan, op: Option<Op>) -> UnblockedBy {
-    op.map_or(UnblockedBy::ByNothing, |(agent, at)| {
+    op.map_or(UnblockedBy::Nothing, |(agent, at)| {
         let (Block { rank, block, .. }, instr) = (program.agents[agent as usize], &program.instrs[at as usize]);
         let place = program.plan.location(rank, block, instr.op);
-        UnblockedBy::By { rank, block, op: instr.op, kind: instr.kind, location: place }
+        UnblockedBy::Operation { rank, block, op: instr.op, kind: instr.kind, location: place }
     })
 }
 

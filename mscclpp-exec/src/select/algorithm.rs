@@ -265,7 +265,7 @@ impl Algorithm {
     }
 
     /// Returns how often it was launched.
-    pub fn calls(&self) -> u64 {
+    pub fn num_calls(&self) -> u64 {
         self.calls.load(Ordering::Relaxed)
     }
 
@@ -323,7 +323,7 @@ impl Algorithm {
         }
     }
 
-    /// Returns values of [`Config::block_counts`] that are worth trying for a request, the usual one first.
+    /// Returns values of [`Config::blocks`] that are worth trying for a request, the usual one first.
     pub fn block_counts(&self, backend: Backend) -> Vec<Option<u32>> {
         match (&self.source, backend) {
             (Source::Builtin(_), Backend::Cpu) => vec![None, Some(2), Some(4)],

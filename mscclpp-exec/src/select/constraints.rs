@@ -57,17 +57,18 @@ impl Default for Constraints {
 
 /// Why an algorithm is not eligible for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Rejection {
     /// The number of ranks is not supported.
     Ranks {
-        /// Supported numbers: `2 to 4 num_ranks`.
+        /// Supported numbers: `2 to 4 ranks`.
         expected: String,
         /// The request's.
         found: u32,
     },
     /// The number or the size of the nodes is not supported.
     Nodes {
-        /// Supported numbers: `2 num_nodes or more`.
+        /// Supported numbers: `2 nodes or more`.
         expected: String,
         /// The request's.
         found: String,
@@ -194,7 +195,7 @@ pub(super) fn machine(request: &Request) -> String {
     }
 }
 
-/// Formats a range: `1 node`, `2 to 4 num_ranks`, `2 num_nodes or more`.
+/// Formats a range: `1 node`, `2 to 4 ranks`, `2 nodes or more`.
 fn span(range: &RangeInclusive<u32>, what: &str) -> String {
     match (*range.start(), *range.end()) {
         (1, 1) => format!("1 {what}"),

@@ -286,8 +286,8 @@ impl Registry {
 
     /// Returns how often each algorithm was launched, without those that never were, in the order in which they were
     /// added.
-    pub fn calls(&self) -> Vec<(&str, u64)> {
-        let calls = self.algorithms.iter().map(|algorithm| (algorithm.name(), algorithm.calls()));
+    pub fn call_counts(&self) -> Vec<(&str, u64)> {
+        let calls = self.algorithms.iter().map(|algorithm| (algorithm.name(), algorithm.num_calls()));
         calls.filter(|(_, calls)| *calls > 0).collect()
     }
 

@@ -3,7 +3,7 @@
 use mscclpp_core::plan::{Plan, raw::PlanTree};
 
 use super::ValidationError;
-use crate::cpu::{Buffers, Executor, PreparedPlan, Random};
+use crate::cpu::{Buffers, Executor, PreparedPlan};
 use crate::dtype::DataType;
 use crate::error::Error;
 use crate::message::Message;

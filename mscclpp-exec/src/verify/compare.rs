@@ -31,13 +31,14 @@ pub struct Verifier {
 /// Result of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
+#[must_use = "it has the wrong elements"]
 pub struct VerifyReport {
     /// Number of compared elements; 0 if the postcondition covers none.
     pub checked: u64,
     /// Number of elements that differ.
     pub wrong: u64,
     /// The first of them.
-    pub first: Option<Mismatch>,
+    pub first_mismatch: Option<Mismatch>,
 }
 
 /// An element that differs from the expected value.
@@ -78,7 +79,7 @@ impl fmt::Display for Mismatch {
 
 impl fmt::Display for VerifyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.first {
+        match &self.first_mismatch {
             None if self.is_unverified() => f.write_str("not verified"),
             None => write!(f, "{} elements are correct", self.checked),
             Some(first) => write!(f, "{} of {} elements are wrong: {first}", self.wrong, self.checked),
@@ -205,8 +206,8 @@ impl Verifier {
     }
 
     /// Compares the outputs of some ranks.
-    pub(crate) fn compare_outputs(&self, outputs: &[(u32, &[u8])]) -> VerifyReport {
-        let mut report = VerifyReport { checked: 0, wrong: 0, first: None };
+    fn compare_outputs(&self, outputs: &[(u32, &[u8])]) -> VerifyReport {
+        let mut report = VerifyReport { checked: 0, wrong: 0, first_mismatch: None };
         let covered = || outputs.iter().filter(|&&(rank, _)| self.expected.covers(rank));
         if self.expected.is_uniform() {
             // One expected value for all ranks; the first mismatch is still the one of the lowest rank.
@@ -217,7 +218,7 @@ impl Verifier {
                     self.compare(output, rank, index, expected_element, &mut report, slot);
                 }
             }
-            report.first = first.into_iter().flatten().next();
+            report.first_mismatch = first.into_iter().flatten().next();
         } else {
             let mut first = None;
             for &(rank, output) in covered() {
@@ -226,7 +227,7 @@ impl Verifier {
                     self.compare(output, rank, index, expected_element, &mut report, &mut first);
                 }
             }
-            report.first = first;
+            report.first_mismatch = first;
         }
         for expectation in &self.expectations {
             if let Some((_, output)) = outputs.iter().find(|(rank, _)| *rank == expectation.rank) {
@@ -249,7 +250,7 @@ impl Verifier {
         // A plan that was not checked may name chunks that do not exist.
         let parts = output.len.checked_div(output.part()).unwrap_or(0);
         let max_magnitude = parts.saturating_mul(output.padded().div_ceil(stride.max(1)));
-        let mut first = report.first.take();
+        let mut first = report.first_mismatch.take();
         for more in 0..u64::from(*len).min(max_magnitude) {
             let part = piece(output, *chunk, more);
             let sources: Vec<_> =
@@ -263,7 +264,7 @@ impl Verifier {
                 self.compare(found, *rank, index, expected_element, report, &mut first);
             }
         }
-        report.first = first;
+        report.first_mismatch = first;
     }
 
     fn dtype(&self) -> DataType {

@@ -141,7 +141,7 @@ fn wait_without_signal_names_operation_and_channel() {
     // Rank 0 may have left by then.
     assert!(matches!(*cause, Cause::CallFailed { kind: ErrorKind::Stalled, .. } | Cause::RankLeft { .. }), "{text}");
     let first = &stall.blocked[0];
-    assert_eq!((first.rank, first.block, &first.unblocked_by), (1, 0, &UnblockedBy::ByNothing), "{text}");
+    assert_eq!((first.rank, first.block, &first.unblocked_by), (1, 0, &UnblockedBy::Nothing), "{text}");
     assert!(matches!(first.waits_for, WaitsFor::Signal { id: 0, peer: 0, expected: 2, seen: 1, .. }), "{text}");
     assert!(text.contains("failures.rs"), "{text}");
 }

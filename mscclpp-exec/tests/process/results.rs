@@ -243,7 +243,7 @@ fn each_rank_verifies_its_output() {
                 assert!(verifier.check_rank(rank, &output).expect("its output").is_correct(), "{name}");
                 output[7] += 1;
                 assert_eq!(
-                    verifier.check_rank(rank, &output).expect("its output").first.map(|first| first.element),
+                    verifier.check_rank(rank, &output).expect("its output").first_mismatch.map(|first| first.element),
                     Some(7)
                 );
                 output[7] -= 1;

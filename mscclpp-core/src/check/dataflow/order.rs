@@ -15,6 +15,7 @@ use crate::plan::PlanTree;
 ///
 /// Sums of floats depend on it: equal orders give equal bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ReductionOrder {
     /// Hash of all orders: equal for plans that reduce every element in the same order.
     pub fingerprint: u64,

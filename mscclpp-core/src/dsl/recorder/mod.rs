@@ -378,7 +378,7 @@ impl Recorder {
     }
 }
 
-/// Returns a text such as `input chunks 0..2 count rank 1`.
+/// Returns a text such as `input chunks 0..2 of rank 1`.
 fn describe(chunk: ChunkValue) -> String {
     let ChunkValue { rank, buffer, index, size } = chunk;
     match size {
@@ -392,7 +392,7 @@ fn chunks(count: u32) -> String {
     format!("{count} chunk{}", if count == 1 { "" } else { "s" })
 }
 
-/// Returns a text such as `the input count rank 1`.
+/// Returns a text such as `the input of rank 1`.
 fn describe_buffer(buffer: BufferKind, rank: u32) -> String {
     format!("the {buffer} of rank {rank}")
 }

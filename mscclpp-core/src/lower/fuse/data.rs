@@ -93,7 +93,7 @@ fn disjoint(a: &Op, b: &Op) -> bool {
     !b.ids.iter().any(|id| a.ids.contains(id))
 }
 
-/// Returns whether `b` adds further sources to what `a` accumulates in buffer, without reading what `a` wrote as a
+/// Returns whether `b` adds further sources to what `a` accumulates in place, without reading what `a` wrote as a
 /// source.
 fn accumulates(a: &Op, b: &Op, scope: &Scope) -> bool {
     let total = a.dsts[0];

@@ -100,7 +100,7 @@ impl IpcGroup {
             rank: self.rank,
             device: own.label.clone(),
             peer,
-            other: other.label.clone(),
+            peer_device: other.label.clone(),
             error: Box::new(error),
         })
     }

@@ -22,6 +22,7 @@ pub struct MachineInfo {
 
 /// A property that differs from the table's.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Difference {
     /// Name of the property: `processors`.
     pub what: &'static str,

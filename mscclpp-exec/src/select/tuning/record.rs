@@ -20,7 +20,8 @@ pub struct TuningEntry {
     #[serde(serialize_with = "write_backend", deserialize_with = "read_backend")]
     pub backend: Backend,
     /// Number of ranks.
-    pub ranks: u32,
+    #[serde(rename = "ranks")]
+    pub num_ranks: u32,
     /// Number of ranks per node.
     pub ranks_per_node: u32,
     /// Type of the elements.
@@ -62,7 +63,19 @@ impl TuningEntry {
             bytes,
             ..
         } = request;
-        Self { collective, backend, ranks, ranks_per_node, dtype, op, in_place, registered, bytes, fastest, others }
+        Self {
+            collective,
+            backend,
+            num_ranks: ranks,
+            ranks_per_node,
+            dtype,
+            op,
+            in_place,
+            registered,
+            bytes,
+            fastest,
+            others,
+        }
     }
 }
 
@@ -94,7 +107,7 @@ impl TuningEntry {
     pub(super) fn is_like(&self, request: &Request) -> bool {
         self.collective == request.collective
             && self.backend == request.backend
-            && self.ranks == request.num_ranks
+            && self.num_ranks == request.num_ranks
             && self.ranks_per_node == request.ranks_per_node
             && self.in_place == request.in_place
             && self.registered == request.registered
