@@ -12,8 +12,8 @@
 //! # fn main() -> Result<(), Error> {
 //! let tuner = Tuner {
 //!     collectives: vec![CollectiveKind::AllReduce],
-//!     placements: vec![false],
-//!     most: 2 << 10,
+//!     in_place: vec![false],
+//!     max_bytes: 2 << 10,
 //!     iterations: Some(3),
 //!     ..Tuner::default()
 //! };
