@@ -17,7 +17,7 @@ pub(crate) fn fuse<T: Number, const OP: u8>(srcs: &[Lines<'_>], dsts: &[Lines<'_
     if srcs.is_empty() || count == 0 || dsts.iter().any(|dst| dst.is_shared()) {
         return;
     }
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    #[cfg(all(target_arch = "x86_64", not(any(miri, portable_memory))))]
     {
         // Non-temporal stores end with a fence that waits for them.
         let streams =
@@ -43,9 +43,9 @@ pub(crate) fn copy_lines(from: Lines<'_>, to: Lines<'_>) {
 }
 
 /// Minimum bytes of a slice that is written with non-temporal stores, and of a range in it.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, portable_memory))))]
 const MIN_STREAMED_SLICE: usize = 1 << 22;
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, portable_memory))))]
 const MIN_STREAMED_RANGE: usize = 1 << 15;
 
 /// Number of lines that are read before the first is written.
@@ -228,7 +228,7 @@ fn no_hint(_: *const u8) {}
 
 loops!(by_sources, two, any, load, unit::store_line, unit::store_line, no_fence, no_hint, no_hint);
 
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, portable_memory))))]
 mod x86 {
     use std::arch::asm;
     use std::arch::x86_64::{__m256i, __m512i};

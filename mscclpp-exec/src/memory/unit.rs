@@ -75,7 +75,7 @@ pub(super) unsafe fn word<'a>(at: *mut u8) -> &'a AtomicU64 {
 ///
 /// # Safety
 /// As [`load_word`], for 64 bytes.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, portable_memory))))]
 #[inline(always)]
 pub(super) unsafe fn load_line(at: *const u8, _: bool) -> Line {
     use std::arch::x86_64::__m128i;
@@ -104,7 +104,7 @@ pub(super) unsafe fn load_line(at: *const u8, _: bool) -> Line {
 ///
 /// # Safety
 /// As [`store_word`], for 64 bytes.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[cfg(all(target_arch = "x86_64", not(any(miri, portable_memory))))]
 #[inline(always)]
 pub(super) unsafe fn store_line(at: *mut u8, line: Line) {
     use std::arch::x86_64::__m128i;
@@ -132,7 +132,7 @@ pub(super) unsafe fn store_line(at: *mut u8, line: Line) {
 ///
 /// # Safety
 /// As [`load_word`], for 64 bytes.
-#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+#[cfg(not(all(target_arch = "x86_64", not(any(miri, portable_memory)))))]
 #[inline(always)]
 pub(super) unsafe fn load_line(at: *const u8, shared: bool) -> Line {
     // SAFETY: each word is in the 64 bytes.
@@ -143,7 +143,7 @@ pub(super) unsafe fn load_line(at: *const u8, shared: bool) -> Line {
 ///
 /// # Safety
 /// As [`store_word`], for 64 bytes.
-#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+#[cfg(not(all(target_arch = "x86_64", not(any(miri, portable_memory)))))]
 #[inline(always)]
 pub(super) unsafe fn store_line(at: *mut u8, line: Line) {
     for (i, word) in line.0.into_iter().enumerate() {

@@ -66,6 +66,7 @@ impl Lines<'_> {
     }
 
     /// Returns the length of the slice that contains the lines, in bytes.
+    #[cfg(all(target_arch = "x86_64", not(any(miri, portable_memory))))]
     #[inline(always)]
     pub(in crate::memory) fn slice_len(&self) -> usize {
         self.lent.len
