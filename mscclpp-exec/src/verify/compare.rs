@@ -206,7 +206,7 @@ impl Verifier {
     }
 
     /// Compares the outputs of some ranks.
-    fn compare_outputs(&self, outputs: &[(u32, &[u8])]) -> VerifyReport {
+    pub(crate) fn compare_outputs(&self, outputs: &[(u32, &[u8])]) -> VerifyReport {
         let mut report = VerifyReport { checked: 0, wrong: 0, first_mismatch: None };
         let covered = || outputs.iter().filter(|&&(rank, _)| self.expected.covers(rank));
         if self.expected.is_uniform() {
