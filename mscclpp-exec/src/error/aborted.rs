@@ -32,4 +32,3 @@ impl fmt::Display for LaunchAborted {
 }
 
 impl std::error::Error for LaunchAborted {}
-

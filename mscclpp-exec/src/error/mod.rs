@@ -13,10 +13,10 @@ mod stall;
 #[cfg(feature = "cuda")]
 pub(crate) mod unavailable;
 
-pub use mscclpp_core::diag::{ErrorKind, RootCause};
 #[cfg(feature = "process")]
 pub use aborted::LaunchAborted;
 pub use late::LateData;
+pub use mscclpp_core::diag::{ErrorKind, RootCause};
 pub(crate) use stall::path;
 pub use stall::{BlockedThreadBlock, Stall, UnblockedBy, WaitsFor};
 
@@ -293,8 +293,8 @@ pub enum Error {
         /// The call.
         call: String,
     },
-    /// A rank is lost, or sends what this one cannot use.
-    #[error("lost rank {peer}: {why}")]
+    /// Another rank failed in a call, or sent what this one cannot use.
+    #[error("rank {peer} failed: {why}")]
     RankLost {
         /// The rank.
         peer: u32,

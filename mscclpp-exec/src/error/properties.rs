@@ -158,7 +158,7 @@ impl Stall {
         let first = self.blocked.first()?;
         Some(match (&first.waits_for, &first.unblocked_by) {
             (WaitsFor::Peers { ranks }, _) if !ranks.is_empty() => ranks[0],
-            (_, UnblockedBy::Operation { rank, .. }) => *rank,
+            (_, UnblockedBy::Operation { rank, .. }) | (WaitsFor::Signal { peer: rank, .. }, _) => *rank,
             _ => first.rank,
         })
     }

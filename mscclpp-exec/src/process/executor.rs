@@ -128,7 +128,7 @@ impl Executor {
         call: impl FnOnce(&Bootstrap) -> Result<T, mscclpp_bootstrap::Error>,
     ) -> Result<T, Error> {
         let mut session = self.inner.session()?;
-        let _place = place::enter(session.place());
+        let _place = session.place().map(place::enter);
         session.control(text, call)
     }
 

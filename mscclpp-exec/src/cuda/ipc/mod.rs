@@ -112,7 +112,11 @@ impl IpcGroup {
 
     /// Returns an error if an earlier failure excludes further calls.
     pub(super) fn check(&self) -> Result<(), Error> {
-        Ok(self.bootstrap.check_alive()?)
+        let session = self.session()?;
+        match &session.cause {
+            Some(cause) => Err(cause.clone().into()),
+            None => Ok(self.bootstrap.check_alive()?),
+        }
     }
 
     /// Connects a plan's proxy to the ranks on other nodes that it needs. It is a call of all ranks, including those
@@ -146,6 +150,14 @@ impl IpcGroup {
 
     pub(super) fn bootstrap(&self) -> &Arc<Bootstrap> {
         &self.bootstrap
+    }
+
+    /// Closes the group because of a failure that all ranks have learned in a call, and returns the failure.
+    pub(super) fn close(&self, error: Error) -> Error {
+        if let Ok(mut session) = self.session() {
+            session.close(&error);
+        }
+        error
     }
 
     /// Fails the group, because the counters of its ranks are no longer consistent. Returns the error, or the cause that

@@ -64,7 +64,7 @@ impl IpcGroup {
         let bytes = encode(&(message, beside.to_vec()))?;
         let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
         let sent = self.session()?.exchange_all(text, &bytes, &files);
-        let own = offer.map_err(|error| self.abort(error))?.own;
+        let own = offer.map_err(|error| self.close(error))?.own;
         let offers = || -> Result<_, Error> {
             let mut offers = Vec::new();
             for (peer, sent) in (0_u32..).zip(sent?) {
@@ -81,7 +81,7 @@ impl IpcGroup {
             Ok(offers)
         };
         // All ranks have received the failure, and there is nothing to map.
-        let offers = offers().map_err(|error| self.abort(error))?;
+        let offers = offers().map_err(|error| self.close(error))?;
         let received = || -> Result<_, Error> {
             let (mut memories, mut others) = (Vec::new(), Vec::new());
             for (peer, (pieces, beside, files)) in (0_u32..).zip(offers) {
@@ -110,6 +110,6 @@ impl IpcGroup {
             }
             Ok(())
         };
-        received.and_then(|received| ended().map(|()| received)).map_err(|error| self.abort(error))
+        received.and_then(|received| ended().map(|()| received)).map_err(|error| self.close(error))
     }
 }

@@ -23,21 +23,29 @@ impl Session {
     pub(crate) fn abort(&mut self, error: Error) -> Error {
         let cause = error.bootstrap().cloned().unwrap_or_else(|| self.cause_of(&error));
         let first = self.fail(cause.clone());
-        let is_own = |who: &RankInfo| self.bootstrap.rank_info(self.rank()).is_ok_and(|own| own == who);
+        // Another rank may have reported this failure first, in other words.
+        let reported = |first: &bootstrap::Error| first.root_cause().map(|cause| cause.rank);
+        let is_same = first == cause || (first.kind() == cause.kind() && reported(&first) == reported(&cause));
         match error {
-            // Other ranks may have reported this failure first.
-            error if matches!(&first, bootstrap::Error::CallFailed { who, .. } if is_own(who)) => error,
-            Error::Stalled(stall) if first != cause => {
-                let cause = Box::new(first);
-                Error::Interrupted(Box::new(LaunchAborted { rank: self.rank(), cause, stall: *stall }))
-            }
             Error::Interrupted(mut aborted) => {
                 aborted.cause = Box::new(first);
                 Error::Interrupted(aborted)
             }
-            error if first == cause && !matches!(error, Error::RankLost { .. }) => error,
+            Error::Stalled(stall) if !is_same => {
+                let cause = Box::new(first);
+                Error::Interrupted(Box::new(LaunchAborted { rank: self.rank(), cause, stall: *stall }))
+            }
+            error if is_same && !matches!(error, Error::RankLost { .. }) => error,
             _ => first.into(),
         }
+    }
+
+    /// Records that the communicator cannot be used any more because of a failure that all ranks have learned in a call.
+    #[cfg(feature = "cuda")]
+    #[cold]
+    pub(crate) fn close(&mut self, error: &Error) {
+        let cause = error.bootstrap().cloned().unwrap_or_else(|| self.cause_of(error));
+        self.cause.get_or_insert(cause);
     }
 
     /// Fails the communicator, and returns the cause that holds on all ranks.
@@ -51,22 +59,23 @@ impl Session {
 
     /// Returns a failure of this rank's call as the other ranks name it.
     fn cause_of(&self, error: &Error) -> bootstrap::Error {
-        if let Error::Stalled(stall) = error
-            && let Some(WaitsFor::Peers { ranks }) = stall.blocked.first().map(|blocked| &blocked.waits_for)
-            && !ranks.is_empty()
-        {
-            let (call, waited) = (format!("launch {} of plan `{}`", stall.launch, stall.plan), self.options.timeout);
-            let missing = ranks.iter().map(|rank| self.info(*rank)).collect();
-            let waiting = vec![self.info(self.rank()).rank];
-            return bootstrap::Error::CollectiveTimeout { call, missing, waiting, waited };
+        let mut call = self.call_text(self.number);
+        if let Error::Stalled(stall) = error {
+            call = format!("launch {} of plan `{}`", stall.launch, stall.plan);
+            if let Some(WaitsFor::Peers { ranks }) = stall.blocked.first().map(|blocked| &blocked.waits_for)
+                && !ranks.is_empty()
+            {
+                let missing = ranks.iter().map(|rank| self.info(*rank)).collect();
+                let (waiting, waited) = (vec![self.info(self.rank()).rank], self.options.timeout);
+                return bootstrap::Error::CollectiveTimeout { call, missing, waiting, waited };
+            }
         }
         let rank = error.root_cause().map_or(self.rank(), |cause| cause.rank);
         let why = match error {
             Error::RankLost { why, .. } => why.clone(),
             other => other.to_string(),
         };
-        let (who, call) = (Box::new(self.info(rank)), self.call_text(self.number));
-        bootstrap::Error::CallFailed { who, call, kind: error.kind(), why }
+        bootstrap::Error::CallFailed { who: Box::new(self.info(rank)), call, kind: error.kind(), why }
     }
 
     pub(in super::super) fn info(&self, rank: u32) -> RankInfo {

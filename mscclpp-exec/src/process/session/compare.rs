@@ -41,7 +41,7 @@ impl Session {
     #[inline]
     pub(in super::super) fn announce(&mut self, number: u64, id: u64, handed: &BufferArgs) {
         self.number = number;
-        self.history.begin(number, id, self.place.1);
+        self.history.begin(number, id, self.place.map(|(_, index)| index));
         self.calls.begin(number, id, handed);
     }
 

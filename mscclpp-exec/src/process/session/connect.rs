@@ -1,7 +1,6 @@
 //! Connects the ranks of a node.
 
 use std::os::fd::AsFd;
-use std::panic::Location;
 use std::sync::Arc;
 
 use super::super::affinity::CpuAffinity;
@@ -48,7 +47,6 @@ impl Session {
             listener.connect(own_local_rank, &keys, &mut timeout).map_err(|error| fail(error, &locals, &bootstrap))?;
         let segment = share_call_log(own_local_rank, &mesh, &locals, &bootstrap, &mut timeout)?;
         let history = Arc::new(CallHistory::default());
-        let place = (Location::caller(), history.index_of(Location::caller()));
         let reported = Arc::clone(&history);
         // Encoding fails only for types that cannot be serialized.
         bootstrap.set_report(Some(Arc::new(move || postcard::to_allocvec(&reported.report()).unwrap_or_default())));
@@ -65,7 +63,7 @@ impl Session {
             mesh,
             number: 0,
             history,
-            place,
+            place: None,
             launches: 0,
             cause: None,
             plans: Vec::new(),

@@ -28,7 +28,7 @@ pub(in super::super) struct CallHistory {
 struct Call {
     number: AtomicU64,
     id: AtomicU64,
-    /// Index of its source location among the names.
+    /// Index of its source location among the names; beyond them if it is unknown.
     place: AtomicUsize,
 }
 
@@ -94,12 +94,12 @@ impl CallHistory {
 
     /// Records that this rank starts a call.
     #[inline]
-    pub(super) fn begin(&self, number: u64, id: u64, place: usize) {
+    pub(super) fn begin(&self, number: u64, id: u64, place: Option<usize>) {
         let call = &self.calls[(number % RING) as usize];
         // A reader that sees the new id or place sees no old number with it.
         call.number.store(0, Release);
         call.id.store(id, Release);
-        call.place.store(place, Release);
+        call.place.store(place.unwrap_or(usize::MAX), Release);
         call.number.store(number, Release);
     }
 
@@ -161,7 +161,7 @@ mod tests {
         let index = history.index_of(place);
         assert_eq!(history.index_of(place), index);
         for number in 1..=RING + 3 {
-            history.begin(number, id, index);
+            history.begin(number, id, Some(index));
             history.wait_in(number);
             history.end(number - 1);
         }

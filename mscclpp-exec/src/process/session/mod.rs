@@ -41,8 +41,8 @@ pub(crate) struct Session {
     pub(super) number: u64,
     /// The last calls, for reports to other ranks.
     pub(super) history: Arc<CallHistory>,
-    /// Source location of the current call, and its index in the history.
-    place: (&'static Location<'static>, usize),
+    /// Source location of the current call, and its index in the history; `None` if it is unknown.
+    place: Option<(&'static Location<'static>, usize)>,
     /// By local rank: the last call in which the peer's call is known to be the same.
     compared: Box<[u64]>,
     /// Number of launches so far, which determines their packets' flags.
@@ -85,14 +85,14 @@ impl Session {
     /// Sets the source location of the next call.
     #[inline]
     pub(super) fn set_place(&mut self, place: &'static Location<'static>) {
-        if !std::ptr::eq(self.place.0, place) {
-            self.place = (place, self.history.index_of(place));
+        if self.place.is_none_or(|(last, _)| !std::ptr::eq(last, place)) {
+            self.place = Some((place, self.history.index_of(place)));
         }
     }
 
     /// Returns the source location of the current call.
-    pub(super) fn place(&self) -> &'static Location<'static> {
-        self.place.0
+    pub(super) fn place(&self) -> Option<&'static Location<'static>> {
+        self.place.map(|(place, _)| place)
     }
 
     /// Returns an error if the communicator has failed, although this rank's part of the call is done: so that as many ranks
