@@ -117,6 +117,7 @@ impl Bootstrap {
             let (bytes, limit) = (bytes.len() as u64, MESSAGE_BYTES as u64);
             return Err(Error::TooLarge { call: format!("message to rank {peer}"), bytes, limit });
         }
+        self.check_process()?;
         self.check_alive()?;
         let from = self.group[self.rank as usize];
         self.link.post(Frame::Message { from, to, context: self.context, tag, bytes: bytes.to_vec() })
@@ -148,6 +149,7 @@ impl Bootstrap {
         if peer == self.rank {
             return Err(Error::NoSuchRank { rank: peer, ranks: self.num_ranks() });
         }
+        self.check_process()?;
         let key = (self.context, member.rank, id);
         if peer > self.rank {
             return self.wait_for_peer(peer, || format!("stream {id}"), |state| state.take_stream(key));
@@ -179,6 +181,7 @@ impl Bootstrap {
         call: impl Fn() -> String,
         mut take: impl FnMut(&mut State) -> Option<T>,
     ) -> Result<T, Error> {
+        self.check_process()?;
         let who = Box::new(self.rank_info(peer)?.clone());
         let waited = self.options().timeout;
         let world_rank = self.group[self.rank as usize];
@@ -216,6 +219,7 @@ impl Bootstrap {
         if bytes.len() > limit {
             return Err(Error::TooLarge { call: call.to_string(), bytes: bytes.len() as u64, limit: limit as u64 });
         }
+        self.check_process()?;
         let mut next = self.sequence.lock().unwrap_or_else(PoisonError::into_inner);
         self.check_alive()?;
         let sequence = *next;

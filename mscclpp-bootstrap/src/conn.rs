@@ -103,6 +103,11 @@ impl Conn {
                 self.record_receipt(before);
                 Ok(true)
             }
+            // The other end has closed the connection before it read all that was sent.
+            Err(error) if matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted) => {
+                self.record_receipt(before);
+                Ok(false)
+            }
             Err(error) => Err(error),
         }
     }

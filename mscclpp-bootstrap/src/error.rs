@@ -270,6 +270,14 @@ pub enum Error {
         /// The limit.
         limit: u64,
     },
+    /// This process is a copy of the rank's process, made by `fork`. The connections belong to that one.
+    #[error("process {pid} is a fork of {who} and cannot make its calls")]
+    Forked {
+        /// The rank, in its process.
+        who: Box<RankInfo>,
+        /// This process.
+        pid: u32,
+    },
     /// A system call failed.
     #[error("{what}: {reason}")]
     System {
@@ -318,6 +326,7 @@ impl Error {
             | Self::NoSuchRank { .. }
             | Self::TooManyRanks { .. }
             | Self::TooLarge { .. }
+            | Self::Forked { .. }
             | Self::DuplicateRank { .. } => ErrorKind::InvalidInput,
             Self::Mismatch { .. }
             | Self::ConfigMismatch { .. }
@@ -401,6 +410,10 @@ impl Error {
             Self::Unresponsive { .. } => {
                 "set MSCCLPP_HEARTBEAT_TIMEOUT to the number of seconds without a heartbeat after which a rank \
                  counts as lost; 0 disables the check"
+            }
+            Self::Forked { .. } => {
+                "start processes before the communicator is created, or with `spawn` instead of `fork`, and create a \
+                 communicator in each process that makes calls"
             }
             Self::Version { .. } | Self::ConfigMismatch { .. } => {
                 "run the same build with the same settings on all ranks"

@@ -164,6 +164,14 @@ impl Bootstrap {
         self.link.inbox().failure().map_or(Ok(()), Err)
     }
 
+    /// Checks that this is the process that created the communicator, and not a copy made by `fork`, which has no connection
+    /// thread.
+    #[doc(hidden)]
+    pub fn check_process(&self) -> Result<(), Error> {
+        let (own, pid) = (&self.world[self.group[self.rank as usize] as usize], std::process::id());
+        if own.pid == pid { Ok(()) } else { Err(Error::Forked { who: Box::new(own.clone()), pid }) }
+    }
+
     /// Returns why the communicator has failed, if it has or does within `timeout`. For callers that observe a
     /// consequence of the failure and need its cause.
     pub fn failure_within(&self, timeout: Duration) -> Option<Error> {
@@ -190,6 +198,9 @@ impl Bootstrap {
     /// Fails the communicator on all ranks because of `error`, and returns why it has failed: `error`, or the failure that
     /// another rank reported first. It is the same on all ranks. Waits up to a second for rank 0, which decides.
     pub fn fail(&self, error: Error) -> Error {
+        if let Err(forked) = self.check_process() {
+            return forked;
+        }
         // If the frame cannot be sent, the other ranks notice that this rank is lost.
         if self.link.post(Frame::Failed(error.clone())).is_ok()
             && let Some(first) = self.failure_within(DECISION_TIME)

@@ -28,6 +28,7 @@ const ROOT_GRACE_PERIOD: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 struct TcpLink {
     rank: u32,
+    process: u32,
     inbox: Arc<Inbox>,
     outbox: Arc<Outbox>,
     secret: Secret,
@@ -43,7 +44,7 @@ pub(super) fn host(listener: TcpListener, ranks: u32, secret: Secret, options: O
     let me = RankInfo::this(0, Some(address));
     let root = Root::new(me, ranks, acceptor, inbox.clone(), outbox.clone(), options);
     start("mscclpp rank 0", move || root.run())?;
-    let link = TcpLink { rank: 0, inbox, outbox, secret, options };
+    let link = TcpLink { rank: 0, process: std::process::id(), inbox, outbox, secret, options };
     complete_join(link, options.timeout + ROOT_GRACE_PERIOD)
 }
 
@@ -91,7 +92,7 @@ pub(super) fn join(
     let (inbox, outbox) = (Arc::new(Inbox::default()), Arc::new(Outbox::new()?));
     let client = Client::new(rank, conn, acceptor, inbox.clone(), outbox.clone(), options);
     start(&format!("mscclpp rank {rank}"), move || client.run())?;
-    let link = TcpLink { rank, inbox, outbox, secret, options };
+    let link = TcpLink { rank, process: std::process::id(), inbox, outbox, secret, options };
     complete_join(link, remaining.min(MAX_TIMEOUT) + ROOT_GRACE_PERIOD)
 }
 
@@ -171,6 +172,10 @@ impl Link for TcpLink {
 
 impl Drop for TcpLink {
     fn drop(&mut self) {
+        if std::process::id() != self.process {
+            // A copy of the process, made by `fork`, has no connection thread that could announce it.
+            return;
+        }
         if thread::panicking() {
             // The rank itself reports its failure, so it is not recorded as having left in order.
             let how = "its thread panicked".into();

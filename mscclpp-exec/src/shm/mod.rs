@@ -11,13 +11,18 @@
 //! * memory of a launch, lent to the interpreter through [`Views`]: accessed in atomic units
 //!   only.
 //! * a buffer's elements as a slice, between launches: see [`SharedBuffer`](crate::process::SharedBuffer).
+//!
+//! A process that was copied by `fork` does not inherit the segments: two processes that make one rank's calls would
+//! corrupt its peers' results. Its calls are refused, by [`ProcessMark`].
 
 mod cache_lines;
+mod fork;
 mod mesh;
 mod segment;
 mod views;
 
 pub(crate) use cache_lines::SharedCacheLines;
+pub(crate) use fork::ProcessMark;
 pub(crate) use mesh::{LocalListener, Mesh, Sent};
 pub(crate) use segment::Segment;
 pub(crate) use views::{Loan, Views};

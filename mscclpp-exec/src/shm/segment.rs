@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::process::{Pid, getpid};
 
 use crate::error::Error;
 use crate::memory::check_available;
@@ -18,6 +19,8 @@ pub(crate) struct Segment {
     len: usize,
     /// Length of the mapping, in bytes of whole pages.
     mapped: usize,
+    /// The process that has the mapping. Copies of it, made by `fork`, do not have it.
+    process: Pid,
 }
 
 // SAFETY: the mapping belongs to the whole process and does not move until the segment is dropped.
@@ -78,11 +81,13 @@ impl Segment {
         };
         let base = base.ok().and_then(|base| NonNull::new(base.cast::<u8>()));
         let base = base.ok_or(Error::OutOfMemory { purpose, bytes: len, available: 0 })?;
+        // SAFETY: the range is the mapping made above; the advice concerns copies of this process only.
+        let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), mapped, Advice::LinuxDontFork) };
         if mapped >= HUGE {
             // SAFETY: the range is the mapping made above; the advice changes no contents. A failure is harmless.
             let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), mapped, Advice::LinuxHugepage) };
         }
-        Ok(Self { base, len: len as usize, mapped })
+        Ok(Self { base, len: len as usize, mapped, process: getpid() })
     }
 
     /// Allocates the segment's pages now, so that a failure is an error here and no signal later. `file`: the segment's
@@ -160,6 +165,10 @@ impl Segment {
 
 impl Drop for Segment {
     fn drop(&mut self) {
+        // In a copy of the process, other memory may be at these addresses.
+        if getpid() != self.process {
+            return;
+        }
         // SAFETY: the mapping was made by `map` or replaced by `replace_pages`, and nothing else unmaps it. Owners of
         // references to its memory keep the segment alive.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.mapped) };

@@ -32,6 +32,13 @@ pub(crate) fn collective_calls(round: Round) {
     }
 }
 
+/// One rank makes a copy of its process while the ranks make calls.
+pub(crate) fn forks(round: Round) {
+    for process in (0..round.size).map(|rank| round.start_as("forks", rank, round.victim)).collect::<Vec<_>>() {
+        assert_eq!(process.outcome(), "ok");
+    }
+}
+
 pub(crate) fn killed_in_a_collective(mut round: Round) {
     let mut all = round.start_collectives(FOREVER);
     let victim = all.remove(round.victim as usize);

@@ -20,7 +20,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use self::calls::{
-    collective_calls, killed_in_a_collective, killed_while_it_prepares, otherwise_than_the_others,
+    collective_calls, forks, killed_in_a_collective, killed_while_it_prepares, otherwise_than_the_others,
     stopped_in_a_collective,
 };
 use self::deaths::{
@@ -46,7 +46,7 @@ const AT_ONCE: usize = 4;
 
 type Kind = (&'static str, fn(Round));
 
-const KINDS: [Kind; 23] = [
+const KINDS: [Kind; 24] = [
     ("nothing", nothing),
     ("killed while it starts", killed_while_it_starts),
     ("killed while it works", killed_while_it_works),
@@ -70,6 +70,7 @@ const KINDS: [Kind; 23] = [
     ("stopped in a collective", stopped_in_a_collective),
     ("survivors go on", survivors_go_on),
     ("stopped as a whole", stopped_as_a_whole),
+    ("forks", forks),
 ];
 
 #[test]

@@ -23,6 +23,7 @@ fn one_of_a_job() {
         Ok("collectives") => collectives(),
         Ok("survive") => survive(),
         Ok("one case") => return one_case(),
+        Ok("forks") => forks(),
         Ok("goes on") => goes_on(),
         Ok(other) if other != "messages" => otherwise(other),
         _ => messages(),
@@ -39,6 +40,46 @@ fn one_of_a_job() {
         Ok(()) => say("end: ok"),
         Err(error) => say(&format!("end: {error}")),
     }
+}
+
+/// Makes calls, in the middle of which the rank that `FAULT_CALLS` names makes a copy of its process. The copy's calls are
+/// refused, and do not affect those of the job, also while the copy lives.
+fn forks() -> Result<(), Error> {
+    let comm = Communicator::from_env()?;
+    let (rank, ranks) = (comm.rank(), comm.num_ranks());
+    let mut registered = comm.alloc::<u32>(1 << 12)?;
+    let make = |buffer: &mut [u32], round: u32| {
+        buffer.fill(round + rank);
+        comm.all_reduce_in_place(buffer, ReduceOp::Sum)?;
+        let sum = ranks * round + (0..ranks).sum::<u32>();
+        assert!(buffer.iter().all(|found| *found == sum), "{sum}, {:?}", &buffer[..7]);
+        Ok::<_, Error>(())
+    };
+    (0..20).try_for_each(|round| make(&mut registered, round))?;
+    let mut copy = None;
+    if rank == rounds() {
+        // SAFETY: the copy uses no other thread, and ends by `_exit`.
+        let process = unsafe { libc::fork() };
+        if process == 0 {
+            let calls = [make(&mut [0; 7], 0), comm.barrier(), comm.agree(true).map(drop)];
+            let refused = calls
+                .iter()
+                .all(|call| call.as_ref().is_err_and(|error| error.to_string().contains("is a fork of rank")));
+            drop((comm, registered));
+            thread::sleep(Duration::from_millis(200));
+            // SAFETY: it ends this process at once.
+            unsafe { libc::_exit(if refused { 0 } else { 1 }) };
+        }
+        copy = Some(process);
+    }
+    (0..200).try_for_each(|round| make(&mut registered, round))?;
+    if let Some(process) = copy {
+        let mut status = 0;
+        // SAFETY: `status` is a place for the result.
+        assert_eq!(unsafe { libc::waitpid(process, &raw mut status, 0) }, process);
+        assert_eq!(status, 0, "the copy's calls are refused");
+    }
+    comm.barrier()
 }
 
 /// Makes the calls of a case, and prints the root cause.

@@ -18,6 +18,9 @@ impl Session {
     /// [`Error::Bootstrap`] if the communicator has failed, a peer is lost, or made another one of the last calls.
     #[inline]
     pub(in super::super) fn enter(&mut self) -> Result<u64, Error> {
+        if self.mark.is_copy() {
+            return Err(self.bootstrap.check_process().err().map_or(Error::Busy, Error::from));
+        }
         if let Some(cause) = &self.cause {
             return Err(cause.clone().into());
         }

@@ -11,7 +11,7 @@ use super::Session;
 use super::history::CallHistory;
 use super::wait::CAUSE_GRACE_PERIOD;
 use crate::error::Error;
-use crate::shm::{LocalListener, Mesh, Segment, SharedCacheLines};
+use crate::shm::{LocalListener, Mesh, ProcessMark, Segment, SharedCacheLines};
 use crate::transport::{Tcp, Transport};
 use mscclpp_bootstrap::{ActiveTimeout, Bootstrap, Error as Cause, ErrorKind, RankInfo};
 
@@ -61,6 +61,7 @@ impl Session {
             locals,
             own_local_rank,
             mesh,
+            mark: ProcessMark::new(),
             number: 0,
             history,
             place: None,

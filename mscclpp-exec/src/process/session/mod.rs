@@ -21,7 +21,7 @@ use super::options::Options;
 use super::plan::Prepared;
 use super::wire::NodeConnections;
 use crate::error::Error;
-use crate::shm::{Mesh, Segment};
+use crate::shm::{Mesh, ProcessMark, Segment};
 use mscclpp_bootstrap::{self as bootstrap, Bootstrap};
 
 /// A rank's side of its communicator. One call at a time holds it.
@@ -37,6 +37,7 @@ pub(crate) struct Session {
     pub(super) own_local_rank: usize,
     pub(super) calls: Calls,
     mesh: Mesh,
+    mark: ProcessMark,
     /// Number of the last call.
     pub(super) number: u64,
     /// The last calls, for reports to other ranks.
@@ -121,6 +122,10 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        if self.mark.is_copy() {
+            // The call log is not mapped here, and belongs to the other process.
+            return;
+        }
         match self.bootstrap.check_alive() {
             // Otherwise peers that have not received the failure would name this rank, whose connections close.
             Err(error) => self.calls.abort(self.number, Some(&error)),
