@@ -13,8 +13,8 @@ use super::conn::Conn;
 use super::error::Error;
 use super::frame::Frame;
 use super::poll::Interest;
-use super::protocol::Purpose;
-use super::secret::{self, Nonce, Role, Secret};
+use super::protocol::{Nonce, Purpose};
+use super::secret::{self, Role, Secret, Transcript};
 
 /// Maximum duration of a handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -34,6 +34,9 @@ pub(crate) struct Acceptor {
     listener: Option<TcpListener>,
     at: SocketAddr,
     secret: Secret,
+    /// This rank, and the random number of its job; zero until rank 0 has admitted the rank.
+    rank: u32,
+    job: Nonce,
     max_pending: usize,
     pending: Vec<Pending>,
     rejections: Vec<String>,
@@ -53,7 +56,7 @@ enum Stage {
     /// No frame has arrived yet.
     Hello,
     /// The challenge has been sent.
-    AwaitingResponse { purpose: Purpose, caller: Nonce, listener: Nonce },
+    AwaitingResponse(Transcript),
     /// The connection was rejected; the peer may still read the reason.
     Rejected,
 }
@@ -68,15 +71,28 @@ pub(crate) struct AuthenticatedPeer {
 }
 
 impl Acceptor {
-    /// Creates an acceptor for a job of `ranks` ranks.
+    /// Creates an acceptor of rank `rank` of a job of `ranks` ranks.
     ///
     /// # Errors
     /// The system's error about the socket.
-    pub(crate) fn new(listener: TcpListener, secret: Secret, ranks: u32) -> std::io::Result<Self> {
+    pub(crate) fn new(listener: TcpListener, secret: Secret, rank: u32, ranks: u32) -> std::io::Result<Self> {
         listener.set_nonblocking(true)?;
-        let (at, listener) = (listener.local_addr()?, Some(listener));
-        let max_pending = MAX_PENDING_CONNECTIONS + ranks as usize;
-        Ok(Self { listener, at, secret, max_pending, pending: Vec::new(), rejections: Vec::new(), retry_at: None })
+        Ok(Self {
+            at: listener.local_addr()?,
+            listener: Some(listener),
+            secret,
+            rank,
+            job: [0; 16],
+            max_pending: MAX_PENDING_CONNECTIONS + ranks as usize,
+            pending: Vec::new(),
+            rejections: Vec::new(),
+            retry_at: None,
+        })
+    }
+
+    /// Accepts streams of this job only.
+    pub(crate) fn set_job(&mut self, job: Nonce) {
+        self.job = job;
     }
 
     /// Returns the sockets to wait for: the listener first.
@@ -171,17 +187,30 @@ impl Acceptor {
                 }
             };
             match (&pending.stage, frame) {
+                (Stage::Hello, Frame::Hello { purpose: Purpose::Stream { from, to, job, .. }, .. })
+                    if (to, job) != (self.rank, self.job) =>
+                {
+                    let this = self.rank;
+                    let why =
+                        format!("rank {from} wants a stream to rank {to}, but this is rank {this}, or another job");
+                    self.reject(pending.conn.peer, &why);
+                    let error = Error::AuthenticationFailed { peer: self.at.to_string() };
+                    return self.send_rejection(pending, error, now);
+                }
                 (Stage::Hello, Frame::Hello { purpose, nonce: caller }) => {
                     match self.challenge(pending, purpose, caller) {
                         Ok(()) => {}
                         Err(error) => return self.send_rejection(pending, error, now),
                     }
                 }
-                (Stage::AwaitingResponse { purpose, caller, listener }, Frame::Response { proof }) => {
-                    if self.secret.verify(Role::Initiator, purpose, caller, listener, &proof) {
-                        return HandshakeProgress::Authenticated(*purpose);
+                (Stage::AwaitingResponse(transcript), Frame::Response { proof }) => {
+                    let purpose = transcript.purpose;
+                    if self.secret.verify(Role::Initiator, transcript, &proof) {
+                        let keys = self.secret.keys(Role::Responder, transcript);
+                        pending.conn.authenticate(keys, self.rank, purpose.rank());
+                        return HandshakeProgress::Authenticated(purpose);
                     }
-                    let who = format!("claims to be {}, but failed authentication", claimed_rank(purpose));
+                    let who = format!("claims to be {}, but failed authentication", claimed_rank(&purpose));
                     self.reject(pending.conn.peer, &who);
                     return self.send_rejection(
                         pending,
@@ -190,7 +219,7 @@ impl Acceptor {
                     );
                 }
                 // The caller has rejected this rank's proof.
-                (Stage::AwaitingResponse { purpose, .. }, Frame::Rejected(_)) => {
+                (Stage::AwaitingResponse(Transcript { purpose, .. }), Frame::Rejected(_)) => {
                     let who = format!("claims to be {}, but failed authentication", claimed_rank(purpose));
                     return self.reject_and_close(pending, &who);
                 }
@@ -200,10 +229,11 @@ impl Acceptor {
     }
 
     fn challenge(&self, pending: &mut Pending, purpose: Purpose, caller: Nonce) -> Result<(), Error> {
-        let listener = secret::random()?;
-        let proof = self.secret.response(Role::Responder, &purpose, &caller, &listener);
-        pending.conn.push(&Frame::Challenge { nonce: listener, proof });
-        pending.stage = Stage::AwaitingResponse { purpose, caller, listener };
+        let nonce = secret::random()?;
+        let transcript = Transcript { purpose, nonces: [caller, nonce] };
+        let proof = self.secret.proof(Role::Responder, &transcript);
+        pending.conn.push(&Frame::Challenge { nonce, proof });
+        pending.stage = Stage::AwaitingResponse(transcript);
         Ok(())
     }
 

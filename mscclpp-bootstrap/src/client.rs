@@ -84,7 +84,7 @@ impl Client {
             self.inbox.accept_stream(purpose, conn);
         }
         let open = self.conn.read();
-        while let Some(frame) = self.conn.next().map_err(|malformed| malformed.of(&self.root))? {
+        while let Some(frame) = self.next()? {
             match frame {
                 Frame::LeaveAck if self.leaving.is_some() => return Ok(false),
                 Frame::Leave { rank: 0 } => {
@@ -139,6 +139,16 @@ impl Client {
             Some(silent) if !self.root_left => Err(Error::Unresponsive { who: Box::new(self.root.clone()), silent }),
             _ => self.wait().map(|()| true),
         }
+    }
+
+    /// Returns the next frame of rank 0. If it is invalid, rank 0 is informed, and informs the other ranks.
+    fn next(&mut self) -> Result<Option<Frame>, Error> {
+        let next = self.conn.next().map_err(|malformed| malformed.of(&self.root));
+        next.inspect_err(|error| {
+            // This rank's calls return without waiting for that.
+            self.inbox.deliver(Frame::Failed(error.clone()));
+            self.conn.close_after(&Frame::Failed(error.clone()));
+        })
     }
 
     fn wait(&self) -> Result<(), Error> {

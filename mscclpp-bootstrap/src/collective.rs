@@ -11,6 +11,7 @@ use super::error::Error;
 use super::frame::{Call, Frame, GATHER_BYTES, MESSAGE_BYTES};
 use super::group::Bootstrap;
 use super::inbox::State;
+use super::mac::StreamKeys;
 use super::place;
 use super::rank_info::RankInfo;
 use super::timeout::ActiveTimeout;
@@ -138,13 +139,22 @@ impl Bootstrap {
     /// Opens a direct connection between two ranks, for much data. Both ranks call this with the same `id`, which is
     /// used once.
     ///
-    /// Both ends have authenticated each other. The connection has no timeouts and no framing other than the caller's,
+    /// Both ends have authenticated each other; what they send later is not authenticated. The connection has no timeouts and no framing other than the caller's,
     /// and `TCP_NODELAY` is set.
     ///
     /// # Errors
     /// [`Error::NoSuchRank`] for this rank itself and for ranks that do not exist; otherwise as [`recv`](Self::recv),
     /// and [`Error::Unreachable`] if the other rank's host cannot be reached, which fails the communicator as well.
     pub fn stream(&self, peer: u32, id: u64) -> Result<TcpStream, Error> {
+        self.keyed_stream(peer, id).map(|(stream, _)| stream)
+    }
+
+    /// Opens a direct connection as [`stream`](Self::stream) does, and returns the keys with which its ends can
+    /// authenticate what they send. They belong to this connection alone.
+    ///
+    /// # Errors
+    /// As [`stream`](Self::stream).
+    pub fn keyed_stream(&self, peer: u32, id: u64) -> Result<(TcpStream, StreamKeys), Error> {
         let member = self.rank_info(peer)?;
         if peer == self.rank {
             return Err(Error::NoSuchRank { rank: peer, ranks: self.num_ranks() });

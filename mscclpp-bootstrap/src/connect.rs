@@ -10,7 +10,7 @@ use super::error::Error;
 use super::frame::{Frame, Malformed};
 use super::link::CheckAlive;
 use super::protocol::Purpose;
-use super::secret::{self, Role, Secret};
+use super::secret::{self, Role, Secret, Transcript};
 use crate::timeout::ActiveTimeout;
 
 /// Maximum duration of one attempt to connect, because an unreachable host does not answer.
@@ -22,7 +22,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 const RETRY_DELAYS: (Duration, Duration) = (Duration::from_micros(300), Duration::from_millis(50));
 const RETRY_DELAY_DIVISOR: u32 = 8;
 
-/// Connects to rank `peer` at one of `addresses` and proves that this process knows the secret. Retries until `timeout`
+/// Connects to a rank at one of `addresses` and proves that this process knows the secret. Retries until `timeout`
 /// expires; tries at least once.
 ///
 /// # Errors
@@ -30,7 +30,6 @@ const RETRY_DELAY_DIVISOR: u32 = 8;
 /// version or protocol, and the error of `check_alive`.
 pub(crate) fn connect(
     addresses: &[SocketAddr],
-    peer: u32,
     purpose: Purpose,
     secret: &Secret,
     timeout: &mut ActiveTimeout,
@@ -50,7 +49,7 @@ pub(crate) fn connect(
         if timeout.update() <= delay {
             let (address, reason) =
                 last.unwrap_or_else(|| (SocketAddr::from(([0, 0, 0, 0], 0)), "no address to connect to".into()));
-            let rank = purpose.rank();
+            let (rank, peer) = (purpose.rank(), purpose.peer());
             return Err(Error::Unreachable { rank, peer, address, waited: start.elapsed(), reason });
         }
         timeout.allow_gap(delay);
@@ -84,14 +83,16 @@ fn attempt(
     let caller = secret::random()?;
     conn.push(&Frame::Hello { purpose, nonce: caller });
     match wait_frame(&mut conn, timeout, check_alive)? {
-        Some(Frame::Challenge { nonce: listener, proof }) => {
-            if !secret.verify(Role::Responder, &purpose, &caller, &listener, &proof) {
+        Some(Frame::Challenge { nonce, proof }) => {
+            let transcript = Transcript { purpose, nonces: [caller, nonce] };
+            if !secret.verify(Role::Responder, &transcript, &proof) {
                 let error = Error::AuthenticationFailed { peer: address.to_string() };
                 conn.push(&Frame::Rejected(error.clone()));
                 return Err(error);
             }
-            let proof = secret.response(Role::Initiator, &purpose, &caller, &listener);
+            let proof = secret.proof(Role::Initiator, &transcript);
             conn.push(&Frame::Response { proof });
+            conn.authenticate(secret.keys(Role::Initiator, &transcript), purpose.rank(), purpose.peer());
             Ok(Ok(conn))
         }
         Some(Frame::Rejected(error)) => Err(error),
@@ -135,13 +136,13 @@ mod tests {
 
     use super::*;
 
-    const STREAM: Purpose = Purpose::Stream { from: 2, context: 0, id: 0 };
+    const STREAM: Purpose = Purpose::Stream { from: 2, to: 1, context: 0, id: 0, job: [0; 16] };
 
     #[test]
     fn connect_to_closed_port_names_rank_and_address() {
         let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
         let (secret, mut timeout) = (Secret::derived(&[]), ActiveTimeout::new(Duration::from_millis(50)));
-        let error = connect(&[closed], 1, STREAM, &secret, &mut timeout, &|| Ok(())).unwrap_err();
+        let error = connect(&[closed], STREAM, &secret, &mut timeout, &|| Ok(())).unwrap_err();
         let text = error.to_string();
         assert!(text.starts_with(&format!("rank 2 did not reach rank 1 at {closed} within")), "{text}");
         assert!(!error.help().unwrap().contains("rank 0"));
@@ -159,7 +160,7 @@ mod tests {
                 if looks.get() < 5 { Ok(()) } else { Err(Error::NoSuchRank { rank: 7, ranks: 7 }) }
             };
             let mut timeout = ActiveTimeout::new(Duration::from_secs(600));
-            let error = connect(&[address], 1, STREAM, &Secret::derived(&[]), &mut timeout, &check_alive).unwrap_err();
+            let error = connect(&[address], STREAM, &Secret::derived(&[]), &mut timeout, &check_alive).unwrap_err();
             assert_eq!(error, Error::NoSuchRank { rank: 7, ranks: 7 });
         }
     }

@@ -106,6 +106,21 @@ pub enum Error {
         /// Address of the other end.
         peer: String,
     },
+    /// A frame between two ranks is not the one that the sender sent next.
+    #[error(
+        "frame {frame} of the {connection} connection from rank {from} to rank {to} failed authentication: it was \
+         changed, repeated, dropped, reordered or injected on the network"
+    )]
+    FrameAuthenticationFailed {
+        /// The rank from which it should be.
+        from: u32,
+        /// The rank that received it.
+        to: u32,
+        /// Its number on the connection, from 1.
+        frame: u64,
+        /// The kind of connection: `control` or `data`.
+        connection: String,
+    },
     /// Two processes claim the same rank.
     #[error("two processes have rank {}: {} and {}", .first.rank, .first.place(), .second.place())]
     DuplicateRank {
@@ -342,7 +357,10 @@ impl Error {
             Self::Died { .. } | Self::Unresponsive { .. } | Self::RankLeft { .. } | Self::Aborted { .. } => {
                 ErrorKind::RankLost
             }
-            Self::Bind { .. } | Self::Protocol { .. } | Self::System { .. } => ErrorKind::System,
+            Self::Bind { .. }
+            | Self::Protocol { .. }
+            | Self::FrameAuthenticationFailed { .. }
+            | Self::System { .. } => ErrorKind::System,
         }
     }
 
@@ -379,6 +397,7 @@ impl Error {
             | Self::DuplicateRank { second, .. } => second.rank,
             Self::WorldSize { who, .. } | Self::CallFailed { who, .. } => who.rank,
             Self::Unreachable { peer, .. } => *peer,
+            Self::FrameAuthenticationFailed { from, .. } => *from,
             _ => *self.lost().first()?,
         };
         Some(RootCause::new(rank, self.to_string()))
@@ -402,6 +421,10 @@ impl Error {
             }
             Self::AuthenticationFailed { .. } => {
                 "set the same MSCCLPP_SECRET on all ranks of a job, and use a separate port for each job"
+            }
+            Self::FrameAuthenticationFailed { .. } => {
+                "find what changes data between the hosts of these ranks: a proxy, a relay or defective hardware; connect \
+                 them directly, or select another interface with MSCCLPP_MASTER_ADDR=interface:host:port"
             }
             Self::JoinTimeout { .. }
             | Self::CollectiveTimeout { .. }

@@ -1,18 +1,21 @@
 //! The protocol between ranks: frames of bounded length, each with the protocol version.
 //!
-//! A frame is a header of 12 bytes (`MSCB`, version, zero, length; little-endian) and a body. A length over the limit
-//! is rejected as soon as the header has arrived, before anything is allocated for the body.
+//! A frame is a header of 12 bytes (`MSCB`, version, zero or one, length; little-endian) and a body. A length over the
+//! limit is rejected as soon as the header has arrived, before anything is allocated for the body. After the handshake
+//! the field after the version is one, and a [seal](super::mac) between header and body authenticates both.
 
 use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
 use super::error::Error;
-use super::protocol::{Purpose, VERSION};
+use super::mac::{self, Digest, FrameKey, SEAL_BYTES};
+use super::protocol::{Nonce, Purpose, VERSION};
 use super::rank_info::RankInfo;
-use super::secret::{Nonce, Proof};
+use super::secret::Proof;
 
 /// Maximum length of a frame's body before the peer has authenticated, in bytes.
 pub(crate) const MAX_UNAUTHENTICATED_BYTES: usize = 4 << 10;
@@ -46,8 +49,9 @@ pub(crate) enum Frame {
     Retry,
     /// Identity of a rank that joins.
     Join(RankInfo),
-    /// Rank 0 admits a rank: how long it still waits for the others, and the timeouts that apply from now on.
-    Admitted { remaining: Duration, timeout: Duration, heartbeat_timeout: Option<Duration> },
+    /// Rank 0 admits a rank: how long it still waits for the others, the timeouts that apply from now on, and the
+    /// random number of the job.
+    Admitted { remaining: Duration, timeout: Duration, heartbeat_timeout: Option<Duration>, job: Nonce },
     /// All ranks have joined: their identities.
     Roster(Vec<RankInfo>),
     /// A message from one rank to another.
@@ -109,8 +113,12 @@ pub(crate) enum Malformed {
     Magic([u8; 4]),
     /// Another version of this protocol.
     Version(u16),
-    /// A reserved field that is not zero.
-    Reserved(u16),
+    /// The field that distinguishes frames before and after authentication.
+    Reserved { expected: u16, found: u16 },
+    /// A frame that fails authentication.
+    Seal,
+    /// The same, with the frame's number and the ranks of both ends.
+    Unauthenticated { frame: u64, from: u32, to: u32 },
     /// A length over the limit.
     Length { found: usize, limit: usize },
     /// A body that is not a frame.
@@ -125,9 +133,13 @@ impl Malformed {
         let peer = peer.to_string();
         let what = match self {
             Self::Version(theirs) => return Error::Version { peer, ours: VERSION, theirs },
+            Self::Unauthenticated { frame, from, to } => {
+                return Error::FrameAuthenticationFailed { from, to, frame, connection: "control".into() };
+            }
             Self::Magic(found) => format!("expected a frame, found bytes that start with `{}`", found.escape_ascii()),
-            Self::Reserved(found) => format!("expected 0 in a reserved field, found {found}"),
+            Self::Reserved { expected, found } => format!("expected {expected} after the version, found {found}"),
             Self::Length { found, limit } => format!("expected at most {limit} bytes, found a frame of {found} bytes"),
+            Self::Seal => "found a frame that fails authentication".into(),
             Self::Body => "cannot decode a frame".into(),
             Self::Unexpected(expected) => format!("expected {expected}, found another frame"),
         };
@@ -135,66 +147,111 @@ impl Malformed {
     }
 }
 
-impl Frame {
-    /// Encodes the frame with its header.
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(64);
-        bytes.extend_from_slice(&MAGIC);
-        bytes.extend_from_slice(&VERSION.to_le_bytes());
-        bytes.extend_from_slice(&[0; 6]);
-        // Encoding fails only for types that cannot be serialized, which no frame contains. If it failed nevertheless,
-        // the other end would reject the empty body.
-        bytes = postcard::to_extend(self, bytes).unwrap_or_default();
-        let length = bytes.len().saturating_sub(HEADER_BYTES) as u32;
-        if let Some(field) = bytes.get_mut(8..HEADER_BYTES) {
-            field.copy_from_slice(&length.to_le_bytes());
-        }
-        bytes
-    }
+/// An encoded frame without its header, which several connections share.
+#[derive(Clone, Debug)]
+pub(crate) struct EncodedFrame {
+    pub(crate) body: Arc<[u8]>,
+    digest: Digest,
+}
 
-    /// Returns how many more bytes to read until `bytes` hold a frame or are known to be invalid: those of the header
-    /// first.
-    pub(crate) fn needs(bytes: &[u8], limit: usize) -> usize {
-        match bytes.first_chunk::<HEADER_BYTES>() {
-            None => HEADER_BYTES - bytes.len(),
-            Some([.., l0, l1, l2, l3]) => {
-                let length = u32::from_le_bytes([*l0, *l1, *l2, *l3]) as usize;
-                (HEADER_BYTES + length.min(limit)).saturating_sub(bytes.len())
-            }
+impl EncodedFrame {
+    /// Returns what precedes the body: the header, and with a key the seal.
+    pub(crate) fn prefix(&self, key: Option<&mut FrameKey>) -> Vec<u8> {
+        let mut prefix = Vec::with_capacity(HEADER_BYTES + SEAL_BYTES);
+        prefix.extend_from_slice(&MAGIC);
+        prefix.extend_from_slice(&VERSION.to_le_bytes());
+        prefix.extend_from_slice(&u16::from(key.is_some()).to_le_bytes());
+        prefix.extend_from_slice(&(self.body.len() as u32).to_le_bytes());
+        if let Some(key) = key {
+            let seal = key.seal(&prefix, &self.digest);
+            prefix.extend_from_slice(&seal);
         }
+        prefix
     }
+}
 
-    /// Decodes the first frame of `bytes`, and returns it with its length; `None` if it is incomplete.
+/// Length of a frame's body, and its digest if the frame is authenticated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Prefix {
+    /// Length of the prefix itself.
+    bytes: usize,
+    body_bytes: usize,
+    digest: Option<Digest>,
+}
+
+impl Prefix {
+    /// Decodes what precedes a body; `None` if it is incomplete. With a key, the frame must be authenticated, and the
+    /// key counts it.
     ///
     /// # Errors
-    /// Bytes that are not a frame, or a frame of more than `limit` bytes, as soon as this is certain.
-    pub(crate) fn decode(bytes: &[u8], limit: usize) -> Result<Option<(Self, usize)>, Malformed> {
-        let magic = &bytes[..bytes.len().min(4)];
-        if !MAGIC.starts_with(magic) {
-            let mut found = [0; 4];
-            found[..magic.len()].copy_from_slice(magic);
-            return Err(Malformed::Magic(found));
+    /// Bytes that begin no frame of at most `limit` bytes, as soon as this is certain.
+    pub(crate) fn decode(bytes: &[u8], limit: usize, key: Option<&mut FrameKey>) -> Result<Option<Self>, Malformed> {
+        let Some(key) = key else {
+            let Some((header, body_bytes)) = decode_header(bytes, 0)? else { return Ok(None) };
+            return Self::within(limit, Self { bytes: header.len(), body_bytes, digest: None });
+        };
+        // A header that this protocol does not send after the handshake was changed, too.
+        let Some((header, body_bytes)) = decode_header(bytes, 1).map_err(|_| Malformed::Seal)? else { return Ok(None) };
+        let Some(seal) = bytes[HEADER_BYTES..].first_chunk() else { return Ok(None) };
+        let digest = Some(key.open(header, seal).ok_or(Malformed::Seal)?);
+        Self::within(limit, Self { bytes: HEADER_BYTES + SEAL_BYTES, body_bytes, digest })
+    }
+
+    fn within(limit: usize, prefix: Self) -> Result<Option<Self>, Malformed> {
+        match prefix.body_bytes {
+            found if found > limit => Err(Malformed::Length { found, limit }),
+            _ => Ok(Some(prefix)),
         }
-        let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
-        let [_, _, _, _, v0, v1, r0, r1, length @ ..] = *header;
-        let version = u16::from_le_bytes([v0, v1]);
-        if version != VERSION {
-            return Err(Malformed::Version(version));
+    }
+
+    /// Returns the length of the whole frame.
+    pub(crate) fn frame_bytes(&self) -> usize {
+        self.bytes + self.body_bytes
+    }
+
+    /// Decodes the frame that `bytes` begin with; `None` if it is incomplete.
+    ///
+    /// # Errors
+    /// A body that is not the one whose digest was authenticated, or that is not a frame.
+    pub(crate) fn decode_frame(&self, bytes: &[u8]) -> Result<Option<Frame>, Malformed> {
+        let Some(body) = bytes.get(self.bytes..self.frame_bytes()) else { return Ok(None) };
+        if self.digest.is_some_and(|digest| digest != mac::digest(body)) {
+            return Err(Malformed::Seal);
         }
-        let reserved = u16::from_le_bytes([r0, r1]);
-        if reserved != 0 {
-            return Err(Malformed::Reserved(reserved));
-        }
-        let length = u32::from_le_bytes(length) as usize;
-        if length > limit {
-            return Err(Malformed::Length { found: length, limit });
-        }
-        let end = HEADER_BYTES + length;
-        let Some(body) = bytes.get(HEADER_BYTES..end) else { return Ok(None) };
         match postcard::take_from_bytes(body) {
-            Ok((frame, [])) => Ok(Some((frame, end))),
+            Ok((frame, [])) => Ok(Some(frame)),
             _ => Err(Malformed::Body),
         }
+    }
+}
+
+/// Returns the header that `bytes` begin with and the length of the body; `None` if it is incomplete.
+fn decode_header(bytes: &[u8], authenticated: u16) -> Result<Option<(&[u8; HEADER_BYTES], usize)>, Malformed> {
+    let magic = &bytes[..bytes.len().min(4)];
+    if !MAGIC.starts_with(magic) {
+        let mut found = [0; 4];
+        found[..magic.len()].copy_from_slice(magic);
+        return Err(Malformed::Magic(found));
+    }
+    let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+    let [_, _, _, _, v0, v1, a0, a1, length @ ..] = *header;
+    let version = u16::from_le_bytes([v0, v1]);
+    if version != VERSION {
+        return Err(Malformed::Version(version));
+    }
+    match u16::from_le_bytes([a0, a1]) {
+        found if found != authenticated => Err(Malformed::Reserved { expected: authenticated, found }),
+        _ => Ok(Some((header, u32::from_le_bytes(length) as usize))),
+    }
+}
+
+impl Frame {
+    /// Encodes the frame without its header.
+    pub(crate) fn encode(&self) -> EncodedFrame {
+        // Encoding fails only for types that cannot be serialized, which no frame contains. If it failed nevertheless,
+        // the other end would reject the empty body.
+        let body: Arc<[u8]> = postcard::to_extend(self, Vec::with_capacity(64)).unwrap_or_default().into();
+        EncodedFrame { digest: mac::digest(&body), body }
     }
 }
 
@@ -208,34 +265,60 @@ mod tests {
         Frame::Message { from: 1, to: 2, context: 3, tag: 4, bytes }
     }
 
+    /// Returns the bytes of a frame.
+    fn encode(frame: &Frame, key: Option<&mut FrameKey>) -> Vec<u8> {
+        let encoded = frame.encode();
+        [&encoded.prefix(key), &encoded.body[..]].concat()
+    }
+
+    /// Decodes the first frame of `bytes`, and returns it with its length; `None` if it is incomplete.
+    fn decode(bytes: &[u8], limit: usize, key: Option<&mut FrameKey>) -> Result<Option<(Frame, usize)>, Malformed> {
+        let Some(prefix) = Prefix::decode(bytes, limit, key)? else { return Ok(None) };
+        Ok(prefix.decode_frame(bytes)?.map(|frame| (frame, prefix.frame_bytes())))
+    }
+
+    fn keys() -> (FrameKey, FrameKey) {
+        (FrameKey::new(&[7; 32]), FrameKey::new(&[7; 32]))
+    }
+
     proptest! {
         #[test]
         fn arbitrary_bytes_are_decoded_or_rejected(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = Frame::decode(&bytes, MAX_UNAUTHENTICATED_BYTES);
+            let _ = decode(&bytes, MAX_UNAUTHENTICATED_BYTES, None);
+            prop_assert!(!matches!(decode(&bytes, BODY_BYTES, Some(&mut keys().1)), Ok(Some(_))));
         }
 
         #[test]
         fn arbitrary_body_after_valid_header_is_decoded_or_rejected(body in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let mut bytes = Frame::Heartbeat.encode();
+            let mut bytes = encode(&Frame::Heartbeat, None);
             bytes.truncate(8);
             bytes.extend_from_slice(&(body.len() as u32).to_le_bytes());
             bytes.extend_from_slice(&body);
-            if let Ok(found) = Frame::decode(&bytes, MAX_UNAUTHENTICATED_BYTES) {
+            if let Ok(found) = decode(&bytes, MAX_UNAUTHENTICATED_BYTES, None) {
                 prop_assert_eq!(found.map(|(_, taken)| taken), Some(bytes.len()));
             }
         }
 
         #[test]
         fn frames_of_a_stream_cut_anywhere_are_decoded(
-            first in proptest::collection::vec(any::<u8>(), 0..50), cut in 0usize..200,
+            first in proptest::collection::vec(any::<u8>(), 0..50), cut in 0usize..200, authenticated in any::<bool>(),
         ) {
             let frames = [message(first), Frame::Leave { rank: 9 }, Frame::Heartbeat];
-            let stream: Vec<u8> = frames.iter().flat_map(Frame::encode).collect();
-            let (mut seen, mut at) = (Vec::new(), 0);
+            let (mut send, mut receive) = keys();
+            let stream: Vec<u8> =
+                frames.iter().flat_map(|frame| encode(frame, authenticated.then_some(&mut send))).collect();
+            let (mut seen, mut at, mut prefix) = (Vec::new(), 0, None);
             for end in [cut.min(stream.len()), stream.len()] {
-                while let Some((frame, taken)) = Frame::decode(&stream[at..end], MAX_UNAUTHENTICATED_BYTES).unwrap() {
+                loop {
+                    let bytes = &stream[at..end];
+                    if prefix.is_none() {
+                        let key = authenticated.then_some(&mut receive);
+                        prefix = Prefix::decode(bytes, MAX_UNAUTHENTICATED_BYTES, key).unwrap();
+                    }
+                    let Some(known) = prefix else { break };
+                    let Some(frame) = known.decode_frame(bytes).unwrap() else { break };
                     seen.push(frame);
-                    at += taken;
+                    (at, prefix) = (at + known.frame_bytes(), None);
                 }
             }
             prop_assert_eq!(&seen[..], &frames[..]);
@@ -243,35 +326,57 @@ mod tests {
 
         #[test]
         fn flipped_bit_does_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..50), bit in any::<proptest::sample::Index>()) {
-            let mut stream = message(bytes).encode();
+            let mut stream = encode(&message(bytes), None);
             let bit = bit.index(stream.len() * 8);
             stream[bit / 8] ^= 1 << (bit % 8);
-            let _ = Frame::decode(&stream, MAX_UNAUTHENTICATED_BYTES);
+            let _ = decode(&stream, MAX_UNAUTHENTICATED_BYTES, None);
+        }
+
+        #[test]
+        fn flipped_bit_of_an_authenticated_frame_is_rejected_when_its_prefix_or_body_is_complete(
+            bytes in proptest::collection::vec(any::<u8>(), 0..50), bit in any::<proptest::sample::Index>(),
+        ) {
+            let (mut send, mut receive) = keys();
+            let mut stream = encode(&message(bytes), Some(&mut send));
+            let bit = bit.index(stream.len() * 8);
+            stream[bit / 8] ^= 1 << (bit % 8);
+            // A changed length is not waited for.
+            let end = if bit / 8 < HEADER_BYTES + SEAL_BYTES { HEADER_BYTES + SEAL_BYTES } else { stream.len() };
+            prop_assert!(decode(&stream[..end], BODY_BYTES, Some(&mut receive)).is_err());
         }
     }
 
     #[test]
     fn frame_over_the_limit_is_rejected_by_its_header() {
-        let mut bytes = message(vec![0; MAX_UNAUTHENTICATED_BYTES + 1]).encode();
+        let mut bytes = encode(&message(vec![0; MAX_UNAUTHENTICATED_BYTES + 1]), None);
         bytes.truncate(HEADER_BYTES);
         assert!(matches!(
-            Frame::decode(&bytes, MAX_UNAUTHENTICATED_BYTES),
+            decode(&bytes, MAX_UNAUTHENTICATED_BYTES, None),
             Err(Malformed::Length { limit: MAX_UNAUTHENTICATED_BYTES, .. })
         ));
-        assert_eq!(Frame::decode(&bytes, BODY_BYTES), Ok(None));
+        assert_eq!(decode(&bytes, BODY_BYTES, None), Ok(None));
     }
 
     #[test]
     fn other_version_is_reported() {
-        let mut bytes = Frame::Heartbeat.encode();
+        let mut bytes = encode(&Frame::Heartbeat, None);
         bytes[4] = 7;
-        let error = Frame::decode(&bytes, MAX_UNAUTHENTICATED_BYTES).unwrap_err().of("rank 3");
+        let error = decode(&bytes, MAX_UNAUTHENTICATED_BYTES, None).unwrap_err().of("rank 3");
         assert_eq!(error, Error::Version { peer: "rank 3".into(), ours: VERSION, theirs: 7 });
     }
 
     #[test]
+    fn frames_with_and_without_seal_are_distinguished() {
+        let (mut send, mut receive) = keys();
+        let found = decode(&encode(&Frame::Heartbeat, Some(&mut send)), BODY_BYTES, None);
+        assert_eq!(found, Err(Malformed::Reserved { expected: 0, found: 1 }));
+        let found = decode(&encode(&Frame::Heartbeat, None), BODY_BYTES, Some(&mut receive));
+        assert_eq!(found, Err(Malformed::Seal));
+    }
+
+    #[test]
     fn http_request_is_reported_as_foreign_protocol() {
-        let error = Frame::decode(b"GET / HTTP/1.1\r\n\r\n", MAX_UNAUTHENTICATED_BYTES).unwrap_err().of("10.0.0.1:80");
+        let error = decode(b"GET / HTTP/1.1\r\n\r\n", MAX_UNAUTHENTICATED_BYTES, None).unwrap_err().of("10.0.0.1:80");
         assert!(error.to_string().contains("start with `GET `"), "{error}");
     }
 }

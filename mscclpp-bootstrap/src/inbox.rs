@@ -11,6 +11,7 @@ use serde_bytes::ByteBuf;
 use super::conn::Conn;
 use super::error::Error;
 use super::frame::Frame;
+use super::mac::StreamKeys;
 use super::protocol::Purpose;
 use super::rank_info::RankInfo;
 use crate::timeout::ActiveTimeout;
@@ -22,6 +23,8 @@ const MAX_WAITING_BYTES: usize = 256 << 20;
 pub(crate) type MessageKey = (u64, u32, u64);
 /// Key of a stream: communicator, other end in the job, number.
 pub(crate) type StreamKey = (u64, u32, u64);
+/// One end of a stream, with the keys for its messages.
+pub(crate) type KeyedStream = (TcpStream, StreamKeys);
 
 /// Returns what a rank answers when others ask for its report.
 #[derive(Clone)]
@@ -47,7 +50,7 @@ pub(crate) struct State {
     messages: BTreeMap<MessageKey, VecDeque<Vec<u8>>>,
     waiting_bytes: usize,
     gathered: BTreeMap<(u64, u64), Vec<ByteBuf>>,
-    streams: BTreeMap<StreamKey, TcpStream>,
+    streams: BTreeMap<StreamKey, KeyedStream>,
     /// By communicator.
     report_sources: BTreeMap<u64, ReportSource>,
     /// Reports that have arrived, by rank of the job, for each query (communicator, number) that still waits.
@@ -133,7 +136,7 @@ impl Inbox {
 
     /// Delivers a stream that another rank has opened. Once the rank receives no more frames, the stream is closed, so
     /// that the other end does not wait.
-    pub(crate) fn deliver_stream(&self, key: StreamKey, stream: TcpStream) {
+    pub(crate) fn deliver_stream(&self, key: StreamKey, stream: KeyedStream) {
         let mut state = self.lock();
         if !state.stopped {
             state.streams.insert(key, stream);
@@ -151,7 +154,7 @@ impl Inbox {
 
     /// Accepts the stream of an authenticated peer.
     pub(crate) fn accept_stream(&self, purpose: Purpose, mut conn: Conn) {
-        let Purpose::Stream { from, context, id } = purpose else {
+        let Purpose::Stream { from, context, id, .. } = purpose else {
             return conn.push(&Frame::Retry);
         };
         conn.push(&Frame::StreamAccepted);
@@ -241,7 +244,7 @@ impl State {
     }
 
     /// Takes a stream that the other end has opened.
-    pub(crate) fn take_stream(&mut self, key: StreamKey) -> Option<TcpStream> {
+    pub(crate) fn take_stream(&mut self, key: StreamKey) -> Option<KeyedStream> {
         self.streams.remove(&key)
     }
 

@@ -1,7 +1,7 @@
 //! Control plane of a job: how its ranks find each other, exchange small messages and detect lost ranks.
 //!
-//! Rank 0 listens. The other ranks connect to it, and both sides prove that they know the job's secret. Small messages
-//! and collective calls pass through rank 0, which therefore knows which ranks are missing and reports them to all
+//! Rank 0 listens. The other ranks connect to it, and both sides prove that they know the job's secret; every later frame
+//! is authenticated. Small messages and collective calls pass through rank 0, which therefore knows which ranks are missing and reports them to all
 //! ranks. Ranks that exchange much data open a direct [stream](Bootstrap::stream).
 #![forbid(unsafe_code)]
 
@@ -19,6 +19,7 @@ mod heartbeat;
 mod inbox;
 mod link;
 mod local;
+mod mac;
 mod options;
 mod outbox;
 #[doc(hidden)]
@@ -39,6 +40,7 @@ pub use address::{Address, interfaces};
 pub use env::Environment;
 pub use error::Error;
 pub use group::Bootstrap;
+pub use mac::{BodyHasher, Digest, FrameKey, SEAL_BYTES, Seal, StreamKeys, digest};
 pub use mscclpp_core::diag::{ErrorKind, RootCause};
 pub use options::{MAX_TIMEOUT, Options};
 pub use rank_info::RankInfo;

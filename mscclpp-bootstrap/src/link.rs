@@ -1,12 +1,11 @@
 //! Link from a rank to the other ranks: through memory, or through rank 0's connections.
 
 use std::fmt::Debug;
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use super::error::Error;
 use super::frame::Frame;
-use super::inbox::Inbox;
+use super::inbox::{Inbox, KeyedStream};
 use super::options::Options;
 use super::rank_info::RankInfo;
 use super::secret::Secret;
@@ -50,5 +49,5 @@ pub(crate) trait Link: Debug + Send + Sync {
         id: u64,
         time: Duration,
         check_alive: CheckAlive,
-    ) -> Result<TcpStream, Error>;
+    ) -> Result<KeyedStream, Error>;
 }

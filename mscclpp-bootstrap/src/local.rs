@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use super::error::Error;
 use super::frame::Frame;
-use super::inbox::Inbox;
+use super::inbox::{Inbox, KeyedStream};
 use super::link::{CheckAlive, Link};
 use super::options::Options;
 use super::rank_info::RankInfo;
 use super::router::{Delivery, Router};
+use super::secret::ConnectionKeys;
 
 /// State that the ranks share.
 #[derive(Debug)]
@@ -88,7 +89,14 @@ impl Link for LocalLink {
     }
 
     /// Opens a pair of sockets of this machine; the peer's end is delivered to its inbox.
-    fn connect(&self, peer: &RankInfo, context: u64, id: u64, _: Duration, _: CheckAlive) -> Result<TcpStream, Error> {
+    fn connect(
+        &self,
+        peer: &RankInfo,
+        context: u64,
+        id: u64,
+        _: Duration,
+        _: CheckAlive,
+    ) -> Result<KeyedStream, Error> {
         let connect_pair = || {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
             let ours = TcpStream::connect(listener.local_addr()?)?;
@@ -106,8 +114,9 @@ impl Link for LocalLink {
             what: format!("cannot open a stream to {peer}"),
             reason: error.to_string(),
         })?;
-        self.hub.inboxes[peer.rank as usize].deliver_stream((context, self.rank, id), theirs);
-        Ok(ours)
+        let [our_keys, their_keys] = ConnectionKeys::pair()?;
+        self.hub.inboxes[peer.rank as usize].deliver_stream((context, self.rank, id), (theirs, their_keys));
+        Ok((ours, our_keys))
     }
 }
 

@@ -4,15 +4,19 @@
 use serde::{Deserialize, Serialize};
 
 /// Protocol version. It changes with every change of `Frame`.
-pub(crate) const VERSION: u16 = 3;
+pub(crate) const VERSION: u16 = 4;
+
+/// A number that is used once.
+pub(crate) type Nonce = [u8; 16];
 
 /// Why a process connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Purpose {
     /// To join a job of `ranks` ranks as `rank`.
     Join { rank: u32, ranks: u32 },
-    /// To open a stream from rank `from`, with a number that both ends have agreed on.
-    Stream { from: u32, context: u64, id: u64 },
+    /// To open a stream from rank `from` to rank `to` of the job with this random number, with a number of the stream
+    /// that both ends have agreed on.
+    Stream { from: u32, to: u32, context: u64, id: u64, job: Nonce },
 }
 
 impl Purpose {
@@ -21,6 +25,14 @@ impl Purpose {
         match *self {
             Self::Join { rank, .. } => rank,
             Self::Stream { from, .. } => from,
+        }
+    }
+
+    /// Returns the rank to which it connects.
+    pub(crate) fn peer(&self) -> u32 {
+        match *self {
+            Self::Join { .. } => 0,
+            Self::Stream { to, .. } => to,
         }
     }
 }

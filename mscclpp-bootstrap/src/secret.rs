@@ -1,36 +1,63 @@
 //! The job's secret, and how two processes prove to each other that they know it without sending it.
+//!
+//! Proofs and keys are computed from the secret and the transcript of the handshake: the version of the protocol, the
+//! purpose of the connection, and a random nonce of each end. The purpose has the ranks of both ends, the number of ranks
+//! for a join; for a stream the communicator, the number of the stream, and the random number of the job, which rank 0
+//! draws and sends to each rank when it admits it. So a relay can lead a connection only to the process for which it is
+//! meant. The transcript does not contain IP addresses and ports, because the two ends of a connection through address
+//! translation or a forwarded port see different ones.
+//!
+//! Every process that knows the secret can claim any rank: the secret separates the processes of a job from others, not
+//! from each other.
 
 use std::fmt::{self, Debug, Formatter};
 use std::str::FromStr;
 
-use hmac::{Hmac, KeyInit, Mac};
+use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
 
 use super::error::Error;
-use super::protocol::{Purpose, VERSION};
+use super::mac::{self, StreamKeys};
+use super::protocol::{Nonce, Purpose, VERSION};
 
 /// Length of a secret, in bytes.
 const BYTES: usize = 16;
 
-/// A number that is used once.
-pub(crate) type Nonce = [u8; 16];
 /// A response that only a process with the secret can compute.
 pub(crate) type Proof = [u8; 32];
 
 /// A secret of 128 bits that only the processes of one job know.
 ///
 /// It keeps out processes that do not belong to the job, and is never sent. The frames between authenticated ranks are
-/// not encrypted.
+/// authenticated too, but not encrypted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret([u8; BYTES]);
 
-/// The two ends of a handshake. Their responses differ, so that neither end can replay the other's.
-#[derive(Clone, Copy)]
+/// The two ends of a handshake. Their proofs and keys differ, so that neither end can replay the other's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     /// The end that connects.
     Initiator,
     /// The end that listens.
     Responder,
+}
+
+/// What both ends of a handshake have sent to each other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Transcript {
+    /// Why the initiator connects.
+    pub(crate) purpose: Purpose,
+    /// Nonces of the initiator and of the responder.
+    pub(crate) nonces: [Nonce; 2],
+}
+
+/// Keys of an authenticated connection, as one end uses them.
+#[derive(Debug)]
+pub(crate) struct ConnectionKeys {
+    /// Keys of the bootstrap's frames.
+    pub(crate) frames: StreamKeys,
+    /// Keys of what a stream carries afterwards.
+    pub(crate) stream: StreamKeys,
 }
 
 impl Secret {
@@ -65,41 +92,62 @@ impl Secret {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Returns the response of one end of a connection.
-    pub(crate) fn response(&self, role: Role, purpose: &Purpose, caller: &Nonce, listener: &Nonce) -> Proof {
-        self.mac(role, purpose, caller, listener).finalize().into_bytes().into()
+    /// Returns the proof of one end of a connection.
+    pub(crate) fn proof(&self, role: Role, transcript: &Transcript) -> Proof {
+        self.mac(role as u8, transcript).finalize().into_bytes().into()
     }
 
-    /// Returns whether `proof` is the expected response, in a time that does not depend on where the two differ.
-    pub(crate) fn verify(
-        &self,
-        role: Role,
-        purpose: &Purpose,
-        caller: &Nonce,
-        listener: &Nonce,
-        proof: &Proof,
-    ) -> bool {
-        self.mac(role, purpose, caller, listener).verify_slice(proof).is_ok()
+    /// Returns whether `proof` is the expected one, in a time that does not depend on where the two differ.
+    pub(crate) fn verify(&self, role: Role, transcript: &Transcript, proof: &Proof) -> bool {
+        self.mac(role as u8, transcript).verify_slice(proof).is_ok()
     }
 
-    fn mac(&self, role: Role, purpose: &Purpose, caller: &Nonce, listener: &Nonce) -> Hmac<Sha256> {
-        // Every field has a fixed length, so no two challenges have the same encoding.
-        let (kind, a, b, c) = match *purpose {
-            Purpose::Join { rank, ranks } => (0u8, u64::from(rank), u64::from(ranks), 0),
-            Purpose::Stream { from, context, id } => (1, u64::from(from), context, id),
+    /// Returns the keys that one end uses after the handshake.
+    pub(crate) fn keys(&self, role: Role, transcript: &Transcript) -> ConnectionKeys {
+        const LABEL: u8 = 2;
+        let base: [u8; 32] = self.mac(LABEL, transcript).finalize().into_bytes().into();
+        let key = |label: &[u8]| -> [u8; 32] {
+            let mut mac = mac::hmac(&base);
+            mac.update(label);
+            mac.finalize().into_bytes().into()
         };
-        let mut key = [0; 64];
-        key[..BYTES].copy_from_slice(&self.0);
-        let mut mac = Hmac::<Sha256>::new(&key.into());
+        let keys = |initiator: &[u8], responder: &[u8]| {
+            let [first, second] = StreamKeys::of_ends([&key(initiator), &key(responder)]);
+            if role == Role::Initiator { first } else { second }
+        };
+        ConnectionKeys {
+            frames: keys(b"frames of the initiator", b"frames of the responder"),
+            stream: keys(b"stream of the initiator", b"stream of the responder"),
+        }
+    }
+
+    fn mac(&self, label: u8, transcript: &Transcript) -> Hmac<Sha256> {
+        // Every field has a fixed length, so no two transcripts have the same encoding.
+        let (kind, from, to, a, b, job) = match transcript.purpose {
+            Purpose::Join { rank, ranks } => (0u8, rank, 0, u64::from(ranks), 0, [0; 16]),
+            Purpose::Stream { from, to, context, id, job } => (1, from, to, context, id, job),
+        };
+        let mut mac = mac::hmac(&self.0);
         mac.update(b"mscclpp bootstrap");
         mac.update(&VERSION.to_le_bytes());
-        mac.update(&[role as u8, kind]);
-        for field in [a, b, c] {
-            mac.update(&field.to_le_bytes());
-        }
-        mac.update(caller);
-        mac.update(listener);
+        mac.update(&[label, kind]);
+        mac.update(&from.to_le_bytes());
+        mac.update(&to.to_le_bytes());
+        mac.update(&a.to_le_bytes());
+        mac.update(&b.to_le_bytes());
+        mac.update(&job);
+        transcript.nonces.iter().for_each(|nonce| mac.update(nonce));
         mac
+    }
+}
+
+impl ConnectionKeys {
+    /// Returns the keys of the two ends of a connection within a process.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the system provides no random numbers.
+    pub(crate) fn pair() -> Result<[StreamKeys; 2], Error> {
+        Ok(StreamKeys::of_ends([&random()?, &random()?]))
     }
 }
 
@@ -170,16 +218,61 @@ mod tests {
         assert!(!format!("{:?}", Secret([7; 16])).contains('7'));
     }
 
+    const STREAM: Purpose = Purpose::Stream { from: 1, to: 0, context: 3, id: 4, job: [5; 16] };
+
+    /// Every transcript that differs from that of `purpose` with nonces `[1; 16]` and `[2; 16]` in one field.
+    fn others(purpose: Purpose) -> Vec<Transcript> {
+        let (a, b) = ([1; 16], [2; 16]);
+        let purposes = match purpose {
+            Purpose::Join { rank, ranks } => vec![
+                Purpose::Join { rank: rank + 1, ranks },
+                Purpose::Join { rank, ranks: ranks + 1 },
+                Purpose::Stream { from: rank, to: 0, context: u64::from(ranks), id: 0, job: [0; 16] },
+            ],
+            Purpose::Stream { from, to, context, id, job } => vec![
+                Purpose::Stream { from: from + 1, to, context, id, job },
+                Purpose::Stream { from, to: to + 1, context, id, job },
+                Purpose::Stream { from, to, context: context + 1, id, job },
+                Purpose::Stream { from, to, context, id: id + 1, job },
+                Purpose::Stream { from, to, context, id, job: [6; 16] },
+                Purpose::Stream { from: to, to: from, context, id, job },
+            ],
+        };
+        let nonces = [[b, a], [a, a], [b, b]].map(|nonces| Transcript { purpose, nonces });
+        purposes.into_iter().map(|purpose| Transcript { purpose, nonces: [a, b] }).chain(nonces).collect()
+    }
+
     #[test]
-    fn proof_is_valid_for_one_role_purpose_and_nonce_pair() {
-        let (secret, a, b) = (Secret([7; 16]), [1; 16], [2; 16]);
-        let proof = secret.response(Role::Initiator, &JOIN, &a, &b);
-        assert!(secret.verify(Role::Initiator, &JOIN, &a, &b, &proof));
-        assert!(!secret.verify(Role::Responder, &JOIN, &a, &b, &proof));
-        assert!(!secret.verify(Role::Initiator, &JOIN, &b, &a, &proof));
-        assert!(!secret.verify(Role::Initiator, &Purpose::Join { rank: 2, ranks: 4 }, &a, &b, &proof));
-        assert!(!secret.verify(Role::Initiator, &Purpose::Stream { from: 1, context: 4, id: 0 }, &a, &b, &proof));
-        assert!(!Secret([8; 16]).verify(Role::Initiator, &JOIN, &a, &b, &proof));
+    fn proof_is_valid_for_one_role_and_transcript() {
+        for purpose in [JOIN, STREAM] {
+            let (secret, transcript) = (Secret([7; 16]), Transcript { purpose, nonces: [[1; 16], [2; 16]] });
+            let proof = secret.proof(Role::Initiator, &transcript);
+            assert!(secret.verify(Role::Initiator, &transcript, &proof));
+            assert!(!secret.verify(Role::Responder, &transcript, &proof));
+            assert!(!Secret([8; 16]).verify(Role::Initiator, &transcript, &proof));
+            for other in others(purpose) {
+                assert!(!secret.verify(Role::Initiator, &other, &proof), "{other:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn keys_are_valid_for_one_direction_use_and_transcript() {
+        let secret = Secret([7; 16]);
+        for purpose in [JOIN, STREAM] {
+            let transcript = Transcript { purpose, nonces: [[1; 16], [2; 16]] };
+            let [first, second] = [Role::Initiator, Role::Responder].map(|role| secret.keys(role, &transcript));
+            let body = mac::digest(&[]);
+            let seal = first.frames.send.clone().seal(&[0; 12], &body);
+            let opens = |key: &mac::FrameKey| key.clone().open(&[0; 12], &seal).is_some();
+            assert!(opens(&second.frames.receive));
+            for key in [&second.frames.send, &first.frames.receive, &second.stream.receive, &first.stream.send] {
+                assert!(!opens(key));
+            }
+            for other in others(purpose) {
+                assert!(!opens(&secret.keys(Role::Responder, &other).frames.receive), "{other:?}");
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Ranks that are processes. Each has a thread for its connections; that of rank 0 forwards frames.
 
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,14 +11,14 @@ use super::connect;
 use super::error::Error;
 use super::frame::{Frame, Malformed};
 use super::group::Bootstrap;
-use super::inbox::Inbox;
+use super::inbox::{Inbox, KeyedStream};
 use super::link::{CheckAlive, Link};
 use super::options::{MAX_TIMEOUT, Options, SHUTDOWN_TIMEOUT};
 use super::outbox::Outbox;
-use super::protocol::Purpose;
+use super::protocol::{Nonce, Purpose};
 use super::rank_info::RankInfo;
 use super::root::Root;
-use super::secret::Secret;
+use super::secret::{self, Secret};
 use crate::timeout::ActiveTimeout;
 
 /// How much longer than rank 0 the other ranks wait for its report.
@@ -32,6 +32,8 @@ struct TcpLink {
     inbox: Arc<Inbox>,
     outbox: Arc<Outbox>,
     secret: Secret,
+    /// Random number of the job.
+    job: Nonce,
     options: Options,
 }
 
@@ -39,12 +41,13 @@ struct TcpLink {
 pub(super) fn host(listener: TcpListener, ranks: u32, secret: Secret, options: Options) -> Result<Bootstrap, Error> {
     let options = options.bounded();
     let address = listener.local_addr().map_err(system("cannot get the address of a socket"))?;
-    let acceptor = Acceptor::new(listener, secret.clone(), ranks).map_err(system("cannot listen"))?;
+    let acceptor = Acceptor::new(listener, secret.clone(), 0, ranks).map_err(system("cannot listen"))?;
+    let job = secret::random()?;
     let (inbox, outbox) = (Arc::new(Inbox::default()), Arc::new(Outbox::new()?));
     let me = RankInfo::this(0, Some(address));
-    let root = Root::new(me, ranks, acceptor, inbox.clone(), outbox.clone(), options);
+    let root = Root::new(me, ranks, acceptor, inbox.clone(), outbox.clone(), options, job);
     start("mscclpp rank 0", move || root.run())?;
-    let link = TcpLink { rank: 0, process: std::process::id(), inbox, outbox, secret, options };
+    let link = TcpLink { rank: 0, process: std::process::id(), inbox, outbox, secret, job, options };
     complete_join(link, options.timeout + ROOT_GRACE_PERIOD)
 }
 
@@ -62,19 +65,21 @@ pub(super) fn join(
     let options = options.bounded();
     let mut timeout = ActiveTimeout::new(options.timeout);
     let purpose = Purpose::Join { rank, ranks };
-    let (conn, acceptor, remaining, options) = loop {
-        let mut conn = connect::connect(addresses, 0, purpose, &secret, &mut timeout, &|| Ok(()))?;
+    let (conn, acceptor, remaining, options, job) = loop {
+        let mut conn = connect::connect(addresses, purpose, &secret, &mut timeout, &|| Ok(()))?;
         // The other ranks reach this host through the same network as rank 0.
         let ours = conn.local_addr().map_err(system("cannot get the address of a socket"))?.ip();
         let at = listen.filter(|at| !at.is_unspecified() || ours.is_loopback()).unwrap_or(ours);
         let listener = TcpListener::bind((at, 0)).map_err(system("cannot listen"))?;
         let listens = listener.local_addr().map_err(system("cannot get the address of a socket"))?;
-        let acceptor = Acceptor::new(listener, secret.clone(), ranks).map_err(system("cannot listen"))?;
-        conn.set_authenticated();
+        let mut acceptor = Acceptor::new(listener, secret.clone(), rank, ranks).map_err(system("cannot listen"))?;
+        conn.raise_limit();
         conn.push(&Frame::Join(RankInfo::this(rank, Some(listens))));
-        match connect::wait_frame(&mut conn, &mut timeout, &|| Ok(()))? {
-            Some(Frame::Admitted { remaining, timeout, heartbeat_timeout }) => {
-                break (conn, acceptor, remaining, Options { timeout, heartbeat_timeout }.bounded());
+        let answer = connect::wait_frame(&mut conn, &mut timeout, &|| Ok(()));
+        match answer.inspect_err(|error| conn.close_after(&Frame::Failed(error.clone())))? {
+            Some(Frame::Admitted { remaining, timeout, heartbeat_timeout, job }) => {
+                acceptor.set_job(job);
+                break (conn, acceptor, remaining, Options { timeout, heartbeat_timeout }.bounded(), job);
             }
             Some(Frame::Rejected(error) | Frame::Failed(error)) => return Err(error),
             Some(Frame::Retry) => thread::sleep(JOIN_RETRY_DELAY),
@@ -92,7 +97,7 @@ pub(super) fn join(
     let (inbox, outbox) = (Arc::new(Inbox::default()), Arc::new(Outbox::new()?));
     let client = Client::new(rank, conn, acceptor, inbox.clone(), outbox.clone(), options);
     start(&format!("mscclpp rank {rank}"), move || client.run())?;
-    let link = TcpLink { rank, process: std::process::id(), inbox, outbox, secret, options };
+    let link = TcpLink { rank, process: std::process::id(), inbox, outbox, secret, job, options };
     complete_join(link, remaining.min(MAX_TIMEOUT) + ROOT_GRACE_PERIOD)
 }
 
@@ -156,12 +161,12 @@ impl Link for TcpLink {
         id: u64,
         time: Duration,
         check_alive: CheckAlive,
-    ) -> Result<TcpStream, Error> {
+    ) -> Result<KeyedStream, Error> {
         let broken = |reason: String| Error::System { what: format!("cannot open a stream to {peer}"), reason };
         let address = peer.listens.ok_or_else(|| broken("it does not listen for streams".into()))?;
-        let purpose = Purpose::Stream { from: self.rank, context, id };
+        let purpose = Purpose::Stream { from: self.rank, to: peer.rank, context, id, job: self.job };
         let mut timeout = ActiveTimeout::new(time);
-        let mut conn = connect::connect(&[address], peer.rank, purpose, &self.secret, &mut timeout, check_alive)?;
+        let mut conn = connect::connect(&[address], purpose, &self.secret, &mut timeout, check_alive)?;
         match connect::wait_frame(&mut conn, &mut timeout, check_alive)? {
             Some(Frame::StreamAccepted) => conn.into_stream().map_err(|error| broken(error.to_string())),
             Some(Frame::Rejected(error)) => Err(error),
@@ -192,12 +197,13 @@ impl Drop for TcpLink {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
-    use std::net::Ipv4Addr;
+    use std::net::{Ipv4Addr, TcpStream};
     use std::sync::Mutex;
 
     use super::super::conn::Conn;
     use super::super::frame::Call;
-    use super::super::secret::Role;
+    use super::super::mac::FrameKey;
+    use super::super::secret::{Role, Transcript};
     use super::*;
 
     const MINUTE: Duration = Duration::from_secs(60);
@@ -227,6 +233,13 @@ mod tests {
         [300, 3_000].into_iter().map(|ms| host(Duration::from_millis(ms))).find(in_time).unwrap_or_else(|| host(MINUTE))
     }
 
+    /// Sends the proof of a rank that joins, and authenticates the frames after it.
+    fn respond(conn: &mut Conn, own: Nonce, theirs: Nonce) {
+        let transcript = Transcript { purpose: JOIN, nonces: [own, theirs] };
+        conn.push(&Frame::Response { proof: secret().proof(Role::Initiator, &transcript) });
+        conn.authenticate(secret().keys(Role::Initiator, &transcript), 1, 0);
+    }
+
     /// Runs the first `count` steps of joining, one after the other, and then closes the connection.
     fn run_join_steps(at: SocketAddr, count: u32, member: RankInfo) {
         let until = Instant::now() + MINUTE;
@@ -241,7 +254,7 @@ mod tests {
             let Some(Frame::Challenge { nonce: theirs, .. }) = conn.wait_frame(until).unwrap() else {
                 panic!("no challenge")
             };
-            conn.push(&Frame::Response { proof: secret().response(Role::Initiator, &JOIN, &nonce, &theirs) });
+            respond(&mut conn, nonce, theirs);
         }
         if count >= 3 {
             conn.push(&Frame::Join(member));
@@ -281,7 +294,7 @@ mod tests {
             let Ok(Some(Frame::Challenge { nonce: theirs, .. })) = conn.wait_frame(until) else {
                 panic!("no challenge")
             };
-            conn.push(&Frame::Response { proof: secret().response(Role::Initiator, &JOIN, &nonce, &theirs) });
+            respond(&mut conn, nonce, theirs);
             conn.push(&Frame::Join(RankInfo::this(0, None)));
             let _ = conn.wait_frame(until);
         });
@@ -360,8 +373,8 @@ mod tests {
             let until = Instant::now() + MINUTE;
             let purpose = Purpose::Join { rank: 1, ranks: 3 };
             let mut conn =
-                connect::connect(&[at], 0, purpose, &secret(), &mut ActiveTimeout::new(MINUTE), &|| Ok(())).unwrap();
-            conn.set_authenticated();
+                connect::connect(&[at], purpose, &secret(), &mut ActiveTimeout::new(MINUTE), &|| Ok(())).unwrap();
+            conn.raise_limit();
             conn.push(&Frame::Join(RankInfo::this(1, None)));
             let mut next = || conn.wait_frame(until).unwrap().expect("rank 0 is there");
             assert!(matches!(next(), Frame::Admitted { .. }) && matches!(next(), Frame::Roster(_)));
@@ -395,23 +408,27 @@ mod tests {
         let group = host_with_caller(MINUTE, |at| {
             let until = Instant::now() + MINUTE;
             let mut stream = TcpStream::connect(at).unwrap();
-            let dribble = |stream: &mut TcpStream, frame: Frame| {
-                for byte in frame.encode() {
+            let dribble = |stream: &mut TcpStream, frame: Frame, key: Option<&mut FrameKey>| {
+                let encoded = frame.encode();
+                for byte in [&encoded.prefix(key), &encoded.body[..]].concat() {
                     stream.write_all(&[byte]).unwrap();
                     thread::sleep(Duration::from_micros(200));
                 }
             };
-            dribble(&mut stream, Frame::Hello { purpose: JOIN, nonce: [5; 16] });
+            dribble(&mut stream, Frame::Hello { purpose: JOIN, nonce: [5; 16] }, None);
             let mut conn = Conn::new(stream.try_clone().unwrap()).unwrap();
             let Ok(Some(Frame::Challenge { nonce: theirs, .. })) = conn.wait_frame(until) else {
                 panic!("no challenge")
             };
             // All handles of a socket share its settings.
             stream.set_nonblocking(false).unwrap();
-            let proof = secret().response(Role::Initiator, &JOIN, &[5; 16], &theirs);
-            dribble(&mut stream, Frame::Response { proof });
-            dribble(&mut stream, Frame::Join(RankInfo::this(1, None)));
+            let transcript = Transcript { purpose: JOIN, nonces: [[5; 16], theirs] };
+            let proof = secret().proof(Role::Initiator, &transcript);
+            let mut key = secret().keys(Role::Initiator, &transcript).frames.send;
+            dribble(&mut stream, Frame::Response { proof }, None);
+            dribble(&mut stream, Frame::Join(RankInfo::this(1, None)), Some(&mut key));
             stream.set_nonblocking(true).unwrap();
+            conn.authenticate(secret().keys(Role::Initiator, &transcript), 1, 0);
             assert!(matches!(conn.wait_frame(until), Ok(Some(Frame::Admitted { .. }))));
         });
         // It joined, and then closed its connection.

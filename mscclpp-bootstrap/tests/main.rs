@@ -1,4 +1,5 @@
 //! The tests of this crate's public API, in one program: each program links all of the crate.
 
 mod local;
+mod relay;
 mod tcp;

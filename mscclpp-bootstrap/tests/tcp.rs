@@ -362,8 +362,8 @@ fn unauthenticated_connections_do_not_delay_ranks() {
     let text = id.to_string();
     let at = text.split('/').nth(1).unwrap().to_owned();
     // Garbage, half a header, a header with a length of four gigabytes, and no bytes. All connections stay open.
-    let half = *b"MSCB\x02\x00";
-    let long = *b"MSCB\x02\x00\x00\x00\xff\xff\xff\xff";
+    let half = *b"MSCB\x04\x00";
+    let long = *b"MSCB\x04\x00\x00\x00\xff\xff\xff\xff";
     let payloads: [&[u8]; 4] = [b"GET / HTTP/1.1\r\n\r\n", &half, &long, &[]];
     let mut rejections: Vec<TcpStream> = Vec::new();
     for round in 0..100 {

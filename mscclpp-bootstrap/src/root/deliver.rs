@@ -1,10 +1,12 @@
 //! Delivers frames to the ranks, if there is room for them.
 
-use std::sync::Arc;
+use std::time::Instant;
 
 use super::{Phase, Root};
+use crate::conn::Conn;
 use crate::error::Error;
 use crate::frame::{BODY_BYTES, Frame};
+use crate::options::SHUTDOWN_TIMEOUT;
 use crate::router::Delivery;
 
 /// Number of bytes queued for one rank's connection above which messages to it wait with their senders.
@@ -33,7 +35,7 @@ impl Root {
     pub(super) fn deliver(&mut self, out: Vec<Delivery>) {
         let (mut failures, mut answers) = (Vec::new(), Vec::new());
         for Delivery { to, frame } in out {
-            let bytes: Arc<[u8]> = frame.encode().into();
+            let mut encoded = None;
             for rank in to {
                 let Some(peer) = &mut self.peers[rank as usize] else {
                     if rank == 0 {
@@ -41,7 +43,7 @@ impl Root {
                     }
                     continue;
                 };
-                peer.conn.push_bytes(bytes.clone());
+                peer.conn.push_encoded(encoded.get_or_insert_with(|| frame.encode()));
                 if peer.conn.queued() > MAX_QUEUED_BYTES {
                     self.peers[rank as usize] = None;
                     let (who, how) = (Box::new(self.name(rank)), "it does not read its messages".into());
@@ -68,7 +70,18 @@ impl Root {
     }
 
     pub(super) fn push_to_all(&mut self, frame: &Frame) {
-        let bytes: Arc<[u8]> = frame.encode().into();
-        self.peers.iter_mut().flatten().for_each(|peer| peer.conn.push_bytes(bytes.clone()));
+        let encoded = frame.encode();
+        self.peers.iter_mut().flatten().for_each(|peer| peer.conn.push_encoded(&encoded));
+    }
+
+    /// Closes a connection after a last frame. What arrives on it is not valid any more.
+    pub(super) fn close_after(&mut self, mut conn: Conn, last: &Frame, now: Instant) {
+        conn.push(last);
+        self.closing.push((conn, now + SHUTDOWN_TIMEOUT));
+    }
+
+    /// Continues to close connections.
+    pub(super) fn serve_closing(&mut self, now: Instant) {
+        self.closing.retain_mut(|(conn, until)| conn.finish() && now < *until);
     }
 }

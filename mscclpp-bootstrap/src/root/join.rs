@@ -1,12 +1,13 @@
 //! How ranks join, until all have joined.
 
 use std::net::Ipv4Addr;
+use std::time::Instant;
 
 use super::{PeerState, Phase, Root};
 use crate::acceptor::AuthenticatedPeer;
 use crate::conn::Conn;
 use crate::error::Error;
-use crate::frame::Frame;
+use crate::frame::{Frame, Malformed};
 use crate::options::Options;
 use crate::protocol::Purpose;
 use crate::rank_info::RankInfo;
@@ -21,7 +22,7 @@ impl Root {
     }
 
     /// Reads the identities of authenticated ranks.
-    pub(super) fn join(&mut self) {
+    pub(super) fn join(&mut self, now: Instant) {
         for (rank, ranks, mut conn) in std::mem::take(&mut self.joining) {
             let open = conn.read().unwrap_or(false);
             match conn.next() {
@@ -29,6 +30,13 @@ impl Root {
                     self.admit(member, ranks, conn);
                 }
                 Ok(None) if open => self.joining.push((rank, ranks, conn)),
+                Err(malformed @ Malformed::Unauthenticated { .. })
+                    if matches!(self.phase, Phase::Joining) && rank < self.ranks =>
+                {
+                    let error = malformed.of("");
+                    self.close_after(conn, &Frame::Rejected(error.clone()), now);
+                    self.fail(error);
+                }
                 // It authenticated, so it is a rank of this job.
                 _ if matches!(self.phase, Phase::Joining) && rank < self.ranks => {
                     let who = Box::new(RankInfo::unnamed(rank));
@@ -73,8 +81,8 @@ impl Root {
         }
         let Options { timeout, heartbeat_timeout } = self.options;
         let remaining = self.active_clock.remaining();
-        conn.set_authenticated();
-        conn.push(&Frame::Admitted { remaining, timeout, heartbeat_timeout });
+        conn.raise_limit();
+        conn.push(&Frame::Admitted { remaining, timeout, heartbeat_timeout, job: self.job });
         self.members[rank] = Some(member);
         self.peers[rank] = Some(PeerState { conn, held: None, left: false, leave_acked: false });
         self.complete_join();

@@ -18,6 +18,7 @@ use super::inbox::Inbox;
 use super::options::{Options, SHUTDOWN_TIMEOUT};
 use super::outbox::Outbox;
 use super::poll::{self, Interest};
+use super::protocol::Nonce;
 use super::rank_info::RankInfo;
 use super::router::Router;
 use crate::timeout::ActiveTimeout;
@@ -36,6 +37,8 @@ pub(super) struct Root {
     joining: Vec<(u32, u32, Conn)>,
     /// By rank; `None` for rank 0, and for ranks that have not joined or are lost.
     peers: Vec<Option<PeerState>>,
+    /// Connections that carry no more frames from their ranks, and until when to wait for their ends.
+    closing: Vec<(Conn, Instant)>,
     /// Identities of the ranks that have joined, by rank.
     members: Vec<Option<RankInfo>>,
     phase: Phase,
@@ -44,6 +47,8 @@ pub(super) struct Root {
     active_clock: ActiveTimeout,
     /// When rank 0 sent its shutdown frame.
     leaving: Option<Instant>,
+    /// Random number of the job.
+    job: Nonce,
 }
 
 #[derive(Debug)]
@@ -72,11 +77,13 @@ impl Root {
     pub(super) fn new(
         me: RankInfo,
         ranks: u32,
-        acceptor: Acceptor,
+        mut acceptor: Acceptor,
         inbox: Arc<Inbox>,
         outbox: Arc<Outbox>,
         options: Options,
+        job: Nonce,
     ) -> Self {
+        acceptor.set_job(job);
         let empty = || (0..ranks).map(|_| None);
         let mut members: Vec<_> = (0..ranks).map(|_| None).collect();
         members[0] = Some(me.clone());
@@ -90,11 +97,13 @@ impl Root {
             heartbeat: Heartbeat::new(options.heartbeat_timeout),
             joining: Vec::new(),
             peers: empty().collect(),
+            closing: Vec::new(),
             members,
             phase: Phase::Joining,
             started: Instant::now(),
             active_clock: ActiveTimeout::new(options.timeout),
             leaving: None,
+            job,
         }
     }
 
@@ -124,13 +133,14 @@ impl Root {
         for peer in self.acceptor.poll(now) {
             self.accept_peer(peer);
         }
-        self.join();
+        self.join(now);
         for rank in 1..self.ranks {
             let held = self.peers[rank as usize].as_ref().is_some_and(|peer| peer.held.is_some());
             if held || ready[rank as usize] {
                 self.serve_peer(rank, now);
             }
         }
+        self.serve_closing(now);
         self.check_timers(now);
         // A communicator without the lost ranks may need the port.
         if let Phase::Connected(router) = &self.phase
@@ -155,6 +165,7 @@ impl Root {
             sockets.push((peer.conn.as_fd(), interest));
             ranks.push(rank);
         }
+        sockets.extend(self.closing.iter().map(|(conn, _)| (conn.as_fd(), conn.interest())));
         sockets.extend(self.joining.iter().map(|(_, _, conn)| (conn.as_fd(), conn.interest())));
         sockets.extend(self.acceptor.sockets());
         let peers = self.peers.iter().flatten();
@@ -169,7 +180,8 @@ impl Root {
         };
         let deadline = deadline.map(|left| Instant::now() + left.min(self.active_clock.max_sleep()));
         let shutdown = self.leaving.map(|since| since + SHUTDOWN_TIMEOUT).filter(|until| *until > Instant::now());
-        let next = heartbeats.chain(deadline).chain(self.acceptor.next_expiry()).chain(shutdown).min();
+        let closing = self.closing.iter().map(|(_, until)| *until);
+        let next = heartbeats.chain(deadline).chain(closing).chain(self.acceptor.next_expiry()).chain(shutdown).min();
         let timeout = next.map(|at| at.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)));
         // `poll` does not report room that a connection has gained meanwhile.
         let timeout = if self.can_send_held() { Some(Duration::ZERO) } else { timeout };

@@ -51,7 +51,10 @@ impl Root {
                 Ok(None) => break,
                 Err(malformed) => {
                     let error = malformed.of(self.name(rank));
-                    self.peers[rank as usize] = None;
+                    if let Some(peer) = self.peers[rank as usize].take() {
+                        // The rank itself returns the same error as the others.
+                        self.close_after(peer.conn, &Frame::Failed(error.clone()), now);
+                    }
                     return self.fail(error);
                 }
             };

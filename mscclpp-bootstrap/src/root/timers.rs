@@ -58,7 +58,7 @@ impl Root {
             Phase::Failed(_) => self.members.iter().all(Option::is_some),
             _ => true,
         };
-        let leave_acked = self.peers.iter().flatten().all(|peer| peer.leave_acked);
+        let leave_acked = self.peers.iter().flatten().all(|peer| peer.leave_acked) && self.closing.is_empty();
         let drained = (all_notified && leave_acked) || now >= since + SHUTDOWN_TIMEOUT;
         if drained {
             self.outbox.mark_drained();
