@@ -1,8 +1,8 @@
 //! Accepts connections and authenticates each peer, in bounded time and memory.
 //!
 //! A misbehaving peer can affect only its own connection: bytes are read as they arrive, a silent connection is closed,
-//! and each connection holds a few kilobytes at most. Rejected connections are recorded, to be reported if a rank is
-//! missing.
+//! and each connection holds a few kilobytes at most. All of them together hold at most a quarter of the file descriptors
+//! that the process does not use otherwise. Rejected connections are recorded, to be reported if a rank is missing.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use super::conn::Conn;
+use super::descriptors;
 use super::error::Error;
 use super::frame::Frame;
 use super::poll::Interest;
@@ -20,8 +21,11 @@ use super::secret::{self, Role, Secret, Transcript};
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a connection stays open after a rejection, so that the peer can read the reason.
 const LINGER: Duration = Duration::from_secs(1);
-/// Maximum number of unauthenticated connections, in addition to one per rank. The oldest one is rejected to make room.
+/// Maximum number of unauthenticated connections, in addition to one per rank, if there are enough file descriptors. The
+/// oldest one is rejected to make room.
 const MAX_PENDING_CONNECTIONS: usize = 256;
+/// How often the number of free file descriptors is determined, at least, while there are unauthenticated connections.
+const DESCRIPTORS_INTERVAL: Duration = Duration::from_millis(100);
 /// Maximum number of recorded rejections.
 const MAX_REJECTIONS: usize = 8;
 /// Delay before the next `accept` after the system ran out of file descriptors.
@@ -37,7 +41,11 @@ pub(crate) struct Acceptor {
     /// This rank, and the random number of its job; zero until rank 0 has admitted the rank.
     rank: u32,
     job: Nonce,
+    /// Maximum number of unauthenticated connections with enough file descriptors, and with those that were free at the
+    /// given time.
+    most_pending: usize,
     max_pending: usize,
+    max_pending_at: Instant,
     pending: Vec<Pending>,
     rejections: Vec<String>,
     /// When the listener is polled again after a failed `accept`.
@@ -83,7 +91,9 @@ impl Acceptor {
             secret,
             rank,
             job: [0; 16],
-            max_pending: MAX_PENDING_CONNECTIONS + ranks as usize,
+            most_pending: MAX_PENDING_CONNECTIONS + ranks as usize,
+            max_pending: 0,
+            max_pending_at: Instant::now(),
             pending: Vec::new(),
             rejections: Vec::new(),
             retry_at: None,
@@ -120,6 +130,12 @@ impl Acceptor {
 
     /// Advances all handshakes as far as possible without waiting, and returns the peers that have authenticated.
     pub(crate) fn poll(&mut self, now: Instant) -> Vec<AuthenticatedPeer> {
+        if !self.pending.is_empty() && now >= self.max_pending_at + DESCRIPTORS_INTERVAL {
+            self.update_max_pending(now);
+            while self.pending.len() > self.max_pending {
+                self.evict();
+            }
+        }
         self.accept(now);
         let mut authenticated = Vec::new();
         for mut pending in std::mem::take(&mut self.pending) {
@@ -134,19 +150,32 @@ impl Acceptor {
         authenticated
     }
 
+    /// Accepts connections, but not so many that those accepted in this call replace each other: the first frame of a
+    /// rank has usually arrived by then, and is read before its connection can be evicted.
     fn accept(&mut self, now: Instant) {
         if self.retry_at.is_some_and(|until| now < until) {
             return;
         }
         self.retry_at = None;
+        let mut accepted = 0;
         loop {
             let Some(listener) = &self.listener else { return };
             match listener.accept() {
-                Ok((stream, from)) => self.add_pending(stream, from, now),
+                Ok((stream, from)) => {
+                    if accepted == 0 {
+                        self.update_max_pending(now);
+                    }
+                    self.add_pending(stream, from, now);
+                    accepted += 1;
+                    if accepted >= self.max_pending.div_ceil(2) {
+                        return;
+                    }
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 // The peer closed before its connection was accepted.
                 Err(error) if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
                 Err(_) => {
+                    self.evict();
                     self.retry_at = Some(now + ACCEPT_RETRY_DELAY);
                     return;
                 }
@@ -154,14 +183,35 @@ impl Acceptor {
         }
     }
 
+    /// Limits unauthenticated connections to a quarter of the descriptors that the process does not use otherwise.
+    fn update_max_pending(&mut self, now: Instant) {
+        let share = descriptors::free().saturating_add(self.pending.len()) / 4;
+        (self.max_pending, self.max_pending_at) = (share.clamp(1, self.most_pending), now);
+    }
+
     fn add_pending(&mut self, stream: TcpStream, from: SocketAddr, now: Instant) {
-        if self.pending.len() >= self.max_pending {
-            let oldest = self.pending.remove(0);
-            self.reject(oldest.conn.peer, "too many pending connections");
+        while self.pending.len() >= self.max_pending {
+            self.evict();
         }
         match Conn::new(stream) {
             Ok(conn) => self.pending.push(Pending { conn, stage: Stage::Hello, until: now + HANDSHAKE_TIMEOUT }),
             Err(error) => self.reject(from, &error.to_string()),
+        }
+    }
+
+    /// Rejects the oldest connection of those that have made the least progress.
+    fn evict(&mut self) {
+        let progress = |pending: &Pending| match pending.stage {
+            Stage::Rejected => 0,
+            Stage::Hello => 1,
+            Stage::AwaitingResponse(_) => 2,
+        };
+        let Some((oldest, _)) = self.pending.iter().enumerate().min_by_key(|(_, pending)| progress(pending)) else {
+            return;
+        };
+        let Pending { conn, stage, .. } = self.pending.remove(oldest);
+        if !matches!(stage, Stage::Rejected) {
+            self.reject(conn.peer, "too many pending connections");
         }
     }
 

@@ -11,6 +11,7 @@ mod client;
 mod collective;
 mod conn;
 mod connect;
+mod descriptors;
 mod env;
 mod error;
 mod frame;

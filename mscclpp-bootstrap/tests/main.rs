@@ -2,4 +2,5 @@
 
 mod local;
 mod relay;
+mod strangers;
 mod tcp;

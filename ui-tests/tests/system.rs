@@ -15,6 +15,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("mscclpp-bootstrap/src/acceptor.rs", "file descriptors of connections"),
     ("mscclpp-bootstrap/src/client.rs", "file descriptors of connections"),
     ("mscclpp-bootstrap/src/conn.rs", "file descriptors of connections"),
+    ("mscclpp-bootstrap/src/descriptors.rs", "the limit of file descriptors, and how many are open"),
     ("mscclpp-bootstrap/src/poll.rs", "`poll` over all connections of a rank"),
     ("mscclpp-bootstrap/src/rank_info.rs", "the names of host and process"),
     ("mscclpp-bootstrap/src/root", "file descriptors of connections"),
