@@ -5,6 +5,8 @@ mod read;
 mod slurm;
 
 use std::fmt::{self, Display, Formatter};
+use std::net::IpAddr;
+use std::sync::Once;
 use std::time::Duration;
 
 use super::address::Address;
@@ -39,6 +41,11 @@ pub struct Environment {
     pub secret: Secret,
     /// Source of the secret.
     pub secret_from: &'static str,
+    /// Whether the secret is derived from values that other users can guess, instead of given. Ranks with such a secret
+    /// use loopback addresses only, unless `allow_derived_secret` is set.
+    pub has_derived_secret: bool,
+    /// Whether a derived secret is sufficient for ranks on several hosts (`MSCCLPP_ALLOW_DERIVED_SECRET=1`).
+    pub allow_derived_secret: bool,
     /// Timeouts.
     pub options: Options,
 }
@@ -66,10 +73,10 @@ impl Environment {
         read::find(&|name| std::env::var_os(name).map(|_| String::new())).ok().map(|launcher| launcher.name)
     }
 
-    /// Joins the job.
+    /// Joins the job. A derived secret is logged at level warn.
     ///
     /// # Errors
-    /// As [`Bootstrap::connect`].
+    /// As [`Bootstrap::connect`], and [`Error::DerivedSecret`] if another host could reach this rank with a derived secret.
     pub fn connect(&self) -> Result<Bootstrap, Error> {
         let Some((address, _)) = &self.address else {
             // A single rank connects to no other.
@@ -78,7 +85,19 @@ impl Environment {
                 .ok_or(Error::NoSuchRank { rank: 0, ranks: 0 });
         };
         let several = self.local_ranks.is_none_or(|here| here < self.ranks);
-        Bootstrap::connect_as(address, self.rank, self.ranks, &self.secret, self.options, several)
+        if self.has_derived_secret {
+            static WARNING: Once = Once::new();
+            WARNING.call_once(|| {
+                log::warn!(
+                    "rank {}: the secret of the job is derived from its name, port and size, which other users of this \
+                     host can guess; set MSCCLPP_SECRET to the same value on all ranks, such as the output of `openssl \
+                     rand -hex 16`",
+                    self.rank
+                );
+            });
+        }
+        let loopback_only = self.has_derived_secret && !self.allow_derived_secret;
+        Bootstrap::connect_as(address, self.rank, self.ranks, &self.secret, self.options, several, loopback_only)
     }
 }
 
@@ -109,7 +128,7 @@ impl Bootstrap {
     /// logged at level info.
     ///
     /// # Errors
-    /// As [`Environment::read`] and [`connect`](Self::connect).
+    /// As [`Environment::read`] and [`Environment::connect`].
     pub fn from_env() -> Result<Self, Error> {
         let environment = Environment::read()?;
         log::info!("{environment}");
@@ -123,8 +142,11 @@ impl Bootstrap {
     /// [`Error::Unreachable`] and [`Error::AuthenticationFailed`]. On all ranks [`Error::JoinTimeout`], with the ranks
     /// that did not join within the timeout, and the errors of ranks that joined with a wrong configuration, or died.
     pub fn connect(address: &Address, rank: u32, ranks: u32, secret: &Secret, options: Options) -> Result<Self, Error> {
-        Self::connect_as(address, rank, ranks, secret, options, true)
+        Self::connect_as(address, rank, ranks, secret, options, true, false)
     }
+
+    /// `several_hosts`: whether the job may have ranks on other hosts. `loopback_only`: whether addresses that other hosts
+    /// could reach are rejected.
 
     fn connect_as(
         address: &Address,
@@ -133,24 +155,25 @@ impl Bootstrap {
         secret: &Secret,
         options: Options,
         several_hosts: bool,
+        loopback_only: bool,
     ) -> Result<Self, Error> {
         super::group::check_num_ranks(ranks)?;
         if rank >= ranks {
             return Err(Error::NoSuchRank { rank, ranks });
         }
         let options = options.bounded();
+        let check = |ip: IpAddr| match loopback_only && !ip.to_canonical().is_loopback() {
+            true => Err(Error::DerivedSecret { rank, address: ip }),
+            false => Ok(()),
+        };
         if rank == 0 {
             let listener = address.listen(options.timeout, PORT_TIMEOUT.min(options.timeout), several_hosts)?;
+            check(listener.local_addr().map_err(super::tcp::system("cannot get the address of a socket"))?.ip())?;
             return super::tcp::host(listener, ranks, secret.clone(), options);
         }
         let addresses = address.resolve(options.timeout)?;
-        super::tcp::join(
-            &addresses,
-            rank,
-            ranks,
-            secret.clone(),
-            options,
-            address.listen_ip(&addresses, several_hosts)?,
-        )
+        let listen = address.listen_ip(&addresses, several_hosts)?;
+        addresses.iter().map(|address| address.ip()).chain(listen).try_for_each(check)?;
+        super::tcp::join(&addresses, rank, ranks, secret.clone(), options, listen)
     }
 }

@@ -1,7 +1,7 @@
 //! Errors between the ranks of a job, which every rank can print.
 
 use std::fmt::{self, Display, Formatter};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use mscclpp_core::diag::{ErrorKind, RootCause};
@@ -105,6 +105,17 @@ pub enum Error {
     AuthenticationFailed {
         /// Address of the other end.
         peer: String,
+    },
+    /// Other hosts could reach a rank whose secret other users can guess.
+    #[error(
+        "rank {rank} uses {address}, which is not a loopback address, and the secret of the job is derived from its name, \
+         port and size, which other users can guess"
+    )]
+    DerivedSecret {
+        /// The rank.
+        rank: u32,
+        /// The address at which it would listen or connect.
+        address: IpAddr,
     },
     /// A frame between two ranks is not the one that the sender sent next.
     #[error(
@@ -337,6 +348,7 @@ impl Error {
             Self::MissingVariable { .. } => ErrorKind::NotLaunched,
             Self::InvalidVariable { .. }
             | Self::ConflictingVariables { .. }
+            | Self::DerivedSecret { .. }
             | Self::InvalidText { .. }
             | Self::NoSuchRank { .. }
             | Self::TooManyRanks { .. }
@@ -368,7 +380,10 @@ impl Error {
     /// and name none.
     pub const fn rank(&self) -> Option<u32> {
         match self {
-            Self::Unreachable { rank, .. } | Self::Timeout { rank, .. } | Self::NoSuchRank { rank, .. } => Some(*rank),
+            Self::Unreachable { rank, .. }
+            | Self::Timeout { rank, .. }
+            | Self::NoSuchRank { rank, .. }
+            | Self::DerivedSecret { rank, .. } => Some(*rank),
             Self::RankLeft { waiting, .. } => *waiting,
             Self::Bind { .. } => Some(0),
             _ => None,
@@ -421,6 +436,10 @@ impl Error {
             }
             Self::AuthenticationFailed { .. } => {
                 "set the same MSCCLPP_SECRET on all ranks of a job, and use a separate port for each job"
+            }
+            Self::DerivedSecret { .. } => {
+                "set MSCCLPP_SECRET to the same value on all ranks, such as the output of `openssl rand -hex 16`; or set \
+                 MSCCLPP_ALLOW_DERIVED_SECRET=1 on all ranks if every user who can reach their hosts is trusted"
             }
             Self::FrameAuthenticationFailed { .. } => {
                 "find what changes data between the hosts of these ranks: a proxy, a relay or defective hardware; connect \

@@ -128,7 +128,7 @@ fn start(name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Error> 
 }
 
 /// Returns the error of a failed system call.
-fn system(what: &'static str) -> impl Fn(std::io::Error) -> Error {
+pub(super) fn system(what: &'static str) -> impl Fn(std::io::Error) -> Error {
     move |error| Error::System { what: what.into(), reason: error.to_string() }
 }
 

@@ -6,7 +6,8 @@ use crate::output::warn;
 const PREFIX: &str = "MSCCLPP_";
 
 /// Names, without the prefix, of the variables that the command and the library read.
-const KNOWN: [&str; 11] = [
+const KNOWN: [&str; 12] = [
+    "ALLOW_DERIVED_SECRET",
     "CACHE",
     "DUMP_DIR",
     "HEARTBEAT_TIMEOUT",

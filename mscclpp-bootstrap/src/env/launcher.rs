@@ -13,6 +13,8 @@ pub(super) struct Launcher {
     pub(super) local_rank: &'static str,
     /// The number of ranks of the host, if the launcher provides it.
     pub(super) local_ranks: Option<&'static str>,
+    /// The number of hosts, if the launcher provides it; the first variable that is set counts.
+    pub(super) hosts: &'static [&'static str],
     /// Variables that identify the job: equal on all its ranks and different from other jobs'. All that are set count.
     pub(super) job: &'static [&'static str],
 }
@@ -26,6 +28,7 @@ pub(super) const ALL: [Launcher; 4] = [
         ranks: &["WORLD_SIZE"],
         local_rank: "LOCAL_RANK",
         local_ranks: Some("LOCAL_WORLD_SIZE"),
+        hosts: &[],
         job: &["TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"],
     },
     Launcher {
@@ -34,6 +37,7 @@ pub(super) const ALL: [Launcher; 4] = [
         ranks: &["OMPI_COMM_WORLD_SIZE"],
         local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
         local_ranks: Some("OMPI_COMM_WORLD_LOCAL_SIZE"),
+        hosts: &[],
         job: &["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"],
     },
     Launcher {
@@ -43,6 +47,7 @@ pub(super) const ALL: [Launcher; 4] = [
         ranks: &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
         local_rank: "SLURM_LOCALID",
         local_ranks: None,
+        hosts: &["SLURM_STEP_NUM_NODES", "SLURM_NNODES"],
         job: &["SLURM_JOB_ID", "SLURM_STEP_ID"],
     },
     Launcher {
@@ -51,6 +56,7 @@ pub(super) const ALL: [Launcher; 4] = [
         ranks: &["PMI_SIZE"],
         local_rank: "MPI_LOCALRANKID",
         local_ranks: Some("MPI_LOCALNRANKS"),
+        hosts: &[],
         job: &["PMI_JOBID"],
     },
 ];

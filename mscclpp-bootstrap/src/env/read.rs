@@ -16,6 +16,9 @@ use crate::secret::Secret;
 /// Base and number of the ports for jobs without one: below the ephemeral range of common systems.
 const DERIVED_PORTS: (u16, u16) = (20000, 12000);
 
+/// Variable of the secret.
+const SECRET_VARIABLE: &str = "MSCCLPP_SECRET";
+
 type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Reads the whole configuration.
@@ -46,12 +49,33 @@ pub(super) fn environment(lookup: Lookup) -> Result<Environment, Error> {
             return Err(contradiction(said(launcher.local_rank, rank), said(name, local), why));
         }
     }
+    let hosts = launcher.hosts.iter().find_map(|name| number(lookup, name).transpose()).transpose()?;
+    let local_ranks = local_ranks.or((hosts == Some(1)).then_some(ranks));
     let job = job(lookup, launcher);
+    let given_secret = given_secret(lookup)?;
     let address = match ranks {
         1 => None,
-        _ => Some(address(lookup, launcher, &job, local_ranks == Some(ranks))?),
+        _ => {
+            let (mut address, mut from) = address(lookup, launcher, &job, local_ranks == Some(ranks))?;
+            // Of a host's own addresses only the loopback address excludes other hosts, whose users can guess the secret.
+            if given_secret.is_none() && local_ranks == Some(ranks) && from.starts_with("MASTER_ADDR") {
+                address = Address::new("127.0.0.1", address.port());
+                from = format!("all ranks of {} are on this host, port of {from}", launcher.name);
+            }
+            Some((address, from))
+        }
     };
-    let (secret, secret_from) = secret(lookup, launcher, &job, ranks, address.as_ref().map(|(address, _)| address))?;
+    let has_derived_secret = given_secret.is_none();
+    let (secret, secret_from) = match given_secret {
+        Some(secret) => (secret, SECRET_VARIABLE),
+        None => {
+            // The host is not included, because hosts may have different names for rank 0's host.
+            let port = address.as_ref().map(|(address, _)| address.port().to_string()).unwrap_or_default();
+            let secret = Secret::derived(&[launcher.name, &job, &port, &ranks.to_string()]);
+            (secret, "the name of the job, which other users can guess")
+        }
+    };
+    let allow_derived_secret = flag(lookup, "MSCCLPP_ALLOW_DERIVED_SECRET")?;
     let options = options(lookup)?;
     Ok(Environment {
         launcher: launcher.name,
@@ -62,6 +86,8 @@ pub(super) fn environment(lookup: Lookup) -> Result<Environment, Error> {
         address,
         secret,
         secret_from,
+        has_derived_secret,
+        allow_derived_secret,
         options,
     })
 }
@@ -165,27 +191,27 @@ fn derived_port(job: &str) -> u16 {
     DERIVED_PORTS.0 + u16::from_le_bytes([digest[0], digest[1]]) % DERIVED_PORTS.1
 }
 
-fn secret(
-    lookup: Lookup,
-    launcher: &Launcher,
-    job: &str,
-    ranks: u32,
-    address: Option<&Address>,
-) -> Result<(Secret, &'static str), Error> {
-    if let Some(text) = lookup("MSCCLPP_SECRET") {
-        return match text.parse() {
-            Ok(secret) => Ok((secret, "MSCCLPP_SECRET")),
-            // The error never contains the value.
-            Err(Error::InvalidText { text: value, expected, .. }) => {
-                Err(Error::InvalidVariable { variable: "MSCCLPP_SECRET".into(), value, expected })
-            }
-            Err(other) => Err(other),
-        };
+fn given_secret(lookup: Lookup) -> Result<Option<Secret>, Error> {
+    let Some(text) = lookup(SECRET_VARIABLE) else { return Ok(None) };
+    match text.parse() {
+        Ok(secret) => Ok(Some(secret)),
+        // The error never contains the value.
+        Err(Error::InvalidText { text: value, expected, .. }) => {
+            Err(Error::InvalidVariable { variable: SECRET_VARIABLE.into(), value, expected })
+        }
+        Err(other) => Err(other),
     }
-    // The host is not included, because hosts may have different names for rank 0's host.
-    let port = address.map(|address| address.port().to_string()).unwrap_or_default();
-    let parts = [launcher.name, job, &port, &ranks.to_string()];
-    Ok((Secret::derived(&parts), "the name of the job, which other users can guess"))
+}
+
+/// Returns whether a variable is 1; without the variable, it is not.
+fn flag(lookup: Lookup, name: &str) -> Result<bool, Error> {
+    match lookup(name).as_deref().map(str::trim) {
+        None | Some("0") => Ok(false),
+        Some("1") => Ok(true),
+        Some(other) => {
+            Err(Error::InvalidVariable { variable: name.into(), value: shortened(other), expected: "0 or 1".into() })
+        }
+    }
 }
 
 fn options(lookup: Lookup) -> Result<Options, Error> {
@@ -318,6 +344,66 @@ mod tests {
     }
 
     #[test]
+    fn derived_secret_is_distinguished_from_a_given_one() {
+        let found = read(&TORCHRUN).unwrap();
+        assert!(found.has_derived_secret && !found.allow_derived_secret);
+        assert!(read(&with(&[("MSCCLPP_ALLOW_DERIVED_SECRET", "1")])).unwrap().allow_derived_secret);
+        let given = ("MSCCLPP_SECRET", "00112233445566778899aabbccddeeff");
+        assert!(!read(&with(&[given])).unwrap().has_derived_secret);
+        let error = read(&with(&[("MSCCLPP_ALLOW_DERIVED_SECRET", "yes")])).unwrap_err().to_string();
+        assert_eq!(error, "MSCCLPP_ALLOW_DERIVED_SECRET=yes: expected 0 or 1");
+    }
+
+    #[test]
+    fn derived_secret_is_refused_beyond_loopback_on_all_ranks() {
+        // An address reserved for documentation; rank 0 listens at all addresses.
+        for (rank, host) in [("0", "0.0.0.0"), ("1", "192.0.2.1"), ("1", "[::ffff:192.0.2.1]")] {
+            let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string();
+            let address = [("MASTER_ADDR", host), ("MASTER_PORT", &*port)];
+            let variables = [&address[..], &[("RANK", rank), ("WORLD_SIZE", "2"), ("MSCCLPP_TIMEOUT", "0.2")]].concat();
+            let error = read(&variables).unwrap().connect().unwrap_err();
+            assert!(matches!(error, Error::DerivedSecret { .. }), "{error}");
+            assert_eq!(error.rank(), rank.parse().ok());
+            assert!(
+                error.help().unwrap().contains("MSCCLPP_SECRET") && error.help().unwrap().contains("MSCCLPP_ALLOW")
+            );
+            for more in [("MSCCLPP_ALLOW_DERIVED_SECRET", "1"), ("MSCCLPP_SECRET", "00112233445566778899aabbccddeeff")]
+            {
+                let error = read(&[&variables[..], &[more]].concat()).unwrap().connect().unwrap_err();
+                assert!(matches!(error, Error::JoinTimeout { .. } | Error::Unreachable { .. }), "{error}");
+            }
+        }
+        for host in ["localhost", "127.0.0.1"] {
+            let variables = [("RANK", "1"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", host), ("MASTER_PORT", "1")];
+            let error = read(&[&variables[..], &[("MSCCLPP_TIMEOUT", "0.2")]].concat()).unwrap().connect().unwrap_err();
+            assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn ranks_of_one_host_use_loopback_with_a_derived_secret() {
+        let one_host = [("LOCAL_WORLD_SIZE", "8"), ("LOCAL_RANK", "3")];
+        assert_eq!(address(&read(&with(&one_host)).unwrap()), "127.0.0.1:29500");
+        let given = ("MSCCLPP_SECRET", "00112233445566778899aabbccddeeff");
+        assert_eq!(address(&read(&with(&[one_host[0], one_host[1], given])).unwrap()), "10.0.0.1:29500");
+        let chosen = ("MSCCLPP_MASTER_ADDR", "10.0.0.2");
+        assert_eq!(address(&read(&with(&[one_host[0], one_host[1], chosen])).unwrap()), "10.0.0.2:29500");
+        let slurm = |hosts: &'static str| {
+            [
+                ("SLURM_PROCID", "1"),
+                ("SLURM_NTASKS", "2"),
+                ("SLURM_STEP_NODELIST", "node07"),
+                ("SLURM_JOB_ID", "99"),
+                ("SLURM_NNODES", "2"),
+                ("SLURM_STEP_NUM_NODES", hosts),
+            ]
+        };
+        let found = read(&slurm("1")).unwrap();
+        assert!(address(&found).starts_with("127.0.0.1:") && found.local_ranks == Some(2), "{found}");
+        assert!(address(&read(&slurm("2")).unwrap()).starts_with("node07:"));
+    }
+
+    #[test]
     fn invalid_and_conflicting_variables_are_reported() {
         let text = |more: &[(&'static str, &'static str)]| read(&with(more)).unwrap_err().to_string();
         for (name, value, said) in [
@@ -358,7 +444,7 @@ mod tests {
     }
 
     /// All variables that are ever looked up.
-    const NAMES: [&str; 24] = [
+    const NAMES: [&str; 27] = [
         "RANK",
         "WORLD_SIZE",
         "LOCAL_RANK",
@@ -368,6 +454,7 @@ mod tests {
         "MSCCLPP_MASTER_ADDR",
         "MSCCLPP_MASTER_PORT",
         "MSCCLPP_SECRET",
+        "MSCCLPP_ALLOW_DERIVED_SECRET",
         "MSCCLPP_TIMEOUT",
         "MSCCLPP_HEARTBEAT_TIMEOUT",
         "OMPI_COMM_WORLD_RANK",
@@ -380,6 +467,8 @@ mod tests {
         "SLURM_LOCALID",
         "SLURM_STEP_NODELIST",
         "SLURM_JOB_ID",
+        "SLURM_STEP_NUM_NODES",
+        "SLURM_NNODES",
         "PMI_RANK",
         "PMI_SIZE",
         "MPI_LOCALNRANKS",

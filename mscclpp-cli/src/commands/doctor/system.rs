@@ -10,7 +10,7 @@ use super::finding::{Finding, State};
 const LAUNCHERS: [&str; 4] = ["torchrun", "mpirun", "srun", "mpiexec"];
 
 pub(super) fn findings() -> Vec<Finding> {
-    vec![system(), launchers(), environment()]
+    vec![system(), launchers(), environment(), secret()]
 }
 
 fn system() -> Finding {
@@ -43,5 +43,20 @@ fn environment() -> Finding {
             let help = error.help().unwrap_or("unset the variable, or start the program with the launcher");
             Finding::bad("environment", State::Missing, error.to_string(), help)
         }
+    }
+}
+
+fn secret() -> Finding {
+    let environment = Environment::read().ok().filter(|environment| environment.ranks > 1);
+    match environment {
+        Some(environment) if environment.has_derived_secret => {
+            let found = format!("derived from {}", environment.secret_from);
+            let help = "set MSCCLPP_SECRET to the same value on all ranks, such as the output of `openssl rand -hex 16`; \
+                        without it the ranks use loopback addresses only";
+            Finding::bad("secret", State::Absent, found, help)
+        }
+        Some(environment) => Finding::good("secret", environment.secret_from),
+        None if env::var_os("MSCCLPP_SECRET").is_some() => Finding::good("secret", "MSCCLPP_SECRET"),
+        None => Finding::good("secret", "not set; `mscclpp launch` generates one for each job"),
     }
 }
