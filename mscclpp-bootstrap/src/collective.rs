@@ -10,7 +10,7 @@ use serde_bytes::ByteBuf;
 use super::error::Error;
 use super::frame::{Call, Frame, GATHER_BYTES, MESSAGE_BYTES};
 use super::group::Bootstrap;
-use super::inbox::State;
+use super::inbox::{KeyedStream, State};
 use super::mac::StreamKeys;
 use super::place;
 use super::rank_info::RankInfo;
@@ -149,12 +149,17 @@ impl Bootstrap {
         self.keyed_stream(peer, id).map(|(stream, _)| stream)
     }
 
-    /// Opens a direct connection as [`stream`](Self::stream) does, and returns the keys with which its ends can
-    /// authenticate what they send. They belong to this connection alone.
+    /// Opens a direct connection as [`stream`](Self::stream) does. If [data is authenticated](crate::Options::authenticate_data),
+    /// also returns the keys with which its ends authenticate what they send; they belong to this connection alone.
     ///
     /// # Errors
     /// As [`stream`](Self::stream).
-    pub fn keyed_stream(&self, peer: u32, id: u64) -> Result<(TcpStream, StreamKeys), Error> {
+    pub fn data_stream(&self, peer: u32, id: u64) -> Result<(TcpStream, Option<StreamKeys>), Error> {
+        let authenticates = self.options().authenticate_data;
+        self.keyed_stream(peer, id).map(|(stream, keys)| (stream, authenticates.then_some(keys)))
+    }
+
+    fn keyed_stream(&self, peer: u32, id: u64) -> Result<KeyedStream, Error> {
         let member = self.rank_info(peer)?;
         if peer == self.rank {
             return Err(Error::NoSuchRank { rank: peer, ranks: self.num_ranks() });

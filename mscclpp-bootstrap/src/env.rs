@@ -117,9 +117,13 @@ impl Display for Environment {
         write!(f, ", secret from {}", self.secret_from)?;
         write!(f, ", timeout {} s", self.options.timeout.as_secs_f64())?;
         match self.options.heartbeat_timeout {
-            Some(heartbeat_timeout) => write!(f, ", heartbeat timeout {} s", heartbeat_timeout.as_secs_f64()),
-            None => f.write_str(", no heartbeat timeout"),
+            Some(heartbeat_timeout) => write!(f, ", heartbeat timeout {} s", heartbeat_timeout.as_secs_f64())?,
+            None => f.write_str(", no heartbeat timeout")?,
         }
+        if self.options.authenticate_data {
+            f.write_str(", data authenticated")?;
+        }
+        Ok(())
     }
 }
 
@@ -147,7 +151,6 @@ impl Bootstrap {
 
     /// `several_hosts`: whether the job may have ranks on other hosts. `loopback_only`: whether addresses that other hosts
     /// could reach are rejected.
-
     fn connect_as(
         address: &Address,
         rank: u32,

@@ -9,10 +9,10 @@ use super::error::Error;
 use super::frame::Frame;
 use super::inbox::{Inbox, KeyedStream};
 use super::link::{CheckAlive, Link};
+use super::mac::StreamKeys;
 use super::options::Options;
 use super::rank_info::RankInfo;
 use super::router::{Delivery, Router};
-use super::secret::ConnectionKeys;
 
 /// State that the ranks share.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ impl Link for LocalLink {
             what: format!("cannot open a stream to {peer}"),
             reason: error.to_string(),
         })?;
-        let [our_keys, their_keys] = ConnectionKeys::pair()?;
+        let [our_keys, their_keys] = StreamKeys::pair()?;
         self.hub.inboxes[peer.rank as usize].deliver_stream((context, self.rank, id), (theirs, their_keys));
         Ok((ours, our_keys))
     }

@@ -8,7 +8,7 @@ pub const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 86400);
 /// Maximum duration of a shutdown.
 pub(crate) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Timeouts of a communicator. Those of rank 0 apply to all its ranks.
+/// Timeouts of a communicator, and whether data is authenticated. The timeouts of rank 0 apply to all its ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
@@ -21,11 +21,18 @@ pub struct Options {
     /// A process that ends is noticed at once. This timeout is for processes that are suspended and hosts that are
     /// unreachable. At least 1 ms and at most a year: other values are clamped.
     pub heartbeat_timeout: Option<Duration>,
+    /// Whether the executors authenticate what they send between nodes, as the bootstrap always does with its own frames.
+    /// `false` by default. It must be the same on all ranks, which compare it when they join.
+    pub authenticate_data: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { timeout: Duration::from_secs(60), heartbeat_timeout: Some(Duration::from_secs(10)) }
+        Self {
+            timeout: Duration::from_secs(60),
+            heartbeat_timeout: Some(Duration::from_secs(10)),
+            authenticate_data: false,
+        }
     }
 }
 
@@ -42,11 +49,17 @@ impl Options {
         Self { heartbeat_timeout, ..self }
     }
 
+    /// Returns these options with another choice whether data between nodes is authenticated.
+    #[must_use]
+    pub fn authenticate_data(self, authenticate_data: bool) -> Self {
+        Self { authenticate_data, ..self }
+    }
+
     /// Returns these options with timeouts that do not overflow an `Instant`.
     pub(super) fn bounded(self) -> Self {
         let heartbeat_timeout = self
             .heartbeat_timeout
             .map(|heartbeat_timeout| heartbeat_timeout.clamp(Duration::from_millis(1), MAX_TIMEOUT));
-        Self { timeout: self.timeout.min(MAX_TIMEOUT), heartbeat_timeout }
+        Self { timeout: self.timeout.min(MAX_TIMEOUT), heartbeat_timeout, ..self }
     }
 }

@@ -141,16 +141,6 @@ impl Secret {
     }
 }
 
-impl ConnectionKeys {
-    /// Returns the keys of the two ends of a connection within a process.
-    ///
-    /// # Errors
-    /// [`Error::System`] if the system provides no random numbers.
-    pub(crate) fn pair() -> Result<[StreamKeys; 2], Error> {
-        Ok(StreamKeys::of_ends([&random()?, &random()?]))
-    }
-}
-
 /// Returns fresh random bytes.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];

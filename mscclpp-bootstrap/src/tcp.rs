@@ -79,7 +79,7 @@ pub(super) fn join(
         match answer.inspect_err(|error| conn.close_after(&Frame::Failed(error.clone())))? {
             Some(Frame::Admitted { remaining, timeout, heartbeat_timeout, job }) => {
                 acceptor.set_job(job);
-                break (conn, acceptor, remaining, Options { timeout, heartbeat_timeout }.bounded(), job);
+                break (conn, acceptor, remaining, Options { timeout, heartbeat_timeout, ..options }.bounded(), job);
             }
             Some(Frame::Rejected(error) | Frame::Failed(error)) => return Err(error),
             Some(Frame::Retry) => thread::sleep(JOIN_RETRY_DELAY),
@@ -109,8 +109,9 @@ fn complete_join(link: TcpLink, time: Duration) -> Result<Bootstrap, Error> {
     let start = Instant::now();
     match link.inbox.wait(time, |state| state.roster())? {
         Some(world) => {
+            let settings = settings(link.options);
             let group = Bootstrap::all_ranks(link.rank, Arc::new(link), world);
-            group.compare(&[("version of mscclpp", env!("CARGO_PKG_VERSION"))])?;
+            group.compare(&settings)?;
             Ok(group)
         }
         None => Err(Error::Timeout {
@@ -120,6 +121,12 @@ fn complete_join(link: TcpLink, time: Duration) -> Result<Bootstrap, Error> {
             waited: start.elapsed(),
         }),
     }
+}
+
+/// Returns what all ranks must have in common.
+fn settings(options: Options) -> [(&'static str, &'static str); 2] {
+    let authenticates = if options.authenticate_data { "1" } else { "0" };
+    [("version of mscclpp", env!("CARGO_PKG_VERSION")), ("MSCCLPP_AUTHENTICATE_DATA", authenticates)]
 }
 
 /// Starts a connection thread. It ends after its rank has sent its shutdown frame.
@@ -382,8 +389,8 @@ mod tests {
                 let bytes = serde_bytes::ByteBuf::from(bytes);
                 Frame::EnterCollective { context: 0, sequence, call, place: String::new(), group: vec![], bytes }
             };
-            let version = postcard::to_allocvec(&[("version of mscclpp", env!("CARGO_PKG_VERSION"))][..]).unwrap();
-            conn.push(&arrive(0, Call::Compare, version));
+            let values = postcard::to_allocvec(&settings(options)[..]).unwrap();
+            conn.push(&arrive(0, Call::Compare, values));
             conn.push(&arrive(1, Call::Barrier, vec![]));
             // Long enough for rank 0 to read more than it may queue.
             thread::sleep(Duration::from_secs(2));

@@ -1,6 +1,8 @@
 //! The tests of this crate's public API, in one program: each program links all of the crate.
 
 mod local;
+#[path = "../../mscclpp-exec/tests/common/port.rs"]
+mod port;
 mod relay;
 mod strangers;
 mod tcp;

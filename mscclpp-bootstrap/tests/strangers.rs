@@ -1,8 +1,5 @@
 //! Processes that do not belong to a job connect to the ports of its ranks.
 
-#[path = "../../mscclpp-exec/tests/common/port.rs"]
-mod port;
-
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -10,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::port::Port;
 use mscclpp_bootstrap::{Bootstrap, Secret};
-use port::Port;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const RANKS: u32 = 4;

@@ -1,15 +1,12 @@
 //! Communicators over TCP, between threads instead of processes.
 
-#[path = "../../mscclpp-exec/tests/common/port.rs"]
-mod port;
-
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::port::Port;
 use mscclpp_bootstrap::{Address, Bootstrap, Error, Options, RootListener, Secret, UniqueId};
-use port::Port;
 
 /// Timeouts that exceed any time without a processor on a busy machine.
 fn options() -> Options {
@@ -323,6 +320,32 @@ fn duplicate_ranks_and_other_sizes_are_reported_on_all_ranks() {
     );
     assert!(matches!(&first, Error::WorldSize { who, theirs: 4, ours: 3 } if who.rank == 1), "{first}");
     assert_eq!(first, second);
+}
+
+#[test]
+fn different_authentication_of_data_is_reported_on_all_ranks() {
+    let (first, second) = two(
+        |address| Bootstrap::connect(address, 0, 2, &secret(), options()).unwrap_err(),
+        |address| Bootstrap::connect(address, 1, 2, &secret(), options().authenticate_data(true)).unwrap_err(),
+    );
+    let text = first.to_string();
+    assert!(text.starts_with("MSCCLPP_AUTHENTICATE_DATA differs: rank 0"), "{text}");
+    assert_eq!(first, second);
+}
+
+#[test]
+fn data_streams_have_keys_on_request() {
+    for authenticates in [false, true] {
+        on_all(2, options().authenticate_data(authenticates), |group| {
+            let (mut stream, keys) = group.data_stream(1 - group.rank(), 3).unwrap();
+            let Some(mut keys) = keys else { return assert!(!authenticates) };
+            let body = mscclpp_bootstrap::digest(b"body");
+            stream.write_all(&keys.send.seal(b"header", &body)).unwrap();
+            let mut seal = [0; mscclpp_bootstrap::SEAL_BYTES];
+            stream.read_exact(&mut seal).unwrap();
+            assert_eq!(keys.receive.open(b"header", &seal), Some(body));
+        });
+    }
 }
 
 #[test]

@@ -6,8 +6,9 @@ use crate::output::warn;
 const PREFIX: &str = "MSCCLPP_";
 
 /// Names, without the prefix, of the variables that the command and the library read.
-const KNOWN: [&str; 12] = [
+const KNOWN: [&str; 13] = [
     "ALLOW_DERIVED_SECRET",
+    "AUTHENTICATE_DATA",
     "CACHE",
     "DUMP_DIR",
     "HEARTBEAT_TIMEOUT",

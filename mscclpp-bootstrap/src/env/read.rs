@@ -215,7 +215,7 @@ fn flag(lookup: Lookup, name: &str) -> Result<bool, Error> {
 }
 
 fn options(lookup: Lookup) -> Result<Options, Error> {
-    let mut options = Options::default();
+    let mut options = Options::default().authenticate_data(flag(lookup, "MSCCLPP_AUTHENTICATE_DATA")?);
     if let Some(seconds) = seconds(lookup, "MSCCLPP_TIMEOUT", 0.001)? {
         options.timeout = seconds;
     }
@@ -443,8 +443,14 @@ mod tests {
         assert_eq!(read(&with(&[("MSCCLPP_HEARTBEAT_TIMEOUT", "0.5")])).unwrap().options.heartbeat_timeout, half);
     }
 
+    #[test]
+    fn data_is_authenticated_on_request() {
+        assert!(!read(&TORCHRUN).unwrap().options.authenticate_data);
+        assert!(read(&with(&[("MSCCLPP_AUTHENTICATE_DATA", "1")])).unwrap().options.authenticate_data);
+    }
+
     /// All variables that are ever looked up.
-    const NAMES: [&str; 27] = [
+    const NAMES: [&str; 28] = [
         "RANK",
         "WORLD_SIZE",
         "LOCAL_RANK",
@@ -455,6 +461,7 @@ mod tests {
         "MSCCLPP_MASTER_PORT",
         "MSCCLPP_SECRET",
         "MSCCLPP_ALLOW_DERIVED_SECRET",
+        "MSCCLPP_AUTHENTICATE_DATA",
         "MSCCLPP_TIMEOUT",
         "MSCCLPP_HEARTBEAT_TIMEOUT",
         "OMPI_COMM_WORLD_RANK",

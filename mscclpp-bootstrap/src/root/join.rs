@@ -79,7 +79,7 @@ impl Root {
             }
             return;
         }
-        let Options { timeout, heartbeat_timeout } = self.options;
+        let Options { timeout, heartbeat_timeout, .. } = self.options;
         let remaining = self.active_clock.remaining();
         conn.raise_limit();
         conn.push(&Frame::Admitted { remaining, timeout, heartbeat_timeout, job: self.job });

@@ -121,7 +121,7 @@ impl Session {
         let rank = self.rank();
         let peers = links(program, &self.nodes).into_iter().filter(|&(one, _)| one == rank).map(|(_, other)| other);
         for peer in peers.filter(|&peer| !self.connections.has(peer)).collect::<Vec<_>>() {
-            let stream = self.bootstrap.stream(peer, STREAM)?;
+            let stream = self.bootstrap.data_stream(peer, STREAM)?;
             self.connections.add(peer, stream)?;
         }
         Ok(())

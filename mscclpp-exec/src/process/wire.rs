@@ -30,7 +30,8 @@ use super::calls::RING;
 use super::plan::{PlanState, Prepared};
 use crate::error::{Error, LateData};
 use crate::interpret::{Launch, Remote, ResolvedPlan, Trigger};
-use crate::transport::{Frame, FrameKind, LaunchId, Lost, Received, RemoteAddress, Signal, Transport};
+use crate::transport::{Frame, FrameKind, LaunchId, Lost, Malformed, Received, RemoteAddress, Signal, Transport};
+use mscclpp_bootstrap::{self as bootstrap, StreamKeys};
 
 /// Maximum number of bytes that a rank takes from a connection before it runs its thread blocks again.
 const MAX_TAKEN_BYTES: u64 = 2 << 20;
@@ -54,6 +55,8 @@ pub(super) struct NodeConnections {
 pub(super) enum WireError {
     /// A rank is lost, or sends messages that no plan contains.
     Lost(Error),
+    /// A message failed authentication.
+    Unauthenticated(Error),
     /// Data arrived after the last operation that could wait for it.
     Late(Error),
     /// A rank makes another call in a launch.
@@ -86,8 +89,8 @@ impl NodeConnections {
     ///
     /// # Errors
     /// [`Error::System`].
-    pub(super) fn add(&mut self, rank: u32, stream: TcpStream) -> Result<(), Error> {
-        self.transport.get_mut().open(rank, stream)?;
+    pub(super) fn add(&mut self, rank: u32, (stream, keys): (TcpStream, Option<StreamKeys>)) -> Result<(), Error> {
+        self.transport.get_mut().open(rank, stream, keys)?;
         if self.ended.len() <= rank as usize {
             self.ended.resize_with(rank as usize + 1, || None);
         }
@@ -152,6 +155,7 @@ impl NodeConnections {
     ///
     /// # Errors
     /// [`WireError::Lost`] names a rank that is lost, or that sends messages that no plan contains;
+    /// [`WireError::Unauthenticated`] the connection on which a message is not the one that the peer has sent;
     /// [`WireError::Differs`] one whose first message of a launch announces another call; [`WireError::Late`] one whose
     /// data no operation waited for.
     pub(super) fn progress(&self, rank: u32, launch: &Launch<'_>, plans: &[Prepared]) -> Result<IoProgress, WireError> {
@@ -167,7 +171,15 @@ impl NodeConnections {
             let mut taken = 0;
             while taken < MAX_TAKEN_BYTES {
                 let received = transport.receive(peer, current, &mut |len| Some(self.pool.with_len(len)));
-                match received.map_err(|malformed| lost(malformed.to_string()))? {
+                let received = received.map_err(|malformed| match malformed {
+                    Malformed::Unauthenticated { number } => {
+                        let (from, to, frame, connection) = (peer, rank, number, "data".into());
+                        let error = bootstrap::Error::FrameAuthenticationFailed { from, to, frame, connection };
+                        WireError::Unauthenticated(error.into())
+                    }
+                    malformed => lost(malformed.to_string()),
+                });
+                match received? {
                     Received::Message(frame, buffer) => {
                         taken += frame.len();
                         let bytes = buffer.as_ref().map_or(&[][..], |buffer| &buffer.as_ref()[..frame.len() as usize]);

@@ -78,13 +78,21 @@ pub(crate) enum FrameKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Malformed {
     Frame([u64; 7]),
-    TooLong { len: u64, most: u64 },
+    TooLong {
+        len: u64,
+        most: u64,
+    },
+    /// The message with this number on the connection, counted from 1, fails authentication.
+    Unauthenticated {
+        number: u64,
+    },
 }
 
 impl fmt::Display for Malformed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Frame(words) => write!(f, "it sent a frame that no plan expects: {words:x?}"),
+            Self::Unauthenticated { number } => write!(f, "message {number} from it failed authentication"),
             Self::TooLong { len, most } => write!(f, "it sent a message of {len} bytes, expected at most {most} bytes"),
         }
     }

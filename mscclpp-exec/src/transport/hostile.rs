@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use mscclpp_bootstrap::StreamKeys;
+
 use super::{
     Buffer, Capabilities, Frame, FrameKind, LaunchId, Lost, Malformed, Received, RemoteAddress, Signal, Transport,
 };
@@ -80,7 +82,7 @@ impl<B: Buffer> Transport<B> for Hostile {
         Capabilities { max_put_bytes: 256 }
     }
 
-    fn open(&mut self, peer: u32, _: TcpStream) -> Result<(), Error> {
+    fn open(&mut self, peer: u32, _: TcpStream, _: Option<StreamKeys>) -> Result<(), Error> {
         self.outgoing.insert(peer, Vec::new());
         Ok(())
     }

@@ -24,6 +24,11 @@
 //! 6. **Loss.** A lost peer is reported by [`lost`](Transport::lost), after everything that arrived from it. Timeouts and
 //!    the search for the cause are the executor's.
 //!
+//! 7. **Authentication.** A connection that was opened with keys delivers only what the peer has sent, in its order: the
+//!    engine verifies a message whole before [`receive`](Transport::receive) returns it, so neither its bytes nor a signal
+//!    after it become visible before. The first message that was changed, repeated, dropped, reordered or injected ends the
+//!    connection with [`Malformed::Unauthenticated`].
+//!
 //! Nothing here requires that a connection be a stream of bytes: messages are delivered whole, and into buffers that the
 //! receiver provides when their length is known, so an engine with active messages can receive into their final place.
 //!
@@ -40,6 +45,8 @@ mod tcp;
 mod tests;
 
 use std::net::TcpStream;
+
+use mscclpp_bootstrap::StreamKeys;
 
 pub(crate) use self::frame::{Frame, FrameKind, LaunchId, Malformed, RemoteAddress, Signal};
 pub(crate) use self::tcp::Tcp;
@@ -84,11 +91,12 @@ pub(crate) trait Transport<B: Buffer>: Send {
     fn capabilities(&self) -> Capabilities;
 
     /// Opens the connection to a peer, which does the same. `stream` leads to the peer, is authenticated, and belongs to
-    /// the engine; engines with addresses of their own exchange them on it.
+    /// the engine; engines with addresses of their own exchange them on it. `keys`: with which the messages are
+    /// authenticated, if they are.
     ///
     /// # Errors
     /// [`Error::System`].
-    fn open(&mut self, peer: u32, stream: TcpStream) -> Result<(), Error>;
+    fn open(&mut self, peer: u32, stream: TcpStream, keys: Option<StreamKeys>) -> Result<(), Error>;
 
     /// Returns whether there is a connection to a peer.
     fn is_open(&self, peer: u32) -> bool;

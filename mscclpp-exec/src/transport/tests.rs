@@ -2,6 +2,7 @@
 
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::hostile::{Flaw, Hostile, Network};
 use super::*;
@@ -16,22 +17,27 @@ pub(super) fn streams() -> [TcpStream; 2] {
 }
 
 /// Returns the engines of ranks 0 and 1, connected.
-fn open(mut pair: Pair) -> Pair {
-    for ((engine, peer), stream) in pair.iter_mut().zip([1, 0]).zip(streams()) {
+fn open(mut pair: Pair, keys: [Option<StreamKeys>; 2]) -> Pair {
+    for (((engine, peer), stream), keys) in pair.iter_mut().zip([1, 0]).zip(streams()).zip(keys) {
         assert!(!engine.is_open(peer) && !engine.has_room(peer) && engine.is_flushed(peer));
-        engine.open(peer, stream).expect("a socket");
+        engine.open(peer, stream, keys).expect("a socket");
         assert!(engine.is_open(peer) && engine.has_room(peer));
     }
     pair
 }
 
 fn tcp() -> Pair {
-    open([Box::new(Tcp::new()), Box::new(Tcp::new())])
+    open([Box::new(Tcp::new()), Box::new(Tcp::new())], [None, None])
+}
+
+fn authenticated_tcp() -> Pair {
+    open([Box::new(Tcp::new()), Box::new(Tcp::new())], StreamKeys::pair().expect("random numbers").map(Some))
 }
 
 fn hostile(seed: u64, flaw: Option<Flaw>) -> Pair {
     let network = Arc::new(Network::default());
-    open([0, 1].map(|rank| -> Box<dyn Transport<Vec<u8>>> { Box::new(Hostile::new(&network, rank, seed, flaw)) }))
+    let engine = |rank| -> Box<dyn Transport<Vec<u8>>> { Box::new(Hostile::new(&network, rank, seed, flaw)) };
+    open([engine(0), engine(1)], [None, None])
 }
 
 fn id(launch: u64) -> LaunchId {
@@ -124,6 +130,7 @@ fn check_order([mut from, mut to_rank]: Pair, what: &str) -> Result<(), String> 
 #[test]
 fn tcp_keeps_the_order() {
     check_order(tcp(), "TCP").unwrap();
+    check_order(authenticated_tcp(), "authenticated TCP").unwrap();
 }
 
 #[test]
@@ -143,7 +150,7 @@ fn injected_flaws_of_the_hostile_engine_are_detected() {
 
 #[test]
 fn messages_of_later_launches_and_without_buffer_stay() {
-    for [mut from, mut to_rank] in [tcp(), hostile(1, None)] {
+    for [mut from, mut to_rank] in [tcp(), authenticated_tcp(), hostile(1, None)] {
         from.put(1, id(2), to(5), 3, Some(b"abc".to_vec()));
         while !from.is_flushed(1) {
             from.progress();
@@ -179,15 +186,21 @@ fn receive_all(engine: &mut dyn Transport<Vec<u8>>) -> Vec<Signal> {
 
 #[test]
 fn closed_connection_is_reported_after_its_last_message() {
-    let [mut zero, mut one] = tcp();
-    one.signal(0, id(1), channel(1));
-    one.close(0, id(1), Signal::Leave);
-    assert_eq!(receive_all(&mut *zero), [channel(1), Signal::Leave]);
+    for [mut zero, mut one] in [tcp(), authenticated_tcp()] {
+        one.signal(0, id(1), channel(1));
+        one.close(0, id(1), Signal::Leave);
+        assert_eq!(receive_all(&mut *zero), [channel(1), Signal::Leave]);
+    }
 }
 
 #[test]
 fn no_message_follows_part_of_another_one() {
-    let [mut zero, mut one] = tcp();
+    for pair in [tcp(), authenticated_tcp()] {
+        check_close(pair);
+    }
+}
+
+fn check_close([mut zero, mut one]: Pair) {
     let most = one.capabilities().max_put_bytes;
     // More than the system takes.
     for _ in 0..64 {
@@ -209,4 +222,169 @@ fn lost_peer_frees_sources() {
     }
     zero.put(1, id(1), to(1), 5, Some(vec![0; 5]));
     assert!(zero.is_flushed(1) && !zero.progress());
+}
+
+/// Number of bytes before those of a put, with a seal.
+const PREFIX: usize = 7 * 8 + mscclpp_bootstrap::SEAL_BYTES;
+
+/// Returns the bytes of an authenticated connection that carries the messages of `check_changed`, one by one, and the
+/// keys of its receiver.
+fn record() -> (Vec<Vec<u8>>, StreamKeys) {
+    let [send, receive] = StreamKeys::pair().expect("random numbers");
+    let [one, mut other] = streams();
+    let mut engine = Tcp::<Vec<u8>>::new();
+    engine.open(1, one, Some(send)).expect("a socket");
+    let mut messages = Vec::new();
+    for key in 0..6 {
+        let len = [40, 1, 700][key as usize % 3];
+        match key % 2 {
+            0 => engine.put(1, id(1), to(key), len, Some(content(key, len))),
+            _ => engine.signal(1, id(1), channel(key)),
+        }
+        while !engine.is_flushed(1) {
+            engine.progress();
+        }
+        let mut bytes = vec![0; PREFIX + if key % 2 == 0 { len as usize } else { 0 }];
+        std::io::Read::read_exact(&mut other, &mut bytes).expect("a message");
+        messages.push(bytes);
+    }
+    (messages, receive)
+}
+
+/// Receives the bytes of a connection, and returns the keys of its messages and how it ended.
+fn replay(bytes: &[u8], keys: StreamKeys) -> (Vec<u64>, Option<Malformed>) {
+    let [one, mut other] = streams();
+    let mut engine = Tcp::<Vec<u8>>::new();
+    engine.open(0, one, Some(keys)).expect("a socket");
+    std::io::Write::write_all(&mut other, bytes).expect("a connection");
+    drop(other);
+    let mut received = Vec::new();
+    loop {
+        match engine.receive(0, 1, &mut |len| Some(vec![0; len as usize])) {
+            Ok(Received::Message(Frame { kind, .. }, buffer)) => match kind {
+                FrameKind::Put { to, len } => {
+                    assert_eq!(buffer.expect("its bytes"), content(to.key, len));
+                    received.push(to.key);
+                }
+                FrameKind::Signal(Signal::Channel(to)) => received.push(to.key),
+                other => panic!("{other:?}"),
+            },
+            Ok(Received::Part) => {}
+            Ok(Received::Nothing) if engine.lost(0).is_some() => return (received, None),
+            Ok(Received::Nothing) => {}
+            Err(malformed) => {
+                let again = engine.receive(0, 1, &mut |_| panic!("no message follows"));
+                assert_eq!(again.expect_err("no message follows"), malformed);
+                return (received, Some(malformed));
+            }
+        }
+    }
+}
+
+#[test]
+fn changed_messages_fail_authentication_and_are_not_delivered() {
+    let seed = std::env::var("MSCCLPP_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0x5eed_u64);
+    println!("MSCCLPP_SEED={seed}");
+    let mut random = seed | 1;
+    let mut below = |n: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random >> 11) as usize % n
+    };
+    let (messages, keys) = record();
+    assert_eq!(replay(&messages.concat(), keys.clone()), ((0..6).collect(), None));
+    let mut cases = Vec::new();
+    for at in 0..messages.len() {
+        // Every word of the frame, the digest, the code, and the bytes of a put.
+        for part in (0..7).map(|word| word * 8..word * 8 + 8).chain([56..88, 88..PREFIX, PREFIX..usize::MAX]) {
+            let part = part.start..part.end.min(messages[at].len());
+            if !part.is_empty() {
+                let mut changed = messages.clone();
+                changed[at][part.start + below(part.len())] ^= 1 << below(8);
+                cases.push((at, format!("bit in bytes {part:?} of message {at}"), changed));
+            }
+        }
+        let mut changed = messages.clone();
+        changed.insert(at + 1, messages[at].clone());
+        cases.push((at + 1, format!("message {at} repeated"), changed));
+        if at + 1 < messages.len() {
+            let mut changed = messages.clone();
+            changed.remove(at);
+            cases.push((at, format!("message {at} dropped"), changed));
+            let mut changed = messages.clone();
+            changed.swap(at, at + 1);
+            cases.push((at, format!("message {at} after the next one"), changed));
+            let mut changed = messages.clone();
+            changed[at].truncate(messages[at].len() - 5);
+            cases.push((at, format!("end of message {at} dropped"), changed));
+        }
+    }
+    for (at, what, changed) in cases {
+        let expected = Malformed::Unauthenticated { number: at as u64 + 1 };
+        assert_eq!(replay(&changed.concat(), keys.clone()), ((0..at as u64).collect(), Some(expected)), "{what}");
+    }
+    let [other, _] = StreamKeys::pair().expect("random numbers");
+    let found = replay(&messages.concat(), other);
+    assert_eq!(found, (Vec::new(), Some(Malformed::Unauthenticated { number: 1 })), "keys of another connection");
+}
+
+/// Sends `count` puts of `len` bytes, and waits for a signal of the receiver after each `window` of them. Returns the time.
+fn time_puts([mut from, mut to_rank]: Pair, len: u64, count: u64, window: u64) -> Duration {
+    let mut buffers = vec![vec![0; len as usize]; 4];
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut spare = Vec::new();
+            for number in 1..=count {
+                loop {
+                    match to_rank.receive(0, 1, &mut |_| buffers.pop().or_else(|| spare.pop())).expect("valid") {
+                        Received::Message(_, buffer) => break spare.extend(buffer),
+                        Received::Part | Received::Nothing => {}
+                    }
+                }
+                if number % window == 0 {
+                    to_rank.signal(0, id(1), Signal::Call);
+                    to_rank.progress();
+                }
+            }
+        });
+        let source: Arc<[u8]> = content(1, len).into();
+        let start = Instant::now();
+        for number in 1..=count {
+            while !from.has_room(1) {
+                from.progress();
+            }
+            from.put(1, id(1), to(number), len, Some(source.to_vec()));
+            from.progress();
+            let is_answered = |from: &mut Box<dyn Transport<Vec<u8>>>| {
+                from.progress();
+                matches!(from.receive(1, 1, &mut |_| None), Ok(Received::Message(..)))
+            };
+            if number % window == 0 {
+                while !is_answered(&mut from) {}
+            }
+        }
+        start.elapsed()
+    })
+}
+
+#[test]
+#[ignore = "a measurement"]
+fn measure_the_cost_of_authentication() {
+    let median = |mut values: Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    for (len, count, window) in [(8, 20_000, 1), (4096, 20_000, 1), (65_536, 4000, 1), (1 << 20, 1000, 100)] {
+        let (mut plain, mut authenticated) = (Vec::new(), Vec::new());
+        for _ in 0..11 {
+            for (pair, times) in [(tcp(), &mut plain), (authenticated_tcp(), &mut authenticated)] {
+                times.push(time_puts(pair, len, count, window).as_secs_f64() / count as f64);
+            }
+        }
+        for (name, times) in [("plain", plain), ("authenticated", authenticated)] {
+            let time = median(times);
+            println!("{name}: {len} bytes, {:.2} us, {:.3} GB/s", time * 1e6, len as f64 / time / 1e9);
+        }
+    }
 }

@@ -125,7 +125,7 @@ impl IpcGroup {
         let number = STREAMS + self.connected.fetch_add(1, Relaxed);
         let connect = |proxies: &Proxies| -> Result<(), Error> {
             let mut peers = proxies.unconnected().into_iter();
-            peers.try_for_each(|peer| proxies.connect(peer, self.bootstrap.stream(peer, number)?))
+            peers.try_for_each(|peer| proxies.connect(peer, self.bootstrap.data_stream(peer, number)?))
         };
         proxies.map_or(Ok(()), connect).map_err(|error| self.abort(error))
     }

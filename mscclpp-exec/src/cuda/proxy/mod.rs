@@ -21,6 +21,7 @@ use super::driver::{self, Handle, SharedDriver};
 use super::memory::{DeviceMemory, MappedMemory};
 use super::nodes::{NodeConnections, Put};
 use crate::error::Error;
+use mscclpp_bootstrap::StreamKeys;
 
 /// The queues of a plan's ranks on a device and the thread that serves them.
 pub(super) struct Proxies {
@@ -144,7 +145,7 @@ impl Proxies {
     ///
     /// # Errors
     /// [`Error::System`].
-    pub(super) fn connect(&self, peer: u32, stream: TcpStream) -> Result<(), Error> {
+    pub(super) fn connect(&self, peer: u32, stream: (TcpStream, Option<StreamKeys>)) -> Result<(), Error> {
         self.shared.lock().wires.as_mut().map_or(Ok(()), |wires| wires.connect(peer, stream))
     }
 

@@ -85,7 +85,7 @@ impl Session {
     #[cold]
     pub(in super::super) fn fail_on_wire_error(&mut self, error: WireError) -> Error {
         match error {
-            WireError::Lost(error) | WireError::Late(error) => self.abort(error),
+            WireError::Lost(error) | WireError::Late(error) | WireError::Unauthenticated(error) => self.abort(error),
             WireError::Differs { peer } => self.mismatch(self.number, peer),
         }
     }

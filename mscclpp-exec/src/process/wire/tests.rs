@@ -1,19 +1,22 @@
 //! Plans with port channels between nodes, on an engine that delivers late and out of order.
 
+use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::BufferMode;
-use mscclpp_bootstrap::Bootstrap;
+use mscclpp_bootstrap::{self as bootstrap, Bootstrap, StreamKeys};
 use mscclpp_core::plan::Plan;
 
+use super::PooledBuffer;
 use crate::cpu;
 use crate::error::Error;
 use crate::message::Message;
 use crate::process::session::Session;
 use crate::process::{Executor, Options};
 use crate::transport::hostile::{Flaw, Hostile, Network};
+use crate::transport::{Capabilities, LaunchId, Lost, Malformed, Received, RemoteAddress, Signal, Tcp, Transport};
 use crate::verify::{Pattern, Verifier};
 
 /// Plans, numbers of ranks, and of ranks per node.
@@ -123,4 +126,99 @@ fn early_signals_give_other_results() {
     let expected = Expected::new("allgather_ring_ports", 2, 1, 500);
     let found = (0..50).find_map(|seed| expected.deviation(seed, Some(Flaw::EarlySignals)));
     println!("{}", found.expect("a deviation"));
+}
+
+/// An engine whose message with the given number fails authentication, if there is a number.
+struct Tampered {
+    engine: Tcp<PooledBuffer>,
+    fails_at: Option<u64>,
+    received: u64,
+}
+
+impl Transport<PooledBuffer> for Tampered {
+    fn capabilities(&self) -> Capabilities {
+        self.engine.capabilities()
+    }
+
+    fn open(&mut self, peer: u32, stream: TcpStream, keys: Option<StreamKeys>) -> Result<(), Error> {
+        assert!(keys.is_some(), "data is authenticated");
+        self.engine.open(peer, stream, keys)
+    }
+
+    fn is_open(&self, peer: u32) -> bool {
+        self.engine.is_open(peer)
+    }
+
+    fn has_room(&self, peer: u32) -> bool {
+        self.engine.has_room(peer)
+    }
+
+    fn put(&mut self, peer: u32, launch: LaunchId, to: RemoteAddress, len: u64, source: Option<PooledBuffer>) {
+        self.engine.put(peer, launch, to, len, source);
+    }
+
+    fn signal(&mut self, peer: u32, launch: LaunchId, signal: Signal) {
+        self.engine.signal(peer, launch, signal);
+    }
+
+    fn is_flushed(&self, peer: u32) -> bool {
+        self.engine.is_flushed(peer)
+    }
+
+    fn progress(&mut self) -> bool {
+        self.engine.progress()
+    }
+
+    fn receive(
+        &mut self,
+        peer: u32,
+        launch: u64,
+        buffer: &mut dyn FnMut(u64) -> Option<PooledBuffer>,
+    ) -> Result<Received<PooledBuffer>, Malformed> {
+        let received = self.engine.receive(peer, launch, buffer)?;
+        self.received += u64::from(matches!(received, Received::Message(..)));
+        match Some(self.received) == self.fails_at {
+            true => Err(Malformed::Unauthenticated { number: self.received }),
+            false => Ok(received),
+        }
+    }
+
+    fn lost(&self, peer: u32) -> Option<Lost> {
+        self.engine.lost(peer)
+    }
+
+    fn close(&mut self, peer: u32, launch: LaunchId, last: Signal) {
+        self.engine.close(peer, launch, last);
+    }
+}
+
+#[test]
+fn message_that_fails_authentication_is_one_error_on_all_ranks() {
+    let expected = Expected::new("allreduce_ring_ports", 3, 1, 500);
+    for fails_at in [None, Some(1), Some(4)] {
+        let play = |group: Bootstrap| {
+            let fails_at = fails_at.filter(|_| group.rank() == 1);
+            let engine = Tampered { engine: Tcp::new(), fails_at, received: 0 };
+            let options = Options::default().timeout(Duration::from_secs(60));
+            let session = Session::with_transport(Arc::new(group), options, vec![0, 1, 2], Box::new(engine));
+            session.and_then(|session| expected.launch(&Executor::of(session)))
+        };
+        let play = &play;
+        let options = bootstrap::Options::default().authenticate_data(true);
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let groups = Bootstrap::local_with(3, options).expect("a group").into_iter();
+            let threads: Vec<_> = groups.map(|group| scope.spawn(move || play(group))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        let Some(number) = fails_at else {
+            assert!(results.iter().all(|result| matches!(result, Ok(0))), "{results:?}");
+            continue;
+        };
+        // A rank that was blocked by it reports the operation, too.
+        let causes: Vec<_> = results.iter().map(|result| result.as_ref().err().and_then(Error::root_cause)).collect();
+        let reason = causes[0].as_ref().map_or("", |cause| cause.reason.as_str());
+        assert!(reason.starts_with(&format!("frame {number} of the data connection from rank ")), "{results:?}");
+        assert!(reason.contains("to rank 1 failed authentication"), "{results:?}");
+        assert!(causes.iter().all(|cause| *cause == causes[0]), "{results:?}");
+    }
 }

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::net::{Shutdown, TcpStream};
 
+use mscclpp_bootstrap::{BodyHasher, Digest, SEAL_BYTES, StreamKeys, digest};
+
 use crate::transport::frame::{FRAME_BYTES, Frame, Malformed};
 use crate::transport::{Buffer, Lost, Received};
 
@@ -22,13 +24,19 @@ pub(super) struct Connection<B> {
     used: usize,
     end: usize,
     incoming: Option<Incoming<B>>,
+    /// Why nothing more is received.
+    malformed: Option<Malformed>,
     /// Whether nothing more arrives.
     closed: bool,
+    /// With which messages are authenticated, if they are. Then the seal of a message follows its frame.
+    keys: Option<StreamKeys>,
+    /// Computes the digest of the message that arrives.
+    hasher: BodyHasher,
 }
 
-/// A message to send: its frame, and the first `len` bytes of its source.
+/// A message to send: its frame and its seal, if it has one, and the first `len` bytes of its source.
 struct Outgoing<B> {
-    frame: [u8; FRAME_BYTES],
+    prefix: [u8; FRAME_BYTES + SEAL_BYTES],
     source: Option<B>,
     len: usize,
 }
@@ -36,6 +44,8 @@ struct Outgoing<B> {
 /// A message whose frame has arrived.
 struct Incoming<B> {
     frame: Frame,
+    /// Digest of its bytes that was authenticated.
+    digest: Option<Digest>,
     /// Buffer for its bytes, and how many of them it has.
     buffer: Option<B>,
     taken: usize,
@@ -55,7 +65,7 @@ impl<B: Buffer> Outgoing<B> {
 
 impl<B: Buffer> Connection<B> {
     /// Wraps a connected socket.
-    pub(super) fn new(stream: TcpStream) -> io::Result<Self> {
+    pub(super) fn new(stream: TcpStream, keys: Option<StreamKeys>) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self {
             stream,
@@ -67,15 +77,29 @@ impl<B: Buffer> Connection<B> {
             used: 0,
             end: 0,
             incoming: None,
+            malformed: None,
             closed: false,
+            keys,
+            hasher: BodyHasher::default(),
         })
+    }
+
+    /// Returns the number of bytes before those of a message's source.
+    fn prefix_bytes(&self) -> usize {
+        FRAME_BYTES + if self.keys.is_some() { SEAL_BYTES } else { 0 }
     }
 
     /// Appends a message to those that wait to be sent.
     pub(super) fn push(&mut self, frame: &Frame, source: Option<B>) {
         if self.failed.is_none() {
-            let outgoing = Outgoing { frame: frame.encode(), source, len: frame.len() as usize };
-            self.queued += FRAME_BYTES + outgoing.len;
+            let mut outgoing = Outgoing { prefix: [0; _], source, len: frame.len() as usize };
+            let bytes = frame.encode();
+            outgoing.prefix[..FRAME_BYTES].copy_from_slice(&bytes);
+            if let Some(keys) = &mut self.keys {
+                let seal = keys.send.seal(&bytes, &digest(outgoing.source()));
+                outgoing.prefix[FRAME_BYTES..].copy_from_slice(&seal);
+            }
+            self.queued += self.prefix_bytes() + outgoing.len;
             self.queue.push_back(outgoing);
         }
     }
@@ -106,7 +130,7 @@ impl<B: Buffer> Connection<B> {
     fn write_once(&mut self) -> io::Result<usize> {
         let mut slices = [IoSlice::new(&[]); 2 * MAX_BATCH];
         for (slices, outgoing) in slices.chunks_exact_mut(2).zip(&self.queue) {
-            slices[0] = IoSlice::new(&outgoing.frame);
+            slices[0] = IoSlice::new(&outgoing.prefix[..self.prefix_bytes()]);
             slices[1] = IoSlice::new(outgoing.source());
         }
         let mut slices = &mut slices[..2 * self.queue.len().min(MAX_BATCH)];
@@ -124,7 +148,7 @@ impl<B: Buffer> Connection<B> {
     fn advance(&mut self, n: usize) {
         self.queued -= n;
         self.sent += n;
-        while let Some(first) = self.queue.front().map(|first| FRAME_BYTES + first.len)
+        while let Some(first) = self.queue.front().map(|first| self.prefix_bytes() + first.len)
             && self.sent >= first
         {
             self.sent -= first;
@@ -143,6 +167,9 @@ impl<B: Buffer> Connection<B> {
     pub(super) fn close(&mut self, last: &Frame) {
         self.write();
         if self.sent == 0 {
+            if let Some(keys) = &mut self.keys {
+                keys.send.forget(self.queue.len() as u64);
+            }
             self.discard();
             self.push(last, None);
             self.write();
@@ -155,16 +182,28 @@ impl<B: Buffer> Connection<B> {
     /// Returns the next message, if it is of a launch up to `launch` and complete.
     ///
     /// # Errors
-    /// Its frame is invalid, or states more than `most` bytes.
+    /// It fails authentication, its frame is invalid, or states more than `most` bytes. No message follows.
     pub(super) fn receive(
         &mut self,
         launch: u64,
         most: u64,
         buffer: &mut dyn FnMut(u64) -> Option<B>,
     ) -> Result<Received<B>, Malformed> {
+        match self.malformed {
+            Some(malformed) => Err(malformed),
+            None => self.receive_next(launch, most, buffer).inspect_err(|malformed| self.malformed = Some(*malformed)),
+        }
+    }
+
+    fn receive_next(
+        &mut self,
+        launch: u64,
+        most: u64,
+        buffer: &mut dyn FnMut(u64) -> Option<B>,
+    ) -> Result<Received<B>, Malformed> {
         if self.incoming.is_none() {
-            let Some(frame) = self.take_frame(most)? else { return Ok(Received::Nothing) };
-            self.incoming = Some(Incoming { frame, buffer: None, taken: 0 });
+            let Some((frame, digest)) = self.take_frame(most)? else { return Ok(Received::Nothing) };
+            self.incoming = Some(Incoming { frame, digest, buffer: None, taken: 0 });
         }
         let Some(incoming) = self.incoming.as_mut().filter(|incoming| incoming.frame.launch.launch <= launch) else {
             return Ok(Received::Nothing);
@@ -182,22 +221,39 @@ impl<B: Buffer> Connection<B> {
             // The rest is read without an intermediate copy.
             let more = if n < to.len() { read(&mut self.stream, &mut to[n..], &mut self.closed) } else { 0 };
             incoming.taken += n + more;
+            if incoming.digest.is_some() {
+                self.hasher.update(&to[..n + more]);
+            }
             if incoming.taken < len {
                 return Ok(if n + more > 0 { Received::Part } else { Received::Nothing });
+            }
+            if incoming.digest.is_some_and(|digest| digest != self.hasher.finish()) {
+                // Its frame has been counted.
+                let number = self.keys.as_ref().map_or(0, |keys| keys.receive.number() - 1);
+                return Err(Malformed::Unauthenticated { number });
             }
         }
         let message = self.incoming.take().map(|Incoming { frame, buffer, .. }| Received::Message(frame, buffer));
         Ok(message.unwrap_or(Received::Nothing))
     }
 
-    /// Takes the next frame, if it is complete.
-    fn take_frame(&mut self, most: u64) -> Result<Option<Frame>, Malformed> {
+    /// Takes the next frame, if it is complete, and the digest of the bytes that follow it.
+    fn take_frame(&mut self, most: u64) -> Result<Option<(Frame, Option<Digest>)>, Malformed> {
+        let prefix_bytes = self.prefix_bytes();
         loop {
-            if let Some(bytes) = self.read[self.used..self.end].first_chunk() {
-                // Invalid bytes stay, so that nothing after them is read.
+            if let Some(prefix) = self.read[self.used..self.end].get(..prefix_bytes)
+                && let Some((bytes, seal)) = prefix.split_first_chunk()
+            {
+                let digest = match &mut self.keys {
+                    Some(StreamKeys { receive, .. }) => {
+                        let opened = seal.first_chunk().and_then(|seal| receive.open(bytes, seal));
+                        Some(opened.ok_or(Malformed::Unauthenticated { number: receive.number() })?)
+                    }
+                    None => None,
+                };
                 let frame = Frame::decode(bytes, most)?;
-                self.used += FRAME_BYTES;
-                return Ok(Some(frame));
+                self.used += prefix_bytes;
+                return Ok(Some((frame, digest)));
             }
             // Less than a frame.
             self.read.copy_within(self.used..self.end, 0);
@@ -217,7 +273,7 @@ impl<B: Buffer> Connection<B> {
         }
         let missing = match &self.incoming {
             Some(Incoming { frame, taken, .. }) => frame.len() as usize - taken,
-            None => FRAME_BYTES,
+            None => self.prefix_bytes(),
         };
         (self.closed && self.end - self.used < missing).then_some(Lost::Closed)
     }

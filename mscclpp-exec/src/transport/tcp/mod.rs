@@ -5,6 +5,8 @@ mod connection;
 use std::collections::BTreeMap;
 use std::net::TcpStream;
 
+use mscclpp_bootstrap::StreamKeys;
+
 use self::connection::Connection;
 use super::frame::{Frame, FrameKind, LaunchId, Malformed, RemoteAddress, Signal};
 use super::{Buffer, Capabilities, Lost, Received, Transport};
@@ -40,8 +42,8 @@ impl<B: Buffer> Transport<B> for Tcp<B> {
         Capabilities { max_put_bytes: MAX_PUT_BYTES }
     }
 
-    fn open(&mut self, peer: u32, stream: TcpStream) -> Result<(), Error> {
-        let connection = Connection::new(stream).map_err(|error| Error::System {
+    fn open(&mut self, peer: u32, stream: TcpStream, keys: Option<StreamKeys>) -> Result<(), Error> {
+        let connection = Connection::new(stream, keys).map_err(|error| Error::System {
             what: format!("set up a connection to rank {peer}"),
             why: error.to_string(),
         })?;

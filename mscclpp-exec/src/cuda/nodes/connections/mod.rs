@@ -34,7 +34,7 @@ use crate::cuda::driver::{self, Handle, SharedDriver};
 use crate::cuda::proxy::Failure;
 use crate::error::Error;
 use crate::transport::{LaunchId, Lost, Signal, Tcp, Transport};
-use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, Bootstrap, ErrorKind, RankInfo};
+use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, Bootstrap, ErrorKind, RankInfo, StreamKeys};
 
 /// Interval at which the time without progress is counted; any time counts in which other processes can run.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
@@ -125,8 +125,12 @@ impl NodeConnections {
     ///
     /// # Errors
     /// [`Error::System`].
-    pub(in crate::cuda) fn connect(&mut self, peer: u32, stream: TcpStream) -> Result<(), Error> {
-        self.transport.open(peer, stream)
+    pub(in crate::cuda) fn connect(
+        &mut self,
+        peer: u32,
+        (stream, keys): (TcpStream, Option<StreamKeys>),
+    ) -> Result<(), Error> {
+        self.transport.open(peer, stream, keys)
     }
 
     /// Handles a signal that is one of the markers; returns whether it is complete, or `None` for another signal. The

@@ -8,6 +8,7 @@ use crate::cuda::nodes::staging::{HostBuffer, StagingBuffer, TransferDirection};
 use crate::cuda::proxy::Failure;
 use crate::error::{Error, LateData};
 use crate::transport::{Frame, FrameKind, Lost, Malformed, Received, RemoteAddress, Signal};
+use mscclpp_bootstrap::Error as BootstrapError;
 
 impl NodeConnections {
     /// Frees staging buffers whose bytes are on the device.
@@ -36,7 +37,20 @@ impl NodeConnections {
                 Some(unsafe { piece.into_host() })
             };
             let received = transport.receive(wire.peer, self.begun, &mut buffer);
-            let lost = |malformed: Malformed| Error::RankLost { peer: wire.peer, why: malformed.to_string() };
+            let (bootstrap, peer) = (&self.bootstrap, wire.peer);
+            let lost = |malformed: Malformed| match malformed {
+                Malformed::Unauthenticated { number } => {
+                    let (from, to, frame, connection) = (peer, bootstrap.rank(), number, "data".into());
+                    // The other ranks receive the error too.
+                    Error::from(bootstrap.fail(BootstrapError::FrameAuthenticationFailed {
+                        from,
+                        to,
+                        frame,
+                        connection,
+                    }))
+                }
+                malformed => Error::RankLost { peer, why: malformed.to_string() },
+            };
             match received.map_err(lost)? {
                 Received::Message(frame, buffer) => self.accept(at, frame, buffer.map(HostBuffer::into_device))?,
                 Received::Part => {}

@@ -30,7 +30,7 @@ fn stream_of(frames: &[Frame]) -> Vec<u8> {
 /// messages, and whether they ended with an error.
 fn received(bytes: &[u8], cut: usize) -> (Vec<Frame>, bool) {
     let [mut peer, stream] = streams();
-    let mut connection = Connection::<Vec<u8>>::new(stream).expect("a socket");
+    let mut connection = Connection::<Vec<u8>>::new(stream, None).expect("a socket");
     let (first, rest) = bytes.split_at(cut);
     peer.write_all(first).expect("a few bytes");
     let (mut found, mut rest) = (Vec::new(), Some(rest));
