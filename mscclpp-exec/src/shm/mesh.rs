@@ -1,4 +1,14 @@
 //! Connections between the ranks of a node, which transfer descriptors and show when a rank ends.
+//!
+//! A rank listens on a socket without a name in the file system. Two checks keep out other processes:
+//!
+//! * The system reports the user of the other end. Both ends refuse another user's process before they read or send
+//!   anything, so another user who learns name and token can do nothing, nor can a process that takes over the name of a
+//!   rank that has ended.
+//! * The rank that connects sends the listener's token, which the ranks exchange through the control plane. That keeps out
+//!   other processes of the same user, unless they read the ranks' memory, which they may. The control plane is
+//!   authenticated but not encrypted: who reads the network learns the token, but needs a process of this user on this
+//!   host.
 
 use std::io::{IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
@@ -92,6 +102,10 @@ impl LocalListener {
                 why: format!("rank {own_local_rank} of the node cannot connect to it: {error}"),
             };
             let stream = UnixStream::connect_addr(&address(&key[..16])?).map_err(lost)?;
+            if !is_own_user(&stream) {
+                let why = "another user's process has taken over the name of its socket".into();
+                return Err(Error::RankLost { peer: local_rank as u32, why });
+            }
             let mut hello = [0; 20];
             hello[..16].copy_from_slice(&key[16..]);
             hello[16..].copy_from_slice(&(own_local_rank as u32).to_le_bytes());
@@ -127,8 +141,7 @@ impl LocalListener {
     /// Returns the local rank of a connected rank; `None` for an unauthenticated process. Connections of other users of
     /// the machine are not read at all.
     fn authenticate(&self, stream: &UnixStream) -> Option<usize> {
-        let user = rustix::net::sockopt::socket_peercred(stream).ok()?.uid;
-        if user != rustix::process::geteuid() {
+        if !is_own_user(stream) {
             return None;
         }
         stream.set_nonblocking(false).ok()?;
@@ -259,6 +272,11 @@ impl Mesh {
     }
 }
 
+/// Returns whether the process at the other end belongs to the user of this one.
+fn is_own_user(stream: &UnixStream) -> bool {
+    rustix::net::sockopt::socket_peercred(stream).is_ok_and(|peer| peer.uid == rustix::process::geteuid())
+}
+
 fn poll(fd: BorrowedFd<'_>, at_most: Duration) {
     poll_for(fd, PollFlags::IN, at_most);
 }
@@ -281,5 +299,57 @@ fn io(what: &str, error: &std::io::Error) -> Error {
     match Errno::from_io_error(error) {
         Some(errno) => system(what, errno),
         None => Error::System { what: what.to_owned(), why: error.to_string() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::thread::set_thread_res_uid;
+
+    use super::*;
+
+    /// Runs `work` in a thread of another user; `None` if this process may not do that.
+    fn as_other_user<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
+        let nobody = rustix::process::Uid::from_raw(65534);
+        let run = || set_thread_res_uid(nobody, nobody, nobody).is_ok().then(work);
+        std::thread::scope(|scope| scope.spawn(run).join().expect("no panic"))
+    }
+
+    fn hello(key: &[u8; 32], token: &[u8]) -> UnixStream {
+        let stream = UnixStream::connect_addr(&address(&key[..16]).unwrap()).unwrap();
+        let _ = (&stream).write_all(&[token, &1_u32.to_le_bytes()].concat());
+        stream
+    }
+
+    fn timeout() -> ActiveTimeout {
+        ActiveTimeout::new(Duration::from_secs(60))
+    }
+
+    #[test]
+    fn other_processes_do_not_become_ranks() {
+        let [zero, one] = [LocalListener::open().unwrap(), LocalListener::open().unwrap()];
+        let keys = [zero.key(), one.key()];
+        let (name, token) = keys[0].split_at(16);
+        let mut strangers = vec![hello(&keys[0], &[0; 16]), hello(&keys[0], name)];
+        // Another user has the right token, and the listener must not even read it.
+        let other = as_other_user(|| hello(&keys[0], token));
+        println!("as another user: {}", other.is_some());
+        strangers.extend(other);
+        let mesh = std::thread::scope(|scope| {
+            scope.spawn(|| one.connect(1, &keys, &mut timeout()).unwrap().send(0, b"one", &[]).unwrap());
+            zero.connect(0, &keys, &mut timeout()).unwrap()
+        });
+        assert_eq!(mesh.receive(1, || Ok(())).unwrap().bytes, b"one");
+        for mut stranger in strangers {
+            assert!(matches!(stranger.read(&mut [0]), Ok(0) | Err(_)), "its connection is closed");
+        }
+    }
+
+    #[test]
+    fn rank_sends_no_token_to_another_users_listener() {
+        let one = LocalListener::open().unwrap();
+        let Some(zero) = as_other_user(|| LocalListener::open().unwrap()) else { return };
+        let error = one.connect(1, &[zero.key(), [0; 32]], &mut timeout()).err().unwrap();
+        assert!(matches!(&error, Error::RankLost { peer: 0, why } if why.contains("another user")), "{error}");
     }
 }
