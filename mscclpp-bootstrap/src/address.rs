@@ -185,7 +185,15 @@ pub(crate) fn reachable() -> IpAddr {
     let all = if_addrs::get_if_addrs().unwrap_or_default();
     let usable = all.iter().filter(|one| !one.is_loopback() && !one.is_link_local()).map(if_addrs::Interface::ip);
     // IPv4 first: it needs no scope and no brackets.
-    usable.min_by_key(IpAddr::is_ipv6).unwrap_or(Ipv4Addr::LOCALHOST.into())
+    usable.min_by_key(IpAddr::is_ipv6).unwrap_or_else(|| {
+        let here = TcpListener::bind(&loopback()[..]).and_then(|listener| listener.local_addr());
+        here.map_or(Ipv4Addr::LOCALHOST.into(), |here| here.ip())
+    })
+}
+
+/// Returns the loopback addresses of both IP versions with any port. A machine may have only one of them.
+pub(crate) fn loopback() -> [SocketAddr; 2] {
+    [SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), SocketAddr::from((Ipv6Addr::LOCALHOST, 0))]
 }
 
 fn format_list(addresses: &[IpAddr]) -> String {

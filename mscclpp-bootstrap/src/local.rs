@@ -1,10 +1,11 @@
 //! Ranks that are threads of one process: no sockets, and the router under a lock.
 
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::address;
 use super::error::Error;
 use super::frame::Frame;
 use super::inbox::{Inbox, KeyedStream};
@@ -98,7 +99,7 @@ impl Link for LocalLink {
         _: CheckAlive,
     ) -> Result<KeyedStream, Error> {
         let connect_pair = || {
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+            let listener = TcpListener::bind(&address::loopback()[..])?;
             let ours = TcpStream::connect(listener.local_addr()?)?;
             loop {
                 // Other connections to this port are closed.

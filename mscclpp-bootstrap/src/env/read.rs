@@ -364,8 +364,10 @@ mod tests {
             let error = read(&variables).unwrap().connect().unwrap_err();
             assert!(matches!(error, Error::DerivedSecret { .. }), "{error}");
             assert_eq!(error.rank(), rank.parse().ok());
+            let help = error.help().unwrap();
             assert!(
-                error.help().unwrap().contains("MSCCLPP_SECRET") && error.help().unwrap().contains("MSCCLPP_ALLOW")
+                help.contains("set MSCCLPP_SECRET to") && help.contains("MSCCLPP_ALLOW_DERIVED_SECRET=1"),
+                "{help}"
             );
             for more in [("MSCCLPP_ALLOW_DERIVED_SECRET", "1"), ("MSCCLPP_SECRET", "00112233445566778899aabbccddeeff")]
             {

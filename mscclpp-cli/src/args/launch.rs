@@ -39,7 +39,7 @@ pub(crate) struct LaunchArgs {
     /// Number of this host, starting from 0
     #[arg(long, value_name = "I", requires = "nodes")]
     pub(crate) node: Option<u32>,
-    /// Address of rank 0 (host:port, on the host of node 0) [default: a free port of 127.0.0.1]
+    /// Address of rank 0 (host:port, on the host of node 0) [default: a free port of 127.0.0.1, or of ::1]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) address: Option<Address>,
     /// Write the ranks' output unchanged, without the rank number before each line

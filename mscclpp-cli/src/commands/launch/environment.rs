@@ -1,7 +1,7 @@
 //! Environment of each rank.
 
 use std::ffi::OsString;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
 use mscclpp_bootstrap::{Address, Secret};
 
@@ -26,7 +26,7 @@ pub(super) fn of_all(args: &LaunchArgs, secret: Option<OsString>) -> Result<Vec<
     let layout = args.layout()?;
     let (address, several) = match &args.address {
         Some(address) => (address.clone(), layout.world > args.ranks),
-        None => (free_address()?, false),
+        None => (free_address(&[Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()])?, false),
     };
     let secret = match secret {
         Some(text) => {
@@ -68,11 +68,12 @@ pub(super) fn of_all(args: &LaunchArgs, secret: Option<OsString>) -> Result<Vec<
     Ok((0..args.ranks).map(of).collect())
 }
 
-/// Returns a port of this machine without a listener.
-fn free_address() -> Result<Address> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::NoPort)?;
-    let port = listener.local_addr().map_err(Error::NoPort)?.port();
-    Ok(Address::new("127.0.0.1", port))
+/// Returns a port without a listener, at the first of the addresses that this machine has.
+fn free_address(loopback: &[IpAddr]) -> Result<Address> {
+    let addresses: Vec<_> = loopback.iter().map(|ip| SocketAddr::from((*ip, 0))).collect();
+    let listener = TcpListener::bind(&addresses[..]).map_err(Error::NoPort)?;
+    let found = listener.local_addr().map_err(Error::NoPort)?;
+    Ok(Address::new(&found.ip().to_string(), found.port()))
 }
 
 #[cfg(test)]
@@ -113,6 +114,19 @@ mod tests {
         assert!(secret(several, None).unwrap_err().to_string().starts_with("MSCCLPP_SECRET is not set"));
         assert!(secret("-n 2 prog", Some("abc")).unwrap_err().to_string().starts_with("MSCCLPP_SECRET: cannot parse"));
         assert_ne!(secret("-n 2 prog", None).unwrap(), secret("-n 2 --address h:9 prog", None).unwrap());
+    }
+
+    #[test]
+    fn machine_without_an_address_uses_the_next_one() {
+        // An address reserved for documentation, which no machine has.
+        let missing: IpAddr = [192, 0, 2, 1].into();
+        let found = free_address(&[missing, Ipv4Addr::LOCALHOST.into()]).unwrap();
+        assert_eq!(found.host(), "127.0.0.1");
+        match free_address(&[missing, Ipv6Addr::LOCALHOST.into()]) {
+            Ok(found) => assert_eq!(found.host(), "::1"),
+            Err(error) => assert!(matches!(error, Error::NoPort(_)), "{error}"),
+        }
+        assert!(matches!(free_address(&[missing]), Err(Error::NoPort(_))));
     }
 
     #[test]
