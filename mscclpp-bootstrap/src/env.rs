@@ -85,19 +85,43 @@ impl Environment {
                 .ok_or(Error::NoSuchRank { rank: 0, ranks: 0 });
         };
         let several = self.local_ranks.is_none_or(|here| here < self.ranks);
-        if self.has_derived_secret {
-            static WARNING: Once = Once::new();
+        let secret = match (self.has_derived_secret, self.allow_derived_secret) {
+            (false, _) => SecretSource::Given,
+            (true, false) => SecretSource::DerivedForLoopback,
+            (true, true) => SecretSource::Derived,
+        };
+        Bootstrap::connect_as(address, self.rank, self.ranks, (&self.secret, secret), self.options, several)
+    }
+}
+
+/// Where a secret is from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SecretSource {
+    Given,
+    /// Other users can guess it.
+    Derived,
+    /// Other users can guess it, so no other host may reach the rank.
+    DerivedForLoopback,
+}
+
+impl SecretSource {
+    /// Checks that a rank with such a secret may use these addresses, and warns if other users can guess it.
+    fn check(self, rank: u32, mut addresses: impl Iterator<Item = IpAddr>) -> Result<(), Error> {
+        static WARNING: Once = Once::new();
+        if self == Self::DerivedForLoopback
+            && let Some(address) = addresses.find(|ip| !ip.to_canonical().is_loopback())
+        {
+            return Err(Error::DerivedSecret { rank, address });
+        }
+        if self != Self::Given {
             WARNING.call_once(|| {
                 log::warn!(
-                    "rank {}: the secret of the job is derived from its name, port and size, which other users of this \
-                     host can guess; set MSCCLPP_SECRET to the same value on all ranks, such as the output of `openssl \
-                     rand -hex 16`",
-                    self.rank
+                    "rank {rank}: the secret of the job is derived from its name, port and size, which other users can \
+                     guess; set MSCCLPP_SECRET to the same value on all ranks, such as the output of `openssl rand -hex 16`"
                 );
             });
         }
-        let loopback_only = self.has_derived_secret && !self.allow_derived_secret;
-        Bootstrap::connect_as(address, self.rank, self.ranks, &self.secret, self.options, several, loopback_only)
+        Ok(())
     }
 }
 
@@ -146,37 +170,32 @@ impl Bootstrap {
     /// [`Error::Unreachable`] and [`Error::AuthenticationFailed`]. On all ranks [`Error::JoinTimeout`], with the ranks
     /// that did not join within the timeout, and the errors of ranks that joined with a wrong configuration, or died.
     pub fn connect(address: &Address, rank: u32, ranks: u32, secret: &Secret, options: Options) -> Result<Self, Error> {
-        Self::connect_as(address, rank, ranks, secret, options, true, false)
+        Self::connect_as(address, rank, ranks, (secret, SecretSource::Given), options, true)
     }
 
-    /// `several_hosts`: whether the job may have ranks on other hosts. `loopback_only`: whether addresses that other hosts
-    /// could reach are rejected.
+    /// `several_hosts`: whether the job may have ranks on other hosts.
     fn connect_as(
         address: &Address,
         rank: u32,
         ranks: u32,
-        secret: &Secret,
+        (secret, source): (&Secret, SecretSource),
         options: Options,
         several_hosts: bool,
-        loopback_only: bool,
     ) -> Result<Self, Error> {
         super::group::check_num_ranks(ranks)?;
         if rank >= ranks {
             return Err(Error::NoSuchRank { rank, ranks });
         }
         let options = options.bounded();
-        let check = |ip: IpAddr| match loopback_only && !ip.to_canonical().is_loopback() {
-            true => Err(Error::DerivedSecret { rank, address: ip }),
-            false => Ok(()),
-        };
         if rank == 0 {
             let listener = address.listen(options.timeout, PORT_TIMEOUT.min(options.timeout), several_hosts)?;
-            check(listener.local_addr().map_err(super::tcp::system("cannot get the address of a socket"))?.ip())?;
+            let here = listener.local_addr().map_err(super::tcp::system("cannot get the address of a socket"))?;
+            source.check(rank, [here.ip()].into_iter())?;
             return super::tcp::host(listener, ranks, secret.clone(), options);
         }
         let addresses = address.resolve(options.timeout)?;
         let listen = address.listen_ip(&addresses, several_hosts)?;
-        addresses.iter().map(|address| address.ip()).chain(listen).try_for_each(check)?;
+        source.check(rank, addresses.iter().map(|address| address.ip()).chain(listen))?;
         super::tcp::join(&addresses, rank, ranks, secret.clone(), options, listen)
     }
 }
