@@ -150,8 +150,8 @@ impl Acceptor {
         authenticated
     }
 
-    /// Accepts connections, but not so many that those accepted in this call replace each other: the first frame of a
-    /// rank has usually arrived by then, and is read before its connection can be evicted.
+    /// Accepts connections, at most half of those that are kept, so that those accepted in one call do not replace each
+    /// other: the first frame of a rank has usually arrived by then, and is read before its connection can be evicted.
     fn accept(&mut self, now: Instant) {
         if self.retry_at.is_some_and(|until| now < until) {
             return;

@@ -14,9 +14,6 @@ use std::fmt::{self, Debug, Formatter};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest as _, Sha256};
 
-use super::error::Error;
-use super::secret::random;
-
 /// Length of a digest, in bytes.
 const DIGEST_BYTES: usize = 32;
 /// Length of a seal, in bytes: a digest, and a code of 16 bytes.
@@ -94,14 +91,6 @@ impl FrameKey {
 }
 
 impl StreamKeys {
-    /// Creates the keys of the two ends of a connection within a process.
-    ///
-    /// # Errors
-    /// [`Error::System`] if the system provides no random numbers.
-    pub fn pair() -> Result<[Self; 2], Error> {
-        Ok(Self::of_ends([&random()?, &random()?]))
-    }
-
     /// Returns the keys of both ends of a connection, from the keys of the frames that the first and the second end send.
     pub(crate) fn of_ends([first, second]: [&[u8; 32]; 2]) -> [Self; 2] {
         let (first, second) = (FrameKey::new(first), FrameKey::new(second));

@@ -141,6 +141,16 @@ impl Secret {
     }
 }
 
+impl StreamKeys {
+    /// Creates the keys of the two ends of a connection within a process.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the system provides no random numbers.
+    pub fn pair() -> Result<[Self; 2], Error> {
+        Ok(Self::of_ends([&random()?, &random()?]))
+    }
+}
+
 /// Returns fresh random bytes.
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
