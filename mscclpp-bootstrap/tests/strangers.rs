@@ -23,9 +23,9 @@ fn stranger(port: u16, kind: usize) -> TcpStream {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
     let bytes: &[u8] = match kind % 8 {
         0 => b"GET / HTTP/1.1\r\n\r\n",
-        1 => b"MSCB\x03\x00",
-        2 => b"MSCB\x03\x00\x00\x00\xff\xff\xff\xff",
-        3 => b"MSCB\x03\x00\x01\x00\x04\x00\x00\x00",
+        1 => b"MSCB\x04\x00",
+        2 => b"MSCB\x04\x00\x00\x00\xff\xff\xff\xff",
+        3 => b"MSCB\x04\x00\x01\x00\x04\x00\x00\x00",
         _ => &[],
     };
     // The rank may have closed the connection already.
@@ -36,7 +36,7 @@ fn stranger(port: u16, kind: usize) -> TcpStream {
 /// Sends the first frame of a rank, byte by byte and without end.
 fn drip(port: u16) {
     while let Ok(mut stream) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
-        let bytes = b"MSCB\x03\x00\x00\x00\x20\x00\x00\x00".iter().chain(std::iter::repeat(&0));
+        let bytes = b"MSCB\x04\x00\x00\x00\x20\x00\x00\x00".iter().chain(std::iter::repeat(&0));
         for byte in bytes {
             if stream.write_all(&[*byte]).is_err() {
                 break;
