@@ -60,7 +60,8 @@ impl Client {
         match end {
             Some(error) => {
                 // If rank 0 is only suspended, it reads why the others have ended when it continues.
-                self.conn.push(&Frame::Failed(error.clone()));
+                self.conn.push(&Frame::Lost { rank: 0, error: error.clone() });
+                self.conn.flush();
                 self.inbox.deliver(Frame::Failed(error));
             }
             None => {
@@ -77,11 +78,11 @@ impl Client {
         let now = Instant::now();
         self.heartbeat.record_wakeup(now);
         self.send(now);
-        if self.inbox.failure().is_some() {
+        if self.outbox.stops_accepting() {
             self.acceptor.close();
         }
         for AuthenticatedPeer { purpose, conn } in self.acceptor.poll(now) {
-            self.inbox.accept_stream(purpose, conn);
+            self.inbox.accept_stream(self.rank, purpose, conn);
         }
         let open = self.conn.read();
         while let Some(frame) = self.next()? {
@@ -92,7 +93,7 @@ impl Client {
                     self.inbox.deliver(Frame::Leave { rank: 0 });
                     self.conn.push(&Frame::LeaveAck);
                 }
-                Frame::Roster(members) => {
+                Frame::Roster(members, generation) => {
                     let (own_rank, root_ip) = (self.rank, self.conn.peer.ip());
                     let resolved =
                         |info: RankInfo| if info.rank == own_rank { info } else { info.with_root_ip(root_ip) };
@@ -103,13 +104,20 @@ impl Client {
                         root.listens = Some(self.conn.peer);
                         self.root = root.clone();
                     }
-                    self.inbox.deliver(Frame::Roster(members));
+                    self.inbox.deliver(Frame::Roster(members, generation));
+                }
+                // This rank did not run for so long that the others continue without it.
+                Frame::Lost { rank, error } if rank == self.rank => {
+                    self.inbox.deliver(Frame::Failed(error.excluded(vec![0])));
                 }
                 Frame::Message { .. }
                 | Frame::Gathered { .. }
                 | Frame::Query { .. }
                 | Frame::Report { .. }
+                | Frame::Shrunk { .. }
                 | Frame::Failed(_)
+                | Frame::CommunicatorFailed { .. }
+                | Frame::Lost { .. }
                 | Frame::Leave { .. } => {
                     if let Some(answer) = self.inbox.deliver(frame) {
                         self.conn.push(&answer);

@@ -17,7 +17,7 @@ use super::rank_info::RankInfo;
 use super::timeout::ActiveTimeout;
 
 /// How much longer than the timeout a rank waits for rank 0 to report the missing ranks.
-const ROOT_GRACE_PERIOD: Duration = Duration::from_secs(5);
+pub(super) const ROOT_GRACE_PERIOD: Duration = Duration::from_secs(5);
 /// Minimum duration of a wait for the next timeout of ranks that are threads.
 const MIN_WAIT: Duration = Duration::from_millis(1);
 /// How long a rank that observes a consequence of a failure waits for its cause.
@@ -98,7 +98,7 @@ impl Bootstrap {
         let Some(difference) = first_difference(&lists) else { return Ok(()) };
         let who = |rank: usize| Box::new(self.world[self.group[rank] as usize].clone());
         // All ranks find the same difference, so a report from one rank to the others would change nothing.
-        Err(self.fail(Error::ConfigMismatch {
+        Err(self.fail_communicator(Error::ConfigMismatch {
             name: difference.name,
             first: who(0),
             first_value: difference.first,
@@ -169,17 +169,19 @@ impl Bootstrap {
         if peer > self.rank {
             return self.wait_for_peer(peer, || format!("stream {id}"), |state| state.take_stream(key));
         }
-        let check_alive = || match self.link.inbox().end() {
+        let check_alive = || match self.end() {
             Some(error) => Err(error),
             None if self.has_left(peer)? => Err(self.rank_left_error(member, &format!("stream {id}"))),
             None => Ok(()),
         };
-        let time = self.options().timeout;
+        let time = self.timeout();
         let stream = check_alive().and_then(|()| self.link.connect(member, self.context, id, time, &check_alive));
         stream.map_err(|error| match error {
             // A broken connection is a consequence; rank 0 is about to report the cause.
-            Error::System { .. } => self.failure_within(CAUSE_GRACE_PERIOD).unwrap_or_else(|| self.fail(error)),
-            error => self.fail(error),
+            Error::System { .. } => {
+                self.failure_within(CAUSE_GRACE_PERIOD).unwrap_or_else(|| self.fail_communicator(error))
+            }
+            error => self.fail_communicator(error),
         })
     }
 
@@ -198,9 +200,9 @@ impl Bootstrap {
     ) -> Result<T, Error> {
         self.check_process()?;
         let who = Box::new(self.rank_info(peer)?.clone());
-        let waited = self.options().timeout;
+        let waited = self.timeout();
         let world_rank = self.group[self.rank as usize];
-        let found = self.link.inbox().wait(waited, |state| match take(state) {
+        let found = self.wait(waited, |state| match take(state) {
             Some(found) => Some(Ok(found)),
             // Frames from one rank arrive in order: none follows its shutdown frame.
             None if state.has_left(who.rank) => Some(Err(self.rank_left_error(&who, &call()))),
@@ -208,8 +210,8 @@ impl Bootstrap {
         })?;
         match found {
             Some(Ok(found)) => Ok(found),
-            Some(Err(rank_left_error)) => Err(self.fail(rank_left_error)),
-            None => Err(self.fail(Error::Timeout { rank: world_rank, from: who, call: call(), waited })),
+            Some(Err(rank_left_error)) => Err(self.fail_communicator(rank_left_error)),
+            None => Err(self.fail_communicator(Error::Timeout { rank: world_rank, from: who, call: call(), waited })),
         }
     }
 
@@ -242,22 +244,21 @@ impl Bootstrap {
         let whole = self.group.len() == self.world.len() && self.context == 0;
         let group = if whole { Vec::new() } else { self.group.to_vec() };
         let (context, place) = (self.context, place::current(place).to_string());
-        let bytes = ByteBuf::from(bytes);
-        self.link.post(Frame::EnterCollective { context, sequence, call, place, group, bytes })?;
-        let timeout = self.options().timeout;
+        let (timeout, bytes) = (self.timeout(), ByteBuf::from(bytes));
+        self.link.post(Frame::EnterCollective { context, sequence, call, place, group, timeout, bytes })?;
         let key = (context, sequence);
         let mut waiting = ActiveTimeout::new(timeout + ROOT_GRACE_PERIOD);
         while !waiting.is_expired() {
             let next = self.link.expire().map(|at| at.saturating_duration_since(Instant::now()));
             let time = next.map_or(waiting.remaining(), |next| next.clamp(MIN_WAIT, waiting.remaining()));
             waiting.allow_gap(time);
-            if let Some(parts) = self.link.inbox().wait(time, |state| state.take_gathered(key))? {
+            if let Some(parts) = self.wait(time, |state| state.take_gathered(key))? {
                 return Ok((sequence, parts));
             }
         }
         let (rank, from) = (self.group[self.rank as usize], Box::new(self.world[0].clone()));
         let call = format!("answer to {call}");
-        Err(self.fail(Error::Timeout { rank, from, call, waited: timeout + ROOT_GRACE_PERIOD }))
+        Err(self.fail_communicator(Error::Timeout { rank, from, call, waited: timeout + ROOT_GRACE_PERIOD }))
     }
 }
 

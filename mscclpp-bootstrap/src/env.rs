@@ -5,15 +5,16 @@ mod read;
 mod slurm;
 
 use std::fmt::{self, Display, Formatter};
-use std::net::IpAddr;
+use std::net::{IpAddr, TcpListener};
 use std::sync::Once;
 use std::time::Duration;
 
 use super::address::Address;
 use super::error::Error;
-use super::group::Bootstrap;
+use super::group::{Bootstrap, check_num_ranks};
 use super::options::Options;
 use super::secret::Secret;
+use super::tcp;
 
 /// How long to wait for the port, which another process may hold for a moment.
 const PORT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -46,6 +47,8 @@ pub struct Environment {
     pub has_derived_secret: bool,
     /// Whether a derived secret is sufficient for ranks on several hosts (`MSCCLPP_ALLOW_DERIVED_SECRET=1`).
     pub allow_derived_secret: bool,
+    /// How often the launcher has restarted this rank; 0 at the first start.
+    pub restarts: u32,
     /// Timeouts.
     pub options: Options,
 }
@@ -84,13 +87,33 @@ impl Environment {
                 .pop()
                 .ok_or(Error::NoSuchRank { rank: 0, ranks: 0 });
         };
-        let several = self.local_ranks.is_none_or(|here| here < self.ranks);
-        let secret = match (self.has_derived_secret, self.allow_derived_secret) {
+        // A restarted rank does not know how often the others have continued.
+        let generation = (self.restarts == 0).then_some(0);
+        self.connect_at(address, generation, None)
+    }
+
+    /// Joins the next generation of the job, of which `old` is a communicator.
+    pub(super) fn rejoin(&self, old: &Bootstrap) -> Result<Bootstrap, Error> {
+        let Some((address, _)) = &self.address else { return self.connect() };
+        let listener = if self.rank == 0 { old.take_listener(address.port()) } else { None };
+        self.connect_at(address, Some(old.generation() + 1), listener)
+    }
+
+    fn connect_at(
+        &self,
+        address: &Address,
+        generation: Option<u32>,
+        listener: Option<TcpListener>,
+    ) -> Result<Bootstrap, Error> {
+        let (secret, options) = (&self.secret, self.options);
+        let several_hosts = self.local_ranks.is_none_or(|here| here < self.ranks);
+        let source = match (self.has_derived_secret, self.allow_derived_secret) {
             (false, _) => SecretSource::Given,
             (true, false) => SecretSource::DerivedForLoopback,
             (true, true) => SecretSource::Derived,
         };
-        Bootstrap::connect_as(address, self.rank, self.ranks, (&self.secret, secret), self.options, several)
+        let rendezvous = Rendezvous { address, secret, source, options, several_hosts, generation };
+        rendezvous.connect(self.rank, self.ranks, listener)
     }
 }
 
@@ -139,7 +162,11 @@ impl Display for Environment {
             write!(f, ", rank 0 at {address} ({from})")?;
         }
         write!(f, ", secret from {}", self.secret_from)?;
+        if self.restarts > 0 {
+            write!(f, ", restart {}", self.restarts)?;
+        }
         write!(f, ", timeout {} s", self.options.timeout.as_secs_f64())?;
+        write!(f, ", rendezvous timeout {} s", self.options.rendezvous_timeout.as_secs_f64())?;
         match self.options.heartbeat_timeout {
             Some(heartbeat_timeout) => write!(f, ", heartbeat timeout {} s", heartbeat_timeout.as_secs_f64())?,
             None => f.write_str(", no heartbeat timeout")?,
@@ -170,32 +197,42 @@ impl Bootstrap {
     /// [`Error::Unreachable`] and [`Error::AuthenticationFailed`]. On all ranks [`Error::JoinTimeout`], with the ranks
     /// that did not join within the timeout, and the errors of ranks that joined with a wrong configuration, or died.
     pub fn connect(address: &Address, rank: u32, ranks: u32, secret: &Secret, options: Options) -> Result<Self, Error> {
-        Self::connect_as(address, rank, ranks, (secret, SecretSource::Given), options, true)
+        let source = SecretSource::Given;
+        let rendezvous = Rendezvous { address, secret, source, options, several_hosts: true, generation: Some(0) };
+        rendezvous.connect(rank, ranks, None)
     }
+}
 
-    /// `several_hosts`: whether the job may have ranks on other hosts.
-    fn connect_as(
-        address: &Address,
-        rank: u32,
-        ranks: u32,
-        (secret, source): (&Secret, SecretSource),
-        options: Options,
-        several_hosts: bool,
-    ) -> Result<Self, Error> {
-        super::group::check_num_ranks(ranks)?;
+/// Where and how the ranks of a job find each other.
+struct Rendezvous<'a> {
+    address: &'a Address,
+    secret: &'a Secret,
+    source: SecretSource,
+    options: Options,
+    several_hosts: bool,
+    generation: Option<u32>,
+}
+
+impl Rendezvous<'_> {
+    /// Joins as `rank`; rank 0 listens with `listener`, if there is one.
+    fn connect(self, rank: u32, ranks: u32, listener: Option<TcpListener>) -> Result<Bootstrap, Error> {
+        let Self { address, secret, source, several_hosts, generation, .. } = self;
+        check_num_ranks(ranks)?;
         if rank >= ranks {
             return Err(Error::NoSuchRank { rank, ranks });
         }
-        let options = options.bounded();
+        let (options, secret) = (self.options.bounded(), secret.clone());
+        let timeout = options.rendezvous_timeout;
         if rank == 0 {
-            let listener = address.listen(options.timeout, PORT_TIMEOUT.min(options.timeout), several_hosts)?;
-            let here = listener.local_addr().map_err(super::tcp::system("cannot get the address of a socket"))?;
+            let listen = || address.listen(timeout, PORT_TIMEOUT.min(timeout), several_hosts);
+            let listener = listener.map_or_else(listen, Ok)?;
+            let here = listener.local_addr().map_err(tcp::system("cannot get the address of a socket"))?;
             source.check(rank, [here.ip()].into_iter())?;
-            return super::tcp::host(listener, ranks, secret.clone(), options);
+            return tcp::host(listener, ranks, secret, options, generation);
         }
-        let addresses = address.resolve(options.timeout)?;
+        let addresses = address.resolve(timeout)?;
         let listen = address.listen_ip(&addresses, several_hosts)?;
         source.check(rank, addresses.iter().map(|address| address.ip()).chain(listen))?;
-        super::tcp::join(&addresses, rank, ranks, secret.clone(), options, listen)
+        tcp::join(&addresses, rank, ranks, secret, options, listen, generation)
     }
 }

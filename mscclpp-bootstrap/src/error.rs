@@ -286,6 +286,22 @@ pub enum Error {
         /// The reason that it gave.
         reason: String,
     },
+    /// A rank revoked the communicator.
+    #[error("{who} revoked the communicator")]
+    Revoked {
+        /// The rank.
+        who: Box<RankInfo>,
+    },
+    /// The other ranks continue without this rank.
+    #[error("{who} was excluded from the communicator by {}: {reason}", By(by))]
+    Excluded {
+        /// The excluded rank.
+        who: Box<RankInfo>,
+        /// The ranks that excluded it.
+        by: Vec<u32>,
+        /// Why.
+        reason: String,
+    },
     /// More bytes than a call accepts.
     #[error("expected at most {limit} bytes for {call}, found {bytes} bytes")]
     TooLarge {
@@ -322,14 +338,16 @@ impl std::fmt::Debug for Error {
 }
 
 impl Error {
-    /// Returns the ranks that the communicator has lost by this error, as ranks of the job: those that died, are
-    /// unresponsive, left, aborted or did not join or call. Empty if no rank is lost.
+    /// Returns the ranks that the communicator has lost by this error, as ranks of the communicator whose call returned
+    /// it: those that died, are unresponsive, left, aborted, were excluded, or did not join or call. Empty if no rank is
+    /// lost.
     pub fn lost(&self) -> Vec<u32> {
         match self {
             Self::Died { who, .. }
             | Self::Unresponsive { who, .. }
             | Self::RankLeft { who, .. }
-            | Self::Aborted { who, .. } => {
+            | Self::Aborted { who, .. }
+            | Self::Excluded { who, .. } => {
                 vec![who.rank]
             }
             Self::Timeout { from, .. } => vec![from.rank],
@@ -366,9 +384,12 @@ impl Error {
             | Self::Timeout { .. }
             | Self::Unreachable { .. } => ErrorKind::Timeout,
             Self::CallFailed { kind, .. } => *kind,
-            Self::Died { .. } | Self::Unresponsive { .. } | Self::RankLeft { .. } | Self::Aborted { .. } => {
-                ErrorKind::RankLost
-            }
+            Self::Died { .. }
+            | Self::Unresponsive { .. }
+            | Self::RankLeft { .. }
+            | Self::Aborted { .. }
+            | Self::Excluded { .. } => ErrorKind::RankLost,
+            Self::Revoked { .. } => ErrorKind::Revoked,
             Self::Bind { .. }
             | Self::Protocol { .. }
             | Self::FrameAuthenticationFailed { .. }
@@ -410,7 +431,7 @@ impl Error {
             Self::Mismatch { second, .. }
             | Self::ConfigMismatch { second, .. }
             | Self::DuplicateRank { second, .. } => second.rank,
-            Self::WorldSize { who, .. } | Self::CallFailed { who, .. } => who.rank,
+            Self::WorldSize { who, .. } | Self::CallFailed { who, .. } | Self::Revoked { who } => who.rank,
             Self::Unreachable { peer, .. } => *peer,
             Self::FrameAuthenticationFailed { from, .. } => *from,
             _ => *self.lost().first()?,
@@ -445,10 +466,14 @@ impl Error {
                 "find what changes data between the hosts of these ranks: a proxy, a relay or defective hardware; connect \
                  them directly, or select another interface with MSCCLPP_MASTER_ADDR=interface:host:port"
             }
-            Self::JoinTimeout { .. }
-            | Self::CollectiveTimeout { .. }
-            | Self::NoProgress { .. }
-            | Self::Timeout { .. } => "set MSCCLPP_TIMEOUT to the number of seconds that ranks may wait for each other",
+            Self::JoinTimeout { .. } => {
+                "set MSCCLPP_RENDEZVOUS_TIMEOUT to the number of seconds in which all ranks start"
+            }
+            Self::CollectiveTimeout { .. } | Self::NoProgress { .. } | Self::Timeout { .. } => {
+                "set MSCCLPP_TIMEOUT to the number of seconds that ranks may wait for each other"
+            }
+            Self::Excluded { .. } => "join the other ranks again with `join_grown` when they call `grow`",
+            Self::Revoked { .. } => "continue with `shrink(&[])`, which creates a new communicator of the same ranks",
             Self::Unresponsive { .. } => {
                 "set MSCCLPP_HEARTBEAT_TIMEOUT to the number of seconds without a heartbeat after which a rank \
                  counts as lost; 0 disables the check"
@@ -498,6 +523,15 @@ impl Display for Ranks<'_> {
                 write!(f, " and {} more", all.len() - MAX_LISTED_RANKS)
             }
         }
+    }
+}
+
+/// The ranks that excluded a rank.
+struct By<'a>(&'a [u32]);
+
+impl Display for By<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() { f.write_str("the other ranks") } else { Ranks(self.0).fmt(f) }
     }
 }
 

@@ -52,8 +52,8 @@ pub(crate) enum Frame {
     /// Rank 0 admits a rank: how long it still waits for the others, the timeouts that apply from now on, and the
     /// random number of the job.
     Admitted { remaining: Duration, timeout: Duration, heartbeat_timeout: Option<Duration>, job: Nonce },
-    /// All ranks have joined: their identities.
-    Roster(Vec<RankInfo>),
+    /// All ranks have joined: their identities, and the generation of the job.
+    Roster(Vec<RankInfo>, u32),
     /// A message from one rank to another.
     Message {
         from: u32,
@@ -63,17 +63,33 @@ pub(crate) enum Frame {
         #[serde(with = "serde_bytes")]
         bytes: Vec<u8>,
     },
-    /// A rank enters a collective call. `group` lists the communicator's ranks; empty means all ranks. `place`: source
-    /// location of the call.
-    EnterCollective { context: u64, sequence: u64, call: Call, place: String, group: Vec<u32>, bytes: ByteBuf },
+    /// A rank enters a collective call, and waits at most `timeout` for the others. `group` lists the communicator's
+    /// ranks; empty means all ranks. `place`: source location of the call.
+    EnterCollective {
+        context: u64,
+        sequence: u64,
+        call: Call,
+        place: String,
+        group: Vec<u32>,
+        timeout: Duration,
+        bytes: ByteBuf,
+    },
     /// All ranks have entered a collective call: the data of each.
     Gathered { context: u64, sequence: u64, parts: Vec<ByteBuf> },
     /// Rank `from` asks the other ranks of `group` for their reports; empty means all ranks.
     Query { from: u32, context: u64, id: u64, group: Vec<u32> },
     /// The report of a rank, as an answer to a query of rank `to`.
     Report { from: u32, to: u32, context: u64, id: u64, bytes: ByteBuf },
-    /// The communicator has failed.
+    /// A rank continues without lost ranks of a communicator, of which `group` lists the ranks.
+    EnterShrink { context: u64, group: Vec<u32>, lost: Vec<u32>, timeout: Duration },
+    /// The number and the ranks of the communicator of the remaining ranks, or why there is none for the receiver.
+    Shrunk { context: u64, result: Result<(u64, Vec<u32>), Error> },
+    /// All communicators of the job have failed.
     Failed(Error),
+    /// A communicator has failed, and with it those that were split from it.
+    CommunicatorFailed { context: u64, error: Error },
+    /// A rank is lost: all communicators that contain it have failed.
+    Lost { rank: u32, error: Error },
     /// Shutdown frame: a rank leaves in order.
     Leave { rank: u32 },
     /// Acknowledges everything up to the other end's `Leave`.

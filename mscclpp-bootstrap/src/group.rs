@@ -1,14 +1,15 @@
 //! A rank's handle to the control plane.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use super::error::Error;
 use super::frame::{Frame, MAX_RANKS};
-use super::inbox::ReportSource;
+use super::inbox::{ReportSource, Scope, State};
 use super::link::Link;
 use super::local;
-use super::options::Options;
+use super::options::{MAX_TIMEOUT, Options};
 use super::rank_info::{self, RankInfo};
 
 /// How long a rank waits for rank 0 to decide why the communicator has failed.
@@ -20,7 +21,10 @@ const DECISION_TIME: Duration = Duration::from_secs(1);
 /// It carries small data: addresses, handles, sizes, agreements. All ranks of the communicator make collective calls in
 /// the same order, one at a time; if ranks make different calls, all ranks get an error. Every call is bounded by the
 /// communicator's timeout, and every failure names the rank that caused it. After a failure the communicator stays
-/// failed: all its calls return the same error, and its ranks can only form a new communicator.
+/// failed: all its calls return the same error, and its ranks can only form a new communicator, with
+/// [`shrink`](Self::shrink) or [`grow`](Self::grow). A failure of one communicator is none of the others of the job,
+/// unless they were split from it; a rank that died is lost to all communicators that contain it, and without rank 0 of
+/// the job, which forwards messages, all its communicators have failed.
 ///
 /// Dropping the last handle of a job sends a shutdown frame to the other ranks and takes at most one second. Rank 0
 /// forwards all messages, so it should leave last: end with a [`barrier`](Self::barrier).
@@ -50,6 +54,12 @@ pub struct Bootstrap {
     pub(super) world: Arc<[RankInfo]>,
     /// This communicator's ranks, as ranks of the job.
     pub(super) group: Arc<[u32]>,
+    /// This communicator and those that it was split from, and its ranks.
+    scope: Scope,
+    /// Number of the job's failures that are known not to concern this communicator.
+    irrelevant_failures: AtomicU64,
+    /// Timeout of this rank's calls, in nanoseconds.
+    timeout: AtomicU64,
     /// This rank in this communicator.
     pub(super) rank: u32,
     nodes: Vec<u32>,
@@ -85,20 +95,24 @@ impl Bootstrap {
     /// Returns the communicator of all ranks of a job.
     pub(super) fn all_ranks(rank: u32, link: Arc<dyn Link>, world: Arc<[RankInfo]>) -> Self {
         let group = (0..world.len() as u32).collect();
-        Self::subset(rank, link, world, group, 0)
+        Self::subset(rank, link, world, group, &[0])
     }
 
-    /// Returns a communicator of some of the job's ranks.
+    /// Returns a communicator of some of the job's ranks. `contexts`: its number, then those of the communicators that it
+    /// was split from.
     pub(super) fn subset(
         rank: u32,
         link: Arc<dyn Link>,
         world: Arc<[RankInfo]>,
         group: Arc<[u32]>,
-        context: u64,
+        contexts: &[u64],
     ) -> Self {
+        let (scope, context) = (Scope { contexts: contexts.into(), group: group.clone() }, contexts[0]);
+        let timeout = AtomicU64::new(nanoseconds(link.options().timeout));
+        let irrelevant_failures = AtomicU64::new(0);
         let members: Vec<_> = group.iter().map(|rank| world[*rank as usize].clone()).collect();
         let nodes = rank_info::nodes(&members);
-        Self { link, world, group, rank, nodes, context, sequence: Mutex::new(0) }
+        Self { link, world, group, scope, irrelevant_failures, timeout, rank, nodes, context, sequence: Mutex::new(0) }
     }
 
     /// Returns this rank.
@@ -156,12 +170,31 @@ impl Bootstrap {
         self.link.options()
     }
 
-    /// Checks that the communicator has not failed. Costs one load if it has not.
+    /// Sets the timeout of this rank's later calls; that of the other ranks does not change.
+    pub fn set_timeout(&self, timeout: Duration) {
+        self.timeout.store(nanoseconds(timeout), Ordering::Relaxed);
+    }
+
+    /// Returns the timeout of this rank's calls.
+    pub fn timeout(&self) -> Duration {
+        Duration::from_nanos(self.timeout.load(Ordering::Relaxed))
+    }
+
+    /// Checks that the communicator has not failed. Costs two loads if it has not.
     ///
     /// # Errors
     /// Why the communicator has failed: a rank died, aborted, or did not join or call in time.
     pub fn check_alive(&self) -> Result<(), Error> {
-        self.link.inbox().failure().map_or(Ok(()), Err)
+        let inbox = self.link.inbox();
+        let failures = inbox.num_failures();
+        if failures == self.irrelevant_failures.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        if let Some(error) = inbox.failure(&self.scope) {
+            return Err(self.as_own(error));
+        }
+        self.irrelevant_failures.store(failures, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Checks that this is the process that created the communicator, and not a copy made by `fork`, which has no connection
@@ -175,7 +208,7 @@ impl Bootstrap {
     /// Returns why the communicator has failed, if it has or does within `timeout`. For callers that observe a
     /// consequence of the failure and need its cause.
     pub fn failure_within(&self, timeout: Duration) -> Option<Error> {
-        self.link.inbox().wait(timeout, |_| None::<()>).err()
+        self.wait(timeout, |_| None::<()>).err()
     }
 
     /// Returns whether a rank has left the communicator in order, which is no failure until another rank waits for it.
@@ -184,15 +217,23 @@ impl Bootstrap {
     /// [`Error::NoSuchRank`].
     pub fn has_left(&self, rank: u32) -> Result<bool, Error> {
         let world = self.rank_info(rank)?.rank;
-        Ok(self.link.inbox().wait(Duration::ZERO, |state| Some(state.has_left(world)))?.unwrap_or(false))
+        Ok(self.wait(Duration::ZERO, |state| Some(state.has_left(world)))?.unwrap_or(false))
     }
 
-    /// Ends the job for all ranks, whose calls then return [`Error::Aborted`] with this rank's name and the first 1024
-    /// characters of `reason`.
+    /// Ends the communicator for all its ranks, whose calls then return [`Error::Aborted`] with this rank's name and the
+    /// first 1024 characters of `reason`. Communicators that were split from this one end too, the one that this one was
+    /// split from does not.
     pub fn abort(&self, reason: &str) {
         let reason = reason.chars().take(1024).collect();
-        let who = Box::new(self.world[self.group[self.rank as usize] as usize].clone());
-        self.fail(Error::Aborted { who, reason });
+        self.fail_communicator(Error::Aborted { who: self.own_info(), reason });
+    }
+
+    /// Ends the communicator for all its ranks, whose pending and later calls then return [`Error::Revoked`] with this
+    /// rank's name. No rank is lost: all of them can continue with [`shrink`](Self::shrink).
+    ///
+    /// A rank that notices a failure which others may not notice revokes the communicator, so that no rank waits for it.
+    pub fn revoke(&self) {
+        self.fail_communicator(Error::Revoked { who: self.own_info() });
     }
 
     /// Fails the communicator on all ranks because of `error`, and returns why it has failed: `error`, or the failure that
@@ -201,14 +242,20 @@ impl Bootstrap {
         if let Err(forked) = self.check_process() {
             return forked;
         }
+        self.fail_communicator(self.as_of_job(error))
+    }
+
+    /// Does what [`fail`](Self::fail) does, with an error that contains ranks of the job.
+    pub(super) fn fail_communicator(&self, error: Error) -> Error {
+        let frame = self.failure_frame(error.clone());
         // If the frame cannot be sent, the other ranks notice that this rank is lost.
-        if self.link.post(Frame::Failed(error.clone())).is_ok()
+        if self.link.post(frame.clone()).is_ok()
             && let Some(first) = self.failure_within(DECISION_TIME)
         {
             return first;
         }
-        self.link.inbox().deliver(Frame::Failed(error.clone()));
-        self.link.inbox().failure().unwrap_or(error)
+        self.link.inbox().deliver(frame);
+        self.as_own(self.link.inbox().failure(&self.scope).unwrap_or(error))
     }
 
     /// Sets what this rank answers when others ask for its report, also while its threads are busy: what it is doing.
@@ -231,7 +278,7 @@ impl Bootstrap {
         let asked = self.link.post(Frame::Query { from: own, context, id, group: self.group.to_vec() });
         let others = self.group.len() - 1;
         let waited =
-            asked.and_then(|()| inbox.wait(time, |state| (state.num_reports(context, id) >= others).then_some(())));
+            asked.and_then(|()| self.wait(time, |state| (state.num_reports(context, id) >= others).then_some(())));
         let mut reports = inbox.end_query(context, id);
         waited?;
         if let Some(Frame::Report { bytes, .. }) =
@@ -245,12 +292,60 @@ impl Bootstrap {
     /// Records on this rank alone why the communicator has failed, as if this rank had noticed it first.
     #[doc(hidden)]
     pub fn notice(&self, error: Error) {
-        self.link.inbox().deliver(Frame::Failed(error));
+        self.link.inbox().deliver(self.failure_frame(self.as_of_job(error)));
+    }
+
+    fn failure_frame(&self, error: Error) -> Frame {
+        match &error {
+            Error::Died { who, .. } | Error::Unresponsive { who, .. } => Frame::Lost { rank: who.rank, error },
+            _ => Frame::CommunicatorFailed { context: self.context, error },
+        }
+    }
+
+    pub(super) fn own_info(&self) -> Box<RankInfo> {
+        Box::new(self.world[self.group[self.rank as usize] as usize].clone())
+    }
+
+    /// Returns an error with this communicator's ranks in place of those of the job.
+    pub(super) fn as_own(&self, error: Error) -> Error {
+        let own = |rank| self.group.iter().position(|member| *member == rank).map(|position| position as u32);
+        if self.context == 0 { error } else { error.map_ranks(own) }
+    }
+
+    /// Returns an error with the job's ranks in place of those of this communicator.
+    fn as_of_job(&self, error: Error) -> Error {
+        error.map_ranks(|rank| self.group.get(rank as usize).copied())
+    }
+
+    /// Waits until `take` returns a value, the communicator fails, or `time` is over (`None`).
+    pub(super) fn wait<T>(
+        &self,
+        time: Duration,
+        take: impl FnMut(&mut State) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
+        let found = self.link.inbox().wait(time, |state| state.failure(&self.scope), take);
+        found.map_err(|error| self.as_own(error))
+    }
+
+    /// Returns why no more frames arrive, if none do, with ranks of the job.
+    pub(super) fn end(&self) -> Option<Error> {
+        self.link.inbox().end(&self.scope)
+    }
+
+    /// Returns this communicator's number, then those of the communicators that it was split from.
+    pub(super) fn contexts(&self) -> &[u64] {
+        &self.scope.contexts
     }
 
     fn no_such_rank(&self, rank: u32) -> Error {
         Error::NoSuchRank { rank, ranks: self.num_ranks() }
     }
+}
+
+/// Returns a duration as an integer, at most [`MAX_TIMEOUT`].
+fn nanoseconds(time: Duration) -> u64 {
+    // A year has fewer than 2^55 nanoseconds.
+    time.min(MAX_TIMEOUT).as_nanos() as u64
 }
 
 /// Checks that a communicator may have this number of ranks.

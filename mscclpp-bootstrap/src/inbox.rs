@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ pub(crate) type StreamKey = (u64, u32, u64);
 /// One end of a stream, with the keys for its messages.
 pub(crate) type KeyedStream = (TcpStream, StreamKeys);
 
+/// Result of shrinking a communicator: number and ranks of the new one.
+pub(crate) type ShrinkResult = Result<(u64, Vec<u32>), Error>;
 /// Returns what a rank answers when others ask for its report.
 #[derive(Clone)]
 pub(crate) struct ReportSource(pub(crate) Arc<dyn Fn() -> Vec<u8> + Send + Sync>);
@@ -41,7 +43,40 @@ impl std::fmt::Debug for ReportSource {
 pub(crate) struct Inbox {
     state: Mutex<State>,
     changed: Condvar,
-    failed: AtomicBool,
+    /// Number of recorded failures.
+    failures: AtomicU64,
+    /// Generation of the job.
+    generation: AtomicU32,
+}
+
+/// What a failure ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FailureScope {
+    /// All communicators of the job.
+    Job,
+    /// A communicator, and those that were split from it.
+    Communicator(u64),
+    /// All communicators that contain a rank of the job.
+    Rank(u32),
+}
+
+/// A communicator, as failures concern it.
+#[derive(Clone, Debug)]
+pub(crate) struct Scope {
+    /// The communicator, and those that it was split from.
+    pub(crate) contexts: Arc<[u64]>,
+    /// Its ranks, as ranks of the job.
+    pub(crate) group: Arc<[u32]>,
+}
+
+impl Scope {
+    fn includes(&self, failure: FailureScope) -> bool {
+        match failure {
+            FailureScope::Job => true,
+            FailureScope::Communicator(context) => self.contexts.contains(&context),
+            FailureScope::Rank(rank) => self.group.contains(&rank),
+        }
+    }
 }
 
 /// Contents of an inbox. Empty queues have no entry, so memory is bounded by what waits.
@@ -58,7 +93,9 @@ pub(crate) struct State {
     queries: u64,
     left: BTreeSet<u32>,
     roster: Option<Arc<[RankInfo]>>,
-    failure: Option<Error>,
+    /// In the order in which they arrived: the first is the cause, later ones are consequences.
+    failures: Vec<(FailureScope, Error)>,
+    shrunk: BTreeMap<u64, ShrinkResult>,
     /// Why no more frames arrive, which is an error for calls that still wait.
     closed: Option<Error>,
     /// Whether the rank receives no more frames.
@@ -66,7 +103,7 @@ pub(crate) struct State {
 }
 
 impl Inbox {
-    /// Delivers a frame to this rank. Returns this rank's answer: a report, or the failure if the frame fails the
+    /// Delivers a frame to this rank. Returns this rank's answer: a report, or the failure if the frame fails a
     /// communicator and only this rank has noticed.
     pub(crate) fn deliver(&self, frame: Frame) -> Option<Frame> {
         let mut state = self.lock();
@@ -90,8 +127,10 @@ impl Inbox {
                     let call = format!("unreceived messages from rank {from}");
                     let (bytes, limit) = (state.waiting_bytes as u64, MAX_WAITING_BYTES as u64);
                     let error = Error::TooLarge { call, bytes, limit };
-                    failure = state.failure.is_none().then(|| Frame::Failed(error.clone()));
-                    self.fail(&mut state, error);
+                    let scope = FailureScope::Communicator(context);
+                    let is_known = state.failures.iter().any(|(other, _)| *other == scope);
+                    failure = (!is_known).then(|| Frame::CommunicatorFailed { context, error: error.clone() });
+                    self.fail(&mut state, scope, error);
                 } else {
                     state.messages.entry((context, from, tag)).or_default().push_back(bytes);
                 }
@@ -99,11 +138,21 @@ impl Inbox {
             Frame::Gathered { context, sequence, parts } => {
                 state.gathered.insert((context, sequence), parts);
             }
-            Frame::Failed(error) => self.fail(&mut state, error),
+            Frame::Shrunk { context, result } => {
+                state.shrunk.insert(context, result);
+            }
+            Frame::Failed(error) => self.fail(&mut state, FailureScope::Job, error),
+            Frame::CommunicatorFailed { context, error } => {
+                self.fail(&mut state, FailureScope::Communicator(context), error);
+            }
+            Frame::Lost { rank, error } => self.fail(&mut state, FailureScope::Rank(rank), error),
             Frame::Leave { rank } => {
                 state.left.insert(rank);
             }
-            Frame::Roster(members) => state.roster = Some(members.into()),
+            Frame::Roster(members, generation) => {
+                state.roster = Some(members.into());
+                self.generation.store(generation, Ordering::Release);
+            }
             _ => return None,
         }
         drop(state);
@@ -152,10 +201,30 @@ impl Inbox {
         state.streams.clear();
     }
 
-    /// Accepts the stream of an authenticated peer.
-    pub(crate) fn accept_stream(&self, purpose: Purpose, mut conn: Conn) {
-        let Purpose::Stream { from, context, id, .. } = purpose else {
-            return conn.push(&Frame::Retry);
+    /// Returns the generation of the job.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Returns the reply to a process that joins while the job of `rank` exists: an error if the job has continued
+    /// without it; otherwise it retries, because the next generation of the job may form here.
+    pub(crate) fn reply_to_join(&self, rank: u32, joins: u32, generation: Option<u32>) -> Frame {
+        let ours = self.generation();
+        if generation.is_none_or(|theirs| theirs >= ours) {
+            return Frame::Retry;
+        }
+        let who = Box::new(RankInfo::unnamed(joins));
+        let reason = format!("the other ranks have continued without it, in generation {ours} of the job");
+        Frame::Rejected(Error::Excluded { who, by: vec![rank], reason })
+    }
+
+    /// Accepts the stream of an authenticated peer; `rank` is this rank.
+    pub(crate) fn accept_stream(&self, rank: u32, purpose: Purpose, mut conn: Conn) {
+        let (from, context, id) = match purpose {
+            Purpose::Stream { from, context, id, .. } => (from, context, id),
+            Purpose::Join { rank: joins, generation, .. } => {
+                return conn.push(&self.reply_to_join(rank, joins, generation));
+            }
         };
         conn.push(&Frame::StreamAccepted);
         // The other end sends nothing before it has read this frame; if it does, its stream is closed.
@@ -170,28 +239,37 @@ impl Inbox {
         self.changed.notify_all();
     }
 
-    /// Returns why the communicator has failed, if it has. Costs one load while it has not.
-    pub(crate) fn failure(&self) -> Option<Error> {
-        if !self.failed.load(Ordering::Acquire) {
-            return None;
-        }
-        self.lock().failure.clone()
+    /// Returns the number of recorded failures. Costs one load.
+    pub(crate) fn num_failures(&self) -> u64 {
+        self.failures.load(Ordering::Acquire)
     }
 
-    /// Returns why no more frames arrive, if none do: a failure, or that rank 0 has left.
-    pub(crate) fn end(&self) -> Option<Error> {
+    /// Returns why a communicator has failed, if it has.
+    pub(crate) fn failure(&self, scope: &Scope) -> Option<Error> {
+        self.lock().failure(scope).cloned()
+    }
+
+    /// Returns why no call can pass through rank 0 any more, if none can.
+    pub(crate) fn job_end(&self) -> Option<Error> {
         let state = self.lock();
-        state.failure.as_ref().or(state.closed.as_ref()).cloned()
+        state.job_failure().or(state.closed.as_ref()).cloned()
     }
 
-    /// Waits until `take` returns a value, the communicator fails, or `time` is over (`None`). A frame that has arrived
-    /// counts even if the communicator failed afterwards.
+    /// Returns why no more frames arrive for a communicator, if none do: a failure, or that rank 0 has left.
+    pub(crate) fn end(&self, scope: &Scope) -> Option<Error> {
+        let state = self.lock();
+        state.failure(scope).or(state.closed.as_ref()).cloned()
+    }
+
+    /// Waits until `take` returns a value, `failure` returns an error, or `time` is over (`None`). A frame that has
+    /// arrived counts even if the communicator failed afterwards.
     ///
     /// # Errors
     /// Why the communicator failed.
     pub(crate) fn wait<T>(
         &self,
         time: Duration,
+        failure: impl Fn(&State) -> Option<&Error>,
         mut take: impl FnMut(&mut State) -> Option<T>,
     ) -> Result<Option<T>, Error> {
         let mut state = self.lock();
@@ -200,7 +278,7 @@ impl Inbox {
             if let Some(found) = take(&mut state) {
                 return Ok(Some(found));
             }
-            if let Some(error) = state.failure.as_ref().or(state.closed.as_ref()) {
+            if let Some(error) = failure(&state).or(state.closed.as_ref()) {
                 return Err(error.clone());
             }
             let left = timeout.update();
@@ -215,10 +293,11 @@ impl Inbox {
         }
     }
 
-    fn fail(&self, state: &mut State, error: Error) {
-        // The first reason is the cause; later ones are consequences.
-        state.failure.get_or_insert(error);
-        self.failed.store(true, Ordering::Release);
+    fn fail(&self, state: &mut State, scope: FailureScope, error: Error) {
+        if state.failures.iter().all(|(other, _)| *other != scope) {
+            state.failures.push((scope, error));
+            self.failures.fetch_add(1, Ordering::Release);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -241,6 +320,21 @@ impl State {
     /// Takes the result of a collective call.
     pub(crate) fn take_gathered(&mut self, key: (u64, u64)) -> Option<Vec<ByteBuf>> {
         self.gathered.remove(&key)
+    }
+
+    /// Takes the result of shrinking a communicator.
+    pub(crate) fn take_shrunk(&mut self, context: u64) -> Option<ShrinkResult> {
+        self.shrunk.remove(&context)
+    }
+
+    /// Returns why a communicator has failed, if it has.
+    pub(crate) fn failure(&self, scope: &Scope) -> Option<&Error> {
+        self.failures.iter().find(|(failure, _)| scope.includes(*failure)).map(|(_, error)| error)
+    }
+
+    /// Returns why the job has failed, if it has.
+    pub(crate) fn job_failure(&self) -> Option<&Error> {
+        self.failures.iter().find(|(scope, _)| *scope == FailureScope::Job).map(|(_, error)| error)
     }
 
     /// Takes a stream that the other end has opened.

@@ -1,6 +1,7 @@
 //! Link from a rank to the other ranks: through memory, or through rank 0's connections.
 
 use std::fmt::Debug;
+use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use super::error::Error;
@@ -29,6 +30,12 @@ pub(crate) trait Link: Debug + Send + Sync {
 
     /// Returns the secret with which ranks can join, for links between processes.
     fn secret(&self) -> Option<Secret> {
+        None
+    }
+
+    /// Returns the listening socket of this rank's connection thread, which then accepts no more connections; `None` if
+    /// there is none or it was taken before.
+    fn take_listener(&self) -> Option<TcpListener> {
         None
     }
 

@@ -34,7 +34,7 @@ pub(crate) struct LocalLink {
 /// Returns one link for each of `ranks` ranks.
 pub(crate) fn links(ranks: u32, options: Options) -> (Arc<[RankInfo]>, Vec<LocalLink>) {
     let members: Arc<[RankInfo]> = (0..ranks).map(|rank| RankInfo::this(rank, None)).collect();
-    let router = Mutex::new(Router::new(members.clone(), options.timeout));
+    let router = Mutex::new(Router::new(members.clone()));
     let hub = Arc::new(Hub { router, inboxes: members.iter().map(|_| Inbox::default()).collect() });
     let link = |rank| LocalLink { hub: hub.clone(), members: members.clone(), rank, options };
     let links = (0..ranks).map(link).collect();
@@ -126,7 +126,7 @@ impl Drop for LocalLink {
         self.hub.with_router(|router, out| {
             if thread::panicking() {
                 let who = Box::new(self.members[self.rank as usize].clone());
-                router.fail(Error::Died { who, how: "its thread panicked".into() }, out);
+                router.lose(self.rank, Error::Died { who, how: "its thread panicked".into() }, out);
             }
             router.route(self.rank, Frame::Leave { rank: self.rank }, Instant::now(), out);
         });

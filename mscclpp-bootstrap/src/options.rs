@@ -12,10 +12,17 @@ pub(crate) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    /// Maximum duration of the rendezvous, and of a call's wait for other ranks. 60 s by default, at most a year:
-    /// longer timeouts are reduced to that. Time in which the waiting rank itself could not run, because its process or
-    /// its machine was suspended, hardly counts.
+    /// Maximum duration of a call's wait for other ranks. 10 minutes by default, at most a year: longer timeouts are
+    /// reduced to that. Time in which the waiting rank itself could not run, because its process or its machine was
+    /// suspended, hardly counts.
+    ///
+    /// A rank that died is noticed at once. This timeout is for ranks that are late or do not make the call: with a
+    /// short one, a rank that loads data or writes a checkpoint for longer counts as lost.
     pub timeout: Duration,
+    /// Maximum duration of a rendezvous: of joining, shrinking and growing. 5 minutes by default, at most a year.
+    ///
+    /// A rank that has not joined cannot be told from one that a launcher starts late.
+    pub rendezvous_timeout: Duration,
     /// Time without a heartbeat after which a rank counts as dead; `None` disables the check. 10 s by default.
     ///
     /// A process that ends is noticed at once. This timeout is for processes that are suspended and hosts that are
@@ -29,7 +36,8 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            timeout: Duration::from_secs(60),
+            timeout: Duration::from_secs(600),
+            rendezvous_timeout: Duration::from_secs(300),
             heartbeat_timeout: Some(Duration::from_secs(10)),
             authenticate_data: false,
         }
@@ -37,10 +45,16 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Returns these options with another timeout.
+    /// Returns these options with another timeout of both calls and rendezvous.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
-        Self { timeout, ..self }
+        Self { timeout, rendezvous_timeout: timeout, ..self }
+    }
+
+    /// Returns these options with another timeout of rendezvous.
+    #[must_use]
+    pub fn rendezvous_timeout(self, rendezvous_timeout: Duration) -> Self {
+        Self { rendezvous_timeout, ..self }
     }
 
     /// Returns these options with another time without a heartbeat after which a rank counts as dead.
@@ -60,6 +74,7 @@ impl Options {
         let heartbeat_timeout = self
             .heartbeat_timeout
             .map(|heartbeat_timeout| heartbeat_timeout.clamp(Duration::from_millis(1), MAX_TIMEOUT));
-        Self { timeout: self.timeout.min(MAX_TIMEOUT), heartbeat_timeout, ..self }
+        let rendezvous_timeout = self.rendezvous_timeout.min(MAX_TIMEOUT);
+        Self { timeout: self.timeout.min(MAX_TIMEOUT), rendezvous_timeout, heartbeat_timeout, ..self }
     }
 }

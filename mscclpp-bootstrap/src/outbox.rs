@@ -1,6 +1,7 @@
 //! Frames that a rank's threads pass to its connection thread, and how they learn that the frames were sent.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ pub(crate) struct Outbox {
     state: Mutex<State>,
     changed: Condvar,
     waker: Waker,
+    /// Whether the connection thread accepts no more connections, because another job has its listener.
+    stops_accepting: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -34,7 +37,12 @@ impl Outbox {
     /// # Errors
     /// [`Error::System`] if there are no file descriptors left.
     pub(crate) fn new() -> Result<Self, Error> {
-        Ok(Self { state: Mutex::default(), changed: Condvar::new(), waker: Waker::new()? })
+        Ok(Self {
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            waker: Waker::new()?,
+            stops_accepting: AtomicBool::new(false),
+        })
     }
 
     /// Returns the waker on which the connection thread waits.
@@ -58,13 +66,25 @@ impl Outbox {
             return false;
         }
         state.bytes += payload_bytes(&frame);
-        let is_failure = |frame: &Frame| matches!(frame, Frame::Failed(_));
+        let is_failure =
+            |frame: &Frame| matches!(frame, Frame::Failed(_) | Frame::CommunicatorFailed { .. } | Frame::Lost { .. });
         let first = state.frames.iter().take_while(|other| is_failure(other)).count();
         let place = if is_failure(&frame) { first } else { state.frames.len() };
         state.frames.insert(place, frame);
         drop(state);
         self.waker.wake();
         true
+    }
+
+    /// Requests that the connection thread accepts no more connections.
+    pub(crate) fn stop_accepting(&self) {
+        self.stops_accepting.store(true, Ordering::Release);
+        self.waker.wake();
+    }
+
+    /// Returns whether the connection thread accepts no more connections.
+    pub(crate) fn stops_accepting(&self) -> bool {
+        self.stops_accepting.load(Ordering::Acquire)
     }
 
     /// Takes the next frame, if it can be sent.

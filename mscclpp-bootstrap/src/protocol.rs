@@ -12,8 +12,9 @@ pub(crate) type Nonce = [u8; 16];
 /// Why a process connects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Purpose {
-    /// To join a job of `ranks` ranks as `rank`.
-    Join { rank: u32, ranks: u32 },
+    /// To join a job of `ranks` ranks as `rank`. Generations number the jobs that continue each other; `None` joins the
+    /// next one that forms.
+    Join { rank: u32, ranks: u32, generation: Option<u32> },
     /// To open a stream from rank `from` to rank `to` of the job with this random number, with a number of the stream
     /// that both ends have agreed on.
     Stream { from: u32, to: u32, context: u64, id: u64, job: Nonce },

@@ -3,14 +3,18 @@
 //! The router is pure: frames and times are its inputs, frames its outputs. Threads of one process call it under a
 //! lock; rank 0's connection thread calls it for processes.
 
+mod shrinks;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_bytes::ByteBuf;
 
+use self::shrinks::{Claim, Shrinks};
 use super::error::Error;
 use super::frame::{Call, Frame, GATHER_BYTES, Malformed};
+use super::options::MAX_TIMEOUT;
 use super::rank_info::RankInfo;
 
 /// A frame, and the ranks that receive it.
@@ -26,11 +30,16 @@ pub(crate) struct Delivery {
 #[derive(Debug)]
 pub(crate) struct Router {
     members: Arc<[RankInfo]>,
-    timeout: Duration,
     left: BTreeSet<u32>,
+    /// Ranks that died or are unresponsive, and why. All communicators that contain one have failed.
+    lost: BTreeMap<u32, Error>,
     /// By communicator and call number.
     gathers: BTreeMap<(u64, u64), Gather>,
-    failed: bool,
+    shrinks: Shrinks,
+    /// Communicators that have failed.
+    failed: BTreeSet<u64>,
+    /// Whether the whole job has failed.
+    job_failed: bool,
 }
 
 /// How long a difference between calls waits for more ranks, so that the error names a rank that differs from most others.
@@ -49,6 +58,8 @@ struct Gather {
     bytes: usize,
     /// When the first rank entered.
     since: Instant,
+    /// When the first of the waiting ranks stops waiting.
+    until: Instant,
     /// When the communicator fails because ranks have made different calls.
     mismatch: Option<Instant>,
 }
@@ -63,9 +74,17 @@ struct Entered {
 }
 
 impl Router {
-    /// Creates a router for `members`, whose calls wait at most `timeout` for other ranks.
-    pub(crate) fn new(members: Arc<[RankInfo]>, timeout: Duration) -> Self {
-        Self { members, timeout, left: BTreeSet::new(), gathers: BTreeMap::new(), failed: false }
+    /// Creates a router for `members`.
+    pub(crate) fn new(members: Arc<[RankInfo]>) -> Self {
+        Self {
+            members,
+            left: BTreeSet::new(),
+            lost: BTreeMap::new(),
+            gathers: BTreeMap::new(),
+            shrinks: Shrinks::default(),
+            failed: BTreeSet::new(),
+            job_failed: false,
+        }
     }
 
     /// Processes a frame from rank `from`.
@@ -73,7 +92,7 @@ impl Router {
         match frame {
             // The connection determines the sender, not the frame.
             Frame::Message { to, context, tag, bytes, .. } if (to as usize) < self.members.len() => {
-                if !self.failed && !self.left.contains(&to) {
+                if !self.job_failed && !self.failed.contains(&context) && !self.is_absent(to) {
                     out.push(Delivery { to: vec![to], frame: Frame::Message { from, to, context, tag, bytes } });
                 }
             }
@@ -81,67 +100,109 @@ impl Router {
                 if group.iter().all(|rank| (*rank as usize) < self.members.len()) =>
             {
                 let mut to = if group.is_empty() { self.present(None) } else { group };
-                to.retain(|rank| *rank != from && !self.left.contains(rank));
+                to.retain(|rank| *rank != from && !self.is_absent(*rank));
                 to.sort_unstable();
                 to.dedup();
-                if !self.failed {
+                if !self.job_failed && !self.failed.contains(&context) {
                     out.push(Delivery { to, frame: Frame::Query { from, context, id, group: Vec::new() } });
                 }
             }
             Frame::Report { to, context, id, bytes, .. } if (to as usize) < self.members.len() => {
-                if !self.failed && !self.left.contains(&to) {
+                if !self.job_failed && !self.is_absent(to) {
                     out.push(Delivery { to: vec![to], frame: Frame::Report { from, to, context, id, bytes } });
                 }
             }
-            Frame::EnterCollective { context, sequence, call, place, group, bytes } => {
+            Frame::EnterCollective { context, sequence, call, place, group, timeout, bytes } => {
+                let group = if group.is_empty() { (0..self.members.len() as u32).collect() } else { group };
                 let entered = Entered { rank: from, call, place };
-                let arrived = self.enter_collective(entered, (context, sequence), group, bytes, now);
-                match arrived {
+                let entry = Entry { entered, group, bytes, now, until: now + timeout.min(MAX_TIMEOUT) };
+                match self.enter_collective((context, sequence), entry) {
                     Ok(Some(delivery)) => out.push(delivery),
                     Ok(None) => {}
+                    Err(error @ Error::Protocol { .. }) => self.fail(error, out),
+                    Err(error) => self.fail_communicator(context, error, out),
+                }
+            }
+            Frame::EnterShrink { context, group, lost, timeout } => {
+                let (group, until) = (self.group_of(from, group), now + timeout.min(MAX_TIMEOUT));
+                match group {
+                    Ok(_) if self.job_failed => {}
+                    Ok(group) => self.enter_shrink(context, from, Claim { group, lost, now, until }, out),
                     Err(error) => self.fail(error, out),
                 }
             }
             Frame::Leave { .. } => self.leave(from, out),
             Frame::Failed(error) => self.fail(error, out),
+            Frame::CommunicatorFailed { context, error } => self.fail_communicator(context, error, out),
+            Frame::Lost { rank, error } => self.lose(rank, error, out),
             Frame::Heartbeat | Frame::LeaveAck => {}
             _ => self.fail(Malformed::Unexpected("a message or a call").of(&self.members[from as usize]), out),
         }
     }
 
-    /// Fails the communicator on all its ranks. Only the first reason counts.
+    /// Fails all communicators of the job. Only the first reason counts.
     pub(crate) fn fail(&mut self, error: Error, out: &mut Vec<Delivery>) {
-        if !std::mem::replace(&mut self.failed, true) {
+        if !std::mem::replace(&mut self.job_failed, true) {
             self.gathers.clear();
+            self.shrinks.clear();
             out.push(Delivery { to: self.present(None), frame: Frame::Failed(error) });
         }
     }
 
-    /// Returns whether the communicator has failed.
+    /// Fails a communicator. Only the first reason counts.
+    pub(crate) fn fail_communicator(&mut self, context: u64, error: Error, out: &mut Vec<Delivery>) {
+        if !self.job_failed && self.failed.insert(context) {
+            self.gathers.retain(|(other, _), _| *other != context);
+            out.push(Delivery { to: self.present(None), frame: Frame::CommunicatorFailed { context, error } });
+        }
+    }
+
+    /// Fails all communicators that contain a lost rank.
+    pub(crate) fn lose(&mut self, rank: u32, error: Error, out: &mut Vec<Delivery>) {
+        if self.job_failed || rank as usize >= self.members.len() || self.lost.contains_key(&rank) {
+            return;
+        }
+        self.lost.insert(rank, error.clone());
+        self.gathers.retain(|_, gather| !gather.group.contains(&rank));
+        out.push(Delivery { to: self.present(None), frame: Frame::Lost { rank, error } });
+        self.complete_shrinks(out);
+    }
+
+    /// Returns whether the whole job has failed.
     pub(crate) fn has_failed(&self) -> bool {
-        self.failed
+        self.job_failed
     }
 
-    /// Fails the communicator if ranks have made different calls, or a call has waited longer than the timeout.
+    /// Returns whether a rank is lost.
+    pub(crate) fn is_lost(&self, rank: u32) -> bool {
+        self.lost.contains_key(&rank)
+    }
+
+    /// Returns whether a rank is lost or has left.
+    pub(crate) fn is_absent(&self, rank: u32) -> bool {
+        self.left.contains(&rank) || self.lost.contains_key(&rank)
+    }
+
+    /// Fails a communicator if a call has waited for longer than its timeout.
     pub(crate) fn expire(&mut self, now: Instant, out: &mut Vec<Delivery>) {
-        let mut mismatches = self.gathers.values().filter(|gather| gather.mismatch.is_some_and(|until| now >= until));
-        if let Some(gather) = mismatches.next() {
+        let mut gathers = self.gathers.iter();
+        if let Some((&(context, _), gather)) = gathers.find(|(_, gather)| gather.mismatch.is_some_and(|at| now >= at)) {
             let error = self.mismatch_error(gather);
-            return self.fail(error, out);
+            self.fail_communicator(context, error, out);
         }
-        let late = self.gathers.values().find(|gather| now >= gather.since + self.timeout);
-        if let Some(gather) = late {
+        let late = self.gathers.iter().find(|(_, gather)| gather.mismatch.is_none() && now >= gather.until);
+        if let Some((&(context, _), gather)) = late {
             let missing = gather.missing_ranks().map(|rank| self.members[rank as usize].clone()).collect();
-            let waiting = gather.present().collect();
-            let call = gather.name();
-            self.fail(Error::CollectiveTimeout { call, missing, waiting, waited: self.timeout }, out);
+            let (call, waiting, waited) = (gather.name(), gather.present().collect(), gather.until - gather.since);
+            self.fail_communicator(context, Error::CollectiveTimeout { call, missing, waiting, waited }, out);
         }
+        self.expire_shrinks(now, out);
     }
 
-    /// Returns the earliest time at which [`expire`](Self::expire) can fail the communicator.
+    /// Returns the earliest time at which [`expire`](Self::expire) can fail a call.
     pub(crate) fn next_expiry(&self) -> Option<Instant> {
-        let expiries = self.gathers.values().map(|gather| gather.mismatch.unwrap_or(gather.since + self.timeout));
-        expiries.min()
+        let expiries = self.gathers.values().map(|gather| gather.mismatch.unwrap_or(gather.until));
+        expiries.chain(self.shrinks.next_expiry()).min()
     }
 
     /// Returns the error of a call in which ranks differ. It names a rank that differs from most others.
@@ -161,13 +222,14 @@ impl Router {
         if !self.left.insert(rank) {
             return;
         }
-        let waits =
-            self.gathers.values().find(|gather| gather.missing_ranks().any(|missing_ranks| missing_ranks == rank));
-        let error = waits.map(|gather| self.rank_left_error(rank, gather.first(), gather.name()));
+        let waits = self.gathers.iter().find(|(_, gather)| gather.missing_ranks().any(|missing| missing == rank));
+        let error =
+            waits.map(|(&(context, _), gather)| (context, self.rank_left_error(rank, gather.first(), gather.name())));
         out.push(Delivery { to: self.present(Some(rank)), frame: Frame::Leave { rank } });
-        if let Some(error) = error {
-            self.fail(error, out);
+        if let Some((context, error)) = error {
+            self.fail_communicator(context, error, out);
         }
+        self.complete_shrinks(out);
     }
 
     fn rank_left_error(&self, rank: u32, waiting: u32, call: String) -> Error {
@@ -180,28 +242,31 @@ impl Router {
         ranks.filter(|other| Some(*other) != rank && !self.left.contains(other)).collect()
     }
 
-    fn enter_collective(
-        &mut self,
-        entered: Entered,
-        key: (u64, u64),
-        group: Vec<u32>,
-        bytes: ByteBuf,
-        now: Instant,
-    ) -> Result<Option<Delivery>, Error> {
-        if self.failed {
-            return Ok(None);
-        }
-        let from = entered.rank;
-        let wrong =
-            |what: &str| Error::Protocol { peer: self.members[from as usize].to_string(), what: what.to_owned() };
+    /// Checks the ranks of a communicator on which `from` makes a call.
+    fn group_of(&self, from: u32, group: Vec<u32>) -> Result<Vec<u32>, Error> {
+        let wrong = |what: &str| Error::Protocol { peer: self.members[from as usize].to_string(), what: what.into() };
         let ranks = self.members.len() as u32;
-        let group = if group.is_empty() { (0..ranks).collect() } else { group };
         if group.len() > ranks as usize || group.iter().any(|rank| *rank >= ranks) {
             return Err(wrong("a communicator has ranks that are not in the job"));
         }
-        let Some(position) = group.iter().position(|rank| *rank == from) else {
+        if !group.contains(&from) {
             return Err(wrong("it made a call on a communicator that it is not a member of"));
-        };
+        }
+        Ok(group)
+    }
+
+    fn enter_collective(&mut self, key: (u64, u64), entry: Entry) -> Result<Option<Delivery>, Error> {
+        let Entry { entered, group, bytes, now, until } = entry;
+        let from = entered.rank;
+        let group = self.group_of(from, group)?;
+        // The failure has been sent to all ranks of the communicator.
+        let is_lost = |rank: &u32| self.lost.contains_key(rank);
+        if self.job_failed || self.failed.contains(&key.0) || group.iter().any(is_lost) {
+            return Ok(None);
+        }
+        let wrong =
+            |what: &str| Error::Protocol { peer: self.members[from as usize].to_string(), what: what.to_owned() };
+        let position = group.iter().position(|rank| *rank == from).unwrap_or(0);
         let gather = self.gathers.entry(key).or_insert_with(|| Gather {
             sequence: key.1,
             entered: Vec::new(),
@@ -209,8 +274,10 @@ impl Router {
             group: group.clone(),
             bytes: 0,
             since: now,
+            until,
             mismatch: None,
         });
+        gather.until = gather.until.min(until);
         if gather.group != group || gather.parts[position].is_some() {
             return Err(wrong("it entered a call twice, or with another communicator"));
         }
@@ -246,6 +313,15 @@ impl Router {
             },
         }))
     }
+}
+
+/// A rank's part of a collective call.
+struct Entry {
+    entered: Entered,
+    group: Vec<u32>,
+    bytes: ByteBuf,
+    now: Instant,
+    until: Instant,
 }
 
 /// Returns, of ranks with their calls, the lowest rank whose call most ranks make, and the lowest rank with another call;
@@ -288,17 +364,17 @@ mod tests {
 
     fn router(ranks: u32) -> Router {
         let members: Vec<_> = (0..ranks).map(|rank| RankInfo::this(rank, None)).collect();
-        Router::new(members.into(), Duration::from_secs(1))
+        Router::new(members.into())
     }
 
     fn enter_collective(call: Call, bytes: &[u8]) -> Frame {
-        let (place, bytes) = ("main.rs:1:2".to_owned(), ByteBuf::from(bytes));
-        Frame::EnterCollective { context: 0, sequence: 0, call, place, group: Vec::new(), bytes }
+        let (place, timeout, bytes) = ("main.rs:1:2".to_owned(), Duration::from_secs(1), ByteBuf::from(bytes));
+        Frame::EnterCollective { context: 0, sequence: 0, call, place, group: Vec::new(), timeout, bytes }
     }
 
     fn failure(out: &[Delivery]) -> &Error {
         match out {
-            [.., Delivery { frame: Frame::Failed(error), .. }] => error,
+            [.., Delivery { frame: Frame::Failed(error) | Frame::CommunicatorFailed { error, .. }, .. }] => error,
             other => panic!("no failure in {other:?}"),
         }
     }
@@ -383,6 +459,41 @@ mod tests {
     }
 
     #[test]
+    fn failure_of_a_part_leaves_the_others_alone() {
+        let (mut router, mut out, now) = (router(4), Vec::new(), Instant::now());
+        let enter = |context, group: &[u32]| Frame::EnterCollective {
+            context,
+            sequence: 0,
+            call: Call::Barrier,
+            place: String::new(),
+            group: group.to_vec(),
+            timeout: Duration::from_secs(context),
+            bytes: ByteBuf::new(),
+        };
+        router.route(0, enter(5, &[0, 1]), now, &mut out);
+        router.route(2, enter(7, &[2, 3]), now, &mut out);
+        router.expire(now + Duration::from_secs(5), &mut out);
+        assert!(matches!(out[..], [Delivery { frame: Frame::CommunicatorFailed { context: 5, .. }, .. }]));
+        router.route(3, enter(7, &[2, 3]), now, &mut out);
+        assert!(matches!(out[1..], [Delivery { frame: Frame::Gathered { context: 7, .. }, .. }]));
+        // A lost rank ends the calls of its communicators only.
+        out.clear();
+        router.route(0, enter(9, &[0, 1]), now, &mut out);
+        router.route(0, enter(8, &[0, 3]), now, &mut out);
+        let died = Error::Died { who: Box::new(RankInfo::this(3, None)), how: "test".into() };
+        router.lose(3, died, &mut out);
+        router.route(1, enter(9, &[0, 1]), now, &mut out);
+        assert!(matches!(
+            out[..],
+            [
+                Delivery { frame: Frame::Lost { rank: 3, .. }, .. },
+                Delivery { frame: Frame::Gathered { context: 9, .. }, .. }
+            ]
+        ));
+        assert!(!router.has_failed() && router.next_expiry().is_none());
+    }
+
+    #[test]
     fn sender_is_determined_by_its_connection() {
         let (mut router, mut out) = (router(3), Vec::new());
         let forged = Frame::Message { from: 0, to: 2, context: 0, tag: 0, bytes: vec![] };
@@ -394,7 +505,7 @@ mod tests {
     fn unexpected_frame_fails_the_communicator() {
         let strange = [
             Frame::Message { from: 0, to: 9, context: 0, tag: 0, bytes: vec![] },
-            Frame::Roster(vec![]),
+            Frame::Roster(vec![], 0),
             Frame::Query { from: 0, context: 0, id: 0, group: vec![9] },
             Frame::Report { from: 0, to: 9, context: 0, id: 0, bytes: ByteBuf::new() },
             Frame::EnterCollective {
@@ -403,6 +514,7 @@ mod tests {
                 call: Call::Barrier,
                 place: String::new(),
                 group: vec![7],
+                timeout: Duration::ZERO,
                 bytes: ByteBuf::new(),
             },
             Frame::EnterCollective {
@@ -411,14 +523,14 @@ mod tests {
                 call: Call::Barrier,
                 place: String::new(),
                 group: vec![1],
+                timeout: Duration::ZERO,
                 bytes: ByteBuf::new(),
             },
         ];
         for frame in strange {
             let (mut router, mut out) = (router(2), Vec::new());
             router.route(0, frame, Instant::now(), &mut out);
-            assert!(matches!(failure(&out), Error::Protocol { .. }));
-            assert!(router.has_failed());
+            assert!(matches!(failure(&out), Error::Protocol { .. }) && router.has_failed());
         }
     }
 }

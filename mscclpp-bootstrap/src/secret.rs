@@ -124,7 +124,9 @@ impl Secret {
     fn mac(&self, label: u8, transcript: &Transcript) -> Hmac<Sha256> {
         // Every field has a fixed length, so no two transcripts have the same encoding.
         let (kind, from, to, a, b, job) = match transcript.purpose {
-            Purpose::Join { rank, ranks } => (0u8, rank, 0, u64::from(ranks), 0, [0; 16]),
+            Purpose::Join { rank, ranks, generation } => {
+                (0u8, rank, 0, u64::from(ranks), generation.map_or(u64::MAX, u64::from), [0; 16])
+            }
             Purpose::Stream { from, to, context, id, job } => (1, from, to, context, id, job),
         };
         let mut mac = mac::hmac(&self.0);
@@ -200,7 +202,7 @@ impl FromStr for Secret {
 mod tests {
     use super::*;
 
-    const JOIN: Purpose = Purpose::Join { rank: 1, ranks: 4 };
+    const JOIN: Purpose = Purpose::Join { rank: 1, ranks: 4, generation: Some(0) };
 
     #[test]
     fn text_round_trips() {
@@ -224,9 +226,11 @@ mod tests {
     fn others(purpose: Purpose) -> Vec<Transcript> {
         let (a, b) = ([1; 16], [2; 16]);
         let purposes = match purpose {
-            Purpose::Join { rank, ranks } => vec![
-                Purpose::Join { rank: rank + 1, ranks },
-                Purpose::Join { rank, ranks: ranks + 1 },
+            Purpose::Join { rank, ranks, generation } => vec![
+                Purpose::Join { rank: rank + 1, ranks, generation },
+                Purpose::Join { rank, ranks: ranks + 1, generation },
+                Purpose::Join { rank, ranks, generation: None },
+                Purpose::Join { rank, ranks, generation: Some(9) },
                 Purpose::Stream { from: rank, to: 0, context: u64::from(ranks), id: 0, job: [0; 16] },
             ],
             Purpose::Stream { from, to, context, id, job } => vec![

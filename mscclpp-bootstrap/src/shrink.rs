@@ -1,54 +1,155 @@
-//! Continues a job without its lost ranks.
+//! Continues without lost ranks.
 
-use std::net::TcpListener;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::PoisonError;
+use std::time::Duration;
 
 use super::address::Address;
+use super::collective::ROOT_GRACE_PERIOD;
 use super::error::Error;
+use super::frame::Frame;
 use super::group::Bootstrap;
+use super::inbox::State;
+use super::rank_info::RankInfo;
 use super::tcp;
 
+/// Maximum duration of a connection that tests whether a process listens.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
+
 impl Bootstrap {
-    /// Creates a new communicator of the remaining ranks after a communicator has failed, in the same order and with
-    /// the same timeouts.
+    /// Creates a communicator of the remaining ranks, in the same order and with the same timeouts. All of them call this,
+    /// usually after a failure, with the ranks that [`Error::lost`] of the failure returns; without a failure, the new
+    /// communicator has the ranks of the list excluded.
     ///
-    /// `lost` lists the excluded ranks, as ranks of the job; [`Error::lost`] of the failure returns them. All other
-    /// ranks call this with the same list. The first of them becomes rank 0, on the port on which it has listened for
-    /// streams. Pending calls and messages of the failed communicator are lost; its other handles may be dropped at any
-    /// time.
+    /// The new communicator consists of the ranks that call this and that no caller has in its list. Ranks that died or
+    /// left meanwhile need not be in any list. A rank that does not call this, although it lives and is in no list, is
+    /// reported by [`Error::CollectiveTimeout`] after [`rendezvous_timeout`](super::Options::rendezvous_timeout).
+    /// Communicators that were split from this one do not continue; pending calls and messages of a failed communicator
+    /// are lost.
+    ///
+    /// If rank 0 of the job is lost, which forwards messages, the remaining ranks form a new job, whose rank 0 is the first
+    /// of them, on the port on which it has listened for streams. All of them then have to pass the same list.
     ///
     /// # Errors
-    /// [`Error::NoSuchRank`] if this rank is in the list. [`Error::System`] if this is not the communicator of the
-    /// whole job, and for threads of one process, which have no address for the rendezvous. As
-    /// [`connect`](Self::connect), and [`Error::ConfigMismatch`] if ranks pass different lists: more ranks may be lost
-    /// than one failure reports, and then the remaining ranks retry without those.
+    /// [`Error::Excluded`] if the other ranks continue without this one, with their names; [`Error::CollectiveTimeout`].
+    /// In a new job, the errors of [`connect`](Self::connect), and [`Error::ConfigMismatch`] if ranks pass different lists.
+    /// After an error other than `Excluded`, the remaining ranks call this again, without the ranks that the error reports
+    /// as lost.
     pub fn shrink(&self, lost: &[u32]) -> Result<Self, Error> {
+        let lost: Vec<u32> = lost.iter().map(|rank| Ok(self.rank_info(*rank)?.rank)).collect::<Result<_, Error>>()?;
+        let own = self.group[self.rank as usize];
+        if lost.contains(&own) {
+            let reason = self.check_alive().err().map(|error| error.to_string());
+            let reason = reason.unwrap_or_else(|| "its own list of lost ranks contains it".into());
+            let by = self.group.iter().copied().filter(|rank| !lost.contains(rank)).collect();
+            return Err(self.as_own(Error::Excluded { who: self.own_info(), by, reason }));
+        }
+        // One shrink of a rank at a time.
+        let _sequence = self.sequence.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.shrink_in_job(&lost) {
+            Ok(Some(shrunk)) => Ok(shrunk),
+            Ok(None) => self.shrink_to_new_job(lost),
+            Err(error) => Err(self.as_own(error)),
+        }
+    }
+
+    /// Creates a communicator within the job; `None` if the job has failed. Errors contain ranks of the job.
+    fn shrink_in_job(&self, lost: &[u32]) -> Result<Option<Self>, Error> {
+        let (inbox, context, timeout) = (self.link.inbox(), self.context, self.options().rendezvous_timeout);
+        let (group, lost) = (self.group.to_vec(), lost.to_vec());
+        let posted = self.link.post(Frame::EnterShrink { context, group, lost, timeout });
+        for time in [timeout, ROOT_GRACE_PERIOD] {
+            let ended = posted.is_err() || inbox.job_end().is_some();
+            let found = if ended { Err(()) } else { Ok(()) };
+            let found = found
+                .and_then(|()| inbox.wait(time, State::job_failure, |state| state.take_shrunk(context)).map_err(drop));
+            match (found, inbox.job_end()) {
+                (Ok(Some(result)), _) => {
+                    let (number, group) = result?;
+                    let own = self.group[self.rank as usize];
+                    let rank = group.iter().position(|rank| *rank == own).unwrap_or(0) as u32;
+                    let (link, world) = (self.link.clone(), self.world.clone());
+                    return Ok(Some(Self::subset(rank, link, world, group.into(), &[number])));
+                }
+                (Err(()), Some(error @ Error::Excluded { .. })) => return Err(error),
+                (Err(()), _) => return Ok(None),
+                (Ok(None), _) => _ = self.link.expire(),
+            }
+        }
+        let (rank, from) = (self.group[self.rank as usize], Box::new(self.world[0].clone()));
+        Err(Error::Timeout { rank, from, call: "answer to shrink".into(), waited: timeout + ROOT_GRACE_PERIOD })
+    }
+
+    /// Forms a new job of the remaining ranks, because the old one has failed.
+    fn shrink_to_new_job(&self, mut lost: Vec<u32>) -> Result<Self, Error> {
         let cannot =
             |reason: &str| Error::System { what: "cannot shrink the communicator".into(), reason: reason.into() };
-        if self.context != 0 {
-            return Err(cannot("it contains a part of the job; shrink the communicator of the whole job instead"));
-        }
-        let none = || Error::NoSuchRank { rank: self.rank, ranks: self.num_ranks() };
-        let members: Vec<_> = self.world.iter().filter(|member| !lost.contains(&member.rank)).collect();
-        let rank = members.iter().position(|member| member.rank == self.rank).ok_or_else(none)?;
         let threads = || cannot("the ranks are threads of one process");
         let secret = self.link.secret().ok_or_else(threads)?;
+        lost.extend(self.link.inbox().job_end().iter().flat_map(Error::lost));
+        let member = |rank: &u32| &self.world[*rank as usize];
+        let own = self.group[self.rank as usize];
+        // Not its own list: that was checked before.
+        if lost.contains(&own) {
+            let reason = "the job has failed because of it".into();
+            return Err(self.as_own(Error::Excluded { who: self.own_info(), by: Vec::new(), reason }));
+        }
+        let remains = |rank: &&RankInfo| !lost.contains(&rank.rank) && (rank.rank == own || !has_ended(rank));
+        let members: Vec<_> = self.group.iter().map(member).filter(remains).collect();
+        let numbers: Vec<_> = members.iter().map(|member| member.rank).collect();
+        let rank = members.iter().position(|member| member.rank == own).unwrap_or(0) as u32;
         let (ranks, options) = (members.len() as u32, self.options());
         let first = members[0].listens.ok_or_else(threads)?;
+        let generation = Some(self.generation() + 1);
         let shrunk = if rank == 0 {
-            tcp::host(self.listener_at(first)?, ranks, secret, options)?
+            self.listener_at(first).and_then(|listener| tcp::host(listener, ranks, secret, options, generation))
         } else {
             // The IP address at which the other ranks have reached this rank so far.
-            let own = self.world[self.rank as usize].listens.map(|own| own.ip());
-            tcp::join(&[first], rank as u32, ranks, secret, options, own)?
+            let ip = self.world[own as usize].listens.map(|own| own.ip());
+            tcp::join(&[first], rank, ranks, secret, options, ip, generation)
         };
-        let names: Vec<_> = members.iter().map(|member| member.rank.to_string()).collect();
+        let shrunk = shrunk.map_err(|error| self.as_own(self.of_old_job(error, &numbers)))?;
+        let names: Vec<_> = numbers.iter().map(ToString::to_string).collect();
         shrunk.compare(&[("list of remaining ranks", &names.join(", "))])?;
         Ok(shrunk)
     }
 
-    /// Listens on the port that the failed communicator has freed or is about to free.
-    fn listener_at(&self, address: std::net::SocketAddr) -> Result<TcpListener, Error> {
-        let timeout = self.options().timeout;
+    /// Returns an error of a job that did not form, with ranks of this job; `members` are its ranks.
+    fn of_old_job(&self, error: Error, members: &[u32]) -> Error {
+        match error {
+            Error::Excluded { by, reason, .. } => {
+                let by = by.iter().filter_map(|rank| members.get(*rank as usize).copied()).collect();
+                Error::Excluded { who: self.own_info(), by, reason }
+            }
+            error => error.map_ranks(|rank| members.get(rank as usize).copied()),
+        }
+    }
+
+    /// Returns a socket that listens at an address of this rank, which the failed job has not closed.
+    fn listener_at(&self, address: SocketAddr) -> Result<TcpListener, Error> {
+        if let Some(listener) = self.take_listener(address.port()) {
+            return Ok(listener);
+        }
+        let timeout = self.options().rendezvous_timeout;
         Address::new(&address.ip().to_string(), address.port()).listen(timeout, timeout, false)
     }
+
+    /// Returns the socket at which this rank has listened, which then accepts no more connections of the old job; `None` if
+    /// it listened at another port.
+    pub(super) fn take_listener(&self, port: u16) -> Option<TcpListener> {
+        self.link.take_listener().filter(|listener| listener.local_addr().is_ok_and(|found| found.port() == port))
+    }
+
+    /// Returns the generation of the job.
+    pub(super) fn generation(&self) -> u32 {
+        self.link.inbox().generation()
+    }
+}
+
+/// Returns whether no process listens at a rank's address: it has ended, because a rank listens as long as it has a
+/// handle.
+fn has_ended(rank: &RankInfo) -> bool {
+    let probe = |at: SocketAddr| TcpStream::connect_timeout(&at, PROBE_TIMEOUT);
+    rank.listens.is_some_and(|at| probe(at).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused))
 }

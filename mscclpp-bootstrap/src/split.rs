@@ -3,8 +3,7 @@
 use std::panic::Location;
 use std::sync::Arc;
 
-use sha2::{Digest, Sha256};
-
+use super::context;
 use super::error::Error;
 use super::frame::Call;
 use super::group::Bootstrap;
@@ -13,8 +12,8 @@ impl Bootstrap {
     /// Splits the communicator: ranks with the same `color` form a communicator, ordered by `key` and then by their
     /// rank here. A rank without a color gets `None`.
     ///
-    /// All ranks of this communicator call it. The new communicator shares connections, timeouts and failures with this
-    /// one: an error that fails one of them fails both.
+    /// All ranks of this communicator call it. The new communicator shares connections and timeouts with this one. If this
+    /// one fails, the new one fails too, but not the other way round.
     ///
     /// # Errors
     /// As [`all_gather`](Self::all_gather).
@@ -40,8 +39,8 @@ impl Bootstrap {
         let position = ranks.iter().position(|(_, rank)| *rank == self.rank);
         // The ranks include this one, because its own choice is among the parts.
         let rank = position.map_or(0, |position| position as u32);
-        let context = self.child_context(call, color);
-        Ok(Some(Self::subset(rank, self.link.clone(), self.world.clone(), group, context)))
+        let contexts = self.child_contexts(call, color);
+        Ok(Some(Self::subset(rank, self.link.clone(), self.world.clone(), group, &contexts)))
     }
 
     /// Returns the communicator of `ranks` of this communicator, in that order; `None` on the other ranks. All ranks of
@@ -62,14 +61,10 @@ impl Bootstrap {
         self.split(position.map(|_| 0), position.unwrap_or(0) as u32)
     }
 
-    /// Returns a number for a new communicator that is equal on all its ranks and that no other communicator has.
-    fn child_context(&self, call: u64, color: u32) -> u64 {
-        let mut hash = Sha256::new();
-        for field in [self.context, call, u64::from(color)] {
-            hash.update(field.to_le_bytes());
-        }
-        // The communicator of the whole job has number 0.
-        let digest: [u8; 32] = hash.finalize().into();
-        digest.first_chunk().map_or(1, |bytes| u64::from_le_bytes(*bytes)).max(1)
+    /// Returns the number of a new communicator, then those of the communicators that it is split from.
+    fn child_contexts(&self, call: u64, color: u32) -> Vec<u64> {
+        let mut contexts = vec![context::number(self.context, call, u64::from(color))];
+        contexts.extend_from_slice(self.contexts());
+        contexts
     }
 }

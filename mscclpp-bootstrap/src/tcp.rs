@@ -1,7 +1,7 @@
 //! Ranks that are processes. Each has a thread for its connections; that of rank 0 forwards frames.
 
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use super::connect;
 use super::error::Error;
 use super::frame::{Frame, Malformed};
 use super::group::Bootstrap;
-use super::inbox::{Inbox, KeyedStream};
+use super::inbox::{Inbox, KeyedStream, State};
 use super::link::{CheckAlive, Link};
 use super::options::{MAX_TIMEOUT, Options, SHUTDOWN_TIMEOUT};
 use super::outbox::Outbox;
@@ -35,20 +35,32 @@ struct TcpLink {
     /// Random number of the job.
     job: Nonce,
     options: Options,
+    /// A second handle of the listening socket, which a later generation of the job may need: the port stays this
+    /// rank's, and no connection is refused while this rank lives.
+    listener: Mutex<Option<TcpListener>>,
 }
 
-/// Completes the rendezvous of `ranks` ranks at `listener`, as rank 0.
-pub(super) fn host(listener: TcpListener, ranks: u32, secret: Secret, options: Options) -> Result<Bootstrap, Error> {
+/// Completes the rendezvous of `ranks` ranks at `listener`, as rank 0. `generation` is that of the job which forms;
+/// `None` leaves it to the other ranks.
+pub(super) fn host(
+    listener: TcpListener,
+    ranks: u32,
+    secret: Secret,
+    options: Options,
+    generation: Option<u32>,
+) -> Result<Bootstrap, Error> {
     let options = options.bounded();
     let address = listener.local_addr().map_err(system("cannot get the address of a socket"))?;
+    let second = listener.try_clone().map_err(system("cannot listen"))?;
     let acceptor = Acceptor::new(listener, secret.clone(), 0, ranks).map_err(system("cannot listen"))?;
     let job = secret::random()?;
     let (inbox, outbox) = (Arc::new(Inbox::default()), Arc::new(Outbox::new()?));
     let me = RankInfo::this(0, Some(address));
-    let root = Root::new(me, ranks, acceptor, inbox.clone(), outbox.clone(), options, job);
+    let root = Root::new(me, ranks, acceptor, (inbox.clone(), outbox.clone()), options, job, generation);
     start("mscclpp rank 0", move || root.run())?;
-    let link = TcpLink { rank: 0, process: std::process::id(), inbox, outbox, secret, job, options };
-    complete_join(link, options.timeout + ROOT_GRACE_PERIOD)
+    let (process, listener) = (std::process::id(), Mutex::new(Some(second)));
+    let link = TcpLink { rank: 0, process, inbox, outbox, secret, job, options, listener };
+    complete_join(link, options.rendezvous_timeout + ROOT_GRACE_PERIOD)
 }
 
 /// Joins the job whose rank 0 listens at one of `addresses`. This rank listens at `listen`, or at the local address of
@@ -61,17 +73,25 @@ pub(super) fn join(
     secret: Secret,
     options: Options,
     listen: Option<IpAddr>,
+    generation: Option<u32>,
 ) -> Result<Bootstrap, Error> {
     let options = options.bounded();
-    let mut timeout = ActiveTimeout::new(options.timeout);
-    let purpose = Purpose::Join { rank, ranks };
-    let (conn, acceptor, remaining, options, job) = loop {
+    let mut timeout = ActiveTimeout::new(options.rendezvous_timeout);
+    let purpose = Purpose::Join { rank, ranks, generation };
+    let mut delay = MIN_JOIN_RETRY_DELAY;
+    let mut sleep = |timeout: &mut ActiveTimeout| {
+        timeout.allow_gap(delay);
+        thread::sleep(delay);
+        delay = (2 * delay).min(MAX_JOIN_RETRY_DELAY);
+    };
+    let (conn, acceptor, second, remaining, options, job) = loop {
         let mut conn = connect::connect(addresses, purpose, &secret, &mut timeout, &|| Ok(()))?;
         // The other ranks reach this host through the same network as rank 0.
         let ours = conn.local_addr().map_err(system("cannot get the address of a socket"))?.ip();
         let at = listen.filter(|at| !at.is_unspecified() || ours.is_loopback()).unwrap_or(ours);
         let listener = TcpListener::bind((at, 0)).map_err(system("cannot listen"))?;
         let listens = listener.local_addr().map_err(system("cannot get the address of a socket"))?;
+        let second = listener.try_clone().map_err(system("cannot listen"))?;
         let mut acceptor = Acceptor::new(listener, secret.clone(), rank, ranks).map_err(system("cannot listen"))?;
         conn.raise_limit();
         conn.push(&Frame::Join(RankInfo::this(rank, Some(listens))));
@@ -79,17 +99,23 @@ pub(super) fn join(
         match answer.inspect_err(|error| conn.close_after(&Frame::Failed(error.clone())))? {
             Some(Frame::Admitted { remaining, timeout, heartbeat_timeout, job }) => {
                 acceptor.set_job(job);
-                break (conn, acceptor, remaining, Options { timeout, heartbeat_timeout, ..options }.bounded(), job);
+                let options = Options { timeout, heartbeat_timeout, ..options }.bounded();
+                break (conn, acceptor, second, remaining, options, job);
             }
             Some(Frame::Rejected(error) | Frame::Failed(error)) => return Err(error),
-            Some(Frame::Retry) => thread::sleep(JOIN_RETRY_DELAY),
+            Some(Frame::Retry) if timeout.update() > MAX_JOIN_RETRY_DELAY => sleep(&mut timeout),
             // Closed before rank 0 answered. Another process may listen there now, or none, which the next connection
             // attempt shows.
-            None if timeout.update() > JOIN_RETRY_DELAY => thread::sleep(JOIN_RETRY_DELAY),
-            Some(_) => return Err(Malformed::Unexpected("a reply to the join request").of("rank 0")),
-            None => {
-                let reason = "the connection was accepted, but rank 0 did not answer".into();
-                let (address, waited) = (conn.peer, options.timeout);
+            None if timeout.update() > MAX_JOIN_RETRY_DELAY => sleep(&mut timeout),
+            Some(frame) if frame != Frame::Retry => {
+                return Err(Malformed::Unexpected("a reply to the join request").of("rank 0"));
+            }
+            retry => {
+                let reason = match retry {
+                    Some(_) => "the job that runs there did not end",
+                    None => "the connection was accepted, but rank 0 did not answer",
+                };
+                let (reason, address, waited) = (reason.into(), conn.peer, options.rendezvous_timeout);
                 return Err(Error::Unreachable { rank, peer: 0, address, waited, reason });
             }
         }
@@ -97,17 +123,19 @@ pub(super) fn join(
     let (inbox, outbox) = (Arc::new(Inbox::default()), Arc::new(Outbox::new()?));
     let client = Client::new(rank, conn, acceptor, inbox.clone(), outbox.clone(), options);
     start(&format!("mscclpp rank {rank}"), move || client.run())?;
-    let link = TcpLink { rank, process: std::process::id(), inbox, outbox, secret, job, options };
+    let (process, listener) = (std::process::id(), Mutex::new(Some(second)));
+    let link = TcpLink { rank, process, inbox, outbox, secret, job, options, listener };
     complete_join(link, remaining.min(MAX_TIMEOUT) + ROOT_GRACE_PERIOD)
 }
 
-/// Delay before the next attempt to join a job that does not accept ranks yet.
-const JOIN_RETRY_DELAY: Duration = Duration::from_millis(5);
+/// Minimum and maximum delay before the next attempt to join a job that does not accept ranks yet.
+const MIN_JOIN_RETRY_DELAY: Duration = Duration::from_millis(2);
+const MAX_JOIN_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Waits until rank 0 reports that all ranks have joined.
 fn complete_join(link: TcpLink, time: Duration) -> Result<Bootstrap, Error> {
     let start = Instant::now();
-    match link.inbox.wait(time, |state| state.roster())? {
+    match link.inbox.wait(time, State::job_failure, |state| state.roster())? {
         Some(world) => {
             let settings = settings(link.options);
             let group = Bootstrap::all_ranks(link.rank, Arc::new(link), world);
@@ -154,11 +182,17 @@ impl Link for TcpLink {
         }
         // The event that ended the connections has failed the communicator as well.
         let (what, reason) = ("cannot send a message".into(), "earlier messages are still queued".into());
-        Err(self.inbox.end().unwrap_or(Error::System { what, reason }))
+        Err(self.inbox.job_end().unwrap_or(Error::System { what, reason }))
     }
 
     fn secret(&self) -> Option<Secret> {
         Some(self.secret.clone())
+    }
+
+    fn take_listener(&self) -> Option<TcpListener> {
+        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        self.outbox.stop_accepting();
+        Some(listener)
     }
 
     fn connect(
@@ -192,7 +226,8 @@ impl Drop for TcpLink {
             // The rank itself reports its failure, so it is not recorded as having left in order.
             let how = "its thread panicked".into();
             let who = Box::new(RankInfo::this(self.rank, None));
-            self.outbox.put(Frame::Failed(Error::Died { who, how }), Duration::ZERO);
+            let rank = self.rank;
+            self.outbox.put(Frame::Lost { rank, error: Error::Died { who, how } }, Duration::ZERO);
         }
         self.inbox.stop_receiving();
         if self.outbox.put(Frame::Leave { rank: self.rank }, SHUTDOWN_TIMEOUT) {
@@ -214,7 +249,7 @@ mod tests {
     use super::*;
 
     const MINUTE: Duration = Duration::from_secs(60);
-    const JOIN: Purpose = Purpose::Join { rank: 1, ranks: 2 };
+    const JOIN: Purpose = Purpose::Join { rank: 1, ranks: 2, generation: Some(0) };
 
     fn secret() -> Secret {
         Secret::derived(&["a test"])
@@ -227,7 +262,7 @@ mod tests {
         let options = Options::default().timeout(timeout);
         thread::scope(|scope| {
             scope.spawn(move || caller(at));
-            host(listener, 2, secret(), options)
+            host(listener, 2, secret(), options, Some(0))
         })
     }
 
@@ -268,7 +303,7 @@ mod tests {
             assert!(matches!(conn.wait_frame(until), Ok(Some(Frame::Admitted { .. }))));
         }
         if count >= 4 {
-            assert!(matches!(conn.wait_frame(until), Ok(Some(Frame::Roster(_)))));
+            assert!(matches!(conn.wait_frame(until), Ok(Some(Frame::Roster(..)))));
         }
     }
 
@@ -355,9 +390,11 @@ mod tests {
         };
         thread::scope(|scope| {
             for rank in 1..4 {
-                scope.spawn(move || body(join(&[at], rank, 4, secret(), Options::default(), everywhere).unwrap()));
+                scope.spawn(move || {
+                    body(join(&[at], rank, 4, secret(), Options::default(), everywhere, Some(0)).unwrap())
+                });
             }
-            body(host(listener, 4, secret(), Options::default()).unwrap());
+            body(host(listener, 4, secret(), Options::default(), Some(0)).unwrap());
         });
     }
 
@@ -375,19 +412,20 @@ mod tests {
             group.barrier().unwrap();
         };
         thread::scope(|scope| {
-            scope.spawn(|| send_all(host(listener, 3, secret(), options).unwrap()));
-            scope.spawn(|| send_all(join(&[at], 2, 3, secret(), options, None).unwrap()));
+            scope.spawn(|| send_all(host(listener, 3, secret(), options, Some(0)).unwrap()));
+            scope.spawn(|| send_all(join(&[at], 2, 3, secret(), options, None, Some(0)).unwrap()));
             let until = Instant::now() + MINUTE;
-            let purpose = Purpose::Join { rank: 1, ranks: 3 };
+            let purpose = Purpose::Join { rank: 1, ranks: 3, generation: Some(0) };
             let mut conn =
                 connect::connect(&[at], purpose, &secret(), &mut ActiveTimeout::new(MINUTE), &|| Ok(())).unwrap();
             conn.raise_limit();
             conn.push(&Frame::Join(RankInfo::this(1, None)));
             let mut next = || conn.wait_frame(until).unwrap().expect("rank 0 is there");
-            assert!(matches!(next(), Frame::Admitted { .. }) && matches!(next(), Frame::Roster(_)));
+            assert!(matches!(next(), Frame::Admitted { .. }) && matches!(next(), Frame::Roster(..)));
             let arrive = |sequence, call, bytes: Vec<u8>| {
                 let bytes = serde_bytes::ByteBuf::from(bytes);
-                Frame::EnterCollective { context: 0, sequence, call, place: String::new(), group: vec![], bytes }
+                let place = String::new();
+                Frame::EnterCollective { context: 0, sequence, call, place, group: vec![], timeout: MINUTE, bytes }
             };
             let values = postcard::to_allocvec(&settings(options)[..]).unwrap();
             conn.push(&arrive(0, Call::Compare, values));

@@ -20,8 +20,8 @@ const PREFIX: &str = "mscclpp1";
 /// library. Every process that has it can join the job.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UniqueId {
-    address: SocketAddr,
-    secret: Secret,
+    pub(super) address: SocketAddr,
+    pub(super) secret: Secret,
 }
 
 /// A process that will be rank 0 and listens already: every process that has its [id](Self::unique_id) can join.
@@ -52,6 +52,18 @@ impl RootListener {
         Ok(Self { listener, id: UniqueId { address, secret: Secret::random()? } })
     }
 
+    /// Listens on a free port of `ip`, with a given secret.
+    pub(super) fn with_secret(ip: IpAddr, secret: Secret) -> Result<Self, Error> {
+        let mut listener = Self::bind(ip)?;
+        listener.id.secret = secret;
+        Ok(listener)
+    }
+
+    /// Returns the listening socket.
+    pub(super) fn into_socket(self) -> TcpListener {
+        self.listener
+    }
+
     /// Returns the data that the other ranks need.
     pub fn unique_id(&self) -> &UniqueId {
         &self.id
@@ -64,7 +76,7 @@ impl RootListener {
     /// joined with a wrong configuration, or died.
     pub fn connect(self, ranks: u32, options: Options) -> Result<Bootstrap, Error> {
         check_num_ranks(ranks)?;
-        tcp::host(self.listener, ranks, self.id.secret, options)
+        tcp::host(self.listener, ranks, self.id.secret, options, Some(0))
     }
 }
 
@@ -74,11 +86,22 @@ impl UniqueId {
     /// # Errors
     /// [`Error::NoSuchRank`] for rank 0 and for ranks that do not exist; otherwise as [`Bootstrap::connect`].
     pub fn join(&self, rank: u32, ranks: u32, options: Options) -> Result<Bootstrap, Error> {
+        self.join_generation(rank, ranks, options, Some(0))
+    }
+
+    /// Does what [`join`](Self::join) does, in a generation of the job; `None` joins the next one that forms.
+    pub(super) fn join_generation(
+        &self,
+        rank: u32,
+        ranks: u32,
+        options: Options,
+        generation: Option<u32>,
+    ) -> Result<Bootstrap, Error> {
         check_num_ranks(ranks)?;
         if rank == 0 || rank >= ranks {
             return Err(Error::NoSuchRank { rank, ranks });
         }
-        tcp::join(&[self.address], rank, ranks, self.secret.clone(), options, None)
+        tcp::join(&[self.address], rank, ranks, self.secret.clone(), options, None, generation)
     }
 }
 

@@ -3,6 +3,7 @@
 mod local;
 #[path = "../../mscclpp-exec/tests/common/port.rs"]
 mod port;
+mod recovery;
 mod relay;
 mod strangers;
 mod tcp;

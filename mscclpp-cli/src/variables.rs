@@ -6,7 +6,7 @@ use crate::output::warn;
 const PREFIX: &str = "MSCCLPP_";
 
 /// Names, without the prefix, of the variables that the command and the library read.
-const KNOWN: [&str; 13] = [
+const KNOWN: [&str; 15] = [
     "ALLOW_DERIVED_SECRET",
     "AUTHENTICATE_DATA",
     "CACHE",
@@ -17,6 +17,8 @@ const KNOWN: [&str; 13] = [
     "MASTER_ADDR",
     "MASTER_PORT",
     "NVRTC",
+    "RENDEZVOUS_TIMEOUT",
+    "RESTART",
     "SECRET",
     "TIMEOUT",
     "TUNING_TABLE",

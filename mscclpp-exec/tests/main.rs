@@ -16,6 +16,7 @@ mod lang;
 mod mutants;
 mod ops;
 mod process;
+mod recovery;
 mod results;
 mod select;
 mod select_everything;

@@ -1,6 +1,7 @@
 //! Ranks on several simulated nodes: processes on this machine, each with a separate device.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -433,8 +434,6 @@ fn stalled(world: &Executor, player: &Player) -> Result<(), Failed> {
             Err(error) => break error,
         }
     };
-    // No rank exits before all have received the error.
-    player.group.barrier()?;
     let is_second = player.group.rank() == 2;
     let is_for_first = |blocked: &BlockedThreadBlock| matches!(blocked.waits_for, WaitsFor::Signal { peer: 1, .. });
     match error {
@@ -504,7 +503,10 @@ fn every_call_fails_once(player: &Player, options: Options) -> Result<(), Failed
             let run = |patience: Duration, timeout: Duration| -> Result<(), Error> {
                 let options = Options { failing, patience, late: false, ..options };
                 let (device, _rig) = player.device(options).map_err(|failed| Error::Internal(format!("{failed:?}")))?;
-                let world = Executor::connect(&player.group, &device, cuda::Options::default().timeout(timeout))?;
+                // The failure ends this part, and the next run has another one.
+                let part = player.group.split(Some(0), rank)?.map(Arc::new);
+                let part = part.ok_or_else(|| Error::Internal("a rank with a color has a communicator".into()))?;
+                let world = Executor::connect(&part, &device, cuda::Options::default().timeout(timeout))?;
                 let mut run = world.prepare(&plan, Message::new(DataType::F32, 40).any_size())?;
                 let (mut buffers, stream) = (run.buffers()?, world.stream()?);
                 run.launch_buffers(&mut buffers, &stream)?;
@@ -531,7 +533,15 @@ fn every_call_fails_once(player: &Player, options: Options) -> Result<(), Failed
             }
             match (rank, &result) {
                 (1, Err(Error::Driver(error))) if error.call == call => {}
-                (0, Err(Error::Bootstrap(_) | Error::Interrupted(_) | Error::Stalled(_))) => {}
+                (
+                    0,
+                    Err(
+                        Error::RankLost { peer: 1, .. }
+                        | Error::Bootstrap(_)
+                        | Error::Interrupted(_)
+                        | Error::Stalled(_),
+                    ),
+                ) => {}
                 (_, Ok(())) => {}
                 _ => return Err(format!("call {nth} of {call}: {result:?}").into()),
             }

@@ -77,6 +77,7 @@ pub(super) fn environment(lookup: Lookup) -> Result<Environment, Error> {
     };
     let allow_derived_secret = flag(lookup, "MSCCLPP_ALLOW_DERIVED_SECRET")?;
     let options = options(lookup)?;
+    let restarts = number(lookup, "MSCCLPP_RESTART")?.unwrap_or(0);
     Ok(Environment {
         launcher: launcher.name,
         rank,
@@ -88,6 +89,7 @@ pub(super) fn environment(lookup: Lookup) -> Result<Environment, Error> {
         secret_from,
         has_derived_secret,
         allow_derived_secret,
+        restarts,
         options,
     })
 }
@@ -217,7 +219,10 @@ fn flag(lookup: Lookup, name: &str) -> Result<bool, Error> {
 fn options(lookup: Lookup) -> Result<Options, Error> {
     let mut options = Options::default().authenticate_data(flag(lookup, "MSCCLPP_AUTHENTICATE_DATA")?);
     if let Some(seconds) = seconds(lookup, "MSCCLPP_TIMEOUT", 0.001)? {
-        options.timeout = seconds;
+        options = options.timeout(seconds);
+    }
+    if let Some(seconds) = seconds(lookup, "MSCCLPP_RENDEZVOUS_TIMEOUT", 0.001)? {
+        options.rendezvous_timeout = seconds;
     }
     if let Some(seconds) = seconds(lookup, "MSCCLPP_HEARTBEAT_TIMEOUT", 0.0)? {
         options.heartbeat_timeout = (!seconds.is_zero()).then_some(seconds);
@@ -451,8 +456,18 @@ mod tests {
         assert!(read(&with(&[("MSCCLPP_AUTHENTICATE_DATA", "1")])).unwrap().options.authenticate_data);
     }
 
+    #[test]
+    fn rendezvous_has_a_separate_timeout() {
+        let options = |more: &[(&'static str, &'static str)]| read(&with(more)).unwrap().options;
+        let times = |options: Options| (options.timeout.as_secs(), options.rendezvous_timeout.as_secs());
+        assert_eq!(times(options(&[])), (600, 300));
+        assert_eq!(times(options(&[("MSCCLPP_TIMEOUT", "5")])), (5, 5));
+        assert_eq!(times(options(&[("MSCCLPP_TIMEOUT", "5"), ("MSCCLPP_RENDEZVOUS_TIMEOUT", "7")])), (5, 7));
+        assert_eq!(read(&with(&[("MSCCLPP_RESTART", "2")])).unwrap().restarts, 2);
+    }
+
     /// All variables that are ever looked up.
-    const NAMES: [&str; 28] = [
+    const NAMES: [&str; 30] = [
         "RANK",
         "WORLD_SIZE",
         "LOCAL_RANK",
@@ -466,6 +481,8 @@ mod tests {
         "MSCCLPP_AUTHENTICATE_DATA",
         "MSCCLPP_TIMEOUT",
         "MSCCLPP_HEARTBEAT_TIMEOUT",
+        "MSCCLPP_RENDEZVOUS_TIMEOUT",
+        "MSCCLPP_RESTART",
         "OMPI_COMM_WORLD_RANK",
         "OMPI_COMM_WORLD_SIZE",
         "OMPI_COMM_WORLD_LOCAL_RANK",

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Phase, Root};
+use super::{PeerState, Phase, Root};
 use crate::conn::Conn;
 use crate::error::Error;
 use crate::frame::{BODY_BYTES, Frame};
@@ -22,7 +22,10 @@ impl Root {
         let Frame::Message { to, .. } = frame else { return true };
         let Phase::Connected(router) = &self.phase else { return true };
         let peer = self.peers.get(*to as usize).and_then(Option::as_ref);
-        router.has_failed() || peer.is_none_or(|peer| peer.conn.queued() <= MAX_UNHELD_BYTES)
+        {
+            let has_room = |peer: &PeerState| peer.conn.queued() <= MAX_UNHELD_BYTES;
+            router.has_failed() || router.is_absent(*to) || peer.is_none_or(has_room)
+        }
     }
 
     /// Returns whether a frame that waited for room can be sent now.
@@ -33,7 +36,7 @@ impl Root {
 
     /// Delivers the router's frames.
     pub(super) fn deliver(&mut self, out: Vec<Delivery>) {
-        let (mut failures, mut answers) = (Vec::new(), Vec::new());
+        let (mut answers, mut dead) = (Vec::new(), Vec::new());
         for Delivery { to, frame } in out {
             let mut encoded = None;
             for rank in to {
@@ -47,12 +50,12 @@ impl Root {
                 if peer.conn.queued() > MAX_QUEUED_BYTES {
                     self.peers[rank as usize] = None;
                     let (who, how) = (Box::new(self.name(rank)), "it does not read its messages".into());
-                    failures.push(Error::Died { who, how });
+                    dead.push((rank, Error::Died { who, how }));
                 }
             }
         }
         // Failures come last, so that the other ranks receive all earlier frames.
-        failures.into_iter().for_each(|error| self.fail(error));
+        dead.into_iter().for_each(|(rank, error)| self.lose(rank, error));
         answers.into_iter().for_each(|answer| self.route(0, answer));
     }
 
@@ -65,6 +68,16 @@ impl Root {
                 out.push(Delivery { to: (0..self.ranks).collect(), frame: Frame::Failed(error) });
             }
             Phase::Failed(_) => {}
+        }
+        self.deliver(out);
+    }
+
+    /// Fails the communicators of a lost rank, or the rendezvous.
+    pub(super) fn lose(&mut self, rank: u32, error: Error) {
+        let mut out = Vec::new();
+        match &mut self.phase {
+            Phase::Connected(router) => router.lose(rank, error, &mut out),
+            _ => return self.fail(error),
         }
         self.deliver(out);
     }

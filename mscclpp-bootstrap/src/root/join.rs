@@ -3,9 +3,8 @@
 use std::net::Ipv4Addr;
 use std::time::Instant;
 
-use super::{PeerState, Phase, Root};
+use super::{Joining, PeerState, Phase, Root};
 use crate::acceptor::AuthenticatedPeer;
-use crate::conn::Conn;
 use crate::error::Error;
 use crate::frame::{Frame, Malformed};
 use crate::options::Options;
@@ -16,25 +15,26 @@ use crate::router::Router;
 impl Root {
     pub(super) fn accept_peer(&mut self, AuthenticatedPeer { purpose, conn }: AuthenticatedPeer) {
         match purpose {
-            Purpose::Join { rank, ranks } => self.joining.push((rank, ranks, conn)),
-            Purpose::Stream { .. } => self.inbox.accept_stream(purpose, conn),
+            Purpose::Join { rank, ranks, generation } => self.joining.push(Joining { rank, ranks, generation, conn }),
+            Purpose::Stream { .. } => self.inbox.accept_stream(0, purpose, conn),
         }
     }
 
     /// Reads the identities of authenticated ranks.
     pub(super) fn join(&mut self, now: Instant) {
-        for (rank, ranks, mut conn) in std::mem::take(&mut self.joining) {
-            let open = conn.read().unwrap_or(false);
-            match conn.next() {
+        for mut one in std::mem::take(&mut self.joining) {
+            let open = one.conn.read().unwrap_or(false);
+            let rank = one.rank;
+            match one.conn.next() {
                 Ok(Some(Frame::Join(member))) if member.rank == rank && member.is_within_limits() => {
-                    self.admit(member, ranks, conn);
+                    self.admit(member, one);
                 }
-                Ok(None) if open => self.joining.push((rank, ranks, conn)),
+                Ok(None) if open => self.joining.push(one),
                 Err(malformed @ Malformed::Unauthenticated { .. })
                     if matches!(self.phase, Phase::Joining) && rank < self.ranks =>
                 {
                     let error = malformed.of("");
-                    self.close_after(conn, &Frame::Rejected(error.clone()), now);
+                    self.close_after(one.conn, &Frame::Rejected(error.clone()), now);
                     self.fail(error);
                 }
                 // It authenticated, so it is a rank of this job.
@@ -47,8 +47,25 @@ impl Root {
         }
     }
 
-    fn admit(&mut self, member: RankInfo, ranks: u32, mut conn: Conn) {
+    /// Returns the reply to a rank that joins another generation of the job than this one.
+    fn reply_to_other_generation(&self, rank: u32, generation: Option<u32>) -> Option<Frame> {
+        match (&self.phase, generation, self.generation) {
+            (Phase::Failed(_), ..) => None,
+            (Phase::Joining, None, _) | (Phase::Joining, _, None) => None,
+            (Phase::Joining, Some(theirs), Some(ours)) if theirs == ours => None,
+            (Phase::Joining, Some(theirs), Some(ours)) if theirs > ours => Some(Frame::Retry),
+            (Phase::Connected(router), Some(theirs), _) if theirs == self.inbox.generation() => {
+                router.has_failed().then_some(Frame::Retry)
+            }
+            _ => Some(self.inbox.reply_to_join(0, rank, generation)),
+        }
+    }
+
+    fn admit(&mut self, member: RankInfo, Joining { ranks, generation, mut conn, .. }: Joining) {
         let rank = member.rank as usize;
+        if let Some(reply) = self.reply_to_other_generation(member.rank, generation) {
+            return conn.push(&reply);
+        }
         if let Phase::Failed(error) = &self.phase {
             conn.push(&Frame::Rejected(error.clone()));
             // This rank has been notified of the failure.
@@ -56,9 +73,6 @@ impl Root {
                 *place = Some(member);
             }
             return;
-        }
-        if matches!(&self.phase, Phase::Connected(router) if router.has_failed()) {
-            return conn.push(&Frame::Retry);
         }
         let wrong = if ranks != self.ranks {
             Some(Error::WorldSize { who: Box::new(member.clone()), theirs: ranks, ours: self.ranks })
@@ -79,6 +93,7 @@ impl Root {
             }
             return;
         }
+        self.generation = self.generation.max(generation);
         let Options { timeout, heartbeat_timeout, .. } = self.options;
         let remaining = self.active_clock.remaining();
         conn.raise_limit();
@@ -91,12 +106,13 @@ impl Root {
     /// Sends the identities of all ranks to all ranks, if all have joined.
     pub(super) fn complete_join(&mut self) {
         if let Some(members) = self.members.iter().cloned().collect::<Option<Vec<_>>>() {
-            let router = Router::new(members.clone().into(), self.options.timeout);
-            self.phase = Phase::Connected(router);
-            self.push_to_all(&Frame::Roster(members.clone()));
+            let generation = self.generation.unwrap_or_default();
+            self.phase = Phase::Connected(Router::new(members.clone().into()));
+            self.push_to_all(&Frame::Roster(members.clone(), generation));
             let here = Ipv4Addr::LOCALHOST.into();
             let resolved = |one: RankInfo| if one.rank == 0 { one } else { one.with_root_ip(here) };
-            self.inbox.deliver(Frame::Roster(members.into_iter().map(resolved).collect()));
+            let members = members.into_iter().map(resolved).collect();
+            self.inbox.deliver(Frame::Roster(members, generation));
         }
     }
 }

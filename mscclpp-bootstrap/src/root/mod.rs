@@ -34,7 +34,7 @@ pub(super) struct Root {
     options: Options,
     heartbeat: Heartbeat,
     /// Authenticated connections that have not sent their identity yet.
-    joining: Vec<(u32, u32, Conn)>,
+    joining: Vec<Joining>,
     /// By rank; `None` for rank 0, and for ranks that have not joined or are lost.
     peers: Vec<Option<PeerState>>,
     /// Connections that carry no more frames from their ranks, and until when to wait for their ends.
@@ -42,6 +42,8 @@ pub(super) struct Root {
     /// Identities of the ranks that have joined, by rank.
     members: Vec<Option<RankInfo>>,
     phase: Phase,
+    /// Generation of the job that forms; `None` until a rank that joins has one.
+    generation: Option<u32>,
     started: Instant,
     /// Time since `started`, as timeouts count it.
     active_clock: ActiveTimeout,
@@ -49,6 +51,15 @@ pub(super) struct Root {
     leaving: Option<Instant>,
     /// Random number of the job.
     job: Nonce,
+}
+
+/// A rank that joins.
+#[derive(Debug)]
+struct Joining {
+    rank: u32,
+    ranks: u32,
+    generation: Option<u32>,
+    conn: Conn,
 }
 
 #[derive(Debug)]
@@ -78,10 +89,10 @@ impl Root {
         me: RankInfo,
         ranks: u32,
         mut acceptor: Acceptor,
-        inbox: Arc<Inbox>,
-        outbox: Arc<Outbox>,
+        (inbox, outbox): (Arc<Inbox>, Arc<Outbox>),
         options: Options,
         job: Nonce,
+        generation: Option<u32>,
     ) -> Self {
         acceptor.set_job(job);
         let empty = || (0..ranks).map(|_| None);
@@ -100,8 +111,9 @@ impl Root {
             closing: Vec::new(),
             members,
             phase: Phase::Joining,
+            generation,
             started: Instant::now(),
-            active_clock: ActiveTimeout::new(options.timeout),
+            active_clock: ActiveTimeout::new(options.rendezvous_timeout),
             leaving: None,
             job,
         }
@@ -142,10 +154,7 @@ impl Root {
         }
         self.serve_closing(now);
         self.check_timers(now);
-        // A communicator without the lost ranks may need the port.
-        if let Phase::Connected(router) = &self.phase
-            && router.has_failed()
-        {
+        if self.outbox.stops_accepting() {
             self.acceptor.close();
         }
         Ok(self.must_keep_serving(now))
@@ -166,7 +175,7 @@ impl Root {
             ranks.push(rank);
         }
         sockets.extend(self.closing.iter().map(|(conn, _)| (conn.as_fd(), conn.interest())));
-        sockets.extend(self.joining.iter().map(|(_, _, conn)| (conn.as_fd(), conn.interest())));
+        sockets.extend(self.joining.iter().map(|one| (one.conn.as_fd(), one.conn.interest())));
         sockets.extend(self.acceptor.sockets());
         let peers = self.peers.iter().flatten();
         let heartbeats = peers.filter_map(|peer| {

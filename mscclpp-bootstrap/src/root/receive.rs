@@ -83,13 +83,17 @@ impl Root {
         };
         let left = self.peers[rank as usize].take().is_none_or(|peer| peer.left);
         if !left {
-            self.fail(Error::Died { who: Box::new(self.name(rank)), how });
+            self.lose(rank, Error::Died { who: Box::new(self.name(rank)), how });
         }
     }
 
     pub(super) fn route(&mut self, rank: u32, frame: Frame) {
         let active_now = self.active_now();
         match (&mut self.phase, frame) {
+            // Rank 0 did not run for so long that a rank does not wait for it any more.
+            (_, Frame::Lost { rank: 0, error: error @ Error::Unresponsive { .. } }) => {
+                self.fail(error.excluded(vec![rank]));
+            }
             (Phase::Connected(router), frame) => {
                 let mut out = Vec::new();
                 router.route(rank, frame, active_now, &mut out);

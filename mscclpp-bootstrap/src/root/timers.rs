@@ -22,7 +22,7 @@ impl Root {
         }
         if let Some((rank, silent)) = silent {
             let who = Box::new(self.name(rank));
-            self.fail(Error::Unresponsive { who, silent });
+            self.lose(rank, Error::Unresponsive { who, silent });
             // It is reported only once; if it continues, it reads how the communicator ended.
             if let Some(peer) = &mut self.peers[rank as usize] {
                 peer.left = true;
@@ -33,7 +33,7 @@ impl Root {
             Phase::Joining if self.active_clock.remaining().is_zero() => {
                 let missing = (0..self.ranks).filter(|rank| self.members[*rank as usize].is_none()).collect();
                 let rejections = self.acceptor.rejections().to_vec();
-                self.fail(Error::JoinTimeout { missing, waited: self.options.timeout, rejections });
+                self.fail(Error::JoinTimeout { missing, waited: self.options.rendezvous_timeout, rejections });
             }
             Phase::Connected(router) => {
                 let mut out = Vec::new();
@@ -58,7 +58,14 @@ impl Root {
             Phase::Failed(_) => self.members.iter().all(Option::is_some),
             _ => true,
         };
-        let leave_acked = self.peers.iter().flatten().all(|peer| peer.leave_acked) && self.closing.is_empty();
+        // An unresponsive rank may keep its connection open for any time.
+        let is_needed = |rank: usize| match &self.phase {
+            Phase::Connected(router) => !router.is_lost(rank as u32),
+            _ => true,
+        };
+        let mut peers = (0..).zip(&self.peers).filter_map(|(rank, peer)| peer.as_ref().filter(|_| is_needed(rank)));
+        let alone = peers.clone().next().is_none();
+        let leave_acked = peers.all(|peer| peer.leave_acked) && self.closing.is_empty();
         let drained = (all_notified && leave_acked) || now >= since + SHUTDOWN_TIMEOUT;
         if drained {
             self.outbox.mark_drained();
@@ -67,7 +74,6 @@ impl Root {
             Phase::Joining | Phase::Failed(_) => true,
             Phase::Connected(router) => router.has_failed(),
         };
-        let alone = self.peers.iter().all(Option::is_none);
         !(drained && (failed || alone))
     }
 }

@@ -18,11 +18,13 @@ const MOST: u32 = 1024;
 Examples:
   mscclpp launch -n 4 -- ./train --epochs 3
   mscclpp launch -n 4 --hosts 2 -- ./train              simulate 2 hosts, for tests
+  mscclpp launch -n 4 --restarts 3 -- ./train           start a failed rank again, up to 3 times
   mscclpp launch -n 8 --nodes 2 --node 0 --address 10.0.0.1:29500 -- ./train
                                                         on the first of 2 hosts; use --node 1 on the other
 
 Every rank gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and MSCCLPP_SECRET, which is
 generated for the job; with several --nodes it must be set to the same value on all of them.
+A restarted rank gets MSCCLPP_RESTART, the number of its restarts; the others keep running and can grow with it.
 SIGINT, SIGTERM and SIGHUP are forwarded to all ranks, which are killed after --grace seconds, at least 2.
 Exit code: 0 if all ranks exit with 0; otherwise that of the first rank that failed, or 128 + the number of the signal
 that ended it; 128 + the number of a forwarded signal, regardless of the exit codes of the ranks")]
@@ -48,6 +50,9 @@ pub(crate) struct LaunchArgs {
     /// Seconds after which ranks are killed that have not exited after the failure of another rank or after a signal
     #[arg(long, value_name = "S", default_value = "3", value_parser = seconds)]
     pub(crate) grace: Duration,
+    /// Number of times that a failed rank is started again, all ranks started here together, while the others run
+    #[arg(long, value_name = "N", default_value = "0")]
+    pub(crate) restarts: u32,
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,

@@ -26,6 +26,8 @@ pub enum ErrorKind {
     Timeout,
     /// A rank is lost, left or aborted: shrink the communicator.
     RankLost,
+    /// A rank revoked the communicator: shrink it to continue.
+    Revoked,
     /// A launch in which no operation can make progress: correct the plan.
     Stalled,
     /// The operating system, a peer's messages, a driver or a compiler failed.
@@ -47,6 +49,7 @@ impl ErrorKind {
             Self::Unsupported => "unsupported",
             Self::Timeout => "timeout",
             Self::RankLost => "rank-lost",
+            Self::Revoked => "revoked",
             Self::Stalled => "stalled",
             Self::System => "system",
             Self::Internal => "internal",

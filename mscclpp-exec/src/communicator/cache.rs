@@ -60,6 +60,11 @@ impl Cache {
         Ok(prepared)
     }
 
+    /// Returns the requests that are prepared.
+    pub(super) fn requests(&self) -> impl Iterator<Item = &Request> {
+        self.entries.iter().map(|(request, _)| request)
+    }
+
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
         self.entries.clear();

@@ -4,6 +4,7 @@ use std::fmt;
 use std::panic::Location;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Duration;
 
 use mscclpp_bootstrap::{Address, Bootstrap, Options, RootListener, Secret, UniqueId, place};
 use mscclpp_core::collective::CollectiveKind;
@@ -73,15 +74,19 @@ use crate::select::{Buffers, Call, Choice, Registry, Request};
 #[derive(Clone)]
 pub struct Communicator {
     pub(super) inner: Arc<Inner>,
+    /// Timeout of the calls made through this handle; `None`: that of the communicator.
+    pub(super) timeout: Option<Duration>,
 }
 
 static_assertions::assert_impl_all!(Communicator: Send, Sync);
 
 /// What clones share.
 pub(super) struct Inner {
-    bootstrap: Arc<Bootstrap>,
-    executor: Mutex<Option<Executor>>,
+    pub(super) bootstrap: Arc<Bootstrap>,
+    pub(super) executor: Mutex<Option<Executor>>,
     registry: Mutex<Option<Arc<Registry>>>,
+    /// The registry of the communicator that this one continues, not compared among the ranks yet.
+    inherited: Option<Arc<Registry>>,
     calls: Mutex<Calls>,
     assume_registered: AtomicBool,
     pub(super) queue: CallQueue,
@@ -90,8 +95,8 @@ pub(super) struct Inner {
 /// State of the collective calls of a rank.
 #[derive(Default)]
 pub(super) struct Calls {
-    cache: Cache,
-    forced: Option<(CollectiveKind, Choice)>,
+    pub(super) cache: Cache,
+    pub(super) forced: Option<(CollectiveKind, Choice)>,
     recorder: Recorder,
     /// Registered memory through which parts of different lengths travel; of the same length on all ranks.
     pub(super) staging: Option<[SharedBuffer<u8>; 2]>,
@@ -180,6 +185,9 @@ impl Communicator {
             return Ok(executor.clone());
         }
         let new = Executor::new(Arc::clone(&self.inner.bootstrap))?;
+        if let Some(timeout) = self.timeout {
+            new.set_timeout(timeout)?;
+        }
         Ok(executor.insert(new).clone())
     }
 
@@ -192,15 +200,6 @@ impl Communicator {
     pub fn alloc<T: Element>(&self, len: usize) -> Result<SharedBuffer<T>, Error> {
         self.wait_for_started();
         self.executor()?.alloc(len)
-    }
-
-    /// Creates a communicator of the remaining ranks after a failure; see [`Bootstrap::shrink`]. `lost` is what
-    /// [`Error::lost`] reports.
-    ///
-    /// # Errors
-    /// As [`Bootstrap::shrink`].
-    pub fn shrink(&self, lost: &[u32]) -> Result<Self, Error> {
-        Ok(self.inner.bootstrap.shrink(lost)?.into())
     }
 
     /// Divides the ranks: those with one `color` become a communicator, ordered by `key` and then by rank. A rank without
@@ -260,9 +259,12 @@ impl Communicator {
         if let Some(registry) = &*registry {
             return Ok(Arc::clone(registry));
         }
-        let new = Registry::from_env()?;
+        let new = match &self.inner.inherited {
+            Some(inherited) => Arc::clone(inherited),
+            None => Arc::new(Registry::from_env()?),
+        };
         self.compare(&new)?;
-        Ok(Arc::clone(registry.insert(Arc::new(new))))
+        Ok(Arc::clone(registry.insert(new)))
     }
 
     /// Replaces the registry and drops what was prepared. A call of all ranks, whose registries must have the same algorithms.
@@ -297,7 +299,7 @@ impl Communicator {
         self.executor()?.control("comparison of algorithms", |bootstrap| bootstrap.compare(&values))
     }
 
-    fn lock_registry(&self) -> MutexGuard<'_, Option<Arc<Registry>>> {
+    pub(super) fn lock_registry(&self) -> MutexGuard<'_, Option<Arc<Registry>>> {
         self.inner.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -378,6 +380,7 @@ impl Communicator {
     ) -> Result<(), Error> {
         calls.recorder.note(request, Location::caller());
         let _place = place::enter(Location::caller());
+        let _timeout = self.apply_timeout()?;
         call(calls).inspect_err(|error| {
             let stall = match error {
                 Error::Stalled(stall) => Some(&**stall),
@@ -457,15 +460,23 @@ pub(super) fn reducing(request: Request, op: ReduceOp) -> Request {
 impl From<Bootstrap> for Communicator {
     /// The ranks of a bootstrap, none of which has made a call yet.
     fn from(bootstrap: Bootstrap) -> Self {
+        Self::with_inherited(bootstrap, None)
+    }
+}
+
+impl Communicator {
+    /// Returns the communicator of a bootstrap, whose registry is that of an older communicator.
+    pub(super) fn with_inherited(bootstrap: Bootstrap, inherited: Option<Arc<Registry>>) -> Self {
         let inner = Inner {
             bootstrap: Arc::new(bootstrap),
             executor: Mutex::default(),
             registry: Mutex::default(),
+            inherited,
             calls: Mutex::default(),
             assume_registered: AtomicBool::new(false),
             queue: CallQueue::default(),
         };
-        Self { inner: Arc::new(inner) }
+        Self { inner: Arc::new(inner), timeout: None }
     }
 }
 

@@ -5,6 +5,8 @@ mod calls;
 mod exchange;
 mod handle;
 mod pending;
+mod recovery;
+mod timeout;
 
 pub use exchange::AllToAllVOutput;
 pub use handle::Communicator;

@@ -92,9 +92,13 @@ impl Executor {
     /// # Errors
     /// [`Error::Busy`] while another thread is in a call.
     pub fn set_timeout(&self, timeout: Duration) -> Result<(), Error> {
+        self.replace_timeout(timeout).map(drop)
+    }
+
+    /// Sets the timeout of this rank's later calls, and returns the one before.
+    pub(crate) fn replace_timeout(&self, timeout: Duration) -> Result<Duration, Error> {
         // An `Instant` is bounded.
-        self.inner.session()?.options.timeout = timeout.min(MAX_TIMEOUT);
-        Ok(())
+        Ok(std::mem::replace(&mut self.inner.session()?.options.timeout, timeout.min(MAX_TIMEOUT)))
     }
 
     /// Returns this rank.

@@ -381,6 +381,12 @@ impl Registry {
         }
     }
 
+    /// Returns the number of compiled plans.
+    #[cfg(test)]
+    pub(crate) fn num_plans(&self) -> usize {
+        self.lock_plans().len()
+    }
+
     fn lock_plans(&self) -> std::sync::MutexGuard<'_, BTreeMap<Key, Plan>> {
         // A panic leaves the map consistent.
         self.plans.lock().unwrap_or_else(PoisonError::into_inner)

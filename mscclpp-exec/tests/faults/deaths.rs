@@ -1,12 +1,13 @@
 //! A rank that is killed or stopped.
 
+use std::ffi::OsStr;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rustix::process::Signal;
 
 use crate::process::Process;
-use crate::rank::END;
+use crate::rank::{END, GROWS};
 use crate::round::{FOREVER, Round};
 use crate::{LIVENESS, SHORT};
 
@@ -83,6 +84,52 @@ pub(crate) fn stopped_as_a_whole(mut round: Round) {
     for process in all {
         assert_eq!(process.outcome(), "ok");
     }
+}
+
+/// The remaining ranks continue with collective calls, and then with the killed rank, which is started again.
+pub(crate) fn killed_rank_is_replaced(mut round: Round) {
+    round.size = 4;
+    let grows = [(GROWS, OsStr::new("1"))];
+    let mut all: Vec<_> =
+        (0..round.size).map(|rank| Process::start_with(&round, "recovers", rank, 20, &grows)).collect();
+    assert!(all.iter().all(Process::wait_connected));
+    round.pause(Duration::from_millis(50));
+    let killed = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
+    drop(all.remove(round.victim as usize));
+    let times: Vec<_> = all.iter().map(|process| process.wait_numbers("times")).collect();
+    for (index, name) in ["noticed", "shrunk", "first call ended"].into_iter().enumerate() {
+        let after: Vec<_> = times.iter().map(|times| format!("{:.1}", 1000.0 * (times[index] - killed))).collect();
+        println!("  rank {} killed; {name} after {} ms", round.victim, after.join(", "));
+    }
+    let restarted = [("MSCCLPP_RESTART", OsStr::new("1"))];
+    let restarted = Process::start_with(&round, "recovers", round.victim, 20, &restarted);
+    for process in &all {
+        let seconds = process.wait_numbers("grown")[0];
+        println!("  {} grew and made its first call in {:.1} ms", process.name, 1000.0 * seconds);
+    }
+    for process in all.into_iter().chain([restarted]) {
+        let who = process.name.clone();
+        assert_eq!(process.outcome(), "ok", "{who} with rank {}", round.victim);
+    }
+}
+
+/// The remaining ranks continue without a stopped rank, which learns that when it is continued.
+pub(crate) fn stopped_rank_is_excluded(mut round: Round) {
+    round.size = round.size.max(3);
+    round.liveness = LIVENESS;
+    let mut all: Vec<_> = (0..round.size).map(|rank| round.start_as("recovers", rank, 20)).collect();
+    assert!(all.iter().all(Process::wait_connected));
+    let victim = all.remove(round.victim as usize);
+    victim.signal(Signal::STOP);
+    for process in all {
+        process.wait_numbers("times");
+        let who = process.name.clone();
+        assert_eq!(process.outcome(), "ok", "{who} without rank {}", round.victim);
+    }
+    victim.signal(Signal::CONT);
+    let said = victim.outcome();
+    let excluded = format!("rank {} (", round.victim);
+    assert!(said.contains(&excluded) && said.contains("was excluded from the communicator by rank"), "{said}");
 }
 
 pub(crate) fn survivors_go_on(mut round: Round) {

@@ -24,8 +24,8 @@ use self::calls::{
     stopped_in_a_collective,
 };
 use self::deaths::{
-    killed_while_it_starts, killed_while_it_waits_for_others, killed_while_it_works, stopped, stopped_as_a_whole,
-    survivors_go_on,
+    killed_rank_is_replaced, killed_while_it_starts, killed_while_it_waits_for_others, killed_while_it_works, stopped,
+    stopped_as_a_whole, stopped_rank_is_excluded, survivors_go_on,
 };
 use self::meeting::{
     another_secret, another_size, nothing, strangers_on_the_port, the_same_rank_twice, too_late, two_jobs_on_one_port,
@@ -46,7 +46,7 @@ const AT_ONCE: usize = 4;
 
 type Kind = (&'static str, fn(Round));
 
-const KINDS: [Kind; 24] = [
+const KINDS: [Kind; 26] = [
     ("nothing", nothing),
     ("killed while it starts", killed_while_it_starts),
     ("killed while it works", killed_while_it_works),
@@ -71,6 +71,8 @@ const KINDS: [Kind; 24] = [
     ("survivors go on", survivors_go_on),
     ("stopped as a whole", stopped_as_a_whole),
     ("forks", forks),
+    ("killed rank is replaced", killed_rank_is_replaced),
+    ("stopped rank is excluded", stopped_rank_is_excluded),
 ];
 
 #[test]

@@ -90,6 +90,13 @@ impl Process {
         self.lines.recv_timeout(HANG).is_ok_and(|line| line == "connected")
     }
 
+    /// Returns the numbers of the next line that begins with `name`.
+    pub(crate) fn wait_numbers(&self, name: &str) -> Vec<f64> {
+        let line = self.lines.recv_timeout(HANG).expect("the rank prints a line");
+        let numbers = line.strip_prefix(name).unwrap_or_else(|| panic!("{}: expected {name}, found {line}", self.name));
+        numbers.split_whitespace().map(|number| number.parse().unwrap()).collect()
+    }
+
     /// Waits until it has ended in order, and returns its result.
     pub(crate) fn outcome(mut self) -> String {
         let until = Instant::now() + HANG;

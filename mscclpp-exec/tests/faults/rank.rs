@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use mscclpp_bootstrap as bootstrap;
 use mscclpp_bootstrap::Bootstrap;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::{Communicator, Error};
@@ -13,6 +14,8 @@ use crate::round::FOREVER;
 
 /// Environment variable for the file whose existence ends the role `goes on`.
 pub(crate) const END: &str = "FAULT_END";
+/// Environment variable with which the role `recovers` grows.
+pub(crate) const GROWS: &str = "FAULT_GROWS";
 
 /// One rank. Started by the test below, which sets its environment.
 #[test]
@@ -22,6 +25,7 @@ fn one_of_a_job() {
     let outcome = match std::env::var("FAULT_WORK").as_deref() {
         Ok("collectives") => collectives(),
         Ok("survive") => survive(),
+        Ok("recovers") => recovers(),
         Ok("one case") => return one_case(),
         Ok("forks") => forks(),
         Ok("goes on") => goes_on(),
@@ -163,6 +167,59 @@ fn survive() -> Result<(), Error> {
     assert_eq!(survivors.num_ranks() + 1, group.num_ranks());
     drop(group);
     talk(&survivors, rounds())
+}
+
+/// Makes collective calls until a rank is lost, then without it, and then with the restarted one if the environment says
+/// so. Prints when it noticed the loss and when its first call without the rank had ended, and how long it took to grow.
+fn recovers() -> Result<(), Error> {
+    let comm = Communicator::from_env()?;
+    if std::env::var_os("MSCCLPP_RESTART").is_some() {
+        // As the others after they have grown.
+        return sums(&comm, 1).and_then(|()| sums(&comm, rounds() - 1));
+    }
+    sums(&comm, 10)?;
+    say("connected");
+    let Err(mut failure) = sums(&comm, FOREVER) else { unreachable!("the calls go on until they fail") };
+    let noticed = since_epoch();
+    let shrunk = loop {
+        match comm.shrink(&failure.lost()) {
+            Ok(shrunk) => break shrunk,
+            Err(Error::Bootstrap(error)) if !matches!(*error, bootstrap::Error::Excluded { .. }) => {
+                failure = (*error).into();
+            }
+            Err(error) => return Err(error),
+        }
+    };
+    let formed = since_epoch();
+    assert_eq!(shrunk.num_ranks() + 1, comm.num_ranks(), "{failure}");
+    sums(&shrunk, 1)?;
+    say(&format!("times {noticed:.6} {formed:.6} {:.6}", since_epoch()));
+    drop(comm);
+    sums(&shrunk, rounds())?;
+    if std::env::var_os(GROWS).is_some() {
+        let start = Instant::now();
+        let grown = shrunk.grow_from_env()?;
+        assert_eq!(grown.num_ranks(), shrunk.num_ranks() + 1);
+        drop(shrunk);
+        sums(&grown, 1)?;
+        say(&format!("grown {:.6}", start.elapsed().as_secs_f64()));
+        return sums(&grown, rounds() - 1);
+    }
+    Ok(())
+}
+
+fn since_epoch() -> f64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64()
+}
+
+fn sums(comm: &Communicator, rounds: u32) -> Result<(), Error> {
+    let ranks = comm.num_ranks();
+    for _ in 0..rounds {
+        let mut x = [comm.rank() + 1; 300];
+        comm.all_reduce_in_place(&mut x, ReduceOp::Sum)?;
+        assert_eq!(x, [ranks * (ranks + 1) / 2; 300]);
+    }
+    comm.bootstrap().barrier().map_err(Error::from)
 }
 
 fn talk(group: &Bootstrap, rounds: u32) -> Result<(), Error> {

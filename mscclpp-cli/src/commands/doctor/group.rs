@@ -23,6 +23,9 @@ const MESSAGE: usize = 1 << 10;
 /// Number of rounds, the last ones, whose times are kept.
 const KEPT: usize = 4096;
 
+/// Maximum timeout of the calls after all ranks have joined: all of them make the same calls, at once.
+const MAX_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// Joins the job that the environment describes, tests every kind of connection between its ranks for `time`, and
 /// prints the results on rank 0.
 ///
@@ -32,6 +35,7 @@ const KEPT: usize = 4096;
 pub(super) fn group(time: Duration, json: bool) -> Result<ExitCode> {
     let start = Instant::now();
     let comm = Bootstrap::from_env()?;
+    comm.set_timeout(comm.timeout().min(MAX_TIMEOUT));
     let together = start.elapsed();
     let until = start + time;
     let mut barriers = VecDeque::new();
@@ -140,7 +144,7 @@ fn pairs(group: &Bootstrap) -> Result<()> {
     for peer in (0..ranks).filter(|peer| *peer != rank) {
         // Different from the numbers of the streams below.
         let stream = group.stream(peer, u64::from(ranks))?;
-        let found = exchange(stream, rank.to_le_bytes().into(), group.options().timeout)
+        let found = exchange(stream, rank.to_le_bytes().into(), group.timeout())
             .map_err(|error| Error::Broken { rank: peer, reason: error.to_string() })?;
         if found != peer.to_le_bytes() {
             return Err(garbled("a stream", peer));
@@ -164,7 +168,7 @@ fn streams(group: &Bootstrap) -> Result<f64> {
         let (ours, theirs) = (pattern(rank, 0, BYTES), pattern(peer, 0, BYTES));
         let stream = group.stream(peer, u64::from(first))?;
         let start = Instant::now();
-        let found = exchange(stream, ours, group.options().timeout)
+        let found = exchange(stream, ours, group.timeout())
             .map_err(|error| Error::Broken { rank: peer, reason: error.to_string() })?;
         slowest = slowest.min(BYTES as f64 / start.elapsed().as_secs_f64());
         if found != theirs {

@@ -58,6 +58,8 @@ pub(super) fn of_all(args: &LaunchArgs, secret: Option<OsString>) -> Result<Vec<
             // `MASTER_ADDR`.
             ("MSCCLPP_MASTER_ADDR", args.address.as_ref().map(ToString::to_string)),
             ("MSCCLPP_MASTER_PORT", None),
+            // How often this launcher has restarted the rank, which another launcher may have set.
+            ("MSCCLPP_RESTART", None),
             ("MSCCLPP_SECRET", Some(secret.to_hex())),
         ];
         if host.is_some() {

@@ -7,13 +7,15 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, waitid};
+use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use super::environment::Environment;
 use super::lines;
 use super::rank::{self, Rank};
+use super::restart::{Restarts, Scheduled};
+use crate::args::LaunchArgs;
 use crate::error::{Error, Result};
 use crate::{exit, output};
 
@@ -26,7 +28,13 @@ const DRAIN: (u32, Duration) = (20, Duration::from_millis(50));
 /// The ranks of a job that run on this host.
 #[derive(Debug)]
 pub(super) struct Job {
+    command: Vec<OsString>,
+    /// Whether the ranks write to the launcher's output.
+    inherit: bool,
     ranks: Vec<Rank>,
+    /// By index in `ranks`.
+    environments: Vec<Environment>,
+    restarts: Restarts,
     started: Instant,
     grace: Duration,
     sender: Sender<Event>,
@@ -68,7 +76,7 @@ impl Job {
     ///
     /// # Errors
     /// [`Error::Signals`].
-    pub(super) fn new(grace: Duration) -> Result<Self> {
+    pub(super) fn new(args: &LaunchArgs) -> Result<Self> {
         let (sender, events) = channel();
         let heard = [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|signal| !is_ignored(*signal));
         // If the end of a child is ignored, as the parent process may have set it, no child can be waited for.
@@ -81,19 +89,41 @@ impl Job {
         };
         thread::Builder::new().spawn(listen).map_err(Error::Signals)?;
         let started = Instant::now();
-        Ok(Self { ranks: Vec::new(), started, grace, sender, events, open: 0, stage: Stage::Runs, code: None })
+        Ok(Self {
+            command: args.command.clone(),
+            inherit: args.no_prefix,
+            ranks: Vec::new(),
+            environments: Vec::new(),
+            restarts: Restarts::new(args.restarts),
+            started,
+            grace: args.grace,
+            sender,
+            events,
+            open: 0,
+            stage: Stage::Runs,
+            code: None,
+        })
     }
 
     /// Starts a rank.
     ///
     /// # Errors
     /// [`Error::Start`]; the ranks that were started are killed.
-    pub(super) fn start(&mut self, command: &[OsString], environment: &Environment, inherit: bool) -> Result<()> {
-        let started = Rank::start(command, environment, inherit).and_then(|mut rank| {
-            let (number, pid) = (rank.rank, rank.pid());
-            let (stdout, stderr) = (rank.child.stdout.take(), rank.child.stderr.take());
-            self.ranks.push(rank);
-            self.spawn_monitors(number, pid, stdout, stderr).map_err(|source| rank::cannot_start(command, source))
+    pub(super) fn start(&mut self, environment: Environment) -> Result<()> {
+        self.environments.push(environment);
+        self.start_at(self.environments.len() - 1, 0)
+    }
+
+    /// Starts the rank at an index, in place of its ended process.
+    fn start_at(&mut self, place: usize, restarts: u32) -> Result<()> {
+        let started = Rank::start(&self.command, &self.environments[place], self.inherit, restarts);
+        let started = started.and_then(|mut rank| {
+            let output = (rank.child.stdout.take(), rank.child.stderr.take());
+            match self.ranks.get_mut(place) {
+                Some(ended) => *ended = rank,
+                None => self.ranks.push(rank),
+            }
+            self.spawn_monitors(place, output).map_err(|source| rank::cannot_start(&self.command, source))
         });
         if started.is_err() {
             self.kill();
@@ -101,21 +131,20 @@ impl Job {
         started
     }
 
-    /// Starts the threads that monitor a rank, the last of `ranks`.
+    /// Starts the threads that monitor a rank.
     fn spawn_monitors(
         &mut self,
-        rank: u32,
-        pid: Option<Pid>,
-        stdout: Option<ChildStdout>,
-        stderr: Option<ChildStderr>,
+        place: usize,
+        (stdout, stderr): (Option<ChildStdout>, Option<ChildStderr>),
     ) -> io::Result<()> {
+        let (rank, pid) = (self.ranks[place].rank, self.ranks[place].pid());
         if let Some(stdout) = stdout {
             self.pass_on(rank, stdout, io::stdout())?;
         }
         if let Some(stderr) = stderr {
             self.pass_on(rank, stderr, io::stderr())?;
         }
-        let (to, place) = (self.sender.clone(), self.ranks.len() - 1);
+        let to = self.sender.clone();
         if let Some(pid) = pid {
             let wait = move || {
                 // Waits without reaping the process: until it is reaped, its number is not reused.
@@ -147,7 +176,7 @@ impl Job {
 
     /// Waits until all ranks have ended, and returns the exit code.
     pub(super) fn run(mut self) -> u8 {
-        while self.ranks.iter().any(|rank| rank.ended.is_none()) {
+        while self.restarts.is_pending() || self.ranks.iter().any(|rank| rank.ended.is_none()) {
             match self.next() {
                 Some(Event::Ended(place)) => self.ended(place),
                 Some(Event::Signal(signal)) => self.signalled(signal),
@@ -166,20 +195,46 @@ impl Job {
         self.code.unwrap_or(exit::SUCCESS)
     }
 
-    /// Returns the next event, or `None` when the stage's time has expired.
+    /// Returns the next event, or `None` when the stage's time has expired or a rank is to be restarted.
     fn next(&self) -> Option<Event> {
-        match self.stage {
-            Stage::Grace(until) | Stage::Asked(until) => {
-                self.events.recv_timeout(until.saturating_duration_since(Instant::now())).ok()
-            }
-            Stage::Runs | Stage::Killed => self.events.recv().ok(),
+        let until = match self.stage {
+            Stage::Grace(until) | Stage::Asked(until) => Some(until),
+            Stage::Runs | Stage::Killed => self.restarts.next(),
+        };
+        match until {
+            Some(until) => self.events.recv_timeout(until.saturating_duration_since(Instant::now())).ok(),
+            None => self.events.recv().ok(),
         }
     }
 
     fn ended(&mut self, place: usize) {
         let Some(status) = self.ranks[place].reap() else { return };
-        if !status.success() {
+        if !status.success() && !self.schedule_restart(place, status) {
             self.failed(self.ranks[place].rank, status);
+        }
+    }
+
+    /// Schedules the restart of a rank that has failed, if the job runs and has restarts left.
+    fn schedule_restart(&mut self, place: usize, status: ExitStatus) -> bool {
+        let Some(restart) = self.restarts.schedule(place, Instant::now()) else { return false };
+        let Scheduled { number, limit, delay } = restart;
+        let (rank, after) = (self.ranks[place].rank, self.started.elapsed().as_secs_f64());
+        output::warn(format_args!(
+            "rank {rank} {} after {after:.1} s; restarting it in {} ms (restart {number} of {limit})",
+            rank::description(status),
+            delay.as_millis(),
+        ));
+        true
+    }
+
+    /// Restarts the ranks whose time has come.
+    fn restart(&mut self) {
+        while let Some((place, restarts)) = self.restarts.take_due(Instant::now()) {
+            if let Err(error) = self.start_at(place, restarts) {
+                output::error(format_args!("{error}; stopping the other ranks"));
+                self.code.get_or_insert(exit::UNAVAILABLE);
+                return;
+            }
         }
     }
 
@@ -197,7 +252,13 @@ impl Job {
             _ => format!("; stopping the other {others} ranks"),
         };
         output::error(format_args!("rank {rank} {} after {after:.1} s{rest}", rank::description(status)));
-        self.stage = Stage::Grace(Instant::now() + self.grace);
+        self.enter(Stage::Grace(Instant::now() + self.grace));
+    }
+
+    /// Ends the ranks, of which none is restarted any more.
+    fn enter(&mut self, stage: Stage) {
+        self.restarts.cancel();
+        self.stage = stage;
     }
 
     /// A signal is forwarded to all ranks, which have to end; the second one kills them.
@@ -212,7 +273,7 @@ impl Job {
             _ => Signal::TERM,
         };
         self.signal(signal);
-        self.stage = Stage::Asked(Instant::now() + self.grace.max(ASKED));
+        self.enter(Stage::Asked(Instant::now() + self.grace.max(ASKED)));
     }
 
     fn output_ended(&mut self, closed: bool) {
@@ -225,9 +286,10 @@ impl Job {
 
     fn expired(&mut self) {
         match self.stage {
+            Stage::Runs => self.restart(),
             Stage::Grace(_) => {
                 self.signal(Signal::TERM);
-                self.stage = Stage::Asked(Instant::now() + ASKED);
+                self.enter(Stage::Asked(Instant::now() + ASKED));
             }
             _ => self.kill(),
         }
@@ -235,7 +297,7 @@ impl Job {
 
     fn kill(&mut self) {
         self.signal(Signal::KILL);
-        self.stage = Stage::Killed;
+        self.enter(Stage::Killed);
     }
 
     fn signal(&self, signal: Signal) {

@@ -4,6 +4,7 @@ mod environment;
 mod job;
 mod lines;
 mod rank;
+mod restart;
 
 use std::os::unix::process::{CommandExt, parent_id};
 use std::process::{Command, ExitCode};
@@ -21,9 +22,9 @@ use job::Job;
 /// Those of [`of_all`](environment::of_all), [`Error::Signals`], and [`Error::Start`] if a rank cannot be started.
 pub(crate) fn launch(args: &LaunchArgs) -> Result<ExitCode> {
     let environments = environment::of_all(args, std::env::var_os("MSCCLPP_SECRET"))?;
-    let mut job = Job::new(args.grace)?;
+    let mut job = Job::new(args)?;
     for environment in environments {
-        job.start(&args.command, &environment, args.no_prefix)?;
+        job.start(environment)?;
     }
     Ok(ExitCode::from(job.run()))
 }

@@ -24,12 +24,12 @@ pub(super) struct Rank {
 }
 
 impl Rank {
-    /// Starts the program as a rank: in a separate process group, so that signals reach its child processes and a
+    /// Starts the program as a rank, for the first time or after `restarts` restarts: in a separate process group, so that signals reach its child processes and a
     /// terminal's signals come from the launcher alone.
     ///
     /// # Errors
     /// [`Error::Start`].
-    pub(super) fn start(command: &[OsString], environment: &Environment, inherit: bool) -> Result<Self> {
+    pub(super) fn start(command: &[OsString], environment: &Environment, inherit: bool, restarts: u32) -> Result<Self> {
         let start = |source| cannot_start(command, source);
         let output = || if inherit { Stdio::inherit() } else { Stdio::piped() };
         let mut guard = Command::new(std::env::current_exe().map_err(start)?);
@@ -40,6 +40,9 @@ impl Rank {
                 Some(value) => guard.env(name, value),
                 None => guard.env_remove(name),
             };
+        }
+        if restarts > 0 {
+            guard.env("MSCCLPP_RESTART", restarts.to_string());
         }
         Ok(Self { rank: environment.rank, child: guard.spawn().map_err(start)?, ended: None })
     }

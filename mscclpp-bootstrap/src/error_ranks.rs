@@ -1,0 +1,88 @@
+//! Ranks in errors: as ranks of the job where errors are sent, as ranks of a communicator where its calls return them.
+
+use super::error::Error;
+use super::rank_info::RankInfo;
+
+impl Error {
+    /// Returns the error of a rank that the ranks `by` consider unresponsive or dead, on that rank itself.
+    pub(crate) fn excluded(self, by: Vec<u32>) -> Self {
+        match self {
+            Self::Unresponsive { who, silent } => {
+                let reason = format!("it did not run for {:.1} s", silent.as_secs_f64());
+                Self::Excluded { who, by, reason }
+            }
+            Self::Died { who, how } => Self::Excluded { who, by, reason: how },
+            other => other,
+        }
+    }
+
+    /// Returns this error with other numbers for the ranks in it. An error that blames a rank without a number becomes
+    /// [`Error::System`] with the same text: it is a failure of the job that reaches a communicator without that rank.
+    pub(crate) fn map_ranks(self, number: impl Fn(u32) -> Option<u32>) -> Self {
+        let mut unknown = false;
+        let mut mapped = self.clone();
+        let mut map = |rank: &mut u32| match number(*rank) {
+            Some(other) => *rank = other,
+            None => unknown = true,
+        };
+        let mut info = |who: &mut RankInfo| map(&mut who.rank);
+        match &mut mapped {
+            Self::Died { who, .. }
+            | Self::Unresponsive { who, .. }
+            | Self::Aborted { who, .. }
+            | Self::Revoked { who }
+            | Self::CallFailed { who, .. }
+            | Self::WorldSize { who, .. } => info(who),
+            Self::Excluded { who, by, .. } => {
+                info(who);
+                *by = by.iter().filter_map(|rank| number(*rank)).collect();
+            }
+            Self::DuplicateRank { first, second }
+            | Self::Mismatch { first, second, .. }
+            | Self::ConfigMismatch { first, second, .. } => {
+                info(first);
+                info(second);
+            }
+            Self::RankLeft { who, waiting, .. } => {
+                info(who);
+                waiting.iter_mut().for_each(map);
+            }
+            Self::JoinTimeout { missing, .. } => missing.iter_mut().for_each(map),
+            Self::CollectiveTimeout { missing, waiting, .. } | Self::NoProgress { ranks: missing, waiting, .. } => {
+                missing.iter_mut().for_each(info);
+                waiting.iter_mut().for_each(map);
+            }
+            Self::Timeout { rank, from, .. } => {
+                info(from);
+                map(rank);
+            }
+            Self::Unreachable { rank, peer, .. } => {
+                map(rank);
+                map(peer);
+            }
+            _ => {}
+        }
+        if unknown {
+            return Self::System { what: "the job of this communicator has failed".into(), reason: self.to_string() };
+        }
+        mapped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_renumbered_or_the_error_names_the_job() {
+        let who = Box::new(RankInfo::unnamed(5));
+        let error = Error::RankLeft { who, waiting: Some(3), call: "barrier".into() };
+        let group = [3, 5];
+        let number = |rank| group.iter().position(|other| *other == rank).map(|position| position as u32);
+        let mapped = error.clone().map_ranks(number);
+        assert_eq!((mapped.lost(), mapped.rank()), (vec![1], Some(0)));
+        let other = error.clone().map_ranks(|_| None);
+        assert!(matches!(&other, Error::System { reason, .. } if *reason == error.to_string()), "{other}");
+        assert!(other.lost().is_empty());
+    }
+}
