@@ -440,3 +440,23 @@ fn block_on<F: Future + Unpin>(mut future: F) -> F::Output {
         }
     }
 }
+
+#[test]
+fn agreement_is_the_same_on_all_ranks() {
+    for falses in [vec![], vec![1], vec![0, 2], vec![0, 1, 2, 3]] {
+        let answers = on_ranks(4, |comm| comm.agree(!falses.contains(&comm.rank())).expect("all ranks call it"));
+        assert_eq!(answers, [falses.is_empty(); 4], "{falses:?}");
+    }
+    // Rank 1 aborts; the others learn it at the latest when they agree.
+    let errors = on_ranks(4, |comm| {
+        comm.barrier().expect("all ranks call it");
+        if comm.rank() == 1 {
+            comm.bootstrap().abort("on purpose");
+        }
+        comm.agree(true).expect_err("a rank has aborted")
+    });
+    for error in &errors {
+        assert_eq!(error.root_cause(), errors[0].root_cause());
+        assert_eq!(error.root_cause().map(|cause| cause.rank), Some(1));
+    }
+}

@@ -6,6 +6,7 @@ mod book;
 mod coverage;
 mod crates;
 mod cycles;
+mod failures;
 mod language;
 mod packages;
 mod spellings;
