@@ -144,6 +144,12 @@ impl Bootstrap {
         self.group.get(rank as usize).map(|world| &self.world[*world as usize]).ok_or_else(|| self.no_such_rank(rank))
     }
 
+    /// Returns the identity of a rank as errors name it: with its number in this communicator.
+    #[doc(hidden)]
+    pub fn member(&self, rank: u32) -> RankInfo {
+        self.rank_info(rank).map_or_else(|_| RankInfo::unnamed(rank), |info| RankInfo { rank, ..info.clone() })
+    }
+
     /// Returns the node of a rank. Ranks on one node can share memory. Nodes are numbered in the order of their first
     /// rank.
     ///

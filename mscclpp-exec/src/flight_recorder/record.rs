@@ -13,7 +13,7 @@ use thiserror::Error;
 use crate::error::{BlockedThreadBlock, Stall, UnblockedBy, WaitsFor};
 use crate::file::{self, ReadError};
 use crate::select::Request;
-use mscclpp_bootstrap::{Bootstrap, RootCause};
+use mscclpp_bootstrap::Bootstrap;
 
 /// Version of the file format.
 const FORMAT: u32 = 1;
@@ -256,9 +256,7 @@ impl Recorder {
         let folder = std::env::var_os(super::FOLDER_VARIABLE).filter(|folder| !folder.is_empty());
         let (false, Some(folder)) = (self.written, folder) else { return };
         self.written = true;
-        // Errors name ranks of the job.
-        let rank = |cause: RootCause| group.members().iter().position(|member| *member == cause.rank);
-        let root_cause = error.root_cause().and_then(rank).map(|rank| rank as u32);
+        let root_cause = error.root_cause().map(|cause| cause.rank);
         let failure = FailureRecord { message: error.to_string(), root_cause };
         self.write(&PathBuf::from(folder), group, failure, stall);
     }

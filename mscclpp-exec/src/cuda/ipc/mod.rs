@@ -24,7 +24,7 @@ use super::proxy::Proxies;
 use crate::error::Error;
 use crate::process::{Options, Session};
 use crate::shm::Sent;
-use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, Bootstrap, RankInfo};
+use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, Bootstrap};
 
 /// First number of the connections between nodes, of which each plan uses one.
 const STREAMS: u64 = 0x6375_6461 << 32;
@@ -144,8 +144,7 @@ impl IpcGroup {
 
     /// Returns the cause on all ranks when this rank aborts.
     pub(super) fn aborted(&self, reason: &str) -> bootstrap::Error {
-        let who = self.bootstrap.rank_info(self.rank).cloned().unwrap_or_else(|_| RankInfo::unnamed(self.rank));
-        bootstrap::Error::Aborted { who: Box::new(who), reason: reason.to_owned() }
+        bootstrap::Error::Aborted { who: Box::new(self.bootstrap.member(self.rank)), reason: reason.to_owned() }
     }
 
     pub(super) fn bootstrap(&self) -> &Arc<Bootstrap> {

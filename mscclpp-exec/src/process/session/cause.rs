@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, ErrorKind, RankInfo, odd_one_out};
+use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, ErrorKind, odd_one_out};
 
 use super::Session;
 use super::history::CallReport;
@@ -65,8 +65,8 @@ impl Session {
             if let Some(WaitsFor::Peers { ranks }) = stall.blocked.first().map(|blocked| &blocked.waits_for)
                 && !ranks.is_empty()
             {
-                let missing = ranks.iter().map(|rank| self.info(*rank)).collect();
-                let (waiting, waited) = (vec![self.info(self.rank()).rank], self.options.timeout);
+                let missing = ranks.iter().map(|rank| self.bootstrap.member(*rank)).collect();
+                let (waiting, waited) = (vec![self.rank()], self.options.timeout);
                 return bootstrap::Error::CollectiveTimeout { call, missing, waiting, waited };
             }
         }
@@ -75,11 +75,7 @@ impl Session {
             Error::RankLost { why, .. } => why.clone(),
             other => other.to_string(),
         };
-        bootstrap::Error::CallFailed { who: Box::new(self.info(rank)), call, kind: error.kind(), why }
-    }
-
-    pub(in super::super) fn info(&self, rank: u32) -> RankInfo {
-        self.bootstrap.rank_info(rank).cloned().unwrap_or_else(|_| RankInfo::unnamed(rank))
+        bootstrap::Error::CallFailed { who: Box::new(self.bootstrap.member(rank)), call, kind: error.kind(), why }
     }
 
     /// Returns the text of one of this rank's last calls.
@@ -110,15 +106,15 @@ impl Session {
             Ok(reports) => reports,
             Err(cause) => return Some(cause),
         };
-        let infos = |ranks: &[u32]| ranks.iter().map(|rank| self.info(*rank)).collect();
+        let infos = |ranks: &[u32]| ranks.iter().map(|rank| self.bootstrap.member(*rank)).collect();
         let by_rank = || (0_u32..).zip(&reports);
         // A rank without an answer has left in order, or is suspended.
         if let Some((rank, _)) = by_rank().find(|(_, report)| report.is_none()) {
-            let who = Box::new(self.info(rank));
+            let who = Box::new(self.bootstrap.member(rank));
             return Some(match self.bootstrap.has_left(rank) {
                 Ok(true) => {
                     let call = self.call_text(self.number);
-                    bootstrap::Error::RankLeft { who, waiting: Some(self.info(self.rank()).rank), call }
+                    bootstrap::Error::RankLeft { who, waiting: Some(self.rank()), call }
                 }
                 _ => bootstrap::Error::Unresponsive { who, silent: REPORT_TIME },
             });
@@ -137,8 +133,7 @@ impl Session {
         if let Some((_, odd)) = odd_one_out(&ids) {
             return Some(self.find_mismatch(self.number, odd));
         }
-        let waiting =
-            |number| ranks(&|report| report.waiting >= number).into_iter().map(|rank| self.info(rank).rank).collect();
+        let waiting = |number| ranks(&|report| report.waiting >= number);
         if slowest < self.number {
             let missing = ranks(&|report| report.number == slowest && report.returned == slowest);
             if !missing.is_empty() {
@@ -174,9 +169,9 @@ impl Session {
                 let (first, second) = odd_one_out(&calls).unwrap_or((self.rank(), peer));
                 let text = |rank| call(rank).map_or_else(|| "another call".to_owned(), |call| call.text.clone());
                 return bootstrap::Error::Mismatch {
-                    first: Box::new(self.info(first)),
+                    first: Box::new(self.bootstrap.member(first)),
                     first_call: text(first),
-                    second: Box::new(self.info(second)),
+                    second: Box::new(self.bootstrap.member(second)),
                     second_call: text(second),
                 };
             }
@@ -186,7 +181,7 @@ impl Session {
 
     /// Returns the error of a rank that does not go on, because of a failure of the plan.
     pub(in super::super) fn stalled(&self, rank: u32, why: String) -> bootstrap::Error {
-        let (who, call) = (Box::new(self.info(rank)), self.call_text(self.number));
+        let (who, call) = (Box::new(self.bootstrap.member(rank)), self.call_text(self.number));
         bootstrap::Error::CallFailed { who, call, kind: ErrorKind::Stalled, why }
     }
 }

@@ -13,7 +13,7 @@ use super::wait::CAUSE_GRACE_PERIOD;
 use crate::error::Error;
 use crate::shm::{LocalListener, Mesh, ProcessMark, Segment, SharedCacheLines};
 use crate::transport::{Tcp, Transport};
-use mscclpp_bootstrap::{ActiveTimeout, Bootstrap, Error as Cause, ErrorKind, RankInfo};
+use mscclpp_bootstrap::{ActiveTimeout, Bootstrap, Error as Cause, ErrorKind};
 
 impl Session {
     /// Connects the ranks of a node.
@@ -128,8 +128,7 @@ pub(super) fn name_rank(error: Error, locals: &[u32], bootstrap: &Bootstrap) -> 
 fn fail(error: Error, locals: &[u32], bootstrap: &Bootstrap) -> Error {
     match name_rank(error, locals, bootstrap) {
         Error::RankLost { peer, why } => {
-            let who = bootstrap.rank_info(peer).cloned().unwrap_or_else(|_| RankInfo::unnamed(peer));
-            let (who, call) = (Box::new(who), "the connection of the ranks of a node".to_owned());
+            let (who, call) = (Box::new(bootstrap.member(peer)), "the connection of the ranks of a node".to_owned());
             bootstrap.fail(Cause::CallFailed { who, call, kind: ErrorKind::RankLost, why }).into()
         }
         other => other,

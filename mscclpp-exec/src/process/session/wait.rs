@@ -113,7 +113,7 @@ impl Session {
 
     /// Returns the failure of a local rank that no longer takes part.
     fn lost(&self, local_rank: usize, why: &str) -> bootstrap::Error {
-        let (who, call) = (Box::new(self.info(self.locals[local_rank])), self.call_text(self.number));
+        let (who, call) = (Box::new(self.bootstrap.member(self.locals[local_rank])), self.call_text(self.number));
         bootstrap::Error::CallFailed { who, call, kind: ErrorKind::RankLost, why: why.into() }
     }
 
@@ -124,9 +124,9 @@ impl Session {
         let needed =
             |local_rank| !self.calls.has_left_after(local_rank, self.number) && !self.calls.has_aborted(local_rank);
         if let Some(local_rank) = self.mesh.poll_disconnected(needed) {
-            let who = Box::new(self.info(self.locals[local_rank]));
+            let who = Box::new(self.bootstrap.member(self.locals[local_rank]));
             if self.calls.has_left(local_rank) {
-                let (waiting, call) = (Some(self.info(self.rank()).rank), self.call_text(self.number));
+                let (waiting, call) = (Some(self.rank()), self.call_text(self.number));
                 return Some(bootstrap::Error::RankLeft { who, waiting, call });
             }
             // If it died, its connection to rank 0 shows that too, or rank 0 itself is lost.

@@ -34,7 +34,7 @@ use crate::cuda::driver::{self, Handle, SharedDriver};
 use crate::cuda::proxy::Failure;
 use crate::error::Error;
 use crate::transport::{LaunchId, Lost, Signal, Tcp, Transport};
-use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, Bootstrap, ErrorKind, RankInfo, StreamKeys};
+use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, Bootstrap, ErrorKind, StreamKeys};
 
 /// Interval at which the time without progress is counted; any time counts in which other processes can run.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
@@ -221,12 +221,8 @@ impl NodeConnections {
 
     /// Returns the failure of a rank that no longer takes part.
     fn lost(&self, peer: u32, why: &str) -> bootstrap::Error {
-        let (who, call) = (Box::new(self.info(peer)), self.call());
+        let (who, call) = (Box::new(self.bootstrap.member(peer)), self.call());
         bootstrap::Error::CallFailed { who, call, kind: ErrorKind::RankLost, why: why.to_owned() }
-    }
-
-    fn info(&self, rank: u32) -> RankInfo {
-        self.bootstrap.rank_info(rank).cloned().unwrap_or_else(|_| RankInfo::unnamed(rank))
     }
 
     /// Returns the text of the current call.
@@ -243,7 +239,7 @@ impl NodeConnections {
     pub(in crate::cuda) fn find_timeout(&self, timeout: Duration) -> Option<bootstrap::Error> {
         let late = self.idle.elapsed() > timeout;
         let wire = self.wires.iter().find(|wire| late && !wire.is_idle(&*self.transport))?;
-        let (ranks, waiting) = (vec![self.info(wire.peer)], vec![self.info(self.bootstrap.rank()).rank]);
+        let (ranks, waiting) = (vec![self.bootstrap.member(wire.peer)], vec![self.bootstrap.rank()]);
         Some(bootstrap::Error::NoProgress { call: self.call(), ranks, waiting, waited: timeout })
     }
 
