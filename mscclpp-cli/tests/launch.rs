@@ -119,10 +119,11 @@ fn recovering_rank() {
         let mut x = [comm.rank() + 1];
         comm.all_reduce_in_place(&mut x, ReduceOp::Sum).map(|()| x[0])
     };
-    for _ in 0..20 {
-        call(&comm).unwrap();
-    }
-    if std::env::var_os("MSCCLPP_RESTART").is_none() {
+    // The victim may end while the others are still in the last of these calls.
+    let made = (0..20).take_while(|_| call(&comm).is_ok()).count();
+    if std::env::var_os("MSCCLPP_RESTART").is_some() {
+        assert_eq!(made, 20);
+    } else {
         let victim = std::env::var("VICTIM").unwrap();
         if victim.split(',').any(|victim| victim == comm.rank().to_string()) {
             kill_process(pid(std::process::id()), Signal::KILL).unwrap();
