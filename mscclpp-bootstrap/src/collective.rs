@@ -64,7 +64,7 @@ impl Bootstrap {
     }
 
     /// Returns whether `flag` is true on all ranks, the same on all of them: for ranks that must know whether each of them has
-    /// succeeded, for example before they go on to the next step. A rank whose earlier call failed gets that failure here, and
+    /// succeeded, for example before they continue with the next step. A rank whose earlier call failed gets that failure here, and
     /// so do all others. Only the end of rank 0 while it answers can still let some ranks learn the result and others the
     /// failure.
     ///

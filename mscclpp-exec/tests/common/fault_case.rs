@@ -1,7 +1,7 @@
 //! A job in which one rank has a fault, and what its ranks return.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::{Communicator, Error};
@@ -89,7 +89,7 @@ impl Case {
 
     /// Makes calls until one fails, and returns its error. `strike` is called by the faulty rank at its call, and returns `false`
     /// if the rank makes no calls any more.
-    pub(crate) fn run(&self, comm: Communicator, timeout: Duration, strike: impl Fn(&Self)) -> Option<Error> {
+    pub(crate) fn run(&self, comm: Communicator, strike: impl Fn(&Self)) -> Option<Error> {
         let victim = comm.rank() == self.victim;
         for number in 0.. {
             let strikes = victim && number == self.before;
@@ -97,7 +97,7 @@ impl Case {
             let mut other_type = false;
             if strikes {
                 match self.fault {
-                    Fault::Late => thread::sleep(timeout + timeout / 4),
+                    Fault::Late => wait_for_failure(&comm),
                     Fault::Dies | Fault::Stops => strike(self),
                     Fault::Leaves => return None,
                     Fault::Aborts => comm.bootstrap().abort("on purpose"),
@@ -144,5 +144,13 @@ impl Case {
             "agree" => comm.agree(true).map(drop),
             other => panic!("there is no call {other}"),
         }
+    }
+}
+
+/// Waits until the timeout of the other ranks has expired, which takes longer if they do not get a processor.
+fn wait_for_failure(comm: &Communicator) {
+    let begun = Instant::now();
+    while comm.bootstrap().check_alive().is_ok() && begun.elapsed() < Duration::from_secs(120) {
+        thread::sleep(Duration::from_millis(10));
     }
 }

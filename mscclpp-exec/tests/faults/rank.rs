@@ -90,7 +90,7 @@ fn forks() -> Result<(), Error> {
 fn one_case() {
     let seed = std::env::var(causes::SEED).unwrap().parse().unwrap();
     let error = match Communicator::from_env() {
-        Ok(comm) => causes::case(seed).run(comm, causes::TIMEOUT, causes::strike),
+        Ok(comm) => causes::case(seed).run(comm, causes::strike),
         Err(error) => Some(error),
     };
     match error.map(|error| (error.root_cause(), error)) {

@@ -253,7 +253,11 @@ fn every_call_fails_once(seed: u64) -> Result<(), Failed> {
             match (first, second) {
                 (Ok(()), Ok(())) if nth > 1 || !is_heard => break,
                 // The last call of the program is complete.
-                (Ok(()) | Err(Error::Bootstrap(_) | Error::MapFailed { peer: 1, .. }), Err(_)) if is_named => {}
+                (
+                    Ok(())
+                    | Err(Error::RankLost { peer: 1, .. } | Error::Bootstrap(_) | Error::MapFailed { peer: 1, .. }),
+                    Err(_),
+                ) if is_named => {}
                 _ => return Err(format!("call {nth} of {call}: {results:?}").into()),
             }
         }

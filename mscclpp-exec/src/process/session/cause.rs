@@ -112,10 +112,7 @@ impl Session {
         if let Some((rank, _)) = by_rank().find(|(_, report)| report.is_none()) {
             let who = Box::new(self.bootstrap.member(rank));
             return Some(match self.bootstrap.has_left(rank) {
-                Ok(true) => {
-                    let call = self.call_text(self.number);
-                    bootstrap::Error::RankLeft { who, waiting: Some(self.rank()), call }
-                }
+                Ok(true) => self.left(rank),
                 _ => bootstrap::Error::Unresponsive { who, silent: REPORT_TIME },
             });
         }
@@ -179,7 +176,15 @@ impl Session {
         }
     }
 
-    /// Returns the error of a rank that does not go on, because of a failure of the plan.
+    /// Returns the error of a rank that has left in order.
+    pub(super) fn left(&self, rank: u32) -> bootstrap::Error {
+        // Without rank 0 of the job no rank decides for all, so the error is the same for all that notice it.
+        let decides = self.bootstrap.members().get(rank as usize) == Some(&0);
+        let (who, waiting) = (Box::new(self.bootstrap.member(rank)), (!decides).then(|| self.rank()));
+        bootstrap::Error::RankLeft { who, waiting, call: self.call_text(self.number) }
+    }
+
+    /// Returns the error of a rank that can make no progress, because of the plan.
     pub(in super::super) fn stalled(&self, rank: u32, why: String) -> bootstrap::Error {
         let (who, call) = (Box::new(self.bootstrap.member(rank)), self.call_text(self.number));
         bootstrap::Error::CallFailed { who, call, kind: ErrorKind::Stalled, why }

@@ -126,8 +126,7 @@ impl Session {
         if let Some(local_rank) = self.mesh.poll_disconnected(needed) {
             let who = Box::new(self.bootstrap.member(self.locals[local_rank]));
             if self.calls.has_left(local_rank) {
-                let (waiting, call) = (Some(self.rank()), self.call_text(self.number));
-                return Some(bootstrap::Error::RankLeft { who, waiting, call });
+                return Some(self.left(self.locals[local_rank]));
             }
             // If it died, its connection to rank 0 shows that too, or rank 0 itself is lost.
             let how = format!("its connection to rank {} was closed", self.rank());
