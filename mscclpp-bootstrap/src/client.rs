@@ -101,7 +101,7 @@ impl Client {
                     if let Some(root) = members.first_mut() {
                         // The address at which this rank reached rank 0, which may differ from the one that rank 0
                         // reports.
-                        root.listens = Some(self.conn.peer);
+                        root.address = Some(self.conn.peer);
                         self.root = root.clone();
                     }
                     self.inbox.deliver(Frame::Roster(members, generation));

@@ -27,9 +27,9 @@ impl Bootstrap {
     /// Returns the data of each rank, in the order of ranks. Lengths may differ between ranks.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] for more bytes than [`gather_limit`](Self::gather_limit), which affects this rank alone. Any
-    /// other error fails the communicator: [`Error::CollectiveTimeout`] names the ranks that did not enter the call,
-    /// [`Error::Mismatch`] two ranks that make different calls, and the other errors the rank that died or left.
+    /// [`Error::TooLarge`] for more bytes than [`max_gather_bytes`](Self::max_gather_bytes), which affects this rank
+    /// alone. Any other error fails the communicator: [`Error::CollectiveTimeout`] names the ranks that did not enter
+    /// the call, [`Error::Mismatch`] two ranks that make different calls, and the other errors the rank that died or left.
     #[track_caller]
     pub fn all_gather(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         let parts = self.gather(Call::AllGather, bytes, Location::caller())?;
@@ -38,7 +38,7 @@ impl Bootstrap {
 
     /// Returns the maximum number of bytes that each rank may pass to a collective call: 16 MiB divided by the number
     /// of ranks.
-    pub fn gather_limit(&self) -> usize {
+    pub fn max_gather_bytes(&self) -> usize {
         GATHER_BYTES / self.group.len()
     }
 
@@ -162,7 +162,7 @@ impl Bootstrap {
     fn keyed_stream(&self, peer: u32, id: u64) -> Result<KeyedStream, Error> {
         let member = self.rank_info(peer)?;
         if peer == self.rank {
-            return Err(Error::NoSuchRank { rank: peer, ranks: self.num_ranks() });
+            return Err(Error::NoSuchRank { rank: peer, num_ranks: self.num_ranks() });
         }
         self.check_process()?;
         let key = (self.context, member.rank, id);
@@ -232,7 +232,7 @@ impl Bootstrap {
         bytes: &[u8],
         place: &'static Location<'static>,
     ) -> Result<(u64, Vec<ByteBuf>), Error> {
-        let limit = self.gather_limit();
+        let limit = self.max_gather_bytes();
         if bytes.len() > limit {
             return Err(Error::TooLarge { call: call.to_string(), bytes: bytes.len() as u64, limit: limit as u64 });
         }

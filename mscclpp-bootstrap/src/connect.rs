@@ -157,11 +157,11 @@ mod tests {
             let looks = Cell::new(0);
             let check_alive = || {
                 looks.set(looks.get() + 1);
-                if looks.get() < 5 { Ok(()) } else { Err(Error::NoSuchRank { rank: 7, ranks: 7 }) }
+                if looks.get() < 5 { Ok(()) } else { Err(Error::NoSuchRank { rank: 7, num_ranks: 7 }) }
             };
             let mut timeout = ActiveTimeout::new(Duration::from_secs(600));
             let error = connect(&[address], STREAM, &Secret::derived(&[]), &mut timeout, &check_alive).unwrap_err();
-            assert_eq!(error, Error::NoSuchRank { rank: 7, ranks: 7 });
+            assert_eq!(error, Error::NoSuchRank { rank: 7, num_ranks: 7 });
         }
     }
 }

@@ -31,17 +31,17 @@ pub struct Environment {
     /// This rank.
     pub rank: u32,
     /// Number of ranks.
-    pub ranks: u32,
+    pub num_ranks: u32,
     /// This rank among those of its host, if the launcher provides it.
     pub local_rank: Option<u32>,
     /// Number of ranks of this host, if the launcher provides it.
-    pub local_ranks: Option<u32>,
+    pub num_local_ranks: Option<u32>,
     /// Rank 0's address, and the variable that it is from; a single rank needs no address.
     pub address: Option<(Address, String)>,
     /// The job's secret.
     pub secret: Secret,
     /// Source of the secret.
-    pub secret_from: &'static str,
+    pub secret_source: &'static str,
     /// Whether the secret is derived from values that other users can guess, instead of given. Ranks with such a secret
     /// use loopback addresses only, unless `allow_derived_secret` is set.
     pub has_derived_secret: bool,
@@ -83,9 +83,9 @@ impl Environment {
     pub fn connect(&self) -> Result<Bootstrap, Error> {
         let Some((address, _)) = &self.address else {
             // A single rank connects to no other.
-            return Bootstrap::local_with(self.ranks, self.options)?
+            return Bootstrap::local_with_options(self.num_ranks, self.options)?
                 .pop()
-                .ok_or(Error::NoSuchRank { rank: 0, ranks: 0 });
+                .ok_or(Error::NoSuchRank { rank: 0, num_ranks: 0 });
         };
         // A restarted rank does not know how often the others have continued.
         let generation = (self.restarts == 0).then_some(0);
@@ -106,14 +106,14 @@ impl Environment {
         listener: Option<TcpListener>,
     ) -> Result<Bootstrap, Error> {
         let (secret, options) = (&self.secret, self.options);
-        let several_hosts = self.local_ranks.is_none_or(|here| here < self.ranks);
+        let several_hosts = self.num_local_ranks.is_none_or(|here| here < self.num_ranks);
         let source = match (self.has_derived_secret, self.allow_derived_secret) {
             (false, _) => SecretSource::Given,
             (true, false) => SecretSource::DerivedForLoopback,
             (true, true) => SecretSource::Derived,
         };
         let rendezvous = Rendezvous { address, secret, source, options, several_hosts, generation };
-        rendezvous.connect(self.rank, self.ranks, listener)
+        rendezvous.connect(self.rank, self.num_ranks, listener)
     }
 }
 
@@ -150,18 +150,18 @@ impl SecretSource {
 
 impl Display for Environment {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "rank {} of {} (variables of {}", self.rank, self.ranks, self.launcher)?;
+        write!(f, "rank {} of {} (variables of {}", self.rank, self.num_ranks, self.launcher)?;
         if let Some(local) = self.local_rank {
             write!(f, ", local rank {local}")?;
         }
-        if let Some(local) = self.local_ranks {
+        if let Some(local) = self.num_local_ranks {
             write!(f, " of {local}")?;
         }
         f.write_str(")")?;
         if let Some((address, from)) = &self.address {
             write!(f, ", rank 0 at {address} ({from})")?;
         }
-        write!(f, ", secret from {}", self.secret_from)?;
+        write!(f, ", secret from {}", self.secret_source)?;
         if self.restarts > 0 {
             write!(f, ", restart {}", self.restarts)?;
         }
@@ -190,16 +190,22 @@ impl Bootstrap {
         environment.connect()
     }
 
-    /// Joins the job of `ranks` ranks as `rank`. Rank 0 listens at `address`; the others connect to it there.
+    /// Joins the job of `num_ranks` ranks as `rank`. Rank 0 listens at `address`; the others connect to it there.
     ///
     /// # Errors
     /// [`Error::NoSuchRank`] and [`Error::TooManyRanks`]. On rank 0 [`Error::Bind`], and on the others
     /// [`Error::Unreachable`] and [`Error::AuthenticationFailed`]. On all ranks [`Error::JoinTimeout`], with the ranks
     /// that did not join within the timeout, and the errors of ranks that joined with a wrong configuration, or died.
-    pub fn connect(address: &Address, rank: u32, ranks: u32, secret: &Secret, options: Options) -> Result<Self, Error> {
+    pub fn connect(
+        address: &Address,
+        rank: u32,
+        num_ranks: u32,
+        secret: &Secret,
+        options: Options,
+    ) -> Result<Self, Error> {
         let source = SecretSource::Given;
         let rendezvous = Rendezvous { address, secret, source, options, several_hosts: true, generation: Some(0) };
-        rendezvous.connect(rank, ranks, None)
+        rendezvous.connect(rank, num_ranks, None)
     }
 }
 
@@ -215,11 +221,11 @@ struct Rendezvous<'a> {
 
 impl Rendezvous<'_> {
     /// Joins as `rank`; rank 0 listens with `listener`, if there is one.
-    fn connect(self, rank: u32, ranks: u32, listener: Option<TcpListener>) -> Result<Bootstrap, Error> {
+    fn connect(self, rank: u32, num_ranks: u32, listener: Option<TcpListener>) -> Result<Bootstrap, Error> {
         let Self { address, secret, source, several_hosts, generation, .. } = self;
-        check_num_ranks(ranks)?;
-        if rank >= ranks {
-            return Err(Error::NoSuchRank { rank, ranks });
+        check_num_ranks(num_ranks)?;
+        if rank >= num_ranks {
+            return Err(Error::NoSuchRank { rank, num_ranks });
         }
         let (options, secret) = (self.options.bounded(), secret.clone());
         let timeout = options.rendezvous_timeout;
@@ -228,11 +234,11 @@ impl Rendezvous<'_> {
             let listener = listener.map_or_else(listen, Ok)?;
             let here = listener.local_addr().map_err(tcp::system("cannot get the address of a socket"))?;
             source.check(rank, [here.ip()].into_iter())?;
-            return tcp::host(listener, ranks, secret, options, generation);
+            return tcp::host(listener, num_ranks, secret, options, generation);
         }
         let addresses = address.resolve(timeout)?;
         let listen = address.listen_ip(&addresses, several_hosts)?;
         source.check(rank, addresses.iter().map(|address| address.ip()).chain(listen))?;
-        tcp::join(&addresses, rank, ranks, secret, options, listen, generation)
+        tcp::join(&addresses, rank, num_ranks, secret, options, listen, generation)
     }
 }

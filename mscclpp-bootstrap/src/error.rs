@@ -39,14 +39,14 @@ pub enum Error {
         expected: String,
     },
     /// Two variables contradict each other.
-    #[error("{first} conflicts with {second}: {why}")]
+    #[error("{first} conflicts with {second}: {reason}")]
     ConflictingVariables {
         /// First variable, with its value.
         first: String,
         /// Second variable, with its value.
         second: String,
         /// How they contradict each other.
-        why: String,
+        reason: String,
     },
     /// The text of an address, a unique id or a secret cannot be parsed.
     #[error("cannot parse {what} `{text}`: expected {expected}")]
@@ -151,18 +151,18 @@ pub enum Error {
         ours: u32,
     },
     /// The rank is not in the communicator, or the communicator has no rank.
-    #[error("there is no rank {rank} in a communicator of {ranks} ranks")]
+    #[error("there is no rank {rank} in a communicator of {num_ranks} ranks")]
     NoSuchRank {
         /// The rank.
         rank: u32,
         /// Number of ranks of the communicator.
-        ranks: u32,
+        num_ranks: u32,
     },
     /// More ranks than a communicator may have.
-    #[error("expected a communicator of at most {limit} ranks, found {ranks} ranks")]
+    #[error("expected a communicator of at most {limit} ranks, found {num_ranks} ranks")]
     TooManyRanks {
         /// Requested number of ranks.
-        ranks: u32,
+        num_ranks: u32,
         /// The limit.
         limit: u32,
     },
@@ -219,7 +219,7 @@ pub enum Error {
         waited: Duration,
     },
     /// A rank's call failed while other ranks depended on it.
-    #[error("{who} failed in {call}: {why}")]
+    #[error("{who} failed in {call}: {reason}")]
     CallFailed {
         /// The rank.
         who: Box<RankInfo>,
@@ -228,7 +228,7 @@ pub enum Error {
         /// Class of the failure.
         kind: ErrorKind,
         /// The failure.
-        why: String,
+        reason: String,
     },
     /// Two ranks make different calls.
     #[error("ranks make different calls: {first} calls {first_call}, {second} calls {second_call}")]

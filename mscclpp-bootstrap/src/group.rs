@@ -70,24 +70,24 @@ pub struct Bootstrap {
 }
 
 impl Bootstrap {
-    /// Returns one handle per rank for `ranks` ranks in this process, each for its own thread.
+    /// Returns one handle per rank for `num_ranks` ranks in this process, each for its own thread.
     ///
     /// A rank whose thread panics counts as dead.
     ///
     /// # Errors
     /// [`Error::NoSuchRank`] for zero ranks, [`Error::TooManyRanks`] for more than 16384.
-    pub fn local(ranks: u32) -> Result<Vec<Self>, Error> {
-        Self::local_with(ranks, Options::default())
+    pub fn local(num_ranks: u32) -> Result<Vec<Self>, Error> {
+        Self::local_with_options(num_ranks, Options::default())
     }
 
     /// Does what [`local`](Self::local) does, with other timeouts.
     ///
     /// # Errors
     /// As [`local`](Self::local).
-    pub fn local_with(ranks: u32, options: Options) -> Result<Vec<Self>, Error> {
-        check_num_ranks(ranks)?;
+    pub fn local_with_options(num_ranks: u32, options: Options) -> Result<Vec<Self>, Error> {
+        check_num_ranks(num_ranks)?;
         let options = options.bounded();
-        let (members, links) = local::links(ranks, options);
+        let (members, links) = local::links(num_ranks, options);
         let group = |(rank, link)| Self::all_ranks(rank as u32, Arc::new(link), members.clone());
         Ok(links.into_iter().enumerate().map(group).collect())
     }
@@ -344,7 +344,7 @@ impl Bootstrap {
     }
 
     fn no_such_rank(&self, rank: u32) -> Error {
-        Error::NoSuchRank { rank, ranks: self.num_ranks() }
+        Error::NoSuchRank { rank, num_ranks: self.num_ranks() }
     }
 }
 
@@ -355,10 +355,10 @@ fn nanoseconds(time: Duration) -> u64 {
 }
 
 /// Checks that a communicator may have this number of ranks.
-pub(super) fn check_num_ranks(ranks: u32) -> Result<(), Error> {
-    match ranks {
-        0 => Err(Error::NoSuchRank { rank: 0, ranks: 0 }),
-        _ if ranks > MAX_RANKS => Err(Error::TooManyRanks { ranks, limit: MAX_RANKS }),
+pub(super) fn check_num_ranks(num_ranks: u32) -> Result<(), Error> {
+    match num_ranks {
+        0 => Err(Error::NoSuchRank { rank: 0, num_ranks: 0 }),
+        _ if num_ranks > MAX_RANKS => Err(Error::TooManyRanks { num_ranks, limit: MAX_RANKS }),
         _ => Ok(()),
     }
 }

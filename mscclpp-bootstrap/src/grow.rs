@@ -18,7 +18,7 @@ impl Bootstrap {
     /// As [`RootListener::bind`].
     pub fn listen_for_newcomers(&self) -> Result<RootListener, Error> {
         let Some(secret) = self.link.secret() else { return RootListener::bind(Ipv4Addr::LOCALHOST.into()) };
-        let own = self.own_info().listens.map(|own| own.ip());
+        let own = self.own_info().address.map(|own| own.ip());
         let ip: IpAddr = own.filter(|ip| !ip.is_unspecified()).unwrap_or_else(address::reachable);
         RootListener::with_secret(ip, secret)
     }
@@ -35,24 +35,24 @@ impl Bootstrap {
     /// [`Error::JoinTimeout`] names the ranks of the new communicator that did not join within
     /// [`rendezvous_timeout`](Options::rendezvous_timeout).
     pub fn grow(&self, newcomers: &[u32], listener: Option<RootListener>) -> Result<Self, Error> {
-        let ranks = self.num_ranks().saturating_add(u32::try_from(newcomers.len()).unwrap_or(u32::MAX));
-        check_num_ranks(ranks)?;
+        let num_ranks = self.num_ranks().saturating_add(u32::try_from(newcomers.len()).unwrap_or(u32::MAX));
+        check_num_ranks(num_ranks)?;
         let is_repeated = |index: usize| newcomers[..index].contains(&newcomers[index]);
         if let Some(index) =
-            (0..newcomers.len()).find(|&at| newcomers[at] == 0 || newcomers[at] >= ranks || is_repeated(at))
+            (0..newcomers.len()).find(|&at| newcomers[at] == 0 || newcomers[at] >= num_ranks || is_repeated(at))
         {
-            return Err(Error::NoSuchRank { rank: newcomers[index], ranks });
+            return Err(Error::NoSuchRank { rank: newcomers[index], num_ranks });
         }
         let names: Vec<_> = newcomers.iter().map(ToString::to_string).collect();
         self.compare(&[("list of new ranks", &names.join(", "))])?;
         // An empty text means that rank 0 has no listener.
         let text = listener.as_ref().map(|listener| self.address_text(listener)).unwrap_or_default();
         let text = String::from_utf8(self.broadcast(0, text.as_bytes())?).unwrap_or_default();
-        let rank = (0..ranks).filter(|rank| !newcomers.contains(rank)).nth(self.rank() as usize).unwrap_or(0);
+        let rank = (0..num_ranks).filter(|rank| !newcomers.contains(rank)).nth(self.rank() as usize).unwrap_or(0);
         let (options, generation) = (self.options(), Some(self.generation() + 1));
         match (listener, self.parse_address(&text)) {
-            (Some(listener), Some(id)) => tcp::host(listener.into_socket(), ranks, id.secret, options, generation),
-            (None, Some(id)) => id.join_generation(rank, ranks, options, generation),
+            (Some(listener), Some(id)) => tcp::host(listener.into_socket(), num_ranks, id.secret, options, generation),
+            (None, Some(id)) => id.join_generation(rank, num_ranks, options, generation),
             _ => Err(Error::System {
                 what: "cannot grow the communicator".into(),
                 reason: "rank 0 did not pass a listener of `listen_for_newcomers`".into(),
@@ -60,13 +60,13 @@ impl Bootstrap {
         }
     }
 
-    /// Joins a communicator that grows, as `rank` of `ranks` in the new communicator; see [`grow`](Self::grow). A process
-    /// that arrives before its ranks call `grow` waits.
+    /// Joins a communicator that grows, as `rank` of `num_ranks` in the new communicator; see [`grow`](Self::grow). A
+    /// process that arrives before its ranks call `grow` waits.
     ///
     /// # Errors
     /// As [`UniqueId::join`].
-    pub fn join_grown(id: &UniqueId, rank: u32, ranks: u32, options: Options) -> Result<Self, Error> {
-        id.join_generation(rank, ranks, options, None)
+    pub fn join_grown(id: &UniqueId, rank: u32, num_ranks: u32, options: Options) -> Result<Self, Error> {
+        id.join_generation(rank, num_ranks, options, None)
     }
 
     /// Creates a communicator of all ranks of the launcher's job again, after a failure or a [`shrink`](Self::shrink): with

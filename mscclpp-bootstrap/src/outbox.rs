@@ -152,7 +152,7 @@ mod tests {
     fn leave_is_queued_when_full_and_failures_go_first() {
         let (outbox, now) = (Outbox::new().unwrap(), Duration::ZERO);
         let message = || Frame::Message { from: 0, to: 1, context: 0, tag: 0, bytes: vec![0; MAX_WAITING_BYTES + 1] };
-        let failed = Frame::Failed(Error::NoSuchRank { rank: 0, ranks: 0 });
+        let failed = Frame::Failed(Error::NoSuchRank { rank: 0, num_ranks: 0 });
         assert!(outbox.put(message(), now));
         assert!(!outbox.put(message(), now));
         assert!(outbox.put(Frame::Leave { rank: 0 }, now) && outbox.put(failed.clone(), now));

@@ -22,25 +22,25 @@ pub struct RankInfo {
     pub host: String,
     /// Address at which the rank accepts direct connections; `None` within one process. The IP address is unspecified
     /// where a rank describes itself and listens on all its host's interfaces.
-    pub listens: Option<SocketAddr>,
+    pub address: Option<SocketAddr>,
 }
 
 impl RankInfo {
     /// Returns the identity of this process as `rank`.
-    pub(crate) fn this(rank: u32, listens: Option<SocketAddr>) -> Self {
-        Self { rank, pid: std::process::id(), hostname: hostname(), host: host_identity(), listens }
+    pub(crate) fn this(rank: u32, address: Option<SocketAddr>) -> Self {
+        Self { rank, pid: std::process::id(), hostname: hostname(), host: host_identity(), address }
     }
 
     /// Returns an identity without process and host.
     pub fn unnamed(rank: u32) -> Self {
-        Self { rank, pid: 0, hostname: String::new(), host: String::new(), listens: None }
+        Self { rank, pid: 0, hostname: String::new(), host: String::new(), address: None }
     }
 
     /// Returns this identity as seen by a rank that reaches rank 0 at `root`: a rank that listens on all interfaces is
     /// on rank 0's host.
     pub(crate) fn with_root_ip(mut self, root: IpAddr) -> Self {
-        if let Some(listens) = self.listens.as_mut().filter(|at| at.ip().is_unspecified()) {
-            listens.set_ip(root);
+        if let Some(address) = self.address.as_mut().filter(|at| at.ip().is_unspecified()) {
+            address.set_ip(root);
         }
         self
     }
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn who_listens_everywhere_is_where_rank_0_is() {
         let at =
-            |at: &str| RankInfo::this(1, Some(at.parse().unwrap())).with_root_ip([10, 0, 0, 1].into()).listens.unwrap();
+            |at: &str| RankInfo::this(1, Some(at.parse().unwrap())).with_root_ip([10, 0, 0, 1].into()).address.unwrap();
         assert_eq!(at("0.0.0.0:7"), "10.0.0.1:7".parse().unwrap());
         assert_eq!(at("[::]:7"), "10.0.0.1:7".parse().unwrap());
         assert_eq!(at("10.0.0.2:7"), "10.0.0.2:7".parse().unwrap());

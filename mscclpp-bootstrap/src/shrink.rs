@@ -100,13 +100,13 @@ impl Bootstrap {
         let numbers: Vec<_> = members.iter().map(|member| member.rank).collect();
         let rank = members.iter().position(|member| member.rank == own).unwrap_or(0) as u32;
         let (ranks, options) = (members.len() as u32, self.options());
-        let first = members[0].listens.ok_or_else(threads)?;
+        let first = members[0].address.ok_or_else(threads)?;
         let generation = Some(self.generation() + 1);
         let shrunk = if rank == 0 {
             self.listener_at(first).and_then(|listener| tcp::host(listener, ranks, secret, options, generation))
         } else {
             // The IP address at which the other ranks have reached this rank so far.
-            let ip = self.world[own as usize].listens.map(|own| own.ip());
+            let ip = self.world[own as usize].address.map(|own| own.ip());
             tcp::join(&[first], rank, ranks, secret, options, ip, generation)
         };
         let shrunk = shrunk.map_err(|error| self.as_own(self.of_old_job(error, &numbers)))?;
@@ -151,5 +151,5 @@ impl Bootstrap {
 /// handle.
 fn has_ended(rank: &RankInfo) -> bool {
     let probe = |at: SocketAddr| TcpStream::connect_timeout(&at, PROBE_TIMEOUT);
-    rank.listens.is_some_and(|at| probe(at).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused))
+    rank.address.is_some_and(|at| probe(at).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused))
 }

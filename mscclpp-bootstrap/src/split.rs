@@ -54,7 +54,7 @@ impl Bootstrap {
         for (index, rank) in ranks.iter().enumerate() {
             self.rank_info(*rank)?;
             if ranks[..index].contains(rank) {
-                return Err(Error::NoSuchRank { rank: *rank, ranks: self.num_ranks() });
+                return Err(Error::NoSuchRank { rank: *rank, num_ranks: self.num_ranks() });
             }
         }
         let position = ranks.iter().position(|rank| *rank == self.rank);

@@ -90,11 +90,11 @@ pub(super) fn join(
         let ours = conn.local_addr().map_err(system("cannot get the address of a socket"))?.ip();
         let at = listen.filter(|at| !at.is_unspecified() || ours.is_loopback()).unwrap_or(ours);
         let listener = TcpListener::bind((at, 0)).map_err(system("cannot listen"))?;
-        let listens = listener.local_addr().map_err(system("cannot get the address of a socket"))?;
+        let address = listener.local_addr().map_err(system("cannot get the address of a socket"))?;
         let second = listener.try_clone().map_err(system("cannot listen"))?;
         let mut acceptor = Acceptor::new(listener, secret.clone(), rank, ranks).map_err(system("cannot listen"))?;
         conn.raise_limit();
-        conn.push(&Frame::Join(RankInfo::this(rank, Some(listens))));
+        conn.push(&Frame::Join(RankInfo::this(rank, Some(address))));
         let answer = connect::wait_frame(&mut conn, &mut timeout, &|| Ok(()));
         match answer.inspect_err(|error| conn.close_after(&Frame::Failed(error.clone())))? {
             Some(Frame::Admitted { remaining, timeout, heartbeat_timeout, job }) => {
@@ -204,7 +204,7 @@ impl Link for TcpLink {
         check_alive: CheckAlive,
     ) -> Result<KeyedStream, Error> {
         let broken = |reason: String| Error::System { what: format!("cannot open a stream to {peer}"), reason };
-        let address = peer.listens.ok_or_else(|| broken("it does not listen for streams".into()))?;
+        let address = peer.address.ok_or_else(|| broken("it does not listen for streams".into()))?;
         let purpose = Purpose::Stream { from: self.rank, to: peer.rank, context, id, job: self.job };
         let mut timeout = ActiveTimeout::new(time);
         let mut conn = connect::connect(&[address], purpose, &self.secret, &mut timeout, check_alive)?;
@@ -374,7 +374,7 @@ mod tests {
         let at = SocketAddr::from((Ipv4Addr::LOCALHOST, listener.local_addr().unwrap().port()));
         let everywhere = Some(Ipv4Addr::UNSPECIFIED.into());
         let body = |group: Bootstrap| {
-            let own = group.rank_info(group.rank()).unwrap().listens.unwrap();
+            let own = group.rank_info(group.rank()).unwrap().address.unwrap();
             assert!(own.ip().is_unspecified(), "{own}");
             let open_streams = |group: &Bootstrap| {
                 let others = (0..group.num_ranks()).filter(|peer| *peer != group.rank());

@@ -69,14 +69,14 @@ impl RootListener {
         &self.id
     }
 
-    /// Completes the rendezvous of `ranks` ranks, as rank 0.
+    /// Completes the rendezvous of `num_ranks` ranks, as rank 0.
     ///
     /// # Errors
     /// [`Error::JoinTimeout`] names the ranks that did not join within the timeout; the other errors name a rank that
     /// joined with a wrong configuration, or died.
-    pub fn connect(self, ranks: u32, options: Options) -> Result<Bootstrap, Error> {
-        check_num_ranks(ranks)?;
-        tcp::host(self.listener, ranks, self.id.secret, options, Some(0))
+    pub fn connect(self, num_ranks: u32, options: Options) -> Result<Bootstrap, Error> {
+        check_num_ranks(num_ranks)?;
+        tcp::host(self.listener, num_ranks, self.id.secret, options, Some(0))
     }
 }
 
@@ -85,23 +85,23 @@ impl UniqueId {
     ///
     /// # Errors
     /// [`Error::NoSuchRank`] for rank 0 and for ranks that do not exist; otherwise as [`Bootstrap::connect`].
-    pub fn join(&self, rank: u32, ranks: u32, options: Options) -> Result<Bootstrap, Error> {
-        self.join_generation(rank, ranks, options, Some(0))
+    pub fn join(&self, rank: u32, num_ranks: u32, options: Options) -> Result<Bootstrap, Error> {
+        self.join_generation(rank, num_ranks, options, Some(0))
     }
 
     /// Does what [`join`](Self::join) does, in a generation of the job; `None` joins the next one that forms.
     pub(super) fn join_generation(
         &self,
         rank: u32,
-        ranks: u32,
+        num_ranks: u32,
         options: Options,
         generation: Option<u32>,
     ) -> Result<Bootstrap, Error> {
-        check_num_ranks(ranks)?;
-        if rank == 0 || rank >= ranks {
-            return Err(Error::NoSuchRank { rank, ranks });
+        check_num_ranks(num_ranks)?;
+        if rank == 0 || rank >= num_ranks {
+            return Err(Error::NoSuchRank { rank, num_ranks });
         }
-        tcp::join(&[self.address], rank, ranks, self.secret.clone(), options, None, generation)
+        tcp::join(&[self.address], rank, num_ranks, self.secret.clone(), options, None, generation)
     }
 }
 

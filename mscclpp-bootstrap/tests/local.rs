@@ -36,7 +36,7 @@ fn all_gather_returns_data_of_every_rank() {
 fn threads_of_one_process_share_a_node() {
     let groups = Bootstrap::local(3).unwrap();
     assert_eq!((groups[1].ranks_per_node(), groups[1].num_nodes(), groups[1].node_of(2)), (3, 1, Ok(0)));
-    assert_eq!(groups[1].node_of(3), Err(Error::NoSuchRank { rank: 3, ranks: 3 }));
+    assert_eq!(groups[1].node_of(3), Err(Error::NoSuchRank { rank: 3, num_ranks: 3 }));
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn too_many_unreceived_messages_fail_all_ranks() {
 #[test]
 fn unbounded_timeouts_are_clamped() {
     let forever = Options::default().timeout(Duration::MAX).heartbeat_timeout(Some(Duration::MAX));
-    on_all(Bootstrap::local_with(2, forever).unwrap(), |group| group.barrier().unwrap());
+    on_all(Bootstrap::local_with_options(2, forever).unwrap(), |group| group.barrier().unwrap());
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn ranks_missing_from_a_call_are_reported_on_all_ranks() {
     // On a busy machine another rank may be late as well; the test then repeats with a longer timeout.
     let errors = [200, 2_000, 20_000].into_iter().find_map(|ms| {
         let short = Options::default().timeout(Duration::from_millis(ms));
-        let errors = on_all(Bootstrap::local_with(4, short).unwrap(), |group| match group.rank() {
+        let errors = on_all(Bootstrap::local_with_options(4, short).unwrap(), |group| match group.rank() {
             2 => {
                 // This rank stays but does not enter the call; its wait ends with the others' failure.
                 group.recv(2, 0).unwrap_err()
@@ -205,7 +205,7 @@ fn invalid_rank_counts_and_ranks_are_rejected() {
     assert!(matches!(Bootstrap::local(u32::MAX), Err(Error::TooManyRanks { .. })));
     let group = &Bootstrap::local(1).unwrap()[0];
     assert!(group.send(1, 0, &[]).is_err() && group.broadcast(1, &[]).is_err() && group.subgroup(&[0, 0]).is_err());
-    let long = vec![0; group.gather_limit() + 1];
+    let long = vec![0; group.max_gather_bytes() + 1];
     assert!(matches!(group.all_gather(&long), Err(Error::TooLarge { .. })));
     // An error that affects this rank alone does not fail the communicator.
     group.barrier().unwrap();

@@ -17,7 +17,7 @@ fn options() -> Options {
 fn on_both(ranks: u32, body: impl Fn(Bootstrap) + Sync) {
     let body = &body;
     thread::scope(|scope| {
-        Bootstrap::local_with(ranks, options()).unwrap().into_iter().for_each(|group| {
+        Bootstrap::local_with_options(ranks, options()).unwrap().into_iter().for_each(|group| {
             scope.spawn(move || body(group));
         });
     });
@@ -261,7 +261,7 @@ fn shrink_reports_a_rank_that_does_not_take_part() {
     };
     over_tcp(3, short, body);
     thread::scope(|scope| {
-        Bootstrap::local_with(3, short).unwrap().into_iter().for_each(|group| _ = scope.spawn(|| body(group)));
+        Bootstrap::local_with_options(3, short).unwrap().into_iter().for_each(|group| _ = scope.spawn(|| body(group)));
     });
 }
 

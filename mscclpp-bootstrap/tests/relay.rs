@@ -313,7 +313,7 @@ fn stream_that_a_relay_leads_to_another_rank_is_rejected() {
         let group = group.unwrap();
         match group.rank() {
             1 => {
-                *relay.target.lock().unwrap() = group.rank_info(2).unwrap().listens.unwrap();
+                *relay.target.lock().unwrap() = group.rank_info(2).unwrap().address.unwrap();
                 group.stream(0, 7).unwrap_err()
             }
             rank => group.stream(1 - rank.min(1), 7).err().unwrap_or_else(|| group.recv(1, 0).unwrap_err()),

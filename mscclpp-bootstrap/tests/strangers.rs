@@ -111,7 +111,7 @@ fn rank_of_a_job() {
     let group = Bootstrap::from_env().unwrap();
     let rank = group.rank();
     if rank == 0 {
-        let port = |rank| group.rank_info(rank).unwrap().listens.unwrap().port().to_string();
+        let port = |rank| group.rank_info(rank).unwrap().address.unwrap().port().to_string();
         println!("ports {}", (0..RANKS).map(port).collect::<Vec<_>>().join(" "));
     }
     // The strangers come before the next call.

@@ -103,7 +103,7 @@ fn long_messages_arrive_complete() {
         let (rank, ranks) = (group.rank(), group.num_ranks());
         group.send((rank + 1) % ranks, 0, &bytes).unwrap();
         assert!(group.recv((rank + ranks - 1) % ranks, 0).unwrap() == bytes);
-        let part = &bytes[..group.gather_limit()];
+        let part = &bytes[..group.max_gather_bytes()];
         assert!(group.all_gather(part).unwrap().iter().all(|other| other == part));
         assert!(matches!(group.send(0, 0, &vec![0; bytes.len() + 1]), Err(Error::TooLarge { .. })));
     });

@@ -397,7 +397,7 @@ fn each_with_driver(
     use mscclpp_bootstrap as bootstrap;
     use mscclpp_bootstrap::Bootstrap;
     let deadline = bootstrap::Options::default().timeout(Duration::from_secs(120));
-    let groups = Bootstrap::local_with(ranks, deadline)?;
+    let groups = Bootstrap::local_with_options(ranks, deadline)?;
     Ok(std::thread::scope(|scope| {
         let start = |(rank, group): (u32, Bootstrap)| {
             let run = &run;

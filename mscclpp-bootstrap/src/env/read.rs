@@ -25,40 +25,43 @@ type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 pub(super) fn environment(lookup: Lookup) -> Result<Environment, Error> {
     let launcher = find(lookup)?;
     let rank = required(lookup, launcher.rank)?;
-    let (ranks_name, ranks) = ranks(lookup, launcher)?;
+    let (ranks_name, num_ranks) = ranks(lookup, launcher)?;
     let said = |name: &str, value: u32| format!("{name}={value}");
-    let contradiction =
-        |first: String, second: String, why: &str| Error::ConflictingVariables { first, second, why: why.into() };
-    if ranks == 0 || ranks > MAX_RANKS {
+    let contradiction = |first: String, second: String, reason: &str| Error::ConflictingVariables {
+        first,
+        second,
+        reason: reason.into(),
+    };
+    if num_ranks == 0 || num_ranks > MAX_RANKS {
         let expected = format!("a number of ranks from 1 to {MAX_RANKS}");
-        return Err(Error::InvalidVariable { variable: ranks_name.into(), value: ranks.to_string(), expected });
+        return Err(Error::InvalidVariable { variable: ranks_name.into(), value: num_ranks.to_string(), expected });
     }
-    if rank >= ranks {
-        let why = "expected a rank below the number of ranks";
-        return Err(contradiction(said(launcher.rank, rank), said(ranks_name, ranks), why));
+    if rank >= num_ranks {
+        let reason = "expected a rank below the number of ranks";
+        return Err(contradiction(said(launcher.rank, rank), said(ranks_name, num_ranks), reason));
     }
     let local_rank = number(lookup, launcher.local_rank)?;
-    let local_ranks = launcher.local_ranks.map_or(Ok(None), |name| number(lookup, name))?;
-    if let (Some(name), Some(local)) = (launcher.local_ranks, local_ranks) {
-        if local == 0 || local > ranks {
-            let why = "expected at least 1 local rank and at most the number of ranks";
-            return Err(contradiction(said(name, local), said(ranks_name, ranks), why));
+    let num_local_ranks = launcher.local_ranks.map_or(Ok(None), |name| number(lookup, name))?;
+    if let (Some(name), Some(local)) = (launcher.local_ranks, num_local_ranks) {
+        if local == 0 || local > num_ranks {
+            let reason = "expected at least 1 local rank and at most the number of ranks";
+            return Err(contradiction(said(name, local), said(ranks_name, num_ranks), reason));
         }
         if let Some(rank) = local_rank.filter(|rank| *rank >= local) {
-            let why = "expected a local rank below the number of local ranks";
-            return Err(contradiction(said(launcher.local_rank, rank), said(name, local), why));
+            let reason = "expected a local rank below the number of local ranks";
+            return Err(contradiction(said(launcher.local_rank, rank), said(name, local), reason));
         }
     }
     let hosts = launcher.hosts.iter().find_map(|name| number(lookup, name).transpose()).transpose()?;
-    let local_ranks = local_ranks.or((hosts == Some(1)).then_some(ranks));
+    let num_local_ranks = num_local_ranks.or((hosts == Some(1)).then_some(num_ranks));
     let job = job(lookup, launcher);
     let given_secret = given_secret(lookup)?;
-    let address = match ranks {
+    let address = match num_ranks {
         1 => None,
         _ => {
-            let (mut address, mut from) = address(lookup, launcher, &job, local_ranks == Some(ranks))?;
+            let (mut address, mut from) = address(lookup, launcher, &job, num_local_ranks == Some(num_ranks))?;
             // Of a host's own addresses only the loopback address excludes other hosts, whose users can guess the secret.
-            if given_secret.is_none() && local_ranks == Some(ranks) && from.starts_with("MASTER_ADDR") {
+            if given_secret.is_none() && num_local_ranks == Some(num_ranks) && from.starts_with("MASTER_ADDR") {
                 address = Address::new("127.0.0.1", address.port());
                 from = format!("all ranks of {} are on this host, port of {from}", launcher.name);
             }
@@ -66,12 +69,12 @@ pub(super) fn environment(lookup: Lookup) -> Result<Environment, Error> {
         }
     };
     let has_derived_secret = given_secret.is_none();
-    let (secret, secret_from) = match given_secret {
+    let (secret, secret_source) = match given_secret {
         Some(secret) => (secret, SECRET_VARIABLE),
         None => {
             // The host is not included, because hosts may have different names for rank 0's host.
             let port = address.as_ref().map(|(address, _)| address.port().to_string()).unwrap_or_default();
-            let secret = Secret::derived(&[launcher.name, &job, &port, &ranks.to_string()]);
+            let secret = Secret::derived(&[launcher.name, &job, &port, &num_ranks.to_string()]);
             (secret, "the name of the job, which other users can guess")
         }
     };
@@ -81,12 +84,12 @@ pub(super) fn environment(lookup: Lookup) -> Result<Environment, Error> {
     Ok(Environment {
         launcher: launcher.name,
         rank,
-        ranks,
+        num_ranks,
         local_rank,
-        local_ranks,
+        num_local_ranks,
         address,
         secret,
-        secret_from,
+        secret_source,
         has_derived_secret,
         allow_derived_secret,
         restarts,
@@ -155,7 +158,7 @@ fn address(lookup: Lookup, launcher: &Launcher, job: &str, one_host: bool) -> Re
                 Err(Error::ConflictingVariables {
                     first: format!("{host_name}={whole}"),
                     second: format!("{name}={port}"),
-                    why: "the ports differ".into(),
+                    reason: "the ports differ".into(),
                 })
             }
             _ => Ok((whole, host_name)),
@@ -288,8 +291,8 @@ mod tests {
     #[test]
     fn torchrun_names_have_priority_and_own_address_overrides() {
         let found = read(&with(&[("OMPI_COMM_WORLD_RANK", "0"), ("OMPI_COMM_WORLD_SIZE", "1")])).unwrap();
-        assert_eq!((found.launcher, found.rank, found.ranks), ("torchrun", 3, 8));
-        assert_eq!((found.local_rank, found.local_ranks), (Some(1), Some(2)));
+        assert_eq!((found.launcher, found.rank, found.num_ranks), ("torchrun", 3, 8));
+        assert_eq!((found.local_rank, found.num_local_ranks), (Some(1), Some(2)));
         assert_eq!(address(&found), "10.0.0.1:29500");
         let found = read(&with(&[("MSCCLPP_MASTER_PORT", "5")])).unwrap();
         assert_eq!(address(&found), "10.0.0.1:5");
@@ -323,7 +326,7 @@ mod tests {
             ("SLURM_STEP_ID", "0"),
         ];
         let found = read(&slurm).unwrap();
-        assert_eq!((found.launcher, found.rank, found.ranks), ("Slurm", 5, 8));
+        assert_eq!((found.launcher, found.rank, found.num_ranks), ("Slurm", 5, 8));
         assert!(address(&found).starts_with("node07:"));
 
         let pmi = [("PMI_RANK", "0"), ("PMI_SIZE", "4"), ("MASTER_ADDR", "::1"), ("MASTER_PORT", "9")];
@@ -406,7 +409,7 @@ mod tests {
             ]
         };
         let found = read(&slurm("1")).unwrap();
-        assert!(address(&found).starts_with("127.0.0.1:") && found.local_ranks == Some(2), "{found}");
+        assert!(address(&found).starts_with("127.0.0.1:") && found.num_local_ranks == Some(2), "{found}");
         assert!(address(&read(&slurm("2")).unwrap()).starts_with("node07:"));
     }
 
@@ -515,8 +518,8 @@ mod tests {
                 values[index].clone()
             };
             if let Ok(found) = Environment::from_lookup(lookup) {
-                prop_assert!(found.rank < found.ranks);
-                prop_assert_eq!(found.address.is_none(), found.ranks == 1);
+                prop_assert!(found.rank < found.num_ranks);
+                prop_assert_eq!(found.address.is_none(), found.num_ranks == 1);
                 prop_assert!(!found.to_string().is_empty());
             }
         }

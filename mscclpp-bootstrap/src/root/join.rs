@@ -78,7 +78,7 @@ impl Root {
             Some(Error::WorldSize { who: Box::new(member.clone()), theirs: ranks, ours: self.ranks })
         } else {
             match self.members.get(rank) {
-                None => Some(Error::NoSuchRank { rank: member.rank, ranks: self.ranks }),
+                None => Some(Error::NoSuchRank { rank: member.rank, num_ranks: self.ranks }),
                 Some(Some(first)) => {
                     Some(Error::DuplicateRank { first: Box::new(first.clone()), second: Box::new(member.clone()) })
                 }

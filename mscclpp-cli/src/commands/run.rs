@@ -108,10 +108,10 @@ fn refuse_launcher() -> Result<()> {
         name => Some(std::env::var_os(name)?.to_string_lossy().into_owned()),
     };
     match Environment::from_lookup(with_address) {
-        Ok(job) if job.ranks > 1 => Err(Error::Usage(format!(
+        Ok(job) if job.num_ranks > 1 => Err(Error::Usage(format!(
             "`mscclpp run` runs all ranks in one process, and this is rank {} of {} according to the environment \
              (variables of {}); start it without the launcher, or measure the ranks of the job with `mscclpp bench`",
-            job.rank, job.ranks, job.launcher
+            job.rank, job.num_ranks, job.launcher
         ))),
         _ => Ok(()),
     }

@@ -116,7 +116,7 @@ impl Communicator {
     /// # Errors
     /// As [`local`](Self::local).
     pub fn local_with_options(num_ranks: u32, options: Options) -> Result<Vec<Self>, Error> {
-        Ok(Bootstrap::local_with(num_ranks, options)?.into_iter().map(Self::from).collect())
+        Ok(Bootstrap::local_with_options(num_ranks, options)?.into_iter().map(Self::from).collect())
     }
 
     /// Joins the job that a launcher describes in the environment: `mscclpp launch`, torchrun, mpirun, srun and others.

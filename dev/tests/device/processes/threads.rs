@@ -66,7 +66,7 @@ fn each_on(
     run: impl Fn(&Executor, &Device, u32) -> Result<(), Error> + Sync,
 ) -> Result<Vec<Result<(), Error>>, Failed> {
     let deadline = bootstrap::Options::default().timeout(Duration::from_secs(120));
-    let groups = Bootstrap::local_with(ranks, deadline)?;
+    let groups = Bootstrap::local_with_options(ranks, deadline)?;
     Ok(thread::scope(|scope| {
         let threads: Vec<_> = (0..ranks)
             .zip(groups)

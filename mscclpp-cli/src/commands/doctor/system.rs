@@ -47,15 +47,15 @@ fn environment() -> Finding {
 }
 
 fn secret() -> Finding {
-    let environment = Environment::read().ok().filter(|environment| environment.ranks > 1);
+    let environment = Environment::read().ok().filter(|environment| environment.num_ranks > 1);
     match environment {
         Some(environment) if environment.has_derived_secret => {
-            let found = format!("derived from {}", environment.secret_from);
+            let found = format!("derived from {}", environment.secret_source);
             let help = "set MSCCLPP_SECRET to the same value on all ranks, such as the output of `openssl rand -hex 16`; \
                         without it the ranks use loopback addresses only";
             Finding::bad("secret", State::Absent, found, help)
         }
-        Some(environment) => Finding::good("secret", environment.secret_from),
+        Some(environment) => Finding::good("secret", environment.secret_source),
         None if env::var_os("MSCCLPP_SECRET").is_some() => Finding::good("secret", "MSCCLPP_SECRET"),
         None => Finding::good("secret", "not set; `mscclpp launch` generates one for each job"),
     }

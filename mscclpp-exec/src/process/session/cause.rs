@@ -75,7 +75,7 @@ impl Session {
             Error::RankLost { why, .. } => why.clone(),
             other => other.to_string(),
         };
-        bootstrap::Error::CallFailed { who: Box::new(self.bootstrap.member(rank)), call, kind: error.kind(), why }
+        bootstrap::Error::CallFailed { who: Box::new(self.bootstrap.member(rank)), call, kind: error.kind(), reason: why }
     }
 
     /// Returns the text of one of this rank's last calls.
@@ -187,6 +187,6 @@ impl Session {
     /// Returns the error of a rank that can make no progress, because of the plan.
     pub(in super::super) fn stalled(&self, rank: u32, why: String) -> bootstrap::Error {
         let (who, call) = (Box::new(self.bootstrap.member(rank)), self.call_text(self.number));
-        bootstrap::Error::CallFailed { who, call, kind: ErrorKind::Stalled, why }
+        bootstrap::Error::CallFailed { who, call, kind: ErrorKind::Stalled, reason: why }
     }
 }

@@ -129,7 +129,7 @@ fn fail(error: Error, locals: &[u32], bootstrap: &Bootstrap) -> Error {
     match name_rank(error, locals, bootstrap) {
         Error::RankLost { peer, why } => {
             let (who, call) = (Box::new(bootstrap.member(peer)), "the connection of the ranks of a node".to_owned());
-            bootstrap.fail(Cause::CallFailed { who, call, kind: ErrorKind::RankLost, why }).into()
+            bootstrap.fail(Cause::CallFailed { who, call, kind: ErrorKind::RankLost, reason: why }).into()
         }
         other => other,
     }

@@ -206,7 +206,7 @@ fn message_that_fails_authentication_is_one_error_on_all_ranks() {
         let play = &play;
         let options = bootstrap::Options::default().authenticate_data(true);
         let results: Vec<_> = std::thread::scope(|scope| {
-            let groups = Bootstrap::local_with(3, options).expect("a group").into_iter();
+            let groups = Bootstrap::local_with_options(3, options).expect("a group").into_iter();
             let threads: Vec<_> = groups.map(|group| scope.spawn(move || play(group))).collect();
             threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
         });

@@ -138,7 +138,7 @@ impl NodeConnections {
         }));
         // The other ranks receive the error, not only the fact that this rank is lost.
         let (who, call, kind) = (Box::new(self.bootstrap.member(peer)), self.call(), error.kind());
-        self.bootstrap.fail(mscclpp_bootstrap::Error::CallFailed { who, call, kind, why: error.to_string() });
+        self.bootstrap.fail(mscclpp_bootstrap::Error::CallFailed { who, call, kind, reason: error.to_string() });
         Err(error.into())
     }
 }
