@@ -130,12 +130,12 @@ pub(super) struct LaunchLock {
 
 impl Executor {
     /// Creates an executor with default [`Options`].
-    pub fn new(ranks: u32) -> Self {
-        Self::with_options(ranks, Options::default())
+    pub fn new(num_ranks: u32) -> Self {
+        Self::with_options(num_ranks, Options::default())
     }
 
     /// Creates an executor.
-    pub fn with_options(ranks: u32, options: Options) -> Self {
+    pub fn with_options(num_ranks: u32, options: Options) -> Self {
         // Asks the system once, because that takes longer than preparing a plan.
         static AVAILABLE: OnceLock<usize> = OnceLock::new();
         let available = || *AVAILABLE.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from));
@@ -145,7 +145,7 @@ impl Executor {
         };
         Self {
             inner: Arc::new(Inner {
-                ranks,
+                ranks: num_ranks,
                 options,
                 workers,
                 plans: Mutex::default(),

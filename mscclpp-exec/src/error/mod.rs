@@ -294,12 +294,12 @@ pub enum Error {
         call: String,
     },
     /// Another rank failed in a call, or sent what this one cannot use.
-    #[error("rank {peer} failed: {why}")]
+    #[error("rank {peer} failed: {reason}")]
     RankLost {
         /// The rank.
         peer: u32,
         /// How this was noticed.
-        why: String,
+        reason: String,
     },
     /// Two threads use one rank at the same time.
     #[error("another thread is already making a call on this rank")]
@@ -397,12 +397,12 @@ pub enum Error {
         message: String,
     },
     /// A system call failed.
-    #[error("cannot {what}: {why}")]
+    #[error("cannot {what}: {reason}")]
     System {
         /// The failed operation.
         what: String,
         /// Error of the system.
-        why: String,
+        reason: String,
     },
     /// A defect of this crate.
     #[error("internal error in mscclpp-exec: {0}; please report it")]

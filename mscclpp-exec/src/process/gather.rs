@@ -37,8 +37,8 @@ impl Session {
         let mut all = Vec::with_capacity(gathered.len());
         for (peer, sent) in (0_u32..).zip(gathered) {
             let GatheredCall { text: other, bytes } = postcard::from_bytes(&sent).map_err(|error| {
-                let why = format!("it sent data that this rank cannot decode: {error}");
-                self.abort(Error::RankLost { peer, why })
+                let reason = format!("it sent data that this rank cannot decode: {error}");
+                self.abort(Error::RankLost { peer, reason })
             })?;
             if other != text {
                 return Err(self.mismatch(number, peer));

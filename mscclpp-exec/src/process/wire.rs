@@ -163,9 +163,9 @@ impl NodeConnections {
         let mut io = IoProgress { progress: transport.progress(), sent: true };
         let current = self.id.get().launch;
         for peer in self.peers() {
-            let lost = |why: String| WireError::Lost(Error::RankLost { peer, why });
-            if let Some(Lost::Failed(why)) = transport.lost(peer) {
-                return Err(lost(format!("its connection failed: {why}")));
+            let lost = |reason: String| WireError::Lost(Error::RankLost { peer, reason });
+            if let Some(Lost::Failed(reason)) = transport.lost(peer) {
+                return Err(lost(format!("its connection failed: {reason}")));
             }
             io.sent &= transport.is_flushed(peer);
             let mut taken = 0;

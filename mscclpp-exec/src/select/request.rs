@@ -89,15 +89,15 @@ impl fmt::Display for Backend {
 impl Request {
     /// Creates a request out of place on one node, with unregistered buffers, on the CPU; a reducing one sums. All
     /// ranks must get the same bits.
-    pub const fn new(collective: CollectiveKind, ranks: u32, dtype: DataType, bytes: u64) -> Self {
+    pub const fn new(collective: CollectiveKind, num_ranks: u32, dtype: DataType, bytes: u64) -> Self {
         Self {
             collective,
             bytes,
             dtype,
             op: if reduces(collective) { Some(ReduceOp::Sum) } else { None },
             root: 0,
-            num_ranks: ranks,
-            ranks_per_node: ranks,
+            num_ranks,
+            ranks_per_node: num_ranks,
             in_place: false,
             registered: false,
             alignment: dtype.size() as u32,

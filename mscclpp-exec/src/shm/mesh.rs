@@ -99,12 +99,12 @@ impl LocalListener {
         for (local_rank, key) in keys.iter().enumerate().take(own_local_rank) {
             let lost = |error: std::io::Error| Error::RankLost {
                 peer: local_rank as u32,
-                why: format!("rank {own_local_rank} of the node cannot connect to it: {error}"),
+                reason: format!("rank {own_local_rank} of the node cannot connect to it: {error}"),
             };
             let stream = UnixStream::connect_addr(&address(&key[..16])?).map_err(lost)?;
             if !is_own_user(&stream) {
-                let why = "another user's process has taken over the name of its socket".into();
-                return Err(Error::RankLost { peer: local_rank as u32, why });
+                let reason = "another user's process has taken over the name of its socket".into();
+                return Err(Error::RankLost { peer: local_rank as u32, reason });
             }
             let mut hello = [0; 20];
             hello[..16].copy_from_slice(&key[16..]);
@@ -115,7 +115,7 @@ impl LocalListener {
         while let Some(missing) = (own_local_rank + 1..keys.len()).find(|&local_rank| peers[local_rank].is_none()) {
             let left = timeout.update();
             if left.is_zero() {
-                return Err(Error::RankLost { peer: missing as u32, why: "it did not connect in time".into() });
+                return Err(Error::RankLost { peer: missing as u32, reason: "it did not connect in time".into() });
             }
             match self.listener.accept() {
                 Ok((stream, _)) => {
@@ -165,10 +165,10 @@ impl Mesh {
             return Ok(());
         };
         if bytes.len() > MAX_BYTES || files.len() > MAX_FILES {
-            let why = format!("a message of {} bytes and {} descriptors", bytes.len(), files.len());
-            return Err(Error::Internal(why));
+            let reason = format!("a message of {} bytes and {} descriptors", bytes.len(), files.len());
+            return Err(Error::Internal(reason));
         }
-        let lost = |why: String| Error::RankLost { peer: local_rank as u32, why };
+        let lost = |reason: String| Error::RankLost { peer: local_rank as u32, reason };
         let header = (bytes.len() as u32).to_le_bytes();
         let mut message = Vec::with_capacity(4 + bytes.len());
         message.extend(header);
@@ -206,7 +206,7 @@ impl Mesh {
         let Some(stream) = &self.peers[local_rank] else {
             return Ok(Sent::default());
         };
-        let lost = |why: String| Error::RankLost { peer: local_rank as u32, why };
+        let lost = |reason: String| Error::RankLost { peer: local_rank as u32, reason };
         let mut sent = Sent::default();
         let mut header = [0; 4];
         self.fill(stream, &mut header, &mut sent.files, lost, &mut wait)?;
@@ -298,7 +298,7 @@ fn address(name: &[u8]) -> Result<SocketAddr, Error> {
 fn io(what: &str, error: &std::io::Error) -> Error {
     match Errno::from_io_error(error) {
         Some(errno) => system(what, errno),
-        None => Error::System { what: what.to_owned(), why: error.to_string() },
+        None => Error::System { what: what.to_owned(), reason: error.to_string() },
     }
 }
 
@@ -350,6 +350,6 @@ mod tests {
         let one = LocalListener::open().unwrap();
         let Some(zero) = as_other_user(|| LocalListener::open().unwrap()) else { return };
         let error = one.connect(1, &[zero.key(), [0; 32]], &mut timeout()).err().unwrap();
-        assert!(matches!(&error, Error::RankLost { peer: 0, why } if why.contains("another user")), "{error}");
+        assert!(matches!(&error, Error::RankLost { peer: 0, reason } if reason.contains("another user")), "{error}");
     }
 }

@@ -62,7 +62,7 @@ impl Segment {
         let mapped = pages(len).filter(|&mapped| size == mapped as i64 && seals.contains(SealFlags::SHRINK));
         let mapped = mapped.ok_or_else(|| Error::System {
             what: what.into(),
-            why: format!("it has {size} bytes or can shrink, expected {len} bytes, sealed"),
+            reason: format!("it has {size} bytes or can shrink, expected {len} bytes, sealed"),
         })?;
         Self::map(file.as_fd(), len, mapped, "a peer's buffers")
     }
@@ -182,11 +182,11 @@ fn pages(len: u64) -> Option<usize> {
 }
 
 pub(super) fn system(what: &str, errno: Errno) -> Error {
-    let mut why = errno.to_string();
+    let mut reason = errno.to_string();
     if errno == Errno::MFILE {
-        why += "; raise the limit with `ulimit -n`";
+        reason += "; raise the limit with `ulimit -n`";
     }
-    Error::System { what: what.to_owned(), why }
+    Error::System { what: what.to_owned(), reason }
 }
 
 #[cfg(test)]

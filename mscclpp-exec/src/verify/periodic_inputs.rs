@@ -48,10 +48,10 @@ impl Row {
 
 impl PeriodicInputs {
     /// Creates the data of `rank` in launches of a collective. `op` is its reduction, if it has one.
-    pub fn new(collective: Collective, dtype: DataType, op: Option<ReduceOp>, ranks: u32, rank: u32) -> Self {
-        let inputs = Inputs { seed: 1, pattern: Pattern::Exact, dtype, op, ranks };
+    pub fn new(collective: Collective, dtype: DataType, op: Option<ReduceOp>, num_ranks: u32, rank: u32) -> Self {
+        let inputs = Inputs { seed: 1, pattern: Pattern::Exact, dtype, op, ranks: num_ranks };
         let exact = |value| ExpectedElement { value, tolerance: 0.0 };
-        let rows = (0..ranks).map(|rank| Row::new(dtype, |index| exact(inputs.value(rank, index)))).collect();
+        let rows = (0..num_ranks).map(|rank| Row::new(dtype, |index| exact(inputs.value(rank, index)))).collect();
         // The output of an all-reduce is the reduction, which other collectives distribute differently.
         let all = Collective::new(CollectiveKind::AllReduce);
         let expected = Expected { collective: all, inputs, input_len: 0, output_len: 0, distance: 1 };

@@ -90,7 +90,7 @@ impl IpcGroup {
         if other.process == own.process {
             return Ok(PeerMemory::Here { address: piece.address, _region: None });
         }
-        let malformed = || Error::RankLost { peer, why: "it sent memory without a handle".into() };
+        let malformed = || Error::RankLost { peer, reason: "it sent memory without a handle".into() };
         let export = match piece.ipc.as_slice() {
             [] => Export::File(files.next().ok_or_else(malformed)?),
             handle => Export::Ipc(handle.try_into().map_err(|_| malformed())?),

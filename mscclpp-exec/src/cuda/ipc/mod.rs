@@ -178,7 +178,7 @@ impl IpcGroup {
 
     /// Returns the error for a malformed message of a rank.
     pub(super) fn malformed(&self, peer: u32) -> Error {
-        self.abort(Error::RankLost { peer, why: "it sent data that this rank cannot decode".into() })
+        self.abort(Error::RankLost { peer, reason: "it sent data that this rank cannot decode".into() })
     }
 }
 
@@ -189,7 +189,7 @@ fn encode(value: &impl Serialize) -> Result<Vec<u8>, Error> {
 fn decode<T: for<'a> Deserialize<'a>>(peer: u32, bytes: Vec<u8>) -> Result<T, Error> {
     let malformed = |error: postcard::Error| Error::RankLost {
         peer,
-        why: format!("it sent data that this rank cannot decode: {error}"),
+        reason: format!("it sent data that this rank cannot decode: {error}"),
     };
     postcard::from_bytes(&bytes).map_err(malformed)
 }

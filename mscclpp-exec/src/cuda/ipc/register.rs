@@ -73,7 +73,7 @@ impl IpcGroup {
                     continue;
                 }
                 let unknown =
-                    || Error::RankLost { peer, why: format!("it registered memory {id} that it never shared") };
+                    || Error::RankLost { peer, reason: format!("it registered memory {id} that it never shared") };
                 let memory = known.theirs.get(&(peer, id)).ok_or_else(unknown)?;
                 theirs.push(DeviceSlice { address: memory.address() + at, bytes });
                 kept.push(memory.clone());

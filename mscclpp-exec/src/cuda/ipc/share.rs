@@ -75,7 +75,7 @@ impl IpcGroup {
                 let (offer, beside): (Offer, Vec<u8>) = decode(peer, sent.bytes)?;
                 match offer {
                     Offer::Memories(pieces) => offers.push((pieces, beside, sent.files)),
-                    Offer::Failed(why) => return Err(Error::RankLost { peer, why }),
+                    Offer::Failed(reason) => return Err(Error::RankLost { peer, reason }),
                 }
             }
             Ok(offers)
@@ -104,8 +104,8 @@ impl IpcGroup {
         let ended = self.session()?.exchange_all(&format!("end of {text}"), &encode(&mapped)?, &[]);
         let ended = || -> Result<(), Error> {
             for (peer, sent) in (0_u32..).zip(ended?).filter(|(peer, _)| *peer != self.rank) {
-                if let Offer::Failed(why) = decode(peer, sent.bytes)? {
-                    return Err(Error::RankLost { peer, why });
+                if let Offer::Failed(reason) = decode(peer, sent.bytes)? {
+                    return Err(Error::RankLost { peer, reason });
                 }
             }
             Ok(())

@@ -103,9 +103,9 @@ impl RegionTable {
     /// [`Error::System`] if there are too many regions, or if it is too large.
     pub(in crate::cuda) fn add(self: &Arc<Self>, rank: u32, number: u64, bytes: u64) -> Result<RemoteRegion, Error> {
         let mut inner = self.lock();
-        let refused = |why: String| {
+        let refused = |reason: String| {
             let what = format!("address {bytes} bytes of rank {rank}, which is on another node");
-            Err(Error::System { what, why })
+            Err(Error::System { what, reason })
         };
         if bytes > 1 << BYTE_BITS {
             return refused(format!("expected at most {} bytes of memory", 1_u64 << BYTE_BITS));

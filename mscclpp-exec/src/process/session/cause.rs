@@ -71,11 +71,11 @@ impl Session {
             }
         }
         let rank = error.root_cause().map_or(self.rank(), |cause| cause.rank);
-        let why = match error {
-            Error::RankLost { why, .. } => why.clone(),
+        let reason = match error {
+            Error::RankLost { reason, .. } => reason.clone(),
             other => other.to_string(),
         };
-        bootstrap::Error::CallFailed { who: Box::new(self.bootstrap.member(rank)), call, kind: error.kind(), reason: why }
+        bootstrap::Error::CallFailed { who: Box::new(self.bootstrap.member(rank)), call, kind: error.kind(), reason }
     }
 
     /// Returns the text of one of this rank's last calls.
@@ -185,8 +185,8 @@ impl Session {
     }
 
     /// Returns the error of a rank that can make no progress, because of the plan.
-    pub(in super::super) fn stalled(&self, rank: u32, why: String) -> bootstrap::Error {
+    pub(in super::super) fn stalled(&self, rank: u32, reason: String) -> bootstrap::Error {
         let (who, call) = (Box::new(self.bootstrap.member(rank)), self.call_text(self.number));
-        bootstrap::Error::CallFailed { who, call, kind: ErrorKind::Stalled, reason: why }
+        bootstrap::Error::CallFailed { who, call, kind: ErrorKind::Stalled, reason }
     }
 }

@@ -39,7 +39,7 @@ impl Session {
         let key = |peer: &u32| -> Result<([u8; 32], CpuAffinity), Error> {
             let key = all.get(*peer as usize).and_then(|sent| sent.split_first_chunk());
             let key = key.map(|(key, affinity)| (*key, CpuAffinity::from_bytes(affinity)));
-            key.ok_or_else(|| Error::RankLost { peer: *peer, why: "it sent no local address".into() })
+            key.ok_or_else(|| Error::RankLost { peer: *peer, reason: "it sent no local address".into() })
         };
         let (keys, affinities): (Vec<_>, Vec<_>) = locals.iter().map(key).collect::<Result<_, _>>()?;
         let mut timeout = ActiveTimeout::new(options.timeout);
@@ -96,8 +96,8 @@ fn share_call_log(
     }
     let late = || {
         bootstrap.check_alive()?;
-        let why = "it did not share its call segment in time".into();
-        if timeout.is_expired() { Err(Error::RankLost { peer: 0, why }) } else { Ok(()) }
+        let reason = "it did not share its call segment in time".into();
+        if timeout.is_expired() { Err(Error::RankLost { peer: 0, reason }) } else { Ok(()) }
     };
     let sent = mesh.receive(0, late).map_err(|error| fail(error, locals, bootstrap))?;
     let file = sent.files.into_iter().next();
@@ -108,17 +108,17 @@ fn share_call_log(
 #[cold]
 pub(in super::super) fn lost_descriptor(peer: u32) -> Error {
     let what = format!("receive the descriptor of rank {peer}'s memory");
-    let why = "this process has reached its limit of file descriptors; raise it with `ulimit -n`".into();
-    Error::System { what, why }
+    let reason = "this process has reached its limit of file descriptors; raise it with `ulimit -n`".into();
+    Error::System { what, reason }
 }
 
 /// Replaces the local rank in an error by the rank; or returns the bootstrap's failure, if it is about to report the
 /// cause.
 pub(super) fn name_rank(error: Error, locals: &[u32], bootstrap: &Bootstrap) -> Error {
     match error {
-        Error::RankLost { peer, why } => match bootstrap.failure_within(CAUSE_GRACE_PERIOD) {
+        Error::RankLost { peer, reason } => match bootstrap.failure_within(CAUSE_GRACE_PERIOD) {
             Some(first) => first.into(),
-            None => Error::RankLost { peer: locals.get(peer as usize).copied().unwrap_or(peer), why },
+            None => Error::RankLost { peer: locals.get(peer as usize).copied().unwrap_or(peer), reason },
         },
         other => other,
     }
@@ -127,9 +127,9 @@ pub(super) fn name_rank(error: Error, locals: &[u32], bootstrap: &Bootstrap) -> 
 /// Fails the communicator because the ranks of a node cannot connect.
 fn fail(error: Error, locals: &[u32], bootstrap: &Bootstrap) -> Error {
     match name_rank(error, locals, bootstrap) {
-        Error::RankLost { peer, why } => {
+        Error::RankLost { peer, reason } => {
             let (who, call) = (Box::new(bootstrap.member(peer)), "the connection of the ranks of a node".to_owned());
-            bootstrap.fail(Cause::CallFailed { who, call, kind: ErrorKind::RankLost, reason: why }).into()
+            bootstrap.fail(Cause::CallFailed { who, call, kind: ErrorKind::RankLost, reason }).into()
         }
         other => other,
     }

@@ -75,8 +75,8 @@ impl Session {
             let bootstrap = &self.bootstrap;
             let late = || {
                 bootstrap.check_alive()?;
-                let why = format!("it sent nothing for {deadline:?} in {text}");
-                if timeout.is_expired() { Err(Error::RankLost { peer: local_rank as u32, why }) } else { Ok(()) }
+                let reason = format!("it sent nothing for {deadline:?} in {text}");
+                if timeout.is_expired() { Err(Error::RankLost { peer: local_rank as u32, reason }) } else { Ok(()) }
             };
             match result.and_then(|()| self.mesh.receive(local_rank, late)) {
                 Ok(sent) => {

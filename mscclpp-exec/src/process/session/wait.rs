@@ -112,9 +112,9 @@ impl Session {
     }
 
     /// Returns the failure of a local rank that no longer takes part.
-    fn lost(&self, local_rank: usize, why: &str) -> bootstrap::Error {
+    fn lost(&self, local_rank: usize, reason: &str) -> bootstrap::Error {
         let (who, call) = (Box::new(self.bootstrap.member(self.locals[local_rank])), self.call_text(self.number));
-        bootstrap::Error::CallFailed { who, call, kind: ErrorKind::RankLost, reason: why.into() }
+        bootstrap::Error::CallFailed { who, call, kind: ErrorKind::RankLost, reason: reason.into() }
     }
 
     /// Returns a cause that is not a consequence of another one.

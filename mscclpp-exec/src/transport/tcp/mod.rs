@@ -45,7 +45,7 @@ impl<B: Buffer> Transport<B> for Tcp<B> {
     fn open(&mut self, peer: u32, stream: TcpStream, keys: Option<StreamKeys>) -> Result<(), Error> {
         let connection = Connection::new(stream, keys).map_err(|error| Error::System {
             what: format!("set up a connection to rank {peer}"),
-            why: error.to_string(),
+            reason: error.to_string(),
         })?;
         self.connections.insert(peer, connection);
         Ok(())

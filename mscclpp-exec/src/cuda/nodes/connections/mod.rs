@@ -220,9 +220,9 @@ impl NodeConnections {
     }
 
     /// Returns the failure of a rank that no longer takes part.
-    fn lost(&self, peer: u32, why: &str) -> bootstrap::Error {
+    fn lost(&self, peer: u32, reason: &str) -> bootstrap::Error {
         let (who, call) = (Box::new(self.bootstrap.member(peer)), self.call());
-        bootstrap::Error::CallFailed { who, call, kind: ErrorKind::RankLost, reason: why.to_owned() }
+        bootstrap::Error::CallFailed { who, call, kind: ErrorKind::RankLost, reason: reason.to_owned() }
     }
 
     /// Returns the text of the current call.

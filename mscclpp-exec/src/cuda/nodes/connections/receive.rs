@@ -49,7 +49,7 @@ impl NodeConnections {
                         connection,
                     }))
                 }
-                malformed => Error::RankLost { peer, why: malformed.to_string() },
+                malformed => Error::RankLost { peer, reason: malformed.to_string() },
             };
             match received.map_err(lost)? {
                 Received::Message(frame, buffer) => self.accept(at, frame, buffer.map(HostBuffer::into_device))?,
@@ -69,7 +69,7 @@ impl NodeConnections {
     /// Executes a message whose bytes are in a staging buffer.
     fn accept(&mut self, at: usize, frame: Frame, piece: Option<StagingBuffer>) -> Result<(), Failure> {
         let peer = self.wires[at].peer;
-        let malformed = || Error::RankLost { peer, why: format!("it sent a frame that no plan expects: {frame:?}") };
+        let malformed = || Error::RankLost { peer, reason: format!("it sent a frame that no plan expects: {frame:?}") };
         let launch = frame.launch;
         if launch.plan != self.key() {
             return Err(malformed().into());
