@@ -97,7 +97,7 @@ fn on_device(
     let mut run = decision.algorithm.prepare_on(&world, request)?;
     let mut buffers = Vec::new();
     for input in inputs {
-        let [mut from, to] = run.lens().map(|bytes| DeviceBuffer::new(&device, bytes));
+        let [mut from, to] = run.lengths().map(|bytes| DeviceBuffer::new(&device, bytes));
         from.as_mut().map_err(|error| error.clone())?.write(bytemuck::cast_slice(input))?;
         buffers.push([from?, to?]);
     }

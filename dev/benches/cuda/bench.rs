@@ -91,7 +91,8 @@ impl<'a> Bench<'a> {
         let Ok(decision) = self.registry.decision(request, choice) else { return Ok(None) };
         let plan = self.registry.plan(request, &decision)?;
         let world = Executor::new(self.device, request.num_ranks);
-        let made = world.prepare_with(&plan, request.message(), prepare).and_then(|run| Ok((run.buffers()?, run)));
+        let made =
+            world.prepare_with_options(&plan, request.message(), prepare).and_then(|run| Ok((run.buffers()?, run)));
         let (buffers, run) = match made {
             Err(Error::NotCoResident { .. }) => return Ok(None),
             Err(error) if is_of_memory(&error) => {

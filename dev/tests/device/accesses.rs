@@ -104,7 +104,7 @@ fn compare(
     let chunks = u64::from(tables.input_chunks.max(tables.output_chunks));
     let message = Message::new(dtype, chunks * CHUNK / dtype.size() as u64).any_size();
     let world = Executor::new(device, image.num_ranks());
-    let mut specialized = world.prepare_with(&image, message, PrepareOptions::default().specialize(true))?;
+    let mut specialized = world.prepare_with_options(&image, message, PrepareOptions::default().specialize(true))?;
     specialized.specialized().map_err(|reason| format!("not specialized: {reason}"))?;
     let mut interpreted = world.prepare(&image, message)?;
     let (mut buffers, stream) = (interpreted.buffers()?, world.stream()?);

@@ -38,7 +38,7 @@ impl Pair {
         message: Message,
         prepare: PrepareOptions,
     ) -> Result<Option<Self>, Failed> {
-        let run = match world.prepare_with(plan, message, prepare) {
+        let run = match world.prepare_with_options(plan, message, prepare) {
             Err(Error::NotCoResident { .. }) => return Ok(None),
             run => run?,
         };
@@ -337,7 +337,7 @@ pub(crate) fn anywhere(
     const AROUND: usize = 48;
     const CANARY: u8 = 0x77;
     let ranks = plan.num_ranks();
-    let mut run = match world.prepare_with(plan, message, prepare) {
+    let mut run = match world.prepare_with_options(plan, message, prepare) {
         Err(Error::NotCoResident { .. }) => return Ok(()),
         run => run?,
     };

@@ -74,7 +74,7 @@ fn old_driver_runs_kernels_compiled_for_it() -> Result<(), Failed> {
         name: "CUDA_ERROR_NO_BINARY_FOR_GPU".into(),
         text: "no kernel image is available for execution on the device".into(),
     };
-    assert!(refused.is_of_an_image());
+    assert!(refused.is_image_error());
     let (device, none) = ("device 0 (NVIDIA H200)".into(), "no run-time compiler".into());
     let error = Error::from(CudaUnavailable::Kernels {
         device,

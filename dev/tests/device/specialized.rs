@@ -178,7 +178,7 @@ fn in_turn_with_the_interpreter(rig: &Rig) -> Result<(), Failed> {
         let mut specialized = Pair::with(&world, &plan, message, specialize())?.ok_or("too many thread blocks")?;
         let mut interpreted = Pair::new(&world, &plan, message)?.ok_or("too many thread blocks")?;
         specialized.run.specialized().map_err(|reason| format!("not specialized: {reason}"))?;
-        if interpreted.run.specialized() != Err(&NotSpecialized::NotAsked) {
+        if interpreted.run.specialized() != Err(&NotSpecialized::NotRequested) {
             return Err("specialized without being asked".into());
         }
         let stream = rig.device.stream()?;
@@ -208,7 +208,7 @@ fn stalls_are_reported_like_interpreted_ones(rig: &Rig) -> Result<(), Failed> {
     let message = Message::new(DataType::F32, 3 * 64).any_size();
     let mut reports = Vec::new();
     for prepare in [specialize(), PrepareOptions::default()] {
-        let mut run = world.prepare_with(&plan, message, prepare)?;
+        let mut run = world.prepare_with_options(&plan, message, prepare)?;
         if prepare.specialize {
             run.specialized().map_err(|reason| format!("not specialized: {reason}"))?;
         }

@@ -1,5 +1,6 @@
 //! Buffers of all ranks of a launch, on the devices.
 
+use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -110,6 +111,15 @@ impl DeviceBuffer {
     }
 }
 
+impl fmt::Debug for DeviceBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceBuffer")
+            .field("device", &self.ordinal())
+            .field("slice", &self.as_slice())
+            .finish_non_exhaustive()
+    }
+}
+
 /// Memory of every rank for launches of a [`PreparedPlan`](super::PreparedPlan), also of ranks in other processes. It
 /// does not keep the memory of this process alive.
 ///
@@ -173,6 +183,15 @@ impl Drop for Binding {
     fn drop(&mut self) {
         // The freed mappings may still be in use; a destructor cannot report a failure.
         let _ = self.world.drain();
+    }
+}
+
+impl fmt::Debug for Binding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Binding")
+            .field("slices", &self.slices)
+            .field("switch_paths", &self.switch_paths())
+            .finish_non_exhaustive()
     }
 }
 
@@ -295,5 +314,15 @@ impl Buffers {
             return Ok((driver, slice));
         }
         Err(Error::BufferSize { rank, buffer: ["input", "output"][side], expected: slice.bytes, found })
+    }
+}
+
+impl fmt::Debug for Buffers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffers")
+            .field("dtype", &self.dtype)
+            .field("num_ranks", &self.num_ranks())
+            .field("binding", &self.binding)
+            .finish_non_exhaustive()
     }
 }

@@ -212,7 +212,7 @@ impl Device {
             }
         }
         let refused = match driver.load(name, prebuilt) {
-            Err(error) if error.is_of_an_image() => error,
+            Err(error) if error.is_image_error() => error,
             loaded => return Ok(loaded?),
         };
         let none = match none.map_or_else(exact, Err) {

@@ -271,7 +271,7 @@ impl Executor {
     /// [`Error::Bootstrap`] and [`Error::MapFailed`]; on several nodes
     /// [`Error::CrossNodeAccess`].
     pub fn prepare(&self, plan: &Plan, message: Message) -> Result<PreparedPlan, Error> {
-        self.prepare_with(plan, message, PrepareOptions::default())
+        self.prepare_with_options(plan, message, PrepareOptions::default())
     }
 
     /// Binds a plan to a message, with settings.
@@ -283,7 +283,12 @@ impl Executor {
     /// # Errors
     /// Those of [`prepare`](Self::prepare). It is no error if a plan cannot be specialized:
     /// [`PreparedPlan::specialized`] returns the reason.
-    pub fn prepare_with(&self, plan: &Plan, message: Message, prepare: PrepareOptions) -> Result<PreparedPlan, Error> {
+    pub fn prepare_with_options(
+        &self,
+        plan: &Plan,
+        message: Message,
+        prepare: PrepareOptions,
+    ) -> Result<PreparedPlan, Error> {
         if let Some(group) = &self.inner.group {
             group.check()?;
         }

@@ -47,7 +47,7 @@ pub enum MulticastUnavailable {
         "the memory of rank {rank} starts at byte {found} of its allocation, but that of rank {other} at byte \
          {expected}"
     )]
-    Places {
+    OffsetMismatch {
         /// The member that differs.
         rank: u32,
         /// Offset of its memory.
@@ -62,7 +62,7 @@ pub enum MulticastUnavailable {
         "expected an allocation of at least {expected} bytes on rank {rank}, the size of the multicast object, found \
          {found} bytes"
     )]
-    Room {
+    SizeMismatch {
         /// The member.
         rank: u32,
         /// Bytes of its allocation.
@@ -71,18 +71,18 @@ pub enum MulticastUnavailable {
         expected: u64,
     },
     /// A member that could not take part.
-    #[error("rank {rank}: {why}")]
+    #[error("rank {rank}: {reason}")]
     Failed {
         /// The member.
         rank: u32,
         /// Error of the driver.
-        why: String,
+        reason: String,
     },
 }
 
 impl MulticastUnavailable {
     fn failed(rank: u32, error: &DriverError) -> Self {
-        Self::Failed { rank, why: error.to_string() }
+        Self::Failed { rank, reason: error.to_string() }
     }
 }
 
@@ -198,7 +198,8 @@ pub(super) fn make(
                     let offset = sizes[number].1;
                     Ok(Some(MulticastObject { driver, handle, bytes, bound: Vec::new(), address: None, offset }))
                 });
-                let missing = || Err(MulticastUnavailable::Failed { rank, why: "an object without a handle".into() });
+                let missing =
+                    || Err(MulticastUnavailable::Failed { rank, reason: "an object without a handle".into() });
                 *state = imported.unwrap_or_else(missing);
             }
             _ => {}
@@ -252,7 +253,7 @@ struct SliceLayout {
 fn place(request: &Request, facts: Vec<(u32, Facts)>) -> Result<SliceLayout, MulticastUnavailable> {
     let mut place: Option<SliceLayout> = None;
     for &rank in &request.members {
-        let unknown = || MulticastUnavailable::Failed { rank, why: "it did not describe its memory".into() };
+        let unknown = || MulticastUnavailable::Failed { rank, reason: "it did not describe its memory".into() };
         let (_, fact) = facts.iter().find(|(of, _)| *of == rank).ok_or_else(unknown)?;
         let (found, bytes) = fact.clone()?;
         match &mut place {
@@ -260,13 +261,13 @@ fn place(request: &Request, facts: Vec<(u32, Facts)>) -> Result<SliceLayout, Mul
             Some(SliceLayout { offset, room }) => {
                 if *offset != found {
                     let (other, expected) = (request.members[0], *offset);
-                    return Err(MulticastUnavailable::Places { rank, found, other, expected });
+                    return Err(MulticastUnavailable::OffsetMismatch { rank, found, other, expected });
                 }
                 *room = (*room).min((bytes, rank));
             }
         }
     }
-    place.ok_or(MulticastUnavailable::Failed { rank: 0, why: "no members".into() })
+    place.ok_or(MulticastUnavailable::Failed { rank: 0, reason: "no members".into() })
 }
 
 /// Creates an object and exports it as a file for the other processes.
@@ -282,7 +283,7 @@ fn create(
     let unit = driver.multicast_granularity(devices, wanted).map_err(failed)?;
     let bytes = wanted.checked_next_multiple_of(unit).unwrap_or(u64::MAX);
     if bytes > place.room.0 {
-        return Err(MulticastUnavailable::Room { rank: place.room.1, found: place.room.0, expected: bytes });
+        return Err(MulticastUnavailable::SizeMismatch { rank: place.room.1, found: place.room.0, expected: bytes });
     }
     let handle = driver.create_multicast(devices, bytes).map_err(failed)?;
     let (driver, bound, offset) = (driver.clone(), Vec::new(), place.offset);

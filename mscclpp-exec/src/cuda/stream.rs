@@ -1,6 +1,7 @@
 //! Streams, graphs that are captured from them, and events.
 
 use std::cell::Cell;
+use std::fmt;
 use std::sync::{Arc, Weak};
 
 use super::device::Device;
@@ -126,6 +127,13 @@ impl Stream {
     }
 }
 
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let devices: Vec<u32> = self.lanes.iter().map(|lane| lane.driver.properties().ordinal).collect();
+        f.debug_struct("Stream").field("devices", &devices).finish_non_exhaustive()
+    }
+}
+
 thread_local! {
     /// Number of nested [`Stream::capture`]s of this thread.
     static CAPTURES: Cell<u32> = const { Cell::new(0) };
@@ -236,6 +244,13 @@ impl Drop for Graph {
     }
 }
 
+impl fmt::Debug for Graph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let devices: Vec<u32> = self.lanes.iter().map(|(driver, _)| driver.properties().ordinal).collect();
+        f.debug_struct("Graph").field("devices", &devices).finish_non_exhaustive()
+    }
+}
+
 /// A point on a stream.
 ///
 /// `Send` and `Sync`: it is recorded once, when it is created.
@@ -264,5 +279,11 @@ impl Drop for Event {
     fn drop(&mut self) {
         // A destructor cannot report a failure.
         let _ = self.driver.destroy_event(self.handle);
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Event").field("device", &self.driver.properties().ordinal).finish_non_exhaustive()
     }
 }

@@ -18,13 +18,13 @@ pub struct DriverError {
 
 impl DriverError {
     /// Returns whether the call was rejected because a stream is captured, or invalidated a capture.
-    pub fn is_of_a_capture(&self) -> bool {
+    pub fn is_capture_error(&self) -> bool {
         (900..=908).contains(&self.code)
     }
 
     /// Returns whether the driver cannot use the image that it was to load: the image is for another device or version,
     /// or the driver has no compiler.
-    pub fn is_of_an_image(&self) -> bool {
+    pub fn is_image_error(&self) -> bool {
         matches!(self.code, 200 | 209 | 218 | 221..=223 | 300)
     }
 }

@@ -419,7 +419,7 @@ impl std::fmt::Debug for Error {
 #[cfg(feature = "cuda")]
 impl From<DriverError> for Error {
     fn from(error: DriverError) -> Self {
-        match error.is_of_a_capture() {
+        match error.is_capture_error() {
             true => Self::Capturing { what: error.to_string() },
             false => Self::Driver(Box::new(error)),
         }

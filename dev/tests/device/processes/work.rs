@@ -41,7 +41,7 @@ impl Work {
 
     /// Runs a rank's part, prepared with settings.
     pub(crate) fn run_as(&self, world: &Executor, rank: u32, prepare: PrepareOptions) -> Result<(), Error> {
-        let mut run = world.prepare_with(&self.plan, self.message, prepare)?;
+        let mut run = world.prepare_with_options(&self.plan, self.message, prepare)?;
         if prepare.specialize {
             run.specialized().map_err(|why| Error::Internal(format!("not specialized: {why}")))?;
         }

@@ -58,13 +58,15 @@ pub(super) fn memory_at_any_offset(seed: u64) -> Result<(), Failed> {
         (
             true,
             [0, 16],
-            |path| matches!(path, Err(MulticastUnavailable::Places { rank: 1, found: 16, other: 0, expected: 0 })),
+            |path| {
+                matches!(path, Err(MulticastUnavailable::OffsetMismatch { rank: 1, found: 16, other: 0, expected: 0 }))
+            },
             false,
         ),
         (
             false,
             [0, 0],
-            |path| matches!(path, Err(MulticastUnavailable::Failed { .. } | MulticastUnavailable::Room { .. })),
+            |path| matches!(path, Err(MulticastUnavailable::Failed { .. } | MulticastUnavailable::SizeMismatch { .. })),
             false,
         ),
     ];

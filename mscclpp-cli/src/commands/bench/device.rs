@@ -84,7 +84,7 @@ fn prepare(args: &Call, world: &Executor, registry: &Registry, request: &Request
             source: Box::new(source),
         })?;
         let how = PrepareOptions::default().specialize(args.specialize);
-        match (world.prepare_with(&plan, request.message(), how), fewer.next()) {
+        match (world.prepare_with_options(&plan, request.message(), how), fewer.next()) {
             (Err(mscclpp_exec::Error::NotCoResident { .. }), Some(blocks)) => {
                 let config = Config { blocks: Some(blocks), threads: decision.config.threads };
                 decision = decided(registry.decision(request, &Choice { name, config }))?;

@@ -8,7 +8,7 @@ pub trait Kernels {
     /// machine code for some devices, PTX, or both.
     ///
     /// # Errors
-    /// Those of [`DriverError::is_of_an_image`](crate::cuda::DriverError::is_of_an_image) if no part of it is for this
+    /// Those of [`DriverError::is_image_error`](crate::cuda::DriverError::is_image_error) if no part of it is for this
     /// device and driver; `CUDA_ERROR_OUT_OF_MEMORY`.
     fn load(&self, name: &str, image: &[u8]) -> Result<Handle>;
 

@@ -13,7 +13,7 @@
 //! A thread that captures a stream may not make calls that need the device or the host immediately: allocating and
 //! freeing memory, clearing and copying without a stream, waiting. Such a call fails with
 //! `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` and invalidates the capture
-//! ([`DriverError::is_of_a_capture`](super::DriverError::is_of_a_capture)). If another library captures in CUDA's
+//! ([`DriverError::is_capture_error`](super::DriverError::is_capture_error)). If another library captures in CUDA's
 //! global mode, this applies to all threads except those that called
 //! [`enter_helper_thread`](super::Driver::enter_helper_thread).
 

@@ -4,6 +4,7 @@
 //! function is missing, and converts results to a Rust enum that may lack the results of a later version.
 
 use std::ffi::{CStr, CString, OsString, c_char, c_int, c_void};
+use std::fmt;
 use std::path::Path;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
@@ -161,6 +162,12 @@ impl Nvrtc {
         })?;
         let identity = format!("NVRTC {version} for {target}");
         Ok(Self { api, target, identity })
+    }
+}
+
+impl fmt::Debug for Nvrtc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Nvrtc").field("target", &self.target).field("identity", &self.identity).finish_non_exhaustive()
     }
 }
 

@@ -99,7 +99,7 @@ impl NativeRun {
     }
 
     /// Returns the bytes of every rank's input and output; in place, of the one buffer and 0.
-    pub fn lens(&self) -> [u64; 2] {
+    pub fn lengths(&self) -> [u64; 2] {
         let Request { collective, bytes, num_ranks: ranks, in_place, .. } = self.request;
         let part = bytes / u64::from(ranks.max(1));
         match (in_place, collective) {
@@ -115,7 +115,7 @@ impl NativeRun {
     ///
     /// # Errors
     /// [`CallError`] with the algorithm's error, or if the number of ranks or the length of a slice differs from
-    /// [`lens`](Self::lens).
+    /// [`lengths`](Self::lengths).
     ///
     /// # Safety
     /// As for [`NativeAlgorithm::launch`].
@@ -135,7 +135,7 @@ impl NativeRun {
             return Err(Error::BufferCount { buffer: "input and output", expected, found });
         }
         for (rank, slices) in (0..).zip(ranks) {
-            for ((slice, expected), buffer) in slices.iter().zip(self.lens()).zip(["input", "output"]) {
+            for ((slice, expected), buffer) in slices.iter().zip(self.lengths()).zip(["input", "output"]) {
                 if slice.bytes != expected {
                     return Err(Error::BufferSize { rank, buffer, expected, found: slice.bytes });
                 }

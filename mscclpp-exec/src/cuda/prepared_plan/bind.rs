@@ -70,7 +70,7 @@ impl PreparedPlan {
             let first = window.members[0];
             if let Some(&rank) = window.members.iter().find(|&&rank| side(rank) != side(first)) {
                 let (found, other, expected) = (side(rank).1, first, side(first).1);
-                window.reject(MulticastUnavailable::Places { rank, found, other, expected });
+                window.reject(MulticastUnavailable::OffsetMismatch { rank, found, other, expected });
             }
         }
         Switches { windows, sides: &self.sides, context: &self.context }

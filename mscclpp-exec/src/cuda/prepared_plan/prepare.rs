@@ -96,7 +96,7 @@ impl PreparedPlan {
         };
         let written: Result<Vec<Handle>, NotSpecialized> = match prepare.specialize {
             true => context.parts.iter().map(write).collect(),
-            false => Err(NotSpecialized::NotAsked),
+            false => Err(NotSpecialized::NotRequested),
         };
         let even = prepare.specialize && is_even(program, &params);
         let sides = (0..world.ranks)

@@ -46,7 +46,7 @@ const MAX_OPERATIONS: usize = 1024;
 pub enum NotSpecialized {
     /// The caller did not request a specialized kernel.
     #[error("no specialized kernel was requested")]
-    NotAsked,
+    NotRequested,
     /// A plan of too many different operations.
     #[error(
         "{seen} of {blocks} thread blocks have {operations} operations in {shapes} distinct sequences, expected at \
