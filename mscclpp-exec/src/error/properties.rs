@@ -166,8 +166,6 @@ impl Stall {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[cfg(feature = "process")]
@@ -179,7 +177,7 @@ mod tests {
             call: "a call".into(),
             ranks,
             waiting: vec![0],
-            waited: Duration::from_secs(4),
+            waited: std::time::Duration::from_secs(4),
         };
         let stall = Stall { plan: "ring".into(), launch: 3, num_blocks: 0, blocked: Vec::new() };
         let error = Error::Interrupted(Box::new(LaunchAborted { rank: 0, cause: Box::new(cause), stall }));

@@ -382,7 +382,7 @@ impl Registry {
     }
 
     /// Returns the number of compiled plans.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "process"))]
     pub(crate) fn num_plans(&self) -> usize {
         self.lock_plans().len()
     }
