@@ -1,6 +1,6 @@
 //! The compact form of a plan: binaries embed it, executors read it.
 //!
-//! A [`Plan`](super::Plan) is created once, from a tree, from bytes, or at no cost from bytes in the binary, and never
+//! A [`Plan`] is created once, from a tree, from bytes, or at no cost from bytes in the binary, and never
 //! changes. Its views read single numbers from the bytes, so that opening a plan and walking one of its ranks reads that
 //! rank's section only.
 
