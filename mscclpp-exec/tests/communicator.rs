@@ -447,13 +447,15 @@ fn agreement_is_the_same_on_all_ranks() {
         let answers = on_ranks(4, |comm| comm.agree(!falses.contains(&comm.rank())).expect("all ranks call it"));
         assert_eq!(answers, [falses.is_empty(); 4], "{falses:?}");
     }
-    // Rank 1 aborts; the others learn it at the latest when they agree.
+    // Rank 1 aborts after the barrier. The others learn it at the latest when they agree, perhaps at the end of the barrier.
     let errors = on_ranks(4, |comm| {
-        comm.barrier().expect("all ranks call it");
-        if comm.rank() == 1 {
-            comm.bootstrap().abort("on purpose");
-        }
-        comm.agree(true).expect_err("a rank has aborted")
+        let agreed = comm.barrier().and_then(|()| {
+            if comm.rank() == 1 {
+                comm.bootstrap().abort("on purpose");
+            }
+            comm.agree(true)
+        });
+        agreed.expect_err("a rank has aborted")
     });
     for error in &errors {
         assert_eq!(error.root_cause(), errors[0].root_cause());
