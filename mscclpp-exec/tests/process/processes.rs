@@ -190,7 +190,8 @@ fn launches_until_an_error(transport: Executor) {
         }
     };
     println!("{error}");
-    assert!(matches!(error, Error::Interrupted(_)), "{error:?}");
+    // A rank that was suspended may learn at the end of its launch that the other one has continued without it.
+    assert!(error.root_cause().is_some(), "{error:?}");
     assert_eq!(x.launch_in_place(&mut buffer).unwrap_err().root_cause(), error.root_cause());
     // The resources of the communicator are released with it.
     drop((x, buffer, transport));
