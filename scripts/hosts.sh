@@ -118,10 +118,10 @@ cut() {
     # Silence counts from the last word, and signs of life come four times in that time; the rest is for a busy machine.
     [ $after -lt $(((LIVENESS * 2 + 20) * 1000)) ] || fail "it took $after ms to notice"
     for rank in 0 1; do
-        grep -qE "^\[$rank\] error: (rank $rank: )?no heartbeat from rank [23] \(" "$work/a" || fail "rank $rank does not say who is lost"
+        grep -qE "^\[$rank\] error: (rank $rank: )?no answer from rank [23] \(" "$work/a" || fail "rank $rank does not say who is lost"
     done
     for rank in 2 3; do
-        grep -qE "^\[$rank\] error: (rank $rank: )?no heartbeat from rank 0 \(" "$work/b" || fail "rank $rank does not say who is lost"
+        grep -qE "^\[$rank\] error: (rank $rank: )?no answer from rank 0 \(" "$work/b" || fail "rank $rank does not say who is lost"
     done
     echo "cable cut in \`${*:2:2}\`: all 4 ranks ended within $after ms"
     grep -hE "^\[[0-9]\] error" "$work/a" "$work/b"

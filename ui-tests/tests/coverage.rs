@@ -62,8 +62,8 @@ const ELSEWHERE: &[(&str, &[(Code, &str)])] = &[
         ],
     ),
     ("mscclpp-core/src/plan/image/tests.rs", &[(Code::BadImage, "a_damaged_section_names_its_rank")]),
-    ("mscclpp-core/src/plan/load.rs", &[(Code::NotPlanText, "bytes_that_are_no_plan_say_so")]),
-    ("mscclpp-core/src/plan/export/tests.rs", &[(Code::NotInReference, "what_the_reference_does_wrongly_is_refused")]),
+    ("mscclpp-core/src/check/load.rs", &[(Code::NotPlanText, "bytes_that_are_no_plan_say_so")]),
+    ("mscclpp-core/src/export/tests.rs", &[(Code::NotInReference, "what_the_reference_does_wrongly_is_refused")]),
     (
         "mscclpp-exec/tests/errors.rs",
         &[

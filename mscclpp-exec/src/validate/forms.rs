@@ -71,7 +71,7 @@ pub struct InvalidLaunch {
 ///
 /// ```
 /// use mscclpp_algorithms as algorithms;
-/// use mscclpp_exec::passes::{ExecutorForm, validate_form};
+/// use mscclpp_exec::validate::{ExecutorForm, validate_form};
 ///
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let ring = algorithms::find("allreduce_ring").expect("it is in the library");
