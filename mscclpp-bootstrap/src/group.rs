@@ -207,8 +207,8 @@ impl Bootstrap {
     /// thread.
     #[doc(hidden)]
     pub fn check_process(&self) -> Result<(), Error> {
-        let (own, pid) = (&self.world[self.group[self.rank as usize] as usize], std::process::id());
-        if own.pid == pid { Ok(()) } else { Err(Error::Forked { who: Box::new(own.clone()), pid }) }
+        let (own, pid) = (self.world[self.group[self.rank as usize] as usize].pid, std::process::id());
+        if own == pid { Ok(()) } else { Err(Error::Forked { who: Box::new(self.member(self.rank)), pid }) }
     }
 
     /// Returns why the communicator has failed, if it has or does within `timeout`. For callers that observe a
@@ -265,7 +265,7 @@ impl Bootstrap {
     }
 
     /// Sets what this rank answers when others ask for its report, also while its threads are busy: what it is doing.
-    /// `None` answers nothing. For the executors of this communicator.
+    /// `None`: that it has nothing to report. For the executors of this communicator.
     #[doc(hidden)]
     pub fn set_report(&self, report: Option<Arc<dyn Fn() -> Vec<u8> + Send + Sync>>) {
         self.link.inbox().set_report_source(self.context, report.map(ReportSource));

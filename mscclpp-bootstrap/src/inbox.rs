@@ -28,6 +28,7 @@ pub(crate) type KeyedStream = (TcpStream, StreamKeys);
 
 /// Result of shrinking a communicator: number and ranks of the new one.
 pub(crate) type ShrinkResult = Result<(u64, Vec<u32>), Error>;
+
 /// Returns what a rank answers when others ask for its report.
 #[derive(Clone)]
 pub(crate) struct ReportSource(pub(crate) Arc<dyn Fn() -> Vec<u8> + Send + Sync>);

@@ -15,7 +15,6 @@ mod context;
 mod descriptors;
 mod env;
 mod error;
-mod error_ranks;
 mod frame;
 mod group;
 mod grow;

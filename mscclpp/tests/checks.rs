@@ -33,7 +33,7 @@ fn a_module_knows_what_was_asked() {
 #[test]
 fn plans_built_at_run_time_are_asked_the_same() {
     assert_eq!(judged::compile(judged::spec(3)).expect("the race is allowed").num_ranks(), 3);
-    let found = mscclpp::compiler::compile(judged::spec(3), judged).expect_err("nobody allows it here");
+    let found = mscclpp::compiler::compile(judged::spec(3), judged).expect_err("an unordered plan is not allowed");
     assert!(found.iter().all(|finding| finding.code == Code::Race), "{found}");
 }
 
@@ -43,7 +43,8 @@ fn plans_from_files_are_checked_unless_their_reader_says_no() {
     for file in [json::write(&tree, json::Style::Compact).into_bytes(), judged::plan(2).image().to_vec()] {
         let found = Plan::load(&file).expect_err("a file allows nothing");
         assert!(found.iter().all(|finding| finding.code == Code::Race), "{found}");
-        let (plan, warnings) = Plan::load_with_options(&file, &LoadOptions::unchecked()).expect("nobody asks");
+        let (plan, warnings) =
+            Plan::load_with_options(&file, &LoadOptions::unchecked()).expect("no checks were requested");
         assert!(warnings.is_empty());
         assert_eq!(plan, *judged::plan(2));
     }

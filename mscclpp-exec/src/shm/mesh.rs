@@ -310,8 +310,8 @@ mod tests {
 
     /// Runs `work` in a thread of another user; `None` if this process may not do that.
     fn as_other_user<T: Send>(work: impl FnOnce() -> T + Send) -> Option<T> {
-        let nobody = rustix::process::Uid::from_raw(65534);
-        let run = || set_thread_res_uid(nobody, nobody, nobody).is_ok().then(work);
+        let other = rustix::process::Uid::from_raw(65534);
+        let run = || set_thread_res_uid(other, other, other).is_ok().then(work);
         std::thread::scope(|scope| scope.spawn(run).join().expect("no panic"))
     }
 

@@ -1,7 +1,7 @@
 //! Ranks in errors: as ranks of the job where errors are sent, as ranks of a communicator where its calls return them.
 
-use super::error::Error;
-use super::rank_info::RankInfo;
+use super::Error;
+use crate::rank_info::RankInfo;
 
 impl Error {
     /// Returns the error of a rank that the ranks `by` consider unresponsive or dead, on that rank itself.
