@@ -4,7 +4,6 @@
 mod algorithms;
 mod algorithms_page;
 mod algorithms_run;
-mod causes;
 mod checked;
 mod common;
 mod communicator;

@@ -1,4 +1,5 @@
 //! A job in which one rank has a fault, and what its ranks return.
+#![allow(dead_code, reason = "each test program uses its own part of this")]
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,6 +28,19 @@ pub(crate) enum Fault {
     OtherType,
     /// It makes the call with another root or reduction.
     OtherRoot,
+}
+
+impl Fault {
+    /// Faults that a rank can have which is a thread; processes also die and stop.
+    pub(crate) const OF_THREADS: [Self; 7] = [
+        Self::Late,
+        Self::Leaves,
+        Self::Aborts,
+        Self::OtherCollective,
+        Self::OtherSize,
+        Self::OtherType,
+        Self::OtherRoot,
+    ];
 }
 
 const CALLS: [&str; 12] = [

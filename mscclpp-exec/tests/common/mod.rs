@@ -2,7 +2,6 @@
 //! a switch channel over all ranks for each buffer. The tables of every thread block are those of its rank.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part of this")]
 
-pub(crate) mod fault_case;
 pub(crate) mod flushed;
 pub(crate) mod port;
 pub(crate) mod ranks;

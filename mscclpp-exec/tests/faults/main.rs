@@ -14,10 +14,10 @@ mod port;
 mod process;
 mod rank;
 mod round;
+#[path = "../common/rounds.rs"]
+mod rounds;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use self::calls::{
     collective_calls, forks, killed_in_a_collective, killed_while_it_prepares, otherwise_than_the_others,
@@ -77,50 +77,20 @@ const KINDS: [Kind; 26] = [
 
 #[test]
 fn faults_are_named_and_no_rank_hangs() {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-    let (first, rounds) = match number("MSCCLPP_FAULT_SEED") {
-        Some(seed) => (seed, 1),
-        None => (0, number("MSCCLPP_FAULT_ROUNDS").unwrap_or(KINDS.len() as u64)),
-    };
-    let next = AtomicU64::new(first);
-    let worker = || {
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= first + rounds {
-                return;
-            }
-            let (kind, run) = KINDS[(seed % KINDS.len() as u64) as usize];
-            let start = Instant::now();
-            println!("MSCCLPP_FAULT_SEED={seed}: {kind}");
-            run(Round::new(seed));
-            println!("  {kind}: {:.1} s", start.elapsed().as_secs_f64());
-        }
-    };
-    thread::scope(|scope| (0..AT_ONCE).for_each(|_| drop(scope.spawn(worker))));
+    rounds::run("FAULT", 0, KINDS.len() as u64, AT_ONCE, |seed| {
+        let (kind, run) = KINDS[(seed % KINDS.len() as u64) as usize];
+        let start = Instant::now();
+        println!("MSCCLPP_FAULT_SEED={seed}: {kind}");
+        run(Round::new(seed));
+        println!("  {kind}: {:.1} s", start.elapsed().as_secs_f64());
+    });
 }
 
 /// Faults at any time of any call, of 2 to 8 ranks. Without `MSCCLPP_CAUSE_SEED`, new cases each time.
 #[test]
 fn all_ranks_name_the_same_root_cause() {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-    let (first, rounds) = match number("MSCCLPP_CAUSE_SEED") {
-        Some(seed) => (seed, 1),
-        None => {
-            let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64 >> 10;
-            (now, number("MSCCLPP_CAUSE_ROUNDS").unwrap_or(24))
-        }
-    };
-    println!("MSCCLPP_CAUSE_SEED={first}, and the next {}", rounds - 1);
-    let next = AtomicU64::new(first);
-    let worker = || {
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= first + rounds {
-                return;
-            }
-            println!("MSCCLPP_CAUSE_SEED={seed}: {:?}", causes::case(seed));
-            causes::same_root_cause(Round::new(seed));
-        }
-    };
-    thread::scope(|scope| (0..AT_ONCE).for_each(|_| drop(scope.spawn(worker))));
+    rounds::run("CAUSE", rounds::fresh_seed(), 24, AT_ONCE, |seed| {
+        println!("MSCCLPP_CAUSE_SEED={seed}: {:?}", causes::case(seed));
+        causes::same_root_cause(Round::new(seed));
+    });
 }

@@ -1,24 +1,15 @@
 //! All ranks name the same root cause, whatever call a fault happens in: ranks that are threads. The same with processes, which
-//! can be killed and suspended, is in `faults`.
+//! can be killed and suspended, is in `faults`. Nothing of the failed communicators remains.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use mscclpp_bootstrap::Options;
 use mscclpp_exec::{Communicator, Error};
 
-use crate::common::fault_case::{Case, Fault};
-
-const FAULTS: [Fault; 7] = [
-    Fault::Late,
-    Fault::Leaves,
-    Fault::Aborts,
-    Fault::OtherCollective,
-    Fault::OtherSize,
-    Fault::OtherType,
-    Fault::OtherRoot,
-];
+use crate::fault_case::{Case, Fault};
+use crate::resources::Resources;
+use crate::{alone, rounds};
 
 /// Longer than any rank takes to arrive, however busy the machine is.
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -44,7 +35,7 @@ fn ranks(num_ranks: u32, part: bool) -> Vec<Communicator> {
 }
 
 fn check(seed: u64) {
-    let case = Case::new(seed, &FAULTS);
+    let case = Case::new(seed, &Fault::OF_THREADS);
     let context = || format!("MSCCLPP_CAUSE_SEED={seed}: {case:?}");
     let ranks = ranks(case.ranks, seed.is_multiple_of(3));
     let errors: Vec<Option<Error>> = thread::scope(|scope| {
@@ -71,22 +62,10 @@ fn check(seed: u64) {
 
 #[test]
 fn all_ranks_name_the_same_root_cause() {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-    if let Some(seed) = number("MSCCLPP_CAUSE_SEED") {
-        return check(seed);
-    }
-    let first = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64 >> 10;
-    let rounds = number("MSCCLPP_CAUSE_ROUNDS").unwrap_or(120);
-    println!("MSCCLPP_CAUSE_SEED={first} and the {rounds} seeds from there");
-    let next = AtomicU64::new(first);
-    let worker = || {
-        loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= first + rounds {
-                return;
-            }
-            check(seed);
-        }
-    };
-    thread::scope(|scope| (0..AT_ONCE).for_each(|_| drop(scope.spawn(worker))));
+    let _alone = alone();
+    // The first rounds decode plans, and threads get memory of their own that the allocator retains.
+    rounds::each(0, 48, AT_ONCE, check);
+    let before = Resources::now();
+    rounds::run("CAUSE", rounds::fresh_seed(), 120, AT_ONCE, check);
+    before.check(64 << 20, "all rounds");
 }
