@@ -8,8 +8,9 @@
 #   mutants    shipped and reference plans, changed in every way
 #   programs   random programs with loops against runs at every size, and unequal slices
 #   small      random small plans that the checks accept, fuzzed in launches of changing sizes
-#   processes  a thousand launches of 4 MiB between processes on two hosts, 200 rounds of
-#              faults, and 4000 faults whose root cause all ranks must name
+#   processes  a thousand launches of 4 MiB between processes on two hosts, a million mixed
+#              calls, and 10 000 rounds of faults whose root cause all ranks must name; what
+#              remains of each is counted
 #   hostile    time and memory of checks on plans that are made to take long
 #   devices    dev/matrix.sh
 #   sanitizer  scripts/sanitize.sh
@@ -44,7 +45,7 @@ part() {
     processes)
         MSCCLPP_SOAK=1000 tests mscclpp-exec --test integration -- process::ports::
         MSCCLPP_FAULT_ROUNDS=200 MSCCLPP_CAUSE_ROUNDS=1000 tests mscclpp-exec --test faults --
-        MSCCLPP_CAUSE_ROUNDS=3000 tests mscclpp-exec --test integration -- causes::
+        MSCCLPP_CAUSE_ROUNDS=8800 tests mscclpp-exec --test soak -- --include-ignored
         ;;
     hostile)
         cargo bench -p mscclpp-core --bench hostile

@@ -11,6 +11,7 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 
 use super::cache::{Cache, Serving};
+use super::decide::decide;
 use super::pending::CallQueue;
 use crate::dtype::{DataType, Element};
 use crate::error::Error;
@@ -393,27 +394,17 @@ impl Communicator {
 
     fn launch<T: Element>(&self, calls: &mut Calls, request: Request, buffers: Typed<'_, T>) -> Result<(), Error> {
         let rank = self.rank();
-        let select = |source| Error::Select { rank, source: Box::new(source) };
-        let forced = &calls.forced;
+        let forced = calls.forced.as_ref();
         let prepared = calls.cache.get(&request, || {
-            let registry = self.registry()?;
-            let decision = match forced {
-                Some((kind, choice)) if *kind == request.collective => registry.decision(&request, choice),
-                _ => registry.select(&request),
-            }
-            .map_err(select)?;
-            let serving = match decision.algorithm.is_native() {
-                true => Serving::Native,
-                false => {
-                    let plan = registry.plan(&request, &decision).map_err(|source| {
-                        let request = request.to_string();
-                        Error::NoPlan { rank, request, source: Box::new(source) }
-                    })?;
+            let (algorithm, plan) = decide(&*self.registry()?, forced, &request, rank)?;
+            let serving = match plan {
+                None => Serving::Native,
+                Some(plan) => {
                     let name = request.to_string();
                     Serving::Plan(Box::new(self.executor()?.prepare_as(&plan, request.message(), Some(&name))?))
                 }
             };
-            Ok::<_, Error>((decision.algorithm, serving))
+            Ok::<_, Error>((algorithm, serving))
         })?;
         match (&mut prepared.serving, buffers) {
             (Serving::Plan(plan), Typed::Separate(input, output)) => plan.launch(input, output)?,

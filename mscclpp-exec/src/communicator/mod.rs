@@ -2,6 +2,7 @@
 
 mod cache;
 mod calls;
+mod decide;
 mod exchange;
 mod handle;
 mod pending;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use mscclpp_bootstrap::{Bootstrap, Options, RootListener, UniqueId};
 use mscclpp_core::collective::CollectiveKind;
 
+use super::decide::decide;
 use super::handle::Communicator;
 use crate::error::Error;
 use crate::select::{Registry, Request};
@@ -37,18 +38,9 @@ impl Communicator {
     pub fn prepare_for_shrink(&self) -> Result<usize, Error> {
         let calls = self.calls()?;
         let Some(registry) = self.lock_registry().clone() else { return Ok(0) };
-        let rank = self.rank();
         let mut prepared = 0;
         for request in calls.cache.requests().filter_map(|request| self.without_one_rank(request)) {
-            let decision = match &calls.forced {
-                Some((kind, choice)) if *kind == request.collective => registry.decision(&request, choice),
-                _ => registry.select(&request),
-            };
-            let decision = decision.map_err(|source| Error::Select { rank, source: Box::new(source) })?;
-            if !decision.algorithm.is_native() {
-                let no_plan = |source| Error::NoPlan { rank, request: request.to_string(), source: Box::new(source) };
-                registry.plan(&request, &decision).map_err(no_plan)?;
-            }
+            decide(&registry, calls.forced.as_ref(), &request, self.rank())?;
             prepared += 1;
         }
         Ok(prepared)
