@@ -347,6 +347,10 @@ fn a_device_is_asked_for_by_its_own_options() {
         let run = mscclpp(words(arguments)).ends_with(2);
         assert!(run.stderr.contains("--virtual-ranks"), "{}", run.stderr);
     }
+    for line in ["bench all_reduce --gpus 2 -e 1K", "run allreduce_ring --ranks 2 --gpus 2"] {
+        let run = mscclpp(words(line)).ends_with(2);
+        assert!(run.stderr.contains("--gpus requires --backend cuda"), "{}", run.stderr);
+    }
 }
 
 #[test]

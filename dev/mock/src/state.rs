@@ -3,14 +3,14 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, c_char};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use mscclpp_dev::{Options, machine, simulator};
 use mscclpp_exec::cuda::SharedDriver;
 
 use crate::code::{self, Code};
 
-/// Number of devices.
+/// Maximum number of devices.
 pub(crate) const DEVICES: usize = 64;
 
 /// A device.
@@ -30,14 +30,40 @@ struct Device {
     calls: u64,
 }
 
+/// Devices as the environment describes them, for programs that do not know that they are simulated.
+struct Environment {
+    /// `MSCCLPP_MOCK_DEVICES`: number of devices, all of one host. Otherwise there are [`DEVICES`], each of a separate one.
+    devices: Option<u32>,
+    /// `MSCCLPP_MOCK_MULTICAST`: number of these devices, from the first one, with multicast objects.
+    multicast: u32,
+    /// `MSCCLPP_MOCK_OTHERS`: whether other processes take part, as [`Options::others`].
+    others: bool,
+}
+
+fn environment() -> &'static Environment {
+    static ENVIRONMENT: OnceLock<Environment> = OnceLock::new();
+    ENVIRONMENT.get_or_init(|| {
+        let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
+        Environment {
+            devices: number("MSCCLPP_MOCK_DEVICES").filter(|devices| (1..=DEVICES as u32).contains(devices)),
+            multicast: number("MSCCLPP_MOCK_MULTICAST").unwrap_or(0),
+            others: std::env::var_os("MSCCLPP_MOCK_OTHERS").is_some(),
+        }
+    })
+}
+
+/// Returns the number of devices.
+pub(crate) fn count() -> usize {
+    environment().devices.map_or(DEVICES, |devices| devices as usize)
+}
+
 impl Default for Device {
-    /// Returns a device whose options were not set. `MSCCLPP_MOCK_OTHERS` sets [`Options::others`]: other processes
-    /// take part.
+    /// Returns a device whose options were not set.
     fn default() -> Self {
-        let others = std::env::var_os("MSCCLPP_MOCK_OTHERS").is_some();
+        let Environment { devices, multicast, others } = *environment();
         Self {
-            options: Options { others, ..Options::default() },
-            machine: (0, 0),
+            options: Options { others, multicast, ..Options::default() },
+            machine: (0, devices.unwrap_or(0)),
             context: None,
             functions: BTreeMap::new(),
             peers: BTreeSet::new(),
@@ -112,13 +138,17 @@ unsafe extern "C" fn mock_cuda_options(
 
 /// Returns whether a device has multicast objects.
 pub(crate) fn has_multicast(device: usize) -> bool {
-    let devices = devices();
-    devices.get(&device).is_some_and(|of| (device - of.machine.0) < of.options.multicast as usize)
+    let mut devices = devices();
+    let of = devices.entry(device).or_default();
+    (device - of.machine.0) < of.options.multicast as usize
 }
 
 /// Returns the number of a device among those of another one's host, if it is one of them.
 pub(crate) fn number_in_machine(device: usize, peer: usize) -> Option<u32> {
-    let (first, count) = devices().get(&device).map_or((device, 1), |device| device.machine);
+    let (first, count) = match devices().entry(device).or_default().machine {
+        (_, 0) => (device, 1),
+        machine => machine,
+    };
     peer.checked_sub(first).and_then(|number| u32::try_from(number).ok()).filter(|&number| number < count)
 }
 

@@ -1,4 +1,6 @@
-//! The flag `--backend`.
+//! The flags `--backend` and `--gpus`.
+
+use crate::error::{Error, Result};
 
 /// What runs plans.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -6,7 +8,7 @@ pub(crate) enum Backend {
     /// The CPU.
     #[default]
     Cpu,
-    /// CUDA device 0, with all ranks on it.
+    /// CUDA devices.
     Cuda,
 }
 
@@ -20,6 +22,17 @@ impl From<Backend> for mscclpp_exec::select::Backend {
 }
 
 impl Backend {
+    /// Returns the number of devices that `--gpus` requests.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] if the backend has no devices.
+    pub(crate) fn devices(self, gpus: Option<u32>) -> Result<u32> {
+        match (self, gpus) {
+            (Self::Cpu, Some(_)) => Err(Error::Usage("--gpus requires --backend cuda".into())),
+            (_, gpus) => Ok(gpus.unwrap_or(1)),
+        }
+    }
+
     /// Returns the name in reports.
     pub(crate) const fn name(self) -> &'static str {
         match self {

@@ -18,6 +18,7 @@ Examples:
   mscclpp bench --plan plan.json --ranks 4                    a custom plan: JSON, text or an image
   mscclpp bench all_reduce --virtual-ranks 8                  eight ranks as tasks of this process
   mscclpp bench all_reduce --backend cuda --virtual-ranks 8   eight ranks on one CUDA device
+  mscclpp bench all_reduce --backend cuda --gpus 8            a rank on each of eight CUDA devices
   mscclpp bench all_reduce --backend cuda --specialize        kernels that are specialized for each plan
 
 Before every call a rank rewrites its input, and after the call it reads its output; neither is timed. All ranks
@@ -67,13 +68,16 @@ pub(crate) struct BenchArgs {
     /// Run N ranks in this process, instead of the one that a launcher describes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) ranks: Option<u32>,
-    /// Backend: cpu, or cuda (all ranks on device 0)
+    /// Backend: cpu or cuda
     #[arg(long, value_enum, value_name = "BACKEND", default_value_t, hide_possible_values = true)]
     pub(crate) backend: Backend,
+    /// CUDA devices whose ranks run in this process, one on each unless --virtual-ranks is given [default: 1]
+    #[arg(long, value_name = "N", conflicts_with = "ranks", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) gpus: Option<u32>,
     /// On a device, run kernels that are specialized for the plan and compiled at run time
     #[arg(long)]
     pub(crate) specialize: bool,
-    /// Numbers of ranks to run as tasks of one launch, in this process or on a device [default on a device: 2,4,8]
+    /// Numbers of ranks to run as tasks of one launch, in this process or on devices [default on one device: 2,4,8]
     #[arg(long, value_name = "N,…", value_delimiter = ',', conflicts_with_all = ["ranks", "unregistered"], value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) virtual_ranks: Vec<u32>,
     /// Print one JSON object per size

@@ -17,6 +17,7 @@ Examples:
   mscclpp run allreduce_ring --ranks 4 --begin 1K --end 64M --factor 4
   mscclpp run allgather_ring --ranks 4 --count 1001 --dtype bf16 --in-place
   mscclpp run plan.json --op max --iters 50 --json
+  mscclpp run allreduce_ring --ranks 8 --backend cuda --gpus 8
 
 A size is an integer with K, M, G or T for powers of 1024. It is that of the larger of a rank's input and output.
 Exit codes: 0 success and no wrong elements, 1 wrong elements, a stalled run or findings, 2 the plan cannot be read")]
@@ -47,9 +48,12 @@ pub(crate) struct RunArgs {
     /// Type in which an operation combines its sources: native (that of the elements), f32 or f64
     #[arg(long, value_name = "TYPE", default_value = "native", value_parser = accumulation)]
     pub(crate) accumulate: AccumType,
-    /// Backend: cpu, or cuda (all ranks on device 0)
+    /// Backend: cpu or cuda
     #[arg(long, value_enum, value_name = "BACKEND", default_value_t, hide_possible_values = true)]
     pub(crate) backend: Backend,
+    /// CUDA devices of the ranks, in this process [default: 1, with all ranks on it]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) gpus: Option<u32>,
     /// Timed launches per size
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) iters: u32,

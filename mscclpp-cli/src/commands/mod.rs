@@ -3,6 +3,7 @@
 mod analyze;
 mod bench;
 mod check;
+mod devices;
 mod doctor;
 mod executors;
 mod explain;

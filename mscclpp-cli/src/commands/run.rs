@@ -199,6 +199,7 @@ impl Bench {
         let most = most.ok_or_else(|| too_large(plan, largest, args.dtype))?;
         let what = || format!("a run of `{}` with {largest} elements of {}", plan.name, args.dtype);
         let options = Options::default().scratch_limit(memory::require(what, most)?);
+        let gpus = args.backend.devices(args.gpus)?;
         let header = Header {
             plan: plan.name.clone(),
             collective: kind.name(),
@@ -217,7 +218,7 @@ impl Bench {
         Ok(Self {
             plan: Plan::new(plan),
             expectations: plan.expectations.clone(),
-            ranks: Ranks::new(args.backend, ranks, options).map_err(failed)?,
+            ranks: Ranks::new(args.backend, gpus, ranks, options).map_err(failed)?,
             kind,
             dtype: args.dtype,
             op: args.op,

@@ -1,10 +1,11 @@
-//! Backends of `mscclpp run`: the CPU, or a CUDA device.
+//! Backends of `mscclpp run`: the CPU, or CUDA devices.
 
 use mscclpp_core::plan::Plan;
-use mscclpp_exec::cuda::{self, Device};
+use mscclpp_exec::cuda;
 use mscclpp_exec::verify::{Verifier, VerifyReport};
 use mscclpp_exec::{Error, Message, cpu};
 
+use super::devices::ranks_on_devices;
 use crate::args::Backend;
 
 /// Ranks on a backend.
@@ -20,16 +21,16 @@ pub(crate) enum Runner {
 }
 
 impl Ranks {
-    /// Creates the ranks of a backend.
+    /// Creates the ranks of a backend; those of the CUDA backend on `gpus` devices.
     ///
     /// # Errors
-    /// [`Error::NoDevice`].
-    pub(crate) fn new(backend: Backend, ranks: u32, options: cpu::Options) -> Result<Self, Error> {
+    /// [`Error::NoDevice`], [`Error::NoPeerAccess`].
+    pub(crate) fn new(backend: Backend, gpus: u32, ranks: u32, options: cpu::Options) -> Result<Self, Error> {
         Ok(match backend {
             Backend::Cpu => Self::Cpu(cpu::Executor::with_options(ranks, options)),
             Backend::Cuda => {
                 let options = cuda::Options::default().scratch_limit(options.scratch_limit);
-                Self::Cuda(cuda::Executor::with_options(&Device::new(0)?, ranks, options))
+                Self::Cuda(ranks_on_devices(ranks, gpus, options)?)
             }
         })
     }

@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_uint};
 
 use super::{calls, ordinal, valid};
 use crate::code::{self, Code};
-use crate::state::{self, DEVICES, called, called_anywhere};
+use crate::state::{self, called, called_anywhere};
 
 // Attributes.
 const MULTIPROCESSOR_COUNT: c_int = 16;
@@ -24,7 +24,7 @@ calls! {
     fn cuDriverGetVersion(version: *mut c_int) -> version { called_anywhere("cuDriverGetVersion").map(|()| 13_000) }
 
     fn cuDeviceGetCount(count: *mut c_int) -> count {
-        called_anywhere("cuDeviceGetCount").map(|()| DEVICES as c_int)
+        called_anywhere("cuDeviceGetCount").map(|()| state::count() as c_int)
     }
 
     fn cuDeviceGet(device: *mut c_int, number: c_int) -> device {

@@ -21,7 +21,7 @@ use std::ffi::{c_int, c_uint};
 use mscclpp_exec::cuda::{Driver, DriverError};
 
 use crate::code::{self, Code, said};
-use crate::state::{self, DEVICES};
+use crate::state;
 
 /// Granularity of physical memory in bytes.
 const UNIT: usize = 1 << 16;
@@ -62,7 +62,7 @@ pub(crate) fn ask<T>(call: impl FnOnce(&dyn Driver) -> Result<T, DriverError>) -
 
 /// Checks a device's number.
 fn ordinal(device: c_int) -> Result<usize, Code> {
-    usize::try_from(device).ok().filter(|&device| device < DEVICES).ok_or(code::INVALID_DEVICE)
+    usize::try_from(device).ok().filter(|&device| device < state::count()).ok_or(code::INVALID_DEVICE)
 }
 
 /// Defines functions of the driver; `-> at` names the pointer to the result.

@@ -1,12 +1,13 @@
-//! Measures calls on a device: launches in a graph, timed by events.
+//! Measures calls on devices: launches in a graph, timed by events.
 
 use std::time::Duration;
 
-use mscclpp_exec::cuda::{Buffers, Device, Executor, LaunchTimes, PrepareOptions, PreparedPlan, Stream, time};
+use mscclpp_exec::cuda::{Buffers, Executor, LaunchTimes, Options, PrepareOptions, PreparedPlan, Stream, time};
 use mscclpp_exec::select::{self, Choice, Config, Decision, Registry, Request};
 use mscclpp_exec::verify::PeriodicInputs;
 use serde_json::json;
 
+use super::super::devices::{describe, ranks_on_devices};
 use super::call::Call;
 use crate::bandwidth::{bus_factor, gigabytes_per_second};
 use crate::error::{Error, Result};
@@ -14,42 +15,45 @@ use crate::memory;
 use crate::output::print;
 use crate::report::three_digits;
 
-/// Measures all sizes and numbers of ranks; returns the number of wrong elements.
+/// Measures all sizes and numbers of ranks on `gpus` devices; returns the number of wrong elements.
 ///
 /// # Errors
-/// Those of [`super::bench`]; [`Error::Call`] if there is no device, or if the requested call does not fit on it.
-pub(super) fn bench(args: &Call, sizes: &[u64]) -> Result<u64> {
+/// Those of [`super::bench`]; [`Error::Call`] if there are too few devices, or if the requested call does not fit on it.
+pub(super) fn bench(args: &Call, gpus: u32, sizes: &[u64]) -> Result<u64> {
     if args.ranks.is_some() || args.unregistered || args.warmup.is_some() {
-        let text = "--backend cuda does not support --ranks, --unregistered and --warmup; use --virtual-ranks";
+        let text =
+            "--backend cuda does not support --ranks, --unregistered and --warmup; use --virtual-ranks or --gpus";
         return Err(Error::Usage(text.into()));
     }
-    let device = Device::new(0).map_err(|reason| failed(reason.into()))?;
     let mut registry = Registry::from_env().map_err(mscclpp_exec::Error::from)?;
     args.register(&mut registry)?;
-    if !args.json {
-        print(format!("# on {}\n", device.properties()))?;
-    }
-    let counts = if args.virtual_ranks.is_empty() { &[2, 4, 8][..] } else { &args.virtual_ranks };
+    let counts = match (&args.virtual_ranks[..], gpus) {
+        ([], 1) => &[2, 4, 8],
+        ([], _) => &[gpus][..],
+        (counts, _) => counts,
+    };
     let mut wrong = 0_u64;
     for &ranks in counts {
-        let world = Executor::new(&device, ranks);
+        let world = ranks_on_devices(ranks, gpus.min(ranks), Options::default()).map_err(failed)?;
+        let multicast = world.devices().len() > 1 && world.devices().iter().all(|of| of.properties().multicast);
         for (index, &size) in sizes.iter().enumerate() {
             let of = |bytes| Request {
                 backend: select::Backend::Cuda,
+                multicast,
                 ..Request::new(args.collective, ranks, args.rooted.call.dtype, bytes)
             };
             let request = super::request(args, size, of, ranks)?;
             if index == 0 && !args.json {
-                print(header(&request))?;
+                print(header(&world, &request))?;
             }
-            wrong = wrong.saturating_add(size_of(args, &device, &world, &registry, &request)?);
+            wrong = wrong.saturating_add(size_of(args, &world, &registry, &request)?);
         }
     }
     Ok(wrong)
 }
 
 /// Measures and reports one size.
-fn size_of(args: &Call, device: &Device, world: &Executor, registry: &Registry, request: &Request) -> Result<u64> {
+fn size_of(args: &Call, world: &Executor, registry: &Registry, request: &Request) -> Result<u64> {
     // Input and output, of one rank at a time.
     memory::require(|| format!("a check of {} bytes", request.bytes), request.bytes.saturating_mul(2))?;
     let (mut run, name) = prepare(args, world, registry, request)?;
@@ -63,7 +67,7 @@ fn size_of(args: &Call, device: &Device, world: &Executor, registry: &Registry, 
     let shown_wrong = checked.then_some(wrong);
     let (blocks, is_specialized) = (run.num_blocks(), run.specialized().is_ok());
     print(if args.json {
-        line(device, request, (&name, is_specialized), &times, blocks, shown_wrong)
+        line(world, request, (&name, is_specialized), &times, blocks, shown_wrong)
     } else {
         let name = if is_specialized { format!("{name}, specialized") } else { name };
         row(request, &name, &times, blocks, shown_wrong)
@@ -141,11 +145,11 @@ fn failed(error: mscclpp_exec::Error) -> Error {
     error.into()
 }
 
-fn header(request: &Request) -> String {
+fn header(world: &Executor, request: &Request) -> String {
     format!(
-        "# {}: {} virtual ranks, {}, {}{}\n#{:>14} {:>11} {:>11} {:>9} {:>8} {:>8} {:>8} {:>7}  {}\n",
+        "# {}: {}, {}, {}{}\n#{:>14} {:>11} {:>11} {:>9} {:>8} {:>8} {:>8} {:>7}  {}\n",
         request.collective.name(),
-        request.num_ranks,
+        describe(world),
         if request.in_place { "in place" } else { "out of place" },
         request.dtype,
         request.op.map_or_else(String::new, |op| format!(", {op}")),
@@ -182,7 +186,7 @@ fn row(request: &Request, plan: &str, times: &LaunchTimes, blocks: u32, wrong: O
 }
 
 fn line(
-    device: &Device,
+    world: &Executor,
     request: &Request,
     (plan, is_specialized): (&str, bool),
     times: &LaunchTimes,
@@ -193,7 +197,8 @@ fn line(
     let microseconds = |time: Duration| time.as_secs_f64() * 1e6;
     let value = json!({
         "backend": "cuda",
-        "device": device.properties().name,
+        "device": world.devices().first().map(|device| &*device.properties().name),
+        "gpus": world.devices().len(),
         "collective": request.collective.name(),
         "bytes": request.bytes,
         "ranks": request.num_ranks,

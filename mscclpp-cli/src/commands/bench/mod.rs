@@ -32,10 +32,11 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode> {
     if args.specialize && args.backend == Backend::Cpu {
         return Err(Error::Usage("--specialize requires --backend cuda".into()));
     }
+    let gpus = args.backend.devices(args.gpus)?;
     let wrong = match args.backend {
         Backend::Cpu if !args.virtual_ranks.is_empty() => tasks::bench(args, &sizes)?,
         Backend::Cpu => on_ranks(args.ranks, |comm| on_rank(comm, args, &sizes))?,
-        Backend::Cuda => device::bench(args, &sizes)?,
+        Backend::Cuda => device::bench(args, gpus, &sizes)?,
     };
     Ok(ExitCode::from(if wrong == 0 { exit::SUCCESS } else { exit::FAILURE }))
 }

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# Runs a command on simulated CUDA devices: the mock driver takes the place of CUDA's `libcuda.so.1`. Device code runs on the CPU,
+# thousands of times slower than a device, so choose small messages. Needs Rust and a C++ compiler.
+#
+# Usage: scripts/simulated-cuda.sh [-n RANKS] [--devices N] [--multicast N] -- COMMAND ...
+#   -n RANKS         start RANKS processes, with the variables of `mscclpp launch` and torchrun; otherwise one process
+#   --devices N      devices of each process, which can access one another's memory (8)
+#   --multicast N    that many of these have multicast objects (0)
+#
+# `mscclpp` in COMMAND is the command of this checkout. Times are those of the simulator and say nothing about devices.
+# PROFILE=dev takes what `cargo test` has built instead of an optimized build.
+set -euo pipefail
+here=$(cd "$(dirname "$0")/.." && pwd)
+
+usage() {
+    sed -n '2,/^set/{/^# /s/^# //p}' "$0" >&2
+    exit 2
+}
+
+ranks='' devices=8 multicast=0
+while [ $# -gt 0 ]; do
+    case "$1" in
+    --)
+        shift
+        break
+        ;;
+    -n) ranks=${2:-} ;;
+    --devices) devices=${2:-} ;;
+    --multicast) multicast=${2:-} ;;
+    *) usage ;;
+    esac
+    [[ "${2:-}" =~ ^[0-9]+$ ]] || usage
+    shift 2
+done
+[ $# -gt 0 ] || usage
+if [ "$devices" -lt 1 ] || [ "$devices" -gt 64 ] || [ "$multicast" -gt "$devices" ] || [ "$ranks" = 0 ]; then
+    echo "expected 1 to 64 devices, at most as many with multicast objects, and at least 1 rank" >&2
+    exit 2
+fi
+if ldconfig -p 2>/dev/null | grep -q 'libcuda\.so\.1'; then
+    echo "this machine has CUDA's driver, which programs would find first; run the command without this script" >&2
+    exit 2
+fi
+
+target=${CARGO_TARGET_DIR:-$here/target}
+profile=${PROFILE:-release}
+cargo build --quiet --profile "$profile" --manifest-path "$here/Cargo.toml" -p mscclpp-mock-cuda -p mscclpp-cli
+built=$target/${profile/#dev/debug}
+driver=$target/simulated-cuda
+mkdir -p "$driver"
+for name in libcuda.so libcuda.so.1; do
+    ln -sf "$built/libmscclpp_mock_cuda.so" "$driver/$name"
+done
+
+export LD_LIBRARY_PATH=$driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} PATH=$built:$PATH
+export MSCCLPP_MOCK_DEVICES=$devices MSCCLPP_MOCK_MULTICAST=$multicast
+if [ -z "$ranks" ]; then
+    exec "$@"
+fi
+# Kernels of one process wait for those of others.
+export MSCCLPP_MOCK_OTHERS=1
+exec mscclpp launch -n "$ranks" -- "$@"
