@@ -174,7 +174,9 @@ impl Acceptor {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 // The peer closed before its connection was accepted.
                 Err(error) if matches!(error.kind(), ErrorKind::ConnectionAborted | ErrorKind::Interrupted) => {}
-                Err(_) => {
+                Err(error) => {
+                    let why = Error::of_system("cannot accept a connection", &error);
+                    self.note_rejection(format!("all connections ({why})"));
                     self.evict();
                     self.retry_at = Some(now + ACCEPT_RETRY_DELAY);
                     return;
@@ -300,8 +302,12 @@ impl Acceptor {
     }
 
     fn reject(&mut self, from: SocketAddr, why: &str) {
-        if self.rejections.len() < MAX_REJECTIONS {
-            self.rejections.push(format!("{from} ({why})"));
+        self.note_rejection(format!("{from} ({why})"));
+    }
+
+    fn note_rejection(&mut self, text: String) {
+        if self.rejections.len() < MAX_REJECTIONS && !self.rejections.contains(&text) {
+            self.rejections.push(text);
         }
     }
 }

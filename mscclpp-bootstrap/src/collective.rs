@@ -181,6 +181,11 @@ impl Bootstrap {
             Error::System { .. } => {
                 self.failure_within(CAUSE_GRACE_PERIOD).unwrap_or_else(|| self.fail_communicator(error))
             }
+            // The peer waits for the stream, and would not learn from the error alone which rank has failed.
+            Error::NoDescriptor { .. } => {
+                let (who, call, kind) = (self.own_info(), format!("stream {id} to {member}"), error.kind());
+                self.fail_communicator(Error::CallFailed { who, call, kind, reason: error.to_string() })
+            }
             error => self.fail_communicator(error),
         })
     }

@@ -26,8 +26,8 @@ const RETRY_DELAY_DIVISOR: u32 = 8;
 /// expires; tries at least once.
 ///
 /// # Errors
-/// [`Error::Unreachable`] if no attempt succeeds in time. Without a retry, the errors for a peer with another secret,
-/// version or protocol, and the error of `check_alive`.
+/// [`Error::Unreachable`] if no attempt succeeds in time. Without a retry, [`Error::NoDescriptor`] of this process, the
+/// errors for a peer with another secret, version or protocol, and the error of `check_alive`.
 pub(crate) fn connect(
     addresses: &[SocketAddr],
     purpose: Purpose,
@@ -70,7 +70,13 @@ fn attempt(
     timeout.allow_gap(time);
     let stream = match TcpStream::connect_timeout(&address, time) {
         Ok(stream) => stream,
-        Err(error) => return Ok(Err(reason(&error))),
+        Err(error) => {
+            let what = format!("rank {} cannot connect to rank {} at {address}", purpose.rank(), purpose.peer());
+            return match Error::of_system(what, &error) {
+                limit @ Error::NoDescriptor { .. } => Err(limit),
+                _ => Ok(Err(reason(&error))),
+            };
+        }
     };
     // If no process listens on a port of the ephemeral range, a connection can end up connected to itself.
     if stream.local_addr().ok() == Some(address) {

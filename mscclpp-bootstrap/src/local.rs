@@ -98,7 +98,7 @@ impl Link for LocalLink {
         _: Duration,
         _: CheckAlive,
     ) -> Result<KeyedStream, Error> {
-        let connect_pair = || {
+        let connect_pair = || -> std::io::Result<_> {
             let listener = TcpListener::bind(&address::loopback()[..])?;
             let ours = TcpStream::connect(listener.local_addr()?)?;
             loop {
@@ -111,10 +111,8 @@ impl Link for LocalLink {
                 }
             }
         };
-        let (ours, theirs) = connect_pair().map_err(|error: std::io::Error| Error::System {
-            what: format!("cannot open a stream to {peer}"),
-            reason: error.to_string(),
-        })?;
+        let (ours, theirs) =
+            connect_pair().map_err(|error| Error::of_system(format!("cannot open a stream to {peer}"), &error))?;
         let [our_keys, their_keys] = StreamKeys::pair()?;
         self.hub.inboxes[peer.rank as usize].deliver_stream((context, self.rank, id), (theirs, their_keys));
         Ok((ours, our_keys))

@@ -35,7 +35,7 @@ impl Outbox {
     /// Creates an empty outbox.
     ///
     /// # Errors
-    /// [`Error::System`] if there are no file descriptors left.
+    /// [`Error::NoDescriptor`].
     pub(crate) fn new() -> Result<Self, Error> {
         Ok(Self {
             state: Mutex::default(),

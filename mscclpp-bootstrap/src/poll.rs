@@ -54,11 +54,11 @@ impl Waker {
     /// Creates a waker without pending calls.
     ///
     /// # Errors
-    /// [`Error::System`] if there are no file descriptors left.
+    /// [`Error::NoDescriptor`].
     pub(crate) fn new() -> Result<Self, Error> {
         rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map(Self)
-            .map_err(|error| Error::System { what: "cannot create an event".into(), reason: error.to_string() })
+            .map_err(|error| Error::of_system("cannot create an event", &error.into()))
     }
 
     /// Ends the current wait, or the next one if no thread waits.

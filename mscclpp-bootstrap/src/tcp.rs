@@ -164,7 +164,7 @@ fn start(name: &str, body: impl FnOnce() + Send + 'static) -> Result<(), Error> 
 
 /// Returns the error of a failed system call.
 pub(super) fn system(what: &'static str) -> impl Fn(std::io::Error) -> Error {
-    move |error| Error::System { what: what.into(), reason: error.to_string() }
+    move |error| Error::of_system(what, &error)
 }
 
 impl Link for TcpLink {

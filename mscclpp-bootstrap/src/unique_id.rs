@@ -46,7 +46,10 @@ impl RootListener {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn bind(ip: IpAddr) -> Result<Self, Error> {
-        let bind = |error: std::io::Error| Error::Bind { address: ip.to_string(), reason: error.to_string() };
+        let bind = |error: std::io::Error| {
+            let bind = || Error::Bind { address: ip.to_string(), reason: error.to_string() };
+            Error::of_system_or(format!("rank 0 cannot listen on {ip}"), &error, bind)
+        };
         let listener = TcpListener::bind((ip, 0)).map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
         Ok(Self { listener, id: UniqueId { address, secret: Secret::random()? } })

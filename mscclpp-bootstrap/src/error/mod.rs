@@ -2,6 +2,7 @@
 
 mod properties;
 mod ranks;
+mod system;
 mod text;
 
 use std::net::{IpAddr, SocketAddr};
@@ -329,6 +330,16 @@ pub enum Error {
         what: String,
         /// The system's error.
         reason: String,
+    },
+    /// No file descriptor is left.
+    #[error("{what}: {limit} allows {allowed} open files, and all of them are open")]
+    NoDescriptor {
+        /// The failed operation.
+        what: String,
+        /// The limit: `RLIMIT_NOFILE` of the process, or `fs.file-max` of all processes.
+        limit: String,
+        /// Its value.
+        allowed: u64,
     },
 }
 

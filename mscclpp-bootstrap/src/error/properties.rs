@@ -50,6 +50,7 @@ impl Error {
             | Self::NoProgress { .. }
             | Self::Timeout { .. }
             | Self::Unreachable { .. } => ErrorKind::Timeout,
+            Self::NoDescriptor { .. } => ErrorKind::OutOfResources,
             Self::CallFailed { kind, .. } => *kind,
             Self::Died { .. }
             | Self::Unresponsive { .. }
@@ -138,6 +139,9 @@ impl Error {
             }
             Self::CollectiveTimeout { .. } | Self::NoProgress { .. } | Self::Timeout { .. } => {
                 "set MSCCLPP_TIMEOUT to the number of seconds that ranks may wait for each other"
+            }
+            Self::NoDescriptor { .. } => {
+                "raise the limit: `ulimit -n` of a process, `sysctl fs.file-max` of all processes"
             }
             Self::Excluded { .. } => "join the other ranks again with `join_grown` when they call `grow`",
             Self::Revoked { .. } => "continue with `shrink(&[])`, which creates a new communicator of the same ranks",
