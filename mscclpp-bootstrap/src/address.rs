@@ -116,7 +116,10 @@ impl Address {
                 Err(error) if error.kind() == ErrorKind::AddrInUse && !timeout.is_expired() => {
                     thread::sleep(timeout.max_sleep().min(Duration::from_millis(20)));
                 }
-                Err(error) => return Err(Error::Bind { address: self.to_string(), reason: bind_error_reason(&error) }),
+                Err(error) => {
+                    let bind = || Error::Bind { address: self.to_string(), reason: bind_error_reason(&error) };
+                    return Err(Error::of_system_or(format!("rank 0 cannot listen on {self}"), &error, bind));
+                }
             }
         }
     }
@@ -185,10 +188,18 @@ pub(crate) fn reachable() -> IpAddr {
     let all = if_addrs::get_if_addrs().unwrap_or_default();
     let usable = all.iter().filter(|one| !one.is_loopback() && !one.is_link_local()).map(if_addrs::Interface::ip);
     // IPv4 first: it needs no scope and no brackets.
-    usable.min_by_key(IpAddr::is_ipv6).unwrap_or_else(|| {
-        let here = TcpListener::bind(&loopback()[..]).and_then(|listener| listener.local_addr());
-        here.map_or(Ipv4Addr::LOCALHOST.into(), |here| here.ip())
-    })
+    usable.min_by_key(IpAddr::is_ipv6).unwrap_or_else(loopback_ip)
+}
+
+/// Returns the loopback address of this machine: that of IPv4, if it has one.
+pub(crate) fn loopback_ip() -> IpAddr {
+    first_ip(&loopback())
+}
+
+/// Returns the first of some addresses at which a socket can listen; the first of all if there is none.
+fn first_ip(addresses: &[SocketAddr]) -> IpAddr {
+    let here = TcpListener::bind(addresses).and_then(|listener| listener.local_addr());
+    here.map_or_else(|_| addresses.first().map_or(Ipv4Addr::LOCALHOST.into(), SocketAddr::ip), |here| here.ip())
 }
 
 /// Returns the loopback addresses of both IP versions with any port. A machine may have only one of them.
@@ -287,6 +298,19 @@ mod tests {
             "ho st:5",
         ] {
             assert!(text.parse::<Address>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn first_address_of_this_machine_is_used() {
+        // Reserved for documentation, so that no machine has it.
+        let missing = SocketAddr::from(([192, 0, 2, 1], 0));
+        let [four, six] = loopback();
+        assert_eq!(first_ip(&[missing, four]), four.ip());
+        assert_eq!(first_ip(&[four, missing]), four.ip());
+        assert_eq!(first_ip(&[missing]), missing.ip());
+        if TcpListener::bind(six).is_ok() {
+            assert_eq!(first_ip(&[missing, six, four]), six.ip());
         }
     }
 

@@ -1,6 +1,6 @@
 //! Adds ranks to a communicator: new processes, or restarted ones.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use super::address;
 use super::env::Environment;
@@ -17,7 +17,7 @@ impl Bootstrap {
     /// # Errors
     /// As [`RootListener::bind`].
     pub fn listen_for_newcomers(&self) -> Result<RootListener, Error> {
-        let Some(secret) = self.link.secret() else { return RootListener::bind(Ipv4Addr::LOCALHOST.into()) };
+        let Some(secret) = self.link.secret() else { return RootListener::bind(address::loopback_ip()) };
         let own = self.own_info().address.map(|own| own.ip());
         let ip: IpAddr = own.filter(|ip| !ip.is_unspecified()).unwrap_or_else(address::reachable);
         RootListener::with_secret(ip, secret)

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::launcher::{self, Launcher};
 use super::{Environment, slurm};
-use crate::address::Address;
+use crate::address::{Address, loopback_ip};
 use crate::error::{Error, shortened};
 use crate::frame::MAX_RANKS;
 use crate::options::{MAX_TIMEOUT, Options};
@@ -62,7 +62,7 @@ pub(super) fn environment(lookup: Lookup) -> Result<Environment, Error> {
             let (mut address, mut from) = address(lookup, launcher, &job, num_local_ranks == Some(num_ranks))?;
             // Of a host's own addresses only the loopback address excludes other hosts, whose users can guess the secret.
             if given_secret.is_none() && num_local_ranks == Some(num_ranks) && from.starts_with("MASTER_ADDR") {
-                address = Address::new("127.0.0.1", address.port());
+                address = Address::new(&loopback_ip().to_string(), address.port());
                 from = format!("all ranks of {} are on this host, port of {from}", launcher.name);
             }
             Some((address, from))
@@ -135,7 +135,7 @@ fn address(lookup: Lookup, launcher: &Launcher, job: &str, one_host: bool) -> Re
     };
     let (host_name, host) = match set(["MSCCLPP_MASTER_ADDR", "MASTER_ADDR"]) {
         Some((name, host)) => (name.to_owned(), host),
-        None if one_host => (format!("all ranks of {} are on this host", launcher.name), "127.0.0.1".to_owned()),
+        None if one_host => (format!("all ranks of {} are on this host", launcher.name), loopback_ip().to_string()),
         None if launcher.name == "Slurm" => {
             let looked_for = "MSCCLPP_MASTER_ADDR or MASTER_ADDR or SLURM_STEP_NODELIST";
             let (name, list) = set(["SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"])

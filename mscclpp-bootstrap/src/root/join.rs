@@ -1,10 +1,10 @@
 //! How ranks join, until all have joined.
 
-use std::net::Ipv4Addr;
 use std::time::Instant;
 
 use super::{Joining, PeerState, Phase, Root};
 use crate::acceptor::AuthenticatedPeer;
+use crate::address::loopback_ip;
 use crate::error::Error;
 use crate::frame::{Frame, Malformed};
 use crate::options::Options;
@@ -109,7 +109,7 @@ impl Root {
             let generation = self.generation.unwrap_or_default();
             self.phase = Phase::Connected(Router::new(members.clone().into()));
             self.push_to_all(&Frame::Roster(members.clone(), generation));
-            let here = Ipv4Addr::LOCALHOST.into();
+            let here = loopback_ip();
             let resolved = |one: RankInfo| if one.rank == 0 { one } else { one.with_root_ip(here) };
             let members = members.into_iter().map(resolved).collect();
             self.inbox.deliver(Frame::Roster(members, generation));

@@ -1,6 +1,6 @@
 //! Checks the network for ranks on several hosts.
 
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
 use mscclpp_bootstrap::interfaces;
 
@@ -13,11 +13,12 @@ pub(super) fn findings() -> Vec<Finding> {
 /// Checks whether ranks on this host can connect at all.
 fn loopback() -> Finding {
     const NAME: &str = "loopback";
-    match TcpListener::bind((Ipv4Addr::LOCALHOST, 0)) {
-        Ok(_) => Finding::good(NAME, "sockets can listen on 127.0.0.1"),
+    let both = [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()].map(|ip| SocketAddr::from((ip, 0)));
+    match TcpListener::bind(&both[..]).and_then(|listener| listener.local_addr()) {
+        Ok(here) => Finding::good(NAME, format!("sockets can listen on {}", here.ip())),
         Err(error) => {
             let help = "bring the loopback interface up: `ip link set lo up`";
-            Finding::bad(NAME, State::Missing, format!("127.0.0.1: {error}"), help)
+            Finding::bad(NAME, State::Missing, format!("127.0.0.1, ::1: {error}"), help)
         }
     }
 }
