@@ -211,6 +211,7 @@ impl Error {
             Exec::TooLarge { .. }
             | Exec::ScratchLimit { .. }
             | Exec::OutOfMemory { .. }
+            | Exec::LimitExceeded { .. }
             | Exec::SpawnThread(_)
             | Exec::NoDevice(_)
             | Exec::Driver(_)

@@ -9,7 +9,7 @@ const ADDRESSABLE: u64 = 1 << 47;
 
 /// Returns the bytes that can be allocated without swapping or exceeding the container's limit.
 pub(crate) fn available() -> u64 {
-    available_memory().unwrap_or(ADDRESSABLE)
+    available_memory().map_or(ADDRESSABLE, |available| available.bytes)
 }
 
 /// Rejects a need that exceeds the available memory, before anything is allocated. Returns the bytes that remain.

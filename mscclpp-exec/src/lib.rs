@@ -78,4 +78,4 @@ pub use dtype::{DataType, E4m3, E5m2, Element, ParseDataTypeError};
 pub use error::Error;
 pub use message::{Message, PacketType};
 pub use numeric::AccumType;
-pub use system::available_memory;
+pub use system::{AvailableMemory, ControlGroup, ExceededLimit, SystemLimit, available_memory};

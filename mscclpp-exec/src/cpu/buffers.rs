@@ -2,9 +2,9 @@
 
 use crate::dtype::{DataType, Element};
 use crate::error::Error;
-use crate::memory::check_available;
+use crate::memory::{check_available, no_memory};
 use crate::numeric::{LINE, Line};
-use crate::system::{available_memory, prefer_huge_pages};
+use crate::system::prefer_huge_pages;
 
 /// Input and output of every rank, zeroed and aligned to cache lines. A launch uses them without copies.
 ///
@@ -141,8 +141,7 @@ fn elements<T: Element>(bytes: &mut [u8]) -> &mut [T] {
 pub(super) fn zeroed_lines(bytes: u64, purpose: &'static str) -> Result<Vec<Line>, Error> {
     let lines = usize::try_from(bytes.div_ceil(LINE as u64)).ok();
     let memory = lines.and_then(|lines| bytemuck::allocation::try_zeroed_vec(lines).ok());
-    let mut memory =
-        memory.ok_or_else(|| Error::OutOfMemory { purpose, bytes, available: available_memory().unwrap_or(0) })?;
+    let mut memory = memory.ok_or_else(|| no_memory(bytes, purpose, true))?;
     prefer_huge_pages(&mut memory);
     Ok(memory)
 }

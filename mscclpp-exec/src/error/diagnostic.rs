@@ -3,6 +3,7 @@
 use mscclpp_core::diag::{Code, Diagnostic, Site};
 
 use super::{Error, ErrorKind};
+use crate::system::AvailableMemory;
 #[cfg(feature = "process")]
 use mscclpp_bootstrap as bootstrap;
 
@@ -28,9 +29,11 @@ impl Error {
             | Self::StreamDeviceMismatch { .. } => Code::WrongBuffers,
             Self::BufferModeMismatch { .. } => Code::InPlaceMismatch,
             Self::ReadOnlyInput { .. } => Code::ReadOnlyInput,
-            Self::ScratchLimit { .. } | Self::OutOfMemory { .. } | Self::SpawnThread(_) | Self::System { .. } => {
-                Code::OutOfResources
-            }
+            Self::ScratchLimit { .. }
+            | Self::OutOfMemory { .. }
+            | Self::LimitExceeded { .. }
+            | Self::SpawnThread(_)
+            | Self::System { .. } => Code::OutOfResources,
             Self::RankLost { .. } => Code::LostRank,
             #[cfg(feature = "process")]
             Self::Bootstrap(error) if matches!(error.kind(), ErrorKind::Mismatch) => Code::CallMismatch,
@@ -112,7 +115,13 @@ impl Error {
             }
             Self::StreamDeviceMismatch { .. } => "launch on a stream that `Executor::stream` returns".into(),
             Self::ScratchLimit { .. } => "send smaller messages, or raise `Options::scratch_limit`".into(),
+            Self::OutOfMemory { available: Some(AvailableMemory { group: Some(_), .. }), .. } => {
+                "raise the limit of the control group (of a container: `docker run --memory`), send smaller messages, or \
+                 use fewer ranks"
+                    .into()
+            }
             Self::OutOfMemory { .. } => "send smaller messages, or use fewer ranks".into(),
+            Self::LimitExceeded { limit, .. } => limit.help(),
             Self::LateData(late) => format!(
                 "let rank {} wait for a signal that rank {} sends over the same port channel after the put; a flush \
                  guarantees only that the source was read",

@@ -29,6 +29,7 @@ use crate::dtype::DataType;
 use crate::numeric::AccumType;
 use crate::select::tuning::TableError;
 use crate::select::{PlanError, SelectError};
+use crate::system::{AvailableMemory, ExceededLimit};
 
 /// Why a plan could not be prepared or did not finish.
 #[derive(Clone, PartialEq, Eq, Error)]
@@ -180,14 +181,22 @@ pub enum Error {
         limit: u64,
     },
     /// Memory could not be allocated.
-    #[error("{bytes} bytes of {purpose} are required, but only {available} bytes are available")]
+    #[error("{bytes} bytes of {purpose} are required, but {}", available_text(.available.as_ref()))]
     OutOfMemory {
         /// Purpose of the memory.
         purpose: &'static str,
         /// Bytes of all ranks together.
         bytes: u64,
-        /// Available bytes, as reported by the system.
-        available: u64,
+        /// Available memory; `None` if the system refused the request and reports as much as is required, or nothing.
+        available: Option<AvailableMemory>,
+    },
+    /// A limit of the system other than its memory was reached.
+    #[error("cannot {what}: {limit}")]
+    LimitExceeded {
+        /// The failed operation.
+        what: String,
+        /// The limit.
+        limit: ExceededLimit,
     },
     /// The plan has more thread blocks than a device runs at once, so that some would wait for others that never start.
     #[error(
@@ -285,8 +294,8 @@ pub enum Error {
     /// The plan does not wait for data that a rank of another node sends.
     #[error(transparent)]
     LateData(Box<LateData>),
-    /// Another rank does not have enough memory for its part of a call. The communicator has not failed.
-    #[error("rank {peer} does not have enough memory for its part of {call}")]
+    /// Another rank cannot allocate the memory of its part of a call. The communicator has not failed.
+    #[error("rank {peer} cannot allocate its part of {call}; its own error says why")]
     PeerOutOfMemory {
         /// The rank.
         peer: u32,
@@ -407,6 +416,10 @@ pub enum Error {
     /// A defect of this crate.
     #[error("internal error in mscclpp-exec: {0}; please report it")]
     Internal(String),
+}
+
+fn available_text(available: Option<&AvailableMemory>) -> String {
+    available.map_or_else(|| "the system has refused them".to_owned(), |available| format!("only {available}"))
 }
 
 impl std::fmt::Debug for Error {

@@ -38,6 +38,7 @@ impl Error {
             Self::Busy => ErrorKind::Busy,
             Self::ScratchLimit { .. }
             | Self::OutOfMemory { .. }
+            | Self::LimitExceeded { .. }
             | Self::PeerOutOfMemory { .. }
             | Self::ReceiveMemory { .. }
             | Self::NotCoResident { .. }

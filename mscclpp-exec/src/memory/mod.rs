@@ -26,6 +26,6 @@ mod table;
 mod unit;
 
 pub(crate) use fused::{copy_lines, fuse};
-pub(crate) use limit::check_available;
+pub(crate) use limit::{check_available, no_memory, out_of_memory};
 pub(crate) use span::{Lines, Span};
 pub(crate) use table::{Lent, LentSlices, Table};

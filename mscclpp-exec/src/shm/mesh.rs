@@ -84,22 +84,27 @@ impl LocalListener {
         key
     }
 
-    /// Connects the ranks of a node. `keys`: those of all of them in order; `own_local_rank`: this rank's local rank.
+    /// Connects the ranks of a node. `keys`: those of all of them in order; `own_local_rank`: this rank's local rank; `name`:
+    /// the name of a local rank in errors.
     ///
     /// # Errors
-    /// [`Error::System`]; [`Error::RankLost`] names a local rank that has not connected.
+    /// [`Error::LimitExceeded`] if this process can open no connection, [`Error::System`]; [`Error::RankLost`] names a local
+    /// rank that has not connected.
     pub(crate) fn connect(
         self,
         own_local_rank: usize,
         keys: &[[u8; 32]],
+        name: impl Fn(usize) -> String,
         timeout: &mut ActiveTimeout,
     ) -> Result<Mesh, Error> {
-        const WHAT: &str = "connect to a rank of this node";
         let mut peers: Vec<Option<UnixStream>> = keys.iter().map(|_| None).collect();
         for (local_rank, key) in keys.iter().enumerate().take(own_local_rank) {
-            let lost = |error: std::io::Error| Error::RankLost {
-                peer: local_rank as u32,
-                reason: format!("rank {own_local_rank} of the node cannot connect to it: {error}"),
+            let lost = |error: std::io::Error| match io(&format!("connect to {}", name(local_rank)), &error) {
+                limit @ Error::LimitExceeded { .. } => limit,
+                _ => Error::RankLost {
+                    peer: local_rank as u32,
+                    reason: format!("{} cannot connect to it: {error}", name(own_local_rank)),
+                },
             };
             let stream = UnixStream::connect_addr(&address(&key[..16])?).map_err(lost)?;
             if !is_own_user(&stream) {
@@ -129,11 +134,12 @@ impl LocalListener {
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                     poll(self.listener.as_fd(), left.min(timeout.max_sleep()));
                 }
-                Err(error) => return Err(io(WHAT, &error)),
+                Err(error) => return Err(io(&format!("accept the connection of {}", name(missing)), &error)),
             }
         }
-        for stream in peers.iter().flatten() {
-            stream.set_nonblocking(true).map_err(|error| io(WHAT, &error))?;
+        for (local_rank, stream) in peers.iter().enumerate() {
+            let set = stream.as_ref().map_or(Ok(()), |stream| stream.set_nonblocking(true));
+            set.map_err(|error| io(&format!("use the connection to {}", name(local_rank)), &error))?;
         }
         Ok(Mesh { peers })
     }
@@ -155,6 +161,11 @@ impl LocalListener {
 }
 
 impl Mesh {
+    /// Returns the number of ranks of the node.
+    pub(crate) fn num_ranks(&self) -> usize {
+        self.peers.len()
+    }
+
     /// Sends a message with descriptors to a local rank. Does not wait: a message fits into a socket's buffer, and
     /// ranks exchange them one at a time.
     ///
@@ -321,6 +332,10 @@ mod tests {
         stream
     }
 
+    fn named(local_rank: usize) -> String {
+        format!("rank {}", 10 + local_rank)
+    }
+
     fn timeout() -> ActiveTimeout {
         ActiveTimeout::new(Duration::from_secs(60))
     }
@@ -336,8 +351,8 @@ mod tests {
         println!("as another user: {}", other.is_some());
         strangers.extend(other);
         let mesh = std::thread::scope(|scope| {
-            scope.spawn(|| one.connect(1, &keys, &mut timeout()).unwrap().send(0, b"one", &[]).unwrap());
-            zero.connect(0, &keys, &mut timeout()).unwrap()
+            scope.spawn(|| one.connect(1, &keys, named, &mut timeout()).unwrap().send(0, b"one", &[]).unwrap());
+            zero.connect(0, &keys, named, &mut timeout()).unwrap()
         });
         assert_eq!(mesh.receive(1, || Ok(())).unwrap().bytes, b"one");
         for mut stranger in strangers {
@@ -349,7 +364,7 @@ mod tests {
     fn rank_sends_no_token_to_another_users_listener() {
         let one = LocalListener::open().unwrap();
         let Some(zero) = as_other_user(|| LocalListener::open().unwrap()) else { return };
-        let error = one.connect(1, &[zero.key(), [0; 32]], &mut timeout()).err().unwrap();
+        let error = one.connect(1, &[zero.key(), [0; 32]], named, &mut timeout()).err().unwrap();
         assert!(matches!(&error, Error::RankLost { peer: 0, reason } if reason.contains("another user")), "{error}");
     }
 }

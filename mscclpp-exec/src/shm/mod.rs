@@ -17,6 +17,8 @@
 
 mod cache_lines;
 mod fork;
+#[cfg(test)]
+mod limits_tests;
 mod mesh;
 mod segment;
 mod views;
@@ -24,5 +26,5 @@ mod views;
 pub(crate) use cache_lines::SharedCacheLines;
 pub(crate) use fork::ProcessMark;
 pub(crate) use mesh::{LocalListener, Mesh, Sent};
-pub(crate) use segment::Segment;
+pub(crate) use segment::{Segment, system};
 pub(crate) use views::{Loan, Views};

@@ -10,7 +10,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::process::{Pid, getpid};
 
 use crate::error::Error;
-use crate::memory::check_available;
+use crate::memory::{check_available, no_memory, out_of_memory};
+use crate::system::limits::{exceeded_by_descriptor, exceeded_by_file};
 
 /// Memory that several processes can map, and that this one has mapped. It keeps no descriptor, because a process has
 /// few of them.
@@ -36,14 +37,18 @@ impl Segment {
     /// first accessed; [`reserve`](Self::reserve) allocates them before.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`], [`Error::System`].
+    /// [`Error::OutOfMemory`], [`Error::LimitExceeded`], [`Error::System`].
     pub(crate) fn new(len: u64, purpose: &'static str) -> Result<(Self, OwnedFd), Error> {
-        let no_memory = || Error::OutOfMemory { purpose, bytes: len, available: 0 };
         check_available(len, purpose)?;
         let file = rustix::fs::memfd_create("mscclpp", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
             .map_err(|errno| system("create a segment of shared memory", errno))?;
-        let mapped = pages(len).ok_or_else(no_memory)?;
-        rustix::fs::ftruncate(&file, mapped as u64).map_err(|_| no_memory())?;
+        let mapped = pages(len).ok_or_else(|| no_memory(len, purpose, false))?;
+        // A longer file than the process may have is a signal, not an error.
+        if let Some(limit) = exceeded_by_file(mapped as u64) {
+            return Err(Error::LimitExceeded { what: format!("allocate {len} bytes of {purpose}"), limit });
+        }
+        rustix::fs::ftruncate(&file, mapped as u64)
+            .map_err(|errno| system("set the length of a segment of shared memory", errno))?;
         // No process that receives the descriptor can remove pages from the others' mappings.
         rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
             .map_err(|errno| system("seal a segment of shared memory", errno))?;
@@ -53,7 +58,7 @@ impl Segment {
     /// Maps another rank's segment of `len` bytes.
     ///
     /// # Errors
-    /// [`Error::System`] if it is not a sealed segment of that length, [`Error::OutOfMemory`] if there are no addresses
+    /// [`Error::System`] if it is not a sealed segment of that length, [`Error::LimitExceeded`] if there are no addresses
     /// left.
     pub(crate) fn open(file: OwnedFd, len: u64) -> Result<Self, Error> {
         let what = "open a peer's segment of shared memory";
@@ -80,7 +85,7 @@ impl Segment {
             )
         };
         let base = base.ok().and_then(|base| NonNull::new(base.cast::<u8>()));
-        let base = base.ok_or(Error::OutOfMemory { purpose, bytes: len, available: 0 })?;
+        let base = base.ok_or_else(|| no_memory(len, purpose, false))?;
         // SAFETY: the range is the mapping made above; the advice concerns copies of this process only.
         let _ = unsafe { rustix::mm::madvise(base.as_ptr().cast(), mapped, Advice::LinuxDontFork) };
         if mapped >= HUGE {
@@ -106,7 +111,7 @@ impl Segment {
                 // allocated, and the next signal may come as soon.
                 Err(Errno::INTR) => len = (len / 2).next_multiple_of(rustix::param::page_size()),
                 Err(Errno::NOSPC | Errno::NOMEM) => {
-                    return Err(Error::OutOfMemory { purpose, bytes: self.len as u64, available: 0 });
+                    return Err(out_of_memory(self.len as u64, purpose));
                 }
                 Err(other) => return Err(system("reserve shared memory", other)),
             }
@@ -126,7 +131,7 @@ impl Segment {
     /// addresses: from now on no other process can access it.
     ///
     /// # Errors
-    /// [`Error::System`] if the system has no memory for that.
+    /// [`Error::OutOfMemory`] and [`Error::LimitExceeded`] if the system has no memory for that, [`Error::System`].
     ///
     /// # Panics
     /// If the part is not alone in its pages, or not in the segment.
@@ -149,7 +154,10 @@ impl Segment {
                 MapFlags::PRIVATE | MapFlags::FIXED,
             )
         };
-        result.map(drop).map_err(|errno| system("unmap a buffer from its peers", errno))
+        result.map(drop).map_err(|errno| match errno {
+            Errno::NOMEM => no_memory(len as u64, "memory that replaces a shared buffer", true),
+            other => system("unmap a buffer from its peers", other),
+        })
     }
 
     /// Returns the address of the first byte, which is page-aligned.
@@ -181,12 +189,11 @@ fn pages(len: u64) -> Option<usize> {
     usize::try_from(bytes).ok().filter(|&bytes| bytes <= isize::MAX as usize)
 }
 
-pub(super) fn system(what: &str, errno: Errno) -> Error {
-    let mut reason = errno.to_string();
-    if errno == Errno::MFILE {
-        reason += "; raise the limit with `ulimit -n`";
+pub(crate) fn system(what: &str, errno: Errno) -> Error {
+    match exceeded_by_descriptor(errno) {
+        Some(limit) => Error::LimitExceeded { what: what.to_owned(), limit },
+        None => Error::System { what: what.to_owned(), reason: errno.to_string() },
     }
-    Error::System { what: what.to_owned(), reason }
 }
 
 #[cfg(test)]

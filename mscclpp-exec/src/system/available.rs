@@ -1,31 +1,49 @@
 //! Available memory of the machine.
 
+use std::fmt;
 use std::fs;
+use std::path::Path;
 
-/// Returns the bytes that can be allocated without swapping or exceeding the container's limit; `None` if the system
-/// does not report them.
-pub fn available_memory() -> Option<u64> {
-    let read = |path: &str| fs::read_to_string(path).ok();
-    let machine = read("/proc/meminfo").and_then(|text| meminfo(&text));
-    let [limit, current, stat] = ["max", "current", "stat"].map(|name| read(&format!("/sys/fs/cgroup/memory.{name}")));
-    let container = control_group(limit.as_deref(), current.as_deref(), stat.as_deref());
-    machine.into_iter().chain(container).min()
+use super::control_group::{self, ControlGroup};
+
+/// Memory that a process can allocate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AvailableMemory {
+    /// In bytes.
+    pub bytes: u64,
+    /// The control group whose limit leaves no more; `None` if it is the machine's memory.
+    pub group: Option<ControlGroup>,
+}
+
+impl fmt::Display for AvailableMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes are available", self.bytes)?;
+        match &self.group {
+            Some(group) => {
+                write!(f, " in control group {}, whose limit is {} bytes", group.folder.display(), group.limit)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns the memory that can be allocated without swapping or exceeding the limit of a control group, such as a
+/// container's; `None` if the system does not report it.
+pub fn available_memory() -> Option<AvailableMemory> {
+    available(Path::new("/"))
+}
+
+/// Returns the memory that the files below `root` report.
+fn available(root: &Path) -> Option<AvailableMemory> {
+    let machine = fs::read_to_string(root.join("proc/meminfo")).ok().and_then(|text| meminfo(&text));
+    let machine = machine.map(|bytes| AvailableMemory { bytes, group: None });
+    machine.into_iter().chain(control_group::available(root)).min_by_key(|memory| memory.bytes)
 }
 
 /// Returns `MemAvailable` of `/proc/meminfo`, in bytes.
 fn meminfo(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
-}
-
-/// Returns the remainder of a control group's limit; `None` without a limit. Cached files count as used there, and are
-/// evicted when memory is needed.
-fn control_group(limit: Option<&str>, current: Option<&str>, stat: Option<&str>) -> Option<u64> {
-    let limit: u64 = limit?.trim().parse().ok()?;
-    let current: u64 = current?.trim().parse().ok()?;
-    let files = stat.and_then(|stat| stat.lines().find_map(|line| line.strip_prefix("inactive_file ")));
-    let files: u64 = files.and_then(|bytes| bytes.trim().parse().ok()).unwrap_or(0);
-    Some(limit.saturating_sub(current.saturating_sub(files)))
 }
 
 #[cfg(test)]
@@ -44,17 +62,23 @@ mod tests {
     }
 
     #[test]
-    fn control_group_without_limit_reports_nothing() {
-        assert_eq!(control_group(Some("max\n"), Some("5\n"), None), None);
-        assert_eq!(control_group(Some("100\n"), Some("30\n"), None), Some(70));
-        assert_eq!(control_group(Some("10\n"), Some("30\n"), Some("anon 7\n")), Some(0));
-        assert_eq!(control_group(None, None, None), None);
-    }
-
-    #[test]
-    fn cached_files_count_as_available() {
-        let stat = "anon 20\nfile 70\nactive_file 20\ninactive_file 50\nslab 5\n";
-        assert_eq!(control_group(Some("100\n"), Some("95\n"), Some(stat)), Some(55));
-        assert_eq!(control_group(Some("100\n"), Some("40\n"), Some(stat)), Some(100));
+    fn smallest_of_machine_and_groups_is_available() {
+        let root = tempfile::tempdir().expect("a folder");
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().expect("a file's folder")).expect("a folder");
+            fs::write(path, text).expect("a file");
+        };
+        assert_eq!(available(root.path()), None);
+        write("proc/meminfo", "MemAvailable: 10 kB\n");
+        write("proc/self/cgroup", "0::/a\n");
+        write("proc/self/mountinfo", "30 23 0:26 / /groups rw - cgroup2 cgroup2 rw\n");
+        write("groups/a/memory.max", "20000\n");
+        write("groups/a/memory.current", "1000\n");
+        assert_eq!(available(root.path()), Some(AvailableMemory { bytes: 10240, group: None }));
+        write("groups/memory.max", "9000\n");
+        write("groups/memory.current", "8000\n");
+        let text = available(root.path()).expect("it is there").to_string();
+        assert_eq!(text, "1000 bytes are available in control group /groups, whose limit is 9000 bytes");
     }
 }

@@ -1,12 +1,16 @@
 //! What the operating system knows of this machine, and advice to it. Only Linux is asked; elsewhere nothing is known.
 
 mod available;
+mod control_group;
 #[allow(unsafe_code, reason = "the system takes addresses of memory")]
 mod huge;
+pub(crate) mod limits;
 mod processor;
 
-pub use available::available_memory;
+pub use available::{AvailableMemory, available_memory};
+pub use control_group::ControlGroup;
 pub(crate) use huge::prefer_huge_pages;
+pub use limits::{ExceededLimit, SystemLimit};
 pub(crate) use processor::processor;
 
 #[cfg(all(feature = "process", not(target_os = "linux")))]

@@ -95,8 +95,12 @@ fn needs_few_descriptors(transport: &Executor) {
     taken.pop();
     let result = transport.alloc::<f32>(1000).and_then(|_| transport.barrier());
     drop(taken);
-    let text = result.expect_err("a descriptor has nowhere to go").to_string();
-    assert!(transport.rank() != 0 || text.contains("ulimit -n") && text.contains("rank 1"), "{text}");
+    let error = result.expect_err("a descriptor has nowhere to go");
+    let text = error.diagnostic().to_string();
+    if transport.rank() == 0 {
+        assert!(matches!(error, Error::LimitExceeded { .. }), "{text}");
+        assert!(text.contains("rank 1's memory: RLIMIT_NOFILE allows 200") && text.contains("ulimit -n"), "{text}");
+    }
     println!("counted");
 }
 
@@ -123,7 +127,7 @@ fn prepares_on_one_node_only(transport: &Executor) {
     let result = transport.prepare(&plans[1], message);
     drop(taken);
     match transport.rank() {
-        0 => assert!(matches!(result, Err(Error::System { .. })), "{result:?}"),
+        0 => assert!(matches!(result, Err(Error::LimitExceeded { .. })), "{result:?}"),
         1 => assert!(
             matches!(result, Err(ref error) if error.root_cause().is_some_and(|cause| cause.rank == 0)),
             "{result:?}"

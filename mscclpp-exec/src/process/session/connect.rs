@@ -3,6 +3,8 @@
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use rustix::io::Errno;
+
 use super::super::affinity::CpuAffinity;
 use super::super::calls::Calls;
 use super::super::options::Options;
@@ -11,7 +13,7 @@ use super::Session;
 use super::history::CallHistory;
 use super::wait::CAUSE_GRACE_PERIOD;
 use crate::error::Error;
-use crate::shm::{LocalListener, Mesh, ProcessMark, Segment, SharedCacheLines};
+use crate::shm::{LocalListener, Mesh, ProcessMark, Segment, SharedCacheLines, system};
 use crate::transport::{Tcp, Transport};
 use mscclpp_bootstrap::{ActiveTimeout, Bootstrap, Error as Cause, ErrorKind};
 
@@ -33,7 +35,7 @@ impl Session {
         let node = nodes[rank as usize];
         let locals: Vec<u32> = (0..).zip(&nodes).filter(|(_, on)| **on == node).map(|(peer, _)| peer).collect();
         let own_local_rank = locals.iter().position(|&peer| peer == rank).unwrap_or(0);
-        let listener = LocalListener::open()?;
+        let listener = LocalListener::open().map_err(|error| fail(error, &locals, &bootstrap))?;
         let affinity = CpuAffinity::current();
         let all = bootstrap.all_gather(&[listener.key().as_slice(), affinity.bytes()].concat())?;
         let key = |peer: &u32| -> Result<([u8; 32], CpuAffinity), Error> {
@@ -43,9 +45,11 @@ impl Session {
         };
         let (keys, affinities): (Vec<_>, Vec<_>) = locals.iter().map(key).collect::<Result<_, _>>()?;
         let mut timeout = ActiveTimeout::new(options.timeout);
-        let mesh =
-            listener.connect(own_local_rank, &keys, &mut timeout).map_err(|error| fail(error, &locals, &bootstrap))?;
-        let segment = share_call_log(own_local_rank, &mesh, &locals, &bootstrap, &mut timeout)?;
+        let name = |local_rank: usize| bootstrap.member(locals[local_rank]).to_string();
+        let mesh = listener.connect(own_local_rank, &keys, name, &mut timeout);
+        let mesh = mesh.map_err(|error| fail(error, &locals, &bootstrap))?;
+        let segment = share_call_log(own_local_rank, &mesh, locals[0], &bootstrap, &mut timeout);
+        let segment = segment.map_err(|error| fail(error, &locals, &bootstrap))?;
         let history = Arc::new(CallHistory::default());
         let reported = Arc::clone(&history);
         // Encoding fails only for types that cannot be serialized.
@@ -77,21 +81,20 @@ impl Session {
     }
 }
 
-/// Shares the segment of the call log, which the first rank of the node allocates.
+/// Shares the segment of the call log, which the first rank of the node allocates. `first`: that rank.
 fn share_call_log(
     own_local_rank: usize,
     mesh: &Mesh,
-    locals: &[u32],
+    first: u32,
     bootstrap: &Bootstrap,
     timeout: &mut ActiveTimeout,
 ) -> Result<Segment, Error> {
-    let bytes = Calls::bytes(locals.len());
+    let num_ranks = mesh.num_ranks();
+    let bytes = Calls::bytes(num_ranks);
     if own_local_rank == 0 {
         let (segment, file) = Segment::new(bytes, "calls")?;
         segment.reserve(&file, "calls")?;
-        for local_rank in 1..locals.len() {
-            mesh.send(local_rank, &[], &[file.as_fd()]).map_err(|error| fail(error, locals, bootstrap))?;
-        }
+        (1..num_ranks).try_for_each(|local_rank| mesh.send(local_rank, &[], &[file.as_fd()]))?;
         return Ok(segment);
     }
     let late = || {
@@ -99,17 +102,16 @@ fn share_call_log(
         let reason = "it did not share its call segment in time".into();
         if timeout.is_expired() { Err(Error::RankLost { peer: 0, reason }) } else { Ok(()) }
     };
-    let sent = mesh.receive(0, late).map_err(|error| fail(error, locals, bootstrap))?;
-    let file = sent.files.into_iter().next();
-    Segment::open(file.ok_or_else(|| lost_descriptor(locals[0]))?, bytes)
+    let file = mesh.receive(0, late)?.files.into_iter().next();
+    Segment::open(file.ok_or_else(|| lost_descriptor(first))?, bytes)
 }
 
 /// Returns the error for a descriptor that a peer has sent and that did not arrive.
 #[cold]
 pub(in super::super) fn lost_descriptor(peer: u32) -> Error {
     let what = format!("receive the descriptor of rank {peer}'s memory");
-    let reason = "this process has reached its limit of file descriptors; raise it with `ulimit -n`".into();
-    Error::System { what, reason }
+    // The system drops descriptors only if the receiver has no room for them.
+    system(&what, Errno::MFILE)
 }
 
 /// Replaces the local rank in an error by the rank; or returns the bootstrap's failure, if it is about to report the
@@ -124,13 +126,18 @@ pub(super) fn name_rank(error: Error, locals: &[u32], bootstrap: &Bootstrap) -> 
     }
 }
 
-/// Fails the communicator because the ranks of a node cannot connect.
+/// Fails the communicator because the ranks of a node cannot connect, so that no rank waits for this one.
 fn fail(error: Error, locals: &[u32], bootstrap: &Bootstrap) -> Error {
+    let failed = |rank, kind, reason| {
+        let (who, call) = (Box::new(bootstrap.member(rank)), "the connection of the ranks of a node".to_owned());
+        bootstrap.fail(Cause::CallFailed { who, call, kind, reason })
+    };
     match name_rank(error, locals, bootstrap) {
-        Error::RankLost { peer, reason } => {
-            let (who, call) = (Box::new(bootstrap.member(peer)), "the connection of the ranks of a node".to_owned());
-            bootstrap.fail(Cause::CallFailed { who, call, kind: ErrorKind::RankLost, reason }).into()
+        Error::RankLost { peer, reason } => failed(peer, ErrorKind::RankLost, reason).into(),
+        known @ Error::Bootstrap(_) => known,
+        own => {
+            failed(bootstrap.rank(), own.kind(), own.to_string());
+            own
         }
-        other => other,
     }
 }
