@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::Read;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -11,6 +10,7 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_core::diag::closest_name;
 use mscclpp_core::plan::Plan;
 use mscclpp_core::plan::image::EmbeddedPlans;
+use mscclpp_exec::file;
 
 use crate::args::BuildArgs;
 use crate::error::{Error, Result};
@@ -66,16 +66,13 @@ impl Artifacts {
     /// # Errors
     /// [`Error::Read`]; [`Error::Usage`] beyond 4 GiB.
     pub(crate) fn add_file(&mut self, path: &Path, place: &str) -> Result<()> {
-        let failed = |source| Error::Read { path: path.to_owned(), source };
         let _working = Progress::spinner(&format!("searching {}", path.display()));
-        let mut bytes = Vec::new();
-        File::open(path).map_err(failed)?.take(LONGEST + 1).read_to_end(&mut bytes).map_err(failed)?;
-        if bytes.len() as u64 > LONGEST {
-            return Err(Error::Usage(format!(
-                "`{}` holds more than 4 GiB, the most that is searched for plans",
-                path.display()
-            )));
-        }
+        let bytes = file::read(path, LONGEST).map_err(|source| match source.kind() {
+            ErrorKind::FileTooLarge => {
+                Error::Usage(format!("`{}` holds more than 4 GiB, the most that is searched for plans", path.display()))
+            }
+            _ => Error::Read { path: path.to_owned(), source },
+        })?;
         self.add(&bytes, place);
         Ok(())
     }

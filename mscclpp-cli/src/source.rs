@@ -1,7 +1,7 @@
 //! Loads the plan that the command line names: a named algorithm, a file, or standard input.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 use mscclpp_algorithms as algorithms;
@@ -198,15 +198,21 @@ pub(crate) fn file(path: &Path) -> Result<Source> {
 }
 
 fn bytes(path: &Path) -> Result<Vec<u8>> {
-    let failed = |source| Error::Read { path: path.to_owned(), source };
-    let mut text = Vec::new();
-    let reader: Box<dyn Read> = match path.as_os_str() == "-" {
-        true => Box::new(io::stdin().lock()),
-        false => Box::new(File::open(path).map_err(failed)?),
+    let read = match path.as_os_str() == "-" {
+        true => to_end(io::stdin().lock()),
+        // A descriptor that the caller has opened, such as that of `<(command)` in a shell.
+        false if path == Path::new("/dev/stdin") || path.starts_with("/dev/fd") => File::open(path).and_then(to_end),
+        false => mscclpp_exec::file::read(path, LONGEST),
     };
-    reader.take(LONGEST + 1).read_to_end(&mut text).map_err(failed)?;
-    match text.len() as u64 > LONGEST {
-        true => Err(Error::TooLong { path: path.to_owned(), limit: LONGEST }),
-        false => Ok(text),
-    }
+    read.map_err(|source| match source.kind() {
+        ErrorKind::FileTooLarge => Error::TooLong { path: path.to_owned(), limit: LONGEST },
+        _ => Error::Read { path: path.to_owned(), source },
+    })
+}
+
+/// Reads what another process may write, up to the limit.
+fn to_end(from: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    from.take(LONGEST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > LONGEST { Err(ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
 }

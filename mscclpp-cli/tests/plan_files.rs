@@ -158,6 +158,31 @@ fn a_file_takes_only_arguments_that_agree_with_it() {
 }
 
 #[test]
+fn pipes_and_devices_are_refused_and_opened_descriptors_are_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    let (plan, dump, table) = (at("pipe.json"), at("pipe.jsonl"), at("pipe.toml"));
+    for pipe in [&plan, &dump, &table] {
+        assert!(std::process::Command::new("mkfifo").arg(pipe).status().unwrap().success());
+    }
+    // No process opens the other end of the pipes.
+    let runs: [&[&str]; 4] = [
+        &["check", &plan],
+        &["analyze", &dump],
+        &["select", "all_reduce", "--table", &table],
+        &["plan", "stats", "/dev/zero"],
+    ];
+    for words in runs {
+        let run = mscclpp(words).ends_with(2);
+        assert!(run.stderr.contains("expected a regular file, found a "), "{}", run.stderr);
+    }
+    let expected = mscclpp_reading(["plan", "stats", "-"], &text(&good())).succeeds().stdout;
+    for path in ["/dev/stdin", "/dev/fd/0"] {
+        assert_eq!(mscclpp_reading(["plan", "stats", path], &text(&good())).succeeds().stdout, expected);
+    }
+}
+
+#[test]
 fn a_bad_file_ends_with_2_and_names_every_mistake() {
     let plan = text(&good()).replace("\"signal\"", "\"singal\"").replace("\"Simple\"", "7");
     let run = mscclpp_reading(["plan", "export", "-"], &plan).ends_with(2);

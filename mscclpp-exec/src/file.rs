@@ -1,27 +1,67 @@
-//! Files: read up to a limit, written atomically.
+//! Files: regular ones are read up to a limit, and all are written atomically.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::fs::{self, File, FileType, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use mscclpp_core::plan::{Format, Plan};
 use tempfile::NamedTempFile;
 
-/// Why a file was not read.
-#[derive(Debug)]
-pub(crate) enum ReadError {
-    /// It is longer than the limit.
-    TooLong,
-    /// Error of the system.
-    Io(io::Error),
+use crate::system::limits::exceeded_by_file;
+
+/// Returns the bytes of a regular file of at most `limit` bytes. Never holds more than that, and never waits for a
+/// process that writes to a pipe.
+///
+/// # Errors
+/// [`ErrorKind::FileTooLarge`] for a longer file, [`ErrorKind::InvalidInput`] for a pipe, a device, a socket or a folder,
+/// and what the system says.
+pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    read_regular(&open(path)?, limit)
 }
 
-/// Returns the bytes of a file of at most `limit` bytes. Never holds more than that.
-pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, ReadError> {
+/// Opens a file, without waiting for another process if it is a pipe.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.custom_flags((rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY).bits() as i32);
+    }
+    options.open(path)
+}
+
+/// Does what [`read`] does, with an open file.
+pub(crate) fn read_regular(file: &File, limit: u64) -> io::Result<Vec<u8>> {
+    let found = file.metadata()?;
+    if !found.is_file() {
+        let message = format!("expected a regular file, found {}", kind(found.file_type()));
+        return Err(io::Error::new(ErrorKind::InvalidInput, message));
+    }
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(ReadError::Io)?;
-    file.take(limit.saturating_add(1)).read_to_end(&mut bytes).map_err(ReadError::Io)?;
-    if bytes.len() as u64 > limit { Err(ReadError::TooLong) } else { Ok(bytes) }
+    // The file may grow, and files of the kernel have no length.
+    if found.len() <= limit {
+        file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    }
+    match found.len().max(bytes.len() as u64) > limit {
+        true => Err(io::Error::new(ErrorKind::FileTooLarge, format!("expected at most {limit} bytes, found more"))),
+        false => Ok(bytes),
+    }
+}
+
+/// Returns what a file is that is not regular.
+fn kind(found: FileType) -> &'static str {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        match found {
+            found if found.is_fifo() => return "a pipe",
+            found if found.is_socket() => return "a socket",
+            found if found.is_block_device() || found.is_char_device() => return "a device",
+            _ => {}
+        }
+    }
+    if found.is_dir() { "a folder" } else { "a special file" }
 }
 
 /// Writes a file atomically: first next to its destination, then renamed onto it, so that no reader sees a part of it.
@@ -30,12 +70,39 @@ pub(crate) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, ReadError> {
 /// file (a pipe, `/dev/null`) is written in place.
 ///
 /// # Errors
-/// The system's error; the old file is then unchanged.
+/// The system's error, and [`ErrorKind::FileTooLarge`] beyond the limit of the process, where writing would end it; the
+/// old file is then unchanged.
 pub fn write_atomic(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let Some((path, mut file)) = temporary_file_for(path)? else { return fs::write(path, bytes) };
+    let Some((path, file)) = temporary_file_for(path)? else { return fs::write(path, bytes) };
+    fill(file, bytes)?.persist(path).map(drop).map_err(|error| error.error)
+}
+
+/// Writes a file atomically that does not exist yet. Follows no link.
+///
+/// # Errors
+/// As [`write_atomic`], and [`ErrorKind::AlreadyExists`] for a path that exists, even if it is a link to nothing.
+#[cfg(feature = "process")]
+pub(crate) fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    fill(temporary_file(path, 0o666)?, bytes)?.persist_noclobber(path).map(drop).map_err(|error| error.error)
+}
+
+/// Writes a file atomically that only its owner can access. Follows no link: an old file or link is replaced.
+///
+/// # Errors
+/// As [`write_atomic`].
+#[cfg(feature = "cuda")]
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    fill(temporary_file(path, 0o600)?, bytes)?.persist(path).map(drop).map_err(|error| error.error)
+}
+
+/// Writes the contents of a temporary file.
+fn fill(mut file: NamedTempFile, bytes: &[u8]) -> io::Result<NamedTempFile> {
+    if let Some(limit) = exceeded_by_file(bytes.len() as u64) {
+        return Err(io::Error::new(ErrorKind::FileTooLarge, format!("{limit}; {}", limit.help())));
+    }
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
-    file.persist(path).map(drop).map_err(|error| error.error)
+    Ok(file)
 }
 
 /// Checks that [`write_atomic`] can write a file, as far as this is known beforehand, for callers with long work before
@@ -62,7 +129,7 @@ pub trait SavePlan {
     /// `.mscclpp` the image. [`Plan::load`] reads them all.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidInput`] for a path with another extension or none; what the system says.
+    /// [`ErrorKind::InvalidInput`] for a path with another extension or none; what the system says.
     fn save(&self, path: impl AsRef<Path>) -> io::Result<()>;
 }
 
@@ -72,7 +139,7 @@ impl SavePlan for Plan {
         let unknown = || {
             let message =
                 format!("expected a file name that ends in .json, .plan or .mscclpp, found {}", path.display());
-            io::Error::new(io::ErrorKind::InvalidInput, message)
+            io::Error::new(ErrorKind::InvalidInput, message)
         };
         write_atomic(path, &self.to_bytes(Format::of_path(path).ok_or_else(unknown)?))
     }
@@ -81,12 +148,22 @@ impl SavePlan for Plan {
 /// Returns the file to which a path refers, and a new one next to it; `None` if it has to be written in place.
 fn temporary_file_for(path: &Path) -> io::Result<Option<(PathBuf, NamedTempFile)>> {
     let (path, old) = match fs::metadata(path) {
-        Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+        Ok(found) if found.is_dir() => return Err(ErrorKind::IsADirectory.into()),
         Ok(found) if !found.is_file() => return Ok(None),
         Ok(found) => (fs::canonicalize(path)?, Some(found)),
         Err(_) => (path.to_owned(), None),
     };
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
+    // As for any new file: the umask applies.
+    let file = temporary_file(&path, 0o666)?;
+    if let Some(old) = old {
+        file.as_file().set_permissions(old.permissions())?;
+    }
+    Ok(Some((path, file)))
+}
+
+/// Creates a temporary file next to its destination. `mode`: its permissions, where a system has them.
+fn temporary_file(path: &Path, mode: u32) -> io::Result<NamedTempFile> {
+    let name = path.file_name().ok_or(ErrorKind::InvalidFilename)?;
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
@@ -98,14 +175,11 @@ fn temporary_file_for(path: &Path) -> io::Result<Option<(PathBuf, NamedTempFile)
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        // As for any new file: the umask applies.
-        builder.permissions(fs::Permissions::from_mode(0o666));
+        builder.permissions(fs::Permissions::from_mode(mode));
     }
-    let file = builder.tempfile_in(folder)?;
-    if let Some(old) = old {
-        file.as_file().set_permissions(old.permissions())?;
-    }
-    Ok(Some((path, file)))
+    #[cfg(not(unix))]
+    let _ = mode;
+    builder.tempfile_in(folder)
 }
 
 #[cfg(test)]
@@ -138,7 +212,7 @@ mod tests {
         }
         for name in ["ring", "ring.txt"] {
             let error = plan.save(folder.path().join(name)).expect_err("no format");
-            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+            assert_eq!(error.kind(), ErrorKind::InvalidInput);
             assert!(error.to_string().contains("ends in .json, .plan or .mscclpp"), "{error}");
         }
     }
@@ -150,6 +224,43 @@ mod tests {
             assert!(write_atomic(&path, b"").is_err(), "{}", path.display());
             assert!(check_writable(&path).is_err(), "{}", path.display());
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn only_regular_files_within_the_limit_are_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("file");
+        fs::write(&file, b"12345").expect("it can be written");
+        assert_eq!(read(&file, 5).expect("it fits"), b"12345");
+        assert_eq!(read(&file, 4).expect_err("too long").kind(), ErrorKind::FileTooLarge);
+        // Larger than any memory, and refused before it is read.
+        File::options().write(true).open(&file).and_then(|file| file.set_len(1 << 42)).expect("it has holes");
+        assert_eq!(read(&file, 1 << 20).expect_err("too long").kind(), ErrorKind::FileTooLarge);
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from(0o600)).expect("a pipe");
+        let socket = folder.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+        let cases = [(&*pipe, "a pipe"), (Path::new("/dev/zero"), "a device"), (folder.path(), "a folder")];
+        for (path, kind) in cases {
+            let error = read(path, 5).expect_err(kind);
+            assert_eq!(error.to_string(), format!("expected a regular file, found {kind}"));
+        }
+        assert!(read(&socket, 5).is_err());
+    }
+
+    #[cfg(feature = "process")]
+    #[test]
+    fn new_files_follow_no_links() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        fs::write(&file, b"old").expect("it can be written");
+        std::os::unix::fs::symlink(&file, &link).expect("a link");
+        assert_eq!(write_new(&link, b"new").expect_err("it is there").kind(), ErrorKind::AlreadyExists);
+        assert_eq!(write_new(&file, b"new").expect_err("it is there").kind(), ErrorKind::AlreadyExists);
+        assert_eq!(fs::read(&file).expect("it is there"), b"old");
+        write_new(&folder.path().join("new"), b"new").expect("it can be written");
+        assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 3);
     }
 
     #[cfg(target_os = "linux")]

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::error::{BlockedThreadBlock, Stall, UnblockedBy, WaitsFor};
-use crate::file::{self, ReadError};
+use crate::file;
 use crate::select::Request;
 use mscclpp_bootstrap::Bootstrap;
 
@@ -164,9 +164,9 @@ impl Dump {
     /// [`DumpError::Read`], [`DumpError::TooLong`] beyond 64 MiB, [`DumpError::Malformed`] with the line.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, DumpError> {
         let path = path.as_ref();
-        let bytes = file::read(path, MAX_FILE_BYTES).map_err(|error| match error {
-            ReadError::TooLong => DumpError::TooLong { path: path.to_owned(), limit: MAX_FILE_BYTES },
-            ReadError::Io(source) => DumpError::Read { path: path.to_owned(), source },
+        let bytes = file::read(path, MAX_FILE_BYTES).map_err(|source| match source.kind() {
+            io::ErrorKind::FileTooLarge => DumpError::TooLong { path: path.to_owned(), limit: MAX_FILE_BYTES },
+            _ => DumpError::Read { path: path.to_owned(), source },
         })?;
         Self::parse(path, &bytes)
     }
@@ -264,14 +264,20 @@ impl Recorder {
     fn write(&self, folder: &Path, group: &Bootstrap, failure: FailureRecord, stall: Option<&Stall>) {
         /// Number of dumps that this process has written: communicators may be recreated with the same name.
         static WRITTEN: AtomicU32 = AtomicU32::new(0);
+        /// Number of names that are tried: the names can be guessed, so others may have made files or links of them.
+        const MAX_ATTEMPTS: u32 = 16;
         let dump = self.dump(group, failure, stall);
         let RankRecord { rank, num_ranks: ranks, process, group, .. } = &dump.rank;
         let part = group.as_ref().map_or_else(String::new, |group| format!("-{}", group.name));
-        let number = WRITTEN.fetch_add(1, Ordering::Relaxed) + 1;
-        let path = folder.join(format!("mscclpp-rank-{rank}-of-{ranks}{part}-{process}-{number}.jsonl"));
-        match file::write_atomic(&path, dump.text().as_bytes()) {
-            Ok(()) => log::warn!("rank {rank} wrote a dump to {}", path.display()),
-            Err(error) => log::warn!("rank {rank} cannot write {}: {error}", path.display()),
+        let text = dump.text();
+        for attempt in 1..=MAX_ATTEMPTS {
+            let number = WRITTEN.fetch_add(1, Ordering::Relaxed) + 1;
+            let path = folder.join(format!("mscclpp-rank-{rank}-of-{ranks}{part}-{process}-{number}.jsonl"));
+            match file::write_new(&path, text.as_bytes()) {
+                Ok(()) => return log::warn!("rank {rank} wrote a dump to {}", path.display()),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < MAX_ATTEMPTS => {}
+                Err(error) => return log::warn!("rank {rank} cannot write {}: {error}", path.display()),
+            }
         }
     }
 
@@ -328,6 +334,24 @@ mod tests {
     use crate::flight_recorder::analyze;
 
     #[test]
+    fn files_that_others_have_planted_are_not_written() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let group = Bootstrap::local(1).expect("a group").remove(0);
+        let name = |number| format!("mscclpp-rank-0-of-1-{}-{number}.jsonl", std::process::id());
+        // The number of the next dump is not known: other tests of this process write some as well.
+        let planted: Vec<PathBuf> = (1..=14).map(|number| folder.path().join(name(number))).collect();
+        planted.iter().for_each(|path| std::fs::write(path, "precious").expect("a file"));
+        let mut recorder = Recorder::default();
+        recorder.note(None, Location::caller());
+        recorder.write(folder.path(), &group, FailureRecord { message: "gone".into(), root_cause: None }, None);
+        assert!(planted.iter().all(|path| std::fs::read(path).is_ok_and(|found| found == b"precious")));
+        let files = std::fs::read_dir(folder.path()).expect("a folder").map(|file| file.expect("a file").path());
+        let written: Vec<_> = files.filter(|path| !planted.contains(path)).collect();
+        assert_eq!(written.len(), 1);
+        assert_eq!(Dump::load(&written[0]).expect("it was written").failure.message, "gone");
+    }
+
+    #[test]
     fn dumps_of_several_communicators_have_separate_files() {
         let folder = tempfile::tempdir().expect("a folder");
         let pairs: Vec<Bootstrap> = std::thread::scope(|scope| {
@@ -347,7 +371,8 @@ mod tests {
         let files = std::fs::read_dir(folder.path()).expect("it is there").map(|file| file.expect("a file").path());
         let mut files: Vec<_> = files.collect();
         assert_eq!(files.len(), 6);
-        files.sort_by_key(|file| file.to_string_lossy().rsplit('-').next().map(str::to_owned));
+        let number = |file: &PathBuf| file.file_stem()?.to_str()?.rsplit('-').next()?.parse::<u32>().ok();
+        files.sort_by_key(number);
         let dumps: Vec<_> = files.iter().map(|file| Dump::load(file).expect("it was written")).collect();
         let found = analyze(&dumps);
         let ranks: Vec<_> = found.iter().map(|one| one.group.as_ref().map(|group| group.ranks.clone())).collect();

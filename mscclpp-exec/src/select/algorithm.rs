@@ -4,6 +4,7 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -156,9 +157,9 @@ impl Algorithm {
     /// As [`load`](Self::load), except those of checks that the options disable.
     pub fn load_with_options(path: impl AsRef<Path>, options: &LoadOptions) -> Result<Self, LoadError> {
         let path = path.as_ref();
-        let bytes = crate::file::read(path, MAX_FILE_BYTES).map_err(|error| match error {
-            crate::file::ReadError::TooLong => LoadError::TooLong { path: path.to_owned(), limit: MAX_FILE_BYTES },
-            crate::file::ReadError::Io(source) => LoadError::Read { path: path.to_owned(), source },
+        let bytes = crate::file::read(path, MAX_FILE_BYTES).map_err(|source| match source.kind() {
+            ErrorKind::FileTooLarge => LoadError::TooLong { path: path.to_owned(), limit: MAX_FILE_BYTES },
+            _ => LoadError::Read { path: path.to_owned(), source },
         })?;
         let (plan, warnings) = Plan::load_with_options(&bytes, options)
             .map_err(|findings| LoadError::NotAPlan { path: path.to_owned(), findings })?;

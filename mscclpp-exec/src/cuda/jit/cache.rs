@@ -3,8 +3,13 @@
 //! Each image is one file, named after everything that it depends on. A file contains a hash of its contents: an image
 //! whose file is truncated or changed is compiled again. Files are written atomically (they are renamed into place), so
 //! any number of processes can share a folder.
+//!
+//! An image is code that this process will run, and its hash is no secret. So a folder or a file that another user owns or
+//! can write to is not used, and neither is read nor written.
 
-use std::fs;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -65,26 +70,49 @@ impl Cache {
     /// Returns the image that was stored under a key, if its file is intact.
     pub(super) fn load(&self, key: &str) -> Option<Image> {
         let path = self.file(key)?;
-        let bytes = crate::file::read(&path, MAX_FILE_BYTES).ok()?;
-        let image = decode(key, &bytes);
-        if image.is_none() {
-            log::warn!("{}: damaged, compiled again", path.display());
+        let read = || -> io::Result<Option<Image>> {
+            check_private(&fs::metadata(self.folder.as_ref().unwrap_or(&path))?)?;
+            let file = crate::file::open(&path)?;
+            check_private(&file.metadata()?)?;
+            Ok(decode(key, &crate::file::read_regular(&file, MAX_FILE_BYTES)?))
+        };
+        match read() {
+            Ok(Some(image)) => return Some(image),
+            Ok(None) => log::warn!("{}: damaged, compiled again", path.display()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => log::warn!("{}: not used, compiled again: {error}", path.display()),
         }
-        image
+        None
     }
 
-    /// Stores an image. If a folder is not writable, that is logged once for each image, and is no error.
+    /// Stores an image. If a folder is not writable or not private, that is logged once for each image, and is no error.
     pub(super) fn store(&self, key: &str, image: &Image) {
         let (Some(folder), Some(path)) = (&self.folder, self.file(key)) else { return };
-        let store = || -> std::io::Result<()> {
-            fs::create_dir_all(folder)?;
+        let store = || -> io::Result<()> {
+            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+            check_private(&fs::metadata(folder)?)?;
             evict(folder)?;
-            crate::file::write_atomic(&path, &encode(key, image))
+            crate::file::write_private(&path, &encode(key, image))
         };
         if let Err(error) = store() {
             log::info!("{}: not kept: {error}", path.display());
         }
     }
+}
+
+/// Checks that no other user except root can write to a file or folder.
+fn check_private(found: &Metadata) -> io::Result<()> {
+    let (user, what) = (rustix::process::geteuid().as_raw(), if found.is_dir() { "folder" } else { "file" });
+    if found.uid() != user && found.uid() != 0 {
+        let message = format!("the {what} belongs to user {}, expected user {user}", found.uid());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+    }
+    if found.mode() & 0o022 != 0 {
+        let mode = found.mode() & 0o7777;
+        let message = format!("other users can write to the {what}: expected mode 700, found {mode:03o}");
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+    }
+    Ok(())
 }
 
 fn digest(key: &str, rest: &[u8]) -> [u8; 32] {
@@ -113,7 +141,7 @@ fn decode(key: &str, bytes: &[u8]) -> Option<Image> {
 }
 
 /// Removes the oldest files of a full folder.
-fn evict(folder: &Path) -> std::io::Result<()> {
+fn evict(folder: &Path) -> io::Result<()> {
     let is_image = |path: &Path| path.extension().is_some_and(|extension| extension == "image");
     let files = fs::read_dir(folder)?.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_image(path));
     let files: Vec<PathBuf> = files.collect();
@@ -130,6 +158,8 @@ fn evict(folder: &Path) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn image() -> Image {
@@ -160,6 +190,45 @@ mod tests {
             assert_eq!(decode("key", &bytes[..at]), None, "cut at {at}");
         }
         assert_eq!(decode("key", &[&bytes[..], &[0]].concat()), None);
+    }
+
+    #[test]
+    fn folder_and_files_that_others_can_write_are_not_used() {
+        let root = tempfile::tempdir().expect("a folder");
+        let (folder, mode) = (root.path().join("new"), |mode| fs::Permissions::from_mode(mode));
+        let cache = Cache::at(&folder);
+        cache.store("key", &image());
+        let file = cache.file("key").expect("a file");
+        let modes = [&folder, &file].map(|path| fs::metadata(path).expect("it was stored").mode() & 0o777);
+        assert_eq!(modes, [0o700, 0o600]);
+        for path in [&folder, &file] {
+            let before = fs::metadata(path).expect("it is there").permissions();
+            for open in [0o720, 0o702] {
+                fs::set_permissions(path, mode(open)).expect("it is ours");
+                assert_eq!(cache.load("key"), None, "{} {open:o}", path.display());
+            }
+            cache.store("other", &image());
+            fs::set_permissions(path, before).expect("it is ours");
+            // An open folder is not written to; an open file does not matter for another one.
+            assert_eq!(cache.load("other").is_some(), path == &file);
+            // Only root can give a file away.
+            if std::os::unix::fs::chown(path, Some(65534), None).is_ok() {
+                assert_eq!(cache.load("key"), None, "{}", path.display());
+                std::os::unix::fs::chown(path, Some(0), None).expect("it was ours");
+            }
+        }
+        assert_eq!(cache.load("key"), Some(image()));
+    }
+
+    #[test]
+    fn link_in_the_place_of_a_file_is_replaced() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (victim, cache) = (folder.path().join("victim"), Cache::at(folder.path()));
+        fs::write(&victim, "precious").expect("written");
+        std::os::unix::fs::symlink(&victim, cache.file("key").expect("a file")).expect("a link");
+        cache.store("key", &image());
+        assert_eq!(fs::read(&victim).expect("it is there"), b"precious");
+        assert_eq!(cache.load("key"), Some(image()));
     }
 
     #[test]

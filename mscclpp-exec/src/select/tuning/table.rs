@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use super::machine::MachineInfo;
 use super::record::TuningEntry;
-use crate::file::{self, ReadError};
+use crate::file;
 use crate::select::request::Request;
 
 /// Version of the file format.
@@ -100,9 +100,9 @@ impl TuningTable {
     /// [`TableError::Read`], [`TableError::TooLong`] beyond 16 MiB, [`TableError::Malformed`] with line and column.
     pub fn load(path: impl AsRef<Path>) -> Result<Self, TableError> {
         let path = path.as_ref();
-        let bytes = file::read(path, MAX_FILE_BYTES).map_err(|error| match error {
-            ReadError::TooLong => TableError::TooLong { path: path.to_owned(), limit: MAX_FILE_BYTES },
-            ReadError::Io(source) => TableError::Read { path: path.to_owned(), source },
+        let bytes = file::read(path, MAX_FILE_BYTES).map_err(|source| match source.kind() {
+            io::ErrorKind::FileTooLarge => TableError::TooLong { path: path.to_owned(), limit: MAX_FILE_BYTES },
+            _ => TableError::Read { path: path.to_owned(), source },
         })?;
         let text = std::str::from_utf8(&bytes).map_err(|error| {
             let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
