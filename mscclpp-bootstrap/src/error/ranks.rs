@@ -5,7 +5,8 @@ use crate::rank_info::RankInfo;
 
 impl Error {
     /// Returns the error of a rank that the ranks `by` consider unresponsive or dead, on that rank itself.
-    pub(crate) fn excluded(self, by: Vec<u32>) -> Self {
+    #[doc(hidden)]
+    pub fn excluded(self, by: Vec<u32>) -> Self {
         match self {
             Self::Unresponsive { who, silent } => {
                 let reason = format!("it did not run for {:.1} s", silent.as_secs_f64());

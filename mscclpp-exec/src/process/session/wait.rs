@@ -97,7 +97,8 @@ impl Session {
         let local_rank = self.calls.find_aborted()?;
         // The cause of the communicator's failure is the same on all ranks, whichever notices it first.
         if let Some(error) = self.calls.find_cause() {
-            return Some(error);
+            // A rank that was suspended reads that it is silent, which holds for its peers only.
+            return Some(if error.lost() == [self.rank()] { error.excluded(Vec::new()) } else { error });
         }
         // A peer may abort because of an event that this rank is about to notice as well. The report should name the
         // rank that died or stopped responding, not the one that noticed it first.
@@ -147,15 +148,22 @@ mod tests {
     use mscclpp_bootstrap as bootstrap;
     use mscclpp_bootstrap::Bootstrap;
 
-    /// Returns rank 0's error in a call if rank 1 alone has noticed that the communicator has failed, and then runs
-    /// `then`.
-    fn error_after(then: impl Fn(Executor) + Sync) -> (bootstrap::Error, Error) {
+    fn aborted(one: &Bootstrap) -> bootstrap::Error {
+        bootstrap::Error::Aborted { who: Box::new(one.member(1)), reason: "no data".into() }
+    }
+
+    fn silent(one: &Bootstrap) -> bootstrap::Error {
+        bootstrap::Error::Unresponsive { who: Box::new(one.member(0)), silent: Duration::from_secs(5) }
+    }
+
+    /// Returns rank 0's error in a call if rank 1 alone knows why the communicator has failed, and then runs `then`.
+    fn error_after(
+        cause: fn(&Bootstrap) -> bootstrap::Error,
+        then: impl Fn(Executor) + Sync,
+    ) -> (bootstrap::Error, Error) {
         let group: [Bootstrap; 2] = Bootstrap::local(2).unwrap().try_into().unwrap();
         let [zero, one] = group.map(Arc::new);
-        let cause = bootstrap::Error::Unresponsive {
-            who: Box::new(one.rank_info(0).unwrap().clone()),
-            silent: Duration::from_secs(5),
-        };
+        let cause = cause(&one);
         let (barrier, then) = (Barrier::new(2), &then);
         let error = thread::scope(|scope| {
             scope.spawn(|| {
@@ -169,20 +177,31 @@ mod tests {
             // A call that rank 1 has started may still succeed.
             transport.barrier().and_then(|()| transport.barrier()).unwrap_err()
         });
-        assert_eq!(zero.check_alive(), Err(cause.clone()), "later calls say the same");
+        assert_eq!(zero.check_alive().map_err(Error::from), Err(error.clone()), "later calls say the same");
         (cause, error)
     }
 
     #[test]
     fn rank_leaving_a_failed_communicator_reports_the_cause() {
-        let (cause, error) = error_after(drop);
+        let (cause, error) = error_after(aborted, drop);
         assert!(matches!(&error, Error::Bootstrap(found) if **found == cause), "{error}");
+    }
+
+    #[test]
+    fn rank_that_its_peers_consider_suspended_does_not_report_itself_as_silent() {
+        let (_, error) = error_after(silent, drop);
+        let text = error.to_string();
+        assert!(
+            text.starts_with("rank 0 (") && text.ends_with("by the other ranks: it did not run for 5.0 s"),
+            "{text}"
+        );
+        assert_eq!((error.kind(), error.lost()), (ErrorKind::RankLost, vec![0]));
     }
 
     #[test]
     fn rank_with_a_failed_call_reports_the_cause() {
         let open = Mutex::new(Vec::new());
-        let (cause, error) = error_after(|transport| {
+        let (cause, error) = error_after(aborted, |transport| {
             transport.barrier().unwrap_err();
             // Its connections stay open.
             open.lock().unwrap().push(transport);
