@@ -113,6 +113,7 @@ impl Client {
                 Frame::Message { .. }
                 | Frame::Gathered { .. }
                 | Frame::Query { .. }
+                | Frame::Inspect { .. }
                 | Frame::Report { .. }
                 | Frame::Shrunk { .. }
                 | Frame::Failed(_)

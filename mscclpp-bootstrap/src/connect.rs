@@ -58,7 +58,7 @@ pub(crate) fn connect(
 }
 
 /// Makes one attempt. The inner result is an error that may not recur in the next attempt.
-fn attempt(
+pub(crate) fn attempt(
     address: SocketAddr,
     purpose: Purpose,
     secret: &Secret,

@@ -16,6 +16,7 @@ use super::mac::{self, Digest, FrameKey, SEAL_BYTES};
 use super::protocol::{Nonce, Purpose, VERSION};
 use super::rank_info::RankInfo;
 use super::secret::Proof;
+use super::status::{CommunicatorReport, JobReport, Topic};
 
 /// Maximum length of a frame's body before the peer has authenticated, in bytes.
 pub(crate) const MAX_UNAUTHENTICATED_BYTES: usize = 4 << 10;
@@ -96,6 +97,14 @@ pub(crate) enum Frame {
     LeaveAck,
     /// Shows that the sender is running.
     Heartbeat,
+    /// A process that is no rank asks what all ranks report about a topic.
+    Observe(Topic),
+    /// The answer to that.
+    Observed(JobReport),
+    /// Rank 0 asks a rank for its reports about a topic.
+    Inspect { id: u64, topic: Topic },
+    /// The answer to that: a report for each communicator.
+    Inspected { id: u64, reports: Vec<CommunicatorReport> },
 }
 
 /// A collective call, as mismatch errors name it.

@@ -11,6 +11,7 @@ use super::link::Link;
 use super::local;
 use super::options::{MAX_TIMEOUT, Options};
 use super::rank_info::{self, RankInfo};
+use super::status::Topic;
 
 /// How long a rank waits for rank 0 to decide why the communicator has failed.
 const DECISION_TIME: Duration = Duration::from_secs(1);
@@ -264,11 +265,11 @@ impl Bootstrap {
         self.as_own(self.link.inbox().failure(&self.scope).unwrap_or(error))
     }
 
-    /// Sets what this rank answers when others ask for its report, also while its threads are busy: what it is doing.
-    /// `None`: that it has nothing to report. For the executors of this communicator.
+    /// Sets what this rank reports about a topic when it is asked, also while its threads are busy. `None`: nothing. For the
+    /// executors of this communicator.
     #[doc(hidden)]
-    pub fn set_report(&self, report: Option<Arc<dyn Fn() -> Vec<u8> + Send + Sync>>) {
-        self.link.inbox().set_report_source(self.context, report.map(ReportSource));
+    pub fn set_report(&self, topic: Topic, report: Option<Arc<dyn Fn() -> Vec<u8> + Send + Sync>>) {
+        self.link.inbox().set_report_source(self.context, topic, report.map(ReportSource));
     }
 
     /// Returns the reports of all ranks that answer within `time`, by rank. Ranks answer while their threads are busy, but not

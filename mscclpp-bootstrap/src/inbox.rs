@@ -14,6 +14,7 @@ use super::frame::Frame;
 use super::mac::StreamKeys;
 use super::protocol::Purpose;
 use super::rank_info::RankInfo;
+use super::status::{CommunicatorReport, Topic};
 use crate::timeout::ActiveTimeout;
 
 /// Maximum number of bytes of messages that wait to be received.
@@ -87,8 +88,8 @@ pub(crate) struct State {
     waiting_bytes: usize,
     gathered: BTreeMap<(u64, u64), Vec<ByteBuf>>,
     streams: BTreeMap<StreamKey, KeyedStream>,
-    /// By communicator.
-    report_sources: BTreeMap<u64, ReportSource>,
+    /// By communicator and topic.
+    report_sources: BTreeMap<(u64, Topic), ReportSource>,
     /// Reports that have arrived, by rank of the job, for each query (communicator, number) that still waits.
     reports: BTreeMap<(u64, u64), BTreeMap<u32, Vec<u8>>>,
     queries: u64,
@@ -107,11 +108,14 @@ impl Inbox {
     /// Delivers a frame to this rank. Returns this rank's answer: a report, or the failure if the frame fails a
     /// communicator and only this rank has noticed.
     pub(crate) fn deliver(&self, frame: Frame) -> Option<Frame> {
+        if let Frame::Inspect { id, topic } = frame {
+            return Some(Frame::Inspected { id, reports: self.inspect(topic) });
+        }
         let mut state = self.lock();
         let mut failure = None;
         match frame {
             Frame::Query { from, context, id, .. } => {
-                let source = state.report_sources.get(&context).cloned();
+                let source = state.report_sources.get(&(context, Topic::Calls)).cloned();
                 // A source may take locks of its own.
                 drop(state);
                 // Without a source the rank runs, and has nothing to report.
@@ -162,13 +166,23 @@ impl Inbox {
         failure
     }
 
-    /// Sets what this rank answers to queries in a communicator; `None`: nothing.
-    pub(crate) fn set_report_source(&self, context: u64, source: Option<ReportSource>) {
+    /// Sets what this rank reports about a topic in a communicator; `None`: nothing.
+    pub(crate) fn set_report_source(&self, context: u64, topic: Topic, source: Option<ReportSource>) {
         let mut state = self.lock();
         match source {
-            Some(source) => _ = state.report_sources.insert(context, source),
-            None => _ = state.report_sources.remove(&context),
+            Some(source) => _ = state.report_sources.insert((context, topic), source),
+            None => _ = state.report_sources.remove(&(context, topic)),
         }
+    }
+
+    /// Returns what this rank reports about a topic, for each communicator.
+    pub(crate) fn inspect(&self, topic: Topic) -> Vec<CommunicatorReport> {
+        let state = self.lock();
+        let sources = state.report_sources.iter().filter(|((_, of), _)| *of == topic);
+        let sources: Vec<_> = sources.map(|((context, _), source)| (*context, source.clone())).collect();
+        // A source may take locks of its own.
+        drop(state);
+        sources.into_iter().map(|(context, source)| CommunicatorReport { context, bytes: (source.0)() }).collect()
     }
 
     /// Begins to accept reports for a new query, and returns its number.
@@ -226,6 +240,11 @@ impl Inbox {
             Purpose::Stream { from, context, id, .. } => (from, context, id),
             Purpose::Join { rank: joins, generation, .. } => {
                 return conn.push(&self.reply_to_join(rank, joins, generation));
+            }
+            Purpose::Observe => {
+                let (address, reason) =
+                    (conn.peer.to_string(), format!("rank {rank} listens there, and rank 0 answers"));
+                return conn.push(&Frame::Rejected(Error::NotObserved { address, reason }));
             }
         };
         conn.push(&Frame::StreamAccepted);

@@ -35,6 +35,7 @@ mod router;
 mod secret;
 mod shrink;
 mod split;
+mod status;
 mod tcp;
 mod timeout;
 mod unique_id;
@@ -50,5 +51,7 @@ pub use rank_info::RankInfo;
 #[doc(hidden)]
 pub use router::odd_one_out;
 pub use secret::Secret;
+#[doc(hidden)]
+pub use status::{CommunicatorReport, JobReport, PendingCall, Presence, RankReport, Topic, observe};
 pub use timeout::ActiveTimeout;
 pub use unique_id::{RootListener, UniqueId};

@@ -16,6 +16,7 @@ use super::error::Error;
 use super::frame::{Call, Frame, GATHER_BYTES, Malformed};
 use super::options::MAX_TIMEOUT;
 use super::rank_info::RankInfo;
+use super::status::PendingCall;
 
 /// A frame, and the ranks that receive it.
 #[derive(Debug)]
@@ -36,10 +37,10 @@ pub(crate) struct Router {
     /// By communicator and call number.
     gathers: BTreeMap<(u64, u64), Gather>,
     shrinks: Shrinks,
-    /// Communicators that have failed.
-    failed: BTreeSet<u64>,
-    /// Whether the whole job has failed.
-    job_failed: bool,
+    /// Communicators that have failed, and why.
+    failed: BTreeMap<u64, Error>,
+    /// Why the whole job has failed, if it has.
+    job_failed: Option<Error>,
 }
 
 /// How long a difference between calls waits for more ranks, so that the error names a rank that differs from most others.
@@ -82,8 +83,8 @@ impl Router {
             lost: BTreeMap::new(),
             gathers: BTreeMap::new(),
             shrinks: Shrinks::default(),
-            failed: BTreeSet::new(),
-            job_failed: false,
+            failed: BTreeMap::new(),
+            job_failed: None,
         }
     }
 
@@ -92,7 +93,7 @@ impl Router {
         match frame {
             // The connection determines the sender, not the frame.
             Frame::Message { to, context, tag, bytes, .. } if (to as usize) < self.members.len() => {
-                if !self.job_failed && !self.failed.contains(&context) && !self.is_absent(to) {
+                if !self.has_failed() && !self.failed.contains_key(&context) && !self.is_absent(to) {
                     out.push(Delivery { to: vec![to], frame: Frame::Message { from, to, context, tag, bytes } });
                 }
             }
@@ -103,12 +104,12 @@ impl Router {
                 to.retain(|rank| *rank != from && !self.is_absent(*rank));
                 to.sort_unstable();
                 to.dedup();
-                if !self.job_failed && !self.failed.contains(&context) {
+                if !self.has_failed() && !self.failed.contains_key(&context) {
                     out.push(Delivery { to, frame: Frame::Query { from, context, id, group: Vec::new() } });
                 }
             }
             Frame::Report { to, context, id, bytes, .. } if (to as usize) < self.members.len() => {
-                if !self.job_failed && !self.is_absent(to) {
+                if !self.has_failed() && !self.is_absent(to) {
                     out.push(Delivery { to: vec![to], frame: Frame::Report { from, to, context, id, bytes } });
                 }
             }
@@ -126,7 +127,7 @@ impl Router {
             Frame::EnterShrink { context, group, lost, timeout } => {
                 let (group, until) = (self.group_of(from, group), now + timeout.min(MAX_TIMEOUT));
                 match group {
-                    Ok(_) if self.job_failed => {}
+                    Ok(_) if self.has_failed() => {}
                     Ok(group) => self.enter_shrink(context, from, Claim { group, lost, now, until }, out),
                     Err(error) => self.fail(error, out),
                 }
@@ -142,7 +143,8 @@ impl Router {
 
     /// Fails all communicators of the job. Only the first reason counts.
     pub(crate) fn fail(&mut self, error: Error, out: &mut Vec<Delivery>) {
-        if !std::mem::replace(&mut self.job_failed, true) {
+        if self.job_failed.is_none() {
+            self.job_failed = Some(error.clone());
             self.gathers.clear();
             self.shrinks.clear();
             out.push(Delivery { to: self.present(None), frame: Frame::Failed(error) });
@@ -151,7 +153,8 @@ impl Router {
 
     /// Fails a communicator. Only the first reason counts.
     pub(crate) fn fail_communicator(&mut self, context: u64, error: Error, out: &mut Vec<Delivery>) {
-        if !self.job_failed && self.failed.insert(context) {
+        if !self.has_failed() && !self.failed.contains_key(&context) {
+            self.failed.insert(context, error.clone());
             self.gathers.retain(|(other, _), _| *other != context);
             out.push(Delivery { to: self.present(None), frame: Frame::CommunicatorFailed { context, error } });
         }
@@ -159,7 +162,7 @@ impl Router {
 
     /// Fails all communicators that contain a lost rank.
     pub(crate) fn lose(&mut self, rank: u32, error: Error, out: &mut Vec<Delivery>) {
-        if self.job_failed || rank as usize >= self.members.len() || self.lost.contains_key(&rank) {
+        if self.has_failed() || rank as usize >= self.members.len() || self.lost.contains_key(&rank) {
             return;
         }
         self.lost.insert(rank, error.clone());
@@ -170,7 +173,30 @@ impl Router {
 
     /// Returns whether the whole job has failed.
     pub(crate) fn has_failed(&self) -> bool {
-        self.job_failed
+        self.job_failed.is_some()
+    }
+
+    /// Returns why the job and its communicators have failed; `None` is the job.
+    pub(crate) fn failures(&self) -> impl Iterator<Item = (Option<u64>, &Error)> {
+        let failed = self.failed.iter().map(|(context, error)| (Some(*context), error));
+        self.job_failed.iter().map(|error| (None, error)).chain(failed)
+    }
+
+    /// Returns why a rank is lost, if it is.
+    pub(crate) fn loss(&self, rank: u32) -> Option<&Error> {
+        self.lost.get(&rank)
+    }
+
+    /// Returns the calls that some ranks have entered and others have not.
+    pub(crate) fn pending_calls(&self, now: Instant) -> Vec<PendingCall> {
+        let pending = |(&(context, _), gather): (&(u64, u64), &Gather)| PendingCall {
+            context,
+            call: gather.name(),
+            entered: gather.entered.iter().map(|one| (one.rank, one.place.clone())).collect(),
+            missing: gather.missing_ranks().collect(),
+            waited: now.saturating_duration_since(gather.since),
+        };
+        self.gathers.iter().map(pending).collect()
     }
 
     /// Returns whether a rank is lost.
@@ -261,7 +287,7 @@ impl Router {
         let group = self.group_of(from, group)?;
         // The failure has been sent to all ranks of the communicator.
         let is_lost = |rank: &u32| self.lost.contains_key(rank);
-        if self.job_failed || self.failed.contains(&key.0) || group.iter().any(is_lost) {
+        if self.has_failed() || self.failed.contains_key(&key.0) || group.iter().any(is_lost) {
             return Ok(None);
         }
         let wrong =

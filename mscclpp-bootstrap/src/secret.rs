@@ -128,6 +128,7 @@ impl Secret {
                 (0u8, rank, 0, u64::from(ranks), generation.map_or(u64::MAX, u64::from), [0; 16])
             }
             Purpose::Stream { from, to, context, id, job } => (1, from, to, context, id, job),
+            Purpose::Observe => (2, 0, 0, 0, 0, [0; 16]),
         };
         let mut mac = mac::hmac(&self.0);
         mac.update(b"mscclpp bootstrap");
@@ -240,7 +241,14 @@ mod tests {
                 Purpose::Stream { from, to, context, id: id + 1, job },
                 Purpose::Stream { from, to, context, id, job: [6; 16] },
                 Purpose::Stream { from: to, to: from, context, id, job },
+                Purpose::Observe,
             ],
+            Purpose::Observe => {
+                vec![
+                    Purpose::Join { rank: 0, ranks: 0, generation: Some(0) },
+                    Purpose::Stream { from: 0, to: 0, context: 0, id: 0, job: [0; 16] },
+                ]
+            }
         };
         let nonces = [[b, a], [a, a], [b, b]].map(|nonces| Transcript { purpose, nonces });
         purposes.into_iter().map(|purpose| Transcript { purpose, nonces: [a, b] }).chain(nonces).collect()
@@ -248,7 +256,7 @@ mod tests {
 
     #[test]
     fn proof_is_valid_for_one_role_and_transcript() {
-        for purpose in [JOIN, STREAM] {
+        for purpose in [JOIN, STREAM, Purpose::Observe] {
             let (secret, transcript) = (Secret([7; 16]), Transcript { purpose, nonces: [[1; 16], [2; 16]] });
             let proof = secret.proof(Role::Initiator, &transcript);
             assert!(secret.verify(Role::Initiator, &transcript, &proof));
@@ -263,7 +271,7 @@ mod tests {
     #[test]
     fn keys_are_valid_for_one_direction_use_and_transcript() {
         let secret = Secret([7; 16]);
-        for purpose in [JOIN, STREAM] {
+        for purpose in [JOIN, STREAM, Purpose::Observe] {
             let transcript = Transcript { purpose, nonces: [[1; 16], [2; 16]] };
             let [first, second] = [Role::Initiator, Role::Responder].map(|role| secret.keys(role, &transcript));
             let body = mac::digest(&[]);

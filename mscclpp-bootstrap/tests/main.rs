@@ -5,5 +5,6 @@ mod local;
 mod port;
 mod recovery;
 mod relay;
+mod status;
 mod strangers;
 mod tcp;

@@ -83,6 +83,14 @@ pub enum Error {
         /// How the last attempt failed.
         reason: String,
     },
+    /// No job answers a process that asks what its ranks are doing.
+    #[error("no job answers at {address}: {reason}")]
+    NotObserved {
+        /// Where rank 0 of the job should listen.
+        address: String,
+        /// How the attempt failed.
+        reason: String,
+    },
     /// The other end of a connection does not use the bootstrap protocol.
     #[error("bootstrap protocol error from {peer}: {what}")]
     Protocol {

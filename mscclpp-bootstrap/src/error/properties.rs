@@ -49,6 +49,7 @@ impl Error {
             | Self::CollectiveTimeout { .. }
             | Self::NoProgress { .. }
             | Self::Timeout { .. }
+            | Self::NotObserved { .. }
             | Self::Unreachable { .. } => ErrorKind::Timeout,
             Self::NoDescriptor { .. } => ErrorKind::OutOfResources,
             Self::CallFailed { kind, .. } => *kind,

@@ -17,6 +17,7 @@ impl Root {
         match purpose {
             Purpose::Join { rank, ranks, generation } => self.joining.push(Joining { rank, ranks, generation, conn }),
             Purpose::Stream { .. } => self.inbox.accept_stream(0, purpose, conn),
+            Purpose::Observe => self.observers.add(conn),
         }
     }
 

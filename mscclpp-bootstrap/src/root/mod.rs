@@ -2,6 +2,7 @@
 
 mod deliver;
 mod join;
+mod observers;
 mod receive;
 mod timers;
 
@@ -9,6 +10,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use self::observers::Observers;
 use super::acceptor::Acceptor;
 use super::conn::Conn;
 use super::error::Error;
@@ -39,6 +41,8 @@ pub(super) struct Root {
     peers: Vec<Option<PeerState>>,
     /// Connections that carry no more frames from their ranks, and until when to wait for their ends.
     closing: Vec<(Conn, Instant)>,
+    /// Processes that ask what the ranks are doing.
+    observers: Observers,
     /// Identities of the ranks that have joined, by rank.
     members: Vec<Option<RankInfo>>,
     phase: Phase,
@@ -109,6 +113,7 @@ impl Root {
             joining: Vec::new(),
             peers: empty().collect(),
             closing: Vec::new(),
+            observers: Observers::default(),
             members,
             phase: Phase::Joining,
             generation,
@@ -153,6 +158,7 @@ impl Root {
             }
         }
         self.serve_closing(now);
+        self.serve_observers(now);
         self.check_timers(now);
         if self.outbox.stops_accepting() {
             self.acceptor.close();
@@ -176,6 +182,7 @@ impl Root {
         }
         sockets.extend(self.closing.iter().map(|(conn, _)| (conn.as_fd(), conn.interest())));
         sockets.extend(self.joining.iter().map(|one| (one.conn.as_fd(), one.conn.interest())));
+        sockets.extend(self.observers.sockets());
         sockets.extend(self.acceptor.sockets());
         let peers = self.peers.iter().flatten();
         let heartbeats = peers.filter_map(|peer| {
@@ -190,7 +197,13 @@ impl Root {
         let deadline = deadline.map(|left| Instant::now() + left.min(self.active_clock.max_sleep()));
         let shutdown = self.leaving.map(|since| since + SHUTDOWN_TIMEOUT).filter(|until| *until > Instant::now());
         let closing = self.closing.iter().map(|(_, until)| *until);
-        let next = heartbeats.chain(deadline).chain(closing).chain(self.acceptor.next_expiry()).chain(shutdown).min();
+        let next = heartbeats
+            .chain(deadline)
+            .chain(closing)
+            .chain(self.observers.next_expiry())
+            .chain(self.acceptor.next_expiry())
+            .chain(shutdown)
+            .min();
         let timeout = next.map(|at| at.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)));
         // `poll` does not report room that a connection has gained meanwhile.
         let timeout = if self.can_send_held() { Some(Duration::ZERO) } else { timeout };

@@ -63,6 +63,7 @@ impl Root {
             match frame {
                 Frame::LeaveAck => peer.leave_acked = true,
                 Frame::Heartbeat => {}
+                Frame::Inspected { id, reports } => self.observers.record(rank, id, reports),
                 frame if !has_room => {
                     peer.held = Some(frame);
                     return;
