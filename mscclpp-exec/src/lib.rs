@@ -36,6 +36,8 @@
 #![deny(unsafe_code)]
 
 #[cfg(feature = "process")]
+mod call_report;
+#[cfg(feature = "process")]
 mod communicator;
 pub mod cpu;
 #[cfg(feature = "cuda")]

@@ -5,7 +5,7 @@ use std::marker::PhantomData;
 use std::os::fd::AsFd;
 use std::panic::Location;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
 use std::time::Duration;
 
 use super::buffer::{Shared, SharedBuffer};
@@ -196,6 +196,8 @@ impl Session {
         let shared = Arc::new(Shared { number, own: Arc::new(own), file, reserved, peers });
         self.regions.retain(|region| region.strong_count() > 0);
         self.regions.push(Arc::downgrade(&shared));
+        let live = self.regions.iter().filter_map(Weak::upgrade);
+        self.history.set_memory(live.map(|shared| shared.own.len() as u64).sum());
         Ok(shared)
     }
 }

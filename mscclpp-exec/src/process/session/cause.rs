@@ -9,8 +9,8 @@ use std::time::Duration;
 use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, ErrorKind, odd_one_out};
 
 use super::Session;
-use super::history::CallReport;
 use super::wait::{CAUSE_GRACE_PERIOD, PARK_INTERVAL};
+use crate::call_report::{CallReport, Culprits, ReportedCall, call_text, find_culprits};
 use crate::error::{Error, LaunchAborted, WaitsFor};
 
 /// How long a rank may take to report what it is doing.
@@ -81,7 +81,7 @@ impl Session {
     /// Returns the text of one of this rank's last calls.
     pub(super) fn call_text(&self, number: u64) -> String {
         let report = self.history.report();
-        report.call(number).map_or_else(|| format!("call {number}"), |call| call.text.clone())
+        report.call(number).map_or_else(|| format!("call {number}"), ReportedCall::to_string)
     }
 
     /// Asks all ranks what they are doing. `None`: no answer.
@@ -106,45 +106,28 @@ impl Session {
             Ok(reports) => reports,
             Err(cause) => return Some(cause),
         };
-        let infos = |ranks: &[u32]| ranks.iter().map(|rank| self.bootstrap.member(*rank)).collect();
-        let by_rank = || (0_u32..).zip(&reports);
-        // A rank without an answer has left in order, or is suspended.
-        if let Some((rank, _)) = by_rank().find(|(_, report)| report.is_none()) {
-            let who = Box::new(self.bootstrap.member(rank));
-            return Some(match self.bootstrap.has_left(rank) {
+        let infos = |ranks: Vec<u32>| ranks.into_iter().map(|rank| self.bootstrap.member(rank)).collect();
+        let text = |number| call_text(&reports, number);
+        Some(match find_culprits(&reports, self.number)? {
+            // A rank without an answer has left in order, or is suspended.
+            Culprits::Silent(rank) => match self.bootstrap.has_left(rank) {
                 Ok(true) => self.left(rank),
-                _ => bootstrap::Error::Unresponsive { who, silent: REPORT_TIME },
-            });
-        }
-        let reports: Vec<_> = by_rank().filter_map(|(rank, report)| Some((rank, report.as_ref()?))).collect();
-        let slowest = reports.iter().map(|(_, report)| report.number).min()?;
-        let text = |number: u64| {
-            let call = reports.iter().find_map(|(_, report)| report.call(number));
-            call.map_or_else(|| format!("call {number}"), |call| call.text.clone())
-        };
-        let ranks = |condition: &dyn Fn(&CallReport) -> bool| {
-            reports.iter().filter(|(_, report)| condition(report)).map(|(rank, _)| *rank).collect::<Vec<u32>>()
-        };
-        let ids: Vec<_> =
-            reports.iter().filter_map(|(rank, report)| Some((*rank, report.call(self.number)?.id))).collect();
-        if let Some((_, odd)) = odd_one_out(&ids) {
-            return Some(self.find_mismatch(self.number, odd));
-        }
-        let waiting = |number| ranks(&|report| report.waiting >= number);
-        if slowest < self.number {
-            let missing = ranks(&|report| report.number == slowest && report.returned == slowest);
-            if !missing.is_empty() {
-                let (call, missing, waiting) = (text(slowest + 1), infos(&missing), waiting(slowest + 1));
-                return Some(bootstrap::Error::CollectiveTimeout { call, missing, waiting, waited });
+                _ => {
+                    let who = Box::new(self.bootstrap.member(rank));
+                    bootstrap::Error::Unresponsive { who, silent: REPORT_TIME }
+                }
+            },
+            Culprits::Differs { number, rank } => self.find_mismatch(number, rank),
+            Culprits::Missing { number, ranks, waiting } => {
+                bootstrap::Error::CollectiveTimeout { call: text(number), missing: infos(ranks), waiting, waited }
             }
-        }
-        let busy = ranks(&|report| report.number == slowest && report.returned < slowest && report.waiting < slowest);
-        let busy: Vec<u32> = busy.into_iter().filter(|rank| *rank != self.rank()).collect();
-        (!busy.is_empty()).then(|| bootstrap::Error::NoProgress {
-            call: text(slowest),
-            ranks: infos(&busy),
-            waiting: waiting(slowest),
-            waited,
+            Culprits::Busy { number, mut ranks, waiting } => {
+                ranks.retain(|rank| *rank != self.rank());
+                if ranks.is_empty() {
+                    return None;
+                }
+                bootstrap::Error::NoProgress { call: text(number), ranks: infos(ranks), waiting, waited }
+            }
         })
     }
 
@@ -164,7 +147,7 @@ impl Session {
                 (0..self.bootstrap.num_ranks()).filter_map(|rank| Some((rank, call(rank)?.id))).collect();
             if calls.len() == reports.len() || grace.is_expired() {
                 let (first, second) = odd_one_out(&calls).unwrap_or((self.rank(), peer));
-                let text = |rank| call(rank).map_or_else(|| "another call".to_owned(), |call| call.text.clone());
+                let text = |rank| call(rank).map_or_else(|| "another call".to_owned(), ReportedCall::to_string);
                 return bootstrap::Error::Mismatch {
                     first: Box::new(self.bootstrap.member(first)),
                     first_call: text(first),

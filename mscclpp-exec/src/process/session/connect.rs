@@ -12,10 +12,11 @@ use super::super::wire::{NodeConnections, PooledBuffer};
 use super::Session;
 use super::history::CallHistory;
 use super::wait::CAUSE_GRACE_PERIOD;
+use crate::call_report::CallReport;
 use crate::error::Error;
 use crate::shm::{LocalListener, Mesh, ProcessMark, Segment, SharedCacheLines, system};
 use crate::transport::{Tcp, Transport};
-use mscclpp_bootstrap::{ActiveTimeout, Bootstrap, Error as Cause, ErrorKind};
+use mscclpp_bootstrap::{ActiveTimeout, Bootstrap, Error as Cause, ErrorKind, Topic};
 
 impl Session {
     /// Connects the ranks of a node.
@@ -51,9 +52,13 @@ impl Session {
         let segment = share_call_log(own_local_rank, &mesh, locals[0], &bootstrap, &mut timeout);
         let segment = segment.map_err(|error| fail(error, &locals, &bootstrap))?;
         let history = Arc::new(CallHistory::default());
-        let reported = Arc::clone(&history);
-        // Encoding fails only for types that cannot be serialized.
-        bootstrap.set_report(Some(Arc::new(move || postcard::to_allocvec(&reported.report()).unwrap_or_default())));
+        let (reported, members) = (Arc::clone(&history), bootstrap.members().to_vec());
+        let report = move || {
+            let report = CallReport { members: members.clone(), ..reported.report() };
+            // Encoding fails only for types that cannot be serialized.
+            postcard::to_allocvec(&report).unwrap_or_default()
+        };
+        bootstrap.set_report(Topic::Calls, Some(Arc::new(report)));
         Ok(Self {
             calls: Calls::new(SharedCacheLines::new(Arc::new(segment)), own_local_rank, locals.len()),
             oversubscribed: affinity.is_oversubscribed(&affinities),

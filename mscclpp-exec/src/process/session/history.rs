@@ -5,10 +5,11 @@ use std::panic::Location;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 use super::super::calls::RING;
+use crate::call_report::{CallReport, ReportedCall};
+use crate::system::coarse_time;
 
 /// Number of kinds of calls whose texts are kept.
 const MAX_TEXTS: usize = 512;
@@ -19,8 +20,16 @@ pub(in super::super) struct CallHistory {
     calls: [Call; RING as usize],
     /// The last call that has returned.
     returned: AtomicU64,
-    /// The call in which this rank has waited for peers for long; 0 while it does not.
+    /// When the last call started and when the last one returned, in coarse time.
+    started_at: AtomicU64,
+    returned_at: AtomicU64,
+    /// The call in which this rank has waited for peers for long; 0 while it does not. Since when, and how long it has waited
+    /// in earlier waits, in milliseconds.
     waiting: AtomicU64,
+    waiting_since: AtomicU64,
+    waited: AtomicU64,
+    /// Bytes of memory that this rank shares with its peers.
+    memory: AtomicU64,
     names: Mutex<Names>,
 }
 
@@ -37,36 +46,6 @@ struct Names {
     /// Texts of the last kinds of calls by id.
     texts: VecDeque<(u64, String)>,
     places: Vec<&'static Location<'static>>,
-}
-
-/// The last calls of a rank, as it reports them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct CallReport {
-    /// Number of the last call that it has started, counted from 1.
-    pub(crate) number: u64,
-    /// Number of the last call that has returned.
-    pub(crate) returned: u64,
-    /// The call in which it waits for other ranks; 0 if it does not.
-    pub(crate) waiting: u64,
-    /// The last calls.
-    pub(crate) calls: Vec<ReportedCall>,
-}
-
-/// A call of a rank.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ReportedCall {
-    pub(crate) number: u64,
-    /// Equal on all ranks that make the same call.
-    pub(crate) id: u64,
-    /// `allreduce of 4 KiB f32, sum (call 7) at src/main.rs:10:5`
-    pub(crate) text: String,
-}
-
-impl CallReport {
-    /// Returns the call with a number.
-    pub(crate) fn call(&self, number: u64) -> Option<&ReportedCall> {
-        self.calls.iter().find(|call| call.number == number)
-    }
 }
 
 impl CallHistory {
@@ -101,6 +80,7 @@ impl CallHistory {
         call.id.store(id, Release);
         call.place.store(place.unwrap_or(usize::MAX), Release);
         call.number.store(number, Release);
+        self.started_at.store(coarse_time(), Relaxed);
     }
 
     /// Returns the id of one of the last calls.
@@ -112,20 +92,67 @@ impl CallHistory {
     /// Records that a call returns.
     #[inline]
     pub(super) fn end(&self, number: u64) {
+        self.returned_at.store(coarse_time(), Relaxed);
         self.returned.store(number, Release);
+    }
+
+    /// Returns the duration of the last call in milliseconds, which a tick of the coarse clock may be added to or missing
+    /// from.
+    #[inline]
+    pub(in super::super) fn last_duration(&self) -> u64 {
+        self.returned_at.load(Relaxed).saturating_sub(self.started_at.load(Relaxed))
     }
 
     /// Records that this rank waits for others in a call, or with 0 that it waits no more.
     pub(in super::super) fn wait_in(&self, number: u64) {
+        match (self.waiting.load(Relaxed), number) {
+            (0, 0) => return,
+            (0, _) => self.waiting_since.store(coarse_time(), Relaxed),
+            (_, 0) => {
+                let waited = coarse_time().saturating_sub(self.waiting_since.load(Relaxed));
+                self.waited.store(self.waited.load(Relaxed) + waited, Relaxed);
+            }
+            _ => {}
+        }
         self.waiting.store(number, Release);
     }
 
-    /// Returns the last calls.
-    pub(super) fn report(&self) -> CallReport {
+    /// Returns how long this rank has waited for others, in milliseconds, without waits that are too short to park.
+    pub(in super::super) fn waited(&self) -> u64 {
+        let current = match self.waiting.load(Acquire) {
+            0 => 0,
+            _ => coarse_time().saturating_sub(self.waiting_since.load(Relaxed)),
+        };
+        self.waited.load(Relaxed) + current
+    }
+
+    /// Records how much memory this rank shares with its peers, in bytes.
+    pub(in super::super) fn set_memory(&self, bytes: u64) {
+        self.memory.store(bytes, Relaxed);
+    }
+
+    /// Returns how much memory this rank shares with its peers, in bytes.
+    pub(in super::super) fn memory(&self) -> u64 {
+        self.memory.load(Relaxed)
+    }
+
+    /// Returns the last calls. The caller adds the ranks of the communicator.
+    pub(in super::super) fn report(&self) -> CallReport {
         let (returned, waiting) = (self.returned.load(Acquire), self.waiting.load(Acquire));
         let mut calls: Vec<_> = self.calls.iter().filter_map(|call| self.reported(call)).collect();
         calls.sort_by_key(|call| call.number);
-        CallReport { number: calls.last().map_or(0, |call| call.number), returned, waiting, calls }
+        let number = calls.last().map_or(0, |call| call.number);
+        let now = coarse_time();
+        let since = |at: &AtomicU64| Duration::from_millis(now.saturating_sub(at.load(Relaxed)));
+        CallReport {
+            members: Vec::new(),
+            number,
+            returned,
+            waiting,
+            since: since(if returned < number { &self.started_at } else { &self.returned_at }),
+            waited: if waiting == 0 { Duration::ZERO } else { since(&self.waiting_since) },
+            calls,
+        }
     }
 
     fn reported(&self, call: &Call) -> Option<ReportedCall> {
@@ -135,9 +162,9 @@ impl CallHistory {
             return None;
         }
         let names = self.names();
-        let text = names.texts.iter().find(|(known, _)| *known == id).map_or("a call", |(_, text)| text);
-        let place = names.places.get(place).map(|place| format!(" at {place}")).unwrap_or_default();
-        Some(ReportedCall { number, id, text: format!("{text} (call {number}){place}") })
+        let text = names.texts.iter().find(|(known, _)| *known == id).map_or("a call", |(_, text)| text.as_str());
+        let at = names.places.get(place).map(ToString::to_string);
+        Some(ReportedCall { number, id, name: text.to_owned(), at })
     }
 
     fn names(&self) -> MutexGuard<'_, Names> {
@@ -169,7 +196,7 @@ mod tests {
         assert_eq!((report.number, report.returned, report.waiting), (RING + 3, RING + 2, RING + 3));
         assert_eq!(report.calls.len() as u64, RING);
         let call = report.call(RING).expect("one of the last");
-        assert_eq!((call.id, call.text.clone()), (id, format!("x (call {RING}) at {place}")));
+        assert_eq!((call.id, call.to_string()), (id, format!("x (call {RING}) at {place}")));
         assert_eq!(report.call(1), None);
     }
 }

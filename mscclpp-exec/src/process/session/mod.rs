@@ -22,7 +22,7 @@ use super::plan::Prepared;
 use super::wire::NodeConnections;
 use crate::error::Error;
 use crate::shm::{Mesh, ProcessMark, Segment};
-use mscclpp_bootstrap::{self as bootstrap, Bootstrap};
+use mscclpp_bootstrap::{self as bootstrap, Bootstrap, Topic};
 
 /// A rank's side of its communicator. One call at a time holds it.
 pub(crate) struct Session {
@@ -132,7 +132,7 @@ impl Drop for Session {
             Ok(()) if self.cause.is_none() => self.calls.leave(self.number),
             Ok(()) => {}
         }
-        self.bootstrap.set_report(None);
+        self.bootstrap.set_report(Topic::Calls, None);
         // Peers notice the closed connections; this rank waits for nothing.
     }
 }

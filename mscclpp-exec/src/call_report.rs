@@ -1,0 +1,132 @@
+//! What ranks report of their last calls, and which rank the others wait for.
+
+use std::fmt;
+use std::time::Duration;
+
+use mscclpp_bootstrap::odd_one_out;
+use serde::{Deserialize, Serialize};
+
+/// The last calls of a rank in a communicator, as it reports them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct CallReport {
+    /// The ranks of the communicator, as ranks of the job.
+    pub(crate) members: Vec<u32>,
+    /// Number of the last call that it has started, counted from 1.
+    pub(crate) number: u64,
+    /// Number of the last call that has returned.
+    pub(crate) returned: u64,
+    /// The call in which it waits for other ranks; 0 if it does not.
+    pub(crate) waiting: u64,
+    /// Time since the last call started, or returned if it has.
+    pub(crate) since: Duration,
+    /// Time for which it has waited in the current call.
+    pub(crate) waited: Duration,
+    /// The last calls.
+    pub(crate) calls: Vec<ReportedCall>,
+}
+
+/// A call of a rank.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ReportedCall {
+    pub(crate) number: u64,
+    /// Equal on all ranks that make the same call.
+    pub(crate) id: u64,
+    /// `allreduce of 4 KiB f32, sum`
+    pub(crate) name: String,
+    /// Its source location, if known: `src/main.rs:10:5`.
+    pub(crate) at: Option<String>,
+}
+
+impl fmt::Display for ReportedCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (call {})", self.name, self.number)?;
+        self.at.as_ref().map_or(Ok(()), |at| write!(f, " at {at}"))
+    }
+}
+
+impl CallReport {
+    /// Returns the call with a number.
+    pub(crate) fn call(&self, number: u64) -> Option<&ReportedCall> {
+        self.calls.iter().find(|call| call.number == number)
+    }
+
+    /// Returns whether the rank is in a call.
+    pub(crate) fn is_in_call(&self) -> bool {
+        self.returned < self.number
+    }
+}
+
+/// Which ranks the others wait for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Culprits {
+    /// A rank that does not answer.
+    Silent(u32),
+    /// A rank that makes another call with this number than most others.
+    Differs { number: u64, rank: u32 },
+    /// Ranks that have not made a call in which others wait.
+    Missing { number: u64, ranks: Vec<u32>, waiting: Vec<u32> },
+    /// Ranks that are in a call and neither wait nor return.
+    Busy { number: u64, ranks: Vec<u32>, waiting: Vec<u32> },
+}
+
+/// Finds the ranks for which others wait in call `number`, directly or through further ranks; `None` if all ranks have
+/// started that call and wait in it. `reports`: those of all ranks, without those that did not answer.
+pub(crate) fn find_culprits(reports: &[Option<CallReport>], number: u64) -> Option<Culprits> {
+    let by_rank = || (0_u32..).zip(reports);
+    if let Some((rank, _)) = by_rank().find(|(_, report)| report.is_none()) {
+        return Some(Culprits::Silent(rank));
+    }
+    let reports: Vec<_> = by_rank().filter_map(|(rank, report)| Some((rank, report.as_ref()?))).collect();
+    let ids: Vec<_> = reports.iter().filter_map(|(rank, report)| Some((*rank, report.call(number)?.id))).collect();
+    if let Some((_, rank)) = odd_one_out(&ids) {
+        return Some(Culprits::Differs { number, rank });
+    }
+    let ranks = |condition: &dyn Fn(&CallReport) -> bool| {
+        reports.iter().filter(|(_, report)| condition(report)).map(|(rank, _)| *rank).collect::<Vec<u32>>()
+    };
+    let waiting = |number| ranks(&|report| report.waiting >= number);
+    let slowest = reports.iter().map(|(_, report)| report.number).min()?;
+    if slowest < number {
+        let missing = ranks(&|report| report.number == slowest && !report.is_in_call());
+        if !missing.is_empty() {
+            let number = slowest + 1;
+            return Some(Culprits::Missing { number, ranks: missing, waiting: waiting(number) });
+        }
+    }
+    let busy = ranks(&|report| report.number == slowest && report.is_in_call() && report.waiting < slowest);
+    (!busy.is_empty()).then(|| Culprits::Busy { number: slowest, ranks: busy, waiting: waiting(slowest) })
+}
+
+/// Returns the text of a call that any of the ranks has reported.
+pub(crate) fn call_text(reports: &[Option<CallReport>], number: u64) -> String {
+    let call = reports.iter().flatten().find_map(|report| report.call(number));
+    call.map_or_else(|| format!("call {number}"), ReportedCall::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(number: u64, returned: u64, waiting: u64) -> Option<CallReport> {
+        let call = |number| ReportedCall { number, id: 7, ..Default::default() };
+        Some(CallReport { number, returned, waiting, calls: (1..=number).map(call).collect(), ..Default::default() })
+    }
+
+    #[test]
+    fn ranks_that_others_wait_for_are_found() {
+        let find = |reports: &[_], number| find_culprits(reports, number);
+        let waits = || report(3, 2, 3);
+        assert_eq!(find(&[waits(), None, waits()], 3), Some(Culprits::Silent(1)));
+        let missing = Culprits::Missing { number: 3, ranks: vec![1], waiting: vec![0, 2] };
+        assert_eq!(find(&[waits(), report(2, 2, 0), waits()], 3), Some(missing));
+        // Rank 1 itself waits in the call before, for rank 2.
+        let missing = Culprits::Missing { number: 2, ranks: vec![2], waiting: vec![0, 1] };
+        assert_eq!(find(&[waits(), report(2, 1, 2), report(1, 1, 0)], 3), Some(missing));
+        let busy = Culprits::Busy { number: 3, ranks: vec![2], waiting: vec![0, 1] };
+        assert_eq!(find(&[waits(), waits(), report(3, 2, 0)], 3), Some(busy));
+        assert_eq!(find(&[waits(), waits()], 3), None);
+        let mut other = waits();
+        other.as_mut().unwrap().calls[2].id = 8;
+        assert_eq!(find(&[waits(), waits(), other], 3), Some(Culprits::Differs { number: 3, rank: 2 }));
+    }
+}
