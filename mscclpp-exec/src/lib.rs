@@ -29,6 +29,7 @@
 //! | [`verify`] | verification of results |
 //! | [`validate`] | proof of what executors run |
 //! | [`flight_recorder`] | dumps of the ranks whose call failed |
+//! | [`status`], [`metrics`] | what the ranks of a running job are doing, and counters of their calls |
 //! | [`mod@file`], [`error`] | files that are replaced atomically; errors of all executors |
 //!
 //! Ranks as processes, and what builds on them (communicators, CUDA, dumps, the validator), need Linux and the feature `process`,
@@ -55,6 +56,8 @@ mod layout;
 #[allow(unsafe_code, reason = "memory that workers share is reached through raw pointers")]
 mod memory;
 mod message;
+#[cfg(feature = "process")]
+pub mod metrics;
 mod numeric;
 #[cfg(feature = "process")]
 mod passes;
@@ -66,6 +69,8 @@ pub mod select;
 #[cfg(feature = "process")]
 #[allow(unsafe_code, reason = "memory that processes share is mapped and reached through raw pointers")]
 mod shm;
+#[cfg(feature = "process")]
+pub mod status;
 mod system;
 #[cfg(feature = "process")]
 mod transport;

@@ -23,7 +23,8 @@ fn dump(rank: u32, calls: Vec<CallRecord>, waits: Vec<WaitRecord>) -> Dump {
     Dump {
         rank: RankRecord { format: 1, version: "0".into(), rank, num_ranks: 4, group: None, process: 100 + rank },
         calls,
-        failure: FailureRecord { message: format!("rank {rank}: no progress for 30s\nmore"), root_cause: None },
+        failure: Some(FailureRecord { message: format!("rank {rank}: no progress for 30s\nmore"), root_cause: None }),
+        state: None,
         waits,
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use crate::metrics::CallCounters;
 use crate::process::PreparedPlan;
 use crate::select::{Algorithm, Request};
 
@@ -21,8 +22,15 @@ pub(super) enum Serving {
 pub(super) struct Prepared {
     pub(super) algorithm: Arc<Algorithm>,
     pub(super) serving: Serving,
+    pub(super) counters: Arc<CallCounters>,
     /// When it was last used, in calls.
     used: u64,
+}
+
+impl Prepared {
+    pub(super) fn new(algorithm: Arc<Algorithm>, serving: Serving, counters: Arc<CallCounters>) -> Self {
+        Self { algorithm, serving, counters, used: 0 }
+    }
 }
 
 /// Prepared requests, those used longest ago dropped first.
@@ -43,21 +51,26 @@ impl Cache {
     pub(super) fn get<E>(
         &mut self,
         request: &Request,
-        prepare: impl FnOnce() -> Result<(Arc<Algorithm>, Serving), E>,
+        prepare: impl FnOnce() -> Result<Prepared, E>,
     ) -> Result<&mut Prepared, E> {
         self.calls += 1;
         if self.entries.get(self.last).is_none_or(|(last, _)| last != request) {
             self.last = match self.index.get(request) {
                 Some(&at) => at,
                 None => {
-                    let (algorithm, serving) = prepare()?;
-                    self.insert(*request, Prepared { algorithm, serving, used: 0 })
+                    let prepared = prepare()?;
+                    self.insert(*request, prepared)
                 }
             };
         }
         let prepared = &mut self.entries[self.last].1;
         prepared.used = self.calls;
         Ok(prepared)
+    }
+
+    /// Returns how many requests are prepared.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
     }
 
     /// Returns the requests that are prepared.

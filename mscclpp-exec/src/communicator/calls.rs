@@ -171,7 +171,15 @@ impl Communicator {
     #[track_caller]
     pub fn barrier(&self) -> Result<(), Error> {
         let mut calls = self.calls()?;
-        self.record(&mut calls, None, |_| self.executor()?.barrier())
+        self.record(&mut calls, None, |calls| {
+            let executor = self.executor()?;
+            let of_calls = || self.inner.observed.counters.of_calls("barrier", "");
+            let counters = calls.barriers.get_or_insert_with(of_calls);
+            let started = counters.start();
+            executor.barrier()?;
+            counters.record(0, started, executor.history().last_duration());
+            Ok(())
+        })
     }
 
     #[track_caller]

@@ -6,16 +6,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use mscclpp_bootstrap::{Address, Bootstrap, Options, RootListener, Secret, UniqueId, place};
+use mscclpp_bootstrap::{Address, Bootstrap, Options, RootListener, Secret, Topic, UniqueId, place};
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 
-use super::cache::{Cache, Serving};
+use super::background;
+use super::cache::{Cache, Prepared, Serving};
 use super::decide::decide;
+use super::observed::Observed;
 use super::pending::CallQueue;
 use crate::dtype::{DataType, Element};
 use crate::error::Error;
-use crate::flight_recorder::Recorder;
+use crate::metrics::CallCounters;
 use crate::process::{Executor, SharedBuffer};
 use crate::select::{Buffers, Call, Choice, Registry, Request};
 
@@ -91,6 +93,14 @@ pub(super) struct Inner {
     calls: Mutex<Calls>,
     assume_registered: AtomicBool,
     pub(super) queue: CallQueue,
+    pub(super) observed: Arc<Observed>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        background::finish(&self.observed);
+        [Topic::Dump, Topic::Metrics].into_iter().for_each(|topic| self.bootstrap.set_report(topic, None));
+    }
 }
 
 /// State of the collective calls of a rank.
@@ -98,7 +108,8 @@ pub(super) struct Inner {
 pub(super) struct Calls {
     pub(super) cache: Cache,
     pub(super) forced: Option<(CollectiveKind, Choice)>,
-    recorder: Recorder,
+    /// Counters of barriers, once there was one.
+    pub(super) barriers: Option<Arc<CallCounters>>,
     /// Registered memory through which parts of different lengths travel; of the same length on all ranks.
     pub(super) staging: Option<[SharedBuffer<u8>; 2]>,
 }
@@ -189,6 +200,7 @@ impl Communicator {
         if let Some(timeout) = self.timeout {
             new.set_timeout(timeout)?;
         }
+        self.inner.observed.set_history(new.history());
         Ok(executor.insert(new).clone())
     }
 
@@ -379,7 +391,8 @@ impl Communicator {
         request: Option<Request>,
         call: impl FnOnce(&mut Calls) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        calls.recorder.note(request, Location::caller());
+        let observed = &self.inner.observed;
+        observed.recorder().note(request, Location::caller());
         let _place = place::enter(Location::caller());
         let _timeout = self.apply_timeout()?;
         call(calls).inspect_err(|error| {
@@ -388,7 +401,8 @@ impl Communicator {
                 Error::Interrupted(interrupted) => Some(&interrupted.stall),
                 _ => None,
             };
-            calls.recorder.fail(&self.inner.bootstrap, error, stall);
+            observed.counters.record_failure(error.kind());
+            observed.recorder().fail(&observed.rank, error, stall);
         })
     }
 
@@ -404,8 +418,11 @@ impl Communicator {
                     Serving::Plan(Box::new(self.executor()?.prepare_as(&plan, request.message(), Some(&name))?))
                 }
             };
-            Ok::<_, Error>((algorithm, serving))
+            let counters = &self.inner.observed.counters;
+            let counters = counters.of_calls(request.collective.name(), algorithm.name());
+            Ok::<_, Error>(Prepared::new(algorithm, serving, counters))
         })?;
+        let started = prepared.counters.start();
         match (&mut prepared.serving, buffers) {
             (Serving::Plan(plan), Typed::Separate(input, output)) => plan.launch(input, output)?,
             (Serving::Plan(plan), Typed::Same(buffer)) => plan.launch_in_place(buffer)?,
@@ -420,6 +437,12 @@ impl Communicator {
             }
         }
         prepared.algorithm.record_call();
+        let milliseconds = match &prepared.serving {
+            Serving::Plan(plan) => plan.last_duration(),
+            Serving::Native => 0,
+        };
+        prepared.counters.record(request.bytes, started, milliseconds);
+        self.inner.observed.counters.set_prepared(calls.cache.len());
         Ok(())
     }
 }
@@ -458,8 +481,11 @@ impl From<Bootstrap> for Communicator {
 impl Communicator {
     /// Returns the communicator of a bootstrap, whose registry is that of an older communicator.
     pub(super) fn with_inherited(bootstrap: Bootstrap, inherited: Option<Arc<Registry>>) -> Self {
+        let observed = Observed::new(&bootstrap);
+        background::register(&observed);
         let inner = Inner {
             bootstrap: Arc::new(bootstrap),
+            observed,
             executor: Mutex::default(),
             registry: Mutex::default(),
             inherited,

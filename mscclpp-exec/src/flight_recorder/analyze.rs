@@ -5,13 +5,15 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::record::{CallRecord, Dump, GroupRecord, WaitRecord};
+use super::record::{CallRecord, Dump, GroupRecord, StateRecord, WaitRecord};
 
 /// Maximum number of ranks that a text lists.
 const MAX_LISTED: usize = 8;
+/// Wait from which on a rank that runs counts as stuck, in seconds.
+const MIN_WAIT_SECONDS: f64 = 1.0;
 
-/// Analysis of a failure in a communicator.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// Analysis of a failure in a communicator, or of ranks that run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Analysis {
     /// The subset of the job's ranks that forms the communicator; `None` for all of them.
     pub group: Option<GroupRecord>,
@@ -26,8 +28,10 @@ pub struct Analysis {
     pub wait_chain: Vec<WaitRecord>,
     /// The most likely root cause, as a rank and a reason; `None` if the dumps do not show one.
     pub root_cause: Option<(u32, String)>,
-    /// Error of each rank's call.
+    /// Error of each rank's call; without ranks whose dumps were requested while they ran.
     pub failures: BTreeMap<u32, String>,
+    /// What the ranks were doing whose dumps were requested while they ran.
+    pub states: BTreeMap<u32, StateRecord>,
 }
 
 /// A call that is not the same on all ranks.
@@ -66,7 +70,8 @@ fn analyze_communicator(by_rank: &BTreeMap<u32, &Dump>) -> Analysis {
     let divergence = divergence(by_rank);
     let chain = wait_chain(by_rank);
     let root_cause_found = root_cause(by_rank, &missing_dumps, divergence.as_ref(), &chain);
-    let failures = by_rank.iter().map(|(rank, dump)| (*rank, dump.failure.message.clone())).collect();
+    let failures = by_rank.iter().filter_map(|(rank, dump)| Some((*rank, dump.failure.as_ref()?.message.clone())));
+    let states = by_rank.iter().filter_map(|(rank, dump)| Some((*rank, dump.state.clone()?)));
     Analysis {
         group,
         num_ranks: ranks,
@@ -74,7 +79,8 @@ fn analyze_communicator(by_rank: &BTreeMap<u32, &Dump>) -> Analysis {
         divergence,
         wait_chain: chain,
         root_cause: root_cause_found,
-        failures,
+        failures: failures.collect(),
+        states: states.collect(),
     }
 }
 
@@ -138,11 +144,22 @@ fn root_cause(
     chain: &[WaitRecord],
 ) -> Option<(u32, String)> {
     // Ranks that name the same rank know more than the calls that they made: what all ranks did at that time.
-    let mut named = by_rank.values().filter_map(|dump| Some((dump.failure.root_cause?, &dump.failure.message)));
+    let mut named = by_rank.values().filter_map(|dump| {
+        let failure = dump.failure.as_ref()?;
+        Some((failure.root_cause?, &failure.message))
+    });
     if let Some((rank, message)) = named.next()
         && named.all(|(other, _)| other == rank)
     {
         return Some((rank, message.lines().next().unwrap_or_default().to_owned()));
+    }
+    // Dumps of ranks that progress were not written at the same time.
+    let is_stuck = |dump: &&Dump| {
+        let waits = |state: &StateRecord| state.state == "waiting" && state.seconds >= MIN_WAIT_SECONDS;
+        dump.state.as_ref().is_none_or(waits)
+    };
+    if !by_rank.values().any(is_stuck) {
+        return None;
     }
     if let Some(Divergence { number, calls, lagging }) = divergence {
         if let [.., (_, more), (call, ranks)] = &calls[..] {
@@ -192,7 +209,8 @@ fn format_ranks(ranks: &[u32]) -> String {
 
 impl fmt::Display for Analysis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let found: Vec<u32> = self.failures.keys().copied().collect();
+        let found: BTreeSet<u32> = self.failures.keys().chain(self.states.keys()).copied().collect();
+        let found: Vec<u32> = found.into_iter().collect();
         write!(f, "{} ranks", self.num_ranks)?;
         if let Some(group) = &self.group {
             write!(f, " in {}, ranks {} of the job", group.name, format_ranks(&group.ranks))?;
@@ -225,9 +243,17 @@ impl fmt::Display for Analysis {
                 }
             }
         }
-        writeln!(f, "\nerrors that the calls returned:")?;
+        if !self.failures.is_empty() {
+            writeln!(f, "\nerrors that the calls returned:")?;
+        }
         for (rank, message) in &self.failures {
             writeln!(f, "  rank {rank}: {}", message.lines().next().unwrap_or_default())?;
+        }
+        if !self.states.is_empty() {
+            writeln!(f, "\nwhen the dumps were written:")?;
+        }
+        for (rank, StateRecord { state, seconds }) in &self.states {
+            writeln!(f, "  rank {rank}: {state} for {seconds:.1} s")?;
         }
         match &self.root_cause {
             Some((rank, why)) => writeln!(f, "\nlikely root cause: rank {rank}: {why}"),

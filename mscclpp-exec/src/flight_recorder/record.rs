@@ -25,14 +25,16 @@ const MAX_CALLS: usize = 64;
 const MAX_WAITS: usize = 1024;
 
 /// The dump of a rank.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Dump {
     /// Identity of the rank.
     pub rank: RankRecord,
     /// Its last calls, the failed one last, in ascending order of their numbers.
     pub calls: Vec<CallRecord>,
-    /// The failure of the last call.
-    pub failure: FailureRecord,
+    /// The failure of the last call; `None` in a dump that was requested while the rank ran.
+    pub failure: Option<FailureRecord>,
+    /// What the rank was doing; `None` in the dump of a failed call.
+    pub state: Option<StateRecord>,
     /// What its thread blocks waited for, and those of other ranks as far as it knew.
     pub waits: Vec<WaitRecord>,
 }
@@ -44,6 +46,7 @@ enum Line {
     Rank(RankRecord),
     Call(CallRecord),
     Failure(FailureRecord),
+    State(StateRecord),
     Wait(WaitRecord),
 }
 
@@ -94,6 +97,15 @@ pub struct FailureRecord {
     /// The rank that the failure began with, if the error names one; of the ranks of the communicator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root_cause: Option<u32>,
+}
+
+/// What a rank is doing while it writes a dump.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StateRecord {
+    /// `between calls`, `in call` or `waiting`.
+    pub state: String,
+    /// For how long, in seconds.
+    pub seconds: f64,
 }
 
 /// A blocked thread block.
@@ -177,7 +189,7 @@ impl Dump {
     /// [`DumpError::Malformed`].
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, DumpError> {
         let malformed = |line, what| DumpError::Malformed { path: path.to_owned(), line, what };
-        let (mut rank, mut failure, mut calls, mut waits) = (None, None, Vec::new(), Vec::new());
+        let (mut rank, mut failure, mut state, mut calls, mut waits) = (None, None, None, Vec::new(), Vec::new());
         let (mut last, mut number) = (0, 0);
         for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
             if line.iter().all(u8::is_ascii_whitespace) {
@@ -206,26 +218,53 @@ impl Dump {
                     calls.push(record);
                 }
                 Line::Failure(record) => failure = Some(record),
+                Line::State(record) => state = Some(record),
                 Line::Wait(record) => waits.push(record),
             }
         }
         let missing = |what: &str| malformed(last + 1, format!("expected a line of kind `{what}`, found none"));
-        Ok(Self {
-            rank: rank.ok_or_else(|| missing("rank"))?,
-            failure: failure.ok_or_else(|| missing("failure"))?,
-            calls,
-            waits,
-        })
+        let rank = rank.ok_or_else(|| missing("rank"))?;
+        if failure.is_none() && state.is_none() {
+            return Err(missing("failure"));
+        }
+        Ok(Self { rank, calls, failure, state, waits })
+    }
+
+    /// Returns a name for its file. `number`: that of the dump among those of one process or folder.
+    pub fn file_name(&self, number: u32) -> String {
+        let RankRecord { rank, num_ranks: ranks, process, group, .. } = &self.rank;
+        let part = group.as_ref().map_or_else(String::new, |group| format!("-{}", group.name));
+        format!("mscclpp-rank-{rank}-of-{ranks}{part}-{process}-{number}.jsonl")
     }
 
     /// Returns the contents of its file.
     pub fn text(&self) -> String {
         let lines = [Line::Rank(self.rank.clone())].into_iter();
         let lines = lines.chain(self.calls.iter().cloned().map(Line::Call));
-        let lines = lines.chain([Line::Failure(self.failure.clone())]);
+        let lines = lines.chain(self.failure.clone().map(Line::Failure));
+        let lines = lines.chain(self.state.clone().map(Line::State));
         let lines = lines.chain(self.waits.iter().cloned().map(Line::Wait));
         // A dump contains only values that JSON can represent.
         lines.map(|line| serde_json::to_string(&line).unwrap_or_default() + "\n").collect()
+    }
+}
+
+impl Dump {
+    /// Writes the dump to a folder, and logs where.
+    pub(crate) fn write_to(&self, folder: &Path) {
+        /// Number of dumps that this process has written: communicators may be recreated with the same name.
+        static WRITTEN: AtomicU32 = AtomicU32::new(0);
+        /// Number of names that are tried: the names can be guessed, so others may have made files or links of them.
+        const MAX_ATTEMPTS: u32 = 16;
+        let (rank, text) = (self.rank.rank, self.text());
+        for attempt in 1..=MAX_ATTEMPTS {
+            let path = folder.join(self.file_name(WRITTEN.fetch_add(1, Ordering::Relaxed) + 1));
+            match file::write_new(&path, text.as_bytes()) {
+                Ok(()) => return log::warn!("rank {rank} wrote a dump to {}", path.display()),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < MAX_ATTEMPTS => {}
+                Err(error) => return log::warn!("rank {rank} cannot write {}: {error}", path.display()),
+            }
+        }
     }
 }
 
@@ -252,54 +291,51 @@ impl Recorder {
 
     /// Writes a dump for the first failure, if the environment names a folder.
     #[cold]
-    pub(crate) fn fail(&mut self, group: &Bootstrap, error: &crate::error::Error, stall: Option<&Stall>) {
-        let folder = std::env::var_os(super::FOLDER_VARIABLE).filter(|folder| !folder.is_empty());
-        let (false, Some(folder)) = (self.written, folder) else { return };
+    pub(crate) fn fail(&mut self, rank: &RankRecord, error: &crate::error::Error, stall: Option<&Stall>) {
+        let (false, Some(folder)) = (self.written, folder()) else { return };
         self.written = true;
         let root_cause = error.root_cause().map(|cause| cause.rank);
         let failure = FailureRecord { message: error.to_string(), root_cause };
-        self.write(&PathBuf::from(folder), group, failure, stall);
+        let waits = stall.into_iter().flat_map(|stall| &stall.blocked).take(MAX_WAITS).map(wait).collect();
+        self.dump(rank, Some(failure), None, waits).write_to(&folder);
     }
 
-    fn write(&self, folder: &Path, group: &Bootstrap, failure: FailureRecord, stall: Option<&Stall>) {
-        /// Number of dumps that this process has written: communicators may be recreated with the same name.
-        static WRITTEN: AtomicU32 = AtomicU32::new(0);
-        /// Number of names that are tried: the names can be guessed, so others may have made files or links of them.
-        const MAX_ATTEMPTS: u32 = 16;
-        let dump = self.dump(group, failure, stall);
-        let RankRecord { rank, num_ranks: ranks, process, group, .. } = &dump.rank;
-        let part = group.as_ref().map_or_else(String::new, |group| format!("-{}", group.name));
-        let text = dump.text();
-        for attempt in 1..=MAX_ATTEMPTS {
-            let number = WRITTEN.fetch_add(1, Ordering::Relaxed) + 1;
-            let path = folder.join(format!("mscclpp-rank-{rank}-of-{ranks}{part}-{process}-{number}.jsonl"));
-            match file::write_new(&path, text.as_bytes()) {
-                Ok(()) => return log::warn!("rank {rank} wrote a dump to {}", path.display()),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < MAX_ATTEMPTS => {}
-                Err(error) => return log::warn!("rank {rank} cannot write {}: {error}", path.display()),
-            }
-        }
+    /// Returns a dump of a rank that runs.
+    pub(crate) fn running(&self, rank: &RankRecord, state: StateRecord) -> Dump {
+        self.dump(rank, None, Some(state), Vec::new())
     }
 
-    fn dump(&self, group: &Bootstrap, failure: FailureRecord, stall: Option<&Stall>) -> Dump {
-        let version = env!("CARGO_PKG_VERSION").to_owned();
-        let (rank, ranks) = (group.rank(), group.num_ranks());
-        let part = |number| GroupRecord { name: format!("group-{number:x}"), ranks: group.members().to_vec() };
-        let group = (group.number() != 0).then(|| part(group.number()));
+    fn dump(
+        &self,
+        rank: &RankRecord,
+        failure: Option<FailureRecord>,
+        state: Option<StateRecord>,
+        waits: Vec<WaitRecord>,
+    ) -> Dump {
         let first = self.calls - self.last.len() as u64;
         let call = |number: u64| {
             let (request, at) = self.last[(number % MAX_CALLS as u64) as usize];
             let request = request.map_or_else(|| "barrier".to_owned(), |request| request.to_string());
             CallRecord { number: number + 1, request, at: SourceLocation::from(at).to_string() }
         };
-        let waits = stall.into_iter().flat_map(|stall| &stall.blocked).take(MAX_WAITS).map(wait).collect();
-        Dump {
-            rank: RankRecord { format: FORMAT, version, rank, num_ranks: ranks, group, process: std::process::id() },
-            calls: (first..self.calls).map(call).collect(),
-            failure,
-            waits,
-        }
+        Dump { rank: rank.clone(), calls: (first..self.calls).map(call).collect(), failure, state, waits }
     }
+}
+
+impl RankRecord {
+    /// Returns the identity of a rank.
+    pub(crate) fn of(group: &Bootstrap) -> Self {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let (rank, num_ranks, process) = (group.rank(), group.num_ranks(), std::process::id());
+        let part = |number| GroupRecord { name: format!("group-{number:x}"), ranks: group.members().to_vec() };
+        let group = (group.number() != 0).then(|| part(group.number()));
+        Self { format: FORMAT, version, rank, num_ranks, group, process }
+    }
+}
+
+/// Returns the folder that the environment names for dumps.
+pub(crate) fn folder() -> Option<PathBuf> {
+    std::env::var_os(super::FOLDER_VARIABLE).filter(|folder| !folder.is_empty()).map(PathBuf::from)
 }
 
 fn wait(blocked: &BlockedThreadBlock) -> WaitRecord {
@@ -363,11 +399,13 @@ mod tests {
         let mut recorder = Recorder::default();
         recorder.note(None, Location::caller());
         let alone = Bootstrap::local(1).expect("a group").remove(0);
-        for group in pairs.iter().chain([&alone]) {
-            recorder.write(folder.path(), group, FailureRecord { message: "gone".into(), root_cause: None }, None);
-        }
+        let write = |group: &Bootstrap, message: &str| {
+            let failure = FailureRecord { message: message.into(), root_cause: None };
+            recorder.dump(&RankRecord::of(group), Some(failure), None, Vec::new()).write_to(folder.path());
+        };
+        pairs.iter().chain([&alone]).for_each(|group| write(group, "gone"));
         // A communicator that was recreated.
-        recorder.write(folder.path(), &alone, FailureRecord { message: "gone again".into(), root_cause: None }, None);
+        write(&alone, "gone again");
         let files = std::fs::read_dir(folder.path()).expect("it is there").map(|file| file.expect("a file").path());
         let mut files: Vec<_> = files.collect();
         assert_eq!(files.len(), 6);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::buffer::{Shared, SharedBuffer};
 use super::options::Options;
-use super::session::{Session, lost_descriptor};
+use super::session::{CallHistory, Session, lost_descriptor};
 use crate::dtype::Element;
 use crate::error::Error;
 use crate::shm::Segment;
@@ -38,6 +38,7 @@ static_assertions::assert_impl_all!(Executor: Send, Sync);
 pub(super) struct Inner {
     session: Mutex<Session>,
     bootstrap: Arc<Bootstrap>,
+    pub(super) history: Arc<CallHistory>,
 }
 
 impl Inner {
@@ -84,7 +85,13 @@ impl Executor {
 
     pub(super) fn of(session: Session) -> Self {
         let bootstrap = Arc::clone(&session.bootstrap);
-        Self { inner: Arc::new(Inner { session: Mutex::new(session), bootstrap }) }
+        let history = Arc::clone(&session.history);
+        Self { inner: Arc::new(Inner { session: Mutex::new(session), bootstrap, history }) }
+    }
+
+    /// Returns the last calls of this rank.
+    pub(crate) fn history(&self) -> &Arc<CallHistory> {
+        &self.inner.history
     }
 
     /// Sets the timeout of this rank's later calls; that of the other ranks does not change. See [`Options::timeout`].

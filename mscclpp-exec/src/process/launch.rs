@@ -105,6 +105,12 @@ impl PreparedPlan {
         }
     }
 
+    /// Returns the duration of the rank's last call in milliseconds, by the coarse clock.
+    #[inline]
+    pub(crate) fn last_duration(&self) -> u64 {
+        self.inner.history.last_duration()
+    }
+
     /// Returns the message.
     pub fn message(&self) -> &Message {
         &self.params.message

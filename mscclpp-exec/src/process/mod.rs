@@ -45,5 +45,6 @@ pub(crate) use nodes::{check_nodes, links};
 pub use options::Options;
 #[cfg(feature = "cuda")]
 pub(crate) use prepare::describe;
+pub(crate) use session::CallHistory;
 #[cfg(feature = "cuda")]
 pub(crate) use session::Session;

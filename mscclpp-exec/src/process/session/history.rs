@@ -16,7 +16,7 @@ const MAX_TEXTS: usize = 512;
 
 /// The last calls of this rank. The rank's thread writes them, and any thread may [report](Self::report) them.
 #[derive(Default)]
-pub(in super::super) struct CallHistory {
+pub(crate) struct CallHistory {
     calls: [Call; RING as usize],
     /// The last call that has returned.
     returned: AtomicU64,
@@ -99,7 +99,7 @@ impl CallHistory {
     /// Returns the duration of the last call in milliseconds, which a tick of the coarse clock may be added to or missing
     /// from.
     #[inline]
-    pub(in super::super) fn last_duration(&self) -> u64 {
+    pub(crate) fn last_duration(&self) -> u64 {
         self.returned_at.load(Relaxed).saturating_sub(self.started_at.load(Relaxed))
     }
 
@@ -118,7 +118,7 @@ impl CallHistory {
     }
 
     /// Returns how long this rank has waited for others, in milliseconds, without waits that are too short to park.
-    pub(in super::super) fn waited(&self) -> u64 {
+    pub(crate) fn waited(&self) -> u64 {
         let current = match self.waiting.load(Acquire) {
             0 => 0,
             _ => coarse_time().saturating_sub(self.waiting_since.load(Relaxed)),
@@ -132,12 +132,12 @@ impl CallHistory {
     }
 
     /// Returns how much memory this rank shares with its peers, in bytes.
-    pub(in super::super) fn memory(&self) -> u64 {
+    pub(crate) fn memory(&self) -> u64 {
         self.memory.load(Relaxed)
     }
 
     /// Returns the last calls. The caller adds the ranks of the communicator.
-    pub(in super::super) fn report(&self) -> CallReport {
+    pub(crate) fn report(&self) -> CallReport {
         let (returned, waiting) = (self.returned.load(Acquire), self.waiting.load(Acquire));
         let mut calls: Vec<_> = self.calls.iter().filter_map(|call| self.reported(call)).collect();
         calls.sort_by_key(|call| call.number);

@@ -13,7 +13,7 @@ use std::panic::Location;
 use std::sync::{Arc, Weak};
 
 pub(super) use self::connect::lost_descriptor;
-use self::history::CallHistory;
+pub(crate) use self::history::CallHistory;
 pub(super) use self::wait::{PARK_INTERVAL, SPINS, YIELDS, spin};
 use super::buffer::Shared;
 use super::calls::Calls;
