@@ -98,6 +98,10 @@ pub fn observe(address: &Address, secret: &Secret, topic: Topic, time: Duration)
     for at in address.resolve(time)? {
         let mut conn = match connect::attempt(at, Purpose::Observe, secret, &mut timeout, &|| Ok(()))? {
             Ok(conn) => conn,
+            Err(_) if timeout.is_expired() => {
+                reason = unanswered(time);
+                continue;
+            }
             Err(why) => {
                 reason = why;
                 continue;
@@ -109,8 +113,15 @@ pub fn observe(address: &Address, secret: &Secret, topic: Topic, time: Duration)
             Some(Frame::Observed(report)) => return Ok(report),
             Some(Frame::Rejected(error)) => return Err(error),
             Some(_) => return Err(Malformed::Unexpected("a report").of(at)),
-            None => reason = format!("rank 0 did not answer within {} s", time.as_secs_f64()),
+            None => reason = unanswered(time),
         }
     }
     Err(Error::NotObserved { address: address.to_string(), reason })
+}
+
+fn unanswered(time: Duration) -> String {
+    format!(
+        "rank 0 did not answer within {} s: its process is suspended or its host is unreachable",
+        time.as_secs_f64()
+    )
 }

@@ -171,6 +171,17 @@ pub(crate) enum Error {
     /// A rank whose launcher has ended.
     #[error("the launcher exited before its rank started")]
     LauncherExited,
+    /// No job, or several of them.
+    #[error("{0}")]
+    NoJob(String),
+    /// An address at which this process cannot listen.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: std::net::SocketAddr,
+        /// Error of the system.
+        source: io::Error,
+    },
     /// No port for rank 0.
     #[error("cannot find a free port for rank 0: {0}")]
     NoPort(io::Error),
@@ -260,6 +271,7 @@ impl Error {
             | Self::Read { .. }
             | Self::TooLong { .. }
             | Self::Dump(_)
+            | Self::NoJob(_)
             | Self::NotAPlan { .. } => exit::USAGE,
             Self::Write { .. }
             | Self::Memory { .. }
@@ -267,6 +279,7 @@ impl Error {
             | Self::LauncherExited
             | Self::NoPort(_)
             | Self::NoSecret(_)
+            | Self::Listen { .. }
             | Self::Signals(_) => exit::UNAVAILABLE,
             Self::Call(error) => match &**error {
                 mscclpp_exec::Error::Select { .. }

@@ -16,6 +16,7 @@ mod diagnostics;
 mod error;
 mod exit;
 mod job;
+mod jobs;
 mod logger;
 mod memory;
 mod output;

@@ -6,16 +6,19 @@ use crate::output::warn;
 const PREFIX: &str = "MSCCLPP_";
 
 /// Names, without the prefix, of the variables that the command and the library read.
-const KNOWN: [&str; 15] = [
+const KNOWN: [&str; 18] = [
     "ALLOW_DERIVED_SECRET",
     "AUTHENTICATE_DATA",
     "CACHE",
     "DUMP_DIR",
+    "DUMP_SIGNAL",
     "HEARTBEAT_TIMEOUT",
     "HOST_ID",
     "LOG_LEVEL",
     "MASTER_ADDR",
     "MASTER_PORT",
+    "METRICS",
+    "METRICS_INTERVAL",
     "NVRTC",
     "RENDEZVOUS_TIMEOUT",
     "RESTART",

@@ -18,3 +18,4 @@ mod run;
 mod schema;
 mod shell;
 mod spellings;
+mod status;

@@ -22,6 +22,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("mscclpp-bootstrap/src/secret.rs", "random bytes of the kernel"),
     ("mscclpp-cli/src/commands/doctor", "limits and memory of this machine"),
     ("mscclpp-cli/src/commands/launch", "signals, and groups of processes"),
+    ("mscclpp-cli/src/jobs.rs", "a folder that only its user can read, and when processes started"),
     ("mscclpp-exec/src/communicator/background.rs", "the signal on which ranks write dumps"),
     ("mscclpp-exec/src/cuda", "memory between processes goes through file descriptors"),
     ("mscclpp-exec/src/file.rs", "permissions of files, where a system has them"),

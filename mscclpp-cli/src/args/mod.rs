@@ -10,6 +10,7 @@ mod launch;
 mod plan;
 mod run;
 mod select;
+mod status;
 mod tune;
 
 pub(crate) use analyze::AnalyzeArgs;
@@ -24,6 +25,7 @@ pub(crate) use plan::{
 };
 pub(crate) use run::{RunArgs, Sizes};
 pub(crate) use select::SelectArgs;
+pub(crate) use status::StatusArgs;
 pub(crate) use tune::TuneArgs;
 
 use std::str::FromStr;
@@ -90,6 +92,8 @@ pub(crate) enum Command {
     Tune(TuneArgs),
     /// Show which algorithm is selected for a call, and why the others are not
     Select(SelectArgs),
+    /// Show what the ranks of a running job are doing, and which rank the others wait for
+    Status(StatusArgs),
     /// Analyze the dumps of a failed job: first mismatched call, missing ranks, wait chain
     Analyze(AnalyzeArgs),
     /// Check this machine: memory, network, limits, processors, drivers

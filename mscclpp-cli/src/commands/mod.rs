@@ -21,6 +21,7 @@ mod run;
 pub(crate) mod runner;
 mod select;
 mod shell;
+mod status;
 mod tune;
 
 use std::process::ExitCode;
@@ -47,6 +48,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Bench(args) => bench::bench(&args),
         Command::Tune(args) => tune::tune(&args),
         Command::Select(args) => select::select(&args),
+        Command::Status(args) => status::status(&args),
         Command::Analyze(args) => analyze::analyze(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Explain(args) => explain::explain(&args),

@@ -7,8 +7,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use mscclpp_exec::flight_recorder::DumpSignal;
 use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
-use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 use super::environment::Environment;
@@ -37,6 +38,8 @@ pub(super) struct Job {
     restarts: Restarts,
     started: Instant,
     grace: Duration,
+    /// The signal on which ranks write dumps, if there is one.
+    dump_signal: Option<i32>,
     sender: Sender<Event>,
     events: Receiver<Event>,
     /// Output streams that have not ended.
@@ -76,9 +79,10 @@ impl Job {
     ///
     /// # Errors
     /// [`Error::Signals`].
-    pub(super) fn new(args: &LaunchArgs) -> Result<Self> {
+    pub(super) fn new(args: &LaunchArgs, dump_signal: Option<DumpSignal>) -> Result<Self> {
         let (sender, events) = channel();
-        let heard = [SIGHUP, SIGINT, SIGTERM].into_iter().filter(|signal| !is_ignored(*signal));
+        let dump_signal = dump_signal.map(|signal| if signal == DumpSignal::Usr1 { SIGUSR1 } else { SIGUSR2 });
+        let heard = [SIGHUP, SIGINT, SIGTERM].into_iter().chain(dump_signal).filter(|signal| !is_ignored(*signal));
         // If the end of a child is ignored, as the parent process may have set it, no child can be waited for.
         let mut signals = Signals::new(heard.chain([SIGCHLD])).map_err(Error::Signals)?;
         let to = sender.clone();
@@ -97,6 +101,7 @@ impl Job {
             restarts: Restarts::new(args.restarts),
             started,
             grace: args.grace,
+            dump_signal,
             sender,
             events,
             open: 0,
@@ -261,8 +266,12 @@ impl Job {
         self.stage = stage;
     }
 
-    /// A signal is forwarded to all ranks, which have to end; the second one kills them.
+    /// The signal for dumps is forwarded to the ranks that handle it. Any other one is forwarded to all ranks, which have to
+    /// end; the second one kills them.
     fn signalled(&mut self, signal: i32) {
+        if Some(signal) == self.dump_signal {
+            return rank::forward_to_handlers(&self.ranks, signal);
+        }
         if let Stage::Asked(_) = self.stage {
             return self.kill();
         }
@@ -311,8 +320,5 @@ impl Job {
 
 /// Returns whether the parent process has set a signal to be ignored.
 fn is_ignored(signal: i32) -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
-    // Bit 0 represents signal 1.
-    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
+    rank::has_disposition("self", "SigIgn:", signal)
 }

@@ -9,11 +9,15 @@ mod restart;
 use std::os::unix::process::{CommandExt, parent_id};
 use std::process::{Command, ExitCode};
 
+use mscclpp_bootstrap::Address;
+use mscclpp_exec::flight_recorder::{DumpSignal, SIGNAL_VARIABLE};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::args::{GuardArgs, LaunchArgs};
 use crate::error::{Error, Result};
-use crate::exit;
+use crate::jobs::{self, Recorded};
+use crate::{exit, output};
+use environment::Environment;
 use job::Job;
 
 /// Starts the ranks, forwards their output and signals, and waits until all have ended.
@@ -22,11 +26,25 @@ use job::Job;
 /// Those of [`of_all`](environment::of_all), [`Error::Signals`], and [`Error::Start`] if a rank cannot be started.
 pub(crate) fn launch(args: &LaunchArgs) -> Result<ExitCode> {
     let environments = environment::of_all(args, std::env::var_os("MSCCLPP_SECRET"))?;
-    let mut job = Job::new(args)?;
+    let dump_signal = DumpSignal::from_env()
+        .map_err(|found| Error::Usage(format!("{SIGNAL_VARIABLE}={found}: expected USR1 or USR2")))?;
+    let mut job = Job::new(args, dump_signal)?;
+    let _recorded = record(args, environments.first());
     for environment in environments {
         job.start(environment)?;
     }
     Ok(ExitCode::from(job.run()))
+}
+
+/// Records the job for `mscclpp status`. If that is not possible, the job runs nevertheless.
+fn record(args: &LaunchArgs, environment: Option<&Environment>) -> Option<Recorded> {
+    let variables = &environment?.variables;
+    let value = |name: &str| variables.iter().find(|(known, _)| *known == name)?.1.clone();
+    let address = Address::new(&value("MASTER_ADDR")?, value("MASTER_PORT")?.parse().ok()?);
+    let (secret, ranks) = (value("MSCCLPP_SECRET")?.parse().ok()?, value("WORLD_SIZE")?.parse().ok()?);
+    let job = jobs::Job { pid: std::process::id(), address, secret, ranks, command: jobs::command_text(&args.command) };
+    let recorded = jobs::record(&job);
+    recorded.inspect_err(|error| output::warn(format_args!("`mscclpp status` cannot find this job: {error}"))).ok()
 }
 
 /// Replaces this process by the program of a rank, which is killed when the launcher is, because nothing else would end

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
 use signal_hook::low_level::signal_name;
 
 use super::environment::Environment;
@@ -65,6 +65,28 @@ impl Rank {
         self.ended = self.child.wait().ok();
         self.ended
     }
+}
+
+/// Sends a signal to the processes of ranks that handle it. Others, such as a shell that has started the program, or a program that
+/// has not joined its job yet, would end by it.
+pub(super) fn forward_to_handlers(ranks: &[Rank], signal: i32) {
+    let Some(named) = Signal::from_named_raw(signal) else { return };
+    let groups: Vec<_> = ranks.iter().filter(|rank| rank.ended.is_none()).filter_map(Rank::pid).collect();
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
+    for pid in numbers.filter(|pid| getpgid(Some(*pid)).is_ok_and(|group| groups.contains(&group))) {
+        if has_disposition(&pid.to_string(), "SigCgt:", signal) {
+            let _ = kill_process(pid, named);
+        }
+    }
+}
+
+/// Returns whether a signal is in a mask of a process: `SigIgn:` or `SigCgt:`.
+pub(super) fn has_disposition(process: &str, mask: &str, signal: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix(mask)?.trim(), 16).ok());
+    // Bit 0 represents signal 1.
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 /// Returns the error for a rank that the system cannot start.
