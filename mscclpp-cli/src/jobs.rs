@@ -168,14 +168,17 @@ fn check_private(folder: &Path, create: bool) -> io::Result<()> {
 
 /// Returns when a process started, in clock ticks since boot; `None` if it has ended.
 fn start_time(pid: u32) -> Option<u64> {
+    number_of_process(pid, 22)
+}
+
+/// Returns a field of `/proc/PID/stat`, counted from 1 as in proc(5), after the name; `None` if the process has ended.
+pub(crate) fn number_of_process(pid: u32, field: usize) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field, the name in parentheses, may contain spaces and parentheses. The start is the 22nd.
+    // The second field, the name in parentheses, may contain spaces and parentheses. The third is the state.
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_whitespace();
-    if matches!(fields.next()?, "Z" | "X") {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
+    let has_ended = matches!(fields.next()?, "Z" | "X");
+    fields.nth(field.checked_sub(4)?).filter(|_| !has_ended)?.parse().ok()
 }
 
 #[cfg(test)]

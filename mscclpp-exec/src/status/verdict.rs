@@ -187,3 +187,109 @@ impl fmt::Display for Seconds {
         write!(f, "{:.1} s", self.0.as_secs_f64())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mscclpp_bootstrap::{Presence, RankInfo};
+
+    use super::*;
+    use crate::call_report::ReportedCall;
+    use crate::status::{CommunicatorStatus, Member, assemble};
+
+    const TWO_SECONDS: Duration = Duration::from_secs(2);
+
+    fn report(number: u64, returned: u64, waiting: u64) -> CallReport {
+        let call = |number| ReportedCall { number, id: 7, name: "allreduce".into(), at: Some("a.rs:1:2".into()) };
+        let waited = if waiting == 0 { Duration::ZERO } else { TWO_SECONDS };
+        let calls = (1..=number).map(call).collect();
+        CallReport { members: Vec::new(), number, returned, waiting, since: TWO_SECONDS, waited, calls }
+    }
+
+    fn status(
+        ranks: Vec<(Presence, Option<CallReport>)>,
+        pending: &[PendingCall],
+        failure: Option<&str>,
+    ) -> CommunicatorStatus {
+        let infos: Vec<_> = (0..ranks.len() as u32).map(RankInfo::unnamed).collect();
+        let member = |(info, (presence, report))| Member { info, presence, report };
+        assemble(0, infos.iter().zip(ranks).map(member).collect(), pending, failure)
+    }
+
+    fn present(report: CallReport) -> (Presence, Option<CallReport>) {
+        (Presence::Joined(Duration::ZERO), Some(report))
+    }
+
+    #[track_caller]
+    fn assert_found(status: &CommunicatorStatus, finding: Finding, ranks: &[u32], text: &str) {
+        let verdict = &status.verdict;
+        assert_eq!((verdict.finding, &verdict.ranks[..], verdict.text.as_str()), (finding, ranks, text));
+    }
+
+    #[test]
+    fn each_finding_names_its_ranks() {
+        let waits = || present(report(3, 2, 3));
+        let found = |ranks| status(ranks, &[], None);
+        let late = found(vec![waits(), waits(), present(report(2, 2, 0))]);
+        let text = "rank 2 has not made allreduce (call 3) at a.rs:1:2, in which ranks 0 and 1 have waited for 2.0 s; its last \
+                    call, allreduce (call 2) at a.rs:1:2, returned 2.0 s ago";
+        assert_found(&late, Finding::Late, &[2], text);
+        assert_eq!((&late.ranks[0].waits_for[..], late.ranks[2].state), (&[2][..], RankState::BetweenCalls));
+
+        let busy = found(vec![waits(), present(report(3, 2, 0))]);
+        let text =
+            "rank 1 is in allreduce (call 3) at a.rs:1:2 without waiting or returning; rank 0 has waited for 2.0 s";
+        assert_found(&busy, Finding::Busy, &[1], text);
+        assert_eq!((&busy.ranks[0].waits_for[..], busy.ranks[1].state), (&[1][..], RankState::InCall));
+
+        let stalled = found(vec![waits(), waits()]);
+        let text = "all ranks have waited in allreduce (call 3) at a.rs:1:2 for 2.0 s: its plan is the cause";
+        assert_found(&stalled, Finding::Stalled, &[], text);
+
+        let silent = found(vec![waits(), (Presence::Joined(TWO_SECONDS), None)]);
+        assert!(silent.verdict.text.starts_with("rank 1 has not answered for 2.0 s: the process is suspended"));
+        assert_eq!((silent.verdict.finding, &silent.ranks[0].waits_for[..]), (Finding::Silent, &[1][..]));
+
+        let left = found(vec![waits(), (Presence::Left, None)]);
+        assert_found(
+            &left,
+            Finding::Absent,
+            &[1],
+            "rank 1 has left or is lost, and others have waited for it for 2.0 s",
+        );
+
+        let mut other = report(3, 2, 3);
+        other.calls[2].id = 8;
+        let differs = found(vec![waits(), waits(), present(other)]);
+        let text = "rank 2 makes another call than most ranks: allreduce (call 3) at a.rs:1:2";
+        assert_found(&differs, Finding::Mismatch, &[2], text);
+
+        let missing = found(vec![present(report(0, 0, 0)), (Presence::NotJoined(TWO_SECONDS), None)]);
+        assert_found(&missing, Finding::NotJoined, &[1], "rank 1 has not joined; the others have waited for 2.0 s");
+
+        let failed = status(vec![waits(), waits()], &[], Some("rank 1 died"));
+        assert_found(&failed, Finding::Failed, &[], "the communicator has failed: rank 1 died");
+    }
+
+    #[test]
+    fn calls_of_the_control_plane_are_waits_too() {
+        let entered = vec![(0, "b.rs:3:4".to_owned())];
+        let call =
+            PendingCall { context: 0, call: "barrier (call 5)".into(), entered, missing: vec![1], waited: TWO_SECONDS };
+        let idle = || present(report(2, 2, 0));
+        let found = status(vec![idle(), idle()], &[call], None);
+        let text = "rank 1 has not entered barrier (call 5) at b.rs:3:4, in which rank 0 has waited for 2.0 s";
+        assert_found(&found, Finding::Late, &[1], text);
+        let first = &found.ranks[0];
+        assert_eq!((first.state, &first.waits_for[..]), (RankState::Waiting, &[1][..]));
+        assert_eq!(first.call.as_ref().map(|call| call.text.as_str()), Some("barrier (call 5)"));
+    }
+
+    #[test]
+    fn short_waits_are_progress() {
+        let mut short = report(3, 2, 3);
+        short.waited = Duration::from_millis(900);
+        let found = status(vec![present(short), present(report(2, 2, 0))], &[], None);
+        assert_found(&found, Finding::Progressing, &[], "all ranks progress: none has waited for longer than 1 s");
+        assert!(!found.verdict.is_problem());
+    }
+}

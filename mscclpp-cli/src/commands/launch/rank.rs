@@ -5,12 +5,13 @@ use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use signal_hook::low_level::signal_name;
 
 use super::environment::Environment;
 use crate::error::{Error, Result};
 use crate::exit;
+use crate::jobs::number_of_process;
 
 /// A rank that was started.
 #[derive(Debug)]
@@ -71,11 +72,15 @@ impl Rank {
 /// has not joined its job yet, would end by it.
 pub(super) fn forward_to_handlers(ranks: &[Rank], signal: i32) {
     let Some(named) = Signal::from_named_raw(signal) else { return };
-    let groups: Vec<_> = ranks.iter().filter(|rank| rank.ended.is_none()).filter_map(Rank::pid).collect();
-    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = processes.filter_map(|entry| Pid::from_raw(entry.file_name().to_str()?.parse().ok()?));
-    for pid in numbers.filter(|pid| getpgid(Some(*pid)).is_ok_and(|group| groups.contains(&group))) {
-        if has_disposition(&pid.to_string(), "SigCgt:", signal) {
+    let live = ranks.iter().filter(|rank| rank.ended.is_none());
+    let groups: Vec<_> = live.map(|rank| u64::from(rank.child.id())).collect();
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    for process in
+        processes.filter(|process| number_of_process(*process, 5).is_some_and(|group| groups.contains(&group)))
+    {
+        let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
+        if let Some(pid) = pid.filter(|_| has_disposition(&process.to_string(), "SigCgt:", signal)) {
             let _ = kill_process(pid, named);
         }
     }
