@@ -16,51 +16,54 @@ use serde_json::Value;
 /// Number of calls that each rank has made before the last rank is late.
 const CALLS: u64 = 40;
 
-/// A rank of the following tests. The last one makes no call after the first ones until the test ends it.
+/// A rank of the following tests. In all roles but `runs`, the last one makes no call after the first ones until the test ends
+/// it.
 #[test]
 #[ignore = "a rank of the following tests, which start it"]
 fn rank_of_a_job() {
-    let comm = Communicator::from_env().unwrap();
+    let mut comm = Communicator::from_env().unwrap();
+    let role = std::env::var("STATUS_ROLE").unwrap();
+    if role == "halves" {
+        // One rank of each host in each half.
+        comm = comm.split(Some(comm.rank() % 2), 0).unwrap().unwrap();
+    }
+    let is_late = std::env::var("RANK") == std::env::var("STATUS_LATE");
     let call = || comm.all_reduce_in_place(&mut [1.0_f32; 256], ReduceOp::Sum).unwrap();
     (0..CALLS).for_each(|_| call());
     let end = Path::new(&std::env::var_os("STATUS_END").unwrap()).to_owned();
-    match std::env::var("STATUS_ROLE").unwrap().as_str() {
-        "straggler" => {
-            while comm.rank() + 1 == comm.num_ranks() && !end.exists() {
-                std::thread::sleep(Duration::from_millis(5));
-            }
+    if role == "runs" {
+        while !comm.agree(end.exists()).unwrap() {
+            call();
         }
-        _ => {
-            while !comm.agree(end.exists()).unwrap() {
-                call();
-            }
-        }
+    }
+    while is_late && !end.exists() {
+        std::thread::sleep(Duration::from_millis(5));
     }
     call();
     comm.barrier().unwrap();
-    println!("\ncalls of rank {}", comm.rank());
-    drop(comm);
+    // Rank 0 of the job answers for all, so it leaves last.
+    while !end.exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// A job of the tests, and a folder for its files.
-struct Job {
+pub(crate) struct Job {
     launcher: Child,
-    folder: tempfile::TempDir,
+    pub(crate) folder: tempfile::TempDir,
 }
 
 impl Job {
-    fn start(ranks: u32, role: &str) -> Self {
-        Self::start_in(tempfile::tempdir().unwrap(), ranks, role)
-    }
-
-    fn start_in(folder: tempfile::TempDir, ranks: u32, role: &str) -> Self {
+    pub(crate) fn start(ranks: u32, role: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
         let exe = std::env::current_exe().unwrap();
         let path = |name: &str| folder.path().join(name);
         for name in ["dumps", "metrics"] {
             std::fs::create_dir(path(name)).unwrap();
         }
+        let (last, hosts) = ((ranks - 1).to_string(), if role == "halves" { "2" } else { "1" });
         let launcher = Command::new(BINARY)
-            .args(["launch", "-n", &ranks.to_string(), "--"])
+            .args(["launch", "-n", &ranks.to_string(), "--hosts", hosts, "--"])
             .arg(exe)
             .args(["status::rank_of_a_job", "--exact", "--ignored", "--nocapture"])
             .env("XDG_RUNTIME_DIR", folder.path())
@@ -70,7 +73,7 @@ impl Job {
                 ("MSCCLPP_METRICS", path("metrics")),
             ])
             .envs([("STATUS_ROLE", role), ("MSCCLPP_DUMP_SIGNAL", "USR1"), ("MSCCLPP_HEARTBEAT_TIMEOUT", "100")])
-            .env("MSCCLPP_METRICS_INTERVAL", "0.05")
+            .envs([("MSCCLPP_METRICS_INTERVAL", "0.05"), ("STATUS_LATE", if role == "runs" { "" } else { &last })])
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -83,7 +86,7 @@ impl Job {
     }
 
     /// Waits until the status of the whole job is as expected, and returns it.
-    fn wait_for(&self, is_expected: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn wait_for(&self, mut is_expected: impl FnMut(&Value) -> bool) -> Value {
         let start = Instant::now();
         loop {
             let output = self.status("--json");
@@ -92,13 +95,13 @@ impl Job {
             {
                 return found["communicators"][0].clone();
             }
-            assert!(start.elapsed() < Duration::from_secs(300), "{output:?}");
+            assert!(start.elapsed() < Duration::from_secs(120), "{output:?}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }
 
     /// Lets the ranks end, and checks that nothing disturbed them.
-    fn end(self) -> tempfile::TempDir {
+    pub(crate) fn end(self) -> tempfile::TempDir {
         std::fs::write(self.folder.path().join("end"), "").unwrap();
         let output = self.launcher.wait_with_output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -121,11 +124,11 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-fn is(finding: &'static str) -> impl Fn(&Value) -> bool {
+pub(crate) fn is(finding: &'static str) -> impl Fn(&Value) -> bool {
     move |communicator| communicator["verdict"]["finding"] == finding
 }
 
-fn kill(pid: &Value, signal: Signal) {
+pub(crate) fn kill(pid: &Value, signal: Signal) {
     kill_process(Pid::from_raw(pid.as_i64().unwrap() as i32).unwrap(), signal).unwrap();
 }
 
@@ -201,6 +204,24 @@ fn straggler_is_named_with_its_last_call_and_dumped() {
     let output = status_in(folder.path(), "");
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("no job of `mscclpp launch` runs"), "{output:?}");
+}
+
+#[test]
+fn communicators_across_hosts_have_their_own_verdicts() {
+    let job = Job::start(4, "halves");
+    let late = |value: &Value| value["communicators"].as_array().unwrap().iter().find(|one| is("late")(one)).cloned();
+    let mut found = None;
+    job.wait_for(|_| {
+        found = late(&serde_json::from_slice(&job.status("--json").stdout).unwrap());
+        found.is_some()
+    });
+    let found = found.unwrap();
+    let ranks: Vec<_> = found["ranks"].as_array().unwrap().iter().map(|rank| rank["job_rank"].clone()).collect();
+    assert_eq!((ranks, &found["verdict"]["ranks"]), (vec![1.into(), 3.into()], &serde_json::json!([1])));
+    assert_eq!(found["ranks"][0]["waits_for"], serde_json::json!([1]));
+    let text = stdout(&job.status(""));
+    assert!(text.contains(" of 2 ranks, ranks 1, 3 of the job\n"), "{text}");
+    job.end();
 }
 
 #[test]
@@ -365,10 +386,9 @@ fn metrics_of_all_ranks_add_up() {
         assert!(of("mscclpp_shared_memory_bytes", &[("rank", rank)])[0] > 0.0);
         assert_eq!(of("mscclpp_prepared_plans", &[("rank", rank)]), [1.0]);
     }
-    assert!(of("mscclpp_wait_seconds_total", &[("rank", "0")])[0] >= 1.0);
-    assert!(
-        of("mscclpp_wait_seconds_total", &[("rank", "2")])[0] < of("mscclpp_wait_seconds_total", &[("rank", "0")])[0]
-    );
+    // Two ranks wait for the last one, which has waited for none of them for long.
+    let [first, second, last] = of("mscclpp_wait_seconds_total", &[])[..] else { panic!("{samples:?}") };
+    assert!(first.max(second) >= 1.0 && last < first.max(second), "{first} {second} {last}");
 
     // The same over HTTP.
     let mut server = Command::new(BINARY);

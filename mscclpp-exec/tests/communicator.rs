@@ -9,6 +9,7 @@ use mscclpp_core::diag::Code;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::error::ErrorKind;
 use mscclpp_exec::select::{Algorithm, Buffers, Choice, Config, Registry};
+use mscclpp_exec::status::Finding;
 use mscclpp_exec::{Communicator, Error};
 use mscclpp_exec::{E4m3, E5m2, Element};
 use proptest::prelude::*;
@@ -461,4 +462,64 @@ fn agreement_is_the_same_on_all_ranks() {
         assert_eq!(error.root_cause(), errors[0].root_cause());
         assert_eq!(error.root_cause().map(|cause| cause.rank), Some(1));
     }
+}
+
+#[test]
+fn status_names_the_late_rank_and_metrics_count_calls() {
+    let late = std::sync::Barrier::new(2);
+    std::thread::scope(|scope| {
+        for comm in Communicator::local(3).unwrap() {
+            let late = &late;
+            scope.spawn(move || {
+                let call = || comm.all_reduce_in_place(&mut [1.0_f32; 8], ReduceOp::Sum).unwrap();
+                (0..20).for_each(|_| call());
+                match comm.rank() {
+                    // Another thread asks while this one waits in the call.
+                    0 => std::thread::scope(|scope| {
+                        scope.spawn(|| {
+                            let status = loop {
+                                let status = comm.status().unwrap();
+                                if status.verdict.is_problem() {
+                                    break status;
+                                }
+                            };
+                            assert_eq!((status.verdict.finding, &status.verdict.ranks[..]), (Finding::Late, &[2][..]));
+                            assert_eq!(status.ranks[1].waits_for, [2], "{status:?}");
+                            late.wait();
+                        });
+                        call();
+                    }),
+                    1 => call(),
+                    _ => {
+                        late.wait();
+                        call();
+                    }
+                }
+                comm.barrier().unwrap();
+                let metrics = comm.metrics();
+                let calls = |name: &str| metrics.calls.iter().find(|calls| calls.collective == name).unwrap();
+                assert_eq!((calls("allreduce").calls, calls("allreduce").bytes), (21, 21 * 32));
+                assert_eq!((calls("barrier").calls, metrics.prepared_plans), (1, 1));
+                // The first and the 17th call were timed.
+                let timed: u64 = calls("allreduce").seconds.counts.iter().sum();
+                assert!(timed >= 32 && (comm.rank() == 2 || metrics.wait_seconds > 0.0), "{metrics:?}");
+                assert!(metrics.memory_bytes > 0 && metrics.failures.is_empty());
+            });
+        }
+    });
+}
+
+#[test]
+fn failed_calls_are_counted_by_kind() {
+    let results = std::thread::scope(|scope| {
+        let run = |comm: Communicator| {
+            let op = if comm.rank() == 0 { ReduceOp::Sum } else { ReduceOp::Max };
+            comm.all_reduce_in_place(&mut [1.0_f32; 8], op).unwrap_err();
+            comm.metrics().failures
+        };
+        let threads: Vec<_> =
+            Communicator::local(2).unwrap().into_iter().map(|comm| scope.spawn(move || run(comm))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+    });
+    assert_eq!(results, vec![[("mismatch".to_owned(), 1)].into(); 2]);
 }
