@@ -57,11 +57,10 @@ impl Observers {
 
     /// Records the answer of a rank.
     pub(super) fn record(&mut self, rank: u32, id: u64, reports: Vec<CommunicatorReport>) {
-        let questions = self.connected.iter_mut().filter_map(|observer| observer.question.as_mut());
-        for question in questions.filter(|question| question.id == id) {
+        let mut questions = self.connected.iter_mut().filter_map(|observer| observer.question.as_mut());
+        if let Some(question) = questions.find(|question| question.id == id) {
             question.awaited.retain(|awaited| *awaited != rank);
             question.reports.insert(rank, reports);
-            return;
         }
     }
 
