@@ -23,6 +23,7 @@ mod inbox;
 mod link;
 mod local;
 mod mac;
+mod observe;
 mod options;
 mod outbox;
 #[doc(hidden)]
@@ -46,12 +47,14 @@ pub use error::Error;
 pub use group::Bootstrap;
 pub use mac::{BodyHasher, Digest, FrameKey, SEAL_BYTES, Seal, StreamKeys, digest};
 pub use mscclpp_core::diag::{ErrorKind, RootCause};
+#[doc(hidden)]
+pub use observe::observe;
 pub use options::{MAX_TIMEOUT, Options};
 pub use rank_info::RankInfo;
 #[doc(hidden)]
 pub use router::odd_one_out;
 pub use secret::Secret;
 #[doc(hidden)]
-pub use status::{CommunicatorReport, JobReport, PendingCall, Presence, RankReport, Topic, observe};
+pub use status::{CommunicatorReport, JobReport, PendingCall, Presence, RankReport, Topic};
 pub use timeout::ActiveTimeout;
 pub use unique_id::{RootListener, UniqueId};

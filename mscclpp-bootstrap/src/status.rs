@@ -1,20 +1,10 @@
 //! What the ranks of a running job report to a process that is not one of them.
-//!
-//! Such a process authenticates as ranks do. The connection thread of rank 0 asks those of the other ranks, which answer also
-//! while their ranks compute, and passes on what has arrived in time. Nothing in the job waits for this.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::address::Address;
-use super::connect;
-use super::error::Error;
-use super::frame::{Frame, Malformed};
-use super::protocol::Purpose;
 use super::rank_info::RankInfo;
-use super::secret::Secret;
-use crate::timeout::ActiveTimeout;
 
 /// What ranks report. Their executors and communicators define the contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -85,43 +75,4 @@ pub struct PendingCall {
     pub missing: Vec<u32>,
     /// Time since the first rank entered it.
     pub waited: Duration,
-}
-
-/// Asks rank 0 of the job at `address` what all ranks report about a topic.
-///
-/// # Errors
-/// [`Error::NotObserved`] if no job answers there within `time`; [`Error::AuthenticationFailed`] if it has another secret;
-/// the errors of another version and of another protocol.
-pub fn observe(address: &Address, secret: &Secret, topic: Topic, time: Duration) -> Result<JobReport, Error> {
-    let mut timeout = ActiveTimeout::new(time);
-    let mut reason = "the name has no address".into();
-    for at in address.resolve(time)? {
-        let mut conn = match connect::attempt(at, Purpose::Observe, secret, &mut timeout, &|| Ok(()))? {
-            Ok(conn) => conn,
-            Err(_) if timeout.is_expired() => {
-                reason = unanswered(time);
-                continue;
-            }
-            Err(why) => {
-                reason = why;
-                continue;
-            }
-        };
-        conn.raise_limit();
-        conn.push(&Frame::Observe(topic));
-        match connect::wait_frame(&mut conn, &mut timeout, &|| Ok(()))? {
-            Some(Frame::Observed(report)) => return Ok(report),
-            Some(Frame::Rejected(error)) => return Err(error),
-            Some(_) => return Err(Malformed::Unexpected("a report").of(at)),
-            None => reason = unanswered(time),
-        }
-    }
-    Err(Error::NotObserved { address: address.to_string(), reason })
-}
-
-fn unanswered(time: Duration) -> String {
-    format!(
-        "rank 0 did not answer within {} s: its process is suspended or its host is unreachable",
-        time.as_secs_f64()
-    )
 }

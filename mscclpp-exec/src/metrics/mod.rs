@@ -23,8 +23,8 @@ pub(crate) use self::counters::{CallCounters, Counters};
 pub struct Metrics {
     /// Calls that have returned without an error, by collective and algorithm.
     pub calls: Vec<CallMetrics>,
-    /// Seconds for which the rank has waited for others in its calls, without waits that are too short to give up the processor
-    /// (a few milliseconds at most).
+    /// Seconds for which the rank has waited for others in its calls, without waits that end before the
+    /// rank leaves its processor to others, after about a millisecond.
     pub wait_seconds: f64,
     /// Number of calls that have failed, by [kind of error](crate::error::ErrorKind::name).
     pub failures: BTreeMap<String, u64>,
