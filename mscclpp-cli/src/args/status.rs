@@ -15,7 +15,7 @@ use super::seconds;
 Examples:
   mscclpp status                                   the job of `mscclpp launch` that runs on this machine
   mscclpp status 4711 --watch 2                    one of several, every 2 seconds
-  mscclpp status --address 10.0.0.1:29500          any job; its secret is in MSCCLPP_SECRET
+  mscclpp status --address 10.0.0.1:29500          any job, with its secret in the environment
   mscclpp status --dump dumps                      write a dump of each rank, for `mscclpp analyze dumps`
   mscclpp status --metrics                         counters of all ranks in the format of Prometheus
   mscclpp status --listen 9400                     the same at http://127.0.0.1:9400/metrics
