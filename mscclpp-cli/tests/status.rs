@@ -21,7 +21,8 @@ const CALLS: u64 = 40;
 #[test]
 #[ignore = "a rank of the following tests, which start it"]
 fn rank_of_a_job() {
-    let mut comm = Communicator::from_env().unwrap();
+    let world = Communicator::from_env().unwrap();
+    let mut comm = world.clone();
     let role = std::env::var("STATUS_ROLE").unwrap();
     if role == "halves" {
         // One rank of each host in each half.
@@ -45,6 +46,7 @@ fn rank_of_a_job() {
     while !end.exists() {
         std::thread::sleep(Duration::from_millis(5));
     }
+    world.bootstrap().barrier().unwrap();
 }
 
 /// A job of the tests, and a folder for its files.
