@@ -379,12 +379,13 @@ mod tests {
         planted.iter().for_each(|path| std::fs::write(path, "precious").expect("a file"));
         let mut recorder = Recorder::default();
         recorder.note(None, Location::caller());
-        recorder.write(folder.path(), &group, FailureRecord { message: "gone".into(), root_cause: None }, None);
+        let failure = FailureRecord { message: "gone".into(), root_cause: None };
+        recorder.dump(&RankRecord::of(&group), Some(failure), None, Vec::new()).write_to(folder.path());
         assert!(planted.iter().all(|path| std::fs::read(path).is_ok_and(|found| found == b"precious")));
         let files = std::fs::read_dir(folder.path()).expect("a folder").map(|file| file.expect("a file").path());
         let written: Vec<_> = files.filter(|path| !planted.contains(path)).collect();
         assert_eq!(written.len(), 1);
-        assert_eq!(Dump::load(&written[0]).expect("it was written").failure.message, "gone");
+        assert_eq!(Dump::load(&written[0]).expect("it was written").failure.expect("a failure").message, "gone");
     }
 
     #[test]
