@@ -3,6 +3,8 @@
 use std::sync::{Arc, Weak};
 
 use super::super::buffer::Shared;
+use super::super::launch::ring_entry;
+use super::super::plan_memory::PlanMemory;
 use super::Session;
 use crate::shm::{Loan, Segment};
 
@@ -29,9 +31,11 @@ impl Session {
         regions.find(|region| region.number == number).and_then(|region| region.at(local_rank).cloned())
     }
 
-    /// Returns the memory for copies of a slot, by its number.
+    /// Returns the memory for copies with a number, and where in a part the copy of a call's slot is.
     #[inline]
-    pub(in super::super) fn copies_in(&self, number: u64, slot: usize) -> Option<&Arc<Shared>> {
-        [&self.ring, &self.staging[slot]].into_iter().flatten().find(|shared| shared.number == number)
+    pub(in super::super) fn copies_in(&self, number: u64, call: u64, slot: usize) -> Option<(&PlanMemory, u64)> {
+        let ring = self.ring.as_ref().map(|ring| (&**ring, ring_entry(call, slot)));
+        let staging = self.staging[slot].as_ref().map(|staging| (&**staging, 0));
+        [ring, staging].into_iter().flatten().find(|(memory, _)| memory.number == number)
     }
 }
