@@ -5,7 +5,8 @@
 //! only then may a kernel use its addresses. A member that cannot continue reports that, and all members do without the
 //! object. That an object could not be created is a reason, not an error, because switch channels work without it.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -14,6 +15,7 @@ use super::buffers::DeviceSlice;
 use super::driver::{DriverError, Handle, SharedDriver};
 use super::executor::Inner;
 use crate::error::Error;
+use crate::shm::{SharedFile, own_file};
 
 /// Why a switch channel reads and writes its members' memories one by one.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
@@ -145,7 +147,7 @@ pub(super) fn make(
         return Ok(Vec::new());
     }
     let driver = |rank: u32| world.device(rank).map(|device| device.driver().clone());
-    let facts = gather(world, &format!("memory of {text}"), &facts(world, requests), &[])?;
+    let facts = gather(world, &format!("memory of {text}"), &facts(world, requests), Vec::new())?;
     let mut states: Vec<Result<Option<MulticastObject>, MulticastUnavailable>> = Vec::with_capacity(requests.len());
     let mut sizes = Vec::with_capacity(requests.len());
     let mut files = Vec::new();
@@ -161,7 +163,7 @@ pub(super) fn make(
         let (state, size) = match made {
             Some(Ok((object, file))) => {
                 let size = object.bytes;
-                files.extend(file);
+                files.extend(file.map(Arc::new));
                 (Ok(Some(object)), Some(Ok(size)))
             }
             Some(Err(why)) => (Err(why.clone()), Some(Err(why))),
@@ -173,9 +175,8 @@ pub(super) fn make(
     if states.iter().all(Result::is_err) && world.group.is_none() {
         return Ok(states);
     }
-    let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
     let own: Vec<_> = sizes.iter().map(|(size, _)| size.clone()).collect();
-    let mut made = gather(world, &format!("objects of {text}"), &own, &files)?;
+    let mut made = gather(world, &format!("objects of {text}"), &own, files)?;
     for (number, request) in requests.iter().enumerate() {
         // Files arrive in the order of their objects.
         let mut size = None;
@@ -193,6 +194,8 @@ pub(super) fn make(
             (Ok(None), Some(Err(why)), _) => *state = Err(why),
             (Ok(None), Some(Ok(bytes)), Some(&(rank, _))) => {
                 let imported = file.zip(driver(rank)).map(|(file, driver)| {
+                    let failed = |reason: String| MulticastUnavailable::Failed { rank, reason };
+                    let file = own_file(file).map_err(|error| failed(error.to_string()))?;
                     let handle =
                         driver.import_multicast(file).map_err(|error| MulticastUnavailable::failed(rank, &error))?;
                     let offset = sizes[number].1;
@@ -316,7 +319,7 @@ fn agree(
     states: &mut [Result<Option<MulticastObject>, MulticastUnavailable>],
 ) -> Result<(), Error> {
     let own: Vec<Option<MulticastUnavailable>> = states.iter().map(|state| state.as_ref().err().cloned()).collect();
-    for (others, _) in gather(world, text, &own, &[])? {
+    for (others, _) in gather(world, text, &own, Vec::new())? {
         for (state, other) in states.iter_mut().zip(others) {
             if let (Ok(_), Some(why)) = (&state, other) {
                 *state = Err(why);
@@ -331,8 +334,8 @@ fn gather<T: Serialize + for<'a> Deserialize<'a>>(
     world: &Inner,
     text: &str,
     own: &T,
-    files: &[std::os::fd::BorrowedFd<'_>],
-) -> Result<Vec<(T, Vec<OwnedFd>)>, Error> {
+    files: Vec<SharedFile>,
+) -> Result<Vec<(T, Vec<SharedFile>)>, Error> {
     let internal = |error: postcard::Error| Error::Internal(error.to_string());
     let bytes = postcard::to_allocvec(own).map_err(internal)?;
     match &world.group {

@@ -1,44 +1,33 @@
 //! Buffers that peers can access.
+//!
+//! Each rank of the node maps the buffers of its peers, also those of ranks of its own process. Between launches an owner
+//! accesses its buffer through references to its elements, so nothing else in its process may access these addresses.
+//! Peers access the buffer at others, in atomic units. After a failed launch, in which peers may still be, the owner's
+//! pages are replaced at its addresses alone: from then on its references and the peers' accesses have no memory in common.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 
-use super::session::Session;
+use super::session::{Session, lost_descriptor};
 use crate::dtype::Element;
 use crate::error::Error;
-use crate::shm::{Loan, Segment};
+use crate::memory::check_available;
+use crate::shm::{Loan, Segment, Sent};
 
-/// An allocation that all ranks of a node made together: each has its own memory, and has mapped the others'.
+/// An allocation of callers that all ranks of a node made together: each has its own memory, and has mapped the others',
+/// those of this process too.
 pub(super) struct Shared {
     /// Its number among the allocations of the communicator; 0 for none.
     pub(super) number: u64,
     pub(super) own: Arc<Segment>,
-    /// Its file, if its pages are allocated later, and whether they were.
-    pub(super) file: Option<OwnedFd>,
-    pub(super) reserved: AtomicBool,
     /// By local rank; `None` for this rank.
     pub(super) peers: Vec<Option<Arc<Segment>>>,
 }
 
 impl Shared {
-    /// Allocates the pages of memory that was allocated without.
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`], which fails the communicator: peers have started the launch that needs the pages.
-    #[inline]
-    pub(super) fn reserve(&self, session: &mut Session) -> Result<(), Error> {
-        if let Some(file) = self.file.as_ref().filter(|_| !self.reserved.load(Relaxed)) {
-            self.own.reserve(file, "copies").map_err(|error| session.abort(error))?;
-            self.reserved.store(true, Relaxed);
-        }
-        Ok(())
-    }
-
     /// Returns the memory of a local rank; `None` if there is no such rank.
     pub(super) fn at(&self, local_rank: usize) -> Option<&Arc<Segment>> {
         self.peers.get(local_rank).map(|segment| segment.as_ref().unwrap_or(&self.own))
@@ -53,6 +42,50 @@ impl Shared {
         let part = at as u64..(at + bytes.len()) as u64;
         let fits = part.end <= self.own.len() as u64 && (!loan.is_written() || self.own.has_own_pages(&part));
         fits.then_some(part.start)
+    }
+}
+
+impl Session {
+    /// Allocates a buffer of every rank of the node, mapped by all of them.
+    pub(super) fn allocate_buffers(&mut self, bytes: u64, text: &str) -> Result<Arc<Shared>, Error> {
+        const PURPOSE: &str = "shared buffers";
+        let own = check_available(bytes, PURPOSE).and_then(|()| {
+            let (segment, file) = Segment::new(bytes, PURPOSE)?;
+            segment.reserve(&file, &(0..bytes), PURPOSE)?;
+            Ok((segment, Arc::new(file)))
+        });
+        // A rank without memory takes part in the exchange as well, or the others would wait for it.
+        let message = match &own {
+            Ok((_, file)) => {
+                Sent { bytes: bytes.to_le_bytes().to_vec(), files: vec![Arc::clone(file)], ..Sent::default() }
+            }
+            Err(_) => Sent::default(),
+        };
+        let sent = self.exchange(text, &message)?;
+        // Counted on all ranks, whether the allocation succeeds or not.
+        self.allocations += 1;
+        let (own, _) = own?;
+        let mut peers = Vec::new();
+        for (local_rank, sent) in sent.into_iter().enumerate() {
+            if local_rank == self.own_local_rank {
+                peers.push(None);
+                continue;
+            }
+            let peer = self.locals[local_rank];
+            let len = sent.bytes.as_slice().try_into().map(u64::from_le_bytes);
+            let Ok(len) = len else {
+                return Err(Error::PeerOutOfMemory { peer, call: text.to_owned() });
+            };
+            let file = sent.files.into_iter().next().ok_or_else(|| lost_descriptor(peer));
+            // No peer has noticed this failure.
+            let segment = file.and_then(|file| Segment::open(file.as_fd(), len)).map_err(|error| self.abort(error))?;
+            peers.push(Some(Arc::new(segment)));
+        }
+        let shared = Arc::new(Shared { number: self.allocations, own: Arc::new(own), peers });
+        self.regions.retain(|region| region.strong_count() > 0);
+        self.regions.push(Arc::downgrade(&shared));
+        self.count_memory();
+        Ok(shared)
     }
 }
 

@@ -2,18 +2,15 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::os::fd::AsFd;
 use std::panic::Location;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
-use super::buffer::{Shared, SharedBuffer};
+use super::buffer::SharedBuffer;
 use super::options::Options;
-use super::session::{CallHistory, Session, lost_descriptor};
+use super::session::{CallHistory, Session};
 use crate::dtype::Element;
 use crate::error::Error;
-use crate::shm::Segment;
 use mscclpp_bootstrap::{Bootstrap, MAX_TIMEOUT, place};
 
 /// A rank's handle to the process executor: allocates shared buffers, prepares plans. Clones are handles of the same
@@ -153,59 +150,8 @@ impl Executor {
     pub fn alloc<T: Element>(&self, len: usize) -> Result<SharedBuffer<T>, Error> {
         let mut session = self.inner.session()?;
         let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
-        let shared = session.allocate(bytes, &format!("alloc of {}", T::TYPE), "shared buffers", true)?;
+        let shared = session.allocate_buffers(bytes, &format!("alloc of {}", T::TYPE))?;
         Ok(SharedBuffer { shared, len, elements: PhantomData })
-    }
-}
-
-impl Session {
-    /// Allocates memory of every rank of the node, mapped by all of them. `now`: allocates its pages at once.
-    pub(super) fn allocate(
-        &mut self,
-        bytes: u64,
-        text: &str,
-        purpose: &'static str,
-        now: bool,
-    ) -> Result<Arc<Shared>, Error> {
-        let own = Segment::new(bytes, purpose).and_then(|segment| {
-            if now {
-                segment.0.reserve(&segment.1, purpose)?;
-            }
-            Ok(segment)
-        });
-        // A rank without memory takes part in the exchange as well, or the others would wait for it.
-        let (header, files) = match &own {
-            Ok((_, file)) => (bytes.to_le_bytes().to_vec(), vec![file.as_fd()]),
-            Err(_) => (Vec::new(), Vec::new()),
-        };
-        let sent = self.exchange(text, &header, &files)?;
-        // Counted on all ranks, whether the allocation succeeds or not.
-        self.allocations += 1;
-        let (own, file) = own?;
-        let mut peers = Vec::new();
-        for (local_rank, sent) in sent.into_iter().enumerate() {
-            if local_rank == self.own_local_rank {
-                peers.push(None);
-                continue;
-            }
-            let peer = self.locals[local_rank];
-            let len = sent.bytes.as_slice().try_into().map(u64::from_le_bytes);
-            let Ok(len) = len else {
-                return Err(Error::PeerOutOfMemory { peer, call: text.to_owned() });
-            };
-            let file = sent.files.into_iter().next().ok_or_else(|| lost_descriptor(peer));
-            // No peer has noticed this failure.
-            let segment = file.and_then(|file| Segment::open(file, len)).map_err(|error| self.abort(error))?;
-            peers.push(Some(Arc::new(segment)));
-        }
-        let (number, reserved) = (self.allocations, AtomicBool::new(now));
-        let file = (!now).then_some(file);
-        let shared = Arc::new(Shared { number, own: Arc::new(own), file, reserved, peers });
-        self.regions.retain(|region| region.strong_count() > 0);
-        self.regions.push(Arc::downgrade(&shared));
-        let live = self.regions.iter().filter_map(Weak::upgrade);
-        self.history.set_memory(live.map(|shared| shared.own.len() as u64).sum());
-        Ok(shared)
     }
 }
 

@@ -1,7 +1,5 @@
 //! A call in which every rank of every node sends data to all others.
 
-use std::os::fd::BorrowedFd;
-
 use serde::{Deserialize, Serialize};
 
 use super::session::Session;
@@ -21,17 +19,12 @@ impl Session {
     ///
     /// # Errors
     /// As [`exchange`](Self::exchange), and [`Error::Bootstrap`].
-    pub(crate) fn exchange_all(
-        &mut self,
-        text: &str,
-        bytes: &[u8],
-        files: &[BorrowedFd<'_>],
-    ) -> Result<Vec<Sent>, Error> {
+    pub(crate) fn exchange_all(&mut self, text: &str, own: Sent) -> Result<Vec<Sent>, Error> {
         if !self.has_several_nodes() {
-            return self.exchange(text, bytes, files);
+            return self.exchange(text, &own);
         }
         let number = self.enter()?;
-        let sent = GatheredCall { text: text.to_owned(), bytes: bytes.to_vec() };
+        let sent = GatheredCall { text: text.to_owned(), bytes: own.bytes };
         let sent = postcard::to_allocvec(&sent).map_err(|error| Error::Internal(error.to_string()))?;
         let gathered = self.bootstrap.all_gather(&sent).map_err(|error| self.abort(error.into()))?;
         let mut all = Vec::with_capacity(gathered.len());
@@ -44,10 +37,11 @@ impl Session {
                 return Err(self.mismatch(number, peer));
             }
             let bytes = if peer == self.rank() { Vec::new() } else { bytes };
-            all.push(Sent { bytes, files: Vec::new() });
+            all.push(Sent { bytes, ..Sent::default() });
         }
         // All ranks of the node have entered this call.
-        for (local_rank, sent) in self.exchange(text, &[], files)?.into_iter().enumerate() {
+        let files = Sent { files: own.files, ..Sent::default() };
+        for (local_rank, sent) in self.exchange(text, &files)?.into_iter().enumerate() {
             all[self.locals[local_rank] as usize].files = sent.files;
         }
         Ok(all)

@@ -12,6 +12,7 @@ use super::calls::{BufferArgs, RING};
 use super::executor::Inner;
 use super::launch_loop::{LaunchEpoch, LaunchLoop};
 use super::plan::PlanState;
+use super::plan_memory::PlanMemory;
 use super::session::Session;
 use crate::dtype::Element;
 use crate::error::Error;
@@ -50,6 +51,8 @@ pub struct PreparedPlan {
     id: u64,
     /// By local rank: the peer's buffers when they were last mapped.
     mapped: Box<[BufferArgs]>,
+    /// Keeps the memory of the views from being used otherwise.
+    _scratch: [Option<Arc<PlanMemory>>; 2],
     /// By slot: the allocation that contained the last slice.
     last: [Weak<Shared>; SLOTS],
     /// By slot: bytes to copy before and after a launch whose slice is not shared.
@@ -66,7 +69,14 @@ impl Bound for PreparedPlan {
 }
 
 impl PreparedPlan {
-    pub(super) fn new(inner: Arc<Inner>, context: Arc<PlanState>, params: Params, views: Views, id: u64) -> Self {
+    /// `views`: of `scratch`.
+    pub(super) fn new(
+        inner: Arc<Inner>,
+        context: Arc<PlanState>,
+        params: Params,
+        (views, scratch): (Views, [Option<Arc<PlanMemory>>; 2]),
+        id: u64,
+    ) -> Self {
         let program = &context.program;
         let states = context.agents.len() + usize::from(context.proxy.is_some());
         let bytes = |slot: usize, chunks: &[Range<u64>]| {
@@ -93,6 +103,7 @@ impl PreparedPlan {
             states: vec![AgentState::default(); states].into(),
             worker: Box::default(),
             id,
+            _scratch: scratch,
             last: [Weak::new(), Weak::new()],
             mapped: vec![BufferArgs::default(); context.accesses.iter().max().map_or(0, |local_rank| local_rank + 1)]
                 .into(),
@@ -194,7 +205,7 @@ impl PreparedPlan {
 
     #[track_caller]
     fn execute(&mut self, names: [&'static str; SLOTS], loans: [Loan<'_>; SLOTS]) -> Result<(), Error> {
-        let Self { inner, context, params, views, states, worker, id, mapped, last, copy_in, copy_out } = self;
+        let Self { inner, context, params, views, states, worker, id, mapped, last, copy_in, copy_out, .. } = self;
         let mut session = inner.session()?;
         let session = &mut *session;
         let lens = params.buffers(&context.program);
@@ -234,8 +245,8 @@ impl PreparedPlan {
         views.lend(loans, |views| {
             for slot in (0..SLOTS).filter(|&slot| lender.copies[slot]) {
                 let (region, at) = lender.buffer_args.0[slot];
-                if let Some(shared) = session.copies_in(region, slot) {
-                    views.set(own + slot, &shared.own, at..at + lens[slot]);
+                if let Some((memory, _)) = session.copies_in(region, number, slot) {
+                    memory.set_view(views, own + slot, session.own_local_rank, at..at + lens[slot]);
                 }
             }
             copies(views, copy_in, true);
@@ -302,8 +313,13 @@ const MAX_COPIED_BYTES: u64 = 1 << 12;
 /// Maximum bytes of such a slice if the ranks are oversubscribed, where a wait yields the processor to other ranks.
 const MAX_COPIED_BYTES_OVERSUBSCRIBED: u64 = 1 << 14;
 
-/// Bytes of a call's entry in the ring.
-pub(super) const RING_ENTRY: u64 = SLOTS as u64 * MAX_SHORT_BYTES;
+/// Bytes of the ring of a rank.
+pub(super) const RING_BYTES: u64 = RING * SLOTS as u64 * MAX_SHORT_BYTES;
+
+/// Returns where the copy of a call's slot is in the ring.
+pub(super) fn ring_entry(call: u64, slot: usize) -> u64 {
+    (call % RING * SLOTS as u64 + slot as u64) * MAX_SHORT_BYTES
+}
 
 /// Buffers that a launch passes to the peers.
 struct Lender {
@@ -339,11 +355,12 @@ impl Lender {
                 lender.buffer_args.0[slot] = region;
                 lender.lasting = false;
             } else if let Some(ring) = ring {
-                lender.buffer_args.0[slot] = (ring, number % RING * RING_ENTRY + slot as u64 * MAX_SHORT_BYTES);
+                lender.buffer_args.0[slot] = (ring, ring_entry(number, slot));
                 lender.copies[slot] = true;
-            } else if let Some(shared) = session.staging[slot].clone() {
-                shared.reserve(session)?;
-                lender.buffer_args.0[slot] = (shared.number, 0);
+            } else if let Some(staging) = &session.staging[slot] {
+                lender.buffer_args.0[slot] = (staging.number, 0);
+                // A failure fails the communicator: peers have started the launch that needs the pages.
+                staging.reserve().map_err(|error| session.abort(error))?;
                 lender.copies[slot] = true;
                 lender.lasting = false;
             }

@@ -279,8 +279,8 @@ impl LaunchLoop<'_> {
                 continue;
             }
             let (view, part) = ((peer * SLICES) as usize + slot, at..at.saturating_add(self.lens[slot]));
-            let fits = match self.session.copies_in(number, slot).and_then(|shared| shared.at(local_rank)) {
-                Some(segment) => self.views.set(view, segment, part),
+            let fits = match self.session.copies_in(number, self.number, slot) {
+                Some((memory, expected)) => at == expected && memory.set_view(self.views, view, local_rank, part),
                 None => self.session.region_of(local_rank, number).is_some_and(|it| self.views.set(view, &it, part)),
             };
             if !fits {

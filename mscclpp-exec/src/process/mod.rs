@@ -31,6 +31,7 @@ mod launch_loop;
 mod nodes;
 mod options;
 mod plan;
+mod plan_memory;
 mod prepare;
 mod report;
 mod session;

@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 use mscclpp_core::check::{LaunchBoundaries, launch_boundaries};
 use mscclpp_core::plan::Plan;
 
-use super::buffer::Shared;
 use super::nodes::sends;
+use super::plan_memory::PlanMemory;
 use crate::interpret::{AgentState, Counters, ResolvedPlan, Space};
 use crate::passes::RankSchedule;
 use crate::passes::place_in_caller_memory::Placement;
@@ -189,8 +189,8 @@ impl PlanState {
 /// A prepared plan of a session.
 pub(super) struct Prepared {
     pub(super) context: Arc<PlanState>,
+    /// Memory of the context's lines.
+    pub(super) _counters: Arc<PlanMemory>,
     /// Plain and packet scratch.
-    pub(super) scratch: [Option<Arc<Shared>>; 2],
-    /// Bytes per rank of each.
-    pub(super) bytes: [u64; 2],
+    pub(super) scratch: [Option<Arc<PlanMemory>>; 2],
 }

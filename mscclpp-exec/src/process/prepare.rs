@@ -4,13 +4,12 @@ use std::sync::Arc;
 
 use mscclpp_core::plan::Plan;
 
-use super::buffer::Shared;
-use super::calls::RING;
 use super::executor::Executor;
 use super::launch::PreparedPlan;
-use super::launch::RING_ENTRY;
+use super::launch::RING_BYTES;
 use super::nodes::{check_nodes, links};
 use super::plan::{PlanState, Prepared, lines};
+use super::plan_memory::{Parts, PlanMemory};
 use super::session::Session;
 use crate::error::Error;
 use crate::interpret::{Params, ResolvedPlan, SLICES, resolve};
@@ -58,7 +57,7 @@ impl Executor {
         let views = session.views(&context.program, &scratch);
         let id = session.history.id_of(&format!("launch of {text}"), name);
         drop(session);
-        Ok(PreparedPlan::new(Arc::clone(&self.inner), context, params, views, id))
+        Ok(PreparedPlan::new(Arc::clone(&self.inner), context, params, (views, scratch), id))
     }
 }
 
@@ -105,7 +104,7 @@ impl Session {
     /// Checks that all ranks of all nodes make this call. `text` distinguishes calls, messages show `name`.
     pub(super) fn agree(&mut self, text: &str, name: &str) -> Result<(), Error> {
         self.history.id_of(text, name);
-        self.exchange(text, &[], &[])?;
+        self.exchange_drops(text)?;
         if !self.has_several_nodes() {
             return Ok(());
         }
@@ -131,28 +130,25 @@ impl Session {
     fn add_plan(&mut self, program: ResolvedPlan) -> Result<usize, Error> {
         // Peers on this node wait for this rank in what follows, while those on other nodes continue.
         self.connect_nodes(&program).map_err(|error| self.abort(error))?;
-        // The first rank of the node allocates them.
-        let bytes = if self.own_local_rank == 0 { SharedCacheLines::bytes(lines(&program)) } else { 0 };
-        let shared = self.allocate(bytes, "counters of a plan", "counters", true)?;
-        let segment = shared.at(0).cloned().ok_or_else(|| Error::Internal("a plan without counters".into()))?;
-        let context = PlanState::new(program, self.rank(), &self.locals, &self.nodes, SharedCacheLines::new(segment));
-        self.plans.push(Prepared { context: Arc::new(context), scratch: [None, None], bytes: [0, 0] });
+        let bytes = SharedCacheLines::bytes(lines(&program));
+        let counters = self.allocate(bytes, Parts::First, "counters of a plan", "counters", true)?;
+        let context = PlanState::new(program, self.rank(), &self.locals, &self.nodes, counters.lines());
+        self.plans.push(Prepared { context: Arc::new(context), _counters: counters, scratch: [None, None] });
         Ok(self.plans.len() - 1)
     }
 
     /// Grows a plan's plain and packet scratch to the sizes that a message needs. Older prepared plans keep theirs.
-    fn grow_scratch(&mut self, plan: usize, bytes: [u64; 2]) -> Result<[Option<Arc<Shared>>; 2], Error> {
+    fn grow_scratch(&mut self, plan: usize, bytes: [u64; 2]) -> Result<[Option<Arc<PlanMemory>>; 2], Error> {
         for (kind, text) in ["scratch", "scratch for packets"].into_iter().enumerate() {
-            if self.plans[plan].bytes[kind] >= bytes[kind] {
+            if self.plans[plan].scratch[kind].as_ref().map_or(0, |memory| memory.len()) >= bytes[kind] {
                 continue;
             }
-            let shared = self.allocate(bytes[kind], text, "scratch", true)?;
+            let memory = self.allocate(bytes[kind], Parts::All, text, "scratch", true)?;
             if kind == 1 {
                 self.packets.retain(|packets| packets.strong_count() > 0);
-                self.packets.push(Arc::downgrade(&shared.own));
+                self.packets.push(Arc::downgrade(&memory));
             }
-            self.plans[plan].scratch[kind] = Some(shared);
-            self.plans[plan].bytes[kind] = bytes[kind];
+            self.plans[plan].scratch[kind] = Some(memory);
         }
         Ok(self.plans[plan].scratch.clone())
     }
@@ -161,26 +157,25 @@ impl Session {
     /// and for short ones.
     fn grow_staging(&mut self, bytes: [u64; SLOTS]) -> Result<(), Error> {
         if self.ring.is_none() {
-            self.ring = Some(self.allocate(RING * RING_ENTRY, "buffers for short copies", "copies", true)?);
+            self.ring = Some(self.allocate(RING_BYTES, Parts::All, "buffers for short copies", "copies", true)?);
         }
         for (slot, bytes) in bytes.into_iter().enumerate() {
-            let have = self.staging[slot].as_ref().map_or(0, |shared| shared.own.len() as u64);
+            let have = self.staging[slot].as_ref().map_or(0, |memory| memory.len());
             if have < bytes {
                 // If the allocation fails, older prepared plans keep their memory.
-                self.staging[slot] = Some(self.allocate(bytes, "buffers for copies", "copies", false)?);
+                self.staging[slot] = Some(self.allocate(bytes, Parts::All, "buffers for copies", "copies", false)?);
             }
         }
         Ok(())
     }
 
     /// Returns the memory that launches access, except the caller's buffers.
-    fn views(&self, program: &ResolvedPlan, scratch: &[Option<Arc<Shared>>; 2]) -> Views {
+    fn views(&self, program: &ResolvedPlan, scratch: &[Option<Arc<PlanMemory>>; 2]) -> Views {
         let mut views = Views::new((program.shape.ranks * SLICES) as usize + SLOTS);
         for (local_rank, rank) in self.locals.iter().enumerate() {
-            for (kind, shared) in scratch.iter().enumerate() {
-                if let Some(segment) = shared.as_ref().and_then(|shared| shared.at(local_rank)) {
-                    let len = segment.len() as u64;
-                    views.set((rank * SLICES) as usize + SLOTS + kind, segment, 0..len);
+            for (kind, memory) in scratch.iter().enumerate() {
+                if let Some(memory) = memory {
+                    memory.set_view(&mut views, (rank * SLICES) as usize + SLOTS + kind, local_rank, 0..memory.len());
                 }
             }
         }

@@ -141,6 +141,8 @@ fn in_a_process_without_descriptors() {
 fn connect_without_descriptors(own: usize) -> Error {
     let listeners = [LocalListener::open(), LocalListener::open()].map(|listener| listener.expect("a listener"));
     let keys = [listeners[0].key(), listeners[1].key()];
+    // As in different processes.
+    listeners.iter().for_each(LocalListener::unregister);
     let [zero, one] = listeners;
     let (first, second) = if own == 0 { (one, zero) } else { (zero, one) };
     let name = |local_rank: usize| format!("rank {} (pid 7 on host a)", 10 + local_rank);

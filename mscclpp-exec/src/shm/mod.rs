@@ -1,16 +1,19 @@
 //! Memory that processes of one machine share.
 //!
 //! Nothing here has a name in a file system: a [`Segment`] is an anonymous file, identified by its descriptor, which
-//! [`Mesh`] sends to the other ranks over Unix sockets. So nothing remains when processes are killed: the kernel frees
-//! a segment with its last descriptor and mapping.
+//! [`Mesh`] sends to the other ranks. So nothing remains when processes are killed: the kernel frees a segment with its
+//! last descriptor and mapping.
 //!
 //! A process must not trust the values that others write, but it may have to rely on when they write. Three kinds of
 //! use, each with its own rule, separate the two:
 //!
-//! * [`SharedCacheLines`]: words that all processes access only as atomics.
+//! * [`SharedCacheLines`]: words that all ranks access only as atomics.
 //! * memory of a launch, lent to the interpreter through [`Views`]: accessed in atomic units
 //!   only.
 //! * a buffer's elements as a slice, between launches: see [`SharedBuffer`](crate::process::SharedBuffer).
+//!
+//! Memory of the first two kinds is never a slice, so ranks of one process access it at the same addresses: a [`Slab`] is
+//! mapped once by a process that creates it. A buffer is mapped by each rank, those of the owner's process included.
 //!
 //! A process that was copied by `fork` does not inherit the segments: two processes that make one rank's calls would
 //! corrupt its peers' results. Its calls are refused, by [`ProcessMark`].
@@ -21,10 +24,14 @@ mod fork;
 mod limits_tests;
 mod mesh;
 mod segment;
+mod slab;
 mod views;
 
 pub(crate) use cache_lines::SharedCacheLines;
 pub(crate) use fork::ProcessMark;
-pub(crate) use mesh::{LocalListener, Mesh, Sent};
-pub(crate) use segment::{Segment, system};
+#[cfg(feature = "cuda")]
+pub(crate) use mesh::own_file;
+pub(crate) use mesh::{LocalListener, Mesh, Sent, SharedFile};
+pub(crate) use segment::{HUGE, Segment, system};
+pub(crate) use slab::Slab;
 pub(crate) use views::{Loan, Views};

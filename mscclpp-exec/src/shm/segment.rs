@@ -29,17 +29,16 @@ unsafe impl Send for Segment {}
 // SAFETY: a shared reference provides only the address and the length; each access to the memory has its own argument.
 unsafe impl Sync for Segment {}
 
-/// Length from which a segment is mapped in huge pages, if the system has any.
-const HUGE: usize = 1 << 21;
+/// Length from which a segment is mapped in huge pages, if the system has any: that of one.
+pub(crate) const HUGE: usize = 1 << 21;
 
 impl Segment {
     /// Creates zeroed memory, and its file, with which other processes map it. The system allocates pages when they are
-    /// first accessed; [`reserve`](Self::reserve) allocates them before.
+    /// first accessed; [`reserve`](Self::reserve) allocates them before, and checks whether there is enough memory.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], [`Error::LimitExceeded`], [`Error::System`].
     pub(crate) fn new(len: u64, purpose: &'static str) -> Result<(Self, OwnedFd), Error> {
-        check_available(len, purpose)?;
         let file = rustix::fs::memfd_create("mscclpp", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
             .map_err(|errno| system("create a segment of shared memory", errno))?;
         let mapped = pages(len).ok_or_else(|| no_memory(len, purpose, false))?;
@@ -60,16 +59,16 @@ impl Segment {
     /// # Errors
     /// [`Error::System`] if it is not a sealed segment of that length, [`Error::LimitExceeded`] if there are no addresses
     /// left.
-    pub(crate) fn open(file: OwnedFd, len: u64) -> Result<Self, Error> {
+    pub(crate) fn open(file: BorrowedFd<'_>, len: u64) -> Result<Self, Error> {
         let what = "open a peer's segment of shared memory";
-        let seals = rustix::fs::fcntl_get_seals(&file).map_err(|errno| system(what, errno))?;
-        let size = rustix::fs::fstat(&file).map_err(|errno| system(what, errno))?.st_size;
+        let seals = rustix::fs::fcntl_get_seals(file).map_err(|errno| system(what, errno))?;
+        let size = rustix::fs::fstat(file).map_err(|errno| system(what, errno))?.st_size;
         let mapped = pages(len).filter(|&mapped| size == mapped as i64 && seals.contains(SealFlags::SHRINK));
         let mapped = mapped.ok_or_else(|| Error::System {
             what: what.into(),
             reason: format!("it has {size} bytes or can shrink, expected {len} bytes, sealed"),
         })?;
-        Self::map(file.as_fd(), len, mapped, "a peer's buffers")
+        Self::map(file, len, mapped, "a peer's buffers")
     }
 
     fn map(file: BorrowedFd<'_>, len: u64, mapped: usize, purpose: &'static str) -> Result<Self, Error> {
@@ -95,23 +94,29 @@ impl Segment {
         Ok(Self { base, len: len as usize, mapped, process: getpid() })
     }
 
-    /// Allocates the segment's pages now, so that a failure is an error here and no signal later. `file`: the segment's
+    /// Allocates the pages of a part now, so that a failure is an error here and no signal later. `file`: the segment's
     /// own.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
-    pub(crate) fn reserve(&self, file: &OwnedFd, purpose: &'static str) -> Result<(), Error> {
-        check_available(self.len as u64, purpose)?;
-        let (mut done, mut len) = (0, self.mapped);
-        while done < self.mapped {
-            len = len.min(self.mapped - done);
+    ///
+    /// # Panics
+    /// If the part is not in the segment.
+    pub(crate) fn reserve(&self, file: &OwnedFd, part: &Range<u64>, purpose: &'static str) -> Result<(), Error> {
+        let bytes = part.end - part.start;
+        check_available(bytes, purpose)?;
+        let (mut done, end) = (part.start as usize, (part.end as usize).next_multiple_of(rustix::param::page_size()));
+        assert!(end <= self.mapped, "bytes {part:?} of a segment of {} bytes", self.len);
+        let mut len = end - done;
+        while done < end {
+            len = len.min(end - done);
             match rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, done as u64, len as u64) {
                 Ok(()) => done += len,
                 // Interrupted by a signal, for example a profiler's, under Linux before 2025: nothing of the range was
                 // allocated, and the next signal may come as soon.
                 Err(Errno::INTR) => len = (len / 2).next_multiple_of(rustix::param::page_size()),
                 Err(Errno::NOSPC | Errno::NOMEM) => {
-                    return Err(out_of_memory(self.len as u64, purpose));
+                    return Err(out_of_memory(bytes, purpose));
                 }
                 Err(other) => return Err(system("reserve shared memory", other)),
             }
@@ -203,12 +208,16 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::Ordering::Relaxed;
 
+    fn lines(segment: &Arc<Segment>) -> SharedCacheLines {
+        SharedCacheLines::new(Arc::clone(segment), 0..segment.len() as u64)
+    }
+
     #[test]
     fn two_mappings_share_their_memory() {
         let (one, file) = Segment::new(5000, "a test").unwrap();
-        let (one, two) = (Arc::new(one), Arc::new(Segment::open(file, 5000).unwrap()));
+        let (one, two) = (Arc::new(one), Arc::new(Segment::open(file.as_fd(), 5000).unwrap()));
         assert_ne!(one.base(), two.base());
-        let (one, two) = (SharedCacheLines::new(one), SharedCacheLines::new(two));
+        let (one, two) = (lines(&one), lines(&two));
         one.at(7).store(42, Relaxed);
         assert_eq!(two.at(7).load(Relaxed), 42);
     }
@@ -216,8 +225,8 @@ mod tests {
     #[test]
     fn replaced_pages_are_detached_from_peers() {
         let (one, file) = Segment::new(100, "a test").unwrap();
-        let (one, two) = (Arc::new(one), Arc::new(Segment::open(file, 100).unwrap()));
-        let (one_cells, two) = (SharedCacheLines::new(Arc::clone(&one)), SharedCacheLines::new(two));
+        let (one, two) = (Arc::new(one), Arc::new(Segment::open(file.as_fd(), 100).unwrap()));
+        let (one_cells, two) = (lines(&one), lines(&two));
         two.at(0).store(1, Relaxed);
         one.replace_pages(0..100).unwrap();
         assert_eq!(one_cells.at(0).load(Relaxed), 0);
@@ -229,7 +238,7 @@ mod tests {
     fn only_parts_alone_in_their_pages_can_be_replaced() {
         let page = rustix::param::page_size() as u64;
         let segment = Arc::new(Segment::new(3 * page + 64, "a test").unwrap().0);
-        let cells = SharedCacheLines::new(Arc::clone(&segment));
+        let cells = lines(&segment);
         let lines = page as usize / 64;
         (0..3 * lines + 1).for_each(|line| cells.at(line).store(1, Relaxed));
         segment.replace_pages(page..2 * page).unwrap();
@@ -244,11 +253,11 @@ mod tests {
     #[test]
     fn only_sealed_files_of_the_expected_length_are_opened() {
         let (_, file) = Segment::new(100, "a test").unwrap();
-        let wrong = Segment::open(file, 1 << 20);
+        let wrong = Segment::open(file.as_fd(), 1 << 20);
         assert!(matches!(wrong, Err(Error::System { .. })));
         let file = rustix::fs::memfd_create("loose", MemfdFlags::CLOEXEC).unwrap();
         rustix::fs::ftruncate(&file, 4096).unwrap();
-        assert!(matches!(Segment::open(file, 100), Err(Error::System { .. })));
+        assert!(matches!(Segment::open(file.as_fd(), 100), Err(Error::System { .. })));
     }
 
     #[test]

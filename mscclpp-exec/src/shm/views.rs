@@ -42,8 +42,8 @@ impl Views {
     /// Makes a part of a segment slice `number`, for reading and writing, and returns whether the segment has that
     /// part.
     ///
-    /// Other processes access the part in any way. This one accesses it in atomic units only, except while its owner
-    /// holds it as a slice; then no launch uses it.
+    /// Other processes access the part in any way. At these addresses, this one accesses it in atomic units only, except
+    /// while its owner holds it as a slice; then no launch uses it.
     pub(crate) fn set(&mut self, number: usize, segment: &Arc<Segment>, part: Range<u64>) -> bool {
         let inside = part.start <= part.end && part.end <= segment.len() as u64;
         if inside {

@@ -10,5 +10,6 @@ mod group;
 mod ports;
 mod processes;
 mod reference;
+mod resources;
 mod results;
 mod spawn;

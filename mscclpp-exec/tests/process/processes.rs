@@ -12,6 +12,7 @@ use mscclpp_exec::{Error, Message};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::ports;
+use super::resources;
 use super::results::{Reference, check_on, plan_on};
 use super::spawn::{DEADLINE, Job};
 
@@ -27,7 +28,7 @@ fn prepare(name: &str, transport: &Executor, message: Message) -> PreparedPlan {
 
 /// Runs the part of a rank in a role; see [`Job::start`].
 pub fn play(role: &str, transport: Executor) {
-    if ports::play(role, &transport) {
+    if ports::play(role, &transport) || resources::play(role, &transport) {
         return;
     }
     match role {
@@ -124,7 +125,8 @@ fn prepares_on_one_node_only(transport: &Executor) {
     // Connections between the nodes exist now.
     launch(&plans[0]);
     let taken = if transport.rank() == 0 { take_all_descriptors() } else { Vec::new() };
-    let result = transport.prepare(&plans[1], message);
+    // More than there is room for without another descriptor.
+    let result = transport.prepare(&plans[1], Message::of::<f32>(4 << 20).any_size());
     drop(taken);
     match transport.rank() {
         0 => assert!(matches!(result, Err(Error::LimitExceeded { .. })), "{result:?}"),

@@ -1,6 +1,5 @@
 //! Memory of other ranks: at its own address, mapped, or as a remote region.
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +10,7 @@ use crate::cuda::driver::Export;
 use crate::cuda::memory::RemoteMemory;
 use crate::cuda::nodes::{ExportedRegion, Owner, RemoteRegion};
 use crate::error::Error;
+use crate::shm::{SharedFile, own_file};
 
 /// Memory of a rank, as this rank accesses it.
 #[derive(Clone)]
@@ -48,7 +48,7 @@ pub(super) struct SharedAllocation {
 #[derive(Default)]
 pub(super) struct Exported {
     pub(super) pieces: Vec<SharedAllocation>,
-    pub(super) files: Vec<OwnedFd>,
+    pub(super) files: Vec<SharedFile>,
     pub(super) own: Vec<PeerMemory>,
 }
 
@@ -66,7 +66,7 @@ impl IpcGroup {
             if !all_here {
                 match self.device.driver().export(address)? {
                     Export::Ipc(handle) => piece.ipc = handle.to_vec(),
-                    Export::File(file) => exported.files.push(file),
+                    Export::File(file) => exported.files.push(Arc::new(file)),
                 }
             }
             exported.pieces.push(piece);
@@ -79,7 +79,7 @@ impl IpcGroup {
         &self,
         peer: u32,
         piece: SharedAllocation,
-        files: &mut impl Iterator<Item = OwnedFd>,
+        files: &mut impl Iterator<Item = SharedFile>,
     ) -> Result<PeerMemory, Error> {
         let [own, other] = [self.rank, peer].map(|rank| &self.members[rank as usize]);
         if let Some(regions) = &self.remote_regions
@@ -92,7 +92,7 @@ impl IpcGroup {
         }
         let malformed = || Error::RankLost { peer, reason: "it sent memory without a handle".into() };
         let export = match piece.ipc.as_slice() {
-            [] => Export::File(files.next().ok_or_else(malformed)?),
+            [] => Export::File(own_file(files.next().ok_or_else(malformed)?)?),
             handle => Export::Ipc(handle.try_into().map_err(|_| malformed())?),
         };
         let mapped = RemoteMemory::new(self.device.driver(), export, piece.bytes);

@@ -6,7 +6,6 @@ mod memory;
 mod register;
 mod share;
 
-use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -23,7 +22,7 @@ use super::peer;
 use super::proxy::Proxies;
 use crate::error::Error;
 use crate::process::{Options, Session};
-use crate::shm::Sent;
+use crate::shm::{Sent, SharedFile};
 use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, Bootstrap};
 
 /// First number of the connections between nodes, of which each plan uses one.
@@ -64,7 +63,8 @@ impl IpcGroup {
             multicast: properties.multicast,
         };
         let rank = bootstrap.rank();
-        let sent = session.exchange_all("executor of CUDA devices", &encode(&own)?, &[])?;
+        let sent =
+            session.exchange_all("executor of CUDA devices", Sent { bytes: encode(&own)?, ..Sent::default() })?;
         let mut members = Vec::with_capacity(sent.len());
         for (peer, sent) in (0_u32..).zip(sent) {
             members.push(decode(peer, if peer == rank { encode(&own)? } else { sent.bytes })?);
@@ -100,9 +100,9 @@ impl IpcGroup {
         &self,
         text: &str,
         bytes: &[u8],
-        files: &[BorrowedFd<'_>],
-    ) -> Result<Vec<(T, Vec<OwnedFd>)>, Error> {
-        let sent = self.session()?.exchange_all(text, bytes, files)?;
+        files: Vec<SharedFile>,
+    ) -> Result<Vec<(T, Vec<SharedFile>)>, Error> {
+        let sent = self.session()?.exchange_all(text, Sent { bytes: bytes.to_vec(), files, ..Sent::default() })?;
         let read = |(peer, sent): (u32, Sent)| {
             let bytes = if peer == self.rank { bytes.to_vec() } else { sent.bytes };
             Ok((decode(peer, bytes)?, sent.files))

@@ -1,7 +1,5 @@
 //! Calls in which ranks share memory, or report why they cannot.
 
-use std::os::fd::AsFd;
-
 use serde::{Deserialize, Serialize};
 
 use super::memory::{PeerMemory, SharedAllocation};
@@ -9,6 +7,7 @@ use super::{IpcGroup, decode, encode};
 use crate::cuda::buffers::DeviceSlice;
 use crate::cuda::nodes::Owner;
 use crate::error::Error;
+use crate::shm::Sent;
 
 /// A rank's message about its memory.
 #[derive(Serialize, Deserialize)]
@@ -58,12 +57,11 @@ impl IpcGroup {
         let offer = mine.and_then(|slices| self.export(&slices, owner));
         // A rank that cannot continue takes part as well, or the others would wait for it.
         let (message, files) = match &offer {
-            Ok(exported) => (Offer::Memories(exported.pieces.clone()), exported.files.as_slice()),
-            Err(error) => (Offer::Failed(error.to_string()), &[][..]),
+            Ok(exported) => (Offer::Memories(exported.pieces.clone()), exported.files.clone()),
+            Err(error) => (Offer::Failed(error.to_string()), Vec::new()),
         };
         let bytes = encode(&(message, beside.to_vec()))?;
-        let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();
-        let sent = self.session()?.exchange_all(text, &bytes, &files);
+        let sent = self.session()?.exchange_all(text, Sent { bytes, files, ..Sent::default() });
         let own = offer.map_err(|error| self.close(error))?.own;
         let offers = || -> Result<_, Error> {
             let mut offers = Vec::new();
@@ -101,7 +99,8 @@ impl IpcGroup {
             Ok(_) => Offer::Memories(Vec::new()),
             Err(error) => Offer::Failed(error.to_string()),
         };
-        let ended = self.session()?.exchange_all(&format!("end of {text}"), &encode(&mapped)?, &[]);
+        let mapped = Sent { bytes: encode(&mapped)?, ..Sent::default() };
+        let ended = self.session()?.exchange_all(&format!("end of {text}"), mapped);
         let ended = || -> Result<(), Error> {
             for (peer, sent) in (0_u32..).zip(ended?).filter(|(peer, _)| *peer != self.rank) {
                 if let Offer::Failed(reason) = decode(peer, sent.bytes)? {

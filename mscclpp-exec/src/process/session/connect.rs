@@ -1,6 +1,5 @@
 //! Connects the ranks of a node.
 
-use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -8,13 +7,14 @@ use rustix::io::Errno;
 use super::super::affinity::CpuAffinity;
 use super::super::calls::Calls;
 use super::super::options::Options;
+use super::super::plan_memory::SlabPool;
 use super::super::wire::{NodeConnections, PooledBuffer};
 use super::Session;
 use super::history::CallHistory;
 use super::wait::CAUSE_GRACE_PERIOD;
 use crate::call_report::CallReport;
 use crate::error::Error;
-use crate::shm::{LocalListener, Mesh, ProcessMark, Segment, SharedCacheLines, system};
+use crate::shm::{LocalListener, Mesh, ProcessMark, Sent, SharedCacheLines, Slab, system};
 use crate::transport::{Tcp, Transport};
 use mscclpp_bootstrap::{ActiveTimeout, Bootstrap, Error as Cause, ErrorKind, Topic};
 
@@ -49,8 +49,9 @@ impl Session {
         let name = |local_rank: usize| bootstrap.member(locals[local_rank]).to_string();
         let mesh = listener.connect(own_local_rank, &keys, name, &mut timeout);
         let mesh = mesh.map_err(|error| fail(error, &locals, &bootstrap))?;
-        let segment = share_call_log(own_local_rank, &mesh, locals[0], &bootstrap, &mut timeout);
-        let segment = segment.map_err(|error| fail(error, &locals, &bootstrap))?;
+        let slab = share_first_slab(own_local_rank, &mesh, locals[0], &bootstrap, &mut timeout);
+        let slab = slab.map_err(|error| fail(error, &locals, &bootstrap))?;
+        let log = Calls::bytes(locals.len());
         let history = Arc::new(CallHistory::default());
         let (reported, members) = (Arc::clone(&history), bootstrap.members().to_vec());
         let report = move || {
@@ -60,7 +61,13 @@ impl Session {
         };
         bootstrap.set_report(Topic::Calls, Some(Arc::new(report)));
         Ok(Self {
-            calls: Calls::new(SharedCacheLines::new(Arc::new(segment)), own_local_rank, locals.len()),
+            calls: Calls::new(SharedCacheLines::new(Arc::clone(slab.segment()), 0..log), own_local_rank, locals.len()),
+            slabs: SlabPool::new(
+                slab,
+                log.next_multiple_of(rustix::param::page_size() as u64),
+                own_local_rank,
+                locals.len(),
+            ),
             oversubscribed: affinity.is_oversubscribed(&affinities),
             compared: vec![0; locals.len()].into(),
             bootstrap,
@@ -86,29 +93,30 @@ impl Session {
     }
 }
 
-/// Shares the segment of the call log, which the first rank of the node allocates. `first`: that rank.
-fn share_call_log(
+/// Shares the first slab, which begins with the call log. The first rank of the node creates it. `first`: that rank.
+fn share_first_slab(
     own_local_rank: usize,
     mesh: &Mesh,
     first: u32,
     bootstrap: &Bootstrap,
     timeout: &mut ActiveTimeout,
-) -> Result<Segment, Error> {
+) -> Result<Arc<Slab>, Error> {
     let num_ranks = mesh.num_ranks();
-    let bytes = Calls::bytes(num_ranks);
+    let log = Calls::bytes(num_ranks);
+    let bytes = SlabPool::first_slab_bytes(log);
     if own_local_rank == 0 {
-        let (segment, file) = Segment::new(bytes, "calls")?;
-        segment.reserve(&file, "calls")?;
-        (1..num_ranks).try_for_each(|local_rank| mesh.send(local_rank, &[], &[file.as_fd()]))?;
-        return Ok(segment);
+        let slab = Arc::new(Slab::new(bytes, "calls")?);
+        slab.reserve(&(0..log), "calls")?;
+        let sent = Sent { slab: Some(Arc::clone(&slab)), ..Sent::default() };
+        (1..num_ranks).try_for_each(|local_rank| mesh.send(local_rank, &sent))?;
+        return Ok(slab);
     }
     let late = || {
         bootstrap.check_alive()?;
-        let reason = "it did not share its call segment in time".into();
+        let reason = "it did not share its call log in time".into();
         if timeout.is_expired() { Err(Error::RankLost { peer: 0, reason }) } else { Ok(()) }
     };
-    let file = mesh.receive(0, late)?.files.into_iter().next();
-    Segment::open(file.ok_or_else(|| lost_descriptor(first))?, bytes)
+    mesh.receive(0, late)?.into_slab(bytes)?.ok_or_else(|| lost_descriptor(first))
 }
 
 /// Returns the error for a descriptor that a peer has sent and that did not arrive.

@@ -1,7 +1,5 @@
 //! Calls without buffers, in which ranks only synchronize or exchange data.
 
-use std::os::fd::BorrowedFd;
-
 use super::super::calls::BufferArgs;
 use super::Session;
 use super::connect::name_rank;
@@ -61,12 +59,12 @@ impl Session {
     ///
     /// # Errors
     /// As [`enter`](Self::enter); [`Error::RankLost`] if a rank does not make the call within the timeout.
-    pub(crate) fn exchange(&mut self, text: &str, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<Vec<Sent>, Error> {
+    pub(crate) fn exchange(&mut self, text: &str, own: &Sent) -> Result<Vec<Sent>, Error> {
         let id = self.id_of(text);
         self.synchronize(id)?;
         let mut result = Ok(());
         for local_rank in self.peers() {
-            result = result.and_then(|()| self.mesh.send(local_rank, bytes, files));
+            result = result.and_then(|()| self.mesh.send(local_rank, own));
         }
         let deadline = self.options.timeout;
         let mut timeout = ActiveTimeout::new(deadline);

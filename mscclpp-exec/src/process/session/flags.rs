@@ -25,9 +25,9 @@ impl Session {
         // After the first agreement no rank uses packets any more; after the second no rank has any.
         self.agree(TEXT, TEXT)?;
         for packets in self.packets.iter().filter_map(Weak::upgrade) {
-            let len = packets.len() as u64;
+            let len = packets.len();
             let mut views = Views::new(1);
-            views.set(0, &packets, 0..len);
+            packets.set_view(&mut views, 0, self.own_local_rank, 0..len);
             let span = views.memory().slice(0);
             for at in (0..len as usize).step_by(LINE) {
                 span.store(at, LINE.min(len as usize - at), Line::ZERO);

@@ -19,9 +19,10 @@ use super::buffer::Shared;
 use super::calls::Calls;
 use super::options::Options;
 use super::plan::Prepared;
+use super::plan_memory::{PlanMemory, SlabPool};
 use super::wire::NodeConnections;
 use crate::error::Error;
-use crate::shm::{Mesh, ProcessMark, Segment};
+use crate::shm::{Mesh, ProcessMark};
 use mscclpp_bootstrap::{self as bootstrap, Bootstrap, Topic};
 
 /// A rank's side of its communicator. One call at a time holds it.
@@ -52,16 +53,19 @@ pub(crate) struct Session {
     pub(crate) cause: Option<bootstrap::Error>,
     /// Prepared plans.
     pub(super) plans: Vec<Prepared>,
-    /// Live allocations, by number.
+    /// Live allocations of callers.
     pub(super) regions: Vec<Weak<Shared>>,
+    /// Number of allocations so far, of callers and for plans.
     pub(super) allocations: u64,
+    /// Memory of plans.
+    pub(super) slabs: SlabPool,
     /// Memory for copies of slices that are not shared: inputs, outputs.
-    pub(super) staging: [Option<Arc<Shared>>; 2],
+    pub(super) staging: [Option<Arc<PlanMemory>>; 2],
     /// Memory for copies of short slices: space for both slots of each of the last [`RING`] calls. No rank is that many
     /// calls ahead of a peer, so a launch need not wait until all peers have read its copies.
-    pub(super) ring: Option<Arc<Shared>>,
-    /// This rank's packet scratch that plans still use, to be cleared when flags start again.
-    pub(super) packets: Vec<Weak<Segment>>,
+    pub(super) ring: Option<Arc<PlanMemory>>,
+    /// Packet scratch that plans still use, to be cleared when flags start again.
+    pub(super) packets: Vec<Weak<PlanMemory>>,
     /// Whether there are more ranks than processors to run them, so that spinning keeps peers from running.
     pub(super) oversubscribed: bool,
 }

@@ -1,0 +1,101 @@
+//! Memory of plans: counters, scratch, copies of slices that are not shared.
+//!
+//! All plans of the ranks of a node share a few slabs, each of which the first rank of the node creates and every process
+//! maps once. An allocation is a place in one of them with a part for each rank, whose pages the rank itself allocates,
+//! on its own memory node. All slabs together at least double with each new one, so a process has as many mappings as the
+//! logarithm of the bytes, however many plans and ranks there are.
+//!
+//! # Agreement
+//!
+//! Allocations are calls of all ranks, and every rank decides alone where one is, from the calls so far: all get the
+//! same result, and compare it in the call. A rank drops its handle when it likes, and reports that when it prepares a plan.
+//! When all have, each frees the pages of its part, so that the part is zero when it is used again, and the place can be
+//! taken from the end of the next call on: then all ranks have freed their pages.
+//!
+//! # Why this is sound
+//!
+//! Ranks of one process access a slab at the same addresses, whichever of them has the part. They do so through
+//! [`SharedCacheLines`] and [`Views`] only, which is to say in atomic units, and no
+//! reference to the elements exists. Where a unit is depends on the bounds of a view: those of a part, and in a part for
+//! copies those of the copy, which ranks compute instead of accepting them from each other. A place becomes another
+//! allocation's only after all ranks have dropped their handles and reported that in a call, which orders all accesses
+//! before it. Ranks of other processes may break these rules; they access other mappings, and what they write is only a
+//! value.
+//!
+//! Buffers of callers are not allocated here, because their owners access them as slices: see
+//! [`SharedBuffer`](super::SharedBuffer).
+
+mod allocate;
+mod place;
+mod pool;
+mod ranges;
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+pub(super) use self::allocate::Parts;
+use self::place::Place;
+use self::pool::Dropped;
+pub(super) use self::pool::SlabPool;
+use crate::error::Error;
+use crate::shm::{SharedCacheLines, Slab, Views};
+
+/// An allocation of the ranks of a node. While a rank has this handle, no other allocation gets the memory.
+pub(super) struct PlanMemory {
+    /// Its number among the allocations of the communicator; 0 for none.
+    pub(super) number: u64,
+    purpose: &'static str,
+    place: Place,
+    slab: Arc<Slab>,
+    own_local_rank: usize,
+    /// Whether the pages of this rank's part are allocated.
+    is_reserved: AtomicBool,
+    dropped: Arc<Dropped>,
+}
+
+impl PlanMemory {
+    /// Allocates the pages of this rank's part, if there is one and it has none.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`].
+    #[inline]
+    pub(super) fn reserve(&self) -> Result<(), Error> {
+        if self.is_reserved.load(Relaxed) { Ok(()) } else { self.reserve_pages() }
+    }
+
+    #[cold]
+    fn reserve_pages(&self) -> Result<(), Error> {
+        if let Some(part) = self.place.part(self.own_local_rank) {
+            self.slab.reserve(&part, self.purpose)?;
+        }
+        self.is_reserved.store(true, Relaxed);
+        Ok(())
+    }
+
+    /// Returns the bytes of a part.
+    pub(super) fn len(&self) -> u64 {
+        self.place.len()
+    }
+
+    /// Makes bytes of a local rank's part a slice of `views`, and returns whether the rank has them.
+    pub(super) fn set_view(&self, views: &mut Views, number: usize, local_rank: usize, bytes: Range<u64>) -> bool {
+        let inside = bytes.start <= bytes.end && bytes.end <= self.len();
+        match self.place.part(local_rank).filter(|_| inside) {
+            Some(part) => views.set(number, self.slab.segment(), part.start + bytes.start..part.start + bytes.end),
+            None => false,
+        }
+    }
+
+    /// Returns the first part as lines.
+    pub(super) fn lines(&self) -> SharedCacheLines {
+        SharedCacheLines::new(Arc::clone(self.slab.segment()), self.place.part(0).unwrap_or(0..0))
+    }
+}
+
+impl Drop for PlanMemory {
+    fn drop(&mut self) {
+        self.dropped.lock().push(self.number);
+    }
+}
