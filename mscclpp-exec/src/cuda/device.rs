@@ -128,7 +128,7 @@ impl Device {
     }
 
     /// Returns whether both are the same device, whether opened once or several times.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.properties().uuid == other.properties().uuid
     }
 
