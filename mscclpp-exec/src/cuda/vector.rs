@@ -181,6 +181,11 @@ pub(crate) fn bytes_of<T>(len: usize) -> u64 {
 }
 
 impl<T: Element> DeviceView<'_, T> {
+    /// Returns a part of it; `None` if the range is not inside.
+    pub fn slice(&self, range: Range<usize>) -> Option<DeviceView<'_, T>> {
+        Some(DeviceView { part: self.part.range::<T>(range)?, elements: PhantomData })
+    }
+
     /// Wraps any memory of a device: `len` elements from an address on.
     ///
     /// # Safety
@@ -193,6 +198,16 @@ impl<T: Element> DeviceView<'_, T> {
 }
 
 impl<T: Element> DeviceViewMut<'_, T> {
+    /// Returns a part of it; `None` if the range is not inside.
+    pub fn slice(&self, range: Range<usize>) -> Option<DeviceView<'_, T>> {
+        Some(DeviceView { part: self.part.range::<T>(range)?, elements: PhantomData })
+    }
+
+    /// Returns a part of it for writing; `None` if the range is not inside.
+    pub fn slice_mut(&mut self, range: Range<usize>) -> Option<DeviceViewMut<'_, T>> {
+        Some(DeviceViewMut { part: self.part.range::<T>(range)?, elements: PhantomData })
+    }
+
     /// Wraps any memory of a device: `len` elements from an address on.
     ///
     /// # Safety

@@ -99,7 +99,7 @@ impl Connection {
     }
 
     /// Fails the communicator, and aborts the launches of this rank.
-    fn fail(&self, error: Error) -> Error {
+    pub(super) fn fail(&self, error: Error) -> Error {
         let error = self.executor.fail(error);
         self.executor.abort_launches();
         error

@@ -78,8 +78,23 @@ fn refuse_in_capture(call: &DeviceCall<'_>, what: impl FnOnce() -> String) -> Re
 }
 
 impl Connection {
-    /// Serves a request on lent memory; the caller has checked its lengths.
+    /// Serves a request on lent memory; the caller has checked its lengths. A failure of the driver fails the communicator:
+    /// the other ranks wait for the launch.
     pub(super) fn serve(
+        &mut self,
+        call: &DeviceCall<'_>,
+        forced: &Forced,
+        limit: u64,
+        request: Request,
+        memory: Memory<'_>,
+    ) -> Result<(), Error> {
+        self.serve_once(call, forced, limit, request, memory).map_err(|error| match error {
+            Error::Driver(_) if !call.is_captured => self.fail(error),
+            other => other,
+        })
+    }
+
+    fn serve_once(
         &mut self,
         call: &DeviceCall<'_>,
         forced: &Forced,
