@@ -11,7 +11,7 @@ use mscclpp_exec::error::ErrorKind;
 use mscclpp_exec::{Communicator, Error, OnStream};
 
 use super::{each_on, errors, failure, group_options};
-use crate::processes::Job;
+use crate::processes::{Job, machine_options};
 
 /// Runs two ranks; each returns the error that `fail` ends with.
 fn fails(
@@ -19,7 +19,7 @@ fn fails(
     fail: impl Fn(&Communicator, &Device) -> Result<Error, Failed> + Sync,
     check: impl Fn(&Error) -> bool + Sync,
 ) -> Result<Vec<String>, Failed> {
-    let options = Options { seed, ..Options::default() };
+    let options = machine_options(seed, 0, false);
     let results = each_on(options, 2, 2, group_options(120), |comm, device| {
         let error = fail(comm, device)?;
         if !check(&error) {
@@ -92,7 +92,7 @@ pub(super) fn different_offset_is_reported(seed: u64) -> Result<(), Failed> {
 }
 
 pub(super) fn rank_that_leaves_is_reported(seed: u64) -> Result<(), Failed> {
-    let options = Options { seed, ..Options::default() };
+    let options = machine_options(seed, 0, false);
     let results = each_on(options, 2, 2, group_options(120), |comm, device| {
         let stream = device.stream()?;
         let on = comm.on(&stream);
@@ -114,7 +114,8 @@ pub(super) fn rank_that_leaves_is_reported(seed: u64) -> Result<(), Failed> {
 }
 
 pub(super) fn late_rank_is_reported(seed: u64) -> Result<(), Failed> {
-    let options = Options { seed, ..Options::default() };
+    // Without progress for this time, the clock of the device advances.
+    let options = Options { patience: Duration::from_millis(300), ..machine_options(seed, 0, false) };
     let failed = Barrier::new(2);
     let results = each_on(options, 2, 2, group_options(120), |comm, device| {
         let stream = device.stream()?;

@@ -12,10 +12,11 @@ use mscclpp_exec::{Communicator, DataType, Error};
 
 use super::{each_on, errors, failure, group_options, in_threads, on_devices};
 use crate::mock;
+use crate::processes::machine_options;
 
 /// The first copy on a stream fails, so calls that succeed make none.
 pub(super) fn registered_call_copies_nothing(seed: u64) -> Result<(), Failed> {
-    let options = Options { seed, failing: Some(("cuMemcpyAsync", 1)), ..Options::default() };
+    let options = Options { failing: Some(("cuMemcpyAsync", 1)), ..machine_options(seed, 0, false) };
     let results = each_on(options, 2, 2, group_options(120), |comm, device| {
         let stream = device.stream()?;
         let on = comm.on(&stream);
@@ -144,7 +145,7 @@ pub(super) fn tensor_is_freed_after_its_calls(seed: u64) -> Result<(), Failed> {
 
 /// Memory and streams of cudarc, whose order needs no synchronization on the host.
 pub(super) fn memory_of_cudarc(seed: u64) -> Result<(), Failed> {
-    let mock = mock::driver()?.devices(Options { seed, ..Options::default() }, 2)?;
+    let mock = mock::driver()?.devices(machine_options(seed, 0, false), 2)?;
     let device = |rank: u32| Ok(mock.devices[rank as usize].clone());
     let run = |comm: &Communicator, device: &Device| -> Result<(), Failed> {
         let context = CudaContext::new(device.ordinal() as usize)?;

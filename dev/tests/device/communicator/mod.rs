@@ -70,8 +70,7 @@ fn group_options(timeout: u64) -> bootstrap::Options {
 
 /// Runs ranks in threads on the devices of one host; rank r has device r modulo `devices`.
 fn on_devices(seed: u64, ranks: u32, devices: u32, run: impl Rank) -> Result<(), Failed> {
-    let options = Options { seed, stop_at_one_of: [0, 16, 3][seed as usize % 3], ..Options::default() };
-    each_on(options, ranks, devices, group_options(120), run).into_iter().collect()
+    each_on(machine_options(seed, 0, false), ranks, devices, group_options(120), run).into_iter().collect()
 }
 
 /// Runs ranks in threads on the devices of one host, and returns the result of each.
@@ -82,7 +81,7 @@ fn each_on(
     group: bootstrap::Options,
     run: impl Rank,
 ) -> Vec<Result<(), Failed>> {
-    // Kernels of one device run at once only on a host with several.
+    // Kernels of one device run at once only on a host with several. They wait for those that other threads enqueue later.
     let all: Result<Vec<Device>, String> =
         machine(options, devices.max(2)).map(|all| all.into_iter().map(Device::with_driver).collect());
     in_threads(ranks, group, |rank| Ok(all.clone()?[(rank % devices) as usize].clone()), run)
