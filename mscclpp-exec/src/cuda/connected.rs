@@ -8,7 +8,7 @@ use super::buffers::DeviceBuffer;
 use super::executor::{Executor, Inner};
 use super::ipc::IpcGroup;
 use super::plan_state::PlanState;
-use super::stream::Stream;
+use super::stream::{Stream, Used};
 use crate::error::Error;
 use crate::process::CallRing;
 
@@ -83,6 +83,20 @@ impl Executor {
             context.abort();
             false
         });
+    }
+
+    /// Waits until the launches of this rank are complete: that on the last stream, which follows all others.
+    pub(crate) fn wait_for_launches(&self) -> Result<(), Error> {
+        let order = self.inner.launch_order.lock().unwrap_or_else(PoisonError::into_inner);
+        for (device, last) in self.inner.devices.iter().zip(&order.last) {
+            match last.as_ref().map(Used::lane) {
+                None => {}
+                Some(Some(lane)) => lane.driver().synchronize(lane.handle())?,
+                // The stream may have been destroyed.
+                Some(None) => device.driver().wait_idle()?,
+            }
+        }
+        Ok(())
     }
 
     /// Waits until port channels have drained. The streams of all launches are synchronized.

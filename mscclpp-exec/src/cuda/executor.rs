@@ -1,5 +1,6 @@
 //! The executor of plans on CUDA devices.
 
+use std::panic::Location;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,7 +20,7 @@ use crate::error::Error;
 use crate::interpret::{Params, resolve};
 use crate::message::Message;
 use crate::process;
-use mscclpp_bootstrap::Bootstrap;
+use mscclpp_bootstrap::{Bootstrap, place};
 
 /// Ranks that run plans on CUDA devices, each with its own buffers: all on one device, or on several.
 ///
@@ -188,7 +189,9 @@ impl Executor {
     /// # Errors
     /// [`Error::NoPeerAccess`], [`Error::Bootstrap`] with what another rank reports,
     /// [`Error::Bootstrap`].
+    #[track_caller]
     pub fn connect(bootstrap: &Arc<Bootstrap>, device: &Device, options: Options) -> Result<Self, Error> {
+        let _place = place::enter(Location::caller());
         Self::connect_ranks(process::Executor::new(Arc::clone(bootstrap))?, device, options)
     }
 
@@ -276,6 +279,7 @@ impl Executor {
     /// [`Error::Driver`]. In an executor of several processes also those of [`connect`](Self::connect),
     /// [`Error::Bootstrap`] and [`Error::MapFailed`]; on several nodes
     /// [`Error::CrossNodeAccess`].
+    #[track_caller]
     pub fn prepare(&self, plan: &Plan, message: Message) -> Result<PreparedPlan, Error> {
         self.prepare_with_options(plan, message, PrepareOptions::default())
     }
@@ -289,12 +293,14 @@ impl Executor {
     /// # Errors
     /// Those of [`prepare`](Self::prepare). It is no error if a plan cannot be specialized:
     /// [`PreparedPlan::specialized`] returns the reason.
+    #[track_caller]
     pub fn prepare_with_options(
         &self,
         plan: &Plan,
         message: Message,
         prepare: PrepareOptions,
     ) -> Result<PreparedPlan, Error> {
+        let _place = place::enter(Location::caller());
         if let Some(group) = &self.inner.group {
             group.check()?;
         }

@@ -39,6 +39,14 @@ impl Used {
             Self::Theirs(handle, _) => *handle,
         }
     }
+
+    /// Returns the stream, if it is known to exist.
+    pub(super) fn lane(&self) -> Option<Arc<Lane>> {
+        match self {
+            Self::Ours(lane) => Some(Arc::clone(lane)),
+            Self::Theirs(_, lane) => lane.upgrade(),
+        }
+    }
 }
 
 impl Stream {
@@ -195,8 +203,7 @@ impl Lane {
         let other = match other {
             used if used.handle() == self.handle => return Ok(()),
             _ if driver.is_capturing(self.handle)? => return Ok(()),
-            Used::Ours(lane) => Arc::clone(lane),
-            Used::Theirs(_, lane) => match lane.upgrade() {
+            used => match used.lane() {
                 Some(lane) => lane,
                 // The stream may have been destroyed, so it cannot be used in any call.
                 None => return driver.wait_idle(),

@@ -28,6 +28,9 @@ const CHAINS: u64 = 4096;
 const ENTRY_LINES: usize = 1 + TEXT_WORDS / 8;
 const TEXT_WORDS: usize = 32;
 
+/// Word of a rank's first line: whether it has stopped.
+const STOPPED: usize = 1;
+
 /// Lines of a rank: the number of its last call, then its ring.
 const LINES: usize = 1 + RING as usize * ENTRY_LINES;
 
@@ -126,11 +129,18 @@ impl CallRing {
     /// Compares the calls that this rank and its peers have made so far.
     ///
     /// # Errors
-    /// [`Mismatch`](bootstrap::Error::Mismatch) with the first different call.
+    /// [`Mismatch`](bootstrap::Error::Mismatch) with the first different call;
+    /// [`RankLeft`](bootstrap::Error::RankLeft) if a peer stopped without having made a call of this rank.
     pub(crate) fn compare(&mut self, bootstrap: &bootstrap::Bootstrap) -> Result<(), bootstrap::Error> {
         for local_rank in (0..self.rings.len()).filter(|&local_rank| local_rank != self.own_local_rank) {
-            let ring = &self.rings[local_rank].1;
-            let last = ring.at(0).load(Acquire).min(self.number);
+            let (rank, ring) = &self.rings[local_rank];
+            // Read before the number, which does not change afterwards.
+            let has_stopped = ring.line(0)[STOPPED].load(Acquire) != 0;
+            let reached = ring.at(0).load(Acquire);
+            if has_stopped && reached < self.number {
+                return Err(self.left(bootstrap, *rank, reached + 1));
+            }
+            let last = reached.min(self.number);
             if last <= self.compared[local_rank] || self.number - last >= CHAINS {
                 continue;
             }
@@ -143,23 +153,30 @@ impl CallRing {
         Ok(())
     }
 
-    /// Checks that no rank of the node has left in order without having made all calls of this rank.
-    ///
-    /// # Errors
-    /// [`RankLeft`](bootstrap::Error::RankLeft).
-    pub(crate) fn check_left(&self, bootstrap: &bootstrap::Bootstrap) -> Result<(), bootstrap::Error> {
-        for (rank, ring) in &self.rings {
-            // Read after the rank has left.
-            let left = bootstrap.has_left(*rank)?;
-            let reached = ring.at(0).load(Acquire);
-            if left && reached < self.number {
-                let decides = bootstrap.members().get(*rank as usize) == Some(&0);
-                let call = self.describe(self.own_local_rank, reached + 1);
-                let (who, waiting) = (Box::new(bootstrap.member(*rank)), (!decides).then(|| bootstrap.rank()));
-                return Err(bootstrap::Error::RankLeft { who, waiting, call });
-            }
-        }
-        Ok(())
+    /// Records that no launch of this rank is pending, and that it makes no further call.
+    pub(crate) fn stop(&self) {
+        self.rings[self.own_local_rank].1.line(0)[STOPPED].store(1, Release);
+        // As in `post`: a peer that makes a call later sees it, or this rank sees the peer's call.
+        fence(SeqCst);
+    }
+
+    /// Returns whether no peer may access this rank's memory any more, after [`stop`](Self::stop): each has stopped or is in
+    /// `lost`, or, unless a launch was aborted, has made no call that this rank has not made.
+    pub(crate) fn is_quiet(&self, lost: &[u32], was_aborted: bool) -> bool {
+        let is_quiet = |(rank, ring): &(u32, SharedCacheLines)| {
+            let is_even = !was_aborted && ring.at(0).load(Acquire) <= self.number;
+            is_even || ring.line(0)[STOPPED].load(Acquire) != 0 || lost.contains(rank)
+        };
+        self.rings.iter().all(is_quiet)
+    }
+
+    /// Returns the error of a peer that will not make a call of this rank.
+    #[cold]
+    fn left(&self, bootstrap: &bootstrap::Bootstrap, rank: u32, number: u64) -> bootstrap::Error {
+        let decides = bootstrap.members().get(rank as usize) == Some(&0);
+        let call = self.describe(self.own_local_rank, number);
+        let (who, waiting) = (Box::new(bootstrap.member(rank)), (!decides).then(|| bootstrap.rank()));
+        bootstrap::Error::RankLeft { who, waiting, call }
     }
 
     /// Describes the first call, up to `last`, in which a peer differs from this rank.
@@ -277,6 +294,23 @@ mod tests {
         assert!(first_call.starts_with("a reduction (call 18) at ") && first_call.contains("call_ring.rs"), "{found}");
         assert!(second_call.starts_with("a gather (call 18) at "), "{found}");
         assert_eq!(rings[0].compare(&ranks[0]), Err(found));
+    }
+
+    #[test]
+    fn stopped_rank_is_quiet_when_no_peer_is_ahead_or_all_have_stopped() {
+        let (mut rings, ranks) = rings(2);
+        rings.iter_mut().for_each(|ring| ring.post(&text("a reduction")));
+        rings[1].stop();
+        assert_eq!((rings[1].is_quiet(&[], false), rings[1].is_quiet(&[], true)), (true, false));
+        assert_eq!(rings[0].compare(&ranks[0]), Ok(()), "rank 1 has made the call");
+        rings[0].post(&text("a gather"));
+        assert_eq!((rings[1].is_quiet(&[], false), rings[1].is_quiet(&[0], true)), (false, true));
+        let left = rings[0].compare(&ranks[0]).expect_err("rank 1 has stopped");
+        assert!(
+            matches!(&left, Cause::RankLeft { who, call, .. } if who.rank == 1 && call.contains("a gather (call 2)"))
+        );
+        rings[0].stop();
+        assert!(rings[1].is_quiet(&[], true));
     }
 
     #[test]

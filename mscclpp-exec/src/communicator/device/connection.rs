@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use mscclpp_bootstrap::{ActiveTimeout, Bootstrap};
+
 use super::LaunchedCall;
 use super::launch::{DeviceCall, Entry};
 use super::posted::{Kind, PostedCalls};
@@ -16,6 +18,10 @@ use crate::error::Error;
 
 /// Interval at which a rank that waits for a stream checks the other ranks.
 const CHECK_INTERVAL: Duration = Duration::from_millis(2);
+
+/// How long a rank that drops its connection waits for others that may access its memory. If they do not stop, the memory is
+/// leaked.
+const MAX_STOP_TIME: Duration = Duration::from_secs(1);
 
 /// A rank's connection to the devices of the other ranks.
 pub(super) struct Connection {
@@ -36,6 +42,7 @@ pub(super) struct Connection {
     pub(super) multicast: bool,
     pub(super) device: Device,
     pub(super) executor: Executor,
+    bootstrap: Arc<Bootstrap>,
 }
 
 impl Connection {
@@ -62,6 +69,7 @@ impl Connection {
             multicast: executor.has_multicast(),
             device,
             executor,
+            bootstrap: Arc::clone(communicator.bootstrap()),
         })
     }
 
@@ -94,15 +102,23 @@ impl Connection {
         if call.is_captured {
             return Ok(());
         }
-        let posted = self.posted.post(kind, call.place, call.communicator.bootstrap());
+        let posted = self.posted.post(kind, call.place, &self.bootstrap);
         posted.map_err(|error| self.fail(error))
     }
 
     /// Fails the communicator, and aborts the launches of this rank.
     pub(super) fn fail(&self, error: Error) -> Error {
         let error = self.executor.fail(error);
-        self.executor.abort_launches();
+        self.stop();
         error
+    }
+
+    /// Aborts the launches of this rank after a failure, and tells the other ranks when none is pending any more.
+    fn stop(&self) {
+        self.executor.abort_launches();
+        if self.executor.wait_for_launches().is_ok() {
+            self.posted.ring.stop();
+        }
     }
 
     /// Checks that no earlier call has failed.
@@ -111,7 +127,7 @@ impl Connection {
     /// The report of the first launch that aborted, or why the communicator has failed.
     pub(super) fn check(&mut self, stream: &Stream) -> Result<(), Error> {
         if self.is_reported || !self.executor.has_aborted() {
-            return self.executor.check().inspect_err(|_| self.executor.abort_launches());
+            return self.executor.check().inspect_err(|_| self.stop());
         }
         if stream.is_capturing()? {
             return Err(Error::Capturing { what: "cannot read the report of an aborted launch".into() });
@@ -123,7 +139,7 @@ impl Connection {
         };
         self.is_reported = true;
         let error = aborted.plan.recover(stream);
-        self.executor.abort_launches();
+        self.stop();
         Err(error)
     }
 
@@ -137,7 +153,7 @@ impl Connection {
         let kind = Kind::Alloc(bytes);
         self.post(kind, call)?;
         let text = kind.describe();
-        self.free_dropped(&text, call)?;
+        self.free_dropped(&text)?;
         let memory = Arc::new(self.executor.alloc_on_all(&text, bytes)?);
         self.num_allocations += 1;
         let (executor, allocation) = (self.executor.number(), self.num_allocations);
@@ -147,11 +163,11 @@ impl Connection {
 
     /// Frees the allocations that all ranks have dropped. A call of all ranks. No rank may launch on them any more: all have
     /// made the same calls until now.
-    fn free_dropped(&mut self, text: &str, call: &DeviceCall<'_>) -> Result<(), Error> {
+    fn free_dropped(&mut self, text: &str) -> Result<(), Error> {
         let dropped = self.allocations.iter().filter(|(_, memory)| Arc::strong_count(memory) == 1);
         let dropped: Vec<u64> = dropped.map(|(number, _)| *number).collect();
         let of_all = self.executor.gather(text, &dropped)?;
-        let compared = self.posted.ring.compare(call.communicator.bootstrap());
+        let compared = self.posted.ring.compare(&self.bootstrap);
         compared.map_err(|error| self.fail(error.into()))?;
         let is_kept = |number: &u64| of_all.iter().any(|dropped| !dropped.contains(number));
         self.allocations.retain(|(number, _)| is_kept(number));
@@ -173,7 +189,7 @@ impl Connection {
         let (done, executor, ring) = (AtomicBool::new(false), &self.executor, &mut self.posted.ring);
         let mut watch = || {
             let failure = bootstrap.check_alive().and_then(|()| ring.compare(bootstrap));
-            let Err(cause) = failure.and_then(|()| ring.check_left(bootstrap)) else { return true };
+            let Err(cause) = failure else { return true };
             // Launches of this rank wait for ranks that will not come.
             executor.fail(cause.into());
             executor.abort_launches();
@@ -198,5 +214,32 @@ impl Connection {
         self.executor.drain_ports().map_err(|error| self.fail(error))?;
         let compared = self.posted.ring.compare(bootstrap);
         compared.map_err(|error| self.fail(error.into()))
+    }
+}
+
+impl Drop for Connection {
+    /// Waits for the launches of this rank, and until no other rank accesses its memory.
+    fn drop(&mut self) {
+        let lost = self.bootstrap.check_alive().map_or_else(|error| error.lost(), |()| Vec::new());
+        let has_failed = self.executor.check().is_err() || self.executor.has_aborted();
+        if has_failed {
+            self.executor.abort_launches();
+        }
+        let mut is_quiet = self.executor.wait_for_launches().is_ok();
+        self.posted.ring.stop();
+        let mut timeout = ActiveTimeout::new(MAX_STOP_TIME);
+        while is_quiet && !self.posted.ring.is_quiet(&lost, has_failed) {
+            thread::sleep(CHECK_INTERVAL);
+            is_quiet = !timeout.is_expired();
+        }
+        if !is_quiet {
+            let entries: Vec<Entry> = self.cache.clear().chain(self.retired.drain(..)).collect();
+            std::mem::forget((
+                entries,
+                self.staging.take(),
+                std::mem::take(&mut self.allocations),
+                self.executor.clone(),
+            ));
+        }
     }
 }
