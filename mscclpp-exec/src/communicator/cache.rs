@@ -90,4 +90,9 @@ impl<P> Cache<P> {
     pub(super) fn prepared(&self) -> impl Iterator<Item = &P> {
         self.entries.iter().map(|entry| &entry.prepared)
     }
+
+    /// Returns all that is prepared, mutably.
+    pub(super) fn prepared_mut(&mut self) -> impl Iterator<Item = &mut P> {
+        self.entries.iter_mut().map(|entry| &mut entry.prepared)
+    }
 }

@@ -133,7 +133,7 @@ impl Device {
     }
 
     /// Describes the device for messages.
-    pub(super) fn label(&self) -> String {
+    pub(crate) fn label(&self) -> String {
         self.properties().label()
     }
 

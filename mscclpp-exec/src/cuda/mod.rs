@@ -68,6 +68,7 @@ pub use multicast::MulticastUnavailable;
 pub use prepared_plan::PreparedPlan;
 pub use specialize::{NotSpecialized, specialized_source};
 pub(crate) use staged::{Staged, StagedPart, lent_slices};
+pub(crate) use stream::refuse_in_capture;
 pub use stream::{Event, Graph, Stream};
 pub use switch::SwitchPath;
 pub use timing::{LaunchTimes, time, time_launches};

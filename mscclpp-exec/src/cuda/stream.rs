@@ -174,7 +174,7 @@ impl Drop for CaptureGuard {
 ///
 /// # Errors
 /// [`Error::Capturing`].
-pub(super) fn refuse_in_capture(what: &str) -> Result<(), Error> {
+pub(crate) fn refuse_in_capture(what: &str) -> Result<(), Error> {
     if CAPTURES.get() == 0 { Ok(()) } else { Err(Error::Capturing { what: what.to_owned() }) }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use cudarc::driver::{CudaContext, CudaSlice};
 use libtest_mimic::Failed;
 use mscclpp_core::types::ReduceOp;
-use mscclpp_dev::{Options, simulator};
+use mscclpp_dev::{Options, machine, simulator};
 use mscclpp_exec::cuda::dlpack::{self, ManagedTensor, Tensor};
 use mscclpp_exec::cuda::{Device, DeviceBuffer, DeviceVec, Stream};
 use mscclpp_exec::{Communicator, DataType, Error};
@@ -38,6 +38,28 @@ pub(super) fn registered_call_copies_nothing(seed: u64) -> Result<(), Failed> {
     let found = errors(&results);
     let failed = found.iter().filter(|text| text.contains("cuMemcpyAsync failed")).count();
     if failed > 0 && results.iter().all(Result::is_err) { Ok(()) } else { Err(format!("{found:?}").into()) }
+}
+
+pub(super) fn registered_memory_is_freed(seed: u64) -> Result<(), Failed> {
+    let drivers = machine(machine_options(seed, 0, false), 2)?;
+    let device = |rank: u32| Ok(Device::with_driver(drivers[rank as usize].clone()));
+    let run = |comm: &Communicator, device: &Device| -> Result<(), Failed> {
+        let stream = device.stream()?;
+        let on = comm.on(&stream);
+        let exists = |address: u64| drivers[comm.rank() as usize].allocation(address).is_ok();
+        let mut first = on.alloc::<f32>(16)?;
+        let address = first.as_slice().address;
+        on.all_reduce_in_place(&mut first, ReduceOp::Sum)?;
+        // Rank 1 may still launch on it.
+        let kept = (comm.rank() == 1).then_some(first);
+        let second = on.alloc::<f32>(16)?;
+        assert!(exists(address) && exists(second.as_slice().address));
+        drop(kept);
+        let third = on.alloc::<f32>(16)?;
+        assert!(!exists(address) && exists(second.as_slice().address) && exists(third.as_slice().address));
+        Ok(on.synchronize()?)
+    };
+    in_threads(2, group_options(120), device, run).into_iter().collect()
 }
 
 pub(super) fn long_call_is_made_in_pieces(seed: u64) -> Result<(), Failed> {

@@ -26,9 +26,11 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 14] = [
+    let tests: [(&str, Test); 16] = [
         ("calls_equal_those_on_slices", calls_equal_those_on_slices),
         ("calls_equal_those_on_slices_on_separate_hosts", calls_on_separate_hosts),
+        ("calls_equal_those_on_slices_between_nodes", calls_between_nodes),
+        ("registered_memory_is_freed_when_all_ranks_dropped_it", memory::registered_memory_is_freed),
         ("registered_call_copies_nothing", memory::registered_call_copies_nothing),
         ("long_call_is_made_in_pieces", memory::long_call_is_made_in_pieces),
         ("stream_and_memory_of_another_device_are_rejected", memory::another_device_is_rejected),
@@ -137,6 +139,11 @@ fn calls_equal_those_on_slices(seed: u64) -> Result<(), Failed> {
     on_devices(seed, 4, 2, |comm, device| every_case::<u32>(comm, device, home(1), &[21], &[ReduceOp::Sum]))?;
     on_devices(seed, 8, 8, |comm, device| every_case::<i64>(comm, device, home(2), &[3], &[ReduceOp::Sum]))?;
     on_devices(seed, 1, 1, work)
+}
+
+/// Ranks on different nodes reach each other through port channels.
+fn calls_between_nodes(seed: u64) -> Result<(), Failed> {
+    Job::start("communicator", "simulator", seed, 2, 1)?.succeed()
 }
 
 /// Memory of the other ranks is mapped.

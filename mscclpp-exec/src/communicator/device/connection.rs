@@ -8,7 +8,7 @@ use std::time::Duration;
 use mscclpp_bootstrap::{ActiveTimeout, Bootstrap};
 
 use super::LaunchedCall;
-use super::launch::{DeviceCall, Entry};
+use super::launch::{DeviceCall, Entry, Launched};
 use super::posted::{Kind, PostedCalls};
 use crate::communicator::Communicator;
 use crate::communicator::cache::Cache;
@@ -38,7 +38,7 @@ pub(super) struct Connection {
     pub(super) posted: PostedCalls,
     /// Whether the report of an aborted launch was read.
     is_reported: bool,
-    pub(super) last: Option<LaunchedCall>,
+    pub(super) last: Option<Launched>,
     pub(super) multicast: bool,
     pub(super) device: Device,
     pub(super) executor: Executor,
@@ -53,7 +53,7 @@ impl Connection {
         if stream.is_capturing()? {
             return Err(Error::Capturing { what: "cannot connect the ranks, which the first call does,".into() });
         }
-        let options = cuda::Options::default().timeout(communicator.timeout());
+        let options = cuda::Options::default().timeout(communicator.bootstrap().options().timeout);
         let executor = Executor::connect_ranks(communicator.executor()?, &device, options)?;
         let posted = PostedCalls::new(executor.share_call_ring()?);
         Ok(Self {
@@ -80,7 +80,7 @@ impl Connection {
     pub(super) fn check_stream(&self, stream: &Stream) -> Result<(), Error> {
         match stream.devices().any(|device| device.is_same(&self.device)) {
             true => Ok(()),
-            false => Err(Error::StreamDeviceMismatch { device: self.device.properties().to_string() }),
+            false => Err(Error::StreamDeviceMismatch { device: self.device.label() }),
         }
     }
 
@@ -91,7 +91,7 @@ impl Connection {
     }
 
     pub(super) fn last_call(&self) -> Option<LaunchedCall> {
-        self.last.clone()
+        self.last.as_ref().map(Launched::report)
     }
 
     /// Posts a call and compares it with those of the other ranks of the node, unless it is captured.
@@ -153,25 +153,26 @@ impl Connection {
         let kind = Kind::Alloc(bytes);
         self.post(kind, call)?;
         let text = kind.describe();
-        self.free_dropped(&text)?;
+        let dropped = self.dropped_on_all_ranks(&text)?;
+        self.cache.prepared_mut().for_each(|entry| entry.unbind(&dropped));
         let memory = Arc::new(self.executor.alloc_on_all(&text, bytes)?);
+        // No rank is bound to them any more.
+        self.allocations.retain(|(number, _)| !dropped.contains(number));
         self.num_allocations += 1;
         let (executor, allocation) = (self.executor.number(), self.num_allocations);
         self.allocations.push((allocation, Arc::clone(&memory)));
         Ok(DeviceVec::of(memory, len, Some(Registration { executor, allocation, offset: 0 })))
     }
 
-    /// Frees the allocations that all ranks have dropped. A call of all ranks. No rank may launch on them any more: all have
-    /// made the same calls until now.
-    fn free_dropped(&mut self, text: &str) -> Result<(), Error> {
+    /// Returns the allocations that all ranks have dropped, which no rank uses in a launch any more: all have made the same
+    /// calls until now. A call of all ranks.
+    fn dropped_on_all_ranks(&mut self, text: &str) -> Result<Vec<u64>, Error> {
         let dropped = self.allocations.iter().filter(|(_, memory)| Arc::strong_count(memory) == 1);
         let dropped: Vec<u64> = dropped.map(|(number, _)| *number).collect();
         let of_all = self.executor.gather(text, &dropped)?;
         let compared = self.posted.ring.compare(&self.bootstrap);
         compared.map_err(|error| self.fail(error.into()))?;
-        let is_kept = |number: &u64| of_all.iter().any(|dropped| !dropped.contains(number));
-        self.allocations.retain(|(number, _)| is_kept(number));
-        Ok(())
+        Ok(dropped.into_iter().filter(|number| of_all.iter().all(|dropped| dropped.contains(number))).collect())
     }
 
     /// Returns registered memory of one element for barriers. The first call allocates it.

@@ -35,6 +35,22 @@ pub(super) struct Memory<'a> {
     pub(super) output: &'a Lent<'a>,
 }
 
+/// How a call was made.
+pub(super) struct Launched {
+    request: Request,
+    algorithm: Option<Arc<Algorithm>>,
+    bytes_copied: u64,
+    num_launches: u32,
+}
+
+impl Launched {
+    pub(super) fn report(&self) -> LaunchedCall {
+        let Self { request, bytes_copied, num_launches, .. } = *self;
+        let algorithm = self.algorithm.as_ref().map(|algorithm| algorithm.name().to_owned());
+        LaunchedCall { request, algorithm, bytes_copied, num_launches }
+    }
+}
+
 /// A prepared request.
 pub(super) struct Entry {
     // Dropped first: their destructors wait for pending launches.
@@ -47,7 +63,8 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Returns the binding to registered memory. The first call for a position makes it, which is a call of all ranks.
+    /// Makes the binding to registered memory the last one. The first call for a position creates it, which is a call of all
+    /// ranks.
     fn bound(
         &mut self,
         positions: [Option<Position>; 2],
@@ -66,6 +83,16 @@ impl Entry {
         let binding = self.plan.bind([lent_slices(memory.input, memory.output)])?;
         self.bindings.push((positions, binding));
         Ok(())
+    }
+}
+
+impl Entry {
+    /// Drops the bindings to some allocations, unless a graph may use them.
+    pub(super) fn unbind(&mut self, allocations: &[u64]) {
+        let is_of = |position: &Option<Position>| position.is_some_and(|(number, _)| allocations.contains(&number));
+        if !self.is_captured {
+            self.bindings.retain(|(positions, _)| !positions.iter().any(is_of));
+        }
     }
 }
 
@@ -89,7 +116,7 @@ impl Connection {
         memory: Memory<'_>,
     ) -> Result<(), Error> {
         self.serve_once(call, forced, limit, request, memory).map_err(|error| match error {
-            Error::Driver(_) if !call.is_captured => self.fail(error),
+            Error::Driver(_) | Error::Capturing { .. } if !call.is_captured => self.fail(error),
             other => other,
         })
     }
@@ -109,7 +136,7 @@ impl Connection {
         let positions = if registered { positions } else { [None; 2] };
         let request = Request { registered, backend: Backend::Cuda, multicast: self.multicast, ..request };
         self.post(Kind::Collective(request, positions), call)?;
-        let mut launched = LaunchedCall { request, algorithm: None, bytes_copied: 0, num_launches: 0 };
+        let mut launched = Launched { request, algorithm: None, bytes_copied: 0, num_launches: 0 };
         if request.bytes == 0 || request.num_ranks == 1 {
             // The result of a single rank is its input.
             if let Some(input) = memory.input.filter(|_| request.bytes > 0) {
@@ -144,7 +171,7 @@ impl Connection {
         forced: &Forced,
         limit: u64,
         memory: Memory<'_>,
-        launched: &mut LaunchedCall,
+        launched: &mut Launched,
     ) -> Result<(), Error> {
         use CollectiveKind::{AllReduce, Broadcast, Reduce, SendRecv};
         let request = launched.request;
@@ -170,7 +197,7 @@ impl Connection {
         piece: Request,
         Memory { input, output }: Memory<'_>,
         offset: u64,
-        launched: &mut LaunchedCall,
+        launched: &mut Launched,
     ) -> Result<(), Error> {
         let whole = piece.bytes == launched.request.bytes;
         let part = |lent| -> StagedPart<'_> {
@@ -234,10 +261,10 @@ fn prepare(executor: &Executor, call: &DeviceCall<'_>, forced: &Forced, request:
 
 impl Entry {
     /// Records a launch.
-    fn launched(&mut self, call: &DeviceCall<'_>, launched: &mut LaunchedCall) {
+    fn launched(&mut self, call: &DeviceCall<'_>, launched: &mut Launched) {
         self.is_captured |= call.is_captured;
         self.algorithm.record_call();
         launched.num_launches += 1;
-        launched.algorithm = Some(self.algorithm.name().to_owned());
+        launched.algorithm = Some(Arc::clone(&self.algorithm));
     }
 }

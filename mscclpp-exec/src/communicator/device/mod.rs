@@ -12,7 +12,7 @@ use mscclpp_core::types::ReduceOp;
 use self::connection::Connection;
 use self::launch::DeviceCall;
 use super::Communicator;
-use crate::cuda::{DeviceVec, Stream};
+use crate::cuda::{DeviceVec, Stream, refuse_in_capture};
 use crate::dtype::Element;
 use crate::error::Error;
 use crate::select::Request;
@@ -201,6 +201,9 @@ impl OnStream<'_> {
 
     fn call(&self, place: &'static Location<'static>) -> Result<DeviceCall<'_>, Error> {
         let is_captured = self.stream.is_capturing()?;
+        if !is_captured {
+            refuse_in_capture("cannot make a call on a stream that is not captured")?;
+        }
         Ok(DeviceCall { communicator: self.communicator, stream: self.stream, place, is_captured })
     }
 }
