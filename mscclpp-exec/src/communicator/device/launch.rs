@@ -9,10 +9,11 @@ use super::LaunchedCall;
 use super::connection::Connection;
 use super::posted::{Kind, Position};
 use crate::communicator::Communicator;
+use crate::communicator::decide::decide;
 use crate::communicator::handle::Forced;
 use crate::cuda::{Binding, DeviceBuffer, Executor, Lent, PreparedPlan, Staged, StagedPart, Stream, lent_slices};
 use crate::error::Error;
-use crate::select::{Algorithm, Backend, Request};
+use crate::select::{Algorithm, Backend, PlanError, Request};
 
 /// Maximum number of registered memories to which a prepared plan stays bound.
 const MAX_BINDINGS: usize = 64;
@@ -253,10 +254,14 @@ impl Connection {
 /// Selects the algorithm of a request and prepares its plan. A call of all ranks.
 fn prepare(executor: &Executor, call: &DeviceCall<'_>, forced: &Forced, request: &Request) -> Result<Entry, Error> {
     refuse_in_capture(call, || format!("cannot prepare {request}"))?;
-    let decision = call.communicator.decide(forced, request)?;
-    let plan = call.communicator.plan(request, &decision)?;
+    let rank = call.communicator.rank();
+    let (algorithm, plan) = decide(&*call.communicator.registry()?, forced.as_ref(), request, rank)?;
+    let plan = plan.ok_or_else(|| {
+        let source = Box::new(PlanError::Native { name: algorithm.name().to_owned() });
+        Error::NoPlan { rank, request: request.to_string(), source }
+    })?;
     let plan = executor.prepare(&plan, request.message())?;
-    Ok(Entry { bindings: Vec::new(), staged: None, plan, algorithm: decision.algorithm, is_captured: false })
+    Ok(Entry { bindings: Vec::new(), staged: None, plan, algorithm, is_captured: false })
 }
 
 impl Entry {
