@@ -88,7 +88,7 @@ impl OnStream<'_> {
     }
 
     /// Sends part r of `input` to rank r, and writes what rank r sends to part r of `output`. Both are as long, with equal
-    /// parts; [`all_to_all_v`](Self::all_to_all_v) takes others.
+    /// parts.
     ///
     /// # Errors
     /// See [`OnStream`].
