@@ -145,11 +145,12 @@ pub(super) fn late_rank_is_reported(seed: u64) -> Result<(), Failed> {
     results.into_iter().collect()
 }
 
-/// The line that a process prints when it can be killed.
+/// The line that a process prints when its first call is complete.
 const READY: &str = "ready\n";
 
 pub(super) fn killed_process_is_reported(seed: u64) -> Result<(), Failed> {
     let mut job = Job::start("communicator_killed", "mock", seed, 2, 2)?;
+    job.wait_for_line(0, READY)?;
     job.wait_for_line(1, READY)?;
     job.kill(1)?;
     let results = job.wait()?;
@@ -163,9 +164,9 @@ pub(super) fn play(comm: &Communicator, device: &Device) -> Result<(), Failed> {
     let mut own = DeviceVec::<f32>::new(device, 32)?;
     on.all_reduce_in_place(&mut own, ReduceOp::Sum)?;
     on.synchronize()?;
+    print!("{READY}");
+    std::io::Write::flush(&mut std::io::stdout())?;
     if comm.rank() == 1 {
-        print!("{READY}");
-        std::io::Write::flush(&mut std::io::stdout())?;
         loop {
             std::thread::park();
         }
