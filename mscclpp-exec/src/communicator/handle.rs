@@ -54,7 +54,8 @@ use crate::select::{Choice, Registry, Request};
 ///
 /// The plain name takes input and output, `_in_place` one buffer. Memory is any slice: arrays, vectors, and registered buffers
 /// of [`alloc`](Self::alloc), which are used without copies. A call blocks; [`start`](Self::start) makes calls
-/// on a thread and returns a [`Pending`](super::Pending) to wait for or to poll as a future.
+/// on a thread and returns a [`Pending`](super::Pending) to wait for or to poll as a future. With the feature `cuda`,
+/// `Communicator::on(&stream)` has the same calls on device memory, enqueued on a stream.
 ///
 /// # Ordering
 /// All ranks make the same calls in the same order, with the same sizes, types, reductions and roots. A call returns when

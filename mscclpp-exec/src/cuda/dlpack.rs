@@ -219,6 +219,11 @@ unsafe impl<T: Element> DeviceRef<T> for Tensor {
         if expected != found {
             return Err(Error::ElementType { expected, found });
         }
+        if !self.slice.address.is_multiple_of(size_of::<T>() as u64) {
+            let (found, expected) =
+                (format!("at address {:#x}", self.slice.address), format!("one that is aligned for {found}"));
+            return Err(Error::Tensor { found, expected });
+        }
         stream.on(self.device.driver())?;
         self.is_lent.store(true, Ordering::Relaxed);
         // SAFETY: as above.

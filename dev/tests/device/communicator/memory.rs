@@ -154,6 +154,15 @@ pub(super) fn tensor_is_freed_after_its_calls(seed: u64) -> Result<(), Failed> {
         let tensor = unsafe { Tensor::import(wrapped, device)? };
         let mut sum = DeviceVec::<f32>::new(device, 50)?;
         on.all_reduce(&tensor, &mut sum, ReduceOp::Sum)?;
+        // SAFETY: as below; its deleter frees nothing, and it is not used.
+        let shifted = unsafe {
+            let mut tensor = std::ptr::addr_of!((*exported).tensor).read();
+            (tensor.byte_offset, tensor.ndim) = (2, 0);
+            let managed = Box::leak(Box::new(ManagedTensor { tensor, context: std::ptr::null_mut(), deleter: None }));
+            Tensor::import(managed, device)?
+        };
+        let wrong = failure(on.broadcast_in_place::<f32>(&mut { shifted }, 0))?;
+        assert!(matches!(wrong, Error::Tensor { .. }), "{wrong}");
         let wrong = failure(on.all_reduce::<i32>(&tensor, &mut DeviceVec::new(device, 50)?, ReduceOp::Sum))?;
         assert!(matches!(wrong, Error::ElementType { .. }), "{wrong}");
         // The launch is pending: the simulator reports a copy from memory that was freed.
