@@ -81,6 +81,8 @@ pub mod verify;
 
 #[cfg(feature = "process")]
 pub use communicator::{AllToAllVOutput, Communicator, Pending};
+#[cfg(feature = "cuda")]
+pub use communicator::{LaunchedCall, OnStream};
 pub use dtype::{DataType, E4m3, E5m2, Element, ParseDataTypeError};
 pub use error::Error;
 pub use message::{Message, PacketType};

@@ -52,6 +52,8 @@ pub use mscclpp_exec as runtime;
 pub use mscclpp_exec::error::{ErrorKind, RootCause};
 #[cfg(feature = "process")]
 pub use mscclpp_exec::{Communicator, Pending};
+#[cfg(feature = "cuda")]
+pub use mscclpp_exec::{LaunchedCall, OnStream};
 pub use mscclpp_macros::{collective, collectives};
 
 #[doc(hidden)]

@@ -4,7 +4,7 @@ use mscclpp_exec::cuda::Handle;
 use mscclpp_exec::cuda::calls::Graphs;
 
 use super::{Simulator, released};
-use crate::host::{CaptureState, Code, Result, Work, error};
+use crate::host::{CaptureState, Code, Result, error};
 
 impl Graphs for Simulator {
     fn is_capturing(&self, stream: Handle) -> Result<bool> {
@@ -23,18 +23,18 @@ impl Graphs for Simulator {
     fn end_capture(&self, stream: Handle) -> Result<Handle> {
         let recorded = self.machine.state().streams.get_mut(&stream.0).and_then(|queue| queue.recording.take());
         self.called("cuStreamEndCapture")?;
-        let launches = recorded.map_or_else(|| Ok(Vec::new()), CaptureState::end)?;
+        let work = recorded.map_or_else(|| Ok(Vec::new()), CaptureState::end)?;
         let handle = self.machine.handle();
-        self.machine.state().graphs.insert(handle.0, launches);
+        self.machine.state().graphs.insert(handle.0, work);
         Ok(handle)
     }
 
     fn launch_graph(&self, graph: Handle, stream: Handle) -> Result<()> {
         self.called("cuGraphLaunch")?;
-        let Some(launches) = self.machine.state().graphs.get(&graph.0).cloned() else {
+        let Some(work) = self.machine.state().graphs.get(&graph.0).cloned() else {
             return error("cuGraphLaunch", Code::InvalidValue, "no such graph");
         };
-        launches.into_iter().try_for_each(|launch| self.machine.put("cuGraphLaunch", stream, Work::Launch(launch)))
+        work.into_iter().try_for_each(|work| self.machine.put("cuGraphLaunch", stream, work))
     }
 
     fn destroy_graph(&self, graph: Handle) -> Result<()> {

@@ -2,11 +2,11 @@
 
 use std::thread::{self, ThreadId};
 
-use super::{Code, Launch, Result, SimulatedHost, error};
+use super::{Code, Result, SimulatedHost, Work, error};
 
 /// State of a capture.
 pub(crate) struct CaptureState {
-    pub(crate) launches: Vec<Launch>,
+    pub(crate) work: Vec<Work>,
     /// Thread that has begun the capture: some calls of that thread invalidate it.
     thread: ThreadId,
     spoilt: bool,
@@ -14,13 +14,13 @@ pub(crate) struct CaptureState {
 
 impl CaptureState {
     pub(crate) fn begin() -> Self {
-        Self { launches: Vec::new(), thread: thread::current().id(), spoilt: false }
+        Self { work: Vec::new(), thread: thread::current().id(), spoilt: false }
     }
 
-    pub(crate) fn end(self) -> Result<Vec<Launch>> {
+    pub(crate) fn end(self) -> Result<Vec<Work>> {
         match self.spoilt {
             true => error("cuStreamEndCapture", Code::CaptureInvalidated, "an earlier call has spoilt the capture"),
-            false => Ok(self.launches),
+            false => Ok(self.work),
         }
     }
 }

@@ -54,7 +54,7 @@ pub(crate) struct State {
     /// Kernels, by handle.
     pub(crate) functions: BTreeMap<usize, usize>,
     pub(crate) streams: BTreeMap<usize, Queue>,
-    pub(crate) graphs: BTreeMap<usize, Vec<Launch>>,
+    pub(crate) graphs: BTreeMap<usize, Vec<Work>>,
     pub(crate) events: BTreeMap<usize, Event>,
     pub(crate) multicasts: BTreeMap<usize, Arc<Multicast>>,
     /// Whether threads of the host serve devices.

@@ -44,9 +44,17 @@ impl State {
 }
 
 impl SimulatedHost {
-    /// Enqueues work on a stream. If the work is executed immediately, this call returns its failure.
+    /// Enqueues work on a stream, or records it in the stream's capture, except events. If the work is executed
+    /// immediately, this call returns its failure.
     pub(crate) fn put(&self, call: &'static str, stream: Handle, work: Work) -> Result<()> {
         let is_launch = matches!(work, Work::Launch(_));
+        let is_event = matches!(work, Work::Record(..) | Work::Wait(..));
+        if let Some(Queue { recording: Some(recording), .. }) = self.state().streams.get_mut(&stream.0)
+            && !is_event
+        {
+            recording.work.push(work);
+            return Ok(());
+        }
         if self.options.bug == Some("early_stores") && matches!(work, Work::Store { .. }) {
             return store(&self.memory(), &work);
         }

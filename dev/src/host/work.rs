@@ -17,6 +17,7 @@ pub(crate) struct Launch {
 }
 
 /// Work that can be enqueued on a stream.
+#[derive(Clone)]
 pub(crate) enum Work {
     Launch(Launch),
     /// An event, and the number of its record.

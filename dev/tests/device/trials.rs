@@ -9,8 +9,8 @@ use mscclpp_exec::cuda::jit::Cache;
 use mscclpp_exec::cuda::{CudaUnavailable, Device};
 
 use super::{
-    CACHE, Rig, accesses, at, bugs, deadlocks, devices, faults, machines, mock, nodes, planted, processes, rehearsal,
-    starts, suite, switches, tensors, threads,
+    CACHE, Rig, accesses, at, bugs, communicator, deadlocks, devices, faults, machines, mock, nodes, planted,
+    processes, rehearsal, starts, suite, switches, tensors, threads,
 };
 
 fn number(name: &str) -> Option<u64> {
@@ -86,6 +86,7 @@ fn on_simulator(seeds: &Range<u64>) -> Vec<Trial> {
         processes::tests(seeds.clone()),
         nodes::tests(seeds.clone()),
         switches::tests(seeds.clone()),
+        communicator::tests(seeds.clone()),
     ];
     suite.chain(others.into_iter().flatten()).collect()
 }
@@ -110,6 +111,7 @@ fn on_mock(mock: &Result<&'static mock::Driver, String>, seeds: Range<u64>) -> V
     let others = faults::on_mock(mock).into_iter().chain(nodes::on_mock(first)).chain([processes]);
     let others = others
         .chain(switches::on_mock(mock))
+        .chain(communicator::on_mock(first))
         .chain([starts::on_mock(mock, seeds.clone())])
         .map(|trial| trial.with_ignored_flag(mock.is_err()));
     suite.chain(others).collect()

@@ -1,44 +1,17 @@
 //! What was prepared, by request.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
-use crate::metrics::CallCounters;
-use crate::process::PreparedPlan;
-use crate::select::{Algorithm, Request};
+use crate::select::Request;
 
 /// Most requests that are kept prepared.
 const MAX_PREPARED: usize = 256;
 
-/// How a request is served.
-pub(super) enum Serving {
-    /// A plan, bound to the message.
-    Plan(Box<PreparedPlan>),
-    /// A function.
-    Native,
-}
-
-/// A prepared request.
-pub(super) struct Prepared {
-    pub(super) algorithm: Arc<Algorithm>,
-    pub(super) serving: Serving,
-    pub(super) counters: Arc<CallCounters>,
-    /// When it was last used, in calls.
-    used: u64,
-}
-
-impl Prepared {
-    pub(super) fn new(algorithm: Arc<Algorithm>, serving: Serving, counters: Arc<CallCounters>) -> Self {
-        Self { algorithm, serving, counters, used: 0 }
-    }
-}
-
 /// Prepared requests, those used longest ago dropped first.
 ///
 /// To prepare is a call of all ranks, so what is kept must depend on nothing but the calls so far.
-#[derive(Default)]
-pub(super) struct Cache {
-    entries: Vec<(Request, Prepared)>,
+pub(super) struct Cache<P> {
+    entries: Vec<Entry<P>>,
     /// Where requests are among the entries.
     index: HashMap<Request, usize>,
     /// The entry that served the last call: most often it serves the next one too.
@@ -46,26 +19,40 @@ pub(super) struct Cache {
     calls: u64,
 }
 
-impl Cache {
-    /// What was prepared for a request, or what `prepare` makes now.
+struct Entry<P> {
+    request: Request,
+    prepared: P,
+    /// When it was last used, in calls.
+    used: u64,
+}
+
+impl<P> Default for Cache<P> {
+    fn default() -> Self {
+        Self { entries: Vec::new(), index: HashMap::new(), last: 0, calls: 0 }
+    }
+}
+
+impl<P> Cache<P> {
+    /// Returns what was prepared for a request, or what `prepare` makes now; `drop` takes what this replaces.
     pub(super) fn get<E>(
         &mut self,
         request: &Request,
-        prepare: impl FnOnce() -> Result<Prepared, E>,
-    ) -> Result<&mut Prepared, E> {
+        prepare: impl FnOnce() -> Result<P, E>,
+        drop: impl FnOnce(P),
+    ) -> Result<&mut P, E> {
         self.calls += 1;
-        if self.entries.get(self.last).is_none_or(|(last, _)| last != request) {
+        if self.entries.get(self.last).is_none_or(|last| last.request != *request) {
             self.last = match self.index.get(request) {
                 Some(&at) => at,
                 None => {
                     let prepared = prepare()?;
-                    self.insert(*request, prepared)
+                    self.insert(*request, prepared, drop)
                 }
             };
         }
-        let prepared = &mut self.entries[self.last].1;
-        prepared.used = self.calls;
-        Ok(prepared)
+        let entry = &mut self.entries[self.last];
+        entry.used = self.calls;
+        Ok(&mut entry.prepared)
     }
 
     /// Returns how many requests are prepared.
@@ -75,27 +62,42 @@ impl Cache {
 
     /// Returns the requests that are prepared.
     pub(super) fn requests(&self) -> impl Iterator<Item = &Request> {
-        self.entries.iter().map(|(request, _)| request)
+        self.entries.iter().map(|entry| &entry.request)
     }
 
-    /// Forgets everything.
-    pub(super) fn clear(&mut self) {
-        self.entries.clear();
+    /// Forgets everything, and returns what was prepared.
+    pub(super) fn clear(&mut self) -> impl Iterator<Item = P> + use<P> {
         self.index.clear();
+        std::mem::take(&mut self.entries).into_iter().map(|entry| entry.prepared)
     }
 
     /// Adds an entry, in place of the oldest one if there are many; returns where it is.
-    fn insert(&mut self, request: Request, prepared: Prepared) -> usize {
+    fn insert(&mut self, request: Request, prepared: P, drop: impl FnOnce(P)) -> usize {
+        let entry = Entry { request, prepared, used: 0 };
         let at = if self.entries.len() < MAX_PREPARED {
-            self.entries.push((request, prepared));
+            self.entries.push(entry);
             self.entries.len() - 1
         } else {
-            let oldest = (0..self.entries.len()).min_by_key(|&at| self.entries[at].1.used).unwrap_or(0);
-            self.index.remove(&self.entries[oldest].0);
-            self.entries[oldest] = (request, prepared);
+            let oldest = (0..self.entries.len()).min_by_key(|&at| self.entries[at].used).unwrap_or(0);
+            let replaced = std::mem::replace(&mut self.entries[oldest], entry);
+            self.index.remove(&replaced.request);
+            drop(replaced.prepared);
             oldest
         };
         self.index.insert(request, at);
         at
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl<P> Cache<P> {
+    /// Returns all that is prepared.
+    pub(super) fn prepared(&self) -> impl Iterator<Item = &P> {
+        self.entries.iter().map(|entry| &entry.prepared)
+    }
+
+    /// Returns all that is prepared, mutably.
+    pub(super) fn prepared_mut(&mut self) -> impl Iterator<Item = &mut P> {
+        self.entries.iter_mut().map(|entry| &mut entry.prepared)
     }
 }

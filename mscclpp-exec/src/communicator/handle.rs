@@ -1,25 +1,25 @@
 //! The handle of one rank to its communicator.
 
 use std::fmt;
-use std::panic::Location;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use mscclpp_bootstrap::{Address, Bootstrap, Options, RootListener, Secret, Topic, UniqueId, place};
+use mscclpp_bootstrap::{Address, Bootstrap, Options, RootListener, Secret, Topic, UniqueId};
 use mscclpp_core::collective::CollectiveKind;
-use mscclpp_core::types::ReduceOp;
 
 use super::background;
-use super::cache::{Cache, Prepared, Serving};
-use super::decide::decide;
+use super::cache::Cache;
+#[cfg(feature = "cuda")]
+use super::device::Devices;
 use super::observed::Observed;
 use super::pending::CallQueue;
+use super::serve::Prepared;
 use crate::dtype::{DataType, Element};
 use crate::error::Error;
 use crate::metrics::CallCounters;
 use crate::process::{Executor, SharedBuffer};
-use crate::select::{Buffers, Call, Choice, Registry, Request};
+use crate::select::{Choice, Registry, Request};
 
 /// One rank's handle to a set of ranks: makes collective calls, registered memory and smaller communicators. Clones are the
 /// same rank. A call selects an algorithm, prepares its plan once, and launches it.
@@ -56,7 +56,8 @@ use crate::select::{Buffers, Call, Choice, Registry, Request};
 ///
 /// The plain name takes input and output, `_in_place` one buffer. Memory is any slice: arrays, vectors, and registered buffers
 /// of [`alloc`](Self::alloc), which are used without copies. A call blocks; [`start`](Self::start) makes calls
-/// on a thread and returns a [`Pending`](super::Pending) to wait for or to poll as a future.
+/// on a thread and returns a [`Pending`](super::Pending) to wait for or to poll as a future. With the feature `cuda`,
+/// `Communicator::on(&stream)` has the same calls on device memory, enqueued on a stream.
 ///
 /// # Ordering
 /// All ranks make the same calls in the same order, with the same sizes, types, reductions and roots. A call returns when
@@ -103,15 +104,30 @@ impl Drop for Inner {
     }
 }
 
+/// The algorithm that serves all calls of a collective, if one was set.
+pub(super) type Forced = Option<(CollectiveKind, Choice)>;
+
 /// State of the collective calls of a rank.
 #[derive(Default)]
 pub(super) struct Calls {
-    pub(super) cache: Cache,
-    pub(super) forced: Option<(CollectiveKind, Choice)>,
+    pub(super) cache: Cache<Prepared>,
+    pub(super) forced: Forced,
     /// Counters of barriers, once there was one.
     pub(super) barriers: Option<Arc<CallCounters>>,
+    /// State of the calls on device memory.
+    #[cfg(feature = "cuda")]
+    pub(super) devices: Devices,
     /// Registered memory through which parts of different lengths travel; of the same length on all ranks.
     pub(super) staging: Option<[SharedBuffer<u8>; 2]>,
+}
+
+impl Calls {
+    /// Drops what was prepared.
+    fn clear(&mut self) {
+        drop(self.cache.clear());
+        #[cfg(feature = "cuda")]
+        self.devices.clear();
+    }
 }
 
 impl Communicator {
@@ -288,7 +304,7 @@ impl Communicator {
     #[track_caller]
     pub fn set_registry(&self, registry: Registry) -> Result<(), Error> {
         self.compare(&registry)?;
-        self.calls()?.cache.clear();
+        self.calls()?.clear();
         *self.lock_registry() = Some(Arc::new(registry));
         Ok(())
     }
@@ -329,7 +345,7 @@ impl Communicator {
     /// [`Error::Busy`].
     pub fn force_algorithm(&self, choice: Option<(CollectiveKind, Choice)>) -> Result<(), Error> {
         let mut calls = self.calls()?;
-        calls.cache.clear();
+        calls.clear();
         calls.forced = choice;
         Ok(())
     }
@@ -358,117 +374,6 @@ impl Communicator {
             Err(TryLockError::Poisoned(calls)) => Ok(calls.into_inner()),
         }
     }
-
-    /// Serves a request out of place; the caller has checked its lengths.
-    #[track_caller]
-    pub(crate) fn serve_separate<T: Element>(
-        &self,
-        request: Request,
-        input: &[T],
-        output: &mut [T],
-    ) -> Result<(), Error> {
-        self.serve(request, Typed::Separate(input, output))
-    }
-
-    /// Serves a request in place; the caller has checked its length.
-    #[track_caller]
-    pub(crate) fn serve_in_place<T: Element>(&self, request: Request, buffer: &mut [T]) -> Result<(), Error> {
-        self.serve(request, Typed::Same(buffer))
-    }
-
-    /// Serves a request.
-    #[track_caller]
-    pub(super) fn serve<T: Element>(&self, request: Request, buffers: Typed<'_, T>) -> Result<(), Error> {
-        let mut calls = self.calls()?;
-        self.record(&mut calls, Some(request), |calls| self.launch(calls, request, buffers))
-    }
-
-    /// Makes a call, that of a request or a barrier, and writes a dump if it fails.
-    #[track_caller]
-    pub(super) fn record(
-        &self,
-        calls: &mut Calls,
-        request: Option<Request>,
-        call: impl FnOnce(&mut Calls) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        let observed = &self.inner.observed;
-        observed.recorder().note(request, Location::caller());
-        let _place = place::enter(Location::caller());
-        let _timeout = self.apply_timeout()?;
-        call(calls).inspect_err(|error| {
-            let stall = match error {
-                Error::Stalled(stall) => Some(&**stall),
-                Error::Interrupted(interrupted) => Some(&interrupted.stall),
-                _ => None,
-            };
-            observed.counters.record_failure(error.kind());
-            observed.recorder().fail(&observed.rank, error, stall);
-        })
-    }
-
-    fn launch<T: Element>(&self, calls: &mut Calls, request: Request, buffers: Typed<'_, T>) -> Result<(), Error> {
-        let rank = self.rank();
-        let forced = calls.forced.as_ref();
-        let prepared = calls.cache.get(&request, || {
-            let (algorithm, plan) = decide(&*self.registry()?, forced, &request, rank)?;
-            let serving = match plan {
-                None => Serving::Native,
-                Some(plan) => {
-                    let name = request.to_string();
-                    Serving::Plan(Box::new(self.executor()?.prepare_as(&plan, request.message(), Some(&name))?))
-                }
-            };
-            let counters = &self.inner.observed.counters;
-            let counters = counters.of_calls(request.collective.name(), algorithm.name());
-            Ok::<_, Error>(Prepared::new(algorithm, serving, counters))
-        })?;
-        let started = prepared.counters.start();
-        match (&mut prepared.serving, buffers) {
-            (Serving::Plan(plan), Typed::Separate(input, output)) => plan.launch(input, output)?,
-            (Serving::Plan(plan), Typed::Same(buffer)) => plan.launch_in_place(buffer)?,
-            (Serving::Native, buffers) => {
-                let call = Call { request: &request, bootstrap: &self.inner.bootstrap, buffers: buffers.bytes() };
-                let failed = |error: crate::select::CallError| Error::NativeAlgorithm {
-                    rank,
-                    request: request.to_string(),
-                    message: error.to_string(),
-                };
-                prepared.algorithm.call(call).map_err(failed)?;
-            }
-        }
-        prepared.algorithm.record_call();
-        let milliseconds = match &prepared.serving {
-            Serving::Plan(plan) => plan.last_duration(),
-            Serving::Native => 0,
-        };
-        prepared.counters.record(request.bytes, started, milliseconds);
-        self.inner.observed.counters.set_prepared(calls.cache.len());
-        Ok(())
-    }
-}
-
-/// The memory of a call.
-pub(super) enum Typed<'a, T> {
-    /// Out of place: input and output.
-    Separate(&'a [T], &'a mut [T]),
-    /// In place.
-    Same(&'a mut [T]),
-}
-
-impl<'a, T: Element> Typed<'a, T> {
-    fn bytes(self) -> Buffers<'a> {
-        match self {
-            Self::Separate(input, output) => {
-                Buffers::OutOfPlace { input: bytemuck::cast_slice(input), output: bytemuck::cast_slice_mut(output) }
-            }
-            Self::Same(buffer) => Buffers::InPlace(bytemuck::cast_slice_mut(buffer)),
-        }
-    }
-}
-
-/// Returns the request with a reduction.
-pub(super) fn reducing(request: Request, op: ReduceOp) -> Request {
-    Request { op: Some(op), ..request }
 }
 
 impl From<Bootstrap> for Communicator {

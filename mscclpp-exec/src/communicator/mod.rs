@@ -1,17 +1,23 @@
 //! Collective calls for programs that do not build plans themselves.
 
+mod arguments;
 mod background;
 mod cache;
 mod calls;
 mod decide;
+#[cfg(feature = "cuda")]
+mod device;
 mod exchange;
 mod handle;
 mod observed;
 mod pending;
 mod recovery;
+mod serve;
 mod status;
 mod timeout;
 
+#[cfg(feature = "cuda")]
+pub use device::{LaunchedCall, OnStream};
 pub use exchange::AllToAllVOutput;
 pub use handle::Communicator;
 pub use pending::Pending;

@@ -71,6 +71,10 @@ impl DeviceBuffer {
         Ok(Self { memory: Storage::shared(&driver, bytes, peers)?, driver, bytes })
     }
 
+    pub(super) fn driver(&self) -> &SharedDriver {
+        &self.driver
+    }
+
     /// Returns the number of its device.
     pub(super) fn ordinal(&self) -> u32 {
         self.driver.properties().ordinal
@@ -138,6 +142,11 @@ pub struct Binding {
 static_assertions::assert_impl_all!(Binding: Send, Sync);
 
 impl Binding {
+    /// Returns the slices of a rank.
+    pub(super) fn of_rank(&self, rank: u32) -> [DeviceSlice; 2] {
+        self.slices.get(rank as usize).copied().unwrap_or([DeviceSlice::EMPTY; 2])
+    }
+
     /// Creates a binding; `own` are the slices of this process' ranks.
     pub(super) fn new(
         world: &Arc<Inner>,

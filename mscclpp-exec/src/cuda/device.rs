@@ -128,12 +128,12 @@ impl Device {
     }
 
     /// Returns whether both are the same device, whether opened once or several times.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.properties().uuid == other.properties().uuid
     }
 
     /// Describes the device for messages.
-    pub(super) fn label(&self) -> String {
+    pub(crate) fn label(&self) -> String {
         self.properties().label()
     }
 

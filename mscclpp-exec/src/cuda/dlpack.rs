@@ -16,10 +16,13 @@
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::buffers::{DeviceBuffer, DeviceSlice};
 use super::device::Device;
-use crate::dtype::DataType;
+use super::lend::{DeviceMut, DeviceRef, Lent};
+use super::stream::Stream;
+use crate::dtype::{DataType, Element};
 use crate::error::Error;
 
 /// `DLDevice`.
@@ -107,6 +110,9 @@ pub struct Tensor {
     tensor: NonNull<ManagedTensor>,
     slice: DeviceSlice,
     dtype: DataType,
+    device: Device,
+    /// Whether it was lent to a call, whose work may be pending.
+    is_lent: AtomicBool,
 }
 
 // SAFETY: DLPack's tensors may be used and freed by any thread; nothing here is changed through a shared reference.
@@ -132,14 +138,15 @@ impl Tensor {
         let Some(tensor) = NonNull::new(tensor) else {
             return Err(wrong("that is null".into(), "one with memory"));
         };
-        let mut taken = Self { tensor, slice: DeviceSlice::EMPTY, dtype: DataType::U8 };
+        let (device, is_lent) = (device.clone(), AtomicBool::new(false));
+        let mut taken = Self { tensor, slice: DeviceSlice::EMPTY, dtype: DataType::U8, device, is_lent };
         // SAFETY: guaranteed by the caller.
         let raw = unsafe { &tensor.as_ref().tensor };
-        if (raw.device.kind, i64::from(raw.device.ordinal)) != (CUDA, i64::from(device.ordinal())) {
+        if (raw.device.kind, i64::from(raw.device.ordinal)) != (CUDA, i64::from(taken.device.ordinal())) {
             let TensorDevice { kind, ordinal } = raw.device;
             return Err(wrong(
                 format!("on device {ordinal} of kind {kind}"),
-                &format!("one on {}, of kind {CUDA}", device.label()),
+                &format!("one on {}, of kind {CUDA}", taken.device.label()),
             ));
         }
         let TensorType { code, bits, lanes } = raw.dtype;
@@ -205,8 +212,38 @@ impl Tensor {
     }
 }
 
+// SAFETY: the memory exists until the deleter is called, which `drop` does when the device is idle.
+unsafe impl<T: Element> DeviceRef<T> for Tensor {
+    fn lend(&self, stream: &Stream) -> Result<Lent<'_>, Error> {
+        let (expected, found) = (T::TYPE, self.dtype);
+        if expected != found {
+            return Err(Error::ElementType { expected, found });
+        }
+        if !self.slice.address.is_multiple_of(size_of::<T>() as u64) {
+            let (found, expected) =
+                (format!("at address {:#x}", self.slice.address), format!("one that is aligned for {found}"));
+            return Err(Error::Tensor { found, expected });
+        }
+        stream.on(self.device.driver())?;
+        self.is_lent.store(true, Ordering::Relaxed);
+        // SAFETY: as above.
+        Ok(unsafe { Lent::new(self.slice) })
+    }
+}
+
+// SAFETY: as above; the exclusive borrow excludes other calls through this tensor while the call is enqueued.
+unsafe impl<T: Element> DeviceMut<T> for Tensor {
+    fn lend_mut(&mut self, stream: &Stream) -> Result<Lent<'_>, Error> {
+        DeviceRef::<T>::lend(self, stream)
+    }
+}
+
 impl Drop for Tensor {
     fn drop(&mut self) {
+        // The deleter may give the memory to other work at once. If the work cannot be awaited, the memory is leaked.
+        if *self.is_lent.get_mut() && self.device.driver().wait_idle().is_err() {
+            return;
+        }
         // SAFETY: ownership was taken by `import`, and the tensor was not freed before.
         unsafe {
             if let Some(deleter) = self.tensor.as_ref().deleter {

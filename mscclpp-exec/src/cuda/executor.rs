@@ -1,5 +1,6 @@
 //! The executor of plans on CUDA devices.
 
+use std::panic::Location;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +19,8 @@ use super::stream::{Stream, Used, refuse_in_capture};
 use crate::error::Error;
 use crate::interpret::{Params, resolve};
 use crate::message::Message;
-use mscclpp_bootstrap::Bootstrap;
+use crate::process;
+use mscclpp_bootstrap::{Bootstrap, place};
 
 /// Ranks that run plans on CUDA devices, each with its own buffers: all on one device, or on several.
 ///
@@ -118,7 +120,7 @@ impl PrepareOptions {
 
 pub(super) struct Inner {
     /// Number of the executor in this process, for messages; counted from 1.
-    number: u64,
+    pub(super) number: u64,
     /// Devices of this process' ranks, in the order of the first rank of each.
     pub(super) devices: Vec<Device>,
     /// Numbers of `devices` among the devices of all ranks.
@@ -130,7 +132,7 @@ pub(super) struct Inner {
     pub(super) ranks: u32,
     pub(super) options: Options,
     /// States of the plans that were prepared; few, so that a list suffices.
-    contexts: Mutex<Vec<Arc<PlanState>>>,
+    pub(super) contexts: Mutex<Vec<Arc<PlanState>>>,
     /// Lock that is held while a launch is enqueued on a stream.
     pub(super) launch_order: Mutex<LaunchOrder>,
 }
@@ -187,11 +189,18 @@ impl Executor {
     /// # Errors
     /// [`Error::NoPeerAccess`], [`Error::Bootstrap`] with what another rank reports,
     /// [`Error::Bootstrap`].
+    #[track_caller]
     pub fn connect(bootstrap: &Arc<Bootstrap>, device: &Device, options: Options) -> Result<Self, Error> {
-        let group = IpcGroup::new(bootstrap, device)?;
-        let ranks = bootstrap.num_ranks();
+        let _place = place::enter(Location::caller());
+        Self::connect_ranks(process::Executor::new(Arc::clone(bootstrap))?, device, options)
+    }
+
+    /// Creates the executor of ranks that also make the calls of a process executor: one sequence of calls covers both.
+    pub(crate) fn connect_ranks(ranks: process::Executor, device: &Device, options: Options) -> Result<Self, Error> {
+        let num_ranks = ranks.num_ranks();
+        let group = IpcGroup::new(ranks, device)?;
         let devices = vec![device.clone()];
-        Ok(Self::of(devices, vec![group.rank], (0..ranks).collect(), Some(group), options))
+        Ok(Self::of(devices, vec![group.rank], (0..num_ranks).collect(), Some(group), options))
     }
 
     fn on(devices: Vec<Device>, device_of: Vec<u32>, options: Options) -> Self {
@@ -270,6 +279,7 @@ impl Executor {
     /// [`Error::Driver`]. In an executor of several processes also those of [`connect`](Self::connect),
     /// [`Error::Bootstrap`] and [`Error::MapFailed`]; on several nodes
     /// [`Error::CrossNodeAccess`].
+    #[track_caller]
     pub fn prepare(&self, plan: &Plan, message: Message) -> Result<PreparedPlan, Error> {
         self.prepare_with_options(plan, message, PrepareOptions::default())
     }
@@ -283,12 +293,14 @@ impl Executor {
     /// # Errors
     /// Those of [`prepare`](Self::prepare). It is no error if a plan cannot be specialized:
     /// [`PreparedPlan::specialized`] returns the reason.
+    #[track_caller]
     pub fn prepare_with_options(
         &self,
         plan: &Plan,
         message: Message,
         prepare: PrepareOptions,
     ) -> Result<PreparedPlan, Error> {
+        let _place = place::enter(Location::caller());
         if let Some(group) = &self.inner.group {
             group.check()?;
         }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use super::device::Device;
-use super::driver::{self, Handle, SharedDriver};
+use super::driver::{self, Driver, Handle, SharedDriver};
 use crate::error::Error;
 
 /// A queue of work on a device, or on each of several. The device executes work in the order in which it is enqueued,
@@ -20,7 +20,7 @@ static_assertions::assert_impl_all!(Stream: Send, Sync);
 
 /// A stream of one device.
 pub(super) struct Lane {
-    driver: SharedDriver,
+    device: Device,
     handle: Handle,
     owned: bool,
 }
@@ -39,12 +39,20 @@ impl Used {
             Self::Theirs(handle, _) => *handle,
         }
     }
+
+    /// Returns the stream, if it is known to exist.
+    pub(super) fn lane(&self) -> Option<Arc<Lane>> {
+        match self {
+            Self::Ours(lane) => Some(Arc::clone(lane)),
+            Self::Theirs(_, lane) => lane.upgrade(),
+        }
+    }
 }
 
 impl Stream {
     pub(super) fn new(device: &Device) -> Result<Self, Error> {
-        let driver = device.driver().clone();
-        Ok(Self { lanes: vec![Arc::new(Lane { handle: driver.create_stream()?, driver, owned: true })] })
+        let handle = device.driver().create_stream()?;
+        Ok(Self { lanes: vec![Arc::new(Lane { handle, device: device.clone(), owned: true })] })
     }
 
     /// Wraps a stream that the caller created and destroys: a `CUstream` of the driver's interface.
@@ -54,7 +62,7 @@ impl Stream {
     /// of each thread (`CU_STREAM_PER_THREAD`) is a different stream in every thread, so the result must stay in the
     /// thread that created it.
     pub unsafe fn from_raw(device: &Device, stream: usize) -> Self {
-        Self { lanes: vec![Arc::new(Lane { driver: device.driver().clone(), handle: Handle(stream), owned: false })] }
+        Self { lanes: vec![Lane::foreign(device, Handle(stream))] }
     }
 
     /// Joins streams of several devices into one, for launches of an executor on all of them.
@@ -70,7 +78,7 @@ impl Stream {
         let properties = device.properties();
         // Compared by UUID, not by number: a device of another driver may have the same number, and its streams are no
         // handles of this driver.
-        let lane = self.lanes.iter().find(|lane| lane.driver.properties().uuid == properties.uuid);
+        let lane = self.lanes.iter().find(|lane| lane.driver().properties().uuid == properties.uuid);
         lane.ok_or_else(|| Error::StreamDeviceMismatch { device: properties.label() })
     }
 
@@ -83,7 +91,7 @@ impl Stream {
     /// [`Error::Driver`].
     pub fn synchronize(&self) -> Result<(), Error> {
         // All of them are synchronized, also if one fails.
-        let done = self.lanes.iter().map(|lane| lane.driver.synchronize(lane.handle));
+        let done = self.lanes.iter().map(|lane| lane.driver().synchronize(lane.handle));
         Ok(done.fold(Ok(()), driver::Result::and)?)
     }
 
@@ -94,14 +102,14 @@ impl Stream {
     /// Those of `record`, such as [`Error::Capturing`] for what must be done before; and [`Error::Driver`].
     pub fn capture(&self, record: impl FnOnce(&Self) -> Result<(), Error>) -> Result<Graph, Error> {
         let (mut begun, _recording) = (0, CaptureGuard::begin());
-        let begin = |lane: &Arc<Lane>| lane.driver.begin_capture(lane.handle).inspect(|()| begun += 1);
+        let begin = |lane: &Arc<Lane>| lane.driver().begin_capture(lane.handle).inspect(|()| begun += 1);
         let recorded = self.lanes.iter().try_for_each(begin).map_err(Error::from).and_then(|()| record(self));
         // Each capture that was begun is ended, also after an error.
         let mut graph = Graph { lanes: Vec::with_capacity(begun) };
         let mut ended = Ok(());
         for lane in &self.lanes[..begun] {
-            match lane.driver.end_capture(lane.handle) {
-                Ok(handle) => graph.lanes.push((lane.driver.clone(), handle)),
+            match lane.driver().end_capture(lane.handle) {
+                Ok(handle) => graph.lanes.push((lane.device.driver().clone(), handle)),
                 Err(error) => ended = ended.and(Err(error)),
             }
         }
@@ -111,8 +119,13 @@ impl Stream {
     }
 
     /// Returns whether the stream is being captured, whatever code began the capture.
-    pub(super) fn is_capturing(&self) -> driver::Result<bool> {
-        self.lanes.first().map_or(Ok(false), |lane| lane.driver.is_capturing(lane.handle))
+    pub(crate) fn is_capturing(&self) -> driver::Result<bool> {
+        self.lanes.first().map_or(Ok(false), |lane| lane.driver().is_capturing(lane.handle))
+    }
+
+    /// Returns its devices.
+    pub(crate) fn devices(&self) -> impl Iterator<Item = &Device> {
+        self.lanes.iter().map(|lane| &lane.device)
     }
 
     /// Records a timing event on the stream; on that of the first device, if there are several.
@@ -121,15 +134,16 @@ impl Stream {
     /// [`Error::Driver`]; [`Error::StreamDeviceMismatch`] if the stream has no device.
     pub fn event(&self) -> Result<Event, Error> {
         let lane = self.lanes.first().ok_or_else(|| Error::StreamDeviceMismatch { device: "any device".into() })?;
-        let event = Event { driver: lane.driver.clone(), handle: lane.driver.create_event()? };
-        lane.driver.record(event.handle, lane.handle)?;
+        let driver = lane.device.driver();
+        let event = Event { driver: driver.clone(), handle: driver.create_event()? };
+        driver.record(event.handle, lane.handle)?;
         Ok(event)
     }
 }
 
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let devices: Vec<u32> = self.lanes.iter().map(|lane| lane.driver.properties().ordinal).collect();
+        let devices: Vec<u32> = self.devices().map(Device::ordinal).collect();
         f.debug_struct("Stream").field("devices", &devices).finish_non_exhaustive()
     }
 }
@@ -160,11 +174,24 @@ impl Drop for CaptureGuard {
 ///
 /// # Errors
 /// [`Error::Capturing`].
-pub(super) fn refuse_in_capture(what: &str) -> Result<(), Error> {
+pub(crate) fn refuse_in_capture(what: &str) -> Result<(), Error> {
     if CAPTURES.get() == 0 { Ok(()) } else { Err(Error::Capturing { what: what.to_owned() }) }
 }
 
 impl Lane {
+    /// Returns a stream that other code owns.
+    pub(super) fn foreign(device: &Device, handle: Handle) -> Arc<Self> {
+        Arc::new(Self { device: device.clone(), handle, owned: false })
+    }
+
+    pub(super) fn device(&self) -> &Device {
+        &self.device
+    }
+
+    pub(super) fn driver(&self) -> &dyn Driver {
+        &**self.device.driver()
+    }
+
     pub(super) fn handle(&self) -> Handle {
         self.handle
     }
@@ -172,12 +199,11 @@ impl Lane {
     /// Orders the work that is enqueued on this stream from now on after the work of another one, unless one of them is
     /// captured.
     pub(super) fn follow(&self, other: &Used) -> driver::Result<()> {
-        let driver = &self.driver;
+        let driver = self.driver();
         let other = match other {
             used if used.handle() == self.handle => return Ok(()),
             _ if driver.is_capturing(self.handle)? => return Ok(()),
-            Used::Ours(lane) => Arc::clone(lane),
-            Used::Theirs(_, lane) => match lane.upgrade() {
+            used => match used.lane() {
                 Some(lane) => lane,
                 // The stream may have been destroyed, so it cannot be used in any call.
                 None => return driver.wait_idle(),
@@ -192,6 +218,11 @@ impl Lane {
         ordered
     }
 
+    /// Does what [`follow`](Self::follow) does, for a stream that exists.
+    pub(super) fn follow_now(&self, other: &Arc<Self>) -> driver::Result<()> {
+        self.follow(&Used::Ours(Arc::clone(other)))
+    }
+
     /// Returns a reference to the stream that is kept after its use.
     pub(super) fn used(self: &Arc<Self>) -> Used {
         if self.owned { Used::Ours(Arc::clone(self)) } else { Used::Theirs(self.handle, Arc::downgrade(self)) }
@@ -202,7 +233,7 @@ impl Drop for Lane {
     fn drop(&mut self) {
         if self.owned {
             // A destructor cannot report a failure.
-            let _ = self.driver.destroy_stream(self.handle);
+            let _ = self.driver().destroy_stream(self.handle);
         }
     }
 }

@@ -125,6 +125,21 @@ impl Executor {
         self.inner.session()?.barrier()
     }
 
+    /// Returns the control plane.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn bootstrap(&self) -> &Arc<Bootstrap> {
+        &self.inner.bootstrap
+    }
+
+    /// Returns the session, for one call of a rank that has CUDA devices too: one sequence of calls covers both.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] while another thread is in a call.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn session(&self) -> Result<MutexGuard<'_, Session>, Error> {
+        self.inner.session()
+    }
+
     /// Makes a call of the control plane as one of the calls of this executor; `text` describes it in messages.
     ///
     /// # Errors

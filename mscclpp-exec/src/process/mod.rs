@@ -22,6 +22,8 @@
 
 mod affinity;
 mod buffer;
+#[cfg(feature = "cuda")]
+mod call_ring;
 mod calls;
 mod executor;
 #[cfg(feature = "cuda")]
@@ -38,6 +40,8 @@ mod session;
 mod wire;
 
 pub use buffer::SharedBuffer;
+#[cfg(feature = "cuda")]
+pub(crate) use call_ring::{CallRing, CallText};
 pub use executor::Executor;
 pub use launch::PreparedPlan;
 #[cfg(feature = "cuda")]

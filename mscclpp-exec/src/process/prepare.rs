@@ -132,7 +132,7 @@ impl Session {
         self.connect_nodes(&program).map_err(|error| self.abort(error))?;
         let bytes = SharedCacheLines::bytes(lines(&program));
         let counters = self.allocate(bytes, Parts::First, "counters of a plan", "counters", true)?;
-        let context = PlanState::new(program, self.rank(), &self.locals, &self.nodes, counters.lines());
+        let context = PlanState::new(program, self.rank(), &self.locals, &self.nodes, counters.lines(0));
         self.plans.push(Prepared { context: Arc::new(context), _counters: counters, scratch: [None, None] });
         Ok(self.plans.len() - 1)
     }

@@ -9,11 +9,11 @@ use mscclpp_core::plan::Plan;
 use mscclpp_dev::{Options, simulator};
 use mscclpp_exec::cuda::jit::Cache;
 use mscclpp_exec::cuda::{self, Device, Executor};
-use mscclpp_exec::{DataType, Message};
+use mscclpp_exec::{Communicator, DataType, Message};
 
 use super::{Work, allgathers, files_and_handles, machine_options};
 use crate::bits::shipped;
-use crate::{CACHE, mock, nodes};
+use crate::{CACHE, communicator, mock, nodes};
 
 /// Name of the variable that makes this program a rank: the role, the driver, and the seed.
 pub(super) const RANK: &str = "MSCCLPP_TEST_RANK";
@@ -53,7 +53,15 @@ pub(crate) fn rank() -> Option<Result<(), Failed>> {
     let what = std::env::var(RANK).ok()?;
     let work = || -> Result<(), Failed> {
         let [role, driver, seed] = what.split(' ').collect::<Vec<_>>().try_into().map_err(|_| "no role")?;
-        let player = Player { group: Arc::new(Bootstrap::from_env()?), driver: driver.to_owned(), seed: seed.parse()? };
+        let communicator = role.starts_with("communicator").then(Communicator::from_env).transpose()?;
+        let group = match &communicator {
+            Some(communicator) => Arc::clone(communicator.bootstrap()),
+            None => Arc::new(Bootstrap::from_env()?),
+        };
+        let player = Player { group, driver: driver.to_owned(), seed: seed.parse()? };
+        if let Some(communicator) = communicator {
+            return communicator::play(role, &player, &communicator);
+        }
         match role {
             "processes" => beside_one_another(&player),
             "handles" => on_one_device(&player, |_| false),

@@ -8,7 +8,7 @@ mod share;
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -21,7 +21,7 @@ use super::nodes::{RegionTable, Stagings};
 use super::peer;
 use super::proxy::Proxies;
 use crate::error::Error;
-use crate::process::{Options, Session};
+use crate::process::{self, Session};
 use crate::shm::{Sent, SharedFile};
 use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, Bootstrap};
 
@@ -33,7 +33,7 @@ const CAUSE_GRACE_PERIOD: Duration = Duration::from_millis(200);
 
 /// A rank's side of its group. All ranks make the same calls in the same order.
 pub(super) struct IpcGroup {
-    session: Mutex<Session>,
+    ranks: process::Executor,
     device: Device,
     pub(super) rank: u32,
     members: Vec<Member>,
@@ -50,10 +50,9 @@ pub(super) struct IpcGroup {
 }
 
 impl IpcGroup {
-    /// Exchanges the properties of the ranks of a group.
-    pub(super) fn new(bootstrap: &Arc<Bootstrap>, device: &Device) -> Result<Self, Error> {
-        let options = Options::default().timeout(bootstrap.options().timeout);
-        let mut session = Session::new(Arc::clone(bootstrap), options)?;
+    /// Exchanges the properties of the ranks of a group. `ranks`: the executor whose calls include those of the group.
+    pub(super) fn new(ranks: process::Executor, device: &Device) -> Result<Self, Error> {
+        let bootstrap = Arc::clone(ranks.bootstrap());
         let properties = device.properties();
         let own = Member {
             process: device.driver().process(),
@@ -63,19 +62,18 @@ impl IpcGroup {
             multicast: properties.multicast,
         };
         let rank = bootstrap.rank();
-        let sent =
-            session.exchange_all("executor of CUDA devices", Sent { bytes: encode(&own)?, ..Sent::default() })?;
+        let sent = Sent { bytes: encode(&own)?, ..Sent::default() };
+        let sent = ranks.session()?.exchange_all("executor of CUDA devices", sent)?;
         let mut members = Vec::with_capacity(sent.len());
         for (peer, sent) in (0_u32..).zip(sent) {
             members.push(decode(peer, if peer == rank { encode(&own)? } else { sent.bytes })?);
         }
-        let (session, known) = (Mutex::new(session), Mutex::default());
+        let known = Mutex::default();
         let nodes = (0..bootstrap.num_ranks()).map(|peer| bootstrap.node_of(peer)).collect::<Result<Vec<_>, _>>()?;
         let remote_regions = (bootstrap.num_nodes() > 1).then(Arc::default);
-        let (bootstrap, device, connected) = (Arc::clone(bootstrap), device.clone(), AtomicU64::new(0));
+        let (device, connected) = (device.clone(), AtomicU64::new(0));
         let stagings = Stagings::default();
-        let group =
-            Self { session, device, rank, members, bootstrap, nodes, remote_regions, stagings, connected, known };
+        let group = Self { ranks, device, rank, members, bootstrap, nodes, remote_regions, stagings, connected, known };
         let connected = group.connect();
         group.agree("connection of CUDA devices", connected)?;
         Ok(group)
@@ -168,12 +166,8 @@ impl IpcGroup {
         }
     }
 
-    fn session(&self) -> Result<MutexGuard<'_, Session>, Error> {
-        match self.session.try_lock() {
-            Ok(session) => Ok(session),
-            Err(TryLockError::WouldBlock) => Err(Error::Busy),
-            Err(TryLockError::Poisoned(session)) => Ok(session.into_inner()),
-        }
+    pub(super) fn session(&self) -> Result<MutexGuard<'_, Session>, Error> {
+        self.ranks.session()
     }
 
     /// Returns the error for a malformed message of a rank.

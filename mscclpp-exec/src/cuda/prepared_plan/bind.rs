@@ -1,6 +1,9 @@
 //! Memory for a prepared plan, and the multicast objects of its switch channels.
 
+use std::panic::Location;
 use std::sync::Arc;
+
+use mscclpp_bootstrap::place;
 
 use super::PreparedPlan;
 use crate::cuda::buffers::{self, Binding, Buffers, DeviceSlice};
@@ -47,7 +50,9 @@ impl PreparedPlan {
     /// # Errors
     /// [`Error::Driver`] if a device has too little memory; [`Error::Capturing`]; in an executor of several processes
     /// those of [`bind`](Self::bind).
+    #[track_caller]
     pub fn buffers(&self) -> Result<Buffers, Error> {
+        let _place = place::enter(Location::caller());
         self.world.refuse_in_capture("cannot allocate buffers")?;
         let part = |rank: u32, space: Space| -> buffers::Part {
             let area = self.params.area(rank, space);
@@ -88,7 +93,9 @@ impl PreparedPlan {
     /// [`Error::BufferCount`], [`Error::BufferSize`]; [`Error::Capturing`]. In an executor of several processes also
     /// [`Error::Driver`] if a slice is no memory of the device, [`Error::Tensor`] if a slice spans several allocations,
     /// [`Error::MapFailed`], [`Error::Bootstrap`] with what another rank reports, [`Error::Busy`].
+    #[track_caller]
     pub fn bind(&self, ranks: impl IntoIterator<Item = [DeviceSlice; 2]>) -> Result<Binding, Error> {
+        let _place = place::enter(Location::caller());
         self.world.refuse_in_capture("cannot bind buffers")?;
         let own: Vec<[DeviceSlice; 2]> = ranks.into_iter().collect();
         let checked = || {

@@ -38,8 +38,13 @@ impl PreparedPlan {
         self.context.abort();
     }
 
+    /// Returns whether a launch aborted.
+    pub(crate) fn has_aborted(&self) -> bool {
+        self.context.has_aborted()
+    }
+
     /// Reads the reports of an aborted launch, and prepares the next launch.
-    pub(super) fn recover(&self, stream: &Stream) -> Error {
+    pub(crate) fn recover(&self, stream: &Stream) -> Error {
         let recover = || -> Result<Error, Error> {
             stream.synchronize()?;
             let reports = self.context.reports()?;

@@ -6,6 +6,7 @@ mod launch;
 mod prepare;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use mscclpp_core::collective::Collective;
 use mscclpp_core::types::ReduceOp;
@@ -19,7 +20,7 @@ use super::driver::Handle;
 use super::executor::Inner;
 use super::plan_state::PlanState;
 use super::specialize::NotSpecialized;
-use super::stream::refuse_in_capture;
+use super::stream::{Stream, refuse_in_capture};
 use crate::error::Error;
 use crate::interpret::Params;
 use crate::message::Message;
@@ -118,6 +119,21 @@ impl PreparedPlan {
         self.context.scramble_scratch(seed)
     }
 
+    /// Returns this process' first rank.
+    pub(in crate::cuda) fn rank(&self) -> u32 {
+        self.world.local().next().map_or(0, |(rank, _)| rank)
+    }
+
+    /// Orders the work that is enqueued on a stream from now on after all launches so far.
+    pub(in crate::cuda) fn follow_launches(&self, stream: &Stream) -> Result<(), Error> {
+        self.world.follow_launches(stream)
+    }
+
+    /// Sets how long an operation of the following launches waits.
+    pub(crate) fn set_timeout(&mut self, timeout: Duration) {
+        self.parts.iter_mut().for_each(|part| part.launch.timeout_ns = nanoseconds(timeout));
+    }
+
     fn check(&self, rank: u32, slices: &[DeviceSlice; 2]) -> Result<(), Error> {
         for (number, (slice, expected)) in slices.iter().zip(self.lens()).enumerate() {
             if slice.bytes != expected {
@@ -129,9 +145,14 @@ impl PreparedPlan {
     }
 
     /// Returns the bytes of a rank's two allocations.
-    fn lens(&self) -> [u64; 2] {
+    pub(in crate::cuda) fn lens(&self) -> [u64; 2] {
         self.params.buffers(&self.context.program)
     }
+}
+
+/// Returns a timeout as a device counts it.
+fn nanoseconds(timeout: Duration) -> u64 {
+    u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX).min(u64::MAX / 2)
 }
 
 impl Drop for PreparedPlan {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Part, PreparedPlan};
+use super::{Part, PreparedPlan, nanoseconds};
 use crate::cuda::abi;
 use crate::cuda::addresses::Tables;
 use crate::cuda::device::{Device, Kernels};
@@ -76,7 +76,7 @@ impl PreparedPlan {
             abi::View { len: view.len, part: view.part(), padded: view.padded() }
         };
         let mut launch: abi::LaunchParams = bytemuck::Zeroable::zeroed();
-        launch.timeout_ns = u64::try_from(world.options.timeout.as_nanos()).unwrap_or(u64::MAX).min(u64::MAX / 2);
+        launch.timeout_ns = nanoseconds(world.options.timeout);
         launch.stride = params.layout.stride;
         launch.unit = params.layout.unit;
         launch.wrap = area(Space::Scratch).wrap;

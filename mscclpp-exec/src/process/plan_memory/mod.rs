@@ -88,9 +88,9 @@ impl PlanMemory {
         }
     }
 
-    /// Returns the first part as lines.
-    pub(super) fn lines(&self) -> SharedCacheLines {
-        SharedCacheLines::new(Arc::clone(self.slab.segment()), self.place.part(0).unwrap_or(0..0))
+    /// Returns the part of a local rank as lines; none if it has no part.
+    pub(super) fn lines(&self, local_rank: usize) -> SharedCacheLines {
+        SharedCacheLines::new(Arc::clone(self.slab.segment()), self.place.part(local_rank).unwrap_or(0..0))
     }
 }
 

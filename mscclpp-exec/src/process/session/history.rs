@@ -173,7 +173,7 @@ impl CallHistory {
 }
 
 /// Returns the id of a text, which is the same on all machines (FNV-1a).
-fn fnv(bytes: &[u8]) -> u64 {
+pub(in super::super) fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 

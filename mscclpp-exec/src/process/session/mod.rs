@@ -14,6 +14,8 @@ use std::sync::{Arc, Weak};
 
 pub(super) use self::connect::lost_descriptor;
 pub(crate) use self::history::CallHistory;
+#[cfg(feature = "cuda")]
+pub(super) use self::history::fnv;
 pub(super) use self::wait::{PARK_INTERVAL, SPINS, YIELDS, spin};
 use super::buffer::Shared;
 use super::calls::Calls;

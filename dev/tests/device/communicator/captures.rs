@@ -1,0 +1,103 @@
+//! Several streams and communicators, and captures.
+
+use libtest_mimic::Failed;
+use mscclpp_core::types::ReduceOp;
+use mscclpp_exec::Error;
+use mscclpp_exec::cuda::DeviceVec;
+
+use super::{failure, on_devices};
+
+pub(super) fn three_communicators_on_interleaved_streams(seed: u64) -> Result<(), Failed> {
+    on_devices(seed, 2, 2, |comm, device| {
+        let reversed = comm.split(Some(0), 9 - comm.rank())?.ok_or("no communicator")?;
+        let third = comm.subgroup(&[0, 1])?.ok_or("no communicator")?;
+        let streams = [device.stream()?, device.stream()?];
+        let all = [comm, &reversed, &third];
+        let mut memory = Vec::new();
+        for (number, comm) in all.iter().enumerate() {
+            let on = comm.on(&streams[number % 2]);
+            memory.push((on.alloc::<u32>(30)?, DeviceVec::<u32>::new(device, 30)?));
+        }
+        for round in 0..6_u32 {
+            for (number, (comm, (registered, own))) in all.iter().zip(&mut memory).enumerate() {
+                registered.write(&[round + comm.rank(); 30])?;
+                own.write(&[round + number as u32; 30])?;
+            }
+            for (number, (comm, (registered, own))) in all.iter().zip(&mut memory).enumerate() {
+                // Each communicator alternates between the streams.
+                let on = comm.on(&streams[(number + round as usize) % 2]);
+                on.all_reduce_in_place(registered, ReduceOp::Sum)?;
+                let on = comm.on(&streams[(number + round as usize + 1) % 2]);
+                on.all_reduce_in_place(own, ReduceOp::Sum)?;
+            }
+            for (comm, stream) in all.iter().flat_map(|comm| streams.iter().map(move |stream| (comm, stream))) {
+                comm.on(stream).synchronize()?;
+            }
+            for (number, (registered, own)) in (0_u32..).zip(&memory) {
+                assert_eq!(registered.to_vec()?, [2 * round + 1; 30]);
+                assert_eq!(own.to_vec()?, [2 * (round + number); 30]);
+            }
+        }
+        Ok(())
+    })
+}
+
+pub(super) fn captured_calls_replay_between_eager_ones(seed: u64) -> Result<(), Failed> {
+    on_devices(seed, 2, 2, |comm, device| {
+        let (stream, rank) = (device.stream()?, comm.rank());
+        let on = comm.on(&stream);
+        let mut registered = on.alloc::<u32>(33)?;
+        let (mut own, mut sum) = (DeviceVec::<u32>::new(device, 70)?, DeviceVec::<u32>::new(device, 70)?);
+        let mut gathered = DeviceVec::<u32>::new(device, 66)?;
+        on.all_reduce_in_place(&mut registered, ReduceOp::Sum)?;
+        on.all_reduce(&own, &mut sum, ReduceOp::Sum)?;
+        on.synchronize()?;
+        let graph = stream.capture(|stream| {
+            let on = comm.on(stream);
+            on.all_reduce_in_place(&mut registered, ReduceOp::Sum)?;
+            on.all_reduce(&own, &mut sum, ReduceOp::Sum)
+        })?;
+        for round in 0..20 {
+            registered.write(&[round + rank; 33])?;
+            own.write(&[round * rank; 70])?;
+            // SAFETY: memory and communicator exist until the stream is synchronized.
+            unsafe { graph.launch(&stream)? };
+            if round % 3 == 0 {
+                on.all_gather(&registered, &mut gathered)?;
+                on.all_reduce_in_place(&mut registered, ReduceOp::Sum)?;
+            }
+            on.synchronize()?;
+            assert_eq!(sum.to_vec()?, [round; 70]);
+            let once = 2 * round + 1;
+            assert_eq!(registered.to_vec()?, [if round % 3 == 0 { 2 * once } else { once }; 33]);
+            if round % 3 == 0 {
+                assert_eq!(gathered.to_vec()?, [once; 66]);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The rejected call is not counted: after it was made without a capture, it can be captured.
+pub(super) fn unprepared_call_in_capture_is_rejected(seed: u64) -> Result<(), Failed> {
+    on_devices(seed, 2, 2, |comm, device| {
+        let stream = device.stream()?;
+        let mut own = DeviceVec::<u32>::from_slice(device, &[1; 20])?;
+        let mut capture = || stream.capture(|stream| comm.on(stream).all_reduce_in_place(&mut own, ReduceOp::Sum));
+        // Not connected yet; then connected.
+        for _ in 0..2 {
+            let error = failure(capture())?;
+            assert!(matches!(error, Error::Capturing { .. }), "{error}");
+            comm.on(&stream).barrier()?;
+            comm.on(&stream).synchronize()?;
+        }
+        comm.on(&stream).all_reduce_in_place(&mut own, ReduceOp::Sum)?;
+        let mut capture = || stream.capture(|stream| comm.on(stream).all_reduce_in_place(&mut own, ReduceOp::Sum));
+        let graph = capture()?;
+        // SAFETY: memory and communicator exist until the stream is synchronized.
+        unsafe { graph.launch(&stream)? };
+        comm.on(&stream).synchronize()?;
+        assert_eq!(own.to_vec()?, [4; 20]);
+        Ok(())
+    })
+}

@@ -1,0 +1,169 @@
+//! Calls of a communicator on device memory: ranks are threads with their own bootstraps on devices of one simulated host, or
+//! each with its own host, or processes.
+
+mod captures;
+mod cases;
+mod failures;
+mod memory;
+
+use std::thread;
+use std::time::Duration;
+
+use libtest_mimic::{Failed, Trial};
+use mscclpp_bootstrap as bootstrap;
+use mscclpp_core::types::ReduceOp;
+use mscclpp_dev::{Options, machine, simulator};
+use mscclpp_exec::cuda::Device;
+use mscclpp_exec::{Communicator, Error};
+
+use self::cases::{Home, every_case};
+use super::devices::with_seeds;
+use super::processes::{Job, Player, machine_options};
+
+/// Body of a rank.
+trait Rank: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync {}
+impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
+
+pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
+    type Test = fn(u64) -> Result<(), Failed>;
+    let tests: [(&str, Test); 16] = [
+        ("calls_equal_those_on_slices", calls_equal_those_on_slices),
+        ("calls_equal_those_on_slices_on_separate_hosts", calls_on_separate_hosts),
+        ("calls_equal_those_on_slices_between_nodes", calls_between_nodes),
+        ("registered_memory_is_freed_when_all_ranks_dropped_it", memory::registered_memory_is_freed),
+        ("registered_call_copies_nothing", memory::registered_call_copies_nothing),
+        ("long_call_is_made_in_pieces", memory::long_call_is_made_in_pieces),
+        ("stream_and_memory_of_another_device_are_rejected", memory::another_device_is_rejected),
+        ("tensor_is_freed_after_its_calls", memory::tensor_is_freed_after_its_calls),
+        ("invalid_arguments_are_rejected_before_launch", memory::invalid_arguments_are_rejected),
+        ("three_communicators_on_interleaved_streams", captures::three_communicators_on_interleaved_streams),
+        ("captured_calls_replay_between_eager_ones", captures::captured_calls_replay_between_eager_ones),
+        ("unprepared_call_in_capture_is_rejected", captures::unprepared_call_in_capture_is_rejected),
+        ("different_call_is_reported_with_both_places", failures::different_call_is_reported),
+        ("different_offset_is_reported", failures::different_offset_is_reported),
+        ("rank_that_leaves_is_reported", failures::rank_that_leaves_is_reported),
+        ("late_rank_is_reported_at_timeout_of_the_call", failures::late_rank_is_reported),
+    ];
+    tests.into_iter().map(|(name, test)| with_seeds(format!("communicator::{name}"), seeds.clone(), test)).collect()
+}
+
+pub(crate) fn on_mock(seed: u64) -> Vec<Trial> {
+    vec![
+        Trial::test("mock::communicator::processes", move || Job::start("communicator", "mock", seed, 2, 2)?.succeed()),
+        Trial::test("mock::communicator::memory_of_cudarc", move || memory::memory_of_cudarc(seed)),
+        Trial::test("mock::communicator::killed_process_is_reported", move || {
+            failures::killed_process_is_reported(seed)
+        }),
+    ]
+}
+
+/// The part of a process.
+pub(crate) fn play(role: &str, player: &Player, comm: &Communicator) -> Result<(), Failed> {
+    let (device, _rig) = player.device(machine_options(player.seed, comm.rank(), false))?;
+    match role {
+        "communicator" => work(comm, &device),
+        _ => failures::play(comm, &device),
+    }
+}
+
+fn group_options(timeout: u64) -> bootstrap::Options {
+    bootstrap::Options::default().timeout(Duration::from_secs(timeout))
+}
+
+/// Runs ranks in threads on the devices of one host; rank r has device r modulo `devices`.
+fn on_devices(seed: u64, ranks: u32, devices: u32, run: impl Rank) -> Result<(), Failed> {
+    each_on(machine_options(seed, 0, false), ranks, devices, group_options(120), run).into_iter().collect()
+}
+
+/// Runs ranks in threads on the devices of one host, and returns the result of each.
+fn each_on(
+    options: Options,
+    ranks: u32,
+    devices: u32,
+    group: bootstrap::Options,
+    run: impl Rank,
+) -> Vec<Result<(), Failed>> {
+    // Kernels of one device run at once only on a host with several. They wait for those that other threads enqueue later.
+    let all: Result<Vec<Device>, String> =
+        machine(options, devices.max(2)).map(|all| all.into_iter().map(Device::with_driver).collect());
+    in_threads(ranks, group, |rank| Ok(all.clone()?[(rank % devices) as usize].clone()), run)
+}
+
+/// Runs ranks in threads, and returns the result of each.
+fn in_threads(
+    ranks: u32,
+    group: bootstrap::Options,
+    device: impl Fn(u32) -> Result<Device, Failed> + Sync,
+    run: impl Rank,
+) -> Vec<Result<(), Failed>> {
+    let comms = match Communicator::local_with_options(ranks, group) {
+        Ok(comms) => comms,
+        Err(error) => return vec![Err(error.into())],
+    };
+    thread::scope(|scope| {
+        let rank = |comm: Communicator| {
+            let (device, run) = (&device, &run);
+            scope.spawn(move || {
+                let device = device(comm.rank())?;
+                let rank = comm.rank();
+                run(&comm, &device).map_err(|failed| super::at(format_args!("rank {rank}"), &failed))
+            })
+        };
+        let threads: Vec<_> = comms.into_iter().map(rank).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("it panicked".into()))).collect()
+    })
+}
+
+/// A few calls of each kind.
+fn work(comm: &Communicator, device: &Device) -> Result<(), Failed> {
+    for home in [Home::Registered, Home::Own] {
+        every_case::<f32>(comm, device, home, &[53], &[ReduceOp::Sum])?;
+    }
+    Ok(())
+}
+
+fn calls_equal_those_on_slices(seed: u64) -> Result<(), Failed> {
+    let homes = [Home::Registered, Home::Own, Home::Raw];
+    let home = |number: u64| homes[((seed + number) % 3) as usize];
+    on_devices(seed, 2, 2, |comm, device| {
+        for home in homes {
+            every_case::<f32>(comm, device, home, &[1, 53, 128], &[ReduceOp::Sum, ReduceOp::Avg])?;
+            every_case::<i32>(comm, device, home, &[17], &[ReduceOp::Min])?;
+            every_case::<u8>(comm, device, home, &[13, 0], &[ReduceOp::Max])?;
+        }
+        Ok(())
+    })?;
+    // Two ranks on one device.
+    on_devices(seed, 2, 1, work)?;
+    on_devices(seed, 4, 4, |comm, device| every_case::<f64>(comm, device, home(0), &[19], &[ReduceOp::Prod]))?;
+    on_devices(seed, 4, 2, |comm, device| every_case::<u32>(comm, device, home(1), &[21], &[ReduceOp::Sum]))?;
+    on_devices(seed, 8, 8, |comm, device| every_case::<i64>(comm, device, home(2), &[3], &[ReduceOp::Sum]))?;
+    on_devices(seed, 1, 1, work)
+}
+
+/// Ranks on different nodes reach each other through port channels.
+fn calls_between_nodes(seed: u64) -> Result<(), Failed> {
+    Job::start("communicator", "simulator", seed, 2, 1)?.succeed()
+}
+
+/// Memory of the other ranks is mapped.
+fn calls_on_separate_hosts(seed: u64) -> Result<(), Failed> {
+    for files in [false, true] {
+        let device = |rank| Ok(Device::with_driver(simulator(machine_options(seed, rank, files))?));
+        in_threads(2, group_options(120), device, work).into_iter().collect::<Result<(), Failed>>()?;
+    }
+    Ok(())
+}
+
+/// Returns whether the error of every rank has the same root cause, and returns them.
+fn errors(results: &[Result<(), Failed>]) -> Vec<String> {
+    results
+        .iter()
+        .map(|result| result.as_ref().err().and_then(Failed::message).unwrap_or("no error").to_owned())
+        .collect()
+}
+
+/// Returns the error of a call that must fail.
+fn failure<T>(result: Result<T, Error>) -> Result<Error, Failed> {
+    result.err().ok_or_else(|| "a call that must fail has succeeded".into())
+}

@@ -1,0 +1,246 @@
+//! A rank's connection to the devices of the other ranks, and what it keeps for later calls.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use mscclpp_bootstrap::{ActiveTimeout, Bootstrap};
+
+use super::LaunchedCall;
+use super::launch::{DeviceCall, Entry, Launched};
+use super::posted::{Kind, PostedCalls};
+use crate::communicator::Communicator;
+use crate::communicator::cache::Cache;
+use crate::cuda::{self, Device, DeviceBuffer, DeviceVec, Executor, Registration, Stream, bytes_of};
+use crate::dtype::Element;
+use crate::error::Error;
+
+/// Interval at which a rank that waits for a stream checks the other ranks.
+const CHECK_INTERVAL: Duration = Duration::from_millis(2);
+
+/// How long a rank that drops its connection waits for others that may access its memory. If they do not stop, the memory is
+/// leaked.
+const MAX_STOP_TIME: Duration = Duration::from_secs(1);
+
+/// A rank's connection to the devices of the other ranks.
+pub(super) struct Connection {
+    // Dropped first: destructors of plans wait for pending launches.
+    pub(super) cache: Cache<Entry>,
+    /// Prepared requests that were replaced, but that graphs may contain.
+    pub(super) retired: Vec<Entry>,
+    /// Internal buffers for input and output.
+    pub(super) staging: Option<Arc<[DeviceBuffer; 2]>>,
+    /// Registered allocations that not all ranks have dropped yet, by number.
+    allocations: Vec<(u64, Arc<DeviceBuffer>)>,
+    num_allocations: u64,
+    token: Option<DeviceVec<u32>>,
+    pub(super) posted: PostedCalls,
+    /// Whether the report of an aborted launch was read.
+    is_reported: bool,
+    pub(super) last: Option<Launched>,
+    pub(super) multicast: bool,
+    pub(super) device: Device,
+    pub(super) executor: Executor,
+    bootstrap: Arc<Bootstrap>,
+}
+
+impl Connection {
+    /// Connects the ranks. A call of all ranks.
+    pub(super) fn new(communicator: &Communicator, stream: &Stream) -> Result<Self, Error> {
+        let none = || Error::StreamDeviceMismatch { device: "any device".into() };
+        let device = stream.devices().next().ok_or_else(none)?.clone();
+        if stream.is_capturing()? {
+            return Err(Error::Capturing { what: "cannot connect the ranks, which the first call does,".into() });
+        }
+        let options = cuda::Options::default().timeout(communicator.bootstrap().options().timeout);
+        let executor = Executor::connect_ranks(communicator.executor()?, &device, options)?;
+        let posted = PostedCalls::new(executor.share_call_ring()?);
+        Ok(Self {
+            cache: Cache::default(),
+            retired: Vec::new(),
+            staging: None,
+            allocations: Vec::new(),
+            num_allocations: 0,
+            token: None,
+            posted,
+            is_reported: false,
+            last: None,
+            multicast: executor.has_multicast(),
+            device,
+            executor,
+            bootstrap: Arc::clone(communicator.bootstrap()),
+        })
+    }
+
+    /// Checks that a stream has a queue on the device.
+    ///
+    /// # Errors
+    /// [`Error::StreamDeviceMismatch`].
+    pub(super) fn check_stream(&self, stream: &Stream) -> Result<(), Error> {
+        match stream.devices().any(|device| device.is_same(&self.device)) {
+            true => Ok(()),
+            false => Err(Error::StreamDeviceMismatch { device: self.device.label() }),
+        }
+    }
+
+    /// Drops what was prepared, except what graphs may contain.
+    pub(super) fn clear(&mut self) {
+        let captured = self.cache.clear().filter(|entry| entry.is_captured);
+        self.retired.extend(captured);
+    }
+
+    pub(super) fn last_call(&self) -> Option<LaunchedCall> {
+        self.last.as_ref().map(Launched::report)
+    }
+
+    /// Posts a call and compares it with those of the other ranks of the node, unless it is captured.
+    ///
+    /// # Errors
+    /// [`Error::Bootstrap`] with the mismatch, or why the communicator has failed.
+    pub(super) fn post(&mut self, kind: Kind, call: &DeviceCall<'_>) -> Result<(), Error> {
+        if call.is_captured {
+            return Ok(());
+        }
+        let posted = self.posted.post(kind, call.place, &self.bootstrap);
+        posted.map_err(|error| self.fail(error))
+    }
+
+    /// Fails the communicator, and aborts the launches of this rank.
+    pub(super) fn fail(&self, error: Error) -> Error {
+        let error = self.executor.fail(error);
+        self.stop();
+        error
+    }
+
+    /// Aborts the launches of this rank after a failure, and tells the other ranks when none is pending any more.
+    fn stop(&self) {
+        self.executor.abort_launches();
+        if self.executor.wait_for_launches().is_ok() {
+            self.posted.ring.stop();
+        }
+    }
+
+    /// Checks that no earlier call has failed.
+    ///
+    /// # Errors
+    /// The report of the first launch that aborted, or why the communicator has failed.
+    pub(super) fn check(&mut self, stream: &Stream) -> Result<(), Error> {
+        if self.is_reported || !self.executor.has_aborted() {
+            return self.executor.check().inspect_err(|_| self.stop());
+        }
+        if stream.is_capturing()? {
+            return Err(Error::Capturing { what: "cannot read the report of an aborted launch".into() });
+        }
+        let mut entries = self.cache.prepared().chain(&self.retired);
+        let aborted = entries.find(|entry| entry.plan.has_aborted());
+        let Some(aborted) = aborted else {
+            return self.executor.check();
+        };
+        self.is_reported = true;
+        let error = aborted.plan.recover(stream);
+        self.stop();
+        Err(error)
+    }
+
+    /// Allocates registered memory. A call of all ranks.
+    pub(super) fn alloc<T: Element>(&mut self, call: &DeviceCall<'_>, len: usize) -> Result<DeviceVec<T>, Error> {
+        if call.is_captured {
+            return Err(Error::Capturing { what: "cannot allocate memory".into() });
+        }
+        self.check(call.stream)?;
+        let bytes = bytes_of::<T>(len);
+        let kind = Kind::Alloc(bytes);
+        self.post(kind, call)?;
+        let text = kind.describe();
+        let dropped = self.dropped_on_all_ranks(&text)?;
+        self.cache.prepared_mut().for_each(|entry| entry.unbind(&dropped));
+        let memory = Arc::new(self.executor.alloc_on_all(&text, bytes)?);
+        // No rank is bound to them any more.
+        self.allocations.retain(|(number, _)| !dropped.contains(number));
+        self.num_allocations += 1;
+        let (executor, allocation) = (self.executor.number(), self.num_allocations);
+        self.allocations.push((allocation, Arc::clone(&memory)));
+        Ok(DeviceVec::of(memory, len, Some(Registration { executor, allocation, offset: 0 })))
+    }
+
+    /// Returns the allocations that all ranks have dropped, which no rank uses in a launch any more: all have made the same
+    /// calls until now. A call of all ranks.
+    fn dropped_on_all_ranks(&mut self, text: &str) -> Result<Vec<u64>, Error> {
+        let dropped = self.allocations.iter().filter(|(_, memory)| Arc::strong_count(memory) == 1);
+        let dropped: Vec<u64> = dropped.map(|(number, _)| *number).collect();
+        let of_all = self.executor.gather(text, &dropped)?;
+        let compared = self.posted.ring.compare(&self.bootstrap);
+        compared.map_err(|error| self.fail(error.into()))?;
+        Ok(dropped.into_iter().filter(|number| of_all.iter().all(|dropped| dropped.contains(number))).collect())
+    }
+
+    /// Returns registered memory of one element for barriers. The first call allocates it.
+    pub(super) fn barrier_token(&mut self, call: &DeviceCall<'_>) -> Result<DeviceVec<u32>, Error> {
+        let token = match self.token.take() {
+            Some(token) => token,
+            None => self.alloc(call, 1)?,
+        };
+        Ok(self.token.insert(token).share())
+    }
+
+    /// Waits for a stream, and reports whether the calls so far have succeeded.
+    pub(super) fn synchronize(&mut self, communicator: &Communicator, stream: &Stream) -> Result<(), Error> {
+        let bootstrap = communicator.bootstrap();
+        let (done, executor, ring) = (AtomicBool::new(false), &self.executor, &mut self.posted.ring);
+        let mut watch = || {
+            let failure = bootstrap.check_alive().and_then(|()| ring.compare(bootstrap));
+            let Err(cause) = failure else { return true };
+            // Launches of this rank wait for ranks that will not come.
+            executor.fail(cause.into());
+            executor.abort_launches();
+            false
+        };
+        thread::scope(|scope| {
+            let watch = || {
+                while !done.load(Ordering::Acquire) && watch() {
+                    thread::park_timeout(CHECK_INTERVAL);
+                }
+            };
+            // Without a thread the launches end by their timeouts.
+            let watcher = thread::Builder::new().name("mscclpp-watch".into()).spawn_scoped(scope, watch);
+            let synchronized = stream.synchronize();
+            done.store(true, Ordering::Release);
+            if let Ok(watcher) = &watcher {
+                watcher.thread().unpark();
+            }
+            synchronized
+        })?;
+        self.check(stream)?;
+        self.executor.drain_ports().map_err(|error| self.fail(error))?;
+        let compared = self.posted.ring.compare(bootstrap);
+        compared.map_err(|error| self.fail(error.into()))
+    }
+}
+
+impl Drop for Connection {
+    /// Waits for the launches of this rank, and until no other rank accesses its memory.
+    fn drop(&mut self) {
+        let lost = self.bootstrap.check_alive().map_or_else(|error| error.lost(), |()| Vec::new());
+        let has_failed = self.executor.check().is_err() || self.executor.has_aborted();
+        if has_failed {
+            self.executor.abort_launches();
+        }
+        let mut is_quiet = self.executor.wait_for_launches().is_ok();
+        self.posted.ring.stop();
+        let mut timeout = ActiveTimeout::new(MAX_STOP_TIME);
+        while is_quiet && !self.posted.ring.is_quiet(&lost, has_failed) {
+            thread::sleep(CHECK_INTERVAL);
+            is_quiet = !timeout.is_expired();
+        }
+        if !is_quiet {
+            let entries: Vec<Entry> = self.cache.clear().chain(self.retired.drain(..)).collect();
+            std::mem::forget((
+                entries,
+                self.staging.take(),
+                std::mem::take(&mut self.allocations),
+                self.executor.clone(),
+            ));
+        }
+    }
+}

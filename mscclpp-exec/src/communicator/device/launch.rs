@@ -1,0 +1,275 @@
+//! Serves a call on device memory: selects an algorithm, prepares its plan and binds memory once, and launches.
+
+use std::panic::Location;
+use std::sync::Arc;
+
+use mscclpp_core::collective::CollectiveKind;
+
+use super::LaunchedCall;
+use super::connection::Connection;
+use super::posted::{Kind, Position};
+use crate::communicator::Communicator;
+use crate::communicator::decide::decide;
+use crate::communicator::handle::Forced;
+use crate::cuda::{Binding, DeviceBuffer, Executor, Lent, PreparedPlan, Staged, StagedPart, Stream, lent_slices};
+use crate::error::Error;
+use crate::select::{Algorithm, Backend, PlanError, Request};
+
+/// Maximum number of registered memories to which a prepared plan stays bound.
+const MAX_BINDINGS: usize = 64;
+
+/// Minimum size of an internal buffer, in bytes.
+const MIN_STAGING: u64 = 1 << 16;
+
+/// A call on a stream.
+pub(super) struct DeviceCall<'a> {
+    pub(super) communicator: &'a Communicator,
+    pub(super) stream: &'a Stream,
+    pub(super) place: &'static Location<'static>,
+    pub(super) is_captured: bool,
+}
+
+/// Memory that is lent to a call; in place, the output alone.
+#[derive(Clone, Copy)]
+pub(super) struct Memory<'a> {
+    pub(super) input: Option<&'a Lent<'a>>,
+    pub(super) output: &'a Lent<'a>,
+}
+
+/// How a call was made.
+pub(super) struct Launched {
+    request: Request,
+    algorithm: Option<Arc<Algorithm>>,
+    bytes_copied: u64,
+    num_launches: u32,
+}
+
+impl Launched {
+    pub(super) fn report(&self) -> LaunchedCall {
+        let Self { request, bytes_copied, num_launches, .. } = *self;
+        let algorithm = self.algorithm.as_ref().map(|algorithm| algorithm.name().to_owned());
+        LaunchedCall { request, algorithm, bytes_copied, num_launches }
+    }
+}
+
+/// A prepared request.
+pub(super) struct Entry {
+    // Dropped first: their destructors wait for pending launches.
+    bindings: Vec<([Option<Position>; 2], Binding)>,
+    staged: Option<Staged>,
+    pub(super) plan: PreparedPlan,
+    algorithm: Arc<Algorithm>,
+    /// Whether a launch was captured, so that a graph may use all of it at any time.
+    pub(super) is_captured: bool,
+}
+
+impl Entry {
+    /// Makes the binding to registered memory the last one. The first call for a position creates it, which is a call of all
+    /// ranks.
+    fn bound(
+        &mut self,
+        positions: [Option<Position>; 2],
+        memory: Memory<'_>,
+        call: &DeviceCall<'_>,
+    ) -> Result<(), Error> {
+        if let Some(at) = self.bindings.iter().position(|(bound, _)| *bound == positions) {
+            // The least recently used one is first.
+            self.bindings[at..].rotate_left(1);
+            return Ok(());
+        }
+        refuse_in_capture(call, || "cannot bind registered memory".into())?;
+        if self.bindings.len() >= MAX_BINDINGS && !self.is_captured {
+            self.bindings.remove(0);
+        }
+        let binding = self.plan.bind([lent_slices(memory.input, memory.output)])?;
+        self.bindings.push((positions, binding));
+        Ok(())
+    }
+}
+
+impl Entry {
+    /// Drops the bindings to some allocations, unless a graph may use them.
+    pub(super) fn unbind(&mut self, allocations: &[u64]) {
+        let is_of = |position: &Option<Position>| position.is_some_and(|(number, _)| allocations.contains(&number));
+        if !self.is_captured {
+            self.bindings.retain(|(positions, _)| !positions.iter().any(is_of));
+        }
+    }
+}
+
+/// Rejects in a capture what needs the host or other ranks.
+fn refuse_in_capture(call: &DeviceCall<'_>, what: impl FnOnce() -> String) -> Result<(), Error> {
+    match call.is_captured {
+        true => Err(Error::Capturing { what: format!("{}, which a call before the capture does,", what()) }),
+        false => Ok(()),
+    }
+}
+
+impl Connection {
+    /// Serves a request on lent memory; the caller has checked its lengths. A failure of the driver fails the communicator:
+    /// the other ranks wait for the launch.
+    pub(super) fn serve(
+        &mut self,
+        call: &DeviceCall<'_>,
+        forced: &Forced,
+        limit: u64,
+        request: Request,
+        memory: Memory<'_>,
+    ) -> Result<(), Error> {
+        self.serve_once(call, forced, limit, request, memory).map_err(|error| match error {
+            Error::Driver(_) | Error::Capturing { .. } if !call.is_captured => self.fail(error),
+            other => other,
+        })
+    }
+
+    fn serve_once(
+        &mut self,
+        call: &DeviceCall<'_>,
+        forced: &Forced,
+        limit: u64,
+        request: Request,
+        memory: Memory<'_>,
+    ) -> Result<(), Error> {
+        self.last = None;
+        self.check(call.stream)?;
+        let positions = [memory.input, Some(memory.output)].map(|lent| lent.and_then(|lent| self.position(lent)));
+        let registered = positions[1].is_some() && (request.in_place || positions[0].is_some());
+        let positions = if registered { positions } else { [None; 2] };
+        let request = Request { registered, backend: Backend::Cuda, multicast: self.multicast, ..request };
+        self.post(Kind::Collective(request, positions), call)?;
+        let mut launched = Launched { request, algorithm: None, bytes_copied: 0, num_launches: 0 };
+        if request.bytes == 0 || request.num_ranks == 1 {
+            // The result of a single rank is its input.
+            if let Some(input) = memory.input.filter(|_| request.bytes > 0) {
+                call.stream.copy_lent(&self.device, memory.output, input)?;
+                launched.bytes_copied = request.bytes;
+            }
+        } else if registered {
+            let entry = self.entry(call, forced, request)?;
+            entry.bound(positions, memory, call)?;
+            let Entry { plan, bindings, .. } = &mut *entry;
+            let (_, binding) = bindings.last().ok_or_else(|| Error::Internal("a plan without binding".into()))?;
+            plan.launch_lent(binding, memory.input, memory.output, call.stream)?;
+            entry.launched(call, &mut launched);
+        } else {
+            self.serve_staged(call, forced, limit, memory, &mut launched)?;
+        }
+        self.last = Some(launched);
+        Ok(())
+    }
+
+    /// Returns the position of memory that is registered with this communicator.
+    fn position(&self, lent: &Lent<'_>) -> Option<Position> {
+        let registration = lent.registration().filter(|found| found.executor == self.executor.number())?;
+        Some((registration.allocation, registration.offset))
+    }
+
+    /// Serves a request through internal buffers, in pieces if it is long and each element of the result depends on one
+    /// element of each rank.
+    fn serve_staged(
+        &mut self,
+        call: &DeviceCall<'_>,
+        forced: &Forced,
+        limit: u64,
+        memory: Memory<'_>,
+        launched: &mut Launched,
+    ) -> Result<(), Error> {
+        use CollectiveKind::{AllReduce, Broadcast, Reduce, SendRecv};
+        let request = launched.request;
+        let each = match request.collective {
+            AllReduce | Broadcast | Reduce | SendRecv => limit,
+            _ => request.bytes,
+        };
+        let mut offset = 0;
+        while offset < request.bytes {
+            let bytes = each.min(request.bytes - offset);
+            let piece = Request { bytes, ..request };
+            self.launch_staged(call, forced, piece, memory, offset, launched)?;
+            offset += bytes;
+        }
+        Ok(())
+    }
+
+    /// Launches a piece of a request on internal buffers.
+    fn launch_staged(
+        &mut self,
+        call: &DeviceCall<'_>,
+        forced: &Forced,
+        piece: Request,
+        Memory { input, output }: Memory<'_>,
+        offset: u64,
+        launched: &mut Launched,
+    ) -> Result<(), Error> {
+        let whole = piece.bytes == launched.request.bytes;
+        let part = |lent| -> StagedPart<'_> {
+            let lent: &Lent<'_> = lent;
+            StagedPart { lent, offset, bytes: if whole { lent.as_slice().bytes } else { piece.bytes } }
+        };
+        let is_root = piece.root == call.communicator.rank();
+        // What a rank does not contribute, and what it does not receive, is not copied.
+        let copied_in =
+            (piece.collective != CollectiveKind::Broadcast || is_root).then(|| part(input.unwrap_or(output)));
+        let copied_out = (piece.collective != CollectiveKind::Reduce || is_root).then(|| part(output));
+        let staging = self.staging(call, part(input.unwrap_or(output)).bytes.max(part(output).bytes))?;
+        let entry = self.entry(call, forced, piece)?;
+        if entry.staged.is_none() {
+            refuse_in_capture(call, || "cannot bind internal buffers".into())?;
+            entry.staged = Some(entry.plan.stage(&staging)?);
+        }
+        let Entry { plan, staged, .. } = &mut *entry;
+        let staged = staged.as_ref().ok_or_else(|| Error::Internal("a plan without buffers".into()))?;
+        plan.launch_staged(staged, copied_in, copied_out, call.stream)?;
+        launched.bytes_copied += [copied_in, copied_out].iter().flatten().map(|part| part.bytes).sum::<u64>();
+        entry.launched(call, launched);
+        Ok(())
+    }
+
+    /// Returns internal buffers of at least this number of bytes each. Requests that were prepared before keep theirs. A
+    /// call that allocates is one of all ranks.
+    fn staging(&mut self, call: &DeviceCall<'_>, bytes: u64) -> Result<Arc<[DeviceBuffer; 2]>, Error> {
+        if let Some(staging) = self.staging.as_ref().filter(|staging| staging[0].as_slice().bytes >= bytes) {
+            return Ok(Arc::clone(staging));
+        }
+        refuse_in_capture(call, || "cannot allocate internal buffers".into())?;
+        let bytes = bytes.max(MIN_STAGING).checked_next_power_of_two().unwrap_or(bytes);
+        let text = format!("internal buffers of {bytes} bytes on devices");
+        let buffer = || self.executor.alloc_on_all(&text, bytes);
+        Ok(Arc::clone(self.staging.insert(Arc::new([buffer()?, buffer()?]))))
+    }
+
+    /// Returns a prepared request. The first call prepares it, which is a call of all ranks.
+    fn entry(&mut self, call: &DeviceCall<'_>, forced: &Forced, request: Request) -> Result<&mut Entry, Error> {
+        let Self { cache, retired, executor, .. } = self;
+        let retire = |entry: Entry| {
+            if entry.is_captured {
+                retired.push(entry);
+            }
+        };
+        let entry = cache.get(&request, || prepare(executor, call, forced, &request), retire)?;
+        entry.plan.set_timeout(call.communicator.timeout());
+        Ok(entry)
+    }
+}
+
+/// Selects the algorithm of a request and prepares its plan. A call of all ranks.
+fn prepare(executor: &Executor, call: &DeviceCall<'_>, forced: &Forced, request: &Request) -> Result<Entry, Error> {
+    refuse_in_capture(call, || format!("cannot prepare {request}"))?;
+    let rank = call.communicator.rank();
+    let (algorithm, plan) = decide(&*call.communicator.registry()?, forced.as_ref(), request, rank)?;
+    let plan = plan.ok_or_else(|| {
+        let source = Box::new(PlanError::Native { name: algorithm.name().to_owned() });
+        Error::NoPlan { rank, request: request.to_string(), source }
+    })?;
+    let plan = executor.prepare(&plan, request.message())?;
+    Ok(Entry { bindings: Vec::new(), staged: None, plan, algorithm, is_captured: false })
+}
+
+impl Entry {
+    /// Records a launch.
+    fn launched(&mut self, call: &DeviceCall<'_>, launched: &mut Launched) {
+        self.is_captured |= call.is_captured;
+        self.algorithm.record_call();
+        launched.num_launches += 1;
+        launched.algorithm = Some(Arc::clone(&self.algorithm));
+    }
+}

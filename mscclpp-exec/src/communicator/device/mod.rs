@@ -1,0 +1,209 @@
+//! Collective calls on device memory.
+
+mod calls;
+mod connection;
+mod launch;
+mod posted;
+
+use std::panic::Location;
+
+use mscclpp_core::types::ReduceOp;
+
+use self::connection::Connection;
+use self::launch::DeviceCall;
+use super::Communicator;
+use crate::cuda::{DeviceVec, Stream, refuse_in_capture};
+use crate::dtype::Element;
+use crate::error::Error;
+use crate::select::Request;
+
+/// Bytes above which calls on memory that is not registered are made in pieces, if their collective allows it.
+const STAGING_LIMIT: u64 = 64 << 20;
+
+/// The calls of a communicator on device memory, enqueued on a stream; of [`Communicator::on`]. Each rank is a process, or a
+/// thread with its own bootstrap, and has a device; several ranks may share one.
+///
+/// ```no_run
+/// use mscclpp_core::types::ReduceOp;
+/// use mscclpp_exec::cuda::{Device, DeviceVec};
+/// use mscclpp_exec::{Communicator, Error};
+///
+/// # fn main() -> Result<(), Error> {
+/// let comm = Communicator::from_env()?;
+/// let device = Device::new(0)?;
+/// let stream = device.stream()?;
+/// let mut gradients = comm.on(&stream).alloc::<f32>(1 << 20)?; // registered: used without copies
+/// comm.on(&stream).all_reduce_in_place(&mut gradients, ReduceOp::Avg)?; // enqueued
+/// comm.on(&stream).synchronize()?; // done, or failed
+/// # Ok(())
+/// # }
+/// ```
+///
+/// The calls have the names, arguments and results of the communicator's calls on slices. Memory is a
+/// [`DeviceVec`] or a part of it, a slice or view of cudarc's, or a tensor of another library.
+///
+/// | memory | path |
+/// |---|---|
+/// | all of a call's memory is [allocated](Self::alloc) by the communicator | registered: used in place, no copy |
+/// | any other | copied to internal buffers and back, on the same stream |
+///
+/// A call returns when it is enqueued. [`synchronize`](Self::synchronize) waits and reports whether the calls have
+/// succeeded.
+///
+/// # Ordering
+/// All ranks make the same calls in the same order, each on a stream of its device: the same sizes, types, reductions,
+/// roots, and all or none of the memory registered. Registered memory is in the same allocation and begins at the same
+/// offset on all ranks. Calls on different streams of a rank follow one another in the order in which they are made.
+/// Between a call and its completion no other work may use its memory, except work that is enqueued on the stream later.
+///
+/// Ranks of a node compare their calls without waiting for each other: a difference fails the communicator with both
+/// calls and their source lines, as soon as one of the ranks makes a call or waits in [`synchronize`](Self::synchronize).
+///
+/// # Captures
+/// Calls may be captured, by [`Stream::capture`] or by other code, once the same call was made without a capture; until
+/// then it is [`Error::Capturing`]. All ranks capture alike. Captured calls and their replays are not compared. The
+/// communicator, or a clone of it, must exist as long as a graph of its calls is launched.
+///
+/// # Cost
+/// The first call connects the ranks. The first call of a kind and size, and with registered memory of an allocation and
+/// offset, selects an algorithm, prepares its plan and binds the memory, which are calls of all ranks; later ones enqueue
+/// one kernel, and up to two copies for memory that is not registered. Of such calls those on more than 64 MiB
+/// ([`Communicator::set_device_staging_limit`]) are made in pieces, if their collective works on each element alone:
+/// all-reduce, broadcast, reduce, send-receive.
+///
+/// # Errors
+/// All calls: invalid lengths and roots; [`Error::StreamDeviceMismatch`] for a stream or memory of another device than that of
+/// the first call; [`Error::Capturing`]; [`Error::Busy`] while another thread is in a call of this rank; errors of selection
+/// and preparation. A launch that aborted is reported by the next call or by [`synchronize`](Self::synchronize), with the
+/// root cause; the communicator has failed then.
+#[derive(Clone, Copy, Debug)]
+pub struct OnStream<'a> {
+    communicator: &'a Communicator,
+    stream: &'a Stream,
+}
+
+/// How a call on device memory was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LaunchedCall {
+    /// The request; it states whether the memory was registered.
+    pub request: Request,
+    /// The algorithm; none for a single rank, and for no elements.
+    pub algorithm: Option<String>,
+    /// Bytes that were copied to internal buffers and from them; on a single rank from the input to the output.
+    pub bytes_copied: u64,
+    /// Number of launches: one, or one per piece.
+    pub num_launches: u32,
+}
+
+/// State of a rank's calls on device memory.
+pub(super) struct Devices {
+    connection: Option<Box<Connection>>,
+    staging_limit: u64,
+}
+
+impl Default for Devices {
+    fn default() -> Self {
+        Self { connection: None, staging_limit: STAGING_LIMIT }
+    }
+}
+
+impl Devices {
+    /// Drops what was prepared.
+    pub(super) fn clear(&mut self) {
+        if let Some(connection) = &mut self.connection {
+            connection.clear();
+        }
+    }
+
+    /// Returns the connection to the other ranks, which the first call makes.
+    fn connection(&mut self, on: &OnStream<'_>) -> Result<&mut Connection, Error> {
+        match &mut self.connection {
+            Some(connection) => {
+                connection.check_stream(on.stream)?;
+                Ok(connection)
+            }
+            none => Ok(none.insert(Box::new(Connection::new(on.communicator, on.stream)?))),
+        }
+    }
+}
+
+impl Communicator {
+    /// Returns the calls of this communicator on device memory, enqueued on a stream. The device of the first call's stream is
+    /// that of all later ones.
+    pub fn on<'a>(&'a self, stream: &'a Stream) -> OnStream<'a> {
+        OnStream { communicator: self, stream }
+    }
+
+    /// Sets the bytes above which calls on device memory that is not registered are made in pieces, 64 MiB at first; the
+    /// same on all ranks. Pieces have at least 4 KiB.
+    ///
+    /// # Errors
+    /// [`Error::Busy`].
+    pub fn set_device_staging_limit(&self, bytes: u64) -> Result<(), Error> {
+        self.calls()?.devices.staging_limit = bytes.max(1 << 12);
+        Ok(())
+    }
+}
+
+impl OnStream<'_> {
+    /// Allocates `len` registered elements, zero at first, which calls use without copies. A call of all ranks with one
+    /// length. The elements are freed by the first `alloc` after all ranks have dropped them, or with the communicator.
+    ///
+    /// # Errors
+    /// As [`OnStream`]; [`Error::Driver`] if the device has too little memory, which fails the communicator.
+    #[track_caller]
+    pub fn alloc<T: Element>(&self, len: usize) -> Result<DeviceVec<T>, Error> {
+        let (mut calls, place) = (self.communicator.calls()?, Location::caller());
+        self.communicator
+            .record(&mut calls, None, |calls| calls.devices.connection(self)?.alloc(&self.call(place)?, len))
+    }
+
+    /// Waits until all work on the stream is complete, and reports whether the calls so far have succeeded on this rank.
+    /// While it waits, it ends with an error as soon as another rank is lost, has failed, has left without making the
+    /// calls of this rank, or makes different ones.
+    ///
+    /// # Errors
+    /// As [`OnStream`]: [`Error::Stalled`], [`Error::Interrupted`], [`Error::Bootstrap`].
+    #[track_caller]
+    pub fn synchronize(&self) -> Result<(), Error> {
+        let mut calls = self.communicator.calls()?;
+        if calls.devices.connection.is_none() {
+            return self.stream.synchronize();
+        }
+        self.communicator
+            .guard(&mut calls, |calls| calls.devices.connection(self)?.synchronize(self.communicator, self.stream))
+    }
+
+    /// Enqueues a barrier: work that is enqueued on the stream later begins when all ranks have made this call, and their
+    /// streams have reached it.
+    ///
+    /// # Errors
+    /// As [`OnStream`].
+    #[track_caller]
+    pub fn barrier(&self) -> Result<(), Error> {
+        let (mut calls, place) = (self.communicator.calls()?, Location::caller());
+        let token = self
+            .communicator
+            .record(&mut calls, None, |calls| calls.devices.connection(self)?.barrier_token(&self.call(place)?));
+        drop(calls);
+        self.all_reduce_in_place(&mut token?, ReduceOp::Max)
+    }
+
+    /// Returns how the last call on device memory was made; none before the first one, and after one that failed.
+    ///
+    /// # Errors
+    /// [`Error::Busy`].
+    pub fn last_call(&self) -> Result<Option<LaunchedCall>, Error> {
+        let calls = self.communicator.calls()?;
+        Ok(calls.devices.connection.as_ref().and_then(|connection| connection.last_call()))
+    }
+
+    fn call(&self, place: &'static Location<'static>) -> Result<DeviceCall<'_>, Error> {
+        let is_captured = self.stream.is_capturing()?;
+        if !is_captured {
+            refuse_in_capture("cannot make a call on a stream that is not captured")?;
+        }
+        Ok(DeviceCall { communicator: self.communicator, stream: self.stream, place, is_captured })
+    }
+}

@@ -1,0 +1,73 @@
+//! Posts the calls of a rank to its call ring, and compares them with those of its peers.
+
+use std::collections::HashMap;
+use std::panic::Location;
+
+use mscclpp_bootstrap::Bootstrap;
+
+use crate::error::Error;
+use crate::process::{CallRing, CallText};
+use crate::select::Request;
+
+/// Maximum number of kinds of calls whose texts are kept.
+const MAX_TEXTS: usize = 1024;
+
+/// Position of registered memory: the allocation's number, and the first byte in it.
+pub(super) type Position = (u64, u64);
+
+/// A kind of call. Ranks make the same call if its kind is equal.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    /// A collective, on registered input and output or on other memory.
+    Collective(Request, [Option<Position>; 2]),
+    /// An allocation of this number of bytes.
+    Alloc(u64),
+}
+
+impl Kind {
+    /// Describes the call, the same on all ranks.
+    pub(super) fn describe(&self) -> String {
+        let (request, positions) = match self {
+            Self::Alloc(bytes) => return format!("alloc of {bytes} bytes on devices"),
+            Self::Collective(request, positions) => (request, positions),
+        };
+        let mut text = format!("{request}, on devices");
+        for (name, position) in ["input", "output"].into_iter().zip(positions) {
+            if let Some((allocation, offset)) = position {
+                text += &format!(", {name} at byte {offset} of allocation {allocation}");
+            }
+        }
+        text
+    }
+}
+
+/// The calls of a rank, as its peers see them.
+pub(super) struct PostedCalls {
+    pub(super) ring: CallRing,
+    /// By kind and address of the source location.
+    texts: HashMap<(Kind, usize), CallText>,
+}
+
+impl PostedCalls {
+    pub(super) fn new(ring: CallRing) -> Self {
+        Self { ring, texts: HashMap::new() }
+    }
+
+    /// Records that this rank makes a call, and compares the calls of all ranks so far.
+    ///
+    /// # Errors
+    /// [`Error::Bootstrap`] with the mismatch, of which the other ranks do not know yet.
+    pub(super) fn post(
+        &mut self,
+        kind: Kind,
+        place: &'static Location<'static>,
+        bootstrap: &Bootstrap,
+    ) -> Result<(), Error> {
+        if self.texts.len() >= MAX_TEXTS {
+            self.texts.clear();
+        }
+        let text = self.texts.entry((kind, std::ptr::from_ref(place).addr()));
+        self.ring.post(text.or_insert_with(|| CallText::new(&kind.describe(), place)));
+        Ok(self.ring.compare(bootstrap)?)
+    }
+}

@@ -1,0 +1,132 @@
+//! Serves calls on slices: selects an algorithm, prepares its plan once, and launches it.
+
+use std::panic::Location;
+use std::sync::Arc;
+
+use mscclpp_bootstrap::place;
+
+use super::decide::decide;
+use super::handle::{Calls, Communicator};
+use crate::dtype::Element;
+use crate::error::Error;
+use crate::metrics::CallCounters;
+use crate::process::PreparedPlan;
+use crate::select::{Algorithm, Buffers, Call, Request};
+
+/// A prepared request: its algorithm, and its plan, bound to the message, unless the algorithm is a function.
+pub(super) struct Prepared {
+    algorithm: Arc<Algorithm>,
+    plan: Option<Box<PreparedPlan>>,
+    counters: Arc<CallCounters>,
+}
+
+impl Communicator {
+    /// Serves a request out of place; the caller has checked its lengths.
+    #[track_caller]
+    pub(crate) fn serve_separate<T: Element>(
+        &self,
+        request: Request,
+        input: &[T],
+        output: &mut [T],
+    ) -> Result<(), Error> {
+        self.serve(request, Typed::Separate(input, output))
+    }
+
+    /// Serves a request in place; the caller has checked its length.
+    #[track_caller]
+    pub(crate) fn serve_in_place<T: Element>(&self, request: Request, buffer: &mut [T]) -> Result<(), Error> {
+        self.serve(request, Typed::Same(buffer))
+    }
+
+    /// Serves a request.
+    #[track_caller]
+    pub(super) fn serve<T: Element>(&self, request: Request, buffers: Typed<'_, T>) -> Result<(), Error> {
+        let mut calls = self.calls()?;
+        self.record(&mut calls, Some(request), |calls| self.launch(calls, request, buffers))
+    }
+
+    /// Makes a call, that of a request or a barrier, and writes a dump if it fails.
+    #[track_caller]
+    pub(super) fn record<R>(
+        &self,
+        calls: &mut Calls,
+        request: Option<Request>,
+        call: impl FnOnce(&mut Calls) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        self.inner.observed.recorder().note(request, Location::caller());
+        self.guard(calls, call)
+    }
+
+    /// Runs a part of a call with the timeout of this handle, and writes a dump if it fails.
+    #[track_caller]
+    pub(super) fn guard<R>(
+        &self,
+        calls: &mut Calls,
+        call: impl FnOnce(&mut Calls) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let _place = place::enter(Location::caller());
+        let _timeout = self.apply_timeout()?;
+        call(calls).inspect_err(|error| {
+            let stall = match error {
+                Error::Stalled(stall) => Some(&**stall),
+                Error::Interrupted(interrupted) => Some(&interrupted.stall),
+                _ => None,
+            };
+            let observed = &self.inner.observed;
+            observed.counters.record_failure(error.kind());
+            observed.recorder().fail(&observed.rank, error, stall);
+        })
+    }
+
+    fn launch<T: Element>(&self, calls: &mut Calls, request: Request, buffers: Typed<'_, T>) -> Result<(), Error> {
+        let rank = self.rank();
+        let forced = calls.forced.as_ref();
+        let prepare = || {
+            let (algorithm, plan) = decide(&*self.registry()?, forced, &request, rank)?;
+            let prepare = |plan| self.executor()?.prepare_as(&plan, request.message(), Some(&request.to_string()));
+            let plan = plan.map(prepare).transpose()?.map(Box::new);
+            let counters = &self.inner.observed.counters;
+            let counters = counters.of_calls(request.collective.name(), algorithm.name());
+            Ok::<_, Error>(Prepared { algorithm, plan, counters })
+        };
+        let prepared = calls.cache.get(&request, prepare, drop)?;
+        let started = prepared.counters.start();
+        match (&mut prepared.plan, buffers) {
+            (Some(plan), Typed::Separate(input, output)) => plan.launch(input, output)?,
+            (Some(plan), Typed::Same(buffer)) => plan.launch_in_place(buffer)?,
+            (None, buffers) => {
+                let call = Call { request: &request, bootstrap: &self.inner.bootstrap, buffers: buffers.bytes() };
+                let failed = |error: crate::select::CallError| Error::NativeAlgorithm {
+                    rank,
+                    request: request.to_string(),
+                    message: error.to_string(),
+                };
+                prepared.algorithm.call(call).map_err(failed)?;
+            }
+        }
+        prepared.algorithm.record_call();
+        let milliseconds = prepared.plan.as_ref().map_or(0, |plan| plan.last_duration());
+        prepared.counters.record(request.bytes, started, milliseconds);
+        self.inner.observed.counters.set_prepared(calls.cache.len());
+        Ok(())
+    }
+}
+
+/// The memory of a call.
+pub(super) enum Typed<'a, T> {
+    /// Out of place: input and output.
+    Separate(&'a [T], &'a mut [T]),
+    /// In place.
+    Same(&'a mut [T]),
+}
+
+impl<'a, T: Element> Typed<'a, T> {
+    fn bytes(self) -> Buffers<'a> {
+        match self {
+            Self::Separate(input, output) => {
+                Buffers::OutOfPlace { input: bytemuck::cast_slice(input), output: bytemuck::cast_slice_mut(output) }
+            }
+            Self::Same(buffer) => Buffers::InPlace(bytemuck::cast_slice_mut(buffer)),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What the calls of a communicator need of an executor that connects its ranks.
+
+use std::sync::{Arc, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use super::buffers::DeviceBuffer;
+use super::executor::{Executor, Inner};
+use super::ipc::IpcGroup;
+use super::plan_state::PlanState;
+use super::stream::{Stream, Used};
+use crate::error::Error;
+use crate::process::CallRing;
+
+impl Executor {
+    /// Returns the number of the executor in this process.
+    pub(crate) fn number(&self) -> u64 {
+        self.inner.number
+    }
+
+    fn group(&self) -> Result<&IpcGroup, Error> {
+        self.inner.group.as_ref().ok_or_else(|| Error::Internal("an executor without a group".into()))
+    }
+
+    /// Returns whether all ranks are on separate devices with multicast objects, and these are not disabled.
+    pub(crate) fn has_multicast(&self) -> bool {
+        let separate = |group: &IpcGroup| {
+            let ranks = 0..self.inner.ranks;
+            ranks.clone().all(|rank| group.multicast(rank).1)
+                && ranks.clone().all(|rank| (0..rank).all(|other| !group.on_one_device(rank, other)))
+        };
+        self.inner.options.multicast && self.inner.group.as_ref().is_some_and(separate)
+    }
+
+    /// Returns an error if an earlier failure excludes further calls.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.group()?.check()
+    }
+
+    /// Fails the communicator. Returns the error, or the cause that another rank reported first.
+    pub(crate) fn fail(&self, error: Error) -> Error {
+        match self.group() {
+            Ok(group) => group.abort(error),
+            Err(internal) => internal,
+        }
+    }
+
+    /// Allocates the rings in which the ranks of a node compare their calls. A call of all ranks.
+    pub(crate) fn share_call_ring(&self) -> Result<CallRing, Error> {
+        self.group()?.session()?.share_call_ring()
+    }
+
+    /// Exchanges a value of every rank. A call of all ranks; `text` describes it.
+    pub(crate) fn gather<T: Serialize + for<'a> Deserialize<'a>>(
+        &self,
+        text: &str,
+        value: &T,
+    ) -> Result<Vec<T>, Error> {
+        let bytes = postcard::to_allocvec(value).map_err(|error| Error::Internal(error.to_string()))?;
+        Ok(self.group()?.gather::<T>(text, &bytes, Vec::new())?.into_iter().map(|(value, _)| value).collect())
+    }
+
+    /// Allocates memory of this rank that can be shared, on all ranks or on none. A call of all ranks; `text` describes
+    /// it.
+    pub(crate) fn alloc_on_all(&self, text: &str, bytes: u64) -> Result<DeviceBuffer, Error> {
+        let rank = self.group()?.rank;
+        self.inner.agree(text, self.alloc(rank, bytes))
+    }
+
+    fn any_plan(&self, mut condition: impl FnMut(&Arc<PlanState>) -> bool) -> bool {
+        let contexts = self.inner.contexts.lock().unwrap_or_else(PoisonError::into_inner);
+        contexts.iter().any(&mut condition)
+    }
+
+    /// Returns whether a launch of any plan has aborted.
+    pub(crate) fn has_aborted(&self) -> bool {
+        self.any_plan(|context| context.has_aborted())
+    }
+
+    /// Aborts the pending launches of all plans, and later ones.
+    pub(crate) fn abort_launches(&self) {
+        self.any_plan(|context| {
+            context.abort();
+            false
+        });
+    }
+
+    /// Waits until the launches of this rank are complete: that on the last stream, which follows all others.
+    pub(crate) fn wait_for_launches(&self) -> Result<(), Error> {
+        let order = self.inner.launch_order.lock().unwrap_or_else(PoisonError::into_inner);
+        for (device, last) in self.inner.devices.iter().zip(&order.last) {
+            match last.as_ref().map(Used::lane) {
+                None => {}
+                Some(Some(lane)) => lane.driver().synchronize(lane.handle())?,
+                // The stream may have been destroyed.
+                Some(None) => device.driver().wait_idle()?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until port channels have drained. The streams of all launches are synchronized.
+    pub(crate) fn drain_ports(&self) -> Result<(), Error> {
+        let contexts = self.inner.contexts.lock().unwrap_or_else(PoisonError::into_inner);
+        contexts.iter().try_for_each(|context| context.drain(self.inner.options.timeout))
+    }
+}
+
+impl Inner {
+    /// Orders the work that is enqueued on a stream from now on after all launches so far.
+    pub(super) fn follow_launches(&self, stream: &Stream) -> Result<(), Error> {
+        let order = self.launch_order.lock().unwrap_or_else(PoisonError::into_inner);
+        for (device, last) in self.devices.iter().zip(&order.last) {
+            if let Some(last) = last {
+                stream.on(device.driver())?.follow(last)?;
+            }
+        }
+        Ok(())
+    }
+}

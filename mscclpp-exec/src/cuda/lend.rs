@@ -1,0 +1,107 @@
+//! Device memory that calls of a communicator use, whatever its origin.
+
+use std::fmt;
+
+use super::buffers::DeviceSlice;
+use super::stream::Stream;
+use crate::dtype::Element;
+use crate::error::Error;
+
+/// Device memory of elements `T` that a call may read: a [`DeviceVec`](super::DeviceVec) or a part of it, a slice or view of
+/// cudarc's, a [tensor](super::dlpack::Tensor) of another library.
+///
+/// # Safety
+/// The result of [`lend`](Self::lend) must be aligned memory of whole elements on a device of the stream. The memory must
+/// exist until all work is complete that was enqueued on the stream while the result existed, also if `self` is dropped
+/// before: its destructor waits, or frees the memory in the order of that stream.
+pub unsafe trait DeviceRef<T: Element> {
+    /// Returns the memory for a call on a stream. Work that was enqueued before it by the memory's owner precedes the
+    /// call, and work that the owner enqueues after the result was dropped follows it.
+    ///
+    /// # Errors
+    /// [`Error::StreamDeviceMismatch`] if the memory is on another device; [`Error::ElementType`]; [`Error::Driver`].
+    fn lend(&self, stream: &Stream) -> Result<Lent<'_>, Error>;
+}
+
+/// Device memory of elements `T` that a call may read and write.
+///
+/// # Safety
+/// As for [`DeviceRef`].
+pub unsafe trait DeviceMut<T: Element> {
+    /// Returns the memory for a call on a stream, as [`DeviceRef::lend`] does.
+    ///
+    /// # Errors
+    /// As [`DeviceRef::lend`].
+    fn lend_mut(&mut self, stream: &Stream) -> Result<Lent<'_>, Error>;
+}
+
+/// Device memory that is lent to a call while the call is enqueued.
+pub struct Lent<'a> {
+    slice: DeviceSlice,
+    registration: Option<Registration>,
+    _release: Release<'a>,
+}
+
+/// Position of memory in a registered allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Registration {
+    /// Number of the executor with which it is registered.
+    pub(crate) executor: u64,
+    /// Number of the allocation, the same on all ranks.
+    pub(crate) allocation: u64,
+    /// Its first byte in the allocation.
+    pub(crate) offset: u64,
+}
+
+impl<'a> Lent<'a> {
+    /// Lends memory.
+    ///
+    /// # Safety
+    /// The memory must be as [`DeviceRef`] requires.
+    pub unsafe fn new(slice: DeviceSlice) -> Self {
+        Self { slice, registration: None, _release: Release(None) }
+    }
+
+    /// Lends memory; `release` is called when the call is enqueued.
+    ///
+    /// # Safety
+    /// As for [`new`](Self::new).
+    pub unsafe fn with_release(slice: DeviceSlice, release: impl FnOnce() + 'a) -> Self {
+        Self { slice, registration: None, _release: Release(Some(Box::new(release))) }
+    }
+
+    pub(super) fn registered(self, registration: Option<Registration>) -> Self {
+        Self { registration, ..self }
+    }
+
+    /// Returns the memory.
+    pub fn as_slice(&self) -> DeviceSlice {
+        self.slice
+    }
+
+    pub(crate) fn registration(&self) -> Option<Registration> {
+        self.registration
+    }
+
+    /// Returns the number of elements.
+    pub(crate) fn len<T: Element>(&self) -> usize {
+        self.slice.bytes as usize / size_of::<T>()
+    }
+}
+
+/// Calls `release` when dropped.
+struct Release<'a>(Option<Box<dyn FnOnce() + 'a>>);
+
+impl Drop for Release<'_> {
+    fn drop(&mut self) {
+        if let Some(release) = self.0.take() {
+            release();
+        }
+    }
+}
+
+impl fmt::Debug for Lent<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lent").field("slice", &self.slice).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,324 @@
+//! Comparison of calls that ranks make without waiting for each other, such as launches on CUDA devices.
+//!
+//! Every rank of a node numbers its calls from 1 and writes each to a ring in its shared memory: the call's text, and a hash
+//! of all calls so far. A rank compares its own hash with that of a peer for the last call that both have made, so that
+//! one comparison covers all earlier calls. A difference is located among the calls that are still in both rings.
+//!
+//! Nothing limits how far a rank is ahead of another one. A rank that is more than [`RING`] calls ahead has overwritten
+//! the calls that the other one would compare, but compares them itself, up to [`CHAINS`] calls back.
+
+use std::panic::Location;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicU64, fence};
+
+use mscclpp_bootstrap as bootstrap;
+use mscclpp_bootstrap::odd_one_out;
+
+use super::plan_memory::{Parts, PlanMemory};
+use super::session::{Session, fnv};
+use crate::error::Error;
+use crate::shm::SharedCacheLines;
+
+/// Number of calls that a rank's ring has.
+const RING: u64 = 256;
+
+/// Number of calls whose hashes a rank keeps in its own memory.
+const CHAINS: u64 = 4096;
+
+/// Lines of an entry: the hash, then the text.
+const ENTRY_LINES: usize = 1 + TEXT_WORDS / 8;
+const TEXT_WORDS: usize = 32;
+
+/// Word of a rank's first line: whether it has stopped.
+const STOPPED: usize = 1;
+
+/// Lines of a rank: the number of its last call, then its ring.
+const LINES: usize = 1 + RING as usize * ENTRY_LINES;
+
+/// A kind of call as it is written to the ring.
+pub(crate) struct CallText {
+    id: u64,
+    words: [u64; TEXT_WORDS],
+}
+
+impl CallText {
+    /// Creates the text of a kind of call. `text` distinguishes calls; `place` is only shown. Long texts are cut.
+    pub(crate) fn new(text: &str, place: &Location<'_>) -> Self {
+        // The text, a line break, the place.
+        let mut bytes = [0; 8 * TEXT_WORDS];
+        let place = format!("\n{place}");
+        let end = place.len().min(bytes.len() / 2);
+        let begin = text.len().min(bytes.len() - end);
+        bytes[..begin].copy_from_slice(&text.as_bytes()[..begin]);
+        bytes[begin..begin + end].copy_from_slice(&place.as_bytes()[..end]);
+        let mut words = [0; TEXT_WORDS];
+        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+        }
+        Self { id: fnv(text.as_bytes()), words }
+    }
+}
+
+/// An entry of a ring.
+struct Entry {
+    chain: u64,
+    words: [u64; TEXT_WORDS],
+}
+
+impl Entry {
+    /// Describes a call for messages: `allreduce of 4 KiB f32, sum (call 7) at src/main.rs:10:5`.
+    fn describe(&self, number: u64) -> String {
+        let bytes: Vec<u8> =
+            self.words.iter().flat_map(|word| word.to_le_bytes()).take_while(|&byte| byte != 0).collect();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let (call, place) = text.split_once('\n').unwrap_or((&text, "an unknown place"));
+        format!("{call} (call {number}) at {place}")
+    }
+}
+
+/// The rings of the ranks of a node.
+pub(crate) struct CallRing {
+    /// By local rank: the rank, and its lines.
+    rings: Vec<(u32, SharedCacheLines)>,
+    /// Keeps the memory of the rings from being used otherwise.
+    _memory: Option<Arc<PlanMemory>>,
+    own_local_rank: usize,
+    /// Number of this rank's last call.
+    number: u64,
+    /// Hashes of all calls up to each of this rank's last ones.
+    chains: Vec<u64>,
+    /// By local rank: the last call that is known to be the same.
+    compared: Vec<u64>,
+}
+
+impl Session {
+    /// Allocates the rings of the ranks of the node. A collective call.
+    ///
+    /// # Errors
+    /// As [`Executor::alloc`](super::Executor::alloc).
+    pub(crate) fn share_call_ring(&mut self) -> Result<CallRing, Error> {
+        let bytes = SharedCacheLines::bytes(LINES);
+        let memory = self.allocate(bytes, Parts::All, "call ring", "a call ring", true)?;
+        let ring = |(local_rank, &rank): (usize, &u32)| (rank, memory.lines(local_rank));
+        let rings = self.locals.iter().enumerate().map(ring).collect();
+        Ok(CallRing { _memory: Some(Arc::clone(&memory)), ..CallRing::new(rings, self.own_local_rank) })
+    }
+}
+
+impl CallRing {
+    fn new(rings: Vec<(u32, SharedCacheLines)>, own_local_rank: usize) -> Self {
+        let compared = vec![0; rings.len()];
+        Self { rings, _memory: None, own_local_rank, number: 0, chains: vec![0; CHAINS as usize], compared }
+    }
+
+    /// Records that this rank makes a call.
+    pub(crate) fn post(&mut self, call: &CallText) {
+        let chain = (self.chain(self.number) ^ call.id).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
+        self.number += 1;
+        self.chains[(self.number % CHAINS) as usize] = chain;
+        let own = &self.rings[self.own_local_rank].1;
+        for (at, &word) in call.words.iter().enumerate() {
+            text_word(own, self.number, at).store(word, Relaxed);
+        }
+        own.at(entry_line(self.number)).store(chain, Relaxed);
+        own.at(0).store(self.number, Release);
+        // Of two ranks that post at the same time at least one then sees the other one's call.
+        fence(SeqCst);
+    }
+
+    /// Compares the calls that this rank and its peers have made so far.
+    ///
+    /// # Errors
+    /// [`Mismatch`](bootstrap::Error::Mismatch) with the first different call;
+    /// [`RankLeft`](bootstrap::Error::RankLeft) if a peer stopped without having made a call of this rank.
+    pub(crate) fn compare(&mut self, bootstrap: &bootstrap::Bootstrap) -> Result<(), bootstrap::Error> {
+        for local_rank in (0..self.rings.len()).filter(|&local_rank| local_rank != self.own_local_rank) {
+            let (rank, ring) = &self.rings[local_rank];
+            // Read before the number, which does not change afterwards.
+            let has_stopped = ring.line(0)[STOPPED].load(Acquire) != 0;
+            let reached = ring.at(0).load(Acquire);
+            if has_stopped && reached < self.number {
+                return Err(self.left(bootstrap, *rank, reached + 1));
+            }
+            let last = reached.min(self.number);
+            if last <= self.compared[local_rank] || self.number - last >= CHAINS {
+                continue;
+            }
+            match read(ring, last) {
+                Some(entry) if entry.chain == self.chain(last) => self.compared[local_rank] = last,
+                Some(_) => return Err(self.mismatch(bootstrap, local_rank, last)),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Records that no launch of this rank is pending, and that it makes no further call.
+    pub(crate) fn stop(&self) {
+        self.rings[self.own_local_rank].1.line(0)[STOPPED].store(1, Release);
+        // As in `post`: a peer that makes a call later sees it, or this rank sees the peer's call.
+        fence(SeqCst);
+    }
+
+    /// Returns whether no peer may access this rank's memory any more, after [`stop`](Self::stop): each has stopped or is in
+    /// `lost`, or, unless a launch was aborted, has made no call that this rank has not made.
+    pub(crate) fn is_quiet(&self, lost: &[u32], was_aborted: bool) -> bool {
+        let is_quiet = |(rank, ring): &(u32, SharedCacheLines)| {
+            let is_even = !was_aborted && ring.at(0).load(Acquire) <= self.number;
+            is_even || ring.line(0)[STOPPED].load(Acquire) != 0 || lost.contains(rank)
+        };
+        self.rings.iter().all(is_quiet)
+    }
+
+    /// Returns the error of a peer that will not make a call of this rank.
+    #[cold]
+    fn left(&self, bootstrap: &bootstrap::Bootstrap, rank: u32, number: u64) -> bootstrap::Error {
+        let decides = bootstrap.members().get(rank as usize) == Some(&0);
+        let call = self.describe(self.own_local_rank, number);
+        let (who, waiting) = (Box::new(bootstrap.member(rank)), (!decides).then(|| bootstrap.rank()));
+        bootstrap::Error::RankLeft { who, waiting, call }
+    }
+
+    /// Describes the first call, up to `last`, in which a peer differs from this rank.
+    #[cold]
+    fn mismatch(&self, bootstrap: &bootstrap::Bootstrap, local_rank: usize, last: u64) -> bootstrap::Error {
+        let ring = &self.rings[local_rank].1;
+        let differs = |number: u64| read(ring, number).is_some_and(|entry| entry.chain != self.chain(number));
+        let oldest = self.compared[local_rank].max(self.number.saturating_sub(CHAINS - 1)) + 1;
+        let number = (oldest..=last).find(|&number| differs(number)).unwrap_or(last);
+        let chain = |(at, (rank, ring)): (usize, &(u32, SharedCacheLines))| {
+            let entry = read(ring, number);
+            entry
+                .map(|entry| entry.chain)
+                .or((at == self.own_local_rank).then(|| self.chain(number)))
+                .map(|c| (*rank, c))
+        };
+        let chains: Vec<(u32, u64)> = self.rings.iter().enumerate().filter_map(chain).collect();
+        let pair = (self.rings[self.own_local_rank].0, self.rings[local_rank].0);
+        let (first, second) = odd_one_out(&chains).unwrap_or(pair);
+        let text = |rank: u32| {
+            let at = self.rings.iter().position(|(other, _)| *other == rank).unwrap_or(local_rank);
+            self.describe(at, number)
+        };
+        bootstrap::Error::Mismatch {
+            first: Box::new(bootstrap.member(first)),
+            first_call: text(first),
+            second: Box::new(bootstrap.member(second)),
+            second_call: text(second),
+        }
+    }
+
+    /// Describes a call of a rank, if it is still in the ring.
+    fn describe(&self, local_rank: usize, number: u64) -> String {
+        read(&self.rings[local_rank].1, number).map_or_else(|| format!("call {number}"), |entry| entry.describe(number))
+    }
+
+    /// Returns the hash of this rank's calls up to one of the last [`CHAINS`].
+    fn chain(&self, number: u64) -> u64 {
+        self.chains[(number % CHAINS) as usize]
+    }
+}
+
+/// Returns the line at which the entry of a call begins.
+fn entry_line(number: u64) -> usize {
+    1 + (number % RING) as usize * ENTRY_LINES
+}
+
+fn text_word(ring: &SharedCacheLines, number: u64, at: usize) -> &AtomicU64 {
+    &ring.line(entry_line(number) + 1 + at / 8)[at % 8]
+}
+
+/// Reads the entry of a call; `None` if the rank has not made it or has overwritten it.
+fn read(ring: &SharedCacheLines, number: u64) -> Option<Entry> {
+    if number == 0 || ring.at(0).load(Acquire) < number {
+        return None;
+    }
+    let mut words = [0; TEXT_WORDS];
+    for (at, word) in words.iter_mut().enumerate() {
+        *word = text_word(ring, number, at).load(Relaxed);
+    }
+    let chain = ring.at(entry_line(number)).load(Relaxed);
+    fence(Acquire);
+    // The rank may be writing the entry after its last one.
+    (ring.at(0).load(Relaxed) + 1 < number + RING).then_some(Entry { chain, words })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shm::Segment;
+    use mscclpp_bootstrap::{Bootstrap, Error as Cause};
+
+    fn rings(count: u32) -> (Vec<CallRing>, Vec<Bootstrap>) {
+        let lines = |rank| {
+            let (segment, _file) = Segment::new(SharedCacheLines::bytes(LINES), "a test").expect("a little memory");
+            (rank, SharedCacheLines::new(Arc::new(segment), 0..SharedCacheLines::bytes(LINES)))
+        };
+        let all: Vec<_> = (0..count).map(lines).collect();
+        let ring = |own| CallRing::new(all.clone(), own as usize);
+        ((0..count).map(ring).collect(), Bootstrap::local(count).expect("ranks"))
+    }
+
+    fn text(text: &str) -> CallText {
+        CallText::new(text, Location::caller())
+    }
+
+    #[test]
+    fn equal_calls_are_no_mismatch_however_far_a_rank_is_ahead() {
+        let (mut rings, ranks) = rings(2);
+        for number in 0..3 * RING {
+            rings[0].post(&text(&format!("call {}", number % 7)));
+        }
+        assert_eq!(rings[0].compare(&ranks[0]), Ok(()));
+        for number in 0..3 * RING {
+            rings[1].post(&text(&format!("call {}", number % 7)));
+            assert_eq!(rings[1].compare(&ranks[1]), Ok(()));
+        }
+        assert_eq!(rings[0].compare(&ranks[0]), Ok(()));
+        assert_eq!(rings[0].compared[1], 3 * RING);
+    }
+
+    #[test]
+    fn first_different_call_is_named_with_its_place() {
+        let (mut rings, ranks) = rings(3);
+        for (rank, ring) in rings.iter_mut().enumerate() {
+            for number in 0..40 {
+                ring.post(&text(if (rank, number) == (1, 17) { "a gather" } else { "a reduction" }));
+            }
+        }
+        let found = rings[2].compare(&ranks[2]).expect_err("rank 1 differs");
+        let Cause::Mismatch { first, first_call, second, second_call } = &found else { panic!("{found}") };
+        assert_eq!((first.rank, second.rank), (0, 1));
+        assert!(first_call.starts_with("a reduction (call 18) at ") && first_call.contains("call_ring.rs"), "{found}");
+        assert!(second_call.starts_with("a gather (call 18) at "), "{found}");
+        assert_eq!(rings[0].compare(&ranks[0]), Err(found));
+    }
+
+    #[test]
+    fn stopped_rank_is_quiet_when_no_peer_is_ahead_or_all_have_stopped() {
+        let (mut rings, ranks) = rings(2);
+        rings.iter_mut().for_each(|ring| ring.post(&text("a reduction")));
+        rings[1].stop();
+        assert_eq!((rings[1].is_quiet(&[], false), rings[1].is_quiet(&[], true)), (true, false));
+        assert_eq!(rings[0].compare(&ranks[0]), Ok(()), "rank 1 has made the call");
+        rings[0].post(&text("a gather"));
+        assert_eq!((rings[1].is_quiet(&[], false), rings[1].is_quiet(&[0], true)), (false, true));
+        let left = rings[0].compare(&ranks[0]).expect_err("rank 1 has stopped");
+        assert!(
+            matches!(&left, Cause::RankLeft { who, call, .. } if who.rank == 1 && call.contains("a gather (call 2)"))
+        );
+        rings[0].stop();
+        assert!(rings[1].is_quiet(&[], true));
+    }
+
+    #[test]
+    fn rank_that_is_ahead_compares_calls_that_it_has_overwritten() {
+        let (mut rings, ranks) = rings(2);
+        (0..2 * RING).for_each(|_| rings[0].post(&text("a reduction")));
+        rings[1].post(&text("a gather"));
+        assert_eq!(rings[1].compare(&ranks[1]), Ok(()), "the entry was overwritten");
+        let found = rings[0].compare(&ranks[0]).expect_err("rank 1 differs").to_string();
+        assert!(found.contains("a gather (call 1) at ") && found.contains("calls call 1,"), "{found}");
+    }
+}
