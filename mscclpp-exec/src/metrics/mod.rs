@@ -46,7 +46,7 @@ pub struct CallMetrics {
     pub calls: u64,
     /// Bytes of the calls: the larger of a rank's input and output.
     pub bytes: u64,
-    /// Time in the calls.
+    /// Time in the calls. Those on device memory, which only enqueue work, are counted and not timed.
     pub seconds: Histogram,
 }
 

@@ -78,6 +78,8 @@ pub(super) fn long_call_is_made_in_pieces(seed: u64) -> Result<(), Failed> {
         on.synchronize()?;
         let expected: Vec<u32> = (0..3000).map(|at| 2 * at + 1).collect();
         assert_eq!(sum.to_vec()?, expected);
+        let counted: Vec<_> = comm.metrics().calls.iter().map(|calls| (calls.calls, calls.bytes)).collect();
+        assert_eq!(counted, [(1, 12_000), (1, 24_000)]);
         let expected: Vec<u32> = (0..3000).chain(1..3001).collect();
         assert_eq!(all.to_vec()?, expected);
         Ok(())

@@ -13,6 +13,7 @@ use crate::communicator::decide::decide;
 use crate::communicator::handle::Forced;
 use crate::cuda::{Binding, DeviceBuffer, Executor, Lent, PreparedPlan, Staged, StagedPart, Stream, lent_slices};
 use crate::error::Error;
+use crate::metrics::CallCounters;
 use crate::select::{Algorithm, Backend, PlanError, Request};
 
 /// Maximum number of registered memories to which a prepared plan stays bound.
@@ -40,6 +41,7 @@ pub(super) struct Memory<'a> {
 pub(super) struct Launched {
     request: Request,
     algorithm: Option<Arc<Algorithm>>,
+    counters: Option<Arc<CallCounters>>,
     bytes_copied: u64,
     num_launches: u32,
 }
@@ -59,6 +61,7 @@ pub(super) struct Entry {
     staged: Option<Staged>,
     pub(super) plan: PreparedPlan,
     algorithm: Arc<Algorithm>,
+    counters: Arc<CallCounters>,
     /// Whether a launch was captured, so that a graph may use all of it at any time.
     pub(super) is_captured: bool,
 }
@@ -137,7 +140,7 @@ impl Connection {
         let positions = if registered { positions } else { [None; 2] };
         let request = Request { registered, backend: Backend::Cuda, multicast: self.multicast, ..request };
         self.post(Kind::Collective(request, positions), call)?;
-        let mut launched = Launched { request, algorithm: None, bytes_copied: 0, num_launches: 0 };
+        let mut launched = Launched { request, algorithm: None, counters: None, bytes_copied: 0, num_launches: 0 };
         if request.bytes == 0 || request.num_ranks == 1 {
             // The result of a single rank is its input.
             if let Some(input) = memory.input.filter(|_| request.bytes > 0) {
@@ -153,6 +156,10 @@ impl Connection {
             entry.launched(call, &mut launched);
         } else {
             self.serve_staged(call, forced, limit, memory, &mut launched)?;
+        }
+        if let Some(counters) = &launched.counters {
+            // The device runs it later, so it is counted and not timed.
+            counters.record(request.bytes, None, 0);
         }
         self.last = Some(launched);
         Ok(())
@@ -261,7 +268,9 @@ fn prepare(executor: &Executor, call: &DeviceCall<'_>, forced: &Forced, request:
         Error::NoPlan { rank, request: request.to_string(), source }
     })?;
     let plan = executor.prepare(&plan, request.message())?;
-    Ok(Entry { bindings: Vec::new(), staged: None, plan, algorithm, is_captured: false })
+    let counters = &call.communicator.inner.observed.counters;
+    let counters = counters.of_calls(request.collective.name(), algorithm.name());
+    Ok(Entry { bindings: Vec::new(), staged: None, plan, algorithm, counters, is_captured: false })
 }
 
 impl Entry {
@@ -270,6 +279,7 @@ impl Entry {
         self.is_captured |= call.is_captured;
         self.algorithm.record_call();
         launched.num_launches += 1;
+        launched.counters = Some(Arc::clone(&self.counters));
         launched.algorithm = Some(Arc::clone(&self.algorithm));
     }
 }
