@@ -223,13 +223,10 @@ fn killed_rank_ends_launch_of_all_others() {
         for (rank, ended) in ended.iter().enumerate().filter(|(rank, _)| *rank != victim) {
             let text = &ended.text;
             assert_eq!(ended.code, Some(0), "rank {rank}: {text}");
-            let gone = text.contains(&format!("lost rank {victim}")) || text.contains(&format!("rank {victim} ("));
-            assert!(gone || text.contains("aborted this launch"), "rank {rank}: {text}");
-            assert!(text.contains("stalled in launch"), "rank {rank}: {text}");
+            // In the launch, or at the beginning of the next one.
+            let is_named = text.contains(&format!("lost rank {victim}")) || text.contains(&format!("rank {victim} ("));
+            assert!(is_named, "rank {rank}: {text}");
         }
-        let names =
-            |text: &str| text.contains(&format!("lost rank {victim}")) || text.contains(&format!("rank {victim} ("));
-        assert!(ended.iter().any(|ended| names(&ended.text)), "no rank names rank {victim}");
     }
 }
 
