@@ -81,15 +81,15 @@ fn rank_status(rank: u32, member: &Member<'_>, reports: &[Option<CallReport>], p
         let (_, at) = call.entered.iter().find(|(entered, _)| *entered == rank)?;
         Some((call, CallStatus { text: call.call.clone(), at: Some(at.clone()).filter(|at| !at.is_empty()) }))
     });
-    let (state, duration) = match (&member.presence, report) {
-        (Presence::NotJoined(time), _) => (RankState::NotJoined, Some(*time)),
-        (Presence::Left, _) => (RankState::Left, None),
-        (Presence::Lost(_), _) => (RankState::Lost, None),
-        (Presence::Joined(silent), None) => (RankState::Silent, Some(*silent)),
-        (_, Some(report)) if report.waiting != 0 => (RankState::Waiting, Some(report.waited)),
-        (_, Some(_)) if let Some((call, _)) = &entered => (RankState::Waiting, Some(call.waited)),
-        (_, Some(report)) if report.is_in_call() => (RankState::InCall, Some(report.since)),
-        (_, Some(report)) => (RankState::BetweenCalls, (report.number > 0).then_some(report.since)),
+    let (state, duration) = match (&member.presence, report, &entered) {
+        (Presence::NotJoined(time), ..) => (RankState::NotJoined, Some(*time)),
+        (Presence::Left, ..) => (RankState::Left, None),
+        (Presence::Lost(_), ..) => (RankState::Lost, None),
+        (Presence::Joined(silent), None, _) => (RankState::Silent, Some(*silent)),
+        (_, Some(report), _) if report.waiting != 0 => (RankState::Waiting, Some(report.waited)),
+        (_, Some(_), Some((call, _))) => (RankState::Waiting, Some(call.waited)),
+        (_, Some(report), None) if report.is_in_call() => (RankState::InCall, Some(report.since)),
+        (_, Some(report), None) => (RankState::BetweenCalls, (report.number > 0).then_some(report.since)),
     };
     let last = report.and_then(|report| report.call(report.number));
     let last =
