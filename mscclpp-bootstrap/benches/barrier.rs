@@ -1,4 +1,4 @@
-//! Time of a barrier and of an all-gather between processes: `cargo bench -p mscclpp-bootstrap`.
+//! Times of a barrier, an agreement and an all-gather between processes: `cargo bench -p mscclpp-bootstrap`.
 
 use std::process::Command;
 use std::time::Instant;
@@ -20,14 +20,17 @@ fn main() {
 }
 
 fn measure(group: &Bootstrap) {
-    for (name, len, count) in [("barrier", 0, 20_000), ("all_gather of 64 KiB", 1 << 16, 1000)] {
-        let bytes = vec![7; len];
+    let bytes = vec![7; 1 << 16];
+    let calls: [(&str, u32, &dyn Fn()); 3] = [
+        ("barrier", 20_000, &|| group.barrier().expect("no rank is lost")),
+        ("agree", 20_000, &|| assert!(group.agree(true).expect("no rank is lost"))),
+        ("all_gather of 64 KiB", 1000, &|| drop(group.all_gather(&bytes).expect("no rank is lost"))),
+    ];
+    for (name, count, call) in calls {
         let mut times = Vec::new();
         for _ in 0..11 {
             let start = Instant::now();
-            for _ in 0..count {
-                group.all_gather(&bytes).expect("no rank is lost");
-            }
+            (0..count).for_each(|_| call());
             times.push(start.elapsed().as_secs_f64() / f64::from(count));
         }
         times.sort_by(f64::total_cmp);
