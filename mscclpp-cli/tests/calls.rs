@@ -218,23 +218,29 @@ fn rank_of_two(rank: u32, port: &Port, folder: &std::path::Path, line: &str) -> 
         .env("MASTER_ADDR", "127.0.0.1")
         .env("MASTER_PORT", port.number.to_string())
         .env("MSCCLPP_DUMP_DIR", folder)
+        .env("MSCCLPP_METRICS", folder.join(METRICS))
+        .env("MSCCLPP_METRICS_INTERVAL", "0.05")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary starts")
 }
 
-/// Waits until a rank that runs has memory that it shares for its calls, not only for meeting the others: the memory of
-/// plans, its own buffers and the other rank's.
-fn wait_for_calls(rank: &mut Child) {
+/// File to which ranks append their metrics.
+const METRICS: &str = "metrics.txt";
+
+/// Waits until a rank that runs has made a call.
+fn wait_for_calls(rank: &mut Child, folder: &std::path::Path) {
     let begun = Instant::now();
-    let shared = |rank: &Child| {
-        let maps = std::fs::read_to_string(format!("/proc/{}/maps", rank.id())).unwrap_or_default();
-        maps.matches("memfd:mscclpp").count()
+    let process = u64::from(rank.id());
+    let has_called = || {
+        let lines = std::fs::read_to_string(folder.join(METRICS)).unwrap_or_default();
+        let mut lines = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        lines.any(|line| line["process"] == process && line["prepared_plans"].as_u64() > Some(0))
     };
-    while shared(rank) < 3 {
+    while !has_called() {
         assert_eq!(rank.try_wait().expect("a child"), None, "it ends before it calls anything");
-        assert!(begun.elapsed() < Duration::from_secs(100), "{} segments", shared(rank));
+        assert!(begun.elapsed() < Duration::from_secs(100), "it has made no call");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -272,9 +278,8 @@ fn a_rank_that_was_killed_is_the_one_that_left_nothing() {
     let line = "bench all_reduce -b 1K -e 1K -n 100000000 -w 0";
     let mut survivor = rank_of_two(0, &port, folder.path(), line);
     let mut victim = rank_of_two(1, &port, folder.path(), line);
-    // In a call or before it: both must be told.
-    wait_for_calls(&mut survivor);
-    wait_for_calls(&mut victim);
+    wait_for_calls(&mut survivor, folder.path());
+    wait_for_calls(&mut victim, folder.path());
     victim.kill().expect("it runs");
     victim.wait().expect("it ends");
     let output = survivor.wait_with_output().expect("it ends");
