@@ -56,14 +56,14 @@ fn current(page: &str) -> String {
         out += &match job.take().expect("each block names its job") {
             "straggler" => {
                 let job = Job::start(3, "straggler");
-                job.wait_for(is("late"));
+                job.wait_until_late();
                 let text = run(job.folder.path());
                 job.end();
                 text
             }
             "suspended" => {
                 let job = Job::start(3, "straggler");
-                let pid = job.wait_for(is("late"))["ranks"][2]["pid"].clone();
+                let pid = job.wait_until_late()["ranks"][2]["pid"].clone();
                 kill(&pid, Signal::STOP);
                 job.wait_for(is("silent"));
                 let text = run(job.folder.path());
