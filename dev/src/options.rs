@@ -19,7 +19,8 @@ pub struct Options {
     pub weak: bool,
     /// A bug in the device code: one of [`bugs`](crate::bugs), [`switch_bugs`](crate::switch_bugs) or
     /// [`barrier_bugs`](crate::barrier_bugs), only for f32, or of [`specialized_bugs`](crate::specialized_bugs) or
-    /// [`access_bugs`](crate::access_bugs); or one of those that [`late`](Self::late) names.
+    /// [`access_bugs`](crate::access_bugs); or one of those that [`late`](Self::late) and
+    /// [`global_captures`](Self::global_captures) name.
     pub bug: Option<&'static str>,
     /// Runs kernels with threads of the operating system instead. Of the other settings, only `threads` matters then.
     pub threaded: Option<ThreadedKernels>,
@@ -34,8 +35,16 @@ pub struct Options {
     /// Whether kernels of other hosts, in this process or others, take part: they can map memory, and kernels wait for
     /// theirs.
     pub others: bool,
+    /// Whether captures are begun in CUDA's global mode: unsafe calls of all threads invalidate them. With the injected bug
+    /// `lost_modes` threads stay in the mode in which they began, whatever they set.
+    pub global_captures: bool,
     /// Whether memory is exported to other processes as files.
     pub files: bool,
+    /// Whether the buffer ids of physical memory are those of its addresses: a mapping at the address of an earlier one
+    /// has the same.
+    pub equal_ids: bool,
+    /// Whether memory cannot be allocated to be shared, only exported by handles.
+    pub legacy: bool,
     /// Whether work on streams other than kernels is delayed, to times that the seed determines. Each stream keeps its
     /// order unless a bug is injected: `early_stores` are executed immediately, `early_events` before the work that
     /// precedes them, and `lost_waits` let a stream continue before the awaited event.
@@ -86,7 +95,10 @@ impl Default for Options {
             slow: None,
             apart: false,
             others: false,
+            global_captures: false,
             files: false,
+            equal_ids: false,
+            legacy: false,
             late: false,
             time_per_copy: Duration::ZERO,
             old: false,

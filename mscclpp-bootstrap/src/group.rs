@@ -57,7 +57,8 @@ pub struct Bootstrap {
     pub(super) group: Arc<[u32]>,
     /// This communicator and those that it was split from, and its ranks.
     scope: Scope,
-    /// Number of the job's failures that are known not to concern this communicator.
+    /// Number of the job's failures so far, and of those that are known not to concern this communicator.
+    failures: Arc<AtomicU64>,
     irrelevant_failures: AtomicU64,
     /// Timeout of this rank's calls, in nanoseconds.
     timeout: AtomicU64,
@@ -110,10 +111,11 @@ impl Bootstrap {
     ) -> Self {
         let (scope, context) = (Scope { contexts: contexts.into(), group: group.clone() }, contexts[0]);
         let timeout = AtomicU64::new(nanoseconds(link.options().timeout));
-        let irrelevant_failures = AtomicU64::new(0);
+        let (failures, irrelevant_failures) = (link.inbox().num_failures().clone(), AtomicU64::new(0));
         let members: Vec<_> = group.iter().map(|rank| world[*rank as usize].clone()).collect();
         let nodes = rank_info::nodes(&members);
-        Self { link, world, group, scope, irrelevant_failures, timeout, rank, nodes, context, sequence: Mutex::new(0) }
+        let sequence = Mutex::new(0);
+        Self { link, world, group, scope, failures, irrelevant_failures, timeout, rank, nodes, context, sequence }
     }
 
     /// Returns this rank.
@@ -191,13 +193,19 @@ impl Bootstrap {
     ///
     /// # Errors
     /// Why the communicator has failed: a rank died, aborted, or did not join or call in time.
+    #[inline]
     pub fn check_alive(&self) -> Result<(), Error> {
-        let inbox = self.link.inbox();
-        let failures = inbox.num_failures();
+        let failures = self.failures.load(Ordering::Acquire);
         if failures == self.irrelevant_failures.load(Ordering::Relaxed) {
-            return Ok(());
+            Ok(())
+        } else {
+            self.check_failures(failures)
         }
-        if let Some(error) = inbox.failure(&self.scope) {
+    }
+
+    #[cold]
+    fn check_failures(&self, failures: u64) -> Result<(), Error> {
+        if let Some(error) = self.link.inbox().failure(&self.scope) {
             return Err(self.as_own(error));
         }
         self.irrelevant_failures.store(failures, Ordering::Relaxed);

@@ -46,7 +46,7 @@ pub(crate) struct Inbox {
     state: Mutex<State>,
     changed: Condvar,
     /// Number of recorded failures.
-    failures: AtomicU64,
+    failures: Arc<AtomicU64>,
     /// Generation of the job.
     generation: AtomicU32,
 }
@@ -260,9 +260,9 @@ impl Inbox {
         self.changed.notify_all();
     }
 
-    /// Returns the number of recorded failures. Costs one load.
-    pub(crate) fn num_failures(&self) -> u64 {
-        self.failures.load(Ordering::Acquire)
+    /// Returns the number of recorded failures, which may change at any time.
+    pub(crate) fn num_failures(&self) -> &Arc<AtomicU64> {
+        &self.failures
     }
 
     /// Returns why a communicator has failed, if it has.

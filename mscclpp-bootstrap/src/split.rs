@@ -8,6 +8,9 @@ use super::error::Error;
 use super::frame::Call;
 use super::group::Bootstrap;
 
+/// Number of a call in the numbers of pairs: no communicator makes as many calls.
+const PAIRS: u64 = u64::MAX;
+
 impl Bootstrap {
     /// Splits the communicator: ranks with the same `color` form a communicator, ordered by `key` and then by their
     /// rank here. A rank without a color gets `None`.
@@ -59,6 +62,24 @@ impl Bootstrap {
         }
         let position = ranks.iter().position(|rank| *rank == self.rank);
         self.split(position.map(|_| 0), position.unwrap_or(0) as u32)
+    }
+
+    /// Returns the communicator of this rank and another one, in the order of ranks. No rank waits: the other one gets the same
+    /// communicator when it calls this. Two handles of one rank to it must not be used both.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchRank`] for this rank itself and for ranks that do not exist.
+    #[doc(hidden)]
+    pub fn pair(&self, peer: u32) -> Result<Self, Error> {
+        self.rank_info(peer)?;
+        if peer == self.rank {
+            return Err(Error::NoSuchRank { rank: peer, num_ranks: self.num_ranks() });
+        }
+        let (low, high) = (peer.min(self.rank), peer.max(self.rank));
+        let mut contexts = vec![context::number(self.context, PAIRS, u64::from(low) << 32 | u64::from(high))];
+        contexts.extend_from_slice(self.contexts());
+        let group = [low, high].map(|rank| self.group[rank as usize]);
+        Ok(Self::subset(u32::from(self.rank == high), self.link.clone(), self.world.clone(), group.into(), &contexts))
     }
 
     /// Returns the number of a new communicator, then those of the communicators that it is split from.

@@ -1,6 +1,6 @@
 //! `bench`, `tune` and `select`: on ranks of this process, of our launcher, and of others'.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::{BINARY, mscclpp};
@@ -208,9 +208,31 @@ fn what_cannot_be_told_is_lost_and_nothing_else() {
     assert_eq!(rows(&String::from_utf8_lossy(&run.stdout)).len(), 1);
 }
 
+/// A rank that is killed at the end of its test, also if the test fails: some run for as long as nothing ends them.
+struct Rank(Option<Child>);
+
+impl Rank {
+    fn child(&mut self) -> &mut Child {
+        self.0.as_mut().expect("it has not been waited for")
+    }
+
+    fn wait_with_output(mut self) -> Output {
+        self.0.take().expect("it has not been waited for").wait_with_output().expect("it ends")
+    }
+}
+
+impl Drop for Rank {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
 /// One rank of two, as torchrun starts it.
-fn rank_of_two(rank: u32, port: &Port, folder: &std::path::Path, line: &str) -> Child {
-    Command::new(BINARY)
+fn rank_of_two(rank: u32, port: &Port, folder: &std::path::Path, line: &str) -> Rank {
+    let child = Command::new(BINARY)
         .args(words(line))
         .env("RANK", rank.to_string())
         .env("WORLD_SIZE", "2")
@@ -222,24 +244,24 @@ fn rank_of_two(rank: u32, port: &Port, folder: &std::path::Path, line: &str) -> 
         .env("MSCCLPP_METRICS_INTERVAL", "0.05")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .spawn()
-        .expect("the binary starts")
+        .spawn();
+    Rank(Some(child.expect("the binary starts")))
 }
 
 /// File to which ranks append their metrics.
 const METRICS: &str = "metrics.txt";
 
 /// Waits until a rank that runs has made a call.
-fn wait_for_calls(rank: &mut Child, folder: &std::path::Path) {
+fn wait_for_calls(rank: &mut Rank, folder: &std::path::Path) {
     let begun = Instant::now();
-    let process = u64::from(rank.id());
+    let process = u64::from(rank.child().id());
     let has_called = || {
         let lines = std::fs::read_to_string(folder.join(METRICS)).unwrap_or_default();
         let mut lines = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
         lines.any(|line| line["process"] == process && line["prepared_plans"].as_u64() > Some(0))
     };
     while !has_called() {
-        assert_eq!(rank.try_wait().expect("a child"), None, "it ends before it calls anything");
+        assert_eq!(rank.child().try_wait().expect("a child"), None, "it ends before it calls anything");
         assert!(begun.elapsed() < Duration::from_secs(100), "it has made no call");
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -252,7 +274,7 @@ fn ranks_that_call_different_things_are_told_apart_with_their_lines() {
     let lines = ["bench all_reduce --unregistered -e 1K -n 3", "bench all_gather --unregistered -e 1K -n 3"];
     let children = [0, 1].map(|rank| rank_of_two(rank, &port, folder.path(), lines[rank as usize]));
     for child in children {
-        let output = child.wait_with_output().expect("it ends");
+        let output = child.wait_with_output();
         assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
     let path = folder.path().to_str().expect("UTF-8");
@@ -280,9 +302,8 @@ fn a_rank_that_was_killed_is_the_one_that_left_nothing() {
     let mut victim = rank_of_two(1, &port, folder.path(), line);
     wait_for_calls(&mut survivor, folder.path());
     wait_for_calls(&mut victim, folder.path());
-    victim.kill().expect("it runs");
-    victim.wait().expect("it ends");
-    let output = survivor.wait_with_output().expect("it ends");
+    drop(victim);
+    let output = survivor.wait_with_output();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "{stderr}");
     assert!(stderr.contains("rank 1"), "{stderr}");
@@ -356,6 +377,13 @@ fn a_device_is_asked_for_by_its_own_options() {
     for line in ["bench all_reduce --gpus 2 -e 1K", "run allreduce_ring --ranks 2 --gpus 2"] {
         let run = mscclpp(words(line)).ends_with(2);
         assert!(run.stderr.contains("--gpus requires --backend cuda"), "{}", run.stderr);
+    }
+    for line in [
+        "bench all_reduce --backend cuda --gpus 3 --virtual-ranks 4,2 -e 1K",
+        "run allreduce_ring --ranks 2 --backend cuda --gpus 3",
+    ] {
+        let run = mscclpp(words(line)).ends_with(2);
+        assert!(run.stderr.contains("--gpus 3: expected at most 2, the number of ranks"), "{}", run.stderr);
     }
 }
 

@@ -62,6 +62,8 @@ mod numeric;
 #[cfg(feature = "process")]
 mod passes;
 #[cfg(feature = "process")]
+mod places;
+#[cfg(feature = "process")]
 #[allow(unsafe_code, reason = "buffers that peers reach are slices between launches")]
 pub mod process;
 mod random;
@@ -80,7 +82,7 @@ pub mod validate;
 pub mod verify;
 
 #[cfg(feature = "process")]
-pub use communicator::{AllToAllVOutput, Communicator, Pending};
+pub use communicator::{AllToAllVOutput, Communicator, Group, Pending};
 #[cfg(feature = "cuda")]
 pub use communicator::{LaunchedCall, OnStream};
 pub use dtype::{DataType, E4m3, E5m2, Element, ParseDataTypeError};

@@ -20,4 +20,5 @@ mod results;
 mod select;
 mod select_everything;
 mod stalls;
+mod transfers;
 mod tune;

@@ -51,7 +51,7 @@ pub use mscclpp_core as compiler;
 pub use mscclpp_exec as runtime;
 pub use mscclpp_exec::error::{ErrorKind, RootCause};
 #[cfg(feature = "process")]
-pub use mscclpp_exec::{Communicator, Pending};
+pub use mscclpp_exec::{Communicator, Group, Pending};
 #[cfg(feature = "cuda")]
 pub use mscclpp_exec::{LaunchedCall, OnStream};
 pub use mscclpp_macros::{collective, collectives};

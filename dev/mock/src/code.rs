@@ -13,7 +13,7 @@ pub(crate) const INVALID_DEVICE: Code = 101;
 pub(crate) const INVALID_IMAGE: Code = 200;
 pub(crate) const INVALID_CONTEXT: Code = 201;
 pub(crate) const INVALID_HANDLE: Code = 400;
-pub(crate) const ILLEGAL_STATE: Code = 401;
+pub(crate) const NOT_READY: Code = 600;
 pub(crate) const PEER_ACCESS_ALREADY_ENABLED: Code = 704;
 pub(crate) const UNKNOWN: Code = 999;
 
@@ -26,8 +26,8 @@ const TEXTS: [(Code, &CStr, &CStr); 15] = [
     (INVALID_IMAGE, c"CUDA_ERROR_INVALID_IMAGE", c"device kernel image is invalid"),
     (INVALID_CONTEXT, c"CUDA_ERROR_INVALID_CONTEXT", c"invalid device context"),
     (INVALID_HANDLE, c"CUDA_ERROR_INVALID_HANDLE", c"invalid resource handle"),
-    (ILLEGAL_STATE, c"CUDA_ERROR_ILLEGAL_STATE", c"the operation cannot be performed in the present state"),
     (500, c"CUDA_ERROR_NOT_FOUND", c"named symbol not found"),
+    (NOT_READY, c"CUDA_ERROR_NOT_READY", c"device not ready"),
     (700, c"CUDA_ERROR_ILLEGAL_ADDRESS", c"an illegal memory access was encountered"),
     (PEER_ACCESS_ALREADY_ENABLED, c"CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", c"peer access is already enabled"),
     (702, c"CUDA_ERROR_LAUNCH_TIMEOUT", c"the launch timed out and was terminated"),

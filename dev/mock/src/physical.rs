@@ -15,6 +15,8 @@ struct Physical {
     mapping: Mapping,
     handles: u32,
     stage: Stage,
+    /// Whether it was mapped: afterwards only handles keep it, and new addresses are those of other memory.
+    was_mapped: bool,
 }
 
 /// Stage of a range of addresses: it moves from each stage to the next one, forward and back.
@@ -48,7 +50,7 @@ fn all() -> MutexGuard<'static, BTreeMap<u64, Physical>> {
 /// Adds memory of the current context; returns its handle.
 pub(crate) fn add(mapping: Mapping) -> u64 {
     if let Ok(driver) = state::driver() {
-        all().insert(mapping.address, Physical { driver, mapping, handles: 1, stage: Stage::Free });
+        all().insert(mapping.address, Physical { driver, mapping, handles: 1, stage: Stage::Free, was_mapped: false });
     }
     mapping.address
 }
@@ -57,7 +59,7 @@ pub(crate) fn add(mapping: Mapping) -> u64 {
 pub(crate) fn reserve(bytes: u64) -> Result<u64, Code> {
     let process = state::driver()?.process();
     let mut all = all();
-    let waits = |memory: &Physical| memory.stage == Stage::Free && memory.mapping.bytes == bytes;
+    let waits = |memory: &Physical| memory.stage == Stage::Free && !memory.was_mapped && memory.mapping.bytes == bytes;
     let found = all.iter_mut().find(|(_, memory)| waits(memory) && memory.driver.process() == process);
     let (address, memory) = found.ok_or(code::INVALID_VALUE)?;
     memory.stage = Stage::Reserved;
@@ -109,5 +111,12 @@ pub(crate) fn is_handle(address: u64) -> bool {
 /// bytes.
 pub(crate) fn go(address: u64, bytes: usize, from: &[Stage], to: Stage) -> Option<Result<(), Code>> {
     let whole = all().get(&address)?.mapping.bytes == bytes as u64;
-    Some(if whole { change(address, |memory| memory.stage.go(from, to)) } else { Err(code::INVALID_VALUE) })
+    Some(if whole {
+        change(address, |memory| {
+            memory.was_mapped |= to == Stage::Mapped;
+            memory.stage.go(from, to)
+        })
+    } else {
+        Err(code::INVALID_VALUE)
+    })
 }

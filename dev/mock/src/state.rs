@@ -24,8 +24,10 @@ struct Device {
     functions: BTreeMap<usize, Function>,
     /// Devices whose memory it was given access to.
     peers: BTreeSet<u32>,
-    /// Whether the default stream may still have to store bytes of the host: other streams do not wait for it.
-    stores: bool,
+    /// Bytes of the host that streams have still to store: other streams do not wait for them.
+    stores: Vec<Store>,
+    /// Streams on which other work was enqueued since they were last waited for.
+    pending: BTreeSet<usize>,
     /// Calls of the function that is to fail and that the simulator does not have.
     calls: u64,
 }
@@ -67,10 +69,18 @@ impl Default for Device {
             context: None,
             functions: BTreeMap::new(),
             peers: BTreeSet::new(),
-            stores: false,
+            stores: Vec::new(),
+            pending: BTreeSet::new(),
             calls: 0,
         }
     }
+}
+
+/// Bytes of the host that a stream has still to store at an address.
+struct Store {
+    stream: usize,
+    to: u64,
+    bytes: Vec<u8>,
 }
 
 /// A kernel.
@@ -208,7 +218,8 @@ pub(crate) fn release(ordinal: usize) -> Result<(), Code> {
     }
     device.functions.clear();
     device.peers.clear();
-    device.stores = false;
+    device.stores.clear();
+    device.pending.clear();
     let first = device.machine.0;
     drop(devices);
     // Devices of its host whose contexts were never created.
@@ -289,16 +300,37 @@ pub(crate) fn connect(peer: u32) -> Result<(), Code> {
     }
 }
 
-/// Records whether the default stream may still have to store bytes of the host.
-pub(crate) fn set_stores(stores: bool) -> Result<(), Code> {
-    here(|device| device.stores = stores)
+/// Copies bytes of the host in the order of a stream. Until the stream is waited for, or has other work, the device reads other
+/// bytes.
+pub(crate) fn store_on(stream: usize, to: u64, bytes: &[u8]) -> Result<(), Code> {
+    let others: Vec<u8> = bytes.iter().map(|byte| !byte).collect();
+    driver()?.memcpy_to_device(to, &others).map_err(code::said)?;
+    here(|device| device.stores.push(Store { stream, to, bytes: bytes.to_vec() }))
 }
 
-/// Rejects calls that do not wait for the default stream while it may still have to store bytes of the host. A driver
-/// does not reject them, and the device reads the earlier contents.
-pub(crate) fn after_stores() -> Result<(), Code> {
-    match here(|device| device.stores)? {
-        true => Err(code::ILLEGAL_STATE),
-        false => Ok(()),
-    }
+/// Executes the copies of the host's bytes on a stream; `None`: on all streams of the device.
+pub(crate) fn store_now(stream: Option<usize>) -> Result<(), Code> {
+    here(|device| {
+        for store in device.stores.extract_if(.., |store| stream.is_none_or(|stream| stream == store.stream)) {
+            // SAFETY: memory of the simulator, which has accepted the copy; it is not freed before this.
+            unsafe { (store.to as *mut u8).copy_from(store.bytes.as_ptr(), store.bytes.len()) };
+        }
+    })
+}
+
+/// Records work on a stream other than copies of the host's bytes, which are executed before it.
+pub(crate) fn enqueue_on(stream: usize) -> Result<(), Code> {
+    store_now(Some(stream))?;
+    here(|device| device.pending.insert(stream)).map(|_| ())
+}
+
+/// Returns whether work is pending on a stream, other than copies of the host's bytes.
+pub(crate) fn has_work(stream: usize) -> Result<bool, Code> {
+    here(|device| device.pending.contains(&stream))
+}
+
+/// Records that a stream was waited for; `None`: all of the device.
+pub(crate) fn waited_for(stream: Option<usize>) -> Result<(), Code> {
+    store_now(stream)?;
+    here(|device| device.pending.retain(|&other| stream.is_some_and(|stream| stream != other)))
 }

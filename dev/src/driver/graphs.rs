@@ -1,10 +1,10 @@
 //! Captures and graphs.
 
-use mscclpp_exec::cuda::Handle;
 use mscclpp_exec::cuda::calls::Graphs;
+use mscclpp_exec::cuda::{CaptureMode, Handle};
 
 use super::{Simulator, released};
-use crate::host::{CaptureState, Code, Result, error};
+use crate::host::{CaptureState, Code, Result, error, exchange_mode};
 
 impl Graphs for Simulator {
     fn is_capturing(&self, stream: Handle) -> Result<bool> {
@@ -15,9 +15,20 @@ impl Graphs for Simulator {
     fn begin_capture(&self, stream: Handle) -> Result<()> {
         self.called("cuStreamBeginCapture")?;
         if let Some(queue) = self.machine.state().streams.get_mut(&stream.0) {
-            queue.recording = Some(CaptureState::begin());
+            queue.recording = Some(CaptureState::begin(self.machine.options.global_captures));
         }
         Ok(())
+    }
+
+    fn exchange_capture_mode(&self, mode: CaptureMode) -> Result<CaptureMode> {
+        self.called("cuThreadExchangeStreamCaptureMode")?;
+        if mode == CaptureMode::Relaxed {
+            // Perhaps a thread that serves devices.
+            self.machine.state().helped = true;
+        }
+        // As in set-up that forgets it.
+        let is_lost = self.machine.options.bug == Some("lost_modes");
+        Ok(if is_lost { CaptureMode::Global } else { exchange_mode(mode) })
     }
 
     fn end_capture(&self, stream: Handle) -> Result<Handle> {

@@ -19,14 +19,12 @@ impl Memory for Simulator {
     }
 
     fn free(&self, address: u64) -> Result<()> {
-        // After all work, as in CUDA's driver.
-        let done = self.finish_work();
         self.called("cuMemFree")?;
         let mut memory = self.machine.memory();
         if memory.is_mapped(address) || !memory.free(address) {
             return error("cuMemFree", Code::InvalidValue, "not allocated");
         }
-        done
+        Ok(())
     }
 
     fn alloc_mapped(&self, bytes: u64) -> Result<Mapped> {
@@ -39,17 +37,18 @@ impl Memory for Simulator {
     }
 
     fn free_mapped(&self, mapped: Mapped) -> Result<()> {
-        let done = self.finish_work();
         self.called("cuMemFreeHost")?;
         if !self.machine.memory().free(mapped.device) {
             return error("cuMemFreeHost", Code::InvalidValue, "not allocated");
         }
-        done
+        Ok(())
     }
 
     fn memset(&self, address: u64, bytes: u64) -> Result<()> {
-        self.called("cuMemsetD8")?;
-        self.machine.check("cuMemsetD8", address, bytes)?;
+        const CALL: &str = "cuMemsetD8Async";
+        self.called(CALL)?;
+        self.machine.check_unsafe(CALL)?;
+        self.machine.check(CALL, address, bytes)?;
         let _held = self.machine.memory();
         // SAFETY: allocated, as just checked.
         unsafe { (address as *mut u8).write_bytes(0, bytes as usize) };
@@ -57,8 +56,8 @@ impl Memory for Simulator {
     }
 
     fn memcpy_to_device(&self, to: u64, from: &[u8]) -> Result<()> {
-        self.called("cuMemcpyHtoD")?;
-        self.machine.check("cuMemcpyHtoD", to, from.len() as u64)?;
+        self.called("cuMemcpyHtoDAsync")?;
+        self.machine.check("cuMemcpyHtoDAsync", to, from.len() as u64)?;
         let _held = self.machine.memory();
         // SAFETY: allocated, as just checked, and disjoint from a slice that the caller holds.
         unsafe { (to as *mut u8).copy_from_nonoverlapping(from.as_ptr(), from.len()) };
@@ -66,8 +65,8 @@ impl Memory for Simulator {
     }
 
     fn memcpy_to_host(&self, to: &mut [u8], from: u64) -> Result<()> {
-        self.called("cuMemcpyDtoH")?;
-        self.machine.check("cuMemcpyDtoH", from, to.len() as u64)?;
+        self.called("cuMemcpyDtoHAsync")?;
+        self.machine.check("cuMemcpyDtoHAsync", from, to.len() as u64)?;
         let _held = self.machine.memory();
         // SAFETY: as in `memcpy_to_device`.
         unsafe { to.as_mut_ptr().copy_from_nonoverlapping(from as *const u8, to.len()) };

@@ -37,7 +37,7 @@ impl Simulator {
                 multiprocessors: 132,
                 memory: 1 << 34,
                 driver: 13_000,
-                shareable: true,
+                shareable: !options.legacy,
                 multicast: ordinal < options.multicast,
             };
             Self { properties, machine: Arc::clone(&machine), compiler: OnceLock::new() }
@@ -47,10 +47,13 @@ impl Simulator {
     fn called(&self, call: &'static str) -> Result<()> {
         self.machine.count_call(call)
     }
+}
 
-    /// Waits for all work of the device.
-    fn finish_work(&self) -> Result<()> {
-        self.machine.wait("cuCtxSynchronize", |queue, _| queue.device == self.properties.ordinal)
+impl Drop for Simulator {
+    /// The host ends with the last of its devices: on a user's thread, where a leak fails the test, and not on the thread that
+    /// ran kernels.
+    fn drop(&mut self) {
+        self.machine.join();
     }
 }
 
@@ -78,18 +81,14 @@ unsafe impl Driver for Simulator {
 
     fn wait_idle(&self) -> Result<()> {
         self.called("cuCtxSynchronize")?;
-        self.finish_work()
+        self.machine.check_wait_for_device("cuCtxSynchronize", self.properties.ordinal)?;
+        self.machine.wait("cuCtxSynchronize", |queue, _| queue.device == self.properties.ordinal)
     }
 
     fn compiler(&self) -> std::result::Result<&dyn Compiler, JitError> {
         let new = || PluginCompiler::new(self.machine.options.bug);
         let compiler = self.compiler.get_or_init(new).as_ref();
         compiler.map(|compiler| compiler as &dyn Compiler).map_err(Clone::clone)
-    }
-
-    fn enter_helper_thread(&self) -> Result<()> {
-        self.machine.state().helped = true;
-        self.called("cuThreadExchangeStreamCaptureMode")
     }
 }
 

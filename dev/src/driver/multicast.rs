@@ -108,12 +108,11 @@ impl calls::Multicast for Simulator {
 
     fn unmap_multicast(&self, address: u64, _: u64) -> Result<()> {
         const CALL: &str = "cuMemUnmap";
-        let done = self.finish_work();
         self.called(CALL)?;
         if !self.machine.memory().unmap_multicast(address) {
             return error(CALL, Code::InvalidValue, "not mapped");
         }
-        done
+        Ok(())
     }
 
     fn release_multicast(&self, object: Handle) -> Result<()> {

@@ -25,8 +25,14 @@ impl Streams for Simulator {
 
     fn synchronize(&self, stream: Handle) -> Result<()> {
         self.called("cuStreamSynchronize")?;
-        self.machine.invalidate_capture("cuStreamSynchronize", |handle, _| handle == stream.0)?;
+        self.machine.check_wait_for_stream("cuStreamSynchronize", stream.0)?;
         self.machine.wait("cuStreamSynchronize", |_, handle| handle == stream.0)
+    }
+
+    fn is_idle(&self, stream: Handle) -> Result<bool> {
+        self.called("cuStreamQuery")?;
+        self.machine.check_wait_for_stream("cuStreamQuery", stream.0)?;
+        self.machine.is_idle("cuStreamQuery", stream)
     }
 
     fn copy(&self, to: u64, from: u64, bytes: u64, stream: Handle) -> Result<()> {

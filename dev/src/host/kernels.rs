@@ -16,7 +16,7 @@ impl SimulatedHost {
         }
         let mut held = Some(self.memory());
         let mut version = None;
-        launch::run(self.options, seed, |finished| {
+        launch::run(self.options, seed, |finished, stuck| {
             if finished.is_empty() && version.is_some() {
                 // The host may use memory in between.
                 held = None;
@@ -27,10 +27,8 @@ impl SimulatedHost {
                 return Turn { more: Vec::new(), may_help: false, reach: None };
             };
             let mut state = self.state();
-            for finished in finished {
-                state.finish(finished);
-                self.finished.notify_all();
-            }
+            let ended = !finished.is_empty();
+            finished.into_iter().for_each(|finished| state.finish(finished));
             self.perform(memory, &mut state);
             let more = self.startable(memory, &mut state);
             let now = Some((memory.version, state.access.len()));
@@ -40,6 +38,11 @@ impl SimulatedHost {
             // Delayed work may be what the kernels wait for: the record that another stream waits for before its
             // kernel.
             let may_help = state.helped || self.options.others || state.has_delayed_work();
+            // Otherwise their waits end by their timeouts.
+            state.stuck = stuck && may_help;
+            if ended || state.stuck {
+                self.finished.notify_all();
+            }
             Turn { more, may_help, reach }
         });
     }

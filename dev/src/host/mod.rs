@@ -1,8 +1,10 @@
 //! State that the devices of a simulated host share: memory, streams, and the kernels that run at once.
 //!
 //! With one device, work on a stream is executed immediately. With several devices kernels wait for one another, so
-//! they run when a thread waits for a stream: all that are enqueued on any stream, each stream in its order.
+//! they run when a thread waits for a stream: all that are enqueued on any stream, each stream in its order, on a thread
+//! of their own.
 
+mod captures;
 mod error;
 mod fault_injection;
 mod kernels;
@@ -15,11 +17,12 @@ use std::ffi::CString;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
 use mscclpp_exec::cuda::Handle;
 
+pub(crate) use self::captures::{CaptureState, exchange_mode};
 pub(crate) use self::error::{Code, Result, error};
-pub(crate) use self::fault_injection::CaptureState;
 pub(crate) use self::streams::{Event, Queue};
 pub(crate) use self::work::{Launch, Work};
 use crate::alloc::SimulatedMemory;
@@ -36,7 +39,7 @@ pub(crate) struct SimulatedHost {
     state: Mutex<State>,
     /// Lock that a user of memory holds: threads of kernels, or the host.
     memory: Mutex<SimulatedMemory>,
-    /// Notified when kernels have finished.
+    /// Notified when a kernel has finished, and when no thread of any kernel can make progress.
     finished: Condvar,
 }
 
@@ -61,8 +64,10 @@ pub(crate) struct State {
     pub(crate) helped: bool,
     /// Pairs of devices of which the first can access the memory of the second.
     pub(crate) access: BTreeSet<(u32, u32)>,
-    /// Whether a thread runs kernels.
+    /// Whether a thread runs kernels, and whether none of their threads can make progress.
     running: bool,
+    stuck: bool,
+    runner: Option<JoinHandle<()>>,
 }
 
 /// A module of kernels: built with this crate, by the module's name, or loaded.

@@ -1,7 +1,8 @@
 //! Streams: their work, events, and waits for them.
 
 use std::collections::VecDeque;
-use std::sync::PoisonError;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 
 use mscclpp_exec::cuda::{DriverError, Handle};
 
@@ -46,7 +47,7 @@ impl State {
 impl SimulatedHost {
     /// Enqueues work on a stream, or records it in the stream's capture, except events. If the work is executed
     /// immediately, this call returns its failure.
-    pub(crate) fn put(&self, call: &'static str, stream: Handle, work: Work) -> Result<()> {
+    pub(crate) fn put(self: &Arc<Self>, call: &'static str, stream: Handle, work: Work) -> Result<()> {
         let is_launch = matches!(work, Work::Launch(_));
         let is_event = matches!(work, Work::Record(..) | Work::Wait(..));
         if let Some(Queue { recording: Some(recording), .. }) = self.state().streams.get_mut(&stream.0)
@@ -78,7 +79,7 @@ impl SimulatedHost {
     }
 
     /// Enqueues the record of an event on a stream.
-    pub(crate) fn record(&self, event: Handle, stream: Handle) -> Result<()> {
+    pub(crate) fn record(self: &Arc<Self>, event: Handle, stream: Handle) -> Result<()> {
         let recorded = {
             let mut state = self.state();
             let event = state.events.entry(event.0).or_default();
@@ -89,7 +90,7 @@ impl SimulatedHost {
     }
 
     /// Enqueues a wait for the last record of an event.
-    pub(crate) fn wait_event(&self, stream: Handle, event: Handle) -> Result<()> {
+    pub(crate) fn wait_event(self: &Arc<Self>, stream: Handle, event: Handle) -> Result<()> {
         if self.options.bug == Some("lost_waits") {
             return Ok(());
         }
@@ -109,41 +110,82 @@ impl SimulatedHost {
         Ok(())
     }
 
-    /// Waits until some streams have no work left, and returns whether all of it succeeded. All kernels run meanwhile.
-    pub(crate) fn wait(&self, call: &'static str, of: impl Fn(&Queue, usize) -> bool) -> Result<()> {
+    /// Waits until some streams have no work left, and returns whether all of it succeeded. All kernels run meanwhile, on
+    /// a thread of their own: those of other streams may wait for what the caller does next.
+    pub(crate) fn wait(self: &Arc<Self>, call: &'static str, of: impl Fn(&Queue, usize) -> bool) -> Result<()> {
+        let mut begun = false;
+        let mut state = self.state();
         loop {
-            let mut state = self.state();
             if state.dead {
                 return error(call, Code::IllegalAddress, "nothing is done any more");
             }
-            let mut queues = state.streams.iter_mut().filter(|(handle, queue)| of(queue, **handle));
-            if queues.all(|(_, queue)| queue.work.is_empty()) {
+            // Where one thread does everything, the kernels that do not wait for it end first, so that a seed determines
+            // the order of all accesses.
+            let is_first = begun && state.running && !state.stuck;
+            let waits = state.streams.iter().any(|(handle, queue)| of(queue, *handle) && !queue.work.is_empty());
+            if !waits && !is_first {
                 let mut queues = state.streams.iter_mut().filter(|(handle, queue)| of(queue, **handle));
                 let failed = queues.find_map(|(_, queue)| queue.failed.take());
                 return failed.map_or(Ok(()), |error| Err(DriverError { call, ..error }));
             }
             if state.running {
-                // Another thread runs them.
-                drop(self.finished.wait(state).unwrap_or_else(PoisonError::into_inner));
+                state = self.finished.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            state.running = true;
-            state.runs += 1;
-            let seed = self.options.seed.wrapping_add(state.runs << 20);
-            drop(state);
-            self.run(seed);
-            let mut state = self.state();
-            state.running = false;
-            if state.streams.values().all(|queue| queue.work.is_empty()) {
-                state.events.retain(|_, event| !event.destroyed);
-            }
-            self.finished.notify_all();
-            let stays = state.streams.iter().any(|(handle, queue)| of(queue, *handle) && !queue.work.is_empty());
             // A wait for an event whose record is on no stream would never end.
-            if stays && !self.options.others && !state.has_delayed_work() && !state.has_kernels() {
+            if begun && !self.options.others && !state.has_delayed_work() && !state.has_kernels() {
                 return error(call, Code::Unknown, "a stream waits for what is on no other one");
             }
+            begun = true;
+            state = self.begin(state);
         }
+    }
+
+    /// Returns whether a stream has no work left and all of it succeeded. Kernels begin to run, if none does.
+    pub(crate) fn is_idle(self: &Arc<Self>, call: &'static str, stream: Handle) -> Result<bool> {
+        let mut state = self.state();
+        if state.dead {
+            return error(call, Code::IllegalAddress, "nothing is done any more");
+        }
+        let Some(queue) = state.streams.get_mut(&stream.0) else {
+            return error(call, Code::InvalidValue, "no such stream");
+        };
+        if queue.work.is_empty() {
+            return queue.failed.take().map_or(Ok(true), |error| Err(DriverError { call, ..error }));
+        }
+        if !state.running {
+            state = self.begin(state);
+        }
+        drop(state);
+        Ok(false)
+    }
+
+    /// Begins to run kernels.
+    fn begin<'a>(self: &'a Arc<Self>, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        (state.running, state.stuck) = (true, false);
+        state.runs += 1;
+        let seed = self.options.seed.wrapping_add(state.runs << 20);
+        let last = state.runner.take();
+        drop(state);
+        // It has run all kernels and ends now.
+        last.map(JoinHandle::join);
+        let host = Arc::clone(self);
+        let runner = thread::spawn(move || {
+            let _end = EndOfRun(&host);
+            host.run(seed);
+        });
+        let mut state = self.state();
+        state.runner = Some(runner);
+        state
+    }
+
+    /// Waits until the thread that ran kernels has ended, if it runs none.
+    pub(crate) fn join(&self) {
+        let runner = {
+            let mut state = self.state();
+            if state.running { None } else { state.runner.take() }
+        };
+        runner.map(JoinHandle::join);
     }
 
     /// Returns whether an event is complete. Delayed work makes progress with kernels, or, if none runs, with each
@@ -155,5 +197,20 @@ impl SimulatedHost {
         }
         let is_early = self.options.bug == Some("early_events");
         is_early || self.state().events.get(&event.0).is_none_or(|event| event.is_done())
+    }
+}
+
+/// Tells those who wait that no kernels run any more, also after a panic, which makes all later calls fail.
+struct EndOfRun<'a>(&'a SimulatedHost);
+
+impl Drop for EndOfRun<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.running = false;
+        state.dead |= thread::panicking();
+        if state.streams.values().all(|queue| queue.work.is_empty()) {
+            state.events.retain(|_, event| !event.destroyed);
+        }
+        self.0.finished.notify_all();
     }
 }

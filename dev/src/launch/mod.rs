@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::ffi::c_void;
 use std::fmt;
 use std::ptr::null_mut;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
@@ -79,36 +79,42 @@ pub(crate) struct Turn {
 
 thread_local! {
     static GRIDS: Cell<*mut Grids> = const { Cell::new(null_mut()) };
-    static STACKS: std::cell::RefCell<Vec<DefaultStack>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+/// Stacks of coroutines that have ended.
+static STACKS: Mutex<Vec<DefaultStack>> = Mutex::new(Vec::new());
+
+fn stacks() -> MutexGuard<'static, Vec<DefaultStack>> {
+    STACKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Bytes of a coroutine's stack.
 const STACK: usize = 64 << 10;
 
 /// Runs kernels until all have finished, including those that arrive while they run. `surroundings` is called at
-/// intervals, and when no thread can make progress; it receives the kernels that have finished.
-pub(crate) fn run(options: Options, seed: u64, mut surroundings: impl FnMut(Vec<Finished>) -> Turn) {
+/// intervals, and when no thread can make progress; it receives the kernels that have finished, and whether that is so.
+pub(crate) fn run(options: Options, seed: u64, mut surroundings: impl FnMut(Vec<Finished>, bool) -> Turn) {
     let mut grids = Grids::new(options, seed);
     let pointer = &raw mut grids;
     let outer = GRIDS.replace(pointer);
     // SAFETY: `grids` outlives the loop. It is accessed only through `pointer` until the loop has ended: here between
     // two resumes, and from coroutines in the callbacks, never at the same time.
     let at_hand = || unsafe { &mut *pointer };
-    let turn = surroundings(Vec::new());
+    let turn = surroundings(Vec::new(), false);
     at_hand().take(turn, false);
     loop {
         let grids = at_hand();
         // Threads at a block sync that not all threads of the block reach are blocked forever as well.
         if grids.ready.is_empty() || grids.is_stalled() {
             let Some(ended) = grids.end_one() else { break };
-            let turn = surroundings(vec![ended]);
+            let turn = surroundings(vec![ended], false);
             grids.take(turn, false);
             continue;
         }
         grids.steps += 1;
         let idle = grids.advance_stores();
         if idle || grids.steps.is_multiple_of(1024) {
-            let turn = surroundings(Vec::new());
+            let turn = surroundings(Vec::new(), idle);
             grids.take(turn, idle);
         }
         let mut number = grids.any_ready();
@@ -122,7 +128,7 @@ pub(crate) fn run(options: Options, seed: u64, mut surroundings: impl FnMut(Vec<
             let Some(grid) = &grids.grids[thread.grid as usize] else { break };
             let (entry, argument) = (grid.kernel.kernel as usize, grid.kernel.argument.as_ptr() as usize);
             let (facts, grids_at) = (facts as usize, pointer as usize);
-            let stack = STACKS.with_borrow_mut(Vec::pop).unwrap_or_else(|| DefaultStack::new(STACK).expect("a stack"));
+            let stack = stacks().pop().unwrap_or_else(|| DefaultStack::new(STACK).expect("a stack"));
             let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), Stop>, ()| {
                 // SAFETY: the kernels outlive their coroutines, no other code uses them now, and the kernel takes this
                 // argument.
@@ -143,9 +149,9 @@ pub(crate) fn run(options: Options, seed: u64, mut surroundings: impl FnMut(Vec<
         let yielder = grids.yielder;
         match stopped {
             CoroutineResult::Return(()) => {
-                STACKS.with_borrow_mut(|stacks| stacks.push(coroutine.into_stack()));
+                stacks().push(coroutine.into_stack());
                 if let Some(finished) = grids.finish(number) {
-                    let turn = surroundings(vec![finished]);
+                    let turn = surroundings(vec![finished], false);
                     grids.take(turn, false);
                 }
             }

@@ -23,6 +23,7 @@ mod worlds;
 // On simulated devices.
 mod accesses;
 mod bugs;
+mod capture_modes;
 mod communicator;
 mod deadlocks;
 mod devices;

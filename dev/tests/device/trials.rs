@@ -9,8 +9,8 @@ use mscclpp_exec::cuda::jit::Cache;
 use mscclpp_exec::cuda::{CudaUnavailable, Device};
 
 use super::{
-    CACHE, Rig, accesses, at, bugs, communicator, deadlocks, devices, faults, machines, mock, nodes, planted,
-    processes, rehearsal, starts, suite, switches, tensors, threads,
+    CACHE, Rig, accesses, at, bugs, capture_modes, communicator, deadlocks, devices, faults, machines, mock, nodes,
+    planted, processes, rehearsal, starts, suite, switches, tensors, threads,
 };
 
 fn number(name: &str) -> Option<u64> {
@@ -76,6 +76,7 @@ fn on_simulator(seeds: &Range<u64>) -> Vec<Trial> {
     let others = [
         faults::tests(),
         bugs::tests(),
+        capture_modes::tests(),
         accesses::tests(seeds.clone()),
         devices::tests(seeds.clone()),
         tensors::tests(),
@@ -107,8 +108,8 @@ fn on_mock(mock: &Result<&'static mock::Driver, String>, seeds: Range<u64>) -> V
         })
         .with_ignored_flag(ignored)
     });
-    let processes = Trial::test("mock::processes::of_the_system", move || processes::of_the_system(first, "mock"));
-    let others = faults::on_mock(mock).into_iter().chain(nodes::on_mock(first)).chain([processes]);
+    let processes = processes::on_mock(first);
+    let others = faults::on_mock(mock).into_iter().chain(nodes::on_mock(first)).chain(processes);
     let others = others
         .chain(switches::on_mock(mock))
         .chain(communicator::on_mock(first))

@@ -22,13 +22,16 @@ impl From<Backend> for mscclpp_exec::select::Backend {
 }
 
 impl Backend {
-    /// Returns the number of devices that `--gpus` requests.
+    /// Returns the number of devices that `--gpus` requests for `ranks` ranks.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the backend has no devices.
-    pub(crate) fn devices(self, gpus: Option<u32>) -> Result<u32> {
+    /// [`Error::Usage`] if the backend has no devices, or if some devices would have no rank.
+    pub(crate) fn devices(self, gpus: Option<u32>, ranks: u32) -> Result<u32> {
         match (self, gpus) {
             (Self::Cpu, Some(_)) => Err(Error::Usage("--gpus requires --backend cuda".into())),
+            (_, Some(gpus)) if gpus > ranks => {
+                Err(Error::Usage(format!("--gpus {gpus}: expected at most {ranks}, the number of ranks")))
+            }
             (_, gpus) => Ok(gpus.unwrap_or(1)),
         }
     }

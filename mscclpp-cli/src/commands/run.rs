@@ -199,7 +199,7 @@ impl Bench {
         let most = most.ok_or_else(|| too_large(plan, largest, args.dtype))?;
         let what = || format!("a run of `{}` with {largest} elements of {}", plan.name, args.dtype);
         let options = Options::default().scratch_limit(memory::require(what, most)?);
-        let gpus = args.backend.devices(args.gpus)?;
+        let gpus = args.backend.devices(args.gpus, ranks)?;
         let header = Header {
             plan: plan.name.clone(),
             collective: kind.name(),

@@ -65,8 +65,8 @@ impl Communicator {
         let (call, in_place, count) = match lengths {
             Lengths::Separate(input, output) => {
                 match collective {
-                    AllGather => self.parts(call, "the output", output, "the input", input)?,
-                    ReduceScatter => self.parts(call, "the input", input, "the output", output)?,
+                    AllGather => self.check_whole(call, "the output", output, "the input", input)?,
+                    ReduceScatter => self.check_whole(call, "the input", input, "the output", output)?,
                     _ => self.equal(call, input, output)?,
                 }
                 if collective == AllToAll {
@@ -81,11 +81,14 @@ impl Communicator {
                 (call_in_place, true, len)
             }
         };
-        if let Some(root) = root.filter(|root| *root >= self.num_ranks()) {
-            return Err(Error::Root { call, rank: self.rank(), root, num_ranks: self.num_ranks() });
-        }
+        root.map_or(Ok(()), |root| self.check_root(call, root))?;
         let request = self.request::<T>(collective, count);
         Ok(Request { in_place, op: op.or(request.op), root: root.unwrap_or(0), ..request })
+    }
+
+    pub(super) fn check_root(&self, call: &'static str, root: u32) -> Result<(), Error> {
+        let (rank, num_ranks) = (self.rank(), self.num_ranks());
+        if root < num_ranks { Ok(()) } else { Err(Error::Root { call, rank, root, num_ranks }) }
     }
 
     fn equal(&self, call: &'static str, input: usize, output: usize) -> Result<(), Error> {
@@ -96,7 +99,8 @@ impl Communicator {
         Err(Error::Length { call, rank: self.rank(), what: "the output", expected, found: output })
     }
 
-    fn parts(
+    /// Checks that one buffer has the length of another one times the number of ranks.
+    pub(super) fn check_whole(
         &self,
         call: &'static str,
         whole: &'static str,

@@ -33,12 +33,12 @@ impl<P> Default for Cache<P> {
 }
 
 impl<P> Cache<P> {
-    /// Returns what was prepared for a request, or what `prepare` makes now; `drop` takes what this replaces.
+    /// Returns what was prepared for a request, or what `prepare` makes now; `retire` takes what this replaces.
     pub(super) fn get<E>(
         &mut self,
         request: &Request,
         prepare: impl FnOnce() -> Result<P, E>,
-        drop: impl FnOnce(P),
+        retire: impl FnOnce(P),
     ) -> Result<&mut P, E> {
         self.calls += 1;
         if self.entries.get(self.last).is_none_or(|last| last.request != *request) {
@@ -46,7 +46,7 @@ impl<P> Cache<P> {
                 Some(&at) => at,
                 None => {
                     let prepared = prepare()?;
-                    self.insert(*request, prepared, drop)
+                    self.insert(*request, prepared, retire)
                 }
             };
         }
@@ -72,7 +72,7 @@ impl<P> Cache<P> {
     }
 
     /// Adds an entry, in place of the oldest one if there are many; returns where it is.
-    fn insert(&mut self, request: Request, prepared: P, drop: impl FnOnce(P)) -> usize {
+    fn insert(&mut self, request: Request, prepared: P, retire: impl FnOnce(P)) -> usize {
         let entry = Entry { request, prepared, used: 0 };
         let at = if self.entries.len() < MAX_PREPARED {
             self.entries.push(entry);
@@ -81,7 +81,7 @@ impl<P> Cache<P> {
             let oldest = (0..self.entries.len()).min_by_key(|&at| self.entries[at].used).unwrap_or(0);
             let replaced = std::mem::replace(&mut self.entries[oldest], entry);
             self.index.remove(&replaced.request);
-            drop(replaced.prepared);
+            retire(replaced.prepared);
             oldest
         };
         self.index.insert(request, at);

@@ -147,7 +147,7 @@ impl Communicator {
     pub fn barrier(&self) -> Result<(), Error> {
         let mut calls = self.calls()?;
         self.record(&mut calls, None, |calls| {
-            let executor = self.executor()?;
+            let executor = self.connected()?;
             let of_calls = || self.inner.observed.counters.of_calls("barrier", "");
             let counters = calls.barriers.get_or_insert_with(of_calls);
             let started = counters.start();

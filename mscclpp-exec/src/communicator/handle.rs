@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
 use mscclpp_bootstrap::{Address, Bootstrap, Options, RootListener, Secret, Topic, UniqueId};
@@ -14,10 +14,12 @@ use super::cache::Cache;
 use super::device::Devices;
 use super::observed::Observed;
 use super::pending::CallQueue;
+use super::point_to_point::Pairs;
 use super::serve::Prepared;
 use crate::dtype::{DataType, Element};
 use crate::error::Error;
 use crate::metrics::CallCounters;
+use crate::places::PlaceNumbers;
 use crate::process::{Executor, SharedBuffer};
 use crate::select::{Choice, Registry, Request};
 
@@ -87,13 +89,16 @@ static_assertions::assert_impl_all!(Communicator: Send, Sync);
 /// What clones share.
 pub(super) struct Inner {
     pub(super) bootstrap: Arc<Bootstrap>,
-    pub(super) executor: Mutex<Option<Executor>>,
+    pub(super) executor: OnceLock<Executor>,
+    /// Held by the thread that connects the executor.
+    connecting: Mutex<()>,
     registry: Mutex<Option<Arc<Registry>>>,
     /// The registry of the communicator that this one continues, not compared among the ranks yet.
-    inherited: Option<Arc<Registry>>,
+    pub(super) inherited: Option<Arc<Registry>>,
     calls: Mutex<Calls>,
     assume_registered: AtomicBool,
     pub(super) queue: CallQueue,
+    pub(super) pairs: Pairs,
     pub(super) observed: Arc<Observed>,
 }
 
@@ -112,6 +117,8 @@ pub(super) type Forced = Option<(CollectiveKind, Choice)>;
 pub(super) struct Calls {
     pub(super) cache: Cache<Prepared>,
     pub(super) forced: Forced,
+    /// Source locations of the last calls.
+    pub(super) places: PlaceNumbers,
     /// Counters of barriers, once there was one.
     pub(super) barriers: Option<Arc<CallCounters>>,
     /// State of the calls on device memory.
@@ -123,7 +130,7 @@ pub(super) struct Calls {
 
 impl Calls {
     /// Drops what was prepared.
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         drop(self.cache.clear());
         #[cfg(feature = "cuda")]
         self.devices.clear();
@@ -208,16 +215,31 @@ impl Communicator {
     /// As [`Executor::new`].
     #[track_caller]
     pub fn executor(&self) -> Result<Executor, Error> {
-        let mut executor = self.inner.executor.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(executor) = &*executor {
-            return Ok(executor.clone());
+        self.connected().cloned()
+    }
+
+    /// Returns the executor, which the first call connects.
+    #[track_caller]
+    pub(super) fn connected(&self) -> Result<&Executor, Error> {
+        match self.inner.executor.get() {
+            Some(executor) => Ok(executor),
+            None => self.connect_executor(),
+        }
+    }
+
+    #[cold]
+    #[track_caller]
+    fn connect_executor(&self) -> Result<&Executor, Error> {
+        let _connecting = self.inner.connecting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(executor) = self.inner.executor.get() {
+            return Ok(executor);
         }
         let new = Executor::new(Arc::clone(&self.inner.bootstrap))?;
         if let Some(timeout) = self.timeout {
             new.set_timeout(timeout)?;
         }
         self.inner.observed.set_history(new.history());
-        Ok(executor.insert(new).clone())
+        Ok(self.inner.executor.get_or_init(|| new))
     }
 
     /// Allocates a registered buffer of `len` elements, zero at first, that calls and launches use without copies. A call of
@@ -304,8 +326,10 @@ impl Communicator {
     #[track_caller]
     pub fn set_registry(&self, registry: Registry) -> Result<(), Error> {
         self.compare(&registry)?;
+        let registry = Arc::new(registry);
         self.calls()?.clear();
-        *self.lock_registry() = Some(Arc::new(registry));
+        self.inner.pairs.set_registry(&registry)?;
+        *self.lock_registry() = Some(registry);
         Ok(())
     }
 
@@ -391,12 +415,14 @@ impl Communicator {
         let inner = Inner {
             bootstrap: Arc::new(bootstrap),
             observed,
-            executor: Mutex::default(),
+            executor: OnceLock::new(),
+            connecting: Mutex::default(),
             registry: Mutex::default(),
             inherited,
             calls: Mutex::default(),
             assume_registered: AtomicBool::new(false),
             queue: CallQueue::default(),
+            pairs: Pairs::default(),
         };
         Self { inner: Arc::new(inner), timeout: None }
     }

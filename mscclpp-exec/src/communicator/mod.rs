@@ -8,9 +8,12 @@ mod decide;
 #[cfg(feature = "cuda")]
 mod device;
 mod exchange;
+mod gather;
+mod group;
 mod handle;
 mod observed;
 mod pending;
+mod point_to_point;
 mod recovery;
 mod serve;
 mod status;
@@ -19,5 +22,6 @@ mod timeout;
 #[cfg(feature = "cuda")]
 pub use device::{LaunchedCall, OnStream};
 pub use exchange::AllToAllVOutput;
+pub use group::Group;
 pub use handle::Communicator;
 pub use pending::Pending;

@@ -1,6 +1,6 @@
 //! What other threads and processes may ask of a rank's communicator while it makes calls.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use mscclpp_bootstrap::{Bootstrap, Topic};
 
@@ -14,7 +14,7 @@ pub(super) struct Observed {
     /// The rank that is observed.
     pub(super) rank: RankRecord,
     pub(super) counters: Counters,
-    recorder: Mutex<Recorder>,
+    pub(super) recorder: Recorder,
     /// The last calls of the executor, once there is one.
     history: OnceLock<Arc<CallHistory>>,
 }
@@ -25,7 +25,7 @@ impl Observed {
         let observed = Arc::new(Self {
             rank: RankRecord::of(bootstrap),
             counters: Counters::default(),
-            recorder: Mutex::default(),
+            recorder: Recorder::default(),
             history: OnceLock::new(),
         });
         let (dumps, metrics) = (Arc::downgrade(&observed), Arc::downgrade(&observed));
@@ -36,11 +36,6 @@ impl Observed {
         let metrics = move || metrics.upgrade().map(encode).unwrap_or_default();
         bootstrap.set_report(Topic::Metrics, Some(Arc::new(metrics)));
         observed
-    }
-
-    /// Returns the recorder of calls. No thread holds it for longer than it takes to copy the calls.
-    pub(super) fn recorder(&self) -> MutexGuard<'_, Recorder> {
-        self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets the last calls of the executor.
@@ -58,7 +53,7 @@ impl Observed {
             _ => (RankState::Waiting, report.waited),
         };
         let state = StateRecord { state: state.name().to_owned(), seconds: duration.as_secs_f64() };
-        self.recorder().running(&self.rank, state)
+        self.recorder.running(&self.rank, state)
     }
 
     /// Returns the metrics.

@@ -4,6 +4,8 @@ use std::any::Any;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -17,6 +19,8 @@ type Job = Box<dyn FnOnce() + Send>;
 /// The started calls of a rank, made by one thread in the order in which they were started.
 #[derive(Default)]
 pub(super) struct CallQueue {
+    /// Whether there was a started call: most programs start none, and their calls take no lock for it.
+    has_started: AtomicBool,
     state: Mutex<QueueState>,
     drained: Condvar,
 }
@@ -129,13 +133,21 @@ impl Communicator {
             }
         };
         queue.unfinished += 1;
+        self.inner.queue.has_started.store(true, Release);
         // The thread ends only with the last sender, one of which is here.
         jobs.send(job).map_err(|_| Error::Internal("the thread of started calls has ended".into()))?;
         Ok(pending)
     }
 
     /// Waits until all started calls are done, except on the thread that makes them.
+    #[inline]
     pub(super) fn wait_for_started(&self) {
+        if self.inner.queue.has_started.load(Acquire) {
+            self.wait_until_drained();
+        }
+    }
+
+    fn wait_until_drained(&self) {
         let mut queue = self.inner.queue.lock();
         let own = queue.jobs.as_ref().is_none_or(|(_, thread)| *thread == thread::current().id());
         while queue.unfinished > 0 && !own {

@@ -53,7 +53,8 @@ impl Communicator {
         request: Option<Request>,
         call: impl FnOnce(&mut Calls) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        self.inner.observed.recorder().note(request, Location::caller());
+        let place = calls.places.of(Location::caller());
+        self.inner.observed.recorder.note(request.as_ref(), place);
         self.guard(calls, call)
     }
 
@@ -65,17 +66,21 @@ impl Communicator {
         call: impl FnOnce(&mut Calls) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let _place = place::enter(Location::caller());
-        let _timeout = self.apply_timeout()?;
-        call(calls).inspect_err(|error| {
-            let stall = match error {
-                Error::Stalled(stall) => Some(&**stall),
-                Error::Interrupted(interrupted) => Some(&interrupted.stall),
-                _ => None,
-            };
-            let observed = &self.inner.observed;
-            observed.counters.record_failure(error.kind());
-            observed.recorder().fail(&observed.rank, error, stall);
-        })
+        // Not `inspect_err`, which copies the room for an error in calls that succeed.
+        self.with_own_timeout(|| call(calls)).map_err(|error| self.record_failure(error))
+    }
+
+    #[cold]
+    fn record_failure(&self, error: Error) -> Error {
+        let stall = match &error {
+            Error::Stalled(stall) => Some(&**stall),
+            Error::Interrupted(interrupted) => Some(&interrupted.stall),
+            _ => None,
+        };
+        let observed = &self.inner.observed;
+        observed.counters.record_failure(error.kind());
+        observed.recorder.fail(&observed.rank, &error, stall);
+        error
     }
 
     fn launch<T: Element>(&self, calls: &mut Calls, request: Request, buffers: Typed<'_, T>) -> Result<(), Error> {
@@ -94,8 +99,11 @@ impl Communicator {
         match (&mut prepared.plan, buffers) {
             (Some(plan), Typed::Separate(input, output)) => plan.launch(input, output)?,
             (Some(plan), Typed::Same(buffer)) => plan.launch_in_place(buffer)?,
+            (Some(plan), Typed::Source(buffer)) => plan.launch_source(buffer)?,
             (None, buffers) => {
-                let call = Call { request: &request, bootstrap: &self.inner.bootstrap, buffers: buffers.bytes() };
+                let mut copy = Vec::new();
+                let buffers = buffers.bytes(&mut copy);
+                let call = Call { request: &request, bootstrap: &self.inner.bootstrap, buffers };
                 let failed = |error: crate::select::CallError| Error::NativeAlgorithm {
                     rank,
                     request: request.to_string(),
@@ -118,11 +126,18 @@ pub(super) enum Typed<'a, T> {
     Separate(&'a [T], &'a mut [T]),
     /// In place.
     Same(&'a mut [T]),
+    /// In place, on a rank whose buffer the plan does not write.
+    Source(&'a [T]),
 }
 
 impl<'a, T: Element> Typed<'a, T> {
-    fn bytes(self) -> Buffers<'a> {
+    /// Returns the memory for a function; `copy` takes what it gets instead of memory that it may not write.
+    fn bytes(self, copy: &'a mut Vec<T>) -> Buffers<'a> {
         match self {
+            Self::Source(buffer) => {
+                copy.extend_from_slice(buffer);
+                Buffers::InPlace(bytemuck::cast_slice_mut(copy))
+            }
             Self::Separate(input, output) => {
                 Buffers::OutOfPlace { input: bytemuck::cast_slice(input), output: bytemuck::cast_slice_mut(output) }
             }

@@ -1,6 +1,5 @@
 //! Timeouts of single calls.
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use super::Communicator;
@@ -32,18 +31,24 @@ impl Communicator {
         self.timeout.unwrap_or_else(|| self.inner.bootstrap.options().timeout)
     }
 
-    /// Sets the timeout of this handle until the result is dropped, at the end of a call.
-    pub(super) fn apply_timeout(&self) -> Result<Option<AppliedTimeout<'_>>, Error> {
-        let Some(timeout) = self.timeout else { return Ok(None) };
+    /// Makes a call with the timeout of this handle.
+    #[inline]
+    pub(super) fn with_own_timeout<R>(&self, call: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
+        let Some(timeout) = self.timeout else { return call() };
+        let _applied = self.apply_timeout(timeout)?;
+        call()
+    }
+
+    /// Sets a timeout until the result is dropped, at the end of a call.
+    fn apply_timeout(&self, timeout: Duration) -> Result<AppliedTimeout<'_>, Error> {
         let bootstrap = &self.inner.bootstrap;
-        let executor = self.inner.executor.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let of_executor = match executor {
+        let of_executor = match self.inner.executor.get() {
             Some(executor) => executor.replace_timeout(timeout)?,
             None => bootstrap.options().timeout,
         };
         let of_bootstrap = bootstrap.timeout();
         bootstrap.set_timeout(timeout);
-        Ok(Some(AppliedTimeout { communicator: self, of_executor, of_bootstrap }))
+        Ok(AppliedTimeout { communicator: self, of_executor, of_bootstrap })
     }
 }
 
@@ -58,8 +63,7 @@ impl Drop for AppliedTimeout<'_> {
     fn drop(&mut self) {
         let inner = &self.communicator.inner;
         inner.bootstrap.set_timeout(self.of_bootstrap);
-        let executor = inner.executor.lock().unwrap_or_else(PoisonError::into_inner).clone();
         // The call is over. Another thread may be in a call of the executor, whose timeout then stays this one.
-        let _ = executor.map(|executor| executor.set_timeout(self.of_executor));
+        let _ = inner.executor.get().map(|executor| executor.set_timeout(self.of_executor));
     }
 }

@@ -4,6 +4,7 @@
 //! A graph contains the table's address and may be launched at any time, so a table that a captured launch uses is
 //! never written again.
 
+use super::capture::SetUp;
 use super::driver;
 use super::executor::Inner;
 use super::memory::DeviceMemory;
@@ -25,17 +26,19 @@ struct Table {
 }
 
 impl Tables {
-    /// Returns a table with these addresses, by device. If the addresses are new, it waits until the devices are idle.
+    /// Returns a table with these addresses, by device. If the addresses are new, it waits until the devices are idle, or, in
+    /// a capture, allocates another table.
     ///
     /// # Errors
-    /// [`Error::Capturing`] for new addresses in a capture, [`Error::Driver`].
+    /// [`Error::Driver`].
     pub(super) fn with(&mut self, world: &Inner, bases: &[u64], stream: &Stream) -> Result<&[DeviceMemory], Error> {
         let captured = stream.is_capturing()?;
         let at = match self.all.iter().position(|table| table.bases == bases) {
             Some(at) => at,
             None if captured => {
-                let text = "cannot launch on new buffers of more than 32 ranks";
-                return Err(Error::Capturing { what: text.into() });
+                let Some(first) = world.devices.first() else { return Ok(&[]) };
+                let _set_up = SetUp::begin(first.driver(), true)?;
+                self.add(world, bases)?
             }
             None => self.write(world, bases)?,
         };
@@ -43,14 +46,19 @@ impl Tables {
         Ok(&self.all[at].memories)
     }
 
+    /// Writes a new table, and returns its index.
+    fn add(&mut self, world: &Inner, bases: &[u64]) -> driver::Result<usize> {
+        let hold = |device: &super::Device| DeviceMemory::holding(device.driver(), bases);
+        let memories = world.devices.iter().map(hold).collect::<driver::Result<_>>()?;
+        self.all.push(Table { bases: bases.to_vec(), memories, captured: false });
+        Ok(self.all.len() - 1)
+    }
+
     /// Writes a new table, or one that is no longer used; returns its index.
     fn write(&mut self, world: &Inner, bases: &[u64]) -> Result<usize, Error> {
         let words = bytemuck::cast_slice(bases);
         let Some(at) = self.all.iter().position(|table| !table.captured) else {
-            let hold = |device: &super::Device| DeviceMemory::holding(device.driver(), bases);
-            let memories = world.devices.iter().map(hold).collect::<driver::Result<_>>()?;
-            self.all.push(Table { bases: bases.to_vec(), memories, captured: false });
-            return Ok(self.all.len() - 1);
+            return Ok(self.add(world, bases)?);
         };
         // Pending launches read it, on any stream; kernels of one device wait for those of others.
         world.devices.iter().try_for_each(|device| device.driver().wait_idle())?;

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::abi;
+use super::capture::refuse_in_capture;
 use super::device::Device;
 use super::driver::SharedDriver;
 use super::executor::Inner;
@@ -12,7 +13,6 @@ use super::ipc::PeerMemory;
 use super::memory::Storage;
 use super::plan_state::PlanState;
 use super::prepared_plan::Switches;
-use super::stream::refuse_in_capture;
 use super::switch::{Multicasts, SwitchPath};
 use crate::dtype::DataType;
 use crate::error::Error;
@@ -232,8 +232,10 @@ impl Buffers {
     ) -> Result<Self, Error> {
         let memories = |(_, device): (u32, &Device)| -> Result<_, Error> {
             let memory = |number: usize| match switches.is_used(number) {
-                true => Storage::shared(device.driver(), lens[number], &world.others(device)),
-                false => Storage::zeroed(device.driver(), lens[number]),
+                true => Ok(Storage::shared(device.driver(), lens[number], &world.others(device))?),
+                // The other ranks do not open it.
+                false if lens[number] == 0 => Ok(Storage::zeroed(device.driver(), 0)?),
+                false => world.alloc_internal(device, lens[number]),
             };
             Ok([memory(0)?, memory(1)?])
         };

@@ -102,7 +102,7 @@ impl Executor {
     /// Waits until port channels have drained. The streams of all launches are synchronized.
     pub(crate) fn drain_ports(&self) -> Result<(), Error> {
         let contexts = self.inner.contexts.lock().unwrap_or_else(PoisonError::into_inner);
-        contexts.iter().try_for_each(|context| context.drain(self.inner.options.timeout))
+        contexts.iter().try_for_each(|context| context.drain(self.inner.timeout))
     }
 }
 

@@ -32,7 +32,8 @@ pub struct Allocation {
     /// Number of bytes.
     pub bytes: u64,
     /// Identifier that no other allocation of the process has or had: memory that is freed and allocated again at the
-    /// same address has another one.
+    /// same address has another one. Physical memory that is mapped at the address of an earlier mapping may have the
+    /// same one; it has another handle ([`retain`](calls::IpcMemory::retain)).
     pub id: u64,
 }
 
@@ -54,6 +55,17 @@ pub struct Mapping {
     pub bytes: u64,
     /// Whether other processes map it as a file.
     pub is_file: bool,
+}
+
+/// Which captures the calls of a thread may invalidate that no capture of its own needs ([`calls`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CaptureMode {
+    /// Its own captures, and those of other threads that were begun in this mode. Threads begin in it.
+    Global,
+    /// Its own captures.
+    ThreadLocal,
+    /// None: the driver allows the calls.
+    Relaxed,
 }
 
 /// Properties of a device.
@@ -119,7 +131,8 @@ pub unsafe trait Driver:
     /// Waits until no work is pending on the device.
     ///
     /// # Errors
-    /// Those of the work that was pending.
+    /// Those of the work that was pending; `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` if a stream of the device is captured, by
+    /// any thread and in any mode.
     fn wait_idle(&self) -> Result<()>;
 
     /// Returns the compiler of device code for this device.
@@ -129,13 +142,6 @@ pub unsafe trait Driver:
     fn compiler(&self) -> std::result::Result<&dyn Compiler, JitError> {
         Err(JitError::Unsupported)
     }
-
-    /// Prepares a thread of the library that serves the device, before its other calls: its calls do not disturb a
-    /// capture.
-    ///
-    /// # Errors
-    /// Only those of every call.
-    fn enter_helper_thread(&self) -> Result<()>;
 }
 
 /// A shared driver.

@@ -10,12 +10,14 @@ use mscclpp_core::plan::Plan;
 
 use super::CudaUnavailable;
 use super::buffers::DeviceBuffer;
+use super::capture::refuse_in_capture;
 use super::device::Device;
 use super::ipc::IpcGroup;
+use super::memory::Storage;
 use super::peer;
 use super::plan_state::PlanState;
 use super::prepared_plan::PreparedPlan;
-use super::stream::{Stream, Used, refuse_in_capture};
+use super::stream::{Stream, Used};
 use crate::error::Error;
 use crate::interpret::{Params, resolve};
 use crate::message::Message;
@@ -41,10 +43,13 @@ static_assertions::assert_impl_all!(Executor: Send, Sync);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Options {
-    /// Maximum duration of an operation's wait, after which the launch aborts and reports what it was waiting for; 30 s
-    /// by default, as on the CPU. In an executor of several processes or threads it is also how much later than the
-    /// others a rank may launch: after a longer delay the executor must be recreated.
-    pub timeout: Duration,
+    /// Maximum duration of an operation's wait, after which the launch aborts and reports what it was waiting for. `None`,
+    /// the default, is the timeout of the communicator's calls ([`bootstrap::Options::timeout`], 10 minutes unless set);
+    /// an executor of one process uses the default of these options. In an executor of several processes or threads it is
+    /// also how much later than the others a rank may launch: after a longer delay the executor must be recreated.
+    ///
+    /// [`bootstrap::Options::timeout`]: mscclpp_bootstrap::Options::timeout
+    pub timeout: Option<Duration>,
     /// Maximum bytes of scratch of a plan, all ranks together.
     pub scratch_limit: u64,
     /// Bytes per rank above which a plan with `reuse_resources` wraps its scratch, if it can.
@@ -69,7 +74,7 @@ pub struct PrepareOptions {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            timeout: Duration::from_secs(30),
+            timeout: None,
             scratch_limit: 1 << 36,
             scratch_pool: 1 << 26,
             multicast: true,
@@ -82,7 +87,7 @@ impl Options {
     /// Returns these options with another timeout.
     #[must_use]
     pub const fn timeout(self, timeout: Duration) -> Self {
-        Self { timeout, ..self }
+        Self { timeout: Some(timeout), ..self }
     }
 
     /// Returns these options with another limit of scratch.
@@ -131,6 +136,8 @@ pub(super) struct Inner {
     pub(super) group: Option<IpcGroup>,
     pub(super) ranks: u32,
     pub(super) options: Options,
+    /// Maximum duration of an operation's wait.
+    pub(super) timeout: Duration,
     /// States of the plans that were prepared; few, so that a list suffices.
     pub(super) contexts: Mutex<Vec<Arc<PlanState>>>,
     /// Lock that is held while a launch is enqueued on a stream.
@@ -181,10 +188,11 @@ impl Executor {
     /// with a device. It is a call of all ranks, as are [`prepare`](Self::prepare), [`PreparedPlan::buffers`] and
     /// [`PreparedPlan::bind`]: all ranks make the same calls in the same order.
     ///
-    /// Ranks of one process access one another's memory by peer access. Ranks of different processes map it: by CUDA's
-    /// interprocess handles, or by file descriptors if it was allocated for that. Ranks of different nodes reach each
-    /// other through port channels only: [`prepare`](Self::prepare) rejects plans that need more. After a failed call
-    /// or launch the executor is unusable and must be recreated.
+    /// Ranks of one process access one another's memory by peer access. Ranks of different processes map it: by file
+    /// descriptors if it is physical memory that was allocated for that, as the memory of executors is where all devices of
+    /// the node support it, otherwise by CUDA's interprocess handles, which a process can open only if it sees the device.
+    /// Ranks of different nodes reach each other through port channels only: [`prepare`](Self::prepare) rejects plans that
+    /// need more. After a failed call or launch the executor is unusable and must be recreated.
     ///
     /// # Errors
     /// [`Error::NoPeerAccess`], [`Error::Bootstrap`] with what another rank reports,
@@ -219,6 +227,11 @@ impl Executor {
         let (ranks, contexts) = (device_of.len() as u32, Mutex::default());
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Relaxed) + 1;
+        let of_calls = || match &group {
+            Some(group) => group.bootstrap().options().timeout,
+            None => mscclpp_bootstrap::Options::default().timeout,
+        };
+        let timeout = options.timeout.unwrap_or_else(of_calls);
         Self {
             inner: Arc::new(Inner {
                 number,
@@ -228,6 +241,7 @@ impl Executor {
                 group,
                 ranks,
                 options,
+                timeout,
                 contexts,
                 launch_order,
             }),
@@ -237,6 +251,11 @@ impl Executor {
     /// Returns the number of ranks, in all processes.
     pub fn num_ranks(&self) -> u32 {
         self.inner.ranks
+    }
+
+    /// Returns how long an operation of a launch waits: [`Options::timeout`], or its default for these ranks.
+    pub fn timeout(&self) -> Duration {
+        self.inner.timeout
     }
 
     /// Returns the devices of this process' ranks, in the order of the first rank of each.
@@ -367,6 +386,17 @@ impl Inner {
         others
     }
 
+    /// Allocates memory of zeros of the executor on a device of this process. If ranks of other processes open it, it is
+    /// physical memory that is shared as a file where all devices of the node support that: CUDA's interprocess handles
+    /// can only be opened by a process that sees the device.
+    pub(super) fn alloc_internal(&self, device: &Device, bytes: u64) -> Result<Storage, Error> {
+        let is_shared = self.group.as_ref().is_some_and(IpcGroup::is_memory_shareable);
+        Ok(match is_shared {
+            true => Storage::shared(device.driver(), bytes, &self.others(device))?,
+            false => Storage::zeroed(device.driver(), bytes)?,
+        })
+    }
+
     /// Returns whether launches are kernels on several devices.
     pub(super) fn spans(&self) -> bool {
         self.devices.len() > 1 || self.group.is_some() && self.ranks > 1
@@ -406,7 +436,7 @@ impl Inner {
     pub(super) fn drain(&self) -> Result<(), Error> {
         self.devices.iter().try_for_each(|device| device.driver().wait_idle())?;
         let contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
-        contexts.iter().try_for_each(|context| context.drain(self.options.timeout))
+        contexts.iter().try_for_each(|context| context.drain(self.timeout))
     }
 
     /// Returns the state of a plan, which is created by the first call. Plans are identified by their contents.

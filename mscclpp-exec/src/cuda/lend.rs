@@ -1,6 +1,7 @@
 //! Device memory that calls of a communicator use, whatever its origin.
 
 use std::fmt;
+use std::ops::Range;
 
 use super::buffers::DeviceSlice;
 use super::stream::Stream;
@@ -81,6 +82,17 @@ impl<'a> Lent<'a> {
 
     pub(crate) fn registration(&self) -> Option<Registration> {
         self.registration
+    }
+
+    /// Returns elements of it, as long as it stays lent; as many of the range as there are.
+    pub(crate) fn part<T: Element>(&self, range: Range<usize>) -> Lent<'_> {
+        let size = size_of::<T>() as u64;
+        let (begin, end) = (range.start as u64 * size, range.end as u64 * size);
+        let begin = begin.min(self.slice.bytes);
+        let slice =
+            DeviceSlice { address: self.slice.address + begin, bytes: end.clamp(begin, self.slice.bytes) - begin };
+        let registration = self.registration.map(|at| Registration { offset: at.offset + begin, ..at });
+        Lent { slice, registration, _release: Release(None) }
     }
 
     /// Returns the number of elements.

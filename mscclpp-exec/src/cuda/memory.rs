@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::buffers::DeviceSlice;
+use super::capture::wait_for_users;
 use super::driver::{Export, Mapped, Mapping, Properties, Result, SharedDriver};
 
 /// An allocation on a device.
@@ -50,8 +51,10 @@ impl DeviceMemory {
 
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
-        // A destructor cannot report a failure.
-        let _ = self.driver.free(self.address);
+        if wait_for_users(&self.driver) {
+            // A destructor cannot report a failure.
+            let _ = self.driver.free(self.address);
+        }
     }
 }
 
@@ -146,8 +149,10 @@ impl Storage {
 
 impl Drop for RemoteMemory {
     fn drop(&mut self) {
-        // A destructor cannot report a failure.
-        let _ = self.driver.unmap(self.mapping);
+        if wait_for_users(&self.driver) {
+            // A destructor cannot report a failure.
+            let _ = self.driver.unmap(self.mapping);
+        }
     }
 }
 
@@ -227,7 +232,9 @@ impl MappedMemory {
 
 impl Drop for MappedMemory {
     fn drop(&mut self) {
-        // A destructor cannot report a failure.
-        let _ = self.driver.free_mapped(self.mapped);
+        if wait_for_users(&self.driver) {
+            // A destructor cannot report a failure.
+            let _ = self.driver.free_mapped(self.mapped);
+        }
     }
 }

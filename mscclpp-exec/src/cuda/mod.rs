@@ -15,7 +15,7 @@
 //!
 //! Every wait is bounded: a launch whose thread blocks wait longer than [`Options::timeout`] aborts, and
 //! [`PreparedPlan::synchronize`] reports what each of them was waiting for. Results are bitwise equal to those of the
-//! CPU executor.
+//! CPU executor, except for the payload of NaN: devices return the canonical NaN, where the CPU keeps that of an operand.
 //!
 //! [`Driver`] and its supertraits in [`calls`] are all that the executor requires of a driver. CUDA's driver implements
 //! them; a simulator may, too.
@@ -28,6 +28,7 @@ pub(crate) mod abi;
 mod addresses;
 mod buffers;
 pub mod calls;
+mod capture;
 mod connected;
 mod cudarc_memory;
 mod device;
@@ -59,8 +60,11 @@ mod verify;
 
 pub use crate::error::unavailable::CudaUnavailable;
 pub use buffers::{Binding, Buffers, DeviceBuffer, DeviceSlice};
+pub(crate) use capture::{SetUp, refuse_in_capture};
 pub use device::{Device, device_count};
-pub use driver::{Allocation, Driver, DriverError, Export, Handle, Mapped, Mapping, Properties, SharedDriver};
+pub use driver::{
+    Allocation, CaptureMode, Driver, DriverError, Export, Handle, Mapped, Mapping, Properties, SharedDriver,
+};
 pub use executor::{Executor, Options, PrepareOptions};
 pub(crate) use lend::Registration;
 pub use lend::{DeviceMut, DeviceRef, Lent};
@@ -68,7 +72,6 @@ pub use multicast::MulticastUnavailable;
 pub use prepared_plan::PreparedPlan;
 pub use specialize::{NotSpecialized, specialized_source};
 pub(crate) use staged::{Staged, StagedPart, lent_slices};
-pub(crate) use stream::refuse_in_capture;
 pub use stream::{Event, Graph, Stream};
 pub use switch::SwitchPath;
 pub use timing::{LaunchTimes, time, time_launches};

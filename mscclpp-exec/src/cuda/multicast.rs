@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use super::buffers::DeviceSlice;
+use super::capture::wait_for_users;
 use super::driver::{DriverError, Handle, SharedDriver};
 use super::executor::Inner;
 use crate::error::Error;
@@ -110,6 +111,9 @@ impl MulticastObject {
 
 impl Drop for MulticastObject {
     fn drop(&mut self) {
+        if self.address.is_some() && !wait_for_users(&self.driver) {
+            return;
+        }
         // A destructor cannot report a failure.
         if let Some(address) = self.address {
             let _ = self.driver.unmap_multicast(address, self.bytes);

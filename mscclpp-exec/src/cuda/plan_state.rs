@@ -1,13 +1,16 @@
 //! State of a plan on the devices of an executor.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use super::abi;
 use super::buffers::DeviceSlice;
+use super::capture::is_captured_set_up;
 use super::device::Device;
+use super::driver;
 use super::executor::Inner;
 use super::ipc::{IpcGroup, PeerMemory};
 use super::memory::{DeviceMemory, MappedMemory, Storage};
@@ -39,6 +42,8 @@ pub(super) struct PlanState {
     /// This process' rank in its group; 0 without a group.
     rank: u32,
     scratch: Mutex<Scratch>,
+    /// Whether a launch was captured, so that a graph may use the present scratch at any time.
+    is_captured: AtomicBool,
     pub(super) groups: Groups,
     /// Mapped counters of other processes' ranks.
     _peers: Vec<Vec<PeerMemory>>,
@@ -60,6 +65,11 @@ struct Scratch {
     own: Vec<[Storage; 2]>,
     /// Mapped scratch of the ranks of other processes.
     _peers: Vec<Vec<PeerMemory>>,
+    /// Of each device: addresses of all ranks' scratch, and distances to multicast addresses. A table keeps its address when
+    /// the scratch in it is replaced.
+    tables: Vec<DeviceMemory>,
+    /// Scratch with tables of its own that graphs may use, and plans that were prepared before it was replaced.
+    retired: Vec<Scratch>,
 }
 
 /// State of a plan on one device.
@@ -69,16 +79,13 @@ pub(super) struct DevicePlanState {
     pub(super) proxies: Option<Proxies>,
     /// The device's thread blocks, by their numbers in the resolved plan, ascending.
     pub(super) numbers: Vec<u32>,
-    counters: DeviceMemory,
+    counters: Storage,
     blocks: DeviceMemory,
     instrs: DeviceMemory,
     operands: DeviceMemory,
     ids: DeviceMemory,
     state: DeviceMemory,
     reports: DeviceMemory,
-    /// Addresses of all ranks' scratch, and distances to multicast addresses. The table keeps its address when scratch
-    /// grows.
-    scratch_table: DeviceMemory,
     pub(super) specialized: SpecializedKernels,
 }
 
@@ -104,12 +111,17 @@ impl PlanState {
         let LaunchBarriers { marks, begins } = barriers;
         let counters = Counters::new(&program);
         let initial = counters.initial(&program);
-        let hold = |device: &Device| Ok(DeviceMemory::holding(device.driver(), &initial)?);
+        let hold = |device: &Device| -> Result<Storage, Error> {
+            let bytes: &[u8] = bytemuck::cast_slice(&initial);
+            let memory = world.alloc_internal(device, bytes.len() as u64)?;
+            device.driver().memcpy_to_device(memory.address(), bytes)?;
+            Ok(memory)
+        };
         let memories = world.devices.iter().map(hold).collect::<Result<Vec<_>, Error>>();
         let (memories, shared) = match &world.group {
             None => (memories?, Vec::new()),
             Some(group) => {
-                let slices = memories.as_ref().map(|own| own.iter().map(DeviceMemory::as_slice).collect());
+                let slices = memories.as_ref().map(|own| own.iter().map(Storage::as_slice).collect());
                 let text = format!("counters of plan `{}`", program.plan.name());
                 let shared = group.share(&text, slices.map_err(Clone::clone))?;
                 (memories?, shared)
@@ -123,7 +135,7 @@ impl PlanState {
         let groups = Groups::new(&program, world);
         let parts = || -> Result<_, Error> {
             let flags = Arc::new(MappedMemory::new(world.devices[0].driver(), 64)?);
-            let part = |((&number, device), memory): ((&u32, &Device), DeviceMemory)| {
+            let part = |((&number, device), memory): ((&u32, &Device), Storage)| {
                 let is_here = |rank: u32| world.device_of[rank as usize] == number;
                 let mark = marks.get(number as usize).copied().flatten();
                 let markers = mark.map(|mark| mark.map(|mark| memory.address() + counters.inbound(mark)));
@@ -166,12 +178,25 @@ impl PlanState {
             channels.map(begin).collect()
         };
         let begins = world.numbers.iter().zip(&parts).map(of_part).collect();
-        let scratch = Mutex::default();
-        Ok(Self { parts, begins, flags, spans, rank, scratch, groups, _peers: shared, counters, program })
+        Ok(Self {
+            parts,
+            begins,
+            flags,
+            spans,
+            rank,
+            scratch: Mutex::default(),
+            is_captured: AtomicBool::new(false),
+            groups,
+            _peers: shared,
+            counters,
+            program,
+        })
     }
 
     /// Grows every rank's plain scratch and packets to at least these sizes. Pending launches may use the present
-    /// scratch, so it is replaced only after the devices are idle.
+    /// scratch, so it is replaced only after the devices are idle. If a graph may use it on any rank, it is kept beside the
+    /// new one on all ranks: plans that were prepared before use it also in launches that are not captured, because the launch
+    /// of another rank that they belong to may be in a graph.
     pub(super) fn grow_scratch(&self, world: &Inner, [plain, packets]: [u64; 2]) -> Result<(), Error> {
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         let windows = self.groups.windows([Space::Scratch, Space::Packets]);
@@ -181,24 +206,29 @@ impl PlanState {
             return Ok(());
         }
         let [plain, packets] = own.iter().fold([plain, packets], |[p, q], [a, b]| [p.max(a.bytes()), q.max(b.bytes())]);
-        // `zeroed` waits until the device is idle.
         let grow = |(_, device): (u32, &Device)| {
             let memory = |space, bytes| match windows.iter().any(|window| window.space == space && window.is_possible())
             {
-                true => Storage::shared(device.driver(), bytes, &world.others(device)),
-                false => Storage::zeroed(device.driver(), bytes),
+                true => Ok(Storage::shared(device.driver(), bytes, &world.others(device))?),
+                false => world.alloc_internal(device, bytes),
             };
             Ok([memory(Space::Scratch, plain)?, memory(Space::Packets, packets)?])
         };
         let grown = world.local().map(grow).collect::<Result<Vec<_>, Error>>();
-        let (grown, shared) = match &world.group {
-            None => (grown?, Vec::new()),
+        // A captured call cannot wait until the devices are idle.
+        let is_captured = is_captured_set_up() || self.is_captured.load(Relaxed);
+        let (grown, shared, is_captured) = match &world.group {
+            None => (grown?, Vec::new(), is_captured),
             Some(group) => {
                 let slices = grown.as_ref().map(|own| own.iter().flatten().map(Storage::as_slice).collect());
-                let shared = group.share("scratch", slices.map_err(Clone::clone))?;
-                (grown?, shared)
+                let (shared, is_captured) = group.share_with("scratch", slices.map_err(Clone::clone), is_captured)?;
+                (grown?, shared, is_captured)
             }
         };
+        let keeps = is_captured && !scratch.own.is_empty();
+        if !scratch.own.is_empty() && !keeps {
+            world.devices.iter().try_for_each(|device| device.driver().wait_idle())?;
+        }
         let addresses: Vec<u64> = match &world.group {
             None => grown.iter().flatten().map(Storage::address).collect(),
             Some(_) => shared.iter().flatten().map(PeerMemory::address).collect(),
@@ -208,18 +238,51 @@ impl PlanState {
             DeviceSlice { address: addresses[2 * rank as usize + number], bytes: [plain, packets][number].max(1) }
         };
         let multicasts = Multicasts::new(world, &self.groups, "scratch", &windows, slice)?;
-        for (part, distances) in self.parts.iter().zip(&multicasts.distances) {
-            let table: Vec<u64> = addresses.iter().chain(distances).copied().collect();
-            part.device.driver().memcpy_to_device(part.scratch_table.address(), bytemuck::cast_slice(&table))?;
+        let table = |distances: &abi::Distances| addresses.iter().chain(distances).copied().collect::<Vec<u64>>();
+        let parts = self.parts.iter().zip(&multicasts.distances);
+        let mut retired = std::mem::take(&mut scratch.retired);
+        let mut tables = Vec::new();
+        if keeps || scratch.tables.is_empty() {
+            let hold = |(part, distances): (&DevicePlanState, _)| {
+                DeviceMemory::holding(part.device.driver(), &table(distances))
+            };
+            tables = parts.map(hold).collect::<driver::Result<_>>()?;
+        } else {
+            for ((part, distances), memory) in parts.zip(&scratch.tables) {
+                let table = table(distances);
+                part.device.driver().memcpy_to_device(memory.address(), bytemuck::cast_slice(&table))?;
+            }
         }
-        let old = std::mem::replace(&mut *scratch, Scratch { multicasts, own: grown, _peers: shared });
-        let Scratch { multicasts, own, _peers: mapped } = old;
-        drop((multicasts, mapped));
+        let mut old = std::mem::take(&mut *scratch);
+        if tables.is_empty() {
+            tables = std::mem::take(&mut old.tables);
+        }
+        let had_scratch = !old.own.is_empty();
+        let Scratch { multicasts: old_multicasts, own: _own, _peers: mapped, .. } = match keeps {
+            true => {
+                retired.push(old);
+                Scratch::default()
+            }
+            false => old,
+        };
+        *scratch = Scratch { multicasts, own: grown, _peers: shared, tables, retired };
+        drop((old_multicasts, mapped));
         // CUDA does not specify what happens to memory that is freed before other processes have unmapped it.
         match &world.group {
-            Some(group) if !own.is_empty() => group.agree("scratch given back", Ok(())),
+            Some(group) if had_scratch => group.agree("scratch given back", Ok(())),
             _ => Ok(()),
         }
+    }
+
+    /// Returns the address of a device's table of the present scratch.
+    pub(super) fn scratch_table(&self, part: usize) -> u64 {
+        let scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        scratch.tables.get(part).map_or(0, DeviceMemory::address)
+    }
+
+    /// Records that a launch was captured: its scratch is kept.
+    pub(super) fn keep_for_graphs(&self) {
+        self.is_captured.store(true, Relaxed);
     }
 
     /// Returns the switch channels over scratch.
@@ -303,15 +366,27 @@ impl PlanState {
         Ok(scratch.own.iter().try_for_each(|[plain, _]| plain.tile(bytemuck::cast_slice(&pattern)))?)
     }
 
-    /// Restores the state before the first launch. The devices are idle.
-    pub(super) fn reset(&self) -> Result<(), Error> {
-        let initial = self.counters.initial(&self.program);
+    /// Sets the state to that after a number of launches. No launch is pending.
+    pub(super) fn skip_to(&self, launches: u64) -> Result<(), Error> {
+        let counters = self.counters.after(&self.program, launches);
+        let state = abi::LaunchState { launches, ..bytemuck::Zeroable::zeroed() };
         for part in &self.parts {
-            part.device.driver().memcpy_to_device(part.counters.address(), bytemuck::cast_slice(&initial))?;
-            part.state.clear()?;
+            let driver = part.device.driver();
+            driver.memcpy_to_device(part.counters.address(), bytemuck::cast_slice(&counters))?;
+            driver.memcpy_to_device(part.state.address(), bytemuck::bytes_of(&state))?;
+        }
+        Ok(())
+    }
+
+    /// Restores the state before the first launch. No launch is pending.
+    pub(super) fn reset(&self) -> Result<(), Error> {
+        self.skip_to(0)?;
+        for part in &self.parts {
             part.reports.clear()?;
         }
-        // Flags restart, so packets of earlier launches must be cleared.
+        // Flags restart, so packets of earlier launches must be cleared. They also restart after 2^32 - 1 launches, when
+        // nothing is cleared: a launch could take a packet for its own that was stored exactly this number of launches
+        // before, at a place that no launch in between has used.
         for [_, packets] in self.scratch.lock().unwrap_or_else(PoisonError::into_inner).own.iter() {
             packets.clear()?;
         }
@@ -339,7 +414,7 @@ impl DevicePlanState {
         program: &ResolvedPlan,
         (tables, instrs): (&Tables, &[abi::Instr]),
         counters: &Counters,
-        (memory, of): (DeviceMemory, &[u64]),
+        (memory, of): (Storage, &[u64]),
         flags: &Arc<MappedMemory>,
         is_here: impl Fn(u32) -> bool,
         ways: Option<NodeLinks<'_>>,
@@ -367,10 +442,6 @@ impl DevicePlanState {
             ids: DeviceMemory::holding(driver, &ids)?,
             state: DeviceMemory::zeroed(driver, size_of::<abi::LaunchState>() as u64)?,
             reports: DeviceMemory::zeroed(driver, (numbers.len() * size_of::<abi::WaitReport>()) as u64)?,
-            scratch_table: DeviceMemory::zeroed(
-                driver,
-                16 * (u64::from(program.shape.ranks) + u64::from(abi::MAX_GROUPS)),
-            )?,
             proxies: match queues.len() {
                 0 => None,
                 count => Some(Proxies::new(device, count, flags, wires)?),
@@ -389,7 +460,6 @@ impl DevicePlanState {
         launch.operands = self.operands.address();
         launch.ids = self.ids.address();
         launch.fifos = self.proxies.as_ref().map_or(0, Proxies::table);
-        launch.scratch = self.scratch_table.address();
         launch.state = self.state.address();
         launch.reports = self.reports.address();
         launch.abort_flags = context.flags.device(0);

@@ -1,9 +1,9 @@
 //! Streams, graphs that are captured from them, and events.
 
-use std::cell::Cell;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
+use super::capture::{CaptureGuard, SetUp};
 use super::device::Device;
 use super::driver::{self, Driver, Handle, SharedDriver};
 use crate::error::Error;
@@ -95,6 +95,18 @@ impl Stream {
         Ok(done.fold(Ok(()), driver::Result::and)?)
     }
 
+    /// Returns whether all work on it is complete. It does not report launches that aborted.
+    ///
+    /// # Errors
+    /// [`Error::Driver`].
+    pub fn is_idle(&self) -> Result<bool, Error> {
+        let mut is_idle = true;
+        for lane in &self.lanes {
+            is_idle &= lane.driver().is_idle(lane.handle)?;
+        }
+        Ok(is_idle)
+    }
+
     /// Captures the work that `record` enqueues on this stream into a graph, instead of executing it. Work that needs
     /// the host or new memory cannot be captured: prepare plans, make buffers and bind them before.
     ///
@@ -123,6 +135,16 @@ impl Stream {
         self.lanes.first().map_or(Ok(false), |lane| lane.driver().is_capturing(lane.handle))
     }
 
+    /// Begins set-up by this thread, which is allowed in a capture; `is_captured`: for a call that is captured.
+    ///
+    /// # Errors
+    /// [`Error::StreamDeviceMismatch`] if the stream has no device; [`Error::Driver`].
+    pub(crate) fn set_up(&self, is_captured: bool) -> Result<SetUp, Error> {
+        let device = self.devices().next();
+        let device = device.ok_or_else(|| Error::StreamDeviceMismatch { device: "any device".into() })?;
+        Ok(SetUp::begin(device.driver(), is_captured)?)
+    }
+
     /// Returns its devices.
     pub(crate) fn devices(&self) -> impl Iterator<Item = &Device> {
         self.lanes.iter().map(|lane| &lane.device)
@@ -146,36 +168,6 @@ impl fmt::Debug for Stream {
         let devices: Vec<u32> = self.devices().map(Device::ordinal).collect();
         f.debug_struct("Stream").field("devices", &devices).finish_non_exhaustive()
     }
-}
-
-thread_local! {
-    /// Number of nested [`Stream::capture`]s of this thread.
-    static CAPTURES: Cell<u32> = const { Cell::new(0) };
-}
-
-/// Guard of a [`Stream::capture`] of this thread.
-struct CaptureGuard;
-
-impl CaptureGuard {
-    fn begin() -> Self {
-        CAPTURES.set(CAPTURES.get() + 1);
-        Self
-    }
-}
-
-impl Drop for CaptureGuard {
-    fn drop(&mut self) {
-        CAPTURES.set(CAPTURES.get() - 1);
-    }
-}
-
-/// Rejects what the driver would reject while this thread is in a [`Stream::capture`], which would invalidate the
-/// capture. In a capture that other code has begun the driver rejects it.
-///
-/// # Errors
-/// [`Error::Capturing`].
-pub(crate) fn refuse_in_capture(what: &str) -> Result<(), Error> {
-    if CAPTURES.get() == 0 { Ok(()) } else { Err(Error::Capturing { what: what.to_owned() }) }
 }
 
 impl Lane {

@@ -50,9 +50,18 @@ impl Counters {
 
     /// Returns the counters before the first launch.
     pub(super) fn initial(&self, program: &ResolvedPlan) -> Vec<u64> {
+        self.after(program, 0)
+    }
+
+    /// Returns the counters after a number of launches.
+    pub(super) fn after(&self, program: &ResolvedPlan, launches: u64) -> Vec<u64> {
         let mut values = vec![0_u64; (self.bytes() / 8) as usize];
         for (number, semaphore) in program.semaphores.iter().enumerate() {
             values[(self.semaphore(number as u32) / 8) as usize] = semaphore.initial.cast_unsigned();
+        }
+        // A wait computes the signals that it expects from the number of launches, if each launch has equally many.
+        for (channel, &per_launch) in (0..).zip(&Waits::new(program).per_launch) {
+            values[(self.inbound(channel) / 8) as usize] = launches * u64::from(per_launch);
         }
         values
     }

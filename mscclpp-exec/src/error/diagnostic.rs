@@ -42,7 +42,8 @@ impl Error {
             Self::Select { .. } | Self::NoPlan { .. } | Self::NativeAlgorithm { .. } | Self::TuningTable(_) => {
                 Code::NoAlgorithm
             }
-            Self::Length { .. } | Self::Root { .. } => Code::InvalidCall,
+            Self::Length { .. } | Self::Root { .. } | Self::Peer { .. } | Self::OwnTransfer { .. } => Code::InvalidCall,
+            Self::Transfer { source, .. } => source.code(),
             Self::ReceiveMemory { .. } | Self::PeerOutOfMemory { .. } => Code::OutOfResources,
             Self::Panicked { .. } => Code::CallPanicked,
             Self::LateData(_) => Code::LateAccess,

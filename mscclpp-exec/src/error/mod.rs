@@ -385,6 +385,46 @@ pub enum Error {
         /// Number of ranks.
         num_ranks: u32,
     },
+    /// A peer that is no other rank of the communicator.
+    #[error(
+        "{call} of rank {rank}: expected another rank of 0 to {}, found {peer}{}", num_ranks - 1,
+        if peer == rank { "; within a group a rank may send to itself" } else { "" }
+    )]
+    Peer {
+        /// The call.
+        call: &'static str,
+        /// This rank.
+        rank: u32,
+        /// The given peer.
+        peer: u32,
+        /// Number of ranks.
+        num_ranks: u32,
+    },
+    /// What a rank sends to itself within a group, which is not what it receives from itself.
+    #[error("group of rank {rank}: {first} with the rank itself, expected the same of the other side, found {second}")]
+    OwnTransfer {
+        /// This rank.
+        rank: u32,
+        /// One call: `send of 4 f32`.
+        first: String,
+        /// What stands against it.
+        second: String,
+    },
+    /// A transfer between two ranks that failed.
+    #[error(
+        "{call} of rank {rank} with rank {peer} (ranks 0 and 1 of their own communicator are ranks {} and {}): {source}",
+        rank.min(peer), rank.max(peer)
+    )]
+    Transfer {
+        /// The call.
+        call: &'static str,
+        /// This rank.
+        rank: u32,
+        /// The other rank.
+        peer: u32,
+        /// The failure in the communicator of the two ranks.
+        source: Box<Error>,
+    },
     /// A rank without memory for the elements that the other ranks send it.
     #[error("{call}: rank {rank} has no memory for the {count} elements of {bytes} bytes that other ranks send it")]
     ReceiveMemory {

@@ -33,7 +33,10 @@ impl Error {
             | Self::NoPlan { .. }
             | Self::TuningTable(_)
             | Self::Length { .. }
-            | Self::Root { .. } => ErrorKind::InvalidInput,
+            | Self::Root { .. }
+            | Self::Peer { .. }
+            | Self::OwnTransfer { .. } => ErrorKind::InvalidInput,
+            Self::Transfer { source, .. } => source.kind(),
             Self::DroppedBuffer { .. } => ErrorKind::Mismatch,
             Self::Busy => ErrorKind::Busy,
             Self::ScratchLimit { .. }
@@ -77,6 +80,9 @@ impl Error {
             | Self::NativeAlgorithm { rank, .. }
             | Self::Length { rank, .. }
             | Self::Root { rank, .. }
+            | Self::Peer { rank, .. }
+            | Self::OwnTransfer { rank, .. }
+            | Self::Transfer { rank, .. }
             | Self::ReceiveMemory { rank, .. }
             | Self::Panicked { rank, .. } => Some(*rank),
             #[cfg(feature = "cuda")]
@@ -102,9 +108,11 @@ impl Error {
             Self::LateData(late) => late.sent_by.clone(),
             Self::PeerOutOfMemory { call, .. } => Some(call.clone()),
             Self::NoPlan { request, .. } | Self::NativeAlgorithm { request, .. } => Some(request.clone()),
-            Self::Length { call, .. } | Self::Root { call, .. } | Self::ReceiveMemory { call, .. } => {
-                Some((*call).to_owned())
-            }
+            Self::Length { call, .. }
+            | Self::Root { call, .. }
+            | Self::Peer { call, .. }
+            | Self::ReceiveMemory { call, .. } => Some((*call).to_owned()),
+            Self::Transfer { call, source, .. } => source.operation().or_else(|| Some((*call).to_owned())),
             #[cfg(feature = "process")]
             Self::Bootstrap(error) => error.operation().map(str::to_owned),
             _ => None,
@@ -126,6 +134,10 @@ impl Error {
             Self::MapFailed { peer, .. } => *peer,
             Self::LateData(late) => late.peer,
             Self::ReceiveMemory { rank, .. } => *rank,
+            Self::Transfer { rank, peer, source, .. } => {
+                let of_pair = source.root_cause()?.rank;
+                if of_pair == 0 { *rank.min(peer) } else { *rank.max(peer) }
+            }
             _ => return None,
         };
         Some(RootCause::new(rank, self.to_string()))
@@ -139,6 +151,10 @@ impl Error {
             Self::RankLost { peer, .. } => vec![*peer],
             #[cfg(feature = "process")]
             Self::Interrupted(aborted) => aborted.lost(),
+            Self::Transfer { rank, peer, source, .. } => {
+                let of_all = |of_pair: u32| if of_pair == 0 { *rank.min(peer) } else { *rank.max(peer) };
+                source.lost().into_iter().map(of_all).collect()
+            }
             _ => Vec::new(),
         }
     }

@@ -9,13 +9,15 @@
 //! status --dump` requests one.
 
 mod analyze;
+mod call_words;
 mod record;
+mod recorder;
 
 pub use analyze::{Analysis, Divergence, analyze};
 pub use record::{
     CallRecord, Dump, DumpError, FailureRecord, GroupRecord, OpRecord, RankRecord, StateRecord, WaitRecord,
 };
-pub(crate) use record::{Recorder, folder};
+pub(crate) use recorder::{Recorder, folder};
 
 /// The variable that names the folder.
 pub const FOLDER_VARIABLE: &str = "MSCCLPP_DUMP_DIR";

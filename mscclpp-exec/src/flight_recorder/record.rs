@@ -1,28 +1,19 @@
 //! Dump file of one rank.
 
 use std::io;
-use std::panic::Location;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use mscclpp_core::origin::SourceLocation;
-use mscclpp_core::plan::raw::OpKind;
+use mscclpp_bootstrap::Bootstrap;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::error::{BlockedThreadBlock, Stall, UnblockedBy, WaitsFor};
 use crate::file;
-use crate::select::Request;
-use mscclpp_bootstrap::Bootstrap;
 
 /// Version of the file format.
 const FORMAT: u32 = 1;
 /// Maximum length of a file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
-/// Number of calls that a rank records.
-const MAX_CALLS: usize = 64;
-/// Maximum number of blocked thread blocks that a dump contains.
-const MAX_WAITS: usize = 1024;
 
 /// The dump of a rank.
 #[derive(Clone, Debug, PartialEq)]
@@ -268,60 +259,6 @@ impl Dump {
     }
 }
 
-/// Recorder of a rank's last calls.
-#[derive(Debug, Default)]
-pub(crate) struct Recorder {
-    calls: u64,
-    last: Vec<(Option<Request>, &'static Location<'static>)>,
-    /// Whether a dump was written: later failures follow from the first one.
-    written: bool,
-}
-
-impl Recorder {
-    /// Records a call: a request, or a barrier.
-    #[inline]
-    pub(crate) fn note(&mut self, request: Option<Request>, at: &'static Location<'static>) {
-        let slot = (self.calls % MAX_CALLS as u64) as usize;
-        match self.last.get_mut(slot) {
-            Some(call) => *call = (request, at),
-            None => self.last.push((request, at)),
-        }
-        self.calls += 1;
-    }
-
-    /// Writes a dump for the first failure, if the environment names a folder.
-    #[cold]
-    pub(crate) fn fail(&mut self, rank: &RankRecord, error: &crate::error::Error, stall: Option<&Stall>) {
-        let (false, Some(folder)) = (self.written, folder()) else { return };
-        self.written = true;
-        let root_cause = error.root_cause().map(|cause| cause.rank);
-        let failure = FailureRecord { message: error.to_string(), root_cause };
-        let waits = stall.into_iter().flat_map(|stall| &stall.blocked).take(MAX_WAITS).map(wait).collect();
-        self.dump(rank, Some(failure), None, waits).write_to(&folder);
-    }
-
-    /// Returns a dump of a rank that runs.
-    pub(crate) fn running(&self, rank: &RankRecord, state: StateRecord) -> Dump {
-        self.dump(rank, None, Some(state), Vec::new())
-    }
-
-    fn dump(
-        &self,
-        rank: &RankRecord,
-        failure: Option<FailureRecord>,
-        state: Option<StateRecord>,
-        waits: Vec<WaitRecord>,
-    ) -> Dump {
-        let first = self.calls - self.last.len() as u64;
-        let call = |number: u64| {
-            let (request, at) = self.last[(number % MAX_CALLS as u64) as usize];
-            let request = request.map_or_else(|| "barrier".to_owned(), |request| request.to_string());
-            CallRecord { number: number + 1, request, at: SourceLocation::from(at).to_string() }
-        };
-        Dump { rank: rank.clone(), calls: (first..self.calls).map(call).collect(), failure, state, waits }
-    }
-}
-
 impl RankRecord {
     /// Returns the identity of a rank.
     pub(crate) fn of(group: &Bootstrap) -> Self {
@@ -333,93 +270,10 @@ impl RankRecord {
     }
 }
 
-/// Returns the folder that the environment names for dumps.
-pub(crate) fn folder() -> Option<PathBuf> {
-    std::env::var_os(super::FOLDER_VARIABLE).filter(|folder| !folder.is_empty()).map(PathBuf::from)
-}
-
-fn wait(blocked: &BlockedThreadBlock) -> WaitRecord {
-    let BlockedThreadBlock { rank, block, op, kind, location: place, waits_for, unblocked_by: released, .. } = blocked;
-    WaitRecord {
-        op: record(*rank, *block, *op, *kind, place.as_ref()),
-        waits_for: WaitsFor::to_string(waits_for),
-        released_by: match released {
-            UnblockedBy::Operation { rank, block, op, kind, location: place } => {
-                Some(record(*rank, *block, *op, *kind, place.as_ref()))
-            }
-            UnblockedBy::PeerStart | UnblockedBy::Nothing => None,
-        },
-    }
-}
-
-fn record(rank: u32, block: u32, op: u32, kind: OpKind, place: Option<&SourceLocation>) -> OpRecord {
-    OpRecord { rank, block, op, operation: kind.name().to_owned(), at: place.map(SourceLocation::to_string) }
-}
-
 impl std::fmt::Display for OpRecord {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { rank, block, op, operation, at } = self;
         write!(f, "rank {rank} / thread block {block} / operation {op} ({operation})")?;
         at.as_ref().map_or(Ok(()), |at| write!(f, " at {at}"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::flight_recorder::analyze;
-
-    #[test]
-    fn files_that_others_have_planted_are_not_written() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let group = Bootstrap::local(1).expect("a group").remove(0);
-        let name = |number| format!("mscclpp-rank-0-of-1-{}-{number}.jsonl", std::process::id());
-        // The number of the next dump is not known: other tests of this process write some as well.
-        let planted: Vec<PathBuf> = (1..=14).map(|number| folder.path().join(name(number))).collect();
-        planted.iter().for_each(|path| std::fs::write(path, "precious").expect("a file"));
-        let mut recorder = Recorder::default();
-        recorder.note(None, Location::caller());
-        let failure = FailureRecord { message: "gone".into(), root_cause: None };
-        recorder.dump(&RankRecord::of(&group), Some(failure), None, Vec::new()).write_to(folder.path());
-        assert!(planted.iter().all(|path| std::fs::read(path).is_ok_and(|found| found == b"precious")));
-        let files = std::fs::read_dir(folder.path()).expect("a folder").map(|file| file.expect("a file").path());
-        let written: Vec<_> = files.filter(|path| !planted.contains(path)).collect();
-        assert_eq!(written.len(), 1);
-        assert_eq!(Dump::load(&written[0]).expect("it was written").failure.expect("a failure").message, "gone");
-    }
-
-    #[test]
-    fn dumps_of_several_communicators_have_separate_files() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let pairs: Vec<Bootstrap> = std::thread::scope(|scope| {
-            let split = |whole: Bootstrap| move || whole.split(Some(whole.rank() / 2), 0).expect("all ranks call it");
-            let whole = Bootstrap::local(4).expect("a group");
-            let threads: Vec<_> = whole.into_iter().map(|whole| scope.spawn(split(whole))).collect();
-            threads.into_iter().map(|thread| thread.join().expect("no panic").expect("a colour")).collect()
-        });
-        let mut recorder = Recorder::default();
-        recorder.note(None, Location::caller());
-        let alone = Bootstrap::local(1).expect("a group").remove(0);
-        let write = |group: &Bootstrap, message: &str| {
-            let failure = FailureRecord { message: message.into(), root_cause: None };
-            recorder.dump(&RankRecord::of(group), Some(failure), None, Vec::new()).write_to(folder.path());
-        };
-        pairs.iter().chain([&alone]).for_each(|group| write(group, "gone"));
-        // A communicator that was recreated.
-        write(&alone, "gone again");
-        let files = std::fs::read_dir(folder.path()).expect("it is there").map(|file| file.expect("a file").path());
-        let mut files: Vec<_> = files.collect();
-        assert_eq!(files.len(), 6);
-        let number = |file: &PathBuf| file.file_stem()?.to_str()?.rsplit('-').next()?.parse::<u32>().ok();
-        files.sort_by_key(number);
-        let dumps: Vec<_> = files.iter().map(|file| Dump::load(file).expect("it was written")).collect();
-        let found = analyze(&dumps);
-        let ranks: Vec<_> = found.iter().map(|one| one.group.as_ref().map(|group| group.ranks.clone())).collect();
-        assert_eq!(ranks, [Some(vec![0, 1]), Some(vec![2, 3]), None]);
-        for one in &found {
-            assert_eq!((one.missing_dumps.as_slice(), one.divergence.as_ref()), (&[][..], None), "{one}");
-        }
-        assert!(found[1].to_string().contains(", ranks 2, 3 of the job; dumps of rank 0, 1\n"), "{}", found[1]);
-        assert_eq!(found[2].failures[&0], "gone again");
     }
 }

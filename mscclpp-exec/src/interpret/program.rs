@@ -16,6 +16,8 @@ pub(crate) struct ResolvedPlan {
     pub(crate) reductions: Reductions,
     /// Whether an operation writes to an input.
     pub(crate) writes_input: bool,
+    /// By rank: whether an operation of any rank writes to its input or output.
+    pub(crate) written: Box<[bool]>,
     /// Whether plain data is in scratch, and whether packets are.
     pub(crate) plain_scratch: bool,
     /// The largest window in bytes, if all of a plan's plain scratch accesses are inside of pipelines.

@@ -191,6 +191,20 @@ impl PreparedPlan {
         self.execute(["buffer", "output"], [Loan::Write(bytemuck::cast_slice_mut(buffer)), Loan::Read(&[])])
     }
 
+    /// Launches in place a plan whose operations do not write to this rank's buffer, such as a broadcast on its root.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch).
+    #[track_caller]
+    pub(crate) fn launch_source<T: Element>(&mut self, buffer: &[T]) -> Result<(), Error> {
+        self.check::<T>(true)?;
+        let program = &self.context.program;
+        if program.written[self.context.rank as usize] {
+            return Err(Error::ReadOnlyInput { plan: program.plan.name().to_owned() });
+        }
+        self.execute(["buffer", "output"], [Loan::Read(bytemuck::cast_slice(buffer)), Loan::Read(&[])])
+    }
+
     fn check<T: Element>(&self, in_place: bool) -> Result<(), Error> {
         let (expected, found) = (self.params.message.dtype, T::TYPE);
         if expected != found {

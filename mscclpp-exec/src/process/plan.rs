@@ -41,7 +41,7 @@ pub(super) struct PlanState {
     pub(super) receives_from: Vec<u32>,
     /// By thread block of this rank: its last instruction for which the proxy sends anything.
     pub(super) last_send: Vec<Option<u32>>,
-    rank: u32,
+    pub(super) rank: u32,
     /// Result of [`may_be_late`](Self::may_be_late) for scratch.
     late_scratch: OnceLock<bool>,
     /// Whether peers only read this rank's buffers, and nothing else of this rank must stay valid until they have

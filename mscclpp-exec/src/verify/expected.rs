@@ -26,6 +26,14 @@ pub(super) struct ExpectedElement {
     pub(super) tolerance: f64,
 }
 
+impl ExpectedElement {
+    /// Returns whether a result is the expected one. NaN is one value whatever its payload, which devices do not keep.
+    pub(super) fn is_met_by(self, found: f64) -> bool {
+        // An infinity has no difference to itself.
+        found == self.value || found.is_nan() && self.value.is_nan() || (found - self.value).abs() <= self.tolerance
+    }
+}
+
 impl Expected {
     /// Returns whether the postcondition covers a rank's output.
     pub(super) fn covers(&self, rank: u32) -> bool {
@@ -148,5 +156,13 @@ mod tests {
         let sum = (0..3).map(|rank| average.inputs.value(rank, 2) as i64).sum::<i64>() as i32;
         assert_eq!(average.element(1, 2), ExpectedElement { value: f64::from(sum / 3), tolerance: 0.0 });
         assert!(!Expected { collective: Collective::new(CollectiveKind::Reduce), ..average }.covers(1));
+    }
+
+    #[test]
+    fn nan_meets_nan_alone() {
+        let other_payload = f64::from_bits(f64::NAN.to_bits() | 1);
+        let met = |value, found| ExpectedElement { value, tolerance: 1.0 }.is_met_by(found);
+        assert!(met(f64::NAN, other_payload) && met(f64::INFINITY, f64::INFINITY) && met(1.0, 2.0));
+        assert!(!met(f64::NAN, 1.0) && !met(1.0, f64::NAN) && !met(f64::INFINITY, f64::NEG_INFINITY) && !met(1.0, 2.5));
     }
 }

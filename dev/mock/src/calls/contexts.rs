@@ -28,8 +28,8 @@ calls! {
     }
 
     fn cuCtxSynchronize() {
-        state::set_stores(false)?;
-        ask(|driver| driver.wait_idle())
+        ask(|driver| driver.wait_idle())?;
+        state::waited_for(None)
     }
 
     fn cuDeviceCanAccessPeer(can: *mut c_int, device: c_int, peer: c_int) -> can {

@@ -8,40 +8,39 @@ use super::{ask, calls, valid};
 use crate::code::{self, Code};
 use crate::state;
 
-calls! {
-    fn cuMemsetD8_v2(address: u64, value: u8, bytes: usize) {
-        if value != 0 {
-            return Err(code::INVALID_VALUE);
-        }
-        ask(|driver| driver.memset(address, bytes as u64))?;
-        state::set_stores(true)
-    }
+/// Waits for a stream, if it has work.
+fn finish(stream: usize) -> Result<(), Code> {
+    if state::has_work(stream)? { ask(|driver| driver.synchronize(Handle(stream))) } else { Ok(()) }
+}
 
+calls! {
     fn cuMemsetD8Async(address: u64, value: u8, bytes: usize, stream: usize) {
         if value != 0 {
             return Err(code::INVALID_VALUE);
         }
+        state::enqueue_on(stream)?;
         ask(|driver| driver.memset_async(address, bytes as u64, Handle(stream)))
     }
 
-    fn cuMemcpyHtoD_v2(to: u64, from: *const u8, bytes: usize) {
+    fn cuMemcpyHtoDAsync_v2(to: u64, from: *const u8, bytes: usize, stream: usize) {
         valid(bytes > 0)?;
+        finish(stream)?;
         // SAFETY: the caller's memory.
         let from = unsafe { slice::from_raw_parts(from, bytes) };
-        ask(|driver| driver.memcpy_to_device(to, from))?;
-        state::set_stores(true)
+        state::store_on(stream, to, from)
     }
 
-    fn cuMemcpyDtoH_v2(to: *mut u8, from: u64, bytes: usize) {
+    fn cuMemcpyDtoHAsync_v2(to: *mut u8, from: u64, bytes: usize, stream: usize) {
         valid(bytes > 0)?;
+        finish(stream)?;
+        state::store_now(Some(stream))?;
         // SAFETY: the caller's memory.
         let to = unsafe { slice::from_raw_parts_mut(to, bytes) };
-        ask(|driver| driver.memcpy_to_host(to, from))?;
-        state::set_stores(false)
+        ask(|driver| driver.memcpy_to_host(to, from))
     }
 
     fn cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: usize) {
-        state::after_stores()?;
+        state::enqueue_on(stream)?;
         ask(|driver| driver.copy(to, from, bytes as u64, Handle(stream)))
     }
 }

@@ -5,10 +5,8 @@ use std::ffi::c_uint;
 use mscclpp_exec::cuda::Handle;
 
 use super::{ask, calls, valid};
-use crate::code::Code;
-
-/// Result for an event that is not complete.
-const NOT_READY: Code = 600;
+use crate::code::{self, Code};
+use crate::state;
 
 calls! {
     fn cuEventCreate(event: *mut usize, flags: c_uint) -> event {
@@ -19,12 +17,15 @@ calls! {
 
     fn cuEventDestroy_v2(event: usize) { ask(|driver| driver.destroy_event(Handle(event))) }
 
-    fn cuEventRecord(event: usize, stream: usize) { ask(|driver| driver.record(Handle(event), Handle(stream))) }
+    fn cuEventRecord(event: usize, stream: usize) {
+        state::enqueue_on(stream)?;
+        ask(|driver| driver.record(Handle(event), Handle(stream)))
+    }
 
     fn cuEventQuery(event: usize) {
         match ask(|driver| driver.is_done(Handle(event)))? {
             true => Ok(()),
-            false => Err(NOT_READY),
+            false => Err(code::NOT_READY),
         }
     }
 

@@ -58,7 +58,7 @@ calls! {
     ) {
         valid([blocks_y, blocks_z, threads_y, threads_z] == [1; 4] && extra.is_null())?;
         valid(blocks > 0 && (1..=1024).contains(&threads) && shared == 0)?;
-        state::after_stores()?;
+        state::enqueue_on(stream)?;
         let bytes = state::argument(function)?;
         // SAFETY: kernels of this library take one argument of this number of bytes.
         let argument = unsafe { slice::from_raw_parts(*arguments, bytes) };

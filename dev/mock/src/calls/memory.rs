@@ -6,7 +6,7 @@ use mscclpp_exec::cuda::Mapped;
 
 use super::{ask, calls, valid};
 use crate::code::{self, Code};
-use crate::state::called_here;
+use crate::state::{self, called_here};
 
 /// Flags of `cuMemHostAlloc`: the memory is valid in all contexts, and devices can access it.
 const PORTABLE_AND_MAPPED: c_uint = 1 | 2;
@@ -17,7 +17,10 @@ const BUFFER_ID: c_int = 7;
 calls! {
     fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> address { ask(|driver| driver.alloc(bytes as u64)) }
 
-    fn cuMemFree_v2(address: u64) { ask(|driver| driver.free(address)) }
+    fn cuMemFree_v2(address: u64) {
+        state::store_now(None)?;
+        ask(|driver| driver.free(address))
+    }
 
     fn cuMemGetAddressRange_v2(base: *mut u64, bytes: *mut usize, address: u64) {
         let found = ask(|driver| driver.allocation(address))?;

@@ -7,10 +7,13 @@ use crate::code::{self, Code, said};
 use crate::{multicast, physical, state};
 
 calls! {
-    fn cuMulticastGetGranularity(unit: *mut usize, wanted: *const multicast::Wanted, _option: c_uint) -> unit {
+    fn cuMulticastGetGranularity(unit: *mut usize, wanted: *const multicast::Wanted, option: c_uint) -> unit {
         // SAFETY: the caller's struct.
         let multicast::Wanted { devices, bytes, .. } = unsafe { wanted.read() };
-        ask(|driver| driver.multicast_granularity(devices, bytes as u64)).map(|unit| unit as usize)
+        valid(option < 2)?;
+        let unit = ask(|driver| driver.multicast_granularity(devices, bytes as u64))?;
+        // The recommended one is larger than the minimum.
+        Ok(unit as usize * if option == 1 { 8 } else { 1 })
     }
 
     fn cuMulticastCreate(object: *mut u64, wanted: *const multicast::Wanted) -> object {

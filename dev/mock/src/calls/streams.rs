@@ -5,8 +5,8 @@ use std::ffi::c_uint;
 use mscclpp_exec::cuda::Handle;
 
 use super::{ask, calls, valid};
-use crate::code::Code;
-use crate::state::{self, called_here};
+use crate::code::{self, Code};
+use crate::state;
 
 /// Flag of streams that do not synchronize with the default one.
 const NON_BLOCKING: c_uint = 1;
@@ -17,22 +17,31 @@ calls! {
         ask(|driver| driver.create_stream()).map(|stream| stream.0)
     }
 
-    fn cuStreamDestroy_v2(stream: usize) { ask(|driver| driver.destroy_stream(Handle(stream))) }
+    fn cuStreamDestroy_v2(stream: usize) {
+        state::store_now(Some(stream))?;
+        ask(|driver| driver.destroy_stream(Handle(stream)))
+    }
 
     fn cuStreamSynchronize(stream: usize) {
-        if stream == 0 {
-            called_here("cuStreamSynchronize")?;
-            return state::set_stores(false);
+        ask(|driver| driver.synchronize(Handle(stream)))?;
+        state::waited_for(Some(stream))
+    }
+
+    fn cuStreamQuery(stream: usize) {
+        match ask(|driver| driver.is_idle(Handle(stream)))? {
+            true => state::waited_for(Some(stream)),
+            false => Err(code::NOT_READY),
         }
-        ask(|driver| driver.synchronize(Handle(stream)))
     }
 
     fn cuStreamWaitEvent(stream: usize, event: usize, _flags: c_uint) {
+        state::enqueue_on(stream)?;
         ask(|driver| driver.wait_event(Handle(stream), Handle(event)))
     }
 
     fn cuStreamWriteValue64_v2(stream: usize, address: u64, value: u64, flags: c_uint) {
         valid(flags == 0 && address.is_multiple_of(8))?;
+        state::enqueue_on(stream)?;
         ask(|driver| driver.write_value(address, value, Handle(stream)))
     }
 }

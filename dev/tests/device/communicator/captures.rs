@@ -1,11 +1,12 @@
-//! Several streams and communicators, and captures.
+//! Several streams and communicators, and captures of calls that were made before.
+
+use std::sync::Barrier;
 
 use libtest_mimic::Failed;
 use mscclpp_core::types::ReduceOp;
-use mscclpp_exec::Error;
 use mscclpp_exec::cuda::DeviceVec;
 
-use super::{failure, on_devices};
+use super::on_devices;
 
 pub(super) fn three_communicators_on_interleaved_streams(seed: u64) -> Result<(), Failed> {
     on_devices(seed, 2, 2, |comm, device| {
@@ -78,26 +79,42 @@ pub(super) fn captured_calls_replay_between_eager_ones(seed: u64) -> Result<(), 
     })
 }
 
-/// The rejected call is not counted: after it was made without a capture, it can be captured.
-pub(super) fn unprepared_call_in_capture_is_rejected(seed: u64) -> Result<(), Failed> {
-    on_devices(seed, 2, 2, |comm, device| {
+/// Its launch is complete, and that of the other rank waits for its next one.
+pub(super) fn rank_that_synchronizes_is_not_held_by_later_launches(seed: u64) -> Result<(), Failed> {
+    let turn = Barrier::new(2);
+    on_devices(seed, 2, 2, move |comm, device| {
         let stream = device.stream()?;
-        let mut own = DeviceVec::<u32>::from_slice(device, &[1; 20])?;
-        let mut capture = || stream.capture(|stream| comm.on(stream).all_reduce_in_place(&mut own, ReduceOp::Sum));
-        // Not connected yet; then connected.
-        for _ in 0..2 {
-            let error = failure(capture())?;
-            assert!(matches!(error, Error::Capturing { .. }), "{error}");
-            comm.on(&stream).barrier()?;
-            comm.on(&stream).synchronize()?;
+        let on = comm.on(&stream);
+        let mut memory = on.alloc::<u32>(20)?;
+        memory.write(&[1; 20])?;
+        on.all_reduce_in_place(&mut memory, ReduceOp::Sum)?;
+        if comm.rank() == 0 {
+            turn.wait();
+            on.synchronize()?;
+            on.all_reduce_in_place(&mut memory, ReduceOp::Sum)?;
+            turn.wait();
+        } else {
+            on.all_reduce_in_place(&mut memory, ReduceOp::Sum)?;
+            turn.wait();
+            turn.wait();
         }
-        comm.on(&stream).all_reduce_in_place(&mut own, ReduceOp::Sum)?;
-        let mut capture = || stream.capture(|stream| comm.on(stream).all_reduce_in_place(&mut own, ReduceOp::Sum));
-        let graph = capture()?;
-        // SAFETY: memory and communicator exist until the stream is synchronized.
-        unsafe { graph.launch(&stream)? };
-        comm.on(&stream).synchronize()?;
-        assert_eq!(own.to_vec()?, [4; 20]);
+        on.synchronize()?;
+        assert_eq!(memory.to_vec()?, [4; 20]);
+        Ok(())
+    })
+}
+
+/// Eager calls on other streams follow one another, whatever is captured between them.
+pub(super) fn eager_calls_around_a_capture_keep_their_order(seed: u64) -> Result<(), Failed> {
+    on_devices(seed, 2, 2, |comm, device| {
+        let streams = [device.stream()?, device.stream()?, device.stream()?];
+        let mut memory = DeviceVec::<u32>::from_slice(device, &[1; 300])?;
+        let (mut captured, mut last) = (DeviceVec::<u32>::new(device, 30)?, DeviceVec::<u32>::new(device, 300)?);
+        comm.on(&streams[0]).all_reduce_in_place(&mut memory, ReduceOp::Sum)?;
+        let _graph = streams[1].capture(|stream| comm.on(stream).all_reduce_in_place(&mut captured, ReduceOp::Sum))?;
+        comm.on(&streams[2]).all_reduce(&memory, &mut last, ReduceOp::Sum)?;
+        comm.on(&streams[2]).synchronize()?;
+        assert_eq!(last.to_vec()?, [4; 300]);
         Ok(())
     })
 }

@@ -4,7 +4,9 @@
 mod captures;
 mod cases;
 mod failures;
+mod first_captures;
 mod memory;
+mod transfers;
 
 use std::thread;
 use std::time::Duration;
@@ -26,7 +28,7 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 16] = [
+    let tests: [(&str, Test); 26] = [
         ("calls_equal_those_on_slices", calls_equal_those_on_slices),
         ("calls_equal_those_on_slices_on_separate_hosts", calls_on_separate_hosts),
         ("calls_equal_those_on_slices_between_nodes", calls_between_nodes),
@@ -38,7 +40,20 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("invalid_arguments_are_rejected_before_launch", memory::invalid_arguments_are_rejected),
         ("three_communicators_on_interleaved_streams", captures::three_communicators_on_interleaved_streams),
         ("captured_calls_replay_between_eager_ones", captures::captured_calls_replay_between_eager_ones),
-        ("unprepared_call_in_capture_is_rejected", captures::unprepared_call_in_capture_is_rejected),
+        (
+            "rank_that_synchronizes_is_not_held_by_later_launches",
+            captures::rank_that_synchronizes_is_not_held_by_later_launches,
+        ),
+        ("transfers_bring_what_was_sent", transfers::transfers_bring_what_was_sent),
+        ("transfers_of_different_lengths_are_reported", transfers::different_lengths_are_reported_by_both_ranks),
+        ("invalid_transfers_are_rejected", transfers::invalid_transfers_are_rejected),
+        ("eager_calls_around_a_capture_keep_their_order", captures::eager_calls_around_a_capture_keep_their_order),
+        ("first_calls_are_captured", first_captures::first_calls_are_captured),
+        ("set_up_in_an_unsafe_mode_is_detected", first_captures::set_up_in_an_unsafe_mode_is_detected),
+        ("one_rank_captures_what_others_call", first_captures::one_rank_captures_what_others_call),
+        ("buffers_grow_in_later_captures", first_captures::buffers_grow_in_later_captures),
+        ("first_transfers_are_captured", first_captures::first_transfers_are_captured),
+        ("wait_in_capture_is_rejected", first_captures::wait_in_capture_is_rejected),
         ("different_call_is_reported_with_both_places", failures::different_call_is_reported),
         ("different_offset_is_reported", failures::different_offset_is_reported),
         ("rank_that_leaves_is_reported", failures::rank_that_leaves_is_reported),
@@ -50,6 +65,10 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
 pub(crate) fn on_mock(seed: u64) -> Vec<Trial> {
     vec![
         Trial::test("mock::communicator::processes", move || Job::start("communicator", "mock", seed, 2, 2)?.succeed()),
+        Trial::test("mock::communicator::captures_in_processes", move || {
+            Job::start("communicator_captures", "mock", seed, 2, 2)?.succeed()
+        }),
+        Trial::test("mock::communicator::first_calls_are_captured", move || first_captures::on_mock(seed)),
         Trial::test("mock::communicator::memory_of_cudarc", move || memory::memory_of_cudarc(seed)),
         Trial::test("mock::communicator::killed_process_is_reported", move || {
             failures::killed_process_is_reported(seed)
@@ -62,6 +81,7 @@ pub(crate) fn play(role: &str, player: &Player, comm: &Communicator) -> Result<(
     let (device, _rig) = player.device(machine_options(player.seed, comm.rank(), false))?;
     match role {
         "communicator" => work(comm, &device),
+        "communicator_captures" => first_captures::replayed(comm, &device),
         _ => failures::play(comm, &device),
     }
 }

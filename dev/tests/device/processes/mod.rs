@@ -11,16 +11,17 @@ use std::time::Duration;
 use libtest_mimic::{Failed, Trial};
 use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
+use mscclpp_bootstrap as bootstrap;
 use mscclpp_core::diag::Code;
 use mscclpp_core::plan::{Plan, raw::OpKind};
-use mscclpp_dev::Options;
+use mscclpp_dev::{Options, simulator};
 use mscclpp_exec::cuda::{self, CudaUnavailable, Device, DeviceBuffer, DeviceSlice, Executor};
 use mscclpp_exec::{DataType, Error, Message};
 
 pub(crate) use self::job::Job;
 pub(crate) use self::player::{Player, rank};
+use self::threads::{CALL_TIMEOUT, in_threads, on_one_machine};
 pub(crate) use self::threads::{each_in_a_thread, machine_options};
-use self::threads::{in_threads, on_one_machine};
 pub(crate) use self::work::Work;
 use super::at;
 use super::bits::shipped;
@@ -33,7 +34,9 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         with_seeds(name, seeds.clone(), move |seed| every_size(seed, algorithm))
     });
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 8] = [
+    let tests: [(&str, Test); 10] = [
+        ("internal_memory_has_no_ipc_handle", internal_memory_has_no_ipc_handle),
+        ("waits_follow_timeout_of_calls", waits_follow_timeout_of_calls),
         ("every_call_fails_once", every_call_fails_once),
         ("freed_memory_is_registered_again", freed_memory_is_registered_again),
         ("slice_of_several_allocations_is_rejected", slice_of_several_allocations_is_rejected),
@@ -82,6 +85,49 @@ fn threads_of_one_process(seed: u64) -> Result<(), Failed> {
     })
 }
 
+/// A process that does not see the device of another rank cannot open CUDA's interprocess handles of its memory: what the
+/// executor allocates needs none, unless a rank's device supports nothing else, and then all ranks use them.
+fn internal_memory_has_no_ipc_handle(seed: u64) -> Result<(), Failed> {
+    for name in ["allreduce_packets", "allgather_ring_ports", "allreduce_switch"] {
+        let work = Work::new(shipped(name, 2)?, Message::new(DataType::F32, 64).any_size(), 2)?;
+        for (call, legacy) in [("cuIpcGetMemHandle", false), ("cuIpcOpenMemHandle", false), ("cuMemCreate", true)] {
+            let machine = |rank| Options {
+                failing: Some((call, 1)),
+                legacy: legacy && rank == 1,
+                multicast: 0,
+                ..machine_options(seed, rank, false)
+            };
+            let results =
+                each_in_a_thread(2, machine, cuda::Options::default(), |world, _, rank| work.run(world, rank))?;
+            let results = results.into_iter().collect::<Result<Vec<()>, _>>();
+            results.map_err(|error| at(format_args!("{name} without {call}"), &error.to_string().into()))?;
+        }
+    }
+    Ok(())
+}
+
+/// Without a timeout of its own an executor waits as long as the calls of its communicator.
+fn waits_follow_timeout_of_calls(seed: u64) -> Result<(), Failed> {
+    let calls = bootstrap::Options::default().timeout;
+    let own = Duration::from_secs(7);
+    let device = Device::with_driver(simulator(machine_options(seed, 0, false))?);
+    for (options, of_group, of_one) in
+        [(cuda::Options::default(), CALL_TIMEOUT, calls), (cuda::Options::default().timeout(own), own, own)]
+    {
+        let machine = |rank| machine_options(seed, rank, false);
+        let results = each_in_a_thread(2, machine, options, |world, _, _| match world.timeout() {
+            found if found == of_group => Ok(()),
+            found => Err(Error::Internal(format!("{found:?} with {options:?}"))),
+        })?;
+        results.into_iter().collect::<Result<Vec<()>, _>>()?;
+        let alone = Executor::with_options(&device, 2, options);
+        if alone.timeout() != of_one {
+            return Err(format!("{:?} of one process with {options:?}", alone.timeout()).into());
+        }
+    }
+    Ok(())
+}
+
 /// A slice that extends past the end of its allocation, as in memory that other libraries compose of several
 /// allocations, cannot be shared as one.
 fn slice_of_several_allocations_is_rejected(seed: u64) -> Result<(), Failed> {
@@ -105,6 +151,12 @@ fn slice_of_several_allocations_is_rejected(seed: u64) -> Result<(), Failed> {
 
 /// Memory that is freed and allocated again, perhaps at the same address, is registered again.
 fn freed_memory_is_registered_again(seed: u64) -> Result<(), Failed> {
+    let machine = |rank| Options { equal_ids: true, ..machine_options(seed, rank, false) };
+    let results = each_in_a_thread(2, machine, cuda::Options::default(), |world, device, rank| {
+        allgathers(world, device, rank, "allgather_all_pairs", |_| true)
+            .map_err(|failed| Error::Internal(format!("{failed:?}")))
+    })?;
+    results.into_iter().collect::<Result<Vec<()>, _>>()?;
     in_threads(seed, 2, false, |world, device, rank| {
         files_and_handles(world, device, rank, "allgather_all_pairs")
             .map_err(|failed| Error::Internal(format!("{failed:?}")))
@@ -206,9 +258,14 @@ fn prepared_while_one_fails(
 ) -> Result<[Result<(), Error>; 2], Failed> {
     let failing = |rank| (rank == 1).then_some((call, nth));
     let machine = |rank| Options { failing: failing(rank), ..machine_options(seed, rank, false) };
-    let results = each_in_a_thread(2, machine, cuda::Options::default(), |world, _, _| {
+    let results = each_in_a_thread(2, machine, cuda::Options::default(), |world, device, rank| {
         let run = world.prepare(plan, Message::new(DataType::F32, 100).any_size())?;
-        run.buffers().map(|_| ())
+        let buffers = run.buffers()?;
+        // Memory of the caller, which is exported in another way than that of the executor.
+        let slices = [buffers.input(rank), buffers.output(rank)];
+        let memory = DeviceBuffer::new(device, slices[0].bytes + slices[1].bytes)?;
+        let slice = |slice: DeviceSlice, at| DeviceSlice { address: memory.as_slice().address + at, ..slice };
+        run.bind([[slice(slices[0], 0), slice(slices[1], slices[0].bytes)]]).map(drop)
     })?;
     results.try_into().map_err(|_| "two ranks".into())
 }
@@ -216,20 +273,24 @@ fn prepared_while_one_fails(
 /// A rank without memory reports that to the others; it does not block them.
 fn rank_without_memory_is_reported(seed: u64) -> Result<(), Failed> {
     let plan = shipped("allreduce_ring", 2)?;
-    // Counters, tables, scratch: each in its turn.
-    for nth in 1..=12 {
-        let results = prepared_while_one_fails(seed, &plan, "cuMemAlloc", nth)?;
-        match &results {
-            // Memory that it has shared may be freed before the other rank has mapped it.
-            [Err(first), Err(Error::Driver(_))] if first.root_cause().is_some_and(|cause| cause.rank == 1) => {}
-            _ => return Err(format!("allocation {nth}: {results:?}").into()),
+    // Tables and the caller's memory; counters, scratch and buffers: each in its turn.
+    for (call, count) in [("cuMemAlloc", 8), ("cuMemCreate", 4)] {
+        for nth in 1..=count {
+            let results = prepared_while_one_fails(seed, &plan, call, nth)?;
+            match &results {
+                // Memory that it has shared may be freed before the other rank has mapped it.
+                [Err(first), Err(Error::Driver(_))] if first.root_cause().is_some_and(|cause| cause.rank == 1) => {}
+                _ => return Err(format!("{call} {nth}: {results:?}").into()),
+            }
         }
     }
     Ok(())
 }
 
 /// Calls for memory of other processes, and whether their failure is reported to a rank.
-pub(crate) const CALLS: [(&str, bool); 5] = [
+pub(crate) const CALLS: [(&str, bool); 7] = [
+    ("cuMemExportToShareableHandle", true),
+    ("cuMemImportFromShareableHandle", true),
     ("cuIpcGetMemHandle", true),
     ("cuIpcOpenMemHandle", true),
     ("cuMemGetAddressRange", true),
@@ -263,6 +324,14 @@ fn every_call_fails_once(seed: u64) -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+/// Executors and processes on devices of the mock.
+pub(crate) fn on_mock(seed: u64) -> [Trial; 2] {
+    [
+        Trial::test("mock::processes::of_the_system", move || of_the_system(seed, "mock")),
+        Trial::test("mock::processes::hidden_devices", move || Job::start("hidden", "mock", seed, 2, 2)?.succeed()),
+    ]
 }
 
 /// Ranks in processes.

@@ -67,6 +67,7 @@ pub(crate) fn rank() -> Option<Result<(), Failed>> {
             "handles" => on_one_device(&player, |_| false),
             "descriptors" => on_one_device(&player, |_| true),
             "hosts" => between_hosts(&player),
+            "hidden" => on_hidden_devices(&player),
             _ => nodes::play(role, &player),
         }
     };
@@ -89,6 +90,19 @@ fn beside_one_another(player: &Player) -> Result<(), Failed> {
         let buffers = run.buffers()?;
         let by_multicast = buffers.switch_paths().iter().all(|switch| switch.path.is_ok());
         assert_eq!(by_multicast, device.is_nvls_supported(), "{:?}", buffers.switch_paths());
+    }
+    Ok(())
+}
+
+/// Plans of processes that do not see the devices of each other, and therefore cannot open interprocess handles.
+fn on_hidden_devices(player: &Player) -> Result<(), Failed> {
+    let (group, rank) = (&player.group, player.group.rank());
+    let failing = Some(("cuIpcGetMemHandle", 1));
+    let (device, _rig) = player.device(Options { failing, ..machine_options(player.seed, rank, false) })?;
+    let world = Executor::connect(group, &device, cuda::Options::default())?;
+    for name in OF_PROCESSES {
+        let work = Work::new(shipped(name, 2)?, Message::new(DataType::F32, 2 * 53).any_size(), 3)?;
+        work.run(&world, rank).map_err(|error| format!("{name}: {error}"))?;
     }
     Ok(())
 }

@@ -11,6 +11,9 @@ use mscclpp_dev::{Options, machine, simulator};
 use mscclpp_exec::Error;
 use mscclpp_exec::cuda::{self, Device, Executor};
 
+/// Timeout of the ranks' calls.
+pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(120);
+
 /// Returns the options of a rank's host.
 pub(crate) fn machine_options(seed: u64, rank: u32, files: bool) -> Options {
     let stop_at_one_of = [0, 16, 3][seed as usize % 3];
@@ -65,7 +68,7 @@ fn each_on(
     options: cuda::Options,
     run: impl Fn(&Executor, &Device, u32) -> Result<(), Error> + Sync,
 ) -> Result<Vec<Result<(), Error>>, Failed> {
-    let deadline = bootstrap::Options::default().timeout(Duration::from_secs(120));
+    let deadline = bootstrap::Options::default().timeout(CALL_TIMEOUT);
     let groups = Bootstrap::local_with_options(ranks, deadline)?;
     Ok(thread::scope(|scope| {
         let threads: Vec<_> = (0..ranks)

@@ -57,7 +57,9 @@ pub(super) fn a_call_fails(seed: u64) -> Result<(), Failed> {
     let work = Work::new(plan.clone(), Message::new(DataType::I32, 2 * 64).any_size(), 1)?;
     for (of, call, heard) in CALLS {
         let machine = |rank| {
-            let failing = (rank == of).then_some((call, 1));
+            // Counters, two kinds of scratch and the buffer are exchanged before the object.
+            let nth = if call.contains("ShareableHandle") { 5 } else { 1 };
+            let failing = (rank == of).then_some((call, nth));
             Options { multicast: u32::MAX, failing, ..machine_options(seed, rank, false) }
         };
         let results = each_in_a_thread(2, machine, cuda::Options::default(), |world, _, rank| {

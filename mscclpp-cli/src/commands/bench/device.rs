@@ -34,7 +34,7 @@ pub(super) fn bench(args: &Call, gpus: u32, sizes: &[u64]) -> Result<u64> {
     };
     let mut wrong = 0_u64;
     for &ranks in counts {
-        let world = ranks_on_devices(ranks, gpus.min(ranks), Options::default()).map_err(failed)?;
+        let world = ranks_on_devices(ranks, gpus, Options::default()).map_err(failed)?;
         let multicast = world.devices().len() > 1 && world.devices().iter().all(|of| of.properties().multicast);
         for (index, &size) in sizes.iter().enumerate() {
             let of = |bytes| Request {

@@ -32,7 +32,8 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode> {
     if args.specialize && args.backend == Backend::Cpu {
         return Err(Error::Usage("--specialize requires --backend cuda".into()));
     }
-    let gpus = args.backend.devices(args.gpus)?;
+    let ranks = args.virtual_ranks.iter().min().copied().or(args.gpus);
+    let gpus = args.backend.devices(args.gpus, ranks.unwrap_or(1))?;
     let wrong = match args.backend {
         Backend::Cpu if !args.virtual_ranks.is_empty() => tasks::bench(args, &sizes)?,
         Backend::Cpu => on_ranks(args.ranks, |comm| on_rank(comm, args, &sizes))?,

@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::ExitCode;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
@@ -11,6 +12,8 @@ use crate::output::note;
 /// Maximum duration of a request, and maximum length of its head.
 const REQUEST_TIME: Duration = Duration::from_secs(2);
 const MAX_HEAD_BYTES: usize = 8 << 10;
+/// Time until the next attempt to accept a connection after a failed one.
+const RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Answers requests for `/metrics` with what `metrics` returns. Returns only if it cannot listen.
 ///
@@ -21,9 +24,11 @@ pub(super) fn serve(at: SocketAddr, metrics: impl Fn() -> Result<String>) -> Res
     let listener = TcpListener::bind(at).map_err(listen)?;
     note("info", format_args!("serving http://{}/metrics", listener.local_addr().map_err(listen)?));
     loop {
-        // A connection that fails concerns its client alone.
-        if let Ok((stream, _)) = listener.accept() {
-            let _ = answer(stream, &metrics);
+        match listener.accept() {
+            // A connection that fails concerns its client alone.
+            Ok((stream, _)) => _ = answer(stream, &metrics),
+            // Such as a lack of descriptors, which may end.
+            Err(_) => thread::sleep(RETRY_DELAY),
         }
     }
 }

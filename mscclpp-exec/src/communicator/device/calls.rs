@@ -206,12 +206,11 @@ impl OnStream<'_> {
     }
 
     #[track_caller]
-    fn serve(&self, request: Request, memory: Memory<'_>) -> Result<(), Error> {
+    pub(super) fn serve(&self, request: Request, memory: Memory<'_>) -> Result<(), Error> {
         let (mut calls, place) = (self.communicator.calls()?, Location::caller());
         self.communicator.record(&mut calls, Some(request), |calls| {
-            let limit = calls.devices.staging_limit;
-            let connection = calls.devices.connection(self)?;
-            connection.serve(&self.call(place)?, &calls.forced, limit, request, memory)
+            let (connection, call) = self.begin(calls, place)?;
+            connection.serve(&call, request, memory)
         })
     }
 }

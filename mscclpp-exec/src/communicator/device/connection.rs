@@ -1,9 +1,8 @@
 //! A rank's connection to the devices of the other ranks, and what it keeps for later calls.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mscclpp_bootstrap::{ActiveTimeout, Bootstrap};
 
@@ -18,6 +17,10 @@ use crate::error::Error;
 
 /// Interval at which a rank that waits for a stream checks the other ranks.
 const CHECK_INTERVAL: Duration = Duration::from_millis(2);
+
+/// Pauses of a rank that has waited for a stream for long.
+const MIN_SLEEP: Duration = Duration::from_micros(50);
+const MAX_SLEEP: Duration = Duration::from_micros(500);
 
 /// How long a rank that drops its connection waits for others that may access its memory. If they do not stop, the memory is
 /// leaked.
@@ -46,13 +49,11 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects the ranks. A call of all ranks.
+    /// Connects the ranks. A call of all ranks, which may be captured.
     pub(super) fn new(communicator: &Communicator, stream: &Stream) -> Result<Self, Error> {
         let none = || Error::StreamDeviceMismatch { device: "any device".into() };
         let device = stream.devices().next().ok_or_else(none)?.clone();
-        if stream.is_capturing()? {
-            return Err(Error::Capturing { what: "cannot connect the ranks, which the first call does,".into() });
-        }
+        let _set_up = stream.set_up(stream.is_capturing()?)?;
         let options = cuda::Options::default().timeout(communicator.bootstrap().options().timeout);
         let executor = Executor::connect_ranks(communicator.executor()?, &device, options)?;
         let posted = PostedCalls::new(executor.share_call_ring()?);
@@ -94,14 +95,11 @@ impl Connection {
         self.last.as_ref().map(Launched::report)
     }
 
-    /// Posts a call and compares it with those of the other ranks of the node, unless it is captured.
+    /// Posts a call, captured or not, and compares it with those of the other ranks of the node.
     ///
     /// # Errors
     /// [`Error::Bootstrap`] with the mismatch, or why the communicator has failed.
     pub(super) fn post(&mut self, kind: Kind, call: &DeviceCall<'_>) -> Result<(), Error> {
-        if call.is_captured {
-            return Ok(());
-        }
         let posted = self.posted.post(kind, call.place, &self.bootstrap);
         posted.map_err(|error| self.fail(error))
     }
@@ -145,17 +143,17 @@ impl Connection {
 
     /// Allocates registered memory. A call of all ranks.
     pub(super) fn alloc<T: Element>(&mut self, call: &DeviceCall<'_>, len: usize) -> Result<DeviceVec<T>, Error> {
-        if call.is_captured {
-            return Err(Error::Capturing { what: "cannot allocate memory".into() });
-        }
         self.check(call.stream)?;
         let bytes = bytes_of::<T>(len);
         let kind = Kind::Alloc(bytes);
         self.post(kind, call)?;
         let text = kind.describe();
-        let dropped = self.dropped_on_all_ranks(&text)?;
+        let dropped = self.dropped_on_all_ranks(&text, call)?;
         self.cache.prepared_mut().for_each(|entry| entry.unbind(&dropped));
-        let memory = Arc::new(self.executor.alloc_on_all(&text, bytes)?);
+        let memory = {
+            let _set_up = call.set_up()?;
+            Arc::new(self.executor.alloc_on_all(&text, bytes)?)
+        };
         // No rank is bound to them any more.
         self.allocations.retain(|(number, _)| !dropped.contains(number));
         self.num_allocations += 1;
@@ -165,9 +163,11 @@ impl Connection {
     }
 
     /// Returns the allocations that all ranks have dropped, which no rank uses in a launch any more: all have made the same
-    /// calls until now. A call of all ranks.
-    fn dropped_on_all_ranks(&mut self, text: &str) -> Result<Vec<u64>, Error> {
-        let dropped = self.allocations.iter().filter(|(_, memory)| Arc::strong_count(memory) == 1);
+    /// calls until now. None if the call is captured on any rank, because memory is not freed in a capture. A call of all
+    /// ranks.
+    fn dropped_on_all_ranks(&mut self, text: &str, call: &DeviceCall<'_>) -> Result<Vec<u64>, Error> {
+        let is_dropped = |memory: &Arc<DeviceBuffer>| !call.is_captured && Arc::strong_count(memory) == 1;
+        let dropped = self.allocations.iter().filter(|(_, memory)| is_dropped(memory));
         let dropped: Vec<u64> = dropped.map(|(number, _)| *number).collect();
         let of_all = self.executor.gather(text, &dropped)?;
         let compared = self.posted.ring.compare(&self.bootstrap);
@@ -187,34 +187,34 @@ impl Connection {
     /// Waits for a stream, and reports whether the calls so far have succeeded.
     pub(super) fn synchronize(&mut self, communicator: &Communicator, stream: &Stream) -> Result<(), Error> {
         let bootstrap = communicator.bootstrap();
-        let (done, executor, ring) = (AtomicBool::new(false), &self.executor, &mut self.posted.ring);
-        let mut watch = || {
-            let failure = bootstrap.check_alive().and_then(|()| ring.compare(bootstrap));
-            let Err(cause) = failure else { return true };
-            // Launches of this rank wait for ranks that will not come.
-            executor.fail(cause.into());
-            executor.abort_launches();
-            false
-        };
-        thread::scope(|scope| {
-            let watch = || {
-                while !done.load(Ordering::Acquire) && watch() {
-                    thread::park_timeout(CHECK_INTERVAL);
+        let begin = Instant::now();
+        let (mut next_check, mut has_failed) = (begin, false);
+        while !stream.is_idle()? {
+            let now = Instant::now();
+            if !has_failed && now >= next_check {
+                next_check = now + CHECK_INTERVAL;
+                if let Err(cause) = bootstrap.check_alive().and_then(|()| self.posted.ring.compare(bootstrap)) {
+                    // Launches of this rank wait for ranks that will not come.
+                    self.executor.fail(cause.into());
+                    self.executor.abort_launches();
+                    has_failed = true;
                 }
-            };
-            // Without a thread the launches end by their timeouts.
-            let watcher = thread::Builder::new().name("mscclpp-watch".into()).spawn_scoped(scope, watch);
-            let synchronized = stream.synchronize();
-            done.store(true, Ordering::Release);
-            if let Ok(watcher) = &watcher {
-                watcher.thread().unpark();
             }
-            synchronized
-        })?;
+            pause(now - begin);
+        }
         self.check(stream)?;
         self.executor.drain_ports().map_err(|error| self.fail(error))?;
         let compared = self.posted.ring.compare(bootstrap);
         compared.map_err(|error| self.fail(error.into()))
+    }
+}
+
+/// Pauses between two polls of a stream: shortly at first, later for a small part of the time that was waited already.
+fn pause(waited: Duration) {
+    match waited.as_micros() {
+        0..100 => std::hint::spin_loop(),
+        100..1000 => thread::yield_now(),
+        _ => thread::sleep((waited / 32).clamp(MIN_SLEEP, MAX_SLEEP)),
     }
 }
 

@@ -11,7 +11,9 @@ use super::posted::{Kind, Position};
 use crate::communicator::Communicator;
 use crate::communicator::decide::decide;
 use crate::communicator::handle::Forced;
-use crate::cuda::{Binding, DeviceBuffer, Executor, Lent, PreparedPlan, Staged, StagedPart, Stream, lent_slices};
+use crate::cuda::{
+    Binding, DeviceBuffer, Executor, Lent, PreparedPlan, SetUp, Staged, StagedPart, Stream, lent_slices,
+};
 use crate::error::Error;
 use crate::metrics::CallCounters;
 use crate::select::{Algorithm, Backend, PlanError, Request};
@@ -28,6 +30,17 @@ pub(super) struct DeviceCall<'a> {
     pub(super) stream: &'a Stream,
     pub(super) place: &'static Location<'static>,
     pub(super) is_captured: bool,
+    /// The algorithm that serves all calls of a collective, if one was set.
+    pub(super) forced: &'a Forced,
+    /// Bytes above which calls through internal buffers are made in pieces.
+    pub(super) staging_limit: u64,
+}
+
+impl DeviceCall<'_> {
+    /// Begins set-up by this thread, which is allowed in a capture.
+    pub(super) fn set_up(&self) -> Result<SetUp, Error> {
+        self.stream.set_up(self.is_captured)
+    }
 }
 
 /// Memory that is lent to a call; in place, the output alone.
@@ -58,6 +71,8 @@ impl Launched {
 pub(super) struct Entry {
     // Dropped first: their destructors wait for pending launches.
     bindings: Vec<([Option<Position>; 2], Binding)>,
+    /// Bindings that were replaced, but that graphs may contain.
+    retired: Vec<Binding>,
     staged: Option<Staged>,
     pub(super) plan: PreparedPlan,
     algorithm: Arc<Algorithm>,
@@ -80,10 +95,14 @@ impl Entry {
             self.bindings[at..].rotate_left(1);
             return Ok(());
         }
-        refuse_in_capture(call, || "cannot bind registered memory".into())?;
-        if self.bindings.len() >= MAX_BINDINGS && !self.is_captured {
-            self.bindings.remove(0);
+        // To bind is a call of all ranks, so what stays bound does not depend on what this rank captures.
+        if self.bindings.len() >= MAX_BINDINGS {
+            let (_, oldest) = self.bindings.remove(0);
+            if self.is_captured || call.is_captured {
+                self.retired.push(oldest);
+            }
         }
+        let _set_up = call.set_up()?;
         let binding = self.plan.bind([lent_slices(memory.input, memory.output)])?;
         self.bindings.push((positions, binding));
         Ok(())
@@ -91,48 +110,26 @@ impl Entry {
 }
 
 impl Entry {
-    /// Drops the bindings to some allocations, unless a graph may use them.
+    /// Drops the bindings to some allocations; those that a graph may contain are kept.
     pub(super) fn unbind(&mut self, allocations: &[u64]) {
         let is_of = |position: &Option<Position>| position.is_some_and(|(number, _)| allocations.contains(&number));
-        if !self.is_captured {
-            self.bindings.retain(|(positions, _)| !positions.iter().any(is_of));
-        }
-    }
-}
-
-/// Rejects in a capture what needs the host or other ranks.
-fn refuse_in_capture(call: &DeviceCall<'_>, what: impl FnOnce() -> String) -> Result<(), Error> {
-    match call.is_captured {
-        true => Err(Error::Capturing { what: format!("{}, which a call before the capture does,", what()) }),
-        false => Ok(()),
+        let unbound = self.bindings.extract_if(.., |(positions, _)| positions.iter().any(is_of));
+        let is_captured = self.is_captured;
+        self.retired.extend(unbound.map(|(_, binding)| binding).filter(|_| is_captured));
     }
 }
 
 impl Connection {
     /// Serves a request on lent memory; the caller has checked its lengths. A failure of the driver fails the communicator:
     /// the other ranks wait for the launch.
-    pub(super) fn serve(
-        &mut self,
-        call: &DeviceCall<'_>,
-        forced: &Forced,
-        limit: u64,
-        request: Request,
-        memory: Memory<'_>,
-    ) -> Result<(), Error> {
-        self.serve_once(call, forced, limit, request, memory).map_err(|error| match error {
+    pub(super) fn serve(&mut self, call: &DeviceCall<'_>, request: Request, memory: Memory<'_>) -> Result<(), Error> {
+        self.serve_once(call, request, memory).map_err(|error| match error {
             Error::Driver(_) | Error::Capturing { .. } if !call.is_captured => self.fail(error),
             other => other,
         })
     }
 
-    fn serve_once(
-        &mut self,
-        call: &DeviceCall<'_>,
-        forced: &Forced,
-        limit: u64,
-        request: Request,
-        memory: Memory<'_>,
-    ) -> Result<(), Error> {
+    fn serve_once(&mut self, call: &DeviceCall<'_>, request: Request, memory: Memory<'_>) -> Result<(), Error> {
         self.last = None;
         self.check(call.stream)?;
         let positions = [memory.input, Some(memory.output)].map(|lent| lent.and_then(|lent| self.position(lent)));
@@ -148,14 +145,14 @@ impl Connection {
                 launched.bytes_copied = request.bytes;
             }
         } else if registered {
-            let entry = self.entry(call, forced, request)?;
+            let entry = self.entry(call, request)?;
             entry.bound(positions, memory, call)?;
             let Entry { plan, bindings, .. } = &mut *entry;
             let (_, binding) = bindings.last().ok_or_else(|| Error::Internal("a plan without binding".into()))?;
             plan.launch_lent(binding, memory.input, memory.output, call.stream)?;
             entry.launched(call, &mut launched);
         } else {
-            self.serve_staged(call, forced, limit, memory, &mut launched)?;
+            self.serve_staged(call, memory, &mut launched)?;
         }
         if let Some(counters) = &launched.counters {
             // The device runs it later, so it is counted and not timed.
@@ -176,22 +173,20 @@ impl Connection {
     fn serve_staged(
         &mut self,
         call: &DeviceCall<'_>,
-        forced: &Forced,
-        limit: u64,
         memory: Memory<'_>,
         launched: &mut Launched,
     ) -> Result<(), Error> {
         use CollectiveKind::{AllReduce, Broadcast, Reduce, SendRecv};
         let request = launched.request;
         let each = match request.collective {
-            AllReduce | Broadcast | Reduce | SendRecv => limit,
+            AllReduce | Broadcast | Reduce | SendRecv => call.staging_limit,
             _ => request.bytes,
         };
         let mut offset = 0;
         while offset < request.bytes {
             let bytes = each.min(request.bytes - offset);
             let piece = Request { bytes, ..request };
-            self.launch_staged(call, forced, piece, memory, offset, launched)?;
+            self.launch_staged(call, piece, memory, offset, launched)?;
             offset += bytes;
         }
         Ok(())
@@ -201,7 +196,6 @@ impl Connection {
     fn launch_staged(
         &mut self,
         call: &DeviceCall<'_>,
-        forced: &Forced,
         piece: Request,
         Memory { input, output }: Memory<'_>,
         offset: u64,
@@ -216,11 +210,16 @@ impl Connection {
         // What a rank does not contribute, and what it does not receive, is not copied.
         let copied_in =
             (piece.collective != CollectiveKind::Broadcast || is_root).then(|| part(input.unwrap_or(output)));
-        let copied_out = (piece.collective != CollectiveKind::Reduce || is_root).then(|| part(output));
+        let is_received = match piece.collective {
+            CollectiveKind::Reduce => is_root,
+            CollectiveKind::Broadcast => !(is_root && piece.in_place),
+            _ => true,
+        };
+        let copied_out = is_received.then(|| part(output));
         let staging = self.staging(call, part(input.unwrap_or(output)).bytes.max(part(output).bytes))?;
-        let entry = self.entry(call, forced, piece)?;
+        let entry = self.entry(call, piece)?;
         if entry.staged.is_none() {
-            refuse_in_capture(call, || "cannot bind internal buffers".into())?;
+            let _set_up = call.set_up()?;
             entry.staged = Some(entry.plan.stage(&staging)?);
         }
         let Entry { plan, staged, .. } = &mut *entry;
@@ -237,7 +236,7 @@ impl Connection {
         if let Some(staging) = self.staging.as_ref().filter(|staging| staging[0].as_slice().bytes >= bytes) {
             return Ok(Arc::clone(staging));
         }
-        refuse_in_capture(call, || "cannot allocate internal buffers".into())?;
+        let _set_up = call.set_up()?;
         let bytes = bytes.max(MIN_STAGING).checked_next_power_of_two().unwrap_or(bytes);
         let text = format!("internal buffers of {bytes} bytes on devices");
         let buffer = || self.executor.alloc_on_all(&text, bytes);
@@ -245,24 +244,26 @@ impl Connection {
     }
 
     /// Returns a prepared request. The first call prepares it, which is a call of all ranks.
-    fn entry(&mut self, call: &DeviceCall<'_>, forced: &Forced, request: Request) -> Result<&mut Entry, Error> {
+    fn entry(&mut self, call: &DeviceCall<'_>, request: Request) -> Result<&mut Entry, Error> {
         let Self { cache, retired, executor, .. } = self;
         let retire = |entry: Entry| {
-            if entry.is_captured {
-                retired.push(entry);
+            retired.push(entry);
+            // The others are dropped, which waits for the device: not in a capture.
+            if !call.is_captured {
+                retired.retain(|entry| entry.is_captured);
             }
         };
-        let entry = cache.get(&request, || prepare(executor, call, forced, &request), retire)?;
+        let entry = cache.get(&request, || prepare(executor, call, &request), retire)?;
         entry.plan.set_timeout(call.communicator.timeout());
         Ok(entry)
     }
 }
 
 /// Selects the algorithm of a request and prepares its plan. A call of all ranks.
-fn prepare(executor: &Executor, call: &DeviceCall<'_>, forced: &Forced, request: &Request) -> Result<Entry, Error> {
-    refuse_in_capture(call, || format!("cannot prepare {request}"))?;
+fn prepare(executor: &Executor, call: &DeviceCall<'_>, request: &Request) -> Result<Entry, Error> {
+    let _set_up = call.set_up()?;
     let rank = call.communicator.rank();
-    let (algorithm, plan) = decide(&*call.communicator.registry()?, forced.as_ref(), request, rank)?;
+    let (algorithm, plan) = decide(&*call.communicator.registry()?, call.forced.as_ref(), request, rank)?;
     let plan = plan.ok_or_else(|| {
         let source = Box::new(PlanError::Native { name: algorithm.name().to_owned() });
         Error::NoPlan { rank, request: request.to_string(), source }
@@ -270,13 +271,16 @@ fn prepare(executor: &Executor, call: &DeviceCall<'_>, forced: &Forced, request:
     let plan = executor.prepare(&plan, request.message())?;
     let counters = &call.communicator.inner.observed.counters;
     let counters = counters.of_calls(request.collective.name(), algorithm.name());
-    Ok(Entry { bindings: Vec::new(), staged: None, plan, algorithm, counters, is_captured: false })
+    Ok(Entry { bindings: Vec::new(), retired: Vec::new(), staged: None, plan, algorithm, counters, is_captured: false })
 }
 
 impl Entry {
     /// Records a launch.
     fn launched(&mut self, call: &DeviceCall<'_>, launched: &mut Launched) {
-        self.is_captured |= call.is_captured;
+        if call.is_captured {
+            self.is_captured = true;
+            self.plan.keep_for_graphs();
+        }
         self.algorithm.record_call();
         launched.num_launches += 1;
         launched.counters = Some(Arc::clone(&self.counters));

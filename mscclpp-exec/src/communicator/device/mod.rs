@@ -4,6 +4,7 @@ mod calls;
 mod connection;
 mod launch;
 mod posted;
+mod transfers;
 
 use std::panic::Location;
 
@@ -12,6 +13,7 @@ use mscclpp_core::types::ReduceOp;
 use self::connection::Connection;
 use self::launch::DeviceCall;
 use super::Communicator;
+use super::handle::Calls;
 use crate::cuda::{DeviceVec, Stream, refuse_in_capture};
 use crate::dtype::Element;
 use crate::error::Error;
@@ -60,9 +62,15 @@ const STAGING_LIMIT: u64 = 64 << 20;
 /// calls and their source lines, as soon as one of the ranks makes a call or waits in [`synchronize`](Self::synchronize).
 ///
 /// # Captures
-/// Calls may be captured, by [`Stream::capture`] or by other code, once the same call was made without a capture; until
-/// then it is [`Error::Capturing`]. All ranks capture alike. Captured calls and their replays are not compared. The
-/// communicator, or a clone of it, must exist as long as a graph of its calls is launched.
+/// All calls may be captured, the first ones included, by [`Stream::capture`] or by other code; only
+/// [`synchronize`](Self::synchronize) and the report of an aborted launch are [`Error::Capturing`]. A captured call prepares
+/// what it needs at once, like any other, and a graph contains its launches and copies alone.
+///
+/// All ranks capture the same calls, at the same place among their calls. A rank may make a call while another rank captures
+/// it; then one replay belongs to that call. Captured calls are compared, replays are not.
+///
+/// What a captured call uses (prepared plans, internal buffers, scratch) is kept until the communicator is dropped, which, or a
+/// clone of which, must exist as long as a graph of its calls is launched; so must the caller's memory.
 ///
 /// # Cost
 /// The first call connects the ranks. The first call of a kind and size, and with registered memory of an allocation and
@@ -73,7 +81,8 @@ const STAGING_LIMIT: u64 = 64 << 20;
 ///
 /// # Errors
 /// All calls: invalid lengths and roots; [`Error::StreamDeviceMismatch`] for a stream or memory of another device than that of
-/// the first call; [`Error::Capturing`]; [`Error::Busy`] while another thread is in a call of this rank; errors of selection
+/// the first call; [`Error::Capturing`] as above, and for a call in a [`Stream::capture`] of the thread on a stream that is not
+/// captured; [`Error::Busy`] while another thread is in a call of this rank; errors of selection
 /// and preparation. A launch that aborted is reported by the next call or by [`synchronize`](Self::synchronize), with the
 /// root cause; the communicator has failed then.
 #[derive(Clone, Copy, Debug)]
@@ -146,6 +155,16 @@ impl Communicator {
     }
 }
 
+impl<'a> OnStream<'a> {
+    pub(super) fn communicator(&self) -> &'a Communicator {
+        self.communicator
+    }
+
+    pub(super) fn stream(&self) -> &'a Stream {
+        self.stream
+    }
+}
+
 impl OnStream<'_> {
     /// Allocates `len` registered elements, zero at first, which calls use without copies. A call of all ranks with one
     /// length. The elements are freed by the first `alloc` after all ranks have dropped them, or with the communicator.
@@ -155,8 +174,10 @@ impl OnStream<'_> {
     #[track_caller]
     pub fn alloc<T: Element>(&self, len: usize) -> Result<DeviceVec<T>, Error> {
         let (mut calls, place) = (self.communicator.calls()?, Location::caller());
-        self.communicator
-            .record(&mut calls, None, |calls| calls.devices.connection(self)?.alloc(&self.call(place)?, len))
+        self.communicator.record(&mut calls, None, |calls| {
+            let (connection, call) = self.begin(calls, place)?;
+            connection.alloc(&call, len)
+        })
     }
 
     /// Waits until all work on the stream is complete, and reports whether the calls so far have succeeded on this rank.
@@ -167,6 +188,15 @@ impl OnStream<'_> {
     /// As [`OnStream`]: [`Error::Stalled`], [`Error::Interrupted`], [`Error::Bootstrap`].
     #[track_caller]
     pub fn synchronize(&self) -> Result<(), Error> {
+        if self.stream.is_capturing()? {
+            return Err(Error::Capturing { what: "cannot wait for the stream".into() });
+        }
+        self.synchronize_calls()?;
+        self.communicator.each_pair(|pair| pair.on(self.stream).synchronize_calls())
+    }
+
+    #[track_caller]
+    fn synchronize_calls(&self) -> Result<(), Error> {
         let mut calls = self.communicator.calls()?;
         if calls.devices.connection.is_none() {
             return self.stream.synchronize();
@@ -183,9 +213,10 @@ impl OnStream<'_> {
     #[track_caller]
     pub fn barrier(&self) -> Result<(), Error> {
         let (mut calls, place) = (self.communicator.calls()?, Location::caller());
-        let token = self
-            .communicator
-            .record(&mut calls, None, |calls| calls.devices.connection(self)?.barrier_token(&self.call(place)?));
+        let token = self.communicator.record(&mut calls, None, |calls| {
+            let (connection, call) = self.begin(calls, place)?;
+            connection.barrier_token(&call)
+        });
         drop(calls);
         self.all_reduce_in_place(&mut token?, ReduceOp::Max)
     }
@@ -199,11 +230,20 @@ impl OnStream<'_> {
         Ok(calls.devices.connection.as_ref().and_then(|connection| connection.last_call()))
     }
 
-    fn call(&self, place: &'static Location<'static>) -> Result<DeviceCall<'_>, Error> {
+    /// Returns the connection to the other ranks, which the first call makes, and a call on the stream.
+    fn begin<'c>(
+        &'c self,
+        calls: &'c mut Calls,
+        place: &'static Location<'static>,
+    ) -> Result<(&'c mut Connection, DeviceCall<'c>), Error> {
+        let Calls { devices, forced, .. } = calls;
+        let staging_limit = devices.staging_limit;
+        let connection = devices.connection(self)?;
         let is_captured = self.stream.is_capturing()?;
         if !is_captured {
             refuse_in_capture("cannot make a call on a stream that is not captured")?;
         }
-        Ok(DeviceCall { communicator: self.communicator, stream: self.stream, place, is_captured })
+        let Self { communicator, stream } = *self;
+        Ok((connection, DeviceCall { communicator, stream, place, is_captured, forced, staging_limit }))
     }
 }

@@ -1,6 +1,6 @@
 //! Captures and graphs.
 
-use crate::cuda::driver::{Handle, Result};
+use crate::cuda::driver::{CaptureMode, Handle, Result};
 
 /// Driver calls for captures of streams and for the resulting graphs.
 pub trait Graphs {
@@ -17,6 +17,12 @@ pub trait Graphs {
     /// # Errors
     /// If the stream is captured already, or is the default stream.
     fn begin_capture(&self, stream: Handle) -> Result<()>;
+
+    /// Sets the mode of this thread, and returns its mode before.
+    ///
+    /// # Errors
+    /// Only those of every call.
+    fn exchange_capture_mode(&self, mode: CaptureMode) -> Result<CaptureMode>;
 
     /// Ends the capture of a stream, in the thread that began it, and instantiates the graph.
     ///

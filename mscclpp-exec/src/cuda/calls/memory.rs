@@ -11,11 +11,10 @@ pub trait Memory {
     /// `CUDA_ERROR_OUT_OF_MEMORY`.
     fn alloc(&self, bytes: u64) -> Result<u64>;
 
-    /// Frees memory, after all work of the device that may use it.
+    /// Frees memory that no pending work uses.
     ///
     /// # Errors
-    /// `CUDA_ERROR_INVALID_VALUE` if [`alloc`](Self::alloc) did not return this address; those of pending work on the
-    /// device.
+    /// `CUDA_ERROR_INVALID_VALUE` if [`alloc`](Self::alloc) did not return this address.
     fn free(&self, address: u64) -> Result<()>;
 
     /// Allocates zeroed host memory that the host and, at the same address, all devices of the process can access:
@@ -25,19 +24,20 @@ pub trait Memory {
     /// `CUDA_ERROR_OUT_OF_MEMORY`.
     fn alloc_mapped(&self, bytes: u64) -> Result<Mapped>;
 
-    /// Frees mapped host memory, after all work of the device that may use it.
+    /// Frees mapped host memory that no pending work uses.
     ///
     /// # Errors
     /// Those of [`free`](Self::free).
     fn free_mapped(&self, mapped: Mapped) -> Result<()>;
 
-    /// Clears memory. Work that is enqueued on any stream afterwards reads zeros.
+    /// Clears memory. Work that is enqueued on any stream afterwards reads zeros. Does not wait for work on streams.
     ///
     /// # Errors
-    /// `CUDA_ERROR_INVALID_VALUE` if not all of it is the device's memory; those of pending work on the device.
+    /// `CUDA_ERROR_INVALID_VALUE` if not all of it is the device's memory.
     fn memset(&self, address: u64, bytes: u64) -> Result<()>;
 
-    /// Copies to the device; has no effect for 0 bytes. Work that is enqueued on any stream afterwards reads the copy.
+    /// Copies to the device; has no effect for 0 bytes. Work that is enqueued on any stream afterwards reads the copy. Does
+    /// not wait for work on streams.
     ///
     /// # Errors
     /// Those of [`memset`](Self::memset).

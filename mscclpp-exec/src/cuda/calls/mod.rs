@@ -11,11 +11,12 @@
 //! consequences.
 //!
 //! A thread that captures a stream may not make calls that need the device or the host immediately: allocating and
-//! freeing memory, clearing and copying without a stream, waiting. Such a call fails with
+//! freeing memory, clearing and copying without a stream, loading modules, waiting. Such a call fails with
 //! `CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED` and invalidates the capture
 //! ([`DriverError::is_capture_error`](super::DriverError::is_capture_error)). If another library captures in CUDA's
-//! global mode, this applies to all threads except those that called
-//! [`enter_helper_thread`](super::Driver::enter_helper_thread).
+//! global mode, this applies to all threads. A thread may make these calls even so in
+//! [relaxed mode](super::CaptureMode::Relaxed) ([`Graphs::exchange_capture_mode`]), except waits for a captured stream or
+//! for a device that has one.
 
 mod events;
 mod graphs;

@@ -11,7 +11,8 @@ use crate::cuda::driver::{Handle, Result};
 /// `CUDA_ERROR_ILLEGAL_STATE`: the fabric between the devices is not set up, or not for this process.
 pub trait Multicast {
     /// Returns the granularity, in bytes, of a multicast object of this number of devices: its size and that of all
-    /// memory bound to it are multiples of it. `bytes`: minimum size of the object.
+    /// memory bound to it are multiples of it. `bytes`: minimum size of the object. A driver returns the granularity that
+    /// is best for performance if it enlarges the object moderately, otherwise the smallest one.
     ///
     /// # Errors
     /// `CUDA_ERROR_INVALID_VALUE` if no such object is possible.
@@ -63,10 +64,10 @@ pub trait Multicast {
     /// `CUDA_ERROR_INVALID_VALUE` if the object has another size; `CUDA_ERROR_OUT_OF_MEMORY` if no addresses are left.
     fn map_multicast(&self, object: Handle, bytes: u64, peers: &[u32]) -> Result<u64>;
 
-    /// Unmaps the addresses, after all work of the device that may use them.
+    /// Unmaps the addresses, which no pending work uses.
     ///
     /// # Errors
-    /// `CUDA_ERROR_INVALID_VALUE` if they are not mapped; those of pending work on the device.
+    /// `CUDA_ERROR_INVALID_VALUE` if they are not mapped.
     fn unmap_multicast(&self, address: u64, bytes: u64) -> Result<()>;
 
     /// Releases a handle. The object exists as long as it has other handles, mappings, or bound memory.

@@ -1,6 +1,6 @@
 //! Memory shared between processes.
 
-use crate::cuda::driver::{Allocation, Export, Mapping, Result};
+use crate::cuda::driver::{Allocation, Export, Handle, Mapping, Result};
 
 /// Driver calls for memory shared between processes.
 pub trait IpcMemory {
@@ -9,6 +9,20 @@ pub trait IpcMemory {
     /// # Errors
     /// `CUDA_ERROR_INVALID_VALUE` or `CUDA_ERROR_NOT_FOUND` if it is no such address.
     fn allocation(&self, address: u64) -> Result<Allocation>;
+
+    /// Returns a handle of the physical memory that is mapped at the first byte of an allocation, which exists at least
+    /// until the handle is released; `None` for an allocation of another kind. Another mapping at the same address has
+    /// another handle.
+    ///
+    /// # Errors
+    /// Only those of every call.
+    fn retain(&self, base: u64) -> Result<Option<Handle>>;
+
+    /// Releases a handle of [`retain`](Self::retain).
+    ///
+    /// # Errors
+    /// Only those of every call.
+    fn release(&self, memory: Handle) -> Result<()>;
 
     /// Exports an allocation of this process, given by its first byte, for other processes.
     ///
@@ -36,9 +50,9 @@ pub trait IpcMemory {
     /// memory.
     fn alloc_shared(&self, bytes: u64, peers: &[u32]) -> Result<Mapping>;
 
-    /// Unmaps a mapping, imported or allocated here, after all work of the device that may use it.
+    /// Unmaps a mapping that no pending work uses, imported or allocated here.
     ///
     /// # Errors
-    /// `CUDA_ERROR_INVALID_VALUE` if it is not mapped; those of pending work on the device.
+    /// `CUDA_ERROR_INVALID_VALUE` if it is not mapped.
     fn unmap(&self, import: Mapping) -> Result<()>;
 }

@@ -24,6 +24,12 @@ pub trait Streams {
     /// thread.
     fn synchronize(&self, stream: Handle) -> Result<()>;
 
+    /// Returns whether all work on a stream is complete.
+    ///
+    /// # Errors
+    /// Those of [`synchronize`](Self::synchronize).
+    fn is_idle(&self, stream: Handle) -> Result<bool>;
+
     /// Copies between ranges of device memory or mapped host memory that do not overlap, in the order of a stream.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ pub(super) struct Member {
     pub(super) uuid: [u8; 16],
     pub(super) label: String,
     pub(super) multicast: bool,
+    pub(super) shareable: bool,
 }
 
 impl IpcGroup {
@@ -19,6 +20,12 @@ impl IpcGroup {
     pub(in crate::cuda) fn ordinals_here(&self) -> impl Iterator<Item = u32> {
         let process = self.members[self.rank as usize].process;
         self.on_node().filter(move |(_, member)| member.process == process).map(|(_, member)| member.ordinal)
+    }
+
+    /// Returns whether the memory of executors is allocated to be shared: on all ranks of a node or on none, so that each
+    /// knows how it receives that of the others.
+    pub(in crate::cuda) fn is_memory_shareable(&self) -> bool {
+        self.on_node().all(|(_, member)| member.shareable)
     }
 
     /// Returns the ranks of this node.

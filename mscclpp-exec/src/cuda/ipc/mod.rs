@@ -60,6 +60,7 @@ impl IpcGroup {
             uuid: properties.uuid,
             label: properties.label(),
             multicast: properties.multicast,
+            shareable: properties.shareable,
         };
         let rank = bootstrap.rank();
         let sent = Sent { bytes: encode(&own)?, ..Sent::default() };

@@ -10,16 +10,57 @@ use super::memory::PeerMemory;
 use super::share::Exchanged;
 use super::{IpcGroup, decode, encode};
 use crate::cuda::buffers::DeviceSlice;
+use crate::cuda::driver::{self, Allocation, Handle, SharedDriver};
 use crate::cuda::nodes::Owner;
 use crate::error::Error;
 
 /// Allocations of callers that the ranks have registered with each other.
 #[derive(Default)]
 pub(super) struct Known {
-    /// Allocations of this rank, by id: the first byte, and the handle that keeps them exported.
-    mine: BTreeMap<u64, (u64, Option<PeerMemory>)>,
+    /// Allocations of this rank, by id.
+    mine: BTreeMap<u64, Mine>,
     /// Allocations of other ranks, by rank and id.
     theirs: BTreeMap<(u32, u64), PeerMemory>,
+}
+
+/// A registered allocation of this rank.
+struct Mine {
+    found: Allocation,
+    /// Its physical memory. The other ranks keep it anyway, until the next registration.
+    physical: Option<PhysicalMemory>,
+    /// What keeps it exported.
+    shown: Option<PeerMemory>,
+}
+
+/// A handle of physical memory.
+struct PhysicalMemory {
+    driver: SharedDriver,
+    handle: Handle,
+}
+
+impl PhysicalMemory {
+    /// Returns the physical memory at the first byte of an allocation; `None` for an allocation of another kind.
+    fn at(driver: &SharedDriver, base: u64) -> driver::Result<Option<Self>> {
+        Ok(driver.retain(base)?.map(|handle| Self { driver: driver.clone(), handle }))
+    }
+}
+
+impl Drop for PhysicalMemory {
+    fn drop(&mut self) {
+        // A destructor cannot report a failure.
+        let _ = self.driver.release(self.handle);
+    }
+}
+
+impl Mine {
+    /// Returns whether the allocation still exists. Its address may be that of another one now: of another identifier,
+    /// or, where a driver numbers addresses instead of mappings, of other physical memory, of which no handle equals that
+    /// of the registered memory as long as this is retained.
+    fn exists(&self, driver: &SharedDriver) -> bool {
+        let handle = |physical: &Option<PhysicalMemory>| physical.as_ref().map(|physical| physical.handle);
+        driver.allocation(self.found.base).is_ok_and(|found| found == self.found)
+            && PhysicalMemory::at(driver, self.found.base).is_ok_and(|now| handle(&now) == handle(&self.physical))
+    }
 }
 
 /// Registration of a caller's slices.
@@ -56,7 +97,7 @@ impl IpcGroup {
         for ((peer, memories), bytes) in (0_u32..).zip(memories).zip(others) {
             if peer == self.rank {
                 for (id, memory) in ids.iter().zip(memories) {
-                    known.mine.entry(*id).and_modify(|(_, shown)| *shown = Some(memory));
+                    known.mine.entry(*id).and_modify(|mine| mine.shown = Some(memory));
                 }
                 all.push(mine.clone());
                 continue;
@@ -86,9 +127,7 @@ impl IpcGroup {
     /// Returns this rank's registration of its slices, and the allocations that are new to the other ranks.
     fn find(&self, known: &mut Known, mine: &[DeviceSlice]) -> Result<(Registration, Vec<DeviceSlice>), Error> {
         let driver = self.device.driver();
-        let is_there = |id: u64, base: u64| driver.allocation(base).is_ok_and(|found| found.id == id);
-        let gone: Vec<u64> =
-            known.mine.iter().filter(|&(&id, &(base, _))| !is_there(id, base)).map(|(&id, _)| id).collect();
+        let gone: Vec<u64> = known.mine.iter().filter(|(_, mine)| !mine.exists(driver)).map(|(&id, _)| id).collect();
         for id in &gone {
             known.mine.remove(id);
         }
@@ -112,7 +151,8 @@ impl IpcGroup {
                 });
             }
             if let Entry::Vacant(entry) = known.mine.entry(found.id) {
-                entry.insert((found.base, None));
+                let physical = PhysicalMemory::at(driver, found.base)?;
+                entry.insert(Mine { found, physical, shown: None });
                 registration.new.push(found.id);
                 new.push(DeviceSlice { address: found.base, bytes: found.bytes });
             }

@@ -45,6 +45,17 @@ impl IpcGroup {
         Ok(self.exchange(text, mine, Owner::Plan, &[])?.memories)
     }
 
+    /// Does what [`share`](Self::share) does, and returns whether a condition holds on any rank.
+    pub(in crate::cuda) fn share_with(
+        &self,
+        text: &str,
+        mine: Result<Vec<DeviceSlice>, Error>,
+        condition: bool,
+    ) -> Result<(Vec<Vec<PeerMemory>>, bool), Error> {
+        let Exchanged { memories, others } = self.exchange(text, mine, Owner::Plan, &[u8::from(condition)])?;
+        Ok((memories, others.iter().any(|condition| condition == &[1])))
+    }
+
     /// Shares any allocations, together with a message.
     pub(super) fn exchange(
         &self,

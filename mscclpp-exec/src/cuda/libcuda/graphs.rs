@@ -6,7 +6,7 @@ use cudarc::driver::{result, sys};
 
 use super::{Cuda, named, stream};
 use crate::cuda::calls::Graphs;
-use crate::cuda::driver::{Handle, Result};
+use crate::cuda::driver::{CaptureMode, Handle, Result};
 
 impl Graphs for Cuda {
     fn is_capturing(&self, handle: Handle) -> Result<bool> {
@@ -21,6 +21,24 @@ impl Graphs for Cuda {
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the caller's stream.
         named("cuStreamBeginCapture", unsafe { result::stream::begin_capture(stream(handle), mode) })
+    }
+
+    fn exchange_capture_mode(&self, mode: CaptureMode) -> Result<CaptureMode> {
+        use sys::CUstreamCaptureMode as Mode;
+        let mut exchanged = match mode {
+            CaptureMode::Global => Mode::CU_STREAM_CAPTURE_MODE_GLOBAL,
+            CaptureMode::ThreadLocal => Mode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL,
+            CaptureMode::Relaxed => Mode::CU_STREAM_CAPTURE_MODE_RELAXED,
+        };
+        let _current = self.enter()?;
+        // SAFETY: exchanges this thread's capture mode.
+        let called = unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut exchanged) };
+        named("cuThreadExchangeStreamCaptureMode", called.result())?;
+        Ok(match exchanged {
+            Mode::CU_STREAM_CAPTURE_MODE_GLOBAL => CaptureMode::Global,
+            Mode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL => CaptureMode::ThreadLocal,
+            Mode::CU_STREAM_CAPTURE_MODE_RELAXED => CaptureMode::Relaxed,
+        })
     }
 
     fn end_capture(&self, handle: Handle) -> Result<Handle> {

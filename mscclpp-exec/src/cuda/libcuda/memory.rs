@@ -1,11 +1,14 @@
 //! Memory of the device and of the host.
+//!
+//! Memory is cleared and copied on an own stream, which is waited for. The driver's synchronous functions use the default
+//! stream, which waits for streams that other code has created, and which no thread may use while one of these is captured.
 
 use std::ffi::c_void;
 
 use cudarc::driver::{result, sys};
 
-use super::{Cuda, named};
-use crate::cuda::calls::Memory;
+use super::{Cuda, named, stream};
+use crate::cuda::calls::{Memory, Streams};
 use crate::cuda::driver::{Mapped, Result};
 
 impl Memory for Cuda {
@@ -17,9 +20,7 @@ impl Memory for Cuda {
 
     fn free(&self, address: u64) -> Result<()> {
         let _current = self.enter()?;
-        // Pending launches may use it.
-        named("cuCtxSynchronize", result::ctx::synchronize())?;
-        // SAFETY: the owner passes the address to be freed, and no work is pending.
+        // SAFETY: the owner passes the address to be freed, which no pending work uses.
         named("cuMemFree", unsafe { result::free_sync(address) })
     }
 
@@ -46,17 +47,14 @@ impl Memory for Cuda {
 
     fn free_mapped(&self, mapped: Mapped) -> Result<()> {
         let _current = self.enter()?;
-        // Pending launches may use it.
-        named("cuCtxSynchronize", result::ctx::synchronize())?;
-        // SAFETY: the owner passes the memory to be freed, and no work is pending.
+        // SAFETY: the owner passes the memory to be freed, which no pending work uses.
         named("cuMemFreeHost", unsafe { result::free_host(mapped.host as *mut c_void) })
     }
 
     fn memset(&self, address: u64, bytes: u64) -> Result<()> {
-        let _current = self.enter()?;
-        // SAFETY: the caller's memory. The wait that follows is needed, since the call itself may return earlier.
-        named("cuMemsetD8", unsafe { result::memset_d8_sync(address, 0, bytes as usize) })?;
-        named("cuCtxSynchronize", result::ctx::synchronize())
+        let on = self.own_stream()?;
+        self.memset_async(address, bytes, on)?;
+        self.synchronize(on)
     }
 
     fn memcpy_to_device(&self, to: u64, from: &[u8]) -> Result<()> {
@@ -64,21 +62,24 @@ impl Memory for Cuda {
         if from.is_empty() {
             return Ok(());
         }
+        let on = self.own_stream()?;
         let _current = self.enter()?;
-        // SAFETY: the caller's memory.
-        named("cuMemcpyHtoD", unsafe { result::memcpy_htod_sync(to, from) })?;
-        // The call returns as soon as the bytes are in a buffer of the driver's. Streams that do not synchronize with
-        // the default stream, such as those of this library, would not wait for the rest of the copy. SAFETY: the
-        // default stream.
-        named("cuStreamSynchronize", unsafe { result::stream::synchronize(std::ptr::null_mut()) })
+        // SAFETY: the caller's memory, which is borrowed until the copy is complete, and an own stream.
+        let copied = unsafe { result::memcpy_htod_async(to, from, stream(on)) };
+        // The call returns as soon as the bytes are in a buffer of the driver's, or earlier.
+        let done = self.synchronize(on);
+        named("cuMemcpyHtoDAsync", copied).and(done)
     }
 
     fn memcpy_to_host(&self, to: &mut [u8], from: u64) -> Result<()> {
         if to.is_empty() {
             return Ok(());
         }
+        let on = self.own_stream()?;
         let _current = self.enter()?;
-        // SAFETY: the caller's memory.
-        named("cuMemcpyDtoH", unsafe { result::memcpy_dtoh_sync(to, from) })
+        // SAFETY: the caller's memory, which is borrowed until the copy is complete, and an own stream.
+        let copied = unsafe { result::memcpy_dtoh_async(to, from, stream(on)) };
+        let done = self.synchronize(on);
+        named("cuMemcpyDtoHAsync", copied).and(done)
     }
 }

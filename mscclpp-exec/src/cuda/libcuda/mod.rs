@@ -11,12 +11,13 @@ mod open;
 mod sharing;
 mod streams;
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use cudarc::driver::result::{self, DriverError as Cudarc};
 use cudarc::driver::sys;
 
 pub(super) use self::open::count;
+use super::calls::Streams;
 use super::driver::{Driver, DriverError, Handle, Properties, Result};
 use super::jit::{Compiler, JitError, Nvrtc};
 
@@ -27,6 +28,8 @@ pub(super) struct Cuda {
     properties: Properties,
     /// Loaded by the first call that needs it.
     compiler: OnceLock<std::result::Result<Nvrtc, JitError>>,
+    /// Stream for clearing and copying memory, created by the first of these calls.
+    own_stream: Mutex<Option<Handle>>,
 }
 
 // SAFETY: a primary context may be current in any number of threads, and the driver's calls are thread-safe. The raw
@@ -57,6 +60,15 @@ impl Cuda {
         named("cuCtxSetCurrent", unsafe { result::ctx::set_current(self.context) })?;
         Ok(Entered { before: (before != self.context).then_some(before) })
     }
+
+    /// Returns the stream for clearing and copying memory.
+    fn own_stream(&self) -> Result<Handle> {
+        let mut own = self.own_stream.lock().unwrap_or_else(PoisonError::into_inner);
+        match *own {
+            Some(stream) => Ok(stream),
+            None => Ok(*own.insert(self.create_stream()?)),
+        }
+    }
 }
 
 /// Guard of a thread that uses a context. When it is dropped, the context that was current before becomes current
@@ -77,6 +89,9 @@ impl Drop for Entered {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
+        if let Some(stream) = self.own_stream.get_mut().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = self.destroy_stream(stream);
+        }
         // SAFETY: retained once in `new`. A destructor cannot report a failure.
         let _ = unsafe { result::primary_ctx::release(self.device) };
     }
@@ -134,15 +149,5 @@ unsafe impl Driver for Cuda {
     fn compiler(&self) -> std::result::Result<&dyn Compiler, JitError> {
         let compiler = self.compiler.get_or_init(|| Nvrtc::new(self.properties.capability)).as_ref();
         compiler.map(|nvrtc| nvrtc as &dyn Compiler).map_err(Clone::clone)
-    }
-
-    fn enter_helper_thread(&self) -> Result<()> {
-        let _current = self.enter()?;
-        let mut mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-        // SAFETY: exchanges this thread's capture mode.
-        named(
-            "cuThreadExchangeStreamCaptureMode",
-            unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut mode) }.result(),
-        )
     }
 }

@@ -7,18 +7,23 @@ use cudarc::driver::sys;
 
 use super::sharing::{self, FILE};
 use super::{Cuda, named};
-use crate::cuda::Driver;
 use crate::cuda::calls::Multicast;
 use crate::cuda::driver::{Handle, Result};
 
 impl Multicast for Cuda {
     fn multicast_granularity(&self, devices: u32, bytes: u64) -> Result<u64> {
         let _current = self.enter()?;
-        let option = sys::CUmulticastGranularity_flags::CU_MULTICAST_GRANULARITY_MINIMUM;
-        let mut unit = 0;
-        // SAFETY: writes an integer.
-        let asked = unsafe { sys::cuMulticastGetGranularity(&mut unit, &wanted(devices, bytes), option) };
-        named("cuMulticastGetGranularity", asked.result()).map(|()| unit.max(1) as u64)
+        let ask = |option| {
+            let mut unit = 0;
+            // SAFETY: writes an integer.
+            let asked = unsafe { sys::cuMulticastGetGranularity(&mut unit, &wanted(devices, bytes), option) };
+            named("cuMulticastGetGranularity", asked.result()).map(|()| unit.max(1) as u64)
+        };
+        let recommended = ask(sys::CUmulticastGranularity_flags::CU_MULTICAST_GRANULARITY_RECOMMENDED)?;
+        match is_moderate(bytes, recommended) {
+            true => Ok(recommended),
+            false => ask(sys::CUmulticastGranularity_flags::CU_MULTICAST_GRANULARITY_MINIMUM),
+        }
     }
 
     fn create_multicast(&self, devices: u32, bytes: u64) -> Result<Handle> {
@@ -78,7 +83,6 @@ impl Multicast for Cuda {
 
     fn unmap_multicast(&self, address: u64, bytes: u64) -> Result<()> {
         let _current = self.enter()?;
-        self.wait_idle()?;
         sharing::unmap(address, bytes)
     }
 
@@ -89,7 +93,35 @@ impl Multicast for Cuda {
     }
 }
 
+/// Returns whether rounding up to a granularity enlarges an object by at most a quarter. The recommended granularity may
+/// be 512 MiB, which small buffers must not occupy.
+fn is_moderate(bytes: u64, granularity: u64) -> bool {
+    bytes.checked_next_multiple_of(granularity).is_some_and(|rounded| rounded - bytes <= bytes / 4)
+}
+
 /// Returns the properties of an object for a number of devices.
 fn wanted(devices: u32, bytes: u64) -> sys::CUmulticastObjectProp {
     sys::CUmulticastObjectProp { numDevices: devices, size: bytes as usize, handleTypes: u64::from(FILE.0), flags: 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_moderate;
+
+    #[test]
+    fn recommended_granularity_is_for_large_objects() {
+        const UNIT: u64 = 512 << 20;
+        assert!(!is_moderate(1, UNIT) && !is_moderate(UNIT / 2, UNIT) && !is_moderate(UNIT + 1, UNIT));
+        assert!(is_moderate(UNIT, UNIT) && is_moderate(UNIT / 8 * 7, UNIT) && is_moderate(9 * UNIT + 1, UNIT));
+        assert!(!is_moderate(u64::MAX, UNIT));
+    }
+
+    /// An object of a part of an allocation is not larger than the allocation, if both were rounded up.
+    #[test]
+    fn part_is_not_larger_than_whole() {
+        let size = |bytes: u64| bytes.next_multiple_of(if is_moderate(bytes, 64) { 64 } else { 2 });
+        for whole in 1..1000 {
+            assert!((1..=whole).all(|part| size(part) <= size(whole)), "{whole}");
+        }
+    }
 }

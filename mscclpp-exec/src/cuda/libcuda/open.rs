@@ -1,6 +1,6 @@
 //! Finds the driver and its devices, or the reason why they cannot be used.
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use cudarc::driver::result::{self, DriverError as Cudarc};
 use cudarc::driver::sys;
@@ -90,7 +90,8 @@ impl Cuda {
             };
             // SAFETY: the device was just found; the context is released when this is dropped.
             let context = named("cuDevicePrimaryCtxRetain", unsafe { result::primary_ctx::retain(device) })?;
-            Ok(Self { device, context, properties, compiler: OnceLock::new() })
+            let (compiler, own_stream) = (OnceLock::new(), Mutex::default());
+            Ok(Self { device, context, properties, compiler, own_stream })
         };
         open().map_err(CudaUnavailable::Driver)
     }

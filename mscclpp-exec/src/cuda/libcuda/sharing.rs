@@ -1,5 +1,5 @@
-//! Memory shared between processes: handles for ordinary allocations, file descriptors for memory that was allocated to
-//! be shared.
+//! Memory shared between processes: file descriptors for physical memory, handles of CUDA's interprocess communication
+//! for other allocations.
 
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -7,9 +7,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use cudarc::driver::sys;
 
 use super::{Cuda, named};
-use crate::cuda::Driver;
 use crate::cuda::calls::IpcMemory;
-use crate::cuda::driver::{Allocation, Export, Mapping, Result};
+use crate::cuda::driver::{Allocation, DriverError, Export, Handle, Mapping, Result};
 
 /// Handle type with which physical memory and multicast objects are exported.
 pub(super) const FILE: sys::CUmemAllocationHandleType =
@@ -29,18 +28,32 @@ impl IpcMemory for Cuda {
         Ok(Allocation { base, bytes: bytes as u64, id })
     }
 
+    fn retain(&self, base: u64) -> Result<Option<Handle>> {
+        let _current = self.enter()?;
+        match retain(base) {
+            Err(error) if is_not_physical(&error) => Ok(None),
+            retained => retained.map(|memory| Some(Handle(memory as usize))),
+        }
+    }
+
+    fn release(&self, memory: Handle) -> Result<()> {
+        let _current = self.enter()?;
+        // SAFETY: the owner passes the handle to be released.
+        named("cuMemRelease", unsafe { sys::cuMemRelease(memory.0 as u64) }.result())
+    }
+
     fn export(&self, base: u64) -> Result<Export> {
         let _current = self.enter()?;
-        let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
-        // SAFETY: writes a handle.
-        let refused = match named("cuIpcGetMemHandle", unsafe { sys::cuIpcGetMemHandle(&mut handle, base) }.result()) {
-            Ok(()) => return Ok(Export::Ipc(handle.reserved.map(|byte| byte as u8))),
-            Err(error) => error,
+        let memory = match retain(base) {
+            Err(error) if is_not_physical(&error) => {
+                let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
+                // SAFETY: writes a handle.
+                let exported = unsafe { sys::cuIpcGetMemHandle(&mut handle, base) }.result();
+                named("cuIpcGetMemHandle", exported)?;
+                return Ok(Export::Ipc(handle.reserved.map(|byte| byte as u8)));
+            }
+            retained => retained?,
         };
-        // Memory that was mapped from physical memory has no such handle. For other memory the first rejection is more
-        // specific.
-        let invalid = sys::CUresult::CUDA_ERROR_INVALID_VALUE as i32;
-        let memory = retain(base).map_err(|error| if error.code == invalid { refused } else { error })?;
         let mut file = -1;
         // SAFETY: the handle was just retained; of this type it is exported as one file descriptor.
         let exported = unsafe { sys::cuMemExportToShareableHandle((&raw mut file).cast(), memory, FILE, 0) }.result();
@@ -100,7 +113,6 @@ impl IpcMemory for Cuda {
 
     fn unmap(&self, import: Mapping) -> Result<()> {
         let _current = self.enter()?;
-        self.wait_idle()?;
         if import.is_file {
             return unmap(import.address, import.bytes);
         }
@@ -128,6 +140,12 @@ pub(super) fn retain(base: u64) -> Result<sys::CUmemGenericAllocationHandle> {
     // SAFETY: writes a handle.
     let retained = unsafe { sys::cuMemRetainAllocationHandle(&mut memory, base as *mut c_void) };
     named("cuMemRetainAllocationHandle", retained.result()).map(|()| memory)
+}
+
+/// Returns whether the physical memory at an address was refused because the address is that of another kind of memory.
+fn is_not_physical(error: &DriverError) -> bool {
+    let refusals = [sys::CUresult::CUDA_ERROR_INVALID_VALUE, sys::CUresult::CUDA_ERROR_NOT_SUPPORTED];
+    refusals.map(|refusal| refusal as i32).contains(&error.code)
 }
 
 /// Releases the handle of physical memory, so that only its mapping keeps the memory, or nothing does if the mapping
@@ -159,8 +177,8 @@ fn location(ordinal: i32) -> sys::CUmemLocation {
 /// Maps physical memory at an unused address, for a device and others.
 pub(super) fn map(memory: sys::CUmemGenericAllocationHandle, bytes: u64, ordinal: i32, peers: &[u32]) -> Result<u64> {
     let (mut address, size) = (0, bytes as usize);
-    // Aligned as whole units of physical memory and of multicast objects require.
-    let align = 1 << bytes.trailing_zeros().min(21);
+    // Aligned as whole units of physical memory (usually 2 MiB) and of multicast objects (up to 512 MiB) require.
+    let align = 1 << bytes.trailing_zeros().min(29);
     // SAFETY: writes an address.
     let reserved = unsafe { sys::cuMemAddressReserve(&mut address, size, align, 0, 0) };
     named("cuMemAddressReserve", reserved.result())?;

@@ -1,6 +1,7 @@
 //! Streams.
 
-use cudarc::driver::{result, sys};
+use cudarc::driver::result::{self, DriverError as Cudarc};
+use cudarc::driver::sys;
 
 use super::{Cuda, named, stream};
 use crate::cuda::calls::Streams;
@@ -23,6 +24,15 @@ impl Streams for Cuda {
         let _current = self.enter()?;
         // SAFETY: the caller's stream.
         named("cuStreamSynchronize", unsafe { result::stream::synchronize(stream(handle)) })
+    }
+
+    fn is_idle(&self, handle: Handle) -> Result<bool> {
+        let _current = self.enter()?;
+        // SAFETY: the caller's stream.
+        match unsafe { sys::cuStreamQuery(stream(handle)) }.result() {
+            Err(Cudarc(sys::CUresult::CUDA_ERROR_NOT_READY)) => Ok(false),
+            done => named("cuStreamQuery", done).map(|()| true),
+        }
     }
 
     fn copy(&self, to: u64, from: u64, bytes: u64, on: Handle) -> Result<()> {

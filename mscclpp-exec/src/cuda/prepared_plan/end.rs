@@ -26,7 +26,7 @@ impl PreparedPlan {
             self.context.clear_abort();
         }
         // Correct plans have waited for data that goes through port channels.
-        self.context.drain(self.world.options.timeout).map_err(|error| match &self.world.group {
+        self.context.drain(self.world.timeout).map_err(|error| match &self.world.group {
             Some(group) => group.abort(error),
             None => error,
         })

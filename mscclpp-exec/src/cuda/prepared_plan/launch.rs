@@ -25,8 +25,8 @@ impl PreparedPlan {
     /// [`Error::ForeignBuffers`] if the buffers were made in another executor, even on the same device;
     /// [`Error::ElementType`], [`Error::BufferCount`], [`Error::BufferSize`] if they were made for another prepared
     /// plan; [`Error::Stalled`] if an earlier launch aborted; [`Error::StreamDeviceMismatch`] if ranks are on a device
-    /// that the stream does not cover; [`Error::Capturing`] in a capture, of more than 32 ranks if it is their first
-    /// launch on these buffers, or after a launch that aborted; [`Error::Bootstrap`]; [`Error::Driver`].
+    /// that the stream does not cover; [`Error::Capturing`] in a capture after a launch that aborted;
+    /// [`Error::Bootstrap`]; [`Error::Driver`].
     pub fn launch_buffers(&mut self, buffers: &mut Buffers, stream: &Stream) -> Result<(), Error> {
         let (expected, found) = (self.params.message.dtype, buffers.dtype);
         if expected != found {
@@ -150,10 +150,14 @@ impl PreparedPlan {
         last: &mut Option<Used>,
         launched: &mut bool,
     ) -> Result<(), DriverError> {
-        if let Some(last) = last {
-            lane.follow(last)?;
+        let is_same = last.as_ref().is_some_and(|last| last.handle() == lane.handle());
+        // A captured launch is no work of its stream: later launches follow those before it.
+        if is_same || !driver.is_capturing(lane.handle())? {
+            if let Some(last) = last {
+                lane.follow(last)?;
+            }
+            *last = Some(lane.used());
         }
-        *last = Some(lane.used());
         let stream = lane.handle();
         let Part { execute, divide, launch, .. } = part;
         let execute = part.written.as_ref().filter(|_| even).unwrap_or(execute);

@@ -16,11 +16,12 @@ pub(super) use self::prepare::{available_multiprocessors, threads_of};
 use super::abi;
 use super::addresses::Tables;
 use super::buffers::DeviceSlice;
+use super::capture::refuse_in_capture;
 use super::driver::Handle;
 use super::executor::Inner;
 use super::plan_state::PlanState;
 use super::specialize::NotSpecialized;
-use super::stream::{Stream, refuse_in_capture};
+use super::stream::Stream;
 use crate::error::Error;
 use crate::interpret::Params;
 use crate::message::Message;
@@ -119,6 +120,14 @@ impl PreparedPlan {
         self.context.scramble_scratch(seed)
     }
 
+    /// Continues as after this number of launches of the plan, so that a test reaches the end of the packets' flags. No
+    /// launch of another process may be pending, and the ranks of all processes do the same.
+    #[doc(hidden)]
+    pub fn skip_launches(&mut self, launches: u64) -> Result<(), Error> {
+        self.world.drain()?;
+        self.context.skip_to(launches)
+    }
+
     /// Returns this process' first rank.
     pub(in crate::cuda) fn rank(&self) -> u32 {
         self.world.local().next().map_or(0, |(rank, _)| rank)
@@ -132,6 +141,11 @@ impl PreparedPlan {
     /// Sets how long an operation of the following launches waits.
     pub(crate) fn set_timeout(&mut self, timeout: Duration) {
         self.parts.iter_mut().for_each(|part| part.launch.timeout_ns = nanoseconds(timeout));
+    }
+
+    /// Keeps what its captured launches use as long as the executor exists.
+    pub(crate) fn keep_for_graphs(&self) {
+        self.context.keep_for_graphs();
     }
 
     fn check(&self, rank: u32, slices: &[DeviceSlice; 2]) -> Result<(), Error> {

@@ -76,7 +76,7 @@ impl PreparedPlan {
             abi::View { len: view.len, part: view.part(), padded: view.padded() }
         };
         let mut launch: abi::LaunchParams = bytemuck::Zeroable::zeroed();
-        launch.timeout_ns = nanoseconds(world.options.timeout);
+        launch.timeout_ns = nanoseconds(world.timeout);
         launch.stride = params.layout.stride;
         launch.unit = params.layout.unit;
         launch.wrap = area(Space::Scratch).wrap;
@@ -111,6 +111,7 @@ impl PreparedPlan {
         for (at, ((&number, part), kernels)) in world.numbers.iter().zip(&context.parts).zip(kernels).enumerate() {
             let mut launch = launch;
             part.fill(&context, &mut launch);
+            launch.scratch = context.scratch_table(at);
             let written = written.as_ref().ok().filter(|_| even).map(|written| written[at]);
             let is_divided = |rank: u32| params.divide.is_some() && params.result(program, rank).is_some();
             let here = (0..ranks).filter(|&rank| world.device_of[rank as usize] == number);

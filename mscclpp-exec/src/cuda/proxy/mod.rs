@@ -17,7 +17,7 @@ pub(super) use self::failure::Failure;
 use self::queue::Queue;
 use super::abi;
 use super::device::Device;
-use super::driver::{self, Handle, SharedDriver};
+use super::driver::{self, CaptureMode, Handle, SharedDriver};
 use super::memory::{DeviceMemory, MappedMemory};
 use super::nodes::{NodeConnections, Put};
 use crate::error::Error;
@@ -108,7 +108,7 @@ impl Proxies {
         shared.warm_up()?;
         let (ready, is_ready) = std::sync::mpsc::channel();
         let thread = std::thread::Builder::new().name("mscclpp-proxy".into()).spawn(move || {
-            let entered = shared.driver.enter_helper_thread();
+            let entered = shared.driver.exchange_capture_mode(CaptureMode::Relaxed).map(drop);
             let serves = entered.is_ok();
             if ready.send(entered).is_ok() && serves {
                 shared.serve();

@@ -36,6 +36,7 @@ pub(crate) fn resolve(plan: &Plan) -> Result<ResolvedPlan, Error> {
             reuse_resources: plan.reuse_resources(),
             reductions: Reductions::None,
             writes_input: false,
+            written: vec![false; shape.ranks as usize].into(),
             plain_scratch: false,
             windowed_scratch: Some(0),
             agents: Vec::new(),

@@ -115,6 +115,9 @@ impl Resolver {
         let plain = srcs.iter().chain(dsts).any(|operand| operand.space == Space::Scratch);
         let packets = srcs.iter().chain(dsts).any(|operand| operand.space == Space::Packets);
         program.writes_input |= dsts.iter().any(|operand| operand.space == Space::Input);
+        for operand in dsts.iter().filter(|operand| matches!(operand.space, Space::Input | Space::Output)) {
+            program.written[operand.rank as usize] = true;
+        }
         program.plain_scratch |= plain;
         program.shape.packets |= packets;
         if plain || packets {

@@ -44,8 +44,9 @@ impl Session {
     #[inline]
     pub(in super::super) fn announce(&mut self, number: u64, id: u64, handed: &BufferArgs) {
         self.number = number;
-        self.history.begin(number, id, self.place.map(|(_, index)| index));
+        // First what peers wait for.
         self.calls.begin(number, id, handed);
+        self.history.begin(number, id, self.place.map(|(_, number)| number));
     }
 
     /// Compares the calls that a peer has started with this rank's.

@@ -14,6 +14,7 @@ use super::history::CallHistory;
 use super::wait::CAUSE_GRACE_PERIOD;
 use crate::call_report::CallReport;
 use crate::error::Error;
+use crate::places::PlaceNumbers;
 use crate::shm::{LocalListener, Mesh, ProcessMark, Sent, SharedCacheLines, Slab, system};
 use crate::transport::{Tcp, Transport};
 use mscclpp_bootstrap::{ActiveTimeout, Bootstrap, Error as Cause, ErrorKind, Topic};
@@ -81,6 +82,7 @@ impl Session {
             number: 0,
             history,
             place: None,
+            place_numbers: PlaceNumbers::default(),
             launches: 0,
             cause: None,
             plans: Vec::new(),

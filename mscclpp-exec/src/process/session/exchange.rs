@@ -3,6 +3,7 @@
 use super::super::calls::BufferArgs;
 use super::Session;
 use super::connect::name_rank;
+use super::history::BARRIER;
 use crate::error::Error;
 use crate::shm::Sent;
 use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, Bootstrap};
@@ -26,8 +27,7 @@ impl Session {
     }
 
     pub(in super::super) fn barrier(&mut self) -> Result<(), Error> {
-        let id = self.id_of("barrier");
-        self.synchronize(id)?;
+        self.synchronize(BARRIER.0)?;
         self.synchronize_nodes()?;
         self.leave_call()
     }

@@ -1,17 +1,20 @@
 //! This rank's last calls, in memory of this process: what other ranks may ask for at any time.
 
 use std::collections::VecDeque;
-use std::panic::Location;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::super::calls::RING;
 use crate::call_report::{CallReport, ReportedCall};
+use crate::places::location;
 use crate::system::coarse_time;
 
-/// Number of kinds of calls whose texts are kept.
+/// Id and text of a barrier.
+pub(super) const BARRIER: (u64, &str) = (fnv(b"barrier"), "barrier");
+
+/// Number of kinds of calls whose texts are kept, besides the barrier's.
 const MAX_TEXTS: usize = 512;
 
 /// The last calls of this rank. The rank's thread writes them, and any thread may [report](Self::report) them.
@@ -37,15 +40,14 @@ pub(crate) struct CallHistory {
 struct Call {
     number: AtomicU64,
     id: AtomicU64,
-    /// Index of its source location among the names; beyond them if it is unknown.
-    place: AtomicUsize,
+    /// Number of its source location; of none if it is unknown.
+    place: AtomicU32,
 }
 
 #[derive(Default)]
 struct Names {
     /// Texts of the last kinds of calls by id.
     texts: VecDeque<(u64, String)>,
-    places: Vec<&'static Location<'static>>,
 }
 
 impl CallHistory {
@@ -62,23 +64,14 @@ impl CallHistory {
         id
     }
 
-    /// Returns the index of a source location.
-    pub(super) fn index_of(&self, place: &'static Location<'static>) -> usize {
-        let mut names = self.names();
-        names.places.iter().position(|known| std::ptr::eq(*known, place)).unwrap_or_else(|| {
-            names.places.push(place);
-            names.places.len() - 1
-        })
-    }
-
     /// Records that this rank starts a call.
     #[inline]
-    pub(super) fn begin(&self, number: u64, id: u64, place: Option<usize>) {
+    pub(super) fn begin(&self, number: u64, id: u64, place: Option<u32>) {
         let call = &self.calls[(number % RING) as usize];
         // A reader that sees the new id or place sees no old number with it.
         call.number.store(0, Release);
         call.id.store(id, Release);
-        call.place.store(place.unwrap_or(usize::MAX), Release);
+        call.place.store(place.unwrap_or(u32::MAX), Release);
         call.number.store(number, Release);
         self.started_at.store(coarse_time(), Relaxed);
     }
@@ -162,8 +155,9 @@ impl CallHistory {
             return None;
         }
         let names = self.names();
-        let text = names.texts.iter().find(|(known, _)| *known == id).map_or("a call", |(_, text)| text.as_str());
-        let at = names.places.get(place).map(ToString::to_string);
+        let mut texts = names.texts.iter().map(|(id, text)| (*id, text.as_str())).chain([BARRIER]);
+        let text = texts.find(|(known, _)| *known == id).map_or("a call", |(_, text)| text);
+        let at = location(place).map(ToString::to_string);
         Some(ReportedCall { number, id, name: text.to_owned(), at })
     }
 
@@ -173,20 +167,27 @@ impl CallHistory {
 }
 
 /// Returns the id of a text, which is the same on all machines (FNV-1a).
-pub(in super::super) fn fnv(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+pub(in super::super) const fn fnv(bytes: &[u8]) -> u64 {
+    let (mut hash, mut at) = (0xcbf2_9ce4_8422_2325, 0);
+    while at < bytes.len() {
+        hash = (hash ^ bytes[at] as u64).wrapping_mul(0x0100_0000_01b3);
+        at += 1;
+    }
+    hash
 }
 
 #[cfg(test)]
 mod tests {
+    use std::panic::Location;
+
     use super::*;
+    use crate::places::PlaceNumbers;
 
     #[test]
     fn report_has_the_last_calls_with_their_places() {
         let history = CallHistory::default();
         let (id, place) = (history.id_of("launch of x", "x"), Location::caller());
-        let index = history.index_of(place);
-        assert_eq!(history.index_of(place), index);
+        let index = PlaceNumbers::default().of(place);
         for number in 1..=RING + 3 {
             history.begin(number, id, Some(index));
             history.wait_in(number);

@@ -24,6 +24,7 @@ use super::plan::Prepared;
 use super::plan_memory::{PlanMemory, SlabPool};
 use super::wire::NodeConnections;
 use crate::error::Error;
+use crate::places::PlaceNumbers;
 use crate::shm::{Mesh, ProcessMark};
 use mscclpp_bootstrap::{self as bootstrap, Bootstrap, Topic};
 
@@ -45,8 +46,9 @@ pub(crate) struct Session {
     pub(super) number: u64,
     /// The last calls, for reports to other ranks.
     pub(super) history: Arc<CallHistory>,
-    /// Source location of the current call, and its index in the history; `None` if it is unknown.
-    place: Option<(&'static Location<'static>, usize)>,
+    /// Source location of the current call, and its number; `None` if it is unknown.
+    place: Option<(&'static Location<'static>, u32)>,
+    place_numbers: PlaceNumbers,
     /// By local rank: the last call in which the peer's call is known to be the same.
     compared: Box<[u64]>,
     /// Number of launches so far, which determines their packets' flags.
@@ -92,9 +94,7 @@ impl Session {
     /// Sets the source location of the next call.
     #[inline]
     pub(super) fn set_place(&mut self, place: &'static Location<'static>) {
-        if self.place.is_none_or(|(last, _)| !std::ptr::eq(last, place)) {
-            self.place = Some((place, self.history.index_of(place)));
-        }
+        self.place = Some((place, self.place_numbers.of(place)));
     }
 
     /// Returns the source location of the current call.

@@ -1,0 +1,113 @@
+//! Transfers between two ranks on device memory, and the calls that are made of them.
+
+use libtest_mimic::Failed;
+use mscclpp_core::types::ReduceOp;
+use mscclpp_exec::cuda::{Device, DeviceVec};
+use mscclpp_exec::error::ErrorKind;
+use mscclpp_exec::{Communicator, Error, Group};
+
+use super::{failure, on_devices};
+
+/// What rank `from` sends to rank `to`: odd numbers of elements, none to some.
+fn part(from: u32, to: u32) -> Vec<u32> {
+    let len = (from * 3 + to * 5) % 7 * 13;
+    (0..len).map(|index| from * 10_000 + to * 1000 + index).collect()
+}
+
+/// All transfers of a rank, on registered and other memory.
+pub(super) fn work(comm: &Communicator, device: &Device) -> Result<(), Failed> {
+    let (stream, rank, ranks) = (device.stream()?, comm.rank(), comm.num_ranks());
+    let on = comm.on(&stream);
+    // To free memory of a device waits for all its kernels, also those of other ranks that wait for this one.
+    let mut kept = Vec::new();
+    for round in 0..2 {
+        // Between all ranks at once, added in an order of each rank's own.
+        let sent =
+            (0..ranks).map(|to| DeviceVec::from_slice(device, &part(rank, to))).collect::<Result<Vec<_>, _>>()?;
+        let new = |from| DeviceVec::<u32>::new(device, part(from, rank).len());
+        let mut received = (0..ranks).map(new).collect::<Result<Vec<_>, _>>()?;
+        let mut group = Group::new();
+        for (from, memory) in (0..).zip(&mut received) {
+            group.recv_on(on, memory, from);
+        }
+        for at in 0..ranks {
+            let to = (at + rank + round) % ranks;
+            group.send_on(on, &sent[to as usize], to);
+        }
+        group.run()?;
+        // A collective call between transfers, on registered memory.
+        let mut sum = on.alloc::<u32>(5)?;
+        sum.write(&[rank; 5])?;
+        on.all_reduce_in_place(&mut sum, ReduceOp::Sum)?;
+        let root = round % ranks;
+        let mut gathered = DeviceVec::<u32>::new(device, if rank == root { 5 * ranks as usize } else { 0 })?;
+        on.gather(&sum, &mut gathered, root)?;
+        let mut scattered = DeviceVec::<u32>::new(device, 5)?;
+        on.scatter(&gathered, &mut scattered, root)?;
+        on.synchronize()?;
+        for (from, found) in (0..).zip(&received) {
+            assert_eq!(found.to_vec()?, part(from, rank), "from rank {from}");
+        }
+        assert_eq!(scattered.to_vec()?, [ranks * (ranks - 1) / 2; 5]);
+
+        let all = |parts: &dyn Fn(u32) -> Vec<u32>| (0..ranks).flat_map(parts).collect::<Vec<u32>>();
+        let counts = |parts: &dyn Fn(u32) -> Vec<u32>| (0..ranks).map(|peer| parts(peer).len()).collect::<Vec<_>>();
+        let (to, from) = (|to| part(rank, to), |from| part(from, rank));
+        let input = DeviceVec::from_slice(device, &all(&to))?;
+        let mut output = DeviceVec::<u32>::new(device, all(&from).len())?;
+        on.all_to_all_v(&input, &counts(&to), &mut output, &counts(&from))?;
+        on.synchronize()?;
+        assert_eq!(output.to_vec()?, all(&from));
+        kept.extend(sent.into_iter().chain(received).chain([sum, gathered, scattered, input, output]));
+    }
+    Ok(comm.barrier()?)
+}
+
+pub(super) fn transfers_bring_what_was_sent(seed: u64) -> Result<(), Failed> {
+    for (ranks, devices) in [(1, 1), (2, 2), (2, 1), (3, 2)] {
+        on_devices(seed, ranks, devices, work)?;
+    }
+    Ok(())
+}
+
+pub(super) fn different_lengths_are_reported_by_both_ranks(seed: u64) -> Result<(), Failed> {
+    on_devices(seed, 3, 2, |comm, device| {
+        let stream = device.stream()?;
+        let on = comm.on(&stream);
+        let mut memory = DeviceVec::<f32>::new(device, 8 + comm.rank() as usize)?;
+        let made = match comm.rank() {
+            0 => on.send(&memory, 1),
+            1 => on.recv(&mut memory, 0),
+            _ => return Ok(()),
+        };
+        // The rank that comes first learns it when it waits.
+        let error = failure(made.and_then(|()| on.synchronize()))?;
+        assert!(matches!(error, Error::Transfer { .. }), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Mismatch, "{error}");
+        let text = error.to_string();
+        assert!(text.contains("32 bytes") && text.contains("36 bytes") && text.contains("transfers.rs"), "{text}");
+        Ok(())
+    })
+}
+
+pub(super) fn invalid_transfers_are_rejected(seed: u64) -> Result<(), Failed> {
+    on_devices(seed, 2, 2, |comm, device| {
+        let stream = device.stream()?;
+        let (on, rank) = (comm.on(&stream), comm.rank());
+        let mut memory = DeviceVec::<u8>::new(device, 6)?;
+        let error = failure(on.send(&memory, rank))?;
+        assert!(matches!(error, Error::Peer { peer, .. } if peer == rank), "{error}");
+        let error = failure(on.recv(&mut memory, 2))?;
+        assert!(matches!(error, Error::Peer { peer: 2, .. }), "{error}");
+        let input = DeviceVec::<u8>::new(device, 6)?;
+        let error = failure(on.all_to_all_v(&input, &[4, 1], &mut memory, &[3, 3]))?;
+        assert_eq!(
+            error.to_string(),
+            format!("all_to_all_v of rank {rank}: the input has 6 elements, expected 5, the sum of the counts")
+        );
+        let error = failure(on.gather(&input, &mut memory, rank))?;
+        assert!(matches!(error, Error::Length { .. }), "{error}");
+        on.barrier()?;
+        Ok(on.synchronize()?)
+    })
+}

@@ -1,0 +1,199 @@
+//! Transfers between two ranks on device memory, and the calls that are made of them.
+
+use std::panic::Location;
+
+use mscclpp_bootstrap::place;
+
+use super::OnStream;
+use super::launch::Memory;
+use crate::communicator::group::{Transfer, mismatch};
+use crate::cuda::{DeviceMut, DeviceRef, Lent};
+use crate::dtype::{DataType, Element};
+use crate::error::Error;
+
+/// A part of lent memory that travels.
+struct Part<'a> {
+    peer: u32,
+    is_sent: bool,
+    memory: Lent<'a>,
+}
+
+impl OnStream<'_> {
+    /// Sends `data` to another rank, which receives as many elements of the same type with [`recv`](Self::recv), when the stream
+    /// reaches this call. Work that is enqueued later waits until the other rank has the data, unless it is short. The transfers
+    /// between two ranks are made in the order of their calls, whatever their streams; ranks that exchange data do it in a
+    /// [`Group`](crate::Group).
+    ///
+    /// # Cost
+    /// As [`Communicator::send`](crate::Communicator::send): the first transfer with a rank waits for that rank.
+    ///
+    /// # Errors
+    /// [`Error::Peer`] for this rank itself or no rank; [`Error::Transfer`] with any other failure, which may be reported by
+    /// the next transfer with the same rank or by [`synchronize`](Self::synchronize).
+    #[track_caller]
+    pub fn send<T: Element>(&self, data: &impl DeviceRef<T>, peer: u32) -> Result<(), Error> {
+        self.transfer::<T>("send", peer, true, &data.lend(self.stream)?)
+    }
+
+    /// Receives `data` from another rank, which sends as many elements of the same type with [`send`](Self::send).
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    #[track_caller]
+    pub fn recv<T: Element>(&self, data: &mut impl DeviceMut<T>, peer: u32) -> Result<(), Error> {
+        self.transfer::<T>("recv", peer, false, &data.lend_mut(self.stream)?)
+    }
+
+    /// Writes the inputs of all ranks to the output of rank `root`, as
+    /// [`Communicator::gather`](crate::Communicator::gather) does.
+    ///
+    /// # Errors
+    /// [`Error::Length`], [`Error::Root`]; those of [`send`](Self::send).
+    #[track_caller]
+    pub fn gather<T: Element>(
+        &self,
+        input: &impl DeviceRef<T>,
+        output: &mut impl DeviceMut<T>,
+        root: u32,
+    ) -> Result<(), Error> {
+        const CALL: &str = "gather";
+        let comm = self.communicator;
+        comm.check_root(CALL, root)?;
+        let (input, output) = (input.lend(self.stream)?, output.lend_mut(self.stream)?);
+        let len = input.len::<T>();
+        let mut parts = Vec::new();
+        if comm.rank() == root {
+            comm.check_whole(CALL, "the output", output.len::<T>(), "the input", len)?;
+            parts.extend(self.divided::<T>(&output, &vec![len; comm.num_ranks() as usize], false));
+        }
+        parts.push(Part { peer: root, is_sent: true, memory: input });
+        self.exchange::<T>(CALL, parts)
+    }
+
+    /// Writes part r of the input of rank `root` to the output of each rank r, as
+    /// [`Communicator::scatter`](crate::Communicator::scatter) does.
+    ///
+    /// # Errors
+    /// As [`gather`](Self::gather).
+    #[track_caller]
+    pub fn scatter<T: Element>(
+        &self,
+        input: &impl DeviceRef<T>,
+        output: &mut impl DeviceMut<T>,
+        root: u32,
+    ) -> Result<(), Error> {
+        const CALL: &str = "scatter";
+        let comm = self.communicator;
+        comm.check_root(CALL, root)?;
+        let (input, output) = (input.lend(self.stream)?, output.lend_mut(self.stream)?);
+        let len = output.len::<T>();
+        let mut parts = Vec::new();
+        if comm.rank() == root {
+            comm.check_whole(CALL, "the input", input.len::<T>(), "the output", len)?;
+            parts.extend(self.divided::<T>(&input, &vec![len; comm.num_ranks() as usize], true));
+        }
+        parts.push(Part { peer: root, is_sent: false, memory: output });
+        self.exchange::<T>(CALL, parts)
+    }
+
+    /// Sends to each rank its part of `input`: the first `sent[0]` elements to rank 0, the next `sent[1]` to rank 1 and so on; and
+    /// writes what the ranks send here to `output` in the same way, `received[r]` elements of rank r. Parts without elements are
+    /// not transferred.
+    ///
+    /// # Errors
+    /// [`Error::Length`] unless there is one count for each rank and the counts add up to the lengths; [`Error::Transfer`] if a
+    /// rank sends another number than this one expects; those of [`send`](Self::send).
+    #[track_caller]
+    pub fn all_to_all_v<T: Element>(
+        &self,
+        input: &impl DeviceRef<T>,
+        sent: &[usize],
+        output: &mut impl DeviceMut<T>,
+        received: &[usize],
+    ) -> Result<(), Error> {
+        let (input, output) = (input.lend(self.stream)?, output.lend_mut(self.stream)?);
+        self.check_counts("the input", sent, input.len::<T>())?;
+        self.check_counts("the output", received, output.len::<T>())?;
+        let mut parts = self.divided::<T>(&input, sent, true);
+        parts.extend(self.divided::<T>(&output, received, false));
+        parts.retain(|part| part.memory.as_slice().bytes > 0);
+        self.exchange::<T>("all_to_all_v", parts)
+    }
+
+    fn check_counts(&self, what: &'static str, counts: &[usize], found: usize) -> Result<(), Error> {
+        let (rank, ranks) = (self.communicator.rank(), self.communicator.num_ranks() as usize);
+        let length = |expected, found| Error::Length { call: "all_to_all_v", rank, what, expected, found };
+        if counts.len() != ranks {
+            return Err(length(format!("{ranks} counts, one per rank"), counts.len()));
+        }
+        match counts.iter().try_fold(0_usize, |sum, count| sum.checked_add(*count)) {
+            Some(total) if total == found => Ok(()),
+            Some(total) => Err(length(format!("{total}, the sum of the counts"), found)),
+            None => Err(length("counts of at most the address space".into(), found)),
+        }
+    }
+
+    /// Divides memory into parts of these numbers of elements, one for each rank.
+    fn divided<'a, T: Element>(&self, memory: &'a Lent<'_>, counts: &[usize], is_sent: bool) -> Vec<Part<'a>> {
+        let mut begin = 0;
+        let part = |(peer, count): (u32, &usize)| {
+            let part = memory.part::<T>(begin..begin + count);
+            begin += count;
+            Part { peer, is_sent, memory: part }
+        };
+        (0..).zip(counts).map(part).collect()
+    }
+
+    /// Makes transfers in the order of a group. What a rank sends to itself is copied.
+    #[track_caller]
+    fn exchange<T: Element>(&self, call: &'static str, mut parts: Vec<Part<'_>>) -> Result<(), Error> {
+        let _place = place::enter(Location::caller());
+        let (rank, ranks) = (self.communicator.rank(), self.communicator.num_ranks());
+        let order = |part: &Part<'_>| {
+            let (from, to) = if part.is_sent { (rank, part.peer) } else { (part.peer, rank) };
+            (part.peer != rank, Transfer::new(from, to, ranks))
+        };
+        parts.sort_by_key(order);
+        let own = parts.partition_point(|part| part.peer == rank);
+        if let [one, other] = &parts[..own] {
+            let (from, to) = if one.is_sent { (one, other) } else { (other, one) };
+            self.copy_own(&from.memory, &to.memory, T::TYPE)?;
+        } else if let Some(part) = parts[..own].first() {
+            let name = if part.is_sent { "send" } else { "recv" };
+            return Err(mismatch(rank, &(name, Some(part.memory.len::<T>()), T::TYPE), None));
+        }
+        parts[own..].iter().try_for_each(|part| self.transfer::<T>(call, part.peer, part.is_sent, &part.memory))
+    }
+
+    /// Enqueues the copy of what a rank sends to itself.
+    pub(in crate::communicator) fn copy_own(
+        &self,
+        from: &Lent<'_>,
+        to: &Lent<'_>,
+        dtype: DataType,
+    ) -> Result<(), Error> {
+        let len = |memory: &Lent<'_>| memory.as_slice().bytes as usize / dtype.size();
+        if len(from) != len(to) {
+            let (sent, received) = (("send", Some(len(from)), dtype), ("recv", Some(len(to)), dtype));
+            return Err(mismatch(self.communicator.rank(), &received, Some(&sent)));
+        }
+        let none = || Error::StreamDeviceMismatch { device: "any device".into() };
+        let device = self.stream.devices().next().ok_or_else(none)?;
+        if from.as_slice().bytes == 0 { Ok(()) } else { self.stream.copy_lent(device, to, from) }
+    }
+
+    #[track_caller]
+    fn transfer<T: Element>(
+        &self,
+        call: &'static str,
+        peer: u32,
+        is_sent: bool,
+        memory: &Lent<'_>,
+    ) -> Result<(), Error> {
+        self.communicator.transfer(call, peer, |pair| {
+            let from = if is_sent { pair.rank() } else { 1 - pair.rank() };
+            let request = pair.transfer_request::<T>(memory.len::<T>(), from);
+            pair.on(self.stream).serve(request, Memory { input: None, output: memory })
+        })
+    }
+}
