@@ -71,7 +71,7 @@ pub use lend::{DeviceMut, DeviceRef, Lent};
 pub use multicast::MulticastUnavailable;
 pub use prepared_plan::PreparedPlan;
 pub use specialize::{NotSpecialized, specialized_source};
-pub(crate) use staged::{Staged, StagedPart, lent_slices};
+pub(crate) use staged::{Access, Staged, StagedPart, lent_slices};
 pub use stream::{Event, Graph, Stream};
 pub use switch::SwitchPath;
 pub use timing::{LaunchTimes, time, time_launches};

@@ -1,6 +1,8 @@
-//! Launches on memory that callers lend: in place of registered memory, and through buffers of the library.
+//! Launches on memory that callers lend: as it is, if peers can access it or need not, or through buffers of the library.
 
 use std::sync::Arc;
+
+use mscclpp_core::collective::{Collective, CollectiveKind};
 
 use super::buffers::{Binding, DeviceBuffer, DeviceSlice};
 use super::lend::Lent;
@@ -33,7 +35,59 @@ impl StagedPart<'_> {
     }
 }
 
+/// How a launch uses memory that callers lend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// No other rank accesses it, so that it may be any memory of the device.
+    Own,
+    /// Other ranks access it, so that it has to be bound.
+    Peers,
+    /// The plan writes to memory that was lent for reading, so that it gets a copy.
+    Copy,
+}
+
 impl PreparedPlan {
+    /// Returns how launches of a call use the memory that its caller lends; the same on all ranks.
+    pub(crate) fn access(&self) -> Access {
+        let program = self.program();
+        let Collective { in_place, kind, root, .. } = self.collective();
+        // The root of a broadcast lends its buffer for reading.
+        let writes_root = || program.written.get(root as usize).is_none_or(|written| *written);
+        let writes_read_only = match in_place {
+            false => program.writes_input,
+            true => kind == CollectiveKind::Broadcast && writes_root(),
+        };
+        match (writes_read_only, self.own_buffers_only) {
+            (true, _) => Access::Copy,
+            (false, true) => Access::Own,
+            (false, false) => Access::Peers,
+        }
+    }
+
+    /// Enqueues a launch of a plan with [`Access::Own`] on parts of lent memory; in place, `output` alone.
+    ///
+    /// # Errors
+    /// As [`launch_bound`](Self::launch_bound).
+    pub(crate) fn launch_own(
+        &mut self,
+        input: Option<StagedPart<'_>>,
+        output: StagedPart<'_>,
+        stream: &Stream,
+    ) -> Result<(), Error> {
+        let own = match input {
+            Some(input) => [input.slice()?, output.slice()?],
+            None => [output.slice()?, DeviceSlice::EMPTY],
+        };
+        let (rank, absent) = (self.rank(), self.lens().map(|bytes| DeviceSlice { address: 0, bytes }));
+        let ranks = (0..self.num_ranks()).map(|other| if other == rank { own } else { absent });
+        if !self.own_buffers_only {
+            return Err(Error::Internal("a plan that accesses buffers of other ranks".into()));
+        }
+        // SAFETY: no operation accesses the buffers of other ranks, and those of this rank are lent memory, which exists until
+        // the launch is complete, as its trait guarantees.
+        unsafe { self.launch(ranks, stream) }
+    }
+
     /// Binds the plan to the first bytes of two buffers. A call of all ranks.
     ///
     /// # Errors

@@ -147,6 +147,11 @@ fn check(on: &OnStream<'_>, home: Home, bytes: u64, ranks: usize) -> Result<(), 
     if last.request.registered && ranks > 1 && last.bytes_copied != 0 || last.bytes_copied > bytes {
         return wrong(format!("{last:?}, expected at most {bytes} copied bytes"));
     }
+    // Peers write packets to scratch, whatever memory a call is made on.
+    let by_packets = last.algorithm.as_ref().is_some_and(|algorithm| algorithm.ends_with("packets"));
+    if by_packets && last.bytes_copied != 0 {
+        return wrong(format!("{last:?}, expected no copy"));
+    }
     if (last.algorithm.is_some(), last.num_launches) != (bytes > 0 && ranks > 1, u32::from(bytes > 0 && ranks > 1)) {
         return wrong(format!("{last:?}"));
     }

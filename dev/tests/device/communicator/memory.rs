@@ -4,15 +4,22 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use cudarc::driver::{CudaContext, CudaSlice};
 use libtest_mimic::Failed;
-use mscclpp_core::types::ReduceOp;
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::dsl::Program;
+use mscclpp_core::types::{BlockSync, ReduceOp};
 use mscclpp_dev::{Options, machine, simulator};
 use mscclpp_exec::cuda::dlpack::{self, ManagedTensor, Tensor};
 use mscclpp_exec::cuda::{Device, DeviceBuffer, DeviceVec, Stream};
+use mscclpp_exec::select::{Algorithm, Choice, Registry};
 use mscclpp_exec::{Communicator, DataType, Error};
+use mscclpp_macros::collective;
 
 use super::{each_on, errors, failure, group_options, in_threads, on_devices};
 use crate::mock;
 use crate::processes::machine_options;
+
+/// Elements whose gathered bytes are too many for packets.
+const LEN: usize = 40_000;
 
 /// The first copy on a stream fails, so calls that succeed make none.
 pub(super) fn registered_call_copies_nothing(seed: u64) -> Result<(), Failed> {
@@ -20,17 +27,22 @@ pub(super) fn registered_call_copies_nothing(seed: u64) -> Result<(), Failed> {
     let results = each_on(options, 2, 2, group_options(120), |comm, device| {
         let stream = device.stream()?;
         let on = comm.on(&stream);
-        let (mut input, mut output) = (on.alloc::<f32>(40)?, on.alloc::<f32>(80)?);
-        input.write(&[1.0; 40])?;
+        let (mut input, mut output) = (on.alloc::<f32>(LEN)?, on.alloc::<f32>(2 * LEN)?);
+        input.write(&[1.0; LEN])?;
         for _ in 0..3 {
             on.all_gather(&input, &mut output)?;
             on.all_reduce_in_place(&mut output, ReduceOp::Sum)?;
         }
         on.barrier()?;
         on.synchronize()?;
-        assert_eq!(output.to_vec()?, [2.0; 80]);
+        assert_eq!(output.to_vec()?, [2.0; 2 * LEN]);
+        let mut other = DeviceVec::<f32>::new(device, 2 * LEN)?;
+        // Packets go to scratch, whatever the memory.
+        let part = input.slice(0..8).ok_or("no part")?;
+        on.all_gather::<f32>(&part, &mut other.slice_mut(0..16).ok_or("no part")?)?;
+        on.synchronize()?;
+        assert_eq!(other.to_vec()?[..17], [&[1.0; 16][..], &[0.0]].concat());
         // Of a call with one registered buffer both are copied.
-        let mut other = DeviceVec::<f32>::new(device, 80)?;
         on.all_gather(&input, &mut other)?;
         on.synchronize()?;
         Ok(())
@@ -38,6 +50,41 @@ pub(super) fn registered_call_copies_nothing(seed: u64) -> Result<(), Failed> {
     let found = errors(&results);
     let failed = found.iter().filter(|text| text.contains("cuMemcpyAsync failed")).count();
     if failed > 0 && results.iter().all(Result::is_err) { Ok(()) } else { Err(format!("{found:?}").into()) }
+}
+
+/// A broadcast whose receiver uses its input as scratch.
+#[collective(Broadcast, ranks = [2], allow(clobbered_input), crate = mscclpp_core)]
+fn broadcast_through_input(p: &Program) {
+    let (root, other) = (p.rank(0), p.rank(1));
+    let (to_other, to_root) = (root.memory_channel(other), other.memory_channel(root));
+    to_root.signal(0);
+    to_other.wait(0).sync(BlockSync::After);
+    to_other.put(other.input().chunk(..), root.input().chunk(..), 0);
+    to_other.signal(0).sync(BlockSync::Before);
+    to_root.wait(0).sync(BlockSync::After);
+    other.copy(other.output().chunk(..), other.input().chunk(..), 0);
+    root.copy(root.output().chunk(..), root.input().chunk(..), 0);
+}
+
+pub(super) fn input_that_a_plan_overwrites_is_copied(seed: u64) -> Result<(), Failed> {
+    on_devices(seed, 2, 2, |comm, device| {
+        let mut registry = Registry::builtin();
+        registry.add(Algorithm::on_demand(broadcast_through_input::algorithm()))?;
+        comm.set_registry(registry)?;
+        let choice = Choice::named("broadcast_through_input");
+        comm.force_algorithm(Some((CollectiveKind::Broadcast, choice)))?;
+        let stream = device.stream()?;
+        let on = comm.on(&stream);
+        let (mut input, mut output) = (on.alloc::<u32>(9)?, on.alloc::<u32>(9)?);
+        let own = [7 + comm.rank(); 9];
+        input.write(&own)?;
+        on.broadcast(&input, &mut output, 0)?;
+        let last = on.last_call()?.ok_or("no call")?;
+        assert!(last.request.registered && last.bytes_copied > 0, "{last:?}");
+        on.synchronize()?;
+        assert_eq!((input.to_vec()?, output.to_vec()?), (own.to_vec(), vec![7; 9]));
+        Ok(())
+    })
 }
 
 pub(super) fn registered_memory_is_freed(seed: u64) -> Result<(), Failed> {
@@ -66,21 +113,22 @@ pub(super) fn long_call_is_made_in_pieces(seed: u64) -> Result<(), Failed> {
     on_devices(seed, 2, 2, |comm, device| {
         let stream = device.stream()?;
         let on = comm.on(&stream);
-        comm.set_device_staging_limit(4096)?;
-        let input: Vec<u32> = (0..3000).map(|at| at + comm.rank()).collect();
-        let (own, mut sum) = (DeviceVec::from_slice(device, &input)?, DeviceVec::<u32>::new(device, 3000)?);
+        comm.set_device_staging_limit(1 << 16)?;
+        let input: Vec<u32> = (0..48_000).map(|at| at + comm.rank()).collect();
+        let (own, mut sum) = (DeviceVec::from_slice(device, &input)?, DeviceVec::<u32>::new(device, 48_000)?);
         on.all_reduce(&own, &mut sum, ReduceOp::Sum)?;
         let last = on.last_call()?.ok_or("no call")?;
-        assert_eq!((last.num_launches, last.bytes_copied), (3, 24_000));
-        let mut all = DeviceVec::<u32>::new(device, 6000)?;
+        assert_eq!((last.num_launches, last.bytes_copied), (3, 2 * 192_000));
+        let mut all = DeviceVec::<u32>::new(device, 96_000)?;
         on.all_gather(&own, &mut all)?;
-        assert_eq!(on.last_call()?.ok_or("no call")?.num_launches, 1);
+        let last = on.last_call()?.ok_or("no call")?;
+        assert_eq!((last.num_launches, last.bytes_copied), (1, 3 * 192_000));
         on.synchronize()?;
-        let expected: Vec<u32> = (0..3000).map(|at| 2 * at + 1).collect();
+        let expected: Vec<u32> = (0..48_000).map(|at| 2 * at + 1).collect();
         assert_eq!(sum.to_vec()?, expected);
         let counted: Vec<_> = comm.metrics().calls.iter().map(|calls| (calls.calls, calls.bytes)).collect();
-        assert_eq!(counted, [(1, 12_000), (1, 24_000)]);
-        let expected: Vec<u32> = (0..3000).chain(1..3001).collect();
+        assert_eq!(counted, [(1, 192_000), (1, 384_000)]);
+        let expected: Vec<u32> = (0..48_000).chain(1..48_001).collect();
         assert_eq!(all.to_vec()?, expected);
         Ok(())
     })
@@ -186,17 +234,18 @@ pub(super) fn memory_of_cudarc(seed: u64) -> Result<(), Failed> {
         // SAFETY: a stream of the primary context, which exists until the end.
         let same = unsafe { Stream::from_raw(device, theirs.cu_stream() as usize) };
         for (round, stream) in [same, device.stream()?].iter().enumerate() {
-            for _ in 0..2 {
-                let input: CudaSlice<f32> = theirs.clone_htod(&[1.0 + round as f32; 60])?;
-                let mut output: CudaSlice<f32> = theirs.alloc_zeros(40)?;
+            // Packets are made from the memory itself.
+            for (len, copied) in [(30, 0), (LEN, 8 * LEN as u64), (30, 0), (LEN, 8 * LEN as u64)] {
+                let input: CudaSlice<f32> = theirs.clone_htod(&vec![1.0 + round as f32; len + 30])?;
+                let mut output: CudaSlice<f32> = theirs.alloc_zeros(len + 10)?;
                 let on = comm.on(stream);
-                on.all_reduce(&input.slice(7..37), &mut output.slice_mut(10..40), ReduceOp::Sum)?;
-                assert!(on.last_call()?.is_some_and(|last| last.bytes_copied == 240));
+                on.all_reduce(&input.slice(7..len + 7), &mut output.slice_mut(10..len + 10), ReduceOp::Sum)?;
+                assert!(on.last_call()?.is_some_and(|last| last.bytes_copied == copied));
                 // Freed in the order of its stream, which follows the call.
                 drop(input);
                 let found = theirs.clone_dtoh(&output)?;
                 theirs.synchronize()?;
-                let expected = [[0.0; 10].as_slice(), &[2.0 + 2.0 * round as f32; 30]].concat();
+                let expected = [vec![0.0; 10], vec![2.0 + 2.0 * round as f32; len]].concat();
                 assert_eq!(found, expected);
             }
         }

@@ -12,7 +12,7 @@ use crate::communicator::Communicator;
 use crate::communicator::decide::decide;
 use crate::communicator::handle::Forced;
 use crate::cuda::{
-    Binding, DeviceBuffer, Executor, Lent, PreparedPlan, SetUp, Staged, StagedPart, Stream, lent_slices,
+    Access, Binding, DeviceBuffer, Executor, Lent, PreparedPlan, SetUp, Staged, StagedPart, Stream, lent_slices,
 };
 use crate::error::Error;
 use crate::metrics::CallCounters;
@@ -144,7 +144,7 @@ impl Connection {
                 call.stream.copy_lent(&self.device, memory.output, input)?;
                 launched.bytes_copied = request.bytes;
             }
-        } else if registered {
+        } else if registered && self.entry(call, request)?.plan.access() == Access::Peers {
             let entry = self.entry(call, request)?;
             entry.bound(positions, memory, call)?;
             let Entry { plan, bindings, .. } = &mut *entry;
@@ -152,7 +152,7 @@ impl Connection {
             plan.launch_lent(binding, memory.input, memory.output, call.stream)?;
             entry.launched(call, &mut launched);
         } else {
-            self.serve_staged(call, memory, &mut launched)?;
+            self.serve_pieces(call, memory, &mut launched)?;
         }
         if let Some(counters) = &launched.counters {
             // The device runs it later, so it is counted and not timed.
@@ -168,9 +168,9 @@ impl Connection {
         Some((registration.allocation, registration.offset))
     }
 
-    /// Serves a request through internal buffers, in pieces if it is long and each element of the result depends on one
-    /// element of each rank.
-    fn serve_staged(
+    /// Serves a request on memory that other ranks cannot or need not access, in pieces if it is long and each element of the
+    /// result depends on one element of each rank.
+    fn serve_pieces(
         &mut self,
         call: &DeviceCall<'_>,
         memory: Memory<'_>,
@@ -186,14 +186,14 @@ impl Connection {
         while offset < request.bytes {
             let bytes = each.min(request.bytes - offset);
             let piece = Request { bytes, ..request };
-            self.launch_staged(call, piece, memory, offset, launched)?;
+            self.launch_piece(call, piece, memory, offset, launched)?;
             offset += bytes;
         }
         Ok(())
     }
 
-    /// Launches a piece of a request on internal buffers.
-    fn launch_staged(
+    /// Launches a piece of a request: on the memory itself, if no other rank accesses it, or else through internal buffers.
+    fn launch_piece(
         &mut self,
         call: &DeviceCall<'_>,
         piece: Request,
@@ -206,6 +206,12 @@ impl Connection {
             let lent: &Lent<'_> = lent;
             StagedPart { lent, offset, bytes: if whole { lent.as_slice().bytes } else { piece.bytes } }
         };
+        let entry = self.entry(call, piece)?;
+        if entry.plan.access() == Access::Own {
+            entry.plan.launch_own(input.map(part), part(output), call.stream)?;
+            entry.launched(call, launched);
+            return Ok(());
+        }
         let is_root = piece.root == call.communicator.rank();
         // What a rank does not contribute, and what it does not receive, is not copied.
         let copied_in =

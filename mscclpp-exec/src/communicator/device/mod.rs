@@ -47,6 +47,7 @@ const STAGING_LIMIT: u64 = 64 << 20;
 /// | memory | path |
 /// |---|---|
 /// | all of a call's memory is [allocated](Self::alloc) by the communicator | registered: used in place, no copy |
+/// | any other, in a call whose plan lets ranks access only scratch of one another (packets) | used in place, no copy |
 /// | any other | copied to internal buffers and back, on the same stream |
 ///
 /// A call returns when it is enqueued. [`synchronize`](Self::synchronize) waits and reports whether the calls have
@@ -75,7 +76,7 @@ const STAGING_LIMIT: u64 = 64 << 20;
 /// # Cost
 /// The first call connects the ranks. The first call of a kind and size, and with registered memory of an allocation and
 /// offset, selects an algorithm, prepares its plan and binds the memory, which are calls of all ranks; later ones enqueue
-/// one kernel, and up to two copies for memory that is not registered. Of such calls those on more than 64 MiB
+/// one kernel, and up to two copies for memory that is neither registered nor used in place. Of such calls those on more than 64 MiB
 /// ([`Communicator::set_device_staging_limit`]) are made in pieces, if their collective works on each element alone:
 /// all-reduce, broadcast, reduce, send-receive.
 ///

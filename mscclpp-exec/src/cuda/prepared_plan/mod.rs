@@ -23,7 +23,7 @@ use super::plan_state::PlanState;
 use super::specialize::NotSpecialized;
 use super::stream::Stream;
 use crate::error::Error;
-use crate::interpret::Params;
+use crate::interpret::{Params, ResolvedPlan};
 use crate::message::Message;
 use crate::verify::{Bound, BoundPlan};
 
@@ -37,6 +37,8 @@ pub struct PreparedPlan {
     /// Whether launches run specialized kernels, or why not.
     specialized: Result<(), NotSpecialized>,
     threads: u32,
+    /// Whether no operation accesses the input or output of another rank than its own.
+    pub(in crate::cuda) own_buffers_only: bool,
     /// Kernel and parameters of each device.
     parts: Vec<Part>,
     /// Input and output of every rank: index of its allocation, and the first byte in it.
@@ -146,6 +148,10 @@ impl PreparedPlan {
     /// Keeps what its captured launches use as long as the executor exists.
     pub(crate) fn keep_for_graphs(&self) {
         self.context.keep_for_graphs();
+    }
+
+    pub(in crate::cuda) fn program(&self) -> &ResolvedPlan {
+        &self.context.program
     }
 
     fn check(&self, rank: u32, slices: &[DeviceSlice; 2]) -> Result<(), Error> {

@@ -13,7 +13,7 @@ use crate::cuda::plan_state::{self, PlanState};
 use crate::cuda::specialize::{Constants, NotSpecialized, is_even};
 use crate::dtype::DataType;
 use crate::error::Error;
-use crate::interpret::{Params, ResolvedPlan, Space};
+use crate::interpret::{Block, Operand, Params, ResolvedPlan, Space};
 use crate::message::Message;
 use crate::numeric::AccumType;
 use crate::process::describe;
@@ -56,6 +56,19 @@ fn kernels(world: &Inner, context: &PlanState, message: &Message) -> Result<Vec<
         Ok(kernels)
     };
     context.parts.iter().map(of_part).collect()
+}
+
+/// Returns whether no operation accesses the input or output of another rank than its own.
+fn accesses_own_buffers_only(program: &ResolvedPlan) -> bool {
+    let instrs = |block: &Block| &program.instrs[block.start as usize..block.end as usize];
+    let is_own = |block: &Block, operand: &Operand| operand.rank == block.rank || !operand.space.is_callers();
+    let operands = |instr| program.srcs(instr).iter().chain(program.dsts(instr));
+    // Proxies transfer from memory that is registered for them.
+    program.proxies.is_empty()
+        && program
+            .agents
+            .iter()
+            .all(|block| instrs(block).iter().all(|instr| operands(instr).all(|operand| is_own(block, operand))))
 }
 
 impl PreparedPlan {
@@ -120,6 +133,8 @@ impl PreparedPlan {
         }
         let specialized = written.map(drop);
         let bases = Vec::with_capacity(2 * ranks as usize);
-        Ok(Self { world, context, params, specialized, threads, parts, sides, bases, tables: Tables::default() })
+        let own_buffers_only = accesses_own_buffers_only(program);
+        let tables = Tables::default();
+        Ok(Self { world, context, params, specialized, threads, own_buffers_only, parts, sides, bases, tables })
     }
 }
