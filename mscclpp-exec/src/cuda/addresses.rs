@@ -61,7 +61,7 @@ impl Tables {
             return Ok(self.add(world, bases)?);
         };
         // Pending launches read it, on any stream; kernels of one device wait for those of others.
-        world.devices.iter().try_for_each(|device| device.driver().wait_idle())?;
+        world.wait_for_launches()?;
         let table = &mut self.all[at];
         table.bases.clear();
         for (device, memory) in world.devices.iter().zip(&table.memories) {

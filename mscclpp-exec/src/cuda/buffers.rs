@@ -14,6 +14,7 @@ use super::memory::Storage;
 use super::plan_state::PlanState;
 use super::prepared_plan::Switches;
 use super::switch::{Multicasts, SwitchPath};
+use super::uses::{Unused, Uses};
 use crate::dtype::DataType;
 use crate::error::Error;
 
@@ -49,6 +50,8 @@ pub struct DeviceBuffer {
     driver: SharedDriver,
     memory: Storage,
     bytes: u64,
+    pub(super) uses: Uses,
+    unused: Unused,
 }
 
 static_assertions::assert_impl_all!(DeviceBuffer: Send, Sync);
@@ -61,14 +64,18 @@ impl DeviceBuffer {
     pub fn new(device: &Device, bytes: u64) -> Result<Self, Error> {
         refuse_in_capture("cannot allocate memory")?;
         let driver = device.driver().clone();
-        Ok(Self { memory: Storage::zeroed(&driver, bytes)?, driver, bytes })
+        Ok(Self::of(Storage::zeroed(&driver, bytes)?, driver, bytes))
     }
 
     /// Allocates zeroed memory that can be shared: in whole units of physical memory, which other processes receive as
     /// files and `peers` can access. The memory is ordinary if the driver does not support sharing by files.
     pub(super) fn shared(device: &Device, bytes: u64, peers: &[u32]) -> Result<Self, Error> {
         let driver = device.driver().clone();
-        Ok(Self { memory: Storage::shared(&driver, bytes, peers)?, driver, bytes })
+        Ok(Self::of(Storage::shared(&driver, bytes, peers)?, driver, bytes))
+    }
+
+    fn of(memory: Storage, driver: SharedDriver, bytes: u64) -> Self {
+        Self { driver, memory, bytes, uses: Uses::default(), unused: Unused::default() }
     }
 
     pub(super) fn driver(&self) -> &SharedDriver {
@@ -82,11 +89,22 @@ impl DeviceBuffer {
 
     /// Returns all of it as a slice.
     pub fn as_slice(&self) -> DeviceSlice {
+        self.uses.set_unknown();
+        self.whole()
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Returns all of it, for uses that this library records.
+    pub(super) fn whole(&self) -> DeviceSlice {
         DeviceSlice { address: self.memory.address(), bytes: self.bytes }
     }
 
     /// Returns a part of it, by bytes; `None` if the range is not inside.
     pub fn slice(&self, range: Range<u64>) -> Option<DeviceSlice> {
+        self.uses.set_unknown();
         let bytes = range.end.checked_sub(range.start).filter(|_| range.end <= self.bytes)?;
         Some(DeviceSlice { address: self.memory.address() + range.start, bytes })
     }
@@ -115,11 +133,20 @@ impl DeviceBuffer {
     }
 }
 
+impl Drop for DeviceBuffer {
+    /// Waits for the calls that use the memory; if other work may use it, for all work of the device.
+    fn drop(&mut self) {
+        if self.uses.wait().is_ok_and(|is_all| is_all) {
+            self.unused.set();
+        }
+    }
+}
+
 impl fmt::Debug for DeviceBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DeviceBuffer")
             .field("device", &self.ordinal())
-            .field("slice", &self.as_slice())
+            .field("slice", &self.whole())
             .finish_non_exhaustive()
     }
 }
@@ -137,6 +164,7 @@ pub struct Binding {
     context: Arc<PlanState>,
     /// Mappings that were made for it.
     _peers: Vec<PeerMemory>,
+    unused: Unused,
 }
 
 static_assertions::assert_impl_all!(Binding: Send, Sync);
@@ -158,7 +186,7 @@ impl Binding {
         let Some(group) = &world.group else {
             let slices = own?;
             let multicasts = switches.bind(&world, &slices)?;
-            return Ok(Self { slices, multicasts, world, context, _peers: Vec::new() });
+            return Ok(Self { slices, multicasts, world, context, _peers: Vec::new(), unused: Unused::default() });
         };
         let (all, peers) = group.register(own.map(|own| own.concat()))?;
         let mut slices = Vec::with_capacity(all.len());
@@ -172,7 +200,7 @@ impl Binding {
             slices.push(pair);
         }
         let multicasts = switches.bind(&world, &slices)?;
-        Ok(Self { slices, multicasts, world, context, _peers: peers })
+        Ok(Self { slices, multicasts, world, context, _peers: peers, unused: Unused::default() })
     }
 
     /// Returns the switch channels over input and output, and how their members reach one another.
@@ -191,7 +219,9 @@ impl Binding {
 impl Drop for Binding {
     fn drop(&mut self) {
         // The freed mappings may still be in use; a destructor cannot report a failure.
-        let _ = self.world.drain();
+        if self.world.drain().is_ok() {
+            self.unused.set();
+        }
     }
 }
 
@@ -211,10 +241,10 @@ impl fmt::Debug for Binding {
 /// `Send` and `Sync`: the driver may be called from any thread; launches and copies to the device borrow them mutably.
 pub struct Buffers {
     pub(super) dtype: DataType,
-    // Dropped first: its destructor waits for pending launches.
     pub(super) binding: Binding,
     _memories: Vec<[Storage; 2]>,
     parts: Vec<[Part; 2]>,
+    unused: Unused,
 }
 
 static_assertions::assert_impl_all!(Buffers: Send, Sync);
@@ -244,7 +274,7 @@ impl Buffers {
         let pair = |[first, second]: &[Storage; 2]| [slice(first, lens[0]), slice(second, lens[1])];
         let slices = memories.as_ref().map(|all| all.iter().map(pair).collect()).map_err(Clone::clone);
         let binding = Binding::new(world, lens, slices, switches)?;
-        Ok(Self { dtype, binding, _memories: memories?, parts })
+        Ok(Self { dtype, binding, _memories: memories?, parts, unused: Unused::default() })
     }
 
     /// Returns the number of ranks, in all processes.
@@ -325,6 +355,15 @@ impl Buffers {
             return Ok((driver, slice));
         }
         Err(Error::BufferSize { rank, buffer: ["input", "output"][side], expected: slice.bytes, found })
+    }
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        // Launches may be pending; a destructor cannot report a failure.
+        if self.binding.world.drain().is_ok() {
+            self.unused.set();
+        }
     }
 }
 

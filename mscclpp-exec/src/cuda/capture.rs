@@ -10,6 +10,7 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 
 use super::driver::{CaptureMode, Result, SharedDriver};
+use super::uses::Unused;
 use crate::error::Error;
 
 thread_local! {
@@ -76,11 +77,11 @@ pub(super) fn is_captured_set_up() -> bool {
     IS_CAPTURED.get()
 }
 
-/// Waits until no work of a device uses memory that is freed next, and returns whether the memory may be freed. Set-up does
-/// not wait: it frees only memory that no work uses. The memory of a device that has a captured stream must be leaked, since
-/// the driver does not allow the wait.
+/// Waits until no work of a device uses memory that is freed next, and returns whether the memory may be freed. It does not
+/// wait for memory that is known to be [unused](Unused), nor in set-up, which frees no other memory. The memory of a device
+/// that has a captured stream must be leaked, since the driver does not allow the wait.
 pub(super) fn wait_for_users(driver: &SharedDriver) -> bool {
-    SET_UPS.get() > 0 || !driver.wait_idle().is_err_and(|error| error.is_capture_error())
+    SET_UPS.get() > 0 || Unused::is_set() || !driver.wait_idle().is_err_and(|error| error.is_capture_error())
 }
 
 /// Rejects what the driver would reject while this thread is in a [`Stream::capture`](super::Stream::capture), which would

@@ -1,5 +1,6 @@
 //! What the calls of a communicator need of an executor that connects its ranks.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -87,16 +88,7 @@ impl Executor {
 
     /// Waits until the launches of this rank are complete: that on the last stream, which follows all others.
     pub(crate) fn wait_for_launches(&self) -> Result<(), Error> {
-        let order = self.inner.launch_order.lock().unwrap_or_else(PoisonError::into_inner);
-        for (device, last) in self.inner.devices.iter().zip(&order.last) {
-            match last.as_ref().map(Used::lane) {
-                None => {}
-                Some(Some(lane)) => lane.driver().synchronize(lane.handle())?,
-                // The stream may have been destroyed.
-                Some(None) => device.driver().wait_idle()?,
-            }
-        }
-        Ok(())
+        self.inner.wait_for_launches()
     }
 
     /// Waits until port channels have drained. The streams of all launches are synchronized.
@@ -107,6 +99,28 @@ impl Executor {
 }
 
 impl Inner {
+    /// Waits until all launches of this process are complete, which follow one another: for the last one on each device. What
+    /// was captured may run at any time, so that after a capture it waits for all work of the devices.
+    pub(super) fn wait_for_launches(&self) -> Result<(), Error> {
+        if self.is_captured.load(Relaxed) {
+            return Ok(self.devices.iter().try_for_each(|device| device.driver().wait_idle())?);
+        }
+        let order = self.launch_order.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(order.last.iter().flatten().try_for_each(Used::wait)?)
+    }
+
+    /// Adds what was enqueued on a stream since the last launch to that launch.
+    pub(super) fn extend_launch(&self, stream: &Stream) -> Result<(), Error> {
+        let mut order = self.launch_order.lock().unwrap_or_else(PoisonError::into_inner);
+        for (device, last) in self.devices.iter().zip(&mut order.last) {
+            let lane = stream.on(device.driver())?;
+            if !lane.is_capturing()? {
+                lane.add_to(last)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Orders the work that is enqueued on a stream from now on after all launches so far.
     pub(super) fn follow_launches(&self, stream: &Stream) -> Result<(), Error> {
         let order = self.launch_order.lock().unwrap_or_else(PoisonError::into_inner);

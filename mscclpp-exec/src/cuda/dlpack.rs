@@ -16,12 +16,12 @@
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::buffers::{DeviceBuffer, DeviceSlice};
 use super::device::Device;
 use super::lend::{DeviceMut, DeviceRef, Lent};
 use super::stream::Stream;
+use super::uses::Uses;
 use crate::dtype::{DataType, Element};
 use crate::error::Error;
 
@@ -111,8 +111,8 @@ pub struct Tensor {
     slice: DeviceSlice,
     dtype: DataType,
     device: Device,
-    /// Whether it was lent to a call, whose work may be pending.
-    is_lent: AtomicBool,
+    /// Calls to which it was lent, whose work may be pending.
+    uses: Uses,
 }
 
 // SAFETY: DLPack's tensors may be used and freed by any thread; nothing here is changed through a shared reference.
@@ -138,8 +138,8 @@ impl Tensor {
         let Some(tensor) = NonNull::new(tensor) else {
             return Err(wrong("that is null".into(), "one with memory"));
         };
-        let (device, is_lent) = (device.clone(), AtomicBool::new(false));
-        let mut taken = Self { tensor, slice: DeviceSlice::EMPTY, dtype: DataType::U8, device, is_lent };
+        let (device, uses) = (device.clone(), Uses::default());
+        let mut taken = Self { tensor, slice: DeviceSlice::EMPTY, dtype: DataType::U8, device, uses };
         // SAFETY: guaranteed by the caller.
         let raw = unsafe { &tensor.as_ref().tensor };
         if (raw.device.kind, i64::from(raw.device.ordinal)) != (CUDA, i64::from(taken.device.ordinal())) {
@@ -224,10 +224,9 @@ unsafe impl<T: Element> DeviceRef<T> for Tensor {
                 (format!("at address {:#x}", self.slice.address), format!("one that is aligned for {found}"));
             return Err(Error::Tensor { found, expected });
         }
-        stream.on(self.device.driver())?;
-        self.is_lent.store(true, Ordering::Relaxed);
+        let lane = stream.on(self.device.driver())?;
         // SAFETY: as above.
-        Ok(unsafe { Lent::new(self.slice) })
+        Ok(unsafe { Lent::with_uses(self.slice, &self.uses, lane) })
     }
 }
 
@@ -241,7 +240,11 @@ unsafe impl<T: Element> DeviceMut<T> for Tensor {
 impl Drop for Tensor {
     fn drop(&mut self) {
         // The deleter may give the memory to other work at once. If the work cannot be awaited, the memory is leaked.
-        if *self.is_lent.get_mut() && self.device.driver().wait_idle().is_err() {
+        let is_unused = match self.uses.wait() {
+            Ok(true) => true,
+            Ok(false) | Err(_) => self.device.driver().wait_idle().is_ok(),
+        };
+        if !is_unused {
             return;
         }
         // SAFETY: ownership was taken by `import`, and the tensor was not freed before.

@@ -1,8 +1,8 @@
 //! The executor of plans on CUDA devices.
 
 use std::panic::Location;
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use super::peer;
 use super::plan_state::PlanState;
 use super::prepared_plan::PreparedPlan;
 use super::stream::{Stream, Used};
+use super::uses::Unused;
 use crate::error::Error;
 use crate::interpret::{Params, resolve};
 use crate::message::Message;
@@ -142,6 +143,9 @@ pub(super) struct Inner {
     pub(super) contexts: Mutex<Vec<Arc<PlanState>>>,
     /// Lock that is held while a launch is enqueued on a stream.
     pub(super) launch_order: Mutex<LaunchOrder>,
+    /// Whether a launch was captured.
+    pub(super) is_captured: AtomicBool,
+    unused: Unused,
 }
 
 /// The stream of the last launch on each device. Launches share counters and scratch, so they are executed one after
@@ -244,6 +248,8 @@ impl Executor {
                 timeout,
                 contexts,
                 launch_order,
+                is_captured: AtomicBool::new(false),
+                unused: Unused::default(),
             }),
         }
     }
@@ -341,7 +347,9 @@ impl std::fmt::Debug for Executor {
 impl Drop for Inner {
     fn drop(&mut self) {
         // A destructor cannot report a failure.
-        let _ = self.drain();
+        if self.drain().is_ok() {
+            self.unused.set();
+        }
     }
 }
 
@@ -407,7 +415,7 @@ impl Inner {
         let launch_order = self.launch_order.lock().unwrap_or_else(PoisonError::into_inner);
         let is_last = |(device, last): (&Device, &Option<Used>)| {
             let lane = stream.on(device.driver());
-            lane.is_ok_and(|lane| last.as_ref().is_none_or(|last| last.handle() == lane.handle()))
+            lane.is_ok_and(|lane| last.as_ref().is_none_or(|last| last.is_of(lane)))
         };
         self.devices.iter().zip(&launch_order.last).all(is_last)
     }
@@ -431,10 +439,11 @@ impl Inner {
         mine.ok_or_else(|| Error::Internal("a failure that all agreed to".into()))
     }
 
-    /// Waits until no work is pending on any device or in port channels. Kernels of one device use memory of another,
-    /// so this is done before any memory is freed.
+    /// Waits until all launches of this process are complete, and no data is in port channels. Kernels of one device use memory
+    /// of another, so this is done before any memory is freed. Other work of the devices is not waited for: it may wait for
+    /// what this thread does next.
     pub(super) fn drain(&self) -> Result<(), Error> {
-        self.devices.iter().try_for_each(|device| device.driver().wait_idle())?;
+        self.wait_for_launches()?;
         let contexts = self.contexts.lock().unwrap_or_else(PoisonError::into_inner);
         contexts.iter().try_for_each(|context| context.drain(self.timeout))
     }

@@ -2,9 +2,11 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::buffers::DeviceSlice;
-use super::stream::Stream;
+use super::stream::{Lane, Stream};
+use super::uses::Uses;
 use crate::dtype::Element;
 use crate::error::Error;
 
@@ -60,7 +62,7 @@ impl<'a> Lent<'a> {
     /// # Safety
     /// The memory must be as [`DeviceRef`] requires.
     pub unsafe fn new(slice: DeviceSlice) -> Self {
-        Self { slice, registration: None, _release: Release(None) }
+        Self { slice, registration: None, _release: Release::None }
     }
 
     /// Lends memory; `release` is called when the call is enqueued.
@@ -68,7 +70,15 @@ impl<'a> Lent<'a> {
     /// # Safety
     /// As for [`new`](Self::new).
     pub unsafe fn with_release(slice: DeviceSlice, release: impl FnOnce() + 'a) -> Self {
-        Self { slice, registration: None, _release: Release(Some(Box::new(release))) }
+        Self { slice, registration: None, _release: Release::Call(Some(Box::new(release))) }
+    }
+
+    /// Lends memory whose owner waits for its uses; the call is one on the stream when it is enqueued.
+    ///
+    /// # Safety
+    /// As for [`new`](Self::new).
+    pub(super) unsafe fn with_uses(slice: DeviceSlice, uses: &'a Uses, stream: &Arc<Lane>) -> Self {
+        Self { slice, registration: None, _release: Release::Use(uses, Arc::clone(stream)) }
     }
 
     pub(super) fn registered(self, registration: Option<Registration>) -> Self {
@@ -92,7 +102,7 @@ impl<'a> Lent<'a> {
         let slice =
             DeviceSlice { address: self.slice.address + begin, bytes: end.clamp(begin, self.slice.bytes) - begin };
         let registration = self.registration.map(|at| Registration { offset: at.offset + begin, ..at });
-        Lent { slice, registration, _release: Release(None) }
+        Lent { slice, registration, _release: Release::None }
     }
 
     /// Returns the number of elements.
@@ -101,13 +111,19 @@ impl<'a> Lent<'a> {
     }
 }
 
-/// Calls `release` when dropped.
-struct Release<'a>(Option<Box<dyn FnOnce() + 'a>>);
+/// What happens when memory is no longer lent.
+enum Release<'a> {
+    None,
+    Call(Option<Box<dyn FnOnce() + 'a>>),
+    Use(&'a Uses, Arc<Lane>),
+}
 
 impl Drop for Release<'_> {
     fn drop(&mut self) {
-        if let Some(release) = self.0.take() {
-            release();
+        match self {
+            Self::None => {}
+            Self::Call(release) => release.take().into_iter().for_each(|release| release()),
+            Self::Use(uses, lane) => uses.record(lane),
         }
     }
 }

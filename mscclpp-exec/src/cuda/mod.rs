@@ -55,6 +55,7 @@ mod stream;
 mod switch;
 mod tables;
 mod timing;
+mod uses;
 mod vector;
 mod verify;
 

@@ -19,6 +19,7 @@ use super::proxy::{Failure, Proxies};
 use super::specialize::SpecializedKernels;
 use super::switch::{Groups, MulticastBuffer, Multicasts, SwitchPath};
 use super::tables::{Counters, Tables};
+use super::uses::Unused;
 use crate::error::{Error, LaunchAborted, Stall};
 use crate::interpret::{ResolvedPlan, Space};
 use crate::passes::insert_launch_barriers::{
@@ -227,8 +228,9 @@ impl PlanState {
         };
         let keeps = is_captured && !scratch.own.is_empty();
         if !scratch.own.is_empty() && !keeps {
-            world.devices.iter().try_for_each(|device| device.driver().wait_idle())?;
+            world.wait_for_launches()?;
         }
+        let _unused = Unused::begin();
         let addresses: Vec<u64> = match &world.group {
             None => grown.iter().flatten().map(Storage::address).collect(),
             Some(_) => shared.iter().flatten().map(PeerMemory::address).collect(),

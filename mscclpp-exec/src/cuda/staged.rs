@@ -94,9 +94,9 @@ impl PreparedPlan {
     /// As [`bind`](Self::bind).
     pub(crate) fn stage(&self, buffers: &Arc<[DeviceBuffer; 2]>) -> Result<Staged, Error> {
         let [input, output] = self.lens();
-        let slice = |at: usize, bytes| DeviceSlice { bytes, ..buffers[at].as_slice() };
+        let slice = |at: usize, bytes| DeviceSlice { bytes, ..buffers[at].whole() };
         let second = if output == 0 { DeviceSlice::EMPTY } else { slice(1, output) };
-        if input > buffers[0].as_slice().bytes || output > buffers[1].as_slice().bytes {
+        if input > buffers[0].whole().bytes || output > buffers[1].whole().bytes {
             return Err(Error::Internal("buffers that are too short for a plan".into()));
         }
         let binding = self.bind([[slice(0, input), second]])?;
@@ -120,7 +120,7 @@ impl PreparedPlan {
         self.follow_launches(stream)?;
         let copy =
             |to: DeviceSlice, from: DeviceSlice| lane.driver().copy(to.address, from.address, to.bytes, lane.handle());
-        let part = |at: usize, bytes: u64| DeviceSlice { bytes, ..buffers[at].as_slice() };
+        let part = |at: usize, bytes: u64| DeviceSlice { bytes, ..buffers[at].whole() };
         let [_, second] = self.lens();
         if let Some(input) = input {
             copy(part(0, input.bytes), input.slice()?)?;
@@ -130,6 +130,7 @@ impl PreparedPlan {
         unsafe { self.launch_bound(binding, stream)? };
         if let Some(output) = output {
             copy(output.slice()?, part(usize::from(second > 0), output.bytes))?;
+            self.extend_launch(stream)?;
         }
         Ok(())
     }

@@ -2,11 +2,16 @@
 
 use std::fmt;
 use std::sync::{Arc, Weak};
+use std::thread;
+use std::time::Duration;
 
 use super::capture::{CaptureGuard, SetUp};
 use super::device::Device;
 use super::driver::{self, Driver, Handle, SharedDriver};
 use crate::error::Error;
+
+/// Interval at which a destructor polls an event.
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
 /// A queue of work on a device, or on each of several. The device executes work in the order in which it is enqueued,
 /// while the caller continues.
@@ -25,26 +30,43 @@ pub(super) struct Lane {
     owned: bool,
 }
 
-/// A stream that was used. A stream of this library is kept alive; of a foreign stream it is tracked whether it still
-/// exists.
+/// Work that was enqueued on a stream. A stream of this library is kept alive; a foreign one may be destroyed at any time, so
+/// that the end of its work is recorded.
 pub(super) enum Used {
     Ours(Arc<Lane>),
-    Theirs(Handle, Weak<Lane>),
+    Theirs(Weak<Lane>, Event),
 }
 
 impl Used {
-    pub(super) fn handle(&self) -> Handle {
+    /// Returns whether it is work of this stream.
+    pub(super) fn is_of(&self, lane: &Arc<Lane>) -> bool {
         match self {
-            Self::Ours(lane) => lane.handle,
-            Self::Theirs(handle, _) => *handle,
+            Self::Ours(used) => used.handle == lane.handle,
+            Self::Theirs(used, _) => std::ptr::eq(used.as_ptr(), Arc::as_ptr(lane)),
         }
     }
 
-    /// Returns the stream, if it is known to exist.
-    pub(super) fn lane(&self) -> Option<Arc<Lane>> {
+    /// Returns whether the work is known to be complete.
+    pub(super) fn is_done(&self) -> bool {
         match self {
-            Self::Ours(lane) => Some(Arc::clone(lane)),
-            Self::Theirs(_, lane) => lane.upgrade(),
+            Self::Ours(lane) => lane.driver().is_idle(lane.handle).unwrap_or(false),
+            Self::Theirs(_, end) => end.is_done().unwrap_or(false),
+        }
+    }
+
+    /// Waits until the work is complete.
+    ///
+    /// # Errors
+    /// Those of the work; of a stream of this library also that it is captured.
+    pub(super) fn wait(&self) -> driver::Result<()> {
+        match self {
+            Self::Ours(lane) => lane.driver().synchronize(lane.handle),
+            Self::Theirs(_, end) => {
+                while !end.is_done()? {
+                    thread::sleep(POLL_INTERVAL);
+                }
+                Ok(())
+            }
         }
     }
 }
@@ -156,10 +178,7 @@ impl Stream {
     /// [`Error::Driver`]; [`Error::StreamDeviceMismatch`] if the stream has no device.
     pub fn event(&self) -> Result<Event, Error> {
         let lane = self.lanes.first().ok_or_else(|| Error::StreamDeviceMismatch { device: "any device".into() })?;
-        let driver = lane.device.driver();
-        let event = Event { driver: driver.clone(), handle: driver.create_event()? };
-        driver.record(event.handle, lane.handle)?;
-        Ok(event)
+        Ok(Event::on(lane)?)
     }
 }
 
@@ -191,33 +210,52 @@ impl Lane {
     /// Orders the work that is enqueued on this stream from now on after the work of another one, unless one of them is
     /// captured.
     pub(super) fn follow(&self, other: &Used) -> driver::Result<()> {
+        match other {
+            Used::Ours(other) => self.follow_now(other),
+            _ if self.driver().is_capturing(self.handle)? => Ok(()),
+            Used::Theirs(_, end) => self.driver().wait_event(self.handle, end.handle),
+        }
+    }
+
+    /// Does what [`follow`](Self::follow) does, after the work that is on another stream now.
+    pub(super) fn follow_now(&self, other: &Self) -> driver::Result<()> {
         let driver = self.driver();
-        let other = match other {
-            used if used.handle() == self.handle => return Ok(()),
-            _ if driver.is_capturing(self.handle)? => return Ok(()),
-            used => match used.lane() {
-                Some(lane) => lane,
-                // The stream may have been destroyed, so it cannot be used in any call.
-                None => return driver.wait_idle(),
-            },
-        };
-        if driver.is_capturing(other.handle)? {
+        let is_captured = |lane: &Self| driver.is_capturing(lane.handle);
+        if other.handle == self.handle || is_captured(self)? || is_captured(other)? {
             return Ok(());
         }
-        let event = driver.create_event()?;
-        let ordered = driver.record(event, other.handle).and_then(|()| driver.wait_event(self.handle, event));
-        driver.destroy_event(event)?;
-        ordered
+        driver.wait_event(self.handle, Event::on(other)?.handle)
     }
 
-    /// Does what [`follow`](Self::follow) does, for a stream that exists.
-    pub(super) fn follow_now(&self, other: &Arc<Self>) -> driver::Result<()> {
-        self.follow(&Used::Ours(Arc::clone(other)))
+    /// Returns the work on the stream so far, which is not captured.
+    pub(super) fn used(self: &Arc<Self>) -> driver::Result<Used> {
+        Ok(match self.owned {
+            true => Used::Ours(Arc::clone(self)),
+            false => Used::Theirs(Arc::downgrade(self), Event::on(self)?),
+        })
     }
 
-    /// Returns a reference to the stream that is kept after its use.
-    pub(super) fn used(self: &Arc<Self>) -> Used {
-        if self.owned { Used::Ours(Arc::clone(self)) } else { Used::Theirs(self.handle, Arc::downgrade(self)) }
+    /// Adds what was enqueued since then to what [`used`](Self::used) returned.
+    pub(super) fn use_again(&self, used: &Used) -> driver::Result<()> {
+        match used {
+            Used::Ours(_) => Ok(()),
+            Used::Theirs(_, end) => self.driver().record(end.handle, self.handle),
+        }
+    }
+
+    /// Makes `last` the work on the stream so far, which is not captured and follows what `last` was.
+    pub(super) fn add_to(self: &Arc<Self>, last: &mut Option<Used>) -> driver::Result<()> {
+        match last {
+            Some(used) if used.is_of(self) => self.use_again(used),
+            _ => {
+                *last = Some(self.used()?);
+                Ok(())
+            }
+        }
+    }
+
+    pub(super) fn is_capturing(&self) -> driver::Result<bool> {
+        self.driver().is_capturing(self.handle)
     }
 }
 
@@ -285,6 +323,18 @@ pub struct Event {
 static_assertions::assert_impl_all!(Event: Send, Sync);
 
 impl Event {
+    /// Records an event on a stream.
+    fn on(lane: &Lane) -> driver::Result<Self> {
+        let driver = lane.device.driver();
+        let event = Self { driver: driver.clone(), handle: driver.create_event()? };
+        driver.record(event.handle, lane.handle)?;
+        Ok(event)
+    }
+
+    fn is_done(&self) -> driver::Result<bool> {
+        self.driver.is_done(self.handle)
+    }
+
     /// Returns the microseconds from an earlier event to this one; both must be complete.
     ///
     /// # Errors

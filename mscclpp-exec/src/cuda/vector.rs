@@ -13,7 +13,8 @@ use crate::dtype::Element;
 use crate::error::Error;
 
 /// Elements in device memory, for calls of a communicator: [`OnStream::alloc`](crate::OnStream::alloc) allocates registered
-/// memory, which calls use without copies, [`new`](Self::new) any other. Dropping it waits until the device is idle.
+/// memory, which calls use without copies, [`new`](Self::new) any other. Dropping it waits for the calls that use it; if its
+/// address was taken ([`as_slice`](Self::as_slice)) or a call was captured, until the device is idle.
 ///
 /// `Send` and `Sync`: the driver may be called from any thread, and the host reaches the memory through copies only.
 pub struct DeviceVec<T> {
@@ -45,7 +46,7 @@ struct Part<'a> {
     registration: Option<Registration>,
 }
 
-impl Part<'_> {
+impl<'a> Part<'a> {
     /// Returns elements of it; `None` if the range is not inside.
     fn range<T>(self, range: Range<usize>) -> Option<Self> {
         let size = size_of::<T>() as u64;
@@ -59,12 +60,14 @@ impl Part<'_> {
 
     /// # Safety
     /// As for [`DeviceRef`].
-    unsafe fn lend(self, stream: &Stream) -> Result<Lent<'static>, Error> {
-        if let Some(memory) = self.memory {
-            stream.on(memory.driver())?;
-        }
-        // SAFETY: guaranteed by the caller.
-        Ok(unsafe { Lent::new(self.slice) }.registered(self.registration))
+    unsafe fn lend(self, stream: &Stream) -> Result<Lent<'a>, Error> {
+        let lent = match self.memory {
+            // SAFETY: guaranteed by the caller. The destructor of the memory waits for the use.
+            Some(memory) => unsafe { Lent::with_uses(self.slice, &memory.uses, stream.on(memory.driver())?) },
+            // SAFETY: guaranteed by the caller.
+            None => unsafe { Lent::new(self.slice) },
+        };
+        Ok(lent.registered(self.registration))
     }
 }
 
@@ -114,6 +117,7 @@ impl<T: Element> DeviceVec<T> {
 
     /// Returns its address and bytes.
     pub fn as_slice(&self) -> DeviceSlice {
+        self.memory.uses.set_unknown();
         self.part().slice
     }
 
@@ -123,7 +127,7 @@ impl<T: Element> DeviceVec<T> {
     /// [`Error::DeviceCopy`] if the number of elements differs, [`Error::Driver`].
     pub fn write(&mut self, elements: &[T]) -> Result<(), Error> {
         self.check(elements.len())?;
-        let DeviceSlice { address, .. } = self.as_slice();
+        let DeviceSlice { address, .. } = self.part().slice;
         Ok(self.memory.driver().memcpy_to_device(address, bytemuck::cast_slice(elements))?)
     }
 
@@ -133,7 +137,7 @@ impl<T: Element> DeviceVec<T> {
     /// Those of [`write`](Self::write).
     pub fn read(&self, elements: &mut [T]) -> Result<(), Error> {
         self.check(elements.len())?;
-        let DeviceSlice { address, .. } = self.as_slice();
+        let DeviceSlice { address, .. } = self.part().slice;
         Ok(self.memory.driver().memcpy_to_host(bytemuck::cast_slice_mut(elements), address)?)
     }
 
@@ -165,7 +169,7 @@ impl<T: Element> DeviceVec<T> {
     }
 
     fn part(&self) -> Part<'_> {
-        let slice = DeviceSlice { bytes: bytes_of::<T>(self.len), ..self.memory.as_slice() };
+        let slice = DeviceSlice { bytes: bytes_of::<T>(self.len), ..self.memory.whole() };
         Part { slice, memory: Some(&self.memory), registration: self.registration }
     }
 
@@ -219,7 +223,7 @@ impl<T: Element> DeviceViewMut<'_, T> {
     }
 }
 
-// SAFETY: freed when the device is idle: the destructor of the allocation waits.
+// SAFETY: the destructor of the allocation waits for the calls.
 unsafe impl<T: Element> DeviceRef<T> for DeviceVec<T> {
     fn lend(&self, stream: &Stream) -> Result<Lent<'_>, Error> {
         // SAFETY: as above.

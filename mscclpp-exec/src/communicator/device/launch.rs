@@ -239,7 +239,7 @@ impl Connection {
     /// Returns internal buffers of at least this number of bytes each. Requests that were prepared before keep theirs. A
     /// call that allocates is one of all ranks.
     fn staging(&mut self, call: &DeviceCall<'_>, bytes: u64) -> Result<Arc<[DeviceBuffer; 2]>, Error> {
-        if let Some(staging) = self.staging.as_ref().filter(|staging| staging[0].as_slice().bytes >= bytes) {
+        if let Some(staging) = self.staging.as_ref().filter(|staging| staging[0].bytes() >= bytes) {
             return Ok(Arc::clone(staging));
         }
         let _set_up = call.set_up()?;

@@ -1,5 +1,6 @@
 //! Launches: one kernel on each device, and the kernels that divide the sums of an average.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, PoisonError};
 
 use smallvec::SmallVec;
@@ -7,7 +8,7 @@ use smallvec::SmallVec;
 use super::{Part, PreparedPlan};
 use crate::cuda::abi;
 use crate::cuda::buffers::{Binding, Buffers, DeviceSlice};
-use crate::cuda::driver::{Driver, DriverError};
+use crate::cuda::driver::{Driver, DriverError, Handle};
 use crate::cuda::proxy::Proxies;
 use crate::cuda::specialize::VECTOR;
 use crate::cuda::stream::{Lane, Stream, Used};
@@ -150,15 +151,25 @@ impl PreparedPlan {
         last: &mut Option<Used>,
         launched: &mut bool,
     ) -> Result<(), DriverError> {
-        let is_same = last.as_ref().is_some_and(|last| last.handle() == lane.handle());
         // A captured launch is no work of its stream: later launches follow those before it.
-        if is_same || !driver.is_capturing(lane.handle())? {
-            if let Some(last) = last {
-                lane.follow(last)?;
-            }
-            *last = Some(lane.used());
+        if lane.is_capturing()? {
+            self.world.is_captured.store(true, Relaxed);
+            return self.enqueue_kernels(driver, (part, even), lane.handle(), launched);
         }
-        let stream = lane.handle();
+        if let Some(last) = last.as_ref().filter(|last| !last.is_of(lane)) {
+            lane.follow(last)?;
+        }
+        let enqueued = self.enqueue_kernels(driver, (part, even), lane.handle(), launched);
+        enqueued.and(lane.add_to(last))
+    }
+
+    fn enqueue_kernels(
+        &self,
+        driver: &dyn Driver,
+        (part, even): (&Part, bool),
+        stream: Handle,
+        launched: &mut bool,
+    ) -> Result<(), DriverError> {
         let Part { execute, divide, launch, .. } = part;
         let execute = part.written.as_ref().filter(|_| even).unwrap_or(execute);
         let argument = bytemuck::bytes_of(launch);

@@ -22,6 +22,7 @@ use super::executor::Inner;
 use super::plan_state::PlanState;
 use super::specialize::NotSpecialized;
 use super::stream::Stream;
+use super::uses::Unused;
 use crate::error::Error;
 use crate::interpret::{Params, ResolvedPlan};
 use crate::message::Message;
@@ -47,6 +48,7 @@ pub struct PreparedPlan {
     bases: Vec<u64>,
     /// Tables for `bases`, if they do not fit into the kernel parameters.
     tables: Tables,
+    unused: Unused,
 }
 
 static_assertions::assert_impl_all!(PreparedPlan: Send, Sync);
@@ -140,6 +142,11 @@ impl PreparedPlan {
         self.world.follow_launches(stream)
     }
 
+    /// Adds what was enqueued on a stream since the last launch to it: later launches follow that work too.
+    pub(in crate::cuda) fn extend_launch(&self, stream: &Stream) -> Result<(), Error> {
+        self.world.extend_launch(stream)
+    }
+
     /// Sets how long an operation of the following launches waits.
     pub(crate) fn set_timeout(&mut self, timeout: Duration) {
         self.parts.iter_mut().for_each(|part| part.launch.timeout_ns = nanoseconds(timeout));
@@ -177,8 +184,10 @@ fn nanoseconds(timeout: Duration) -> u64 {
 
 impl Drop for PreparedPlan {
     fn drop(&mut self) {
-        // Pending launches may still use the memory; a destructor cannot report a failure.
-        let _ = self.world.drain();
+        // Pending launches may still use the tables; a destructor cannot report a failure.
+        if self.world.drain().is_ok() {
+            self.unused.set();
+        }
     }
 }
 

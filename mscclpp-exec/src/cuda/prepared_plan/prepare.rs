@@ -11,6 +11,7 @@ use crate::cuda::executor::{Inner, PrepareOptions};
 use crate::cuda::ipc::IpcGroup;
 use crate::cuda::plan_state::{self, PlanState};
 use crate::cuda::specialize::{Constants, NotSpecialized, is_even};
+use crate::cuda::uses::Unused;
 use crate::dtype::DataType;
 use crate::error::Error;
 use crate::interpret::{Block, Operand, Params, ResolvedPlan, Space};
@@ -134,7 +135,7 @@ impl PreparedPlan {
         let specialized = written.map(drop);
         let bases = Vec::with_capacity(2 * ranks as usize);
         let own_buffers_only = accesses_own_buffers_only(program);
-        let tables = Tables::default();
-        Ok(Self { world, context, params, specialized, threads, own_buffers_only, parts, sides, bases, tables })
+        let (tables, unused) = (Tables::default(), Unused::default());
+        Ok(Self { world, context, params, specialized, threads, own_buffers_only, parts, sides, bases, tables, unused })
     }
 }
