@@ -212,7 +212,7 @@ impl Tensor {
     }
 }
 
-// SAFETY: the memory exists until the deleter is called, which `drop` does when the device is idle.
+// SAFETY: the memory exists until the deleter is called, which `drop` does after the calls that use it.
 unsafe impl<T: Element> DeviceRef<T> for Tensor {
     fn lend(&self, stream: &Stream) -> Result<Lent<'_>, Error> {
         let (expected, found) = (T::TYPE, self.dtype);

@@ -195,7 +195,7 @@ impl PlanState {
     }
 
     /// Grows every rank's plain scratch and packets to at least these sizes. Pending launches may use the present
-    /// scratch, so it is replaced only after the devices are idle. If a graph may use it on any rank, it is kept beside the
+    /// scratch, so it is replaced only after they are complete. If a graph may use it on any rank, it is kept beside the
     /// new one on all ranks: plans that were prepared before use it also in launches that are not captured, because the launch
     /// of another rank that they belong to may be in a graph.
     pub(super) fn grow_scratch(&self, world: &Inner, [plain, packets]: [u64; 2]) -> Result<(), Error> {
@@ -216,7 +216,7 @@ impl PlanState {
             Ok([memory(Space::Scratch, plain)?, memory(Space::Packets, packets)?])
         };
         let grown = world.local().map(grow).collect::<Result<Vec<_>, Error>>();
-        // A captured call cannot wait until the devices are idle.
+        // A captured call cannot wait for launches.
         let is_captured = is_captured_set_up() || self.is_captured.load(Relaxed);
         let (grown, shared, is_captured) = match &world.group {
             None => (grown?, Vec::new(), is_captured),

@@ -5,6 +5,7 @@ mod captures;
 mod cases;
 mod failures;
 mod first_captures;
+mod frees;
 mod memory;
 mod transfers;
 
@@ -28,13 +29,14 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 27] = [
+    let tests: [(&str, Test); 28] = [
         ("calls_equal_those_on_slices", calls_equal_those_on_slices),
         ("calls_equal_those_on_slices_on_separate_hosts", calls_on_separate_hosts),
         ("calls_equal_those_on_slices_between_nodes", calls_between_nodes),
         ("registered_memory_is_freed_when_all_ranks_dropped_it", memory::registered_memory_is_freed),
         ("registered_call_copies_nothing", memory::registered_call_copies_nothing),
         ("input_that_a_plan_overwrites_is_copied", memory::input_that_a_plan_overwrites_is_copied),
+        ("rank_frees_while_another_waits", frees::rank_frees_while_another_waits),
         ("long_call_is_made_in_pieces", memory::long_call_is_made_in_pieces),
         ("stream_and_memory_of_another_device_are_rejected", memory::another_device_is_rejected),
         ("tensor_is_freed_after_its_calls", memory::tensor_is_freed_after_its_calls),

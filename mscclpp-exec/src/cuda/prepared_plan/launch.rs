@@ -20,7 +20,7 @@ const DIVIDE: (u32, u32) = (512, 16);
 impl PreparedPlan {
     /// Enqueues a launch on a stream, on buffers that [`PreparedPlan::buffers`] made for this or an equal prepared
     /// plan, and returns immediately. The result of the launch is available after [`synchronize`](Self::synchronize).
-    /// Dropping the buffers or the prepared plan waits until the devices are idle.
+    /// Dropping the buffers or the prepared plan waits for it.
     ///
     /// # Errors
     /// [`Error::ForeignBuffers`] if the buffers were made in another executor, even on the same device;
