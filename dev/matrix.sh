@@ -21,6 +21,8 @@ device "${SEEDS:-60}" sim::
 device "${SEEDS:-60}" mock::
 # What has other seeds, or none: several devices, processes, nodes, switches, faults, planted bugs, ThreadSanitizer.
 device 5 ""
+# All properties of calls of a communicator, hours.
+MSCCLPP_COVER=all device 1 communicator::cover
 MSCCLPP_ALL=1 device 1 sim::specialized
 MSCCLPP_ALL=1 device 1 graphs::ten_thousand_replays
 cargo test --release -p mscclpp-exec --features cuda --test jit

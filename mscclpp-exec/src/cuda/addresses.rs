@@ -26,7 +26,7 @@ struct Table {
 }
 
 impl Tables {
-    /// Returns a table with these addresses, by device. If the addresses are new, it waits until the devices are idle, or, in
+    /// Returns a table with these addresses, by device. If the addresses are new, it waits for pending launches, or, in
     /// a capture, allocates another table.
     ///
     /// # Errors

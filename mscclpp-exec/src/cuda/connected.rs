@@ -33,6 +33,11 @@ impl Executor {
         self.inner.options.multicast && self.inner.group.as_ref().is_some_and(separate)
     }
 
+    /// Returns the number of thread blocks that each rank may have, whatever its kernel; the same on all ranks.
+    pub(crate) fn max_blocks(&self) -> u32 {
+        self.inner.group.as_ref().map_or(u32::MAX, IpcGroup::max_blocks)
+    }
+
     /// Returns an error if an earlier failure excludes further calls.
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.group()?.check()

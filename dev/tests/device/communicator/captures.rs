@@ -118,3 +118,54 @@ pub(super) fn eager_calls_around_a_capture_keep_their_order(seed: u64) -> Result
         Ok(())
     })
 }
+
+/// Replays of transfers that move the data on, so that one too many or too few shows.
+pub(super) fn graphs_are_replayed_10_000_times(seed: u64) -> Result<(), Failed> {
+    const REPLAYS: u32 = 10_001;
+    on_devices(seed, 2, 2, |comm, device| {
+        let (stream, rank) = (device.stream()?, comm.rank());
+        let on = comm.on(&stream);
+        let mut moved = on.alloc::<u32>(16)?;
+        let mut exchanged = DeviceVec::<u32>::from_slice(device, &[2 * rank, 2 * rank + 1])?;
+        moved.write(&[rank; 16])?;
+        let graph = stream.capture(|stream| {
+            let on = comm.on(stream);
+            on.send_recv_in_place(&mut moved)?;
+            on.all_to_all_in_place(&mut exchanged)
+        })?;
+        for replay in 1..=REPLAYS {
+            // SAFETY: memory and communicator exist until the stream is synchronized.
+            unsafe { graph.launch(&stream)? };
+            if replay % 1000 == 0 {
+                on.synchronize()?;
+            }
+        }
+        on.synchronize()?;
+        assert_eq!((moved.to_vec()?, exchanged.to_vec()?), (vec![1 - rank; 16], vec![rank, 2 + rank]));
+        Ok(())
+    })
+}
+
+pub(super) fn three_communicators_on_64_streams(seed: u64) -> Result<(), Failed> {
+    on_devices(seed, 2, 2, |comm, device| {
+        let reversed = comm.split(Some(0), 9 - comm.rank())?.ok_or("no communicator")?;
+        let third = comm.subgroup(&[0, 1])?.ok_or("no communicator")?;
+        let streams = (0..64).map(|_| device.stream()).collect::<Result<Vec<_>, _>>()?;
+        let mut memory = Vec::new();
+        for comm in [comm, &reversed, &third] {
+            memory.push((comm, DeviceVec::<u32>::from_slice(device, &[1; 20])?));
+        }
+        for (number, stream) in streams.iter().enumerate() {
+            for (comm, memory) in &mut memory {
+                // The sums of many calls wrap.
+                let op = if number < 20 { ReduceOp::Sum } else { ReduceOp::Max };
+                comm.on(stream).all_reduce_in_place(memory, op)?;
+            }
+        }
+        for (comm, memory) in &memory {
+            streams.iter().try_for_each(|stream| comm.on(stream).synchronize())?;
+            assert_eq!(memory.to_vec()?, [1 << 20; 20]);
+        }
+        Ok(())
+    })
+}

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use half::{bf16, f16};
 use libtest_mimic::Failed;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::collective::CollectiveKind::{
@@ -9,7 +10,7 @@ use mscclpp_core::collective::CollectiveKind::{
 };
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cuda::{Device, DeviceMut, DeviceRef, DeviceVec, DeviceView, DeviceViewMut};
-use mscclpp_exec::{Communicator, Element, Error, OnStream};
+use mscclpp_exec::{Communicator, E4m3, E5m2, Element, Error, OnStream};
 
 /// Where the memory of a call is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,14 +25,17 @@ pub(super) enum Home {
 
 /// A call.
 #[derive(Clone, Copy, Debug)]
-struct Case {
-    kind: CollectiveKind,
-    op: ReduceOp,
-    root: u32,
+pub(super) struct Case {
+    pub(super) kind: CollectiveKind,
+    pub(super) op: ReduceOp,
+    pub(super) root: u32,
 }
 
 /// Elements with small integer values, so that results do not depend on the order of a reduction.
 pub(super) trait Small: Element + PartialEq + Debug {
+    /// The largest of the values, which sums and products of eight ranks round to no other ones.
+    const LARGEST: u8 = 5;
+
     fn of(value: u8) -> Self;
 }
 
@@ -42,7 +46,23 @@ macro_rules! small {
         }
     })* };
 }
-small!(u8 i32 u32 i64 f32 f64);
+small!(i8 u8 i32 u32 i64 u64 f32 f64);
+
+macro_rules! small_floats {
+    ($($element:ty, $largest:literal, $from:expr;)*) => { $(impl Small for $element {
+        const LARGEST: u8 = $largest;
+
+        fn of(value: u8) -> Self {
+            $from(value.into())
+        }
+    })* };
+}
+small_floats! {
+    f16, 5, f16::from_f32;
+    bf16, 5, bf16::from_f32;
+    E4m3, 1, E4m3::from_f64;
+    E5m2, 1, E5m2::from_f64;
+}
 
 fn on_slices<T: Small>(comm: &Communicator, case: Case, input: &[T], output: &mut [T]) -> Result<(), Error> {
     let Case { kind, op, root } = case;
@@ -133,8 +153,30 @@ pub(super) fn every_case<T: Small>(
     Ok(())
 }
 
-fn values<T: Small>(comm: &Communicator, len: usize) -> Vec<T> {
-    (0..len).map(|at| T::of(1 + (at as u8).wrapping_mul(7).wrapping_add(comm.rank() as u8 * 3) % 5)).collect()
+fn values<T: Small>(comm: &Communicator, case: Case, len: usize) -> Vec<T> {
+    let [least, most] = if case.op == ReduceOp::Prod { [1, 2.min(T::LARGEST)] } else { [0, T::LARGEST] };
+    let value = |at: usize| least + ((at * 7 + at / 11) as u8).wrapping_add(comm.rank() as u8 * 3) % (most + 1 - least);
+    (0..len).map(|at| T::of(value(at))).collect()
+}
+
+/// Makes a call, out of place or in place, on memory of its own.
+pub(super) fn call<T: Small>(
+    comm: &Communicator,
+    device: &Device,
+    case: Case,
+    each: usize,
+    home: Home,
+    is_in_place: bool,
+) -> Result<(), Error> {
+    let stream = device.stream()?;
+    let on = comm.on(&stream);
+    let len = 2 * each * comm.num_ranks() as usize + 8;
+    let mut memory: DeviceVec<T> = match home {
+        Home::Registered => on.alloc(len)?,
+        _ => DeviceVec::new(device, len)?,
+    };
+    let call = if is_in_place { in_place } else { out_of_place };
+    call(comm, &on, case, each, home, &mut memory)
 }
 
 /// Returns whether a call was made as expected.
@@ -149,7 +191,7 @@ fn check(on: &OnStream<'_>, home: Home, bytes: u64, ranks: usize) -> Result<(), 
     }
     // Peers write packets to scratch, whatever memory a call is made on.
     let by_packets = last.algorithm.as_ref().is_some_and(|algorithm| algorithm.ends_with("packets"));
-    if by_packets && last.bytes_copied != 0 {
+    if by_packets && last.request.num_nodes() == 1 && last.bytes_copied != 0 {
         return wrong(format!("{last:?}, expected no copy"));
     }
     if (last.algorithm.is_some(), last.num_launches) != (bytes > 0 && ranks > 1, u32::from(bytes > 0 && ranks > 1)) {
@@ -173,7 +215,7 @@ fn out_of_place<T: Small>(
         AllToAll => [all, all],
         _ => [each, each],
     };
-    let input = values::<T>(comm, i);
+    let input = values::<T>(comm, case, i);
     let mut expected = vec![T::of(99); o];
     on_slices(comm, case, &input, &mut expected)?;
     let inside = || Error::Internal("a range outside".into());
@@ -219,7 +261,7 @@ fn in_place<T: Small>(
         AllGather | ReduceScatter | AllToAll => each * comm.num_ranks() as usize,
         _ => each,
     };
-    let mut expected = values::<T>(comm, len);
+    let mut expected = values::<T>(comm, case, len);
     let mut found = vec![T::of(99); memory.len()];
     found[1..1 + len].copy_from_slice(&expected);
     memory.write(&found)?;

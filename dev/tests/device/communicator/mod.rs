@@ -3,6 +3,7 @@
 
 mod captures;
 mod cases;
+mod cover;
 mod failures;
 mod first_captures;
 mod frees;
@@ -29,13 +30,16 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 28] = [
+    let tests: [(&str, Test); 31] = [
         ("calls_equal_those_on_slices", calls_equal_those_on_slices),
         ("calls_equal_those_on_slices_on_separate_hosts", calls_on_separate_hosts),
         ("calls_equal_those_on_slices_between_nodes", calls_between_nodes),
         ("registered_memory_is_freed_when_all_ranks_dropped_it", memory::registered_memory_is_freed),
         ("registered_call_copies_nothing", memory::registered_call_copies_nothing),
         ("input_that_a_plan_overwrites_is_copied", memory::input_that_a_plan_overwrites_is_copied),
+        ("graphs_are_replayed_10_000_times", captures::graphs_are_replayed_10_000_times),
+        ("three_communicators_on_64_streams", captures::three_communicators_on_64_streams),
+        ("choices_have_all_pairs", cover::choices_have_all_pairs),
         ("rank_frees_while_another_waits", frees::rank_frees_while_another_waits),
         ("long_call_is_made_in_pieces", memory::long_call_is_made_in_pieces),
         ("stream_and_memory_of_another_device_are_rejected", memory::another_device_is_rejected),
@@ -62,7 +66,12 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("rank_that_leaves_is_reported", failures::rank_that_leaves_is_reported),
         ("late_rank_is_reported_at_timeout_of_the_call", failures::late_rank_is_reported),
     ];
-    tests.into_iter().map(|(name, test)| with_seeds(format!("communicator::{name}"), seeds.clone(), test)).collect()
+    // Pairs of properties, of which other seeds make other calls.
+    let covers: [(&str, Test); 2] =
+        [("cover_of_threads", cover::of_threads), ("cover_of_processes", cover::of_processes)];
+    let first = seeds.start..seeds.start + 4;
+    let tests = tests.map(|test| (test, seeds.clone())).into_iter().chain(covers.map(|test| (test, first.clone())));
+    tests.map(|((name, test), seeds)| with_seeds(format!("communicator::{name}"), seeds, test)).collect()
 }
 
 pub(crate) fn on_mock(seed: u64) -> Vec<Trial> {
@@ -84,6 +93,7 @@ pub(crate) fn play(role: &str, player: &Player, comm: &Communicator) -> Result<(
     let (device, _rig) = player.device(machine_options(player.seed, comm.rank(), false))?;
     match role {
         "communicator" => work(comm, &device),
+        "communicator_cover" => cover::play(comm, &device, player),
         "communicator_captures" => first_captures::replayed(comm, &device),
         _ => failures::play(comm, &device),
     }

@@ -269,7 +269,8 @@ impl Connection {
 fn prepare(executor: &Executor, call: &DeviceCall<'_>, request: &Request) -> Result<Entry, Error> {
     let _set_up = call.set_up()?;
     let rank = call.communicator.rank();
-    let (algorithm, plan) = decide(&*call.communicator.registry()?, call.forced.as_ref(), request, rank)?;
+    let registry = call.communicator.registry()?;
+    let (algorithm, plan) = decide(&registry, call.forced.as_ref(), request, rank, executor.max_blocks())?;
     let plan = plan.ok_or_else(|| {
         let source = Box::new(PlanError::Native { name: algorithm.name().to_owned() });
         Error::NoPlan { rank, request: request.to_string(), source }

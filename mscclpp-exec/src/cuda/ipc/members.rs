@@ -13,6 +13,7 @@ pub(super) struct Member {
     pub(super) label: String,
     pub(super) multicast: bool,
     pub(super) shareable: bool,
+    pub(super) multiprocessors: u32,
 }
 
 impl IpcGroup {
@@ -38,6 +39,14 @@ impl IpcGroup {
     pub(in crate::cuda) fn ranks_on_device(&self) -> impl Iterator<Item = u32> {
         let own = self.members[self.rank as usize].uuid;
         (0..).zip(&self.members).filter(move |(_, member)| member.uuid == own).map(|(rank, _)| rank)
+    }
+
+    /// Returns the number of thread blocks that each rank may have, the same on all ranks: so many that those of all ranks on a
+    /// device are co-resident, if each fills a multiprocessor and one is the driver's.
+    pub(in crate::cuda) fn max_blocks(&self) -> u32 {
+        let ranks_beside = |own: &Member| self.members.iter().filter(|member| member.uuid == own.uuid).count() as u32;
+        let blocks = |member: &Member| member.multiprocessors.saturating_sub(1) / ranks_beside(member);
+        self.members.iter().map(blocks).min().unwrap_or(1).max(1)
     }
 
     /// Returns the label of a rank's device, and whether the device supports multicast objects.

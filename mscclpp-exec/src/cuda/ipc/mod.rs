@@ -61,6 +61,7 @@ impl IpcGroup {
             label: properties.label(),
             multicast: properties.multicast,
             shareable: properties.shareable,
+            multiprocessors: properties.multiprocessors,
         };
         let rank = bootstrap.rank();
         let sent = Sent { bytes: encode(&own)?, ..Sent::default() };

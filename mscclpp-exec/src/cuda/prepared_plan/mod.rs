@@ -111,7 +111,7 @@ impl PreparedPlan {
         self.context.program.agents.len() as u32
     }
 
-    /// Waits until the devices are idle, and overwrites the scratch that the plan has on this process' ranks with
+    /// Waits for pending launches, and overwrites the scratch that the plan has on this process' ranks with
     /// pseudo-random bytes. A launch that reads scratch which none of its operations wrote then computes with these
     /// instead of zeros or the data of an earlier launch. Packets are not overwritten: flags distinguish launches. No
     /// launch of another process may be pending.
