@@ -8,21 +8,14 @@
 //! Without a device it prints the reason.
 
 use mscclpp::prelude::*;
-use mscclpp::runtime::cuda::{Device, DeviceVec, device_count};
+use mscclpp::runtime::cuda::DeviceVec;
 
 const COUNT: usize = 10_003;
 
 fn main() -> mscclpp::Result<()> {
-    let devices = match device_count() {
-        Ok(devices) => devices.max(1),
-        Err(reason) => {
-            println!("{reason}");
-            return Ok(());
-        }
-    };
     examples::on_ranks(1, |comm| {
         let (rank, size) = (comm.rank(), comm.num_ranks());
-        let device = match Device::new(rank % devices) {
+        let device = match comm.device() {
             Ok(device) => device,
             Err(reason) => {
                 println!("{reason}");

@@ -139,6 +139,13 @@ impl Bootstrap {
         &self.group
     }
 
+    /// Returns this rank's number among the ranks of the job on its host, in the order of their ranks: the `LOCAL_RANK` of
+    /// launchers. The same in all communicators of the job.
+    pub fn local_rank(&self) -> u32 {
+        let own = self.group[self.rank as usize] as usize;
+        self.world[..own].iter().filter(|info| info.host == self.world[own].host).count() as u32
+    }
+
     /// Returns the identity of a rank.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::buffers::DeviceBuffer;
+use super::buffers::{DeviceBuffer, DeviceSlice};
 use super::executor::{Executor, Inner};
 use super::ipc::IpcGroup;
 use super::plan_state::PlanState;
@@ -71,6 +71,11 @@ impl Executor {
     pub(crate) fn alloc_on_all(&self, text: &str, bytes: u64) -> Result<DeviceBuffer, Error> {
         let rank = self.group()?.rank;
         self.inner.agree(text, self.alloc(rank, bytes))
+    }
+
+    /// Shares memory of callers, if all ranks can. A call of all ranks.
+    pub(crate) fn share_on_all(&self, memory: DeviceSlice) -> Result<(), Error> {
+        self.group()?.register(Ok(vec![memory])).map(|_| ())
     }
 
     fn any_plan(&self, mut condition: impl FnMut(&Arc<PlanState>) -> bool) -> bool {

@@ -85,6 +85,19 @@ impl<'a> Lent<'a> {
         Self { registration, ..self }
     }
 
+    /// Registers the memory if it is that of a registration.
+    pub(super) fn registered_as(self, slice: DeviceSlice, registration: Registration) -> Self {
+        let is_same = self.slice == slice;
+        self.registered(is_same.then_some(registration))
+    }
+
+    /// Lends elements of it alone; as many of the range as there are.
+    pub(super) fn narrow<T: Element>(mut self, range: &Range<usize>) -> Self {
+        let Lent { slice, registration, .. } = self.part::<T>(range.clone());
+        (self.slice, self.registration) = (slice, registration);
+        self
+    }
+
     /// Returns the memory.
     pub fn as_slice(&self) -> DeviceSlice {
         self.slice

@@ -54,7 +54,7 @@ impl Error {
             Self::NoDevice(_) => Code::NoDevice,
             Self::Capturing { .. } => Code::Capturing,
             #[cfg(feature = "cuda")]
-            Self::Driver(_) | Self::MapFailed { .. } => Code::DriverFailed,
+            Self::Driver(_) | Self::MapFailed { .. } | Self::NotShareable { .. } => Code::DriverFailed,
             #[cfg(feature = "cuda")]
             Self::Jit(_) => Code::NotCompiled,
             Self::Internal(_) => Code::ExecutorFault,
@@ -109,9 +109,10 @@ impl Error {
                     .into()
             }
             #[cfg(feature = "cuda")]
-            Self::Driver(error) if ["cuIpcGetMemHandle", "cuMemExportToShareableHandle"].contains(&error.call) => {
-                "bind memory of `Executor::alloc` or of `cuMemAlloc`; memory of pools, or memory that is limited to \
-                 one process, cannot be shared"
+            Self::NotShareable { .. } => {
+                "use memory of `OnStream::alloc`, `Executor::alloc` or `cuMemAlloc`; memory of pools, memory that is limited \
+                 to one process, and parts of several allocations cannot be shared. Calls of a communicator copy memory that \
+                 is not registered"
                     .into()
             }
             Self::StreamDeviceMismatch { .. } => "launch on a stream that `Executor::stream` returns".into(),

@@ -425,6 +425,16 @@ pub enum Error {
         /// The failure in the communicator of the two ranks.
         source: Box<Error>,
     },
+    /// Device memory of a caller's that the ranks cannot share: [`OnStream::register`](crate::OnStream::register) and
+    /// [`PreparedPlan::bind`](crate::cuda::PreparedPlan::bind) need memory of one allocation that other processes can map.
+    #[cfg(feature = "cuda")]
+    #[error("device memory cannot be shared, because of rank {rank}: {reason}")]
+    NotShareable {
+        /// The rank that cannot share its memory, or cannot map that of another rank.
+        rank: u32,
+        /// Why.
+        reason: String,
+    },
     /// A rank without memory for the elements that the other ranks send it.
     #[error("{call}: rank {rank} has no memory for the {count} elements of {bytes} bytes that other ranks send it")]
     ReceiveMemory {

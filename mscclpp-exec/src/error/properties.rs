@@ -48,7 +48,7 @@ impl Error {
             | Self::SpawnThread(_) => ErrorKind::OutOfResources,
             Self::CrossNodeAccess { .. } | Self::NoPeerAccess { .. } => ErrorKind::Unsupported,
             #[cfg(feature = "cuda")]
-            Self::NoDevice(_) => ErrorKind::Unsupported,
+            Self::NoDevice(_) | Self::NotShareable { .. } => ErrorKind::Unsupported,
             #[cfg(feature = "process")]
             Self::Interrupted(aborted) => aborted.cause.kind(),
             Self::RankLost { .. } => ErrorKind::RankLost,
@@ -86,7 +86,7 @@ impl Error {
             | Self::ReceiveMemory { rank, .. }
             | Self::Panicked { rank, .. } => Some(*rank),
             #[cfg(feature = "cuda")]
-            Self::MapFailed { rank, .. } => Some(*rank),
+            Self::MapFailed { rank, .. } | Self::NotShareable { rank, .. } => Some(*rank),
             #[cfg(feature = "process")]
             Self::Interrupted(aborted) => Some(aborted.rank),
             Self::LateData(late) => Some(late.rank),
@@ -131,7 +131,7 @@ impl Error {
                 *peer
             }
             #[cfg(feature = "cuda")]
-            Self::MapFailed { peer, .. } => *peer,
+            Self::MapFailed { peer, .. } | Self::NotShareable { rank: peer, .. } => *peer,
             Self::LateData(late) => late.peer,
             Self::ReceiveMemory { rank, .. } => *rank,
             Self::Transfer { rank, peer, source, .. } => {

@@ -8,6 +8,7 @@ mod failures;
 mod first_captures;
 mod frees;
 mod memory;
+mod registrations;
 mod transfers;
 
 use std::thread;
@@ -30,7 +31,7 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 31] = [
+    let tests: [(&str, Test); 34] = [
         ("calls_equal_those_on_slices", calls_equal_those_on_slices),
         ("calls_equal_those_on_slices_on_separate_hosts", calls_on_separate_hosts),
         ("calls_equal_those_on_slices_between_nodes", calls_between_nodes),
@@ -39,6 +40,9 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("input_that_a_plan_overwrites_is_copied", memory::input_that_a_plan_overwrites_is_copied),
         ("graphs_are_replayed_10_000_times", captures::graphs_are_replayed_10_000_times),
         ("three_communicators_on_64_streams", captures::three_communicators_on_64_streams),
+        ("memory_of_callers_is_used_in_place", registrations::memory_of_callers_is_used_in_place),
+        ("memory_that_cannot_be_shared_is_reported", registrations::memory_that_cannot_be_shared_is_reported),
+        ("different_registrations_are_reported", registrations::different_registrations_are_reported),
         ("choices_have_all_pairs", cover::choices_have_all_pairs),
         ("rank_frees_while_another_waits", frees::rank_frees_while_another_waits),
         ("long_call_is_made_in_pieces", memory::long_call_is_made_in_pieces),

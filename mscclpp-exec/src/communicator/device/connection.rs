@@ -11,7 +11,9 @@ use super::launch::{DeviceCall, Entry, Launched};
 use super::posted::{Kind, PostedCalls};
 use crate::communicator::Communicator;
 use crate::communicator::cache::Cache;
-use crate::cuda::{self, Device, DeviceBuffer, DeviceVec, Executor, Registration, Stream, bytes_of};
+use crate::cuda::{
+    self, Device, DeviceBuffer, DeviceSlice, DeviceVec, Dropped, Executor, Registration, Stream, bytes_of,
+};
 use crate::dtype::Element;
 use crate::error::Error;
 
@@ -26,6 +28,21 @@ const MAX_SLEEP: Duration = Duration::from_micros(500);
 /// leaked.
 const MAX_STOP_TIME: Duration = Duration::from_secs(1);
 
+/// Registered memory, which other ranks may access after its owner has dropped it.
+enum Allocation {
+    Own(Arc<DeviceBuffer>),
+    Caller(Arc<Dropped>),
+}
+
+impl Allocation {
+    fn is_dropped(&self) -> bool {
+        match self {
+            Self::Own(memory) => Arc::strong_count(memory) == 1,
+            Self::Caller(dropped) => Arc::strong_count(dropped) == 1,
+        }
+    }
+}
+
 /// A rank's connection to the devices of the other ranks.
 pub(super) struct Connection {
     // Dropped first: destructors of plans wait for pending launches.
@@ -35,7 +52,7 @@ pub(super) struct Connection {
     /// Internal buffers for input and output.
     pub(super) staging: Option<Arc<[DeviceBuffer; 2]>>,
     /// Registered allocations that not all ranks have dropped yet, by number.
-    allocations: Vec<(u64, Arc<DeviceBuffer>)>,
+    allocations: Vec<(u64, Allocation)>,
     num_allocations: u64,
     token: Option<DeviceVec<u32>>,
     pub(super) posted: PostedCalls,
@@ -143,31 +160,58 @@ impl Connection {
 
     /// Allocates registered memory. A call of all ranks.
     pub(super) fn alloc<T: Element>(&mut self, call: &DeviceCall<'_>, len: usize) -> Result<DeviceVec<T>, Error> {
-        self.check(call.stream)?;
         let bytes = bytes_of::<T>(len);
         let kind = Kind::Alloc(bytes);
-        self.post(kind, call)?;
         let text = kind.describe();
-        let dropped = self.dropped_on_all_ranks(&text, call)?;
-        self.cache.prepared_mut().for_each(|entry| entry.unbind(&dropped));
-        let memory = {
-            let _set_up = call.set_up()?;
-            Arc::new(self.executor.alloc_on_all(&text, bytes)?)
-        };
-        // No rank is bound to them any more.
-        self.allocations.retain(|(number, _)| !dropped.contains(number));
+        let memory = self.replace_dropped(kind, call, |executor| executor.alloc_on_all(&text, bytes))?;
+        let memory = Arc::new(memory);
+        let registration = self.add(Allocation::Own(Arc::clone(&memory)));
+        Ok(DeviceVec::of(memory, len, Some(registration)))
+    }
+
+    /// Registers memory of the caller's. A call of all ranks. Returns what keeps the memory after it was dropped.
+    pub(super) fn register(
+        &mut self,
+        call: &DeviceCall<'_>,
+        memory: DeviceSlice,
+    ) -> Result<(Registration, Arc<Dropped>), Error> {
+        let kind = Kind::Register(memory.bytes);
+        self.replace_dropped(kind, call, |executor| executor.share_on_all(memory))?;
+        let dropped = Arc::default();
+        Ok((self.add(Allocation::Caller(Arc::clone(&dropped))), dropped))
+    }
+
+    fn add(&mut self, allocation: Allocation) -> Registration {
         self.num_allocations += 1;
-        let (executor, allocation) = (self.executor.number(), self.num_allocations);
-        self.allocations.push((allocation, Arc::clone(&memory)));
-        Ok(DeviceVec::of(memory, len, Some(Registration { executor, allocation, offset: 0 })))
+        self.allocations.push((self.num_allocations, allocation));
+        Registration { executor: self.executor.number(), allocation: self.num_allocations, offset: 0 }
+    }
+
+    /// Does something between the time when no rank is bound to memory that all ranks have dropped, and when it is freed. A call
+    /// of all ranks.
+    fn replace_dropped<R>(
+        &mut self,
+        kind: Kind,
+        call: &DeviceCall<'_>,
+        replace: impl FnOnce(&Executor) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        self.check(call.stream)?;
+        self.post(kind, call)?;
+        let dropped = self.dropped_on_all_ranks(&kind.describe(), call)?;
+        self.cache.prepared_mut().for_each(|entry| entry.unbind(&dropped));
+        let replaced = {
+            let _set_up = call.set_up()?;
+            replace(&self.executor)?
+        };
+        self.allocations.retain(|(number, _)| !dropped.contains(number));
+        Ok(replaced)
     }
 
     /// Returns the allocations that all ranks have dropped, which no rank uses in a launch any more: all have made the same
     /// calls until now. None if the call is captured on any rank, because memory is not freed in a capture. A call of all
     /// ranks.
     fn dropped_on_all_ranks(&mut self, text: &str, call: &DeviceCall<'_>) -> Result<Vec<u64>, Error> {
-        let is_dropped = |memory: &Arc<DeviceBuffer>| !call.is_captured && Arc::strong_count(memory) == 1;
-        let dropped = self.allocations.iter().filter(|(_, memory)| is_dropped(memory));
+        let dropped = self.allocations.iter().filter(|(_, memory)| !call.is_captured && memory.is_dropped());
         let dropped: Vec<u64> = dropped.map(|(number, _)| *number).collect();
         let of_all = self.executor.gather(text, &dropped)?;
         let compared = self.posted.ring.compare(&self.bootstrap);

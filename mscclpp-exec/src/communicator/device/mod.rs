@@ -7,6 +7,7 @@ mod posted;
 mod transfers;
 
 use std::panic::Location;
+use std::sync::Arc;
 
 use mscclpp_core::types::ReduceOp;
 
@@ -14,7 +15,10 @@ use self::connection::Connection;
 use self::launch::DeviceCall;
 use super::Communicator;
 use super::handle::Calls;
-use crate::cuda::{DeviceVec, Stream, refuse_in_capture};
+use crate::cuda::{
+    Device, DeviceMut, DeviceSlice, DeviceVec, Dropped, NotRegistered, Registered, Registration, Stream, device_count,
+    refuse_in_capture,
+};
 use crate::dtype::Element;
 use crate::error::Error;
 use crate::select::Request;
@@ -27,13 +31,11 @@ const STAGING_LIMIT: u64 = 64 << 20;
 ///
 /// ```no_run
 /// use mscclpp_core::types::ReduceOp;
-/// use mscclpp_exec::cuda::{Device, DeviceVec};
 /// use mscclpp_exec::{Communicator, Error};
 ///
 /// # fn main() -> Result<(), Error> {
 /// let comm = Communicator::from_env()?;
-/// let device = Device::new(0)?;
-/// let stream = device.stream()?;
+/// let stream = comm.device()?.stream()?; // of `LOCAL_RANK`
 /// let mut gradients = comm.on(&stream).alloc::<f32>(1 << 20)?; // registered: used without copies
 /// comm.on(&stream).all_reduce_in_place(&mut gradients, ReduceOp::Avg)?; // enqueued
 /// comm.on(&stream).synchronize()?; // done, or failed
@@ -46,7 +48,7 @@ const STAGING_LIMIT: u64 = 64 << 20;
 ///
 /// | memory | path |
 /// |---|---|
-/// | all of a call's memory is [allocated](Self::alloc) by the communicator | registered: used in place, no copy |
+/// | all of a call's memory is [allocated](Self::alloc) by the communicator or [registered](Self::register) with it | registered: used in place, no copy |
 /// | any other, in a call whose plan lets ranks access only scratch of one another (packets) | used in place, no copy |
 /// | any other | copied to internal buffers and back, on the same stream |
 ///
@@ -145,6 +147,16 @@ impl Communicator {
         OnStream { communicator: self, stream }
     }
 
+    /// Opens the device of this rank: the one whose number is the rank's among those of the job on its host (`LOCAL_RANK`),
+    /// modulo the number of devices that the process sees.
+    ///
+    /// # Errors
+    /// [`Error::NoDevice`].
+    pub fn device(&self) -> Result<Device, Error> {
+        let devices = device_count()?.max(1);
+        Ok(Device::new(self.bootstrap().local_rank() % devices)?)
+    }
+
     /// Sets the bytes above which calls on device memory that is not registered are made in pieces, 64 MiB at first; the
     /// same on all ranks. Pieces have at least 4 KiB.
     ///
@@ -178,6 +190,39 @@ impl OnStream<'_> {
         self.communicator.record(&mut calls, None, |calls| {
             let (connection, call) = self.begin(calls, place)?;
             connection.alloc(&call, len)
+        })
+    }
+
+    /// Registers device memory of the caller's, such as a slice of cudarc's or a tensor, so that calls use it without copies. A
+    /// call of all ranks with as many elements, which waits for all of them. Other communicators treat the memory as any other.
+    ///
+    /// The memory must be in one allocation that other processes can map, as that of `cuMemAlloc` is: not of a pool.
+    ///
+    /// # Errors
+    /// [`Error::NotShareable`] on all ranks, if one of them cannot share its memory; the communicator is as before. Those of
+    /// [`OnStream`].
+    #[track_caller]
+    pub fn register<T: Element, M: DeviceMut<T> + Send + Sync + 'static>(
+        &self,
+        mut memory: M,
+    ) -> Result<Registered<M>, NotRegistered<M>> {
+        let slice = memory.lend_mut(self.stream).map(|lent| lent.as_slice());
+        let slice = match slice {
+            Ok(slice) => slice,
+            Err(error) => return Err(NotRegistered { memory, error }),
+        };
+        match self.register_slice(slice) {
+            Ok((registration, dropped)) => Ok(Registered::new(memory, slice, registration, dropped)),
+            Err(error) => Err(NotRegistered { memory, error }),
+        }
+    }
+
+    #[track_caller]
+    fn register_slice(&self, slice: DeviceSlice) -> Result<(Registration, Arc<Dropped>), Error> {
+        let (mut calls, place) = (self.communicator.calls()?, Location::caller());
+        self.communicator.record(&mut calls, None, |calls| {
+            let (connection, call) = self.begin(calls, place)?;
+            connection.register(&call, slice)
         })
     }
 

@@ -22,6 +22,8 @@ pub(super) enum Kind {
     Collective(Request, [Option<Position>; 2]),
     /// An allocation of this number of bytes.
     Alloc(u64),
+    /// A registration of this number of bytes.
+    Register(u64),
 }
 
 impl Kind {
@@ -29,6 +31,7 @@ impl Kind {
     pub(super) fn describe(&self) -> String {
         let (request, positions) = match self {
             Self::Alloc(bytes) => return format!("alloc of {bytes} bytes on devices"),
+            Self::Register(bytes) => return format!("registration of {bytes} bytes on devices"),
             Self::Collective(request, positions) => (request, positions),
         };
         let mut text = format!("{request}, on devices");

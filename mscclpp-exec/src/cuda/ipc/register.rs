@@ -21,6 +21,8 @@ pub(super) struct Known {
     mine: BTreeMap<u64, Mine>,
     /// Allocations of other ranks, by rank and id.
     theirs: BTreeMap<(u32, u64), PeerMemory>,
+    /// Ids of allocations of this rank that were freed, of which the other ranks do not know.
+    gone: Vec<u64>,
 }
 
 /// A registered allocation of this rank.
@@ -79,20 +81,30 @@ impl IpcGroup {
     /// not sent again; an allocation that was freed meanwhile is not confused with a later one at the same address.
     /// Returns, by rank, the addresses at which this rank accesses the slices, and the mappings that must be kept as
     /// long as they are used.
+    ///
+    /// # Errors
+    /// [`Error::NotShareable`] on all ranks if one of them cannot share its memory or map that of another one; further calls are
+    /// possible. Those of a call of all ranks.
     pub(in crate::cuda) fn register(
         &self,
         mine: Result<Vec<DeviceSlice>, Error>,
     ) -> Result<(Vec<Vec<DeviceSlice>>, Vec<PeerMemory>), Error> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = mine.and_then(|mine| Ok((self.find(&mut known, &mine)?, mine)));
+        let not_shareable = |error| self.of_owner(Owner::Caller, error);
+        let found = mine.and_then(|mine| Ok((self.find(&mut known, &mine).map_err(not_shareable)?, mine)));
         let (registration, new, mine) = match found {
             Ok(((registration, new), mine)) => (registration, Ok(new), mine),
             Err(error) => (Registration::default(), Err(error), Vec::new()),
         };
         let ids = registration.new.clone();
         let registration = encode(&registration)?;
-        let Exchanged { memories, others } =
-            self.exchange("registration of buffers", new, Owner::Caller, &registration)?;
+        let exchanged = self.exchange("registration of buffers", new, Owner::Caller, &registration);
+        if exchanged.is_err() {
+            // No rank has mapped any of them.
+            ids.iter().for_each(|id| drop(known.mine.remove(id)));
+        }
+        let Exchanged { memories, others } = exchanged?;
+        known.gone.clear();
         let (mut all, mut kept) = (Vec::with_capacity(others.len()), Vec::new());
         for ((peer, memories), bytes) in (0_u32..).zip(memories).zip(others) {
             if peer == self.rank {
@@ -131,7 +143,9 @@ impl IpcGroup {
         for id in &gone {
             known.mine.remove(id);
         }
-        let mut registration = Registration { gone, slices: Vec::with_capacity(mine.len()), new: Vec::new() };
+        known.gone.extend(gone);
+        let mut registration =
+            Registration { gone: known.gone.clone(), slices: Vec::with_capacity(mine.len()), new: Vec::new() };
         let mut new = Vec::new();
         for slice in mine {
             if slice.bytes == 0 {

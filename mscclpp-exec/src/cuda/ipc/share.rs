@@ -14,7 +14,27 @@ use crate::shm::Sent;
 enum Offer {
     /// The rank cannot take part, for this reason.
     Failed(String),
+    /// It cannot share memory of its caller's, for this reason.
+    NotShareable(String),
     Memories(Vec<SharedAllocation>),
+}
+
+impl Offer {
+    fn failed(error: &Error) -> Self {
+        match error {
+            Error::NotShareable { reason, .. } => Self::NotShareable(reason.clone()),
+            error => Self::Failed(error.to_string()),
+        }
+    }
+
+    /// Returns the error of the others when `rank` makes this offer.
+    fn error(self, rank: u32) -> Error {
+        match self {
+            Self::NotShareable(reason) => Error::NotShareable { rank, reason },
+            Self::Failed(reason) => Error::RankLost { peer: rank, reason },
+            Self::Memories(_) => Error::Internal("an offer that is no failure".into()),
+        }
+    }
 }
 
 /// Results of a call, by rank.
@@ -65,15 +85,15 @@ impl IpcGroup {
         beside: &[u8],
     ) -> Result<Exchanged, Error> {
         self.check()?;
-        let offer = mine.and_then(|slices| self.export(&slices, owner));
+        let offer = mine.and_then(|slices| self.export(&slices, owner).map_err(|error| self.of_owner(owner, error)));
         // A rank that cannot continue takes part as well, or the others would wait for it.
         let (message, files) = match &offer {
             Ok(exported) => (Offer::Memories(exported.pieces.clone()), exported.files.clone()),
-            Err(error) => (Offer::Failed(error.to_string()), Vec::new()),
+            Err(error) => (Offer::failed(error), Vec::new()),
         };
         let bytes = encode(&(message, beside.to_vec()))?;
         let sent = self.session()?.exchange_all(text, Sent { bytes, files, ..Sent::default() });
-        let own = offer.map_err(|error| self.close(error))?.own;
+        let own = offer.map_err(|error| self.end(error))?.own;
         let offers = || -> Result<_, Error> {
             let mut offers = Vec::new();
             for (peer, sent) in (0_u32..).zip(sent?) {
@@ -84,13 +104,13 @@ impl IpcGroup {
                 let (offer, beside): (Offer, Vec<u8>) = decode(peer, sent.bytes)?;
                 match offer {
                     Offer::Memories(pieces) => offers.push((pieces, beside, sent.files)),
-                    Offer::Failed(reason) => return Err(Error::RankLost { peer, reason }),
+                    failed => return Err(failed.error(peer)),
                 }
             }
             Ok(offers)
         };
         // All ranks have received the failure, and there is nothing to map.
-        let offers = offers().map_err(|error| self.close(error))?;
+        let offers = offers().map_err(|error| self.end(error))?;
         let received = || -> Result<_, Error> {
             let (mut memories, mut others) = (Vec::new(), Vec::new());
             for (peer, (pieces, beside, files)) in (0_u32..).zip(offers) {
@@ -104,22 +124,41 @@ impl IpcGroup {
             }
             Ok(Exchanged { memories, others })
         };
-        let received = received();
+        let received = received().map_err(|error| self.of_owner(owner, error));
         // No rank frees memory before the others have mapped it.
         let mapped = match &received {
             Ok(_) => Offer::Memories(Vec::new()),
-            Err(error) => Offer::Failed(error.to_string()),
+            Err(error) => Offer::failed(error),
         };
         let mapped = Sent { bytes: encode(&mapped)?, ..Sent::default() };
         let ended = self.session()?.exchange_all(&format!("end of {text}"), mapped);
         let ended = || -> Result<(), Error> {
             for (peer, sent) in (0_u32..).zip(ended?).filter(|(peer, _)| *peer != self.rank) {
-                if let Offer::Failed(reason) = decode(peer, sent.bytes)? {
-                    return Err(Error::RankLost { peer, reason });
+                match decode::<Offer>(peer, sent.bytes)? {
+                    Offer::Memories(_) => {}
+                    failed => return Err(failed.error(peer)),
                 }
             }
             Ok(())
         };
-        received.and_then(|received| ended().map(|()| received)).map_err(|error| self.close(error))
+        received.and_then(|received| ended().map(|()| received)).map_err(|error| self.end(error))
+    }
+
+    /// Returns the error of a rank that cannot share memory of its caller's, in place of its cause.
+    pub(super) fn of_owner(&self, owner: Owner, error: Error) -> Error {
+        match error {
+            Error::Driver(_) | Error::Tensor { .. } | Error::MapFailed { .. } if owner == Owner::Caller => {
+                Error::NotShareable { rank: self.rank, reason: error.to_string() }
+            }
+            other => other,
+        }
+    }
+
+    /// Closes the group after a failure of which all ranks know, unless they can go on: nothing was made of callers' memory.
+    fn end(&self, error: Error) -> Error {
+        match error {
+            Error::NotShareable { .. } => error,
+            other => self.close(other),
+        }
     }
 }
