@@ -8,6 +8,7 @@ use super::buffers::{Binding, DeviceBuffer, DeviceSlice};
 use super::lend::Lent;
 use super::prepared_plan::PreparedPlan;
 use super::stream::Stream;
+use crate::dtype::Element;
 use crate::error::Error;
 
 /// A binding to two buffers of the library, for input and output.
@@ -164,6 +165,18 @@ pub(crate) fn lent_slices(input: Option<&Lent<'_>>, output: &Lent<'_>) -> [Devic
 }
 
 impl Stream {
+    /// Reads lent memory, after the work on the stream, for which the caller has waited.
+    ///
+    /// # Errors
+    /// [`Error::StreamDeviceMismatch`], [`Error::Driver`].
+    pub(crate) fn read<T: Element>(&self, memory: &Lent<'_>) -> Result<Vec<T>, Error> {
+        let device = self.devices().next();
+        let device = device.ok_or_else(|| Error::StreamDeviceMismatch { device: "any device".into() })?;
+        let mut elements = vec![T::zeroed(); memory.len::<T>()];
+        device.driver().memcpy_to_host(bytemuck::cast_slice_mut(&mut elements), memory.as_slice().address)?;
+        Ok(elements)
+    }
+
     /// Enqueues a copy between lent memories of equal length on a device.
     ///
     /// # Errors

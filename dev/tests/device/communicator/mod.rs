@@ -31,7 +31,7 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 34] = [
+    let tests: [(&str, Test); 35] = [
         ("calls_equal_those_on_slices", calls_equal_those_on_slices),
         ("calls_equal_those_on_slices_on_separate_hosts", calls_on_separate_hosts),
         ("calls_equal_those_on_slices_between_nodes", calls_between_nodes),
@@ -56,6 +56,7 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
             captures::rank_that_synchronizes_is_not_held_by_later_launches,
         ),
         ("transfers_bring_what_was_sent", transfers::transfers_bring_what_was_sent),
+        ("counts_without_room_are_reported_by_all_ranks", transfers::counts_without_room_are_reported_by_all_ranks),
         ("transfers_of_different_lengths_are_reported", transfers::different_lengths_are_reported_by_both_ranks),
         ("invalid_transfers_are_rejected", transfers::invalid_transfers_are_rejected),
         ("eager_calls_around_a_capture_keep_their_order", captures::eager_calls_around_a_capture_keep_their_order),

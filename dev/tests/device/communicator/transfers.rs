@@ -56,8 +56,37 @@ pub(super) fn work(comm: &Communicator, device: &Device) -> Result<(), Failed> {
         on.all_to_all_v(&input, &counts(&to), &mut output, &counts(&from))?;
         on.synchronize()?;
         assert_eq!(output.to_vec()?, all(&from));
+
+        // The receiver does not know the counts, and has room for more.
+        let sent: Vec<i64> = counts(&to).into_iter().map(|count| count as i64).collect();
+        let (sent, mut found) = (DeviceVec::from_slice(device, &sent)?, DeviceVec::new(device, ranks as usize)?);
+        let mut output = DeviceVec::<u32>::from_slice(device, &vec![99; all(&from).len() + 3])?;
+        on.all_to_all_v_dynamic::<u32, i64>(&input, &sent, &mut output, &mut found)?;
+        on.synchronize()?;
+        let expected: Vec<i64> = counts(&from).into_iter().map(|count| count as i64).collect();
+        assert_eq!(found.to_vec()?, expected);
+        assert_eq!(output.to_vec()?, [all(&from), vec![99; 3]].concat());
     }
     Ok(comm.barrier()?)
+}
+
+/// Rank 1 sends more than rank 0 has room for, or a negative number.
+pub(super) fn counts_without_room_are_reported_by_all_ranks(seed: u64) -> Result<(), Failed> {
+    for (counts, reason) in [([3, 4], "at least the sum of the counts"), ([-1, 4], "counts that are not negative")] {
+        on_devices(seed, 2, 2, |comm, device| {
+            let stream = device.stream()?;
+            let on = comm.on(&stream);
+            let own = if comm.rank() == 1 { counts } else { [1, 1] };
+            let (sent, mut received) = (DeviceVec::<i32>::from_slice(device, &own)?, DeviceVec::new(device, 2)?);
+            let (input, mut output) = (DeviceVec::<f32>::new(device, 7)?, DeviceVec::<f32>::new(device, 3)?);
+            let call =
+                |output: &mut _, received: &mut _| on.all_to_all_v_dynamic::<f32, i32>(&input, &sent, output, received);
+            let error = failure(call(&mut output, &mut received).and_then(|()| on.synchronize()))?;
+            assert!(error.to_string().contains(reason), "{error}");
+            Ok(())
+        })?;
+    }
+    Ok(())
 }
 
 pub(super) fn transfers_bring_what_was_sent(seed: u64) -> Result<(), Failed> {
