@@ -5,12 +5,15 @@ use std::time::Duration;
 use libtest_mimic::{Failed, Trial};
 use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Code;
 use mscclpp_core::plan::{Plan, raw::OpKind};
 use mscclpp_core::types::ReduceOp;
 use mscclpp_dev::{Options, machine};
 use mscclpp_exec::cuda::jit::Cache;
 use mscclpp_exec::cuda::{self, Device, Executor};
+use mscclpp_exec::select::{Backend, DecidedBy, Registry, Request};
+use mscclpp_exec::tune::{Tuner, TuningTable};
 use mscclpp_exec::{DataType, Error, Message};
 
 use super::bits::{Pair, shipped};
@@ -22,8 +25,9 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         let name = format!("devices::plans::{}", algorithm.name());
         with_seeds(name, seeds.clone(), move |seed| every_map(seed, algorithm))
     });
-    let tests: [(&str, Test); 11] = [
+    let tests: [(&str, Test); 12] = [
         ("streams_in_turns", streams_in_turns),
+        ("tuning_table_names_devices", tuning_table_names_devices),
         ("memory_that_is_made_to_be_shared", memory_that_is_made_to_be_shared),
         ("port_channels_are_drained_after_wait", port_channels_are_drained_after_wait),
         ("specialized_kernels", specialized_kernels),
@@ -38,6 +42,40 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     let tests = tests.into_iter().map(|(name, test)| with_seeds(format!("devices::{name}"), seeds.clone(), test));
     let bug = Trial::test("devices::bugs::lost_waits", lost_waits_are_detected);
     plans.chain(tests).chain([bug]).collect()
+}
+
+/// A table that is measured on devices serves calls on any memory.
+fn tuning_table_names_devices(seed: u64) -> Result<(), Failed> {
+    let devices = devices(seed, 2, Options::default())?;
+    let executor = Executor::with_devices(&devices, cuda::Options::default())?;
+    let tuner = Tuner {
+        collectives: vec![CollectiveKind::Broadcast],
+        max_bytes: 1 << 10,
+        in_place: vec![false],
+        iterations: Some(1),
+        blocks: vec![2],
+        threads: vec![64],
+        ..Tuner::default()
+    };
+    let mut registry = Registry::builtin();
+    let mut reported = 0;
+    let table = tuner.run_on_devices(&executor, &registry, |_| reported += 1)?;
+    assert_eq!((reported, table.entries.len()), (1, 1));
+    assert_eq!(table.machine.devices.as_deref(), Some("2 × simulated device"));
+    let text = table.text();
+    let read = TuningTable::parse("a table".as_ref(), &text)?;
+    assert_eq!(read, table);
+    registry.set_table(Some(read));
+    for registered in [false, true] {
+        let request = Request {
+            backend: Backend::Cuda,
+            registered,
+            ..Request::new(CollectiveKind::Broadcast, 2, DataType::F32, 1000)
+        };
+        let decision = registry.select(&request)?;
+        assert_eq!((decision.config.threads, decision.decided_by), (Some(64), DecidedBy::Table(1 << 10)));
+    }
+    Ok(())
 }
 
 /// A test that tries several seeds.

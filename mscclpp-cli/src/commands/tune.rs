@@ -3,9 +3,12 @@
 use std::process::ExitCode;
 use std::sync::Mutex;
 
+use mscclpp_exec::cuda::Options;
+use mscclpp_exec::select::Registry;
 use mscclpp_exec::tune::{CandidateTime, Tuner, TuningEntry};
 
-use crate::args::TuneArgs;
+use super::devices::{describe, ranks_on_devices};
+use crate::args::{Backend, TuneArgs};
 use crate::error::{Error, Result};
 use crate::exit;
 use crate::job::{on_ranks, require_memory};
@@ -32,8 +35,25 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<ExitCode> {
         op: args.call.op,
         registered: args.registered,
         iterations: args.iters,
+        blocks: args.blocks.clone(),
+        threads: args.threads.clone(),
         ..usual
     };
+    let ranks = args.virtual_ranks.or(args.gpus);
+    let gpus = args.backend.devices(args.gpus, ranks.unwrap_or(1))?;
+    match (args.backend, ranks) {
+        (Backend::Cpu, Some(_)) => return Err(Error::Usage("--virtual-ranks requires --backend cuda".into())),
+        (Backend::Cpu, None) => tune_ranks(args, &tuner)?,
+        (Backend::Cuda, Some(ranks)) if ranks > 1 => tune_devices(args, &tuner, ranks, gpus)?,
+        (Backend::Cuda, _) => {
+            return Err(Error::Usage("--backend cuda requires --gpus or --virtual-ranks with at least 2".into()));
+        }
+    }
+    Ok(ExitCode::from(exit::SUCCESS))
+}
+
+/// Measures the ranks of this process or of a launcher.
+fn tune_ranks(args: &TuneArgs, tuner: &Tuner) -> Result<()> {
     let largest = tuner.sizes().last().unwrap_or(0);
     on_ranks(args.ranks, |comm| {
         let talks = comm.rank() == 0;
@@ -63,8 +83,27 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<ExitCode> {
             print(format_args!("{} entries for {buffers} buffers in {}", table.entries.len(), args.output.display()))?;
         }
         Ok(())
-    })?;
-    Ok(ExitCode::from(exit::SUCCESS))
+    })
+}
+
+/// Measures ranks on devices of this process.
+fn tune_devices(args: &TuneArgs, tuner: &Tuner, ranks: u32, gpus: u32) -> Result<()> {
+    check_writable(&args.output)?;
+    let executor = ranks_on_devices(ranks, gpus, Options::default())?;
+    let registry = Registry::builtin();
+    print(describe(&executor))?;
+    let (progress, mut failed) = (Progress::new(tuner.len() as u64), Ok(()));
+    let report = |entry: &TuningEntry| {
+        progress.step();
+        if let Err(error) = progress.aside(|| print(line(entry))) {
+            failed = Err(error);
+        }
+    };
+    let table = tuner.run_on_devices(&executor, &registry, report)?;
+    failed?;
+    write_file(&args.output, table.text().as_bytes())?;
+    drop(progress);
+    print(format_args!("{} entries for devices in {}", table.entries.len(), args.output.display()))
 }
 
 fn line(entry: &TuningEntry) -> String {

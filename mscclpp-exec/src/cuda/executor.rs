@@ -259,6 +259,15 @@ impl Executor {
         self.inner.ranks
     }
 
+    /// Checks that all ranks are in this process.
+    ///
+    /// # Errors
+    /// [`Error::NotLocalRank`] with the first one that is not.
+    pub(crate) fn check_local(&self) -> Result<(), Error> {
+        let other = (0..self.inner.ranks).find(|rank| self.inner.device(*rank).is_none());
+        other.map_or(Ok(()), |rank| Err(Error::NotLocalRank { rank }))
+    }
+
     /// Returns how long an operation of a launch waits: [`Options::timeout`], or its default for these ranks.
     pub fn timeout(&self) -> Duration {
         self.inner.timeout

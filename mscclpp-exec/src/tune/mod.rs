@@ -32,6 +32,8 @@
 //! # }
 //! ```
 
+#[cfg(feature = "cuda")]
+mod devices;
 #[cfg(feature = "process")]
 mod measure;
 mod measure_executor;
@@ -42,6 +44,8 @@ mod tuner;
 pub use crate::select::tuning::{
     CandidateTime, Difference, MachineInfo, TABLE_VARIABLE, TableError, TuningEntry, TuningTable,
 };
+#[cfg(feature = "cuda")]
+pub use devices::check_launch;
 #[cfg(feature = "process")]
 pub use measure::measure;
 pub use measure_executor::measure_executor;

@@ -13,7 +13,7 @@ use crate::select::tuning::rounded;
 use crate::select::{Backend, CALLS, Choice, Config, Registry, Request};
 
 /// Factor over the best time so far at which a candidate is abandoned after its first calls.
-const ABANDON_FACTOR: f64 = 4.0;
+pub(super) const ABANDON_FACTOR: f64 = 4.0;
 
 /// The measured grid: collectives, placements and sizes, and for each of them candidates, blocks and threads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +35,11 @@ pub struct Tuner {
     pub registered: bool,
     /// Number of timed calls per candidate; `None` for as many as a size needs.
     pub iterations: Option<u32>,
+    /// Numbers of thread blocks; if empty, those that are worth trying for an algorithm
+    /// ([`Algorithm::block_counts`](crate::select::Algorithm::block_counts)).
+    pub blocks: Vec<u32>,
+    /// On devices, numbers of CUDA threads per thread block; if empty, 512, 768 and 1024.
+    pub threads: Vec<u32>,
 }
 
 impl Default for Tuner {
@@ -48,6 +53,8 @@ impl Default for Tuner {
             op: ReduceOp::Sum,
             registered: false,
             iterations: None,
+            blocks: Vec::new(),
+            threads: Vec::new(),
         }
     }
 }
@@ -63,7 +70,11 @@ impl Tuner {
     /// Those of the calls. The communicator's registry does not change.
     pub fn run(&self, comm: &Communicator, mut report: impl FnMut(&TuningEntry)) -> Result<TuningTable, Error> {
         let mut table = TuningTable::new(self.machine(comm)?);
-        for request in self.requests(comm) {
+        let of = |collective, bytes| Request {
+            registered: self.registered,
+            ..comm.request_of(collective, self.dtype, bytes)
+        };
+        for request in self.requests(of) {
             if let Some(entry) = self.tune(comm, &request)? {
                 report(&entry);
                 table.entries.push(entry);
@@ -99,30 +110,35 @@ impl Tuner {
         let mut lines = text.lines().map(str::to_owned);
         let mut line = || lines.next().unwrap_or_default();
         let (version, processor, platform) = (line(), line(), line());
-        Ok(MachineInfo { version, processor, platform, processors: line().parse().unwrap_or(0) })
+        Ok(MachineInfo { version, processor, platform, processors: line().parse().unwrap_or(0), ..here })
     }
 
-    fn requests(&self, comm: &Communicator) -> Vec<Request> {
+    /// Returns all requests; `of` creates that of a collective and a number of bytes.
+    pub(super) fn requests(&self, of: impl Fn(CollectiveKind, u64) -> Request) -> Vec<Request> {
         let mut requests = Vec::new();
         for &collective in &self.collectives {
             for &in_place in &self.in_place {
                 for bytes in self.sizes() {
-                    let request = comm.request_of(collective, self.dtype, bytes);
+                    let request = of(collective, bytes);
                     let op = request.op.map(|_| self.op);
-                    requests.push(Request { in_place, op, registered: self.registered, ..request });
+                    requests.push(Request { in_place, op, ..request });
                 }
             }
         }
         requests
     }
 
+    /// Returns the request that is measured for another one: sizes are powers of two, messages consist of equal parts.
+    pub(super) fn measured(&self, request: &Request) -> Request {
+        let unit = u64::from(request.num_ranks) * request.dtype.size() as u64;
+        Request { bytes: request.bytes.next_multiple_of(unit), ..*request }
+    }
+
     /// Returns the fastest candidate for a request; `None` if none works.
     fn tune(&self, comm: &Communicator, request: &Request) -> Result<Option<TuningEntry>, Error> {
-        // Sizes are powers of two; messages consist of equal parts.
-        let unit = u64::from(request.num_ranks) * request.dtype.size() as u64;
-        let measured = Request { bytes: request.bytes.next_multiple_of(unit), ..*request };
+        let measured = self.measured(request);
         let mut timed: Vec<CandidateTime> = Vec::new();
-        for choice in candidates(&*comm.registry()?, &measured) {
+        for choice in self.candidates(&*comm.registry()?, &measured) {
             let best = timed.iter().map(|one| one.time_us).fold(f64::INFINITY, f64::min);
             comm.force_algorithm(Some((request.collective, choice.clone())))?;
             let time = self.time(comm, &measured, &choice, best);
@@ -170,20 +186,31 @@ impl Tuner {
     }
 }
 
-/// Returns the algorithms that can serve a request, in all configurations that are worth measuring.
-fn candidates(registry: &Registry, request: &Request) -> Vec<Choice> {
-    let threads: &[Option<u32>] = match request.backend {
-        Backend::Cpu => &[None],
-        Backend::Cuda => &[Some(512), Some(768), Some(1024)],
-    };
-    let algorithms = registry.iter().filter(|one| one.collective() == request.collective);
-    let admitted = algorithms.filter(|one| one.check_request(request).is_ok());
-    let configured = admitted.flat_map(|one| {
-        let blocks = one.block_counts(request.backend);
-        blocks.into_iter().flat_map(move |blocks| {
-            let config = move |threads: &Option<u32>| Config { blocks, threads: *threads };
-            threads.iter().map(move |threads| Choice { config: config(threads), ..Choice::from(&**one) })
-        })
-    });
-    configured.collect()
+/// Numbers of CUDA threads per thread block that are worth trying.
+const THREADS: [u32; 3] = [512, 768, 1024];
+
+impl Tuner {
+    /// Returns the algorithms that can serve a request, in all configurations that are measured.
+    pub(super) fn candidates(&self, registry: &Registry, request: &Request) -> Vec<Choice> {
+        let threads: Vec<Option<u32>> = match request.backend {
+            Backend::Cpu => vec![None],
+            Backend::Cuda if self.threads.is_empty() => THREADS.map(Some).to_vec(),
+            Backend::Cuda => self.threads.iter().copied().map(Some).collect(),
+        };
+        let mut choices = Vec::new();
+        let algorithms = registry.iter().filter(|one| one.collective() == request.collective);
+        for algorithm in algorithms.filter(|one| one.check_request(request).is_ok()) {
+            let usual = algorithm.block_counts(request.backend);
+            let blocks = match self.blocks.is_empty() || usual.len() == 1 {
+                true => usual,
+                false => self.blocks.iter().copied().map(Some).collect(),
+            };
+            for config in
+                blocks.iter().flat_map(|&blocks| threads.iter().map(move |&threads| Config { blocks, threads }))
+            {
+                choices.push(Choice { config, ..Choice::from(&**algorithm) });
+            }
+        }
+        choices
+    }
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use mscclpp_exec::cuda::{Buffers, Executor, LaunchTimes, Options, PrepareOptions, PreparedPlan, Stream, time};
+use mscclpp_exec::cuda::{Executor, LaunchTimes, Options, PrepareOptions, PreparedPlan, time};
 use mscclpp_exec::select::{self, Choice, Config, Decision, Registry, Request};
-use mscclpp_exec::verify::PeriodicInputs;
+use mscclpp_exec::tune::check_launch;
 use serde_json::json;
 
 use super::super::devices::{describe, ranks_on_devices};
@@ -59,10 +59,10 @@ fn size_of(args: &Call, world: &Executor, registry: &Registry, request: &Request
     let (mut run, name) = prepare(args, world, registry, request)?;
     let (mut buffers, stream) = (run.buffers().map_err(failed)?, world.stream().map_err(failed)?);
     let checked = args.check != 0;
-    let mut wrong = if checked { checked_launch(&mut run, &mut buffers, &stream, request)? } else { 0 };
+    let mut wrong = if checked { check_launch(&mut run, &mut buffers, &stream, request).map_err(failed)? } else { 0 };
     let times = time(&mut run, &mut buffers, &stream, args.iters).map_err(failed)?;
     if checked {
-        wrong += checked_launch(&mut run, &mut buffers, &stream, request)?;
+        wrong += check_launch(&mut run, &mut buffers, &stream, request).map_err(failed)?;
     }
     let shown_wrong = checked.then_some(wrong);
     let (blocks, is_specialized) = (run.num_blocks(), run.specialized().is_ok());
@@ -118,27 +118,6 @@ fn decide(args: &Call, registry: &Registry, request: &Request) -> Result<Decisio
 
 fn decided(decision: std::result::Result<Decision, select::SelectError>) -> Result<Decision> {
     Ok(decision.map_err(|source| mscclpp_exec::Error::Select { rank: 0, source: Box::new(source) })?)
-}
-
-/// Launches once on known inputs; returns the number of wrong elements in all outputs.
-fn checked_launch(run: &mut PreparedPlan, buffers: &mut Buffers, stream: &Stream, request: &Request) -> Result<u64> {
-    let collective = run.collective();
-    let cycle = |rank| PeriodicInputs::new(collective, request.dtype, request.op, request.num_ranks, rank);
-    let room = |bytes: u64| vec![0; bytes as usize];
-    for rank in 0..request.num_ranks {
-        let mut input = room(buffers.input(rank).bytes);
-        cycle(rank).fill(0, &mut input);
-        buffers.write_input(rank, &input).map_err(failed)?;
-    }
-    run.launch_buffers(buffers, stream).map_err(failed)?;
-    run.synchronize(stream).map_err(failed)?;
-    let mut wrong = 0;
-    for rank in 0..request.num_ranks {
-        let mut output = room(buffers.output(rank).bytes);
-        buffers.read_output(rank, &mut output).map_err(failed)?;
-        wrong += cycle(rank).count_wrong(0, &output);
-    }
-    Ok(wrong)
 }
 
 fn failed(error: mscclpp_exec::Error) -> Error {

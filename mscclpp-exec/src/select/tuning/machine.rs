@@ -18,6 +18,12 @@ pub struct MachineInfo {
     pub processors: u64,
     /// Architecture and operating system.
     pub platform: String,
+    /// Number and names of the devices, if it was measured on devices: `8 × NVIDIA H100 80GB HBM3`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub devices: Option<String>,
+    /// The CUDA version that the devices' driver supports.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
 }
 
 /// A property that differs from the table's.
@@ -40,10 +46,13 @@ impl MachineInfo {
             processor: processor().unwrap_or_else(|| "unknown".to_owned()),
             processors: std::thread::available_parallelism().map_or(1, |count| count.get() as u64),
             platform: format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS),
+            devices: None,
+            driver: None,
         }
     }
 
-    /// Returns the properties in which this machine, that of a table, differs from the one on which the table is used.
+    /// Returns the properties in which this machine, that of a table, differs from the one on which the table is used. Devices
+    /// are compared where both are known.
     pub fn differences(&self, here: &Self) -> Vec<Difference> {
         let pairs = [
             ("version of mscclpp", self.version.clone(), here.version.clone()),
@@ -51,7 +60,14 @@ impl MachineInfo {
             ("processors", self.processors.to_string(), here.processors.to_string()),
             ("platform", self.platform.clone(), here.platform.clone()),
         ];
-        let differing = pairs.into_iter().filter(|(_, table, here)| table != here);
+        let both = |table: &Option<String>, here: &Option<String>| table.clone().zip(here.clone());
+        let of_devices = [
+            ("devices", both(&self.devices, &here.devices)),
+            ("driver of the devices", both(&self.driver, &here.driver)),
+        ];
+        let of_devices =
+            of_devices.into_iter().filter_map(|(what, both)| both.map(|(table, here)| (what, table, here)));
+        let differing = pairs.into_iter().chain(of_devices).filter(|(_, table, here)| table != here);
         differing.map(|(what, table, here)| Difference { what, table, here }).collect()
     }
 }
