@@ -7,9 +7,10 @@ use super::super::machine::AbstractMachine;
 use super::super::model::{Model, sizes};
 use super::super::pairing::{self, Pairs};
 use super::super::shape;
-use super::values::mix;
+use super::values::{How, Values, mix};
 use super::{Dataflow, applies};
 use crate::plan::PlanTree;
+use crate::types::ReduceOp;
 
 /// The order in which a plan combines the inputs, element by element.
 ///
@@ -29,6 +30,10 @@ pub struct ReductionOrder {
     /// Whether an element's bits stay the same when the message grows or shrinks, which moves the element from chunk to
     /// chunk.
     pub same_for_all_sizes: bool,
+    /// Whether every element, on every rank that holds it, is the result of one operation that reduces the inputs of
+    /// ranks 0, 1, 2 and so on, from left to right. All such plans for one number of ranks give the same bits, whatever
+    /// their chunks, and whether in place or not.
+    pub is_rank_order: bool,
     /// Whether a switch reduces, in an unspecified order.
     pub by_switch: bool,
 }
@@ -101,12 +106,23 @@ pub fn reduction_order(plan: &PlanTree) -> Option<ReductionOrder> {
     let everywhere = chunks.values().all(|ranks| ranks.len() == of_rank.len());
     let same_for_all_sizes = orders.len() == 1 || everywhere && of_rank.values().all(|found| found.len() == 1);
     let differing = differing.into_iter().collect();
+    let is_rank_order = orders.len() == 1 && plan.reductions().iter().any(|&op| orders.contains(&rank_order(plan, op)));
     (!orders.is_empty()).then_some(ReductionOrder {
         fingerprint,
         num_orders: orders.len(),
         differing_ranks: differing,
         whole_chunks,
         same_for_all_sizes,
+        is_rank_order,
         by_switch,
     })
+}
+
+/// Returns the fingerprint of the reduction of all inputs in the order of ranks.
+fn rank_order(plan: &PlanTree, op: ReduceOp) -> u64 {
+    let ranks = plan.ranks.len() as u32;
+    let mut values = Values::new(ranks);
+    let inputs: Vec<_> = (0..ranks).map(|rank| (values.input(rank), 0)).collect();
+    let (node, _) = values.reduce(How { op, switch: false }, inputs.into_iter());
+    values.fingerprint(node)
 }

@@ -339,11 +339,11 @@ fn missing_root_does_not_panic() {
 fn reduction_orders_are_distinguished() {
     let both = reduction_order(&plan(AllReduce, true, &[&[ADD], &[ADD]])).expect("it reduces");
     assert_eq!((both.num_orders, both.differing_ranks.as_slice()), (2, &[1][..]));
-    assert!(!both.is_same_on_all_ranks() && both.same_for_all_sizes && both.whole_chunks);
+    assert!(!both.is_same_on_all_ranks() && both.same_for_all_sizes && both.whole_chunks && !both.is_rank_order);
     let send = "put.m i0+2 > r0:0+2; nop; signal.m#0; wait.m#0";
     let one = "wait.m#0; nop; re i0+2 s0+2 > i0+2; put.m i0+2 > r1:0+2; nop; signal.m#0";
     let one = reduction_order(&plan(AllReduce, true, &[&[one], &[send]])).expect("it reduces");
-    assert!(one.is_same_on_all_ranks() && one.same_for_all_sizes);
+    assert!(one.is_same_on_all_ranks() && one.same_for_all_sizes && one.is_rank_order);
     assert_ne!(one.fingerprint, both.fingerprint);
     let scatter =
         |own: u32, sum: &str| format!("put.m i{} > r0:0; nop; signal.m#0; wait.m#0; nop; re {sum} > o0", 1 - own);
@@ -351,7 +351,11 @@ fn reduction_orders_are_distinguished() {
     let scattered = reduction_order(&scattered).expect("it reduces");
     assert!(scattered.is_same_on_all_ranks() && !scattered.same_for_all_sizes && scattered.num_orders == 2);
     let sorted = plan(ReduceScatter, false, &[&[&scatter(0, "i0 s0")], &[&scatter(1, "s0 i1")]]);
-    assert!(reduction_order(&sorted).expect("it reduces").same_for_all_sizes);
+    let sorted = reduction_order(&sorted).expect("it reduces");
+    assert!(sorted.same_for_all_sizes && sorted.is_rank_order);
+    let swapped = plan(ReduceScatter, false, &[&[&scatter(0, "s0 i0")], &[&scatter(1, "i1 s0")]]);
+    let swapped = reduction_order(&swapped).expect("it reduces");
+    assert!(swapped.same_for_all_sizes && !swapped.is_rank_order && swapped.fingerprint != sorted.fingerprint);
     let half = |i, sum| format!("put.m/{i}:2 i0+2 > r0:0+2; nop; signal.m#{i}; wait.m#{i}; nop; re/{i}:2 {sum} > o0+2");
     let [ab, ba] = [half(0, "i0+2 s0+2"), half(1, "s0+2 i0+2")];
     let halves = reduction_order(&plan(AllReduce, false, &[&[&ab, &ba], &[&ab, &ba]])).expect("it reduces");

@@ -93,14 +93,13 @@ fn disjoint(a: &Op, b: &Op) -> bool {
     !b.ids.iter().any(|id| a.ids.contains(id))
 }
 
-/// Returns whether `b` adds further sources to what `a` accumulates in place, without reading what `a` wrote as a
-/// source.
+/// Returns whether `b` adds further sources to the result of `a`, in place, without reading that result as a source
+/// once more.
 fn accumulates(a: &Op, b: &Op, scope: &Scope) -> bool {
     let total = a.dsts[0];
     a.channel == b.channel
         && a.reduce == b.reduce
         && a.dsts == b.dsts
-        && a.srcs[0] == total
         && b.srcs[0] == total
         && !b.srcs[1..].iter().any(|source| scope.overlap(source, &total))
 }

@@ -130,6 +130,12 @@ fn reductions_accumulate() {
         ("repkt i0 s0 > i0; repkt i0 s1 > i0", "repkt i0 s0 s1 > i0"),
         ("rre.m#0 i0 r0:0 > i0; rre.m#1 i0 r1:1 > i0", "rre.m#0,1 i0 r0:0 r1:1 > i0"),
     ]);
+    // The first one may read its accumulator elsewhere: out of place, the sum is stored once.
+    check(&[
+        ("re i0 s0 > o0; re o0 s1 > o0; re o0 s2 > o0", "re i0 s0 s1 s2 > o0"),
+        ("repkt i0 s0 > o0; repkt o0 s1 > o0", "repkt i0 s0 s1 > o0"),
+        ("rre.m#0 i0 r0:0 > o0; rre.m#1 o0 r1:1 > o0; put.m#0 o0 > r0:0", "rres.m#0,1,0 i0 r0:0 r1:1 > o0 r0:0"),
+    ]);
     stay(&[
         "re i0 s0 > i0; re~max i0 s1 > i0",
         "re i0 s0 > i0; re i1 s1 > i1",
