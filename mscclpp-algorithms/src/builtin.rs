@@ -44,14 +44,19 @@ pub enum BufferMode {
     Any,
 }
 
-/// Operands that an algorithm combines in different orders in different places.
+/// What the order in which an algorithm reduces depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OrderScope {
-    /// The contributions of ranks: results differ from rank to rank.
+    /// The element: every element is reduced once, in an order that depends on its place in the message. All ranks get the
+    /// same result.
+    Elements,
+    /// The launch: a switch reduces in an unspecified order. All ranks get the same result.
+    Launches,
+    /// The rank: results differ from rank to rank.
     Ranks,
-    /// The contributions of nodes: results differ from node to node.
+    /// The node: results differ from node to node.
     Nodes,
-    /// The first two contributions, and all others in one order: results do not differ, because the combination of two
+    /// The rank, but only as regards the first two contributions: results do not differ, because the combination of two
     /// operands is commutative.
     FirstTwo,
 }
@@ -150,7 +155,7 @@ impl BuiltinAlgorithm {
             ranks_per_node: 1,
             any_chunk_factor: false,
             multicast: false,
-            order_varies_across: None,
+            order_varies_across: Some(OrderScope::Elements),
             params: &[],
             function,
         }
@@ -180,9 +185,15 @@ impl BuiltinAlgorithm {
         self
     }
 
-    /// Records that the algorithm reduces in an order that differs from rank to rank, or from node to node.
-    pub(crate) const fn in_own_order(mut self, combined: OrderScope) -> Self {
-        self.order_varies_across = Some(combined);
+    /// Records what the order in which the algorithm reduces depends on: the element, unless set.
+    pub(crate) const fn in_order(mut self, scope: OrderScope) -> Self {
+        self.order_varies_across = Some(scope);
+        self
+    }
+
+    /// Records that the algorithm reduces every element in the order of ranks, in one operation.
+    pub(crate) const fn in_rank_order(mut self) -> Self {
+        self.order_varies_across = None;
         self
     }
 
@@ -235,8 +246,8 @@ impl BuiltinAlgorithm {
         self.multicast
     }
 
-    /// Returns the scope in which the reduction order differs, from rank to rank or node to node, so that rounded
-    /// results may differ between them in the last bit.
+    /// Returns what the order of reduction depends on, so that rounded results may differ in the last bit; `None` if every
+    /// element is reduced in the order of ranks, by one operation that rounds once if its accumulators are wider.
     pub fn order_varies_across(&self) -> Option<OrderScope> {
         self.order_varies_across
     }

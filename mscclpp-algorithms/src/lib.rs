@@ -61,9 +61,11 @@ static ALL: &[BuiltinAlgorithm] = &[
     allreduce::ring::ENTRY,
     allreduce::ring_ports::ENTRY,
     allreduce::packets::ENTRY,
+    allreduce::rank_order::ENTRY,
     allreduce::one_shot::ENTRY,
     allreduce::one_shot_packets::ENTRY,
     allreduce::switch::ENTRY,
+    allreduce::switch_packets::ENTRY,
     allreduce::switch_pipeline::ENTRY,
     allreduce::hierarchical_packets::ENTRY,
     allreduce::hierarchical::ENTRY,
@@ -71,6 +73,8 @@ static ALL: &[BuiltinAlgorithm] = &[
     reducescatter::ring::ENTRY,
     reducescatter::ring_ports::ENTRY,
     reducescatter::packets::ENTRY,
+    reducescatter::rank_order::ENTRY,
+    reducescatter::switch::ENTRY,
     reducescatter::hierarchical_packets::ENTRY,
     reducescatter::hierarchical::ENTRY,
     alltoall::direct::ENTRY,
@@ -101,11 +105,10 @@ pub fn all() -> &'static [BuiltinAlgorithm] {
 }
 
 /// Names of MSCCL++'s built-in algorithms, with the algorithm here that moves data in the same way.
-///
-/// `default_allreduce_nvls_packet` has no counterpart.
 pub const REFERENCE_NAMES: &[(&str, &str)] = &[
     ("default_allreduce_packet", "allreduce_packets"),
     ("default_allreduce_allpair_packet", "allreduce_one_shot_packets"),
+    ("default_allreduce_nvls_packet", "allreduce_switch_packets"),
     ("default_allreduce_fullmesh", "allreduce_all_pairs"),
     ("default_allreduce_rsag", "allreduce_all_pairs"),
     ("default_allreduce_rsag_pipeline", "allreduce_all_pairs"),

@@ -5,8 +5,8 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::{Plan, json};
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::select::{
-    Algorithm, Backend, Choice, Config, DecidedBy, LoadError, Outcome, PlanError, Registry, RegistryError, Rejection,
-    Request, SelectError,
+    Algorithm, Backend, Choice, Config, DecidedBy, LoadError, OrderPolicy, Outcome, PlanError, Registry, RegistryError,
+    Rejection, Request, SelectError,
 };
 use mscclpp_exec::{DataType, cpu::Executor};
 
@@ -32,10 +32,6 @@ fn default_rules_decide_by_size_and_topology() {
     assert_eq!(chosen(devices), "allreduce_one_shot_packets");
     assert_eq!(chosen(Request { in_place: true, ..all_reduce(8, 1 << 24) }), "allreduce_all_pairs");
     assert_eq!(chosen(Request { ranks_per_node: 4, ..all_reduce(8, 1 << 24) }), "allreduce_hierarchical");
-    // Rounding would differ between three ranks, each of which adds its own input last.
-    let devices = Request { backend: Backend::Cuda, ..all_reduce(3, 64) };
-    assert_ne!(chosen(devices), "allreduce_one_shot_packets");
-    assert_eq!(chosen(Request { op: Some(ReduceOp::Max), ..devices }), "allreduce_one_shot_packets");
     // Private buffers are copied to memory that peers can read, so that returning results costs more.
     assert_eq!(chosen(all_reduce(2, 1 << 16)), "allreduce_one_shot");
     assert_eq!(chosen(Request { registered: true, ..all_reduce(2, 1 << 16) }), "allreduce_all_pairs");
@@ -68,7 +64,7 @@ fn a_selector_goes_first_and_what_it_cannot_have_is_an_error_only_if_strict() {
     registry.set_strict(true);
     let error = registry.select(&all_reduce(4, 1 << 21)).expect_err("it is strict");
     assert!(matches!(&error, SelectError::BadChoice { name, .. } if name == "allreduce_switch"), "{error}");
-    assert!(error.to_string().contains("it supports only in-place requests"), "{error}");
+    assert!(error.to_string().contains("it requires multicast hardware"), "{error}");
     assert!(matches!(registry.select(&all_reduce(4, 0)), Err(SelectError::Undecided { .. })));
     registry.clear_selector();
     registry.set_strict(false);
@@ -212,4 +208,73 @@ fn launches_are_counted_by_algorithm() {
     ring.record_call();
     ring.record_call();
     assert_eq!(registry.call_counts(), [("allreduce_ring", 2)]);
+}
+
+fn on_devices(collective: CollectiveKind, bytes: u64) -> Request {
+    Request { backend: Backend::Cuda, ..Request::new(collective, 8, DataType::F32, bytes) }
+}
+
+#[test]
+fn devices_use_switches_where_there_are_any_and_the_order_allows_it() {
+    let registry = Registry::builtin();
+    let chosen = |request: Request| {
+        let decision = registry.select(&request).expect("there is one");
+        assert!(matches!(decision.decided_by, DecidedBy::Rule(_)), "{request}: {}", decision.decided_by);
+        decision.algorithm.name().to_owned()
+    };
+    for in_place in [false, true] {
+        let reduce = |bytes| Request { multicast: true, in_place, ..on_devices(CollectiveKind::AllReduce, bytes) };
+        assert_eq!(chosen(Request { multicast: false, ..reduce(1 << 14) }), "allreduce_one_shot_packets");
+        // The switch only copies packets, so every rank reduces them in the same order.
+        assert_eq!(chosen(reduce(1 << 16)), "allreduce_switch_packets");
+        assert_eq!(chosen(Request { num_ranks: 72, ranks_per_node: 72, ..reduce(1 << 16) }), "allreduce_packets");
+        let large = reduce(1 << 24);
+        assert_eq!(chosen(large), "allreduce_all_pairs");
+        for order in [OrderPolicy::Any, OrderPolicy::InSwitch] {
+            assert_eq!(chosen(Request { order, ..large }), "allreduce_switch");
+            assert_eq!(chosen(Request { order, multicast: false, ..large }), "allreduce_all_pairs");
+        }
+        assert_eq!(chosen(Request { dtype: DataType::I32, ..large }), "allreduce_switch");
+        assert_eq!(chosen(Request { op: Some(ReduceOp::Max), ..large }), "allreduce_all_pairs");
+
+        let scatter = Request { collective: CollectiveKind::ReduceScatter, ..large };
+        assert_eq!(chosen(scatter), "reducescatter_all_pairs");
+        assert_eq!(chosen(Request { order: OrderPolicy::InSwitch, ..scatter }), "reducescatter_switch");
+        // Nothing is reduced, so no order matters.
+        for registered in [false, true] {
+            let gather = |bytes| Request {
+                multicast: true,
+                in_place,
+                registered,
+                ..on_devices(CollectiveKind::AllGather, bytes)
+            };
+            assert_eq!(chosen(gather(1 << 24)), "allgather_switch");
+            assert_eq!(chosen(gather(1 << 16)), "allgather_switch_packets");
+            assert_eq!(chosen(Request { multicast: false, ..gather(1 << 24) }), "allgather_all_pairs");
+        }
+    }
+}
+
+#[test]
+fn blocks_and_threads_on_devices_follow_the_size() {
+    let registry = Registry::builtin();
+    let launch = |bytes: u64| {
+        let request = on_devices(CollectiveKind::AllReduce, bytes);
+        let decision = registry.select(&request).expect("there is one");
+        let plan = registry.plan(&request, &decision).expect("it builds");
+        let (blocks, threads) = (plan.tree().ranks[0].blocks.len() as u32, plan.threads_per_block());
+        assert_eq!(decision.config, Config { blocks: Some(blocks), threads: Some(threads) }, "{request}");
+        (decision.algorithm.name().to_owned(), blocks, threads)
+    };
+    let one_shot = |blocks, threads| ("allreduce_one_shot_packets".to_owned(), blocks, threads);
+    let packets = |blocks, threads| ("allreduce_packets".to_owned(), blocks, threads);
+    // The plans of one algorithm differ from size to size.
+    assert_eq!(launch(256), one_shot(1, 64));
+    assert_eq!(launch(1 << 10), one_shot(1, 128));
+    assert_eq!(launch(1 << 13), one_shot(2, 256));
+    assert_eq!(launch(1 << 14), one_shot(4, 256));
+    assert_eq!(launch(1 << 15), packets(8, 512));
+    assert_eq!(launch(1 << 17), packets(16, 1024));
+    assert_eq!(launch(1 << 24), ("allreduce_all_pairs".to_owned(), 16, 1024));
+    assert_eq!(launch(256), one_shot(1, 64));
 }

@@ -1,15 +1,19 @@
 //! Selection covers every request, and the selected plan is correct: over collectives, topologies, sizes, types and
 //! buffer modes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::OrderScope;
 use mscclpp_core::check::reduction_order;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::DataType;
 use mscclpp_exec::cpu::Executor;
-use mscclpp_exec::select::{CALLS, Config, Decision, Registry, Request};
+use mscclpp_exec::select::{
+    Algorithm, Backend, CALLS, Config, Decision, OrderPolicy, PlanError, Registry, Rejection, Request, SelectError,
+};
 use mscclpp_exec::verify::Verifier;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -68,13 +72,14 @@ fn all_types_and_reductions_are_supported() {
     }
 }
 
-/// Returns the decisions for all requests, once for every plan.
-fn selected(ranks: u32) -> Vec<(Request, Decision)> {
+/// Returns the decisions for requests, once for every plan.
+fn selected(requests: impl Iterator<Item = Request>) -> Vec<(Request, Decision)> {
     let registry = Registry::builtin();
     let mut found = BTreeMap::new();
-    for request in requests(ranks) {
+    for request in requests {
         let decision = select_one(&registry, &request);
-        let key = (decision.algorithm.name().to_owned(), request.ranks_per_node, request.in_place);
+        let name = decision.algorithm.name().to_owned();
+        let key = (name, request.ranks_per_node, request.in_place, decision.config.clone());
         found.entry(key).or_insert((request, decision));
     }
     found.into_values().collect()
@@ -83,7 +88,7 @@ fn selected(ranks: u32) -> Vec<(Request, Decision)> {
 /// Builds and checks every plan that is selected for a number of ranks.
 fn build_all(ranks: u32) {
     let registry = Registry::builtin();
-    for (request, decision) in selected(ranks) {
+    for (request, decision) in selected(requests(ranks)) {
         if decision.algorithm.is_native() {
             continue;
         }
@@ -95,7 +100,8 @@ fn build_all(ranks: u32) {
         if request.collective == CollectiveKind::AllReduce && ranks <= 16 {
             let own_order = decision.algorithm.constraints().order_varies_across;
             let order = reduction_order(&plan.tree()).expect("it reduces");
-            assert!(own_order.is_some() || order.is_same_on_all_ranks(), "{name} for {request}: {order:?}");
+            let may_differ = matches!(own_order, Some(OrderScope::FirstTwo | OrderScope::Nodes | OrderScope::Ranks));
+            assert!(may_differ || order.is_same_on_all_ranks(), "{name} for {request}: {order:?}");
             if own_order == Some(OrderScope::FirstTwo) {
                 assert!(
                     order.differing_ranks.is_empty() || order.differing_ranks == [1],
@@ -120,6 +126,175 @@ fn selected_plans_of_many_ranks_are_proved() {
     for ranks in if cfg!(debug_assertions) { vec![17, 24] } else { (17..=64).collect() } {
         build_all(ranks);
     }
+}
+
+/// Returns requests on devices: of sizes with other numbers of blocks, with and without multicast, in all orders.
+fn device_requests(ranks: u32) -> impl Iterator<Item = Request> {
+    let kinds = [CollectiveKind::AllReduce, CollectiveKind::AllGather, CollectiveKind::ReduceScatter];
+    let requests = kinds.into_iter().flat_map(move |kind| {
+        (8..=22).step_by(2).map(move |power| Request {
+            backend: Backend::Cuda,
+            ..Request::new(kind, ranks, DataType::F32, 1 << power)
+        })
+    });
+    let requests = requests.flat_map(|request| [false, true].map(|in_place| Request { in_place, ..request }));
+    let requests = requests.flat_map(|request| [false, true].map(|multicast| Request { multicast, ..request }));
+    requests.flat_map(|request| OrderPolicy::ALL.map(|order| Request { order, ..request }))
+}
+
+#[test]
+fn plans_selected_on_devices_are_proved() {
+    let registry = Registry::builtin();
+    let mut names = BTreeSet::new();
+    for ranks in [2, 3, 8] {
+        for (request, decision) in selected(device_requests(ranks)) {
+            names.insert(decision.algorithm.name().to_owned());
+            let plan = registry.plan(&request, &decision).unwrap_or_else(|error| panic!("{request}: {error}"));
+            let order = reduction_order(&plan.tree());
+            let by_switch = order.as_ref().is_some_and(|order| order.by_switch);
+            assert!(!by_switch || request.order <= OrderPolicy::InSwitch, "{request}: {order:?}");
+            assert!(order.is_none_or(|order| order.is_same_on_all_ranks()), "{request}");
+        }
+    }
+    let expected = ["allreduce_switch", "allreduce_switch_packets", "allreduce_rank_order", "reducescatter_rank_order"];
+    assert!(expected.iter().all(|name| names.contains(*name)), "{names:?}");
+}
+
+/// Returns the algorithms that may be selected for a request of any size that demands the order of ranks.
+fn in_rank_order(registry: &Registry, request: Request) -> Vec<&Arc<Algorithm>> {
+    let request = Request { order: OrderPolicy::RankOrder, ..request };
+    registry
+        .iter()
+        .filter(|one| one.collective() == request.collective && one.check_request(&request).is_ok())
+        .collect()
+}
+
+#[test]
+fn algorithms_that_claim_the_order_of_ranks_are_proved_to_have_it() {
+    let registry = Registry::builtin();
+    let mut claims = BTreeSet::new();
+    for (_, kind) in CALLS {
+        let rounding = Request::new(kind, 3, DataType::F32, 1 << 20);
+        if !rounding.rounds() {
+            continue;
+        }
+        for ranks in [3, 4, 5, 8, 16] {
+            for (backend, multicast) in [(Backend::Cpu, false), (Backend::Cuda, false), (Backend::Cuda, true)] {
+                let request = Request { backend, multicast, ..Request::new(kind, ranks, DataType::F32, 1 << 20) };
+                for (in_place, blocks) in [(false, None), (true, None), (false, Some(3))] {
+                    let request = Request { in_place, order: OrderPolicy::RankOrder, ..request };
+                    for algorithm in in_rank_order(&registry, request) {
+                        claims.insert(algorithm.name().to_owned());
+                        let config = Config { blocks, threads: None };
+                        // Building proves the order as well; this does not rely on it.
+                        let plan = algorithm.build(&Request { order: OrderPolicy::Any, ..request }, &config);
+                        let plan = plan.unwrap_or_else(|error| panic!("{request}: {error}"));
+                        let order = reduction_order(&plan.tree()).expect("it reduces");
+                        assert!(order.is_rank_order && order.num_orders == 1, "{} for {request}", algorithm.name());
+                    }
+                }
+            }
+        }
+    }
+    let expected = [
+        "allreduce_one_shot_packets",
+        "allreduce_packets",
+        "allreduce_rank_order",
+        "allreduce_switch_packets",
+        "reducescatter_packets",
+        "reducescatter_rank_order",
+    ];
+    assert_eq!(claims.iter().map(String::as_str).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn requests_for_the_order_of_ranks_fail_where_no_algorithm_has_it() {
+    let registry = Registry::builtin();
+    let request = |kind, ranks, ranks_per_node| {
+        let request = Request::new(kind, ranks, DataType::F16, 1 << 12);
+        Request { order: OrderPolicy::RankOrder, ranks_per_node, ..request }
+    };
+    for (kind, ranks, per_node) in [(CollectiveKind::AllReduce, 8, 4), (CollectiveKind::Reduce, 3, 3)] {
+        let error = registry.select(&request(kind, ranks, per_node)).expect_err("it is not supported");
+        let SelectError::NoAlgorithm { rejections, .. } = &error else { panic!("{error}") };
+        assert!(rejections.iter().any(|(_, why)| *why == Rejection::NotInRankOrder), "{error}");
+        assert!(error.to_string().contains("the request requires that of ranks"), "{error}");
+    }
+    // Two operands commute, and integers do not round.
+    assert!(registry.select(&request(CollectiveKind::AllReduce, 2, 1)).is_ok());
+    let integers = Request { dtype: DataType::I32, ..request(CollectiveKind::AllReduce, 8, 4) };
+    assert!(registry.select(&integers).is_ok());
+}
+
+#[test]
+fn false_claim_of_the_order_of_ranks_is_an_error() {
+    let ring = Algorithm::on_demand(algorithms::allreduce_ring::algorithm());
+    let ring = ring.with_constraints(|limits| limits.order_varies_across = None);
+    let request = Request::new(CollectiveKind::AllReduce, 4, DataType::F32, 1 << 12);
+    assert!(ring.build(&request, &Config::default()).is_ok());
+    let ordered = Request { order: OrderPolicy::RankOrder, ..request };
+    let error = ring.build(&ordered, &Config::default()).expect_err("a ring has several orders");
+    assert_eq!(error, PlanError::NotInRankOrder { name: "allreduce_ring".into() });
+
+    // A registry that has cached the plan for another request proves it nevertheless.
+    let mut registry = Registry::empty();
+    registry.add(ring).expect("a new name");
+    let decision = registry.select(&request).expect("the ring");
+    assert!(registry.plan(&request, &decision).is_ok());
+    assert_eq!(registry.plan(&ordered, &decision).expect_err("it is not proved"), error);
+}
+
+/// Returns the bits of the sum of a column of `inputs`, added from left to right.
+fn sum_in_rank_order(inputs: &[Vec<f32>], column: usize) -> u32 {
+    inputs.iter().map(|input| input[column]).reduce(|sum, element| sum + element).expect("a rank").to_bits()
+}
+
+#[test]
+fn sums_in_the_order_of_ranks_do_not_depend_on_size_place_or_mode() {
+    let registry = Registry::builtin();
+    let ranks = 5_u32;
+    let mut random = 1_u64;
+    let mut element = || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        // Of very different magnitudes, so that every other order gives other bits.
+        f32::from_bits(((random >> 40) as u32 & 0x807f_ffff) | (120 + (random >> 33) as u32 % 16) << 23)
+    };
+    let longest = 140_000;
+    let inputs: Vec<Vec<f32>> = (0..ranks).map(|_| (0..longest).map(|_| element()).collect()).collect();
+    let expected: Vec<u32> = (0..longest).map(|column| sum_in_rank_order(&inputs, column)).collect();
+    let reversed: Vec<_> = inputs.iter().rev().cloned().collect();
+    assert!((0..longest).filter(|&column| sum_in_rank_order(&reversed, column) != expected[column]).count() > 1000);
+    let mut names = BTreeSet::new();
+    for backend in [Backend::Cpu, Backend::Cuda] {
+        for (offset, len) in [(0, 1), (3, 64), (1, 255), (0, 1 << 12), (7, 10_000), (1000, 32_768), (0, longest)] {
+            for in_place in [false, true] {
+                let request = Request {
+                    in_place,
+                    backend,
+                    order: OrderPolicy::RankOrder,
+                    ..Request::new(CollectiveKind::AllReduce, ranks, DataType::F32, 4 * len as u64)
+                };
+                let decision = select_one(&registry, &request);
+                names.insert(decision.algorithm.name().to_owned());
+                let plan = registry.plan(&request, &decision).unwrap_or_else(|error| panic!("{request}: {error}"));
+                let mut run = Executor::new(ranks).prepare(&plan, request.message()).expect("it is prepared");
+                let mut buffers = run.buffers().expect("little memory");
+                for (rank, input) in (0..ranks).zip(&inputs) {
+                    let part = input[offset..offset + len].iter().flat_map(|element| element.to_ne_bytes());
+                    buffers.input_mut(rank).copy_from_slice(&part.collect::<Vec<_>>());
+                }
+                run.launch_buffers(&mut buffers).unwrap_or_else(|error| panic!("{request}: {error}"));
+                for rank in 0..ranks {
+                    let found = buffers
+                        .output(rank)
+                        .chunks_exact(4)
+                        .map(|bytes| u32::from_ne_bytes(bytes.try_into().expect("4 bytes")));
+                    assert!(found.eq(expected[offset..offset + len].iter().copied()), "{request}, rank {rank}");
+                }
+            }
+        }
+    }
+    assert!(names.len() >= 3, "{names:?}");
 }
 
 proptest! {

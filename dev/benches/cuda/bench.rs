@@ -7,7 +7,7 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_exec::cuda::{
     Buffers, Device, Executor, Graph, LaunchTimes, PrepareOptions, PreparedPlan, Stream, time, time_launches,
 };
-use mscclpp_exec::select::{Backend, Choice, Config, Registry, Request};
+use mscclpp_exec::select::{Backend, Choice, Config, OrderPolicy, Registry, Request};
 use mscclpp_exec::verify::PeriodicInputs;
 use mscclpp_exec::{DataType, Error};
 
@@ -77,7 +77,11 @@ impl<'a> Bench<'a> {
     /// Returns a request for a collective of f32 on `num_ranks` virtual ranks, which may round differently; `bytes` is
     /// the larger of a rank's input and output.
     pub(crate) fn request(&self, collective: CollectiveKind, ranks: u32, bytes: u64) -> Request {
-        Request { backend: Backend::Cuda, same_bits: false, ..Request::new(collective, ranks, DataType::F32, bytes) }
+        Request {
+            backend: Backend::Cuda,
+            order: OrderPolicy::Any,
+            ..Request::new(collective, ranks, DataType::F32, bytes)
+        }
     }
 
     /// Prepares an algorithm for a request; `None` if it does not support the request, not all of its thread blocks are

@@ -7,8 +7,8 @@ use crate::builtin::BuiltinAlgorithm;
 
 /// Every rank puts its chunk as packets into every other rank's scratch and unpacks the packets that it receives.
 ///
-/// In place or not, any number of ranks; one thread block per peer sends, another one unpacks. Without handshakes, so
-/// it needs double scratch. For small messages.
+/// In place or not, any number of ranks, one thread block. Without handshakes, so it needs double scratch. For small
+/// messages.
 #[collective(AllGather, ranks = [2, 4, 8], in_place, protocol = LL, double_scratch, crate = mscclpp_core)]
 pub fn allgather_packets(p: &Program) {
     let ranks = p.num_ranks();
@@ -19,14 +19,14 @@ pub fn allgather_packets(p: &Program) {
         for step in 1..ranks {
             let peer = p.rank((rank.id() + step) % ranks);
             let channel = rank.memory_channel(peer);
-            channel.put_packets(scratch[peer.id()].chunk(rank.id()), mine, step - 1);
+            channel.put_packets(scratch[peer.id()].chunk(rank.id()), mine, 0);
         }
         if !p.in_place() {
             rank.copy(own, mine, 0);
         }
         for step in 1..ranks {
             let peer = (rank.id() + step) % ranks;
-            rank.unpack_packets(rank.output().chunk(peer), scratch[rank.id()].chunk(peer), ranks + step - 2);
+            rank.unpack_packets(rank.output().chunk(peer), scratch[rank.id()].chunk(peer), 0);
         }
     }
 }

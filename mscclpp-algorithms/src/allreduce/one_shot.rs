@@ -43,4 +43,4 @@ pub fn allreduce_one_shot(p: &Program) {
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allreduce_one_shot::algorithm, include_str!("one_shot.rs"), |p, _| allreduce_one_shot(p))
         .with_buffer_mode(BufferMode::OutOfPlace)
-        .in_own_order(OrderScope::FirstTwo);
+        .in_order(OrderScope::FirstTwo);

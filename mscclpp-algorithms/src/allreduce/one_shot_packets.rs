@@ -3,14 +3,14 @@
 use mscclpp_core::dsl::Program;
 use mscclpp_macros::collective;
 
-use crate::builtin::OrderScope;
 use crate::builtin::{BuiltinAlgorithm, Param};
 
 /// Every rank sends its whole input to every other rank as packets and reduces all inputs that it receives.
 ///
 /// In place or not, two ranks or more, a group of `group` thread blocks. Without handshakes, so it needs double
-/// scratch. It has the lowest latency, for messages so small that only latency matters. Each rank adds its own input
-/// last, so floating-point results may differ between ranks in the last bit.
+/// scratch. It has the lowest latency, for messages so small that only latency matters. Every element is reduced in the
+/// order of ranks: a rank packs its own input as well, and unpacks that of the last rank, because the plain operand of a
+/// reduction follows its packets.
 #[collective(AllReduce, ranks = [2, 4, 8], params(group = [1]), protocol = LL, double_scratch, crate = mscclpp_core)]
 pub fn allreduce_one_shot_packets(p: &Program, group: usize) {
     let ranks = p.num_ranks();
@@ -24,10 +24,15 @@ pub fn allreduce_one_shot_packets(p: &Program, group: usize) {
             let channel = rank.memory_channel(peer);
             channel.put_packets(scratch[peer.id()].chunk(slot(id)), input, &blocks);
         }
-        let others = p.ranks().filter(|peer| peer.id() != id);
-        let arrived: Vec<_> = others.map(|peer| scratch[id].chunk(slot(peer.id()))).collect();
+        let before: Vec<_> = (0..ranks - 1).map(|of| scratch[id].chunk(slot(of))).collect();
         let result = if p.in_place() { input.to_any() } else { rank.output().chunk(..).to_any() };
-        rank.reduce_packets(input, arrived, &blocks).to(result);
+        if id == ranks - 1 {
+            rank.reduce_packets(input, before, &blocks).to(result);
+        } else {
+            rank.copy_packets(scratch[id].chunk(slot(id)), input, &blocks);
+            rank.unpack_packets(result, scratch[id].chunk(slot(ranks - 1)), &blocks);
+            rank.reduce_packets(result, before, &blocks);
+        }
     }
 }
 
@@ -38,4 +43,4 @@ pub(crate) const ENTRY: BuiltinAlgorithm = BuiltinAlgorithm::new(
     |p, arguments| allreduce_one_shot_packets(p, arguments[0]),
 )
 .with_params(&[Param { name: "group", values: &[1, 2, 4, 8] }])
-.in_own_order(OrderScope::Ranks);
+.in_rank_order();

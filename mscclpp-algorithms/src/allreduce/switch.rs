@@ -5,20 +5,23 @@ use mscclpp_core::dsl::{Channels, Program};
 use mscclpp_core::types::BufferKind;
 use mscclpp_macros::collective;
 
-use crate::builtin::{BufferMode, BuiltinAlgorithm};
+use crate::builtin::{BuiltinAlgorithm, OrderScope};
 
 /// The switch reduces each rank's part over all ranks and delivers the result to all of them.
 ///
-/// In place, any number of ranks in one switch domain. For large messages.
+/// In place or not, any number of ranks in one switch domain. For large messages. The order in which a switch sums floats
+/// is unspecified; all ranks get the same result.
 #[collective(AllReduce, ranks = [2, 4, 8], in_place, crate = mscclpp_core)]
 pub fn allreduce_switch(p: &Program) {
-    let switch = p.switch_channel(p.ranks(), BufferKind::Input);
+    let inputs = p.switch_channel(p.ranks(), BufferKind::Input);
+    let outputs = if p.in_place() { inputs } else { p.switch_channel(p.ranks(), BufferKind::Output) };
     for rank in p.ranks() {
         let channels = rank.memory_channels(p.ranks().filter(|peer| *peer != rank));
         channels.handshake(0).relaxed();
-        let mine = rank.input().chunk(rank.id());
-        switch.at(rank).reduce(mine, rank.id(), 0);
-        switch.at(rank).broadcast(rank.id(), mine, 0);
+        let (id, input) = (rank.id(), rank.input());
+        let mine = if p.in_place() { input.chunk(id).to_any() } else { rank.output().chunk(id).to_any() };
+        inputs.at(rank).reduce(mine, id, 0);
+        outputs.at(rank).broadcast(id, mine, 0);
         channels.handshake(0);
     }
 }
@@ -26,5 +29,5 @@ pub fn allreduce_switch(p: &Program) {
 /// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allreduce_switch::algorithm, include_str!("switch.rs"), |p, _| allreduce_switch(p))
-        .with_buffer_mode(BufferMode::InPlace)
-        .multicast();
+        .multicast()
+        .in_order(OrderScope::Launches);

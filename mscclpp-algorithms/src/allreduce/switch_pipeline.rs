@@ -5,13 +5,14 @@ use mscclpp_core::dsl::{Channels, Program};
 use mscclpp_core::types::{BlockSync, BufferKind};
 use mscclpp_macros::collective;
 
-use crate::builtin::BuiltinAlgorithm;
+use crate::builtin::{BuiltinAlgorithm, OrderScope};
 
 /// One thread block copies the input to scratch, a second one has the switch reduce and deliver it, a third one copies
 /// the result to the output; semaphores order their accesses to windows of 1 MiB.
 ///
 /// Input and output may be the same memory or not, and need not support multicast: only scratch must. Any number of
-/// ranks in one switch domain. For large messages.
+/// ranks in one switch domain. For large messages. The order in which a switch sums floats is unspecified; all ranks get
+/// the same result.
 #[collective(AllReduce, ranks = [2, 4, 8], reuse_resources, crate = mscclpp_core)]
 pub fn allreduce_switch_pipeline(p: &Program) {
     let ranks = p.num_ranks();
@@ -56,4 +57,5 @@ pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(allreduce_switch_pipeline::algorithm, include_str!("switch_pipeline.rs"), |p, _| {
         allreduce_switch_pipeline(p)
     })
-    .multicast();
+    .multicast()
+    .in_order(OrderScope::Launches);

@@ -4,11 +4,18 @@ use std::path::PathBuf;
 
 use clap::Args;
 use mscclpp_core::collective::CollectiveKind;
+use mscclpp_exec::select::OrderPolicy;
 
 use super::RootedArgs;
 use super::backend::Backend;
 use super::collective::collective;
 use crate::size;
+
+/// Reads an order policy.
+fn order(name: &str) -> Result<OrderPolicy, String> {
+    OrderPolicy::from_name(name)
+        .ok_or_else(|| format!("expected {}", OrderPolicy::ALL.map(OrderPolicy::name).join(", ")))
+}
 
 /// Arguments of `mscclpp select`.
 #[derive(Debug, Args)]
@@ -16,7 +23,7 @@ use crate::size;
 Examples:
   mscclpp select all_reduce --bytes 1M --ranks 8
   mscclpp select all_gather --bytes 64K --ranks 16 --ranks-per-node 8 --in-place
-  mscclpp select all_reduce --bytes 1M --ranks 8 --backend cuda --multicast
+  mscclpp select all_reduce --bytes 1M --ranks 8 --backend cuda --multicast --order in-switch
   mscclpp select all_reduce --bytes 1M --ranks 4 --table four.toml
 
 Exit codes: 0 an algorithm is selected, 1 none is eligible, 2 invalid call, or the table cannot be read")]
@@ -45,6 +52,9 @@ pub(crate) struct SelectArgs {
     /// The devices support multicast
     #[arg(long)]
     pub(crate) multicast: bool,
+    /// Order in which floats are reduced: any, in-switch, same-on-all-ranks or rank-order
+    #[arg(long, value_name = "ORDER", default_value_t, value_parser = order)]
+    pub(crate) order: OrderPolicy,
     #[command(flatten)]
     pub(crate) rooted: RootedArgs,
     /// Use this tuning table [default: that of MSCCLPP_TUNING_TABLE, if it is set]

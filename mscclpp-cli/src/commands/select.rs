@@ -33,6 +33,7 @@ pub(crate) fn select(args: &SelectArgs) -> Result<ExitCode> {
         registered: args.registered,
         multicast: args.multicast,
         backend: args.backend.into(),
+        order: args.order,
         ..request
     })?;
     let explanation = registry.explain(&request);

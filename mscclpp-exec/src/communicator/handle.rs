@@ -1,7 +1,7 @@
 //! The handle of one rank to its communicator.
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use crate::error::Error;
 use crate::metrics::CallCounters;
 use crate::places::PlaceNumbers;
 use crate::process::{Executor, SharedBuffer};
-use crate::select::{Choice, Registry, Request};
+use crate::select::{Choice, OrderPolicy, Registry, Request};
 
 /// One rank's handle to a set of ranks: makes collective calls, registered memory and smaller communicators. Clones are the
 /// same rank. A call selects an algorithm, prepares its plan once, and launches it.
@@ -97,6 +97,8 @@ pub(super) struct Inner {
     pub(super) inherited: Option<Arc<Registry>>,
     calls: Mutex<Calls>,
     assume_registered: AtomicBool,
+    /// The [`OrderPolicy`] of calls, as a number.
+    order: AtomicU8,
     pub(super) queue: CallQueue,
     pub(super) pairs: Pairs,
     pub(super) observed: Arc<Observed>,
@@ -362,6 +364,28 @@ impl Communicator {
         self.inner.assume_registered.store(registered, Ordering::Relaxed);
     }
 
+    /// Sets what the following calls demand of the order in which they reduce floats, on all ranks alike:
+    /// [`OrderPolicy::SameOnAllRanks`] unless set.
+    ///
+    /// ```
+    /// # use mscclpp_core::types::ReduceOp;
+    /// # use mscclpp_exec::{Communicator, Error, select::OrderPolicy};
+    /// # fn step(comm: &Communicator, activations: &mut [f32]) -> Result<(), Error> {
+    /// // The bits of a row may not depend on how many rows are in the batch.
+    /// comm.set_order_policy(OrderPolicy::RankOrder);
+    /// comm.all_reduce_in_place(activations, ReduceOp::Sum)
+    /// # }
+    /// ```
+    pub fn set_order_policy(&self, policy: OrderPolicy) {
+        self.inner.order.store(policy as u8, Ordering::Relaxed);
+    }
+
+    /// Returns what calls demand of the order in which they reduce floats.
+    pub fn order_policy(&self) -> OrderPolicy {
+        let number = self.inner.order.load(Ordering::Relaxed);
+        OrderPolicy::ALL.get(usize::from(number)).copied().unwrap_or_default()
+    }
+
     /// Lets one algorithm serve all following calls of its collective, or the registry decide again. For measurements; all
     /// ranks must do it alike. Calls that the algorithm does not serve fail.
     ///
@@ -385,6 +409,7 @@ impl Communicator {
         Request {
             ranks_per_node: self.inner.bootstrap.ranks_per_node(),
             registered: self.inner.assume_registered.load(Ordering::Relaxed),
+            order: self.order_policy(),
             ..Request::new(collective, self.num_ranks(), dtype, bytes)
         }
     }
@@ -421,6 +446,7 @@ impl Communicator {
             inherited,
             calls: Mutex::default(),
             assume_registered: AtomicBool::new(false),
+            order: AtomicU8::new(OrderPolicy::default() as u8),
             queue: CallQueue::default(),
             pairs: Pairs::default(),
         };

@@ -70,6 +70,8 @@ pub struct PrepareOptions {
     /// Whether to generate and compile a kernel for this plan, type and reduction. Where that is not possible the plan
     /// is interpreted, with the same results.
     pub specialize: bool,
+    /// Whether switches may sum floats, as [`Options::in_switch_float_sums`] allows it for all plans.
+    pub in_switch_float_sums: bool,
 }
 
 impl Default for Options {
@@ -121,6 +123,12 @@ impl PrepareOptions {
     #[must_use]
     pub fn specialize(self, specialize: bool) -> Self {
         Self { specialize, ..self }
+    }
+
+    /// Returns these options with sums of floats by switches allowed or not.
+    #[must_use]
+    pub fn in_switch_float_sums(self, in_switch_float_sums: bool) -> Self {
+        Self { in_switch_float_sums, ..self }
     }
 }
 

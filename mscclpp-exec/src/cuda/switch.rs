@@ -262,3 +262,19 @@ pub(super) fn combines(dtype: DataType, accumulate: AccumType, op: ReduceOp, flo
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::select::is_reduced_by_switches;
+
+    #[test]
+    fn selection_expects_of_switches_what_they_do() {
+        for &dtype in DataType::ALL {
+            for op in ReduceOp::ALL {
+                let does = combines(dtype, AccumType::Native, op, true);
+                assert_eq!(is_reduced_by_switches(dtype, op), does, "{dtype} {op}");
+            }
+        }
+    }
+}

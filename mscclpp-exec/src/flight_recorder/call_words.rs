@@ -4,7 +4,7 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 
 use crate::dtype::DataType;
-use crate::select::{Backend, Request};
+use crate::select::{Backend, OrderPolicy, Request};
 
 /// Number of words of a call.
 pub(super) const WORDS: usize = 5;
@@ -41,9 +41,9 @@ pub(super) fn encode(request: Option<&Request>, place: u32) -> [u64; WORDS] {
     let flags = u8::from(request.in_place)
         | u8::from(request.registered) << 1
         | u8::from(request.multicast) << 2
-        | u8::from(request.same_bits) << 3
-        | u8::from(request.virtual_ranks) << 4
-        | u8::from(request.backend == Backend::Cuda) << 5;
+        | u8::from(request.virtual_ranks) << 3
+        | u8::from(request.backend == Backend::Cuda) << 4
+        | (request.order as u8) << 5;
     let op = request.op.map_or(0, |op| op as u8 + 1);
     [
         request.bytes,
@@ -81,9 +81,9 @@ pub(super) fn decode(words: [u64; WORDS]) -> Option<(Option<Request>, u32)> {
         registered: flag(1),
         alignment,
         multicast: flag(2),
-        same_bits: flag(3),
-        backend: if flag(5) { Backend::Cuda } else { Backend::Cpu },
-        virtual_ranks: flag(4),
+        order: *OrderPolicy::ALL.get(usize::from(flags >> 5))?,
+        backend: if flag(4) { Backend::Cuda } else { Backend::Cpu },
+        virtual_ranks: flag(3),
     };
     Some((Some(request), place))
 }
@@ -109,7 +109,7 @@ mod tests {
                         in_place: number % 2 == 0,
                         registered: number % 3 == 0,
                         multicast: number % 5 == 0,
-                        same_bits: number % 7 == 0,
+                        order: OrderPolicy::ALL[number as usize % OrderPolicy::ALL.len()],
                         virtual_ranks: number % 11 == 0,
                         backend: if number % 13 == 0 { Backend::Cuda } else { Backend::Cpu },
                         ..Request::new(collective, number + 1, dtype, u64::MAX - u64::from(number))
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn other_words_are_no_call() {
-        for (byte, value) in [(0, 10), (1, 200), (2, 6)] {
+        for (byte, value) in [(0, 10), (1, 200), (2, 6), (3, 4 << 5)] {
             let mut codes = 1_u32.to_le_bytes();
             codes[byte] = value;
             assert_eq!(decode([0, 0, 0, 0, u32::from_le_bytes(codes).into()]), None);

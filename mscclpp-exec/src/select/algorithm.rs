@@ -11,16 +11,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use mscclpp_core::algorithm::EmbeddedAlgorithm;
-use mscclpp_core::check::LoadOptions;
+use mscclpp_core::check::{LoadOptions, reduction_order};
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::Plan;
 use mscclpp_core::spec::AlgoSpec;
-use mscclpp_core::types::ReduceOp;
+use mscclpp_core::types::{Protocol, ReduceOp};
 
 use super::choice::Config;
 use super::constraints::{Constraints, Rejection, check_buffer_mode, machine};
 use super::error::{CallError, LoadError, PlanError};
 use super::native::{self, Call, Function};
+use super::order::OrderPolicy;
 use super::request::{Backend, Request};
 
 /// Maximum length of a plan file that is read, in bytes.
@@ -335,17 +336,42 @@ impl Algorithm {
         }
     }
 
+    /// Returns a configuration with the usual numbers for a request where it leaves them open, if the numbers depend on the
+    /// request: those of a built-in algorithm on a device.
+    #[must_use]
+    pub fn complete(&self, request: &Request, config: &Config) -> Config {
+        match (&self.source, request.backend) {
+            (Source::Builtin(built_in), Backend::Cuda) => {
+                let (blocks, threads) = usual_on_device(built_in, request);
+                let (blocks, threads) = (config.blocks.unwrap_or(blocks), config.threads.unwrap_or(threads));
+                Config { blocks: Some(blocks), threads: Some(threads) }
+            }
+            _ => config.clone(),
+        }
+    }
+
     /// Builds the plan for a request.
     ///
     /// # Cost
     /// None for an existing plan; else that of compiling and checking it, linear in its operations.
-    /// [`Registry::plan`](super::Registry::plan) caches compiled plans.
+    /// [`Registry::plan`](super::Registry::plan) caches compiled plans. If the request demands the order of ranks, also that
+    /// of proving it.
     ///
     /// # Errors
     /// [`PlanError::Rejected`] if it does not serve the request; [`PlanError::Native`] if it has no plans;
     /// [`PlanError::Build`], [`PlanError::Program`] and [`PlanError::Panicked`] if its program does not build for the
-    /// request's machine.
+    /// request's machine; [`PlanError::NotInRankOrder`] if the request demands that order and the plan has another one.
     pub fn build(&self, request: &Request, config: &Config) -> Result<Plan, PlanError> {
+        let plan = self.build_any(request, config)?;
+        // Two operands commute.
+        let is_ordered = request.order == OrderPolicy::RankOrder && request.rounds() && request.num_ranks > 2;
+        if is_ordered && !reduction_order(&plan.tree()).is_some_and(|order| order.is_rank_order) {
+            return Err(PlanError::NotInRankOrder { name: self.name.clone() });
+        }
+        Ok(plan)
+    }
+
+    fn build_any(&self, request: &Request, config: &Config) -> Result<Plan, PlanError> {
         let rejected = |rejection| PlanError::Rejected { name: self.name.clone(), rejection: Box::new(rejection) };
         self.check_request(request).map_err(rejected)?;
         if let Some(found) = config.blocks.filter(|blocks| !(1..=Config::MAX_BLOCKS).contains(blocks)) {
@@ -353,7 +379,7 @@ impl Algorithm {
         }
         match &self.source {
             Source::Builtin(built_in) => {
-                let (spec, arguments) = build_for(built_in, request, config);
+                let (spec, arguments) = build_for(built_in, request, &self.complete(request, config));
                 Ok(built_in.plan(spec, &arguments)?)
             }
             Source::OnDemand(embedded) => {
@@ -443,19 +469,34 @@ fn fits(Existing { plan, ops }: &Existing, request: &Request) -> Result<(), (u32
     Ok(())
 }
 /// Returns the specification and arguments of a built-in algorithm for a request. On the CPU one parallel block is
-/// usual, because ranks run in parallel. On a device there is one block per 64 KiB, up to 16, but no fewer than the
-/// algorithm's own number.
+/// usual, because ranks run in parallel.
 fn build_for(algorithm: &BuiltinAlgorithm, request: &Request, config: &Config) -> (AlgoSpec, Vec<usize>) {
     let mut spec = algorithm.spec(request.num_ranks, request.ranks_per_node);
     spec.collective.in_place = request.in_place;
     spec.collective.root = request.root;
     spec.threads_per_block = config.threads.unwrap_or(spec.threads_per_block);
-    let usual = match request.backend {
-        Backend::Cpu => 1,
-        Backend::Cuda => {
-            let blocks = (request.bytes >> 16).clamp(1, 16).next_power_of_two() as u32;
-            algorithm.num_parallel_blocks(&spec).max(blocks)
-        }
+    algorithm.with_parallel_blocks(spec, config.blocks.unwrap_or(1))
+}
+
+/// Maximum usual number of parallel blocks on a device, unless an algorithm has more by itself.
+const MAX_USUAL_BLOCKS: u64 = 16;
+
+/// Returns the usual numbers of parallel blocks and of threads on a device. Each block of packets has 4 KiB of the message,
+/// from 8 KiB on; other blocks have 64 KiB, but there are no fewer than the algorithm's own number. A thread has at least
+/// one packet or vector of each block's data; short messages do not pay for the start of many threads.
+fn usual_on_device(algorithm: &BuiltinAlgorithm, request: &Request) -> (u32, u32) {
+    let spec = algorithm.spec(request.num_ranks, request.ranks_per_node);
+    let (bytes_per_block, bytes_per_thread) = match spec.protocol {
+        Protocol::LL => (1 << 12, 8),
+        Protocol::Simple => (1 << 16, 16),
     };
-    algorithm.with_parallel_blocks(spec, config.blocks.unwrap_or(usual))
+    let by_size = match request.bytes / bytes_per_block {
+        0..2 => 1,
+        blocks => blocks.min(MAX_USUAL_BLOCKS).next_power_of_two(),
+    };
+    let blocks = algorithm.num_parallel_blocks(&spec).max(by_size as u32);
+    let max_threads = if request.bytes <= 1 << 14 { spec.threads_per_block.min(256) } else { spec.threads_per_block };
+    let threads = request.bytes / u64::from(blocks) / bytes_per_thread;
+    let threads = threads.clamp(64, u64::from(max_threads.max(64))).next_power_of_two() as u32;
+    (blocks, threads.min(max_threads))
 }

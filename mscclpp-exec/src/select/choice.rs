@@ -10,7 +10,7 @@ pub struct Config {
     /// Thread blocks, or groups of thread blocks, that share every transfer; `None` for the backend's usual number, 1
     /// to [`MAX_BLOCKS`](Self::MAX_BLOCKS) otherwise.
     pub blocks: Option<u32>,
-    /// CUDA threads per thread block; `None` for the algorithm's own number. Ignored on the CPU.
+    /// CUDA threads per thread block; `None` for the usual number. Ignored on the CPU.
     pub threads: Option<u32>,
 }
 

@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use mscclpp_core::types::ReduceOp;
 
 use super::choice::Config;
+use super::order::{OrderPolicy, is_reduced_by_switches};
 use super::request::{Backend, Bytes, Request};
 use crate::dtype::DataType;
 use mscclpp_algorithms::{BufferMode, OrderScope};
@@ -31,7 +32,8 @@ pub struct Constraints {
     pub registered: bool,
     /// Whether multicast hardware is needed.
     pub multicast: bool,
-    /// The scope within which results may differ in the last bit, because they are combined in different orders.
+    /// What the order of reduction depends on, so that results may differ in the last bit; `None` if every element is
+    /// reduced in the order of ranks. Plans are checked for that when they are built for a request that demands it.
     pub order_varies_across: Option<OrderScope>,
     /// The only backend on which it runs; `None` for all.
     pub backend: Option<Backend>,
@@ -49,7 +51,7 @@ impl Default for Constraints {
             alignment: 1,
             registered: false,
             multicast: false,
-            order_varies_across: None,
+            order_varies_across: Some(OrderScope::Elements),
             backend: None,
         }
     }
@@ -113,6 +115,17 @@ pub enum Rejection {
     NoMulticast,
     /// Results may differ in the last bit between ranks, and the request requires equal bits.
     OrderVaries,
+    /// A switch sums floats, in an unspecified order, which the request does not allow.
+    SwitchOrder,
+    /// An element's bits depend on its place in the message, and the request requires one order.
+    NotInRankOrder,
+    /// Switches do not reduce this type in this way.
+    NotBySwitch {
+        /// The request's type.
+        dtype: DataType,
+        /// The request's reduction.
+        op: ReduceOp,
+    },
     /// No algorithm is built with this number of thread blocks.
     BlockCount {
         /// The chosen number.
@@ -160,15 +173,17 @@ impl Constraints {
         if self.multicast && !request.multicast {
             return Err(Rejection::NoMulticast);
         }
-        let operands = match self.order_varies_across {
-            None => 1,
-            Some(OrderScope::FirstTwo) => 2,
-            Some(OrderScope::Ranks) => ranks,
-            Some(OrderScope::Nodes) => nodes,
-        };
-        // Two operands commute bit by bit; more do not associate.
-        if operands > 2 && request.same_bits && request.rounds() {
-            return Err(Rejection::OrderVaries);
+        if let (Some(OrderScope::Launches), Some(op)) = (self.order_varies_across, request.op)
+            && !is_reduced_by_switches(dtype, op)
+        {
+            return Err(Rejection::NotBySwitch { dtype, op });
+        }
+        if request.rounds() && !request.order.accepts(self.order_varies_across, ranks, nodes) {
+            return Err(match (self.order_varies_across, request.order) {
+                (Some(OrderScope::Launches), _) => Rejection::SwitchOrder,
+                (_, OrderPolicy::RankOrder) => Rejection::NotInRankOrder,
+                _ => Rejection::OrderVaries,
+            });
         }
         match self.backend {
             Some(expected) if expected != request.backend => Err(Rejection::Backend { expected }),
@@ -228,6 +243,13 @@ impl fmt::Display for Rejection {
             Self::OrderVaries => {
                 f.write_str("rounds differently on different ranks, but the request requires equal bits")
             }
+            Self::SwitchOrder => f.write_str(
+                "sums floats in the order of a switch, which the request does not allow: its order is not `in-switch`",
+            ),
+            Self::NotInRankOrder => f.write_str(
+                "reduces elements in an order that depends on their place, but the request requires that of ranks",
+            ),
+            Self::NotBySwitch { dtype, op } => write!(f, "reduces in switches, which do not support {op} of {dtype}"),
             Self::BlockCount { found } => write!(f, "supports 1 to {} blocks, found {found}", Config::MAX_BLOCKS),
             Self::Backend { expected } => write!(f, "runs only on {expected}"),
         }
@@ -276,6 +298,34 @@ mod tests {
             (of_nodes.check_request(&on(3)), of_nodes.check_request(&on(2))),
             (Ok(()), Err(Rejection::OrderVaries))
         );
-        assert_eq!(own.check_request(&Request { same_bits: false, ..request(3, DataType::F32) }), Ok(()));
+        assert_eq!(own.check_request(&Request { order: OrderPolicy::Any, ..request(3, DataType::F32) }), Ok(()));
+        let one = Request { order: OrderPolicy::RankOrder, ..request(3, DataType::F32) };
+        assert_eq!(Constraints::default().check_request(&one), Err(Rejection::NotInRankOrder));
+        let in_rank_order = Constraints { order_varies_across: None, ..Constraints::default() };
+        assert_eq!(in_rank_order.check_request(&one), Ok(()));
+    }
+
+    #[test]
+    fn switches_sum_floats_only_if_the_request_allows_it() {
+        let by_switch = Constraints { order_varies_across: Some(OrderScope::Launches), ..Constraints::default() };
+        let request = |dtype, op| Request { op, ..Request::new(CollectiveKind::AllReduce, 4, dtype, 64) };
+        for (dtype, op, expected) in [
+            (DataType::I32, ReduceOp::Sum, Ok(())),
+            (DataType::U64, ReduceOp::Max, Ok(())),
+            (DataType::F32, ReduceOp::Sum, Err(Rejection::SwitchOrder)),
+            (DataType::F32, ReduceOp::Max, Err(Rejection::NotBySwitch { dtype: DataType::F32, op: ReduceOp::Max })),
+            (DataType::I8, ReduceOp::Sum, Err(Rejection::NotBySwitch { dtype: DataType::I8, op: ReduceOp::Sum })),
+        ] {
+            assert_eq!(by_switch.check_request(&request(dtype, Some(op))), expected, "{dtype} {op}");
+        }
+        for (order, expected) in [
+            (OrderPolicy::Any, Ok(())),
+            (OrderPolicy::InSwitch, Ok(())),
+            (OrderPolicy::RankOrder, Err(Rejection::SwitchOrder)),
+        ] {
+            let sum = Request { order, ..request(DataType::BF16, Some(ReduceOp::Sum)) };
+            assert_eq!(by_switch.check_request(&sum), expected, "{order}");
+        }
+        assert_eq!(by_switch.check_request(&request(DataType::F16, None)), Ok(()));
     }
 }

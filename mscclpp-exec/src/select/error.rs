@@ -80,6 +80,15 @@ pub enum PlanError {
         /// All diagnostics.
         findings: Diagnostics,
     },
+    /// Its constraints state that it reduces in the order of ranks, as the request demands, but its plan does not.
+    #[error(
+        "the plan of `{name}` does not reduce every element in the order of ranks, as its constraints state; set \
+         `order_varies_across`"
+    )]
+    NotInRankOrder {
+        /// The algorithm.
+        name: String,
+    },
     /// It has no plans.
     #[error("`{name}` is a function or a kernel, and has no plans")]
     Native {

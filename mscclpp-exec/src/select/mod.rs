@@ -10,6 +10,7 @@ mod constraints;
 mod error;
 mod explain;
 mod native;
+mod order;
 mod registry;
 mod request;
 mod rules;
@@ -21,5 +22,8 @@ pub use constraints::{Constraints, Rejection};
 pub use error::{CallError, LoadError, PlanError, RegistryError, SelectError};
 pub use explain::{CandidateOutcome, Explanation, Outcome};
 pub use native::{Buffers, Call};
+pub use order::OrderPolicy;
+#[cfg(all(test, feature = "cuda"))]
+pub(crate) use order::is_reduced_by_switches;
 pub use registry::{DecidedBy, Decision, Registry};
 pub use request::{Backend, CALLS, Request};

@@ -12,6 +12,7 @@ use super::choice::{Choice, Config};
 use super::constraints::Rejection;
 use super::error::{PlanError, RegistryError, SelectError};
 use super::explain::{CandidateOutcome, Explanation, Outcome};
+use super::order::OrderPolicy;
 use super::request::{Backend, Bytes, CALLS, Request};
 use super::rules::RULES;
 use super::tuning::{MachineInfo, TABLE_VARIABLE, TableError, TuningTable};
@@ -69,8 +70,9 @@ pub struct Registry {
 
 static_assertions::assert_impl_all!(Registry: Send, Sync);
 
-/// Key of a compiled plan: name, backend, ranks, ranks per node, in place, root, configuration.
-type Key = (String, Backend, u32, u32, bool, u32, Config);
+/// Key of a compiled plan: name, backend, ranks, ranks per node, in place, root, whether its order was proved, complete
+/// configuration.
+type Key = (String, Backend, u32, u32, bool, u32, bool, Config);
 
 /// The algorithm selected for a request.
 #[derive(Clone, Debug)]
@@ -250,7 +252,9 @@ impl Registry {
         let algorithm = &decision.algorithm;
         let Request { backend, num_ranks: ranks, ranks_per_node, in_place, root, .. } = *request;
         let name = algorithm.name().to_owned();
-        let key = (name, backend, ranks, ranks_per_node, in_place, root, decision.config.clone());
+        let is_ordered = request.order == OrderPolicy::RankOrder && request.rounds();
+        let config = algorithm.complete(request, &decision.config);
+        let key = (name, backend, ranks, ranks_per_node, in_place, root, is_ordered, config.clone());
         // Plans from files may support certain sizes only, and cost nothing to build.
         if !algorithm.is_compiled() {
             return algorithm.build(request, &decision.config);
@@ -258,7 +262,7 @@ impl Registry {
         if let Some(plan) = self.lock_plans().get(&key) {
             return Ok(plan.clone());
         }
-        let plan = algorithm.build(request, &decision.config)?;
+        let plan = algorithm.build(request, &config)?;
         let mut plans = self.lock_plans();
         if plans.len() >= MAX_CACHED_PLANS {
             plans.clear();
@@ -401,7 +405,7 @@ fn missing(request: &Request) -> String {
 fn decide_by_rules(request: &Request, candidates: &[&Arc<Algorithm>]) -> Decision {
     let decided = |algorithm: &Arc<Algorithm>, why| Decision {
         algorithm: Arc::clone(algorithm),
-        config: Config::default(),
+        config: algorithm.complete(request, &Config::default()),
         decided_by: why,
     };
     let width = |algorithm: &Algorithm| algorithm.constraints().bytes.end() - algorithm.constraints().bytes.start();

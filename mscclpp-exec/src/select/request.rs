@@ -5,6 +5,7 @@ use std::fmt;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 
+use super::order::OrderPolicy;
 use crate::dtype::DataType;
 use crate::message::Message;
 
@@ -36,8 +37,8 @@ pub struct Request {
     pub root: u32,
     /// Number of ranks.
     pub num_ranks: u32,
-    /// Number of ranks per node. Rank r is on node r / `ranks_per_node`, and all nodes are full; 1 if that does not
-    /// hold.
+    /// Number of ranks per node: ranks that access each other's memory. Rank r is on node r / `ranks_per_node`, and all
+    /// nodes are full; 1 if that does not hold, and for devices without peer access.
     pub ranks_per_node: u32,
     /// Whether input and output are one buffer.
     pub in_place: bool,
@@ -47,8 +48,8 @@ pub struct Request {
     pub alignment: u32,
     /// Whether the ranks of a node have multicast hardware.
     pub multicast: bool,
-    /// Whether all ranks must get the same bits, even where rounding depends on the order of a reduction.
-    pub same_bits: bool,
+    /// The demand on the order of reduction, where rounding depends on it.
+    pub order: OrderPolicy,
     /// The backend that runs the plan.
     pub backend: Backend,
     /// Whether all ranks are agents of one launch, which share its threads: a [`cpu::Executor`](crate::cpu::Executor).
@@ -102,7 +103,7 @@ impl Request {
             registered: false,
             alignment: dtype.size() as u32,
             multicast: false,
-            same_bits: true,
+            order: OrderPolicy::SameOnAllRanks,
             backend: Backend::Cpu,
             virtual_ranks: false,
         }
@@ -130,8 +131,8 @@ impl Request {
         Self { bytes: self.bytes.checked_next_power_of_two().unwrap_or(u64::MAX), ..*self }
     }
 
-    /// Returns whether the order of combination affects the result.
-    pub(super) fn rounds(&self) -> bool {
+    /// Returns whether the order of reduction affects the result.
+    pub fn rounds(&self) -> bool {
         match self.op {
             None | Some(ReduceOp::Min | ReduceOp::Max) => false,
             Some(_) => !self.dtype.is_integer(),
@@ -168,6 +169,9 @@ impl fmt::Display for Request {
         f.write_str(if self.in_place { ", in place" } else { ", out of place" })?;
         if self.registered {
             f.write_str(", registered")?;
+        }
+        if self.order != OrderPolicy::default() {
+            write!(f, ", order {}", self.order)?;
         }
         let plural = |n: u32| if n == 1 { "" } else { "s" };
         write!(f, ", {ranks} rank{} on ", plural(*ranks))?;

@@ -21,6 +21,8 @@ pub(super) struct Rule {
     max_bytes: u64,
     /// Maximum number of ranks.
     ranks: u32,
+    /// Maximum message size times the number of ranks, in bytes.
+    max_total: u64,
     /// The algorithm.
     pub(super) name: &'static str,
     /// Why the rule selects it.
@@ -50,6 +52,7 @@ impl Rule {
             virtual_ranks_only: false,
             max_bytes,
             ranks,
+            max_total: u64::MAX,
             name,
             reason,
         }
@@ -58,6 +61,12 @@ impl Rule {
     /// Restricts the rule to cores that share memory.
     const fn on_cpu(mut self) -> Self {
         self.backend = Some(Backend::Cpu);
+        self
+    }
+
+    /// Restricts the rule to messages of at most this many bytes on all ranks together.
+    const fn up_to_total(mut self, bytes: u64) -> Self {
+        self.max_total = bytes;
         self
     }
 
@@ -83,10 +92,14 @@ impl Rule {
             && (!self.virtual_ranks_only || request.virtual_ranks)
             && request.num_ranks <= self.ranks
             && request.bytes <= self.max_bytes
+            && request.bytes.saturating_mul(u64::from(request.num_ranks)) <= self.max_total
     }
 }
 
 const ONE_STEP: &str = "for short messages on few ranks, one step is enough";
+const ONE_STORE: &str = "for short messages, one multicast store reaches all ranks";
+const BY_SWITCH: &str = "a switch moves every byte once";
+const IN_RANK_ORDER: &str = "every element is reduced in the order of ranks";
 const SMALL: &str = "small messages are sent as packets";
 const LARGE: &str = "large messages are moved once, over all links";
 const FEW_STEPS: &str = "between nodes, the number of steps dominates for short messages";
@@ -118,17 +131,25 @@ pub(super) static RULES: &[Rule] = {
         Rule::new(ReduceScatter, One, ALL, ANY, "reducescatter_all_pairs", READS_BEAT_PACKETS).on_cpu(),
         Rule::new(AllToAll, One, ALL, 256 * K, "alltoall_pull", READS_BEAT_WRITES).on_cpu(),
         Rule::new(AllToAll, One, ALL, ANY, "alltoall_direct", READS_BEAT_PACKETS).on_cpu(),
-        Rule::new(AllReduce, One, 2, 32 * K, "allreduce_one_shot_packets", ONE_STEP),
-        Rule::new(AllReduce, One, 8, K, "allreduce_one_shot_packets", ONE_STEP),
-        Rule::new(AllReduce, One, ALL, 32 * K, "allreduce_packets", SMALL),
+        Rule::new(AllReduce, One, ALL, 64 * K, "allreduce_switch_packets", ONE_STORE).up_to_total(512 * K),
+        Rule::new(AllReduce, One, ALL, 64 * K, "allreduce_one_shot_packets", ONE_STEP).up_to_total(128 * K),
+        Rule::new(AllReduce, One, ALL, 128 * K, "allreduce_packets", SMALL),
+        Rule::new(AllReduce, One, ALL, ANY, "allreduce_switch", BY_SWITCH),
+        Rule::new(AllReduce, One, ALL, 512 * K, "allreduce_packets", SMALL),
         Rule::new(AllReduce, One, ALL, ANY, "allreduce_all_pairs", LARGE),
+        Rule::new(AllReduce, One, ALL, ANY, "allreduce_rank_order", IN_RANK_ORDER),
         Rule::new(AllReduce, Several, ALL, 64 * K, "allreduce_hierarchical_packets", FEW_STEPS),
         Rule::new(AllReduce, Several, ALL, ANY, "allreduce_hierarchical", NODES),
-        Rule::new(AllGather, One, ALL, 32 * K, "allgather_packets", SMALL),
+        Rule::new(AllGather, One, ALL, 128 * K, "allgather_switch_packets", ONE_STORE),
+        Rule::new(AllGather, One, ALL, ANY, "allgather_switch", BY_SWITCH),
+        Rule::new(AllGather, One, ALL, 256 * K, "allgather_packets", SMALL),
         Rule::new(AllGather, One, ALL, ANY, "allgather_all_pairs", LARGE),
         Rule::new(AllGather, Several, ALL, ANY, "allgather_hierarchical", NODES),
-        Rule::new(ReduceScatter, One, ALL, 32 * K, "reducescatter_packets", SMALL),
+        Rule::new(ReduceScatter, One, ALL, 128 * K, "reducescatter_packets", SMALL),
+        Rule::new(ReduceScatter, One, ALL, ANY, "reducescatter_switch", BY_SWITCH),
+        Rule::new(ReduceScatter, One, ALL, 256 * K, "reducescatter_packets", SMALL),
         Rule::new(ReduceScatter, One, ALL, ANY, "reducescatter_all_pairs", LARGE),
+        Rule::new(ReduceScatter, One, ALL, ANY, "reducescatter_rank_order", IN_RANK_ORDER),
         Rule::new(ReduceScatter, Several, ALL, ANY, "reducescatter_hierarchical", NODES),
         Rule::new(AllToAll, One, ALL, 32 * K, "alltoall_packets", SMALL),
         Rule::new(AllToAll, One, ALL, ANY, "alltoall_direct", LARGE),

@@ -12,11 +12,12 @@ use crate::communicator::Communicator;
 use crate::communicator::decide::decide;
 use crate::communicator::handle::Forced;
 use crate::cuda::{
-    Access, Binding, DeviceBuffer, Executor, Lent, PreparedPlan, SetUp, Staged, StagedPart, Stream, lent_slices,
+    Access, Binding, DeviceBuffer, Executor, Lent, PrepareOptions, PreparedPlan, SetUp, Staged, StagedPart, Stream,
+    lent_slices,
 };
 use crate::error::Error;
 use crate::metrics::CallCounters;
-use crate::select::{Algorithm, Backend, PlanError, Request};
+use crate::select::{Algorithm, Backend, OrderPolicy, PlanError, Request};
 
 /// Maximum number of registered memories to which a prepared plan stays bound.
 const MAX_BINDINGS: usize = 64;
@@ -275,7 +276,8 @@ fn prepare(executor: &Executor, call: &DeviceCall<'_>, request: &Request) -> Res
         let source = Box::new(PlanError::Native { name: algorithm.name().to_owned() });
         Error::NoPlan { rank, request: request.to_string(), source }
     })?;
-    let plan = executor.prepare(&plan, request.message())?;
+    let options = PrepareOptions::default().in_switch_float_sums(request.order <= OrderPolicy::InSwitch);
+    let plan = executor.prepare_with_options(&plan, request.message(), options)?;
     let counters = &call.communicator.inner.observed.counters;
     let counters = counters.of_calls(request.collective.name(), algorithm.name());
     Ok(Entry { bindings: Vec::new(), retired: Vec::new(), staged: None, plan, algorithm, counters, is_captured: false })

@@ -101,9 +101,10 @@ impl PreparedPlan {
         launch.input = view(Space::Input);
         launch.output = view(Space::Output);
         launch.divisor = program.shape.ranks.max(1);
-        let constants = Constants::new(program, &params, world.options.in_switch_float_sums);
+        let float_sums = world.options.in_switch_float_sums || prepare.in_switch_float_sums;
+        let constants = Constants::new(program, &params, float_sums);
         launch.reduce = constants.reduce.map_or(abi::PLAN_REDUCTIONS, |reduction| reduction.0.into());
-        launch.float_sums_by_switch = u32::from(world.options.in_switch_float_sums);
+        launch.float_sums_by_switch = u32::from(float_sums);
         // Either all devices use specialized kernels or none does.
         let write = |part: &plan_state::DevicePlanState| {
             Ok(part.specialized.kernel(&part.device, program, &context.groups, constants)?.handle)

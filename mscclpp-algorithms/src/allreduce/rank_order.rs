@@ -1,0 +1,61 @@
+//! All-pairs all-reduce in the order of ranks: 2 steps per MiB, 2(P-1)/P of the message sent per rank, P chunks of scratch per
+//! thread block.
+
+use mscclpp_core::dsl::{Channels, Program};
+use mscclpp_macros::collective;
+
+use crate::builtin::BuiltinAlgorithm;
+
+/// Every rank puts each peer's part into the peer's scratch, reduces the parts that it receives with its own, and puts the
+/// result into all ranks' outputs.
+///
+/// In place or not, two ranks or more. The chunk factor is the number of thread blocks, as in `allreduce_all_pairs`. Every
+/// element is reduced in the order of ranks, which needs all operands of a reduction in the rank's own memory. For large
+/// messages whose results may not depend on where in the message an element is.
+#[collective(AllReduce, ranks = [2, 4, 8], in_place, chunk_factor = 8, reuse_resources, crate = mscclpp_core)]
+pub fn allreduce_rank_order(p: &Program) {
+    let (ranks, blocks) = (p.num_ranks(), p.chunk_factor());
+    let scratch: Vec<_> = p.ranks().map(|rank| rank.scratch(ranks * blocks)).collect();
+    for rank in p.ranks() {
+        for block in 0..blocks {
+            let id = rank.id();
+            let channels = rank.memory_channels((1..ranks).map(|step| (id + step) % ranks));
+            // A chunk of each part, and the slot of each rank's contribution.
+            let chunk = |part: usize| part * blocks + block;
+            let slot = |from: usize| block * ranks + from;
+            let result = |of: usize| {
+                if p.in_place() {
+                    p.rank(of).input().chunk(chunk(id)).to_any()
+                } else {
+                    p.rank(of).output().chunk(chunk(id)).to_any()
+                }
+            };
+            let operand = |from: usize| {
+                if from == id { rank.input().chunk(chunk(id)).to_any() } else { scratch[id].chunk(slot(from)).to_any() }
+            };
+            let others: Vec<_> = (1..ranks).map(operand).collect();
+            p.pipeline(1 << 20, 1, || {
+                // The slots of the previous iteration have been read.
+                channels.handshake(block).relaxed();
+                for channel in &channels {
+                    let peer = channel.peer().id();
+                    channel.put(scratch[peer].chunk(slot(id)), rank.input().chunk(chunk(peer)), block);
+                }
+                channels.handshake(block);
+                rank.reduce(operand(0), &others, block).to(result(id));
+                for channel in &channels {
+                    channel.put(result(channel.peer().id()), result(id), block);
+                }
+            });
+            channels.handshake(block);
+        }
+    }
+}
+
+/// Entry in the registry.
+pub(crate) const ENTRY: BuiltinAlgorithm =
+    BuiltinAlgorithm::new(allreduce_rank_order::algorithm, include_str!("rank_order.rs"), |p, _| {
+        allreduce_rank_order(p)
+    })
+    .any_chunk_factor()
+    .in_rank_order();
