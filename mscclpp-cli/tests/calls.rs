@@ -62,7 +62,7 @@ fn an_algorithm_can_be_asked_for() {
     assert!(run.stderr.contains("unknown algorithm `allgather_ring` for allreduce"), "{}", run.stderr);
     let run = mscclpp(words("bench all_reduce --ranks 2 -e 1K -n 2 --plan allreduce_rng")).ends_with(2);
     assert!(run.stderr.contains("similar names exist: `allreduce_ring`, "), "{}", run.stderr);
-    let run = mscclpp(words("bench all_reduce --ranks 2 -e 1K -n 2 --plan allreduce_switch")).ends_with(2);
+    let run = mscclpp(words("bench all_gather --ranks 2 -e 1K -n 2 --plan allgather_pairwise")).ends_with(2);
     assert!(run.stderr.contains("it supports only in-place requests"), "{}", run.stderr);
 }
 

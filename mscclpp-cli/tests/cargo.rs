@@ -207,8 +207,8 @@ fn plan_file_is_measured() {
 fn placement_that_a_plan_does_not_have_is_refused() {
     let refused = |words: &str| mscclpp(words.split(' ')).ends_with(2).stderr;
     assert!(
-        refused("run allreduce_switch --ranks 2 --out-of-place")
-            .contains("--out-of-place: `allreduce_switch` works in place only")
+        refused("run allgather_pairwise --ranks 2 --out-of-place")
+            .contains("--out-of-place: `allgather_pairwise` works in place only")
     );
     assert!(refused("run allreduce_ring --in-place --out-of-place").contains("cannot be used with"));
     let run = mscclpp("run allgather_ring --ranks 2 --count 8 --iters 1 --out-of-place".split(' ')).succeeds();

@@ -107,14 +107,20 @@ fn stats_say_in_which_order_a_plan_reduces() {
         assert!(lines[0].contains(json["fingerprint"].as_str().unwrap()), "{text}");
         (lines, json)
     };
-    // Every rank adds its own last.
-    let (text, json) = order("allreduce_one_shot_packets");
-    assert!(text[0].ends_with(", 4 orders"), "{text:?}");
-    assert_eq!(text[1], "same bits on all ranks: no, 3 ranks reduce in other orders than the first: 1-3");
+    // Rank 1 begins with its own.
+    let (text, json) = order("allreduce_one_shot");
+    assert!(text[0].ends_with(", 2 orders"), "{text:?}");
+    assert_eq!(text[1], "same bits on all ranks: no, rank 1 reduces in another order");
     assert_eq!(text[2], "same bits for all message sizes: yes");
-    assert_eq!((&json["differing_ranks"], &json["same_on_all_ranks"]), (&json!([1, 2, 3]), &json!(false)));
+    assert_eq!((&json["differing_ranks"], &json["same_on_all_ranks"]), (&json!([1]), &json!(false)));
+    assert_eq!(json["rank_order"], false);
+    for name in ["allreduce_packets", "allreduce_one_shot_packets", "allreduce_rank_order"] {
+        let (text, json) = order(name);
+        assert!(text[0].ends_with(", 1 order, that of ranks"), "{text:?}");
+        assert_eq!((&json["rank_order"], &json["same_for_all_sizes"]), (&json!(true), &json!(true)));
+    }
     // Every chunk is reduced once, and begins its way around the ring on another rank.
-    for name in ["allreduce_ring", "allreduce_packets", "reducescatter_ring"] {
+    for name in ["allreduce_ring", "reducescatter_ring"] {
         let (text, json) = order(name);
         assert_eq!(text[1], "same bits on all ranks: yes", "{name}");
         assert_eq!(text[2], "same bits for all message sizes: no, the order changes from chunk to chunk", "{name}");

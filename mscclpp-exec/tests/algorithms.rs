@@ -124,22 +124,22 @@ fn embedded_plans_are_found() {
 
 /// Data of the rank with the most traffic, in messages, and its scratch in chunks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Cost {
+pub(crate) struct Cost {
     /// Stored through memory channels.
-    sent: f64,
+    pub(crate) sent: f64,
     /// Sent through port channels.
-    ported: f64,
+    pub(crate) ported: f64,
     /// Read through memory channels.
-    read: f64,
+    pub(crate) read: f64,
     /// Stored through switch channels.
-    multicast: f64,
+    pub(crate) multicast: f64,
     /// Read and reduced by the switch.
-    reduced: f64,
+    pub(crate) reduced: f64,
     /// Chunks of scratch.
     scratch: f64,
 }
 
-fn cost_of(plan: &PlanTree) -> Cost {
+pub(crate) fn cost_of(plan: &PlanTree) -> Cost {
     let rank = |index: usize| {
         let rank = &plan.ranks[index];
         let mut cost = Cost { scratch: f64::from(rank.scratch_chunks), ..Cost::default() };
@@ -162,6 +162,13 @@ fn cost_of(plan: &PlanTree) -> Cost {
         scratch: a.scratch.max(b.scratch),
     };
     (0..plan.ranks.len()).map(rank).fold(Cost::default(), most)
+}
+
+impl Cost {
+    /// Returns what the rank's operations move over its links.
+    pub(crate) fn moved(&self) -> f64 {
+        self.sent + self.ported + self.read + self.multicast + self.reduced
+    }
 }
 
 fn add(cost: &mut Cost, op: &Op) {
@@ -191,7 +198,7 @@ fn add(cost: &mut Cost, op: &Op) {
 }
 
 /// Returns the costs that the first lines of the algorithms state, for P ranks, N nodes of G ranks.
-fn promised(name: &str, p: f64, n: f64, g: f64) -> Option<Cost> {
+pub(crate) fn promised(name: &str, p: f64, n: f64, g: f64) -> Option<Cost> {
     let none = Cost::default();
     let others = (p - 1.0) / p;
     Some(match name {
@@ -307,4 +314,25 @@ fn proof(name: &str, plan: &PlanTree) -> u64 {
     let ops: u64 = ops.map(|op| each(op) + op.body.as_ref().map_or(0, |body| body.ops.iter().map(each).sum())).sum();
     assert!(runs <= 6 && steps <= 20 * ops, "{name}: {runs} runs of {steps} steps for {ops} operations");
     runs
+}
+
+/// Returns the kinds of the operations of a rank's first block that move data, with the numbers of their operands.
+fn transfers(name: &str, in_place: bool) -> Vec<(OpKind, usize, usize)> {
+    let plan = build(algorithms::find(name).expect("it is in the library"), (8, 8), in_place);
+    let ops = plan.ranks[3].blocks[0].ops.iter().filter(|op| op.kind.is_data());
+    ops.map(|op| (op.kind, op.srcs.len(), op.dsts.len())).collect()
+}
+
+#[test]
+fn sums_are_stored_once() {
+    for in_place in [false, true] {
+        assert_eq!(transfers("allreduce_all_pairs", in_place), [(OpKind::ReadReduceSend, 8, 8)]);
+        assert_eq!(transfers("reducescatter_all_pairs", in_place), [(OpKind::ReadReduce, 8, 1)]);
+    }
+}
+
+#[test]
+fn all_gather_puts_its_input_in_one_operation() {
+    assert_eq!(transfers("allgather_all_pairs", true), [(OpKind::Put, 7, 7)]);
+    assert_eq!(transfers("allgather_all_pairs", false), [(OpKind::Put, 7, 7), (OpKind::Copy, 1, 1)]);
 }

@@ -7,6 +7,7 @@ mod algorithms_run;
 mod checked;
 mod common;
 mod communicator;
+mod default_plans;
 mod dump;
 mod errors;
 mod evaluated;

@@ -76,6 +76,7 @@ fn order_value(order: &ReductionOrder) -> Value {
         "same_on_all_ranks": order.is_same_on_all_ranks(),
         "differing_ranks": order.differing_ranks,
         "same_for_all_sizes": order.same_for_all_sizes,
+        "rank_order": order.is_rank_order,
         "by_switch": order.by_switch,
     })
 }
@@ -88,11 +89,16 @@ fn order_text(order: &ReductionOrder) -> String {
         differing_ranks: differing,
         whole_chunks,
         same_for_all_sizes,
+        is_rank_order,
         by_switch,
         ..
     } = order;
     let plural = if *orders == 1 { "" } else { "s" };
-    let switch = if *by_switch { "; the order within switches is unspecified" } else { "" };
+    let kind = match (is_rank_order, by_switch) {
+        (true, _) => ", that of ranks",
+        (false, true) => "; the order within switches is unspecified",
+        (false, false) => "",
+    };
     let ranks = match &differing[..] {
         [] => "yes".to_owned(),
         [rank] => format!("no, rank {rank} reduces in another order"),
@@ -104,7 +110,7 @@ fn order_text(order: &ReductionOrder) -> String {
         (false, false) => "no, the order changes within chunks",
     };
     format!(
-        "reduction order: {fingerprint:016x}, {orders} order{plural}{switch}\n  same bits on all ranks: {ranks}\n  same \
+        "reduction order: {fingerprint:016x}, {orders} order{plural}{kind}\n  same bits on all ranks: {ranks}\n  same \
          bits for all message sizes: {sizes}\n"
     )
 }

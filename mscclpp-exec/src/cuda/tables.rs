@@ -164,10 +164,13 @@ fn instrs(program: &ResolvedPlan) -> Vec<abi::Instr> {
     instrs
 }
 
-/// Returns an operation as the device reads it, without the loop that contains it.
+/// Returns an operation as the device reads it, without the loop that contains it. A copy of one source to several
+/// destinations is a reduction of that source alone, which is loaded once and stored unchanged.
 pub(super) fn lower(program: &ResolvedPlan, instr: &Instr) -> abi::Instr {
+    let repeated = program.repeated_srcs(instr);
     let (opcode, flags) = match instr.action {
         Opcode::Nop => (abi::Opcode::NOP, 0),
+        Opcode::Copy if repeated > 0 => (abi::Opcode::REDUCE, 0),
         Opcode::Copy => (abi::Opcode::COPY, 0),
         Opcode::Pack => (abi::Opcode::PACK, 0),
         Opcode::Unpack => (abi::Opcode::UNPACK, 0),
@@ -195,8 +198,8 @@ pub(super) fn lower(program: &ResolvedPlan, instr: &Instr) -> abi::Instr {
         flags: flags | if packets { abi::FLAG_USES_PACKETS } else { 0 },
         kind: instr.kind as u8,
         op: instr.op,
-        operands: instr.operands,
-        srcs: instr.srcs,
+        operands: instr.operands + repeated,
+        srcs: instr.srcs - repeated,
         dsts: instr.dsts,
         first_id: instr.first_id,
         ids: instr.ids,
@@ -279,5 +282,42 @@ impl Waits {
             (Some(&per_launch), Some(&ordinal)) if per_launch > 0 => (per_launch, ordinal),
             _ => (0, 0),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mscclpp_algorithms as algorithms;
+
+    use super::*;
+    use crate::interpret::resolve;
+
+    #[test]
+    fn all_gather_loads_its_input_once_for_all_peers() {
+        for ranks in [2, 4, 8] {
+            let plans = algorithms::allgather_all_pairs::algorithm().plans();
+            let plan = plans.iter().find(|plan| plan.num_ranks() == ranks).expect("it is embedded");
+            let program = resolve(plan).expect("it is resolved");
+            let transfers = program.instrs.iter().filter(|instr| instr.action == Opcode::Copy);
+            let lowered: Vec<abi::Instr> = transfers.map(|instr| lower(&program, instr)).collect();
+            assert!(!lowered.is_empty());
+            for instr in lowered {
+                assert_eq!((instr.srcs, instr.dsts), (1, ranks - 1));
+                assert_eq!(instr.opcode, if ranks == 2 { abi::Opcode::COPY } else { abi::Opcode::REDUCE });
+                // The source and the destinations follow one another.
+                let destinations = &program.operands[instr.operands as usize + 1..][..instr.dsts as usize];
+                assert!(destinations.iter().all(|dst| dst.rank != program.operands[instr.operands as usize].rank));
+            }
+        }
+    }
+
+    #[test]
+    fn copies_of_different_sources_stay_copies() {
+        let plans = algorithms::allgather_pull::algorithm().plans();
+        let program = resolve(&plans[plans.len() - 1]).expect("it is resolved");
+        let transfers = program.instrs.iter().filter(|instr| instr.action == Opcode::Copy && instr.srcs > 1);
+        let lowered: Vec<abi::Instr> = transfers.map(|instr| lower(&program, instr)).collect();
+        assert!(!lowered.is_empty());
+        assert!(lowered.iter().all(|instr| instr.opcode == abi::Opcode::COPY && instr.srcs == instr.dsts));
     }
 }

@@ -195,7 +195,7 @@ impl Space {
 pub(crate) const SPACES: usize = 6;
 
 /// A range of chunks.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Operand {
     pub(crate) rank: u32,
     pub(crate) index: u32,
@@ -233,6 +233,18 @@ pub(crate) struct Barrier {
 }
 
 impl ResolvedPlan {
+    /// Returns the number of an operation's sources before the last one if it copies one source to several destinations,
+    /// and all of its sources are therefore equal; otherwise 0.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn repeated_srcs(&self, instr: &Instr) -> u32 {
+        match self.srcs(instr) {
+            [first, others @ ..] if instr.action == Opcode::Copy && others.iter().all(|other| other == first) => {
+                others.len() as u32
+            }
+            _ => 0,
+        }
+    }
+
     pub(crate) fn srcs(&self, instr: &Instr) -> &[Operand] {
         &self.operands[instr.operands as usize..][..instr.srcs as usize]
     }

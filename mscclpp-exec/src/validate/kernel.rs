@@ -227,10 +227,12 @@ impl Reader<'_> {
 
     /// Returns the statement of an operation on data.
     fn data(&self, instr: &Instr) -> Result<String, String> {
-        let (srcs, dsts) = (self.program.srcs(instr), self.program.dsts(instr));
+        // Of equal sources of a copy, only the last one is loaded.
+        let repeated = self.program.repeated_srcs(instr);
+        let (srcs, dsts) = (&self.program.srcs(instr)[repeated as usize..], self.program.dsts(instr));
         let [first, count, ..] = self.cached.ok_or("the cache is empty")?;
         let needed = srcs.len() as u32 + dsts.len() as u32;
-        let index = instr.operands.checked_sub(first).filter(|index| index + needed <= count);
+        let index = (instr.operands + repeated).checked_sub(first).filter(|index| index + needed <= count);
         let index = index.ok_or("the cache lacks an operand")?;
         let range = |slice: String| {
             let size = srcs.first().map_or(0, |src| src.size);
@@ -254,6 +256,7 @@ impl Reader<'_> {
         let name = format!("{:?}", instr.reduce);
         let combined = format!("Arith, Reduction::k{}, {from}, {to}", self.reduce.unwrap_or(&name));
         let call = match instr.action {
+            Opcode::Copy if repeated > 0 => format!("reduce_aligned<{combined}>("),
             Opcode::Copy => format!("copy_aligned<{from}>("),
             Opcode::Pack => format!("pack_aligned<{from}>("),
             Opcode::Unpack => format!("unpack_aligned<{from}>(launch, "),

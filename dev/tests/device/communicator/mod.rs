@@ -9,6 +9,7 @@ mod first_captures;
 mod frees;
 mod memory;
 mod registrations;
+mod switches;
 mod transfers;
 
 use std::thread;
@@ -31,7 +32,7 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 35] = [
+    let tests: [(&str, Test); 36] = [
         ("calls_equal_those_on_slices", calls_equal_those_on_slices),
         ("calls_equal_those_on_slices_on_separate_hosts", calls_on_separate_hosts),
         ("calls_equal_those_on_slices_between_nodes", calls_between_nodes),
@@ -46,6 +47,7 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("choices_have_all_pairs", cover::choices_have_all_pairs),
         ("rank_frees_while_another_waits", frees::rank_frees_while_another_waits),
         ("long_call_is_made_in_pieces", memory::long_call_is_made_in_pieces),
+        ("switches_serve_what_the_order_allows", switches::switches_serve_what_the_order_allows),
         ("stream_and_memory_of_another_device_are_rejected", memory::another_device_is_rejected),
         ("tensor_is_freed_after_its_calls", memory::tensor_is_freed_after_its_calls),
         ("invalid_arguments_are_rejected_before_launch", memory::invalid_arguments_are_rejected),

@@ -82,8 +82,14 @@ pub(crate) fn calls() -> impl Iterator<Item = &'static str> {
 }
 
 /// The built-in algorithms with switch channels.
-const ALGORITHMS: [&str; 4] =
-    ["allreduce_switch", "allreduce_switch_pipeline", "allgather_switch", "allgather_switch_packets"];
+const ALGORITHMS: [&str; 6] = [
+    "allreduce_switch",
+    "allreduce_switch_packets",
+    "allreduce_switch_pipeline",
+    "allgather_switch",
+    "allgather_switch_packets",
+    "reducescatter_switch",
+];
 
 /// Creates counters.
 fn counts() -> &'static MulticastCounts {

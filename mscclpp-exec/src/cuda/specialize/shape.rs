@@ -118,7 +118,7 @@ fn of_block(program: &ResolvedPlan, agent: &abi::Block, switched: &[bool]) -> (B
         shape: 0,
     };
     let ops = instrs.iter().zip(&switched[agent.first as usize..]).map(|(instr, &switched)| {
-        let abi::Instr { opcode, flags, reduce, srcs, dsts, ids, count, body, unit, size, .. } =
+        let abi::Instr { opcode, flags, reduce, operands, srcs, dsts, ids, count, body, unit, size, .. } =
             tables::lower(program, instr);
         let packets = |operand: &Operand| operand.space == Space::Packets;
         Op {
@@ -129,7 +129,7 @@ fn of_block(program: &ResolvedPlan, agent: &abi::Block, switched: &[bool]) -> (B
             srcs,
             dsts,
             ids,
-            operand: instr.operands - block.operand,
+            operand: operands - block.operand,
             id: instr.first_id - block.id,
             slice: match instr.slice {
                 (_, 0 | 1) => Slice::All,
@@ -140,7 +140,7 @@ fn of_block(program: &ResolvedPlan, agent: &abi::Block, switched: &[bool]) -> (B
             body,
             unit,
             size,
-            packet_srcs: program.srcs(instr).iter().map(packets).collect(),
+            packet_srcs: program.srcs(instr)[(instr.srcs - srcs) as usize..].iter().map(packets).collect(),
             packet_dsts: program.dsts(instr).iter().map(packets).collect(),
         }
     });

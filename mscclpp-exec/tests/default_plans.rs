@@ -1,0 +1,269 @@
+//! `docs/default-plans.md` agrees with the default rules, and the plans that they select on devices move no more than they
+//! should, in no more steps.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use mscclpp_algorithms as algorithms;
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::lower::lower;
+use mscclpp_core::plan::raw::{BufferRef, Op, OpKind, PlanTree};
+use mscclpp_core::types::{BufferKind, ChannelKind};
+use mscclpp_exec::DataType;
+use mscclpp_exec::select::{Backend, DecidedBy, Decision, OrderPolicy, Registry, Request};
+
+use super::algorithms::{cost_of, promised};
+
+/// Devices of one node.
+struct Machine {
+    name: &'static str,
+    ranks: u32,
+    multicast: bool,
+}
+
+const MACHINES: [Machine; 4] = [
+    Machine { name: "8 H100 on NVSwitch, with multicast", ranks: 8, multicast: true },
+    Machine { name: "8 A100 on NVSwitch, without multicast", ranks: 8, multicast: false },
+    Machine { name: "4 L40S on PCIe, with peer access", ranks: 4, multicast: false },
+    Machine { name: "NVL72: 72 GPUs on NVSwitch, with multicast", ranks: 72, multicast: true },
+];
+
+/// A collective, and the demand on its order.
+const CALLS: [(&str, CollectiveKind, OrderPolicy); 5] = [
+    ("all-reduce", CollectiveKind::AllReduce, OrderPolicy::SameOnAllRanks),
+    ("all-reduce in switches", CollectiveKind::AllReduce, OrderPolicy::InSwitch),
+    ("all-gather", CollectiveKind::AllGather, OrderPolicy::SameOnAllRanks),
+    ("reduce-scatter", CollectiveKind::ReduceScatter, OrderPolicy::SameOnAllRanks),
+    ("reduce-scatter in switches", CollectiveKind::ReduceScatter, OrderPolicy::InSwitch),
+];
+
+/// Returns the sizes of messages: 1 KiB to 1 GiB.
+fn sizes() -> impl Iterator<Item = u64> {
+    (10..=30).map(|power| 1 << power)
+}
+
+fn request(machine: &Machine, kind: CollectiveKind, order: OrderPolicy, bytes: u64) -> Request {
+    Request {
+        backend: Backend::Cuda,
+        multicast: machine.multicast,
+        registered: true,
+        order,
+        ..Request::new(kind, machine.ranks, DataType::F32, bytes)
+    }
+}
+
+fn decide(registry: &Registry, request: &Request) -> (Decision, &'static str) {
+    let decision = registry.select(request).unwrap_or_else(|error| panic!("{error}"));
+    match decision.decided_by {
+        DecidedBy::Rule(reason) => (decision, reason),
+        other => panic!("{request}: {other}"),
+    }
+}
+
+/// Returns the plan of an algorithm with one parallel block; more divide the same data.
+fn plan(name: &str, ranks: u32, in_place: bool) -> PlanTree {
+    let algorithm = algorithms::find(name).expect("it is in the library");
+    let mut spec = algorithm.spec(ranks, ranks);
+    spec.collective.in_place = in_place;
+    let (spec, arguments) = algorithm.with_parallel_blocks(spec, 1);
+    let trace = algorithm.record(spec, &arguments).unwrap_or_else(|error| panic!("{name}: {error}"));
+    lower(&trace).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// Plans by algorithm, ranks and mode.
+#[derive(Default)]
+struct Plans(BTreeMap<(String, u32, bool), (f64, Option<u32>)>);
+
+impl Plans {
+    /// Returns what a rank's operations move over its links, in messages, and the number of dependent transfers if all of
+    /// them are packets.
+    fn cost(&mut self, name: &str, ranks: u32, in_place: bool) -> (f64, Option<u32>) {
+        *self.0.entry((name.to_owned(), ranks, in_place)).or_insert_with(|| {
+            let plan = plan(name, ranks, in_place);
+            (cost_of(&plan).moved(), packet_hops(&plan))
+        })
+    }
+}
+
+/// Returns the largest number of transfers from rank to rank each of which depends on the previous one; `None` if the ranks
+/// synchronize other than by packets.
+fn packet_hops(plan: &PlanTree) -> Option<u32> {
+    let ops = |rank: usize| plan.ranks[rank].blocks.iter().flat_map(|block| &block.ops);
+    let is_sync = |op: &Op| op.kind.is_sync() || op.kind == OpKind::Pipeline;
+    if (0..plan.ranks.len()).any(|rank| ops(rank).any(is_sync)) {
+        return None;
+    }
+    // By rank and chunk of scratch, the transfers that its packet depends on.
+    let mut hops: BTreeMap<(usize, u32), u32> = BTreeMap::new();
+    loop {
+        let before = hops.clone();
+        for (rank, tables) in plan.ranks.iter().enumerate() {
+            for block in &tables.blocks {
+                let buffers = block.remote_buffers(ChannelKind::Memory);
+                let rank_of = |number: u32| tables.remote_buffers[buffers[number as usize] as usize].rank as usize;
+                let mut depth = 0;
+                for op in &block.ops {
+                    let reads = op.srcs.iter().filter(|src| src.local_buffer() == Some(BufferKind::Scratch));
+                    for chunk in reads.flat_map(|src| src.index..src.index + src.size) {
+                        depth = depth.max(hops.get(&(rank, chunk)).copied().unwrap_or(0));
+                    }
+                    for dst in &op.dsts {
+                        let members: Vec<(usize, u32)> = match dst.buffer {
+                            BufferRef::Local(BufferKind::Scratch) => vec![(rank, depth)],
+                            BufferRef::Local(_) => Vec::new(),
+                            BufferRef::Remote(number) => vec![(rank_of(number), depth + 1)],
+                            BufferRef::Switch(_) => {
+                                // The rank's own packets are there already.
+                                let others = (0..plan.ranks.len()).filter(|&member| member != rank);
+                                others.map(|member| (member, depth + 1)).collect()
+                            }
+                        };
+                        for (member, depth) in members {
+                            for chunk in dst.index..dst.index + dst.size {
+                                let known = hops.entry((member, chunk)).or_default();
+                                *known = depth.max(*known);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        if hops == before {
+            return hops.values().copied().max();
+        }
+        assert!(hops.values().all(|&depth| depth <= plan.ranks.len() as u32), "packets depend on themselves");
+    }
+}
+
+/// Returns the bytes that a rank must at least move over its links, in messages; a switch reduces and delivers a byte once.
+fn bound(kind: CollectiveKind, ranks: u32, by_switch: bool) -> f64 {
+    let p = f64::from(ranks);
+    match (kind, by_switch) {
+        (CollectiveKind::AllReduce, false) => 2.0 * (p - 1.0) / p,
+        (CollectiveKind::AllReduce, true) => 2.0 / p,
+        (_, false) => (p - 1.0) / p,
+        (_, true) => 1.0 / p,
+    }
+}
+
+#[test]
+fn default_plans_on_devices_have_few_steps_and_move_little() {
+    let (registry, mut plans) = (Registry::builtin(), Plans::default());
+    for machine in &MACHINES {
+        let ranks = machine.ranks;
+        for (_, kind, order) in CALLS {
+            for bytes in sizes() {
+                let [separate, same] = [false, true].map(|in_place| {
+                    let request = Request { in_place, ..request(machine, kind, order, bytes) };
+                    let (decision, _) = decide(&registry, &request);
+                    let name = decision.algorithm.name().to_owned();
+                    let (moved, hops) = plans.cost(&name, ranks, in_place);
+                    if bytes <= 64 << 10 {
+                        assert!(hops.is_some_and(|hops| hops <= 2), "{request}: `{name}` has {hops:?} steps");
+                        let most = 2.0 * f64::from(ranks - 1);
+                        assert!(moved <= most, "{request}: `{name}` moves {moved} messages, expected at most {most}");
+                    } else {
+                        let by_switch = decision.algorithm.constraints().multicast;
+                        let p = f64::from(ranks);
+                        let scheme = promised(&name, p, 1.0, p).expect("a cost in numbers").moved();
+                        let least = if bytes < 16 << 20 { scheme } else { bound(kind, ranks, by_switch) };
+                        assert!(
+                            moved <= 1.05 * least,
+                            "{request}: `{name}` moves {moved} messages, the bound is {least}"
+                        );
+                    }
+                    (name, decision.config)
+                });
+                assert_eq!(separate, same, "{kind:?} of {bytes} bytes on {}", machine.name);
+            }
+        }
+    }
+}
+
+/// Formats a size.
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..0x10_0000 => format!("{} KiB", bytes >> 10),
+        0x10_0000..0x4000_0000 => format!("{} MiB", bytes >> 20),
+        _ => format!("{} GiB", bytes >> 30),
+    }
+}
+
+/// Formats a range of numbers.
+fn span(numbers: impl Iterator<Item = u32> + Clone) -> String {
+    match (numbers.clone().min(), numbers.max()) {
+        (Some(least), Some(most)) if least != most => format!("{least} to {most}"),
+        (least, _) => least.unwrap_or(0).to_string(),
+    }
+}
+
+fn page() -> String {
+    let (registry, mut plans) = (Registry::builtin(), Plans::default());
+    let mut page = String::from(
+        "# Plans by default on devices
+
+<!-- Generated from the default rules by `MSCCLPP_BLESS=1 cargo test -p mscclpp-exec --test integration default_plans`. -->
+
+Which plan a call on devices gets if neither a selector nor a tuning table decides, by machine and size, and why. The size is
+the larger of a rank's input and output; the calls are of `f32` on registered memory, in place or not. `mscclpp select all_reduce
+--backend cuda --ranks 8 --multicast --registered --bytes 1M` explains one call, with the reasons against the other algorithms;
+`mscclpp tune` measures what is best on one machine.
+
+The rules use facts that all ranks share:
+
+| fact | from |
+|---|---|
+| multicast | the devices of all ranks: each rank on a device of its own, all with multicast objects |
+| registered | the call: all of its memory is allocated by the communicator |
+| nodes | the bootstrap: ranks of one node access each other's memory. Devices of one host without peer access need a node for each rank, and are served by the rules for several nodes |
+| order | [`Communicator::set_order_policy`](algorithms.md#order-of-reduction). The tables \"in switches\" are for `in-switch`; integers and all calls that do not reduce need no permission |
+
+*Moved* is what a rank's own operations store in and load from other memories than its own, in messages; packets count twice, a
+multicast store and a load that a switch reduces count once. Tests count it in the plans: up to 64 KiB there are at most 2
+dependent transfers and 2(P-1) messages are moved; from 16 MiB at most 5 % more than the collective requires is moved.
+",
+    );
+    for machine in &MACHINES {
+        _ = write!(page, "\n## {}\n", machine.name);
+        for (title, kind, order) in CALLS {
+            if order == OrderPolicy::InSwitch && !machine.multicast {
+                continue;
+            }
+            _ = write!(
+                page,
+                "\n### {title}\n\n| size | algorithm | blocks | threads | moved | why |\n|---|---|---|---|---|---|\n"
+            );
+            let decisions: Vec<_> =
+                sizes().map(|bytes| (bytes, decide(&registry, &request(machine, kind, order, bytes)))).collect();
+            for row in decisions.chunk_by(|(_, (a, _)), (_, (b, _))| a.algorithm.name() == b.algorithm.name()) {
+                let (least, (decision, reason)) = &row[0];
+                let most = row[row.len() - 1].0;
+                let range = if *least == most { size(most) } else { format!("{} to {}", size(*least), size(most)) };
+                let name = decision.algorithm.name();
+                let config = |number: fn(&Decision) -> Option<u32>| {
+                    span(row.iter().filter_map(move |(_, (one, _))| number(one)))
+                };
+                let (blocks, threads) = (config(|one| one.config.blocks), config(|one| one.config.threads));
+                let (moved, _) = plans.cost(name, machine.ranks, false);
+                _ = writeln!(page, "| {range} | `{name}` | {blocks} | {threads} | {moved:.2} | {reason} |");
+            }
+        }
+    }
+    page
+}
+
+#[test]
+fn the_page_is_current() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/default-plans.md");
+    let expected = page();
+    if std::env::var_os("MSCCLPP_BLESS").is_some() {
+        std::fs::write(&path, &expected).expect("the page can be written");
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        found == expected,
+        "docs/default-plans.md is stale; run `MSCCLPP_BLESS=1 cargo test -p mscclpp-exec --test integration default_plans` and look at \
+         the change"
+    );
+}
