@@ -91,6 +91,12 @@ const ALGORITHMS: [&str; 6] = [
     "reducescatter_switch",
 ];
 
+/// Returns whether an algorithm reduces in switches, and whether it stores through them.
+fn uses(name: &str) -> (bool, bool) {
+    let reduces = !name.starts_with("allgather") && !name.ends_with("packets");
+    (reduces, !name.starts_with("reducescatter"))
+}
+
 /// Creates counters.
 fn counts() -> &'static MulticastCounts {
     Box::leak(Box::new(MulticastCounts { loads: AtomicU64::new(0), stores: AtomicU64::new(0) }))

@@ -4,7 +4,7 @@ use libtest_mimic::Failed;
 use mscclpp_dev::Options;
 use mscclpp_exec::{DataType, Error, Message, cuda};
 
-use super::{ALGORITHMS, counts, taken};
+use super::{ALGORITHMS, counts, taken, uses};
 use crate::bits::shipped;
 use crate::processes::{Work, each_in_a_thread, machine_options};
 
@@ -28,7 +28,7 @@ pub(super) fn all_agree(seed: u64) -> Result<(), Failed> {
             })?;
             results.into_iter().collect::<Result<Vec<()>, _>>().map_err(|error| format!("{name}: {error}"))?;
             let (loads, stores) = taken(counts);
-            assert!(stores > 0 && (loads > 0) == name.contains("allreduce"), "{name}: {loads} loads, {stores} stores");
+            assert_eq!((loads > 0, stores > 0), uses(name), "{name}: {loads} loads, {stores} stores");
         }
     }
     Ok(())
