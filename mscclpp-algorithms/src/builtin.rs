@@ -27,6 +27,7 @@ pub struct BuiltinAlgorithm {
     nodes: (u32, u32),
     ranks_per_node: u32,
     any_chunk_factor: bool,
+    block_per_peer: bool,
     multicast: bool,
     order_varies_across: Option<OrderScope>,
     params: &'static [Param],
@@ -154,6 +155,7 @@ impl BuiltinAlgorithm {
             nodes: (1, 1),
             ranks_per_node: 1,
             any_chunk_factor: false,
+            block_per_peer: false,
             multicast: false,
             order_varies_across: Some(OrderScope::Elements),
             params: &[],
@@ -176,6 +178,12 @@ impl BuiltinAlgorithm {
     /// Allows any chunk factor, not only the default one.
     pub(crate) const fn any_chunk_factor(mut self) -> Self {
         self.any_chunk_factor = true;
+        self
+    }
+
+    /// Records that the algorithm has thread blocks for each peer or for each rank of the node, which are multiplied.
+    pub(crate) const fn block_per_peer(mut self) -> Self {
+        self.block_per_peer = true;
         self
     }
 
@@ -298,6 +306,12 @@ impl BuiltinAlgorithm {
             [group] => group.values.first().map_or(1, |&value| value as u32),
             _ => spec.instances,
         }
+    }
+
+    /// Returns the maximum number of [parallel blocks](Self::num_parallel_blocks) with which a rank has at most `blocks`
+    /// thread blocks for its transfers; at least 1.
+    pub fn max_parallel_blocks(&self, num_ranks: u32, blocks: u32) -> u32 {
+        if self.block_per_peer { (blocks / num_ranks.saturating_sub(1).max(1)).max(1) } else { blocks }
     }
 
     /// Returns a specification with another number of [parallel blocks](Self::num_parallel_blocks), and the arguments for it.

@@ -8,7 +8,7 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Code;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::error::ErrorKind;
-use mscclpp_exec::select::{Algorithm, Buffers, Choice, Config, Registry};
+use mscclpp_exec::select::{Algorithm, Buffers, Choice, Config, OrderPolicy, Registry};
 use mscclpp_exec::status::Finding;
 use mscclpp_exec::{Communicator, Error};
 use mscclpp_exec::{E4m3, E5m2, Element};
@@ -522,4 +522,28 @@ fn failed_calls_are_counted_by_kind() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
     });
     assert_eq!(results, vec![[("mismatch".to_owned(), 1)].into(); 2]);
+}
+
+#[test]
+fn sums_in_the_order_of_ranks_do_not_depend_on_the_part_of_a_batch() {
+    let value = |rank: u32, at: usize| [1.0e7, 0.123_456_7, -1.0e7, 3.141_592_7][(at + rank as usize) % 4] * at as f32;
+    let ordered = |at: usize| (1..4).fold(value(0, at), |sum, rank| sum + value(rank, at)).to_bits();
+    on_ranks(4, |comm| {
+        comm.set_order_policy(OrderPolicy::RankOrder);
+        assert_eq!(comm.order_policy(), OrderPolicy::RankOrder);
+        let all: Vec<f32> = (0..200_000).map(|at| value(comm.rank(), at)).collect();
+        for range in [0..1, 5..100, 1..4_097, 77..30_000, 0..200_000] {
+            let mut buffer = all[range.clone()].to_vec();
+            let mut output = vec![0.0; buffer.len()];
+            comm.all_reduce(&buffer, &mut output, ReduceOp::Sum).expect("all ranks call it");
+            comm.all_reduce_in_place(&mut buffer, ReduceOp::Sum).expect("all ranks call it");
+            for found in [output, buffer] {
+                assert!(found.iter().zip(range.clone()).all(|(sum, at)| sum.to_bits() == ordered(at)), "{range:?}");
+            }
+        }
+        // Nothing has this order.
+        let mut sum = [1.0_f32];
+        let error = comm.reduce_in_place(&mut sum, ReduceOp::Sum, 0).expect_err("no algorithm");
+        assert!(error.to_string().contains("the request requires that of ranks"), "{error}");
+    });
 }

@@ -11,22 +11,25 @@ use mscclpp_core::lower::lower;
 use mscclpp_core::plan::raw::{BufferRef, Op, OpKind, PlanTree};
 use mscclpp_core::types::{BufferKind, ChannelKind};
 use mscclpp_exec::DataType;
-use mscclpp_exec::select::{Backend, DecidedBy, Decision, OrderPolicy, Registry, Request};
+use mscclpp_exec::select::{self, Backend, DecidedBy, Decision, OrderPolicy, Registry, Request};
 
 use super::algorithms::{cost_of, promised};
 
-/// Devices of one node.
+/// Devices of one machine.
 struct Machine {
     name: &'static str,
     ranks: u32,
+    ranks_per_node: u32,
     multicast: bool,
 }
 
-const MACHINES: [Machine; 4] = [
-    Machine { name: "8 H100 on NVSwitch, with multicast", ranks: 8, multicast: true },
-    Machine { name: "8 A100 on NVSwitch, without multicast", ranks: 8, multicast: false },
-    Machine { name: "4 L40S on PCIe, with peer access", ranks: 4, multicast: false },
-    Machine { name: "NVL72: 72 GPUs on NVSwitch, with multicast", ranks: 72, multicast: true },
+const MACHINES: [Machine; 6] = [
+    Machine { name: "8 H100 on NVSwitch, with multicast", ranks: 8, ranks_per_node: 8, multicast: true },
+    Machine { name: "8 A100 on NVSwitch, without multicast", ranks: 8, ranks_per_node: 8, multicast: false },
+    Machine { name: "4 L40S on PCIe, with peer access", ranks: 4, ranks_per_node: 4, multicast: false },
+    Machine { name: "4 L40S on PCIe, without peer access", ranks: 4, ranks_per_node: 1, multicast: false },
+    Machine { name: "NVL72: 72 GPUs on NVSwitch, with multicast", ranks: 72, ranks_per_node: 72, multicast: true },
+    Machine { name: "2 nodes of 8 H100 on NVSwitch", ranks: 16, ranks_per_node: 8, multicast: false },
 ];
 
 /// A collective, and the demand on its order.
@@ -48,6 +51,7 @@ fn request(machine: &Machine, kind: CollectiveKind, order: OrderPolicy, bytes: u
         backend: Backend::Cuda,
         multicast: machine.multicast,
         registered: true,
+        ranks_per_node: machine.ranks_per_node,
         order,
         ..Request::new(kind, machine.ranks, DataType::F32, bytes)
     }
@@ -62,25 +66,25 @@ fn decide(registry: &Registry, request: &Request) -> (Decision, &'static str) {
 }
 
 /// Returns the plan of an algorithm with one parallel block; more divide the same data.
-fn plan(name: &str, ranks: u32, in_place: bool) -> PlanTree {
+fn plan(name: &str, machine: &Machine, in_place: bool) -> PlanTree {
     let algorithm = algorithms::find(name).expect("it is in the library");
-    let mut spec = algorithm.spec(ranks, ranks);
+    let mut spec = algorithm.spec(machine.ranks, machine.ranks_per_node);
     spec.collective.in_place = in_place;
     let (spec, arguments) = algorithm.with_parallel_blocks(spec, 1);
     let trace = algorithm.record(spec, &arguments).unwrap_or_else(|error| panic!("{name}: {error}"));
     lower(&trace).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// Plans by algorithm, ranks and mode.
+/// Costs of plans by algorithm, machine and mode.
 #[derive(Default)]
-struct Plans(BTreeMap<(String, u32, bool), (f64, Option<u32>)>);
+struct Plans(BTreeMap<(String, &'static str, bool), (f64, Option<u32>)>);
 
 impl Plans {
     /// Returns what a rank's operations move over its links, in messages, and the number of dependent transfers if all of
     /// them are packets.
-    fn cost(&mut self, name: &str, ranks: u32, in_place: bool) -> (f64, Option<u32>) {
-        *self.0.entry((name.to_owned(), ranks, in_place)).or_insert_with(|| {
-            let plan = plan(name, ranks, in_place);
+    fn cost(&mut self, name: &str, machine: &Machine, in_place: bool) -> (f64, Option<u32>) {
+        *self.0.entry((name.to_owned(), machine.name, in_place)).or_insert_with(|| {
+            let plan = plan(name, machine, in_place);
             (cost_of(&plan).moved(), packet_hops(&plan))
         })
     }
@@ -100,10 +104,10 @@ fn packet_hops(plan: &PlanTree) -> Option<u32> {
         let before = hops.clone();
         for (rank, tables) in plan.ranks.iter().enumerate() {
             for block in &tables.blocks {
-                let buffers = block.remote_buffers(ChannelKind::Memory);
-                let rank_of = |number: u32| tables.remote_buffers[buffers[number as usize] as usize].rank as usize;
                 let mut depth = 0;
                 for op in &block.ops {
+                    let buffers = block.remote_buffers(op.channel.unwrap_or(ChannelKind::Memory));
+                    let rank_of = |number: u32| tables.remote_buffers[buffers[number as usize] as usize].rank as usize;
                     let reads = op.srcs.iter().filter(|src| src.local_buffer() == Some(BufferKind::Scratch));
                     for chunk in reads.flat_map(|src| src.index..src.index + src.size) {
                         depth = depth.max(hops.get(&(rank, chunk)).copied().unwrap_or(0));
@@ -158,15 +162,15 @@ fn default_plans_on_devices_have_few_steps_and_move_little() {
                     let request = Request { in_place, ..request(machine, kind, order, bytes) };
                     let (decision, _) = decide(&registry, &request);
                     let name = decision.algorithm.name().to_owned();
-                    let (moved, hops) = plans.cost(&name, ranks, in_place);
-                    if bytes <= 64 << 10 {
+                    let (moved, hops) = plans.cost(&name, machine, in_place);
+                    if bytes <= 64 << 10 && machine.ranks_per_node == ranks {
                         assert!(hops.is_some_and(|hops| hops <= 2), "{request}: `{name}` has {hops:?} steps");
                         let most = 2.0 * f64::from(ranks - 1);
                         assert!(moved <= most, "{request}: `{name}` moves {moved} messages, expected at most {most}");
                     } else {
                         let by_switch = decision.algorithm.constraints().multicast;
-                        let p = f64::from(ranks);
-                        let scheme = promised(&name, p, 1.0, p).expect("a cost in numbers").moved();
+                        let (p, g) = (f64::from(ranks), f64::from(machine.ranks_per_node));
+                        let scheme = promised(&name, p, p / g, g).expect("a cost in numbers").moved();
                         let least = if bytes < 16 << 20 { scheme } else { bound(kind, ranks, by_switch) };
                         assert!(
                             moved <= 1.05 * least,
@@ -179,6 +183,35 @@ fn default_plans_on_devices_have_few_steps_and_move_little() {
             }
         }
     }
+}
+
+/// Thread blocks of 1024 threads that are co-resident on an A100 beside one that is reserved for the driver.
+const MAX_BLOCKS: usize = 107;
+
+#[test]
+fn default_plans_on_devices_are_co_resident() {
+    let registry = Registry::builtin();
+    let (mut plans, mut too_many) = (BTreeMap::new(), BTreeMap::new());
+    for machine in &MACHINES {
+        for (_, kind) in select::CALLS {
+            for bytes in sizes() {
+                for in_place in [false, true] {
+                    let request = request(machine, kind, OrderPolicy::InSwitch, bytes);
+                    let (decision, _) = decide(&registry, &Request { in_place, ..request });
+                    let name = decision.algorithm.name();
+                    let blocks = *plans.entry((name.to_owned(), machine.name, in_place)).or_insert_with(|| {
+                        let plan = plan(name, machine, in_place);
+                        plan.ranks.iter().map(|rank| rank.blocks.len()).max().unwrap_or(0)
+                    });
+                    let blocks = blocks * decision.config.blocks.expect("a number") as usize;
+                    if blocks > MAX_BLOCKS {
+                        too_many.insert((name.to_owned(), machine.name), (bytes, blocks));
+                    }
+                }
+            }
+        }
+    }
+    assert!(too_many.is_empty(), "{too_many:#?}");
 }
 
 /// Formats a size.
@@ -216,12 +249,12 @@ The rules use facts that all ranks share:
 |---|---|
 | multicast | the devices of all ranks: each rank on a device of its own, all with multicast objects |
 | registered | the call: all of its memory is allocated by the communicator |
-| nodes | the bootstrap: ranks of one node access each other's memory. Devices of one host without peer access need a node for each rank, and are served by the rules for several nodes |
+| nodes | the bootstrap: ranks of one node access each other's memory. Devices of one host without peer access need a node for each rank, which the user sets up by a different `MSCCLPP_HOST_ID` for each; data then goes through the host, by port channels |
 | order | [`Communicator::set_order_policy`](algorithms.md#order-of-reduction). The tables \"in switches\" are for `in-switch`; integers and all calls that do not reduce need no permission |
 
 *Moved* is what a rank's own operations store in and load from other memories than its own, in messages; packets count twice, a
 multicast store and a load that a switch reduces count once. Tests count it in the plans: up to 64 KiB there are at most 2
-dependent transfers and 2(P-1) messages are moved; from 16 MiB at most 5 % more than the collective requires is moved.
+dependent transfers in a node and 2(P-1) messages are moved; from 16 MiB at most 5 % more than the collective requires is moved.
 ",
     );
     for machine in &MACHINES {
@@ -245,7 +278,7 @@ dependent transfers and 2(P-1) messages are moved; from 16 MiB at most 5 % more 
                     span(row.iter().filter_map(move |(_, (one, _))| number(one)))
                 };
                 let (blocks, threads) = (config(|one| one.config.blocks), config(|one| one.config.threads));
-                let (moved, _) = plans.cost(name, machine.ranks, false);
+                let (moved, _) = plans.cost(name, machine, false);
                 _ = writeln!(page, "| {range} | `{name}` | {blocks} | {threads} | {moved:.2} | {reason} |");
             }
         }

@@ -80,4 +80,5 @@ pub(crate) const ENTRY: BuiltinAlgorithm = BuiltinAlgorithm::new(
 )
 .nodes(2, u32::MAX, 2)
 .with_params(&[Param { name: "group", values: &[1, 2, 4, 8] }])
+.block_per_peer()
 .in_order(OrderScope::Nodes);

@@ -30,4 +30,5 @@ pub fn alltoall_direct(p: &Program) {
 /// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(alltoall_direct::algorithm, include_str!("direct.rs"), |p, _| alltoall_direct(p))
-        .with_buffer_mode(BufferMode::OutOfPlace);
+        .with_buffer_mode(BufferMode::OutOfPlace)
+        .block_per_peer();

@@ -30,4 +30,5 @@ pub fn alltoall_in_place(p: &Program) {
 /// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
     BuiltinAlgorithm::new(alltoall_in_place::algorithm, include_str!("in_place.rs"), |p, _| alltoall_in_place(p))
-        .with_buffer_mode(BufferMode::InPlace);
+        .with_buffer_mode(BufferMode::InPlace)
+        .block_per_peer();

@@ -36,4 +36,5 @@ pub fn alltoall_packets(p: &Program) {
 
 /// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
-    BuiltinAlgorithm::new(alltoall_packets::algorithm, include_str!("packets.rs"), |p, _| alltoall_packets(p));
+    BuiltinAlgorithm::new(alltoall_packets::algorithm, include_str!("packets.rs"), |p, _| alltoall_packets(p))
+        .block_per_peer();

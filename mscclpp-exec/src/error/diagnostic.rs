@@ -100,7 +100,9 @@ impl Error {
                 "use fewer ranks, or a plan with fewer thread blocks or threads per block".into()
             }
             Self::NoPeerAccess { .. } => {
-                "use devices with peer access (`nvidia-smi topo -m`), or one device for all ranks".into()
+                "use devices with peer access (`nvidia-smi topo -m`), one device for all ranks, or a different \
+                 `MSCCLPP_HOST_ID` for each rank, so that data goes through the host"
+                    .into()
             }
             #[cfg(feature = "cuda")]
             Self::MapFailed { .. } => {

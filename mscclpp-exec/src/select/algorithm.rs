@@ -481,8 +481,13 @@ fn build_for(algorithm: &BuiltinAlgorithm, request: &Request, config: &Config) -
 /// Maximum usual number of parallel blocks on a device, unless an algorithm has more by itself.
 const MAX_USUAL_BLOCKS: u64 = 16;
 
+/// Maximum usual number of thread blocks of a rank: as many of 1024 threads are co-resident on devices with at least as many
+/// multiprocessors, such as A100 with 108.
+const MAX_THREAD_BLOCKS: u32 = 104;
+
 /// Returns the usual numbers of parallel blocks and of threads on a device. Each block of packets has 4 KiB of the message,
-/// from 8 KiB on; other blocks have 64 KiB, but there are no fewer than the algorithm's own number. A thread has at least
+/// from 8 KiB on; other blocks have 64 KiB, but there are no fewer than the algorithm's own number, unless they would be too many
+/// to be co-resident. A thread has at least
 /// one packet or vector of each block's data; short messages do not pay for the start of many threads.
 fn usual_on_device(algorithm: &BuiltinAlgorithm, request: &Request) -> (u32, u32) {
     let spec = algorithm.spec(request.num_ranks, request.ranks_per_node);
@@ -494,7 +499,8 @@ fn usual_on_device(algorithm: &BuiltinAlgorithm, request: &Request) -> (u32, u32
         0..2 => 1,
         blocks => blocks.min(MAX_USUAL_BLOCKS).next_power_of_two(),
     };
-    let blocks = algorithm.num_parallel_blocks(&spec).max(by_size as u32);
+    let max_blocks = algorithm.max_parallel_blocks(request.num_ranks, MAX_THREAD_BLOCKS);
+    let blocks = algorithm.num_parallel_blocks(&spec).max(by_size as u32).min(max_blocks);
     let max_threads = if request.bytes <= 1 << 14 { spec.threads_per_block.min(256) } else { spec.threads_per_block };
     let threads = request.bytes / u64::from(blocks) / bytes_per_thread;
     let threads = threads.clamp(64, u64::from(max_threads.max(64))).next_power_of_two() as u32;

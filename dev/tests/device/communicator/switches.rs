@@ -52,6 +52,15 @@ pub(super) fn switches_serve_what_the_order_allows(seed: u64) -> Result<(), Fail
         assert_eq!(found, ("allreduce_switch".to_owned(), true, true));
         assert_eq!(integers.to_vec()?, vec![6; long]);
 
+        let mut copy = on.alloc::<i32>(long)?;
+        let found = served(comm, &on, counts, || on.all_reduce(&integers, &mut copy, ReduceOp::Sum))?;
+        assert_eq!(found, ("allreduce_switch".to_owned(), true, true));
+        assert_eq!(copy.to_vec()?, vec![18; long]);
+        let found = served(comm, &on, counts, || on.reduce_scatter_in_place(&mut copy, ReduceOp::Sum))?;
+        assert_eq!(found, ("reducescatter_switch".to_owned(), true, false));
+        let mine = comm.rank() as usize * long / 3..(comm.rank() as usize + 1) * long / 3;
+        assert_eq!(copy.to_vec()?[mine], vec![54; long / 3]);
+
         let mut part = on.alloc::<i32>(long / 3)?;
         let found = served(comm, &on, counts, || on.reduce_scatter(&integers, &mut part, ReduceOp::Max))?;
         assert_eq!(found, ("reducescatter_switch".to_owned(), true, false));
