@@ -82,11 +82,11 @@ pub(crate) fn place_in_caller_memory(program: &mut ResolvedPlan, own_rank: u32) 
     let mut parts: BTreeMap<(usize, usize, usize, u32), BTreeSet<u32>> = BTreeMap::new();
     for code in &program.agents {
         let own = code.rank == own_rank;
-        let mut loop_end = 0;
+        let (mut loop_end, mut loop_chunks) = (0, 0);
         for at in code.start..code.end {
             let instr = &program.instrs[at as usize];
             if instr.body > 0 {
-                loop_end = at + 1 + instr.body;
+                (loop_end, loop_chunks) = (at + 1 + instr.body, instr.count);
             }
             let operands = program.srcs(instr).iter().map(|src| (src, false));
             for (operand, writes) in operands.chain(program.dsts(instr).iter().map(|dst| (dst, true))) {
@@ -108,7 +108,8 @@ pub(crate) fn place_in_caller_memory(program: &mut ResolvedPlan, own_rank: u32) 
                     (false, true) => uses[slot].record(&range, PEER_WRITES),
                     (false, false) => uses[slot].record(&range, PEER_READS),
                 }
-                if writes && at >= loop_end {
+                // The windows of all iterations cover operands that are no longer than the loop.
+                if writes && (at >= loop_end || operand.size <= loop_chunks) {
                     let (part, of) = instr.slice;
                     let found = parts.entry((slot, range.start, range.end, of)).or_default();
                     if found.insert(part) && found.len() as u32 == of {
