@@ -277,4 +277,8 @@ fn blocks_and_threads_on_devices_follow_the_size() {
     assert_eq!(launch(1 << 17), packets(16, 1024));
     assert_eq!(launch(1 << 24), ("allreduce_all_pairs".to_owned(), 16, 1024));
     assert_eq!(launch(256), one_shot(1, 64));
+    // The thread blocks of all ranks on a device must be co-resident.
+    let shared = Request { ranks_per_device: 8, ..on_devices(CollectiveKind::AllToAll, 1 << 24) };
+    let plan = registry.plan(&shared, &registry.select(&shared).expect("there is one")).expect("it builds");
+    assert!(plan.tree().ranks.iter().map(|rank| rank.blocks.len()).sum::<usize>() <= 104);
 }

@@ -14,8 +14,7 @@ use mscclpp_core::algorithm::EmbeddedAlgorithm;
 use mscclpp_core::check::{LoadOptions, reduction_order};
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::Plan;
-use mscclpp_core::spec::AlgoSpec;
-use mscclpp_core::types::{Protocol, ReduceOp};
+use mscclpp_core::types::ReduceOp;
 
 use super::choice::Config;
 use super::constraints::{Constraints, Rejection, check_buffer_mode, machine};
@@ -23,6 +22,7 @@ use super::error::{CallError, LoadError, PlanError};
 use super::native::{self, Call, Function};
 use super::order::OrderPolicy;
 use super::request::{Backend, Request};
+use super::usual;
 
 /// Maximum length of a plan file that is read, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 30;
@@ -338,11 +338,10 @@ impl Algorithm {
 
     /// Returns a configuration with the usual numbers for a request where it leaves them open, if the numbers depend on the
     /// request: those of a built-in algorithm on a device.
-    #[must_use]
-    pub fn complete(&self, request: &Request, config: &Config) -> Config {
+    pub(super) fn complete(&self, request: &Request, config: &Config) -> Config {
         match (&self.source, request.backend) {
             (Source::Builtin(built_in), Backend::Cuda) => {
-                let (blocks, threads) = usual_on_device(built_in, request);
+                let (blocks, threads) = usual::on_device(built_in, request);
                 let (blocks, threads) = (config.blocks.unwrap_or(blocks), config.threads.unwrap_or(threads));
                 Config { blocks: Some(blocks), threads: Some(threads) }
             }
@@ -379,7 +378,7 @@ impl Algorithm {
         }
         match &self.source {
             Source::Builtin(built_in) => {
-                let (spec, arguments) = build_for(built_in, request, &self.complete(request, config));
+                let (spec, arguments) = usual::build_for(built_in, request, &self.complete(request, config));
                 Ok(built_in.plan(spec, &arguments)?)
             }
             Source::OnDemand(embedded) => {
@@ -467,42 +466,4 @@ fn fits(Existing { plan, ops }: &Existing, request: &Request) -> Result<(), (u32
         return Err((5, Rejection::Op { found }));
     }
     Ok(())
-}
-/// Returns the specification and arguments of a built-in algorithm for a request. On the CPU one parallel block is
-/// usual, because ranks run in parallel.
-fn build_for(algorithm: &BuiltinAlgorithm, request: &Request, config: &Config) -> (AlgoSpec, Vec<usize>) {
-    let mut spec = algorithm.spec(request.num_ranks, request.ranks_per_node);
-    spec.collective.in_place = request.in_place;
-    spec.collective.root = request.root;
-    spec.threads_per_block = config.threads.unwrap_or(spec.threads_per_block);
-    algorithm.with_parallel_blocks(spec, config.blocks.unwrap_or(1))
-}
-
-/// Maximum usual number of parallel blocks on a device, unless an algorithm has more by itself.
-const MAX_USUAL_BLOCKS: u64 = 16;
-
-/// Maximum usual number of thread blocks of a rank: as many of 1024 threads are co-resident on devices with at least as many
-/// multiprocessors, such as A100 with 108.
-const MAX_THREAD_BLOCKS: u32 = 104;
-
-/// Returns the usual numbers of parallel blocks and of threads on a device. Each block of packets has 4 KiB of the message,
-/// from 8 KiB on; other blocks have 64 KiB, but there are no fewer than the algorithm's own number, unless they would be too many
-/// to be co-resident. A thread has at least
-/// one packet or vector of each block's data; short messages do not pay for the start of many threads.
-fn usual_on_device(algorithm: &BuiltinAlgorithm, request: &Request) -> (u32, u32) {
-    let spec = algorithm.spec(request.num_ranks, request.ranks_per_node);
-    let (bytes_per_block, bytes_per_thread) = match spec.protocol {
-        Protocol::LL => (1 << 12, 8),
-        Protocol::Simple => (1 << 16, 16),
-    };
-    let by_size = match request.bytes / bytes_per_block {
-        0..2 => 1,
-        blocks => blocks.min(MAX_USUAL_BLOCKS).next_power_of_two(),
-    };
-    let max_blocks = algorithm.max_parallel_blocks(request.num_ranks, MAX_THREAD_BLOCKS);
-    let blocks = algorithm.num_parallel_blocks(&spec).max(by_size as u32).min(max_blocks);
-    let max_threads = if request.bytes <= 1 << 14 { spec.threads_per_block.min(256) } else { spec.threads_per_block };
-    let threads = request.bytes / u64::from(blocks) / bytes_per_thread;
-    let threads = threads.clamp(64, u64::from(max_threads.max(64))).next_power_of_two() as u32;
-    (blocks, threads.min(max_threads))
 }

@@ -15,6 +15,7 @@ mod registry;
 mod request;
 mod rules;
 pub(crate) mod tuning;
+mod usual;
 
 pub use algorithm::Algorithm;
 pub use choice::{Choice, Config};

@@ -40,6 +40,8 @@ pub struct Request {
     /// Number of ranks per node: ranks that access each other's memory. Rank r is on node r / `ranks_per_node`, and all
     /// nodes are full; 1 if that does not hold, and for devices without peer access.
     pub ranks_per_node: u32,
+    /// Maximum number of ranks on one device, all of whose thread blocks must be co-resident; 1 on the CPU.
+    pub ranks_per_device: u32,
     /// Whether input and output are one buffer.
     pub in_place: bool,
     /// Whether all buffers of all ranks are registered: memory that peers access directly.
@@ -99,6 +101,7 @@ impl Request {
             root: 0,
             num_ranks,
             ranks_per_node: num_ranks,
+            ranks_per_device: 1,
             in_place: false,
             registered: false,
             alignment: dtype.size() as u32,

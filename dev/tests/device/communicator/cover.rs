@@ -20,7 +20,7 @@ use crate::processes::{Job, Player, machine_options};
 const KINDS: [mscclpp_core::collective::CollectiveKind; 7] =
     [AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast, Reduce, SendRecv];
 const OPS: [ReduceOp; 5] = [ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Min, ReduceOp::Max, ReduceOp::Avg];
-/// Elements of a part: none, few, odd numbers, and more than packets carry.
+/// Elements of a part: none, few, odd numbers, and many.
 const LENGTHS: [usize; 6] = [0, 1, 7, 53, 1025, 9001];
 const HOMES: [Home; 3] = [Home::Registered, Home::Own, Home::Raw];
 

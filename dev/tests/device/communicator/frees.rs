@@ -9,7 +9,7 @@ use mscclpp_exec::cuda::DeviceVec;
 use super::on_devices;
 
 /// Elements whose bytes are too many for packets.
-const LEN: usize = 40_000;
+const LEN: usize = 140_000;
 
 /// Rank 0's kernel waits for the next call of rank 1, which frees memory, prepared plans and a communicator before it.
 pub(super) fn rank_frees_while_another_waits(seed: u64) -> Result<(), Failed> {

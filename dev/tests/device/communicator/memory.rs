@@ -21,6 +21,9 @@ use crate::processes::machine_options;
 /// Elements whose gathered bytes are too many for packets.
 const LEN: usize = 40_000;
 
+/// Elements of an all-reduce that are too many for packets.
+const LONG: usize = 140_000;
+
 /// The first copy on a stream fails, so calls that succeed make none.
 pub(super) fn registered_call_copies_nothing(seed: u64) -> Result<(), Failed> {
     let options = Options { failing: Some(("cuMemcpyAsync", 1)), ..machine_options(seed, 0, false) };
@@ -114,6 +117,8 @@ pub(super) fn long_call_is_made_in_pieces(seed: u64) -> Result<(), Failed> {
         let stream = device.stream()?;
         let on = comm.on(&stream);
         comm.set_device_staging_limit(1 << 16)?;
+        // Packets of pieces need no copies.
+        comm.force_algorithm(Some((CollectiveKind::AllReduce, Choice::named("allreduce_all_pairs"))))?;
         let input: Vec<u32> = (0..48_000).map(|at| at + comm.rank()).collect();
         let (own, mut sum) = (DeviceVec::from_slice(device, &input)?, DeviceVec::<u32>::new(device, 48_000)?);
         on.all_reduce(&own, &mut sum, ReduceOp::Sum)?;
@@ -235,7 +240,7 @@ pub(super) fn memory_of_cudarc(seed: u64) -> Result<(), Failed> {
         let same = unsafe { Stream::from_raw(device, theirs.cu_stream() as usize) };
         for (round, stream) in [same, device.stream()?].iter().enumerate() {
             // Packets are made from the memory itself.
-            for (len, copied) in [(30, 0), (LEN, 8 * LEN as u64), (30, 0), (LEN, 8 * LEN as u64)] {
+            for (len, copied) in [(30, 0), (LONG, 8 * LONG as u64), (30, 0), (LONG, 8 * LONG as u64)] {
                 let input: CudaSlice<f32> = theirs.clone_htod(&vec![1.0 + round as f32; len + 30])?;
                 let mut output: CudaSlice<f32> = theirs.alloc_zeros(len + 10)?;
                 let on = comm.on(stream);

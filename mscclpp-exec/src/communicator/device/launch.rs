@@ -136,7 +136,8 @@ impl Connection {
         let positions = [memory.input, Some(memory.output)].map(|lent| lent.and_then(|lent| self.position(lent)));
         let registered = positions[1].is_some() && (request.in_place || positions[0].is_some());
         let positions = if registered { positions } else { [None; 2] };
-        let request = Request { registered, backend: Backend::Cuda, multicast: self.multicast, ..request };
+        let &mut Self { multicast, ranks_per_device, .. } = self;
+        let request = Request { registered, backend: Backend::Cuda, multicast, ranks_per_device, ..request };
         self.post(Kind::Collective(request, positions), call)?;
         let mut launched = Launched { request, algorithm: None, counters: None, bytes_copied: 0, num_launches: 0 };
         if request.bytes == 0 || request.num_ranks == 1 {
