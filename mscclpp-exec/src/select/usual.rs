@@ -17,7 +17,7 @@ pub(super) fn build_for(algorithm: &BuiltinAlgorithm, request: &Request, config:
     algorithm.with_parallel_blocks(spec, config.blocks.unwrap_or(1))
 }
 
-/// Maximum usual number of parallel blocks on a device, unless an algorithm has more by itself.
+/// Maximum usual number of parallel blocks on a device, unless an algorithm's own number is larger.
 const MAX_USUAL_BLOCKS: u64 = 16;
 
 /// Maximum usual number of thread blocks on a device: as many of 1024 threads are co-resident on devices with more
