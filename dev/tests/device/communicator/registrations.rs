@@ -11,10 +11,10 @@ use super::{failure, group_options, in_threads, on_devices};
 use crate::processes::machine_options;
 
 /// Elements whose bytes are too many for packets.
-const LEN: usize = 40_000;
+const LEN: usize = 140_000;
 
 fn new(device: &Device, value: u32) -> Result<DeviceVec<u32>, Error> {
-    DeviceVec::from_slice(device, &[value; LEN])
+    DeviceVec::from_slice(device, &vec![value; LEN])
 }
 
 /// Registers memory, uses it and parts of it, and frees it.
@@ -27,7 +27,7 @@ fn work(comm: &Communicator, device: &Device) -> Result<(), Failed> {
         on.all_reduce(&input, &mut output, ReduceOp::Sum)?;
         assert!(on.last_call()?.is_some_and(|last| last.request.registered && last.bytes_copied == 0));
         on.synchronize()?;
-        assert_eq!(output.to_vec()?, [2 * round + 1; LEN]);
+        assert_eq!(output.to_vec()?, vec![2 * round + 1; LEN]);
         let part = input.slice(10..LEN - 1).ok_or("no part")?;
         on.all_reduce(&part, &mut output.slice_mut(11..LEN).ok_or("no part")?, ReduceOp::Max)?;
         assert!(on.last_call()?.is_some_and(|last| last.request.registered && last.bytes_copied == 0));
@@ -72,7 +72,7 @@ pub(super) fn memory_that_cannot_be_shared_is_reported(seed: u64) -> Result<(), 
             let mut memory = on.register(memory)?;
             on.all_reduce_in_place(&mut memory, ReduceOp::Sum)?;
             on.synchronize()?;
-            assert_eq!(memory.to_vec()?, [4; LEN]);
+            assert_eq!(memory.to_vec()?, vec![4; LEN]);
             Ok(())
         };
         let results: Result<(), Failed> = in_threads(2, group_options(120), device, run).into_iter().collect();
