@@ -6,11 +6,11 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::Plan;
 
 use crate::error::Error;
-use crate::select::{Algorithm, Choice, Config, Decision, Registry, Request};
+use crate::select::{Algorithm, Choice, Config, DecidedBy, Decision, Registry, Request};
 
 /// Selects the algorithm for a request of `rank`, and compiles its plan; there is none if a function serves the request.
 /// `forced`: the algorithm that serves all requests of a collective. `max_blocks`: the number of thread blocks per rank from
-/// which on the plan is built with fewer of them, unless the decision states a number.
+/// which on the plan is built with fewer of them than usual; a number that a selector, a table or the caller states stays.
 ///
 /// # Errors
 /// [`Error::Select`], [`Error::NoPlan`].
@@ -31,8 +31,9 @@ pub(super) fn decide(
     }
     let no_plan = |source| Error::NoPlan { rank, request: request.to_string(), source: Box::new(source) };
     let mut plan = registry.plan(request, &decision).map_err(no_plan)?;
+    let is_usual = matches!(decision.decided_by, DecidedBy::Added | DecidedBy::Rule(_) | DecidedBy::First);
     let mut blocks = max_blocks;
-    while blocks > 0 && decision.config.blocks.is_none() && num_blocks(&plan) > max_blocks {
+    while blocks > 0 && (is_usual || decision.config.blocks.is_none()) && num_blocks(&plan) > max_blocks {
         // An algorithm may need several thread blocks for each that it is asked for, or exist with one number only.
         let config = Config { blocks: Some(blocks), ..decision.config };
         plan = registry.plan(request, &Decision { config, ..decision.clone() }).map_err(no_plan)?;

@@ -20,8 +20,8 @@ use crate::processes::{Job, Player, machine_options};
 const KINDS: [mscclpp_core::collective::CollectiveKind; 7] =
     [AllReduce, AllGather, ReduceScatter, AllToAll, Broadcast, Reduce, SendRecv];
 const OPS: [ReduceOp; 5] = [ReduceOp::Sum, ReduceOp::Prod, ReduceOp::Min, ReduceOp::Max, ReduceOp::Avg];
-/// Elements of a part: none, few, odd numbers, and many.
-const LENGTHS: [usize; 6] = [0, 1, 7, 53, 1025, 9001];
+/// Elements of a part: none, few, odd numbers, and more than packets carry. Large messages have as many in all parts.
+const LENGTHS: [usize; 6] = [0, 1, 7, 53, 1025, 140_003];
 const HOMES: [Home; 3] = [Home::Registered, Home::Own, Home::Raw];
 
 /// Where the ranks of calls are.
@@ -105,7 +105,12 @@ fn calls(comm: &Communicator, device: &Device, world: usize, seed: u64) -> Resul
     for (number, choice) in choices(seed).into_iter().enumerate().filter(|(_, choice)| choice[0] == world) {
         let [_, kind, dtype, op, length, home, in_place] = choice;
         let case = Case { kind: KINDS[kind], op: OPS[op], root: number as u32 % comm.num_ranks() };
-        let (each, home, in_place) = (LENGTHS[length], HOMES[home], in_place == 1);
+        let has_parts = matches!(case.kind, AllGather | ReduceScatter | AllToAll);
+        let each = match LENGTHS[length] {
+            large @ 10_000.. if has_parts => large / comm.num_ranks() as usize,
+            each => each,
+        };
+        let (home, in_place) = (HOMES[home], in_place == 1);
         match DataType::ALL[dtype] {
             DataType::I8 => typed::<i8>(comm, device, case, each, home, in_place),
             DataType::U8 => typed::<u8>(comm, device, case, each, home, in_place),
