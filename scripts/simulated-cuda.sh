@@ -48,11 +48,14 @@ cargo build --quiet --profile "$profile" --manifest-path "$here/Cargo.toml" -p m
 built=$target/${profile/#dev/debug}
 driver=$target/simulated-cuda
 mkdir -p "$driver"
-for name in libcuda.so libcuda.so.1; do
+# The compiler of device code, which compiles for the simulator.
+for name in libcuda.so libcuda.so.1 libnvrtc.so; do
     ln -sf "$built/libmscclpp_mock_cuda.so" "$driver/$name"
 done
 
 export LD_LIBRARY_PATH=$driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} PATH=$built:$PATH
+# Compiled code depends on the simulator, which a cache does not know.
+export MSCCLPP_CACHE='' MSCCLPP_NVRTC=''
 export MSCCLPP_MOCK_DEVICES=$devices MSCCLPP_MOCK_MULTICAST=$multicast
 if [ -z "$ranks" ]; then
     exec "$@"

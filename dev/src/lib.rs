@@ -93,6 +93,18 @@ pub fn machine(_: Options, _: u32) -> Result<Vec<SharedDriver>, String> {
     Err("built without a C++ compiler, which the simulator needs".into())
 }
 
+/// Returns the bytes of the argument of a kernel in code that the simulator's compiler has returned; `None` if there is no such
+/// kernel.
+pub fn compiled_argument_bytes(code: &[u8], kernel: &str) -> Option<usize> {
+    #[cfg(simulator)]
+    return plugin::Plugin::load(code).ok()?.argument_bytes(kernel);
+    #[cfg(not(simulator))]
+    {
+        let _ = (code, kernel);
+        None
+    }
+}
+
 /// Returns the bytes of the argument of a kernel, as it was compiled for the simulator; `None` if there is no such
 /// kernel.
 pub fn argument_bytes(kernel: &str) -> Option<usize> {

@@ -60,6 +60,12 @@ impl Plugin {
         }
         std::ptr::null()
     }
+
+    /// Returns the bytes of a kernel's argument; `None` if there is no such kernel.
+    pub(crate) fn argument_bytes(&self, name: &str) -> Option<usize> {
+        // SAFETY: null, or a constant of the library, which is loaded.
+        unsafe { self.kernel(name).as_ref() }.map(|kernel| kernel.bytes)
+    }
 }
 
 /// The C++ compiler that this crate was built with.

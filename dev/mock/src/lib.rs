@@ -7,7 +7,8 @@
 //!
 //! A process loads it by its path before its first use of a device; from then on it is the process' `libcuda.so.1`.
 //!
-//! The executor's prebuilt kernels represent those of the simulator: loading one loads its counterpart.
+//! The executor's prebuilt kernels represent those of the simulator: loading one loads its counterpart. It has the functions of
+//! NVRTC as well, which compile other sources for the simulator.
 
 mod calls;
 mod code;

@@ -22,6 +22,8 @@ struct Device {
     context: Option<(SharedDriver, usize)>,
     /// Its functions, by handle.
     functions: BTreeMap<usize, Function>,
+    /// Code of the modules that were compiled for the simulator, by handle.
+    codes: BTreeMap<usize, Vec<u8>>,
     /// Devices whose memory it was given access to.
     peers: BTreeSet<u32>,
     /// Bytes of the host that streams have still to store: other streams do not wait for them.
@@ -68,6 +70,7 @@ impl Default for Device {
             machine: (0, devices.unwrap_or(0)),
             context: None,
             functions: BTreeMap::new(),
+            codes: BTreeMap::new(),
             peers: BTreeSet::new(),
             stores: Vec::new(),
             pending: BTreeSet::new(),
@@ -280,9 +283,22 @@ pub(crate) fn load(function: usize) -> Result<(), Code> {
     here(|device| device.functions.get_mut(&function).map(|known| known.is_loaded = true))?.ok_or(code::INVALID_HANDLE)
 }
 
-/// Removes the functions of a module.
+/// Records the code of a module.
+pub(crate) fn set_code(module: usize, compiled: &[u8]) -> Result<(), Code> {
+    here(|device| device.codes.insert(module, compiled.to_vec())).map(|_| ())
+}
+
+/// Returns the code of a module; none if it is one of the prebuilt ones.
+pub(crate) fn code(module: usize) -> Result<Option<Vec<u8>>, Code> {
+    here(|device| device.codes.get(&module).cloned())
+}
+
+/// Removes the code and the functions of a module.
 pub(crate) fn unload(module: usize) -> Result<(), Code> {
-    here(|device| device.functions.retain(|_, function| function.module != module))
+    here(|device| {
+        device.codes.remove(&module);
+        device.functions.retain(|_, function| function.module != module);
+    })
 }
 
 /// Returns the bytes of a function's argument. The function must be loaded: otherwise a driver would load it now, in

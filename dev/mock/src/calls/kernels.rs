@@ -3,16 +3,22 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::slice;
 
-use mscclpp_dev::argument_bytes;
+use mscclpp_dev::{argument_bytes, compiled_argument_bytes};
 use mscclpp_exec::cuda::Handle;
 
 use super::{ask, calls, valid};
 use crate::code::{self, Code};
-use crate::images::name_of;
+use crate::images::{code_of, name_of};
 use crate::state::{self, called_here};
 
 calls! {
     fn cuModuleLoadData(module: *mut usize, image: *const c_void) -> module {
+        // SAFETY: an image.
+        if let Some(compiled) = unsafe { code_of(image) } {
+            let module = ask(|driver| driver.load("compiled", compiled))?.0;
+            state::set_code(module, compiled)?;
+            return Ok(module);
+        }
         // SAFETY: an image.
         let name = unsafe { name_of(image) }.ok_or(code::INVALID_IMAGE)?;
         ask(|driver| driver.load(name, &[])).map(|module| module.0)
@@ -27,7 +33,11 @@ calls! {
         // SAFETY: a text.
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
         let function = ask(|driver| driver.function(Handle(module), &name))?.0;
-        state::set_argument(module, function, argument_bytes(&name).ok_or(code::INVALID_VALUE)?)?;
+        let bytes = match state::code(module)? {
+            Some(compiled) => compiled_argument_bytes(&compiled, &name),
+            None => argument_bytes(&name),
+        };
+        state::set_argument(module, function, bytes.ok_or(code::INVALID_VALUE)?)?;
         Ok(function)
     }
 

@@ -13,6 +13,7 @@ mod interprocess;
 mod kernels;
 mod memory;
 mod multicast;
+mod nvrtc;
 mod physical;
 mod streams;
 
