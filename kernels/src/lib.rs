@@ -41,7 +41,7 @@ macro_rules! headers {
 }
 
 headers! {
-    "abi.h" "channel.h" "copy.h" "dev.h" "divide.h" "executor.h" "instr_cache.h" "number.h" "operand.h" "packet.h" "reduce.h"
+    "abi.h" "channel.h" "copy.h" "dev.h" "divide.h" "executor.h" "instr_cache.h" "mscclpp_channels.h" "number.h" "operand.h" "packet.h" "reduce.h"
     "specialized.h" "switch.h" "sync.h" "vector.h" "wait.h"
 }
 

@@ -19,7 +19,8 @@ impl Executor {
         self.inner.number
     }
 
-    fn group(&self) -> Result<&IpcGroup, Error> {
+    /// Returns the connection to the other ranks.
+    pub(super) fn group(&self) -> Result<&IpcGroup, Error> {
         self.inner.group.as_ref().ok_or_else(|| Error::Internal("an executor without a group".into()))
     }
 

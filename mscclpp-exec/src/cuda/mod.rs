@@ -29,6 +29,7 @@ mod addresses;
 mod buffers;
 pub mod calls;
 mod capture;
+pub mod channels;
 mod connected;
 mod cudarc_memory;
 mod device;

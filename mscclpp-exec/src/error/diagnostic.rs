@@ -2,6 +2,8 @@
 
 use mscclpp_core::diag::{Code, Diagnostic, Site};
 
+#[cfg(feature = "cuda")]
+use super::channel::ChannelError;
 use super::{Error, ErrorKind};
 use crate::system::AvailableMemory;
 #[cfg(feature = "process")]
@@ -57,6 +59,12 @@ impl Error {
             Self::Driver(_) | Self::MapFailed { .. } | Self::NotShareable { .. } => Code::DriverFailed,
             #[cfg(feature = "cuda")]
             Self::Jit(_) => Code::NotCompiled,
+            #[cfg(feature = "cuda")]
+            Self::Channel(error) => match **error {
+                ChannelError::Stalled { .. } => Code::Stalled,
+                ChannelError::Stopped { .. } | ChannelError::NoSuchChannel { .. } => Code::InvalidCall,
+                ChannelError::Size { .. } => Code::WrongBuffers,
+            },
             Self::Internal(_) => Code::ExecutorFault,
         }
     }

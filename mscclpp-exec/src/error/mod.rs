@@ -2,6 +2,8 @@
 
 #[cfg(feature = "process")]
 mod aborted;
+#[cfg(feature = "cuda")]
+pub(crate) mod channel;
 mod diagnostic;
 #[cfg(feature = "cuda")]
 pub(crate) mod driver;
@@ -24,7 +26,7 @@ use mscclpp_core::types::ReduceOp;
 use thiserror::Error;
 
 #[cfg(feature = "cuda")]
-use self::{driver::DriverError, jit::JitError, unavailable::CudaUnavailable};
+use self::{channel::ChannelError, driver::DriverError, jit::JitError, unavailable::CudaUnavailable};
 use crate::dtype::DataType;
 use crate::numeric::AccumType;
 use crate::select::tuning::TableError;
@@ -435,6 +437,10 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// Channels of user-supplied kernels.
+    #[cfg(feature = "cuda")]
+    #[error(transparent)]
+    Channel(Box<ChannelError>),
     /// A rank without memory for the elements that the other ranks send it.
     #[error("{call}: rank {rank} has no memory for the {count} elements of {bytes} bytes that other ranks send it")]
     ReceiveMemory {

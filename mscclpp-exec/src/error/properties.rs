@@ -2,6 +2,8 @@
 
 #[cfg(feature = "process")]
 use super::LaunchAborted;
+#[cfg(feature = "cuda")]
+use super::channel::ChannelError;
 use super::{Error, ErrorKind, RootCause, Stall, UnblockedBy, WaitsFor};
 
 impl Error {
@@ -51,6 +53,11 @@ impl Error {
             Self::NoDevice(_) | Self::NotShareable { .. } => ErrorKind::Unsupported,
             #[cfg(feature = "process")]
             Self::Interrupted(aborted) => aborted.cause.kind(),
+            #[cfg(feature = "cuda")]
+            Self::Channel(error) => match **error {
+                ChannelError::Stalled { .. } => ErrorKind::Stalled,
+                _ => ErrorKind::InvalidInput,
+            },
             Self::RankLost { .. } => ErrorKind::RankLost,
             #[cfg(feature = "cuda")]
             Self::Driver(_) | Self::MapFailed { .. } | Self::Jit(_) => ErrorKind::System,
@@ -87,6 +94,8 @@ impl Error {
             | Self::Panicked { rank, .. } => Some(*rank),
             #[cfg(feature = "cuda")]
             Self::MapFailed { rank, .. } | Self::NotShareable { rank, .. } => Some(*rank),
+            #[cfg(feature = "cuda")]
+            Self::Channel(error) => Some(error.rank()),
             #[cfg(feature = "process")]
             Self::Interrupted(aborted) => Some(aborted.rank),
             Self::LateData(late) => Some(late.rank),

@@ -3,6 +3,7 @@
 
 mod captures;
 mod cases;
+mod channels;
 mod cover;
 mod failures;
 mod first_captures;
@@ -32,7 +33,11 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 36] = [
+    let tests: [(&str, Test); 40] = [
+        ("kernels_gather_and_sum_by_channels", channels::gathered_and_summed),
+        ("kernels_gather_and_sum_by_channels_on_separate_hosts", channels::on_separate_hosts),
+        ("wait_of_kernel_without_signal_is_reported", channels::wait_without_signal_is_reported),
+        ("misuse_of_channels_is_rejected", channels::misuse_is_rejected),
         ("calls_equal_those_on_slices", calls_equal_those_on_slices),
         ("calls_equal_those_on_slices_on_separate_hosts", calls_on_separate_hosts),
         ("calls_equal_those_on_slices_between_nodes", calls_between_nodes),

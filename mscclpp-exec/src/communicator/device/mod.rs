@@ -1,6 +1,7 @@
 //! Collective calls on device memory.
 
 mod calls;
+mod channels;
 mod connection;
 mod launch;
 mod posted;

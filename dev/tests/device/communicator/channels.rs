@@ -1,0 +1,209 @@
+//! Channels for user-supplied kernels, between ranks in threads on devices of one host or on separate ones, and in processes.
+
+use std::time::Duration;
+
+use libtest_mimic::Failed;
+use mscclpp_dev::{machine, simulator};
+use mscclpp_exec::cuda::channels::{
+    ChannelError, ChannelOptions, Channels, DeviceBarrier, MemoryChannel, PortChannel, SwitchChannel,
+};
+use mscclpp_exec::cuda::jit::{Cache, Module, Source};
+use mscclpp_exec::cuda::{Device, DeviceVec, Stream};
+use mscclpp_exec::{Communicator, Element, Error};
+
+use super::{Rank, group_options, in_threads};
+use crate::CACHE;
+use crate::processes::machine_options;
+
+/// As in `channels.cu`.
+#[derive(Clone, Copy, bytemuck::NoUninit)]
+#[repr(C)]
+struct Gather {
+    memory: [MemoryChannel; 4],
+    port: [PortChannel; 4],
+    all: SwitchChannel,
+    barrier: DeviceBarrier,
+    bytes: u64,
+    rank: u32,
+    ranks: u32,
+    flag: u32,
+    reserved: u32,
+}
+
+fn options() -> ChannelOptions {
+    ChannelOptions::default().num_memory(2).num_port(1).num_barriers(1).multicast(true)
+}
+
+fn module(device: &Device) -> Result<Module, Error> {
+    device.module(&Source::new("channels.cu", include_str!("channels.cu")))
+}
+
+impl Gather {
+    fn new<T: Element>(comm: &Communicator, channels: &Channels<T>, bytes: u64, flag: u32) -> Result<Self, Error> {
+        let (rank, ranks) = (comm.rank(), comm.num_ranks());
+        // Kernels use those of existing ranks only.
+        let (mut memory, mut port): ([MemoryChannel; 4], [PortChannel; 4]) =
+            (bytemuck::Zeroable::zeroed(), bytemuck::Zeroable::zeroed());
+        for peer in 0..ranks {
+            (memory[peer as usize], port[peer as usize]) = (channels.memory(peer, 1)?, channels.port(peer, 0)?);
+        }
+        let (all, barrier) = (channels.switch(), channels.barrier(0)?);
+        Ok(Self { memory, port, all, barrier, bytes, rank, ranks, flag, reserved: 0 })
+    }
+
+    fn launch(&self, module: &Module, kernel: &str, stream: &Stream) -> Result<(), Error> {
+        // SAFETY: the kernels take such a struct, and use the shared memory of all ranks, which exists until the stream has been
+        // synchronized on all of them.
+        unsafe { module.function(kernel)?.launch(stream, 2, 256, self) }
+    }
+}
+
+fn element(rank: u32, at: usize) -> u32 {
+    rank * 1000 + at as u32
+}
+
+/// Gathers by every kernel at several sizes, twice.
+pub(super) fn work(comm: &Communicator, device: &Device) -> Result<(), Failed> {
+    let (rank, ranks) = (comm.rank(), comm.num_ranks());
+    let stream = device.stream()?;
+    let module = module(device)?;
+    for len in [1_usize, 4, 26, 64] {
+        let all = len * ranks as usize;
+        // Packets take twice the bytes.
+        let memory = comm.on(&stream).alloc::<u32>(3 * all + 4)?;
+        let mut channels = comm.on(&stream).channels(memory, options())?;
+        for (number, kernel) in
+            (1..).zip(["by_put", "by_get", "by_packets", "by_port", "by_broadcast", "by_put", "by_port"])
+        {
+            let multiple = match kernel {
+                "by_packets" => 2,
+                "by_broadcast" => 4,
+                _ => 1,
+            };
+            if !len.is_multiple_of(multiple) {
+                continue;
+            }
+            let mut before = vec![0_u32; 3 * all + 4];
+            for (at, value) in before[rank as usize * len..][..len].iter_mut().enumerate() {
+                *value = element(rank, at);
+            }
+            comm.barrier()?;
+            channels.local_mut().write(&before)?;
+            comm.barrier()?;
+            Gather::new(comm, &channels, 4 * len as u64, number)?.launch(&module, kernel, &stream)?;
+            channels.synchronize(&stream)?;
+            let found = channels.local().to_vec()?;
+            let expected: Vec<u32> = (0..ranks).flat_map(|rank| (0..len).map(move |at| element(rank, at))).collect();
+            if found[..all] != expected {
+                return Err(format!("{kernel} of {len} elements: {:?}, expected {expected:?}", &found[..all]).into());
+            }
+        }
+        comm.barrier()?;
+        sums(comm, &mut channels, &module, &stream, len / 4 * 4)?;
+    }
+    Ok(())
+}
+
+/// Sums the elements of all ranks by the switch channel, as integers and as floats.
+fn sums(
+    comm: &Communicator,
+    channels: &mut Channels<u32>,
+    module: &Module,
+    stream: &Stream,
+    len: usize,
+) -> Result<(), Failed> {
+    let (rank, ranks) = (comm.rank(), comm.num_ranks());
+    let (all, total) = (len * ranks as usize, channels.local().len());
+    for is_integer in [true, false] {
+        let bits = |value: u32| if is_integer { value } else { (value as f32).to_bits() };
+        let own: Vec<u32> = (0..total).map(|at| bits(element(rank, at))).collect();
+        channels.local_mut().write(&own)?;
+        comm.barrier()?;
+        Gather::new(comm, channels, 4 * len as u64, u32::from(is_integer))?.launch(module, "by_sum", stream)?;
+        channels.synchronize(stream)?;
+        let found = channels.local().to_vec()?;
+        let expected: Vec<u32> = (0..all).map(|at| bits((0..ranks).map(|rank| element(rank, at)).sum())).collect();
+        if found[..all] != expected {
+            return Err(format!("sums of {len} elements: {:?}, expected {expected:?}", &found[..all]).into());
+        }
+        comm.barrier()?;
+    }
+    Ok(())
+}
+
+/// Runs ranks on devices of one host, whose images are cached.
+fn on_devices(seed: u64, ranks: u32, devices: u32, run: impl Rank) -> Result<(), Failed> {
+    let all: Result<Vec<Device>, String> = machine(machine_options(seed, 0, false), devices.max(2))
+        .map(|all| all.into_iter().map(|driver| Device::with_cache(driver, Cache::at(CACHE))).collect());
+    let device = |rank: u32| Ok(all.clone()?[(rank % devices) as usize].clone());
+    in_threads(ranks, group_options(120), device, run).into_iter().collect()
+}
+
+pub(super) fn gathered_and_summed(seed: u64) -> Result<(), Failed> {
+    on_devices(seed, 3, 3, work)?;
+    on_devices(seed, 2, 1, work)
+}
+
+pub(super) fn on_separate_hosts(seed: u64) -> Result<(), Failed> {
+    let device = |rank| Ok(Device::with_cache(simulator(machine_options(seed, rank, true))?, Cache::at(CACHE)));
+    in_threads(2, group_options(120), device, work).into_iter().collect()
+}
+
+pub(super) fn wait_without_signal_is_reported(seed: u64) -> Result<(), Failed> {
+    on_devices(seed, 2, 2, |comm, device| {
+        let comm = &comm.with_timeout(Duration::from_millis(200));
+        let stream = device.stream()?;
+        let module = module(device)?;
+        let channels = comm.on(&stream).channels(comm.on(&stream).alloc::<u32>(8)?, options())?;
+        Gather::new(comm, &channels, 4, 1)?.launch(&module, "wait_alone", &stream)?;
+        let found = channels.synchronize(&stream);
+        let (rank, channel) = (comm.rank(), format!("memory channel 1 with rank {}", 1 - comm.rank()));
+        let expected = ChannelError::Stalled { rank, channel, expected: 1, found: 0 };
+        match found {
+            Err(Error::Channel(error)) if *error == expected => Ok(()),
+            other => Err(format!("{other:?}, expected {expected:?}").into()),
+        }
+    })
+}
+
+pub(super) fn misuse_is_rejected(seed: u64) -> Result<(), Failed> {
+    on_devices(seed, 2, 2, |comm, device| {
+        let stream = device.stream()?;
+        let on = comm.on(&stream);
+        let rank = comm.rank();
+        // Memory of one rank that is not registered: all ranks get the same error and continue.
+        let memory = on.alloc::<u32>(8)?;
+        let memory = if rank == 1 { DeviceVec::new(device, 8)? } else { memory };
+        match on.channels(memory, options()) {
+            Err(Error::NotShareable { rank: 1, .. }) => {}
+            other => return Err(format!("unregistered memory: {other:?}").into()),
+        }
+        let [short, long] = [on.alloc::<u32>(8)?, on.alloc::<u32>(12)?];
+        match on.channels(if rank == 0 { short } else { long }, options()) {
+            Err(Error::Channel(error))
+                if matches!(*error, ChannelError::Size { peer: 1, expected: 32, found: 48, .. }) => {}
+            other => return Err(format!("different sizes: {other:?}").into()),
+        }
+        let mut channels = on.channels(on.alloc::<u32>(8)?, options())?;
+        for found in [
+            channels.memory(2, 0).err(),
+            channels.memory(0, 2).err(),
+            channels.port(0, 1).err(),
+            channels.barrier(1).err(),
+        ] {
+            if !matches!(&found, Some(Error::Channel(error)) if matches!(**error, ChannelError::NoSuchChannel { .. })) {
+                return Err(format!("a channel that does not exist: {found:?}").into());
+            }
+        }
+        channels.stop_proxy()?;
+        match channels.port(0, 0) {
+            Err(Error::Channel(error)) if *error == (ChannelError::Stopped { rank }) => {}
+            other => return Err(format!("a port without a proxy: {other:?}").into()),
+        }
+        channels.stop();
+        match channels.synchronize(&stream) {
+            Err(Error::Channel(error)) if *error == (ChannelError::Stopped { rank }) => Ok(()),
+            other => Err(format!("stopped channels: {other:?}").into()),
+        }
+    })
+}

@@ -1,0 +1,380 @@
+//! Channels for user-supplied kernels: a kernel of one rank writes to the memory of the others, and synchronizes with their kernels.
+//!
+//! [`OnStream::channels`](crate::OnStream::channels) connects all ranks over memory that each of them has allocated. The result returns
+//! plain structs, which a kernel takes as parts of its argument and which `mscclpp_channels.h` declares for the device:
+//!
+//! | on the host | on the device | operations |
+//! |---|---|---|
+//! | [`MemoryChannel`] | `mscclpp::MemoryChannel` | `put`, `get`, `signal`, `relaxed_signal`, `wait`, `put_packets`, `unpack_packets` |
+//! | [`PortChannel`] | `mscclpp::PortChannel` | `put`, `signal`, `put_with_signal`, `put_with_signal_and_flush`, `flush`, `wait`: a thread of the host, the proxy, copies |
+//! | [`SwitchChannel`] | `mscclpp::SwitchChannel` | `broadcast`, `reduce`: by a multicast object where there is one, otherwise member by member |
+//! | [`DeviceBarrier`] | `mscclpp::DeviceBarrier` | `sync` of the blocks of a kernel |
+//!
+//! Kernels are not checked. Their waits are bounded by the timeout of the call: they return false, the kernel exits, and
+//! [`Channels::synchronize`] reports what it was waiting for.
+
+mod handles;
+mod status;
+
+pub use self::handles::{DeviceBarrier, MemoryChannel, PortChannel, SwitchChannel};
+pub use crate::error::channel::ChannelError;
+
+use std::fmt;
+use std::time::Duration;
+
+use self::handles::{Counter, Wait};
+use self::status::{ChannelId, Kind, Status};
+use super::abi;
+use super::buffers::DeviceSlice;
+use super::executor::Executor;
+use super::ipc::PeerMemory;
+use super::memory::DeviceMemory;
+use super::multicast::{self, MulticastObject, MulticastUnavailable};
+use super::proxy::{Failure, Proxies};
+use super::stream::Stream;
+use super::vector::DeviceVec;
+use crate::dtype::Element;
+use crate::error::Error;
+
+/// Numbers of channels of each rank with each rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct ChannelOptions {
+    /// Memory channels with each rank: usually one for each thread block that synchronizes with one of the peer. 1 by default.
+    pub num_memory: u32,
+    /// Port channels with each rank. 0 by default: then there is no proxy.
+    pub num_port: u32,
+    /// Barriers of the rank's own blocks. 0 by default.
+    pub num_barriers: u32,
+    /// Whether to create a multicast object for the switch channel, if possible. False by default.
+    pub multicast: bool,
+}
+
+impl Default for ChannelOptions {
+    fn default() -> Self {
+        Self { num_memory: 1, num_port: 0, num_barriers: 0, multicast: false }
+    }
+}
+
+impl ChannelOptions {
+    /// Returns these options with another number of memory channels.
+    #[must_use]
+    pub const fn num_memory(self, num_memory: u32) -> Self {
+        Self { num_memory, ..self }
+    }
+
+    /// Returns these options with another number of port channels.
+    #[must_use]
+    pub const fn num_port(self, num_port: u32) -> Self {
+        Self { num_port, ..self }
+    }
+
+    /// Returns these options with another number of barriers.
+    #[must_use]
+    pub const fn num_barriers(self, num_barriers: u32) -> Self {
+        Self { num_barriers, ..self }
+    }
+
+    /// Returns these options with or without a multicast object.
+    #[must_use]
+    pub const fn multicast(self, multicast: bool) -> Self {
+        Self { multicast, ..self }
+    }
+
+    /// Returns the number of counters that peers increment, on each rank.
+    pub(crate) fn num_counters(self, num_ranks: u32) -> usize {
+        (self.num_memory as usize + self.num_port as usize) * num_ranks as usize
+    }
+
+    fn num_of(self, kind: Kind) -> u32 {
+        match kind {
+            Kind::Memory => self.num_memory,
+            Kind::Port => self.num_port,
+            Kind::Barrier => self.num_barriers,
+        }
+    }
+}
+
+/// The channels of a rank with all ranks, itself included, over memory of each of them.
+///
+/// It owns the memory and everything that the channels use; dropping it stops the waits of kernels and waits for the device. Other ranks
+/// may access the memory until they have dropped theirs.
+pub struct Channels<T> {
+    // Dropped first: the proxy uses the memory.
+    proxies: Option<Proxies>,
+    object: Result<Option<MulticastObject>, MulticastUnavailable>,
+    memory: DeviceVec<T>,
+    counters: DeviceVec<u64>,
+    /// Number of waits for each counter, then the arrivals of each barrier.
+    waits: DeviceMemory,
+    /// Addresses of the memory of every rank.
+    members: DeviceMemory,
+    status: Status,
+    /// Addresses of memory and counters of every rank.
+    peers: Vec<[u64; 2]>,
+    _mappings: Vec<PeerMemory>,
+    rank: u32,
+    options: ChannelOptions,
+    timeout: Duration,
+}
+
+/// Memory of this rank for channels.
+struct Own {
+    waits: DeviceMemory,
+    members: DeviceMemory,
+    status: Status,
+    proxies: Option<Proxies>,
+}
+
+impl<T: Element> Channels<T> {
+    /// Connects the ranks of an executor over `memory`. A call of all ranks. `counters`: registered, [`ChannelOptions::num_counters`].
+    pub(crate) fn new(
+        executor: &Executor,
+        memory: Result<DeviceVec<T>, Error>,
+        counters: DeviceVec<u64>,
+        options: ChannelOptions,
+        timeout: Duration,
+    ) -> Result<Self, Error> {
+        let (inner, group) = (&executor.inner, executor.group()?);
+        let (rank, num_ranks) = (group.rank, inner.ranks);
+        let node = |rank: u32| group.nodes[rank as usize];
+        if let Some(peer) = (0..num_ranks).find(|&peer| node(peer) != node(rank)) {
+            let path = "channels of user-supplied kernels".into();
+            return Err(Error::CrossNodeAccess { path, rank, node: node(rank), peer, peer_node: node(peer) });
+        }
+        let (memory, slices) = match memory {
+            Ok(memory) => {
+                let slices = vec![memory.as_slice(), counters.as_slice()];
+                (Some(memory), Ok(slices))
+            }
+            Err(error) => (None, Err(error)),
+        };
+        let (all, mappings) = group.register(slices)?;
+        let memory = memory.ok_or_else(|| Error::Internal("channels without memory".into()))?;
+        let mut peers = Vec::with_capacity(all.len());
+        let mut expected = None;
+        for (peer, slices) in (0_u32..).zip(&all) {
+            let [shared, counters] = slices[..] else { return Err(group.malformed(peer)) };
+            let expected = *expected.get_or_insert(shared.bytes);
+            if expected != shared.bytes {
+                let found = shared.bytes;
+                return Err(Error::Channel(Box::new(ChannelError::Size { rank, peer, expected, found })));
+            }
+            peers.push([shared.address, counters.address]);
+        }
+        let own = inner.agree("memory of channels", Own::new(executor, options, &peers));
+        let Own { waits, members, status, proxies } = own?;
+        let object = if options.multicast && inner.options.multicast && memory.as_slice().bytes > 0 {
+            let request = multicast::Request {
+                members: (0..num_ranks).collect(),
+                bytes: memory.as_slice().bytes,
+                own: vec![(rank, memory.as_slice())],
+            };
+            // All ranks know the devices of all, and so decide alike.
+            match executor.has_multicast() {
+                true => multicast::make(inner, "switch channel", &[request])?.pop().unwrap_or(Ok(None)),
+                false => Err(unavailable(group)),
+            }
+        } else {
+            Err(MulticastUnavailable::Off)
+        };
+        Ok(Self {
+            proxies,
+            object,
+            memory,
+            counters,
+            waits,
+            members,
+            status,
+            peers,
+            _mappings: mappings,
+            rank,
+            options,
+            timeout,
+        })
+    }
+
+    /// Returns the shared memory of this rank.
+    pub fn local(&self) -> &DeviceVec<T> {
+        &self.memory
+    }
+
+    /// Returns the shared memory of this rank for writing by the host. No kernel may use it meanwhile.
+    pub fn local_mut(&mut self) -> &mut DeviceVec<T> {
+        &mut self.memory
+    }
+
+    /// Returns the shared memory of a rank at its address in this process, for kernels of this rank.
+    ///
+    /// # Errors
+    /// [`ChannelError::NoSuchChannel`].
+    pub fn remote(&self, peer: u32) -> Result<DeviceSlice, Error> {
+        match self.peers.get(peer as usize) {
+            Some([address, _]) => Ok(DeviceSlice { address: *address, ..self.memory.as_slice() }),
+            None => Err(self.no_such(ChannelId { kind: Kind::Memory, peer, index: 0 })),
+        }
+    }
+
+    /// Returns a memory channel with a rank: the peer's channel with the same number is its other end.
+    ///
+    /// # Errors
+    /// [`ChannelError::NoSuchChannel`].
+    pub fn memory(&self, peer: u32, index: u32) -> Result<MemoryChannel, Error> {
+        let (counter, outbound, limit) = self.connection(ChannelId { kind: Kind::Memory, peer, index })?;
+        let (remote, shared) = (self.peers[peer as usize][0], self.memory.as_slice().address);
+        Ok(MemoryChannel { remote, source: shared, shared, outbound, counter, limit })
+    }
+
+    /// Returns a port channel with a rank: the peer's channel with the same number is its other end.
+    ///
+    /// # Errors
+    /// [`ChannelError::NoSuchChannel`]; [`ChannelError::Stopped`] after [`stop_proxy`](Self::stop_proxy).
+    pub fn port(&self, peer: u32, index: u32) -> Result<PortChannel, Error> {
+        let (counter, outbound, limit) = self.connection(ChannelId { kind: Kind::Port, peer, index })?;
+        let stopped = || Error::Channel(Box::new(ChannelError::Stopped { rank: self.rank }));
+        let queue = self.proxies.as_ref().ok_or_else(stopped)?.table();
+        let (remote, source) = (self.peers[peer as usize][0], self.memory.as_slice().address);
+        Ok(PortChannel { remote, source, outbound, queue, counter, limit })
+    }
+
+    /// Returns the switch channel over the shared memory of all ranks.
+    pub fn switch(&self) -> SwitchChannel {
+        let own = self.memory.as_slice().address;
+        let distance = self.object.as_ref().ok().and_then(Option::as_ref).map_or(0, |object| object.distance(own));
+        let multicast = if distance == 0 { 0 } else { own.wrapping_add(distance) };
+        SwitchChannel { multicast, members: self.members.address(), num_members: self.peers.len() as u64 }
+    }
+
+    /// Returns whether the switch channel uses a multicast object, or the reason why not.
+    ///
+    /// # Errors
+    /// The reason.
+    pub fn multicast(&self) -> Result<(), MulticastUnavailable> {
+        self.object.as_ref().map(drop).map_err(Clone::clone)
+    }
+
+    /// Returns a barrier of blocks of this rank's kernels.
+    ///
+    /// # Errors
+    /// [`ChannelError::NoSuchChannel`].
+    pub fn barrier(&self, index: u32) -> Result<DeviceBarrier, Error> {
+        let id = ChannelId { kind: Kind::Barrier, peer: self.rank, index };
+        if index >= self.options.num_barriers {
+            return Err(self.no_such(id));
+        }
+        let arrivals = self.waits.address() + 8 * (self.counters.len() as u64 + u64::from(index));
+        Ok(DeviceBarrier { arrivals, limit: self.limit(id) })
+    }
+
+    /// Waits until all work on a stream is complete and the proxy has no more requests, and reports whether kernels have waited longer than
+    /// the timeout.
+    ///
+    /// # Errors
+    /// [`ChannelError::Stalled`], [`ChannelError::Stopped`]; [`Error::Driver`], also of the proxy.
+    pub fn synchronize(&self, stream: &Stream) -> Result<(), Error> {
+        let complete = stream.synchronize();
+        self.drain()?;
+        complete?;
+        self.status.check(self.rank)
+    }
+
+    /// Makes all waits of this rank's kernels return false, now and later.
+    pub fn stop(&self) {
+        self.status.stop();
+    }
+
+    /// Waits until the proxy has no more requests, and ends it. No kernel may use port channels any more.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] of the proxy.
+    pub fn stop_proxy(&mut self) -> Result<(), Error> {
+        let drained = self.drain();
+        self.proxies = None;
+        drained
+    }
+
+    fn drain(&self) -> Result<(), Error> {
+        let drained = self.proxies.as_ref().map_or(Ok(()), |proxies| proxies.drain(self.timeout));
+        drained.map_err(|failure| match failure {
+            Failure::Error(error) => error,
+            Failure::Cause(cause) => cause.into(),
+        })
+    }
+
+    /// Returns the counter of a channel, the address of its other end's counter, and its waits.
+    fn connection(&self, id: ChannelId) -> Result<(Counter, u64, Wait), Error> {
+        let ChannelId { kind, peer, index } = id;
+        let (available, num_ranks) = (self.options.num_of(kind), self.peers.len() as u32);
+        if peer >= num_ranks || index >= available {
+            return Err(self.no_such(id));
+        }
+        let first = if kind == Kind::Port { u64::from(self.options.num_memory) * u64::from(num_ranks) } else { 0 };
+        let of = |rank: u32| 8 * (first + u64::from(rank) * u64::from(available) + u64::from(index));
+        let counter =
+            Counter { inbound: self.counters.as_slice().address + of(peer), waits: self.waits.address() + of(peer) };
+        Ok((counter, self.peers[peer as usize][1] + of(self.rank), self.limit(id)))
+    }
+
+    fn limit(&self, id: ChannelId) -> Wait {
+        let timeout_ns = u64::try_from(self.timeout.as_nanos()).unwrap_or(u64::MAX >> 1);
+        Wait { status: self.status.address(), timeout_ns, channel: id.encode() }
+    }
+
+    fn no_such(&self, id: ChannelId) -> Error {
+        let (available, num_ranks) = (self.options.num_of(id.kind), self.peers.len() as u32);
+        let (rank, channel) = (self.rank, id.describe());
+        Error::Channel(Box::new(ChannelError::NoSuchChannel { rank, channel, available, num_ranks }))
+    }
+}
+
+impl Own {
+    fn new(executor: &Executor, options: ChannelOptions, peers: &[[u64; 2]]) -> Result<Self, Error> {
+        let device = executor.devices().first().ok_or_else(|| Error::Internal("ranks without a device".into()))?;
+        let driver = device.driver();
+        let words = options.num_counters(peers.len() as u32) as u64 + u64::from(options.num_barriers);
+        let members: Vec<u64> = peers.iter().map(|[address, _]| *address).collect();
+        let status = Status::new(driver)?;
+        let flags = &status.0;
+        let proxies = (options.num_port > 0).then(|| Proxies::new(device, 1, flags, None)).transpose()?;
+        Ok(Self {
+            waits: DeviceMemory::zeroed(driver, 8 * words)?,
+            members: DeviceMemory::holding(driver, &members)?,
+            status,
+            proxies,
+        })
+    }
+}
+
+/// Returns why there can be no multicast object.
+fn unavailable(group: &super::ipc::IpcGroup) -> MulticastUnavailable {
+    let ranks = 0..group.nodes.len() as u32;
+    for rank in ranks {
+        if let Some(other) = (0..rank).find(|&other| group.on_one_device(rank, other)) {
+            return MulticastUnavailable::OneDevice { ranks: [other, rank] };
+        }
+        if let (device, false) = group.multicast(rank) {
+            return MulticastUnavailable::NoHardware { rank, device };
+        }
+    }
+    MulticastUnavailable::Off
+}
+
+impl<T> Drop for Channels<T> {
+    fn drop(&mut self) {
+        // Otherwise kernels would wait for as long as the timeout, and the memory for the kernels.
+        self.status.stop();
+    }
+}
+
+impl<T> fmt::Debug for Channels<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rank, options, peers, .. } = self;
+        f.debug_struct("Channels")
+            .field("rank", rank)
+            .field("num_ranks", &peers.len())
+            .field("options", options)
+            .finish()
+    }
+}
+
+const _: () = assert!(size_of::<abi::Fifo>() == 32 && size_of::<abi::Trigger>() == 64, "as in `mscclpp_channels.h`");

@@ -1,0 +1,68 @@
+//! Errors of channels for user-supplied kernels.
+
+use thiserror::Error;
+
+/// Why channels of user-supplied kernels ([`cuda::channels`](crate::cuda::channels)) cannot be used, or what a kernel was waiting for.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ChannelError {
+    /// A kernel waited longer than the timeout. All later waits of the rank's channels fail.
+    #[error(
+        "rank {rank}: a kernel waited on {channel} longer than the timeout: expected at least {expected}, found {found} (signals, \
+         requests, blocks, or the flag of packets)"
+    )]
+    Stalled {
+        /// This rank.
+        rank: u32,
+        /// `memory channel 0 with rank 1`.
+        channel: String,
+        /// The value for which it waited.
+        expected: u64,
+        /// The last value that it has read.
+        found: u64,
+    },
+    /// The channels were stopped, so waits of kernels have returned false.
+    #[error("rank {rank}: its channels were stopped")]
+    Stopped {
+        /// This rank.
+        rank: u32,
+    },
+    /// There is no such channel.
+    #[error("rank {rank}: there is no {channel}: expected a number below {available} and a peer below {num_ranks}")]
+    NoSuchChannel {
+        /// This rank.
+        rank: u32,
+        /// `memory channel 0 with rank 1`.
+        channel: String,
+        /// Number of channels of this kind with each rank.
+        available: u32,
+        /// Number of ranks.
+        num_ranks: u32,
+    },
+    /// The memory of another rank has another size.
+    #[error(
+        "rank {rank}: expected {expected} bytes of shared memory, as on rank 0, found {found} bytes on rank {peer}"
+    )]
+    Size {
+        /// This rank.
+        rank: u32,
+        /// The first rank whose memory differs.
+        peer: u32,
+        /// Bytes on rank 0.
+        expected: u64,
+        /// Bytes on that rank.
+        found: u64,
+    },
+}
+
+impl ChannelError {
+    /// Returns this rank.
+    pub const fn rank(&self) -> u32 {
+        match self {
+            Self::Stalled { rank, .. }
+            | Self::Stopped { rank }
+            | Self::NoSuchChannel { rank, .. }
+            | Self::Size { rank, .. } => *rank,
+        }
+    }
+}
