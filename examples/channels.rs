@@ -9,7 +9,6 @@
 //! vectors of all ranks through the switch channel. It prints a line for each kernel, and whether a multicast object is used. Without a
 //! device, or without NVRTC, it prints the reason.
 
-use mscclpp::prelude::*;
 use mscclpp::runtime::cuda::channels::{ChannelOptions, MemoryChannel, PortChannel, SwitchChannel};
 use mscclpp::runtime::cuda::jit::Source;
 use mscclpp::runtime::cuda::{Device, device_count};

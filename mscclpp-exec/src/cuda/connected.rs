@@ -14,6 +14,11 @@ use crate::error::Error;
 use crate::process::CallRing;
 
 impl Executor {
+    /// Returns the ranks of this process, ascending.
+    pub fn local_ranks(&self) -> Vec<u32> {
+        self.inner.local().map(|(rank, _)| rank).collect()
+    }
+
     /// Returns the number of the executor in this process.
     pub(crate) fn number(&self) -> u64 {
         self.inner.number

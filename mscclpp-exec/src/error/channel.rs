@@ -27,6 +27,12 @@ pub enum ChannelError {
         /// This rank.
         rank: u32,
     },
+    /// The executor has all ranks in this process: only ranks that [`Executor::connect`](crate::cuda::Executor::connect) has connected
+    /// have channels.
+    #[error(
+        "expected an executor of `Executor::connect`, found one with all ranks in this process, which has no channels"
+    )]
+    NotConnected,
     /// There is no such channel.
     #[error("rank {rank}: there is no {channel}: expected a number below {available} and a peer below {num_ranks}")]
     NoSuchChannel {
@@ -56,13 +62,14 @@ pub enum ChannelError {
 }
 
 impl ChannelError {
-    /// Returns this rank.
-    pub const fn rank(&self) -> u32 {
+    /// Returns this rank, if there is one.
+    pub const fn rank(&self) -> Option<u32> {
         match self {
+            Self::NotConnected => None,
             Self::Stalled { rank, .. }
             | Self::Stopped { rank }
             | Self::NoSuchChannel { rank, .. }
-            | Self::Size { rank, .. } => *rank,
+            | Self::Size { rank, .. } => Some(*rank),
         }
     }
 }

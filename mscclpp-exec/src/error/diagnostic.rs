@@ -62,7 +62,9 @@ impl Error {
             #[cfg(feature = "cuda")]
             Self::Channel(error) => match **error {
                 ChannelError::Stalled { .. } => Code::Stalled,
-                ChannelError::Stopped { .. } | ChannelError::NoSuchChannel { .. } => Code::InvalidCall,
+                ChannelError::Stopped { .. } | ChannelError::NoSuchChannel { .. } | ChannelError::NotConnected => {
+                    Code::InvalidCall
+                }
                 ChannelError::Size { .. } => Code::WrongBuffers,
             },
             Self::Internal(_) => Code::ExecutorFault,

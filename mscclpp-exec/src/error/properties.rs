@@ -95,7 +95,7 @@ impl Error {
             #[cfg(feature = "cuda")]
             Self::MapFailed { rank, .. } | Self::NotShareable { rank, .. } => Some(*rank),
             #[cfg(feature = "cuda")]
-            Self::Channel(error) => Some(error.rank()),
+            Self::Channel(error) => error.rank(),
             #[cfg(feature = "process")]
             Self::Interrupted(aborted) => Some(aborted.rank),
             Self::LateData(late) => Some(late.rank),

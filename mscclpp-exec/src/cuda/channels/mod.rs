@@ -20,6 +20,7 @@ pub use self::handles::{DeviceBarrier, MemoryChannel, PortChannel, SwitchChannel
 pub use crate::error::channel::ChannelError;
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use self::handles::{Counter, Wait};
@@ -32,7 +33,7 @@ use super::memory::DeviceMemory;
 use super::multicast::{self, MulticastObject, MulticastUnavailable};
 use super::proxy::{Failure, Proxies};
 use super::stream::Stream;
-use super::vector::DeviceVec;
+use super::vector::{DeviceVec, bytes_of};
 use crate::dtype::Element;
 use crate::error::Error;
 
@@ -194,6 +195,11 @@ impl<T: Element> Channels<T> {
         })
     }
 
+    /// Returns the number of ranks.
+    pub fn num_ranks(&self) -> u32 {
+        self.peers.len() as u32
+    }
+
     /// Returns the shared memory of this rank.
     pub fn local(&self) -> &DeviceVec<T> {
         &self.memory
@@ -342,6 +348,27 @@ impl Own {
             status,
             proxies,
         })
+    }
+}
+
+impl Executor {
+    /// Allocates `len` shared elements on each rank, zero at first, and connects kernels of all ranks by channels over them: for
+    /// [native algorithms](super::native). A call of all ranks, on one node, with the same arguments. Waits of kernels have the
+    /// executor's [timeout](Self::timeout). No rank may drop the result while kernels of other ranks may access its memory.
+    ///
+    /// # Errors
+    /// Those of [`connect`](Self::connect); [`ChannelError::NotConnected`] for an executor whose ranks are all in this process;
+    /// [`Error::CrossNodeAccess`] between nodes; [`Error::Channel`] if the sizes differ; [`Error::Driver`].
+    pub fn channels<T: Element>(&self, len: usize, options: ChannelOptions) -> Result<Channels<T>, Error> {
+        if self.inner.group.is_none() {
+            return Err(Error::Channel(Box::new(ChannelError::NotConnected)));
+        }
+        self.inner.refuse_in_capture("cannot connect channels")?;
+        let memory = self.alloc_on_all("memory of channels", bytes_of::<T>(len))?;
+        let num_counters = options.num_counters(self.num_ranks());
+        let counters = self.alloc_on_all("counters of channels", bytes_of::<u64>(num_counters.max(1)))?;
+        let counters = DeviceVec::of(Arc::new(counters), num_counters, None);
+        Channels::new(self, Ok(DeviceVec::of(Arc::new(memory), len, None)), counters, options, self.timeout())
     }
 }
 

@@ -88,7 +88,8 @@ impl Shared {
             return Err(failed(Error::RankCountMismatch { plan: name.to_owned(), expected, found }.into()));
         }
         let bound = Arc::clone(&self.0).prepare(world, request).map_err(failed)?;
-        Ok(NativeRun { name: name.to_owned(), request: *request, bound })
+        let local = world.local_ranks().len() as u32;
+        Ok(NativeRun { name: name.to_owned(), request: *request, local, bound })
     }
 }
 
@@ -130,8 +131,8 @@ impl NativeRun {
     }
 
     fn check(&self, ranks: &[[DeviceSlice; 2]]) -> Result<(), Error> {
-        if ranks.len() != self.request.num_ranks as usize {
-            let (expected, found) = (self.request.num_ranks, ranks.len());
+        if ranks.len() != self.local as usize {
+            let (expected, found) = (self.local, ranks.len());
             return Err(Error::BufferCount { buffer: "input and output", expected, found });
         }
         for (rank, slices) in (0..).zip(ranks) {

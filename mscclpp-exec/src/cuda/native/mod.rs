@@ -18,7 +18,8 @@ use erased::Shared;
 /// Error of an algorithm's own functions.
 pub type NativeError = Box<dyn std::error::Error + Send + Sync>;
 
-/// An algorithm that consists of kernels, for the ranks of one executor.
+/// An algorithm that consists of kernels, for the ranks of one executor: all in this process, or one in each of several processes, whose
+/// kernels use [channels](super::channels) ([`Executor::channels`]).
 ///
 /// ```
 /// use mscclpp_exec::cuda::jit::{Function, Source};
@@ -97,7 +98,7 @@ pub trait NativeAlgorithm: Send + Sync + 'static {
         request: &Request,
     ) -> Result<Self::Context, NativeError>;
 
-    /// Enqueues a call on a stream, and returns immediately; it may be captured. `ranks`: for each rank its input and
+    /// Enqueues a call on a stream, and returns immediately; it may be captured. `ranks`: for each rank of this process its input and
     /// its output, of the lengths that the request states, or, in place, its one buffer and an empty slice.
     ///
     /// # Errors
@@ -122,6 +123,8 @@ pub trait NativeAlgorithm: Send + Sync + 'static {
 pub struct NativeRun {
     name: String,
     request: Request,
+    /// Number of ranks of this process.
+    local: u32,
     bound: Box<dyn erased::Bound>,
 }
 

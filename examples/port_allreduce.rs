@@ -1,0 +1,155 @@
+//! A custom all-reduce of ranks in several processes, registered like those of the library: a kernel (`port_allreduce.cu`) whose data is
+//! copied by the host's proxies through port channels.
+//!
+//! ```console
+//! mscclpp launch -n 2 -- target/release/examples/port_allreduce
+//! scripts/simulated-cuda.sh -n 4 -- target/release/examples/port_allreduce
+//! ```
+//!
+//! It prints the selected algorithm and the number of wrong elements of a few calls; without a device, or without NVRTC, the reason.
+
+use mscclpp::ErrorKind;
+use mscclpp::prelude::*;
+use mscclpp::runtime::cuda::channels::{ChannelOptions, Channels, PortChannel};
+use mscclpp::runtime::cuda::jit::{Function, Source};
+use mscclpp::runtime::cuda::native::{NativeAlgorithm, NativeError};
+use mscclpp::runtime::cuda::{self, Device, DeviceSlice, DeviceVec, Executor as CudaWorld, Stream, device_count};
+use mscclpp::runtime::select::{Algorithm, Backend, Registry, Request};
+
+const COUNT: usize = 1003;
+const LAUNCHES: usize = 3;
+
+struct OverPorts;
+
+/// What the calls of a request share.
+struct Context {
+    channels: Channels<u8>,
+    rank: u32,
+    launches: u64,
+}
+
+/// As in `port_allreduce.cu`.
+#[derive(Clone, Copy, bytemuck::NoUninit)]
+#[repr(C)]
+struct AllReduce {
+    peers: [PortChannel; 8],
+    input: u64,
+    output: u64,
+    shared: u64,
+    bytes: u64,
+    first_slot: u64,
+    rank: u32,
+    ranks: u32,
+}
+
+impl NativeAlgorithm for OverPorts {
+    type Kernels = Function;
+    type Context = Context;
+
+    fn init(&self, world: &CudaWorld) -> Result<Function, NativeError> {
+        let [device] = world.devices() else { return Err("a rank has one device".into()) };
+        let source = Source::new("port_allreduce.cu", include_str!("port_allreduce.cu"));
+        Ok(device.module(&source)?.function("port_allreduce")?)
+    }
+
+    fn context(&self, _: &Function, world: &CudaWorld, request: &Request) -> Result<Context, NativeError> {
+        let [rank] = world.local_ranks()[..] else { return Err("a process has one rank".into()) };
+        let slots = 2 * request.bytes as usize * request.num_ranks as usize;
+        let options = ChannelOptions::default().num_memory(0).num_port(1);
+        Ok(Context { channels: world.channels(slots, options)?, rank, launches: 0 })
+    }
+
+    unsafe fn launch(
+        &self,
+        kernel: &Function,
+        context: &mut Context,
+        ranks: &[[DeviceSlice; 2]],
+        stream: &Stream,
+    ) -> Result<(), NativeError> {
+        let Context { channels, rank, launches } = context;
+        let [[input, output]] = *ranks else { return Err("a process has one rank".into()) };
+        let num_ranks = channels.num_ranks();
+        let mut peers: [PortChannel; 8] = bytemuck::Zeroable::zeroed();
+        for (peer, channel) in (0..num_ranks).zip(&mut peers) {
+            *channel = channels.port(peer, 0)?.with_source(input);
+        }
+        let all = AllReduce {
+            peers,
+            input: input.address,
+            output: output.address,
+            shared: channels.local().as_slice().address,
+            bytes: input.bytes,
+            first_slot: *launches % 2 * u64::from(num_ranks) * input.bytes,
+            rank: *rank,
+            ranks: num_ranks,
+        };
+        *launches += 1;
+        // SAFETY: the kernel takes such a struct. It accesses the caller's memory, and the slots of all ranks.
+        unsafe { Ok(kernel.launch(stream, 1, 256, &all)?) }
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let devices = match device_count() {
+        Ok(devices) => devices.max(1),
+        Err(reason) => {
+            println!("{reason}");
+            return Ok(());
+        }
+    };
+    let comm = match Communicator::from_env() {
+        Err(error) if error.kind() == ErrorKind::NotLaunched => Communicator::local(1)?.remove(0),
+        comm => comm?,
+    };
+    let device = match Device::new(comm.rank() % devices) {
+        Ok(device) => device,
+        Err(reason) => {
+            println!("{reason}");
+            return Ok(());
+        }
+    };
+    if let Err(reason) = device.compiler() {
+        println!("{reason}");
+        return Ok(());
+    }
+    run(&comm, &device)
+}
+
+fn run(comm: &Communicator, device: &Device) -> Result<(), Box<dyn std::error::Error>> {
+    let (rank, ranks) = (comm.rank(), comm.num_ranks());
+    let mut registry = Registry::builtin();
+    let ours = Algorithm::kernels("port_allreduce", CollectiveKind::AllReduce, OverPorts);
+    registry.add(ours.with_constraints(|limits| {
+        limits.dtypes = Some(vec![DataType::F32]);
+        limits.ops = Some(vec![ReduceOp::Sum]);
+        limits.num_ranks = 1..=8;
+        limits.buffer_mode = mscclpp::algorithms::BufferMode::OutOfPlace;
+    }))?;
+    let bytes = (COUNT * size_of::<f32>()) as u64;
+    let request =
+        Request { backend: Backend::Cuda, ..Request::new(CollectiveKind::AllReduce, ranks, DataType::F32, bytes) };
+    let decision = registry.select(&request)?;
+
+    // All ranks, each in its process: preparing the algorithm connects their channels.
+    let world = CudaWorld::connect(comm.bootstrap(), device, cuda::Options::default())?;
+    let mut all_reduce = decision.algorithm.prepare_on(&world, &request)?;
+    let stream = device.stream()?;
+    let mut wrong = 0;
+    for launch in 0..LAUNCHES {
+        let value = |rank: u32, at: usize| (rank as usize * 3 + launch + at % 7) as f32;
+        let input: Vec<f32> = (0..COUNT).map(|at| value(rank, at)).collect();
+        let (input, output) = (DeviceVec::from_slice(device, &input)?, DeviceVec::<f32>::new(device, COUNT)?);
+        // SAFETY: memory of the device that exists until the stream is complete.
+        unsafe { all_reduce.launch(&[[input.as_slice(), output.as_slice()]], &stream)? };
+        stream.synchronize()?;
+        let expected = |at| (0..ranks).map(|rank| value(rank, at)).sum::<f32>();
+        wrong += output.to_vec()?.iter().enumerate().filter(|(at, found)| **found != expected(*at)).count();
+    }
+    // No rank frees its slots while another one may still write to them.
+    comm.barrier()?;
+    if rank == 0 {
+        println!("`{}`: {ranks} ranks, {LAUNCHES} calls of {COUNT} elements, {wrong} wrong", decision.algorithm.name());
+    }
+    assert_eq!(wrong, 0, "rank {rank}");
+    Ok(())
+}
