@@ -79,7 +79,7 @@ impl<M: Send + Sync + 'static> Deref for Registered<M> {
 impl<M: Send + Sync + 'static> Drop for Registered<M> {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.take() {
-            // Nobody else sets it.
+            // No other code sets it.
             let _ = self.dropped.set(Box::new(memory));
         }
     }

@@ -1,4 +1,4 @@
-//! Who uses memory that is freed: the streams on which calls have used it, and the guard of memory that nobody uses.
+//! Who uses memory that is freed: the streams on which calls have used it, and the guard of unused memory.
 
 use std::cell::Cell;
 use std::fmt;

@@ -41,8 +41,8 @@ impl IpcGroup {
         (0..).zip(&self.members).filter(move |(_, member)| member.uuid == own).map(|(rank, _)| rank)
     }
 
-    /// Returns the number of thread blocks that each rank may have, the same on all ranks: so many that those of all ranks on a
-    /// device are co-resident, if each fills a multiprocessor and one is the driver's.
+    /// Returns the number of thread blocks that each rank may have, the same on all ranks: those of all ranks on a device
+    /// are co-resident then, if each fills a multiprocessor and one is the driver's.
     pub(in crate::cuda) fn max_blocks(&self) -> u32 {
         let ranks_beside = |own: &Member| self.members.iter().filter(|member| member.uuid == own.uuid).count() as u32;
         let blocks = |member: &Member| member.multiprocessors.saturating_sub(1) / ranks_beside(member);

@@ -154,7 +154,7 @@ impl IpcGroup {
         }
     }
 
-    /// Closes the group after a failure of which all ranks know, unless they can go on: nothing was made of callers' memory.
+    /// Closes the group after a failure of which all ranks know, unless it concerns memory of callers, of which nothing was made.
     fn end(&self, error: Error) -> Error {
         match error {
             Error::NotShareable { .. } => error,
