@@ -248,7 +248,7 @@ pub(crate) fn promised(name: &str, p: f64, n: f64, g: f64) -> Option<Cost> {
             let within = (g - 1.0) / g;
             Cost { sent: within, read: within, ported: 2.0 * (n - 1.0) / p, scratch: n - 1.0, ..none }
         }
-        "reducescatter_packets" => Cost { sent: 2.0 * others, scratch: p, ..none },
+        "reducescatter_packets" => Cost { sent: 2.0 * others, scratch: p - 1.0, ..none },
         "reducescatter_rank_order" => Cost { sent: others, scratch: p, ..none },
         "reducescatter_switch" => Cost { reduced: 1.0 / p, ..none },
         "reducescatter_hierarchical" => {

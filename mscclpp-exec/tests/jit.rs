@@ -102,8 +102,15 @@ fn registers_of(accumulate: AccumType) -> u32 {
 /// Compiles an algorithm of each kind in these types, and a sample of the others; all on all devices if `MSCCLPP_ALL` is
 /// set. The sample is fixed, so that its result depends on the code alone.
 fn specialized_plans_compile() -> Result<(), Failed> {
-    const KINDS: [&str; 5] =
-        ["allreduce_packets", "allreduce_all_pairs", "allreduce_ring", "allreduce_switch", "allgather_ring_ports"];
+    const KINDS: [&str; 7] = [
+        "allreduce_packets",
+        "allreduce_one_shot_packets",
+        "allreduce_all_pairs",
+        "allreduce_ring",
+        "allreduce_switch",
+        "allreduce_switch_packets",
+        "allgather_ring_ports",
+    ];
     const SAMPLE: usize = 19;
     let all = std::env::var_os("MSCCLPP_ALL").is_some();
     for (number, algorithm) in algorithms::all().iter().enumerate() {

@@ -196,14 +196,8 @@ fn algorithms_that_claim_the_order_of_ranks_are_proved_to_have_it() {
             }
         }
     }
-    let expected = [
-        "allreduce_one_shot_packets",
-        "allreduce_packets",
-        "allreduce_rank_order",
-        "allreduce_switch_packets",
-        "reducescatter_packets",
-        "reducescatter_rank_order",
-    ];
+    let expected =
+        ["allreduce_one_shot_packets", "allreduce_rank_order", "allreduce_switch_packets", "reducescatter_rank_order"];
     assert_eq!(claims.iter().map(String::as_str).collect::<Vec<_>>(), expected);
 }
 
@@ -294,7 +288,7 @@ fn sums_in_the_order_of_ranks_do_not_depend_on_size_place_or_mode() {
             }
         }
     }
-    assert!(names.len() >= 3, "{names:?}");
+    assert!(names.len() >= 2, "one algorithm for all sizes: {names:?}");
 }
 
 proptest! {

@@ -9,8 +9,7 @@ use crate::builtin::BuiltinAlgorithm;
 /// all ranks.
 ///
 /// In place or not, any number of ranks, one thread block. The result packets acknowledge the input packets, so single
-/// scratch is enough. Every element is reduced in the order of ranks: a rank packs its own input as well, and unpacks
-/// that of the last rank, because the plain operand of a reduction follows its packets. For small messages.
+/// scratch is enough. For small messages.
 #[collective(AllReduce, ranks = [2, 4, 8], in_place, protocol = LL, crate = mscclpp_core)]
 pub fn allreduce_packets(p: &Program) {
     let ranks = p.num_ranks();
@@ -25,15 +24,9 @@ pub fn allreduce_packets(p: &Program) {
         let result = |index: usize| {
             if p.in_place() { rank.input().chunk(index).to_any() } else { rank.output().chunk(index).to_any() }
         };
-        let (own, mine) = (rank.input().chunk(rank.id()), result(rank.id()));
-        let before: Vec<_> = (0..ranks - 1).map(|of| packets.chunk(of)).collect();
-        if rank.id() == ranks - 1 {
-            rank.reduce_packets(own, before, 0).to(mine);
-        } else {
-            rank.copy_packets(packets.chunk(rank.id()), own, 0);
-            rank.unpack_packets(mine, packets.chunk(ranks - 1), 0);
-            rank.reduce_packets(mine, before, 0);
-        }
+        let mine = result(rank.id());
+        let parts: Vec<_> = peers.iter().map(|peer| packets.chunk(peer.id())).collect();
+        rank.reduce_packets(rank.input().chunk(rank.id()), parts, 0).to(mine);
         // Results go to the upper half of scratch.
         for (channel, peer) in channels.iter().zip(&peers) {
             channel.put_packets(scratch[peer.id()].chunk(ranks + rank.id()), mine, 0);
@@ -46,5 +39,4 @@ pub fn allreduce_packets(p: &Program) {
 
 /// Entry in the registry.
 pub(crate) const ENTRY: BuiltinAlgorithm =
-    BuiltinAlgorithm::new(allreduce_packets::algorithm, include_str!("packets.rs"), |p, _| allreduce_packets(p))
-        .in_rank_order();
+    BuiltinAlgorithm::new(allreduce_packets::algorithm, include_str!("packets.rs"), |p, _| allreduce_packets(p));

@@ -24,13 +24,9 @@ pub fn allreduce_switch_packets(p: &Program) {
         switch.at(rank).broadcast_packets(slot(id), packets.chunk(slot(id)), 0);
         let before: Vec<_> = (0..ranks - 1).map(|of| packets.chunk(slot(of))).collect();
         let result = if p.in_place() { input.to_any() } else { rank.output().chunk(..).to_any() };
-        // The plain operand of a reduction follows its packets.
-        if id == ranks - 1 {
-            rank.reduce_packets(input, before, 0).to(result);
-        } else {
-            rank.unpack_packets(result, packets.chunk(slot(ranks - 1)), 0);
-            rank.reduce_packets(result, before, 0);
-        }
+        // The plain operand of a reduction follows its packets: that of the last rank.
+        rank.unpack_packets(result, packets.chunk(slot(ranks - 1)), 0);
+        rank.reduce_packets(result, before, 0);
     }
 }
 
