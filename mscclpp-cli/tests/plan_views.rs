@@ -114,7 +114,7 @@ fn stats_say_in_which_order_a_plan_reduces() {
     assert_eq!(text[2], "same bits for all message sizes: yes");
     assert_eq!((&json["differing_ranks"], &json["same_on_all_ranks"]), (&json!([1]), &json!(false)));
     assert_eq!(json["rank_order"], false);
-    for name in ["allreduce_packets", "allreduce_one_shot_packets", "allreduce_rank_order"] {
+    for name in ["allreduce_switch_packets", "allreduce_one_shot_packets", "allreduce_rank_order"] {
         let (text, json) = order(name);
         assert!(text[0].ends_with(", 1 order, that of ranks"), "{text:?}");
         assert_eq!((&json["rank_order"], &json["same_for_all_sizes"]), (&json!(true), &json!(true)));
