@@ -11,7 +11,6 @@
 
 use mscclpp::runtime::cuda::channels::{ChannelOptions, MemoryChannel, PortChannel, SwitchChannel};
 use mscclpp::runtime::cuda::jit::Source;
-use mscclpp::runtime::cuda::{Device, device_count};
 
 /// Elements of a vector: whole vectors of 16 bytes.
 const COUNT: usize = 1024;
@@ -33,25 +32,8 @@ struct Ring {
 }
 
 fn main() -> mscclpp::Result<()> {
-    let devices = match device_count() {
-        Ok(devices) => devices.max(1),
-        Err(reason) => {
-            println!("{reason}");
-            return Ok(());
-        }
-    };
     examples::on_ranks(1, |comm| {
-        let device = match Device::new(comm.rank() % devices) {
-            Ok(device) => device,
-            Err(reason) => {
-                println!("{reason}");
-                return Ok(());
-            }
-        };
-        if let Err(reason) = device.compiler() {
-            println!("{reason}");
-            return Ok(());
-        }
+        let Some(device) = examples::device_with_compiler(comm) else { return Ok(()) };
         let (rank, ranks) = (comm.rank(), comm.num_ranks());
         let (next, previous) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
         let module = device.module(&Source::new("channels.cu", include_str!("channels.cu")))?;

@@ -12,7 +12,7 @@
 
 use mscclpp::prelude::*;
 use mscclpp::runtime::cuda::jit::{Function, Source};
-use mscclpp::runtime::cuda::{Device, DeviceVec, Stream, device_count};
+use mscclpp::runtime::cuda::{Device, DeviceVec, Stream};
 
 /// As in `data_parallel.cu`.
 const INPUTS: usize = 2;
@@ -45,25 +45,8 @@ struct Step {
 struct Kernels([Function; 3]);
 
 fn main() -> mscclpp::Result<()> {
-    let devices = match device_count() {
-        Ok(devices) => devices.max(1),
-        Err(reason) => {
-            println!("{reason}");
-            return Ok(());
-        }
-    };
     examples::on_ranks(1, |comm| {
-        let device = match Device::new(comm.rank() % devices) {
-            Ok(device) => device,
-            Err(reason) => {
-                println!("{reason}");
-                return Ok(());
-            }
-        };
-        if let Err(reason) = device.compiler() {
-            println!("{reason}");
-            return Ok(());
-        }
+        let Some(device) = examples::device_with_compiler(comm) else { return Ok(()) };
         let module = device.module(&Source::new("data_parallel.cu", include_str!("data_parallel.cu")))?;
         let kernels = ["forward", "backward", "update"].map(|name| module.function(name));
         let [forward, backward, update] = kernels;

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use mscclpp::ErrorKind;
 use mscclpp::prelude::*;
+use mscclpp::runtime::cuda::Device;
 use mscclpp::runtime::verify::Verifier;
 
 /// Launches per size; the fastest one is shown.
@@ -49,6 +50,13 @@ pub fn demonstrate(plan: &Plan, sizes: &[u64]) -> mscclpp::Result<()> {
     }
     println!();
     Ok(())
+}
+
+/// Returns the device of a rank, where custom kernels can be compiled; otherwise prints the reason.
+pub fn device_with_compiler(comm: &Communicator) -> Option<Device> {
+    let device = comm.device().map_err(|error| error.to_string());
+    let compiles = |device: Device| device.compiler().map(drop).map_err(|error| error.to_string()).map(|()| device);
+    device.and_then(compiles).map_err(|reason| println!("{reason}")).ok()
 }
 
 /// Runs `body` on the rank that the launcher's environment describes; without a launcher, on `ranks` ranks of this

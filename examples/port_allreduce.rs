@@ -13,7 +13,7 @@ use mscclpp::prelude::*;
 use mscclpp::runtime::cuda::channels::{ChannelOptions, Channels, PortChannel};
 use mscclpp::runtime::cuda::jit::{Function, Source};
 use mscclpp::runtime::cuda::native::{NativeAlgorithm, NativeError};
-use mscclpp::runtime::cuda::{self, Device, DeviceSlice, DeviceVec, Executor as CudaWorld, Stream, device_count};
+use mscclpp::runtime::cuda::{self, Device, DeviceSlice, DeviceVec, Executor as CudaWorld, Stream};
 use mscclpp::runtime::select::{Algorithm, Backend, Registry, Request};
 
 const COUNT: usize = 1003;
@@ -90,28 +90,11 @@ impl NativeAlgorithm for OverPorts {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let devices = match device_count() {
-        Ok(devices) => devices.max(1),
-        Err(reason) => {
-            println!("{reason}");
-            return Ok(());
-        }
-    };
     let comm = match Communicator::from_env() {
         Err(error) if error.kind() == ErrorKind::NotLaunched => Communicator::local(1)?.remove(0),
         comm => comm?,
     };
-    let device = match Device::new(comm.rank() % devices) {
-        Ok(device) => device,
-        Err(reason) => {
-            println!("{reason}");
-            return Ok(());
-        }
-    };
-    if let Err(reason) = device.compiler() {
-        println!("{reason}");
-        return Ok(());
-    }
+    let Some(device) = examples::device_with_compiler(&comm) else { return Ok(()) };
     run(&comm, &device)
 }
 

@@ -8,7 +8,9 @@ use mscclpp_core::types::Protocol;
 use serde_json::{Map, Number, Value};
 
 use super::index::Entry;
-use super::programs::{collectives, executor, groups, local, packets, relaxed, send_recv, switch, sync, transfers};
+use super::programs::{
+    blocks, collectives, executor, groups, local, packets, relaxed, send_recv, switch, sync, transfers,
+};
 
 /// A script with its arguments.
 pub(crate) struct Case {
@@ -147,7 +149,7 @@ fn algorithm(entry: &Entry, path: &str) -> Option<Case> {
             .in_place()
             .instances(number("instances").unwrap_or(8))
             .with(|spec| spec.threads_per_block = 256),
-        "single_node/allgather_nvls_zero_copy_pkt" => all_gather(ranks, library!(allgather_switch_packets()))
+        "single_node/allgather_nvls_zero_copy_pkt" => all_gather(ranks, fragment!(blocks::allgather_switch_packets()))
             .in_place()
             .packets()
             .double_scratch()
@@ -158,7 +160,7 @@ fn algorithm(entry: &Entry, path: &str) -> Option<Case> {
                 (spec.min_message_size, spec.max_message_size) = (1 << 10, 1 << 20);
             }),
         "single_node/allgather_pkt" => {
-            all_gather(ranks, library!(allgather_packets())).in_place().packets().double_scratch()
+            all_gather(ranks, fragment!(blocks::allgather_packets())).in_place().packets().double_scratch()
         }
         "single_node/allgather_pkt_rppkt" => {
             all_gather(ranks, library!(allgather_packed_once())).in_place().packets().double_scratch()

@@ -1,6 +1,7 @@
 //! Programs of the reference's test suite that are not useful to users: fragments that exercise one operation, and
 //! whole algorithms that are kept in the reference's form although the library's own form is better.
 
+pub(crate) mod blocks;
 pub(crate) mod collectives;
 pub(crate) mod executor;
 pub(crate) mod groups;
