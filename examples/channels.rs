@@ -9,7 +9,7 @@
 //! vectors of all ranks through the switch channel. It prints a line for each kernel, and whether a multicast object is used. Without a
 //! device, or without NVRTC, it prints the reason.
 
-use mscclpp::runtime::cuda::channels::{ChannelOptions, MemoryChannel, PortChannel, SwitchChannel};
+use mscclpp::runtime::cuda::channels::{ChannelOptions, DeviceMemoryChannel, DevicePortChannel, DeviceSwitchChannel};
 use mscclpp::runtime::cuda::jit::Source;
 
 /// Elements of a vector: whole vectors of 16 bytes.
@@ -19,11 +19,11 @@ const COUNT: usize = 1024;
 #[derive(Clone, Copy, bytemuck::NoUninit)]
 #[repr(C)]
 struct Ring {
-    next: MemoryChannel,
-    previous: MemoryChannel,
-    port_next: PortChannel,
-    port_previous: PortChannel,
-    all: SwitchChannel,
+    next: DeviceMemoryChannel,
+    previous: DeviceMemoryChannel,
+    port_next: DevicePortChannel,
+    port_previous: DevicePortChannel,
+    all: DeviceSwitchChannel,
     bytes: u64,
     rank: u32,
     ranks: u32,

@@ -10,7 +10,7 @@
 
 use mscclpp::ErrorKind;
 use mscclpp::prelude::*;
-use mscclpp::runtime::cuda::channels::{ChannelOptions, Channels, PortChannel};
+use mscclpp::runtime::cuda::channels::{ChannelOptions, Channels, DevicePortChannel};
 use mscclpp::runtime::cuda::jit::{Function, Source};
 use mscclpp::runtime::cuda::native::{NativeAlgorithm, NativeError};
 use mscclpp::runtime::cuda::{self, Device, DeviceSlice, DeviceVec, Executor as CudaWorld, Stream};
@@ -32,7 +32,7 @@ struct Context {
 #[derive(Clone, Copy, bytemuck::NoUninit)]
 #[repr(C)]
 struct AllReduce {
-    peers: [PortChannel; 8],
+    peers: [DevicePortChannel; 8],
     input: u64,
     output: u64,
     shared: u64,
@@ -69,7 +69,7 @@ impl NativeAlgorithm for OverPorts {
         let Context { channels, rank, launches } = context;
         let [[input, output]] = *ranks else { return Err("a process has one rank".into()) };
         let num_ranks = channels.num_ranks();
-        let mut peers: [PortChannel; 8] = bytemuck::Zeroable::zeroed();
+        let mut peers: [DevicePortChannel; 8] = bytemuck::Zeroable::zeroed();
         for (peer, channel) in (0..num_ranks).zip(&mut peers) {
             *channel = channels.port(peer, 0)?.with_source(input);
         }

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use mscclpp_bootstrap::Options;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::error::ErrorKind;
 use mscclpp_exec::{Communicator, Error, Group};
@@ -244,13 +243,13 @@ fn ranks_that_both_send_are_told_at_once() {
 
 #[test]
 fn rank_that_sends_nothing_is_named() {
-    let options = Options::default().timeout(Duration::from_secs(2));
-    let comms = Communicator::local_with_options(3, options).expect("ranks");
+    let comms = Communicator::local(3).expect("ranks");
     on_comms(comms, |comm| {
         let mut memory = [0_u8; 4];
         match comm.rank() {
             0 => {
-                let error = comm.recv(&mut memory, 2).expect_err("nothing is sent");
+                let error =
+                    comm.with_timeout(Duration::from_secs(2)).recv(&mut memory, 2).expect_err("nothing is sent");
                 assert_eq!(error.root_cause().map(|cause| cause.rank), Some(2), "{error}");
                 assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
             }

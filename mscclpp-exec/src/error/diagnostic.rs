@@ -60,7 +60,7 @@ impl Error {
             #[cfg(feature = "cuda")]
             Self::Jit(_) => Code::NotCompiled,
             #[cfg(feature = "cuda")]
-            Self::Channel(error) => match **error {
+            Self::KernelChannel(error) => match **error {
                 ChannelError::Stalled { .. } => Code::Stalled,
                 ChannelError::Stopped { .. } | ChannelError::NoSuchChannel { .. } | ChannelError::NotConnected => {
                     Code::InvalidCall

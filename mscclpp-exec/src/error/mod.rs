@@ -440,7 +440,7 @@ pub enum Error {
     /// Channels of user-supplied kernels.
     #[cfg(feature = "cuda")]
     #[error(transparent)]
-    Channel(Box<ChannelError>),
+    KernelChannel(Box<ChannelError>),
     /// A rank without memory for the elements that the other ranks send it.
     #[error("{call}: rank {rank} has no memory for the {count} elements of {bytes} bytes that other ranks send it")]
     ReceiveMemory {

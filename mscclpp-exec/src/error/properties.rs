@@ -54,7 +54,7 @@ impl Error {
             #[cfg(feature = "process")]
             Self::Interrupted(aborted) => aborted.cause.kind(),
             #[cfg(feature = "cuda")]
-            Self::Channel(error) => match **error {
+            Self::KernelChannel(error) => match **error {
                 ChannelError::Stalled { .. } => ErrorKind::Stalled,
                 _ => ErrorKind::InvalidInput,
             },
@@ -95,7 +95,7 @@ impl Error {
             #[cfg(feature = "cuda")]
             Self::MapFailed { rank, .. } | Self::NotShareable { rank, .. } => Some(*rank),
             #[cfg(feature = "cuda")]
-            Self::Channel(error) => error.rank(),
+            Self::KernelChannel(error) => error.rank(),
             #[cfg(feature = "process")]
             Self::Interrupted(aborted) => Some(aborted.rank),
             Self::LateData(late) => Some(late.rank),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use libtest_mimic::Failed;
 use mscclpp_dev::{machine, simulator};
 use mscclpp_exec::cuda::channels::{
-    ChannelError, ChannelOptions, Channels, DeviceBarrier, MemoryChannel, PortChannel, SwitchChannel,
+    ChannelError, ChannelOptions, Channels, DeviceBarrier, DeviceMemoryChannel, DevicePortChannel, DeviceSwitchChannel,
 };
 use mscclpp_exec::cuda::jit::{Cache, Module, Source};
 use mscclpp_exec::cuda::{Device, DeviceVec, Stream};
@@ -19,9 +19,9 @@ use crate::processes::machine_options;
 #[derive(Clone, Copy, bytemuck::NoUninit)]
 #[repr(C)]
 struct Gather {
-    memory: [MemoryChannel; 4],
-    port: [PortChannel; 4],
-    all: SwitchChannel,
+    memory: [DeviceMemoryChannel; 4],
+    port: [DevicePortChannel; 4],
+    all: DeviceSwitchChannel,
     barrier: DeviceBarrier,
     bytes: u64,
     rank: u32,
@@ -42,7 +42,7 @@ impl Gather {
     fn new<T: Element>(comm: &Communicator, channels: &Channels<T>, bytes: u64, flag: u32) -> Result<Self, Error> {
         let (rank, ranks) = (comm.rank(), comm.num_ranks());
         // Kernels use those of existing ranks only.
-        let (mut memory, mut port): ([MemoryChannel; 4], [PortChannel; 4]) =
+        let (mut memory, mut port): ([DeviceMemoryChannel; 4], [DevicePortChannel; 4]) =
             (bytemuck::Zeroable::zeroed(), bytemuck::Zeroable::zeroed());
         for peer in 0..ranks {
             (memory[peer as usize], port[peer as usize]) = (channels.memory(peer, 1)?, channels.port(peer, 0)?);
@@ -160,7 +160,7 @@ pub(super) fn wait_without_signal_is_reported(seed: u64) -> Result<(), Failed> {
         let (rank, channel) = (comm.rank(), format!("memory channel 1 with rank {}", 1 - comm.rank()));
         let expected = ChannelError::Stalled { rank, channel, expected: 1, found: 0 };
         match found {
-            Err(Error::Channel(error)) if *error == expected => Ok(()),
+            Err(Error::KernelChannel(error)) if *error == expected => Ok(()),
             other => Err(format!("{other:?}, expected {expected:?}").into()),
         }
     })
@@ -180,7 +180,7 @@ pub(super) fn misuse_is_rejected(seed: u64) -> Result<(), Failed> {
         }
         let [short, long] = [on.alloc::<u32>(8)?, on.alloc::<u32>(12)?];
         match on.channels(if rank == 0 { short } else { long }, options()) {
-            Err(Error::Channel(error))
+            Err(Error::KernelChannel(error))
                 if matches!(*error, ChannelError::Size { peer: 1, expected: 32, found: 48, .. }) => {}
             other => return Err(format!("different sizes: {other:?}").into()),
         }
@@ -191,18 +191,19 @@ pub(super) fn misuse_is_rejected(seed: u64) -> Result<(), Failed> {
             channels.port(0, 1).err(),
             channels.barrier(1).err(),
         ] {
-            if !matches!(&found, Some(Error::Channel(error)) if matches!(**error, ChannelError::NoSuchChannel { .. })) {
+            if !matches!(&found, Some(Error::KernelChannel(error)) if matches!(**error, ChannelError::NoSuchChannel { .. }))
+            {
                 return Err(format!("a channel that does not exist: {found:?}").into());
             }
         }
         channels.stop_proxy()?;
         match channels.port(0, 0) {
-            Err(Error::Channel(error)) if *error == (ChannelError::Stopped { rank }) => {}
+            Err(Error::KernelChannel(error)) if *error == (ChannelError::Stopped { rank }) => {}
             other => return Err(format!("a port without a proxy: {other:?}").into()),
         }
         channels.stop();
         match channels.synchronize(&stream) {
-            Err(Error::Channel(error)) if *error == (ChannelError::Stopped { rank }) => Ok(()),
+            Err(Error::KernelChannel(error)) if *error == (ChannelError::Stopped { rank }) => Ok(()),
             other => Err(format!("stopped channels: {other:?}").into()),
         }
     })

@@ -15,7 +15,7 @@ impl OnStream<'_> {
     ///
     /// # Errors
     /// As [`OnStream`]; [`Error::Capturing`]; [`Error::CrossNodeAccess`] between nodes; [`Error::NotShareable`] on all ranks if the memory of
-    /// one of them is not of `alloc` of this communicator; [`Error::Channel`] if the sizes differ.
+    /// one of them is not of `alloc` of this communicator; [`Error::KernelChannel`] if the sizes differ.
     #[track_caller]
     pub fn channels<T: Element>(&self, memory: DeviceVec<T>, options: ChannelOptions) -> Result<Channels<T>, Error> {
         if self.stream().is_capturing()? {

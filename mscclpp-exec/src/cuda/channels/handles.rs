@@ -6,7 +6,7 @@ use crate::cuda::DeviceSlice;
 /// it must exist as long as kernels use it. A zeroed one fills arrays; kernels must not use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-pub struct MemoryChannel {
+pub struct DeviceMemoryChannel {
     pub(super) remote: u64,
     pub(super) source: u64,
     pub(super) shared: u64,
@@ -15,10 +15,10 @@ pub struct MemoryChannel {
     pub(super) limit: Wait,
 }
 
-/// A port channel of a kernel, `mscclpp::PortChannel` on the device. A plain value, as [`MemoryChannel`].
+/// A port channel of a kernel, `mscclpp::PortChannel` on the device. A plain value, as [`DeviceMemoryChannel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-pub struct PortChannel {
+pub struct DevicePortChannel {
     pub(super) remote: u64,
     pub(super) source: u64,
     pub(super) outbound: u64,
@@ -27,16 +27,16 @@ pub struct PortChannel {
     pub(super) limit: Wait,
 }
 
-/// The switch channel of a kernel, `mscclpp::SwitchChannel` on the device. A plain value, as [`MemoryChannel`].
+/// The switch channel of a kernel, `mscclpp::SwitchChannel` on the device. A plain value, as [`DeviceMemoryChannel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
-pub struct SwitchChannel {
+pub struct DeviceSwitchChannel {
     pub(super) multicast: u64,
     pub(super) members: u64,
     pub(super) num_members: u64,
 }
 
-/// A barrier of the blocks of a kernel, `mscclpp::DeviceBarrier` on the device. A plain value, as [`MemoryChannel`].
+/// A barrier of the blocks of a kernel, `mscclpp::DeviceBarrier` on the device. A plain value, as [`DeviceMemoryChannel`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct DeviceBarrier {
@@ -61,7 +61,7 @@ pub(super) struct Wait {
     pub(super) channel: u64,
 }
 
-impl MemoryChannel {
+impl DeviceMemoryChannel {
     /// Returns this channel with other memory of the rank's device as its source: that which `put` reads and `get` writes. At first it
     /// is the shared memory. The memory must exist as long as kernels use the channel.
     #[must_use]
@@ -70,8 +70,8 @@ impl MemoryChannel {
     }
 }
 
-impl PortChannel {
-    /// Returns this channel with other memory as its source, as [`MemoryChannel::with_source`] does.
+impl DevicePortChannel {
+    /// Returns this channel with other memory as its source, as [`DeviceMemoryChannel::with_source`] does.
     #[must_use]
     pub fn with_source(self, source: DeviceSlice) -> Self {
         Self { source: source.address, ..self }

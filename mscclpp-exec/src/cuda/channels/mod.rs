@@ -5,9 +5,9 @@
 //!
 //! | on the host | on the device | operations |
 //! |---|---|---|
-//! | [`MemoryChannel`] | `mscclpp::MemoryChannel` | `put`, `get`, `signal`, `relaxed_signal`, `wait`, `put_packets`, `unpack_packets` |
-//! | [`PortChannel`] | `mscclpp::PortChannel` | `put`, `signal`, `put_with_signal`, `put_with_signal_and_flush`, `flush`, `wait`: a thread of the host, the proxy, copies |
-//! | [`SwitchChannel`] | `mscclpp::SwitchChannel` | `broadcast`, `reduce`: by a multicast object where there is one, otherwise member by member |
+//! | [`DeviceMemoryChannel`] | `mscclpp::MemoryChannel` | `put`, `get`, `signal`, `relaxed_signal`, `wait`, `put_packets`, `unpack_packets` |
+//! | [`DevicePortChannel`] | `mscclpp::PortChannel` | `put`, `signal`, `put_with_signal`, `put_with_signal_and_flush`, `flush`, `wait`: a thread of the host, the proxy, copies |
+//! | [`DeviceSwitchChannel`] | `mscclpp::SwitchChannel` | `broadcast`, `reduce`: by a multicast object where there is one, otherwise member by member |
 //! | [`DeviceBarrier`] | `mscclpp::DeviceBarrier` | `sync` of the blocks of a kernel |
 //!
 //! Kernels are not checked. Their waits are bounded by the timeout of the call: they return false, the kernel exits, and
@@ -16,7 +16,7 @@
 mod handles;
 mod status;
 
-pub use self::handles::{DeviceBarrier, MemoryChannel, PortChannel, SwitchChannel};
+pub use self::handles::{DeviceBarrier, DeviceMemoryChannel, DevicePortChannel, DeviceSwitchChannel};
 pub use crate::error::channel::ChannelError;
 
 use std::fmt;
@@ -159,7 +159,7 @@ impl<T: Element> Channels<T> {
             let expected = *expected.get_or_insert(shared.bytes);
             if expected != shared.bytes {
                 let found = shared.bytes;
-                return Err(Error::Channel(Box::new(ChannelError::Size { rank, peer, expected, found })));
+                return Err(Error::KernelChannel(Box::new(ChannelError::Size { rank, peer, expected, found })));
             }
             peers.push([shared.address, counters.address]);
         }
@@ -225,30 +225,30 @@ impl<T: Element> Channels<T> {
     ///
     /// # Errors
     /// [`ChannelError::NoSuchChannel`].
-    pub fn memory(&self, peer: u32, index: u32) -> Result<MemoryChannel, Error> {
+    pub fn memory(&self, peer: u32, index: u32) -> Result<DeviceMemoryChannel, Error> {
         let (counter, outbound, limit) = self.connection(ChannelId { kind: Kind::Memory, peer, index })?;
         let (remote, shared) = (self.peers[peer as usize][0], self.memory.as_slice().address);
-        Ok(MemoryChannel { remote, source: shared, shared, outbound, counter, limit })
+        Ok(DeviceMemoryChannel { remote, source: shared, shared, outbound, counter, limit })
     }
 
     /// Returns a port channel with a rank: the peer's channel with the same number is its other end.
     ///
     /// # Errors
     /// [`ChannelError::NoSuchChannel`]; [`ChannelError::Stopped`] after [`stop_proxy`](Self::stop_proxy).
-    pub fn port(&self, peer: u32, index: u32) -> Result<PortChannel, Error> {
+    pub fn port(&self, peer: u32, index: u32) -> Result<DevicePortChannel, Error> {
         let (counter, outbound, limit) = self.connection(ChannelId { kind: Kind::Port, peer, index })?;
-        let stopped = || Error::Channel(Box::new(ChannelError::Stopped { rank: self.rank }));
+        let stopped = || Error::KernelChannel(Box::new(ChannelError::Stopped { rank: self.rank }));
         let queue = self.proxies.as_ref().ok_or_else(stopped)?.table();
         let (remote, source) = (self.peers[peer as usize][0], self.memory.as_slice().address);
-        Ok(PortChannel { remote, source, outbound, queue, counter, limit })
+        Ok(DevicePortChannel { remote, source, outbound, queue, counter, limit })
     }
 
     /// Returns the switch channel over the shared memory of all ranks.
-    pub fn switch(&self) -> SwitchChannel {
+    pub fn switch(&self) -> DeviceSwitchChannel {
         let own = self.memory.as_slice().address;
         let distance = self.object.as_ref().ok().and_then(Option::as_ref).map_or(0, |object| object.distance(own));
         let multicast = if distance == 0 { 0 } else { own.wrapping_add(distance) };
-        SwitchChannel { multicast, members: self.members.address(), num_members: self.peers.len() as u64 }
+        DeviceSwitchChannel { multicast, members: self.members.address(), num_members: self.peers.len() as u64 }
     }
 
     /// Returns whether the switch channel uses a multicast object, or the reason why not.
@@ -329,7 +329,7 @@ impl<T: Element> Channels<T> {
     fn no_such(&self, id: ChannelId) -> Error {
         let (available, num_ranks) = (self.options.num_of(id.kind), self.peers.len() as u32);
         let (rank, channel) = (self.rank, id.describe());
-        Error::Channel(Box::new(ChannelError::NoSuchChannel { rank, channel, available, num_ranks }))
+        Error::KernelChannel(Box::new(ChannelError::NoSuchChannel { rank, channel, available, num_ranks }))
     }
 }
 
@@ -358,10 +358,10 @@ impl Executor {
     ///
     /// # Errors
     /// Those of [`connect`](Self::connect); [`ChannelError::NotConnected`] for an executor whose ranks are all in this process;
-    /// [`Error::CrossNodeAccess`] between nodes; [`Error::Channel`] if the sizes differ; [`Error::Driver`].
+    /// [`Error::CrossNodeAccess`] between nodes; [`Error::KernelChannel`] if the sizes differ; [`Error::Driver`].
     pub fn channels<T: Element>(&self, len: usize, options: ChannelOptions) -> Result<Channels<T>, Error> {
         if self.inner.group.is_none() {
-            return Err(Error::Channel(Box::new(ChannelError::NotConnected)));
+            return Err(Error::KernelChannel(Box::new(ChannelError::NotConnected)));
         }
         self.inner.refuse_in_capture("cannot connect channels")?;
         let memory = self.alloc_on_all("memory of channels", bytes_of::<T>(len))?;

@@ -84,6 +84,6 @@ impl Status {
         } else {
             return Ok(());
         };
-        Err(Error::Channel(Box::new(error)))
+        Err(Error::KernelChannel(Box::new(error)))
     }
 }
