@@ -1,7 +1,6 @@
 //! `docs/algorithms.md` agrees with the registry.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm, OrderScope};
@@ -93,15 +92,5 @@ fn placement(algorithm: &BuiltinAlgorithm) -> &'static str {
 
 #[test]
 fn the_page_is_current() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/algorithms.md");
-    let expected = page();
-    if std::env::var_os("MSCCLPP_BLESS").is_some() {
-        std::fs::write(&path, &expected).expect("the page can be written");
-    }
-    let found = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        found == expected,
-        "docs/algorithms.md is stale; run `MSCCLPP_BLESS=1 cargo test -p mscclpp-exec --test integration algorithms_page` and look at \
-         the change"
-    );
+    crate::common::page::check("algorithms.md", &page(), "algorithms_page");
 }

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::Path;
 
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::collective::CollectiveKind;
@@ -288,15 +287,5 @@ dependent transfers in a node and 2(P-1) messages are moved; from 16 MiB at most
 
 #[test]
 fn the_page_is_current() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/default-plans.md");
-    let expected = page();
-    if std::env::var_os("MSCCLPP_BLESS").is_some() {
-        std::fs::write(&path, &expected).expect("the page can be written");
-    }
-    let found = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        found == expected,
-        "docs/default-plans.md is stale; run `MSCCLPP_BLESS=1 cargo test -p mscclpp-exec --test integration default_plans` and look at \
-         the change"
-    );
+    crate::common::page::check("default-plans.md", &page(), "default_plans");
 }
