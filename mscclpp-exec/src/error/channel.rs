@@ -45,20 +45,6 @@ pub enum ChannelError {
         /// Number of ranks.
         num_ranks: u32,
     },
-    /// The memory of another rank has another size.
-    #[error(
-        "rank {rank}: expected {expected} bytes of shared memory, as on rank 0, found {found} bytes on rank {peer}"
-    )]
-    Size {
-        /// This rank.
-        rank: u32,
-        /// The first rank whose memory differs.
-        peer: u32,
-        /// Bytes on rank 0.
-        expected: u64,
-        /// Bytes on that rank.
-        found: u64,
-    },
 }
 
 impl ChannelError {
@@ -66,10 +52,7 @@ impl ChannelError {
     pub const fn rank(&self) -> Option<u32> {
         match self {
             Self::NotConnected => None,
-            Self::Stalled { rank, .. }
-            | Self::Stopped { rank }
-            | Self::NoSuchChannel { rank, .. }
-            | Self::Size { rank, .. } => Some(*rank),
+            Self::Stalled { rank, .. } | Self::Stopped { rank } | Self::NoSuchChannel { rank, .. } => Some(*rank),
         }
     }
 }

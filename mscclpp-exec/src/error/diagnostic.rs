@@ -65,7 +65,6 @@ impl Error {
                 ChannelError::Stopped { .. } | ChannelError::NoSuchChannel { .. } | ChannelError::NotConnected => {
                     Code::InvalidCall
                 }
-                ChannelError::Size { .. } => Code::WrongBuffers,
             },
             Self::Internal(_) => Code::ExecutorFault,
         }

@@ -9,9 +9,10 @@ use mscclpp_exec::cuda::channels::{
 };
 use mscclpp_exec::cuda::jit::{Cache, Module, Source};
 use mscclpp_exec::cuda::{Device, DeviceVec, Stream};
+use mscclpp_exec::error::ErrorKind;
 use mscclpp_exec::{Communicator, Element, Error};
 
-use super::{Rank, group_options, in_threads};
+use super::{Rank, failure, group_options, in_threads};
 use crate::CACHE;
 use crate::processes::machine_options;
 
@@ -166,6 +167,26 @@ pub(super) fn wait_without_signal_is_reported(seed: u64) -> Result<(), Failed> {
     })
 }
 
+/// Memory of other sizes, and other numbers of channels whose sum is the same.
+pub(super) fn different_channels_are_reported(seed: u64) -> Result<(), Failed> {
+    let swapped = ChannelOptions::default().num_memory(options().num_port).num_port(options().num_memory);
+    for (len, of_rank_1, part) in [(12, options(), "over 48 bytes"), (8, swapped, "1 memory and 2 port channels")] {
+        on_devices(seed, 2, 2, |comm, device| {
+            let stream = device.stream()?;
+            let on = comm.on(&stream);
+            let [short, long] = [on.alloc::<u32>(8)?, on.alloc::<u32>(len)?];
+            let (memory, options) = if comm.rank() == 0 { (short, options()) } else { (long, of_rank_1) };
+            let error = failure(on.channels(memory, options))?;
+            let text = error.to_string();
+            let parts = [part, "channels over 32 bytes", "2 memory and 1 port channels", "channels.rs:"];
+            assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+            assert_eq!(error.kind(), ErrorKind::Mismatch);
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
 pub(super) fn misuse_is_rejected(seed: u64) -> Result<(), Failed> {
     on_devices(seed, 2, 2, |comm, device| {
         let stream = device.stream()?;
@@ -177,12 +198,6 @@ pub(super) fn misuse_is_rejected(seed: u64) -> Result<(), Failed> {
         match on.channels(memory, options()) {
             Err(Error::NotShareable { rank: 1, .. }) => {}
             other => return Err(format!("unregistered memory: {other:?}").into()),
-        }
-        let [short, long] = [on.alloc::<u32>(8)?, on.alloc::<u32>(12)?];
-        match on.channels(if rank == 0 { short } else { long }, options()) {
-            Err(Error::KernelChannel(error))
-                if matches!(*error, ChannelError::Size { peer: 1, expected: 32, found: 48, .. }) => {}
-            other => return Err(format!("different sizes: {other:?}").into()),
         }
         let mut channels = on.channels(on.alloc::<u32>(8)?, options())?;
         for found in [

@@ -33,10 +33,11 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 40] = [
+    let tests: [(&str, Test); 41] = [
         ("kernels_gather_and_sum_by_channels", channels::gathered_and_summed),
         ("kernels_gather_and_sum_by_channels_on_separate_hosts", channels::on_separate_hosts),
         ("wait_of_kernel_without_signal_is_reported", channels::wait_without_signal_is_reported),
+        ("different_channels_are_reported", channels::different_channels_are_reported),
         ("misuse_of_channels_is_rejected", channels::misuse_is_rejected),
         ("calls_equal_those_on_slices", calls_equal_those_on_slices),
         ("calls_equal_those_on_slices_on_separate_hosts", calls_on_separate_hosts),

@@ -3,8 +3,9 @@
 use std::panic::Location;
 
 use super::OnStream;
+use super::posted::Kind;
 use crate::cuda::channels::{ChannelOptions, Channels};
-use crate::cuda::{DeviceRef, DeviceVec};
+use crate::cuda::{DeviceRef, DeviceVec, bytes_of};
 use crate::dtype::Element;
 use crate::error::Error;
 
@@ -15,7 +16,7 @@ impl OnStream<'_> {
     ///
     /// # Errors
     /// As [`OnStream`]; [`Error::Capturing`]; [`Error::CrossNodeAccess`] between nodes; [`Error::NotShareable`] on all ranks if the memory of
-    /// one of them is not of `alloc` of this communicator; [`Error::KernelChannel`] if the sizes differ.
+    /// one of them is not of `alloc` of this communicator. Different sizes or options are different calls.
     #[track_caller]
     pub fn channels<T: Element>(&self, memory: DeviceVec<T>, options: ChannelOptions) -> Result<Channels<T>, Error> {
         if self.stream().is_capturing()? {
@@ -24,6 +25,8 @@ impl OnStream<'_> {
         let (mut calls, place) = (self.communicator().calls()?, Location::caller());
         self.communicator().record(&mut calls, None, |calls| {
             let (connection, call) = self.begin(calls, place)?;
+            connection.check(call.stream)?;
+            connection.post(Kind::Channels(options, bytes_of::<T>(memory.len())), &call)?;
             let counters = connection.alloc::<u64>(&call, options.num_counters(self.communicator().num_ranks()))?;
             let lent = memory.lend(self.stream()).map(|lent| lent.registration());
             let memory = lent.and_then(|registration| match registration {

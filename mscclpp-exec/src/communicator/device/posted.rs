@@ -5,6 +5,7 @@ use std::panic::Location;
 
 use mscclpp_bootstrap::Bootstrap;
 
+use crate::cuda::channels::ChannelOptions;
 use crate::error::Error;
 use crate::process::{CallRing, CallText};
 use crate::select::Request;
@@ -24,6 +25,8 @@ pub(super) enum Kind {
     Alloc(u64),
     /// A registration of this number of bytes.
     Register(u64),
+    /// Channels of kernels over this number of bytes.
+    Channels(ChannelOptions, u64),
 }
 
 impl Kind {
@@ -32,6 +35,7 @@ impl Kind {
         let (request, positions) = match self {
             Self::Alloc(bytes) => return format!("alloc of {bytes} bytes on devices"),
             Self::Register(bytes) => return format!("registration of {bytes} bytes on devices"),
+            Self::Channels(options, bytes) => return format!("channels over {bytes} bytes on devices, {options}"),
             Self::Collective(request, positions) => (request, positions),
         };
         let mut text = format!("{request}, on devices");

@@ -57,6 +57,14 @@ impl Default for ChannelOptions {
     }
 }
 
+impl fmt::Display for ChannelOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { num_memory, num_port, num_barriers, multicast } = self;
+        let switch = if *multicast { ", with a multicast object" } else { "" };
+        write!(f, "{num_memory} memory and {num_port} port channels with each rank, {num_barriers} barriers{switch}")
+    }
+}
+
 impl ChannelOptions {
     /// Returns these options with another number of memory channels.
     #[must_use]
@@ -153,14 +161,9 @@ impl<T: Element> Channels<T> {
         let (all, mappings) = group.register(slices)?;
         let memory = memory.ok_or_else(|| Error::Internal("channels without memory".into()))?;
         let mut peers = Vec::with_capacity(all.len());
-        let mut expected = None;
         for (peer, slices) in (0_u32..).zip(&all) {
+            // Their sizes are equal, because the calls are.
             let [shared, counters] = slices[..] else { return Err(group.malformed(peer)) };
-            let expected = *expected.get_or_insert(shared.bytes);
-            if expected != shared.bytes {
-                let found = shared.bytes;
-                return Err(Error::KernelChannel(Box::new(ChannelError::Size { rank, peer, expected, found })));
-            }
             peers.push([shared.address, counters.address]);
         }
         let own = inner.agree("memory of channels", Own::new(executor, options, &peers));
@@ -358,13 +361,14 @@ impl Executor {
     ///
     /// # Errors
     /// Those of [`connect`](Self::connect); [`ChannelError::NotConnected`] for an executor whose ranks are all in this process;
-    /// [`Error::CrossNodeAccess`] between nodes; [`Error::KernelChannel`] if the sizes differ; [`Error::Driver`].
+    /// [`Error::CrossNodeAccess`] between nodes; [`Error::Driver`].
     pub fn channels<T: Element>(&self, len: usize, options: ChannelOptions) -> Result<Channels<T>, Error> {
         if self.inner.group.is_none() {
             return Err(Error::KernelChannel(Box::new(ChannelError::NotConnected)));
         }
         self.inner.refuse_in_capture("cannot connect channels")?;
-        let memory = self.alloc_on_all("memory of channels", bytes_of::<T>(len))?;
+        let bytes = bytes_of::<T>(len);
+        let memory = self.alloc_on_all(&format!("channels over {bytes} bytes on devices, {options}"), bytes)?;
         let num_counters = options.num_counters(self.num_ranks());
         let counters = self.alloc_on_all("counters of channels", bytes_of::<u64>(num_counters.max(1)))?;
         let counters = DeviceVec::of(Arc::new(counters), num_counters, None);
