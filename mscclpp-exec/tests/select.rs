@@ -181,6 +181,22 @@ fn user_functions_are_embedded_or_compiled_for_any_topology() {
 }
 
 #[test]
+fn user_functions_have_no_more_instances_than_fit_on_a_device() {
+    let compiled = Algorithm::on_demand(algorithms::allgather_all_pairs::algorithm());
+    let request = Request { in_place: true, ..Request::new(CollectiveKind::AllGather, 4, DataType::F32, 1 << 20) };
+    let blocks = |max_blocks, blocks| {
+        let config = Config { blocks, ..Config::default() };
+        let plan = compiled.build(&Request { max_blocks, ..request }, &config).expect("it builds");
+        plan.tree().ranks.iter().map(|rank| rank.blocks.len()).max()
+    };
+    assert_eq!(blocks(u32::MAX, None), Some(32));
+    assert_eq!(blocks(12, None), Some(8));
+    assert_eq!(blocks(0, None), Some(1));
+    // A number that the caller states stays.
+    assert_eq!(blocks(12, Some(20)), Some(20));
+}
+
+#[test]
 fn explanations_name_every_algorithm_and_the_selected_one() {
     let registry = Registry::builtin();
     let request = all_reduce(8, 1 << 20);
@@ -278,7 +294,7 @@ fn blocks_and_threads_on_devices_follow_the_size() {
     assert_eq!(launch(1 << 24), ("allreduce_all_pairs".to_owned(), 16, 1024));
     assert_eq!(launch(256), one_shot(1, 64));
     // The thread blocks of all ranks on a device must be co-resident.
-    let shared = Request { ranks_per_device: 8, ..on_devices(CollectiveKind::AllToAll, 1 << 24) };
+    let shared = Request { max_blocks: 131 / 8, ..on_devices(CollectiveKind::AllToAll, 1 << 24) };
     let plan = registry.plan(&shared, &registry.select(&shared).expect("there is one")).expect("it builds");
-    assert!(plan.tree().ranks.iter().map(|rank| rank.blocks.len()).sum::<usize>() <= 104);
+    assert!(plan.tree().ranks.iter().map(|rank| rank.blocks.len()).sum::<usize>() <= 131);
 }

@@ -87,7 +87,7 @@ impl Communicator {
         let rank = self.rank();
         let forced = calls.forced.as_ref();
         let prepare = || {
-            let (algorithm, plan) = decide(&*self.registry()?, forced, &request, rank, u32::MAX)?;
+            let (algorithm, plan) = decide(&*self.registry()?, forced, &request, rank)?;
             let prepare = |plan| self.executor()?.prepare_as(&plan, request.message(), Some(&request.to_string()));
             let plan = plan.map(prepare).transpose()?.map(Box::new);
             let counters = &self.inner.observed.counters;

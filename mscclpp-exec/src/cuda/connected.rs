@@ -39,20 +39,6 @@ impl Executor {
         self.inner.options.multicast && self.inner.group.as_ref().is_some_and(separate)
     }
 
-    /// Returns the number of thread blocks that each rank may have, whatever its kernel; the same on all ranks.
-    pub(crate) fn max_blocks(&self) -> u32 {
-        self.inner.group.as_ref().map_or(u32::MAX, IpcGroup::max_blocks)
-    }
-
-    /// Returns the maximum number of ranks on one device, the same on all ranks.
-    pub(crate) fn max_ranks_per_device(&self) -> u32 {
-        let ranks = 0..self.inner.ranks;
-        let on_device_of =
-            |group: &IpcGroup, rank| ranks.clone().filter(|&other| group.on_one_device(rank, other)).count();
-        let most = |group: &IpcGroup| ranks.clone().map(|rank| on_device_of(group, rank)).max();
-        self.inner.group.as_ref().and_then(most).unwrap_or(1) as u32
-    }
-
     /// Returns an error if an earlier failure excludes further calls.
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.group()?.check()

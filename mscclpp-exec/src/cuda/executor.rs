@@ -267,6 +267,20 @@ impl Executor {
         self.inner.ranks
     }
 
+    /// Returns the number of thread blocks that each rank may have so that those of all ranks on a device are co-resident, if each
+    /// fills a multiprocessor and one multiprocessor is the driver's; the same on all ranks.
+    pub fn max_blocks(&self) -> u32 {
+        let Inner { devices, numbers, device_of, group, .. } = &*self.inner;
+        if let Some(group) = group {
+            return group.max_blocks();
+        }
+        let num_ranks = |number: u32| device_of.iter().filter(|of| **of == number).count() as u32;
+        let blocks = |(device, &number): (&Device, &u32)| {
+            device.properties().multiprocessors.saturating_sub(1) / num_ranks(number).max(1)
+        };
+        devices.iter().zip(numbers).map(blocks).min().unwrap_or(1).max(1)
+    }
+
     /// Checks that all ranks are in this process.
     ///
     /// # Errors

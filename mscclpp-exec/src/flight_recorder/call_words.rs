@@ -78,7 +78,7 @@ pub(super) fn decode(words: [u64; WORDS]) -> Option<(Option<Request>, u32)> {
         num_ranks,
         ranks_per_node,
         // Calls are recorded before their devices are considered.
-        ranks_per_device: 1,
+        max_blocks: u32::MAX,
         in_place: flag(0),
         registered: flag(1),
         alignment,

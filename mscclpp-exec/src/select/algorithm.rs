@@ -14,6 +14,7 @@ use mscclpp_core::algorithm::EmbeddedAlgorithm;
 use mscclpp_core::check::{LoadOptions, reduction_order};
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::plan::Plan;
+use mscclpp_core::spec::AlgoSpec;
 use mscclpp_core::types::ReduceOp;
 
 use super::choice::Config;
@@ -389,16 +390,31 @@ impl Algorithm {
                 spec.collective.root = request.root;
                 spec.instances = config.blocks.unwrap_or(spec.instances);
                 spec.threads_per_block = config.threads.unwrap_or(spec.threads_per_block);
-                let name = || self.name.clone();
-                // The function is the user's, and may not support this number of ranks.
-                catch_unwind(AssertUnwindSafe(|| embedded.compile(spec, &arguments)))
-                    .map_err(|panic| PlanError::Panicked { name: name(), message: message(&*panic) })?
-                    .map_err(|findings| PlanError::Program { name: name(), findings })
+                let mut plan = self.compile(embedded, &spec, &arguments)?;
+                // Its own number of instances may be too many for the devices.
+                while config.blocks.is_none() && spec.instances > 1 && num_blocks(&plan) > request.max_blocks {
+                    spec.instances /= 2;
+                    plan = self.compile(embedded, &spec, &arguments)?;
+                }
+                Ok(plan)
             }
             Source::Plans(plans) => suitable(plans, request).cloned().map_err(rejected),
             _ => Err(PlanError::Native { name: self.name.clone() }),
         }
     }
+
+    /// Compiles the user's function, which may not support the number of ranks.
+    fn compile(&self, embedded: &EmbeddedAlgorithm, spec: &AlgoSpec, arguments: &[i128]) -> Result<Plan, PlanError> {
+        let name = || self.name.clone();
+        catch_unwind(AssertUnwindSafe(|| embedded.compile(spec.clone(), arguments)))
+            .map_err(|panic| PlanError::Panicked { name: name(), message: message(&*panic) })?
+            .map_err(|findings| PlanError::Program { name: name(), findings })
+    }
+}
+
+/// Returns the largest number of thread blocks of a rank.
+fn num_blocks(plan: &Plan) -> u32 {
+    plan.ranks().map(|rank| rank.blocks().count() as u32).max().unwrap_or(0)
 }
 
 /// Returns the message of a panic.

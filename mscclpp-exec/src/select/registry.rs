@@ -70,9 +70,9 @@ pub struct Registry {
 
 static_assertions::assert_impl_all!(Registry: Send, Sync);
 
-/// Key of a compiled plan: name, backend, ranks, ranks per node, in place, root, whether its order was proved, complete
-/// configuration.
-type Key = (String, Backend, u32, u32, bool, u32, bool, Config);
+/// Key of a compiled plan: name, backend, ranks, ranks per node, maximum thread blocks, in place, root, whether its order was
+/// proved, complete configuration.
+type Key = (String, Backend, [u32; 3], bool, u32, bool, Config);
 
 /// The algorithm selected for a request.
 #[derive(Clone, Debug)]
@@ -250,11 +250,11 @@ impl Registry {
     /// As [`Algorithm::build`].
     pub fn plan(&self, request: &Request, decision: &Decision) -> Result<Plan, PlanError> {
         let algorithm = &decision.algorithm;
-        let Request { backend, num_ranks: ranks, ranks_per_node, in_place, root, .. } = *request;
+        let Request { backend, num_ranks: ranks, ranks_per_node, max_blocks, in_place, root, .. } = *request;
         let name = algorithm.name().to_owned();
         let is_ordered = request.order == OrderPolicy::RankOrder && request.rounds();
         let config = algorithm.complete(request, &decision.config);
-        let key = (name, backend, ranks, ranks_per_node, in_place, root, is_ordered, config.clone());
+        let key = (name, backend, [ranks, ranks_per_node, max_blocks], in_place, root, is_ordered, config.clone());
         // Plans from files may support certain sizes only, and cost nothing to build.
         if !algorithm.is_compiled() {
             return algorithm.build(request, &decision.config);

@@ -40,8 +40,9 @@ pub struct Request {
     /// Number of ranks per node: ranks that access each other's memory. Rank r is on node r / `ranks_per_node`, and all
     /// nodes are full; 1 if that does not hold, and for devices without peer access.
     pub ranks_per_node: u32,
-    /// Maximum number of ranks on one device, all of whose thread blocks must be co-resident; 1 on the CPU.
-    pub ranks_per_device: u32,
+    /// Maximum number of thread blocks of a rank, so that those of all ranks on a device are co-resident
+    /// ([`cuda::Executor::max_blocks`](crate::cuda::Executor::max_blocks)); `u32::MAX` where nothing limits them.
+    pub max_blocks: u32,
     /// Whether input and output are one buffer.
     pub in_place: bool,
     /// Whether all buffers of all ranks are registered: memory that peers access directly.
@@ -101,7 +102,7 @@ impl Request {
             root: 0,
             num_ranks,
             ranks_per_node: num_ranks,
-            ranks_per_device: 1,
+            max_blocks: u32::MAX,
             in_place: false,
             registered: false,
             alignment: dtype.size() as u32,

@@ -38,7 +38,7 @@ pub(super) fn on_device(algorithm: &BuiltinAlgorithm, request: &Request) -> (u32
         0..2 => 1,
         blocks => blocks.min(MAX_USUAL_BLOCKS).next_power_of_two(),
     };
-    let max_thread_blocks = MAX_THREAD_BLOCKS / request.ranks_per_device.max(1);
+    let max_thread_blocks = request.max_blocks.min(MAX_THREAD_BLOCKS);
     let max_blocks = algorithm.max_parallel_blocks(request.num_ranks, max_thread_blocks).max(1);
     let blocks = algorithm.num_parallel_blocks(&spec).max(by_size as u32).min(max_blocks);
     let max_threads = if request.bytes <= 1 << 14 { spec.threads_per_block.min(256) } else { spec.threads_per_block };

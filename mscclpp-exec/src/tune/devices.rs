@@ -36,6 +36,7 @@ impl Tuner {
             backend: Backend::Cuda,
             registered: true,
             multicast,
+            max_blocks: executor.max_blocks(),
             ..Request::new(collective, ranks, self.dtype, bytes)
         };
         let mut table = TuningTable::new(machine(executor));

@@ -40,6 +40,7 @@ pub(super) fn bench(args: &Call, gpus: u32, sizes: &[u64]) -> Result<u64> {
             let of = |bytes| Request {
                 backend: select::Backend::Cuda,
                 multicast,
+                max_blocks: world.max_blocks(),
                 ..Request::new(args.collective, ranks, args.rooted.call.dtype, bytes)
             };
             let request = super::request(args, size, of, ranks)?;
@@ -75,33 +76,21 @@ fn size_of(args: &Call, world: &Executor, registry: &Registry, request: &Request
     Ok(wrong)
 }
 
-/// Returns the prepared plan and the algorithm's name. Ranks share the device, so that the usual number of thread
-/// blocks may exceed the co-resident ones; then the number is halved until it fits, unless the user set it.
+/// Returns the prepared plan and the algorithm's name.
 fn prepare(args: &Call, world: &Executor, registry: &Registry, request: &Request) -> Result<(PreparedPlan, String)> {
-    let mut decision = decide(args, registry, request)?;
-    let mut fewer = (args.blocks.is_none()).then_some([16, 8, 4, 2, 1]).into_iter().flatten();
-    loop {
-        let name = decision.algorithm.name().to_owned();
-        let plan = registry.plan(request, &decision).map_err(|source| mscclpp_exec::Error::NoPlan {
-            rank: 0,
-            request: request.to_string(),
-            source: Box::new(source),
-        })?;
-        let how = PrepareOptions::default().specialize(args.specialize);
-        match (world.prepare_with_options(&plan, request.message(), how), fewer.next()) {
-            (Err(mscclpp_exec::Error::NotCoResident { .. }), Some(blocks)) => {
-                let config = Config { blocks: Some(blocks), threads: decision.config.threads };
-                decision = decided(registry.decision(request, &Choice { name, config }))?;
-            }
-            (prepared, _) => {
-                let run = prepared.map_err(failed)?;
-                if let (true, Err(reason)) = (args.specialize, run.specialized()) {
-                    log::warn!("{name} is interpreted: {reason}");
-                }
-                return Ok((run, name));
-            }
-        }
+    let decision = decide(args, registry, request)?;
+    let name = decision.algorithm.name().to_owned();
+    let plan = registry.plan(request, &decision).map_err(|source| mscclpp_exec::Error::NoPlan {
+        rank: 0,
+        request: request.to_string(),
+        source: Box::new(source),
+    })?;
+    let how = PrepareOptions::default().specialize(args.specialize);
+    let run = world.prepare_with_options(&plan, request.message(), how).map_err(failed)?;
+    if let (true, Err(reason)) = (args.specialize, run.specialized()) {
+        log::warn!("{name} is interpreted: {reason}");
     }
+    Ok((run, name))
 }
 
 /// Returns the requested algorithm, or else the selected one.

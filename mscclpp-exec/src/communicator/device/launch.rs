@@ -136,8 +136,8 @@ impl Connection {
         let positions = [memory.input, Some(memory.output)].map(|lent| lent.and_then(|lent| self.position(lent)));
         let registered = positions[1].is_some() && (request.in_place || positions[0].is_some());
         let positions = if registered { positions } else { [None; 2] };
-        let &mut Self { multicast, ranks_per_device, .. } = self;
-        let request = Request { registered, backend: Backend::Cuda, multicast, ranks_per_device, ..request };
+        let &mut Self { multicast, max_blocks, .. } = self;
+        let request = Request { registered, backend: Backend::Cuda, multicast, max_blocks, ..request };
         self.post(Kind::Collective(request, positions), call)?;
         let mut launched = Launched { request, algorithm: None, counters: None, bytes_copied: 0, num_launches: 0 };
         if request.bytes == 0 || request.num_ranks == 1 {
@@ -146,14 +146,7 @@ impl Connection {
                 call.stream.copy_lent(&self.device, memory.output, input)?;
                 launched.bytes_copied = request.bytes;
             }
-        } else if registered && self.entry(call, request)?.plan.access() == Access::Peers {
-            let entry = self.entry(call, request)?;
-            entry.bound(positions, memory, call)?;
-            let Entry { plan, bindings, .. } = &mut *entry;
-            let (_, binding) = bindings.last().ok_or_else(|| Error::Internal("a plan without binding".into()))?;
-            plan.launch_lent(binding, memory.input, memory.output, call.stream)?;
-            entry.launched(call, &mut launched);
-        } else {
+        } else if !registered || !self.serve_bound(call, positions, memory, &mut launched)? {
             self.serve_pieces(call, memory, &mut launched)?;
         }
         if let Some(counters) = &launched.counters {
@@ -168,6 +161,26 @@ impl Connection {
     fn position(&self, lent: &Lent<'_>) -> Option<Position> {
         let registration = lent.registration().filter(|found| found.executor == self.executor.number())?;
         Some((registration.allocation, registration.offset))
+    }
+
+    /// Serves a request on registered memory, if its plan lets other ranks access it. Returns whether it does.
+    fn serve_bound(
+        &mut self,
+        call: &DeviceCall<'_>,
+        positions: [Option<Position>; 2],
+        memory: Memory<'_>,
+        launched: &mut Launched,
+    ) -> Result<bool, Error> {
+        let entry = self.entry(call, launched.request)?;
+        if entry.plan.access() != Access::Peers {
+            return Ok(false);
+        }
+        entry.bound(positions, memory, call)?;
+        let Entry { plan, bindings, .. } = &mut *entry;
+        let (_, binding) = bindings.last().ok_or_else(|| Error::Internal("a plan without binding".into()))?;
+        plan.launch_lent(binding, memory.input, memory.output, call.stream)?;
+        entry.launched(call, launched);
+        Ok(true)
     }
 
     /// Serves a request on memory that other ranks cannot or need not access, in pieces if it is long and each element of the
@@ -256,7 +269,7 @@ impl Connection {
         let Self { cache, retired, executor, .. } = self;
         let retire = |entry: Entry| {
             retired.push(entry);
-            // The others are dropped, which waits for the device: not in a capture.
+            // The others are dropped, which waits for launches: not in a capture.
             if !call.is_captured {
                 retired.retain(|entry| entry.is_captured);
             }
@@ -271,8 +284,7 @@ impl Connection {
 fn prepare(executor: &Executor, call: &DeviceCall<'_>, request: &Request) -> Result<Entry, Error> {
     let _set_up = call.set_up()?;
     let rank = call.communicator.rank();
-    let registry = call.communicator.registry()?;
-    let (algorithm, plan) = decide(&registry, call.forced.as_ref(), request, rank, executor.max_blocks())?;
+    let (algorithm, plan) = decide(&*call.communicator.registry()?, call.forced.as_ref(), request, rank)?;
     let plan = plan.ok_or_else(|| {
         let source = Box::new(PlanError::Native { name: algorithm.name().to_owned() });
         Error::NoPlan { rank, request: request.to_string(), source }
