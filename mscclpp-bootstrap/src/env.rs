@@ -53,6 +53,17 @@ pub struct Environment {
     pub options: Options,
 }
 
+impl Options {
+    /// Returns the options that the environment states, for jobs that find each other without a launcher's variables:
+    /// `MSCCLPP_TIMEOUT`, `MSCCLPP_RENDEZVOUS_TIMEOUT`, `MSCCLPP_HEARTBEAT_TIMEOUT`, `MSCCLPP_AUTHENTICATE_DATA`.
+    ///
+    /// # Errors
+    /// [`Error::InvalidVariable`].
+    pub fn from_env() -> Result<Self, Error> {
+        read::options(&|name| std::env::var(name).ok())
+    }
+}
+
 impl Environment {
     /// Reads the environment of this process.
     ///

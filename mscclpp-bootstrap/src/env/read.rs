@@ -219,7 +219,7 @@ fn flag(lookup: Lookup, name: &str) -> Result<bool, Error> {
     }
 }
 
-fn options(lookup: Lookup) -> Result<Options, Error> {
+pub(super) fn options(lookup: Lookup) -> Result<Options, Error> {
     let mut options = Options::default().authenticate_data(flag(lookup, "MSCCLPP_AUTHENTICATE_DATA")?);
     if let Some(seconds) = seconds(lookup, "MSCCLPP_TIMEOUT", 0.001)? {
         options = options.timeout(seconds);

@@ -102,6 +102,18 @@ impl Executor {
         self.inner.wait_for_launches()
     }
 
+    /// Returns the bytes of scratch of all plans.
+    pub(crate) fn scratch_bytes(&self) -> u64 {
+        let contexts = self.inner.contexts.lock().unwrap_or_else(PoisonError::into_inner);
+        contexts.iter().map(|context| context.scratch_bytes()).sum()
+    }
+
+    /// Returns whether the eager launches of this rank are complete.
+    pub(crate) fn is_idle(&self) -> bool {
+        let order = self.inner.launch_order.lock().unwrap_or_else(PoisonError::into_inner);
+        order.last.iter().flatten().all(Used::is_done)
+    }
+
     /// Waits until port channels have drained. The streams of all launches are synchronized.
     pub(crate) fn drain_ports(&self) -> Result<(), Error> {
         let contexts = self.inner.contexts.lock().unwrap_or_else(PoisonError::into_inner);

@@ -52,6 +52,15 @@ pub fn device_count() -> Result<u32, CudaUnavailable> {
     libcuda::count()
 }
 
+/// Returns the number of the device whose context is current in this thread, as `cudaSetDevice` makes it; none without a
+/// context.
+///
+/// # Errors
+/// As [`device_count`].
+pub fn current_device() -> Result<Option<u32>, CudaUnavailable> {
+    libcuda::current()
+}
+
 impl Device {
     /// Opens the device with this number, counted from 0.
     ///

@@ -92,7 +92,8 @@ impl<'a> Lent<'a> {
     }
 
     /// Lends elements of it alone; as many of the range as there are.
-    pub(super) fn narrow<T: Element>(mut self, range: &Range<usize>) -> Self {
+    #[must_use]
+    pub fn narrow<T: Element>(mut self, range: &Range<usize>) -> Self {
         let Lent { slice, registration, .. } = self.part::<T>(range.clone());
         (self.slice, self.registration) = (slice, registration);
         self

@@ -64,7 +64,7 @@ mod verify;
 pub use crate::error::unavailable::CudaUnavailable;
 pub use buffers::{Binding, Buffers, DeviceBuffer, DeviceSlice};
 pub(crate) use capture::{SetUp, refuse_in_capture};
-pub use device::{Device, device_count};
+pub use device::{Device, current_device, device_count};
 pub use driver::{
     Allocation, CaptureMode, Driver, DriverError, Export, Handle, Mapped, Mapping, Properties, SharedDriver,
 };

@@ -282,6 +282,12 @@ impl PlanState {
         scratch.tables.get(part).map_or(0, DeviceMemory::address)
     }
 
+    /// Returns the bytes of the present scratch of this process' ranks.
+    pub(super) fn scratch_bytes(&self) -> u64 {
+        let scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        scratch.own.iter().flatten().map(Storage::bytes).sum()
+    }
+
     /// Records that a launch was captured: its scratch is kept.
     pub(super) fn keep_for_graphs(&self) {
         self.is_captured.store(true, Relaxed);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mscclpp_core::collective::{Collective, CollectiveKind};
 
 use super::buffers::{Binding, DeviceBuffer, DeviceSlice};
-use super::lend::Lent;
+use super::lend::{DeviceMut, DeviceRef, Lent};
 use super::prepared_plan::PreparedPlan;
 use super::stream::Stream;
 use crate::dtype::Element;
@@ -175,6 +175,20 @@ impl Stream {
         let mut elements = vec![T::zeroed(); memory.len::<T>()];
         device.driver().memcpy_to_host(bytemuck::cast_slice_mut(&mut elements), memory.as_slice().address)?;
         Ok(elements)
+    }
+
+    /// Enqueues a copy of elements, as many as the shorter one of the two has.
+    ///
+    /// # Errors
+    /// [`Error::StreamDeviceMismatch`], [`Error::Driver`].
+    pub fn copy<T: Element>(&self, input: &impl DeviceRef<T>, output: &mut impl DeviceMut<T>) -> Result<(), Error> {
+        let device = self.devices().next().cloned();
+        let device = device.ok_or_else(|| Error::StreamDeviceMismatch { device: "any device".into() })?;
+        let (input, output) = (input.lend(self)?, output.lend_mut(self)?);
+        match input.as_slice().bytes.min(output.as_slice().bytes) {
+            0 => Ok(()),
+            _ => self.copy_lent(&device, &output, &input),
+        }
     }
 
     /// Enqueues a copy between lent memories of equal length on a device.

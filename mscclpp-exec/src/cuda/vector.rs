@@ -6,7 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::buffers::{DeviceBuffer, DeviceSlice};
-use super::device::Device;
+use super::capture::refuse_in_capture;
+use super::device::{Device, device_count};
 use super::lend::{DeviceMut, DeviceRef, Lent, Registration};
 use super::stream::Stream;
 use crate::dtype::Element;
@@ -78,6 +79,23 @@ impl<T: Element> DeviceVec<T> {
     /// [`Error::Driver`] if the device has too little memory; [`Error::Capturing`].
     pub fn new(device: &Device, len: usize) -> Result<Self, Error> {
         Ok(Self::of(Arc::new(DeviceBuffer::new(device, bytes_of::<T>(len))?), len, None))
+    }
+
+    /// Allocates `len` elements of zero bytes in whole units of physical memory, which other processes can map and all devices
+    /// that can access this one may access. The memory is ordinary if the driver cannot share it.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new).
+    pub fn shareable(device: &Device, len: usize) -> Result<Self, Error> {
+        refuse_in_capture("cannot allocate memory")?;
+        let own = device.ordinal();
+        let mut peers = Vec::new();
+        for peer in (0..device_count()?).filter(|peer| *peer != own) {
+            if device.driver().can_access(peer)? {
+                peers.push(peer);
+            }
+        }
+        Ok(Self::of(Arc::new(DeviceBuffer::shared(device, bytes_of::<T>(len), &peers)?), len, None))
     }
 
     /// Copies elements to new memory of a device.

@@ -27,6 +27,11 @@ calls! {
         called_anywhere("cuCtxGetCurrent").map(|()| state::context())
     }
 
+    fn cuCtxGetDevice(device: *mut c_int) -> device {
+        called_anywhere("cuCtxGetDevice")?;
+        Ok(state::current()? as c_int)
+    }
+
     fn cuCtxSynchronize() {
         ask(|driver| driver.wait_idle())?;
         state::waited_for(None)

@@ -63,7 +63,7 @@ pub(super) struct Connection {
     pub(super) max_blocks: u32,
     pub(super) device: Device,
     pub(super) executor: Executor,
-    bootstrap: Arc<Bootstrap>,
+    pub(super) bootstrap: Arc<Bootstrap>,
 }
 
 impl Connection {
@@ -108,6 +108,15 @@ impl Connection {
     pub(super) fn clear(&mut self) {
         let captured = self.cache.clear().filter(|entry| entry.is_captured);
         self.retired.extend(captured);
+    }
+
+    /// Returns the bytes of memory that [`alloc`](Self::alloc) has allocated.
+    pub(super) fn allocated_bytes(&self) -> u64 {
+        let bytes = |(_, allocation): &(u64, Allocation)| match allocation {
+            Allocation::Own(memory) => memory.bytes(),
+            Allocation::Caller(_) => 0,
+        };
+        self.allocations.iter().map(bytes).sum()
     }
 
     pub(super) fn last_call(&self) -> Option<LaunchedCall> {

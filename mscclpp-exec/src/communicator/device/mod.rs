@@ -3,6 +3,7 @@
 mod calls;
 mod channels;
 mod connection;
+mod failure;
 mod launch;
 mod posted;
 mod transfers;

@@ -10,6 +10,7 @@ const FIRST: &[&str] = &["cuInit", "cuDriverGetVersion", "cuDeviceGetCount", "cu
 const ALL: &[&str] = &[
     "cuCtxEnablePeerAccess",
     "cuCtxGetCurrent",
+    "cuCtxGetDevice",
     "cuCtxSetCurrent",
     "cuCtxSynchronize",
     "cuDeviceCanAccessPeer",

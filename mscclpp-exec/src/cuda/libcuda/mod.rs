@@ -16,7 +16,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use cudarc::driver::result::{self, DriverError as Cudarc};
 use cudarc::driver::sys;
 
-pub(super) use self::open::count;
+pub(super) use self::open::{count, current};
 use super::calls::Streams;
 use super::driver::{Driver, DriverError, Handle, Properties, Result};
 use super::jit::{Compiler, JitError, Nvrtc};

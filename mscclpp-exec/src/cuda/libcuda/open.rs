@@ -48,6 +48,21 @@ pub(in crate::cuda) fn count() -> std::result::Result<u32, CudaUnavailable> {
     }
 }
 
+/// Returns the number of the device whose context is current in this thread; none without a context.
+///
+/// # Errors
+/// As [`count`].
+pub(in crate::cuda) fn current() -> std::result::Result<Option<u32>, CudaUnavailable> {
+    count()?;
+    let mut device = 0;
+    // SAFETY: writes one integer.
+    match named("cuCtxGetDevice", unsafe { sys::cuCtxGetDevice(&mut device) }.result()) {
+        Ok(()) => Ok(Some(device as u32)),
+        Err(error) if error.code == sys::CUresult::CUDA_ERROR_INVALID_CONTEXT as i32 => Ok(None),
+        Err(error) => Err(CudaUnavailable::Driver(error)),
+    }
+}
+
 impl Cuda {
     /// Opens a device.
     ///

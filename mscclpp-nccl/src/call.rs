@@ -1,0 +1,353 @@
+//! Collective calls and transfers: arguments are checked when the call is made, and the call is made at once or by its group.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::types::ReduceOp;
+use mscclpp_exec::cuda::Stream;
+use mscclpp_exec::select::{Choice, Config as Launch};
+use mscclpp_exec::{Communicator, DataType, Element, Error, Group};
+
+use crate::abi::{self, Handle, StreamHandle};
+use crate::comm::{self, Comm};
+use crate::config::CallConfig;
+use crate::entry::{Failure, Result};
+use crate::memory::Memory;
+use crate::reduction::{Operator, Scalar, scale};
+
+/// Runs an expression for the element type of a data type.
+macro_rules! with_type {
+    ($dtype:expr, $name:ident => $run:expr) => {{
+        macro_rules! run {
+            ($type:ty) => {{
+                type $name = $type;
+                $run
+            }};
+        }
+        match $dtype {
+            DataType::I8 => run!(i8),
+            DataType::U8 => run!(u8),
+            DataType::I32 => run!(i32),
+            DataType::U32 => run!(u32),
+            DataType::I64 => run!(i64),
+            DataType::U64 => run!(u64),
+            DataType::F16 => run!(half::f16),
+            DataType::BF16 => run!(half::bf16),
+            DataType::F32 => run!(f32),
+            DataType::F64 => run!(f64),
+            DataType::F8E4M3 => run!(mscclpp_exec::E4m3),
+            DataType::F8E5M2 => run!(mscclpp_exec::E5m2),
+        }
+    }};
+}
+
+/// What a call does. Roots and peers are checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    AllReduce(c_int),
+    Reduce(c_int, c_int),
+    ReduceScatter(c_int),
+    Broadcast(c_int),
+    AllGather,
+    AllToAll,
+    Gather(c_int),
+    Scatter(c_int),
+    Send(c_int),
+    Recv(c_int),
+}
+
+/// The arguments of a call, as its caller passes them.
+#[derive(Clone, Copy)]
+pub(crate) struct Arguments {
+    pub(crate) send: *const c_void,
+    pub(crate) recv: *mut c_void,
+    /// Elements; of a part where there is one for each rank.
+    pub(crate) count: usize,
+    pub(crate) dtype: c_int,
+    pub(crate) comm: Handle,
+    pub(crate) stream: StreamHandle,
+}
+
+/// A call whose arguments are valid.
+pub(crate) struct Call {
+    pub(crate) comm: Arc<Comm>,
+    communicator: Communicator,
+    stream: Arc<Stream>,
+    kind: Kind,
+    operator: Operator,
+    dtype: DataType,
+    /// Memory that this rank reads, and memory that it writes; none where NCCL ignores it.
+    send: Option<Memory>,
+    recv: Option<Memory>,
+    config: CallConfig,
+    stream_handle: usize,
+}
+
+impl Kind {
+    /// Returns the numbers of parts of `count` elements that a rank reads and writes; 0 where its memory is ignored.
+    fn parts(self, rank: c_int, ranks: u64) -> [u64; 2] {
+        let root = |root: c_int, parts: u64| if root == rank { parts } else { 0 };
+        match self {
+            Self::AllReduce(_) => [1, 1],
+            Self::Reduce(_, to) => [1, root(to, 1)],
+            Self::ReduceScatter(_) => [ranks, 1],
+            Self::Broadcast(from) => [root(from, 1), 1],
+            Self::AllGather => [1, ranks],
+            Self::AllToAll => [ranks, ranks],
+            Self::Gather(to) => [1, root(to, ranks)],
+            Self::Scatter(from) => [root(from, ranks), 1],
+            Self::Send(_) => [1, 0],
+            Self::Recv(_) => [0, 1],
+        }
+    }
+
+    /// Returns the root or the peer, and its name.
+    fn rank(self) -> Option<(&'static str, c_int)> {
+        match self {
+            Self::Reduce(_, root) | Self::Broadcast(root) | Self::Gather(root) | Self::Scatter(root) => Some(("root", root)),
+            Self::Send(peer) | Self::Recv(peer) => Some(("peer", peer)),
+            _ => None,
+        }
+    }
+
+    fn operator(self) -> Option<c_int> {
+        match self {
+            Self::AllReduce(op) | Self::Reduce(op, _) | Self::ReduceScatter(op) => Some(op),
+            _ => None,
+        }
+    }
+
+    /// Returns the collective whose plan serves the call; none for what is made of transfers.
+    fn collective(self) -> Option<CollectiveKind> {
+        Some(match self {
+            Self::AllReduce(_) => CollectiveKind::AllReduce,
+            Self::Reduce(..) => CollectiveKind::Reduce,
+            Self::ReduceScatter(_) => CollectiveKind::ReduceScatter,
+            Self::Broadcast(_) => CollectiveKind::Broadcast,
+            Self::AllGather => CollectiveKind::AllGather,
+            Self::AllToAll => CollectiveKind::AllToAll,
+            Self::Gather(_) | Self::Scatter(_) | Self::Send(_) | Self::Recv(_) => return None,
+        })
+    }
+}
+
+/// Checks a call, and makes it, or adds it to the group of the thread.
+///
+/// # Errors
+/// Invalid arguments; those of the call.
+pub(crate) fn make(kind: Kind, arguments: Arguments, config: &CallConfig) -> Result<()> {
+    let comm = comm::find(arguments.comm)?;
+    match Call::new(comm, kind, &arguments, config)? {
+        Some(call) => crate::group::call(call),
+        None => Ok(()),
+    }
+}
+
+impl Call {
+    /// Checks the arguments; `None` for no elements.
+    fn new(comm: Arc<Comm>, kind: Kind, arguments: &Arguments, config: &CallConfig) -> Result<Option<Self>> {
+        let Arguments { send, recv, count, dtype, stream, .. } = *arguments;
+        let communicator = comm.for_call()?;
+        let dtype =
+            abi::data_type(dtype).ok_or_else(|| Failure::argument(format!("datatype: {dtype} is no type of NCCL 2.32")))?;
+        let operator = match kind.operator() {
+            Some(op) => comm.operators.find(op, dtype)?,
+            None => Operator::Plain(ReduceOp::Sum),
+        };
+        let (rank, ranks) = (communicator.rank() as c_int, communicator.num_ranks());
+        if let Some((name, found)) = kind.rank()
+            && !(0..ranks as c_int).contains(&found)
+        {
+            return Err(Failure::argument(format!("{name}: expected a rank below {ranks}, found {found}")));
+        }
+        if count == 0 {
+            return Ok(None);
+        }
+        let size = dtype.size();
+        let memory = |name, at: *const c_void, parts: u64| -> Result<Option<Memory>> {
+            let elements = (count as u64).checked_mul(parts);
+            let bytes = elements.and_then(|elements| elements.checked_mul(size as u64));
+            let bytes = bytes.ok_or_else(|| Failure::argument(format!("count: {count} elements exceed the address space")))?;
+            (bytes > 0).then(|| comm.memory(name, at, bytes, size)).transpose()
+        };
+        let [sent, received] = kind.parts(rank, u64::from(ranks));
+        let (send, recv) = (memory("sendbuff", send, sent)?, memory("recvbuff", recv, received)?);
+        let (stream_handle, config) = (stream as usize, config.clone());
+        let stream = comm.stream(stream_handle);
+        Ok(Some(Self { comm, communicator, stream, kind, operator, dtype, send, recv, config, stream_handle }))
+    }
+
+    /// Returns the number of the communicator, which is the same on all ranks.
+    pub(crate) fn number(&self) -> u64 {
+        self.communicator.bootstrap().number()
+    }
+
+    /// Makes the call alone.
+    pub(crate) fn run(mut self) -> Result<()> {
+        let comm = Arc::clone(&self.comm);
+        let _calling = comm.calling();
+        comm.result(match self.kind {
+            // A transfer with this rank itself is an error of the group.
+            Kind::Send(_) | Kind::Recv(_) => {
+                let mut group = Group::new();
+                self.add(&mut group);
+                group.run()
+            }
+            _ => self.run_collective(),
+        })
+    }
+
+    /// Adds the call to a group.
+    pub(crate) fn add<'a>(&'a mut self, group: &mut Group<'a>) {
+        match self.kind {
+            Kind::Send(peer) => {
+                let Self { communicator, stream, send, .. } = self;
+                if let Some(memory) = send {
+                    with_type!(self.dtype, T => group.send_on::<T>(communicator.on(stream), &*memory, peer as u32));
+                }
+            }
+            Kind::Recv(peer) => {
+                let Self { communicator, stream, recv, .. } = self;
+                if let Some(memory) = recv {
+                    with_type!(self.dtype, T => group.recv_on::<T>(communicator.on(stream), memory, peer as u32));
+                }
+            }
+            _ => {
+                let call = &*self;
+                group.call(&call.communicator, |_| call.run_collective());
+            }
+        }
+    }
+
+    fn run_collective(&self) -> std::result::Result<(), Error> {
+        self.comm.force(&self.communicator, self.choice()?)?;
+        with_type!(self.dtype, T => self.collective::<T>())?;
+        match self.config.event {
+            Some(event) => self.comm.record(event, self.stream_handle),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the algorithm that the caller names.
+    ///
+    /// # Errors
+    /// [`Error::NoPlan`] if the caller demands one that does not exist.
+    fn choice(&self) -> std::result::Result<Option<(CollectiveKind, Choice)>, Error> {
+        let (Some(name), Some(collective)) = (&self.config.algorithm, self.kind.collective()) else { return Ok(None) };
+        let registry = self.communicator.registry()?;
+        let is_known = registry.find(name).is_some_and(|algorithm| algorithm.collective() == collective);
+        if !is_known && !self.config.is_forced {
+            return Ok(None);
+        }
+        let config = Launch { blocks: self.config.max_blocks, ..Launch::default() };
+        Ok(Some((collective, Choice { name: name.clone(), config })))
+    }
+
+    fn collective<T: Element>(&self) -> std::result::Result<(), Error> {
+        let on = self.communicator.on(&self.stream);
+        let none = || Error::Internal(format!("{:?} without its memory", self.kind));
+        let send = || self.send.clone().ok_or_else(none);
+        let recv = || self.recv.clone().ok_or_else(none);
+        let rank = u64::from(self.communicator.rank());
+        let copy = |from: &Memory, to: &mut Memory| -> std::result::Result<(), Error> {
+            if from.address() == to.address() { Ok(()) } else { self.stream.copy::<T>(from, to) }
+        };
+        match self.kind {
+            Kind::AllReduce(_) => {
+                let (send, mut recv) = (send()?, recv()?);
+                match self.operator {
+                    Operator::Scaled(scalar) => {
+                        self.scale::<T>(&scalar, &send, &recv)?;
+                        on.all_reduce_in_place::<T>(&mut recv, ReduceOp::Sum)
+                    }
+                    Operator::Plain(op) if send.address() == recv.address() => on.all_reduce_in_place::<T>(&mut recv, op),
+                    Operator::Plain(op) => on.all_reduce::<T>(&send, &mut recv, op),
+                }
+            }
+            Kind::Reduce(_, root) => {
+                // Other ranks' memory for the result may be none, so that all of them call in place.
+                let (send, op) = (send()?, self.plain());
+                let mut result = match (&self.recv, self.operator) {
+                    (Some(recv), _) => recv.clone(),
+                    (None, Operator::Plain(_)) => send.clone(),
+                    (None, Operator::Scaled(_)) => self.temporary(&send)?,
+                };
+                match self.operator {
+                    Operator::Scaled(scalar) => self.scale::<T>(&scalar, &send, &result)?,
+                    Operator::Plain(_) => copy(&send, &mut result)?,
+                }
+                on.reduce_in_place::<T>(&mut result, op, root as u32)
+            }
+            Kind::ReduceScatter(_) => {
+                let (send, mut recv, op) = (send()?, recv()?, self.plain());
+                let own = send.part(rank * recv.bytes(), recv.bytes());
+                match self.operator {
+                    Operator::Scaled(scalar) => {
+                        let scaled = self.temporary(&send)?;
+                        self.scale::<T>(&scalar, &send, &scaled)?;
+                        on.reduce_scatter::<T>(&scaled, &mut recv, op)
+                    }
+                    // The other parts of the caller's memory stay as they are.
+                    Operator::Plain(_) if own.address() == recv.address() => {
+                        let mut result = self.temporary(&recv)?;
+                        on.reduce_scatter::<T>(&send, &mut result, op)?;
+                        self.stream.copy::<T>(&result, &mut recv)
+                    }
+                    Operator::Plain(_) => on.reduce_scatter::<T>(&send, &mut recv, op),
+                }
+            }
+            Kind::Broadcast(root) => {
+                // Other ranks' memory for the input may be none, so that all of them call in place.
+                let mut recv = recv()?;
+                if let Some(send) = &self.send {
+                    copy(send, &mut recv)?;
+                }
+                on.broadcast_in_place::<T>(&mut recv, root as u32)
+            }
+            Kind::AllGather => {
+                let (send, mut recv) = (send()?, recv()?);
+                match recv.address() + rank * send.bytes() == send.address() {
+                    true => on.all_gather_in_place::<T>(&mut recv),
+                    false => on.all_gather::<T>(&send, &mut recv),
+                }
+            }
+            Kind::AllToAll => {
+                let (send, mut recv) = (send()?, recv()?);
+                match send.address() == recv.address() {
+                    true => on.all_to_all_in_place::<T>(&mut recv),
+                    false => on.all_to_all::<T>(&send, &mut recv),
+                }
+            }
+            Kind::Gather(root) => {
+                let send = send()?;
+                let mut recv = self.recv.clone().unwrap_or_else(|| send.part(0, 0));
+                on.gather::<T>(&send, &mut recv, root as u32)
+            }
+            Kind::Scatter(root) => {
+                let mut recv = recv()?;
+                let send = self.send.clone().unwrap_or_else(|| recv.part(0, 0));
+                on.scatter::<T>(&send, &mut recv, root as u32)
+            }
+            Kind::Send(_) | Kind::Recv(_) => Err(Error::Internal("a transfer outside of a group".into())),
+        }
+    }
+
+    /// Returns the reduction that follows the multiplication, if there is one.
+    fn plain(&self) -> ReduceOp {
+        match self.operator {
+            Operator::Plain(op) => op,
+            Operator::Scaled(_) => ReduceOp::Sum,
+        }
+    }
+
+    fn scale<T: Element>(&self, scalar: &Scalar, from: &Memory, to: &Memory) -> std::result::Result<(), Error> {
+        let count = from.bytes() / size_of::<T>() as u64;
+        scale(&self.comm, &self.stream, scalar, [from.address(), to.address()], count)
+    }
+
+    /// Returns memory as long as other memory, for this call.
+    fn temporary(&self, like: &Memory) -> std::result::Result<Memory, Error> {
+        self.comm.temporary(self.stream_handle, like.bytes())
+    }
+}

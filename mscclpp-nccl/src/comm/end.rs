@@ -1,0 +1,115 @@
+//! Ends of communicators, and their failures.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use super::{Comm, lock, remove};
+use crate::abi::Code;
+use crate::entry::{Failure, Result};
+
+/// Interval at which a call polls launches.
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
+
+impl Comm {
+    /// Returns the failure of calls that were enqueued, if there is one: then it aborts their launches.
+    pub(super) fn check(&self) -> Result<()> {
+        let communicator = match self.ready() {
+            Err(_) if self.is_starting() => return Ok(()),
+            ready => ready?,
+        };
+        if let Some(failure) = lock(&self.failure).clone() {
+            return Err(failure);
+        }
+        communicator.check().map_err(|error| self.note(error.into()))
+    }
+
+    /// Does what [`check`](Self::check) does, unless a thread is in a call.
+    pub(super) fn watch(&self) {
+        if let Ok(_calling) = self.calling.try_lock() {
+            // `note` keeps it.
+            let _ = self.check();
+        }
+    }
+
+    /// Waits until the launches are complete.
+    fn drain(&self) -> Result<()> {
+        let communicator = self.ready()?;
+        loop {
+            self.check()?;
+            if communicator.is_idle()? {
+                return self.check();
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+    }
+}
+
+/// Returns the code of a communicator's failure.
+pub(crate) fn async_error(comm: &Comm) -> Code {
+    if comm.is_starting() {
+        return Code::InProgress;
+    }
+    let _calling = comm.calling.try_lock();
+    comm.check().map_or_else(|failure| failure.code, |()| Code::Success)
+}
+
+/// Waits until the calls of a communicator are complete, and admits no further ones.
+pub(crate) fn finalize(comm: &Comm) -> Result<()> {
+    comm.wait()?;
+    if comm.is_finalized.swap(true, Ordering::Relaxed) {
+        return Err(Failure::usage("the communicator was finalized before"));
+    }
+    let _calling = comm.calling();
+    comm.drain()
+}
+
+/// Frees a communicator, after its calls are complete. A failure is no error of this call.
+pub(crate) fn destroy(comm: Arc<Comm>) -> Result<()> {
+    // A communicator that was never created has nothing to wait for.
+    let _ = comm.wait();
+    {
+        let _calling = comm.calling();
+        // Launches of a failed communicator are aborted.
+        let _ = comm.drain();
+    }
+    remove(comm.handle);
+    Ok(())
+}
+
+/// Frees a communicator without waiting for its calls: pending launches are aborted, on all ranks that have not completed them.
+pub(crate) fn abort(comm: Arc<Comm>) -> Result<()> {
+    remove(comm.handle);
+    let Ok(communicator) = comm.ready() else { return Ok(()) };
+    // A rank that has completed its calls leaves in order: others may still be in theirs.
+    if comm.check().is_ok() && !communicator.is_idle().unwrap_or(false) {
+        communicator.abort("ncclCommAbort");
+        // It ends the launches.
+        let _ = communicator.check();
+    }
+    Ok(())
+}
+
+/// Ends the calls of a communicator on all ranks, which can continue with a smaller one.
+pub(crate) fn revoke(comm: &Comm) -> Result<()> {
+    let communicator = comm.ready()?;
+    communicator.revoke();
+    // It ends the launches, with the cause on all ranks.
+    let _ = comm.check();
+    Ok(())
+}
+
+/// Releases what calls have prepared, which later calls prepare again. A call of all ranks.
+pub(crate) fn suspend(comm: &Comm) -> Result<()> {
+    let communicator = comm.for_call()?;
+    let _calling = comm.calling();
+    comm.drain()?;
+    communicator.force_algorithm(None)?;
+    Ok(())
+}
+
+/// Makes a suspended communicator usable: it is, as calls allocate what they need.
+pub(crate) fn resume(comm: &Comm) -> Result<()> {
+    comm.for_call().map(drop)
+}

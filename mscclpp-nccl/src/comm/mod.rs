@@ -1,0 +1,242 @@
+//! Communicators: one rank's handle each.
+
+mod create;
+mod end;
+mod query;
+mod watch;
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+
+use cudarc::driver::sys;
+use mscclpp_bootstrap::RootListener;
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_exec::cuda::{Device, Stream};
+use mscclpp_exec::select::Choice;
+use mscclpp_exec::{Communicator, Error};
+
+pub(crate) use self::create::{
+    grow, own_device, run_all, init_all, init_rank, init_scalable, newcomers_id, shrink, split, unique_id,
+};
+pub(crate) use self::end::{abort, async_error, destroy, finalize, resume, revoke, suspend};
+pub(crate) use self::query::{memory, properties, team_lsa, team_rail, team_world, to_lsa, to_world};
+use crate::abi::{Code, Handle};
+use crate::config::Config;
+use crate::entry::{Failure, Result, keep};
+use crate::memory::Memories;
+use crate::reduction::Operators;
+
+/// Maximum number of streams that a communicator keeps.
+const MAX_STREAMS: usize = 64;
+
+/// Streams whose handle is a name: the thread's default stream is another one in each thread.
+const STREAM_PER_THREAD: usize = 2;
+
+/// A rank's communicator.
+pub(crate) struct Comm {
+    pub(crate) handle: usize,
+    pub(crate) device: Device,
+    pub(crate) config: Config,
+    state: Mutex<State>,
+    is_changed: Condvar,
+    /// Held during calls, so that the watching thread does not disturb them.
+    calling: Mutex<()>,
+    streams: Mutex<HashMap<usize, Arc<Stream>>>,
+    pub(crate) memories: Memories,
+    pub(crate) operators: Operators,
+    /// Listens for processes that join when the communicator grows.
+    newcomers: Mutex<Option<RootListener>>,
+    /// The first failure of calls that were enqueued.
+    failure: Mutex<Option<Failure>>,
+    /// The algorithm that the last call named.
+    forced: Mutex<Option<(CollectiveKind, Choice)>>,
+    is_finalized: AtomicBool,
+}
+
+/// Whether a communicator can be used.
+enum State {
+    Starting,
+    Ready(Communicator),
+    Failed(Failure),
+}
+
+/// Communicators by handle.
+static COMMS: RwLock<BTreeMap<usize, Arc<Comm>>> = RwLock::new(BTreeMap::new());
+
+/// Returns the communicator of a handle.
+///
+/// # Errors
+/// An invalid argument for a handle that is not, or no longer, one of this process.
+pub(crate) fn find(handle: Handle) -> Result<Arc<Comm>> {
+    let comms = COMMS.read().unwrap_or_else(PoisonError::into_inner);
+    comms.get(&(handle as usize)).cloned().ok_or_else(|| match handle.is_null() {
+        true => Failure::argument("comm is null"),
+        false => Failure::argument(format!("comm is {handle:p}, no communicator of this process, or one that was destroyed")),
+    })
+}
+
+/// Returns all communicators of the process.
+fn all() -> Vec<Arc<Comm>> {
+    COMMS.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+}
+
+fn remove(handle: usize) -> Option<Arc<Comm>> {
+    COMMS.write().unwrap_or_else(PoisonError::into_inner).remove(&handle)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Comm {
+    /// Adds a communicator that is being created.
+    fn add(device: Device, config: Config) -> Arc<Self> {
+        /// Handles are numbers that no other communicator of the process ever has.
+        static NEXT: AtomicUsize = AtomicUsize::new(0x1000);
+        let comm = Arc::new(Self {
+            handle: NEXT.fetch_add(0x10, Ordering::Relaxed),
+            device,
+            config,
+            state: Mutex::new(State::Starting),
+            is_changed: Condvar::new(),
+            calling: Mutex::default(),
+            streams: Mutex::default(),
+            memories: Memories::default(),
+            operators: Operators::default(),
+            newcomers: Mutex::default(),
+            failure: Mutex::default(),
+            forced: Mutex::default(),
+            is_finalized: AtomicBool::new(false),
+        });
+        COMMS.write().unwrap_or_else(PoisonError::into_inner).insert(comm.handle, Arc::clone(&comm));
+        comm
+    }
+
+    /// Ends the creation.
+    fn started(&self, created: Result<Communicator>) -> Result<()> {
+        let (state, result) = match created {
+            Ok(communicator) => (State::Ready(communicator), Ok(())),
+            Err(failure) => (State::Failed(failure.clone()), Err(failure)),
+        };
+        *lock(&self.state) = state;
+        self.is_changed.notify_all();
+        result
+    }
+
+    /// Returns the communicator, once it is created.
+    ///
+    /// # Errors
+    /// An invalid argument while it is being created; why its creation failed.
+    pub(crate) fn ready(&self) -> Result<Communicator> {
+        match &*lock(&self.state) {
+            State::Ready(communicator) => Ok(communicator.clone()),
+            State::Failed(failure) => Err(failure.clone()),
+            State::Starting => Err(Failure::argument(
+                "the communicator is still being created: call ncclCommGetAsyncError until it is no longer in progress",
+            )),
+        }
+    }
+
+    /// Waits until the communicator is created.
+    ///
+    /// # Errors
+    /// Why its creation failed.
+    fn wait(&self) -> Result<Communicator> {
+        let mut state = lock(&self.state);
+        while matches!(*state, State::Starting) {
+            state = self.is_changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
+        self.ready()
+    }
+
+    fn is_starting(&self) -> bool {
+        matches!(*lock(&self.state), State::Starting)
+    }
+
+    /// Returns the communicator for a call that is not one of a finalized communicator.
+    ///
+    /// # Errors
+    /// As [`ready`](Self::ready); an invalid usage after it was finalized.
+    pub(crate) fn for_call(&self) -> Result<Communicator> {
+        match self.is_finalized.load(Ordering::Relaxed) {
+            true => Err(Failure::usage("the communicator was finalized: it can only be destroyed")),
+            false => self.ready(),
+        }
+    }
+
+    /// Excludes the watching thread during a call.
+    pub(crate) fn calling(&self) -> MutexGuard<'_, ()> {
+        lock(&self.calling)
+    }
+
+    /// Returns a stream of the caller's.
+    pub(crate) fn stream(&self, handle: usize) -> Arc<Stream> {
+        // SAFETY: a stream of NCCL's callers is one of the communicator's device, in its primary context, and exists during the
+        // call. That of each thread is used by the calling thread alone.
+        let stream = || Arc::new(unsafe { Stream::from_raw(&self.device, handle) });
+        if handle == STREAM_PER_THREAD {
+            return stream();
+        }
+        let mut streams = lock(&self.streams);
+        if streams.len() >= MAX_STREAMS && !streams.contains_key(&handle) {
+            streams.clear();
+        }
+        Arc::clone(streams.entry(handle).or_insert_with(stream))
+    }
+
+    /// Lets an algorithm serve the following calls, as all ranks do; what other algorithms have prepared is dropped.
+    pub(crate) fn force(
+        &self,
+        communicator: &Communicator,
+        choice: Option<(CollectiveKind, Choice)>,
+    ) -> std::result::Result<(), Error> {
+        let mut forced = lock(&self.forced);
+        if *forced != choice {
+            communicator.force_algorithm(choice.clone())?;
+            *forced = choice;
+        }
+        Ok(())
+    }
+
+    /// Records an event of the caller's on a stream.
+    pub(crate) fn record(&self, event: usize, stream: usize) -> std::result::Result<(), Error> {
+        // SAFETY: callers pass an event and a stream of the communicator's device; the driver is loaded.
+        let recorded = unsafe { sys::cuEventRecord(event as sys::CUevent, stream as sys::CUstream) };
+        match recorded {
+            sys::CUresult::CUDA_SUCCESS => Ok(()),
+            code => Err(Error::System {
+                what: "cannot record config.launchCompletionEvent".into(),
+                reason: format!("cuEventRecord returned {code:?}"),
+            }),
+        }
+    }
+
+    /// Records the first failure of calls that were enqueued.
+    fn note(&self, failure: Failure) -> Failure {
+        lock(&self.failure).get_or_insert(failure).clone()
+    }
+
+    /// Returns the text of the communicator's failure.
+    pub(crate) fn failure_text(&self) -> Option<&'static CStr> {
+        let failure = lock(&self.failure).clone();
+        let failure = failure.or_else(|| match &*lock(&self.state) {
+            State::Failed(failure) => Some(failure.clone()),
+            _ => None,
+        });
+        failure.map(|failure| keep(&failure.text))
+    }
+
+    /// Converts the result of a call: a failure of the communicator stays its failure.
+    pub(crate) fn result(&self, made: std::result::Result<(), mscclpp_exec::Error>) -> Result<()> {
+        made.map_err(|error| {
+            let failure = Failure::from(error);
+            match failure.code {
+                Code::InvalidArgument => failure,
+                _ => self.note(failure),
+            }
+        })
+    }
+}

@@ -1,0 +1,87 @@
+//! What a communicator is made of.
+
+use std::ffi::{c_int, c_void};
+
+use mscclpp_exec::Communicator;
+
+use super::Comm;
+use crate::abi::{MAGIC, Team};
+use crate::config::Answer;
+use crate::entry::{Failure, Result};
+
+/// Writes the properties of a communicator to an `ncclCommProperties_t`.
+///
+/// # Safety
+/// As for [`Answer::open`].
+pub(crate) unsafe fn properties(comm: &Comm, at: *mut c_void) -> Result<()> {
+    let communicator = comm.ready()?;
+    // SAFETY: guaranteed by the caller.
+    let mut answer = unsafe { Answer::open("props", at, MAGIC) }?;
+    let numbers = [communicator.rank(), communicator.num_ranks(), comm.device.ordinal(), comm.device.ordinal()];
+    (16..).step_by(4).zip(numbers).for_each(|(at, number)| answer.set(at, &number.to_ne_bytes()));
+    // No device API, no multicast in it, no network of devices.
+    answer.set(32, &[0; 8]);
+    answer.set(40, &communicator.bootstrap().num_nodes().to_ne_bytes());
+    answer.set(44, &[0; 12]);
+    answer.set(56, &communicator.bootstrap().number().to_ne_bytes());
+    answer.set(64, &[0; 88]);
+    Ok(())
+}
+
+/// Returns a statistic of memory: 0 the bytes that can be released, 1 whether they are, 2 those that cannot, 3 all.
+pub(crate) fn memory(comm: &Comm, statistic: c_int) -> Result<u64> {
+    let communicator = comm.ready()?;
+    let _calling = comm.calling();
+    let (prepared, other) = communicator.device_memory()?;
+    match statistic {
+        0 => Ok(prepared),
+        1 => Ok(0),
+        2 => Ok(other),
+        3 => Ok(prepared + other),
+        _ => Err(Failure::argument(format!("stat: expected 0 to 3, found {statistic}"))),
+    }
+}
+
+fn team(num_ranks: u32, rank: u32, stride: u32) -> Team {
+    Team { num_ranks: num_ranks as c_int, rank: rank as c_int, stride: stride as c_int }
+}
+
+/// Returns the number of consecutive ranks that access one another's memory.
+fn ranks_per_node(communicator: &Communicator) -> u32 {
+    communicator.bootstrap().ranks_per_node().max(1)
+}
+
+/// Returns the team of all ranks.
+pub(crate) fn team_world(comm: &Comm) -> Result<Team> {
+    let communicator = comm.ready()?;
+    Ok(team(communicator.num_ranks(), communicator.rank(), 1))
+}
+
+/// Returns the team of the ranks that access this one's memory.
+pub(crate) fn team_lsa(comm: &Comm) -> Result<Team> {
+    let communicator = comm.ready()?;
+    let ranks = ranks_per_node(&communicator);
+    Ok(team(ranks, communicator.rank() % ranks, 1))
+}
+
+/// Returns the team of the ranks with the same number in their nodes.
+pub(crate) fn team_rail(comm: &Comm) -> Result<Team> {
+    let communicator = comm.ready()?;
+    let ranks = ranks_per_node(&communicator);
+    Ok(team(communicator.num_ranks() / ranks, communicator.rank() / ranks, ranks))
+}
+
+/// Returns the number in the communicator of a rank of a team.
+pub(crate) fn to_world(comm: &Comm, team: Team, rank: c_int) -> Result<c_int> {
+    let own = comm.ready()?.rank() as c_int;
+    let distance = rank.checked_sub(team.rank).and_then(|distance| distance.checked_mul(team.stride));
+    let distance = distance.and_then(|distance| own.checked_add(distance));
+    distance.ok_or_else(|| Failure::argument(format!("rank: {rank} is not of the team")))
+}
+
+/// Returns the number in its node of a rank of a team.
+pub(crate) fn to_lsa(comm: &Comm, team: Team, rank: c_int) -> Result<c_int> {
+    let (world, own) = (to_world(comm, team, rank)?, team_lsa(comm)?);
+    let begin = comm.ready()?.rank() as c_int - own.rank;
+    Ok(world - begin)
+}

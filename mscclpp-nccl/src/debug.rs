@@ -1,0 +1,101 @@
+//! Messages, as `NCCL_DEBUG` asks for them, and the log of the other crates.
+
+use std::fs::File;
+use std::io::Write;
+use std::sync::{Mutex, Once, PoisonError};
+
+use log::{LevelFilter, Log, Metadata, Record};
+
+/// Where messages go.
+struct Output {
+    level: LevelFilter,
+    /// `NCCL_DEBUG_FILE`; otherwise standard error.
+    file: Option<File>,
+}
+
+static OUTPUT: Mutex<Option<Output>> = Mutex::new(None);
+
+impl Output {
+    fn from_env() -> Self {
+        let level = match std::env::var("NCCL_DEBUG").unwrap_or_default().to_ascii_uppercase().as_str() {
+            "" => LevelFilter::Off,
+            "VERSION" | "WARN" => LevelFilter::Warn,
+            "TRACE" => LevelFilter::Trace,
+            _ => LevelFilter::Info,
+        };
+        let path = std::env::var("NCCL_DEBUG_FILE").ok().filter(|path| !path.is_empty());
+        let path = path.map(|path| path.replace("%p", &std::process::id().to_string()).replace("%h", &host()));
+        let file = path.and_then(|path| File::options().append(true).create(true).open(path).ok());
+        Self { level, file }
+    }
+}
+
+/// Returns the name of this host.
+fn host() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(|_| "host".into(), |name| name.trim().to_owned())
+}
+
+fn with_output(run: impl FnOnce(&mut Output)) {
+    let mut output = OUTPUT.lock().unwrap_or_else(PoisonError::into_inner);
+    run(output.get_or_insert_with(Output::from_env));
+}
+
+/// Reads the variables again.
+pub(crate) fn reset() {
+    *OUTPUT.lock().unwrap_or_else(PoisonError::into_inner) = Some(Output::from_env());
+}
+
+/// The log of the other crates, for programs without a logger of their own.
+struct Logger;
+
+impl Log for Logger {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        print(record.level().to_level_filter(), &record.args().to_string());
+    }
+
+    fn flush(&self) {}
+}
+
+/// Lets the other crates log here, once.
+pub(crate) fn init() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let mut level = LevelFilter::Off;
+        with_output(|output| level = output.level);
+        if level > LevelFilter::Off && log::set_logger(&Logger).is_ok() {
+            log::set_max_level(level);
+        }
+    });
+}
+
+fn print(level: LevelFilter, text: &str) {
+    with_output(|output| {
+        if level > output.level {
+            return;
+        }
+        let line = format!("{}:{} mscclpp-nccl {level} {text}\n", host(), std::process::id());
+        // There is no one to report a failure to.
+        let _ = match &mut output.file {
+            Some(file) => file.write_all(line.as_bytes()),
+            None => std::io::stderr().write_all(line.as_bytes()),
+        };
+    });
+}
+
+/// Prints what a caller did wrong, or why a call failed.
+pub(crate) fn warn(text: &str) {
+    print(LevelFilter::Warn, text);
+}
+
+/// Prints a decision.
+pub(crate) fn info(text: impl FnOnce() -> String) {
+    let mut is_on = false;
+    with_output(|output| is_on = output.level >= LevelFilter::Info);
+    if is_on {
+        print(LevelFilter::Info, &text());
+    }
+}

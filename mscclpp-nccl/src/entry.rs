@@ -1,0 +1,159 @@
+//! The boundary to C: results, texts of errors, panics.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::ffi::{CStr, CString, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+
+use mscclpp_exec::Error;
+use mscclpp_exec::error::ErrorKind;
+
+use crate::abi::Code;
+use crate::debug;
+
+/// Number of different texts that are kept; they stay valid, because callers have pointers to them.
+const MAX_TEXTS: usize = 4096;
+
+/// Why a call failed.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    pub(crate) code: Code,
+    pub(crate) text: String,
+}
+
+pub(crate) type Result<T> = std::result::Result<T, Failure>;
+
+impl Failure {
+    pub(crate) fn new(code: Code, text: impl Into<String>) -> Self {
+        Self { code, text: text.into() }
+    }
+
+    pub(crate) fn argument(text: impl Into<String>) -> Self {
+        Self::new(Code::InvalidArgument, text)
+    }
+
+    pub(crate) fn usage(text: impl Into<String>) -> Self {
+        Self::new(Code::InvalidUsage, text)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let code = match (error.kind(), &error) {
+            (_, Error::Driver(_) | Error::MapFailed { .. } | Error::NoDevice(_)) => Code::UnhandledCudaError,
+            (ErrorKind::InvalidInput, _) => Code::InvalidArgument,
+            (
+                ErrorKind::NotLaunched
+                | ErrorKind::InvalidPlan
+                | ErrorKind::Mismatch
+                | ErrorKind::Busy
+                | ErrorKind::Unsupported
+                | ErrorKind::Revoked,
+                _,
+            ) => Code::InvalidUsage,
+            (ErrorKind::OutOfResources | ErrorKind::System, _) => Code::SystemError,
+            (ErrorKind::Timeout, _) => Code::Timeout,
+            (ErrorKind::RankLost, _) => Code::RemoteError,
+            _ => Code::InternalError,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
+impl From<mscclpp_bootstrap::Error> for Failure {
+    fn from(error: mscclpp_bootstrap::Error) -> Self {
+        Error::from(error).into()
+    }
+}
+
+impl From<mscclpp_exec::cuda::CudaUnavailable> for Failure {
+    fn from(error: mscclpp_exec::cuda::CudaUnavailable) -> Self {
+        Error::from(error).into()
+    }
+}
+
+thread_local! {
+    static LAST: Cell<Option<&'static CStr>> = const { Cell::new(None) };
+}
+
+/// Returns a text that stays valid until the process ends. The number of different texts is limited.
+pub(crate) fn keep(text: &str) -> &'static CStr {
+    static TEXTS: Mutex<Option<HashSet<&'static CStr>>> = Mutex::new(None);
+    let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+    let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let texts = texts.get_or_insert_default();
+    if let Some(kept) = texts.get(text.as_c_str()) {
+        return kept;
+    }
+    if texts.len() >= MAX_TEXTS {
+        return c"too many different errors to keep their texts; NCCL_DEBUG=WARN prints all of them";
+    }
+    let kept: &'static CStr = Box::leak(text.into_boxed_c_str());
+    texts.insert(kept);
+    kept
+}
+
+/// Returns the text of the last error of this thread.
+pub(crate) fn last_error() -> &'static CStr {
+    LAST.get().unwrap_or(c"")
+}
+
+/// Records a failure of this thread, and returns its code.
+pub(crate) fn fail(function: &str, failure: &Failure) -> c_int {
+    if failure.code == Code::InProgress {
+        return failure.code as c_int;
+    }
+    let text = format!("{function}: {}", failure.text);
+    LAST.set(Some(keep(&text)));
+    debug::warn(&text);
+    failure.code as c_int
+}
+
+/// Makes a call of C: failures become codes, panics internal errors.
+pub(crate) fn call(function: &str, body: impl FnOnce() -> Result<()>) -> c_int {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => Code::Success as c_int,
+        Ok(Err(failure)) => fail(function, &failure),
+        Err(panic) => fail(function, &panicked(&*panic)),
+    }
+}
+
+/// Returns the failure of a panic.
+pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Failure {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+    Failure::new(Code::InternalError, format!("a defect of this library, which ended the call: {text}"))
+}
+
+/// Writes a result.
+///
+/// # Errors
+/// An invalid argument if the pointer is null or not aligned.
+///
+/// # Safety
+/// A pointer that is neither must be valid for writes.
+pub(crate) unsafe fn write<T>(name: &str, at: *mut T, value: T) -> Result<()> {
+    check_pointer(name, at)?;
+    // SAFETY: guaranteed by the caller.
+    unsafe { at.write(value) };
+    Ok(())
+}
+
+/// Checks a pointer of the caller's.
+///
+/// # Errors
+/// An invalid argument if it is null or not aligned.
+pub(crate) fn check_pointer<T>(name: &str, at: *const T) -> Result<()> {
+    if at.is_null() {
+        return Err(Failure::argument(format!("{name} is null")));
+    }
+    match at.is_aligned() {
+        true => Ok(()),
+        false => {
+            let align = align_of::<T>();
+            Err(Failure::argument(format!("{name} is {at:p}, expected a multiple of {align} bytes")))
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! NCCL's interface, whose calls are plans of mscclpp: a `libnccl.so.2` for programs that are built for NCCL.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `table` | the functions of NCCL, each with the version that introduced it and how it is served |
+//! | `abi` | types and constants of NCCL's header; `config` reads its versioned structs |
+//! | `entry` | the boundary to C: results, last errors, panics |
+//! | `comm` | communicators: creation, division, end, failures |
+//! | `call`, `group` | collective calls and transfers, and those that are made together |
+//! | `reduction` | operators, also those that multiply by a scalar first |
+//! | `memory` | allocations, registrations, windows |
+//! | `debug`, `params` | messages, and the variables that the library reads |
+//!
+//! Pointers are the caller's, as NCCL documents them; handles of communicators are numbers that are looked up, so that an
+//! invalid one is an error. No function returns success without having done what it is for.
+
+mod abi;
+mod call;
+mod comm;
+mod config;
+mod debug;
+mod entry;
+mod group;
+mod memory;
+mod params;
+mod reduction;
+mod table;
+
+pub use table::{Class, FUNCTIONS, Function};

@@ -1,0 +1,244 @@
+//! Device memory: allocations, registrations, windows, and what a call lends.
+
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mscclpp_exec::cuda::{DeviceMut, DeviceRef, DeviceSlice, DeviceVec, Lent, Registered, Stream};
+use mscclpp_exec::{Element, Error};
+
+use crate::abi::{WINDOW_ALIGNMENT, WINDOW_FLAGS, WINDOW_SYMMETRIC};
+use crate::comm::{Comm, own_device};
+use crate::entry::{Failure, Result};
+
+/// Memory of the caller's by address.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Raw(DeviceSlice);
+
+// SAFETY: callers of NCCL keep the memory of a call until it is complete, aligned and on the communicator's device; they keep
+// the memory of a window until it is deregistered.
+unsafe impl<T: Element> DeviceRef<T> for Raw {
+    fn lend(&self, _: &Stream) -> std::result::Result<Lent<'_>, Error> {
+        // SAFETY: as above.
+        Ok(unsafe { Lent::new(self.0) })
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<T: Element> DeviceMut<T> for Raw {
+    fn lend_mut(&mut self, stream: &Stream) -> std::result::Result<Lent<'_>, Error> {
+        DeviceRef::<T>::lend(self, stream)
+    }
+}
+
+/// A window: memory that all ranks have registered.
+pub(crate) struct Window {
+    base: u64,
+    bytes: u64,
+    /// Registered, if its offsets are the same on all ranks in each call and the memory can be shared.
+    registered: Option<Registered<Raw>>,
+}
+
+/// The registered memory of a communicator.
+#[derive(Default)]
+pub(crate) struct Memories {
+    /// By handle.
+    windows: Mutex<BTreeMap<usize, Arc<Window>>>,
+    /// Segments of [`register`] by handle: base and bytes.
+    segments: Mutex<BTreeMap<usize, (u64, u64)>>,
+    /// Internal memory of calls by stream, in whose order it is used; the last one is the largest.
+    temporaries: Mutex<BTreeMap<usize, Vec<DeviceVec<u8>>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns a handle that no other one of the process equals.
+fn new_handle() -> usize {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    static NEXT: AtomicUsize = AtomicUsize::new(0x8000_0000);
+    NEXT.fetch_add(0x10, Ordering::Relaxed)
+}
+
+/// Memory of a call: a range of addresses, and the window in which it lies.
+#[derive(Clone)]
+pub(crate) struct Memory {
+    address: u64,
+    bytes: u64,
+    window: Option<Arc<Window>>,
+}
+
+impl Memory {
+    pub(crate) fn address(&self) -> u64 {
+        self.address
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Returns a part of it.
+    pub(crate) fn part(&self, begin: u64, bytes: u64) -> Self {
+        Self { address: self.address + begin, bytes, window: self.window.clone() }
+    }
+}
+
+// SAFETY: as for `Raw`; memory of a window is in the window.
+unsafe impl<T: Element> DeviceRef<T> for Memory {
+    fn lend(&self, stream: &Stream) -> std::result::Result<Lent<'_>, Error> {
+        let window = self.window.as_ref().and_then(|window| Some((window.registered.as_ref()?, window.base)));
+        if let Some((registered, base)) = window {
+            let size = size_of::<T>() as u64;
+            let begin = self.address - base;
+            if begin.is_multiple_of(size) {
+                let range = (begin / size) as usize..((begin + self.bytes) / size) as usize;
+                return Ok(DeviceRef::<T>::lend(registered, stream)?.narrow::<T>(&range));
+            }
+        }
+        // SAFETY: as above.
+        Ok(unsafe { Lent::new(DeviceSlice { address: self.address, bytes: self.bytes }) })
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<T: Element> DeviceMut<T> for Memory {
+    fn lend_mut(&mut self, stream: &Stream) -> std::result::Result<Lent<'_>, Error> {
+        DeviceRef::<T>::lend(self, stream)
+    }
+}
+
+impl Comm {
+    /// Returns the memory at an address.
+    ///
+    /// # Errors
+    /// An invalid argument for a null pointer, an address that is no multiple of an element's size, and more bytes than there
+    /// are addresses.
+    pub(crate) fn memory(&self, name: &str, at: *const c_void, bytes: u64, size: usize) -> Result<Memory> {
+        let address = at as u64;
+        if address == 0 {
+            return Err(Failure::argument(format!("{name} is null")));
+        }
+        if !address.is_multiple_of(size as u64) {
+            return Err(Failure::argument(format!("{name} is {at:p}, expected a multiple of the element's {size} bytes")));
+        }
+        let end = address.checked_add(bytes);
+        let end = end.ok_or_else(|| Failure::argument(format!("{name}: {bytes} bytes from {at:p} exceed the address space")))?;
+        let windows = lock(&self.memories.windows);
+        let holds = |window: &&Arc<Window>| window.base <= address && end <= window.base + window.bytes;
+        let window = windows.values().find(holds).cloned();
+        Ok(Memory { address, bytes, window })
+    }
+}
+
+impl Comm {
+    /// Returns memory for a call on a stream, which later calls on the stream use again.
+    ///
+    /// # Errors
+    /// [`Error::Driver`]; [`Error::Capturing`] if there is not enough yet, and the thread captures.
+    pub(crate) fn temporary(&self, stream: usize, bytes: u64) -> std::result::Result<Memory, Error> {
+        let mut temporaries = lock(&self.memories.temporaries);
+        let memories = temporaries.entry(stream).or_default();
+        if memories.last().is_none_or(|memory| (memory.len() as u64) < bytes) {
+            // Shorter ones are kept: pending calls and graphs use them.
+            memories.push(DeviceVec::new(&self.device, bytes.next_power_of_two() as usize)?);
+        }
+        let address = memories.last().map_or(0, |memory| memory.as_slice().address);
+        Ok(Memory { address, bytes, window: None })
+    }
+}
+
+/// Allocations of [`alloc`], by address.
+static ALLOCATIONS: Mutex<BTreeMap<u64, DeviceVec<u8>>> = Mutex::new(BTreeMap::new());
+
+/// Allocates memory of the current device that other processes can map.
+pub(crate) fn alloc(bytes: usize) -> Result<u64> {
+    if bytes == 0 {
+        return Err(Failure::argument("size is 0"));
+    }
+    let memory = DeviceVec::<u8>::shareable(&own_device()?, bytes)?;
+    let address = memory.as_slice().address;
+    lock(&ALLOCATIONS).insert(address, memory);
+    Ok(address)
+}
+
+/// Frees memory of [`alloc`]; a null pointer is none.
+pub(crate) fn free(at: *mut c_void) -> Result<()> {
+    if at.is_null() {
+        return Ok(());
+    }
+    match lock(&ALLOCATIONS).remove(&(at as u64)) {
+        Some(_) => Ok(()),
+        None => Err(Failure::usage(format!("ptr is {at:p}, which is no memory of ncclMemAlloc, or was freed"))),
+    }
+}
+
+/// Registers memory of this rank for calls of a communicator, which are free to use it: they use any memory. Not a call of
+/// all ranks, so that other ranks do not learn of it.
+pub(crate) fn register(comm: &Comm, at: *mut c_void, bytes: usize) -> Result<usize> {
+    comm.ready()?;
+    if at.is_null() || bytes == 0 {
+        return Err(Failure::argument(format!("buff is {at:p} and size {bytes}, expected memory")));
+    }
+    let handle = new_handle();
+    lock(&comm.memories.segments).insert(handle, (at as u64, bytes as u64));
+    Ok(handle)
+}
+
+/// Ends a registration.
+pub(crate) fn deregister(comm: &Comm, handle: *mut c_void) -> Result<()> {
+    match lock(&comm.memories.segments).remove(&(handle as usize)) {
+        Some(_) => Ok(()),
+        None => Err(Failure::argument(format!("handle is {handle:p}, no registration of this communicator"))),
+    }
+}
+
+/// Registers memory on all ranks. With `NCCL_WIN_COLL_SYMMETRIC` calls use it in place, if all ranks can share theirs.
+pub(crate) fn register_window(comm: &Comm, at: *mut c_void, bytes: usize, flags: i32) -> Result<usize> {
+    let communicator = comm.for_call()?;
+    if flags & !WINDOW_FLAGS != 0 {
+        return Err(Failure::argument(format!("winFlags: {flags:#x} has unknown flags")));
+    }
+    if at.is_null() || bytes == 0 {
+        return Err(Failure::argument(format!("buff is {at:p} and size {bytes}, expected memory")));
+    }
+    let (base, bytes) = (at as u64, bytes as u64);
+    if flags & WINDOW_SYMMETRIC != 0 && !base.is_multiple_of(WINDOW_ALIGNMENT) {
+        return Err(Failure::argument(format!("buff is {at:p}, expected a multiple of {WINDOW_ALIGNMENT} bytes")));
+    }
+    let registered = match flags & WINDOW_SYMMETRIC != 0 && communicator.num_ranks() > 1 {
+        true => {
+            let (_calling, stream) = (comm.calling(), comm.device.stream()?);
+            let memory = Raw(DeviceSlice { address: base, bytes });
+            match communicator.on(&stream).register::<u8, Raw>(memory) {
+                Ok(registered) => Some(registered),
+                Err(refused) if matches!(refused.error, Error::NotShareable { .. }) => {
+                    crate::debug::info(|| format!("ncclCommWindowRegister: calls copy the window: {}", refused.error));
+                    None
+                }
+                Err(refused) => return comm.result(Err(refused.error)).map(|()| 0),
+            }
+        }
+        false => None,
+    };
+    let handle = new_handle();
+    lock(&comm.memories.windows).insert(handle, Arc::new(Window { base, bytes, registered }));
+    Ok(handle)
+}
+
+/// Ends the registration of a window.
+pub(crate) fn deregister_window(comm: &Comm, window: *mut c_void) -> Result<()> {
+    match lock(&comm.memories.windows).remove(&(window as usize)) {
+        Some(_) => Ok(()),
+        None => Err(no_window(window)),
+    }
+}
+
+/// Returns the memory of a window.
+pub(crate) fn user_pointer(comm: &Comm, window: *mut c_void) -> Result<u64> {
+    lock(&comm.memories.windows).get(&(window as usize)).map(|window| window.base).ok_or_else(|| no_window(window))
+}
+
+fn no_window(window: *mut c_void) -> Failure {
+    Failure::argument(format!("win is {window:p}, no window of this communicator"))
+}

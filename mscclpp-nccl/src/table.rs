@@ -1,0 +1,501 @@
+//! The functions of NCCL: the one table from which the exported symbols and [`FUNCTIONS`] are made. Each has the version of NCCL
+//! that introduced it, and how it is served.
+
+use std::ffi::{c_char, c_int, c_uint, c_void};
+
+use crate::abi::{self, Handle, StreamHandle, Team, UniqueId};
+use crate::call::{self, Arguments, Kind};
+use crate::config::{Answer, CallConfig};
+use crate::entry::{self, Failure, Result, check_pointer, write};
+use crate::{comm, debug, group, memory, params, reduction};
+
+/// How a function is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// By this library.
+    Ours,
+    /// Not at all: it returns an error with a text that says so and what to do.
+    Loud,
+}
+
+/// A function of NCCL.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Function {
+    /// Its name; with a `p` before it, that of its twin for profilers.
+    pub name: &'static str,
+    /// The version that introduced it, times 100: 2.18 is 218.
+    pub since: u32,
+    /// How it is served.
+    pub class: Class,
+    /// Whether it has a twin.
+    pub has_twin: bool,
+}
+
+/// Defines functions. After `=>`: the function returns a code, and the body is a [`Result`].
+macro_rules! functions {
+    ($($since:literal $class:ident $name:ident $twin:ident ($($argument:ident: $type:ty),* $(,)?) $(-> $output:ty)? $(=> $checked:block)? $($body:block)?)*) => {
+        /// All functions of the header of NCCL 2.32.3.
+        pub const FUNCTIONS: &[Function] = &[$(Function {
+            name: stringify!($name),
+            since: $since,
+            class: Class::$class,
+            has_twin: functions!(@is_twin $twin),
+        },)*];
+        $(functions!(@both $name $twin ($($argument: $type),*) $(-> $output)? $(=> $checked)? $($body)?);)*
+    };
+    (@is_twin none) => { false };
+    (@is_twin $twin:ident) => { true };
+    (@both $name:ident none $($rest:tt)*) => { functions!(@one $name $name $($rest)*); };
+    (@both $name:ident $twin:ident $($rest:tt)*) => {
+        functions!(@one $name $name $($rest)*);
+        functions!(@one $name $twin $($rest)*);
+    };
+    (@one $name:ident $symbol:ident ($($argument:ident: $type:ty),*) => $checked:block) => {
+        /// # Safety
+        /// As NCCL documents the function: pointers must be null where it allows that, or else valid for its use of them.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $symbol($($argument: $type),*) -> c_int {
+            entry::call(stringify!($name), || group::note((|| -> Result<()> { $checked })()))
+        }
+    };
+    (@one $name:ident $symbol:ident ($($argument:ident: $type:ty),*) $(-> $output:ty)? $body:block) => {
+        /// # Safety
+        /// As NCCL documents the function.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $symbol($($argument: $type),*) $(-> $output)? $body
+    };
+}
+
+/// The failure of a function that is not served.
+fn loud(name: &str, instead: &str) -> Failure {
+    let (major, minor, patch) = (abi::HEADER / 10_000, abi::HEADER / 100 % 100, abi::HEADER % 100);
+    Failure::usage(format!("{name} of NCCL {major}.{minor}.{patch} is not served by mscclpp-nccl: {instead}"))
+}
+
+/// What to do instead of kernels that communicate by NCCL's device interface.
+const NO_DEVICE_API: &str =
+    "kernels communicate through NVIDIA's library only; start the program without the preloaded library, or use mscclpp's own channels \
+     for kernels";
+
+/// What to do instead of transfers by one side.
+const NO_SIGNALS: &str = "use ncclSend and ncclRecv";
+
+/// Makes a call with the configuration of a caller.
+///
+/// # Safety
+/// As for [`CallConfig::read`].
+unsafe fn configured(kind: Kind, arguments: Arguments, config: *const c_void) -> Result<()> {
+    // SAFETY: guaranteed by the caller.
+    call::make(kind, arguments, &unsafe { CallConfig::read(config) }?)
+}
+
+/// Makes a call.
+fn plain(kind: Kind, arguments: Arguments) -> Result<()> {
+    call::make(kind, arguments, &CallConfig::default())
+}
+
+/// Returns the team of a communicator, or one without ranks.
+fn team(name: &str, find: impl FnOnce() -> Result<Team>) -> Team {
+    let mut team = Team { num_ranks: 0, rank: -1, stride: 0 };
+    entry::call(name, || {
+        team = find()?;
+        Ok(())
+    });
+    team
+}
+
+/// Returns the number of a rank, or -1.
+fn rank(name: &str, find: impl FnOnce() -> Result<c_int>) -> c_int {
+    let mut rank = -1;
+    entry::call(name, || {
+        rank = find()?;
+        Ok(())
+    });
+    rank
+}
+
+functions! {
+    219 Ours ncclMemAlloc pncclMemAlloc(ptr: *mut *mut c_void, size: usize) => {
+        check_pointer("ptr", ptr)?;
+        let address = memory::alloc(size)?;
+        // SAFETY: guaranteed by the caller.
+        unsafe { write("ptr", ptr, address as *mut c_void) }
+    }
+    219 Ours ncclMemFree pncclMemFree(ptr: *mut c_void) => { memory::free(ptr) }
+
+    200 Ours ncclGetVersion pncclGetVersion(version: *mut c_int) => {
+        // SAFETY: guaranteed by the caller.
+        unsafe { write("version", version, params::version()?) }
+    }
+    200 Ours ncclGetUniqueId pncclGetUniqueId(id: *mut UniqueId) => {
+        debug::init();
+        check_pointer("uniqueId", id)?;
+        let new = comm::unique_id()?;
+        // SAFETY: guaranteed by the caller.
+        unsafe { write("uniqueId", id, new) }
+    }
+    214 Ours ncclCommInitRankConfig pncclCommInitRankConfig(out: *mut Handle, ranks: c_int, id: UniqueId, rank: c_int, config: *const c_void) => {
+        // SAFETY: guaranteed by the caller.
+        unsafe { comm::init_rank("ncclCommInitRankConfig", out, ranks, &id, rank, config) }
+    }
+    200 Ours ncclCommInitRank pncclCommInitRank(out: *mut Handle, ranks: c_int, id: UniqueId, rank: c_int) => {
+        // SAFETY: guaranteed by the caller.
+        unsafe { comm::init_rank("ncclCommInitRank", out, ranks, &id, rank, std::ptr::null()) }
+    }
+    223 Ours ncclCommInitRankScalable pncclCommInitRankScalable(out: *mut Handle, ranks: c_int, rank: c_int, num_ids: c_int, ids: *mut UniqueId, config: *const c_void) => {
+        // SAFETY: guaranteed by the caller.
+        unsafe { comm::init_scalable(out, ranks, rank, num_ids, ids, config) }
+    }
+    200 Ours ncclCommInitAll pncclCommInitAll(out: *mut Handle, devices: c_int, list: *const c_int) => {
+        // SAFETY: guaranteed by the caller.
+        unsafe { comm::init_all(out, devices, list) }
+    }
+    214 Ours ncclCommFinalize pncclCommFinalize(of: Handle) => { comm::finalize(&*comm::find(of)?) }
+    200 Ours ncclCommDestroy pncclCommDestroy(of: Handle) => {
+        if of.is_null() { Ok(()) } else { comm::destroy(comm::find(of)?) }
+    }
+    204 Ours ncclCommAbort pncclCommAbort(of: Handle) => {
+        if of.is_null() { Ok(()) } else { comm::abort(comm::find(of)?) }
+    }
+    228 Ours ncclCommRevoke pncclCommRevoke(of: Handle, flags: c_int) => {
+        match flags {
+            0 => comm::revoke(&*comm::find(of)?),
+            _ => Err(Failure::argument(format!("revokeFlags: expected 0, found {flags}"))),
+        }
+    }
+    218 Ours ncclCommSplit pncclCommSplit(of: Handle, color: c_int, key: c_int, out: *mut Handle, config: *const c_void) => {
+        // SAFETY: guaranteed by the caller.
+        unsafe { comm::split(&comm::find(of)?, color, key, out, config) }
+    }
+    227 Ours ncclCommShrink pncclCommShrink(of: Handle, excluded: *mut c_int, count: c_int, out: *mut Handle, config: *const c_void, flags: c_int) => {
+        // SAFETY: guaranteed by the caller.
+        unsafe { comm::shrink(&comm::find(of)?, excluded, count, out, config, flags) }
+    }
+    229 Ours ncclCommGetUniqueId pncclCommGetUniqueId(of: Handle, id: *mut UniqueId) => {
+        check_pointer("uniqueId", id)?;
+        let new = comm::newcomers_id(&*comm::find(of)?)?;
+        // SAFETY: guaranteed by the caller.
+        unsafe { write("uniqueId", id, new) }
+    }
+    229 Ours ncclCommGrow pncclCommGrow(of: Handle, ranks: c_int, id: *const UniqueId, rank: c_int, out: *mut Handle, config: *const c_void) => {
+        let of = if of.is_null() { None } else { Some(comm::find(of)?) };
+        if !id.is_null() {
+            check_pointer("uniqueId", id)?;
+        }
+        // SAFETY: guaranteed by the caller.
+        unsafe { comm::grow(of.as_ref(), ranks, id.as_ref(), rank, out, config) }
+    }
+
+    200 Ours ncclGetErrorString pncclGetErrorString(code: c_int) -> *const c_char {
+        let text = usize::try_from(code).ok().and_then(|code| abi::TEXTS.get(code).copied());
+        text.unwrap_or(c"unknown result code").as_ptr()
+    }
+    213 Ours ncclGetLastError pncclGetLastError(of: Handle) -> *const c_char {
+        let of_comm = comm::find(of).ok().and_then(|comm| comm.failure_text());
+        of_comm.unwrap_or_else(entry::last_error).as_ptr()
+    }
+    219 Ours ncclResetDebugInit pncclResetDebugInit() { debug::reset() }
+    232 Ours ncclResetDebugInitInternal none() { debug::reset() }
+    204 Ours ncclCommGetAsyncError pncclCommGetAsyncError(of: Handle, error: *mut c_int) => {
+        check_pointer("asyncError", error)?;
+        let code = comm::async_error(&*comm::find(of)?);
+        // SAFETY: guaranteed by the caller.
+        unsafe { write("asyncError", error, code as c_int) }
+    }
+    200 Ours ncclCommCount pncclCommCount(of: Handle, count: *mut c_int) => {
+        let ranks = comm::find(of)?.ready()?.num_ranks();
+        // SAFETY: guaranteed by the caller.
+        unsafe { write("count", count, ranks as c_int) }
+    }
+    200 Ours ncclCommCuDevice pncclCommCuDevice(of: Handle, device: *mut c_int) => {
+        let ordinal = comm::find(of)?.device.ordinal();
+        // SAFETY: guaranteed by the caller.
+        unsafe { write("device", device, ordinal as c_int) }
+    }
+    200 Ours ncclCommUserRank pncclCommUserRank(of: Handle, rank: *mut c_int) => {
+        let own = comm::find(of)?.ready()?.rank();
+        // SAFETY: guaranteed by the caller.
+        unsafe { write("rank", rank, own as c_int) }
+    }
+    228 Ours ncclCommQueryProperties pncclCommQueryProperties(of: Handle, properties: *mut c_void) => {
+        // SAFETY: guaranteed by the caller.
+        unsafe { comm::properties(&*comm::find(of)?, properties) }
+    }
+
+    219 Ours ncclCommRegister pncclCommRegister(of: Handle, buffer: *mut c_void, size: usize, handle: *mut *mut c_void) => {
+        check_pointer("handle", handle)?;
+        let new = memory::register(&*comm::find(of)?, buffer, size)?;
+        // SAFETY: guaranteed by the caller.
+        unsafe { write("handle", handle, new as *mut c_void) }
+    }
+    219 Ours ncclCommDeregister pncclCommDeregister(of: Handle, handle: *mut c_void) => {
+        memory::deregister(&*comm::find(of)?, handle)
+    }
+    229 Ours ncclCommSuspend pncclCommSuspend(of: Handle, flags: c_int) => {
+        match flags {
+            1 => comm::suspend(&*comm::find(of)?),
+            _ => Err(Failure::argument(format!("flags: expected NCCL_SUSPEND_MEM, found {flags:#x}"))),
+        }
+    }
+    229 Ours ncclCommResume pncclCommResume(of: Handle) => { comm::resume(&*comm::find(of)?) }
+    229 Ours ncclCommMemStats pncclCommMemStats(of: Handle, statistic: c_int, value: *mut u64) => {
+        check_pointer("value", value)?;
+        let bytes = comm::memory(&*comm::find(of)?, statistic)?;
+        // SAFETY: guaranteed by the caller.
+        unsafe { write("value", value, bytes) }
+    }
+    227 Ours ncclCommWindowRegister pncclCommWindowRegister(of: Handle, buffer: *mut c_void, size: usize, window: *mut *mut c_void, flags: c_int) => {
+        check_pointer("win", window)?;
+        let new = memory::register_window(&*comm::find(of)?, buffer, size, flags)?;
+        // SAFETY: guaranteed by the caller.
+        unsafe { write("win", window, new as *mut c_void) }
+    }
+    227 Ours ncclCommWindowDeregister pncclCommWindowDeregister(of: Handle, window: *mut c_void) => {
+        if window.is_null() { Ok(()) } else { memory::deregister_window(&*comm::find(of)?, window) }
+    }
+    229 Ours ncclWinGetUserPtr pncclWinGetUserPtr(of: Handle, window: *mut c_void, pointer: *mut *mut c_void) => {
+        check_pointer("outUserPtr", pointer)?;
+        let base = memory::user_pointer(&*comm::find(of)?, window)?;
+        // SAFETY: guaranteed by the caller.
+        unsafe { write("outUserPtr", pointer, base as *mut c_void) }
+    }
+
+    211 Ours ncclRedOpCreatePreMulSum pncclRedOpCreatePreMulSum(op: *mut c_int, scalar: *mut c_void, dtype: c_int, residence: c_int, comm: Handle) => {
+        check_pointer("op", op)?;
+        // SAFETY: guaranteed by the caller.
+        let new = unsafe { reduction::create(&*comm::find(comm)?, scalar, dtype, residence) }?;
+        // SAFETY: guaranteed by the caller.
+        unsafe { write("op", op, new) }
+    }
+    211 Ours ncclRedOpDestroy pncclRedOpDestroy(op: c_int, comm: Handle) => { reduction::destroy(&*comm::find(comm)?, op) }
+
+    200 Ours ncclReduce pncclReduce(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, op: c_int, root: c_int, comm: Handle, stream: StreamHandle) => {
+        plain(Kind::Reduce(op, root), Arguments { send, recv, count, dtype, comm, stream })
+    }
+    200 Ours ncclBcast pncclBcast(buffer: *mut c_void, count: usize, dtype: c_int, root: c_int, comm: Handle, stream: StreamHandle) => {
+        plain(Kind::Broadcast(root), Arguments { send: buffer, recv: buffer, count, dtype, comm, stream })
+    }
+    202 Ours ncclBroadcast pncclBroadcast(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, root: c_int, comm: Handle, stream: StreamHandle) => {
+        plain(Kind::Broadcast(root), Arguments { send, recv, count, dtype, comm, stream })
+    }
+    200 Ours ncclAllReduce pncclAllReduce(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, op: c_int, comm: Handle, stream: StreamHandle) => {
+        plain(Kind::AllReduce(op), Arguments { send, recv, count, dtype, comm, stream })
+    }
+    200 Ours ncclReduceScatter pncclReduceScatter(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, op: c_int, comm: Handle, stream: StreamHandle) => {
+        plain(Kind::ReduceScatter(op), Arguments { send, recv, count, dtype, comm, stream })
+    }
+    200 Ours ncclAllGather pncclAllGather(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, comm: Handle, stream: StreamHandle) => {
+        plain(Kind::AllGather, Arguments { send, recv, count, dtype, comm, stream })
+    }
+    228 Ours ncclAlltoAll pncclAlltoAll(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, comm: Handle, stream: StreamHandle) => {
+        plain(Kind::AllToAll, Arguments { send, recv, count, dtype, comm, stream })
+    }
+    228 Ours ncclGather pncclGather(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, root: c_int, comm: Handle, stream: StreamHandle) => {
+        plain(Kind::Gather(root), Arguments { send, recv, count, dtype, comm, stream })
+    }
+    228 Ours ncclScatter pncclScatter(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, root: c_int, comm: Handle, stream: StreamHandle) => {
+        plain(Kind::Scatter(root), Arguments { send, recv, count, dtype, comm, stream })
+    }
+    232 Ours ncclAllReduceConfig pncclAllReduceConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, op: c_int, comm: Handle, stream: StreamHandle, config: *const c_void) => {
+        // SAFETY: guaranteed by the caller.
+        unsafe { configured(Kind::AllReduce(op), Arguments { send, recv, count, dtype, comm, stream }, config) }
+    }
+    232 Ours ncclBroadcastConfig pncclBroadcastConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, root: c_int, comm: Handle, stream: StreamHandle, config: *const c_void) => {
+        // SAFETY: guaranteed by the caller.
+        unsafe { configured(Kind::Broadcast(root), Arguments { send, recv, count, dtype, comm, stream }, config) }
+    }
+    232 Ours ncclReduceConfig pncclReduceConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, op: c_int, root: c_int, comm: Handle, stream: StreamHandle, config: *const c_void) => {
+        // SAFETY: guaranteed by the caller.
+        unsafe { configured(Kind::Reduce(op, root), Arguments { send, recv, count, dtype, comm, stream }, config) }
+    }
+    232 Ours ncclAllGatherConfig pncclAllGatherConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, comm: Handle, stream: StreamHandle, config: *const c_void) => {
+        // SAFETY: guaranteed by the caller.
+        unsafe { configured(Kind::AllGather, Arguments { send, recv, count, dtype, comm, stream }, config) }
+    }
+    232 Ours ncclReduceScatterConfig pncclReduceScatterConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, op: c_int, comm: Handle, stream: StreamHandle, config: *const c_void) => {
+        // SAFETY: guaranteed by the caller.
+        unsafe { configured(Kind::ReduceScatter(op), Arguments { send, recv, count, dtype, comm, stream }, config) }
+    }
+    232 Ours ncclAlltoAllConfig pncclAlltoAllConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, comm: Handle, stream: StreamHandle, config: *const c_void) => {
+        // SAFETY: guaranteed by the caller.
+        unsafe { configured(Kind::AllToAll, Arguments { send, recv, count, dtype, comm, stream }, config) }
+    }
+    232 Ours ncclGatherConfig pncclGatherConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, root: c_int, comm: Handle, stream: StreamHandle, config: *const c_void) => {
+        // SAFETY: guaranteed by the caller.
+        unsafe { configured(Kind::Gather(root), Arguments { send, recv, count, dtype, comm, stream }, config) }
+    }
+    232 Ours ncclScatterConfig pncclScatterConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, root: c_int, comm: Handle, stream: StreamHandle, config: *const c_void) => {
+        // SAFETY: guaranteed by the caller.
+        unsafe { configured(Kind::Scatter(root), Arguments { send, recv, count, dtype, comm, stream }, config) }
+    }
+    207 Ours ncclSend pncclSend(send: *const c_void, count: usize, dtype: c_int, peer: c_int, comm: Handle, stream: StreamHandle) => {
+        plain(Kind::Send(peer), Arguments { send, recv: std::ptr::null_mut(), count, dtype, comm, stream })
+    }
+    207 Ours ncclRecv pncclRecv(recv: *mut c_void, count: usize, dtype: c_int, peer: c_int, comm: Handle, stream: StreamHandle) => {
+        plain(Kind::Recv(peer), Arguments { send: std::ptr::null(), recv, count, dtype, comm, stream })
+    }
+
+    229 Loud ncclPutSignal pncclPutSignal(_local: *const c_void, _count: usize, _dtype: c_int, _peer: c_int, _window: *mut c_void, _offset: usize, _signal: c_int, _context: c_int, _flags: c_uint, _comm: Handle, _stream: StreamHandle) => {
+        Err(loud("ncclPutSignal", NO_SIGNALS))
+    }
+    229 Loud ncclSignal pncclSignal(_peer: c_int, _signal: c_int, _context: c_int, _flags: c_uint, _comm: Handle, _stream: StreamHandle) => {
+        Err(loud("ncclSignal", NO_SIGNALS))
+    }
+    229 Loud ncclWaitSignal pncclWaitSignal(_count: c_int, _signals: *mut c_void, _comm: Handle, _stream: StreamHandle) => {
+        Err(loud("ncclWaitSignal", NO_SIGNALS))
+    }
+
+    200 Ours ncclGroupStart pncclGroupStart() => {
+        group::begin();
+        Ok(())
+    }
+    200 Ours ncclGroupEnd pncclGroupEnd() => { group::end() }
+    222 Ours ncclGroupSimulateEnd pncclGroupSimulateEnd(info: *mut c_void) => {
+        group::discard()?;
+        if !info.is_null() {
+            // SAFETY: guaranteed by the caller. No time is estimated: NCCL's undefined number.
+            unsafe { Answer::open("simInfo", info, 0x7468_5283) }?.set(16, &(-1.0_f32).to_ne_bytes());
+        }
+        Ok(())
+    }
+    232 Loud ncclSetEncryption pncclSetEncryption(_config: *const c_void) => {
+        Err(loud("ncclSetEncryption", "control messages are always authenticated; MSCCLPP_AUTHENTICATE_DATA=1 authenticates data between nodes"))
+    }
+
+    230 Ours ncclParamBind pncclParamBind(out: *mut *mut c_void, key: *const c_char) => {
+        check_pointer("out", out)?;
+        // SAFETY: guaranteed by the caller.
+        let handle = params::bind(&unsafe { params::key(key) }?)?;
+        // SAFETY: guaranteed by the caller.
+        unsafe { write("out", out, handle as *mut c_void) }
+    }
+    230 Ours ncclParamGetI8 pncclParamGetI8(of: *mut c_void, out: *mut i8) => {
+        // SAFETY: guaranteed by the caller.
+        unsafe { write("out", out, params::number(of)?) }
+    }
+    230 Ours ncclParamGetI16 pncclParamGetI16(of: *mut c_void, out: *mut i16) => {
+        // SAFETY: guaranteed by the caller.
+        unsafe { write("out", out, params::number(of)?) }
+    }
+    230 Ours ncclParamGetI32 pncclParamGetI32(of: *mut c_void, out: *mut i32) => {
+        // SAFETY: guaranteed by the caller.
+        unsafe { write("out", out, params::number(of)?) }
+    }
+    230 Ours ncclParamGetI64 pncclParamGetI64(of: *mut c_void, out: *mut i64) => {
+        // SAFETY: guaranteed by the caller.
+        unsafe { write("out", out, params::number(of)?) }
+    }
+    230 Ours ncclParamGetU8 pncclParamGetU8(of: *mut c_void, out: *mut u8) => {
+        // SAFETY: guaranteed by the caller.
+        unsafe { write("out", out, params::number(of)?) }
+    }
+    230 Ours ncclParamGetU16 pncclParamGetU16(of: *mut c_void, out: *mut u16) => {
+        // SAFETY: guaranteed by the caller.
+        unsafe { write("out", out, params::number(of)?) }
+    }
+    230 Ours ncclParamGetU32 pncclParamGetU32(of: *mut c_void, out: *mut u32) => {
+        // SAFETY: guaranteed by the caller.
+        unsafe { write("out", out, params::number(of)?) }
+    }
+    230 Ours ncclParamGetU64 pncclParamGetU64(of: *mut c_void, out: *mut u64) => {
+        // SAFETY: guaranteed by the caller.
+        unsafe { write("out", out, params::number(of)?) }
+    }
+    230 Ours ncclParamGetStr pncclParamGetStr(of: *mut c_void, out: *mut *const c_char) => {
+        // SAFETY: guaranteed by the caller.
+        unsafe { write("out", out, params::text(of)?.as_ptr()) }
+    }
+    230 Ours ncclParamGet pncclParamGet(of: *mut c_void, out: *mut c_void, max_len: c_int, len: *mut c_int) => {
+        check_pointer("out", out.cast::<u8>())?;
+        check_pointer("len", len)?;
+        let value = params::text(of)?.to_bytes_with_nul();
+        if usize::try_from(max_len).is_ok_and(|room| room >= value.len()) {
+            // SAFETY: guaranteed by the caller: there is room for `max_len` bytes.
+            unsafe { value.as_ptr().copy_to_nonoverlapping(out.cast(), value.len()) };
+            // SAFETY: guaranteed by the caller.
+            return unsafe { write("len", len, value.len() as c_int) };
+        }
+        Err(Failure::argument(format!("maxLen: expected at least {}, found {max_len}", value.len())))
+    }
+    230 Ours ncclParamGetParameter pncclParamGetParameter(key: *const c_char, value: *mut *const c_char, len: *mut c_int) => {
+        check_pointer("value", value)?;
+        check_pointer("valueLen", len)?;
+        // SAFETY: guaranteed by the caller.
+        let text = params::value(&unsafe { params::key(key) }?)?;
+        // SAFETY: guaranteed by the caller.
+        unsafe { write("value", value, text.as_ptr())? };
+        // SAFETY: guaranteed by the caller.
+        unsafe { write("valueLen", len, text.count_bytes() as c_int) }
+    }
+    230 Ours ncclParamGetAllParameterKeys pncclParamGetAllParameterKeys(table: *mut *const *const c_char, len: *mut c_int) => {
+        check_pointer("table", table)?;
+        check_pointer("tableLen", len)?;
+        let keys = params::keys();
+        // SAFETY: guaranteed by the caller.
+        unsafe { write("table", table, keys.as_ptr().cast())? };
+        // SAFETY: guaranteed by the caller.
+        unsafe { write("tableLen", len, keys.len() as c_int) }
+    }
+    230 Ours ncclParamDumpAll pncclParamDumpAll() { params::dump() }
+
+    228 Loud ncclDevCommCreate pncclDevCommCreate(_comm: Handle, _requirements: *const c_void, _out: *mut c_void) => {
+        Err(loud("ncclDevCommCreate", NO_DEVICE_API))
+    }
+    228 Loud ncclDevCommDestroy pncclDevCommDestroy(_comm: Handle, _of: *const c_void) => {
+        Err(loud("ncclDevCommDestroy", NO_DEVICE_API))
+    }
+    228 Loud ncclGetLsaMultimemDevicePointer pncclGetLsaMultimemDevicePointer(_window: *mut c_void, _offset: usize, _out: *mut *mut c_void) => {
+        Err(loud("ncclGetLsaMultimemDevicePointer", NO_DEVICE_API))
+    }
+    228 Loud ncclGetMultimemDevicePointer pncclGetMultimemDevicePointer(_window: *mut c_void, _offset: usize, _multimem: *mut c_void, _out: *mut *mut c_void) => {
+        Err(loud("ncclGetMultimemDevicePointer", NO_DEVICE_API))
+    }
+    228 Loud ncclGetLsaDevicePointer pncclGetLsaDevicePointer(_window: *mut c_void, _offset: usize, _rank: c_int, _out: *mut *mut c_void) => {
+        Err(loud("ncclGetLsaDevicePointer", NO_DEVICE_API))
+    }
+    228 Loud ncclGetPeerDevicePointer pncclGetPeerDevicePointer(_window: *mut c_void, _offset: usize, _peer: c_int, _out: *mut *mut c_void) => {
+        Err(loud("ncclGetPeerDevicePointer", NO_DEVICE_API))
+    }
+    232 Loud ncclGetMultimemDeviceLeInfo pncclGetMultimemDeviceLeInfo(_window: *mut c_void, _offset: usize, _id: *mut c_void, _at: *mut usize) => {
+        Err(loud("ncclGetMultimemDeviceLeInfo", NO_DEVICE_API))
+    }
+    232 Loud ncclGetCftDeviceLeInfo pncclGetCftDeviceLeInfo(_window: *mut c_void, _offset: usize, _peer: c_int, _team: Team, _id: *mut c_void, _at: *mut usize) => {
+        Err(loud("ncclGetCftDeviceLeInfo", NO_DEVICE_API))
+    }
+    232 Loud ncclGetPeerDeviceLeInfo pncclGetPeerDeviceLeInfo(_window: *mut c_void, _offset: usize, _peer: c_int, _id: *mut c_void, _at: *mut usize) => {
+        Err(loud("ncclGetPeerDeviceLeInfo", NO_DEVICE_API))
+    }
+    228 Ours ncclTeamWorld pncclTeamWorld(of: Handle) -> Team { team("ncclTeamWorld", || comm::team_world(&*comm::find(of)?)) }
+    228 Ours ncclTeamLsa pncclTeamLsa(of: Handle) -> Team { team("ncclTeamLsa", || comm::team_lsa(&*comm::find(of)?)) }
+    228 Ours ncclTeamRail pncclTeamRail(of: Handle) -> Team { team("ncclTeamRail", || comm::team_rail(&*comm::find(of)?)) }
+    232 Loud ncclTeamCft pncclTeamCft(_comm: Handle, _mode: c_int) -> Team { team("ncclTeamCft", || Err(loud("ncclTeamCft", NO_DEVICE_API))) }
+    232 Loud ncclTeamCftMultimem pncclTeamCftMultimem(_comm: Handle) -> Team {
+        team("ncclTeamCftMultimem", || Err(loud("ncclTeamCftMultimem", NO_DEVICE_API)))
+    }
+    228 Ours ncclTeamRankToWorld pncclTeamRankToWorld(of: Handle, team: Team, number: c_int) -> c_int {
+        rank("ncclTeamRankToWorld", || comm::to_world(&*comm::find(of)?, team, number))
+    }
+    228 Ours ncclTeamRankToLsa pncclTeamRankToLsa(of: Handle, team: Team, number: c_int) -> c_int {
+        rank("ncclTeamRankToLsa", || comm::to_lsa(&*comm::find(of)?, team, number))
+    }
+    228 Loud ncclLsaBarrierCreateRequirement pncclLsaBarrierCreateRequirement(_team: Team, _count: c_int, _handle: *mut c_void, _out: *mut c_void) => {
+        Err(loud("ncclLsaBarrierCreateRequirement", NO_DEVICE_API))
+    }
+    228 Loud ncclGinBarrierCreateRequirement pncclGinBarrierCreateRequirement(_comm: Handle, _team: Team, _count: c_int, _handle: *mut c_void, _out: *mut c_void) => {
+        Err(loud("ncclGinBarrierCreateRequirement", NO_DEVICE_API))
+    }
+    228 Loud ncclGinOutboxCreateRequirement pncclGinOutboxCreateRequirement(_blocks: c_int, _size: c_int, _handle: *mut c_void, _out: *mut c_void) => {
+        Err(loud("ncclGinOutboxCreateRequirement", NO_DEVICE_API))
+    }
+    228 Loud ncclGinInboxA2ACreateRequirement pncclGinInboxA2ACreateRequirement(_team: Team, _blocks: c_int, _size: c_int, _handle: *mut c_void, _out: *mut c_void) => {
+        Err(loud("ncclGinInboxA2ACreateRequirement", NO_DEVICE_API))
+    }
+    228 Loud ncclLLA2ACalcSlots pncclLLA2ACalcSlots(_elements: c_int, _size: c_int) -> c_int {
+        entry::call("ncclLLA2ACalcSlots", || Err(loud("ncclLLA2ACalcSlots", NO_DEVICE_API)));
+        0
+    }
+    228 Loud ncclLLA2ACreateRequirement pncclLLA2ACreateRequirement(_blocks: c_int, _slots: c_int, _handle: *mut c_void, _out: *mut c_void) => {
+        Err(loud("ncclLLA2ACreateRequirement", NO_DEVICE_API))
+    }
+}
