@@ -105,7 +105,9 @@ impl Kind {
     /// Returns the root or the peer, and its name.
     fn rank(self) -> Option<(&'static str, c_int)> {
         match self {
-            Self::Reduce(_, root) | Self::Broadcast(root) | Self::Gather(root) | Self::Scatter(root) => Some(("root", root)),
+            Self::Reduce(_, root) | Self::Broadcast(root) | Self::Gather(root) | Self::Scatter(root) => {
+                Some(("root", root))
+            }
             Self::Send(peer) | Self::Recv(peer) => Some(("peer", peer)),
             _ => None,
         }
@@ -149,8 +151,8 @@ impl Call {
     fn new(comm: Arc<Comm>, kind: Kind, arguments: &Arguments, config: &CallConfig) -> Result<Option<Self>> {
         let Arguments { send, recv, count, dtype, stream, .. } = *arguments;
         let communicator = comm.for_call()?;
-        let dtype =
-            abi::data_type(dtype).ok_or_else(|| Failure::argument(format!("datatype: {dtype} is no type of NCCL 2.32")))?;
+        let dtype = abi::data_type(dtype)
+            .ok_or_else(|| Failure::argument(format!("datatype: {dtype} is no type of NCCL 2.32")))?;
         let operator = match kind.operator() {
             Some(op) => comm.operators.find(op, dtype)?,
             None => Operator::Plain(ReduceOp::Sum),
@@ -168,7 +170,8 @@ impl Call {
         let memory = |name, at: *const c_void, parts: u64| -> Result<Option<Memory>> {
             let elements = (count as u64).checked_mul(parts);
             let bytes = elements.and_then(|elements| elements.checked_mul(size as u64));
-            let bytes = bytes.ok_or_else(|| Failure::argument(format!("count: {count} elements exceed the address space")))?;
+            let bytes =
+                bytes.ok_or_else(|| Failure::argument(format!("count: {count} elements exceed the address space")))?;
             (bytes > 0).then(|| comm.memory(name, at, bytes, size)).transpose()
         };
         let [sent, received] = kind.parts(rank, u64::from(ranks));
@@ -261,7 +264,9 @@ impl Call {
                         self.scale::<T>(&scalar, &send, &recv)?;
                         on.all_reduce_in_place::<T>(&mut recv, ReduceOp::Sum)
                     }
-                    Operator::Plain(op) if send.address() == recv.address() => on.all_reduce_in_place::<T>(&mut recv, op),
+                    Operator::Plain(op) if send.address() == recv.address() => {
+                        on.all_reduce_in_place::<T>(&mut recv, op)
+                    }
                     Operator::Plain(op) => on.all_reduce::<T>(&send, &mut recv, op),
                 }
             }

@@ -28,14 +28,17 @@ impl Fields {
         // SAFETY: guaranteed by the caller.
         let size = unsafe { at.cast::<usize>().read() };
         if !(HEADER_BYTES..=1 << 16).contains(&size) {
-            return Err(Failure::argument(format!("{what}: expected a size of {HEADER_BYTES} bytes or more, found {size}")));
+            return Err(Failure::argument(format!(
+                "{what}: expected a size of {HEADER_BYTES} bytes or more, found {size}"
+            )));
         }
         let mut fields = Self { bytes: [0; MAX_BYTES], len: size.min(MAX_BYTES) };
         // SAFETY: guaranteed by the caller; both have this number of bytes.
         unsafe { at.cast::<u8>().copy_to_nonoverlapping(fields.bytes.as_mut_ptr(), fields.len) };
         let found = fields.int(8).unwrap_or(0) as u32;
         if found != magic {
-            let text = format!("{what}: expected the magic number {magic:#x}, found {found:#x}; use NCCL's initializer");
+            let text =
+                format!("{what}: expected the magic number {magic:#x}, found {found:#x}; use NCCL's initializer");
             return Err(Failure::argument(text));
         }
         Ok(fields)
@@ -218,11 +221,8 @@ mod tests {
             if size >= 56 {
                 config[6] = name.as_ptr() as u64;
             }
-            let expected = Config {
-                is_nonblocking: true,
-                max_blocks: Some(7),
-                name: (size >= 56).then(|| "a name".to_owned()),
-            };
+            let expected =
+                Config { is_nonblocking: true, max_blocks: Some(7), name: (size >= 56).then(|| "a name".to_owned()) };
             assert_eq!(read(&config).expect("valid"), expected);
         }
     }

@@ -11,7 +11,7 @@ use mscclpp_exec::Error;
 use mscclpp_exec::error::ErrorKind;
 
 use crate::abi::Code;
-use crate::debug;
+use crate::{debug, group};
 
 /// Number of different texts that are kept; they stay valid, because callers have pointers to them.
 const MAX_TEXTS: usize = 4096;
@@ -113,10 +113,10 @@ pub(crate) fn fail(function: &str, failure: &Failure) -> c_int {
 
 /// Makes a call of C: failures become codes, panics internal errors.
 pub(crate) fn call(function: &str, body: impl FnOnce() -> Result<()>) -> c_int {
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(())) => Code::Success as c_int,
-        Ok(Err(failure)) => fail(function, &failure),
-        Err(panic) => fail(function, &panicked(&*panic)),
+    let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| Err(panicked(&*panic)));
+    match group::note(result) {
+        Ok(()) => Code::Success as c_int,
+        Err(failure) => fail(function, &failure),
     }
 }
 

@@ -134,8 +134,12 @@ fn make(mut calls: Vec<Call>) -> Result<()> {
     }
     thread::scope(|scope| {
         let threads: Vec<_> = lanes.into_iter().map(|lane| scope.spawn(|| make_lane(lane.calls))).collect();
-        let ends = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| Err(panicked(&*panic))));
-        ends.fold(Ok(()), |all, end| all.and(end))
+        // All of them are joined, also if one fails.
+        let mut result = Ok(());
+        for thread in threads {
+            result = result.and(thread.join().unwrap_or_else(|panic| Err(panicked(&*panic))));
+        }
+        result
     })
 }
 

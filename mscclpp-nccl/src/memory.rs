@@ -120,10 +120,13 @@ impl Comm {
             return Err(Failure::argument(format!("{name} is null")));
         }
         if !address.is_multiple_of(size as u64) {
-            return Err(Failure::argument(format!("{name} is {at:p}, expected a multiple of the element's {size} bytes")));
+            return Err(Failure::argument(format!(
+                "{name} is {at:p}, expected a multiple of the element's {size} bytes"
+            )));
         }
         let end = address.checked_add(bytes);
-        let end = end.ok_or_else(|| Failure::argument(format!("{name}: {bytes} bytes from {at:p} exceed the address space")))?;
+        let end = end
+            .ok_or_else(|| Failure::argument(format!("{name}: {bytes} bytes from {at:p} exceed the address space")))?;
         let windows = lock(&self.memories.windows);
         let holds = |window: &&Arc<Window>| window.base <= address && end <= window.base + window.bytes;
         let window = windows.values().find(holds).cloned();

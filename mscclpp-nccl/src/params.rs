@@ -33,8 +33,10 @@ const KEYS: [&CStr; 11] = [
 /// An invalid argument if `MSCCLPP_NCCL_VERSION` is no version.
 pub(crate) fn version() -> Result<c_int> {
     let Ok(text) = std::env::var("MSCCLPP_NCCL_VERSION") else { return Ok(abi::VERSION) };
-    let invalid = || Failure::argument(format!("MSCCLPP_NCCL_VERSION={text}: expected a version such as 2.30.7 or 23007"));
-    let parts: Vec<c_int> = text.trim().split('.').map(str::parse).collect::<std::result::Result<_, _>>().map_err(|_| invalid())?;
+    let invalid =
+        || Failure::argument(format!("MSCCLPP_NCCL_VERSION={text}: expected a version such as 2.30.7 or 23007"));
+    let parts: Vec<c_int> =
+        text.trim().split('.').map(str::parse).collect::<std::result::Result<_, _>>().map_err(|_| invalid())?;
     match parts[..] {
         [code] if code > 0 => Ok(code),
         [major @ 2..100, minor @ 0..100, patch @ 0..100] => Ok(major * 10_000 + minor * 100 + patch),

@@ -70,7 +70,9 @@ impl Operators {
         let operators = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match operators.1.get(&number) {
             Some(scalar) if scalar.dtype == dtype => Ok(Operator::Scaled(*scalar)),
-            Some(scalar) => Err(Failure::argument(format!("op: {number} is for {}, found {dtype} elements", scalar.dtype))),
+            Some(scalar) => {
+                Err(Failure::argument(format!("op: {number} is for {}, found {dtype} elements", scalar.dtype)))
+            }
             None => Err(Failure::argument(format!("op: {number} is no operator of this communicator"))),
         }
     }

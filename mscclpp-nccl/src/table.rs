@@ -56,7 +56,7 @@ macro_rules! functions {
         /// As NCCL documents the function: pointers must be null where it allows that, or else valid for its use of them.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $symbol($($argument: $type),*) -> c_int {
-            entry::call(stringify!($name), || group::note((|| -> Result<()> { $checked })()))
+            entry::call(stringify!($name), || -> Result<()> { $checked })
         }
     };
     (@one $name:ident $symbol:ident ($($argument:ident: $type:ty),*) $(-> $output:ty)? $body:block) => {
@@ -74,8 +74,7 @@ fn loud(name: &str, instead: &str) -> Failure {
 }
 
 /// What to do instead of kernels that communicate by NCCL's device interface.
-const NO_DEVICE_API: &str =
-    "kernels communicate through NVIDIA's library only; start the program without the preloaded library, or use mscclpp's own channels \
+const NO_DEVICE_API: &str = "kernels communicate through NVIDIA's library only; start the program without the preloaded library, or use mscclpp's own channels \
      for kernels";
 
 /// What to do instead of transfers by one side.

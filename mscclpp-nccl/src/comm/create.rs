@@ -83,7 +83,13 @@ fn check_ranks(num_ranks: c_int, rank: c_int) -> Result<(u32, u32)> {
 ///
 /// # Safety
 /// `out` must be null or valid for writes until the end of the group.
-unsafe fn create(function: &'static str, out: *mut Handle, device: Device, config: Config, create: Create) -> Result<()> {
+unsafe fn create(
+    function: &'static str,
+    out: *mut Handle,
+    device: Device,
+    config: Config,
+    create: Create,
+) -> Result<()> {
     check_pointer("newcomm", out)?;
     debug::init();
     let comm = Comm::add(device, config);
@@ -98,7 +104,10 @@ unsafe fn create(function: &'static str, out: *mut Handle, device: Device, confi
                 debug::info(|| {
                     let (rank, ranks, device) = (communicator.rank(), communicator.num_ranks(), comm.device.ordinal());
                     let name = comm.config.name.as_ref().map(|name| format!(" `{name}`")).unwrap_or_default();
-                    format!("{function}: communicator{name} {:#x}, rank {rank} of {ranks} on device {device}", comm.handle)
+                    format!(
+                        "{function}: communicator{name} {:#x}, rank {rank} of {ranks} on device {device}",
+                        comm.handle
+                    )
                 });
             }
             comm.started(created)
@@ -197,7 +206,8 @@ pub(crate) unsafe fn init_all(comms: *mut Handle, num_devices: c_int, list: *con
         // SAFETY: guaranteed by the caller.
         let ordinal = if list.is_null() { at as c_int } else { unsafe { list.add(at as usize).read() } };
         let ordinal = u32::try_from(ordinal).ok().filter(|ordinal| *ordinal < count);
-        ordinals.push(ordinal.ok_or_else(|| Failure::argument(format!("devlist[{at}]: expected a device below {count}")))?);
+        ordinals
+            .push(ordinal.ok_or_else(|| Failure::argument(format!("devlist[{at}]: expected a device below {count}")))?);
     }
     let devices = ordinals.into_iter().map(|ordinal| device(Some(ordinal))).collect::<Result<Vec<_>>>()?;
     let locals = Communicator::local_with_options(ranks, options()?)?;
@@ -266,7 +276,9 @@ pub(crate) unsafe fn shrink(
     let parent = comm.ready()?;
     let (rank, ranks) = (parent.rank(), parent.num_ranks());
     if flags & !SHRINK_ABORT != 0 {
-        return Err(Failure::argument(format!("shrinkFlags: expected NCCL_SHRINK_DEFAULT or NCCL_SHRINK_ABORT, found {flags:#x}")));
+        return Err(Failure::argument(format!(
+            "shrinkFlags: expected NCCL_SHRINK_DEFAULT or NCCL_SHRINK_ABORT, found {flags:#x}"
+        )));
     }
     let count = usize::try_from(num_excluded).ok().filter(|count| (1..ranks as usize).contains(count));
     let count = count.ok_or_else(|| {
@@ -276,7 +288,9 @@ pub(crate) unsafe fn shrink(
     let excluded = unsafe { std::slice::from_raw_parts(excluded, count) };
     let excluded = excluded.iter().map(|found| match u32::try_from(*found) {
         Ok(found) if found < ranks && found != rank => Ok(found),
-        _ => Err(Failure::argument(format!("excludeRanksList: expected other ranks than {rank}, below {ranks}, found {found}"))),
+        _ => Err(Failure::argument(format!(
+            "excludeRanksList: expected other ranks than {rank}, below {ranks}, found {found}"
+        ))),
     });
     let excluded = excluded.collect::<Result<Vec<u32>>>()?;
     let of = Arc::clone(comm);
@@ -298,7 +312,9 @@ pub(crate) fn newcomers_id(comm: &Comm) -> Result<UniqueId> {
     let communicator = comm.for_call()?;
     if communicator.rank() != 0 {
         let rank = communicator.rank();
-        return Err(Failure::usage(format!("rank 0 must make the id of the processes that join, and this is rank {rank}")));
+        return Err(Failure::usage(format!(
+            "rank 0 must make the id of the processes that join, and this is rank {rank}"
+        )));
     }
     let listener = communicator.listen_for_newcomers()?;
     let id = id_of(&listener)?;
@@ -323,10 +339,13 @@ pub(crate) unsafe fn grow(
     // SAFETY: guaranteed by the caller.
     let own = unsafe { Config::read(config) }?;
     let Some(comm) = comm else {
-        let id = id.ok_or_else(|| Failure::argument("uniqueId is null, and a process that joins needs that of ncclCommGetUniqueId"))?;
+        let id = id.ok_or_else(|| {
+            Failure::argument("uniqueId is null, and a process that joins needs that of ncclCommGetUniqueId")
+        })?;
         let (num_ranks, rank) = check_ranks(num_ranks, rank)?;
-        let job: Id =
-            text(id).parse().map_err(|_| Failure::argument("uniqueId: expected the id that ncclCommGetUniqueId wrote"))?;
+        let job: Id = text(id)
+            .parse()
+            .map_err(|_| Failure::argument("uniqueId: expected the id that ncclCommGetUniqueId wrote"))?;
         let (device, options) = (device(None)?, options()?);
         let join = move || Ok(Communicator::join_grown(&job, rank, num_ranks, options)?);
         // SAFETY: guaranteed by the caller.
@@ -336,13 +355,16 @@ pub(crate) unsafe fn grow(
     let parent = comm.for_call()?;
     let before = parent.num_ranks();
     let after = u32::try_from(num_ranks).ok().filter(|after| *after > before);
-    let after = after.ok_or_else(|| Failure::argument(format!("nRanks: expected more than {before}, found {num_ranks}")))?;
+    let after =
+        after.ok_or_else(|| Failure::argument(format!("nRanks: expected more than {before}, found {num_ranks}")))?;
     if rank != -1 {
         return Err(Failure::argument(format!("rank: expected -1, as ranks keep their number, found {rank}")));
     }
     let listener = lock(&comm.newcomers).take();
     if parent.rank() == 0 && listener.is_none() {
-        return Err(Failure::usage("call ncclCommGetUniqueId on rank 0 first, and give its id to the processes that join"));
+        return Err(Failure::usage(
+            "call ncclCommGetUniqueId on rank 0 first, and give its id to the processes that join",
+        ));
     }
     let newcomers: Vec<u32> = (before..after).collect();
     let larger = move || Ok(parent.grow(&newcomers, listener)?);
@@ -358,7 +380,11 @@ pub(crate) fn run_all(starts: Vec<group::Start>) -> Result<()> {
     }
     thread::scope(|scope| {
         let threads: Vec<_> = starts.into_iter().map(|start| scope.spawn(start)).collect();
-        let ends = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| Err(panicked(&*panic))));
-        ends.fold(Ok(()), |all, end| all.and(end))
+        // All of them are joined, also if one fails.
+        let mut result = Ok(());
+        for thread in threads {
+            result = result.and(thread.join().unwrap_or_else(|panic| Err(panicked(&*panic))));
+        }
+        result
     })
 }

@@ -18,7 +18,7 @@ use mscclpp_exec::select::Choice;
 use mscclpp_exec::{Communicator, Error};
 
 pub(crate) use self::create::{
-    grow, own_device, run_all, init_all, init_rank, init_scalable, newcomers_id, shrink, split, unique_id,
+    grow, init_all, init_rank, init_scalable, newcomers_id, own_device, run_all, shrink, split, unique_id,
 };
 pub(crate) use self::end::{abort, async_error, destroy, finalize, resume, revoke, suspend};
 pub(crate) use self::query::{memory, properties, team_lsa, team_rail, team_world, to_lsa, to_world};
@@ -73,7 +73,9 @@ pub(crate) fn find(handle: Handle) -> Result<Arc<Comm>> {
     let comms = COMMS.read().unwrap_or_else(PoisonError::into_inner);
     comms.get(&(handle as usize)).cloned().ok_or_else(|| match handle.is_null() {
         true => Failure::argument("comm is null"),
-        false => Failure::argument(format!("comm is {handle:p}, no communicator of this process, or one that was destroyed")),
+        false => {
+            Failure::argument(format!("comm is {handle:p}, no communicator of this process, or one that was destroyed"))
+        }
     })
 }
 
@@ -214,8 +216,14 @@ impl Comm {
         }
     }
 
-    /// Records the first failure of calls that were enqueued.
+    /// Records the first failure of calls that were enqueued: with the cause that all ranks name, if there is one.
     fn note(&self, failure: Failure) -> Failure {
+        let cause = self.ready().ok().and_then(|communicator| communicator.bootstrap().check_alive().err());
+        let failure = match cause.map(Failure::from) {
+            Some(cause) if failure.text.contains(&cause.text) => Failure { code: cause.code, ..failure },
+            Some(cause) => Failure { text: format!("{}\n{}", cause.text, failure.text), ..cause },
+            None => failure,
+        };
         lock(&self.failure).get_or_insert(failure).clone()
     }
 

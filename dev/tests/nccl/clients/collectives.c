@@ -1,26 +1,5 @@
 // Makes all calls among the ranks of a launcher and compares every element.
-#include "client.h"
-
-static int rank, ranks;
-
-static void exchange_id(ncclUniqueId* id) {
-  const char* path = getenv("ID_FILE");
-  if (rank == 0) {
-    OK(ncclGetUniqueId, (ncclUniqueId*), id);
-    char temporary[4096];
-    snprintf(temporary, sizeof temporary, "%s.new", path);
-    FILE* file = fopen(temporary, "wb");
-    if (!file || fwrite(id, sizeof *id, 1, file) != 1 || fclose(file) || rename(temporary, path)) FAIL("cannot write %s", path);
-    return;
-  }
-  for (FILE* file;; usleep(1000)) {
-    if ((file = fopen(path, "rb"))) {
-      if (fread(id, sizeof *id, 1, file) != 1) FAIL("cannot read %s", path);
-      fclose(file);
-      return;
-    }
-  }
-}
+#include "job.h"
 
 static void sizes(ncclComm_t comm, stream_t stream, size_t n) {
   int32_t *send = device_memory(4 * n * ranks), *recv = device_memory(4 * n * ranks);
@@ -127,24 +106,17 @@ static void windows(ncclComm_t comm, stream_t stream) {
 }
 
 int main(void) {
-  rank = atoi(getenv("RANK"));
-  ranks = atoi(getenv("WORLD_SIZE"));
-  load();
-  use_device(getenv("ONE_DEVICE") ? 0 : rank);
+  ncclComm_t comm = join();
   int version;
   OK(ncclGetVersion, (int*), &version);
   if (version != 23007) FAIL("version %d", version);
-  ncclUniqueId id;
-  exchange_id(&id);
-  ncclComm_t comm;
-  OK(ncclCommInitRank, (ncclComm_t*, int, ncclUniqueId, int), &comm, ranks, id, rank);
   int found;
   OK(ncclCommCount, (ncclComm_t, int*), comm, &found);
   if (found != ranks) FAIL("count %d", found);
   OK(ncclCommUserRank, (ncclComm_t, int*), comm, &found);
   if (found != rank) FAIL("rank %d", found);
   OK(ncclCommCuDevice, (ncclComm_t, int*), comm, &found);
-  if (found != (getenv("ONE_DEVICE") ? 0 : rank)) FAIL("device %d", found);
+  if (found != own_device()) FAIL("device %d", found);
 
   stream_t stream = new_stream();
   size_t counts[] = {1, 33, 5000};

@@ -1,0 +1,145 @@
+//! Builds clients and runs them, one process per rank.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+/// Maximum duration of a client, which waits for other ranks at most for the timeout that a test states.
+const TIMEOUT: Duration = Duration::from_secs(240);
+
+/// A test, by name.
+pub(crate) type Test = (&'static str, fn() -> Result<(), String>);
+
+pub(crate) fn tests() -> Vec<Test> {
+    vec![
+        ("collectives_of_two_processes_are_right", || collectives(2, &[])),
+        ("collectives_of_four_processes_are_right", || collectives(4, &[])),
+        ("collectives_through_switches_are_right", || collectives(4, &[("MSCCLPP_MOCK_MULTICAST", "8")])),
+        ("collectives_of_ranks_that_share_a_device_are_right", || collectives(3, &[("ONE_DEVICE", "1")])),
+        ("groups_of_all_ranks_in_one_thread_are_right", || ran(&run("one_process", 1, &[], &[])?)),
+        ("invalid_arguments_are_codes_with_texts", || ran(&run("arguments", 1, &[], &[])?)),
+    ]
+}
+
+/// Returns why clients cannot run here.
+pub(crate) fn missing() -> Option<String> {
+    let compiler = Command::new("cc").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !compiler.is_ok_and(|status| status.success()) {
+        return Some("there is no C compiler".into());
+    }
+    // SAFETY: the driver's library has no effects before it is initialized.
+    let driver = unsafe { libloading::Library::new("libcuda.so.1") };
+    driver.is_ok().then(|| "this machine has CUDA's driver, and the clients are made for simulated devices".into())
+}
+
+fn collectives(ranks: usize, variables: &[(&str, &str)]) -> Result<(), String> {
+    let outputs = run("collectives", ranks, &[], variables)?;
+    ran(&outputs)?;
+    let ok =
+        outputs.iter().enumerate().filter(|(rank, output)| text(output).contains(&format!("ok rank {rank}"))).count();
+    if ok == ranks { Ok(()) } else { Err(format!("{ok} of {ranks} ranks are right")) }
+}
+
+/// Returns what a process printed.
+pub(crate) fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Checks that all processes succeeded.
+pub(crate) fn ran(outputs: &[Output]) -> Result<(), String> {
+    let failed = outputs.iter().enumerate().filter(|(_, output)| !output.status.success());
+    let report: String =
+        failed.map(|(rank, output)| format!("rank {rank}: {}\n{}", output.status, text(output))).collect();
+    if report.is_empty() { Ok(()) } else { Err(report) }
+}
+
+/// Folder with the libraries under the names that programs load.
+fn libraries() -> Result<&'static Path, String> {
+    static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let link = || -> Result<PathBuf, String> {
+        // Dependencies of this test, so they are in the same folder.
+        let built = std::env::current_exe().map_err(|error| error.to_string())?;
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nccl-clients");
+        fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+        for (name, library) in [
+            ("libcuda.so.1", "mscclpp_mock_cuda"),
+            ("libnvrtc.so", "mscclpp_mock_cuda"),
+            ("libnccl.so.2", "mscclpp_nccl"),
+            ("libnccl.so", "mscclpp_nccl"),
+        ] {
+            let library = built.with_file_name(format!("lib{library}.so"));
+            if !library.is_file() {
+                return Err(format!("{} is missing", library.display()));
+            }
+            let link = folder.join(name);
+            let _ = fs::remove_file(&link);
+            std::os::unix::fs::symlink(library, link).map_err(|error| error.to_string())?;
+        }
+        Ok(folder)
+    };
+    FOLDER.get_or_init(link).as_deref().map_err(Clone::clone)
+}
+
+/// Compiles a client.
+fn client(name: &str) -> Result<PathBuf, String> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/nccl/clients");
+    let program = libraries()?.join(format!("{name}-{}-{:?}", std::process::id(), thread::current().id()));
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]).arg("-o").arg(&program);
+    let output =
+        compiler.arg(sources.join(format!("{name}.c"))).arg("-ldl").output().map_err(|error| error.to_string())?;
+    if output.status.success() { Ok(program) } else { Err(text(&output)) }
+}
+
+/// A process that is ended with this.
+struct Rank(Option<Child>);
+
+impl Drop for Rank {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Runs a client as `ranks` processes and returns what they printed.
+pub(crate) fn run(
+    name: &str,
+    ranks: usize,
+    arguments: &[&str],
+    variables: &[(&str, &str)],
+) -> Result<Vec<Output>, String> {
+    let ids = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let (program, libraries) = (client(name)?, libraries()?);
+    let start = |rank: usize| {
+        let mut command = Command::new(&program);
+        command.args(arguments).env("LD_LIBRARY_PATH", libraries).env("ID_FILE", ids.path().join("id"));
+        command.env("RANK", rank.to_string()).env("WORLD_SIZE", ranks.to_string());
+        command.env("MSCCLPP_CACHE", "").env("MSCCLPP_NVRTC", "").env("MSCCLPP_MOCK_DEVICES", "8");
+        if ranks > 1 {
+            // Kernels of one process wait for those of others.
+            command.env("MSCCLPP_MOCK_OTHERS", "1");
+        }
+        command.envs(variables.iter().copied()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().map(|child| Rank(Some(child))).map_err(|error| error.to_string())
+    };
+    let mut processes = (0..ranks).map(start).collect::<Result<Vec<_>, _>>()?;
+    let end = Instant::now() + TIMEOUT;
+    let mut outputs = Vec::new();
+    for (rank, process) in processes.iter_mut().enumerate() {
+        let child = process.0.as_mut().ok_or("no process")?;
+        while child.try_wait().map_err(|error| error.to_string())?.is_none() {
+            if Instant::now() > end {
+                return Err(format!("rank {rank} of {name} {arguments:?} did not end within {TIMEOUT:?}"));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        let child = process.0.take().ok_or("no process")?;
+        outputs.push(child.wait_with_output().map_err(|error| error.to_string())?);
+    }
+    let _ = fs::remove_file(program);
+    Ok(outputs)
+}

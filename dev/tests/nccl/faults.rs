@@ -1,0 +1,37 @@
+//! What ranks learn of a failure: NCCL's code, and a text with the same root cause on all of them.
+
+use crate::clients::{Test, ran, run, text};
+
+pub(crate) fn tests() -> Vec<Test> {
+    vec![
+        ("killed_rank_is_a_remote_error", || fault("kill", &[1], 6, "rank 1 (pid ")),
+        ("rank_that_ends_is_a_remote_error", || fault("exit", &[1], 6, "rank 1 (pid ")),
+        ("late_rank_is_a_timeout", || fault("late", &[], 8, "rank 1 (pid ")),
+        ("different_call_is_an_invalid_usage", || fault("mismatch", &[], 5, "ranks make different calls")),
+        ("abort_ends_pending_calls_of_all_ranks", || fault("abort", &[0], 6, "rank 0 (pid ")),
+        ("ranks_continue_after_revocation_and_shrink", || fault("shrink", &[], 5, "revoked the communicator")),
+    ]
+}
+
+/// Runs a fault among three ranks. `silent`: ranks that do not report it.
+fn fault(name: &str, silent: &[usize], code: u32, cause: &str) -> Result<(), String> {
+    let variables = [("MSCCLPP_TIMEOUT", "3"), ("MSCCLPP_HEARTBEAT_TIMEOUT", "20")];
+    let outputs = run("faults", 3, &[name], &variables)?;
+    let mut roots = Vec::new();
+    for (rank, output) in outputs.iter().enumerate() {
+        if name == "kill" && rank == 1 {
+            continue;
+        }
+        ran(std::slice::from_ref(output))?;
+        if silent.contains(&rank) {
+            continue;
+        }
+        let (text, report) = (text(output), format!("rank {rank}: code {code}: "));
+        let found = text.lines().find_map(|line| line.strip_prefix(&report));
+        let found = found.ok_or_else(|| format!("expected `{report}`, found:\n{text}"))?;
+        let begin = found.find(cause).ok_or_else(|| format!("expected `{cause}` in `{found}`"))?;
+        roots.push(found[begin..].to_owned());
+    }
+    roots.dedup();
+    if roots.len() == 1 { Ok(()) } else { Err(format!("expected one root cause, found {roots:#?}")) }
+}

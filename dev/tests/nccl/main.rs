@@ -1,0 +1,21 @@
+//! Programs that call NCCL run on plans: clients in C, compiled here, that load `libnccl.so.2` and a driver of simulated devices
+//! by their names. Where there is no C compiler, or CUDA's driver, the tests are ignored, and the reason is printed.
+
+mod clients;
+mod faults;
+mod symbols;
+
+use libtest_mimic::{Arguments, Trial};
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let missing = clients::missing();
+    if let Some(reason) = &missing {
+        println!("tests of clients are ignored: {reason}");
+    }
+    let of_clients = [clients::tests(), faults::tests()].concat();
+    let of_clients = of_clients
+        .into_iter()
+        .map(|(name, test)| Trial::test(name, move || Ok(test()?)).with_ignored_flag(missing.is_some()));
+    libtest_mimic::run(&arguments, symbols::tests().into_iter().chain(of_clients).collect()).exit();
+}

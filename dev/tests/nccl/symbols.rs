@@ -1,0 +1,66 @@
+//! The exported symbols are those of NCCL, and the table says of each since when.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use libtest_mimic::{Failed, Trial};
+use mscclpp_nccl::{Class, FUNCTIONS};
+
+/// Functions that were new in a version, after its number; those of 2.17 and before are first.
+const VERSIONS: &str = include_str!("versions.txt");
+
+/// Functions that clients of NCCL call: PyTorch, vLLM, SGLang, TensorRT-LLM, JAX, cudarc.
+const CALLED: &str = include_str!("called.txt");
+
+pub(crate) fn tests() -> Vec<Trial> {
+    let symbols = || Ok(exported_symbols_are_those_of_the_table()?);
+    let nm = Command::new("nm").arg("--version").output().is_ok_and(|output| output.status.success());
+    vec![
+        Trial::test("exported_symbols_are_those_of_the_table", symbols).with_ignored_flag(!nm),
+        Trial::test("table_has_the_functions_of_each_version", table_has_the_functions_of_each_version),
+        Trial::test("functions_that_clients_call_are_served", functions_that_clients_call_are_served),
+    ]
+}
+
+fn exported_symbols_are_those_of_the_table() -> Result<(), String> {
+    let library = std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("libmscclpp_nccl.so");
+    let output = Command::new("nm").args(["-D", "--defined-only"]).arg(library).output();
+    let output = String::from_utf8_lossy(&output.map_err(|error| error.to_string())?.stdout).into_owned();
+    let found: BTreeSet<&str> = output.lines().filter_map(|line| line.split(' ').nth(2)).collect();
+    let twins: Vec<String> =
+        FUNCTIONS.iter().filter(|function| function.has_twin).map(|function| format!("p{}", function.name)).collect();
+    let expected = FUNCTIONS.iter().map(|function| function.name).chain(twins.iter().map(String::as_str));
+    let expected: BTreeSet<&str> = expected.collect();
+    if found == expected && found.len() == 193 {
+        return Ok(());
+    }
+    let differences: Vec<_> = found.symmetric_difference(&expected).collect();
+    Err(format!("{} symbols; different: {differences:?}", found.len()))
+}
+
+fn table_has_the_functions_of_each_version() -> Result<(), Failed> {
+    let mut listed = Vec::new();
+    for line in VERSIONS.lines().filter(|line| !line.starts_with('#')) {
+        let (version, names) = line.split_once(':').ok_or("no version")?;
+        let version: u32 = version.replace('.', "").parse()?;
+        listed.extend(names.split_whitespace().map(|name| (name, version)));
+    }
+    listed.sort_unstable();
+    let mut table: Vec<_> = FUNCTIONS.iter().map(|function| (function.name, function.since.max(217))).collect();
+    table.sort_unstable();
+    let different: Vec<_> = table.iter().filter(|entry| !listed.contains(entry)).collect();
+    let missing: Vec<_> = listed.iter().filter(|entry| !table.contains(entry)).collect();
+    if different.is_empty() && missing.is_empty() {
+        return Ok(());
+    }
+    Err(format!("in the table: {different:?}; in the list: {missing:?}").into())
+}
+
+fn functions_that_clients_call_are_served() -> Result<(), Failed> {
+    let class = |name: &str| FUNCTIONS.iter().find(|function| function.name == name).map(|function| function.class);
+    let names = CALLED.lines().filter(|line| !line.starts_with('#')).flat_map(str::split_whitespace);
+    let loud: Vec<_> = names.filter(|name| class(name) != Some(Class::Ours)).collect();
+    let ours = FUNCTIONS.iter().filter(|function| function.class == Class::Ours).count();
+    assert!(ours >= 70, "{ours} of {} functions are served", FUNCTIONS.len());
+    if loud.is_empty() { Ok(()) } else { Err(format!("not served: {loud:?}").into()) }
+}
