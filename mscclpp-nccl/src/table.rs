@@ -194,8 +194,8 @@ functions! {
         let of_comm = comm::find(of).ok().and_then(|comm| comm.failure_text());
         of_comm.unwrap_or_else(entry::last_error).as_ptr()
     }
-    219 Ours ncclResetDebugInit pncclResetDebugInit() { debug::reset() }
-    232 Ours ncclResetDebugInitInternal none() { debug::reset() }
+    224 Ours ncclResetDebugInit pncclResetDebugInit() { debug::reset() }
+    228 Ours ncclResetDebugInitInternal none() { debug::reset() }
     204 Ours ncclCommGetAsyncError pncclCommGetAsyncError(of: Handle, error: *mut c_int) => {
         check_pointer("asyncError", error)?;
         let code = comm::async_error(&*comm::find(of)?);
@@ -217,7 +217,7 @@ functions! {
         // SAFETY: guaranteed by the caller.
         unsafe { write("rank", rank, own as c_int) }
     }
-    228 Ours ncclCommQueryProperties pncclCommQueryProperties(of: Handle, properties: *mut c_void) => {
+    229 Ours ncclCommQueryProperties pncclCommQueryProperties(of: Handle, properties: *mut c_void) => {
         // SAFETY: guaranteed by the caller.
         unsafe { comm::properties(&*comm::find(of)?, properties) }
     }
@@ -296,35 +296,35 @@ functions! {
     228 Ours ncclScatter pncclScatter(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, root: c_int, comm: Handle, stream: StreamHandle) => {
         plain(Kind::Scatter(root), Arguments { send, recv, count, dtype, comm, stream })
     }
-    232 Ours ncclAllReduceConfig pncclAllReduceConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, op: c_int, comm: Handle, stream: StreamHandle, config: *const c_void) => {
+    231 Ours ncclAllReduceConfig pncclAllReduceConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, op: c_int, comm: Handle, stream: StreamHandle, config: *const c_void) => {
         // SAFETY: guaranteed by the caller.
         unsafe { configured(Kind::AllReduce(op), Arguments { send, recv, count, dtype, comm, stream }, config) }
     }
-    232 Ours ncclBroadcastConfig pncclBroadcastConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, root: c_int, comm: Handle, stream: StreamHandle, config: *const c_void) => {
+    231 Ours ncclBroadcastConfig pncclBroadcastConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, root: c_int, comm: Handle, stream: StreamHandle, config: *const c_void) => {
         // SAFETY: guaranteed by the caller.
         unsafe { configured(Kind::Broadcast(root), Arguments { send, recv, count, dtype, comm, stream }, config) }
     }
-    232 Ours ncclReduceConfig pncclReduceConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, op: c_int, root: c_int, comm: Handle, stream: StreamHandle, config: *const c_void) => {
+    231 Ours ncclReduceConfig pncclReduceConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, op: c_int, root: c_int, comm: Handle, stream: StreamHandle, config: *const c_void) => {
         // SAFETY: guaranteed by the caller.
         unsafe { configured(Kind::Reduce(op, root), Arguments { send, recv, count, dtype, comm, stream }, config) }
     }
-    232 Ours ncclAllGatherConfig pncclAllGatherConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, comm: Handle, stream: StreamHandle, config: *const c_void) => {
+    231 Ours ncclAllGatherConfig pncclAllGatherConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, comm: Handle, stream: StreamHandle, config: *const c_void) => {
         // SAFETY: guaranteed by the caller.
         unsafe { configured(Kind::AllGather, Arguments { send, recv, count, dtype, comm, stream }, config) }
     }
-    232 Ours ncclReduceScatterConfig pncclReduceScatterConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, op: c_int, comm: Handle, stream: StreamHandle, config: *const c_void) => {
+    231 Ours ncclReduceScatterConfig pncclReduceScatterConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, op: c_int, comm: Handle, stream: StreamHandle, config: *const c_void) => {
         // SAFETY: guaranteed by the caller.
         unsafe { configured(Kind::ReduceScatter(op), Arguments { send, recv, count, dtype, comm, stream }, config) }
     }
-    232 Ours ncclAlltoAllConfig pncclAlltoAllConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, comm: Handle, stream: StreamHandle, config: *const c_void) => {
+    231 Ours ncclAlltoAllConfig pncclAlltoAllConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, comm: Handle, stream: StreamHandle, config: *const c_void) => {
         // SAFETY: guaranteed by the caller.
         unsafe { configured(Kind::AllToAll, Arguments { send, recv, count, dtype, comm, stream }, config) }
     }
-    232 Ours ncclGatherConfig pncclGatherConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, root: c_int, comm: Handle, stream: StreamHandle, config: *const c_void) => {
+    231 Ours ncclGatherConfig pncclGatherConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, root: c_int, comm: Handle, stream: StreamHandle, config: *const c_void) => {
         // SAFETY: guaranteed by the caller.
         unsafe { configured(Kind::Gather(root), Arguments { send, recv, count, dtype, comm, stream }, config) }
     }
-    232 Ours ncclScatterConfig pncclScatterConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, root: c_int, comm: Handle, stream: StreamHandle, config: *const c_void) => {
+    231 Ours ncclScatterConfig pncclScatterConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, root: c_int, comm: Handle, stream: StreamHandle, config: *const c_void) => {
         // SAFETY: guaranteed by the caller.
         unsafe { configured(Kind::Scatter(root), Arguments { send, recv, count, dtype, comm, stream }, config) }
     }
@@ -444,32 +444,32 @@ functions! {
     228 Loud ncclDevCommDestroy pncclDevCommDestroy(_comm: Handle, _of: *const c_void) => {
         Err(loud("ncclDevCommDestroy", NO_DEVICE_API))
     }
-    228 Loud ncclGetLsaMultimemDevicePointer pncclGetLsaMultimemDevicePointer(_window: *mut c_void, _offset: usize, _out: *mut *mut c_void) => {
+    229 Loud ncclGetLsaMultimemDevicePointer pncclGetLsaMultimemDevicePointer(_window: *mut c_void, _offset: usize, _out: *mut *mut c_void) => {
         Err(loud("ncclGetLsaMultimemDevicePointer", NO_DEVICE_API))
     }
-    228 Loud ncclGetMultimemDevicePointer pncclGetMultimemDevicePointer(_window: *mut c_void, _offset: usize, _multimem: *mut c_void, _out: *mut *mut c_void) => {
+    229 Loud ncclGetMultimemDevicePointer pncclGetMultimemDevicePointer(_window: *mut c_void, _offset: usize, _multimem: *mut c_void, _out: *mut *mut c_void) => {
         Err(loud("ncclGetMultimemDevicePointer", NO_DEVICE_API))
     }
-    228 Loud ncclGetLsaDevicePointer pncclGetLsaDevicePointer(_window: *mut c_void, _offset: usize, _rank: c_int, _out: *mut *mut c_void) => {
+    229 Loud ncclGetLsaDevicePointer pncclGetLsaDevicePointer(_window: *mut c_void, _offset: usize, _rank: c_int, _out: *mut *mut c_void) => {
         Err(loud("ncclGetLsaDevicePointer", NO_DEVICE_API))
     }
-    228 Loud ncclGetPeerDevicePointer pncclGetPeerDevicePointer(_window: *mut c_void, _offset: usize, _peer: c_int, _out: *mut *mut c_void) => {
+    229 Loud ncclGetPeerDevicePointer pncclGetPeerDevicePointer(_window: *mut c_void, _offset: usize, _peer: c_int, _out: *mut *mut c_void) => {
         Err(loud("ncclGetPeerDevicePointer", NO_DEVICE_API))
     }
-    232 Loud ncclGetMultimemDeviceLeInfo pncclGetMultimemDeviceLeInfo(_window: *mut c_void, _offset: usize, _id: *mut c_void, _at: *mut usize) => {
+    231 Loud ncclGetMultimemDeviceLeInfo pncclGetMultimemDeviceLeInfo(_window: *mut c_void, _offset: usize, _id: *mut c_void, _at: *mut usize) => {
         Err(loud("ncclGetMultimemDeviceLeInfo", NO_DEVICE_API))
     }
-    232 Loud ncclGetCftDeviceLeInfo pncclGetCftDeviceLeInfo(_window: *mut c_void, _offset: usize, _peer: c_int, _team: Team, _id: *mut c_void, _at: *mut usize) => {
+    231 Loud ncclGetCftDeviceLeInfo pncclGetCftDeviceLeInfo(_window: *mut c_void, _offset: usize, _peer: c_int, _team: Team, _id: *mut c_void, _at: *mut usize) => {
         Err(loud("ncclGetCftDeviceLeInfo", NO_DEVICE_API))
     }
-    232 Loud ncclGetPeerDeviceLeInfo pncclGetPeerDeviceLeInfo(_window: *mut c_void, _offset: usize, _peer: c_int, _id: *mut c_void, _at: *mut usize) => {
+    231 Loud ncclGetPeerDeviceLeInfo pncclGetPeerDeviceLeInfo(_window: *mut c_void, _offset: usize, _peer: c_int, _id: *mut c_void, _at: *mut usize) => {
         Err(loud("ncclGetPeerDeviceLeInfo", NO_DEVICE_API))
     }
     228 Ours ncclTeamWorld pncclTeamWorld(of: Handle) -> Team { team("ncclTeamWorld", || comm::team_world(&*comm::find(of)?)) }
     228 Ours ncclTeamLsa pncclTeamLsa(of: Handle) -> Team { team("ncclTeamLsa", || comm::team_lsa(&*comm::find(of)?)) }
     228 Ours ncclTeamRail pncclTeamRail(of: Handle) -> Team { team("ncclTeamRail", || comm::team_rail(&*comm::find(of)?)) }
-    232 Loud ncclTeamCft pncclTeamCft(_comm: Handle, _mode: c_int) -> Team { team("ncclTeamCft", || Err(loud("ncclTeamCft", NO_DEVICE_API))) }
-    232 Loud ncclTeamCftMultimem pncclTeamCftMultimem(_comm: Handle) -> Team {
+    231 Loud ncclTeamCft pncclTeamCft(_comm: Handle, _mode: c_int) -> Team { team("ncclTeamCft", || Err(loud("ncclTeamCft", NO_DEVICE_API))) }
+    231 Loud ncclTeamCftMultimem pncclTeamCftMultimem(_comm: Handle) -> Team {
         team("ncclTeamCftMultimem", || Err(loud("ncclTeamCftMultimem", NO_DEVICE_API)))
     }
     228 Ours ncclTeamRankToWorld pncclTeamRankToWorld(of: Handle, team: Team, number: c_int) -> c_int {
@@ -484,10 +484,10 @@ functions! {
     228 Loud ncclGinBarrierCreateRequirement pncclGinBarrierCreateRequirement(_comm: Handle, _team: Team, _count: c_int, _handle: *mut c_void, _out: *mut c_void) => {
         Err(loud("ncclGinBarrierCreateRequirement", NO_DEVICE_API))
     }
-    228 Loud ncclGinOutboxCreateRequirement pncclGinOutboxCreateRequirement(_blocks: c_int, _size: c_int, _handle: *mut c_void, _out: *mut c_void) => {
+    229 Loud ncclGinOutboxCreateRequirement pncclGinOutboxCreateRequirement(_blocks: c_int, _size: c_int, _handle: *mut c_void, _out: *mut c_void) => {
         Err(loud("ncclGinOutboxCreateRequirement", NO_DEVICE_API))
     }
-    228 Loud ncclGinInboxA2ACreateRequirement pncclGinInboxA2ACreateRequirement(_team: Team, _blocks: c_int, _size: c_int, _handle: *mut c_void, _out: *mut c_void) => {
+    229 Loud ncclGinInboxA2ACreateRequirement pncclGinInboxA2ACreateRequirement(_team: Team, _blocks: c_int, _size: c_int, _handle: *mut c_void, _out: *mut c_void) => {
         Err(loud("ncclGinInboxA2ACreateRequirement", NO_DEVICE_API))
     }
     228 Loud ncclLLA2ACalcSlots pncclLLA2ACalcSlots(_elements: c_int, _size: c_int) -> c_int {
