@@ -66,7 +66,13 @@ impl SimulatedHost {
             };
             queue.work.push_back(work);
             let is_later = if is_launch { self.devices > 1 } else { self.options.late };
-            if queue.work.len() > 1 || is_later {
+            let is_first = queue.work.len() == 1;
+            if is_first && is_later && is_launch && self.options.others && !state.running && !state.dead {
+                // Kernels of other processes wait for it, whatever this process waits for next.
+                drop(self.begin(state));
+                return Ok(());
+            }
+            if !is_first || is_later {
                 return Ok(());
             }
         }

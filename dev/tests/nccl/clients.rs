@@ -112,10 +112,23 @@ pub(crate) fn run(
     arguments: &[&str],
     variables: &[(&str, &str)],
 ) -> Result<Vec<Output>, String> {
+    let program = client(name)?;
+    let outputs = run_program(&program, ranks, arguments, variables);
+    let _ = fs::remove_file(program);
+    outputs
+}
+
+/// Runs a program as `ranks` processes and returns what they printed.
+pub(crate) fn run_program(
+    program: &Path,
+    ranks: usize,
+    arguments: &[&str],
+    variables: &[(&str, &str)],
+) -> Result<Vec<Output>, String> {
     let ids = tempfile::tempdir().map_err(|error| error.to_string())?;
-    let (program, libraries) = (client(name)?, libraries()?);
+    let (name, libraries) = (program.display(), libraries()?);
     let start = |rank: usize| {
-        let mut command = Command::new(&program);
+        let mut command = Command::new(program);
         command.args(arguments).env("LD_LIBRARY_PATH", libraries).env("ID_FILE", ids.path().join("id"));
         command.env("RANK", rank.to_string()).env("WORLD_SIZE", ranks.to_string());
         command.env("MSCCLPP_CACHE", "").env("MSCCLPP_NVRTC", "").env("MSCCLPP_MOCK_DEVICES", "8");
@@ -140,6 +153,5 @@ pub(crate) fn run(
         let child = process.0.take().ok_or("no process")?;
         outputs.push(child.wait_with_output().map_err(|error| error.to_string())?);
     }
-    let _ = fs::remove_file(program);
     Ok(outputs)
 }

@@ -2,18 +2,25 @@
 //! by their names. Where there is no C compiler, or CUDA's driver, the tests are ignored, and the reason is printed.
 
 mod clients;
+mod cudarc_client;
 mod faults;
 mod symbols;
 
 use libtest_mimic::{Arguments, Trial};
 
 fn main() {
+    if let Some(result) = cudarc_client::rank() {
+        return result.unwrap_or_else(|error| {
+            eprintln!("{error}");
+            std::process::exit(1);
+        });
+    }
     let arguments = Arguments::from_args();
     let missing = clients::missing();
     if let Some(reason) = &missing {
         println!("tests of clients are ignored: {reason}");
     }
-    let of_clients = [clients::tests(), faults::tests()].concat();
+    let of_clients = [clients::tests(), cudarc_client::tests(), faults::tests()].concat();
     let of_clients = of_clients
         .into_iter()
         .map(|(name, test)| Trial::test(name, move || Ok(test()?)).with_ignored_flag(missing.is_some()));
