@@ -9,12 +9,13 @@ use mscclpp_dev::{Options, machine, simulator};
 use mscclpp_exec::cuda::SharedDriver;
 
 use crate::code::{self, Code};
+use crate::streams::{self, Streams};
 
 /// Maximum number of devices.
 pub(crate) const DEVICES: usize = 64;
 
 /// A device.
-struct Device {
+pub(crate) struct Device {
     options: Options,
     /// The first device of its host, and the number of devices of the host; 0: it is alone.
     machine: (usize, u32),
@@ -30,6 +31,8 @@ struct Device {
     stores: Vec<Store>,
     /// Streams on which other work was enqueued since they were last waited for.
     pending: BTreeSet<usize>,
+    /// The default stream, and the streams that synchronize with it.
+    pub(crate) streams: Streams,
     /// Calls of the function that is to fail and that the simulator does not have.
     calls: u64,
 }
@@ -66,7 +69,7 @@ impl Default for Device {
     fn default() -> Self {
         let Environment { devices, multicast, others } = *environment();
         Self {
-            options: Options { others, multicast, ..Options::default() },
+            options: Options { others, multicast, starts_at_launch: devices.is_some(), ..Options::default() },
             machine: (0, devices.unwrap_or(0)),
             context: None,
             functions: BTreeMap::new(),
@@ -74,6 +77,7 @@ impl Default for Device {
             peers: BTreeSet::new(),
             stores: Vec::new(),
             pending: BTreeSet::new(),
+            streams: Streams::default(),
             calls: 0,
         }
     }
@@ -223,14 +227,16 @@ pub(crate) fn release(ordinal: usize) -> Result<(), Code> {
     device.peers.clear();
     device.stores.clear();
     device.pending.clear();
+    let default_stream = std::mem::take(&mut device.streams).default;
     let first = device.machine.0;
     drop(devices);
+    let destroyed = default_stream.map_or(Ok(()), |stream| driver.destroy_stream(stream).map_err(code::said));
     // Devices of its host whose contexts were never created.
     let unused = MACHINES.lock().unwrap_or_else(PoisonError::into_inner).remove(&first);
     drop(unused);
     // The destructor reports leaks.
     drop(driver);
-    Ok(())
+    destroyed
 }
 
 /// Makes a device's context current, or, given 0, none. A driver identifies contexts by their address; here the address
@@ -268,7 +274,7 @@ pub(crate) fn driver_of(ordinal: usize) -> Result<SharedDriver, Code> {
 }
 
 /// Applies a function to the state of the current device.
-fn here<T>(change: impl FnOnce(&mut Device) -> T) -> Result<T, Code> {
+pub(crate) fn here<T>(change: impl FnOnce(&mut Device) -> T) -> Result<T, Code> {
     Ok(change(devices().entry(current()?).or_default()))
 }
 
@@ -319,6 +325,7 @@ pub(crate) fn connect(peer: u32) -> Result<(), Code> {
 /// Copies bytes of the host in the order of a stream. Until the stream is waited for, or has other work, the device reads other
 /// bytes.
 pub(crate) fn store_on(stream: usize, to: u64, bytes: &[u8]) -> Result<(), Code> {
+    streams::order(stream)?;
     let others: Vec<u8> = bytes.iter().map(|byte| !byte).collect();
     driver()?.memcpy_to_device(to, &others).map_err(code::said)?;
     here(|device| device.stores.push(Store { stream, to, bytes: bytes.to_vec() }))
@@ -336,13 +343,26 @@ pub(crate) fn store_now(stream: Option<usize>) -> Result<(), Code> {
 
 /// Records work on a stream other than copies of the host's bytes, which are executed before it.
 pub(crate) fn enqueue_on(stream: usize) -> Result<(), Code> {
+    streams::order(stream)?;
     store_now(Some(stream))?;
-    here(|device| device.pending.insert(stream)).map(|_| ())
+    here(|device| device.mark_pending(stream))
 }
 
 /// Returns whether work is pending on a stream, other than copies of the host's bytes.
 pub(crate) fn has_work(stream: usize) -> Result<bool, Code> {
     here(|device| device.pending.contains(&stream))
+}
+
+impl Device {
+    /// Records work on a stream other than copies of the host's bytes.
+    pub(crate) fn mark_pending(&mut self, stream: usize) {
+        self.pending.insert(stream);
+    }
+
+    /// Returns whether any work is pending on a stream.
+    pub(crate) fn is_pending(&self, stream: usize) -> bool {
+        self.pending.contains(&stream) || self.stores.iter().any(|store| store.stream == stream)
+    }
 }
 
 /// Records that a stream was waited for; `None`: all of the device.

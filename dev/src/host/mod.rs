@@ -95,7 +95,8 @@ impl SimulatedHost {
     pub(crate) fn handle(&self) -> Handle {
         let mut state = self.state();
         state.next += 1;
-        Handle(state.next)
+        // CUDA's handles 1 and 2 are default streams.
+        Handle(state.next + 2)
     }
 
     pub(crate) fn check(&self, call: &'static str, address: u64, bytes: u64) -> Result<()> {

@@ -7,6 +7,7 @@ use mscclpp_exec::cuda::Export;
 
 use super::{POSIX_FILE_DESCRIPTOR, UNIT, ask, calls, ordinal, valid};
 use crate::code::{self, Code};
+use crate::pointers::{self, Kind};
 use crate::state::{DEVICES, called_here};
 use crate::{multicast, physical};
 
@@ -48,7 +49,9 @@ calls! {
         valid(flags == 0 && bytes > 0 && bytes.is_multiple_of(UNIT))?;
         // For all devices: a later call selects those for which it is mapped.
         let all: Vec<u32> = (0..DEVICES as u32).collect();
-        ask(|driver| driver.alloc_shared(bytes as u64, &all)).map(physical::add)
+        let mapping = ask(|driver| driver.alloc_shared(bytes as u64, &all))?;
+        pointers::add(mapping.address, mapping.bytes, Kind::Device)?;
+        Ok(physical::add(mapping))
     }
 
     fn cuMemRelease(memory: u64) {
