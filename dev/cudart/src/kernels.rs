@@ -1,5 +1,5 @@
-//! Kernels that programs contain. Their registration is recorded; launches are errors, because their machine code does not run on
-//! simulated devices.
+//! Kernels that programs contain. Their registration is recorded; launches of kernels other than [`fills`] are errors, because their
+//! machine code does not run on simulated devices.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicPtr;
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::{self, Code};
+use crate::fills;
 use crate::runtime::{give, runtime};
 
 /// `dim3`.
@@ -17,6 +18,15 @@ struct Size {
     x: c_uint,
     y: c_uint,
     z: c_uint,
+}
+
+/// The first fields of `cudaLaunchConfig_t`.
+#[repr(C)]
+struct LaunchConfiguration {
+    blocks: Size,
+    threads: Size,
+    shared: usize,
+    stream: usize,
 }
 
 /// Configuration of a launch between the two halves of `<<<…>>>`.
@@ -41,10 +51,17 @@ fn name(kernel: usize) -> Result<&'static CStr, Code> {
     kernels.get(&kernel).copied().ok_or(error::INVALID_DEVICE_FUNCTION)
 }
 
-/// Reports a launch, which has no effect. Each kernel is reported once.
-fn launch(kernel: usize) -> Result<(), Code> {
+/// Executes a launch of a kernel that fills memory. Other launches are reported, once for each kernel, and have no effect.
+///
+/// # Safety
+/// The arguments must be those of the kernel.
+unsafe fn launch(kernel: usize, arguments: *const *const c_void, stream: usize) -> Result<(), Code> {
     static REPORTED: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
     let name = name(kernel)?;
+    if let Some(bytes) = name.to_str().ok().and_then(fills::element_bytes) {
+        // SAFETY: guaranteed by the caller.
+        return unsafe { fills::fill(arguments, bytes, stream) };
+    }
     if REPORTED.lock().unwrap_or_else(PoisonError::into_inner).insert(kernel) {
         eprintln!(
             "the kernel {} of the program was not launched: simulated devices cannot run its machine code",
@@ -138,36 +155,45 @@ runtime! {
         kernel: usize,
         _blocks: Size,
         _threads: Size,
-        _arguments: *mut *mut c_void,
+        arguments: *const *const c_void,
         _shared: usize,
-        _stream: usize,
+        stream: usize,
     ) {
-        launch(kernel)
+        // SAFETY: guaranteed by the caller.
+        unsafe { launch(kernel, arguments, stream) }
     }
 
     fn cudaLaunchKernel(
         kernel: usize,
         _blocks: Size,
         _threads: Size,
-        _arguments: *mut *mut c_void,
+        arguments: *const *const c_void,
         _shared: usize,
-        _stream: usize,
+        stream: usize,
     ) {
-        launch(kernel)
+        // SAFETY: guaranteed by the caller.
+        unsafe { launch(kernel, arguments, stream) }
     }
 
     fn cudaLaunchCooperativeKernel(
         kernel: usize,
         _blocks: Size,
         _threads: Size,
-        _arguments: *mut *mut c_void,
+        arguments: *const *const c_void,
         _shared: usize,
-        _stream: usize,
+        stream: usize,
     ) {
-        launch(kernel)
+        // SAFETY: guaranteed by the caller.
+        unsafe { launch(kernel, arguments, stream) }
     }
 
-    fn cudaLaunchKernelExC(_configuration: *const c_void, kernel: usize, _arguments: *mut *mut c_void) { launch(kernel) }
+    fn cudaLaunchKernelExC(configuration: *const LaunchConfiguration, kernel: usize, arguments: *const *const c_void) {
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            let configuration = configuration.as_ref().ok_or(error::INVALID_VALUE)?;
+            launch(kernel, arguments, configuration.stream)
+        }
+    }
 
     fn cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks: *mut c_int, kernel: usize, threads: c_int, _shared: usize)
         -> blocks
