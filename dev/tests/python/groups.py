@@ -1,4 +1,4 @@
-"""barrier, new_group, objects, coalesced calls and destroyed groups."""
+"""barrier, new_group, coalesced calls and destroyed groups."""
 
 import torch
 import torch.distributed as dist
@@ -81,16 +81,6 @@ def coalescing_manager_joins_gathers():
             dist.all_gather_into_tensor(output, tensor)
     for seed, output in enumerate(outputs):
         equal(output, torch.cat([values(rank, 16, seed=seed) for rank in range(SIZE)]), f"call {seed}")
-
-
-@nccl_test
-def objects_of_python():
-    found = [None] * SIZE
-    dist.all_gather_object(found, {"rank": RANK})
-    assert found == [{"rank": rank} for rank in range(SIZE)], found
-    objects = [f"from {RANK}"]
-    dist.broadcast_object_list(objects, 0)
-    assert objects == ["from 0"], objects
 
 
 run()
