@@ -35,7 +35,7 @@ def new_groups_of_single_ranks():
 @test
 def new_groups_of_even_and_odd_ranks():
     halves = [list(range(first, SIZE, 2)) for first in range(2)]
-    groups = [dist.new_group(half) for half in halves]
+    groups = [dist.new_group(half) for half in halves if half]
     tensor = on_device(values(RANK, 55))
     dist.all_reduce(tensor, group=groups[RANK % 2])
     equal(tensor, summed(halves[RANK % 2], 55))
