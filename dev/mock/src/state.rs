@@ -1,6 +1,6 @@
 //! Devices, their primary contexts, and the current context of each thread.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, c_char};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -108,6 +108,8 @@ fn devices() -> MutexGuard<'static, BTreeMap<usize, Device>> {
 thread_local! {
     /// The device whose context is current.
     static CURRENT: Cell<Option<usize>> = const { Cell::new(None) };
+    /// The contexts below the current one, which are current again when those above them are popped.
+    static BELOW: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
     /// The function that is to fail for the devices whose options this thread set last, the number of its calls without
     /// a device, and the number of the call that fails.
     static FAILING: Cell<Option<(&'static str, u64, u64)>> = const { Cell::new(None) };
@@ -249,6 +251,22 @@ pub(crate) fn enter(context: usize) -> Result<(), Code> {
     called(ordinal, "cuCtxSetCurrent")?;
     CURRENT.set(Some(ordinal));
     driver().map(|_| ())
+}
+
+/// Makes a context current until it is popped.
+pub(crate) fn push(pushed: usize) -> Result<(), Code> {
+    let before = context();
+    enter(pushed)?;
+    BELOW.with_borrow_mut(|below| below.push(before));
+    Ok(())
+}
+
+/// Makes the context current that was current before the current one was pushed, and returns the latter.
+pub(crate) fn pop() -> Result<usize, Code> {
+    let popped = context();
+    let before = BELOW.with_borrow_mut(Vec::pop).filter(|_| popped != 0).ok_or(code::INVALID_CONTEXT)?;
+    enter(before)?;
+    Ok(popped)
 }
 
 /// Returns the device whose context is current.

@@ -24,6 +24,12 @@ calls! {
         ask(|driver| driver.memset_async(address, bytes as u64, Handle(stream)))
     }
 
+    fn cuMemsetD32Async(address: u64, value: u32, count: usize, stream: usize) {
+        let stream = streams::resolve(stream)?;
+        finish(stream)?;
+        state::store_on(stream, address, &value.to_ne_bytes().repeat(count))
+    }
+
     fn cuMemcpyHtoDAsync_v2(to: u64, from: *const u8, bytes: usize, stream: usize) {
         valid(bytes > 0)?;
         let stream = streams::resolve(stream)?;

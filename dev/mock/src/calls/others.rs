@@ -14,14 +14,24 @@ macro_rules! unsupported {
 }
 
 unsupported! {
+    cuCtxFromGreenCtx
+    cuDevResourceGenerateDesc
+    cuDevSmResourceSplitByCount
+    cuDeviceGetDevResource
     cuFuncGetAttribute
     cuFuncSetAttribute
     cuFuncSetCacheConfig
+    cuGreenCtxCreate
+    cuGreenCtxDestroy
+    cuGreenCtxStreamCreate
     cuLaunchCooperativeKernel
     cuLinkAddData_v2
     cuLinkComplete
     cuLinkCreate_v2
+    cuLogsRegisterCallback
+    cuLogsUnregisterCallback
     cuModuleLoad
     cuModuleLoadDataEx
+    cuStreamWriteValue32_v2
     cuTensorMapEncodeTiled
 }
