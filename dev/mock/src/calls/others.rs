@@ -28,8 +28,6 @@ unsupported! {
     cuLinkAddData_v2
     cuLinkComplete
     cuLinkCreate_v2
-    cuLogsRegisterCallback
-    cuLogsUnregisterCallback
     cuModuleLoad
     cuModuleLoadDataEx
     cuStreamWriteValue32_v2
