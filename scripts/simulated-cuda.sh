@@ -2,10 +2,12 @@
 # Runs a command on simulated CUDA devices: the mock driver takes the place of CUDA's `libcuda.so.1`. Device code runs on the CPU,
 # thousands of times slower than a device, so choose small messages. Needs Rust and a C++ compiler.
 #
-# Usage: scripts/simulated-cuda.sh [-n RANKS] [--devices N] [--multicast N] -- COMMAND ...
+# Usage: scripts/simulated-cuda.sh [-n RANKS] [--devices N] [--multicast N] [--nccl] -- COMMAND ...
 #   -n RANKS         start RANKS processes, with the variables of `mscclpp launch` and torchrun; otherwise one process
 #   --devices N      devices of each process, which can access one another's memory (8)
 #   --multicast N    that many of these have multicast objects (0)
+#   --nccl           programs that use CUDA's runtime and NCCL, such as PyTorch, get a runtime on simulated devices (libcudart.so.13,
+#                    dev/cudart) and the NCCL library of this checkout; kernels of such a program do not run
 #
 # `mscclpp` in COMMAND is the command of this checkout. Times are those of the simulator and say nothing about devices.
 # PROFILE=dev takes what `cargo test` has built instead of an optimized build.
@@ -17,12 +19,17 @@ usage() {
     exit 2
 }
 
-ranks='' devices=8 multicast=0
+ranks='' devices=8 multicast=0 nccl=''
 while [ $# -gt 0 ]; do
     case "$1" in
     --)
         shift
         break
+        ;;
+    --nccl)
+        nccl=1
+        shift
+        continue
         ;;
     -n) ranks=${2:-} ;;
     --devices) devices=${2:-} ;;
@@ -44,7 +51,9 @@ fi
 
 target=${CARGO_TARGET_DIR:-$here/target}
 profile=${PROFILE:-release}
-cargo build --quiet --profile "$profile" --manifest-path "$here/Cargo.toml" -p mscclpp-mock-cuda -p mscclpp-cli
+packages=(-p mscclpp-mock-cuda -p mscclpp-cli)
+[ -z "$nccl" ] || packages+=(-p mscclpp-mock-cudart -p mscclpp-nccl)
+cargo build --quiet --profile "$profile" --manifest-path "$here/Cargo.toml" "${packages[@]}"
 built=$target/${profile/#dev/debug}
 driver=$target/simulated-cuda
 mkdir -p "$driver"
@@ -57,6 +66,15 @@ export LD_LIBRARY_PATH=$driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} PATH=$built:
 # Compiled code depends on the simulator, which a cache does not know.
 export MSCCLPP_CACHE='' MSCCLPP_NVRTC=''
 export MSCCLPP_MOCK_DEVICES=$devices MSCCLPP_MOCK_MULTICAST=$multicast
+if [ -n "$nccl" ]; then
+    # PyTorch finds libraries by its own DT_RPATH before LD_LIBRARY_PATH, but not before what is loaded already under their names.
+    mkdir -p "$driver/nccl"
+    for library in libcudart.so.13:mscclpp_mock_cudart libnccl.so.2:mscclpp_nccl libnccl.so:mscclpp_nccl; do
+        ln -sf "$built/lib${library#*:}.so" "$driver/nccl/${library%%:*}"
+    done
+    LD_LIBRARY_PATH=$driver/nccl:$LD_LIBRARY_PATH
+    set -- env "LD_PRELOAD=libcudart.so.13:libnccl.so.2${LD_PRELOAD:+:$LD_PRELOAD}" "$@"
+fi
 if [ -z "$ranks" ]; then
     exec "$@"
 fi

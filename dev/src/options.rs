@@ -59,6 +59,9 @@ pub struct Options {
     pub counts: Option<&'static MulticastCounts>,
     /// Log of the accesses of kernels.
     pub accesses: Option<&'static AccessLog>,
+    /// Whether kernels begin to run when they are launched, as a program expects that does not know about the simulator.
+    /// Otherwise those of several devices run when a thread waits.
+    pub starts_at_launch: bool,
     /// Time without progress after which kernels that wait for other processes count as stalled.
     pub patience: Duration,
 }
@@ -105,6 +108,7 @@ impl Default for Options {
             multicast: 0,
             counts: None,
             accesses: None,
+            starts_at_launch: false,
             patience: Duration::from_secs(10),
         }
     }

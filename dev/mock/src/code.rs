@@ -13,12 +13,16 @@ pub(crate) const INVALID_DEVICE: Code = 101;
 pub(crate) const INVALID_IMAGE: Code = 200;
 pub(crate) const INVALID_CONTEXT: Code = 201;
 pub(crate) const INVALID_HANDLE: Code = 400;
+pub(crate) const NOT_FOUND: Code = 500;
 pub(crate) const NOT_READY: Code = 600;
 pub(crate) const PEER_ACCESS_ALREADY_ENABLED: Code = 704;
+pub(crate) const HOST_MEMORY_ALREADY_REGISTERED: Code = 712;
+pub(crate) const HOST_MEMORY_NOT_REGISTERED: Code = 713;
+pub(crate) const NOT_SUPPORTED: Code = 801;
 pub(crate) const UNKNOWN: Code = 999;
 
 /// Names and descriptions, by code.
-const TEXTS: [(Code, &CStr, &CStr); 15] = [
+const TEXTS: [(Code, &CStr, &CStr); 18] = [
     (SUCCESS, c"CUDA_SUCCESS", c"no error"),
     (INVALID_VALUE, c"CUDA_ERROR_INVALID_VALUE", c"invalid argument"),
     (2, c"CUDA_ERROR_OUT_OF_MEMORY", c"out of memory"),
@@ -26,11 +30,22 @@ const TEXTS: [(Code, &CStr, &CStr); 15] = [
     (INVALID_IMAGE, c"CUDA_ERROR_INVALID_IMAGE", c"device kernel image is invalid"),
     (INVALID_CONTEXT, c"CUDA_ERROR_INVALID_CONTEXT", c"invalid device context"),
     (INVALID_HANDLE, c"CUDA_ERROR_INVALID_HANDLE", c"invalid resource handle"),
-    (500, c"CUDA_ERROR_NOT_FOUND", c"named symbol not found"),
+    (NOT_FOUND, c"CUDA_ERROR_NOT_FOUND", c"named symbol not found"),
     (NOT_READY, c"CUDA_ERROR_NOT_READY", c"device not ready"),
     (700, c"CUDA_ERROR_ILLEGAL_ADDRESS", c"an illegal memory access was encountered"),
     (PEER_ACCESS_ALREADY_ENABLED, c"CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED", c"peer access is already enabled"),
     (702, c"CUDA_ERROR_LAUNCH_TIMEOUT", c"the launch timed out and was terminated"),
+    (
+        HOST_MEMORY_ALREADY_REGISTERED,
+        c"CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED",
+        c"part or all of the requested memory range is already mapped",
+    ),
+    (
+        HOST_MEMORY_NOT_REGISTERED,
+        c"CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED",
+        c"pointer does not correspond to a registered memory region",
+    ),
+    (NOT_SUPPORTED, c"CUDA_ERROR_NOT_SUPPORTED", c"operation not supported"),
     (900, c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", c"operation not permitted when stream is capturing"),
     (901, c"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", c"operation failed due to a previous error during capture"),
     (UNKNOWN, c"CUDA_ERROR_UNKNOWN", c"unknown error"),

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use mscclpp_exec::cuda::{Mapping, SharedDriver};
 
 use crate::code::{self, Code, said};
-use crate::state;
+use crate::{pointers, state};
 
 /// Memory of one handle.
 struct Physical {
@@ -76,6 +76,7 @@ fn change(address: u64, change: impl FnOnce(&mut Physical) -> Result<(), Code>) 
         drop(all);
         if let Some(Physical { driver, mapping, .. }) = gone {
             driver.unmap(mapping).map_err(said)?;
+            pointers::remove(mapping.address);
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
 //! Devices, their primary contexts, and the current context of each thread.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, c_char};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -9,12 +9,13 @@ use mscclpp_dev::{Options, machine, simulator};
 use mscclpp_exec::cuda::SharedDriver;
 
 use crate::code::{self, Code};
+use crate::streams::{self, Streams};
 
 /// Maximum number of devices.
 pub(crate) const DEVICES: usize = 64;
 
 /// A device.
-struct Device {
+pub(crate) struct Device {
     options: Options,
     /// The first device of its host, and the number of devices of the host; 0: it is alone.
     machine: (usize, u32),
@@ -30,6 +31,8 @@ struct Device {
     stores: Vec<Store>,
     /// Streams on which other work was enqueued since they were last waited for.
     pending: BTreeSet<usize>,
+    /// The default stream, and the streams that synchronize with it.
+    pub(crate) streams: Streams,
     /// Calls of the function that is to fail and that the simulator does not have.
     calls: u64,
 }
@@ -66,7 +69,7 @@ impl Default for Device {
     fn default() -> Self {
         let Environment { devices, multicast, others } = *environment();
         Self {
-            options: Options { others, multicast, ..Options::default() },
+            options: Options { others, multicast, starts_at_launch: devices.is_some(), ..Options::default() },
             machine: (0, devices.unwrap_or(0)),
             context: None,
             functions: BTreeMap::new(),
@@ -74,6 +77,7 @@ impl Default for Device {
             peers: BTreeSet::new(),
             stores: Vec::new(),
             pending: BTreeSet::new(),
+            streams: Streams::default(),
             calls: 0,
         }
     }
@@ -104,6 +108,8 @@ fn devices() -> MutexGuard<'static, BTreeMap<usize, Device>> {
 thread_local! {
     /// The device whose context is current.
     static CURRENT: Cell<Option<usize>> = const { Cell::new(None) };
+    /// The contexts below the current one, which are current again when those above them are popped.
+    static BELOW: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
     /// The function that is to fail for the devices whose options this thread set last, the number of its calls without
     /// a device, and the number of the call that fails.
     static FAILING: Cell<Option<(&'static str, u64, u64)>> = const { Cell::new(None) };
@@ -223,14 +229,16 @@ pub(crate) fn release(ordinal: usize) -> Result<(), Code> {
     device.peers.clear();
     device.stores.clear();
     device.pending.clear();
+    let default_stream = std::mem::take(&mut device.streams).default;
     let first = device.machine.0;
     drop(devices);
+    let destroyed = default_stream.map_or(Ok(()), |stream| driver.destroy_stream(stream).map_err(code::said));
     // Devices of its host whose contexts were never created.
     let unused = MACHINES.lock().unwrap_or_else(PoisonError::into_inner).remove(&first);
     drop(unused);
     // The destructor reports leaks.
     drop(driver);
-    Ok(())
+    destroyed
 }
 
 /// Makes a device's context current, or, given 0, none. A driver identifies contexts by their address; here the address
@@ -243,6 +251,22 @@ pub(crate) fn enter(context: usize) -> Result<(), Code> {
     called(ordinal, "cuCtxSetCurrent")?;
     CURRENT.set(Some(ordinal));
     driver().map(|_| ())
+}
+
+/// Makes a context current until it is popped.
+pub(crate) fn push(pushed: usize) -> Result<(), Code> {
+    let before = context();
+    enter(pushed)?;
+    BELOW.with_borrow_mut(|below| below.push(before));
+    Ok(())
+}
+
+/// Makes the context current that was current before the current one was pushed, and returns the latter.
+pub(crate) fn pop() -> Result<usize, Code> {
+    let popped = context();
+    let before = BELOW.with_borrow_mut(Vec::pop).filter(|_| popped != 0).ok_or(code::INVALID_CONTEXT)?;
+    enter(before)?;
+    Ok(popped)
 }
 
 /// Returns the device whose context is current.
@@ -268,7 +292,7 @@ pub(crate) fn driver_of(ordinal: usize) -> Result<SharedDriver, Code> {
 }
 
 /// Applies a function to the state of the current device.
-fn here<T>(change: impl FnOnce(&mut Device) -> T) -> Result<T, Code> {
+pub(crate) fn here<T>(change: impl FnOnce(&mut Device) -> T) -> Result<T, Code> {
     Ok(change(devices().entry(current()?).or_default()))
 }
 
@@ -319,6 +343,7 @@ pub(crate) fn connect(peer: u32) -> Result<(), Code> {
 /// Copies bytes of the host in the order of a stream. Until the stream is waited for, or has other work, the device reads other
 /// bytes.
 pub(crate) fn store_on(stream: usize, to: u64, bytes: &[u8]) -> Result<(), Code> {
+    streams::order(stream)?;
     let others: Vec<u8> = bytes.iter().map(|byte| !byte).collect();
     driver()?.memcpy_to_device(to, &others).map_err(code::said)?;
     here(|device| device.stores.push(Store { stream, to, bytes: bytes.to_vec() }))
@@ -336,13 +361,26 @@ pub(crate) fn store_now(stream: Option<usize>) -> Result<(), Code> {
 
 /// Records work on a stream other than copies of the host's bytes, which are executed before it.
 pub(crate) fn enqueue_on(stream: usize) -> Result<(), Code> {
+    streams::order(stream)?;
     store_now(Some(stream))?;
-    here(|device| device.pending.insert(stream)).map(|_| ())
+    here(|device| device.mark_pending(stream))
 }
 
 /// Returns whether work is pending on a stream, other than copies of the host's bytes.
 pub(crate) fn has_work(stream: usize) -> Result<bool, Code> {
     here(|device| device.pending.contains(&stream))
+}
+
+impl Device {
+    /// Records work on a stream other than copies of the host's bytes.
+    pub(crate) fn mark_pending(&mut self, stream: usize) {
+        self.pending.insert(stream);
+    }
+
+    /// Returns whether any work is pending on a stream.
+    pub(crate) fn is_pending(&self, stream: usize) -> bool {
+        self.pending.contains(&stream) || self.stores.iter().any(|store| store.stream == stream)
+    }
 }
 
 /// Records that a stream was waited for; `None`: all of the device.

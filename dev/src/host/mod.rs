@@ -30,6 +30,9 @@ use crate::multicast::Multicast;
 use crate::options::Options;
 use crate::plugin::Plugin;
 
+/// Alignment of handles.
+const HANDLE_ALIGN: usize = 64;
+
 /// A host with its devices.
 pub(crate) struct SimulatedHost {
     /// Identifier that no other host, of any process, has.
@@ -95,7 +98,8 @@ impl SimulatedHost {
     pub(crate) fn handle(&self) -> Handle {
         let mut state = self.state();
         state.next += 1;
-        Handle(state.next)
+        // Aligned as the addresses that CUDA's handles are: programs use the low bits, and 1 and 2 are default streams.
+        Handle(state.next * HANDLE_ALIGN)
     }
 
     pub(crate) fn check(&self, call: &'static str, address: u64, bytes: u64) -> Result<()> {

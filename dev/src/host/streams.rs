@@ -48,6 +48,20 @@ impl SimulatedHost {
     /// Enqueues work on a stream, or records it in the stream's capture, except events. If the work is executed
     /// immediately, this call returns its failure.
     pub(crate) fn put(self: &Arc<Self>, call: &'static str, stream: Handle, work: Work) -> Result<()> {
+        self.enqueue(call, stream, work)?;
+        self.start_kernels();
+        Ok(())
+    }
+
+    /// Begins to run kernels that are first on their streams, unless the options let them wait until a thread waits for them.
+    fn start_kernels(self: &Arc<Self>) {
+        let state = self.state();
+        if self.options.starts_at_launch && !state.running && !state.dead && state.has_kernels() {
+            drop(self.begin(state));
+        }
+    }
+
+    fn enqueue(self: &Arc<Self>, call: &'static str, stream: Handle, work: Work) -> Result<()> {
         let is_launch = matches!(work, Work::Launch(_));
         let is_event = matches!(work, Work::Record(..) | Work::Wait(..));
         if let Some(Queue { recording: Some(recording), .. }) = self.state().streams.get_mut(&stream.0)
@@ -197,6 +211,7 @@ impl SimulatedHost {
     /// Returns whether an event is complete. Delayed work makes progress with kernels, or, if none runs, with each
     /// query.
     pub(crate) fn is_done(self: &Arc<Self>, event: Handle) -> bool {
+        self.start_kernels();
         if self.options.late && !self.state().running {
             let memory = self.memory();
             self.perform(&memory, &mut self.state());

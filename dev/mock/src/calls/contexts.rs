@@ -32,6 +32,25 @@ calls! {
         Ok(state::current()? as c_int)
     }
 
+    fn cuCtxPushCurrent_v2(context: usize) { state::push(context) }
+
+    fn cuCtxPopCurrent_v2(context: *mut usize) {
+        let popped = state::pop()?;
+        // SAFETY: the caller's pointer, or null.
+        unsafe { context.as_mut() }.map(|context| *context = popped);
+        Ok(())
+    }
+
+    fn cuDevicePrimaryCtxGetState(device: c_int, flags: *mut c_uint, active: *mut c_int) {
+        let is_active = state::driver_of(ordinal(device)?).is_ok();
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            flags.write(0);
+            active.write(c_int::from(is_active));
+        }
+        Ok(())
+    }
+
     fn cuCtxSynchronize() {
         ask(|driver| driver.wait_idle())?;
         state::waited_for(None)

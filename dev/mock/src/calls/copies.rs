@@ -5,8 +5,8 @@ use std::slice;
 use mscclpp_exec::cuda::Handle;
 
 use super::{ask, calls, valid};
-use crate::code::{self, Code};
-use crate::state;
+use crate::code::Code;
+use crate::{state, streams};
 
 /// Waits for a stream, if it has work.
 fn finish(stream: usize) -> Result<(), Code> {
@@ -15,15 +15,24 @@ fn finish(stream: usize) -> Result<(), Code> {
 
 calls! {
     fn cuMemsetD8Async(address: u64, value: u8, bytes: usize, stream: usize) {
+        let stream = streams::resolve(stream)?;
         if value != 0 {
-            return Err(code::INVALID_VALUE);
+            finish(stream)?;
+            return state::store_on(stream, address, &vec![value; bytes]);
         }
         state::enqueue_on(stream)?;
         ask(|driver| driver.memset_async(address, bytes as u64, Handle(stream)))
     }
 
+    fn cuMemsetD32Async(address: u64, value: u32, count: usize, stream: usize) {
+        let stream = streams::resolve(stream)?;
+        finish(stream)?;
+        state::store_on(stream, address, &value.to_ne_bytes().repeat(count))
+    }
+
     fn cuMemcpyHtoDAsync_v2(to: u64, from: *const u8, bytes: usize, stream: usize) {
         valid(bytes > 0)?;
+        let stream = streams::resolve(stream)?;
         finish(stream)?;
         // SAFETY: the caller's memory.
         let from = unsafe { slice::from_raw_parts(from, bytes) };
@@ -32,6 +41,8 @@ calls! {
 
     fn cuMemcpyDtoHAsync_v2(to: *mut u8, from: u64, bytes: usize, stream: usize) {
         valid(bytes > 0)?;
+        let stream = streams::resolve(stream)?;
+        streams::order(stream)?;
         finish(stream)?;
         state::store_now(Some(stream))?;
         // SAFETY: the caller's memory.
@@ -40,6 +51,7 @@ calls! {
     }
 
     fn cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: usize) {
+        let stream = streams::resolve(stream)?;
         state::enqueue_on(stream)?;
         ask(|driver| driver.copy(to, from, bytes as u64, Handle(stream)))
     }

@@ -1,23 +1,29 @@
 //! Events.
 
 use std::ffi::c_uint;
+use std::thread;
+use std::time::Duration;
 
 use mscclpp_exec::cuda::Handle;
 
 use super::{ask, calls, valid};
 use crate::code::{self, Code};
-use crate::state;
+use crate::{state, streams};
+
+/// Time between two queries of an event that is waited for.
+const POLL: Duration = Duration::from_micros(100);
 
 calls! {
     fn cuEventCreate(event: *mut usize, flags: c_uint) -> event {
-        // With or without timing.
-        valid([0, 2].contains(&flags))?;
+        // With or without timing and blocking waits. Events of other processes are not supported.
+        valid(flags < 4)?;
         ask(|driver| driver.create_event()).map(|event| event.0)
     }
 
     fn cuEventDestroy_v2(event: usize) { ask(|driver| driver.destroy_event(Handle(event))) }
 
     fn cuEventRecord(event: usize, stream: usize) {
+        let stream = streams::resolve(stream)?;
         state::enqueue_on(stream)?;
         ask(|driver| driver.record(Handle(event), Handle(stream)))
     }
@@ -27,6 +33,14 @@ calls! {
             true => Ok(()),
             false => Err(code::NOT_READY),
         }
+    }
+
+    fn cuEventSynchronize(event: usize) {
+        // Other threads run the kernels.
+        while !ask(|driver| driver.is_done(Handle(event)))? {
+            thread::sleep(POLL);
+        }
+        Ok(())
     }
 
     fn cuEventElapsedTime(milliseconds: *mut f32, from: usize, to: usize) -> milliseconds {

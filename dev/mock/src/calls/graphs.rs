@@ -1,27 +1,54 @@
 //! Captures of streams, and the resulting graphs.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 use mscclpp_exec::cuda::{CaptureMode, Handle};
 
 use super::{ask, calls, valid};
-use crate::code::Code;
+use crate::code::{self, Code};
 use crate::state::{self, called_here};
+use crate::streams;
 
 /// The modes of threads, by the driver's numbers.
 const MODES: [CaptureMode; 3] = [CaptureMode::Global, CaptureMode::ThreadLocal, CaptureMode::Relaxed];
 
-/// The mode in which the executor begins captures.
-const THREAD_LOCAL: c_int = 1;
-
 calls! {
     fn cuStreamIsCapturing(stream: usize, status: *mut c_int) -> status {
+        let stream = streams::resolve(stream)?;
         ask(|driver| driver.is_capturing(Handle(stream))).map(c_int::from)
     }
 
     fn cuStreamBeginCapture_v2(stream: usize, mode: c_int) {
-        valid(mode == THREAD_LOCAL)?;
-        ask(|driver| driver.begin_capture(Handle(stream)))
+        // The simulator has one mode for captures: calls of other threads do not invalidate them.
+        valid((0..MODES.len() as c_int).contains(&mode) && stream > 2)?;
+        ask(|driver| driver.begin_capture(Handle(stream)))?;
+        streams::begin_capture(stream)
+    }
+
+    // The graph of a capture and its nodes exist when the capture ends.
+    fn cuStreamGetCaptureInfo_v3(
+        stream: usize,
+        status: *mut c_int,
+        id: *mut u64,
+        graph: *mut usize,
+        dependencies: *mut *const usize,
+        edges: *mut *const c_void,
+        count: *mut usize,
+    ) {
+        let stream = streams::resolve(stream)?;
+        let is_capturing = ask(|driver| driver.is_capturing(Handle(stream)))?;
+        if is_capturing && !(graph.is_null() && dependencies.is_null() && edges.is_null() && count.is_null()) {
+            eprintln!("the graph of a capture that has not ended is not supported on simulated devices");
+            return Err(code::NOT_SUPPORTED);
+        }
+        // SAFETY: guaranteed by the caller; the identifier is optional.
+        unsafe {
+            status.write(c_int::from(is_capturing));
+            if let Some(id) = id.as_mut().filter(|_| is_capturing) {
+                *id = streams::capture(stream)?.unwrap_or(0);
+            }
+        }
+        Ok(())
     }
 
     fn cuStreamEndCapture(stream: usize, graph: *mut usize) -> graph {
@@ -55,6 +82,7 @@ calls! {
     fn cuGraphExecDestroy(graph: usize) { ask(|driver| driver.destroy_graph(Handle(graph))) }
 
     fn cuGraphLaunch(graph: usize, stream: usize) {
+        let stream = streams::resolve(stream)?;
         state::enqueue_on(stream)?;
         ask(|driver| driver.launch_graph(Handle(graph), Handle(stream)))
     }

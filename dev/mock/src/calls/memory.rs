@@ -6,20 +6,51 @@ use mscclpp_exec::cuda::Mapped;
 
 use super::{ask, calls, valid};
 use crate::code::{self, Code};
+use crate::pointers::{self, Kind};
 use crate::state::{self, called_here};
+use crate::{pools, streams};
 
-/// Flags of `cuMemHostAlloc`: the memory is valid in all contexts, and devices can access it.
-const PORTABLE_AND_MAPPED: c_uint = 1 | 2;
+/// Flags of `cuMemHostAlloc`: portable, mapped, write-combined. All of the simulator's memory of the host is mapped in all contexts.
+const HOST_FLAGS: c_uint = 1 | 2 | 4;
 
-/// An attribute of pointers.
+/// Flags of `cuMemHostRegister`: portable, mapped, of a device's registers, read-only.
+const REGISTER_FLAGS: c_uint = 1 | 2 | 4 | 8;
+
+/// Bytes of a device's memory.
+pub(super) const MEMORY: u64 = 1 << 34;
+
+// Attributes of pointers.
+const CONTEXT: c_int = 1;
+const MEMORY_TYPE: c_int = 2;
+const DEVICE_POINTER: c_int = 3;
+const HOST_POINTER: c_int = 4;
 const BUFFER_ID: c_int = 7;
+const DEVICE_ORDINAL: c_int = 9;
+const RANGE_START_ADDRESS: c_int = 11;
+const RANGE_SIZE: c_int = 12;
 
 calls! {
-    fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> address { ask(|driver| driver.alloc(bytes as u64)) }
+    fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> address {
+        let address = ask(|driver| driver.alloc(bytes as u64))?;
+        pointers::add(address, bytes as u64, Kind::Device)?;
+        Ok(address)
+    }
+
+    fn cuMemGetInfo_v2(free: *mut usize, total: *mut usize) {
+        let used = pointers::used(state::current()?).min(MEMORY);
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            free.write((MEMORY - used) as usize);
+            total.write(MEMORY as usize);
+        }
+        Ok(())
+    }
 
     fn cuMemFree_v2(address: u64) {
         state::store_now(None)?;
-        ask(|driver| driver.free(address))
+        ask(|driver| driver.free(address))?;
+        pointers::remove(address);
+        Ok(())
     }
 
     fn cuMemGetAddressRange_v2(base: *mut u64, bytes: *mut usize, address: u64) {
@@ -32,18 +63,39 @@ calls! {
         Ok(())
     }
 
-    fn cuPointerGetAttribute(value: *mut u64, attribute: c_int, address: u64) -> value {
-        if attribute != BUFFER_ID {
-            return Err(code::INVALID_VALUE);
+    fn cuPointerGetAttribute(value: *mut u64, attribute: c_int, address: u64) {
+        let number = match attribute {
+            MEMORY_TYPE => Some(pointers::find(address)?.kind as c_int),
+            DEVICE_ORDINAL => Some(pointers::find(address)?.device as c_int),
+            _ => None,
+        };
+        if let Some(number) = number {
+            // SAFETY: the values of these attributes are integers.
+            unsafe { value.cast::<c_int>().write(number) };
+            return Ok(());
         }
-        ask(|driver| driver.allocation(address)).map(|found| found.id)
+        let result = match attribute {
+            BUFFER_ID => ask(|driver| driver.allocation(address)).map(|found| found.id),
+            CONTEXT => pointers::find(address).map(|found| found.device as u64 + 1),
+            DEVICE_POINTER => pointers::find(address).map(|_| address),
+            HOST_POINTER => match pointers::find(address)?.kind {
+                Kind::Host => Ok(address),
+                Kind::Device => Err(code::INVALID_VALUE),
+            },
+            RANGE_START_ADDRESS => pointers::find(address).map(|found| found.base),
+            RANGE_SIZE => pointers::find(address).map(|found| found.bytes),
+            _ => Err(code::INVALID_VALUE),
+        };
+        // SAFETY: the values of the other attributes are addresses and identifiers.
+        result.map(|result| unsafe { value.write(result) })
     }
 
     fn cuMemHostAlloc(memory: *mut usize, bytes: usize, flags: c_uint) -> memory {
-        valid(flags == PORTABLE_AND_MAPPED)?;
+        valid(flags & !HOST_FLAGS == 0)?;
         let mapped = ask(|driver| driver.alloc_mapped(bytes as u64))?;
         // A driver does not clear it. SAFETY: just allocated with this number of bytes.
         unsafe { (mapped.host as *mut u8).write_bytes(0xcd, bytes) };
+        pointers::add(mapped.device, bytes as u64, Kind::Host)?;
         Ok(mapped.host)
     }
 
@@ -53,6 +105,33 @@ calls! {
     }
 
     fn cuMemFreeHost(memory: usize) {
-        ask(|driver| driver.free_mapped(Mapped { host: memory, device: memory as u64 }))
+        ask(|driver| driver.free_mapped(Mapped { host: memory, device: memory as u64 }))?;
+        pointers::remove(memory as u64);
+        Ok(())
+    }
+
+    fn cuMemHostRegister_v2(memory: usize, bytes: usize, flags: c_uint) {
+        called_here("cuMemHostRegister")?;
+        valid(memory != 0 && bytes > 0 && flags & !REGISTER_FLAGS == 0)?;
+        pointers::register(memory as u64, bytes as u64)
+    }
+
+    fn cuMemHostUnregister(memory: usize) {
+        called_here("cuMemHostUnregister")?;
+        pointers::unregister(memory as u64)
+    }
+
+    fn cuMemAllocAsync(address: *mut u64, bytes: usize, stream: usize) -> address {
+        called_here("cuMemAllocAsync")?;
+        valid(bytes > 0)?;
+        streams::resolve(stream)?;
+        let address = pools::alloc(bytes as u64)?;
+        pointers::add(address, bytes as u64, Kind::Device)?;
+        Ok(address)
+    }
+
+    fn cuMemFreeAsync(address: u64, stream: usize) {
+        called_here("cuMemFreeAsync")?;
+        pools::free(address, streams::resolve(stream)?)
     }
 }

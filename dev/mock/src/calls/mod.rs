@@ -14,6 +14,7 @@ mod kernels;
 mod memory;
 mod multicast;
 mod nvrtc;
+mod others;
 mod physical;
 mod streams;
 

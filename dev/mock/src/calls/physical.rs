@@ -7,6 +7,7 @@ use mscclpp_exec::cuda::Export;
 
 use super::{POSIX_FILE_DESCRIPTOR, UNIT, ask, calls, ordinal, valid};
 use crate::code::{self, Code};
+use crate::pointers::{self, Kind};
 use crate::state::{DEVICES, called_here};
 use crate::{multicast, physical};
 
@@ -27,9 +28,12 @@ impl Wanted {
     fn check(&self) -> Result<(), Code> {
         let device = self.device;
         ordinal(device)?;
-        let file = POSIX_FILE_DESCRIPTOR;
-        let expected = Self { kind: 1, handle_types: file, place: 1, device, description: 0, flags: [0; 8] };
-        valid(*self == expected)
+        valid(*self == Self::of(device))
+    }
+
+    /// Returns the properties of memory of a device.
+    fn of(device: c_int) -> Self {
+        Self { kind: 1, handle_types: POSIX_FILE_DESCRIPTOR, place: 1, device, description: 0, flags: [0; 8] }
     }
 }
 
@@ -48,7 +52,9 @@ calls! {
         valid(flags == 0 && bytes > 0 && bytes.is_multiple_of(UNIT))?;
         // For all devices: a later call selects those for which it is mapped.
         let all: Vec<u32> = (0..DEVICES as u32).collect();
-        ask(|driver| driver.alloc_shared(bytes as u64, &all)).map(physical::add)
+        let mapping = ask(|driver| driver.alloc_shared(bytes as u64, &all))?;
+        pointers::add(mapping.address, mapping.bytes, Kind::Device)?;
+        Ok(physical::add(mapping))
     }
 
     fn cuMemRelease(memory: u64) {
@@ -62,6 +68,12 @@ calls! {
     fn cuMemRetainAllocationHandle(memory: *mut u64, address: u64) -> memory {
         called_here("cuMemRetainAllocationHandle")?;
         physical::retain(address)
+    }
+
+    fn cuMemGetAllocationPropertiesFromHandle(found: *mut Wanted, memory: u64) -> found {
+        called_here("cuMemGetAllocationPropertiesFromHandle")?;
+        valid(physical::is_handle(memory))?;
+        Ok(Wanted::of(pointers::find(memory)?.device as c_int))
     }
 
     fn cuMemExportToShareableHandle(file: *mut c_int, memory: u64, kind: c_uint, flags: u64) -> file {

@@ -1,33 +1,64 @@
 //! Streams.
 
-use std::ffi::c_uint;
+use std::ffi::{c_int, c_uint};
 
 use mscclpp_exec::cuda::Handle;
 
 use super::{ask, calls, valid};
 use crate::code::{self, Code};
-use crate::state;
+use crate::{state, streams};
 
 /// Flag of streams that do not synchronize with the default one.
 const NON_BLOCKING: c_uint = 1;
 
+/// Creates a stream.
+fn create(flags: c_uint) -> Result<usize, Code> {
+    valid(flags <= NON_BLOCKING)?;
+    let stream = ask(|driver| driver.create_stream())?.0;
+    streams::add(stream, flags != NON_BLOCKING)?;
+    Ok(stream)
+}
+
 calls! {
-    fn cuStreamCreate(stream: *mut usize, flags: c_uint) -> stream {
-        valid(flags == NON_BLOCKING)?;
-        ask(|driver| driver.create_stream()).map(|stream| stream.0)
+    fn cuStreamCreate(stream: *mut usize, flags: c_uint) -> stream { create(flags) }
+
+    // All streams have the priority 0, the only one.
+    fn cuStreamCreateWithPriority(stream: *mut usize, flags: c_uint, _priority: c_int) -> stream { create(flags) }
+
+    fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) {
+        for priority in [least, greatest] {
+            // SAFETY: the caller's pointers, or null.
+            unsafe { priority.as_mut() }.map(|priority| *priority = 0);
+        }
+        Ok(())
+    }
+
+    fn cuStreamGetPriority(stream: usize, priority: *mut c_int) -> priority {
+        streams::resolve(stream)?;
+        Ok(0)
+    }
+
+    fn cuStreamGetCtx(stream: usize, context: *mut usize) -> context {
+        streams::resolve(stream)?;
+        Ok(state::context())
     }
 
     fn cuStreamDestroy_v2(stream: usize) {
+        valid(stream > 2)?;
         state::store_now(Some(stream))?;
+        streams::remove(stream)?;
         ask(|driver| driver.destroy_stream(Handle(stream)))
     }
 
     fn cuStreamSynchronize(stream: usize) {
+        let stream = streams::resolve(stream)?;
+        streams::order(stream)?;
         ask(|driver| driver.synchronize(Handle(stream)))?;
         state::waited_for(Some(stream))
     }
 
     fn cuStreamQuery(stream: usize) {
+        let stream = streams::resolve(stream)?;
         match ask(|driver| driver.is_idle(Handle(stream)))? {
             true => state::waited_for(Some(stream)),
             false => Err(code::NOT_READY),
@@ -35,12 +66,14 @@ calls! {
     }
 
     fn cuStreamWaitEvent(stream: usize, event: usize, _flags: c_uint) {
+        let stream = streams::resolve(stream)?;
         state::enqueue_on(stream)?;
         ask(|driver| driver.wait_event(Handle(stream), Handle(event)))
     }
 
     fn cuStreamWriteValue64_v2(stream: usize, address: u64, value: u64, flags: c_uint) {
         valid(flags == 0 && address.is_multiple_of(8))?;
+        let stream = streams::resolve(stream)?;
         state::enqueue_on(stream)?;
         ask(|driver| driver.write_value(address, value, Handle(stream)))
     }

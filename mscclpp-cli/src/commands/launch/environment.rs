@@ -24,9 +24,14 @@ pub(super) struct Environment {
 /// [`Error::NoPort`] and [`Error::NoSecret`] if the system provides none.
 pub(super) fn of_all(args: &LaunchArgs, secret: Option<OsString>) -> Result<Vec<Environment>> {
     let layout = args.layout()?;
-    let (address, several) = match &args.address {
-        Some(address) => (address.clone(), layout.world > args.ranks),
-        None => (free_address(&[Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()])?, false),
+    // Programs may have a rendezvous of their own at `MASTER_PORT`, as PyTorch has: ranks meet at another port then, if this launcher
+    // chooses it.
+    let (address, port, several) = match &args.address {
+        Some(address) => (address.clone(), None, layout.world > args.ranks),
+        None => {
+            let [address, other] = free_addresses(&[Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()])?;
+            (address, Some(other.port()), false)
+        }
     };
     let secret = match secret {
         Some(text) => {
@@ -57,7 +62,7 @@ pub(super) fn of_all(args: &LaunchArgs, secret: Option<OsString>) -> Result<Vec<
             // The whole address with its interface, if it has one; an inherited variable would take precedence over
             // `MASTER_ADDR`.
             ("MSCCLPP_MASTER_ADDR", args.address.as_ref().map(ToString::to_string)),
-            ("MSCCLPP_MASTER_PORT", None),
+            ("MSCCLPP_MASTER_PORT", port.map(|port| port.to_string())),
             // How often this launcher has restarted the rank, which another launcher may have set.
             ("MSCCLPP_RESTART", None),
             ("MSCCLPP_SECRET", Some(secret.to_hex())),
@@ -70,12 +75,17 @@ pub(super) fn of_all(args: &LaunchArgs, secret: Option<OsString>) -> Result<Vec<
     Ok((0..args.ranks).map(of).collect())
 }
 
-/// Returns a port without a listener, at the first of the addresses that this machine has.
-fn free_address(loopback: &[IpAddr]) -> Result<Address> {
+/// Returns two ports without a listener, at the first of the addresses that this machine has.
+fn free_addresses(loopback: &[IpAddr]) -> Result<[Address; 2]> {
     let addresses: Vec<_> = loopback.iter().map(|ip| SocketAddr::from((*ip, 0))).collect();
-    let listener = TcpListener::bind(&addresses[..]).map_err(Error::NoPort)?;
-    let found = listener.local_addr().map_err(Error::NoPort)?;
-    Ok(Address::new(&found.ip().to_string(), found.port()))
+    let bind = || TcpListener::bind(&addresses[..]).map_err(Error::NoPort);
+    // Both exist at once, so that the ports differ.
+    let (first, second) = (bind()?, bind()?);
+    let address = |listener: &TcpListener| -> Result<Address> {
+        let found = listener.local_addr().map_err(Error::NoPort)?;
+        Ok(Address::new(&found.ip().to_string(), found.port()))
+    };
+    Ok([address(&first)?, address(&second)?])
 }
 
 #[cfg(test)]
@@ -122,13 +132,13 @@ mod tests {
     fn machine_without_an_address_uses_the_next_one() {
         // An address reserved for documentation, which no machine has.
         let missing: IpAddr = [192, 0, 2, 1].into();
-        let found = free_address(&[missing, Ipv4Addr::LOCALHOST.into()]).unwrap();
+        let [found, _] = free_addresses(&[missing, Ipv4Addr::LOCALHOST.into()]).unwrap();
         assert_eq!(found.host(), "127.0.0.1");
-        match free_address(&[missing, Ipv6Addr::LOCALHOST.into()]) {
-            Ok(found) => assert_eq!(found.host(), "::1"),
+        match free_addresses(&[missing, Ipv6Addr::LOCALHOST.into()]) {
+            Ok([found, _]) => assert_eq!(found.host(), "::1"),
             Err(error) => assert!(matches!(error, Error::NoPort(_)), "{error}"),
         }
-        assert!(matches!(free_address(&[missing]), Err(Error::NoPort(_))));
+        assert!(matches!(free_addresses(&[missing]), Err(Error::NoPort(_))));
     }
 
     #[test]
@@ -140,6 +150,14 @@ mod tests {
             assert!(all[0].iter().filter(|(name, _)| !name.ends_with("RANK")).eq(&one));
         }
         assert_eq!(all[0]["MASTER_ADDR"], "127.0.0.1");
+    }
+
+    #[test]
+    fn rendezvous_port_of_ranks_differs_from_that_of_the_program() {
+        let all = environments("-n 2 prog");
+        assert_ne!(all[0]["MASTER_PORT"], all[0]["MSCCLPP_MASTER_PORT"]);
+        let given = environments("-n 2 --nodes 2 --node 1 --address 10.0.0.1:9 prog");
+        assert_eq!((given[0]["MASTER_PORT"].as_str(), given[0].get("MSCCLPP_MASTER_PORT")), ("9", None));
     }
 
     #[test]

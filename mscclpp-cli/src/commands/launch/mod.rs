@@ -40,7 +40,8 @@ pub(crate) fn launch(args: &LaunchArgs) -> Result<ExitCode> {
 fn record(args: &LaunchArgs, environment: Option<&Environment>) -> Option<Recorded> {
     let variables = &environment?.variables;
     let value = |name: &str| variables.iter().find(|(known, _)| *known == name)?.1.clone();
-    let address = Address::new(&value("MASTER_ADDR")?, value("MASTER_PORT")?.parse().ok()?);
+    let port = value("MSCCLPP_MASTER_PORT").or_else(|| value("MASTER_PORT"))?;
+    let address = Address::new(&value("MASTER_ADDR")?, port.parse().ok()?);
     let (secret, ranks) = (value("MSCCLPP_SECRET")?.parse().ok()?, value("WORLD_SIZE")?.parse().ok()?);
     let job = jobs::Job { pid: std::process::id(), address, secret, ranks, command: jobs::command_text(&args.command) };
     let recorded = jobs::record(&job);

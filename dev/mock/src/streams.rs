@@ -1,0 +1,103 @@
+//! The default stream of a device, and the streams that synchronize with it.
+//!
+//! The simulator has streams that do not synchronize with one another. Work of the default stream is ordered with that of the
+//! other kind of streams by events.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use mscclpp_exec::cuda::Handle;
+
+use crate::calls::ask;
+use crate::code::{self, Code};
+use crate::state;
+
+/// Handles of the default stream: that of calls without a stream, and `CU_STREAM_LEGACY`.
+const DEFAULT: [usize; 2] = [0, 1];
+
+/// `CU_STREAM_PER_THREAD`.
+const PER_THREAD: usize = 2;
+
+/// The default stream of a device, and the streams that synchronize with it.
+#[derive(Default)]
+pub(crate) struct Streams {
+    /// The simulator's stream, created at its first use.
+    pub(crate) default: Option<Handle>,
+    /// Streams that were created without `CU_STREAM_NON_BLOCKING`.
+    blocking: BTreeSet<usize>,
+    /// Identifiers of the captures of streams.
+    captures: BTreeMap<usize, u64>,
+}
+
+/// Returns the simulator's stream for a handle.
+///
+/// # Errors
+/// `CUDA_ERROR_NOT_SUPPORTED` for the default stream of a thread.
+pub(crate) fn resolve(stream: usize) -> Result<usize, Code> {
+    if stream == PER_THREAD {
+        eprintln!(
+            "the default stream of a thread (CU_STREAM_PER_THREAD) is not supported on simulated devices; create a stream"
+        );
+        return Err(code::NOT_SUPPORTED);
+    }
+    if !DEFAULT.contains(&stream) {
+        return Ok(stream);
+    }
+    if let Some(known) = state::here(|device| device.streams.default)? {
+        return Ok(known.0);
+    }
+    let created = ask(|driver| driver.create_stream())?;
+    let used = state::here(|device| *device.streams.default.get_or_insert(created))?;
+    if used != created {
+        // Another thread has created it in the meantime.
+        ask(|driver| driver.destroy_stream(created))?;
+    }
+    Ok(used.0)
+}
+
+/// Records whether a new stream synchronizes with the default stream.
+pub(crate) fn add(stream: usize, is_blocking: bool) -> Result<(), Code> {
+    if is_blocking {
+        state::here(|device| device.streams.blocking.insert(stream))?;
+    }
+    Ok(())
+}
+
+/// Removes a stream that is destroyed.
+pub(crate) fn remove(stream: usize) -> Result<(), Code> {
+    state::here(|device| device.streams.blocking.remove(&stream)).map(|_| ())
+}
+
+/// Gives the capture of a stream an identifier that no other capture of the process has.
+pub(crate) fn begin_capture(stream: usize) -> Result<(), Code> {
+    static COUNT: AtomicU64 = AtomicU64::new(1);
+    state::here(|device| device.streams.captures.insert(stream, COUNT.fetch_add(1, Relaxed))).map(|_| ())
+}
+
+/// Returns the identifier of the capture of a stream, if it was begun.
+pub(crate) fn capture(stream: usize) -> Result<Option<u64>, Code> {
+    state::here(|device| device.streams.captures.get(&stream).copied())
+}
+
+/// Lets a stream wait for the work of the streams that it synchronizes with, before work is enqueued on it.
+pub(crate) fn order(stream: usize) -> Result<(), Code> {
+    let awaited: Vec<usize> = state::here(|device| {
+        let Some(Handle(default)) = device.streams.default else { return Vec::new() };
+        let blocking = &device.streams.blocking;
+        let others: Vec<usize> = match stream == default {
+            true => blocking.iter().copied().collect(),
+            false => blocking.get(&stream).map(|_| default).into_iter().collect(),
+        };
+        others.into_iter().filter(|&other| device.is_pending(other)).collect()
+    })?;
+    for other in awaited {
+        state::store_now(Some(other))?;
+        let event = ask(|driver| driver.create_event())?;
+        let ordered = ask(|driver| driver.record(event, Handle(other)))
+            .and_then(|()| ask(|driver| driver.wait_event(Handle(stream), event)));
+        ask(|driver| driver.destroy_event(event)).and(ordered)?;
+        state::here(|device| device.mark_pending(stream))?;
+    }
+    Ok(())
+}

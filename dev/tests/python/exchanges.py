@@ -1,0 +1,81 @@
+"""all_to_all, all_to_all_single, send, recv and batch_isend_irecv."""
+
+import torch
+import torch.distributed as dist
+
+from harness import COUNTS, RANK, SIZE, empty, equal, nccl_test, on_device, run, test, values
+
+
+@test
+def all_to_all_single_every_size():
+    for count in COUNTS:
+        output = empty(count * SIZE)
+        dist.all_to_all_single(output, on_device(values(RANK, count * SIZE)))
+        expected = [values(rank, count * SIZE)[RANK * count :][:count] for rank in range(SIZE)]
+        equal(output, torch.cat(expected), f"{count} elements")
+
+
+@test
+def all_to_all_single_with_unequal_parts():
+    # Rank `from` sends 3 * from + to + 1 elements to rank `to`.
+    def parts(rank):
+        return [3 * rank + to + 1 for to in range(SIZE)]
+
+    sent = parts(RANK)
+    received = [parts(rank)[RANK] for rank in range(SIZE)]
+    output = empty(sum(received))
+    dist.all_to_all_single(output, on_device(values(RANK, sum(sent))), received, sent)
+    expected = [values(rank, sum(parts(rank))).split(parts(rank))[RANK] for rank in range(SIZE)]
+    equal(output, torch.cat(expected))
+
+
+@nccl_test
+def all_to_all_of_lists():
+    outputs = [empty(40) for _ in range(SIZE)]
+    dist.all_to_all(outputs, [on_device(values(RANK, 40, seed=to)) for to in range(SIZE)])
+    for rank, output in enumerate(outputs):
+        equal(output, values(rank, 40, seed=RANK), f"of rank {rank}")
+
+
+@test
+def send_and_recv_around_a_ring():
+    for count in COUNTS:
+        following, preceding = (RANK + 1) % SIZE, (RANK - 1) % SIZE
+        received = empty(count)
+        if RANK % 2 == 0:
+            dist.send(on_device(values(RANK, count)), following)
+            dist.recv(received, preceding)
+        else:
+            dist.recv(received, preceding)
+            dist.send(on_device(values(RANK, count)), following)
+        equal(received, values(preceding, count), f"{count} elements")
+
+
+@test
+def isend_and_irecv():
+    if RANK > 1:
+        return
+    received = empty(200)
+    tensor = on_device(values(RANK, 200))
+    # NCCL does not promise that a send completes before the other rank receives, so one of the ranks receives first.
+    calls = [lambda: dist.isend(tensor, 1 - RANK), lambda: dist.irecv(received, 1 - RANK)]
+    works = [call() for call in (calls if RANK == 0 else reversed(calls))]
+    for work in works:
+        work.wait()
+    equal(received, values(1 - RANK, 200))
+
+
+@test
+def batch_isend_irecv_with_every_rank():
+    sent = [on_device(values(RANK, 75, seed=to)) for to in range(SIZE)]
+    received = [empty(75) for _ in range(SIZE)]
+    others = [rank for rank in range(SIZE) if rank != RANK]
+    calls = [dist.P2POp(dist.isend, sent[rank], rank) for rank in others]
+    calls += [dist.P2POp(dist.irecv, received[rank], rank) for rank in others]
+    for work in dist.batch_isend_irecv(calls):
+        work.wait()
+    for rank in others:
+        equal(received[rank], values(rank, 75, seed=RANK), f"of rank {rank}")
+
+
+run()
