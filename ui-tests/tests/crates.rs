@@ -24,6 +24,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
         "mscclpp-cli",
         &["mscclpp-core", "mscclpp-algorithms", "mscclpp-bootstrap", "mscclpp-exec", "mscclpp-fuzz"],
     ),
+    ("mscclpp-nccl", "mscclpp-nccl", &["mscclpp-core", "mscclpp-bootstrap", "mscclpp-exec"]),
     ("dev", "mscclpp-dev", &["mscclpp-exec", "mscclpp-kernels"]),
     ("dev/mock", "mscclpp-mock-cuda", &["mscclpp-dev", "mscclpp-exec", "mscclpp-kernels"]),
     ("examples", "examples", &["mscclpp"]),
