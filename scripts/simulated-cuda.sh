@@ -2,10 +2,11 @@
 # Runs a command on simulated CUDA devices: the mock driver takes the place of CUDA's `libcuda.so.1`. Device code runs on the CPU,
 # thousands of times slower than a device, so choose small messages. Needs Rust and a C++ compiler.
 #
-# Usage: scripts/simulated-cuda.sh [-n RANKS] [--devices N] [--multicast N] -- COMMAND ...
+# Usage: scripts/simulated-cuda.sh [-n RANKS] [--devices N] [--multicast N] [--peers N] -- COMMAND ...
 #   -n RANKS         start RANKS processes, with the variables of `mscclpp launch` and torchrun; otherwise one process
-#   --devices N      devices of each process, which can access one another's memory (8)
+#   --devices N      devices of each process (8)
 #   --multicast N    that many of these have multicast objects (0)
+#   --peers N        consecutive devices that can access one another's memory: 1 for none (all)
 #
 # `mscclpp` in COMMAND is the command of this checkout. Times are those of the simulator and say nothing about devices.
 # PROFILE=dev takes what `cargo test` has built instead of an optimized build.
@@ -17,7 +18,7 @@ usage() {
     exit 2
 }
 
-ranks='' devices=8 multicast=0
+ranks='' devices=8 multicast=0 peers=0
 while [ $# -gt 0 ]; do
     case "$1" in
     --)
@@ -27,6 +28,7 @@ while [ $# -gt 0 ]; do
     -n) ranks=${2:-} ;;
     --devices) devices=${2:-} ;;
     --multicast) multicast=${2:-} ;;
+    --peers) peers=${2:-} ;;
     *) usage ;;
     esac
     [[ "${2:-}" =~ ^[0-9]+$ ]] || usage
@@ -56,7 +58,7 @@ done
 export LD_LIBRARY_PATH=$driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} PATH=$built:$PATH
 # Compiled code depends on the simulator, which a cache does not know.
 export MSCCLPP_CACHE='' MSCCLPP_NVRTC=''
-export MSCCLPP_MOCK_DEVICES=$devices MSCCLPP_MOCK_MULTICAST=$multicast
+export MSCCLPP_MOCK_DEVICES=$devices MSCCLPP_MOCK_MULTICAST=$multicast MSCCLPP_MOCK_PEERS=$peers
 if [ -z "$ranks" ]; then
     exec "$@"
 fi

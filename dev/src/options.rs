@@ -30,8 +30,15 @@ pub struct Options {
     pub sticky: bool,
     /// A device whose threads are scheduled a hundred times less often.
     pub slow: Option<u32>,
-    /// Whether devices cannot access one another's memory.
-    pub apart: bool,
+    /// Number of consecutive devices, by their numbers on the host, that can access one another's memory; 0: all devices.
+    pub peers: u32,
+    /// Number on its host of the first device, where the devices of a host are divided among processes.
+    pub first_device: u32,
+    /// Fabric that connects the devices with those of other hosts that are in the same one: its number, in which
+    /// their memory is exported by fabric handles.
+    pub fabric: Option<u32>,
+    /// Whether fabric handles of other processes cannot be imported, as without access to the fabric's service.
+    pub no_import: bool,
     /// Whether kernels of other hosts, in this process or others, take part: they can map memory, and kernels wait for
     /// theirs.
     pub others: bool,
@@ -93,7 +100,10 @@ impl Default for Options {
             failing: None,
             sticky: false,
             slow: None,
-            apart: false,
+            peers: 0,
+            first_device: 0,
+            fabric: None,
+            no_import: false,
             others: false,
             global_captures: false,
             files: false,

@@ -18,13 +18,14 @@ pub(crate) const PEER_ACCESS_ALREADY_ENABLED: Code = 704;
 pub(crate) const UNKNOWN: Code = 999;
 
 /// Names and descriptions, by code.
-const TEXTS: [(Code, &CStr, &CStr); 15] = [
+const TEXTS: [(Code, &CStr, &CStr); 16] = [
     (SUCCESS, c"CUDA_SUCCESS", c"no error"),
     (INVALID_VALUE, c"CUDA_ERROR_INVALID_VALUE", c"invalid argument"),
     (2, c"CUDA_ERROR_OUT_OF_MEMORY", c"out of memory"),
     (INVALID_DEVICE, c"CUDA_ERROR_INVALID_DEVICE", c"invalid device ordinal"),
     (INVALID_IMAGE, c"CUDA_ERROR_INVALID_IMAGE", c"device kernel image is invalid"),
     (INVALID_CONTEXT, c"CUDA_ERROR_INVALID_CONTEXT", c"invalid device context"),
+    (217, c"CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", c"peer access is not supported between these two devices"),
     (INVALID_HANDLE, c"CUDA_ERROR_INVALID_HANDLE", c"invalid resource handle"),
     (500, c"CUDA_ERROR_NOT_FOUND", c"named symbol not found"),
     (NOT_READY, c"CUDA_ERROR_NOT_READY", c"device not ready"),

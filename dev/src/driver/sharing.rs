@@ -7,6 +7,7 @@ use mscclpp_exec::cuda::{Allocation, Export, Handle, Mapping, Properties};
 
 use super::Simulator;
 use crate::alloc::{from_handle, to_handle};
+use crate::file::Place;
 use crate::host::{Code, Result, error};
 
 impl IpcMemory for Simulator {
@@ -67,6 +68,9 @@ impl IpcMemory for Simulator {
             },
             Export::File(file) => ((0, 0, self.machine.handle().0 as u64), file, bytes, true),
         };
+        if Place::of(&file).is_some_and(|place| place.peers != self.machine.peer_group(self.properties.ordinal)) {
+            return error(call, Code::InvalidDevice, "no access to the device of this memory");
+        }
         let address = self.machine.memory().import(key, file.as_fd(), bytes, self.properties.ordinal);
         let import = address.map(|address| Mapping { address, bytes, is_file });
         import.map_or_else(|| error(call, Code::OutOfMemory, format!("{bytes} bytes")), Ok)
@@ -76,8 +80,13 @@ impl IpcMemory for Simulator {
         const CALL: &str = "cuMemCreate";
         self.called(CALL)?;
         let Properties { ordinal, memory, .. } = self.properties;
+        if let Some(peer) = peers.iter().find(|&&peer| !self.machine.can_access(ordinal, peer)) {
+            return error("cuMemSetAccess", Code::InvalidDevice, format!("device {peer} has no access"));
+        }
         let bytes = bytes.max(1).checked_next_multiple_of(1 << 16).unwrap_or(bytes);
-        let address = if bytes > memory { None } else { self.machine.memory().alloc_shared(bytes, ordinal, peers) };
+        let place = self.machine.place(ordinal);
+        let address =
+            if bytes > memory { None } else { self.machine.memory().alloc_shared(bytes, ordinal, place, peers) };
         let mapping = address.map(|address| Mapping { address, bytes, is_file: true });
         mapping.map_or_else(|| error(CALL, Code::OutOfMemory, format!("{bytes} bytes")), Ok)
     }

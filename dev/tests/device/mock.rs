@@ -10,8 +10,8 @@ use mscclpp_exec::cuda::{CudaUnavailable, Device};
 
 /// `mock_cuda_options`: first device, number of devices, seed, one stop in this number of accesses, whether other hosts
 /// take part, the call that fails and its number, number of devices with multicast objects, the patience in
-/// milliseconds.
-type SetOptions = unsafe extern "C" fn(u32, u32, u64, u32, bool, *const c_char, u64, u32, u64);
+/// milliseconds, number of devices with access to each other, and the number of the first one on its host.
+type SetOptions = unsafe extern "C" fn(u32, u32, u64, u32, bool, *const c_char, u64, u32, u64, u32, u32);
 
 /// The library, and which of its devices are in use.
 pub(crate) struct Driver {
@@ -61,7 +61,7 @@ fn load() -> Result<Driver, String> {
 
 impl Driver {
     /// Reserves devices of a host for one test. Of the options it uses the seed, where threads stop, whether others
-    /// take part, what fails, and the patience. Waits as long as other tests use all devices.
+    /// take part, what fails, the patience, and which devices have access. Waits as long as other tests use all devices.
     ///
     /// # Errors
     /// Those of [`Device::new`], including that of the call that is to fail, if it is one of those that open a device.
@@ -81,10 +81,13 @@ impl Driver {
         let (call, nth) =
             (failing.as_ref().map_or(std::ptr::null(), |call| call.as_ptr()), options.failing.map_or(0, |f| f.1));
         let (first, count) = (numbers.0.start as u32, count as u32);
-        let Options { seed, stop_at_one_of, others, multicast, patience, .. } = options;
+        let Options { seed, stop_at_one_of, others, multicast, patience, peers, first_device, .. } = options;
         let patience = patience.as_millis() as u64;
+        let set = &self.set_options;
         // SAFETY: the text exists during the call.
-        unsafe { (self.set_options)(first, count, seed, stop_at_one_of, others, call, nth, multicast, patience) };
+        unsafe {
+            set(first, count, seed, stop_at_one_of, others, call, nth, multicast, patience, peers, first_device);
+        }
         let devices = numbers.0.clone().map(|number| Device::new(number as u32)).collect::<Result<_, _>>()?;
         Ok(Mock { devices, _numbers: numbers })
     }

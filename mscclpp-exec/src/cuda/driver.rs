@@ -91,6 +91,15 @@ pub struct Properties {
     pub multicast: bool,
 }
 
+/// Another device that a process sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// [`Properties::uuid`] of the device.
+    pub uuid: [u8; 16],
+    /// Whether the device can access the memory of that one.
+    pub can_access: bool,
+}
+
 /// One device, as the executor uses it: the device itself here, its calls in the supertraits.
 ///
 /// # Safety
@@ -113,6 +122,12 @@ pub unsafe trait Driver:
 
     /// Returns a number that all devices of a process share and that differs from that of every other process.
     fn process(&self) -> u64;
+
+    /// Returns the other devices that this process sees.
+    ///
+    /// # Errors
+    /// Only those of every call.
+    fn peers(&self) -> Result<Vec<Peer>>;
 
     /// Returns whether this device can access the memory of another one, given by its number.
     ///

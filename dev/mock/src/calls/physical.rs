@@ -7,7 +7,7 @@ use mscclpp_exec::cuda::Export;
 
 use super::{POSIX_FILE_DESCRIPTOR, UNIT, ask, calls, ordinal, valid};
 use crate::code::{self, Code};
-use crate::state::{DEVICES, called_here};
+use crate::state::{self, called_here};
 use crate::{multicast, physical};
 
 /// `CUmemAllocationProp`.
@@ -47,7 +47,7 @@ calls! {
         unsafe { &*wanted }.check()?;
         valid(flags == 0 && bytes > 0 && bytes.is_multiple_of(UNIT))?;
         // For all devices: a later call selects those for which it is mapped.
-        let all: Vec<u32> = (0..DEVICES as u32).collect();
+        let all = state::devices_with_access(state::current()?);
         ask(|driver| driver.alloc_shared(bytes as u64, &all)).map(physical::add)
     }
 

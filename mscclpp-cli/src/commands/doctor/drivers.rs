@@ -23,7 +23,7 @@ const PLACES: [&str; 7] = [
 ];
 
 pub(super) fn findings() -> Vec<Finding> {
-    vec![cuda(), compiler(), verbs()]
+    [Some(cuda()), peer_access(), Some(compiler()), Some(verbs())].into_iter().flatten().collect()
 }
 
 /// Checks CUDA: a library, and its kernel module.
@@ -71,6 +71,38 @@ fn cuda() -> Finding {
         (None, None) => {
             let help = "plans run on the CPU; install a driver to run on a device";
             Finding::bad(NAME, State::Absent, format!("no {LIBCUDA}, no kernel module"), help)
+        }
+    }
+}
+
+/// Checks whether devices can access each other's memory; none if there are fewer than two.
+fn peer_access() -> Option<Finding> {
+    const NAME: &str = "CUDA peer access";
+    let devices: Vec<Device> = (0..device_count().ok()?).filter_map(|number| Device::new(number).ok()).collect();
+    let number = |uuid: [u8; 16]| devices.iter().position(|device| device.properties().uuid == uuid);
+    let mut apart = Vec::new();
+    for (one, device) in devices.iter().enumerate() {
+        let peers = match device.peers() {
+            Ok(peers) => peers,
+            Err(reason) => {
+                return Some(Finding::bad(NAME, State::Absent, reason.to_string(), "run `nvidia-smi topo -p2p r`"));
+            }
+        };
+        let without = peers.iter().filter(|peer| !peer.can_access).filter_map(|peer| number(peer.uuid));
+        apart.extend(without.map(|other| (one.min(other), one.max(other))));
+    }
+    apart.sort_unstable();
+    apart.dedup();
+    let count = devices.len();
+    match apart.as_slice() {
+        _ if count < 2 => None,
+        [] => Some(Finding::good(NAME, format!("every two of {count} devices"))),
+        [(one, other), ..] => {
+            let pairs = count * (count - 1) / 2;
+            let found = format!("not between {} of {pairs} pairs of devices, such as {one} and {other}", apart.len());
+            let help =
+                "data between these devices goes through memory of the host; `nvidia-smi topo -p2p r` has the reason";
+            Some(Finding::bad(NAME, State::Small, found, help))
         }
     }
 }

@@ -11,6 +11,8 @@ pub(super) struct Member {
     pub(super) ordinal: u32,
     pub(super) uuid: [u8; 16],
     pub(super) label: String,
+    /// The other devices that the process sees, and whether the device can access their memory.
+    pub(super) visible: Vec<([u8; 16], bool)>,
     pub(super) multicast: bool,
     pub(super) shareable: bool,
     pub(super) multiprocessors: u32,

@@ -20,6 +20,14 @@ fn version() -> Result<u32> {
     Ok(version as u32)
 }
 
+/// Returns the identifier of a device.
+pub(super) fn uuid(device: sys::CUdevice) -> Result<[u8; 16]> {
+    let mut uuid = sys::CUuuid { bytes: [0; 16] };
+    // SAFETY: writes 16 bytes.
+    named("cuDeviceGetUuid", unsafe { sys::cuDeviceGetUuid_v2(&mut uuid, device) }.result())?;
+    Ok(uuid.bytes.map(|byte| byte as u8))
+}
+
 /// Returns the number of devices.
 ///
 /// # Errors
@@ -83,12 +91,7 @@ impl Cuda {
             use sys::CUdevice_attribute_enum as Attribute;
             let properties = Properties {
                 ordinal,
-                uuid: {
-                    let mut uuid = sys::CUuuid { bytes: [0; 16] };
-                    // SAFETY: writes 16 bytes.
-                    named("cuDeviceGetUuid", unsafe { sys::cuDeviceGetUuid_v2(&mut uuid, device) }.result())?;
-                    uuid.bytes.map(|byte| byte as u8)
-                },
+                uuid: uuid(device)?,
                 name: named("cuDeviceGetName", result::device::get_name(device))?,
                 capability: (
                     attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
