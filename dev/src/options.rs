@@ -37,6 +37,8 @@ pub struct Options {
     /// Fabric that connects the devices with those of other hosts that are in the same one: its number, in which
     /// their memory is exported by fabric handles.
     pub fabric: Option<u32>,
+    /// Whether memory cannot be exported by fabric handles, as without access to the fabric's service.
+    pub no_export: bool,
     /// Whether fabric handles of other processes cannot be imported, as without access to the fabric's service.
     pub no_import: bool,
     /// Whether kernels of other hosts, in this process or others, take part: they can map memory, and kernels wait for
@@ -103,6 +105,7 @@ impl Default for Options {
             peers: 0,
             first_device: 0,
             fabric: None,
+            no_export: false,
             no_import: false,
             others: false,
             global_captures: false,

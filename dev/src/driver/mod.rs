@@ -11,7 +11,7 @@ mod streams;
 use std::sync::{Arc, OnceLock};
 
 use mscclpp_exec::cuda::jit::{Compiler, JitError};
-use mscclpp_exec::cuda::{Driver, Peer, Properties};
+use mscclpp_exec::cuda::{Driver, Fabric, Peer, Properties};
 
 use crate::host::{Code, Result, SimulatedHost, error};
 use crate::options::Options;
@@ -38,6 +38,7 @@ impl Simulator {
                 memory: 1 << 34,
                 driver: 13_000,
                 shareable: !options.legacy,
+                fabric: options.fabric.map(|number| Fabric { cluster: [1; 16], clique: number }),
                 multicast: ordinal < options.multicast,
             };
             Self { properties, machine: Arc::clone(&machine), compiler: OnceLock::new() }

@@ -19,6 +19,7 @@ pub(crate) enum Code {
     CaptureInvalidated = 901,
     IllegalAddress = 700,
     LaunchTimeout = 702,
+    NotPermitted = 800,
     Unknown = 999,
 }
 
@@ -36,6 +37,7 @@ pub(crate) fn error<T>(call: &'static str, code: Code, text: impl Into<String>) 
         Code::CaptureUnsupported => "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED",
         Code::CaptureInvalidated => "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED",
         Code::IllegalAddress => "CUDA_ERROR_ILLEGAL_ADDRESS",
+        Code::NotPermitted => "CUDA_ERROR_NOT_PERMITTED",
         Code::Unknown => "CUDA_ERROR_UNKNOWN",
     };
     Err(DriverError { call, code: code as i32, name: name.into(), text: text.into() })

@@ -204,8 +204,8 @@ impl Executor {
     /// descriptors if it is physical memory that was allocated for that, as the memory of executors is where all devices of
     /// the node support it, otherwise by CUDA's interprocess handles, which a process can open only if it sees the device.
     ///
-    /// A node is a set of ranks on one host that can do so, each with all others: the ranks find out by what the driver
-    /// states, and by mapping a small allocation of each other ([`peer_paths`](Self::peer_paths)). Ranks of different nodes
+    /// A node is a set of ranks that can do so, each with all others, on one host or in one NVLink domain: the ranks find out
+    /// by what the driver states, and by mapping a small allocation of each other ([`peer_paths`](Self::peer_paths)). Ranks of different nodes
     /// reach each other through port channels only, whose data goes through memory of the host: [`prepare`](Self::prepare)
     /// rejects plans that need more. After a failed call or launch the executor is unusable and must be recreated.
     ///

@@ -66,7 +66,8 @@ pub use buffers::{Binding, Buffers, DeviceBuffer, DeviceSlice};
 pub(crate) use capture::{SetUp, refuse_in_capture};
 pub use device::{Device, current_device, device_count};
 pub use driver::{
-    Allocation, CaptureMode, Driver, DriverError, Export, Handle, Mapped, Mapping, Peer, Properties, SharedDriver,
+    Allocation, CaptureMode, Driver, DriverError, Export, Fabric, Handle, Mapped, Mapping, Peer, Properties,
+    SharedDriver,
 };
 pub use executor::{Executor, Options, PrepareOptions};
 pub use ipc::PeerPath;

@@ -13,6 +13,7 @@ const COMPUTE_CAPABILITY_MINOR: c_int = 76;
 const VIRTUAL_MEMORY_SUPPORTED: c_int = 102;
 const MEMORY_POOLS_SUPPORTED: c_int = 115;
 const FILES_SUPPORTED: c_int = 103;
+const FABRIC_HANDLES_SUPPORTED: c_int = 128;
 const MULTICAST_SUPPORTED: c_int = 132;
 
 calls! {
@@ -50,6 +51,7 @@ calls! {
             COMPUTE_CAPABILITY_MAJOR => Ok(9),
             COMPUTE_CAPABILITY_MINOR => Ok(0),
             MULTICAST_SUPPORTED => Ok(c_int::from(state::has_multicast(ordinal(device)?))),
+            FABRIC_HANDLES_SUPPORTED => Ok(c_int::from(state::fabric(ordinal(device)?).is_some())),
             VIRTUAL_MEMORY_SUPPORTED | FILES_SUPPORTED => Ok(1),
             MEMORY_POOLS_SUPPORTED => Ok(0),
             _ => Err(code::INVALID_VALUE),

@@ -34,7 +34,10 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 44] = [
+    let tests: [(&str, Test); 47] = [
+        ("hosts_in_one_domain", access::hosts_in_one_domain),
+        ("hosts_in_two_domains", access::hosts_in_two_domains),
+        ("domain_that_cannot_be_used", access::domain_that_cannot_be_used),
         ("devices_without_access_of_one_process", access::devices_without_access_of_one_process),
         ("devices_without_access_of_processes", access::devices_without_access_of_processes),
         ("pairs_of_devices_with_access", access::pairs_of_devices_with_access),
@@ -95,10 +98,17 @@ pub(crate) fn on_mock(seed: u64) -> Vec<Trial> {
     vec![
         Trial::test("mock::communicator::processes", move || Job::start("communicator", "mock", seed, 2, 2)?.succeed()),
         Trial::test("mock::communicator::devices_without_access", move || {
-            access::in_processes("communicator_apart", "mock", seed, 2)
+            access::in_processes("communicator_apart", "mock", seed)
         }),
         Trial::test("mock::communicator::pairs_of_devices_with_access", move || {
-            access::in_processes("communicator_pairs", "mock", seed, 4)
+            access::in_processes("communicator_pairs", "mock", seed)
+        }),
+        Trial::test("mock::communicator::hosts_in_one_domain", move || {
+            (seed..seed + 2).try_for_each(|seed| access::in_processes("communicator_domain", "mock", seed))
+        }),
+        Trial::test("mock::communicator::domain_that_cannot_be_used", move || {
+            access::in_processes("communicator_domain_without_export", "mock", seed)?;
+            access::in_processes("communicator_domain_without_import", "mock", seed)
         }),
         Trial::test("mock::communicator::captures_in_processes", move || {
             Job::start("communicator_captures", "mock", seed, 2, 2)?.succeed()
@@ -113,7 +123,7 @@ pub(crate) fn on_mock(seed: u64) -> Vec<Trial> {
 
 /// The part of a process.
 pub(crate) fn play(role: &str, player: &Player, comm: &Communicator) -> Result<(), Failed> {
-    if matches!(role, "communicator_apart" | "communicator_pairs") {
+    if access::is_role(role) {
         return access::play(role, comm, player);
     }
     let (device, _rig) = player.device(machine_options(player.seed, comm.rank(), false))?;

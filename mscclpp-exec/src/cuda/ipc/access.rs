@@ -1,17 +1,18 @@
 //! Which ranks can access the memory of each other: the nodes of calls on devices.
 //!
-//! Two ranks can share a node if both devices can access the memory of the other one: as far as the processes see both
-//! devices, the driver states whether they can. Ranks of different processes also map a small allocation of each other,
-//! because a process may see only its own device, and because a driver may refuse what the devices could do. A node is a
-//! set of ranks each two of which can; the ranks of different nodes reach each other through port channels, whose data
-//! goes through memory of the host. All ranks compute the same nodes, from the results of all.
+//! Two ranks can share a node if both devices can access the memory of the other one. On one host, the driver states
+//! whether they can, as far as the processes see both devices; on different hosts, both must be in one NVLink domain
+//! ([`Fabric`](crate::cuda::Fabric)). Ranks of different processes also map a small allocation of each other, because a
+//! process may see only its own device, and because a driver may refuse what the devices could do, as where a process may
+//! not use the fabric. A node is a set of ranks each two of which can; the ranks of different nodes reach each other
+//! through port channels, whose data goes through memory of the host. All ranks compute the same nodes, from the results
+//! of all.
 
 use super::members::Member;
 use super::memory::SharedAllocation;
 use super::{IpcGroup, encode};
 use crate::cuda::driver::DriverError;
 use crate::cuda::memory::Storage;
-use crate::cuda::nodes::Owner;
 use crate::error::Error;
 
 /// How a rank's device accesses the memory of another rank.
@@ -22,8 +23,10 @@ pub enum PeerPath {
     SameDevice,
     /// By peer access between devices of one process.
     PeerAccess,
-    /// Memory of another process is mapped.
+    /// Memory of another process of the host is mapped.
     Mapped,
+    /// Memory of another host in the same NVLink domain is mapped.
+    Fabric,
     /// Not at all: port channels copy data through memory of the host.
     Host {
         /// Why the ranks cannot access the memory of each other.
@@ -34,14 +37,18 @@ pub enum PeerPath {
 /// For each rank, why another rank's device cannot access its memory; `None` if it can.
 type Reasons = Vec<Option<String>>;
 
-/// Memory of a rank that the others map on trial, or why it has none.
-type Trial = Result<Option<SharedAllocation>, String>;
+/// Memory of a rank that the others map on trial, and why those of other hosts cannot; or why there is no memory.
+type Trial = Result<(Option<SharedAllocation>, Option<String>), String>;
 
 impl Member {
     /// Returns why this rank's device cannot access the memory of another one, as far as that is known without trying.
     fn excluded(&self, other: &Self, is_same_host: bool) -> Option<String> {
         if !is_same_host {
-            return Some("they are on different hosts".into());
+            return match (self.fabric, other.fabric) {
+                (Some(own), Some(other)) if own == other => None,
+                (Some(_), Some(_)) => Some("they are on different hosts, in different NVLink domains".into()),
+                _ => Some("they are on different hosts".into()),
+            };
         }
         let peer = self.visible.iter().find(|(uuid, _)| *uuid == other.uuid)?;
         (!peer.1).then(|| format!("{} cannot access the memory of {}", self.label, other.label))
@@ -52,7 +59,7 @@ impl IpcGroup {
     /// Determines the nodes, and how this rank reaches each rank. A call of all ranks.
     pub(super) fn find_nodes(&self) -> Result<(Vec<u32>, Vec<PeerPath>), Error> {
         let num_ranks = self.members.len();
-        let hosts = &self.nodes;
+        let hosts = &self.hosts;
         let excluded = |rank: usize, peer: usize| {
             let is_same_host = hosts[rank] == hosts[peer];
             let [one, other] = [rank, peer].map(|rank| &self.members[rank]);
@@ -85,7 +92,8 @@ impl IpcGroup {
             }
             None if self.members[peer].uuid == self.members[own].uuid => PeerPath::SameDevice,
             None if self.members[peer].process == self.members[own].process => PeerPath::PeerAccess,
-            None => PeerPath::Mapped,
+            None if hosts[peer] == hosts[own] => PeerPath::Mapped,
+            None => PeerPath::Fabric,
         };
         let paths = (0..num_ranks).map(path).collect();
         Ok((nodes, paths))
@@ -101,24 +109,31 @@ impl IpcGroup {
         };
         let memory = (0..num_ranks).any(&maps).then(alloc).transpose().map_err(Error::from);
         let exported = memory.as_ref().map_err(Clone::clone).and_then(|memory| match memory {
-            Some(memory) => self.export(&[memory.as_slice()], Owner::Plan).map(Some),
+            Some(memory) => self.export_on_trial(memory.as_slice()).map(Some),
             None => Ok(None),
         });
-        let trial: Trial = match &exported {
-            Ok(exported) => Ok(exported.as_ref().and_then(|exported| exported.pieces.first().cloned())),
-            Err(error) => Err(error.to_string()),
-        };
-        let files =
-            exported.as_ref().ok().and_then(|exported| exported.as_ref()).map(|exported| exported.files.clone());
-        let sent = self.gather::<Trial>("access of CUDA devices", &encode(&trial)?, files.unwrap_or_default())?;
+        let (mut files, mut trial): (_, Trial) = (Vec::new(), Ok((None, None)));
+        match &exported {
+            Ok(Some((exported, refused))) => {
+                files.clone_from(&exported.files);
+                trial = Ok((exported.pieces.first().cloned(), refused.as_ref().map(ToString::to_string)));
+            }
+            Ok(None) => {}
+            Err(error) => trial = Err(error.to_string()),
+        }
+        let sent = self.gather::<Trial>("access of CUDA devices", &encode(&trial)?, files)?;
+        let label = |rank: usize| &self.members[rank].label;
         let try_peer = |(peer, (trial, files)): (usize, (Trial, Vec<_>))| -> Result<Option<String>, Error> {
-            let trial = trial.map_err(|reason| Error::RankLost { peer: peer as u32, reason })?;
-            let Some(piece) = trial.filter(|_| maps(peer)) else { return Ok(None) };
+            let (piece, refused) = trial.map_err(|reason| Error::RankLost { peer: peer as u32, reason })?;
+            let Some(piece) = piece.filter(|_| maps(peer)) else { return Ok(None) };
+            if let Some(reason) = refused.filter(|_| !self.is_on_host(peer as u32)) {
+                return Ok(Some(format!("{} cannot share its memory with other hosts: {reason}", label(peer))));
+            }
             match self.import(peer as u32, piece, &mut files.into_iter()) {
                 Ok(_) => Ok(None),
                 Err(Error::MapFailed { error, .. }) if is_refusal(&error) => {
-                    let [own, other] = [self.rank as usize, peer].map(|rank| &self.members[rank].label);
-                    Ok(Some(format!("{own} cannot map the memory of {other}: {error}")))
+                    let own = label(self.rank as usize);
+                    Ok(Some(format!("{own} cannot map the memory of {}: {error}", label(peer))))
                 }
                 Err(error) => Err(error),
             }
@@ -136,21 +151,25 @@ impl IpcGroup {
     }
 }
 
-/// Returns whether a driver has refused to map memory because of where that is, or of what the process may do: another
-/// failure is one of the call.
-fn is_refusal(error: &DriverError) -> bool {
+/// Returns whether a driver has refused to share or map memory because of where that is, or of what the process may do: another
+/// failure is one of the call. A driver rejects a handle of a fabric that a process may not use as an invalid argument.
+pub(super) fn is_refusal(error: &DriverError) -> bool {
+    const INVALID_VALUE: i32 = 1;
     const INVALID_DEVICE: i32 = 101;
     const MAP_FAILED: i32 = 205;
     const PEER_ACCESS_UNSUPPORTED: i32 = 217;
+    const INVALID_HANDLE: i32 = 400;
     const TOO_MANY_PEERS: i32 = 711;
     const NOT_PERMITTED: i32 = 800;
     const NOT_SUPPORTED: i32 = 801;
     const SYSTEM_NOT_READY: i32 = 802;
     matches!(
         error.code,
-        INVALID_DEVICE
+        INVALID_VALUE
+            | INVALID_DEVICE
             | MAP_FAILED
             | PEER_ACCESS_UNSUPPORTED
+            | INVALID_HANDLE
             | TOO_MANY_PEERS
             | NOT_PERMITTED
             | NOT_SUPPORTED

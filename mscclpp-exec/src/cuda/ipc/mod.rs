@@ -41,7 +41,9 @@ pub(super) struct IpcGroup {
     pub(super) rank: u32,
     members: Vec<Member>,
     bootstrap: Arc<Bootstrap>,
-    /// Node of each rank: the ranks of a node access the memory of each other.
+    /// Host of each rank, which is the node of the bootstrap.
+    hosts: Vec<u32>,
+    /// Node of each rank: the ranks of a node access the memory of each other. One node until they are known.
     pub(super) nodes: Vec<u32>,
     /// How this rank reaches each rank.
     pub(super) paths: Vec<PeerPath>,
@@ -68,6 +70,7 @@ impl IpcGroup {
             visible: peers.iter().map(|peer| (peer.uuid, peer.can_access)).collect(),
             multicast: properties.multicast,
             shareable: properties.shareable,
+            fabric: properties.fabric,
             multiprocessors: properties.multiprocessors,
         };
         let rank = bootstrap.rank();
@@ -99,7 +102,8 @@ impl IpcGroup {
             rank,
             members,
             bootstrap,
-            nodes: hosts,
+            nodes: vec![0; hosts.len()],
+            hosts,
             paths: Vec::new(),
             remote_regions: None,
             stagings: Stagings::default(),

@@ -7,6 +7,7 @@ mod graphs;
 mod kernels;
 mod memory;
 mod multicast;
+mod nvml;
 mod open;
 mod sharing;
 mod streams;
