@@ -19,8 +19,8 @@ pub struct Options {
     pub weak: bool,
     /// A bug in the device code: one of [`bugs`](crate::bugs), [`switch_bugs`](crate::switch_bugs) or
     /// [`barrier_bugs`](crate::barrier_bugs), only for f32, or of [`specialized_bugs`](crate::specialized_bugs) or
-    /// [`access_bugs`](crate::access_bugs); or one of those that [`late`](Self::late) and
-    /// [`global_captures`](Self::global_captures) name.
+    /// [`access_bugs`](crate::access_bugs); or one of those that [`late`](Self::late),
+    /// [`one_connection`](Self::one_connection) and [`global_captures`](Self::global_captures) name.
     pub bug: Option<&'static str>,
     /// Runs kernels with threads of the operating system instead. Of the other settings, only `threads` matters then.
     pub threaded: Option<ThreadedKernels>,
@@ -60,6 +60,9 @@ pub struct Options {
     pub late: bool,
     /// Time for which the calling thread is blocked when it enqueues a copy on a stream.
     pub time_per_copy: Duration,
+    /// Whether all streams of a device that have the same priority share a hardware queue, which executes work in the order
+    /// in which it was enqueued. With the injected bug `equal_priorities` there is one priority.
+    pub one_connection: bool,
     /// Whether the driver is older than the toolkit that built the kernels, and rejects them.
     pub old: bool,
     /// Number of devices, from the first one, that support multicast objects.
@@ -114,6 +117,7 @@ impl Default for Options {
             legacy: false,
             late: false,
             time_per_copy: Duration::ZERO,
+            one_connection: false,
             old: false,
             multicast: 0,
             counts: None,

@@ -58,6 +58,8 @@ pub(crate) struct State {
     /// Kernels, by handle.
     pub(crate) functions: BTreeMap<usize, usize>,
     pub(crate) streams: BTreeMap<usize, Queue>,
+    /// Number of pieces of work enqueued so far.
+    enqueued: u64,
     pub(crate) graphs: BTreeMap<usize, Vec<Work>>,
     pub(crate) events: BTreeMap<usize, Event>,
     pub(crate) multicasts: BTreeMap<usize, Arc<Multicast>>,

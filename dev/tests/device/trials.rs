@@ -10,7 +10,7 @@ use mscclpp_exec::cuda::{CudaUnavailable, Device};
 
 use super::suite::STALL_TIMEOUT;
 use super::{
-    CACHE, Rig, accesses, at, bugs, capture_modes, communicator, deadlocks, devices, faults, machines,
+    CACHE, Rig, accesses, at, bugs, capture_modes, communicator, connections, deadlocks, devices, faults, machines,
     mock, nodes, planted, processes, rehearsal, starts, suite, switches, tensors, threads,
 };
 
@@ -89,6 +89,7 @@ fn on_simulator(seeds: &Range<u64>) -> Vec<Trial> {
         nodes::tests(seeds.clone()),
         switches::tests(seeds.clone()),
         communicator::tests(seeds.clone()),
+        connections::tests(seeds.clone()),
     ];
     suite.chain(others.into_iter().flatten()).collect()
 }

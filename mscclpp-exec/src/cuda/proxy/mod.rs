@@ -1,5 +1,11 @@
 //! The proxy of port channels: a thread that takes triggers from the device's queues and enqueues their copies and
 //! signals on its own stream, in their order.
+//!
+//! A driver distributes streams among a limited number of hardware queues, each of which executes work in the order in which
+//! it was enqueued. A copy in the queue of the kernel that waits for it would never begin. So the streams of copies have
+//! the highest priority, and those of callers usually have another one. That streams of different priorities never share a
+//! hardware queue is not documented, and has not been seen on a device; `CUDA_DEVICE_MAX_CONNECTIONS` raises the number of
+//! queues.
 
 mod failure;
 mod queue;
@@ -87,7 +93,7 @@ impl Proxies {
         let table: Vec<_> =
             (0_u64..).zip(&queues).map(|(number, queue)| queue.of_device(heads.address() + 8 * number)).collect();
         let table = DeviceMemory::holding(&driver, &table)?;
-        let stream = driver.create_stream()?;
+        let stream = driver.create_priority_stream()?;
         let state = Mutex::new(State {
             taken: vec![0; count],
             rests: (0..count).map(|_| None).collect(),

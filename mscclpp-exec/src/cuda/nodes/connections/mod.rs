@@ -97,7 +97,7 @@ impl NodeConnections {
         };
         let wires = peers.iter().map(wire).collect::<driver::Result<_>>()?;
         Ok(Self {
-            stream: driver.create_stream()?,
+            stream: driver.create_priority_stream()?,
             driver,
             bootstrap: Arc::clone(bootstrap),
             memories: Arc::clone(memories),
