@@ -34,9 +34,10 @@ impl Queue {
 /// An event; a destroyed one is removed when no work is left.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Event {
+    pub(crate) is_timed: bool,
     pub(crate) destroyed: bool,
-    recorded: u64,
-    pub(super) done: u64,
+    pub(crate) recorded: u64,
+    pub(crate) done: u64,
 }
 
 impl Event {

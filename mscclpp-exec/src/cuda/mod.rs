@@ -35,6 +35,7 @@ mod cudarc_memory;
 mod device;
 pub mod dlpack;
 mod driver;
+mod event_pool;
 mod executor;
 mod images;
 mod ipc;

@@ -2,7 +2,7 @@
 
 use std::ffi::c_uint;
 
-use mscclpp_exec::cuda::Handle;
+use mscclpp_exec::cuda::{Driver, Handle};
 
 use super::{ask, calls, valid};
 use crate::code::{self, Code};
@@ -12,7 +12,11 @@ calls! {
     fn cuEventCreate(event: *mut usize, flags: c_uint) -> event {
         // With or without timing.
         valid([0, 2].contains(&flags))?;
-        ask(|driver| driver.create_event()).map(|event| event.0)
+        let create = |driver: &dyn Driver| match flags & 2 {
+            0 => driver.create_event(),
+            _ => driver.create_untimed_event(),
+        };
+        ask(create).map(|event| event.0)
     }
 
     fn cuEventDestroy_v2(event: usize) { ask(|driver| driver.destroy_event(Handle(event))) }
