@@ -2,10 +2,12 @@
 # Runs a command on simulated CUDA devices: the mock driver takes the place of CUDA's `libcuda.so.1`. Device code runs on the CPU,
 # thousands of times slower than a device, so choose small messages. Needs Rust and a C++ compiler.
 #
-# Usage: scripts/simulated-cuda.sh [-n RANKS] [--devices N] [--multicast N] [--nccl] -- COMMAND ...
+# Usage: scripts/simulated-cuda.sh [-n RANKS] [--devices N] [--multicast N] [--peers N] [--fabric N] [--nccl] -- COMMAND ...
 #   -n RANKS         start RANKS processes, with the variables of `mscclpp launch` and torchrun; otherwise one process
-#   --devices N      devices of each process, which can access one another's memory (8)
+#   --devices N      devices of each process (8)
 #   --multicast N    that many of these have multicast objects (0)
+#   --peers N        consecutive devices that can access one another's memory: 1 for none (all)
+#   --fabric N       number of an NVLink domain that has the devices of all hosts (none)
 #   --nccl           programs that use CUDA's runtime and NCCL, such as PyTorch, get a runtime on simulated devices (libcudart.so.13,
 #                    dev/cudart) and the NCCL library of this checkout; kernels of such a program do not run
 #
@@ -19,7 +21,7 @@ usage() {
     exit 2
 }
 
-ranks='' devices=8 multicast=0 nccl=''
+ranks='' devices=8 multicast=0 peers=0 fabric='' nccl=''
 while [ $# -gt 0 ]; do
     case "$1" in
     --)
@@ -34,6 +36,8 @@ while [ $# -gt 0 ]; do
     -n) ranks=${2:-} ;;
     --devices) devices=${2:-} ;;
     --multicast) multicast=${2:-} ;;
+    --peers) peers=${2:-} ;;
+    --fabric) fabric=${2:-} ;;
     *) usage ;;
     esac
     [[ "${2:-}" =~ ^[0-9]+$ ]] || usage
@@ -57,15 +61,15 @@ cargo build --quiet --profile "$profile" --manifest-path "$here/Cargo.toml" "${p
 built=$target/${profile/#dev/debug}
 driver=$target/simulated-cuda
 mkdir -p "$driver"
-# The compiler of device code, which compiles for the simulator.
-for name in libcuda.so libcuda.so.1 libnvrtc.so; do
+# Also the compiler of device code, which compiles for the simulator, and NVML.
+for name in libcuda.so libcuda.so.1 libnvrtc.so libnvidia-ml.so.1; do
     ln -sf "$built/libmscclpp_mock_cuda.so" "$driver/$name"
 done
 
 export LD_LIBRARY_PATH=$driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} PATH=$built:$PATH
 # Compiled code depends on the simulator, which a cache does not know.
 export MSCCLPP_CACHE='' MSCCLPP_NVRTC=''
-export MSCCLPP_MOCK_DEVICES=$devices MSCCLPP_MOCK_MULTICAST=$multicast
+export MSCCLPP_MOCK_DEVICES=$devices MSCCLPP_MOCK_MULTICAST=$multicast MSCCLPP_MOCK_PEERS=$peers MSCCLPP_MOCK_FABRIC=$fabric
 if [ -n "$nccl" ]; then
     # PyTorch finds libraries by its own DT_RPATH before LD_LIBRARY_PATH, but not before what is loaded already under their names.
     mkdir -p "$driver/nccl"

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustix::fs::MemfdFlags;
 use rustix::mm::{MapFlags, ProtFlags};
 
-use crate::file::map;
+use crate::file::{Place, map};
 use crate::launch::{Pieces, Reach};
 use crate::multicast::{Multicast, MulticastRange};
 
@@ -53,16 +53,16 @@ const POISON: u8 = 0xcd;
 
 impl SimulatedMemory {
     /// Allocates device memory filled with `POISON`, or zeroed host memory; `None` if there is no memory. `shared`:
-    /// other processes can map it.
-    pub(crate) fn alloc(&mut self, bytes: u64, device: Option<u32>, shared: bool) -> Option<u64> {
+    /// other processes can map it, whose devices can access this place.
+    pub(crate) fn alloc(&mut self, bytes: u64, device: Option<u32>, shared: Option<Place>) -> Option<u64> {
         let len = bytes.max(1);
         let (address, place) = match shared {
-            true => {
-                let file = rustix::fs::memfd_create("simulated device", MemfdFlags::CLOEXEC).ok()?;
+            Some(place) => {
+                let file = rustix::fs::memfd_create(place.name(), MemfdFlags::CLOEXEC).ok()?;
                 rustix::fs::ftruncate(&file, len).ok()?;
                 (map(&file, len)?, Backing::File(file))
             }
-            false => {
+            None => {
                 let layout = Layout::from_size_align(usize::try_from(len).ok()?, ALIGN).ok()?;
                 // SAFETY: the layout has at least one byte.
                 let memory = unsafe { if device.is_none() { alloc_zeroed(layout) } else { alloc(layout) } };
@@ -82,8 +82,8 @@ impl SimulatedMemory {
     }
 
     /// Allocates memory to be shared, for a device and these others.
-    pub(crate) fn alloc_shared(&mut self, bytes: u64, device: u32, peers: &[u32]) -> Option<u64> {
-        let address = self.alloc(bytes, Some(device), true)?;
+    pub(crate) fn alloc_shared(&mut self, bytes: u64, device: u32, place: Place, peers: &[u32]) -> Option<u64> {
+        let address = self.alloc(bytes, Some(device), Some(place))?;
         let piece = self.pieces.get_mut(&address)?;
         if let Backing::File(file) = std::mem::replace(&mut piece.place, Backing::Heap) {
             piece.place = Backing::Shared(file, peers.to_vec());

@@ -19,8 +19,8 @@ pub struct Options {
     pub weak: bool,
     /// A bug in the device code: one of [`bugs`](crate::bugs), [`switch_bugs`](crate::switch_bugs) or
     /// [`barrier_bugs`](crate::barrier_bugs), only for f32, or of [`specialized_bugs`](crate::specialized_bugs) or
-    /// [`access_bugs`](crate::access_bugs); or one of those that [`late`](Self::late) and
-    /// [`global_captures`](Self::global_captures) name.
+    /// [`access_bugs`](crate::access_bugs); or one of those that [`late`](Self::late),
+    /// [`one_connection`](Self::one_connection) and [`global_captures`](Self::global_captures) name.
     pub bug: Option<&'static str>,
     /// Runs kernels with threads of the operating system instead. Of the other settings, only `threads` matters then.
     pub threaded: Option<ThreadedKernels>,
@@ -30,8 +30,17 @@ pub struct Options {
     pub sticky: bool,
     /// A device whose threads are scheduled a hundred times less often.
     pub slow: Option<u32>,
-    /// Whether devices cannot access one another's memory.
-    pub apart: bool,
+    /// Number of consecutive devices, by their numbers on the host, that can access one another's memory; 0: all devices.
+    pub peers: u32,
+    /// Number on its host of the first device, where the devices of a host are divided among processes.
+    pub first_device: u32,
+    /// Fabric that connects the devices with those of other hosts that are in the same one: its number, in which
+    /// their memory is exported by fabric handles.
+    pub fabric: Option<u32>,
+    /// Whether memory cannot be exported by fabric handles, as without access to the fabric's service.
+    pub no_export: bool,
+    /// Whether fabric handles of other processes cannot be imported, as without access to the fabric's service.
+    pub no_import: bool,
     /// Whether kernels of other hosts, in this process or others, take part: they can map memory, and kernels wait for
     /// theirs.
     pub others: bool,
@@ -51,6 +60,9 @@ pub struct Options {
     pub late: bool,
     /// Time for which the calling thread is blocked when it enqueues a copy on a stream.
     pub time_per_copy: Duration,
+    /// Whether all streams of a device that have the same priority share a hardware queue, which executes work in the order
+    /// in which it was enqueued. With the injected bug `equal_priorities` there is one priority.
+    pub one_connection: bool,
     /// Whether the driver is older than the toolkit that built the kernels, and rejects them.
     pub old: bool,
     /// Number of devices, from the first one, that support multicast objects.
@@ -96,7 +108,11 @@ impl Default for Options {
             failing: None,
             sticky: false,
             slow: None,
-            apart: false,
+            peers: 0,
+            first_device: 0,
+            fabric: None,
+            no_export: false,
+            no_import: false,
             others: false,
             global_captures: false,
             files: false,
@@ -104,6 +120,7 @@ impl Default for Options {
             legacy: false,
             late: false,
             time_per_copy: Duration::ZERO,
+            one_connection: false,
             old: false,
             multicast: 0,
             counts: None,

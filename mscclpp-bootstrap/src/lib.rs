@@ -52,6 +52,8 @@ pub use observe::observe;
 pub use options::{MAX_TIMEOUT, Options};
 pub use rank_info::RankInfo;
 #[doc(hidden)]
+pub use rank_info::ranks_per_node;
+#[doc(hidden)]
 pub use router::odd_one_out;
 pub use secret::Secret;
 #[doc(hidden)]

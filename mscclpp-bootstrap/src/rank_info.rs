@@ -113,7 +113,7 @@ pub(crate) fn nodes(members: &[RankInfo]) -> Vec<u32> {
 
 /// Returns the number of ranks per node, if all nodes have equally many ranks and the ranks of each node are
 /// consecutive; otherwise 1.
-pub(crate) fn ranks_per_node(nodes: &[u32]) -> u32 {
+pub fn ranks_per_node(nodes: &[u32]) -> u32 {
     let first = nodes.iter().take_while(|node| **node == 0).count().max(1);
     let regular = nodes.len().is_multiple_of(first)
         && nodes.iter().enumerate().all(|(rank, node)| *node as usize == rank / first);

@@ -248,7 +248,7 @@ The rules use facts that all ranks share:
 |---|---|
 | multicast | the devices of all ranks: each rank on a device of its own, all with multicast objects |
 | registered | the call: all of its memory is allocated by the communicator |
-| nodes | the bootstrap: ranks of one node access each other's memory. Devices of one host without peer access need a node for each rank, which the user sets up by a different `MSCCLPP_HOST_ID` for each; data then goes through the host, by port channels |
+| nodes | the devices: ranks of one node access each other's memory, which the ranks find out when they connect ([Several nodes](cuda.md#several-nodes)). Devices of one host without peer access are a node each; their data goes through the host, by port channels |
 | order | [`Communicator::set_order_policy`](algorithms.md#order-of-reduction). The tables \"in switches\" are for `in-switch`; integers and all calls that do not reduce need no permission |
 
 *Moved* is what a rank's own operations store in and load from other memories than its own, in messages; packets count twice, a

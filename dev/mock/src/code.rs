@@ -18,17 +18,19 @@ pub(crate) const NOT_READY: Code = 600;
 pub(crate) const PEER_ACCESS_ALREADY_ENABLED: Code = 704;
 pub(crate) const HOST_MEMORY_ALREADY_REGISTERED: Code = 712;
 pub(crate) const HOST_MEMORY_NOT_REGISTERED: Code = 713;
+pub(crate) const NOT_PERMITTED: Code = 800;
 pub(crate) const NOT_SUPPORTED: Code = 801;
 pub(crate) const UNKNOWN: Code = 999;
 
 /// Names and descriptions, by code.
-const TEXTS: [(Code, &CStr, &CStr); 18] = [
+const TEXTS: [(Code, &CStr, &CStr); 20] = [
     (SUCCESS, c"CUDA_SUCCESS", c"no error"),
     (INVALID_VALUE, c"CUDA_ERROR_INVALID_VALUE", c"invalid argument"),
     (2, c"CUDA_ERROR_OUT_OF_MEMORY", c"out of memory"),
     (INVALID_DEVICE, c"CUDA_ERROR_INVALID_DEVICE", c"invalid device ordinal"),
     (INVALID_IMAGE, c"CUDA_ERROR_INVALID_IMAGE", c"device kernel image is invalid"),
     (INVALID_CONTEXT, c"CUDA_ERROR_INVALID_CONTEXT", c"invalid device context"),
+    (217, c"CUDA_ERROR_PEER_ACCESS_UNSUPPORTED", c"peer access is not supported between these two devices"),
     (INVALID_HANDLE, c"CUDA_ERROR_INVALID_HANDLE", c"invalid resource handle"),
     (NOT_FOUND, c"CUDA_ERROR_NOT_FOUND", c"named symbol not found"),
     (NOT_READY, c"CUDA_ERROR_NOT_READY", c"device not ready"),
@@ -46,6 +48,7 @@ const TEXTS: [(Code, &CStr, &CStr); 18] = [
         c"pointer does not correspond to a registered memory region",
     ),
     (NOT_SUPPORTED, c"CUDA_ERROR_NOT_SUPPORTED", c"operation not supported"),
+    (NOT_PERMITTED, c"CUDA_ERROR_NOT_PERMITTED", c"operation not permitted"),
     (900, c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", c"operation not permitted when stream is capturing"),
     (901, c"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", c"operation failed due to a previous error during capture"),
     (UNKNOWN, c"CUDA_ERROR_UNKNOWN", c"unknown error"),

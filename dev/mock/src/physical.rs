@@ -15,6 +15,8 @@ struct Physical {
     mapping: Mapping,
     handles: u32,
     stage: Stage,
+    /// Whether it can be exported to the hosts of a fabric.
+    has_fabric: bool,
     /// Whether it was mapped: afterwards only handles keep it, and new addresses are those of other memory.
     was_mapped: bool,
 }
@@ -48,9 +50,10 @@ fn all() -> MutexGuard<'static, BTreeMap<u64, Physical>> {
 }
 
 /// Adds memory of the current context; returns its handle.
-pub(crate) fn add(mapping: Mapping) -> u64 {
+pub(crate) fn add(mapping: Mapping, has_fabric: bool) -> u64 {
     if let Ok(driver) = state::driver() {
-        all().insert(mapping.address, Physical { driver, mapping, handles: 1, stage: Stage::Free, was_mapped: false });
+        let (stage, was_mapped) = (Stage::Free, false);
+        all().insert(mapping.address, Physical { driver, mapping, handles: 1, stage, has_fabric, was_mapped });
     }
     mapping.address
 }
@@ -101,6 +104,11 @@ pub(crate) fn release(address: u64) -> Result<(), Code> {
         memory.handles = memory.handles.checked_sub(1).ok_or(code::INVALID_VALUE)?;
         Ok(())
     })
+}
+
+/// Returns whether memory can be exported to the hosts of a fabric.
+pub(crate) fn has_fabric(address: u64) -> bool {
+    all().get(&address).is_some_and(|memory| memory.has_fabric)
 }
 
 /// Returns whether it is a handle that was not released.

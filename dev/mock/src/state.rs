@@ -43,6 +43,10 @@ struct Environment {
     devices: Option<u32>,
     /// `MSCCLPP_MOCK_MULTICAST`: number of these devices, from the first one, with multicast objects.
     multicast: u32,
+    /// `MSCCLPP_MOCK_PEERS`: number of consecutive devices that can access one another's memory; otherwise all can.
+    peers: u32,
+    /// `MSCCLPP_MOCK_FABRIC`: number of the fabric that connects the devices with those of other hosts.
+    fabric: Option<u32>,
     /// `MSCCLPP_MOCK_OTHERS`: whether other processes take part, as [`Options::others`].
     others: bool,
 }
@@ -54,6 +58,8 @@ fn environment() -> &'static Environment {
         Environment {
             devices: number("MSCCLPP_MOCK_DEVICES").filter(|devices| (1..=DEVICES as u32).contains(devices)),
             multicast: number("MSCCLPP_MOCK_MULTICAST").unwrap_or(0),
+            peers: number("MSCCLPP_MOCK_PEERS").unwrap_or(0),
+            fabric: number("MSCCLPP_MOCK_FABRIC"),
             others: std::env::var_os("MSCCLPP_MOCK_OTHERS").is_some(),
         }
     })
@@ -67,9 +73,16 @@ pub(crate) fn count() -> usize {
 impl Default for Device {
     /// Returns a device whose options were not set.
     fn default() -> Self {
-        let Environment { devices, multicast, others } = *environment();
+        let Environment { devices, multicast, peers, fabric, others } = *environment();
         Self {
-            options: Options { others, multicast, starts_at_launch: devices.is_some(), ..Options::default() },
+            options: Options {
+                others,
+                multicast,
+                peers,
+                fabric,
+                starts_at_launch: devices.is_some(),
+                ..Options::default()
+            },
             machine: (0, devices.unwrap_or(0)),
             context: None,
             functions: BTreeMap::new(),
@@ -119,8 +132,9 @@ thread_local! {
 static MACHINES: Mutex<BTreeMap<usize, Vec<Option<SharedDriver>>>> = Mutex::new(BTreeMap::new());
 
 /// Sets the options of `count` devices that share a host, from the next creation of their contexts on. `failing`: the
-/// call that fails, or null. `multicast`: number of devices, from the first one, with multicast objects. `patience_ms`:
-/// as the simulator's `patience`.
+/// call that fails, or null. `multicast`: number of devices, from the first one, with multicast objects. `patience_ms`,
+/// `peers`, `first_device`: as in the simulator's options. `fabric`: number of the fabric, or -1; `no_fabric`: bit 0 and bit 1
+/// for the simulator's `no_export` and `no_import`.
 ///
 /// # Safety
 /// `failing` must be null or a text.
@@ -135,6 +149,10 @@ unsafe extern "C" fn mock_cuda_options(
     nth: u64,
     multicast: u32,
     patience_ms: u64,
+    peers: u32,
+    first_device: u32,
+    fabric: i64,
+    no_fabric: u32,
 ) {
     let failing = match failing.is_null() {
         true => None,
@@ -149,7 +167,10 @@ unsafe extern "C" fn mock_cuda_options(
     let mut devices = devices();
     for number in first..first + count {
         let device = devices.entry(number as usize).or_default();
-        device.options = Options { seed, stop_at_one_of, others, failing, patience, multicast, ..Options::default() };
+        let options = Options { seed, stop_at_one_of, others, failing, patience, ..Options::default() };
+        let (no_export, no_import) = (no_fabric & 1 != 0, no_fabric & 2 != 0);
+        let fabric = u32::try_from(fabric).ok();
+        device.options = Options { multicast, peers, first_device, fabric, no_export, no_import, ..options };
         device.machine = (first as usize, count);
         device.calls = 0;
     }
@@ -169,6 +190,31 @@ pub(crate) fn number_in_machine(device: usize, peer: usize) -> Option<u32> {
         machine => machine,
     };
     peer.checked_sub(first).and_then(|number| u32::try_from(number).ok()).filter(|&number| number < count)
+}
+
+/// Returns the fabric of a device.
+pub(crate) fn fabric(device: usize) -> Option<u32> {
+    devices().entry(device).or_default().options.fabric
+}
+
+/// Returns whether memory of a device can have handles of a fabric.
+pub(crate) fn can_export_to_fabric(device: usize) -> bool {
+    let mut devices = devices();
+    let options = devices.entry(device).or_default().options;
+    options.fabric.is_some() && !options.no_export
+}
+
+/// Returns the numbers of the devices that can access the memory of a device, itself included: those of its host that are
+/// in its group.
+pub(crate) fn devices_with_access(device: usize) -> Vec<u32> {
+    let (options, (_, count)) = {
+        let mut devices = devices();
+        let of = devices.entry(device).or_default();
+        (of.options, of.machine)
+    };
+    let own = number_in_machine(device, device).unwrap_or(0);
+    let group = |number: u32| (options.first_device + number).checked_div(options.peers);
+    (0..count.max(1)).filter(|&number| group(number) == group(own)).collect()
 }
 
 /// Opens a simulated device of its host.

@@ -4,14 +4,25 @@ use mscclpp_exec::cuda::Handle;
 use mscclpp_exec::cuda::calls::Events;
 
 use super::Simulator;
-use crate::host::Result;
+use crate::host::{Code, Event, Result, error};
+
+impl Simulator {
+    fn add_event(&self, is_timed: bool) -> Handle {
+        let handle = self.machine.handle();
+        self.machine.state().events.insert(handle.0, Event { is_timed, ..Event::default() });
+        handle
+    }
+}
 
 impl Events for Simulator {
     fn create_event(&self) -> Result<Handle> {
         self.called("cuEventCreate")?;
-        let handle = self.machine.handle();
-        self.machine.state().events.insert(handle.0, Default::default());
-        Ok(handle)
+        Ok(self.add_event(true))
+    }
+
+    fn create_untimed_event(&self) -> Result<Handle> {
+        self.called("cuEventCreate")?;
+        Ok(self.add_event(false))
     }
 
     fn record(&self, event: Handle, stream: Handle) -> Result<()> {
@@ -32,9 +43,14 @@ impl Events for Simulator {
         Ok(self.machine.is_done(event))
     }
 
-    fn elapsed_us(&self, _: Handle, _: Handle) -> Result<f64> {
-        self.called("cuEventElapsedTime")?;
-        Ok(0.0)
+    fn elapsed_us(&self, from: Handle, to: Handle) -> Result<f64> {
+        const CALL: &str = "cuEventElapsedTime";
+        self.called(CALL)?;
+        let state = self.machine.state();
+        match [from, to].iter().all(|event| state.events.get(&event.0).is_some_and(|event| event.is_timed)) {
+            true => Ok(0.0),
+            false => error(CALL, Code::InvalidHandle, "an event without a time"),
+        }
     }
 
     fn destroy_event(&self, event: Handle) -> Result<()> {

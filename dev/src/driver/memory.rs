@@ -10,11 +10,8 @@ impl Memory for Simulator {
     fn alloc(&self, bytes: u64) -> Result<u64> {
         self.called("cuMemAlloc")?;
         let Properties { ordinal, memory, .. } = self.properties;
-        let address = if bytes > memory {
-            None
-        } else {
-            self.machine.memory().alloc(bytes, Some(ordinal), self.machine.options.others)
-        };
+        let shared = self.machine.options.others.then(|| self.machine.place(ordinal));
+        let address = if bytes > memory { None } else { self.machine.memory().alloc(bytes, Some(ordinal), shared) };
         address.map_or_else(|| error("cuMemAlloc", Code::OutOfMemory, format!("{bytes} bytes")), Ok)
     }
 
@@ -29,7 +26,7 @@ impl Memory for Simulator {
 
     fn alloc_mapped(&self, bytes: u64) -> Result<Mapped> {
         self.called("cuMemHostAlloc")?;
-        let address = self.machine.memory().alloc(bytes, None, false);
+        let address = self.machine.memory().alloc(bytes, None, None);
         address.map_or_else(
             || error("cuMemHostAlloc", Code::OutOfMemory, format!("{bytes} bytes")),
             |address| Ok(Mapped { host: address as usize, device: address }),

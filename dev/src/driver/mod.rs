@@ -11,7 +11,7 @@ mod streams;
 use std::sync::{Arc, OnceLock};
 
 use mscclpp_exec::cuda::jit::{Compiler, JitError};
-use mscclpp_exec::cuda::{Driver, Properties};
+use mscclpp_exec::cuda::{Driver, Fabric, Peer, Properties};
 
 use crate::host::{Code, Result, SimulatedHost, error};
 use crate::options::Options;
@@ -31,13 +31,14 @@ impl Simulator {
         (0..devices).map(move |ordinal| {
             let properties = Properties {
                 ordinal,
-                uuid: u128::to_ne_bytes(u128::from(machine.id) << 32 | u128::from(ordinal)),
+                uuid: machine.uuid(ordinal),
                 name: "simulated device".into(),
                 capability: (9, 0),
                 multiprocessors: 132,
                 memory: 1 << 34,
                 driver: 13_000,
                 shareable: !options.legacy,
+                fabric: options.fabric.map(|number| Fabric { cluster: [1; 16], clique: number }),
                 multicast: ordinal < options.multicast,
             };
             Self { properties, machine: Arc::clone(&machine), compiler: OnceLock::new() }
@@ -68,13 +69,25 @@ unsafe impl Driver for Simulator {
         self.machine.id
     }
 
-    fn can_access(&self, _: u32) -> Result<bool> {
+    fn peers(&self) -> Result<Vec<Peer>> {
+        let peer = |ordinal: u32| {
+            let can_access = self.can_access(ordinal)?;
+            Ok(Peer { uuid: self.machine.uuid(ordinal), can_access })
+        };
+        (0..self.machine.devices).filter(|&ordinal| ordinal != self.properties.ordinal).map(peer).collect()
+    }
+
+    fn can_access(&self, peer: u32) -> Result<bool> {
         self.called("cuDeviceCanAccessPeer")?;
-        Ok(!self.machine.options.apart)
+        Ok(self.machine.can_access(self.properties.ordinal, peer))
     }
 
     fn enable_access(&self, peer: u32) -> Result<()> {
-        self.called("cuCtxEnablePeerAccess")?;
+        const CALL: &str = "cuCtxEnablePeerAccess";
+        self.called(CALL)?;
+        if !self.machine.can_access(self.properties.ordinal, peer) {
+            return error(CALL, Code::PeerAccessUnsupported, "no access");
+        }
         self.machine.state().access.insert((self.properties.ordinal, peer));
         Ok(())
     }

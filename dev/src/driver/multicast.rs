@@ -6,7 +6,7 @@ use std::sync::Arc;
 use mscclpp_exec::cuda::{Handle, calls};
 
 use super::Simulator;
-use crate::alloc::to_handle;
+use crate::alloc::{from_handle, to_handle};
 use crate::host::{Code, Result, error};
 use crate::multicast::{self, Multicast};
 
@@ -55,6 +55,25 @@ impl calls::Multicast for Simulator {
         const CALL: &str = "cuMemImportFromShareableHandle";
         self.called(CALL)?;
         let object = Multicast::open(file);
+        object.map_or_else(|| error(CALL, Code::InvalidValue, "no object"), |object| Ok(self.add_multicast(object)))
+    }
+
+    fn export_multicast_fabric(&self, object: Handle) -> Result<[u8; 64]> {
+        const CALL: &str = "cuMemExportToShareableHandle";
+        self.called(CALL)?;
+        if self.machine.options.fabric.is_none() || self.machine.options.no_export {
+            return error(CALL, Code::NotPermitted, "no access to the fabric");
+        }
+        Ok(to_handle((std::process::id(), self.machine.id, 0), self.multicast(CALL, object)?.file(), 0))
+    }
+
+    fn import_multicast_fabric(&self, handle: [u8; 64]) -> Result<Handle> {
+        const CALL: &str = "cuMemImportFromShareableHandle";
+        self.called(CALL)?;
+        if self.machine.options.fabric.is_none() || self.machine.options.no_import {
+            return error(CALL, Code::NotPermitted, "no access to the fabric");
+        }
+        let object = from_handle(&handle).and_then(|(_, file, _)| Multicast::open(file));
         object.map_or_else(|| error(CALL, Code::InvalidValue, "no object"), |object| Ok(self.add_multicast(object)))
     }
 

@@ -6,13 +6,23 @@ use mscclpp_exec::cuda::calls::Streams;
 use super::{Simulator, released};
 use crate::host::{Queue, Result, Work};
 
+impl Simulator {
+    fn add_stream(&self, has_priority: bool) -> Handle {
+        let (handle, device) = (self.machine.handle(), self.properties.ordinal);
+        self.machine.state().streams.insert(handle.0, Queue { device, has_priority, ..Queue::default() });
+        handle
+    }
+}
+
 impl Streams for Simulator {
     fn create_stream(&self) -> Result<Handle> {
         self.called("cuStreamCreate")?;
-        let handle = self.machine.handle();
-        let queue = Queue { device: self.properties.ordinal, ..Queue::default() };
-        self.machine.state().streams.insert(handle.0, queue);
-        Ok(handle)
+        Ok(self.add_stream(false))
+    }
+
+    fn create_priority_stream(&self) -> Result<Handle> {
+        self.called("cuStreamCreateWithPriority")?;
+        Ok(self.add_stream(self.machine.options.bug != Some("equal_priorities")))
     }
 
     fn destroy_stream(&self, stream: Handle) -> Result<()> {

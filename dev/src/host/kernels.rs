@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::c_void;
 
-use super::{Code, SimulatedHost, State, Work, error};
+use super::{Code, Queue, SimulatedHost, State, Work, error};
 use crate::alloc::SimulatedMemory;
 use crate::launch::{self, Fault, Finished, Kernel, Turn};
 use crate::threaded::ThreadedKernels;
@@ -37,7 +37,7 @@ impl SimulatedHost {
             version = now;
             // Delayed work may be what the kernels wait for: the record that another stream waits for before its
             // kernel.
-            let may_help = state.helped || self.options.others || state.has_delayed_work();
+            let may_help = state.helped || self.options.others || state.has_delayed_work(self.options.one_connection);
             // Otherwise their waits end by their timeouts.
             state.stuck = stuck && may_help;
             if ended || state.stuck {
@@ -70,13 +70,15 @@ impl SimulatedHost {
     /// Returns the kernels that are first on their streams.
     fn startable(&self, memory: &SimulatedMemory, state: &mut State) -> Vec<Kernel> {
         let mut kernels = Vec::new();
+        let unblocked = state.unblocked(self.options.one_connection);
         let State { streams, functions, access, .. } = state;
-        for (&stream, queue) in streams.iter_mut().filter(|(_, queue)| !queue.runs) {
+        let may_run = |stream: &usize, queue: &Queue| !queue.runs && unblocked.contains(stream);
+        for (&stream, queue) in streams.iter_mut().filter(|(stream, queue)| may_run(stream, queue)) {
             let Some(Work::Launch(launch)) = queue.work.front() else { continue };
             let Some(&kernel) = functions.get(&launch.function.0) else {
                 let error = error::<()>("cuLaunchKernel", Code::NotFound, "no such kernel");
                 queue.failed = error.err();
-                queue.work.pop_front();
+                queue.pop();
                 continue;
             };
             kernels.push(Kernel {
@@ -98,7 +100,7 @@ impl State {
     fn finish(&mut self, (stream, result): Finished) {
         let Some(queue) = self.streams.get_mut(&stream) else { return };
         queue.runs = false;
-        queue.work.pop_front();
+        queue.pop();
         if let Err(fault) = result {
             let code = match fault {
                 Fault::Access { .. } => Code::IllegalAddress,

@@ -26,6 +26,7 @@ pub(crate) use self::error::{Code, Result, error};
 pub(crate) use self::streams::{Event, Queue};
 pub(crate) use self::work::{Launch, Work};
 use crate::alloc::SimulatedMemory;
+use crate::file::Place;
 use crate::multicast::Multicast;
 use crate::options::Options;
 use crate::plugin::Plugin;
@@ -38,7 +39,7 @@ pub(crate) struct SimulatedHost {
     /// Identifier that no other host, of any process, has.
     pub(crate) id: u64,
     pub(crate) options: Options,
-    devices: u32,
+    pub(crate) devices: u32,
     state: Mutex<State>,
     /// Lock that a user of memory holds: threads of kernels, or the host.
     memory: Mutex<SimulatedMemory>,
@@ -60,6 +61,8 @@ pub(crate) struct State {
     /// Kernels, by handle.
     pub(crate) functions: BTreeMap<usize, usize>,
     pub(crate) streams: BTreeMap<usize, Queue>,
+    /// Number of pieces of work enqueued so far.
+    enqueued: u64,
     pub(crate) graphs: BTreeMap<usize, Vec<Work>>,
     pub(crate) events: BTreeMap<usize, Event>,
     pub(crate) multicasts: BTreeMap<usize, Arc<Multicast>>,
@@ -85,6 +88,26 @@ impl SimulatedHost {
         static COUNT: AtomicU64 = AtomicU64::new(1);
         let id = u64::from(std::process::id()) << 32 | COUNT.fetch_add(1, Relaxed);
         Self { id, options, devices, state, memory, finished }
+    }
+
+    /// Returns the identifier of a device.
+    pub(crate) fn uuid(&self, ordinal: u32) -> [u8; 16] {
+        u128::to_ne_bytes(u128::from(self.id) << 32 | u128::from(ordinal))
+    }
+
+    /// Returns the number of the group of devices that can access the memory of a device.
+    pub(crate) fn peer_group(&self, ordinal: u32) -> u32 {
+        (self.options.first_device + ordinal).checked_div(self.options.peers).unwrap_or(0)
+    }
+
+    /// Returns whether two devices can access one another's memory.
+    pub(crate) fn can_access(&self, ordinal: u32, peer: u32) -> bool {
+        self.peer_group(ordinal) == self.peer_group(peer)
+    }
+
+    /// Returns which devices can access the memory of a device.
+    pub(crate) fn place(&self, ordinal: u32) -> Place {
+        Place { peers: self.peer_group(ordinal), fabric: self.options.fabric }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {

@@ -1,6 +1,6 @@
 //! Streams: their work, events, and waits for them.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -13,19 +13,31 @@ use super::{CaptureState, Code, Result, SimulatedHost, State, Work, error};
 #[derive(Default)]
 pub(crate) struct Queue {
     pub(crate) device: u32,
+    pub(crate) has_priority: bool,
     pub(crate) recording: Option<CaptureState>,
     pub(crate) work: VecDeque<Work>,
+    /// Numbers of its work among all that was enqueued on the host.
+    pub(crate) numbers: VecDeque<u64>,
     /// Whether its first work, a kernel, runs.
     pub(crate) runs: bool,
     pub(crate) failed: Option<DriverError>,
 }
 
+impl Queue {
+    /// Removes the first work.
+    pub(super) fn pop(&mut self) {
+        self.work.pop_front();
+        self.numbers.pop_front();
+    }
+}
+
 /// An event; a destroyed one is removed when no work is left.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Event {
+    pub(crate) is_timed: bool,
     pub(crate) destroyed: bool,
-    recorded: u64,
-    pub(super) done: u64,
+    pub(crate) recorded: u64,
+    pub(crate) done: u64,
 }
 
 impl Event {
@@ -35,6 +47,20 @@ impl Event {
 }
 
 impl State {
+    /// Returns the streams whose first work may be executed: of those that share a hardware queue, the one with the work
+    /// that was enqueued first. `one_connection`: whether streams of a device and priority share one.
+    pub(super) fn unblocked(&self, one_connection: bool) -> BTreeSet<usize> {
+        let first = |queue: &Queue| queue.numbers.front().copied().unwrap_or(u64::MAX);
+        let mut firsts = BTreeMap::new();
+        for queue in self.streams.values() {
+            let of_connection = firsts.entry((queue.device, queue.has_priority)).or_insert(u64::MAX);
+            *of_connection = first(queue).min(*of_connection);
+        }
+        let is_first = |queue: &Queue| first(queue) == firsts[&(queue.device, queue.has_priority)];
+        let unblocked = self.streams.iter().filter(|(_, queue)| !one_connection || is_first(queue));
+        unblocked.map(|(&stream, _)| stream).collect()
+    }
+
     /// Rejects an event that does not exist.
     pub(crate) fn check_event(&self, call: &'static str, event: Handle) -> Result<()> {
         match self.events.get(&event.0) {
@@ -75,18 +101,15 @@ impl SimulatedHost {
         }
         {
             let mut state = self.state();
+            state.enqueued += 1;
+            let number = state.enqueued;
             let Some(queue) = state.streams.get_mut(&stream.0) else {
                 return error(call, Code::InvalidValue, "no such stream");
             };
             queue.work.push_back(work);
+            queue.numbers.push_back(number);
             let is_later = if is_launch { self.devices > 1 } else { self.options.late };
-            let is_first = queue.work.len() == 1;
-            if is_first && is_later && is_launch && self.options.others && !state.running && !state.dead {
-                // Kernels of other processes wait for it, whatever this process waits for next.
-                drop(self.begin(state));
-                return Ok(());
-            }
-            if !is_first || is_later {
+            if queue.work.len() > 1 || is_later {
                 return Ok(());
             }
         }
@@ -153,7 +176,11 @@ impl SimulatedHost {
                 continue;
             }
             // A wait for an event whose record is on no stream would never end.
-            if begun && !self.options.others && !state.has_delayed_work() && !state.has_kernels() {
+            if begun
+                && !self.options.others
+                && !state.has_delayed_work(self.options.one_connection)
+                && !state.has_kernels()
+            {
                 return error(call, Code::Unknown, "a stream waits for what is on no other one");
             }
             begun = true;

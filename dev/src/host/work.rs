@@ -40,8 +40,10 @@ pub(crate) enum Work {
 
 impl State {
     /// Returns whether work other than a kernel is first on a stream and is not blocked: a later attempt executes it.
-    pub(super) fn has_delayed_work(&self) -> bool {
-        self.streams.values().any(|queue| match queue.work.front() {
+    pub(super) fn has_delayed_work(&self, one_connection: bool) -> bool {
+        let unblocked = self.unblocked(one_connection);
+        let mut queues = self.streams.iter().filter(|(stream, _)| unblocked.contains(stream));
+        queues.any(|(_, queue)| match queue.work.front() {
             None | Some(Work::Launch(_)) => false,
             Some(&Work::Wait(event, recorded)) => !self.blocks(event, recorded),
             Some(_) => true,
@@ -69,10 +71,13 @@ impl SimulatedHost {
             !self.options.late || mixed >> 62 == 0
         };
         let streams_now: BTreeSet<usize> = state.streams.keys().copied().filter(|&stream| now(stream)).collect();
-        let State { streams, events, .. } = state;
+        let one_connection = self.options.one_connection;
         let mut goes_on = true;
         while std::mem::take(&mut goes_on) {
-            for (_, queue) in streams.iter_mut().filter(|(stream, _)| streams_now.contains(stream)) {
+            let unblocked = state.unblocked(one_connection);
+            let State { streams, events, .. } = &mut *state;
+            let is_now = |stream: &usize| streams_now.contains(stream) && unblocked.contains(stream);
+            for (_, queue) in streams.iter_mut().filter(|(stream, _)| is_now(stream)) {
                 while let Some(first) = queue.work.front() {
                     match *first {
                         Work::Launch(_) => break,
@@ -92,8 +97,10 @@ impl SimulatedHost {
                             }
                         }
                     }
-                    queue.work.pop_front();
-                    if self.options.late {
+                    queue.pop();
+                    // Work on another stream may have been enqueued before the next one.
+                    goes_on |= one_connection;
+                    if self.options.late || one_connection {
                         break;
                     }
                 }

@@ -368,7 +368,7 @@ fn stream_of_one_device_is_rejected(seed: u64) -> Result<(), Failed> {
 }
 
 fn devices_without_peer_access_are_rejected(seed: u64) -> Result<(), Failed> {
-    let devices = devices(seed, 2, Options { apart: true, ..Options::default() })?;
+    let devices = devices(seed, 2, Options { peers: 1, ..Options::default() })?;
     match Executor::with_devices(&devices, cuda::Options::default()) {
         Err(error @ Error::NoPeerAccess { .. }) if error.code() == Code::NoPeerAccess => {
             let expected = "device 0 (simulated device) cannot access the memory of device 1 (simulated device)";

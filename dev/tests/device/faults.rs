@@ -119,7 +119,7 @@ fn program(world: &Executor) -> Result<(), Error> {
 }
 
 /// Calls whose failure is reported to the program.
-const REPORTED: [&str; 24] = [
+const REPORTED: [&str; 25] = [
     "cuMemAlloc",
     "cuMemHostAlloc",
     "cuMemcpyHtoDAsync",
@@ -131,6 +131,7 @@ const REPORTED: [&str; 24] = [
     "cuOccupancyMaxActiveBlocksPerMultiprocessor",
     "cuLaunchKernel",
     "cuStreamCreate",
+    "cuStreamCreateWithPriority",
     "cuStreamQuery",
     "cuStreamSynchronize",
     "cuStreamIsCapturing",
@@ -159,7 +160,7 @@ const UNREPORTED: [&str; 7] = [
 ];
 
 /// Additional calls of CUDA's driver that the executor needs.
-const REPORTED_WITH_CUDA: [&str; 14] = [
+const REPORTED_WITH_CUDA: [&str; 15] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuDeviceGetCount",
@@ -170,6 +171,7 @@ const REPORTED_WITH_CUDA: [&str; 14] = [
     "cuDeviceTotalMem",
     "cuDevicePrimaryCtxRetain",
     "cuCtxGetCurrent",
+    "cuCtxGetStreamPriorityRange",
     "cuCtxSetCurrent",
     "cuFuncLoad",
     "cuMemHostGetDevicePointer",

@@ -25,6 +25,7 @@ mod accesses;
 mod bugs;
 mod capture_modes;
 mod communicator;
+mod connections;
 mod deadlocks;
 mod devices;
 mod faults;

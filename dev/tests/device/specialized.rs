@@ -3,8 +3,6 @@
 //! Compiling a plan takes seconds, so the simulator tests a sample of them, which changes every day. `MSCCLPP_ALL=1`
 //! selects all; `MSCCLPP_PLANS=FOLDER` adds the plans of a folder.
 
-use std::time::Duration;
-
 use libtest_mimic::Failed;
 use mscclpp_algorithms as algorithms;
 use mscclpp_core::plan::{
@@ -12,12 +10,12 @@ use mscclpp_core::plan::{
     raw::{Op, OpKind, PlanTree},
 };
 use mscclpp_core::types::ReduceOp;
-use mscclpp_exec::cuda::{Executor, NotSpecialized, Options, PrepareOptions, specialized_source};
+use mscclpp_exec::cuda::{Executor, NotSpecialized, PrepareOptions, specialized_source};
 use mscclpp_exec::{AccumType, DataType, Error, Message};
 
 use super::bits::{Pair, anywhere, shipped};
 use super::plans::plan_files;
-use super::stalls::without_first_signal;
+use super::stalls::{short_timeout, without_first_signal};
 use super::{Rig, Test, at};
 
 fn specialize() -> PrepareOptions {
@@ -202,9 +200,8 @@ fn in_turn_with_the_interpreter(rig: &Rig) -> Result<(), Failed> {
 }
 
 fn stalls_are_reported_like_interpreted_ones(rig: &Rig) -> Result<(), Failed> {
-    let options = Options::default().timeout(Duration::from_millis(200));
     let plan = Plan::new(&without_first_signal("allreduce_ring", 3)?);
-    let world = Executor::with_options(&rig.device, 3, options);
+    let world = Executor::with_options(&rig.device, 3, short_timeout(rig));
     let message = Message::new(DataType::F32, 3 * 64).any_size();
     let mut reports = Vec::new();
     for prepare in [specialize(), PrepareOptions::default()] {

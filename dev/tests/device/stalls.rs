@@ -50,9 +50,14 @@ pub(crate) fn without_first_signal(name: &str, ranks: u32) -> Result<PlanTree, F
     without(name, ranks, 0, OpKind::Signal)
 }
 
+/// Returns options by which incorrect plans stall soon.
+pub(crate) fn short_timeout(rig: &Rig) -> Options {
+    Options::default().timeout(rig.stall_timeout)
+}
+
 fn stalls(rig: &Rig, tree: &PlanTree, is_expected: impl Fn(&WaitsFor) -> bool) -> Result<(), Failed> {
-    let options = Options::default().timeout(Duration::from_millis(200));
-    in_world(&Executor::with_options(&rig.device, tree.ranks.len() as u32, options), tree, is_expected)
+    let world = Executor::with_options(&rig.device, tree.ranks.len() as u32, short_timeout(rig));
+    in_world(&world, tree, is_expected)
 }
 
 /// Checks that an incorrect plan stalls as expected, repeatedly, and that a correct one is not disturbed.
@@ -112,8 +117,7 @@ fn reports_equal_those_of_the_cpu(rig: &Rig) -> Result<(), Failed> {
         let Err(Error::Stalled(expected)) = cpu.launch_buffers(&mut buffers) else {
             return Err(format!("{name}: a launch on the CPU that cannot finish did").into());
         };
-        let options = Options::default().timeout(Duration::from_millis(200));
-        let world = Executor::with_options(&rig.device, 3, options);
+        let world = Executor::with_options(&rig.device, 3, short_timeout(rig));
         let mut run = world.prepare(&plan, message)?;
         let (mut buffers, stream) = (run.buffers()?, world.stream()?);
         run.launch_buffers(&mut buffers, &stream)?;

@@ -1,10 +1,15 @@
 //! Tests that run on every kind of device: on real ones, here and as `cargo test -p mscclpp-exec --features gpu-tests`,
 //! on the simulator, and on the mock.
 
+use std::time::Duration;
+
 use libtest_mimic::{Failed, Trial};
 use mscclpp_exec::cuda::{CudaUnavailable, Device};
 
 use super::{bits, graphs, native, plans, specialized, stalls, streams, worlds};
+
+/// Timeout for incorrect plans on a device that no tool slows down, and on simulated devices, which have a clock of their own.
+pub(crate) const STALL_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A device under test.
 pub(crate) struct Rig {
@@ -12,6 +17,8 @@ pub(crate) struct Rig {
     /// Whether to use small messages only, because there is no time for more: on the simulator, and under tools that
     /// slow a device down.
     pub(crate) small: bool,
+    /// Timeout by which incorrect plans stall soon, and correct ones do not.
+    pub(crate) stall_timeout: Duration,
     /// Seed of the simulator, which also selects types and reductions.
     pub(crate) seed: u64,
 }
@@ -75,7 +82,9 @@ pub(crate) fn on_device(device: &Result<Device, CudaUnavailable>, seed: u64) -> 
     let on_device = tests().into_iter().map(|test| {
         let (device, ignored) = (device.clone(), device.is_err() || test.compiles && no_compiler);
         Trial::test(format!("cuda::{}", test.name), move || {
-            (test.run)(&Rig { device: device.map_err(|reason| reason.to_string())?, small, seed })
+            // Kernels under a tool take a multiple of the time.
+            let stall_timeout = if small { Duration::from_secs(10) } else { STALL_TIMEOUT };
+            (test.run)(&Rig { device: device.map_err(|reason| reason.to_string())?, small, stall_timeout, seed })
         })
         .with_ignored_flag(ignored)
     });

@@ -8,9 +8,10 @@ use mscclpp_dev::{Options, simulator};
 use mscclpp_exec::cuda::jit::Cache;
 use mscclpp_exec::cuda::{CudaUnavailable, Device};
 
+use super::suite::STALL_TIMEOUT;
 use super::{
-    CACHE, Rig, accesses, at, bugs, capture_modes, communicator, deadlocks, devices, faults, machines, mock, nodes,
-    planted, processes, rehearsal, starts, suite, switches, tensors, threads,
+    CACHE, Rig, accesses, at, bugs, capture_modes, communicator, connections, deadlocks, devices, faults, machines,
+    mock, nodes, planted, processes, rehearsal, starts, suite, switches, tensors, threads,
 };
 
 fn number(name: &str) -> Option<u64> {
@@ -67,7 +68,7 @@ fn on_simulator(seeds: &Range<u64>) -> Vec<Trial> {
         Trial::test(format!("sim::{}", test.name), move || {
             for seed in seeds {
                 let device = Device::with_cache(simulator(with_seed(seed))?, Cache::at(CACHE));
-                let rig = Rig { device, small: true, seed };
+                let rig = Rig { device, small: true, stall_timeout: STALL_TIMEOUT, seed };
                 (test.run)(&rig).map_err(|failed| at(format_args!("seed {seed}"), &failed))?;
             }
             Ok(())
@@ -88,6 +89,7 @@ fn on_simulator(seeds: &Range<u64>) -> Vec<Trial> {
         nodes::tests(seeds.clone()),
         switches::tests(seeds.clone()),
         communicator::tests(seeds.clone()),
+        connections::tests(seeds.clone()),
     ];
     suite.chain(others.into_iter().flatten()).collect()
 }
@@ -101,7 +103,8 @@ fn on_mock(mock: &Result<&'static mock::Driver, String>, seeds: Range<u64>) -> V
             let mock = mock?;
             for seed in seeds {
                 let mock = mock.devices(with_seed(seed), 1)?;
-                let rig = Rig { device: mock.devices[0].clone(), small: true, seed };
+                let device = mock.devices[0].clone();
+                let rig = Rig { device, small: true, stall_timeout: STALL_TIMEOUT, seed };
                 (test.run)(&rig).map_err(|failed| at(format_args!("seed {seed}"), &failed))?;
             }
             Ok(())

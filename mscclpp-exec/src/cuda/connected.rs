@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::buffers::{DeviceBuffer, DeviceSlice};
 use super::executor::{Executor, Inner};
-use super::ipc::IpcGroup;
+use super::ipc::{IpcGroup, PeerPath};
 use super::plan_state::PlanState;
 use super::stream::{Stream, Used};
 use crate::error::Error;
@@ -27,6 +27,17 @@ impl Executor {
     /// Returns the connection to the other ranks.
     pub(super) fn group(&self) -> Result<&IpcGroup, Error> {
         self.inner.group.as_ref().ok_or_else(|| Error::Internal("an executor without a group".into()))
+    }
+
+    /// Returns how this rank's device accesses the memory of each rank; none for an executor whose ranks are all in this
+    /// process.
+    pub fn peer_paths(&self) -> &[PeerPath] {
+        self.inner.group.as_ref().map_or(&[], |group| &group.paths)
+    }
+
+    /// Returns the number of ranks per node, as requests state it: ranks of a node access the memory of each other.
+    pub(crate) fn ranks_per_node(&self) -> Result<u32, Error> {
+        Ok(mscclpp_bootstrap::ranks_per_node(&self.group()?.nodes))
     }
 
     /// Returns whether all ranks are on separate devices with multicast objects, and these are not disabled.

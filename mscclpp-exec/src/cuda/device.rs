@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::CudaUnavailable;
 use super::abi;
-use super::driver::{Handle, Properties, SharedDriver};
+use super::driver::{Handle, Peer, Properties, SharedDriver};
 use super::images::{CAPABILITY, TOOLKIT, image};
 use super::jit::{self, Cache, Module, Source};
 use super::libcuda::{self, Cuda};
@@ -129,6 +129,14 @@ impl Device {
     /// ([`SwitchPath`](super::SwitchPath)).
     pub fn is_nvls_supported(&self) -> bool {
         self.properties().multicast
+    }
+
+    /// Returns the other devices that this process sees, and whether this one can access their memory.
+    ///
+    /// # Errors
+    /// [`Error::Driver`].
+    pub fn peers(&self) -> Result<Vec<Peer>, Error> {
+        Ok(self.driver().peers()?)
     }
 
     /// Returns the number of the device, counted from 0.

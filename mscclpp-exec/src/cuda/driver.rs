@@ -5,6 +5,8 @@ use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::calls;
 use super::jit::{Compiler, JitError};
 pub use crate::error::driver::DriverError;
@@ -42,8 +44,20 @@ pub struct Allocation {
 pub enum Export {
     /// A handle of CUDA's interprocess communication.
     Ipc([u8; 64]),
-    /// A file descriptor.
+    /// A file descriptor, for processes of the same host.
     File(OwnedFd),
+    /// A handle of a [`Fabric`], for processes of all hosts in it.
+    Fabric([u8; 64]),
+}
+
+/// The part of a fabric that a device is connected to: an NVLink domain, whose devices access each other's memory, whatever
+/// their hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Fabric {
+    /// Identifier of the fabric.
+    pub cluster: [u8; 16],
+    /// Number of the part of it.
+    pub clique: u32,
 }
 
 /// An allocation that was mapped: one of another process, or one of this process that was allocated to be shared.
@@ -53,8 +67,8 @@ pub struct Mapping {
     pub address: u64,
     /// Number of bytes.
     pub bytes: u64,
-    /// Whether other processes map it as a file.
-    pub is_file: bool,
+    /// Whether it is physical memory, which other processes map as a file or by a handle of a fabric.
+    pub is_physical: bool,
 }
 
 /// Which captures the calls of a thread may invalidate that no capture of its own needs ([`calls`]).
@@ -87,8 +101,19 @@ pub struct Properties {
     pub driver: u32,
     /// Whether memory can be allocated for sharing as files.
     pub shareable: bool,
+    /// The fabric to which the device is connected, if its memory can be exported to other hosts there.
+    pub fabric: Option<Fabric>,
     /// Whether the device supports multicast objects.
     pub multicast: bool,
+}
+
+/// Another device that a process sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// [`Properties::uuid`] of the device.
+    pub uuid: [u8; 16],
+    /// Whether the device can access the memory of that one.
+    pub can_access: bool,
 }
 
 /// One device, as the executor uses it: the device itself here, its calls in the supertraits.
@@ -113,6 +138,12 @@ pub unsafe trait Driver:
 
     /// Returns a number that all devices of a process share and that differs from that of every other process.
     fn process(&self) -> u64;
+
+    /// Returns the other devices that this process sees.
+    ///
+    /// # Errors
+    /// Only those of every call.
+    fn peers(&self) -> Result<Vec<Peer>>;
 
     /// Returns whether this device can access the memory of another one, given by its number.
     ///

@@ -203,12 +203,15 @@ impl Executor {
     /// Ranks of one process access one another's memory by peer access. Ranks of different processes map it: by file
     /// descriptors if it is physical memory that was allocated for that, as the memory of executors is where all devices of
     /// the node support it, otherwise by CUDA's interprocess handles, which a process can open only if it sees the device.
-    /// Ranks of different nodes reach each other through port channels only: [`prepare`](Self::prepare) rejects plans that
-    /// need more. After a failed call or launch the executor is unusable and must be recreated.
+    ///
+    /// A node is a set of ranks that can do so, each with all others, on one host or in one NVLink domain: the ranks find out
+    /// by what the driver states, and by mapping a small allocation of each other ([`peer_paths`](Self::peer_paths)). Ranks of different nodes
+    /// reach each other through port channels only, whose data goes through memory of the host: [`prepare`](Self::prepare)
+    /// rejects plans that need more. After a failed call or launch the executor is unusable and must be recreated.
     ///
     /// # Errors
-    /// [`Error::NoPeerAccess`], [`Error::Bootstrap`] with what another rank reports,
-    /// [`Error::Bootstrap`].
+    /// [`Error::Bootstrap`] with what another rank reports; [`Error::MapFailed`] if memory cannot be mapped for another reason
+    /// than that the devices have no access; [`Error::Driver`].
     #[track_caller]
     pub fn connect(bootstrap: &Arc<Bootstrap>, device: &Device, options: Options) -> Result<Self, Error> {
         let _place = place::enter(Location::caller());

@@ -35,6 +35,7 @@ mod cudarc_memory;
 mod device;
 pub mod dlpack;
 mod driver;
+mod event_pool;
 mod executor;
 mod images;
 mod ipc;
@@ -66,9 +67,11 @@ pub use buffers::{Binding, Buffers, DeviceBuffer, DeviceSlice};
 pub(crate) use capture::{SetUp, refuse_in_capture};
 pub use device::{Device, current_device, device_count};
 pub use driver::{
-    Allocation, CaptureMode, Driver, DriverError, Export, Handle, Mapped, Mapping, Properties, SharedDriver,
+    Allocation, CaptureMode, Driver, DriverError, Export, Fabric, Handle, Mapped, Mapping, Peer, Properties,
+    SharedDriver,
 };
 pub use executor::{Executor, Options, PrepareOptions};
+pub use ipc::PeerPath;
 pub(crate) use lend::Registration;
 pub use lend::{DeviceMut, DeviceRef, Lent};
 pub use multicast::MulticastUnavailable;

@@ -155,20 +155,28 @@ pub(super) fn make(
     let mut states: Vec<Result<Option<MulticastObject>, MulticastUnavailable>> = Vec::with_capacity(requests.len());
     let mut sizes = Vec::with_capacity(requests.len());
     let mut files = Vec::new();
+    // Whether members on other hosts receive an object by a handle of the fabric.
+    let by_fabric = |request: &Request| {
+        let is_on_host = |&rank: &u32| world.group.as_ref().is_none_or(|group| group.is_on_host(rank));
+        !request.members.iter().all(is_on_host)
+    };
     for (number, request) in requests.iter().enumerate() {
         let of_all = || facts.iter().flat_map(|(facts, _)| facts[number].iter().cloned());
         let place = place(request, of_all().collect());
         let first = request.members[0];
         let made = match (&place, driver(first)) {
-            (Ok(place), Some(driver)) => Some(create(&driver, first, request, place, world.group.is_some())),
+            (Ok(place), Some(driver)) => {
+                let export = Exports { file: world.group.is_some(), fabric: by_fabric(request) };
+                Some(create(&driver, first, request, place, export))
+            }
             _ => None,
         };
         // The result of the first member decides; the others wait for it.
         let (state, size) = match made {
-            Some(Ok((object, file))) => {
+            Some(Ok((object, file, handle))) => {
                 let size = object.bytes;
                 files.extend(file.map(Arc::new));
-                (Ok(Some(object)), Some(Ok(size)))
+                (Ok(Some(object)), Some(Ok((size, handle.map(Vec::from)))))
             }
             Some(Err(why)) => (Err(why.clone()), Some(Err(why))),
             None => (place.as_ref().map(|_| None).map_err(Clone::clone), None),
@@ -184,24 +192,29 @@ pub(super) fn make(
     for (number, request) in requests.iter().enumerate() {
         // Files arrive in the order of their objects.
         let mut size = None;
-        let mut file = None;
+        let mut source = None;
         for (sizes, files) in &mut made {
-            if let Some(of_first) = &sizes[number] {
-                size = Some(of_first.clone());
-                if of_first.is_ok() && !files.is_empty() {
-                    file = Some(files.remove(0));
-                }
-            }
+            let Some(of_first) = &sizes[number] else { continue };
+            size = Some(of_first.clone().map(|(bytes, _)| bytes));
+            source = match of_first {
+                Ok(_) if !files.is_empty() => Some(Source::File(files.remove(0))),
+                Ok((_, Some(handle))) => handle.as_slice().try_into().ok().map(Source::Fabric),
+                _ => None,
+            };
         }
         let state = &mut states[number];
         match (&state, size, request.own.first()) {
             (Ok(None), Some(Err(why)), _) => *state = Err(why),
             (Ok(None), Some(Ok(bytes)), Some(&(rank, _))) => {
-                let imported = file.zip(driver(rank)).map(|(file, driver)| {
+                let imported = source.zip(driver(rank)).map(|(source, driver)| {
                     let failed = |reason: String| MulticastUnavailable::Failed { rank, reason };
-                    let file = own_file(file).map_err(|error| failed(error.to_string()))?;
-                    let handle =
-                        driver.import_multicast(file).map_err(|error| MulticastUnavailable::failed(rank, &error))?;
+                    let handle = match source {
+                        Source::File(file) => {
+                            driver.import_multicast(own_file(file).map_err(|error| failed(error.to_string()))?)
+                        }
+                        Source::Fabric(handle) => driver.import_multicast_fabric(handle),
+                    };
+                    let handle = handle.map_err(|error| MulticastUnavailable::failed(rank, &error))?;
                     let offset = sizes[number].1;
                     Ok(Some(MulticastObject { driver, handle, bytes, bound: Vec::new(), address: None, offset }))
                 });
@@ -277,14 +290,30 @@ fn place(request: &Request, facts: Vec<(u32, Facts)>) -> Result<SliceLayout, Mul
     place.ok_or(MulticastUnavailable::Failed { rank: 0, reason: "no members".into() })
 }
 
-/// Creates an object and exports it as a file for the other processes.
+/// How an object is exported to the members in other processes.
+#[derive(Clone, Copy)]
+struct Exports {
+    file: bool,
+    fabric: bool,
+}
+
+/// What a member imports an object from.
+enum Source {
+    File(SharedFile),
+    Fabric([u8; 64]),
+}
+
+/// An object, and what the members in other processes import it from.
+type Created = (MulticastObject, Option<OwnedFd>, Option<[u8; 64]>);
+
+/// Creates an object and exports it for the other processes.
 fn create(
     driver: &SharedDriver,
     rank: u32,
     request: &Request,
     place: &SliceLayout,
-    shared: bool,
-) -> Result<(MulticastObject, Option<OwnedFd>), MulticastUnavailable> {
+    exports: Exports,
+) -> Result<Created, MulticastUnavailable> {
     let failed = |error: DriverError| MulticastUnavailable::failed(rank, &error);
     let (devices, wanted) = (request.members.len() as u32, place.offset + request.bytes);
     let unit = driver.multicast_granularity(devices, wanted).map_err(failed)?;
@@ -295,8 +324,9 @@ fn create(
     let handle = driver.create_multicast(devices, bytes).map_err(failed)?;
     let (driver, bound, offset) = (driver.clone(), Vec::new(), place.offset);
     let object = MulticastObject { driver, handle, bytes, bound, address: None, offset };
-    let file = shared.then(|| object.driver.export_multicast(handle)).transpose().map_err(failed)?;
-    Ok((object, file))
+    let file = exports.file.then(|| object.driver.export_multicast(handle)).transpose().map_err(failed)?;
+    let shared = exports.fabric.then(|| object.driver.export_multicast_fabric(handle)).transpose().map_err(failed)?;
+    Ok((object, file, shared))
 }
 
 /// Applies a function to each object and each member of this process.

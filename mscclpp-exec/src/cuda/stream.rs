@@ -178,7 +178,7 @@ impl Stream {
     /// [`Error::Driver`]; [`Error::StreamDeviceMismatch`] if the stream has no device.
     pub fn event(&self) -> Result<Event, Error> {
         let lane = self.lanes.first().ok_or_else(|| Error::StreamDeviceMismatch { device: "any device".into() })?;
-        Ok(Event::on(lane)?)
+        Ok(Event::timed_on(lane)?)
     }
 }
 
@@ -323,10 +323,19 @@ pub struct Event {
 static_assertions::assert_impl_all!(Event: Send, Sync);
 
 impl Event {
-    /// Records an event on a stream.
+    /// Records an event without a time on a stream.
     fn on(lane: &Lane) -> driver::Result<Self> {
+        Self::recorded(lane, lane.device.driver().create_untimed_event()?)
+    }
+
+    /// Records a timing event on a stream.
+    fn timed_on(lane: &Lane) -> driver::Result<Self> {
+        Self::recorded(lane, lane.device.driver().create_event()?)
+    }
+
+    fn recorded(lane: &Lane, handle: Handle) -> driver::Result<Self> {
         let driver = lane.device.driver();
-        let event = Self { driver: driver.clone(), handle: driver.create_event()? };
+        let event = Self { driver: driver.clone(), handle };
         driver.record(event.handle, lane.handle)?;
         Ok(event)
     }

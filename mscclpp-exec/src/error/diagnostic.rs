@@ -79,7 +79,7 @@ impl Error {
             ),
             Self::CrossNodeAccess { .. } => {
                 "use a port channel between nodes, or a plan that was compiled for the actual number of ranks per \
-                 node"
+                 node; devices that cannot access each other's memory are on different nodes (`Executor::peer_paths`)"
                     .into()
             }
             Self::MessageSize { .. } => "use another plan, or disable this check with `Message::any_size`".into(),
@@ -109,8 +109,8 @@ impl Error {
                 "use fewer ranks, or a plan with fewer thread blocks or threads per block".into()
             }
             Self::NoPeerAccess { .. } => {
-                "use devices with peer access (`nvidia-smi topo -m`), one device for all ranks, or a different \
-                 `MSCCLPP_HOST_ID` for each rank, so that data goes through the host"
+                "use devices with peer access (`nvidia-smi topo -p2p r`), one device for all ranks, or a rank per \
+                 thread or process with `Communicator` or `Executor::connect`, whose data then goes through the host"
                     .into()
             }
             #[cfg(feature = "cuda")]

@@ -38,7 +38,7 @@ pub struct Request {
     /// Number of ranks.
     pub num_ranks: u32,
     /// Number of ranks per node: ranks that access each other's memory. Rank r is on node r / `ranks_per_node`, and all
-    /// nodes are full; 1 if that does not hold, and for devices without peer access.
+    /// nodes are full; 1 if that does not hold, and for devices that cannot access each other's memory.
     pub ranks_per_node: u32,
     /// Maximum number of thread blocks of a rank, so that those of all ranks on a device are co-resident
     /// ([`cuda::Executor::max_blocks`](crate::cuda::Executor::max_blocks)); `u32::MAX` where nothing limits them.

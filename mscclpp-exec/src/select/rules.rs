@@ -23,6 +23,10 @@ pub(super) struct Rule {
     ranks: u32,
     /// Maximum message size times the number of ranks, in bytes.
     max_total: u64,
+    /// Maximum message size divided by the number of ranks, in bytes.
+    max_share: u64,
+    /// Only for devices none of which can access the memory of another one.
+    separate_devices_only: bool,
     /// The algorithm.
     pub(super) name: &'static str,
     /// Why the rule selects it.
@@ -53,6 +57,8 @@ impl Rule {
             max_bytes,
             ranks,
             max_total: u64::MAX,
+            max_share: u64::MAX,
+            separate_devices_only: false,
             name,
             reason,
         }
@@ -67,6 +73,15 @@ impl Rule {
     /// Restricts the rule to messages of at most this many bytes on all ranks together.
     const fn up_to_total(mut self, bytes: u64) -> Self {
         self.max_total = bytes;
+        self
+    }
+
+    /// Restricts the rule to devices none of which can access the memory of another one, and to messages of which each rank
+    /// has at most this many bytes.
+    const fn on_separate_devices(mut self, share: u64) -> Self {
+        self.separate_devices_only = true;
+        self.max_share = share;
+        self.backend = Some(Backend::Cuda);
         self
     }
 
@@ -90,6 +105,8 @@ impl Rule {
             && self.backend.is_none_or(|backend| backend == request.backend)
             && !(self.unregistered_only && request.registered)
             && (!self.virtual_ranks_only || request.virtual_ranks)
+            && (!self.separate_devices_only || request.ranks_per_node == 1)
+            && request.bytes / u64::from(request.num_ranks.max(1)) <= self.max_share
             && request.num_ranks <= self.ranks
             && request.bytes <= self.max_bytes
             && request.bytes.saturating_mul(u64::from(request.num_ranks)) <= self.max_total
@@ -108,11 +125,15 @@ const REDUCING_BEATS_COPYING: &str = "reducing unregistered data twice is cheape
 const READS_BEAT_WRITES: &str = "on the CPU, reading data in a peer's cache is cheaper than writing to it";
 const STEPS_ARE_FREE: &str = "ranks that share threads pay for redundant reductions, not for steps";
 const READS_AVOID_COPIES: &str = "data that is read directly into unregistered memory needs no copy afterwards";
+const TO_A_NEIGHBOR: &str = "through host memory, each device sends to one other device at a time";
 const NODES: &str = "the ranks of a node share the traffic between nodes";
 
 const K: u64 = 1 << 10;
 const ANY: u64 = u64::MAX;
 const ALL: u32 = u32::MAX;
+
+/// Bytes of a rank's share up to which the number of steps dominates. An estimate: no device has measured it.
+const SHARE: u64 = 256 * K;
 
 /// The rules.
 pub(super) static RULES: &[Rule] = {
@@ -138,18 +159,24 @@ pub(super) static RULES: &[Rule] = {
         Rule::new(AllReduce, One, ALL, 512 * K, "allreduce_packets", SMALL),
         Rule::new(AllReduce, One, ALL, ANY, "allreduce_all_pairs", LARGE),
         Rule::new(AllReduce, One, ALL, ANY, "allreduce_rank_order", IN_RANK_ORDER),
+        Rule::new(AllReduce, Several, ALL, ANY, "allreduce_hierarchical", FEW_STEPS).on_separate_devices(SHARE),
+        Rule::new(AllReduce, Several, ALL, ANY, "allreduce_ring_ports", TO_A_NEIGHBOR).on_separate_devices(ANY),
         Rule::new(AllReduce, Several, ALL, 64 * K, "allreduce_hierarchical_packets", FEW_STEPS),
         Rule::new(AllReduce, Several, ALL, ANY, "allreduce_hierarchical", NODES),
         Rule::new(AllGather, One, ALL, 128 * K, "allgather_switch_packets", ONE_STORE),
         Rule::new(AllGather, One, ALL, ANY, "allgather_switch", BY_SWITCH),
         Rule::new(AllGather, One, ALL, 256 * K, "allgather_packets", SMALL),
         Rule::new(AllGather, One, ALL, ANY, "allgather_all_pairs", LARGE),
+        Rule::new(AllGather, Several, ALL, ANY, "allgather_hierarchical", FEW_STEPS).on_separate_devices(SHARE),
+        Rule::new(AllGather, Several, ALL, ANY, "allgather_ring_ports", TO_A_NEIGHBOR).on_separate_devices(ANY),
         Rule::new(AllGather, Several, ALL, ANY, "allgather_hierarchical", NODES),
         Rule::new(ReduceScatter, One, ALL, 128 * K, "reducescatter_packets", SMALL),
         Rule::new(ReduceScatter, One, ALL, ANY, "reducescatter_switch", BY_SWITCH),
         Rule::new(ReduceScatter, One, ALL, 256 * K, "reducescatter_packets", SMALL),
         Rule::new(ReduceScatter, One, ALL, ANY, "reducescatter_all_pairs", LARGE),
         Rule::new(ReduceScatter, One, ALL, ANY, "reducescatter_rank_order", IN_RANK_ORDER),
+        Rule::new(ReduceScatter, Several, ALL, ANY, "reducescatter_hierarchical", FEW_STEPS).on_separate_devices(SHARE),
+        Rule::new(ReduceScatter, Several, ALL, ANY, "reducescatter_ring_ports", TO_A_NEIGHBOR).on_separate_devices(ANY),
         Rule::new(ReduceScatter, Several, ALL, ANY, "reducescatter_hierarchical", NODES),
         Rule::new(AllToAll, One, ALL, 32 * K, "alltoall_packets", SMALL),
         Rule::new(AllToAll, One, ALL, ANY, "alltoall_direct", LARGE),

@@ -7,7 +7,7 @@ use super::{UNIT, calls, ordinal, valid};
 use crate::code::{self, Code};
 use crate::multicast;
 use crate::physical::{self, Stage};
-use crate::state::called_here;
+use crate::state::{self, called_here};
 
 /// Moves addresses to the next stage.
 fn go(address: u64, bytes: usize, from: &[Stage], to: Stage) -> Result<(), Code> {
@@ -40,6 +40,12 @@ calls! {
         let all = unsafe { slice::from_raw_parts(access, count) };
         let is_device = |number: u32| c_int::try_from(number).is_ok_and(|number| ordinal(number).is_ok());
         valid(count > 0 && all.iter().all(|&[place, number, access]| (place, access) == (1, 3) && is_device(number)))?;
+        // All devices of a call are of the host of the first one.
+        let with_access = state::devices_with_access(all[0][1] as usize);
+        let number = |device: u32| state::number_in_machine(all[0][1] as usize, device as usize);
+        if !all.iter().all(|&[_, device, _]| number(device).is_some_and(|number| with_access.contains(&number))) {
+            return Err(code::INVALID_DEVICE);
+        }
         go(address, bytes, &[Stage::Mapped, Stage::Open], Stage::Open)
     }
 

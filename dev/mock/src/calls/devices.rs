@@ -16,6 +16,7 @@ const FILES_SUPPORTED: c_int = 103;
 const PCI_BUS: c_int = 33;
 const PCI_DEVICE: c_int = 34;
 const PCI_DOMAIN: c_int = 50;
+const FABRIC_HANDLES_SUPPORTED: c_int = 128;
 const MULTICAST_SUPPORTED: c_int = 132;
 
 /// Attributes that are the same for all devices, with their values; 0 for what the simulator does not have.
@@ -104,6 +105,7 @@ calls! {
             COMPUTE_CAPABILITY_MAJOR => Ok(9),
             COMPUTE_CAPABILITY_MINOR => Ok(0),
             MULTICAST_SUPPORTED => Ok(c_int::from(state::has_multicast(ordinal(device)?))),
+            FABRIC_HANDLES_SUPPORTED => Ok(c_int::from(state::fabric(ordinal(device)?).is_some())),
             VIRTUAL_MEMORY_SUPPORTED | FILES_SUPPORTED => Ok(1),
             PCI_BUS => Ok(device + 1),
             PCI_DEVICE | PCI_DOMAIN => Ok(0),

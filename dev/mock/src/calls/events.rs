@@ -4,7 +4,7 @@ use std::ffi::c_uint;
 use std::thread;
 use std::time::Duration;
 
-use mscclpp_exec::cuda::Handle;
+use mscclpp_exec::cuda::{Driver, Handle};
 
 use super::{ask, calls, valid};
 use crate::code::{self, Code};
@@ -17,7 +17,11 @@ calls! {
     fn cuEventCreate(event: *mut usize, flags: c_uint) -> event {
         // With or without timing and blocking waits. Events of other processes are not supported.
         valid(flags < 4)?;
-        ask(|driver| driver.create_event()).map(|event| event.0)
+        let create = |driver: &dyn Driver| match flags & 2 {
+            0 => driver.create_event(),
+            _ => driver.create_untimed_event(),
+        };
+        ask(create).map(|event| event.0)
     }
 
     fn cuEventDestroy_v2(event: usize) { ask(|driver| driver.destroy_event(Handle(event))) }

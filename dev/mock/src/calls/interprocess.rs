@@ -20,7 +20,7 @@ calls! {
     fn cuIpcGetMemHandle(handle: *mut [u8; 64], base: u64) -> handle {
         match ask(|driver| driver.export(base))? {
             Export::Ipc(handle) => Ok(handle),
-            Export::File(_) => Err(code::INVALID_VALUE),
+            Export::File(_) | Export::Fabric(_) => Err(code::INVALID_VALUE),
         }
     }
 
@@ -32,6 +32,6 @@ calls! {
     }
 
     fn cuIpcCloseMemHandle(address: u64) {
-        ask(|driver| driver.unmap(Mapping { address, bytes: 0, is_file: false }))
+        ask(|driver| driver.unmap(Mapping { address, bytes: 0, is_physical: false }))
     }
 }

@@ -13,6 +13,7 @@ mod interprocess;
 mod kernels;
 mod memory;
 mod multicast;
+mod nvml;
 mod nvrtc;
 mod others;
 mod physical;
@@ -30,6 +31,20 @@ const UNIT: usize = 1 << 16;
 
 /// Handle type of an export as a file descriptor.
 const POSIX_FILE_DESCRIPTOR: c_uint = 1;
+
+/// Handle type of an export to the hosts of a fabric.
+const FABRIC: c_uint = 8;
+
+/// Checks the types of handles with which something is created on the current device: files, or also the handles of its
+/// fabric. Returns whether these are among them.
+fn check_handle_types(types: c_uint) -> Result<bool, Code> {
+    valid(types == POSIX_FILE_DESCRIPTOR || types == POSIX_FILE_DESCRIPTOR | FABRIC)?;
+    let has_fabric = types & FABRIC != 0;
+    if has_fabric && !state::can_export_to_fabric(state::current()?) {
+        return Err(code::NOT_PERMITTED);
+    }
+    Ok(has_fabric)
+}
 
 /// Returns an error unless arguments are valid; the error is also printed to standard error, as some callers cannot
 /// interpret it.

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint};
 
-use super::{POSIX_FILE_DESCRIPTOR, UNIT, ask, calls, ordinal, valid};
+use super::{UNIT, ask, calls, check_handle_types, ordinal, valid};
 use crate::code::{self, Code, said};
 use crate::{multicast, physical, state};
 
@@ -19,9 +19,8 @@ calls! {
     fn cuMulticastCreate(object: *mut u64, wanted: *const multicast::Wanted) -> object {
         // SAFETY: the caller's struct.
         let multicast::Wanted { devices, bytes, handle_types, flags } = unsafe { wanted.read() };
-        if (handle_types, flags) != (u64::from(POSIX_FILE_DESCRIPTOR), 0) {
-            return Err(code::INVALID_VALUE);
-        }
+        valid(flags == 0)?;
+        check_handle_types(c_uint::try_from(handle_types).map_err(|_| code::INVALID_VALUE)?)?;
         let made = ask(|driver| driver.create_multicast(devices, bytes as u64))?;
         multicast::add(made, bytes as u64)
     }

@@ -6,29 +6,38 @@ use mscclpp_exec::cuda::Handle;
 
 use super::{ask, calls, valid};
 use crate::code::{self, Code};
+use crate::state::called_here;
 use crate::{state, streams};
 
 /// Flag of streams that do not synchronize with the default one.
 const NON_BLOCKING: c_uint = 1;
 
+/// The highest priority.
+const GREATEST: c_int = -5;
+
 /// Creates a stream.
-fn create(flags: c_uint) -> Result<usize, Code> {
-    valid(flags <= NON_BLOCKING)?;
-    let stream = ask(|driver| driver.create_stream())?.0;
+fn create(flags: c_uint, priority: c_int) -> Result<usize, Code> {
+    valid(flags <= NON_BLOCKING && (GREATEST..=0).contains(&priority))?;
+    let stream = match priority {
+        0 => ask(|driver| driver.create_stream())?.0,
+        _ => ask(|driver| driver.create_priority_stream())?.0,
+    };
     streams::add(stream, flags != NON_BLOCKING)?;
     Ok(stream)
 }
 
 calls! {
-    fn cuStreamCreate(stream: *mut usize, flags: c_uint) -> stream { create(flags) }
+    fn cuStreamCreate(stream: *mut usize, flags: c_uint) -> stream { create(flags, 0) }
 
-    // All streams have the priority 0, the only one.
-    fn cuStreamCreateWithPriority(stream: *mut usize, flags: c_uint, _priority: c_int) -> stream { create(flags) }
+    fn cuStreamCreateWithPriority(stream: *mut usize, flags: c_uint, priority: c_int) -> stream {
+        create(flags, priority.clamp(GREATEST, 0))
+    }
 
     fn cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int) {
-        for priority in [least, greatest] {
+        called_here("cuCtxGetStreamPriorityRange")?;
+        for (at, priority) in [(least, 0), (greatest, GREATEST)] {
             // SAFETY: the caller's pointers, or null.
-            unsafe { priority.as_mut() }.map(|priority| *priority = 0);
+            unsafe { at.as_mut() }.map(|at| *at = priority);
         }
         Ok(())
     }

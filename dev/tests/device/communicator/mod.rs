@@ -1,6 +1,7 @@
 //! Calls of a communicator on device memory: ranks are threads with their own bootstraps on devices of one simulated host, or
 //! each with its own host, or processes.
 
+mod access;
 mod captures;
 mod cases;
 mod channels;
@@ -33,7 +34,13 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 41] = [
+    let tests: [(&str, Test); 47] = [
+        ("hosts_in_one_domain", access::hosts_in_one_domain),
+        ("hosts_in_two_domains", access::hosts_in_two_domains),
+        ("domain_that_cannot_be_used", access::domain_that_cannot_be_used),
+        ("devices_without_access_of_one_process", access::devices_without_access_of_one_process),
+        ("devices_without_access_of_processes", access::devices_without_access_of_processes),
+        ("pairs_of_devices_with_access", access::pairs_of_devices_with_access),
         ("kernels_gather_and_sum_by_channels", channels::gathered_and_summed),
         ("kernels_gather_and_sum_by_channels_on_separate_hosts", channels::on_separate_hosts),
         ("wait_of_kernel_without_signal_is_reported", channels::wait_without_signal_is_reported),
@@ -90,6 +97,19 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
 pub(crate) fn on_mock(seed: u64) -> Vec<Trial> {
     vec![
         Trial::test("mock::communicator::processes", move || Job::start("communicator", "mock", seed, 2, 2)?.succeed()),
+        Trial::test("mock::communicator::devices_without_access", move || {
+            access::in_processes("communicator_apart", "mock", seed)
+        }),
+        Trial::test("mock::communicator::pairs_of_devices_with_access", move || {
+            access::in_processes("communicator_pairs", "mock", seed)
+        }),
+        Trial::test("mock::communicator::hosts_in_one_domain", move || {
+            (seed..seed + 2).try_for_each(|seed| access::in_processes("communicator_domain", "mock", seed))
+        }),
+        Trial::test("mock::communicator::domain_that_cannot_be_used", move || {
+            access::in_processes("communicator_domain_without_export", "mock", seed)?;
+            access::in_processes("communicator_domain_without_import", "mock", seed)
+        }),
         Trial::test("mock::communicator::captures_in_processes", move || {
             Job::start("communicator_captures", "mock", seed, 2, 2)?.succeed()
         }),
@@ -103,6 +123,9 @@ pub(crate) fn on_mock(seed: u64) -> Vec<Trial> {
 
 /// The part of a process.
 pub(crate) fn play(role: &str, player: &Player, comm: &Communicator) -> Result<(), Failed> {
+    if access::is_role(role) {
+        return access::play(role, comm, player);
+    }
     let (device, _rig) = player.device(machine_options(player.seed, comm.rank(), false))?;
     match role {
         "communicator" => work(comm, &device),

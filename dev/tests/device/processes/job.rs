@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Failed;
 
 use super::player::RANK;
+use crate::mock;
 use crate::port::Port;
 
 /// Processes of a job, each with a rank; killed when dropped.
@@ -21,6 +22,7 @@ impl Job {
     pub(crate) fn start(role: &str, driver: &str, seed: u64, ranks: u32, per_node: u32) -> Result<Self, Failed> {
         let port = Port::new();
         let number = port.number;
+        let libraries = if driver == "mock" { Some(mock::link_nvml()?) } else { None };
         let mut job = Self { ranks: Vec::new(), _port: port };
         for rank in 0..ranks {
             let child = Command::new(std::env::current_exe()?)
@@ -32,6 +34,7 @@ impl Job {
                 .envs([("MASTER_ADDR", "127.0.0.1".to_owned()), ("MASTER_PORT", number.to_string())])
                 .envs([("MSCCLPP_SECRET", format!("{seed:032x}")), ("MSCCLPP_TIMEOUT", "120".to_owned())])
                 .env("MSCCLPP_HOST_ID", format!("node {}", rank / per_node))
+                .envs(libraries.iter().map(|folder| ("LD_LIBRARY_PATH", folder)))
                 .env("MSCCLPP_HEARTBEAT_TIMEOUT", if role == "stopped" { "6" } else { "60" })
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())

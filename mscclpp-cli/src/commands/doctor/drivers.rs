@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use mscclpp_exec::cuda::jit::{Compiler, Nvrtc};
-use mscclpp_exec::cuda::{CudaUnavailable, Device, device_count};
+use mscclpp_exec::cuda::{CudaUnavailable, Device, Fabric, device_count};
 
 use super::finding::{Finding, State};
 
@@ -23,7 +23,7 @@ const PLACES: [&str; 7] = [
 ];
 
 pub(super) fn findings() -> Vec<Finding> {
-    vec![cuda(), compiler(), verbs()]
+    [Some(cuda()), peer_access(), fabric(), Some(compiler()), Some(verbs())].into_iter().flatten().collect()
 }
 
 /// Checks CUDA: a library, and its kernel module.
@@ -73,6 +73,63 @@ fn cuda() -> Finding {
             Finding::bad(NAME, State::Absent, format!("no {LIBCUDA}, no kernel module"), help)
         }
     }
+}
+
+/// Checks whether devices can access each other's memory; none if there are fewer than two.
+fn peer_access() -> Option<Finding> {
+    const NAME: &str = "CUDA peer access";
+    let devices: Vec<Device> = (0..device_count().ok()?).filter_map(|number| Device::new(number).ok()).collect();
+    let number = |uuid: [u8; 16]| devices.iter().position(|device| device.properties().uuid == uuid);
+    let mut apart = Vec::new();
+    for (one, device) in devices.iter().enumerate() {
+        let peers = match device.peers() {
+            Ok(peers) => peers,
+            Err(reason) => {
+                return Some(Finding::bad(NAME, State::Absent, reason.to_string(), "run `nvidia-smi topo -p2p r`"));
+            }
+        };
+        let without = peers.iter().filter(|peer| !peer.can_access).filter_map(|peer| number(peer.uuid));
+        apart.extend(without.map(|other| (one.min(other), one.max(other))));
+    }
+    apart.sort_unstable();
+    apart.dedup();
+    let count = devices.len();
+    match apart.as_slice() {
+        _ if count < 2 => None,
+        [] => Some(Finding::good(NAME, format!("every two of {count} devices"))),
+        [(one, other), ..] => {
+            let pairs = count * (count - 1) / 2;
+            let found = format!("not between {} of {pairs} pairs of devices, such as {one} and {other}", apart.len());
+            let help =
+                "data between these devices goes through memory of the host; `nvidia-smi topo -p2p r` has the reason";
+            Some(Finding::bad(NAME, State::Small, found, help))
+        }
+    }
+}
+
+/// Reports the NVLink domains of devices; none if no device is in one.
+fn fabric() -> Option<Finding> {
+    const NAME: &str = "NVLink domain";
+    let fabric = |number| Device::new(number).ok().and_then(|device| device.properties().fabric);
+    let mut domains: Vec<Fabric> = (0..device_count().ok()?).filter_map(fabric).collect();
+    domains.sort_unstable_by_key(|domain| (domain.cluster, domain.clique));
+    domains.dedup();
+    let name = |domain: &Fabric| {
+        let cluster: String = domain.cluster.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("cluster {cluster}, clique {}", domain.clique)
+    };
+    let names: Vec<String> = domains.iter().map(name).collect();
+    if names.is_empty() {
+        return None;
+    }
+    let channels = fs::read_dir("/dev/nvidia-caps-imex-channels").is_ok_and(|mut channels| channels.next().is_some());
+    let found = names.join("; ");
+    Some(if channels {
+        Finding::good(NAME, found)
+    } else {
+        let help = "set up IMEX, or devices of other hosts in the domain are reached through memory of the host";
+        Finding::bad(NAME, State::Small, format!("{found}, but no IMEX channel"), help)
+    })
 }
 
 /// Checks the run-time compiler of device code.

@@ -136,8 +136,9 @@ impl Connection {
         let positions = [memory.input, Some(memory.output)].map(|lent| lent.and_then(|lent| self.position(lent)));
         let registered = positions[1].is_some() && (request.in_place || positions[0].is_some());
         let positions = if registered { positions } else { [None; 2] };
-        let &mut Self { multicast, max_blocks, .. } = self;
-        let request = Request { registered, backend: Backend::Cuda, multicast, max_blocks, ..request };
+        let &mut Self { multicast, max_blocks, ranks_per_node, .. } = self;
+        let backend = Backend::Cuda;
+        let request = Request { registered, backend, multicast, max_blocks, ranks_per_node, ..request };
         self.post(Kind::Collective(request, positions), call)?;
         let mut launched = Launched { request, algorithm: None, counters: None, bytes_copied: 0, num_launches: 0 };
         if request.bytes == 0 || request.num_ranks == 1 {

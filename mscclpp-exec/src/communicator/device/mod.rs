@@ -18,8 +18,8 @@ use self::launch::DeviceCall;
 use super::Communicator;
 use super::handle::Calls;
 use crate::cuda::{
-    Device, DeviceMut, DeviceSlice, DeviceVec, Dropped, NotRegistered, Registered, Registration, Stream, device_count,
-    refuse_in_capture,
+    Device, DeviceMut, DeviceSlice, DeviceVec, Dropped, NotRegistered, PeerPath, Registered, Registration, Stream,
+    device_count, refuse_in_capture,
 };
 use crate::dtype::Element;
 use crate::error::Error;
@@ -267,6 +267,16 @@ impl OnStream<'_> {
         });
         drop(calls);
         self.all_reduce_in_place(&mut token?, ReduceOp::Max)
+    }
+
+    /// Returns how this rank's device accesses the memory of each rank, and why not; none before the first call. Data goes
+    /// through memory of the host between ranks that cannot access the memory of each other.
+    ///
+    /// # Errors
+    /// [`Error::Busy`].
+    pub fn peer_paths(&self) -> Result<Option<Vec<PeerPath>>, Error> {
+        let calls = self.communicator.calls()?;
+        Ok(calls.devices.connection.as_ref().map(|connection| connection.executor.peer_paths().to_vec()))
     }
 
     /// Returns how the last call on device memory was made; none before the first one, and after one that failed.

@@ -10,6 +10,12 @@ pub trait Events {
     /// `CUDA_ERROR_OUT_OF_MEMORY`.
     fn create_event(&self) -> Result<Handle>;
 
+    /// Creates an event without a time, which costs the device less to record.
+    ///
+    /// # Errors
+    /// `CUDA_ERROR_OUT_OF_MEMORY`.
+    fn create_untimed_event(&self) -> Result<Handle>;
+
     /// Records an event on a stream: it is complete when all work that was enqueued before it is. An earlier recording
     /// is replaced, except for waits that were enqueued before.
     ///
@@ -35,7 +41,7 @@ pub trait Events {
     /// microsecond.
     ///
     /// # Errors
-    /// `CUDA_ERROR_NOT_READY` if one is not complete, `CUDA_ERROR_INVALID_HANDLE` if one was never recorded.
+    /// `CUDA_ERROR_NOT_READY` if one is not complete, `CUDA_ERROR_INVALID_HANDLE` if one was never recorded or has no time.
     fn elapsed_us(&self, from: Handle, to: Handle) -> Result<f64>;
 
     /// Destroys an event; enqueued waits for it remain in effect.

@@ -24,17 +24,29 @@ pub trait Multicast {
     /// `CUDA_ERROR_INVALID_VALUE` if the size is not; `CUDA_ERROR_OUT_OF_MEMORY`.
     fn create_multicast(&self, devices: u32, bytes: u64) -> Result<Handle>;
 
-    /// Exports a multicast object as a file for other processes.
+    /// Exports a multicast object as a file for other processes of the host.
     ///
     /// # Errors
     /// `CUDA_ERROR_INVALID_VALUE` if the handle is no multicast object.
     fn export_multicast(&self, object: Handle) -> Result<OwnedFd>;
+
+    /// Exports a multicast object for the hosts of the device's fabric.
+    ///
+    /// # Errors
+    /// `CUDA_ERROR_INVALID_VALUE` if the handle is no multicast object; `CUDA_ERROR_NOT_SUPPORTED` without a fabric.
+    fn export_multicast_fabric(&self, object: Handle) -> Result<[u8; 64]>;
 
     /// Imports another process's multicast object, which exists as long as any process has a handle of it.
     ///
     /// # Errors
     /// `CUDA_ERROR_INVALID_VALUE` if the file is no multicast object.
     fn import_multicast(&self, file: OwnedFd) -> Result<Handle>;
+
+    /// Imports a multicast object of another host, as [`import_multicast`](Self::import_multicast) does.
+    ///
+    /// # Errors
+    /// `CUDA_ERROR_INVALID_VALUE` if the handle is that of no multicast object, or the process may not use the fabric.
+    fn import_multicast_fabric(&self, handle: [u8; 64]) -> Result<Handle>;
 
     /// Adds the device to a multicast object. All of its devices are added before memory is bound to it.
     ///

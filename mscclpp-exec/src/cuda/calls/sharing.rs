@@ -31,16 +31,25 @@ pub trait IpcMemory {
     /// memory: that of another process, or an allocation from a pool.
     fn export(&self, base: u64) -> Result<Export>;
 
+    /// Exports an allocation of [`alloc_shared`](Self::alloc_shared), given by its first byte, for the hosts of the device's
+    /// [`Fabric`](crate::cuda::Fabric).
+    ///
+    /// # Errors
+    /// `CUDA_ERROR_NOT_SUPPORTED` and `CUDA_ERROR_NOT_PERMITTED` where there is no fabric, or the process may not use it;
+    /// `CUDA_ERROR_INVALID_VALUE` for other memory.
+    fn export_fabric(&self, base: u64) -> Result<[u8; 64]>;
+
     /// Maps an allocation of this number of bytes of another process, which must keep it as long as this process does.
     /// The same handle may be mapped several times.
     ///
     /// # Errors
     /// `CUDA_ERROR_INVALID_CONTEXT` for a handle of this process; `CUDA_ERROR_TOO_MANY_PEERS` and
     /// `CUDA_ERROR_MAP_FAILED` if the device cannot access the memory; `CUDA_ERROR_INVALID_HANDLE` or
-    /// `CUDA_ERROR_INVALID_VALUE` for an invalid handle.
+    /// `CUDA_ERROR_INVALID_VALUE` for an invalid handle, and for a handle of a fabric that the process may not use.
     fn import(&self, export: Export, bytes: u64) -> Result<Mapping>;
 
-    /// Allocates memory that can be shared, not cleared: [`export`](Self::export) returns it as a file. The size is at
+    /// Allocates memory that can be shared, not cleared: [`export`](Self::export) returns it as a file, and where the process
+    /// can use the device's fabric, [`export_fabric`](Self::export_fabric) returns a handle. The size is at
     /// least this number of bytes, rounded up to whole units of physical memory. This device and those with these
     /// numbers can access it.
     ///

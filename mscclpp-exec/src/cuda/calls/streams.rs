@@ -11,6 +11,12 @@ pub trait Streams {
     /// `CUDA_ERROR_OUT_OF_MEMORY`.
     fn create_stream(&self) -> Result<Handle>;
 
+    /// Creates such a stream with the highest priority that the device has: for work that kernels on other streams wait for.
+    ///
+    /// # Errors
+    /// `CUDA_ERROR_OUT_OF_MEMORY`.
+    fn create_priority_stream(&self) -> Result<Handle>;
+
     /// Destroys a stream; the work enqueued on it still completes.
     ///
     /// # Errors

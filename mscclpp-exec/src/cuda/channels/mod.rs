@@ -345,6 +345,7 @@ impl Own {
         let status = Status::new(driver)?;
         let flags = &status.0;
         let proxies = (options.num_port > 0).then(|| Proxies::new(device, 1, flags, None)).transpose()?;
+        proxies.iter().for_each(Proxies::expect_unannounced_launches);
         Ok(Self {
             waits: DeviceMemory::zeroed(driver, 8 * words)?,
             members: DeviceMemory::holding(driver, &members)?,

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::IpcGroup;
+use crate::cuda::driver::Fabric;
 
 /// Properties that ranks report of themselves.
 #[derive(Serialize, Deserialize)]
@@ -11,8 +12,11 @@ pub(super) struct Member {
     pub(super) ordinal: u32,
     pub(super) uuid: [u8; 16],
     pub(super) label: String,
+    /// The other devices that the process sees, and whether the device can access their memory.
+    pub(super) visible: Vec<([u8; 16], bool)>,
     pub(super) multicast: bool,
     pub(super) shareable: bool,
+    pub(super) fabric: Option<Fabric>,
     pub(super) multiprocessors: u32,
 }
 
@@ -27,6 +31,17 @@ impl IpcGroup {
     /// knows how it receives that of the others.
     pub(in crate::cuda) fn is_memory_shareable(&self) -> bool {
         self.on_node().all(|(_, member)| member.shareable)
+    }
+
+    /// Returns whether a rank is on this host, so that it receives files.
+    pub(in crate::cuda) fn is_on_host(&self, rank: u32) -> bool {
+        self.hosts[rank as usize] == self.hosts[self.rank as usize]
+    }
+
+    /// Returns whether ranks of this node on other hosts receive memory by handles of the fabric.
+    pub(super) fn has_fabric_peers(&self) -> bool {
+        let own = self.members[self.rank as usize].fabric;
+        self.on_node().any(|(rank, member)| !self.is_on_host(rank) && own.is_some() && member.fabric == own)
     }
 
     /// Returns the ranks of this node.

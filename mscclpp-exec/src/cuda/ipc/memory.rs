@@ -5,8 +5,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::IpcGroup;
+use super::access::is_refusal;
 use crate::cuda::buffers::DeviceSlice;
-use crate::cuda::driver::Export;
+use crate::cuda::driver::{DriverError, Export};
 use crate::cuda::memory::RemoteMemory;
 use crate::cuda::nodes::{ExportedRegion, Owner, RemoteRegion};
 use crate::error::Error;
@@ -38,8 +39,10 @@ impl PeerMemory {
 pub(super) struct SharedAllocation {
     address: u64,
     bytes: u64,
-    /// Handle of 64 bytes; if empty, the memory is the next file.
+    /// Handle of 64 bytes for ranks of the host; if empty, the memory is the next file.
     ipc: Vec<u8>,
+    /// Handle of 64 bytes for ranks of other hosts in the fabric; empty if there are none on the node.
+    fabric: Vec<u8>,
     /// Number under which ranks of other nodes address it.
     number: u64,
 }
@@ -53,19 +56,45 @@ pub(super) struct Exported {
 }
 
 impl IpcGroup {
-    /// Exports allocations of this rank.
+    /// Exports allocations of this rank to the ranks of the node.
     pub(super) fn export(&self, slices: &[DeviceSlice], owner: Owner) -> Result<Exported, Error> {
+        let mut exported = self.export_on_host(slices, owner)?;
+        if self.has_fabric_peers() {
+            for piece in &mut exported.pieces {
+                piece.fabric = self.device.driver().export_fabric(piece.address)?.to_vec();
+            }
+        }
+        Ok(exported)
+    }
+
+    /// Exports an allocation of this rank to the ranks of the node as far as the driver permits. Returns also why ranks of
+    /// other hosts cannot map it.
+    pub(super) fn export_on_trial(&self, slice: DeviceSlice) -> Result<(Exported, Option<DriverError>), Error> {
+        let mut exported = self.export_on_host(&[slice], Owner::Plan)?;
+        let mut refused = None;
+        if self.has_fabric_peers() {
+            match self.device.driver().export_fabric(slice.address) {
+                Ok(handle) => exported.pieces.iter_mut().for_each(|piece| piece.fabric = handle.to_vec()),
+                Err(error) if is_refusal(&error) => refused = Some(error),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok((exported, refused))
+    }
+
+    fn export_on_host(&self, slices: &[DeviceSlice], owner: Owner) -> Result<Exported, Error> {
         let own = self.members[self.rank as usize].process;
-        let all_here = self.on_node().all(|(_, member)| member.process == own);
+        let all_here = self.on_node().all(|(rank, member)| member.process == own || !self.is_on_host(rank));
         let mut exported = Exported::default();
         for &slice in slices {
             let region = self.remote_regions.as_ref().map(|regions| Arc::new(regions.export(slice, owner)));
             let number = region.as_ref().map_or(0, |region| region.number());
             let DeviceSlice { address, bytes } = slice;
-            let mut piece = SharedAllocation { address, bytes, ipc: Vec::new(), number };
+            let mut piece = SharedAllocation { address, bytes, ipc: Vec::new(), fabric: Vec::new(), number };
             if !all_here {
                 match self.device.driver().export(address)? {
                     Export::Ipc(handle) => piece.ipc = handle.to_vec(),
+                    Export::Fabric(handle) => piece.fabric = handle.to_vec(),
                     Export::File(file) => exported.files.push(Arc::new(file)),
                 }
             }
@@ -92,6 +121,7 @@ impl IpcGroup {
         }
         let malformed = || Error::RankLost { peer, reason: "it sent memory without a handle".into() };
         let export = match piece.ipc.as_slice() {
+            _ if !self.is_on_host(peer) => Export::Fabric(piece.fabric.try_into().map_err(|_| malformed())?),
             [] => Export::File(own_file(files.next().ok_or_else(malformed)?)?),
             handle => Export::Ipc(handle.try_into().map_err(|_| malformed())?),
         };

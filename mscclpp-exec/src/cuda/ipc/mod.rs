@@ -1,6 +1,7 @@
 //! Ranks in other processes, or in other threads with their own bootstraps: their properties and their memory. Memory
 //! of ranks on other nodes cannot be mapped; see [`nodes`](super::nodes).
 
+mod access;
 mod members;
 mod memory;
 mod register;
@@ -13,10 +14,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::access::PeerPath;
 use self::members::Member;
 pub(super) use self::memory::PeerMemory;
 use self::register::Known;
 use super::device::Device;
+use super::driver::Peer;
 use super::nodes::{RegionTable, Stagings};
 use super::peer;
 use super::proxy::Proxies;
@@ -38,8 +41,12 @@ pub(super) struct IpcGroup {
     pub(super) rank: u32,
     members: Vec<Member>,
     bootstrap: Arc<Bootstrap>,
-    /// Node of each rank.
+    /// Host of each rank, which is the node of the bootstrap.
+    hosts: Vec<u32>,
+    /// Node of each rank: the ranks of a node access the memory of each other. One node until they are known.
     pub(super) nodes: Vec<u32>,
+    /// How this rank reaches each rank.
+    pub(super) paths: Vec<PeerPath>,
     /// Regions that ranks of different nodes have exported to each other; `None` if there is one node.
     pub(super) remote_regions: Option<Arc<RegionTable>>,
     pub(super) stagings: Stagings,
@@ -54,28 +61,57 @@ impl IpcGroup {
     pub(super) fn new(ranks: process::Executor, device: &Device) -> Result<Self, Error> {
         let bootstrap = Arc::clone(ranks.bootstrap());
         let properties = device.properties();
-        let own = Member {
+        let visible = device.driver().peers();
+        let own = |peers: Vec<Peer>| Member {
             process: device.driver().process(),
             ordinal: properties.ordinal,
             uuid: properties.uuid,
             label: properties.label(),
+            visible: peers.iter().map(|peer| (peer.uuid, peer.can_access)).collect(),
             multicast: properties.multicast,
             shareable: properties.shareable,
+            fabric: properties.fabric,
             multiprocessors: properties.multiprocessors,
         };
         let rank = bootstrap.rank();
+        // A rank that cannot continue takes part as well, or the others would wait for it.
+        let own: Result<Member, String> = visible.as_ref().cloned().map(own).map_err(ToString::to_string);
         let sent = Sent { bytes: encode(&own)?, ..Sent::default() };
         let sent = ranks.session()?.exchange_all("executor of CUDA devices", sent)?;
         let mut members = Vec::with_capacity(sent.len());
         for (peer, sent) in (0_u32..).zip(sent) {
-            members.push(decode(peer, if peer == rank { encode(&own)? } else { sent.bytes })?);
+            let member: Result<Member, String> = decode(peer, if peer == rank { encode(&own)? } else { sent.bytes })?;
+            members.push(member.map_err(|reason| match &visible {
+                Err(error) if peer == rank => error.clone().into(),
+                _ => Error::RankLost { peer, reason },
+            }));
         }
+        let members: Result<Vec<Member>, Error> = members.into_iter().collect();
+        let members = members.map_err(|error| match ranks.session() {
+            Ok(mut session) => {
+                session.close(&error);
+                error
+            }
+            Err(busy) => busy,
+        })?;
         let known = Mutex::default();
-        let nodes = (0..bootstrap.num_ranks()).map(|peer| bootstrap.node_of(peer)).collect::<Result<Vec<_>, _>>()?;
-        let remote_regions = (bootstrap.num_nodes() > 1).then(Arc::default);
-        let (device, connected) = (device.clone(), AtomicU64::new(0));
-        let stagings = Stagings::default();
-        let group = Self { ranks, device, rank, members, bootstrap, nodes, remote_regions, stagings, connected, known };
+        let hosts = (0..bootstrap.num_ranks()).map(|peer| bootstrap.node_of(peer)).collect::<Result<Vec<_>, _>>()?;
+        let mut group = Self {
+            ranks,
+            device: device.clone(),
+            rank,
+            members,
+            bootstrap,
+            nodes: vec![0; hosts.len()],
+            hosts,
+            paths: Vec::new(),
+            remote_regions: None,
+            stagings: Stagings::default(),
+            connected: AtomicU64::new(0),
+            known,
+        };
+        (group.nodes, group.paths) = group.find_nodes()?;
+        group.remote_regions = group.nodes.iter().any(|&node| node != 0).then(Arc::default);
         let connected = group.connect();
         group.agree("connection of CUDA devices", connected)?;
         Ok(group)

@@ -11,11 +11,20 @@ fn event(handle: Handle) -> sys::CUevent {
     handle.0 as sys::CUevent
 }
 
+impl Cuda {
+    fn create_with(&self, flags: sys::CUevent_flags) -> Result<Handle> {
+        let _current = self.enter()?;
+        named("cuEventCreate", result::event::create(flags)).map(|event| Handle(event as usize))
+    }
+}
+
 impl Events for Cuda {
     fn create_event(&self) -> Result<Handle> {
-        let _current = self.enter()?;
-        let created = result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT);
-        named("cuEventCreate", created).map(|event| Handle(event as usize))
+        self.create_with(sys::CUevent_flags::CU_EVENT_DEFAULT)
+    }
+
+    fn create_untimed_event(&self) -> Result<Handle> {
+        self.create_with(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING)
     }
 
     fn record(&self, handle: Handle, on: Handle) -> Result<()> {

@@ -7,6 +7,7 @@ mod graphs;
 mod kernels;
 mod memory;
 mod multicast;
+mod nvml;
 mod open;
 mod sharing;
 mod streams;
@@ -18,7 +19,7 @@ use cudarc::driver::sys;
 
 pub(super) use self::open::{count, current};
 use super::calls::Streams;
-use super::driver::{Driver, DriverError, Handle, Properties, Result};
+use super::driver::{Driver, DriverError, Handle, Peer, Properties, Result};
 use super::jit::{Compiler, JitError, Nvrtc};
 
 /// One CUDA device, with its primary context.
@@ -116,6 +117,15 @@ unsafe impl Driver for Cuda {
             let got = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
             got.map_or_else(|_| u64::from(std::process::id()), |_| u64::from_ne_bytes(bytes))
         })
+    }
+
+    fn peers(&self) -> Result<Vec<Peer>> {
+        let count = named("cuDeviceGetCount", result::device::get_count())? as u32;
+        let peer = |ordinal: u32| {
+            let device = named("cuDeviceGet", result::device::get(ordinal as i32))?;
+            Ok(Peer { uuid: open::uuid(device)?, can_access: self.can_access(ordinal)? })
+        };
+        (0..count).filter(|&ordinal| ordinal != self.properties.ordinal).map(peer).collect()
     }
 
     fn can_access(&self, peer: u32) -> Result<bool> {

@@ -1,7 +1,6 @@
 //! Multicast objects.
 
-use std::ffi::c_void;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use cudarc::driver::sys;
 
@@ -16,7 +15,7 @@ impl Multicast for Cuda {
         let ask = |option| {
             let mut unit = 0;
             // SAFETY: writes an integer.
-            let asked = unsafe { sys::cuMulticastGetGranularity(&mut unit, &wanted(devices, bytes), option) };
+            let asked = unsafe { sys::cuMulticastGetGranularity(&mut unit, &wanted(devices, bytes, FILE), option) };
             named("cuMulticastGetGranularity", asked.result()).map(|()| unit.max(1) as u64)
         };
         let recommended = ask(sys::CUmulticastGranularity_flags::CU_MULTICAST_GRANULARITY_RECOMMENDED)?;
@@ -28,10 +27,12 @@ impl Multicast for Cuda {
 
     fn create_multicast(&self, devices: u32, bytes: u64) -> Result<Handle> {
         let _current = self.enter()?;
-        let mut object = 0;
-        // SAFETY: writes a handle.
-        let created = unsafe { sys::cuMulticastCreate(&mut object, &wanted(devices, bytes)) };
-        named("cuMulticastCreate", created.result()).map(|()| Handle(object as usize))
+        self.create(|handles| {
+            let mut object = 0;
+            // SAFETY: writes a handle.
+            let created = unsafe { sys::cuMulticastCreate(&mut object, &wanted(devices, bytes, handles)) };
+            named("cuMulticastCreate", created.result()).map(|()| Handle(object as usize))
+        })
     }
 
     fn export_multicast(&self, object: Handle) -> Result<OwnedFd> {
@@ -44,12 +45,19 @@ impl Multicast for Cuda {
         Ok(unsafe { sharing::opened(file) })
     }
 
+    fn export_multicast_fabric(&self, object: Handle) -> Result<[u8; 64]> {
+        let _current = self.enter()?;
+        sharing::export_fabric(object.0 as u64)
+    }
+
     fn import_multicast(&self, file: OwnedFd) -> Result<Handle> {
         let _current = self.enter()?;
-        let (mut object, raw) = (0, file.as_raw_fd() as usize as *mut c_void);
-        // SAFETY: writes a handle; the descriptor is open and remains owned by this function.
-        let imported = unsafe { sys::cuMemImportFromShareableHandle(&mut object, raw, FILE) };
-        named("cuMemImportFromShareableHandle", imported.result()).map(|()| Handle(object as usize))
+        sharing::import_file(&file).map(|object| Handle(object as usize))
+    }
+
+    fn import_multicast_fabric(&self, handle: [u8; 64]) -> Result<Handle> {
+        let _current = self.enter()?;
+        sharing::import_fabric(handle).map(|object| Handle(object as usize))
     }
 
     fn multicast_add_device(&self, object: Handle) -> Result<()> {
@@ -100,8 +108,13 @@ fn is_moderate(bytes: u64, granularity: u64) -> bool {
 }
 
 /// Returns the properties of an object for a number of devices.
-fn wanted(devices: u32, bytes: u64) -> sys::CUmulticastObjectProp {
-    sys::CUmulticastObjectProp { numDevices: devices, size: bytes as usize, handleTypes: u64::from(FILE.0), flags: 0 }
+fn wanted(devices: u32, bytes: u64, handles: sys::CUmemAllocationHandleType) -> sys::CUmulticastObjectProp {
+    sys::CUmulticastObjectProp {
+        numDevices: devices,
+        size: bytes as usize,
+        handleTypes: u64::from(handles.0),
+        flags: 0,
+    }
 }
 
 #[cfg(test)]

@@ -5,12 +5,15 @@ use std::sync::{Mutex, OnceLock};
 use cudarc::driver::result::{self, DriverError as Cudarc};
 use cudarc::driver::sys;
 
-use super::{Cuda, functions, named};
+use super::{Cuda, functions, named, nvml};
 use crate::cuda::CudaUnavailable;
 use crate::cuda::driver::{Properties, Result};
 
 /// The oldest version of the driver that has all functions called here.
 const OLDEST: u32 = 12_040;
+
+/// `CUDA_ERROR_INVALID_VALUE`.
+const INVALID_VALUE: i32 = 1;
 
 /// Returns the version of CUDA that the driver supports.
 fn version() -> Result<u32> {
@@ -18,6 +21,14 @@ fn version() -> Result<u32> {
     // SAFETY: writes one integer.
     named("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&mut version) }.result())?;
     Ok(version as u32)
+}
+
+/// Returns the identifier of a device.
+pub(super) fn uuid(device: sys::CUdevice) -> Result<[u8; 16]> {
+    let mut uuid = sys::CUuuid { bytes: [0; 16] };
+    // SAFETY: writes 16 bytes.
+    named("cuDeviceGetUuid", unsafe { sys::cuDeviceGetUuid_v2(&mut uuid, device) }.result())?;
+    Ok(uuid.bytes.map(|byte| byte as u8))
 }
 
 /// Returns the number of devices.
@@ -81,14 +92,16 @@ impl Cuda {
                     .map(|value| value as u32)
             };
             use sys::CUdevice_attribute_enum as Attribute;
+            let uuid = uuid(device)?;
+            // Drivers before the attribute do not know it.
+            let has_fabric_handles = match attribute(Attribute::CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED) {
+                Err(error) if error.code == INVALID_VALUE => false,
+                value => value? != 0,
+            };
             let properties = Properties {
                 ordinal,
-                uuid: {
-                    let mut uuid = sys::CUuuid { bytes: [0; 16] };
-                    // SAFETY: writes 16 bytes.
-                    named("cuDeviceGetUuid", unsafe { sys::cuDeviceGetUuid_v2(&mut uuid, device) }.result())?;
-                    uuid.bytes.map(|byte| byte as u8)
-                },
+                uuid,
+                fabric: if has_fabric_handles { nvml::fabric(uuid) } else { None },
                 name: named("cuDeviceGetName", result::device::get_name(device))?,
                 capability: (
                     attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,

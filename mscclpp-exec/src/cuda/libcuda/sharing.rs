@@ -14,6 +14,23 @@ use crate::cuda::driver::{Allocation, DriverError, Export, Handle, Mapping, Resu
 pub(super) const FILE: sys::CUmemAllocationHandleType =
     sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
 
+/// Handle type with which both are exported to other hosts of a fabric.
+pub(super) const FABRIC: sys::CUmemAllocationHandleType = sys::CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_FABRIC;
+
+impl Cuda {
+    /// Creates physical memory or a multicast object with the types of handles that the device has: those of its fabric too,
+    /// unless the driver refuses these.
+    pub(super) fn create<T>(&self, create: impl Fn(sys::CUmemAllocationHandleType) -> Result<T>) -> Result<T> {
+        if self.properties.fabric.is_none() {
+            return create(FILE);
+        }
+        match create(sys::CUmemAllocationHandleType(FILE.0 | FABRIC.0)) {
+            Err(error) if is_fabric_refusal(&error) => create(FILE),
+            created => created,
+        }
+    }
+}
+
 impl IpcMemory for Cuda {
     fn allocation(&self, address: u64) -> Result<Allocation> {
         let _current = self.enter()?;
@@ -66,6 +83,15 @@ impl IpcMemory for Cuda {
         released.map(|()| Export::File(file))
     }
 
+    fn export_fabric(&self, base: u64) -> Result<[u8; 64]> {
+        let _current = self.enter()?;
+        let memory = retain(base)?;
+        let exported = export_fabric(memory);
+        // SAFETY: retained above.
+        let released = named("cuMemRelease", unsafe { sys::cuMemRelease(memory) }.result());
+        exported.and_then(|handle| released.map(|()| handle))
+    }
+
     fn import(&self, export: Export, bytes: u64) -> Result<Mapping> {
         let _current = self.enter()?;
         match export {
@@ -76,14 +102,14 @@ impl IpcMemory for Cuda {
                 // SAFETY: writes an address; an invalid handle is rejected.
                 let opened = unsafe { sys::cuIpcOpenMemHandle_v2(&mut address, handle, flags) };
                 named("cuIpcOpenMemHandle", opened.result())?;
-                Ok(Mapping { address, bytes, is_file: false })
+                Ok(Mapping { address, bytes, is_physical: false })
             }
             Export::File(file) => {
-                let mut memory = 0;
-                let raw = file.as_raw_fd() as usize as *mut c_void;
-                // SAFETY: writes a handle; the descriptor is open and remains owned by this function.
-                let imported = unsafe { sys::cuMemImportFromShareableHandle(&mut memory, raw, FILE) };
-                named("cuMemImportFromShareableHandle", imported.result())?;
+                let memory = import_file(&file)?;
+                release(memory, map(memory, bytes, self.device, &[]), bytes)
+            }
+            Export::Fabric(handle) => {
+                let memory = import_fabric(handle)?;
                 release(memory, map(memory, bytes, self.device, &[]), bytes)
             }
         }
@@ -91,34 +117,69 @@ impl IpcMemory for Cuda {
 
     fn alloc_shared(&self, bytes: u64, peers: &[u32]) -> Result<Mapping> {
         let _current = self.enter()?;
-        // SAFETY: a struct of integers and a pointer that is not used on this system.
-        let mut wanted: sys::CUmemAllocationProp = unsafe { std::mem::zeroed() };
-        wanted.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
-        wanted.requestedHandleTypes = FILE;
-        wanted.location = location(self.device);
-        let option = sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED;
-        let mut unit = 0;
-        // SAFETY: writes an integer.
-        let asked = unsafe { sys::cuMemGetAllocationGranularity(&mut unit, &wanted, option) };
-        named("cuMemGetAllocationGranularity", asked.result())?;
-        // The driver rejects a size that cannot be rounded up.
-        let bytes = bytes.max(1).checked_next_multiple_of(unit.max(1) as u64).unwrap_or(bytes);
-        let mut memory = 0;
-        // SAFETY: writes a handle.
-        let created = unsafe { sys::cuMemCreate(&mut memory, bytes as usize, &wanted, 0) };
-        named("cuMemCreate", created.result())?;
+        let (memory, bytes) = self.create(|handles| {
+            // SAFETY: a struct of integers and a pointer that is not used on this system.
+            let mut wanted: sys::CUmemAllocationProp = unsafe { std::mem::zeroed() };
+            wanted.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+            wanted.requestedHandleTypes = handles;
+            wanted.location = location(self.device);
+            let option = sys::CUmemAllocationGranularity_flags::CU_MEM_ALLOC_GRANULARITY_RECOMMENDED;
+            let mut unit = 0;
+            // SAFETY: writes an integer.
+            let asked = unsafe { sys::cuMemGetAllocationGranularity(&mut unit, &wanted, option) };
+            named("cuMemGetAllocationGranularity", asked.result())?;
+            // The driver rejects a size that cannot be rounded up.
+            let bytes = bytes.max(1).checked_next_multiple_of(unit.max(1) as u64).unwrap_or(bytes);
+            let mut memory = 0;
+            // SAFETY: writes a handle.
+            let created = unsafe { sys::cuMemCreate(&mut memory, bytes as usize, &wanted, 0) };
+            named("cuMemCreate", created.result()).map(|()| (memory, bytes))
+        })?;
         let mapped = map(memory, bytes, self.device, peers);
         release(memory, mapped, bytes)
     }
 
     fn unmap(&self, import: Mapping) -> Result<()> {
         let _current = self.enter()?;
-        if import.is_file {
+        if import.is_physical {
             return unmap(import.address, import.bytes);
         }
         // SAFETY: opened by `import`.
         named("cuIpcCloseMemHandle", unsafe { sys::cuIpcCloseMemHandle(import.address) }.result())
     }
+}
+
+/// Returns whether the driver has refused to create something because its handles would be those of a fabric: the process has
+/// no access to the fabric's service, or the driver does not support it.
+fn is_fabric_refusal(error: &DriverError) -> bool {
+    const INVALID_VALUE: i32 = 1;
+    const NOT_PERMITTED: i32 = 800;
+    const NOT_SUPPORTED: i32 = 801;
+    matches!(error.code, INVALID_VALUE | NOT_PERMITTED | NOT_SUPPORTED)
+}
+
+/// Exports physical memory or a multicast object by a handle of the fabric.
+pub(super) fn export_fabric(object: sys::CUmemGenericAllocationHandle) -> Result<[u8; 64]> {
+    let mut handle = [0_u8; 64];
+    // SAFETY: the caller's object; of this type it is exported as a handle of 64 bytes.
+    let exported = unsafe { sys::cuMemExportToShareableHandle((&raw mut handle).cast(), object, FABRIC, 0) };
+    named("cuMemExportToShareableHandle", exported.result()).map(|()| handle)
+}
+
+/// Imports physical memory or a multicast object from a file.
+pub(super) fn import_file(file: &OwnedFd) -> Result<sys::CUmemGenericAllocationHandle> {
+    let (mut object, raw) = (0, file.as_raw_fd() as usize as *mut c_void);
+    // SAFETY: writes a handle; the descriptor is open during the call.
+    let imported = unsafe { sys::cuMemImportFromShareableHandle(&mut object, raw, FILE) };
+    named("cuMemImportFromShareableHandle", imported.result()).map(|()| object)
+}
+
+/// Imports physical memory or a multicast object by a handle of the fabric.
+pub(super) fn import_fabric(mut handle: [u8; 64]) -> Result<sys::CUmemGenericAllocationHandle> {
+    let mut object = 0;
+    // SAFETY: writes a handle; the other one has 64 bytes, and an invalid one is rejected.
+    let imported = unsafe { sys::cuMemImportFromShareableHandle(&mut object, (&raw mut handle).cast(), FABRIC) };
+    named("cuMemImportFromShareableHandle", imported.result()).map(|()| object)
 }
 
 /// Takes ownership of a descriptor that the driver has opened. It is closed in child processes, which would otherwise
@@ -158,7 +219,7 @@ fn release(memory: sys::CUmemGenericAllocationHandle, mapped: Result<u64>, bytes
         let _ = unmap(address, bytes);
         return Err(error);
     }
-    Ok(Mapping { address, bytes, is_file: true })
+    Ok(Mapping { address, bytes, is_physical: true })
 }
 
 /// Returns the location of a device's memory.

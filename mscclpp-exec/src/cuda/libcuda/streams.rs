@@ -14,6 +14,14 @@ impl Streams for Cuda {
         named("cuStreamCreate", created).map(|stream| Handle(stream as usize))
     }
 
+    fn create_priority_stream(&self) -> Result<Handle> {
+        let _current = self.enter()?;
+        // A lower number is a higher priority; a device without priorities has one number.
+        let (_, highest) = named("cuCtxGetStreamPriorityRange", result::stream::get_priority_range())?;
+        let created = result::stream::create_with_priority(result::stream::StreamKind::NonBlocking, highest);
+        named("cuStreamCreateWithPriority", created).map(|stream| Handle(stream as usize))
+    }
+
     fn destroy_stream(&self, handle: Handle) -> Result<()> {
         let _current = self.enter()?;
         // SAFETY: the owner passes the stream to be destroyed.

@@ -154,6 +154,8 @@ impl PreparedPlan {
         // A captured launch is no work of its stream: later launches follow those before it.
         if lane.is_capturing()? {
             self.world.is_captured.store(true, Relaxed);
+            let proxies = self.context.parts.iter().filter_map(|part| part.proxies.as_ref());
+            proxies.for_each(Proxies::expect_unannounced_launches);
             return self.enqueue_kernels(driver, (part, even), lane.handle(), launched);
         }
         if let Some(last) = last.as_ref().filter(|last| !last.is_of(lane)) {

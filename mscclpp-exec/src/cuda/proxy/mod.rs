@@ -1,5 +1,11 @@
 //! The proxy of port channels: a thread that takes triggers from the device's queues and enqueues their copies and
 //! signals on its own stream, in their order.
+//!
+//! A driver distributes streams among a limited number of hardware queues, each of which executes work in the order in which
+//! it was enqueued. A copy in the queue of the kernel that waits for it would never begin. So the streams of copies have
+//! the highest priority, and those of callers usually have another one. That streams of different priorities never share a
+//! hardware queue is not documented, and has not been seen on a device; `CUDA_DEVICE_MAX_CONNECTIONS` raises the number of
+//! queues.
 
 mod failure;
 mod queue;
@@ -18,6 +24,7 @@ use self::queue::Queue;
 use super::abi;
 use super::device::Device;
 use super::driver::{self, CaptureMode, Handle, SharedDriver};
+use super::event_pool::EventPool;
 use super::memory::{DeviceMemory, MappedMemory};
 use super::nodes::{NodeConnections, Put};
 use crate::error::Error;
@@ -39,6 +46,8 @@ struct Shared {
     stop: AtomicBool,
     /// Whether a launch was enqueued on a stream since the thread last checked.
     called: AtomicBool,
+    /// Whether there may be launches of which no call of [`Proxies::wake`] tells: those of graphs, and of kernels of users.
+    has_unannounced_launches: AtomicBool,
     /// Word 0 requests the device to abort, word 1 reports that it has.
     flags: Arc<MappedMemory>,
     /// Lock that is held while triggers are served.
@@ -46,7 +55,6 @@ struct Shared {
 }
 
 /// State of the thread.
-#[derive(Default)]
 struct State {
     /// Per queue: number of positions that were taken.
     taken: Vec<u64>,
@@ -54,6 +62,8 @@ struct State {
     rests: Vec<Option<Rest>>,
     /// Signals sent to each counter.
     sent: BTreeMap<u64, u64>,
+    /// Events of batches.
+    events: EventPool,
     /// Batches: an event, and the positions that are complete when the event is.
     pending: VecDeque<(Handle, Vec<u64>)>,
     /// Batches that were begun, and that are complete.
@@ -87,12 +97,17 @@ impl Proxies {
         let table: Vec<_> =
             (0_u64..).zip(&queues).map(|(number, queue)| queue.of_device(heads.address() + 8 * number)).collect();
         let table = DeviceMemory::holding(&driver, &table)?;
-        let stream = driver.create_stream()?;
+        let stream = driver.create_priority_stream()?;
         let state = Mutex::new(State {
+            events: EventPool::new(&driver),
             taken: vec![0; count],
             rests: (0..count).map(|_| None).collect(),
+            sent: BTreeMap::new(),
+            pending: VecDeque::new(),
+            begun: 0,
+            done: 0,
             wires,
-            ..State::default()
+            failed: None,
         });
         let shared = Arc::new(Shared {
             driver,
@@ -101,6 +116,7 @@ impl Proxies {
             queues,
             stop: AtomicBool::new(false),
             called: AtomicBool::new(false),
+            has_unannounced_launches: AtomicBool::new(false),
             flags: Arc::clone(flags),
             state,
         });
@@ -134,6 +150,11 @@ impl Proxies {
         {
             thread.thread().unpark();
         }
+    }
+
+    /// Records that launches may begin without a call of [`wake`](Self::wake).
+    pub(super) fn expect_unannounced_launches(&self) {
+        self.shared.has_unannounced_launches.store(true, Relaxed);
     }
 
     /// Returns the ranks on other nodes that are not connected yet, ascending.
@@ -193,9 +214,8 @@ impl Proxies {
         let shared = &self.shared;
         let mut state = shared.lock();
         shared.driver.synchronize(shared.stream)?;
-        for (event, _) in state.pending.drain(..) {
-            shared.driver.destroy_event(event)?;
-        }
+        let State { pending, events, .. } = &mut *state;
+        pending.drain(..).for_each(|(event, _)| events.release(event));
         shared.heads.clear()?;
         for queue in &shared.queues {
             queue.clear();
@@ -238,9 +258,8 @@ impl Drop for Shared {
     fn drop(&mut self) {
         // A destructor cannot report a failure.
         let _ = self.driver.synchronize(self.stream);
-        for (event, _) in self.state.get_mut().unwrap_or_else(PoisonError::into_inner).pending.drain(..) {
-            let _ = self.driver.destroy_event(event);
-        }
+        let State { pending, events, .. } = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+        pending.drain(..).for_each(|(event, _)| events.release(event));
         let _ = self.driver.destroy_stream(self.stream);
     }
 }

@@ -6,12 +6,15 @@ use std::time::{Duration, Instant};
 use super::{Failure, Rest, Shared, State};
 use crate::cuda::abi;
 use crate::cuda::driver;
-use crate::cuda::nodes::is_remote_address;
+use crate::cuda::nodes::{NodeConnections, is_remote_address};
 
-/// Interval between two polls of the queues by an idle thread: at first, and later. A launch wakes the thread; the
-/// launch of a graph does not.
+/// Interval between two polls of the queues by an idle thread: at first, and later.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 const SLEEP_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Maximum interval where every launch wakes the thread: a launch that begins long after it was enqueued, or waits long for
+/// other ranks, waits for its next transfer by a small part of that time.
+const MAX_SLEEP_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Time after which an idle thread sleeps between polls.
 const POLL_DURATION: Duration = Duration::from_millis(200);
@@ -21,11 +24,12 @@ impl Shared {
     pub(super) fn serve(&self) {
         let (mut idle, mut since) = (0_u32, Instant::now());
         while !self.stop.load(Acquire) {
-            let (served, looks) = {
+            let (served, looks, is_in_launch) = {
                 let mut state = self.lock();
                 // Polling connections takes system calls.
                 let looks = if state.wires.is_some() { 20 } else { 1 };
-                (self.try_serve(&mut state), looks)
+                let served = self.try_serve(&mut state);
+                (served, looks, state.wires.as_ref().is_some_and(NodeConnections::is_in_launch))
             };
             if served || self.called.swap(false, Relaxed) {
                 (idle, since) = (0, Instant::now());
@@ -35,13 +39,22 @@ impl Shared {
                 0..=10_000 => std::hint::spin_loop(),
                 10_001..=20_000 => std::thread::yield_now(),
                 _ if since.elapsed() < POLL_DURATION => std::thread::park_timeout(POLL_INTERVAL),
-                _ => std::thread::park_timeout(SLEEP_INTERVAL),
+                _ if is_in_launch => std::thread::park_timeout(SLEEP_INTERVAL),
+                _ => std::thread::park_timeout(self.sleep_interval(since.elapsed())),
             }
         }
         let mut state = self.lock();
         let in_order = state.failed.is_none();
         if let Some(wires) = &mut state.wires {
             wires.finish(in_order);
+        }
+    }
+
+    /// Returns the interval between two polls by a thread that has been idle for some time.
+    fn sleep_interval(&self, idle: Duration) -> Duration {
+        match self.has_unannounced_launches.load(Relaxed) {
+            true => SLEEP_INTERVAL,
+            false => sleep_interval(idle),
         }
     }
 
@@ -75,11 +88,7 @@ impl Shared {
             served |= self.serve_queue(state, number)?;
         }
         if served {
-            let event = self.driver.create_event()?;
-            if let Err(error) = self.driver.record(event, self.stream) {
-                self.driver.destroy_event(event)?;
-                return Err(error.into());
-            }
+            let event = state.events.record(self.stream)?;
             state.pending.push_back((event, state.taken.clone()));
             state.begun += 1;
         }
@@ -92,7 +101,7 @@ impl Shared {
                 queue.handled().store(done, Release);
             }
             state.done += 1;
-            self.driver.destroy_event(event)?;
+            state.events.release(event);
             served = true;
         }
         if let Some(wires) = &mut state.wires {
@@ -165,5 +174,21 @@ impl Shared {
         *sent += 1;
         self.driver.write_value(rest.signal, *sent, self.stream)?;
         Ok((true, None))
+    }
+}
+
+/// Returns the interval between two polls by a thread that every launch wakes, after it has been idle for some time.
+fn sleep_interval(idle: Duration) -> Duration {
+    (idle / 256).clamp(SLEEP_INTERVAL, MAX_SLEEP_INTERVAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_thread_sleeps_longer_the_longer_it_is_idle() {
+        let millis = |idle| sleep_interval(Duration::from_millis(idle)).as_micros();
+        assert_eq!([0, 256, 512, 2560, 5120, 1 << 20].map(millis), [1000, 1000, 2000, 10_000, 20_000, 20_000]);
     }
 }

@@ -31,6 +31,7 @@ use super::memory::RegionTable;
 use super::staging::{HostBuffer, StagingBuffer, Stagings};
 use crate::cuda::device::Device;
 use crate::cuda::driver::{self, Handle, SharedDriver};
+use crate::cuda::event_pool::EventPool;
 use crate::cuda::proxy::Failure;
 use crate::error::Error;
 use crate::transport::{LaunchId, Lost, Signal, Tcp, Transport};
@@ -63,8 +64,9 @@ pub(in crate::cuda) struct NodeConnections {
     is_closing: bool,
     transport: Box<dyn Transport<HostBuffer>>,
     wires: Vec<NodeConnection>,
-    /// Work on the stream, in its order: an event after it, and the staging buffer that it copies from.
-    arriving: VecDeque<(Handle, Option<StagingBuffer>)>,
+    /// Work on the stream, in its order: an event after it, or none if it could not be recorded, and the staging buffer that it copies from.
+    arriving: VecDeque<(Option<Handle>, Option<StagingBuffer>)>,
+    events: EventPool,
     /// Signals that were written to each counter.
     signalled: BTreeMap<u64, u64>,
     /// Whether the other ranks were informed that this rank sends nothing more.
@@ -97,7 +99,8 @@ impl NodeConnections {
         };
         let wires = peers.iter().map(wire).collect::<driver::Result<_>>()?;
         Ok(Self {
-            stream: driver.create_stream()?,
+            stream: driver.create_priority_stream()?,
+            events: EventPool::new(&driver),
             driver,
             bootstrap: Arc::clone(bootstrap),
             memories: Arc::clone(memories),
@@ -166,7 +169,7 @@ impl NodeConnections {
     }
 
     /// Returns whether the device is in a launch.
-    fn is_in_launch(&self) -> bool {
+    pub(in crate::cuda) fn is_in_launch(&self) -> bool {
         self.begun > self.ended
     }
 
@@ -261,9 +264,8 @@ impl Drop for NodeConnections {
     fn drop(&mut self) {
         // A destructor cannot report a failure.
         let _ = self.driver.synchronize(self.stream);
-        for (event, _) in self.arriving.drain(..) {
-            let _ = self.driver.destroy_event(event);
-        }
+        let Self { arriving, events, .. } = self;
+        arriving.drain(..).filter_map(|(event, _)| event).for_each(|event| events.release(event));
         let _ = self.driver.destroy_stream(self.stream);
     }
 }

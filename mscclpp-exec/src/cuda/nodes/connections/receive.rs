@@ -14,12 +14,12 @@ impl NodeConnections {
     /// Frees staging buffers whose bytes are on the device.
     pub(super) fn complete_receives(&mut self) -> driver::Result<bool> {
         let mut progress = false;
-        while let Some(&(event, _)) = self.arriving.front() {
+        while let Some(&(Some(event), _)) = self.arriving.front() {
             if !self.driver.is_done(event)? {
                 break;
             }
             self.arriving.pop_front();
-            self.driver.destroy_event(event)?;
+            self.events.release(event);
             progress = true;
         }
         Ok(progress)
@@ -108,11 +108,11 @@ impl NodeConnections {
         piece: Option<StagingBuffer>,
         put: impl FnOnce(&dyn Driver, Handle) -> driver::Result<()>,
     ) -> driver::Result<()> {
-        let event = self.driver.create_event()?;
-        let done = put(&*self.driver, self.stream).and_then(|()| self.driver.record(event, self.stream));
+        let put = put(&*self.driver, self.stream);
+        let event = self.events.record(self.stream);
         // The staging buffer stays in use, even if the end of the work is unknown.
-        self.arriving.push_back((event, piece));
-        done
+        self.arriving.push_back((event.as_ref().ok().copied(), piece));
+        put.and(event.map(drop))
     }
 
     /// Rejects data that arrives after the device's operations of its launch have ended, if that makes the plan
