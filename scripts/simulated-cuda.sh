@@ -4,6 +4,7 @@
 #
 # Usage: scripts/simulated-cuda.sh [-n RANKS] [--devices N] [--multicast N] -- COMMAND ...
 #   -n RANKS         start RANKS processes, with the variables of `mscclpp launch` and torchrun; otherwise one process
+#   --others         COMMAND itself starts processes whose kernels wait for each other (-n implies it)
 #   --devices N      devices of each process, which can access one another's memory (8)
 #   --multicast N    that many of these have multicast objects (0)
 #
@@ -23,6 +24,11 @@ while [ $# -gt 0 ]; do
     --)
         shift
         break
+        ;;
+    --others)
+        export MSCCLPP_MOCK_OTHERS=1
+        shift
+        continue
         ;;
     -n) ranks=${2:-} ;;
     --devices) devices=${2:-} ;;
