@@ -51,7 +51,7 @@ fn main() -> mscclpp::Result<()> {
             *channel = channels.memory(peer, 0)?;
         }
         let bytes = (COUNT * size_of::<f32>()) as u64;
-        let arguments = AllReduce { peers, all: channels.switch(), bytes, rank, ranks };
+        let arguments = AllReduce { peers, all: channels.switch()?, bytes, rank, ranks };
         // SAFETY: the kernel takes such a struct, and uses the shared memory of all ranks, which exists until all of them have
         // synchronized the stream.
         unsafe { module.function("all_reduce")?.launch(&stream, 1, 256, &arguments)? };
