@@ -63,7 +63,7 @@ fn main() -> mscclpp::Result<()> {
                 previous: channels.memory(previous, 0)?,
                 port_next: channels.port(next, 0)?,
                 port_previous: channels.port(previous, 0)?,
-                all: channels.switch(),
+                all: channels.switch()?,
                 bytes: (COUNT * size_of::<f32>()) as u64,
                 rank,
                 ranks,

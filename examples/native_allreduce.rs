@@ -36,7 +36,7 @@ impl NativeAlgorithm for OneKernel {
         Ok(device.module(&source)?.function("native_allreduce")?)
     }
 
-    fn context(&self, _: &Function, _: &CudaWorld, _: &Request) -> Result<(), NativeError> {
+    fn context(&self, _: &Function, _: &CudaWorld, _: &Request, _: &[[DeviceSlice; 2]]) -> Result<(), NativeError> {
         Ok(())
     }
 

@@ -12,18 +12,21 @@ use mscclpp::ErrorKind;
 use mscclpp::prelude::*;
 use mscclpp::runtime::cuda::channels::{ChannelOptions, Channels, DevicePortChannel};
 use mscclpp::runtime::cuda::jit::{Function, Source};
-use mscclpp::runtime::cuda::native::{NativeAlgorithm, NativeError};
+use mscclpp::runtime::cuda::native::{ContextKey, NativeAlgorithm, NativeError};
 use mscclpp::runtime::cuda::{self, Device, DeviceSlice, DeviceVec, Executor as CudaWorld, Stream};
 use mscclpp::runtime::select::{Algorithm, Backend, Registry, Request};
 
-const COUNT: usize = 1003;
+/// Elements of the calls, whose requests share one set of channels.
+const COUNTS: [usize; 2] = [1003, 250];
 const LAUNCHES: usize = 3;
 
 struct OverPorts;
 
-/// What the calls of a request share.
+/// What calls with one key share.
 struct Context {
     channels: Channels<u8>,
+    /// Bytes of the slots of a launch.
+    half: u64,
     rank: u32,
     launches: u64,
 }
@@ -52,11 +55,22 @@ impl NativeAlgorithm for OverPorts {
         Ok(device.module(&source)?.function("port_allreduce")?)
     }
 
-    fn context(&self, _: &Function, world: &CudaWorld, request: &Request) -> Result<Context, NativeError> {
+    /// Calls of up to 4 KiB share one context, calls of more the one of their power of two.
+    fn context_key(&self, request: &Request) -> ContextKey {
+        ContextKey::new(slot_bytes(request))
+    }
+
+    fn context(
+        &self,
+        _: &Function,
+        world: &CudaWorld,
+        request: &Request,
+        _: &[[DeviceSlice; 2]],
+    ) -> Result<Context, NativeError> {
         let [rank] = world.local_ranks()[..] else { return Err("a process has one rank".into()) };
-        let slots = 2 * request.bytes as usize * request.num_ranks as usize;
+        let half = slot_bytes(request) * u64::from(request.num_ranks);
         let options = ChannelOptions::default().num_memory(0).num_port(1);
-        Ok(Context { channels: world.channels(slots, options)?, rank, launches: 0 })
+        Ok(Context { channels: world.channels(2 * half as usize, options)?, half, rank, launches: 0 })
     }
 
     unsafe fn launch(
@@ -66,7 +80,7 @@ impl NativeAlgorithm for OverPorts {
         ranks: &[[DeviceSlice; 2]],
         stream: &Stream,
     ) -> Result<(), NativeError> {
-        let Context { channels, rank, launches } = context;
+        let Context { channels, half, rank, launches } = context;
         let [[input, output]] = *ranks else { return Err("a process has one rank".into()) };
         let num_ranks = channels.num_ranks();
         let mut peers: [DevicePortChannel; 8] = bytemuck::Zeroable::zeroed();
@@ -79,7 +93,7 @@ impl NativeAlgorithm for OverPorts {
             output: output.address,
             shared: channels.local().as_slice().address,
             bytes: input.bytes,
-            first_slot: *launches % 2 * u64::from(num_ranks) * input.bytes,
+            first_slot: *launches % 2 * *half,
             rank: *rank,
             ranks: num_ranks,
         };
@@ -87,6 +101,11 @@ impl NativeAlgorithm for OverPorts {
         // SAFETY: the kernel takes such a struct. It accesses the caller's memory, and the slots of all ranks.
         unsafe { Ok(kernel.launch(stream, 1, 256, &all)?) }
     }
+}
+
+/// Returns the bytes of a slot of the context that serves a request.
+fn slot_bytes(request: &Request) -> u64 {
+    request.bytes.next_power_of_two().max(4096)
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -108,30 +127,36 @@ fn run(comm: &Communicator, device: &Device) -> Result<(), Box<dyn std::error::E
         limits.num_ranks = 1..=8;
         limits.buffer_mode = mscclpp::algorithms::BufferMode::OutOfPlace;
     }))?;
-    let bytes = (COUNT * size_of::<f32>()) as u64;
-    let request =
-        Request { backend: Backend::Cuda, ..Request::new(CollectiveKind::AllReduce, ranks, DataType::F32, bytes) };
-    let decision = registry.select(&request)?;
-
-    // All ranks, each in its process: preparing the algorithm connects their channels.
+    // All ranks, each in its process: preparing the algorithm for the first request connects their channels.
     let world = CudaWorld::connect(comm.bootstrap(), device, cuda::Options::default())?;
-    let mut all_reduce = decision.algorithm.prepare_on(&world, &request)?;
-    let stream = device.stream()?;
+    let (stream, mut runs) = (device.stream()?, Vec::new());
+    for count in COUNTS {
+        let bytes = (count * size_of::<f32>()) as u64;
+        let request =
+            Request { backend: Backend::Cuda, ..Request::new(CollectiveKind::AllReduce, ranks, DataType::F32, bytes) };
+        let decision = registry.select(&request)?;
+        if rank == 0 {
+            println!("{request}: `{}`, since {}", decision.algorithm.name(), decision.decided_by);
+        }
+        runs.push((count, decision.algorithm.prepare_on(&world, &request)?));
+    }
     let mut wrong = 0;
     for launch in 0..LAUNCHES {
         let value = |rank: u32, at: usize| (rank as usize * 3 + launch + at % 7) as f32;
-        let input: Vec<f32> = (0..COUNT).map(|at| value(rank, at)).collect();
-        let (input, output) = (DeviceVec::from_slice(device, &input)?, DeviceVec::<f32>::new(device, COUNT)?);
-        // SAFETY: memory of the device that exists until the stream is complete.
-        unsafe { all_reduce.launch(&[[input.as_slice(), output.as_slice()]], &stream)? };
-        stream.synchronize()?;
-        let expected = |at| (0..ranks).map(|rank| value(rank, at)).sum::<f32>();
-        wrong += output.to_vec()?.iter().enumerate().filter(|(at, found)| **found != expected(*at)).count();
+        for (count, all_reduce) in &mut runs {
+            let input: Vec<f32> = (0..*count).map(|at| value(rank, at)).collect();
+            let (input, output) = (DeviceVec::from_slice(device, &input)?, DeviceVec::<f32>::new(device, *count)?);
+            // SAFETY: memory of the device that exists until the stream is complete.
+            unsafe { all_reduce.launch(&[[input.as_slice(), output.as_slice()]], &stream)? };
+            stream.synchronize()?;
+            let expected = |at| (0..ranks).map(|rank| value(rank, at)).sum::<f32>();
+            wrong += output.to_vec()?.iter().enumerate().filter(|(at, found)| **found != expected(*at)).count();
+        }
     }
     // No rank frees its slots while another one may still write to them.
     comm.barrier()?;
     if rank == 0 {
-        println!("`{}`: {ranks} ranks, {LAUNCHES} calls of {COUNT} elements, {wrong} wrong", decision.algorithm.name());
+        println!("{ranks} ranks, {LAUNCHES} calls of {COUNTS:?} elements, {wrong} wrong");
     }
     assert_eq!(wrong, 0, "rank {rank}");
     Ok(())

@@ -76,6 +76,15 @@ struct ChannelCounter {
       return static_cast<int64_t>(seen - expected) >= 0;
     });
   }
+
+  /// Called by: one thread. order: none; data that the peer wrote before its signal may not be visible yet.
+  DEV bool relaxed_wait(const ChannelWait& limit) const {
+    const uint64_t expected = fetch_add_relaxed_gpu(waits, 1) + 1;
+    return limit.until(expected, [&](uint64_t& seen) {
+      seen = load_relaxed_sys(inbound);
+      return static_cast<int64_t>(seen - expected) >= 0;
+    });
+  }
 };
 
 namespace channel_detail {
@@ -134,6 +143,8 @@ struct MemoryChannel {
   DEV void relaxed_signal() const { add_relaxed_sys(outbound, 1); }
   /// Waits for the next signal.
   DEV bool wait() const { return counter.wait(limit); }
+  /// Waits for the next signal, which publishes nothing.
+  DEV bool relaxed_wait() const { return counter.relaxed_wait(limit); }
 
   /// Writes packets to the peer's memory: 16 bytes for each 8 of `source`; all three numbers are multiples of 8, `to` of 16. `flag` is
   /// neither 0 nor that of earlier packets there. order: the packets publish themselves.

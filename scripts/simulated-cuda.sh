@@ -4,6 +4,7 @@
 #
 # Usage: scripts/simulated-cuda.sh [-n RANKS] [--devices N] [--multicast N] [--peers N] [--fabric N] [--nccl] -- COMMAND ...
 #   -n RANKS         start RANKS processes, with the variables of `mscclpp launch` and torchrun; otherwise one process
+#   --others         COMMAND itself starts processes whose kernels wait for each other (-n implies it)
 #   --devices N      devices of each process (8)
 #   --multicast N    that many of these have multicast objects (0)
 #   --peers N        consecutive devices that can access one another's memory: 1 for none (all)
@@ -30,6 +31,11 @@ while [ $# -gt 0 ]; do
         ;;
     --nccl)
         nccl=1
+        shift
+        continue
+        ;;
+    --others)
+        export MSCCLPP_MOCK_OTHERS=1
         shift
         continue
         ;;

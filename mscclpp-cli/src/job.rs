@@ -44,6 +44,18 @@ pub(crate) fn on_ranks<R: Send>(ranks: Option<u32>, body: impl Fn(&Communicator)
     })
 }
 
+/// Joins the job of several ranks that a launcher has started this process for; `None` if there is no such job, or if it has one rank.
+///
+/// # Errors
+/// [`Error::Call`] if the ranks fail to join.
+pub(crate) fn launched() -> Result<Option<Communicator>> {
+    match Communicator::from_env() {
+        Ok(comm) => Ok(Some(comm).filter(|comm| comm.num_ranks() > 1)),
+        Err(error) if error.kind() == ErrorKind::NotLaunched => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Rejects a call for which all ranks of this host together have too little memory, if each of them needs `each` bytes.
 /// It is a call of all ranks, which return together: none of them allocates while another one still checks.
 ///

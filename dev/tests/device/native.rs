@@ -7,7 +7,7 @@ use libtest_mimic::Failed;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_exec::DataType;
 use mscclpp_exec::cuda::jit::{Function, Source};
-use mscclpp_exec::cuda::native::{NativeAlgorithm, NativeError};
+use mscclpp_exec::cuda::native::{ContextKey, NativeAlgorithm, NativeError, NativeRun};
 use mscclpp_exec::cuda::{DeviceBuffer, DeviceSlice, Executor, Stream};
 use mscclpp_exec::select::{Algorithm, Backend, Registry, Request};
 
@@ -19,6 +19,8 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("native::the_example_sums", the_example_sums),
         Test::new("native::compile_error_is_reported", compile_error_is_reported),
         Test::new("native::unsupported_request_is_rejected", unsupported_request_is_rejected),
+        Test::new("native::requests_share_the_context_of_their_key", requests_share_the_context_of_their_key),
+        Test::new("native::contexts_per_allocation_follow_the_memory", contexts_per_allocation_follow_the_memory),
         Test::new("native::benchmark_kernels_are_correct", benchmark_kernels_are_correct),
     ];
     tests.map(Test::that_compiles).into()
@@ -49,7 +51,13 @@ impl NativeAlgorithm for Counted {
         Ok(world.devices()[0].module(&Source::new("sum.cu", self.text))?.function("native_allreduce")?)
     }
 
-    fn context(&self, _: &Function, _: &Executor, request: &Request) -> Result<u32, NativeError> {
+    fn context(
+        &self,
+        _: &Function,
+        _: &Executor,
+        request: &Request,
+        _: &[[DeviceSlice; 2]],
+    ) -> Result<u32, NativeError> {
         self.calls[1].fetch_add(1, Ordering::Relaxed);
         Ok(request.bytes.div_ceil(1024).max(1) as u32)
     }
@@ -68,6 +76,187 @@ impl NativeAlgorithm for Counted {
         // SAFETY: the kernel takes such a struct, and accesses only the caller's memory.
         unsafe { Ok(kernel.launch(stream, *blocks, 512, &all)?) }
     }
+}
+
+/// The example's kernel with contexts that have keys.
+struct Keyed {
+    key: fn(&Request) -> ContextKey,
+    /// Contexts that were created, and dropped.
+    contexts: Calls,
+}
+
+/// The allocations that it was created for.
+struct KeyedContext {
+    allocations: Vec<[DeviceSlice; 2]>,
+    contexts: Calls,
+}
+
+impl Drop for KeyedContext {
+    fn drop(&mut self) {
+        self.contexts[1].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl NativeAlgorithm for Keyed {
+    type Kernels = Function;
+    type Context = KeyedContext;
+
+    fn init(&self, world: &Executor) -> Result<Function, NativeError> {
+        Ok(world.devices()[0].module(&Source::new("sum.cu", EXAMPLE))?.function("native_allreduce")?)
+    }
+
+    fn context_key(&self, request: &Request) -> ContextKey {
+        (self.key)(request)
+    }
+
+    fn context(
+        &self,
+        _: &Function,
+        _: &Executor,
+        _: &Request,
+        allocations: &[[DeviceSlice; 2]],
+    ) -> Result<KeyedContext, NativeError> {
+        self.contexts[0].fetch_add(1, Ordering::Relaxed);
+        Ok(KeyedContext { allocations: allocations.to_vec(), contexts: self.contexts.clone() })
+    }
+
+    unsafe fn launch(
+        &self,
+        kernel: &Function,
+        context: &mut KeyedContext,
+        ranks: &[[DeviceSlice; 2]],
+        stream: &Stream,
+    ) -> Result<(), NativeError> {
+        let contains = |whole: DeviceSlice, part: DeviceSlice| {
+            whole.address <= part.address && part.address + part.bytes <= whole.address + whole.bytes
+        };
+        for (allocations, slices) in context.allocations.iter().zip(ranks) {
+            if !allocations.iter().zip(slices).all(|(whole, part)| contains(*whole, *part)) {
+                return Err(format!("{allocations:x?} do not contain {slices:x?}").into());
+            }
+        }
+        let mut all = Ranks { inputs: [0; 16], outputs: [0; 16], bytes: ranks[0][0].bytes, ranks: ranks.len() as u64 };
+        for (rank, [input, output]) in ranks.iter().enumerate() {
+            (all.inputs[rank], all.outputs[rank]) = (input.address, output.address);
+        }
+        // SAFETY: the kernel takes such a struct, and accesses only the caller's memory.
+        unsafe { Ok(kernel.launch(stream, 1, 512, &all)?) }
+    }
+}
+
+impl Keyed {
+    fn algorithm(key: fn(&Request) -> ContextKey) -> (Algorithm, Calls) {
+        let contexts = Calls::default();
+        let keyed = Self { key, contexts: contexts.clone() };
+        (Algorithm::kernels("keyed", CollectiveKind::AllReduce, keyed), contexts)
+    }
+}
+
+/// Returns an error unless so many contexts were created and dropped.
+fn expect_contexts(what: &str, contexts: &Calls, expected: [u32; 2]) -> Result<(), Failed> {
+    let found = contexts.each_ref().map(|count| count.load(Ordering::Relaxed));
+    match found == expected {
+        true => Ok(()),
+        false => Err(format!("{what}: {found:?} contexts created and dropped, expected {expected:?}").into()),
+    }
+}
+
+/// Launches an all-reduce of two ranks, and waits for it.
+fn launch(rig: &Rig, run: &mut NativeRun, slices: &[[DeviceSlice; 2]; 2]) -> Result<(), Failed> {
+    let stream = rig.device.stream()?;
+    // SAFETY: memory that exists until the stream is complete.
+    unsafe { run.launch(slices, &stream)? };
+    Ok(stream.synchronize()?)
+}
+
+/// Two requests of one key share a context, on one executor; it exists as long as one of the runs.
+fn requests_share_the_context_of_their_key(rig: &Rig) -> Result<(), Failed> {
+    let (keyed, contexts) = Keyed::algorithm(|request| ContextKey::new(request.bytes.div_ceil(256)));
+    let worlds = [Executor::new(&rig.device, 2), Executor::new(&rig.device, 2)];
+    let [short, long, longer] = [8, 64, 100].map(|count| request(2, count));
+    let mut first = keyed.prepare_on(&worlds[0], &short)?;
+    let second = keyed.prepare_on(&worlds[0], &long)?;
+    expect_contexts("two requests of one key", &contexts, [1, 0])?;
+    let other_key = keyed.prepare_on(&worlds[0], &longer)?;
+    let other_executor = keyed.prepare_on(&worlds[1], &short)?;
+    expect_contexts("another key and another executor", &contexts, [3, 0])?;
+    let mut ones = DeviceBuffer::new(&rig.device, 32)?;
+    ones.write(bytemuck::cast_slice(&[1_f32; 8]))?;
+    let outputs = [DeviceBuffer::new(&rig.device, 32)?, DeviceBuffer::new(&rig.device, 32)?];
+    let slices = outputs.each_ref().map(|output| [ones.as_slice(), output.as_slice()]);
+    launch(rig, &mut first, &slices)?;
+    let mut found = [0_f32; 8];
+    outputs[1].read(bytemuck::cast_slice_mut(&mut found))?;
+    if found != [2.0; 8] || first.num_contexts() != 1 {
+        return Err(format!("{found:?} with {} contexts", first.num_contexts()).into());
+    }
+    drop((other_key, first));
+    expect_contexts("one of two runs dropped", &contexts, [3, 1])?;
+    drop((second, other_executor));
+    expect_contexts("all runs dropped", &contexts, [3, 3])?;
+    let _again = keyed.prepare_on(&worlds[0], &short)?;
+    expect_contexts("prepared again", &contexts, [4, 3])?;
+    // By default a request is its own key.
+    let (own, contexts) = Keyed::algorithm(ContextKey::of_request);
+    let _runs = [&short, &long, &short].map(|request| own.prepare_on(&worlds[0], request));
+    expect_contexts("keys of requests", &contexts, [2, 0])
+}
+
+/// Slices of one allocation share a context, other allocations have another one, and memory at the address of freed memory as well.
+fn contexts_per_allocation_follow_the_memory(rig: &Rig) -> Result<(), Failed> {
+    let (keyed, contexts) = Keyed::algorithm(|request| ContextKey::of_request(request).per_allocation());
+    let world = Executor::new(&rig.device, 2);
+    let mut run = keyed.prepare_on(&world, &request(2, 8))?;
+    expect_contexts("before the first call", &contexts, [0, 0])?;
+    let memory = || DeviceBuffer::new(&rig.device, 256);
+    let (inputs, outputs) = (memory()?, memory()?);
+    let slices = |inputs: &DeviceBuffer, outputs: &DeviceBuffer, at: u64| {
+        let [input, output] = [inputs, outputs].map(|memory| memory.slice(at..at + 32).unwrap_or(DeviceSlice::EMPTY));
+        [[input, output]; 2]
+    };
+    launch(rig, &mut run, &slices(&inputs, &outputs, 0))?;
+    launch(rig, &mut run, &slices(&inputs, &outputs, 64))?;
+    expect_contexts("slices of the same allocations", &contexts, [1, 0])?;
+    launch(rig, &mut run, &slices(&outputs, &inputs, 64))?;
+    expect_contexts("input and output exchanged", &contexts, [2, 0])?;
+    drop(inputs);
+    let inputs = memory()?;
+    launch(rig, &mut run, &slices(&inputs, &outputs, 0))?;
+    expect_contexts("memory that was freed and allocated again", &contexts, [3, 0])?;
+
+    // New memory in a capture: an error, unless the context exists.
+    let (stream, mut captured) = (rig.device.stream()?, memory()?);
+    let of_capture = slices(&captured, &outputs, 0);
+    let mut failed = None;
+    let _empty = stream.capture(|stream| {
+        // SAFETY: nothing is launched.
+        failed = unsafe { run.launch(&of_capture, stream) }.err();
+        Ok(())
+    })?;
+    let text = failed.ok_or("the context of new memory was created in a capture")?.to_string();
+    if !text.contains("NativeRun::prepare") {
+        return Err(text.into());
+    }
+    run.prepare(&of_capture)?;
+    expect_contexts("prepared", &contexts, [4, 0])?;
+    captured.write(bytemuck::cast_slice(&[1_f32; 64]))?;
+    let mut launched = Ok(());
+    let graph = stream.capture(|stream| {
+        // SAFETY: memory that exists until the graph is complete.
+        launched = unsafe { run.launch(&of_capture, stream) };
+        Ok(())
+    })?;
+    launched?;
+    // SAFETY: as above.
+    unsafe { graph.launch(&stream)? };
+    stream.synchronize()?;
+    let mut found = [0_f32; 64];
+    outputs.read(bytemuck::cast_slice_mut(&mut found))?;
+    if found[..8] != [2.0; 8] {
+        return Err(format!("captured: {found:?}").into());
+    }
+    drop(run);
+    expect_contexts("the run was dropped", &contexts, [4, 4])
 }
 
 const EXAMPLE: &str = include_str!("../../../examples/native_allreduce.cu");

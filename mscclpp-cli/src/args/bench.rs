@@ -19,6 +19,8 @@ Examples:
   mscclpp bench all_reduce --virtual-ranks 8                  eight ranks as tasks of this process
   mscclpp bench all_reduce --backend cuda --virtual-ranks 8   eight ranks on one CUDA device
   mscclpp bench all_reduce --backend cuda --gpus 8            a rank on each of eight CUDA devices
+  mscclpp launch -n 8 -- mscclpp bench all_reduce --backend cuda
+                                                              the same with a process for each device
   mscclpp bench all_reduce --backend cuda --specialize        kernels that are specialized for each plan
 
 Before every call a rank rewrites its input, and after the call it reads its output; neither is timed. All ranks

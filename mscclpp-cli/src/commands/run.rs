@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use mscclpp_algorithms as algorithms;
 use mscclpp_bootstrap::Environment;
 use mscclpp_core::check::{Checks, Level};
 use mscclpp_core::collective::CollectiveKind;
@@ -13,14 +14,15 @@ use mscclpp_core::plan::{
 };
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cpu::Options;
-use mscclpp_exec::{AccumType, DataType, Message};
+use mscclpp_exec::{AccumType, Communicator, DataType, Message};
 use serde_json::{Value, json};
 
 use super::runner::Ranks;
-use crate::args::{RunArgs, Sizes};
+use crate::args::{Backend, RunArgs, Sizes};
 use crate::bandwidth::bus_factor;
 use crate::diagnostics::values;
 use crate::error::{Error, Result};
+use crate::job::launched;
 use crate::output::{print, print_json, warn};
 use crate::progress::Progress;
 use crate::report::{Header, Row};
@@ -33,10 +35,15 @@ use crate::{exit, memory, source};
 /// Those of loading; findings of the check; [`Error::ScratchLimit`] before anything runs if the largest size does not
 /// fit; [`Error::Run`] if a launch fails; failures of standard output.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
-    let (bench, counts) = match prepare(args) {
+    let comm = match args.backend {
+        Backend::Cpu => None,
+        Backend::Cuda => launched()?,
+    };
+    let talks = comm.as_ref().is_none_or(|comm| comm.rank() == 0);
+    let (bench, counts) = match prepare(args, comm.as_ref()) {
         Ok(prepared) => prepared,
         Err(error) => {
-            if args.json {
+            if args.json && talks {
                 print_json(&json!({
                     "plan": null, "ok": false, "verified": false, "rows": [], "failure": failure(&error),
                 }))?;
@@ -47,13 +54,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
     let progress = Progress::new((counts.len() as u64).saturating_mul(bench.launches()));
     let mut rows = Vec::new();
     let mut failed = None;
-    if !args.json {
+    if !args.json && talks {
         progress.aside(|| print(bench.header.text()))?;
     }
     for count in counts {
         match bench.row(count, &progress) {
             Ok(row) => {
-                if !args.json {
+                if !args.json && talks {
                     progress.aside(|| print(bench.header.row(&row)))?;
                 }
                 rows.push(row);
@@ -65,10 +72,16 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         }
     }
     drop(progress);
-    if args.json {
+    if !talks {
+        // Rank 0 reports.
+    } else if args.json {
         print_json(&bench.header.json(&rows, failed.as_ref().map(failure)))?;
     } else {
         print(bench.header.closing(&rows, failed.is_some()))?;
+    }
+    if let (Some(comm), None) = (&comm, &failed) {
+        // Rank 0 forwards the others' messages, so no rank exits before the barrier.
+        comm.bootstrap().barrier().map_err(mscclpp_exec::Error::from)?;
     }
     match failed {
         Some(error) => Err(error),
@@ -85,10 +98,26 @@ fn failure(error: &Error) -> Value {
 }
 
 /// Prepares everything before the first launch: the plan, checked, and the sizes in elements.
-fn prepare(args: &RunArgs) -> Result<(Bench, Vec<u64>)> {
-    refuse_launcher()?;
+fn prepare<'a>(args: &RunArgs, comm: Option<&'a Communicator>) -> Result<(Bench<'a>, Vec<u64>)> {
+    if comm.is_none() {
+        refuse_launcher()?;
+    } else if args.gpus.is_some() {
+        let text = "--gpus is for ranks of one process; a launcher starts a process for each device: omit it, or start the command without the launcher";
+        return Err(Error::Usage(text.into()));
+    }
     let counts = Counts::of(args)?;
-    let plan = source::load(&args.source)?.warned();
+    let mut from = args.source.clone();
+    if let Some(comm) = comm.filter(|_| algorithms::find(&from.plan).is_some()) {
+        from.build.ranks.get_or_insert(comm.num_ranks());
+    }
+    let plan = source::load(&from)?.warned();
+    if let Some(comm) = comm.filter(|comm| comm.num_ranks() as usize != plan.ranks.len()) {
+        let (expected, found) = (plan.ranks.len(), comm.num_ranks());
+        return Err(Error::Usage(format!(
+            "plan `{}` is for {expected} ranks, but the launcher has started {found}; start {expected}, or use another plan",
+            plan.name
+        )));
+    }
     if let (Some(op), []) = (args.op, &plan.reductions()[..]) {
         let what =
             format!("plan `{}` does not reduce, so `--op {}` would have no effect; remove it", plan.name, op.name());
@@ -96,7 +125,7 @@ fn prepare(args: &RunArgs) -> Result<(Bench, Vec<u64>)> {
     }
     examine(&plan, args)?;
     let counts = counts.for_plan(&plan)?;
-    Ok((Bench::new(&plan, args, &counts)?, counts))
+    Ok((Bench::new(&plan, args, &counts, comm)?, counts))
 }
 
 /// Rejects a run of all ranks in each process of a job.
@@ -109,7 +138,7 @@ fn refuse_launcher() -> Result<()> {
     };
     match Environment::from_lookup(with_address) {
         Ok(job) if job.num_ranks > 1 => Err(Error::Usage(format!(
-            "`mscclpp run` runs all ranks in one process, and this is rank {} of {} according to the environment \
+            "`mscclpp run` on the CPU runs all ranks in one process, and this is rank {} of {} according to the environment \
              (variables of {}); start it without the launcher, or measure the ranks of the job with `mscclpp bench`",
             job.rank, job.num_ranks, job.launcher
         ))),
@@ -177,7 +206,9 @@ fn too_large(plan: &PlanTree, count: u64, dtype: DataType) -> Error {
 }
 
 /// A plan ready to run at any size.
-struct Bench {
+struct Bench<'a> {
+    /// The job, if each rank is in a process of its own.
+    comm: Option<&'a Communicator>,
     plan: Plan,
     /// The expectations of its program.
     expectations: Vec<Expectation>,
@@ -190,8 +221,8 @@ struct Bench {
     header: Header,
 }
 
-impl Bench {
-    fn new(plan: &PlanTree, args: &RunArgs, counts: &[u64]) -> Result<Self> {
+impl<'a> Bench<'a> {
+    fn new(plan: &PlanTree, args: &RunArgs, counts: &[u64], comm: Option<&'a Communicator>) -> Result<Self> {
         let kind = plan.collective.kind;
         let ranks = plan.ranks.len() as u32;
         let largest = counts.iter().copied().max().unwrap_or(0);
@@ -216,9 +247,14 @@ impl Bench {
             bus_factor: bus_factor(kind, ranks),
         };
         Ok(Self {
+            comm,
             plan: Plan::new(plan),
             expectations: plan.expectations.clone(),
-            ranks: Ranks::new(args.backend, gpus, ranks, options).map_err(failed)?,
+            ranks: match comm {
+                Some(comm) => Ranks::of_job(comm, options),
+                None => Ranks::new(args.backend, gpus, ranks, options),
+            }
+            .map_err(failed)?,
             kind,
             dtype: args.dtype,
             op: args.op,
@@ -272,8 +308,23 @@ impl Bench {
         if let Some(first) = &report.first_mismatch {
             progress.aside(|| warn(format_args!("{} of {} elements are wrong: {first}", report.wrong, report.checked)));
         }
-        let wrong = if self.promises_nothing() { None } else { Some(report.wrong) };
-        Ok(Row { bytes, count, mean: total / iters, min, wrong })
+        let (mean, min, wrong) = self.of_all(total / iters, min, report.wrong)?;
+        Ok(Row { bytes, count, mean, min, wrong: if self.promises_nothing() { None } else { Some(wrong) } })
+    }
+
+    /// Returns the times of the slowest rank, and the wrong elements of all ranks of a job; of this process without one.
+    fn of_all(&self, mean: Duration, min: Duration, wrong: u64) -> Result<(Duration, Duration, u64)> {
+        let Some(comm) = self.comm else { return Ok((mean, min, wrong)) };
+        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let own = [nanos(mean), nanos(min), wrong].map(u64::to_le_bytes).concat();
+        let of_all = comm.bootstrap().all_gather(&own).map_err(mscclpp_exec::Error::from)?;
+        let mut all = [0_u64; 3];
+        for values in of_all {
+            let mut words = values.chunks_exact(8).map(|word| word.try_into().map_or(0, u64::from_le_bytes));
+            let [mean, min, wrong] = std::array::from_fn(|_| words.next().unwrap_or(0));
+            all = [all[0].max(mean), all[1].max(min), all[2].saturating_add(wrong)];
+        }
+        Ok((Duration::from_nanos(all[0]), Duration::from_nanos(all[1]), all[2]))
     }
 }
 

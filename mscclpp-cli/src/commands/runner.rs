@@ -3,9 +3,9 @@
 use mscclpp_core::plan::Plan;
 use mscclpp_exec::cuda;
 use mscclpp_exec::verify::{Verifier, VerifyReport};
-use mscclpp_exec::{Error, Message, cpu};
+use mscclpp_exec::{Communicator, Error, Message, cpu};
 
-use super::devices::ranks_on_devices;
+use super::devices::{JobDevices, ranks_on_devices};
 use crate::args::Backend;
 
 /// Ranks on a backend.
@@ -33,6 +33,15 @@ impl Ranks {
                 Self::Cuda(ranks_on_devices(ranks, gpus, options)?)
             }
         })
+    }
+
+    /// Creates the ranks of a job, each in its process with its CUDA device. A call of all ranks.
+    ///
+    /// # Errors
+    /// Those of [`JobDevices::connect`].
+    pub(crate) fn of_job(comm: &Communicator, options: cpu::Options) -> Result<Self, Error> {
+        let options = cuda::Options::default().scratch_limit(options.scratch_limit);
+        Ok(Self::Cuda(JobDevices::connect(comm, options)?.executor))
     }
 
     /// Prepares a plan for a message, and allocates buffers.

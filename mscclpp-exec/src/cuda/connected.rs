@@ -19,6 +19,11 @@ impl Executor {
         self.inner.local().map(|(rank, _)| rank).collect()
     }
 
+    /// Returns whether all ranks are in this process.
+    pub fn is_local(&self) -> bool {
+        self.inner.group.is_none()
+    }
+
     /// Returns the number of the executor in this process.
     pub(crate) fn number(&self) -> u64 {
         self.inner.number

@@ -61,6 +61,7 @@ mod timing;
 mod uses;
 mod vector;
 mod verify;
+mod watch;
 
 pub use crate::error::unavailable::CudaUnavailable;
 pub use buffers::{Binding, Buffers, DeviceBuffer, DeviceSlice};
@@ -85,3 +86,4 @@ pub use switch::SwitchPath;
 pub use timing::{LaunchTimes, time, time_launches};
 pub(crate) use vector::bytes_of;
 pub use vector::{DeviceVec, DeviceView, DeviceViewMut};
+pub(crate) use watch::CHECK_INTERVAL;

@@ -31,6 +31,12 @@ pub enum MulticastUnavailable {
         /// The members.
         ranks: [u32; 2],
     },
+    /// Two members on different nodes.
+    #[error("ranks {} and {} are on different nodes", ranks[0], ranks[1])]
+    OtherNode {
+        /// The members.
+        ranks: [u32; 2],
+    },
     /// A device without support for multicast objects.
     #[error("{device} of rank {rank} does not support multicast objects")]
     NoHardware {

@@ -14,7 +14,7 @@ use super::driver;
 use super::executor::Inner;
 use super::ipc::{IpcGroup, PeerMemory};
 use super::memory::{DeviceMemory, MappedMemory, Storage};
-use super::nodes::{Ends, Markers, NodeConnections};
+use super::nodes::{Ends, Markers, NodeConnections, Traffic};
 use super::proxy::{Failure, Proxies};
 use super::specialize::SpecializedKernels;
 use super::switch::{Groups, MulticastBuffer, Multicasts, SwitchPath};
@@ -322,7 +322,7 @@ impl PlanState {
     /// long a rank on another node may make no progress in receiving.
     pub(super) fn drain(&self, timeout: Duration) -> Result<(), Error> {
         let aborted = self.has_aborted();
-        let rest = |proxies: &Proxies| if aborted { Ok(proxies.reset()?) } else { proxies.drain(timeout) };
+        let rest = |proxies: &Proxies| if aborted { Ok(proxies.reset()?) } else { proxies.drain(timeout, || false) };
         let settled = self.parts.iter().filter_map(|part| part.proxies.as_ref()).try_for_each(rest);
         settled.map_err(|failure| match failure {
             Failure::Error(error) => error,
@@ -439,7 +439,8 @@ impl DevicePlanState {
                     group.remote_regions.as_ref().ok_or_else(|| Error::Internal("markers on one node".into()))?;
                 let ends = Ends::new(program, &group.nodes, group.rank);
                 let memories = (regions, &group.stagings);
-                Some(NodeConnections::new(device, group.bootstrap(), memories, &program.plan, markers, &peers, ends)?)
+                let traffic = Traffic::Plan { plan: program.plan.clone(), markers, ends };
+                Some(NodeConnections::new(device, group.bootstrap(), memories, traffic, &peers)?)
             }
             None => None,
         };

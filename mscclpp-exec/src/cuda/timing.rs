@@ -28,17 +28,33 @@ const LAUNCHES_PER_GRAPH: u32 = 10;
 /// Measures launches of a prepared plan, as [`time_launches`] does. The contents of the buffers are unspecified
 /// afterwards.
 ///
+/// If ranks are in other processes, it is a call of all ranks with the same number of launches. They agree on the rounds, and the result is
+/// that of the slowest rank, for each of the durations.
+///
 /// # Errors
-/// Those of [`PreparedPlan::launch_buffers`] and [`PreparedPlan::synchronize`].
+/// Those of [`PreparedPlan::launch_buffers`] and [`PreparedPlan::synchronize`], and those of a call of all ranks.
 pub fn time(
     run: &mut PreparedPlan,
     buffers: &mut Buffers,
     stream: &Stream,
     launches: Option<u32>,
 ) -> Result<LaunchTimes, Error> {
+    let executor = run.executor();
+    let slowest = |text: &str, own: [f64; 3]| -> Result<[f64; 3], Error> {
+        if executor.is_local() {
+            return Ok(own);
+        }
+        let of_all = executor.gather(text, &own)?;
+        Ok(of_all.iter().fold(own, |slowest, times| std::array::from_fn(|at| slowest[at].max(times[at]))))
+    };
     let run = RefCell::new(run);
     let launch = |stream: &Stream| run.borrow_mut().launch_buffers(buffers, stream);
-    time_launches(stream, launches, launch, |stream| run.borrow().synchronize(stream))
+    let agree = |once: f64| Ok(slowest("rounds of a measurement", [once; 3])?[0]);
+    let times = time_rounds(stream, launches, agree, launch, |stream| run.borrow().synchronize(stream))?;
+    let seconds = [times.graph, times.eager, times.host].map(|time| time.as_secs_f64());
+    let [graph, eager, host] =
+        slowest("times of launches", seconds)?.map(|time| Duration::from_secs_f64(time.max(0.0)));
+    Ok(LaunchTimes { graph, eager, host })
 }
 
 /// Measures launches, with the device's clock where the device is measured: in rounds of the given number of launches,
@@ -50,6 +66,17 @@ pub fn time(
 pub fn time_launches(
     stream: &Stream,
     launches: Option<u32>,
+    launch: impl FnMut(&Stream) -> Result<(), Error>,
+    done: impl Fn(&Stream) -> Result<(), Error>,
+) -> Result<LaunchTimes, Error> {
+    time_rounds(stream, launches, Ok, launch, done)
+}
+
+/// Measures launches in rounds, whose number of launches follows from what `agree` returns for the microseconds of a graph.
+fn time_rounds(
+    stream: &Stream,
+    launches: Option<u32>,
+    agree: impl FnOnce(f64) -> Result<f64, Error>,
     mut launch: impl FnMut(&Stream) -> Result<(), Error>,
     done: impl Fn(&Stream) -> Result<(), Error>,
 ) -> Result<LaunchTimes, Error> {
@@ -61,7 +88,7 @@ pub fn time_launches(
     done(stream)?;
     let (start, (), end) = (stream.event()?, replay()?, stream.event()?);
     done(stream)?;
-    let once: f64 = end.microseconds_since(&start)?.max(1.0);
+    let once: f64 = agree(end.microseconds_since(&start)?.max(1.0))?;
     let replays = match launches {
         Some(launches) => launches.div_ceil(LAUNCHES_PER_GRAPH),
         None => (20_000.0 / once).clamp(1.0, 100.0) as u32,

@@ -27,6 +27,14 @@ pub enum ChannelError {
         /// This rank.
         rank: u32,
     },
+    /// A kernel requested a copy or a signal that is outside of the memory of the peer, which is on another node.
+    #[error("rank {rank}: a kernel's port channel: {reason}; keep offset and size within the peer's shared memory")]
+    InvalidRequest {
+        /// This rank.
+        rank: u32,
+        /// The request, and what is there.
+        reason: String,
+    },
     /// The executor has all ranks in this process: only ranks that [`Executor::connect`](crate::cuda::Executor::connect) has connected
     /// have channels.
     #[error(
@@ -52,7 +60,10 @@ impl ChannelError {
     pub const fn rank(&self) -> Option<u32> {
         match self {
             Self::NotConnected => None,
-            Self::Stalled { rank, .. } | Self::Stopped { rank } | Self::NoSuchChannel { rank, .. } => Some(*rank),
+            Self::Stalled { rank, .. }
+            | Self::Stopped { rank }
+            | Self::InvalidRequest { rank, .. }
+            | Self::NoSuchChannel { rank, .. } => Some(*rank),
         }
     }
 }

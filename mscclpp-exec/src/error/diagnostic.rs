@@ -62,9 +62,10 @@ impl Error {
             #[cfg(feature = "cuda")]
             Self::KernelChannel(error) => match **error {
                 ChannelError::Stalled { .. } => Code::Stalled,
-                ChannelError::Stopped { .. } | ChannelError::NoSuchChannel { .. } | ChannelError::NotConnected => {
-                    Code::InvalidCall
-                }
+                ChannelError::Stopped { .. }
+                | ChannelError::InvalidRequest { .. }
+                | ChannelError::NoSuchChannel { .. }
+                | ChannelError::NotConnected => Code::InvalidCall,
             },
             Self::Internal(_) => Code::ExecutorFault,
         }

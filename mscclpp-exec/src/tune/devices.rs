@@ -104,10 +104,11 @@ impl Tuner {
     }
 }
 
-/// Launches a plan once on known inputs, and returns the number of wrong elements in all outputs.
+/// Launches a plan once on known inputs, and returns the number of wrong elements in all outputs. A call of all ranks, if some of them are in
+/// other processes.
 ///
 /// # Errors
-/// Those of the launch.
+/// Those of the launch, and those of a call of all ranks.
 pub fn check_launch(
     run: &mut PreparedPlan,
     buffers: &mut Buffers,
@@ -117,7 +118,9 @@ pub fn check_launch(
     let collective = run.collective();
     let cycle = |rank| PeriodicInputs::new(collective, request.dtype, request.op, request.num_ranks, rank);
     let room = |bytes: u64| vec![0; bytes as usize];
-    for rank in 0..request.num_ranks {
+    let executor = run.executor();
+    let local: Vec<u32> = (0..request.num_ranks).filter(|&rank| buffers.is_local(rank)).collect();
+    for &rank in &local {
         let mut input = room(buffers.input(rank).bytes);
         cycle(rank).fill(0, &mut input);
         buffers.write_input(rank, &input)?;
@@ -125,12 +128,15 @@ pub fn check_launch(
     run.launch_buffers(buffers, stream)?;
     run.synchronize(stream)?;
     let mut wrong = 0;
-    for rank in 0..request.num_ranks {
+    for &rank in &local {
         let mut output = room(buffers.output(rank).bytes);
         buffers.read_output(rank, &mut output)?;
         wrong += cycle(rank).count_wrong(0, &output);
     }
-    Ok(wrong)
+    match executor.is_local() {
+        true => Ok(wrong),
+        false => Ok(executor.gather("wrong elements of a launch", &wrong)?.into_iter().fold(0, u64::saturating_add)),
+    }
 }
 
 /// Returns the machine with the devices of an executor.

@@ -110,6 +110,29 @@ KERNEL(256) wait_alone(KERNEL_PARAM Gather a) {
   if (dev_thread() == 0 && dev_block() == 0) a.memory[(a.rank + 1) % a.ranks].wait();
 }
 
+/// Each kind of channel of the rank with itself.
+KERNEL(256) with_itself(KERNEL_PARAM Gather a) {
+  if (dev_block() != 0) return;
+  a.memory[0].put(16, 0, 16, dev_thread(), dev_threads());
+  dev_sync();
+  if (dev_thread() != 0) return;
+  a.memory[0].signal();
+  if (!a.memory[0].wait() || !a.port[0].put(32, 16, 16) || !a.port[0].put_with_signal_and_flush(48, 16, 16)) return;
+  a.port[0].wait();
+}
+
+/// Asks for a copy to bytes that the next rank does not have.
+KERNEL(256) beyond(KERNEL_PARAM Gather a) {
+  if (dev_block() == 0 && dev_thread() == 0) a.port[(a.rank + 1) % a.ranks].put_with_signal_and_flush(uint64_t{1} << 32, 0, 8);
+}
+
+KERNEL(256) wait_for_port(KERNEL_PARAM Gather a) {
+  if (dev_block() == 0 && dev_thread() == 0) a.port[(a.rank + 1) % a.ranks].wait();
+}
+
+SIM_KERNEL(with_itself, Gather)
+SIM_KERNEL(beyond, Gather)
+SIM_KERNEL(wait_for_port, Gather)
 SIM_KERNEL(by_put, Gather)
 SIM_KERNEL(by_get, Gather)
 SIM_KERNEL(by_packets, Gather)

@@ -19,7 +19,7 @@ use crate::processes::machine_options;
 /// As in `channels.cu`.
 #[derive(Clone, Copy, bytemuck::NoUninit)]
 #[repr(C)]
-struct Gather {
+pub(super) struct Gather {
     memory: [DeviceMemoryChannel; 4],
     port: [DevicePortChannel; 4],
     all: DeviceSwitchChannel,
@@ -31,16 +31,22 @@ struct Gather {
     reserved: u32,
 }
 
-fn options() -> ChannelOptions {
+pub(super) fn options() -> ChannelOptions {
     ChannelOptions::default().num_memory(2).num_port(1).num_barriers(1).multicast(true)
 }
 
-fn module(device: &Device) -> Result<Module, Error> {
+pub(super) fn module(device: &Device) -> Result<Module, Error> {
     device.module(&Source::new("channels.cu", include_str!("channels.cu")))
 }
 
 impl Gather {
-    fn new<T: Element>(comm: &Communicator, channels: &Channels<T>, bytes: u64, flag: u32) -> Result<Self, Error> {
+    /// Passes all channels to the kernels.
+    pub(super) fn new<T: Element>(
+        comm: &Communicator,
+        channels: &Channels<T>,
+        bytes: u64,
+        flag: u32,
+    ) -> Result<Self, Error> {
         let (rank, ranks) = (comm.rank(), comm.num_ranks());
         // Kernels use those of existing ranks only.
         let (mut memory, mut port): ([DeviceMemoryChannel; 4], [DevicePortChannel; 4]) =
@@ -48,18 +54,29 @@ impl Gather {
         for peer in 0..ranks {
             (memory[peer as usize], port[peer as usize]) = (channels.memory(peer, 1)?, channels.port(peer, 0)?);
         }
-        let (all, barrier) = (channels.switch(), channels.barrier(0)?);
+        let (all, barrier) = (channels.switch()?, channels.barrier(0)?);
         Ok(Self { memory, port, all, barrier, bytes, rank, ranks, flag, reserved: 0 })
     }
 
-    fn launch(&self, module: &Module, kernel: &str, stream: &Stream) -> Result<(), Error> {
+    /// Passes port channels only.
+    pub(super) fn of_ports<T: Element>(comm: &Communicator, channels: &Channels<T>, bytes: u64) -> Result<Self, Error> {
+        let mut port: [DevicePortChannel; 4] = bytemuck::Zeroable::zeroed();
+        for (peer, port) in (0..comm.num_ranks()).zip(&mut port) {
+            *port = channels.port(peer, 0)?;
+        }
+        let (all, barrier) = (bytemuck::Zeroable::zeroed(), channels.barrier(0)?);
+        let (rank, ranks) = (comm.rank(), comm.num_ranks());
+        Ok(Self { memory: bytemuck::Zeroable::zeroed(), port, all, barrier, bytes, rank, ranks, flag: 0, reserved: 0 })
+    }
+
+    pub(super) fn launch(&self, module: &Module, kernel: &str, stream: &Stream) -> Result<(), Error> {
         // SAFETY: the kernels take such a struct, and use the shared memory of all ranks, which exists until the stream has been
         // synchronized on all of them.
         unsafe { module.function(kernel)?.launch(stream, 2, 256, self) }
     }
 }
 
-fn element(rank: u32, at: usize) -> u32 {
+pub(super) fn element(rank: u32, at: usize) -> u32 {
     rank * 1000 + at as u32
 }
 
@@ -133,7 +150,7 @@ fn sums(
 }
 
 /// Runs ranks on devices of one host, whose images are cached.
-fn on_devices(seed: u64, ranks: u32, devices: u32, run: impl Rank) -> Result<(), Failed> {
+pub(super) fn on_devices(seed: u64, ranks: u32, devices: u32, run: impl Rank) -> Result<(), Failed> {
     let all: Result<Vec<Device>, String> = machine(machine_options(seed, 0, false), devices.max(2))
         .map(|all| all.into_iter().map(|driver| Device::with_cache(driver, Cache::at(CACHE))).collect());
     let device = |rank: u32| Ok(all.clone()?[(rank % devices) as usize].clone());

@@ -146,7 +146,7 @@ pub(super) fn late_rank_is_reported(seed: u64) -> Result<(), Failed> {
 }
 
 /// The line that a process prints when its first call is complete.
-const READY: &str = "ready\n";
+pub(super) const READY: &str = "ready\n";
 
 pub(super) fn killed_process_is_reported(seed: u64) -> Result<(), Failed> {
     let mut job = Job::start("communicator_killed", "mock", seed, 2, 2)?;

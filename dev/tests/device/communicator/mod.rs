@@ -4,6 +4,8 @@
 mod access;
 mod captures;
 mod cases;
+mod channel_failures;
+mod channel_nodes;
 mod channels;
 mod cover;
 mod failures;
@@ -34,7 +36,7 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 47] = [
+    let tests: [(&str, Test); 53] = [
         ("hosts_in_one_domain", access::hosts_in_one_domain),
         ("hosts_in_two_domains", access::hosts_in_two_domains),
         ("domain_that_cannot_be_used", access::domain_that_cannot_be_used),
@@ -46,6 +48,12 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("wait_of_kernel_without_signal_is_reported", channels::wait_without_signal_is_reported),
         ("different_channels_are_reported", channels::different_channels_are_reported),
         ("misuse_of_channels_is_rejected", channels::misuse_is_rejected),
+        ("channels_gather_between_nodes", channel_nodes::gathered),
+        ("request_of_channel_beyond_the_memory_is_reported", channel_nodes::request_beyond_the_memory_is_reported),
+        ("channels_report_every_failed_call", channel_failures::every_call_fails_once),
+        ("failed_call_of_a_peer_ends_waits_of_channels", channel_failures::failed_call_of_a_peer_ends_the_waits),
+        ("rank_that_leaves_its_channels_is_reported", channel_failures::rank_that_leaves_is_reported),
+        ("killed_process_with_channels_is_reported", channel_failures::killed_process_is_reported),
         ("calls_equal_those_on_slices", calls_equal_those_on_slices),
         ("calls_equal_those_on_slices_on_separate_hosts", calls_on_separate_hosts),
         ("calls_equal_those_on_slices_between_nodes", calls_between_nodes),
@@ -126,10 +134,15 @@ pub(crate) fn play(role: &str, player: &Player, comm: &Communicator) -> Result<(
     if access::is_role(role) {
         return access::play(role, comm, player);
     }
+    if role == "communicator_channels_killed" {
+        return channel_failures::play(comm, player.seed);
+    }
     let (device, _rig) = player.device(machine_options(player.seed, comm.rank(), false))?;
     match role {
         "communicator" => work(comm, &device),
         "communicator_cover" => cover::play(comm, &device, player),
+        "communicator_channels_of_nodes" => channel_nodes::play(comm, &device),
+        "communicator_channels_beyond" => channel_nodes::play_beyond(comm, &device),
         "communicator_captures" => first_captures::replayed(comm, &device),
         _ => failures::play(comm, &device),
     }

@@ -6,16 +6,21 @@ mod player;
 mod threads;
 mod work;
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use libtest_mimic::{Failed, Trial};
 use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use mscclpp_bootstrap as bootstrap;
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Code;
 use mscclpp_core::plan::{Plan, raw::OpKind};
+use mscclpp_core::types::ReduceOp;
 use mscclpp_dev::{Options, simulator};
 use mscclpp_exec::cuda::{self, CudaUnavailable, Device, DeviceBuffer, DeviceSlice, Executor};
+use mscclpp_exec::select::Request;
+use mscclpp_exec::tune::check_launch;
 use mscclpp_exec::{DataType, Error, Message};
 
 pub(crate) use self::job::Job;
@@ -34,9 +39,10 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         with_seeds(name, seeds.clone(), move |seed| every_size(seed, algorithm))
     });
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 10] = [
+    let tests: [(&str, Test); 11] = [
         ("internal_memory_has_no_ipc_handle", internal_memory_has_no_ipc_handle),
         ("waits_follow_timeout_of_calls", waits_follow_timeout_of_calls),
+        ("ranks_agree_on_measured_times", ranks_agree_on_measured_times),
         ("every_call_fails_once", every_call_fails_once),
         ("freed_memory_is_registered_again", freed_memory_is_registered_again),
         ("slice_of_several_allocations_is_rejected", slice_of_several_allocations_is_rejected),
@@ -104,6 +110,28 @@ fn internal_memory_has_no_ipc_handle(seed: u64) -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+/// Ranks measure the same number of launches, and each returns the times of the slowest one and the wrong elements of all.
+fn ranks_agree_on_measured_times(seed: u64) -> Result<(), Failed> {
+    let plan = shipped("allreduce_packets", 2)?;
+    let request = Request::new(CollectiveKind::AllReduce, 2, DataType::I32, 64);
+    let measured = Mutex::new(Vec::new());
+    in_threads(seed, 2, false, |world, _, rank| {
+        let mut run = world.prepare(&plan, request.message())?;
+        let (mut buffers, stream) = (run.buffers()?, world.stream()?);
+        let right = check_launch(&mut run, &mut buffers, &stream, &request)?;
+        let times = cuda::time(&mut run, &mut buffers, &stream, (seed % 2 == 0).then_some(1))?;
+        // Other inputs on rank 1 than those that are expected.
+        let other = Request { op: Some(ReduceOp::Max), ..request };
+        let wrong = check_launch(&mut run, &mut buffers, &stream, if rank == 1 { &other } else { &request })?;
+        measured.lock().unwrap_or_else(PoisonError::into_inner).push((times, right, wrong));
+        Ok(())
+    })?;
+    match &measured.into_inner().unwrap_or_else(PoisonError::into_inner)[..] {
+        [first, second] if first == second && first.1 == 0 && first.2 > 0 => Ok(()),
+        other => Err(format!("{other:?}").into()),
+    }
 }
 
 /// Without a timeout of its own an executor waits as long as the calls of its communicator.

@@ -2,63 +2,127 @@
 
 use std::time::Duration;
 
+use mscclpp_exec::Communicator;
 use mscclpp_exec::cuda::{Executor, LaunchTimes, Options, PrepareOptions, PreparedPlan, time};
 use mscclpp_exec::select::{self, Choice, Config, Decision, Registry, Request};
 use mscclpp_exec::tune::check_launch;
 use serde_json::json;
 
-use super::super::devices::{describe, ranks_on_devices};
+use super::super::devices::{JobDevices, describe, ranks_on_devices};
 use super::call::Call;
 use crate::bandwidth::{bus_factor, gigabytes_per_second};
 use crate::error::{Error, Result};
+use crate::job::{launched, require_memory};
 use crate::memory;
 use crate::output::print;
 use crate::report::three_digits;
 
-/// Measures all sizes and numbers of ranks on `gpus` devices; returns the number of wrong elements.
+/// Ranks on devices, of which this process reports.
+struct Ranks<'a> {
+    executor: &'a Executor,
+    num_devices: usize,
+    /// The job, if ranks are in other processes.
+    comm: Option<&'a Communicator>,
+}
+
+/// Measures all sizes and numbers of ranks on `gpus` devices, or with the ranks of the job that a launcher has started; returns the number of
+/// wrong elements.
 ///
 /// # Errors
 /// Those of [`super::bench`]; [`Error::Call`] if there are too few devices, or if the requested call does not fit on it.
-pub(super) fn bench(args: &Call, gpus: u32, sizes: &[u64]) -> Result<u64> {
+pub(super) fn bench(args: &Call, gpus: Option<u32>, sizes: &[u64]) -> Result<u64> {
     if args.ranks.is_some() || args.unregistered || args.warmup.is_some() {
-        let text =
-            "--backend cuda does not support --ranks, --unregistered and --warmup; use --virtual-ranks or --gpus";
+        let text = "--backend cuda does not support --ranks, --unregistered and --warmup; use --virtual-ranks or --gpus, or start a process \
+             for each device with `mscclpp launch`";
         return Err(Error::Usage(text.into()));
     }
     let mut registry = Registry::from_env().map_err(mscclpp_exec::Error::from)?;
     args.register(&mut registry)?;
+    if let Some(comm) = launched()? {
+        let wrong = of_job(args, &comm, &registry, sizes)?;
+        // Rank 0 forwards the others' messages, so no rank exits before the barrier.
+        comm.bootstrap().barrier().map_err(mscclpp_exec::Error::from)?;
+        return Ok(wrong);
+    }
     let counts = match (&args.virtual_ranks[..], gpus) {
-        ([], 1) => &[2, 4, 8],
-        ([], _) => &[gpus][..],
+        ([], None | Some(1)) => &[2, 4, 8],
+        ([], Some(gpus)) => &[gpus][..],
         (counts, _) => counts,
     };
     let mut wrong = 0_u64;
     for &ranks in counts {
-        let world = ranks_on_devices(ranks, gpus, Options::default()).map_err(failed)?;
-        let multicast = world.devices().len() > 1 && world.devices().iter().all(|of| of.properties().multicast);
-        for (index, &size) in sizes.iter().enumerate() {
-            let of = |bytes| Request {
-                backend: select::Backend::Cuda,
-                multicast,
-                max_blocks: world.max_blocks(),
-                ..Request::new(args.collective, ranks, args.rooted.call.dtype, bytes)
-            };
-            let request = super::request(args, size, of, ranks)?;
-            if index == 0 && !args.json {
-                print(header(&world, &request))?;
-            }
-            wrong = wrong.saturating_add(size_of(args, &world, &registry, &request)?);
-        }
+        let executor = ranks_on_devices(ranks, gpus.unwrap_or(1), Options::default()).map_err(failed)?;
+        let multicast = executor.devices().len() > 1 && executor.devices().iter().all(|of| of.properties().multicast);
+        let of = |bytes| Request {
+            backend: select::Backend::Cuda,
+            multicast,
+            max_blocks: executor.max_blocks(),
+            ..Request::new(args.collective, ranks, args.rooted.call.dtype, bytes)
+        };
+        let ranks = Ranks { executor: &executor, num_devices: executor.devices().len(), comm: None };
+        wrong = wrong.saturating_add(all_sizes(args, &ranks, &registry, of, sizes)?);
     }
     Ok(wrong)
 }
 
+/// Measures all sizes with the ranks of a job, each in its process with its device; rank 0 reports.
+fn of_job(args: &Call, comm: &Communicator, registry: &Registry, sizes: &[u64]) -> Result<u64> {
+    if args.gpus.is_some() || !args.virtual_ranks.is_empty() {
+        let text = format!(
+            "--gpus and --virtual-ranks are for ranks of one process, and this is rank {} of {}, each on a device of its own; omit them, or \
+             start the command without the launcher",
+            comm.rank(),
+            comm.num_ranks()
+        );
+        return Err(Error::Usage(text));
+    }
+    let JobDevices { executor, num_devices, multicast } =
+        JobDevices::connect(comm, Options::default()).map_err(failed)?;
+    let of = |bytes| Request {
+        backend: select::Backend::Cuda,
+        multicast,
+        max_blocks: executor.max_blocks(),
+        ..comm.request_of(args.collective, args.rooted.call.dtype, bytes)
+    };
+    all_sizes(args, &Ranks { executor: &executor, num_devices, comm: Some(comm) }, registry, of, sizes)
+}
+
+/// Measures all sizes; `of` returns the request for a number of bytes.
+fn all_sizes(
+    args: &Call,
+    ranks: &Ranks<'_>,
+    registry: &Registry,
+    of: impl Fn(u64) -> Request,
+    sizes: &[u64],
+) -> Result<u64> {
+    let mut wrong = 0_u64;
+    for (index, &size) in sizes.iter().enumerate() {
+        let request = super::request(args, size, &of, ranks.executor.num_ranks())?;
+        if index == 0 && !args.json && ranks.reports() {
+            print(header(ranks.executor, &request))?;
+        }
+        wrong = wrong.saturating_add(size_of(args, ranks, registry, &request)?);
+    }
+    Ok(wrong)
+}
+
+impl Ranks<'_> {
+    /// Returns whether this process prints results.
+    fn reports(&self) -> bool {
+        self.comm.is_none_or(|comm| comm.rank() == 0)
+    }
+}
+
 /// Measures and reports one size.
-fn size_of(args: &Call, world: &Executor, registry: &Registry, request: &Request) -> Result<u64> {
+fn size_of(args: &Call, ranks: &Ranks<'_>, registry: &Registry, request: &Request) -> Result<u64> {
     // Input and output, of one rank at a time.
-    memory::require(|| format!("a check of {} bytes", request.bytes), request.bytes.saturating_mul(2))?;
-    let (mut run, name) = prepare(args, world, registry, request)?;
-    let (mut buffers, stream) = (run.buffers().map_err(failed)?, world.stream().map_err(failed)?);
+    let (what, bytes) = (|| format!("a check of {} bytes", request.bytes), request.bytes.saturating_mul(2));
+    match ranks.comm {
+        Some(comm) => require_memory(comm, what, bytes)?,
+        None => drop(memory::require(what, bytes)?),
+    }
+    let (mut run, name) = prepare(args, ranks.executor, registry, request)?;
+    let (mut buffers, stream) = (run.buffers().map_err(failed)?, ranks.executor.stream().map_err(failed)?);
     let checked = args.check != 0;
     let mut wrong = if checked { check_launch(&mut run, &mut buffers, &stream, request).map_err(failed)? } else { 0 };
     let times = time(&mut run, &mut buffers, &stream, args.iters).map_err(failed)?;
@@ -67,12 +131,14 @@ fn size_of(args: &Call, world: &Executor, registry: &Registry, request: &Request
     }
     let shown_wrong = checked.then_some(wrong);
     let (blocks, is_specialized) = (run.num_blocks(), run.specialized().is_ok());
-    print(if args.json {
-        line(world, request, (&name, is_specialized), &times, blocks, shown_wrong)
-    } else {
-        let name = if is_specialized { format!("{name}, specialized") } else { name };
-        row(request, &name, &times, blocks, shown_wrong)
-    })?;
+    if ranks.reports() {
+        print(if args.json {
+            line(ranks, request, (&name, is_specialized), &times, blocks, shown_wrong)
+        } else {
+            let name = if is_specialized { format!("{name}, specialized") } else { name };
+            row(request, &name, &times, blocks, shown_wrong)
+        })?;
+    }
     Ok(wrong)
 }
 
@@ -154,7 +220,7 @@ fn row(request: &Request, plan: &str, times: &LaunchTimes, blocks: u32, wrong: O
 }
 
 fn line(
-    world: &Executor,
+    ranks: &Ranks<'_>,
     request: &Request,
     (plan, is_specialized): (&str, bool),
     times: &LaunchTimes,
@@ -165,8 +231,8 @@ fn line(
     let microseconds = |time: Duration| time.as_secs_f64() * 1e6;
     let value = json!({
         "backend": "cuda",
-        "device": world.devices().first().map(|device| &*device.properties().name),
-        "gpus": world.devices().len(),
+        "device": ranks.executor.devices().first().map(|device| &*device.properties().name),
+        "gpus": ranks.num_devices,
         "collective": request.collective.name(),
         "bytes": request.bytes,
         "ranks": request.num_ranks,

@@ -33,11 +33,11 @@ pub(crate) fn bench(args: &BenchArgs) -> Result<ExitCode> {
         return Err(Error::Usage("--specialize requires --backend cuda".into()));
     }
     let ranks = args.virtual_ranks.iter().min().copied().or(args.gpus);
-    let gpus = args.backend.devices(args.gpus, ranks.unwrap_or(1))?;
+    args.backend.devices(args.gpus, ranks.unwrap_or(1))?;
     let wrong = match args.backend {
         Backend::Cpu if !args.virtual_ranks.is_empty() => tasks::bench(args, &sizes)?,
         Backend::Cpu => on_ranks(args.ranks, |comm| on_rank(comm, args, &sizes))?,
-        Backend::Cuda => device::bench(args, gpus, &sizes)?,
+        Backend::Cuda => device::bench(args, args.gpus, &sizes)?,
     };
     Ok(ExitCode::from(if wrong == 0 { exit::SUCCESS } else { exit::FAILURE }))
 }

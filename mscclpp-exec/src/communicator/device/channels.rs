@@ -11,11 +11,11 @@ use crate::error::Error;
 
 impl OnStream<'_> {
     /// Connects kernels of all ranks by [channels](crate::cuda::channels) over `memory`, which [`alloc`](Self::alloc) has returned. A call of
-    /// all ranks, on one node, with as many elements and the same options. Waits of kernels have the timeout of the call
+    /// all ranks, with as many elements and the same options. Waits of kernels have the timeout of the call
     /// ([`Communicator::with_timeout`](crate::Communicator::with_timeout)).
     ///
     /// # Errors
-    /// As [`OnStream`]; [`Error::Capturing`]; [`Error::CrossNodeAccess`] between nodes; [`Error::NotShareable`] on all ranks if the memory of
+    /// As [`OnStream`]; [`Error::Capturing`]; [`Error::NotShareable`] on all ranks if the memory of
     /// one of them is not of `alloc` of this communicator. Different sizes or options are different calls.
     #[track_caller]
     pub fn channels<T: Element>(&self, memory: DeviceVec<T>, options: ChannelOptions) -> Result<Channels<T>, Error> {

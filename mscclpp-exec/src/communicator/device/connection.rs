@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mscclpp_bootstrap::{ActiveTimeout, Bootstrap};
 
@@ -12,17 +12,11 @@ use super::posted::{Kind, PostedCalls};
 use crate::communicator::Communicator;
 use crate::communicator::cache::Cache;
 use crate::cuda::{
-    self, Device, DeviceBuffer, DeviceSlice, DeviceVec, Dropped, Executor, Registration, Stream, bytes_of,
+    self, CHECK_INTERVAL, Device, DeviceBuffer, DeviceSlice, DeviceVec, Dropped, Executor, Registration, Stream,
+    bytes_of,
 };
 use crate::dtype::Element;
 use crate::error::Error;
-
-/// Interval at which a rank that waits for a stream checks the other ranks.
-const CHECK_INTERVAL: Duration = Duration::from_millis(2);
-
-/// Pauses of a rank that has waited for a stream for long.
-const MIN_SLEEP: Duration = Duration::from_micros(50);
-const MAX_SLEEP: Duration = Duration::from_micros(500);
 
 /// How long a rank that drops its connection waits for others that may access its memory. If they do not stop, the memory is
 /// leaked.
@@ -244,34 +238,18 @@ impl Connection {
     /// Waits for a stream, and reports whether the calls so far have succeeded.
     pub(super) fn synchronize(&mut self, communicator: &Communicator, stream: &Stream) -> Result<(), Error> {
         let bootstrap = communicator.bootstrap();
-        let begin = Instant::now();
-        let (mut next_check, mut has_failed) = (begin, false);
-        while !stream.is_idle()? {
-            let now = Instant::now();
-            if !has_failed && now >= next_check {
-                next_check = now + CHECK_INTERVAL;
-                if let Err(cause) = bootstrap.check_alive().and_then(|()| self.posted.ring.compare(bootstrap)) {
-                    // Launches of this rank wait for ranks that will not come.
-                    self.executor.fail(cause.into());
-                    self.executor.abort_launches();
-                    has_failed = true;
-                }
-            }
-            pause(now - begin);
-        }
+        // The launches report a failure.
+        _ = stream.synchronize_watching(|| {
+            bootstrap.check_alive().and_then(|()| self.posted.ring.compare(bootstrap)).map_err(|cause| {
+                // Launches of this rank wait for ranks that will not come.
+                self.executor.fail(cause.into());
+                self.executor.abort_launches();
+            })
+        })?;
         self.check(stream)?;
         self.executor.drain_ports().map_err(|error| self.fail(error))?;
         let compared = self.posted.ring.compare(bootstrap);
         compared.map_err(|error| self.fail(error.into()))
-    }
-}
-
-/// Pauses between two polls of a stream: shortly at first, later for a small part of the time that was waited already.
-fn pause(waited: Duration) {
-    match waited.as_micros() {
-        0..100 => std::hint::spin_loop(),
-        100..1000 => thread::yield_now(),
-        _ => thread::sleep((waited / 32).clamp(MIN_SLEEP, MAX_SLEEP)),
     }
 }
 

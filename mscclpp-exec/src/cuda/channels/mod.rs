@@ -10,10 +10,14 @@
 //! | [`DeviceSwitchChannel`] | `mscclpp::SwitchChannel` | `broadcast`, `reduce`: by a multicast object where there is one, otherwise member by member |
 //! | [`DeviceBarrier`] | `mscclpp::DeviceBarrier` | `sync` of the blocks of a kernel |
 //!
+//! Ranks on different nodes have port channels only: the proxy sends the data to that of the peer, through page-locked memory. Their memory
+//! channels, and switch channels over them, are refused.
+//!
 //! Kernels are not checked. Their waits are bounded by the timeout of the call: they return false, the kernel exits, and
 //! [`Channels::synchronize`] reports what it was waiting for.
 
 mod handles;
+mod peers;
 mod status;
 
 pub use self::handles::{DeviceBarrier, DeviceMemoryChannel, DevicePortChannel, DeviceSwitchChannel};
@@ -23,7 +27,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mscclpp_bootstrap::Bootstrap;
+
 use self::handles::{Counter, Wait};
+use self::peers::PeerWatch;
 use self::status::{ChannelId, Kind, Status};
 use super::abi;
 use super::buffers::DeviceSlice;
@@ -121,6 +128,9 @@ pub struct Channels<T> {
     status: Status,
     /// Addresses of memory and counters of every rank.
     peers: Vec<[u64; 2]>,
+    /// Node of every rank.
+    nodes: Vec<u32>,
+    bootstrap: Arc<Bootstrap>,
     _mappings: Vec<PeerMemory>,
     rank: u32,
     options: ChannelOptions,
@@ -146,11 +156,6 @@ impl<T: Element> Channels<T> {
     ) -> Result<Self, Error> {
         let (inner, group) = (&executor.inner, executor.group()?);
         let (rank, num_ranks) = (group.rank, inner.ranks);
-        let node = |rank: u32| group.nodes[rank as usize];
-        if let Some(peer) = (0..num_ranks).find(|&peer| node(peer) != node(rank)) {
-            let path = "channels of user-supplied kernels".into();
-            return Err(Error::CrossNodeAccess { path, rank, node: node(rank), peer, peer_node: node(peer) });
-        }
         let (memory, slices) = match memory {
             Ok(memory) => {
                 let slices = vec![memory.as_slice(), counters.as_slice()];
@@ -166,8 +171,13 @@ impl<T: Element> Channels<T> {
             let [shared, counters] = slices[..] else { return Err(group.malformed(peer)) };
             peers.push([shared.address, counters.address]);
         }
-        let own = inner.agree("memory of channels", Own::new(executor, options, &peers));
-        let Own { waits, members, status, proxies } = own?;
+        let own = Own::new(executor, options, &peers);
+        // Ranks of one node have compared the options already.
+        let own = inner.agree(&format!("channels: {options}"), own)?;
+        let Own { waits, members, status, proxies } = own;
+        if group.remote_regions.is_some() && options.num_port > 0 {
+            group.connect_nodes(proxies.as_ref())?;
+        }
         let object = if options.multicast && inner.options.multicast && memory.as_slice().bytes > 0 {
             let request = multicast::Request {
                 members: (0..num_ranks).collect(),
@@ -175,7 +185,9 @@ impl<T: Element> Channels<T> {
                 own: vec![(rank, memory.as_slice())],
             };
             // All ranks know the devices of all, and so decide alike.
+            let elsewhere = (0..num_ranks).find(|&peer| group.nodes[peer as usize] != group.nodes[rank as usize]);
             match executor.has_multicast() {
+                _ if let Some(peer) = elsewhere => Err(MulticastUnavailable::OtherNode { ranks: [rank, peer] }),
                 true => multicast::make(inner, "switch channel", &[request])?.pop().unwrap_or(Ok(None)),
                 false => Err(unavailable(group)),
             }
@@ -191,6 +203,8 @@ impl<T: Element> Channels<T> {
             members,
             status,
             peers,
+            nodes: group.nodes.clone(),
+            bootstrap: Arc::clone(group.bootstrap()),
             _mappings: mappings,
             rank,
             options,
@@ -216,20 +230,23 @@ impl<T: Element> Channels<T> {
     /// Returns the shared memory of a rank at its address in this process, for kernels of this rank.
     ///
     /// # Errors
-    /// [`ChannelError::NoSuchChannel`].
+    /// [`ChannelError::NoSuchChannel`]; [`Error::CrossNodeAccess`] for a rank on another node.
     pub fn remote(&self, peer: u32) -> Result<DeviceSlice, Error> {
-        match self.peers.get(peer as usize) {
-            Some([address, _]) => Ok(DeviceSlice { address: *address, ..self.memory.as_slice() }),
-            None => Err(self.no_such(ChannelId { kind: Kind::Memory, peer, index: 0 })),
-        }
+        let Some([address, _]) = self.peers.get(peer as usize) else {
+            return Err(self.no_such(ChannelId { kind: Kind::Memory, peer, index: 0 }));
+        };
+        self.check_node(peer, || format!("shared memory of rank {peer}"))?;
+        Ok(DeviceSlice { address: *address, ..self.memory.as_slice() })
     }
 
     /// Returns a memory channel with a rank: the peer's channel with the same number is its other end.
     ///
     /// # Errors
-    /// [`ChannelError::NoSuchChannel`].
+    /// [`ChannelError::NoSuchChannel`]; [`Error::CrossNodeAccess`] for a rank on another node, which has port channels only.
     pub fn memory(&self, peer: u32, index: u32) -> Result<DeviceMemoryChannel, Error> {
-        let (counter, outbound, limit) = self.connection(ChannelId { kind: Kind::Memory, peer, index })?;
+        let id = ChannelId { kind: Kind::Memory, peer, index };
+        let (counter, outbound, limit) = self.connection(id)?;
+        self.check_node(peer, || id.describe())?;
         let (remote, shared) = (self.peers[peer as usize][0], self.memory.as_slice().address);
         Ok(DeviceMemoryChannel { remote, source: shared, shared, outbound, counter, limit })
     }
@@ -247,11 +264,16 @@ impl<T: Element> Channels<T> {
     }
 
     /// Returns the switch channel over the shared memory of all ranks.
-    pub fn switch(&self) -> DeviceSwitchChannel {
+    ///
+    /// # Errors
+    /// [`Error::CrossNodeAccess`] if a rank is on another node.
+    pub fn switch(&self) -> Result<DeviceSwitchChannel, Error> {
+        (0..self.num_ranks()).try_for_each(|peer| self.check_node(peer, || "switch channel".into()))?;
         let own = self.memory.as_slice().address;
         let distance = self.object.as_ref().ok().and_then(Option::as_ref).map_or(0, |object| object.distance(own));
         let multicast = if distance == 0 { 0 } else { own.wrapping_add(distance) };
-        DeviceSwitchChannel { multicast, members: self.members.address(), num_members: self.peers.len() as u64 }
+        let (members, num_members) = (self.members.address(), self.peers.len() as u64);
+        Ok(DeviceSwitchChannel { multicast, members, num_members })
     }
 
     /// Returns whether the switch channel uses a multicast object, or the reason why not.
@@ -276,14 +298,18 @@ impl<T: Element> Channels<T> {
     }
 
     /// Waits until all work on a stream is complete and the proxy has no more requests, and reports whether kernels have waited longer than
-    /// the timeout.
+    /// the timeout. If another rank is lost, has failed, or has left a second ago, the waits of this rank's kernels end.
     ///
     /// # Errors
-    /// [`ChannelError::Stalled`], [`ChannelError::Stopped`]; [`Error::Driver`], also of the proxy.
+    /// [`Error::Bootstrap`] with the rank that is lost; [`ChannelError::Stalled`], [`ChannelError::Stopped`]; [`Error::Driver`], also of the
+    /// proxy.
     pub fn synchronize(&self, stream: &Stream) -> Result<(), Error> {
-        let complete = stream.synchronize();
-        self.drain()?;
-        complete?;
+        let mut peers = PeerWatch::new(&self.bootstrap);
+        // Kernels wait for signals that no rank sends any more.
+        let watched = stream.synchronize_watching(|| peers.check().inspect_err(|_| self.status.stop()));
+        let drained = self.drain();
+        watched??;
+        drained?;
         self.status.check(self.rank)
     }
 
@@ -303,7 +329,8 @@ impl<T: Element> Channels<T> {
     }
 
     fn drain(&self) -> Result<(), Error> {
-        let drained = self.proxies.as_ref().map_or(Ok(()), |proxies| proxies.drain(self.timeout));
+        let drained =
+            self.proxies.as_ref().map_or(Ok(()), |proxies| proxies.drain(self.timeout, || self.status.is_stopped()));
         drained.map_err(|failure| match failure {
             Failure::Error(error) => error,
             Failure::Cause(cause) => cause.into(),
@@ -322,6 +349,15 @@ impl<T: Element> Channels<T> {
         let counter =
             Counter { inbound: self.counters.as_slice().address + of(peer), waits: self.waits.address() + of(peer) };
         Ok((counter, self.peers[peer as usize][1] + of(self.rank), self.limit(id)))
+    }
+
+    /// Checks that kernels of this rank can access the memory of a rank.
+    fn check_node(&self, peer: u32, path: impl FnOnce() -> String) -> Result<(), Error> {
+        let [node, peer_node] = [self.rank, peer].map(|rank| self.nodes[rank as usize]);
+        match node == peer_node {
+            true => Ok(()),
+            false => Err(Error::CrossNodeAccess { path: path(), rank: self.rank, node, peer, peer_node }),
+        }
     }
 
     fn limit(&self, id: ChannelId) -> Wait {
@@ -344,7 +380,8 @@ impl Own {
         let members: Vec<u64> = peers.iter().map(|[address, _]| *address).collect();
         let status = Status::new(driver)?;
         let flags = &status.0;
-        let proxies = (options.num_port > 0).then(|| Proxies::new(device, 1, flags, None)).transpose()?;
+        let wires = || Ok::<_, Error>(executor.group()?.connections_of_channels()?);
+        let proxies = (options.num_port > 0).then(|| Proxies::new(device, 1, flags, wires()?)).transpose()?;
         proxies.iter().for_each(Proxies::expect_unannounced_launches);
         Ok(Self {
             waits: DeviceMemory::zeroed(driver, 8 * words)?,
@@ -357,12 +394,12 @@ impl Own {
 
 impl Executor {
     /// Allocates `len` shared elements on each rank, zero at first, and connects kernels of all ranks by channels over them: for
-    /// [native algorithms](super::native). A call of all ranks, on one node, with the same arguments. Waits of kernels have the
+    /// [native algorithms](super::native). A call of all ranks with the same arguments. Waits of kernels have the
     /// executor's [timeout](Self::timeout). No rank may drop the result while kernels of other ranks may access its memory.
     ///
     /// # Errors
     /// Those of [`connect`](Self::connect); [`ChannelError::NotConnected`] for an executor whose ranks are all in this process;
-    /// [`Error::CrossNodeAccess`] between nodes; [`Error::Driver`].
+    /// [`Error::Driver`].
     pub fn channels<T: Element>(&self, len: usize, options: ChannelOptions) -> Result<Channels<T>, Error> {
         if self.inner.group.is_none() {
             return Err(Error::KernelChannel(Box::new(ChannelError::NotConnected)));

@@ -71,6 +71,11 @@ impl Status {
         self.0.word(AbortFlags::HOST).store(1, Release);
     }
 
+    /// Returns whether waits of kernels return: then kernels may have exited without pushing all requests that they have counted.
+    pub(super) fn is_stopped(&self) -> bool {
+        self.0.word(AbortFlags::HOST).load(Acquire) != 0
+    }
+
     /// Returns what the first wait that expired was waiting for. The work that waited is complete.
     ///
     /// # Errors

@@ -19,8 +19,8 @@ use self::members::Member;
 pub(super) use self::memory::PeerMemory;
 use self::register::Known;
 use super::device::Device;
-use super::driver::Peer;
-use super::nodes::{RegionTable, Stagings};
+use super::driver::{self, Peer};
+use super::nodes::{NodeConnections, RegionTable, Stagings, Traffic};
 use super::peer;
 use super::proxy::Proxies;
 use crate::error::Error;
@@ -50,7 +50,7 @@ pub(super) struct IpcGroup {
     /// Regions that ranks of different nodes have exported to each other; `None` if there is one node.
     pub(super) remote_regions: Option<Arc<RegionTable>>,
     pub(super) stagings: Stagings,
-    /// Number of plans that were connected.
+    /// Number of plans and sets of channels that were connected.
     connected: AtomicU64,
     /// Allocations of callers that the ranks have registered with each other.
     known: Mutex<Known>,
@@ -164,6 +164,15 @@ impl IpcGroup {
             peers.try_for_each(|peer| proxies.connect(peer, self.bootstrap.data_stream(peer, number)?))
         };
         proxies.map_or(Ok(()), connect).map_err(|error| self.abort(error))
+    }
+
+    /// Returns connections of a proxy of kernels' channels to all ranks on other nodes, which are connected later; `None` if there are none.
+    pub(super) fn connections_of_channels(&self) -> driver::Result<Option<NodeConnections>> {
+        let Some(regions) = &self.remote_regions else { return Ok(None) };
+        let own = self.nodes[self.rank as usize];
+        let peers: Vec<u32> = (0..).zip(&self.nodes).filter(|(_, node)| **node != own).map(|(peer, _)| peer).collect();
+        let (memories, traffic) = ((regions, &self.stagings), Traffic::Channels { rank: self.rank });
+        NodeConnections::new(&self.device, &self.bootstrap, memories, traffic, &peers).map(Some)
     }
 
     /// Returns the cause by which the group has failed, if that was not a launch of its own.

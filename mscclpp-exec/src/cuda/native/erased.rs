@@ -1,12 +1,12 @@
 //! Type-erased native algorithms.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex};
 
 use mscclpp_core::collective::CollectiveKind;
 
-use super::{NativeAlgorithm, NativeError, NativeRun};
-use crate::cuda::executor::Inner;
+use super::context::{CallKey, OnExecutor, SharedContext, lock};
+use super::{ContextKey, NativeAlgorithm, NativeError, NativeRun};
 use crate::cuda::{DeviceSlice, Executor, Stream};
 use crate::error::Error;
 use crate::select::{CallError, Request};
@@ -19,56 +19,93 @@ trait Prepare: Send + Sync {
     fn prepare(self: Arc<Self>, world: &Executor, request: &Request) -> Result<Box<dyn Bound>, NativeError>;
 }
 
-/// An algorithm with its context.
+/// An algorithm bound to an executor and a request.
 pub(super) trait Bound: Send {
+    /// Creates the context for calls on the memory, unless it exists.
+    fn prepare(&mut self, ranks: &[[DeviceSlice; 2]]) -> Result<(), NativeError>;
+
     /// Enqueues a call on a stream.
     ///
     /// # Safety
     /// As for [`NativeAlgorithm::launch`].
     unsafe fn launch(&mut self, ranks: &[[DeviceSlice; 2]], stream: &Stream) -> Result<(), NativeError>;
+
+    /// Returns the number of contexts that it keeps.
+    fn num_contexts(&self) -> usize;
 }
 
 struct Holder<A: NativeAlgorithm> {
     algorithm: A,
-    /// Executors that were used, with the kernels for each; few, so that a list suffices.
-    worlds: Mutex<Vec<PreparedKernels<A::Kernels>>>,
+    /// Executors that were used; few, so that a list suffices.
+    worlds: Mutex<Vec<Arc<OnExecutor<A>>>>,
 }
 
-/// An executor that may have been dropped, and its kernels.
-type PreparedKernels<K> = (Weak<Inner>, Arc<K>);
-
-struct OnExecutor<A: NativeAlgorithm> {
+struct BoundAlgorithm<A: NativeAlgorithm> {
+    // Dropped first: contexts may use the executor.
+    contexts: Vec<(CallKey, SharedContext<A>)>,
     holder: Arc<Holder<A>>,
-    kernels: Arc<A::Kernels>,
-    context: A::Context,
+    on_executor: Arc<OnExecutor<A>>,
+    world: Executor,
+    request: Request,
+    key: ContextKey,
 }
 
 impl<A: NativeAlgorithm> Holder<A> {
-    fn kernels(&self, world: &Executor) -> Result<Arc<A::Kernels>, NativeError> {
-        let mut worlds = self.worlds.lock().unwrap_or_else(PoisonError::into_inner);
-        worlds.retain(|(known, _)| known.strong_count() > 0);
+    fn on(&self, world: &Executor) -> Result<Arc<OnExecutor<A>>, NativeError> {
+        let mut worlds = lock(&self.worlds);
+        worlds.retain(|known| known.executor.strong_count() > 0);
         let here = Arc::as_ptr(&world.inner);
-        if let Some((_, kernels)) = worlds.iter().find(|(known, _)| known.as_ptr() == here) {
-            return Ok(Arc::clone(kernels));
+        if let Some(known) = worlds.iter().find(|known| known.executor.as_ptr() == here) {
+            return Ok(Arc::clone(known));
         }
-        let kernels = Arc::new(self.algorithm.init(world)?);
-        worlds.push((Arc::downgrade(&world.inner), Arc::clone(&kernels)));
-        Ok(kernels)
+        let on_executor = Arc::new(OnExecutor::new(world, self.algorithm.init(world)?));
+        worlds.push(Arc::clone(&on_executor));
+        Ok(on_executor)
     }
 }
 
 impl<A: NativeAlgorithm> Prepare for Holder<A> {
     fn prepare(self: Arc<Self>, world: &Executor, request: &Request) -> Result<Box<dyn Bound>, NativeError> {
-        let kernels = self.kernels(world)?;
-        let context = self.algorithm.context(&kernels, world, request)?;
-        Ok(Box::new(OnExecutor { holder: self, kernels, context }))
+        let on_executor = self.on(world)?;
+        let key = self.algorithm.context_key(request);
+        let (world, request) = (world.clone(), *request);
+        let mut bound = BoundAlgorithm { contexts: Vec::new(), holder: self, on_executor, world, request, key };
+        if !key.is_per_allocation() {
+            bound.context(CallKey::any(key), None)?;
+        }
+        Ok(Box::new(bound))
     }
 }
 
-impl<A: NativeAlgorithm> Bound for OnExecutor<A> {
+impl<A: NativeAlgorithm> BoundAlgorithm<A> {
+    /// Returns the context of a key, which this run keeps. `stream`: that of the launch that needs it.
+    fn context(&mut self, key: CallKey, stream: Option<&Stream>) -> Result<SharedContext<A>, NativeError> {
+        if let Some((_, context)) = self.contexts.iter().find(|(known, _)| *known == key) {
+            return Ok(Arc::clone(context));
+        }
+        let Self { holder, on_executor, world, request, .. } = self;
+        let context = on_executor.context(&holder.algorithm, world, request, &key, stream)?;
+        self.contexts.push((key, Arc::clone(&context)));
+        Ok(context)
+    }
+}
+
+impl<A: NativeAlgorithm> Bound for BoundAlgorithm<A> {
+    fn prepare(&mut self, ranks: &[[DeviceSlice; 2]]) -> Result<(), NativeError> {
+        let key = CallKey::of_call(self.key, &self.world, ranks)?;
+        self.context(key, None).map(drop)
+    }
+
     unsafe fn launch(&mut self, ranks: &[[DeviceSlice; 2]], stream: &Stream) -> Result<(), NativeError> {
+        let key = CallKey::of_call(self.key, &self.world, ranks)?;
+        let context = self.context(key, Some(stream))?;
+        let Self { holder, on_executor, .. } = self;
         // SAFETY: guaranteed by the caller.
-        unsafe { self.holder.algorithm.launch(&self.kernels, &mut self.context, ranks, stream) }
+        unsafe { holder.algorithm.launch(&on_executor.kernels, &mut lock(&context), ranks, stream) }
+    }
+
+    fn num_contexts(&self) -> usize {
+        self.contexts.len()
     }
 }
 
@@ -111,12 +148,27 @@ impl NativeRun {
         }
     }
 
+    /// Creates the context for calls on this memory, unless it exists: before a captured call, if the algorithm's
+    /// [`context_key`](NativeAlgorithm::context_key) depends on the allocations. Other contexts exist already.
+    ///
+    /// # Errors
+    /// [`CallError`] as [`launch`](Self::launch).
+    pub fn prepare(&mut self, ranks: &[[DeviceSlice; 2]]) -> Result<(), CallError> {
+        let prepared = self.check(ranks).map_err(NativeError::from).and_then(|()| self.bound.prepare(ranks));
+        prepared.map_err(|source| CallError { name: self.name.clone(), source })
+    }
+
+    /// Returns the number of contexts that this keeps until it is dropped: one, or one for the allocations of each launch.
+    pub fn num_contexts(&self) -> usize {
+        self.bound.num_contexts()
+    }
+
     /// Enqueues a call on a stream, and returns immediately. It is ordered after the earlier work on the stream and
     /// nothing else: unlike launches of plans, calls on several streams are unordered.
     ///
     /// # Errors
-    /// [`CallError`] with the algorithm's error, or if the number of ranks or the length of a slice differs from
-    /// [`lengths`](Self::lengths).
+    /// [`CallError`] with the algorithm's error; if the number of ranks or the length of a slice differs from
+    /// [`lengths`](Self::lengths); with [`Error::Capturing`] if a context for new allocations would be created in a capture.
     ///
     /// # Safety
     /// As for [`NativeAlgorithm::launch`].

@@ -7,7 +7,10 @@
 //! report.
 
 mod algorithm;
+mod context;
 mod erased;
+
+pub use self::context::ContextKey;
 
 use crate::select::Request;
 
@@ -54,7 +57,13 @@ pub type NativeError = Box<dyn std::error::Error + Send + Sync>;
 ///         Ok(executor.devices()[0].module(&Source::new("one_kernel.cu", SOURCE))?.function("copy_all")?)
 ///     }
 ///
-///     fn context(&self, _: &Function, _: &Executor, _: &Request) -> Result<(), NativeError> {
+///     fn context(
+///         &self,
+///         _: &Function,
+///         _: &Executor,
+///         _: &Request,
+///         _: &[[DeviceSlice; 2]],
+///     ) -> Result<(), NativeError> {
 ///         Ok(())
 ///     }
 ///
@@ -77,7 +86,7 @@ pub type NativeError = Box<dyn std::error::Error + Send + Sync>;
 pub trait NativeAlgorithm: Send + Sync + 'static {
     /// Data that all calls on an executor share: usually kernels.
     type Kernels: Send + Sync;
-    /// Data that all calls of one request share: counters, scratch.
+    /// Data that all calls with one [key](Self::context_key) share: counters, scratch, channels.
     type Context: Send;
 
     /// Compiles the kernels; called once for every executor, before its first call.
@@ -86,8 +95,18 @@ pub trait NativeAlgorithm: Send + Sync + 'static {
     /// Any reason why it cannot serve this executor: no compiler, ranks on several devices.
     fn init(&self, world: &Executor) -> Result<Self::Kernels, NativeError>;
 
-    /// Prepares for calls of a request, outside of any capture; called by every
-    /// [`prepare_on`](crate::select::Algorithm::prepare_on).
+    /// Returns the key of the context for calls of a request. By default all calls of a request share one, and no other calls do.
+    ///
+    /// A context exists as long as a [`NativeRun`] that has used it. If contexts are created by calls of all ranks
+    /// ([`Executor::channels`]), all ranks must return the same keys, and create and drop their runs in the same order.
+    fn context_key(&self, request: &Request) -> ContextKey {
+        ContextKey::of_request(request)
+    }
+
+    /// Creates the context of a key, outside of any capture: when the first request with the key is
+    /// [prepared](crate::select::Algorithm::prepare_on), or, for a key [per allocation](ContextKey::per_allocation), at the first call on the
+    /// allocations. `allocations`: then those of each rank's input and output, at their whole length; otherwise empty. It must not prepare
+    /// this algorithm itself.
     ///
     /// # Errors
     /// Any reason why it cannot serve this request: a type without a kernel, too little memory.
@@ -96,6 +115,7 @@ pub trait NativeAlgorithm: Send + Sync + 'static {
         kernels: &Self::Kernels,
         world: &Executor,
         request: &Request,
+        allocations: &[[DeviceSlice; 2]],
     ) -> Result<Self::Context, NativeError>;
 
     /// Enqueues a call on a stream, and returns immediately; it may be captured. `ranks`: for each rank of this process its input and

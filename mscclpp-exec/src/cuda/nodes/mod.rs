@@ -17,7 +17,7 @@ mod ends;
 mod memory;
 mod staging;
 
-pub(super) use connections::{Markers, NodeConnections, Put};
+pub(super) use connections::{Markers, NodeConnections, Put, Traffic};
 pub(super) use ends::Ends;
 pub(super) use memory::{ExportedRegion, Owner, RegionTable, RemoteRegion, is_remote_address};
 pub(super) use staging::Stagings;

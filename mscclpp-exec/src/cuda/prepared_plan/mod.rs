@@ -18,7 +18,7 @@ use super::addresses::Tables;
 use super::buffers::DeviceSlice;
 use super::capture::refuse_in_capture;
 use super::driver::Handle;
-use super::executor::Inner;
+use super::executor::{Executor, Inner};
 use super::plan_state::PlanState;
 use super::specialize::NotSpecialized;
 use super::stream::Stream;
@@ -145,6 +145,11 @@ impl PreparedPlan {
     /// Adds what was enqueued on a stream since the last launch to it: later launches follow that work too.
     pub(in crate::cuda) fn extend_launch(&self, stream: &Stream) -> Result<(), Error> {
         self.world.extend_launch(stream)
+    }
+
+    /// Returns the executor that it was prepared on.
+    pub(crate) fn executor(&self) -> Executor {
+        Executor { inner: Arc::clone(&self.world) }
     }
 
     /// Sets how long an operation of the following launches waits.

@@ -182,9 +182,9 @@ impl Proxies {
         }
     }
 
-    /// Waits until all triggers of launches so far are handled, unless a launch aborts. `timeout` limits how long a
-    /// rank on another node may make no progress in receiving.
-    pub(super) fn drain(&self, timeout: Duration) -> Result<(), Failure> {
+    /// Waits until all triggers of launches so far are handled, unless a launch aborts or `is_stopped` returns true. `timeout` limits how
+    /// long a rank on another node may make no progress in receiving.
+    pub(super) fn drain(&self, timeout: Duration, is_stopped: impl Fn() -> bool) -> Result<(), Failure> {
         let shared = &self.shared;
         let mut heads = vec![0_u64; shared.queues.len()];
         shared.driver.memcpy_to_host(bytemuck::cast_slice_mut(&mut heads), shared.heads.address())?;
@@ -193,7 +193,7 @@ impl Proxies {
                 let state = shared.lock();
                 let all_taken = state.taken.iter().zip(&heads).all(|(taken, head)| taken >= head);
                 // A thread block that aborted in the meantime may have exited without pushing its trigger.
-                let aborted = shared.flags.word(abi::AbortFlags::DEVICE).load(Acquire) != 0;
+                let aborted = shared.flags.word(abi::AbortFlags::DEVICE).load(Acquire) != 0 || is_stopped();
                 if let Some(error) = &state.failed {
                     return Err(error.clone());
                 }

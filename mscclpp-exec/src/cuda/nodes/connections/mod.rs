@@ -1,5 +1,5 @@
 //! Data that a proxy sends to ranks on other nodes, and receives from them: each plan has a connection of a
-//! [`Transport`] to each of these ranks.
+//! [`Transport`] to each of these ranks, and so have the channels of user-supplied kernels ([`Traffic`]).
 //!
 //! Data is copied from the device to a staging buffer in page-locked memory, sent over the connection to such a buffer
 //! on the other side, and copied from there to the device. Each side has two buffers for each direction, so that copies
@@ -15,6 +15,7 @@
 
 mod receive;
 mod send;
+mod traffic;
 mod wire;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -22,11 +23,9 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mscclpp_core::plan::Plan;
-
 pub(in crate::cuda) use self::send::Put;
+pub(in crate::cuda) use self::traffic::{Markers, Traffic};
 use self::wire::{LostRank, NodeConnection};
-use super::ends::Ends;
 use super::memory::RegionTable;
 use super::staging::{HostBuffer, StagingBuffer, Stagings};
 use crate::cuda::device::Device;
@@ -40,24 +39,15 @@ use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, Bootstrap, ErrorKind, 
 /// Interval at which the time without progress is counted; any time counts in which other processes can run.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Addresses that the device signals when it begins a launch and when it has finished its part.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::cuda) struct Markers {
-    pub(in crate::cuda) begin: u64,
-    pub(in crate::cuda) end: u64,
-}
-
-/// Connections to the ranks of other nodes that one rank communicates with in a plan.
+/// Connections to the ranks of other nodes that one rank communicates with in a plan, or by channels of kernels.
 pub(in crate::cuda) struct NodeConnections {
     driver: SharedDriver,
     bootstrap: Arc<Bootstrap>,
     memories: Arc<RegionTable>,
     /// Stream for copies of received data.
     stream: Handle,
-    plan: Plan,
-    markers: Markers,
-    ends: Ends,
-    /// Launches that the device has begun, and finished.
+    traffic: Traffic,
+    /// Launches that the device has begun, and finished. Channels of kernels are in one launch that does not end.
     begun: u64,
     ended: u64,
     /// Whether the device has finished its part of a launch that has not ended.
@@ -81,10 +71,8 @@ impl NodeConnections {
         device: &Device,
         bootstrap: &Arc<Bootstrap>,
         (memories, stagings): (&Arc<RegionTable>, &Stagings),
-        plan: &Plan,
-        markers: Markers,
+        traffic: Traffic,
         peers: &[u32],
-        ends: Ends,
     ) -> driver::Result<Self> {
         let driver = device.driver().clone();
         let wire = |&peer: &u32| {
@@ -104,10 +92,8 @@ impl NodeConnections {
             driver,
             bootstrap: Arc::clone(bootstrap),
             memories: Arc::clone(memories),
-            plan: plan.clone(),
-            markers,
-            ends,
-            begun: 0,
+            begun: traffic.first_launch(),
+            traffic,
             ended: 0,
             is_closing: false,
             transport: Box::new(Tcp::new()),
@@ -139,33 +125,31 @@ impl NodeConnections {
     /// Handles a signal that is one of the markers; returns whether it is complete, or `None` for another signal. The
     /// end of a launch is complete when no more messages of it can arrive.
     pub(in crate::cuda) fn mark(&mut self, signal: u64) -> Option<bool> {
-        if signal == self.markers.begin {
+        let Traffic::Plan { markers, .. } = &self.traffic else { return None };
+        let Markers { begin, end } = *markers;
+        if signal == begin {
             self.begun += 1;
             self.idle = ActiveTimeout::new(IDLE_INTERVAL);
             return Some(true);
         }
-        if signal != self.markers.end {
+        if signal != end {
             return None;
         }
         if !std::mem::replace(&mut self.is_closing, true) {
             self.send_ends();
         }
-        let is_ended = |wire: &NodeConnection| wire.ended >= self.begun || !self.ends.from.contains(&wire.peer);
-        let done = self.wires.iter().all(is_ended) && (self.ends.from.is_empty() || self.arriving.is_empty());
+        let Traffic::Plan { ends, .. } = &self.traffic else { return None };
+        let is_ended = |wire: &NodeConnection| wire.ended >= self.begun || !ends.from.contains(&wire.peer);
+        let done = self.wires.iter().all(is_ended) && (ends.from.is_empty() || self.arriving.is_empty());
         if done {
             (self.ended, self.is_closing) = (self.begun, false);
         }
         Some(done)
     }
 
-    /// Returns the number under which other ranks address the plan.
-    fn key(&self) -> u64 {
-        self.plan.hash() as u64
-    }
-
     /// Returns the current launch, as messages name it.
     fn launch_id(&self) -> LaunchId {
-        LaunchId { plan: self.key(), launch: self.begun, call: 0 }
+        LaunchId { plan: self.traffic.key(), launch: self.begun, call: 0 }
     }
 
     /// Returns whether the device is in a launch.
@@ -230,7 +214,7 @@ impl NodeConnections {
 
     /// Returns the text of the current call.
     fn call(&self) -> String {
-        format!("launch {} of plan `{}`", self.begun, self.plan.name())
+        self.traffic.call(self.begun)
     }
 
     /// Returns whether all data is sent, and all received data is on the device.

@@ -1,6 +1,7 @@
 //! Copies data that arrives from other ranks to the device.
 
 use super::NodeConnections;
+use super::traffic::Traffic;
 use super::wire::LostRank;
 use crate::cuda::driver::{self, Driver, Handle};
 use crate::cuda::nodes::memory::Owner;
@@ -71,7 +72,7 @@ impl NodeConnections {
         let peer = self.wires[at].peer;
         let malformed = || Error::RankLost { peer, reason: format!("it sent a frame that no plan expects: {frame:?}") };
         let launch = frame.launch;
-        if launch.plan != self.key() {
+        if launch.plan != self.traffic.key() {
             return Err(malformed().into());
         }
         match frame.kind {
@@ -121,14 +122,15 @@ impl NodeConnections {
     /// # Errors
     /// [`Error::LateData`].
     fn reject_late(&self, peer: u32, launch: u64, to: RemoteAddress) -> Result<(), Failure> {
+        let Traffic::Plan { plan, ends, .. } = &self.traffic else { return Ok(()) };
         let is_over = launch <= self.ended;
         let owner = self.memories.owner(to.key);
-        let harms = owner == Some(Owner::Caller) || !self.ends.scratch_may_be_late;
+        let harms = owner == Some(Owner::Caller) || !ends.scratch_may_be_late;
         if !(is_over || self.is_closing && harms) {
             return Ok(());
         }
         let error = Error::LateData(Box::new(LateData {
-            plan: self.plan.name().to_owned(),
+            plan: plan.name().to_owned(),
             launch,
             rank: self.bootstrap.rank(),
             peer,

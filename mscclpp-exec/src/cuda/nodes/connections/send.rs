@@ -1,12 +1,12 @@
 //! Sends triggers of the proxy to other nodes.
 
 use super::NodeConnections;
+use super::traffic::Traffic;
 use super::wire::{Content, Outgoing};
 use crate::cuda::driver::{self, Handle};
 use crate::cuda::nodes::memory::Target;
 use crate::cuda::nodes::staging::{STAGING_BYTES, TransferDirection};
 use crate::cuda::proxy::Failure;
-use crate::error::Error;
 use crate::transport::{RemoteAddress, Signal};
 
 /// Maximum number of pending messages for a rank, above which the queue is blocked.
@@ -41,13 +41,15 @@ impl NodeConnections {
             let wire = self.wires.iter().position(|wire| wire.peer == target.rank)?;
             Some((wire, target))
         });
-        found.ok_or_else(|| Error::Internal(format!("a request for the unknown address {address:#x}")).into())
+        let unknown = || self.traffic.invalid_request(format!("a request for the unknown address {address:#x}"));
+        found.ok_or_else(|| unknown().into())
     }
 
     /// Enqueues an end message after all earlier messages of the launch, for the ranks that wait for it.
     pub(super) fn send_ends(&mut self) {
         let launch = self.launch_id();
-        for wire in self.wires.iter_mut().filter(|wire| self.ends.to.contains(&wire.peer)) {
+        let Traffic::Plan { ends, .. } = &self.traffic else { return };
+        for wire in self.wires.iter_mut().filter(|wire| ends.to.contains(&wire.peer)) {
             // It depends on no copies but those of the messages queued before it.
             wire.outgoing.push_back(Outgoing { launch, content: Content::Signal(Signal::End), after: 0 });
         }
@@ -58,7 +60,7 @@ impl NodeConnections {
         let (wire, target) = self.wire_to(dst)?;
         if target.room < bytes {
             let text = format!("a request for {bytes} bytes, but rank {} has {}", target.rank, target.room);
-            return Err(Error::Internal(text).into());
+            return Err(self.traffic.invalid_request(text).into());
         }
         Ok(Put { src, bytes, wire, target })
     }
