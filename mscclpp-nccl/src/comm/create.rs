@@ -9,12 +9,14 @@ use mscclpp_bootstrap::{Options, RootListener, UniqueId as Id};
 use mscclpp_exec::Communicator;
 use mscclpp_exec::cuda::{Device, current_device, device_count};
 
+use super::configure::configure;
 use super::{Comm, lock, remove, watch};
 use crate::abi::{Handle, NO_COLOR, SHRINK_ABORT, UniqueId};
 use crate::config::Config;
 use crate::debug;
 use crate::entry::{Failure, Result, check_pointer, fail, panicked, write};
 use crate::group;
+use crate::params;
 
 /// Listeners of ids whose rank 0 has not joined yet, by id.
 static LISTENERS: Mutex<Option<HashMap<String, RootListener>>> = Mutex::new(None);
@@ -91,14 +93,14 @@ unsafe fn create(
     create: Create,
 ) -> Result<()> {
     check_pointer("newcomm", out)?;
-    debug::init();
+    debug::init(params::version_line);
     let comm = Comm::add(device, config);
     // SAFETY: guaranteed by the caller.
     unsafe { out.write(comm.handle as Handle) };
     let run = {
         let comm = Arc::clone(&comm);
         move || {
-            let created = create();
+            let created = create().and_then(|communicator| configure(&comm, &communicator).map(|()| communicator));
             if let Ok(communicator) = &created {
                 watch::begin();
                 debug::info(|| {
@@ -211,10 +213,21 @@ pub(crate) unsafe fn init_all(comms: *mut Handle, num_devices: c_int, list: *con
     }
     let devices = ordinals.into_iter().map(|ordinal| device(Some(ordinal))).collect::<Result<Vec<_>>>()?;
     let locals = Communicator::local_with_options(ranks, options()?)?;
-    debug::init();
-    for (at, (communicator, device)) in locals.into_iter().zip(devices).enumerate() {
-        let comm = Comm::add(device, Config::default());
-        comm.started(Ok(communicator))?;
+    debug::init(params::version_line);
+    let created: Vec<_> = devices.into_iter().map(|device| Comm::add(device, Config::default())).collect();
+    // The ranks wait for one another.
+    let starts = created.iter().zip(locals).map(|(comm, communicator)| -> group::Start {
+        let comm = Arc::clone(comm);
+        Box::new(move || {
+            let configured = configure(&comm, &communicator);
+            comm.started(configured.map(|()| communicator))
+        })
+    });
+    if let Err(failure) = run_all(starts.collect()) {
+        created.iter().for_each(|comm| drop(remove(comm.handle)));
+        return Err(failure);
+    }
+    for (at, comm) in created.iter().enumerate() {
         // SAFETY: guaranteed by the caller.
         unsafe { write("comm", comms.add(at), comm.handle as Handle)? };
     }
