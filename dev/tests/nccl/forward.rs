@@ -28,6 +28,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("libraries_that_cannot_be_used_are_errors_of_the_creation", unusable),
         ("ranks_with_different_rules_are_told_the_difference", different),
         ("versions_are_capped", versions),
+        ("clients_that_forward_nothing_have_their_results", nothing_forwarded),
         ("plans_of_a_directory_serve_calls", plans),
         ("invalid_plans_are_warnings_or_errors", invalid_plans),
     ]
@@ -209,14 +210,11 @@ fn communicators() -> Result<(), String> {
 
 fn failed_creation() -> Result<(), String> {
     let job = job("none", 3, &[("STANDIN_FAIL_RANK", "1")])?;
-    job.expect(|rank| format!("rank {rank}: ncclCommInitRank: 6: ncclCommInitRank: rank 1: ncclCommInitRank of "))
-        .or_else(|_| {
-            // The rank itself has its own failure.
-            job.expect(|rank| match rank {
-                1 => "rank 1: ncclCommInitRank: 6: ncclCommInitRank: ncclCommInitRank of ".to_owned(),
-                _ => format!("rank {rank}: ncclCommInitRank: 6: ncclCommInitRank: rank 1: ncclCommInitRank of "),
-            })
-        })?;
+    // The rank itself has its own failure.
+    job.expect(|rank| match rank {
+        1 => "rank 1: ncclCommInitRank: 6: ncclCommInitRank: ncclCommInitRank of ".to_owned(),
+        _ => format!("rank {rank}: ncclCommInitRank: 6: ncclCommInitRank: rank 1: ncclCommInitRank of "),
+    })?;
     job.expect(|_| "returned 6: a stand-in's error: last words".to_owned())?;
     // The communicators of the other ranks are aborted.
     compare(&job.calls[2][1..], &["ncclCommAbort comm 1"])
@@ -325,6 +323,33 @@ fn versions() -> Result<(), String> {
             return Err(format!("expected one line with version {dotted}, found {lines:?}"));
         }
     }
+    Ok(())
+}
+
+/// All ways to create communicators have one of the stand-in as well; its collectives would give other results.
+fn nothing_forwarded() -> Result<(), String> {
+    let (library, folder) = (standin(&[])?, tempfile::tempdir().map_err(|error| error.to_string())?);
+    let (path, log) = (library.display().to_string(), folder.path().join("calls").display().to_string());
+    for (client, ranks, arguments) in
+        [("one_process", 1, &[][..]), ("collectives", 3, &[]), ("faults", 3, &["shrink"]), ("faults", 3, &["abort"])]
+    {
+        let variables = [
+            (LIBRARY, &*path),
+            ("STANDIN_LOG", &*log),
+            ("STANDIN_VERSION", "23203"),
+            ("MSCCLPP_TIMEOUT", "3"),
+            ("MSCCLPP_HEARTBEAT_TIMEOUT", "20"),
+        ];
+        ran(&run(client, ranks, arguments, &variables)?)?;
+        let calls = fs::read_to_string(format!("{log}.0")).map_err(|error| error.to_string())?;
+        let inits = calls.matches("ncclCommInitRank ").count();
+        let ends = calls.matches("ncclCommDestroy ").count() + calls.matches("ncclCommAbort ").count();
+        if inits == 0 || inits != ends || calls.contains("ncclAllReduce") {
+            return Err(format!("{client} {arguments:?}: expected as many ends as {inits} creations, found:\n{calls}"));
+        }
+        fs::remove_file(format!("{log}.0")).map_err(|error| error.to_string())?;
+    }
+    let _ = fs::remove_file(library);
     Ok(())
 }
 
