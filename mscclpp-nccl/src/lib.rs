@@ -12,6 +12,7 @@
 //! | `reduction` | operators, also those that multiply by a scalar first |
 //! | `memory` | allocations, registrations, windows |
 //! | `debug`, `params` | messages, and the variables that the library reads |
+//! | `report` | what a process would get, for `mscclpp doctor --nccl` |
 //!
 //! Pointers are the caller's, as NCCL documents them; handles of communicators are numbers that are looked up, so that an
 //! invalid one is an error. No function returns success without having done what it is for.
@@ -29,7 +30,9 @@ mod kind;
 mod memory;
 mod params;
 mod reduction;
+mod report;
 mod selection;
 mod table;
 
+pub use report::Report;
 pub use table::{Class, FUNCTIONS, Function};

@@ -22,7 +22,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     (
         "mscclpp-cli",
         "mscclpp-cli",
-        &["mscclpp-core", "mscclpp-algorithms", "mscclpp-bootstrap", "mscclpp-exec", "mscclpp-fuzz"],
+        &["mscclpp-core", "mscclpp-algorithms", "mscclpp-bootstrap", "mscclpp-exec", "mscclpp-fuzz", "mscclpp-nccl"],
     ),
     ("dev", "mscclpp-dev", &["mscclpp-exec", "mscclpp-kernels"]),
     ("dev/mock", "mscclpp-mock-cuda", &["mscclpp-dev", "mscclpp-exec", "mscclpp-kernels"]),
