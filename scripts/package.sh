@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 crates=(mscclpp-core mscclpp-eval mscclpp-macros mscclpp-algorithms mscclpp-bootstrap mscclpp-kernels mscclpp-fuzz mscclpp-exec mscclpp
-    mscclpp-cli)
+    mscclpp-nccl mscclpp-cli)
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -10,6 +10,7 @@ mod explain;
 mod foreign_driver;
 mod hostile;
 mod launch;
+mod nccl;
 mod operating;
 mod plan_files;
 mod plan_views;

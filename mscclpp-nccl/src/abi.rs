@@ -67,6 +67,23 @@ pub(crate) enum Code {
     Timeout = 8,
 }
 
+impl Code {
+    /// Returns the code of a number; an internal error for one that NCCL does not document.
+    pub(crate) const fn from_number(number: c_int) -> Self {
+        match number {
+            0 => Self::Success,
+            1 => Self::UnhandledCudaError,
+            2 => Self::SystemError,
+            4 => Self::InvalidArgument,
+            5 => Self::InvalidUsage,
+            6 => Self::RemoteError,
+            7 => Self::InProgress,
+            8 => Self::Timeout,
+            _ => Self::InternalError,
+        }
+    }
+}
+
 /// The texts of [`ncclGetErrorString`](crate::FUNCTIONS), by code.
 pub(crate) const TEXTS: [&std::ffi::CStr; 9] = [
     c"no error",

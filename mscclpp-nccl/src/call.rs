@@ -6,13 +6,16 @@ use std::sync::Arc;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cuda::Stream;
-use mscclpp_exec::select::{Choice, Config as Launch};
+use mscclpp_exec::select::{Choice, Config as Launch, Request};
 use mscclpp_exec::{Communicator, DataType, Element, Error, Group};
 
 use crate::abi::{self, Handle, StreamHandle};
 use crate::comm::{self, Comm};
 use crate::config::CallConfig;
+use crate::decision;
 use crate::entry::{Failure, Result};
+use crate::forward::{self, Forwarded, RULES_VARIABLE};
+use crate::kind::Kind;
 use crate::memory::Memory;
 use crate::reduction::{Operator, Scalar, scale};
 
@@ -42,21 +45,6 @@ macro_rules! with_type {
     }};
 }
 
-/// What a call does. Roots and peers are checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    AllReduce(c_int),
-    Reduce(c_int, c_int),
-    ReduceScatter(c_int),
-    Broadcast(c_int),
-    AllGather,
-    AllToAll,
-    Gather(c_int),
-    Scatter(c_int),
-    Send(c_int),
-    Recv(c_int),
-}
-
 /// The arguments of a call, as its caller passes them.
 #[derive(Clone, Copy)]
 pub(crate) struct Arguments {
@@ -82,57 +70,13 @@ pub(crate) struct Call {
     recv: Option<Memory>,
     config: CallConfig,
     stream_handle: usize,
+    arguments: Arguments,
+    /// Whether the rules forward it to the real NCCL.
+    is_forwarded: bool,
 }
 
-impl Kind {
-    /// Returns the numbers of parts of `count` elements that a rank reads and writes; 0 where its memory is ignored.
-    fn parts(self, rank: c_int, ranks: u64) -> [u64; 2] {
-        let root = |root: c_int, parts: u64| if root == rank { parts } else { 0 };
-        match self {
-            Self::AllReduce(_) => [1, 1],
-            Self::Reduce(_, to) => [1, root(to, 1)],
-            Self::ReduceScatter(_) => [ranks, 1],
-            Self::Broadcast(from) => [root(from, 1), 1],
-            Self::AllGather => [1, ranks],
-            Self::AllToAll => [ranks, ranks],
-            Self::Gather(to) => [1, root(to, ranks)],
-            Self::Scatter(from) => [root(from, ranks), 1],
-            Self::Send(_) => [1, 0],
-            Self::Recv(_) => [0, 1],
-        }
-    }
-
-    /// Returns the root or the peer, and its name.
-    fn rank(self) -> Option<(&'static str, c_int)> {
-        match self {
-            Self::Reduce(_, root) | Self::Broadcast(root) | Self::Gather(root) | Self::Scatter(root) => {
-                Some(("root", root))
-            }
-            Self::Send(peer) | Self::Recv(peer) => Some(("peer", peer)),
-            _ => None,
-        }
-    }
-
-    fn operator(self) -> Option<c_int> {
-        match self {
-            Self::AllReduce(op) | Self::Reduce(op, _) | Self::ReduceScatter(op) => Some(op),
-            _ => None,
-        }
-    }
-
-    /// Returns the collective whose plan serves the call; none for what is made of transfers.
-    fn collective(self) -> Option<CollectiveKind> {
-        Some(match self {
-            Self::AllReduce(_) => CollectiveKind::AllReduce,
-            Self::Reduce(..) => CollectiveKind::Reduce,
-            Self::ReduceScatter(_) => CollectiveKind::ReduceScatter,
-            Self::Broadcast(_) => CollectiveKind::Broadcast,
-            Self::AllGather => CollectiveKind::AllGather,
-            Self::AllToAll => CollectiveKind::AllToAll,
-            Self::Gather(_) | Self::Scatter(_) | Self::Send(_) | Self::Recv(_) => return None,
-        })
-    }
-}
+// SAFETY: the pointers of the arguments are numbers here, which only the functions of the real NCCL use.
+unsafe impl Send for Call {}
 
 /// Checks a call, and makes it, or adds it to the group of the thread.
 ///
@@ -177,8 +121,23 @@ impl Call {
         let [sent, received] = kind.parts(rank, u64::from(ranks));
         let (send, recv) = (memory("sendbuff", send, sent)?, memory("recvbuff", recv, received)?);
         let (stream_handle, config) = (stream as usize, config.clone());
-        let stream = comm.stream(stream_handle);
-        Ok(Some(Self { comm, communicator, stream, kind, operator, dtype, send, recv, config, stream_handle }))
+        let bytes = (count as u64).saturating_mul(size as u64).saturating_mul(kind.max_parts(u64::from(ranks)));
+        let is_forwarded = comm.nested().is_some() && forward::rules().covers(kind.operation(), bytes);
+        let (stream, arguments) = (comm.stream(stream_handle), *arguments);
+        Ok(Some(Self {
+            comm,
+            communicator,
+            stream,
+            kind,
+            operator,
+            dtype,
+            send,
+            recv,
+            config,
+            stream_handle,
+            arguments,
+            is_forwarded,
+        }))
     }
 
     /// Returns the number of the communicator, which is the same on all ranks.
@@ -186,50 +145,124 @@ impl Call {
         self.communicator.bootstrap().number()
     }
 
-    /// Makes the call alone.
+    /// Returns whether the rules forward the call.
+    pub(crate) fn is_forwarded(&self) -> bool {
+        self.is_forwarded
+    }
+
+    /// Returns whether the call moves data from one rank to another one.
+    pub(crate) fn is_transfer(&self) -> bool {
+        self.kind.is_transfer()
+    }
+
+    /// Makes a call alone.
     pub(crate) fn run(mut self) -> Result<()> {
         let comm = Arc::clone(&self.comm);
         let _calling = comm.calling();
-        comm.result(match self.kind {
+        match self.kind {
+            _ if self.is_forwarded => self.forward().and_then(|()| self.record_event()),
             // A transfer with this rank itself is an error of the group.
             Kind::Send(_) | Kind::Recv(_) => {
                 let mut group = Group::new();
-                self.add(&mut group);
-                group.run()
+                self.add_transfer(&mut group);
+                comm.result(group.run())
             }
             _ => self.run_collective(),
-        })
-    }
-
-    /// Adds the call to a group.
-    pub(crate) fn add<'a>(&'a mut self, group: &mut Group<'a>) {
-        match self.kind {
-            Kind::Send(peer) => {
-                let Self { communicator, stream, send, .. } = self;
-                if let Some(memory) = send {
-                    with_type!(self.dtype, T => group.send_on::<T>(communicator.on(stream), &*memory, peer as u32));
-                }
-            }
-            Kind::Recv(peer) => {
-                let Self { communicator, stream, recv, .. } = self;
-                if let Some(memory) = recv {
-                    with_type!(self.dtype, T => group.recv_on::<T>(communicator.on(stream), memory, peer as u32));
-                }
-            }
-            _ => {
-                let call = &*self;
-                group.call(&call.communicator, |_| call.run_collective());
-            }
         }
     }
 
-    fn run_collective(&self) -> std::result::Result<(), Error> {
-        self.comm.force(&self.communicator, self.choice()?)?;
-        with_type!(self.dtype, T => self.collective::<T>())?;
+    /// Adds a transfer to a group.
+    pub(crate) fn add_transfer<'a>(&'a mut self, group: &mut Group<'a>) {
+        let Self { communicator, stream, send, recv, .. } = self;
+        match (self.kind, send, recv) {
+            (Kind::Send(peer), Some(memory), _) => {
+                with_type!(self.dtype, T => group.send_on::<T>(communicator.on(stream), &*memory, peer as u32));
+            }
+            (Kind::Recv(peer), _, Some(memory)) => {
+                with_type!(self.dtype, T => group.recv_on::<T>(communicator.on(stream), memory, peer as u32));
+            }
+            _ => {}
+        }
+    }
+
+    /// Makes a call of all ranks: by an algorithm, or by the real NCCL if there is none.
+    pub(crate) fn run_collective(&self) -> Result<()> {
+        let comm = &self.comm;
+        let choice = match self.choice() {
+            Ok(choice) => choice,
+            Err(error) => return comm.result(Err(error)),
+        };
+        comm.result(comm.force(&self.communicator, choice))?;
+        if comm.nested().is_some() && self.kind.collective().is_some() {
+            match comm.check_served(&self.communicator, &self.stream, &self.request()) {
+                Ok(()) => {}
+                Err(error @ (Error::Select { .. } | Error::NoPlan { .. })) => {
+                    decision::forwarded(self.kind, self.dtype, self.bytes(), || {
+                        format!("no algorithm serves it: {error}")
+                    });
+                    return self.make_forwarded().and_then(|()| self.record_event());
+                }
+                Err(error) => return comm.result(Err(error)),
+            }
+        }
+        let made = with_type!(self.dtype, T => self.collective::<T>());
+        comm.result(made)?;
+        decision::made(&self.communicator, &self.stream, self.config.algorithm.as_deref());
+        self.record_event()
+    }
+
+    /// Makes a call that the rules forward.
+    pub(crate) fn forward(&self) -> Result<()> {
+        decision::forwarded(self.kind, self.dtype, self.bytes(), || format!("listed by {RULES_VARIABLE}"));
+        self.make_forwarded()
+    }
+
+    fn make_forwarded(&self) -> Result<()> {
+        self.comm.check()?;
+        let Arguments { send, recv, count, dtype, .. } = self.arguments;
+        let scalar = match self.operator {
+            Operator::Plain(_) => None,
+            Operator::Scaled(scalar) => Some(scalar.for_library()),
+        };
+        let (send, recv, stream) = (send as usize, recv as usize, self.stream_handle);
+        let call = Forwarded { kind: self.kind, send, recv, count, dtype, stream, scalar };
+        self.comm.forward(|nested| nested.make(&call))
+    }
+
+    /// Records the event that the caller wants after the call.
+    pub(crate) fn record_event(&self) -> Result<()> {
         match self.config.event {
-            Some(event) => self.comm.record(event, self.stream_handle),
+            Some(event) => self.comm.result(self.comm.record(event, self.stream_handle)),
             None => Ok(()),
         }
+    }
+
+    /// Returns the bytes of the larger of a rank's input and output.
+    fn bytes(&self) -> u64 {
+        let parts = self.kind.max_parts(u64::from(self.communicator.num_ranks()));
+        (self.arguments.count as u64).saturating_mul(self.dtype.size() as u64).saturating_mul(parts)
+    }
+
+    /// Returns the request for an algorithm.
+    fn request(&self) -> Request {
+        let collective = self.kind.collective().unwrap_or(CollectiveKind::AllReduce);
+        let addresses = [&self.send, &self.recv].map(|memory| memory.as_ref().map(Memory::address));
+        let own = match self.kind {
+            Kind::AllGather => self.send.as_ref().map_or(0, Memory::bytes) * u64::from(self.communicator.rank()),
+            _ => 0,
+        };
+        let in_place = match self.kind {
+            Kind::Reduce(..) | Kind::Broadcast(_) => true,
+            Kind::ReduceScatter(_) => false,
+            Kind::AllReduce(_) if matches!(self.operator, Operator::Scaled(_)) => true,
+            _ => addresses[0] == addresses[1].map(|address| address + own),
+        };
+        let root = match self.kind {
+            Kind::Reduce(_, root) | Kind::Broadcast(root) => root as u32,
+            _ => 0,
+        };
+        let op = self.kind.operator().map(|_| self.plain());
+        Request { op, root, in_place, ..self.communicator.request_of(collective, self.dtype, self.bytes()) }
     }
 
     /// Returns the algorithm that the caller names.

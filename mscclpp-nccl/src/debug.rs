@@ -4,11 +4,16 @@ use std::fs::File;
 use std::io::Write;
 use std::sync::{Mutex, Once, PoisonError};
 
-use log::{LevelFilter, Log, Metadata, Record};
+use log::{Level, LevelFilter, Log, Metadata, Record};
+
+/// The module that reports each decision of a registry: `decision` reports those of calls instead, with more detail.
+const DECISIONS: &str = "mscclpp_exec::select::registry";
 
 /// Where messages go.
 struct Output {
     level: LevelFilter,
+    /// Whether the version is printed.
+    has_version: bool,
     /// `NCCL_DEBUG_FILE`; otherwise standard error.
     file: Option<File>,
 }
@@ -17,7 +22,8 @@ static OUTPUT: Mutex<Option<Output>> = Mutex::new(None);
 
 impl Output {
     fn from_env() -> Self {
-        let level = match std::env::var("NCCL_DEBUG").unwrap_or_default().to_ascii_uppercase().as_str() {
+        let wanted = std::env::var("NCCL_DEBUG").unwrap_or_default().to_ascii_uppercase();
+        let level = match wanted.as_str() {
             "" => LevelFilter::Off,
             "VERSION" | "WARN" => LevelFilter::Warn,
             "TRACE" => LevelFilter::Trace,
@@ -26,7 +32,7 @@ impl Output {
         let path = std::env::var("NCCL_DEBUG_FILE").ok().filter(|path| !path.is_empty());
         let path = path.map(|path| path.replace("%p", &std::process::id().to_string()).replace("%h", &host()));
         let file = path.and_then(|path| File::options().append(true).create(true).open(path).ok());
-        Self { level, file }
+        Self { level, has_version: !matches!(wanted.as_str(), "" | "WARN"), file }
     }
 }
 
@@ -54,30 +60,42 @@ impl Log for Logger {
     }
 
     fn log(&self, record: &Record<'_>) {
+        if record.target() == DECISIONS && record.level() == Level::Info {
+            return;
+        }
         print(record.level().to_level_filter(), &record.args().to_string());
     }
 
     fn flush(&self) {}
 }
 
-/// Lets the other crates log here, once.
-pub(crate) fn init() {
+/// Lets the other crates log here and prints the version, once.
+pub(crate) fn init(version: impl FnOnce() -> String) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let mut level = LevelFilter::Off;
-        with_output(|output| level = output.level);
+        let (mut level, mut has_version) = (LevelFilter::Off, false);
+        with_output(|output| (level, has_version) = (output.level, output.has_version));
+        if has_version {
+            // Not a warning, but printed at that level.
+            write(LevelFilter::Warn, &version());
+        }
         if level > LevelFilter::Off && log::set_logger(&Logger).is_ok() {
             log::set_max_level(level);
         }
     });
 }
 
+/// Prints a message of a level.
 fn print(level: LevelFilter, text: &str) {
+    write(level, &format!("{level} {text}"));
+}
+
+fn write(level: LevelFilter, text: &str) {
     with_output(|output| {
         if level > output.level {
             return;
         }
-        let line = format!("{}:{} mscclpp-nccl {level} {text}\n", host(), std::process::id());
+        let line = format!("{}:{} mscclpp-nccl {text}\n", host(), std::process::id());
         // There is no one to report a failure to.
         let _ = match &mut output.file {
             Some(file) => file.write_all(line.as_bytes()),
@@ -91,11 +109,16 @@ pub(crate) fn warn(text: &str) {
     print(LevelFilter::Warn, text);
 }
 
-/// Prints a decision.
-pub(crate) fn info(text: impl FnOnce() -> String) {
+/// Returns whether decisions are printed.
+pub(crate) fn is_info() -> bool {
     let mut is_on = false;
     with_output(|output| is_on = output.level >= LevelFilter::Info);
-    if is_on {
+    is_on
+}
+
+/// Prints a decision.
+pub(crate) fn info(text: impl FnOnce() -> String) {
+    if is_info() {
         print(LevelFilter::Info, &text());
     }
 }

@@ -1,13 +1,15 @@
 //! Calls that a thread makes together: between `ncclGroupStart` and `ncclGroupEnd` they are only checked, and made at the end.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::thread;
 
 use mscclpp_exec::Group;
 
 use crate::call::Call;
-use crate::comm;
+use crate::comm::{self, Comm};
 use crate::entry::{Failure, Result, panicked};
+use crate::forward::{self, Nested};
 
 /// Creates a communicator.
 pub(crate) type Start = Box<dyn FnOnce() -> Result<()> + Send>;
@@ -17,9 +19,75 @@ pub(crate) type Start = Box<dyn FnOnce() -> Result<()> + Send>;
 struct Open {
     depth: u32,
     starts: Vec<Start>,
-    calls: Vec<Call>,
+    calls: Vec<Deferred>,
     /// The first call that was not valid: no call of the group is made then.
     failure: Option<Failure>,
+}
+
+/// A call that the real NCCL alone serves.
+type Passed = Box<dyn FnOnce(&Nested) -> Result<()> + Send>;
+
+/// A call that a group makes at its end.
+#[expect(clippy::large_enum_variant, reason = "almost all of them are the larger one")]
+enum Deferred {
+    Call(Call),
+    /// Of the communicator with a number.
+    Passed(Arc<Comm>, u64, Passed),
+}
+
+/// How a call of a group is made: those in sequence that are made alike are made together.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Path {
+    Collective,
+    Transfer,
+    Forwarded,
+}
+
+impl Deferred {
+    fn comm(&self) -> &Arc<Comm> {
+        match self {
+            Self::Call(call) => &call.comm,
+            Self::Passed(comm, ..) => comm,
+        }
+    }
+
+    /// Returns the number of the communicator, which is the same on all ranks.
+    fn number(&self) -> u64 {
+        match self {
+            Self::Call(call) => call.number(),
+            Self::Passed(_, number, _) => *number,
+        }
+    }
+
+    fn path(&self) -> Path {
+        match self {
+            Self::Call(call) if call.is_forwarded() => Path::Forwarded,
+            Self::Call(call) if call.is_transfer() => Path::Transfer,
+            Self::Call(_) => Path::Collective,
+            Self::Passed(..) => Path::Forwarded,
+        }
+    }
+
+    /// Returns the place among the calls of a rank: of each communicator the calls of all ranks first, in their order, then the
+    /// transfers by plans, and then the forwarded ones. Ranks that add transfers in different orders do not wait for one another
+    /// in a cycle then.
+    fn order(&self) -> (u64, bool, bool) {
+        let is_transfer = match self {
+            Self::Call(call) => call.is_transfer(),
+            Self::Passed(..) => true,
+        };
+        (self.number(), is_transfer, is_transfer && self.path() == Path::Forwarded)
+    }
+
+    fn run(self) -> Result<()> {
+        match self {
+            Self::Call(call) => call.run(),
+            Self::Passed(comm, _, run) => {
+                let _calling = comm.calling();
+                comm.forward(run)
+            }
+        }
+    }
 }
 
 thread_local! {
@@ -87,8 +155,21 @@ pub(crate) fn start(start: Start) -> Result<()> {
     now.map_or(Ok(()), |start| start())
 }
 
+/// Makes a call that the real NCCL alone serves, now or at the end of the group.
+///
+/// # Errors
+/// Those of the call.
+pub(crate) fn pass(comm: Arc<Comm>, run: impl FnOnce(&Nested) -> Result<()> + Send + 'static) -> Result<()> {
+    let number = comm.for_call()?.bootstrap().number();
+    add(Deferred::Passed(comm, number, Box::new(run)))
+}
+
 /// Makes a call, now or at the end of the group.
 pub(crate) fn call(call: Call) -> Result<()> {
+    add(Deferred::Call(call))
+}
+
+fn add(call: Deferred) -> Result<()> {
     let now = OPEN.with_borrow_mut(|open| match open.depth {
         0 => Some(call),
         _ => {
@@ -96,7 +177,7 @@ pub(crate) fn call(call: Call) -> Result<()> {
             None
         }
     });
-    now.map_or(Ok(()), Call::run)
+    now.map_or(Ok(()), Deferred::run)
 }
 
 /// Calls that one thread makes: those of one rank.
@@ -104,18 +185,18 @@ struct Lane {
     device: u32,
     /// Number and handle of each communicator.
     comms: Vec<(u64, usize)>,
-    calls: Vec<Call>,
+    calls: Vec<Deferred>,
 }
 
 /// Makes calls: those of each rank in the order that no ranks wait for each other in a cycle, and the ranks of this process
 /// at once, each in a thread.
-fn make(mut calls: Vec<Call>) -> Result<()> {
+fn make(mut calls: Vec<Deferred>) -> Result<()> {
     if calls.len() <= 1 {
-        return calls.pop().map_or(Ok(()), Call::run);
+        return calls.pop().map_or(Ok(()), Deferred::run);
     }
     let mut lanes: Vec<Lane> = Vec::new();
     for call in calls {
-        let (device, number, handle) = (call.comm.device.ordinal(), call.number(), call.comm.handle);
+        let (device, number, handle) = (call.comm().device.ordinal(), call.number(), call.comm().handle);
         // Two handles of one communicator are two ranks.
         let is_other = |&(of, known): &(u64, usize)| of == number && known != handle;
         let lane = lanes.iter_mut().find(|lane| lane.device == device && !lane.comms.iter().any(is_other));
@@ -143,17 +224,62 @@ fn make(mut calls: Vec<Call>) -> Result<()> {
     })
 }
 
-/// Makes the calls of one rank.
-fn make_lane(mut calls: Vec<Call>) -> Result<()> {
-    let mut comms: Vec<_> = calls.iter().map(|call| std::sync::Arc::clone(&call.comm)).collect();
+/// Makes the calls of one rank. If all of them are forwarded, they are one group of the real NCCL; otherwise those that follow one
+/// another in [`Deferred::order`].
+fn make_lane(mut calls: Vec<Deferred>) -> Result<()> {
+    let mut comms: Vec<_> = calls.iter().map(|call| Arc::clone(call.comm())).collect();
     comms.sort_by_key(|comm| comm.handle);
     comms.dedup_by_key(|comm| comm.handle);
     let _calling: Vec<_> = comms.iter().map(|comm| comm.calling()).collect();
-    let mut group = Group::new();
-    calls.iter_mut().for_each(|call| call.add(&mut group));
-    match group.run() {
-        Ok(()) => Ok(()),
-        // The first communicator stands for the group: which call failed is in the text.
-        Err(error) => comms.first().map_or_else(|| Ok(()), |comm| comm.result(Err(error))),
+    if calls.iter().any(|call| call.path() != Path::Forwarded) {
+        calls.sort_by_key(Deferred::order);
     }
+    let mut calls = calls.into_iter().peekable();
+    while let Some(first) = calls.next() {
+        let path = first.path();
+        let mut run = vec![first];
+        while let Some(next) = calls.next_if(|next| next.path() == path) {
+            run.push(next);
+        }
+        match path {
+            Path::Collective => run.iter().try_for_each(|call| match call {
+                Deferred::Call(call) => call.run_collective(),
+                Deferred::Passed(..) => Ok(()),
+            })?,
+            Path::Transfer => make_transfers(run)?,
+            Path::Forwarded => make_forwarded(run)?,
+        }
+    }
+    Ok(())
+}
+
+/// Makes transfers by plans.
+fn make_transfers(mut calls: Vec<Deferred>) -> Result<()> {
+    let comm = calls.first().map(|call| Arc::clone(call.comm()));
+    let mut group = Group::new();
+    for call in &mut calls {
+        if let Deferred::Call(call) = call {
+            call.add_transfer(&mut group);
+        }
+    }
+    let made = group.run();
+    // The first communicator stands for the group: which call failed is in the text.
+    comm.map_or(Ok(()), |comm| comm.result(made))
+}
+
+/// Makes forwarded calls in one group of the real NCCL.
+fn make_forwarded(calls: Vec<Deferred>) -> Result<()> {
+    let Some(library) = forward::usable() else { return Ok(()) };
+    let mut made = Vec::new();
+    forward::group(library, || {
+        calls.into_iter().try_for_each(|call| match call {
+            Deferred::Call(call) => {
+                call.forward()?;
+                made.push(call);
+                Ok(())
+            }
+            Deferred::Passed(comm, _, run) => comm.forward(run),
+        })
+    })?;
+    made.iter().try_for_each(Call::record_event)
 }

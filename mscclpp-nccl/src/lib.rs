@@ -6,10 +6,13 @@
 //! | `abi` | types and constants of NCCL's header; `config` reads its versioned structs |
 //! | `entry` | the boundary to C: results, last errors, panics |
 //! | `comm` | communicators: creation, division, end, failures |
-//! | `call`, `group` | collective calls and transfers, and those that are made together |
+//! | `call`, `kind`, `group` | collective calls and transfers, and those that are made together |
+//! | `forward` | calls that a real NCCL serves |
+//! | `selection`, `decision` | plans of the user; lines that say how calls are made |
 //! | `reduction` | operators, also those that multiply by a scalar first |
 //! | `memory` | allocations, registrations, windows |
 //! | `debug`, `params` | messages, and the variables that the library reads |
+//! | `report` | what a process would get, for `mscclpp doctor --nccl` |
 //!
 //! Pointers are the caller's, as NCCL documents them; handles of communicators are numbers that are looked up, so that an
 //! invalid one is an error. No function returns success without having done what it is for.
@@ -19,11 +22,17 @@ mod call;
 mod comm;
 mod config;
 mod debug;
+mod decision;
 mod entry;
+mod forward;
 mod group;
+mod kind;
 mod memory;
 mod params;
 mod reduction;
+mod report;
+mod selection;
 mod table;
 
+pub use report::Report;
 pub use table::{Class, FUNCTIONS, Function};

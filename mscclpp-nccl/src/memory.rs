@@ -37,6 +37,14 @@ pub(crate) struct Window {
     bytes: u64,
     /// Registered, if its offsets are the same on all ranks in each call and the memory can be shared.
     registered: Option<Registered<Raw>>,
+    /// Its handle of the real NCCL, if that has it as well.
+    nested: Option<usize>,
+}
+
+/// Memory of [`register`].
+struct Segment {
+    /// Its handle of the real NCCL, if that has it as well.
+    nested: Option<usize>,
 }
 
 /// The registered memory of a communicator.
@@ -44,10 +52,17 @@ pub(crate) struct Window {
 pub(crate) struct Memories {
     /// By handle.
     windows: Mutex<BTreeMap<usize, Arc<Window>>>,
-    /// Segments of [`register`] by handle: base and bytes.
-    segments: Mutex<BTreeMap<usize, (u64, u64)>>,
+    /// Memory of [`register`] by handle.
+    segments: Mutex<BTreeMap<usize, Segment>>,
     /// Internal memory of calls by stream, in whose order it is used; the last one is the largest.
     temporaries: Mutex<BTreeMap<usize, Vec<DeviceVec<u8>>>>,
+}
+
+impl Memories {
+    /// Returns the real NCCL's handle of a window, if it has it; `None` for a handle that is no window of this communicator.
+    pub(crate) fn nested_window(&self, window: usize) -> Option<Option<usize>> {
+        lock(&self.windows).get(&window).map(|window| window.nested)
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -177,26 +192,29 @@ pub(crate) fn free(at: *mut c_void) -> Result<()> {
 }
 
 /// Registers memory of this rank for calls of a communicator, which are free to use it: they use any memory. Not a call of
-/// all ranks, so that other ranks do not learn of it.
+/// all ranks, so that other ranks do not learn of it. Forwarded calls use it as the real NCCL does.
 pub(crate) fn register(comm: &Comm, at: *mut c_void, bytes: usize) -> Result<usize> {
     comm.ready()?;
     if at.is_null() || bytes == 0 {
         return Err(Failure::argument(format!("buff is {at:p} and size {bytes}, expected memory")));
     }
+    let nested = comm.nested().map_or(Ok(None), |nested| nested.register(at, bytes))?;
     let handle = new_handle();
-    lock(&comm.memories.segments).insert(handle, (at as u64, bytes as u64));
+    lock(&comm.memories.segments).insert(handle, Segment { nested });
     Ok(handle)
 }
 
 /// Ends a registration.
 pub(crate) fn deregister(comm: &Comm, handle: *mut c_void) -> Result<()> {
-    match lock(&comm.memories.segments).remove(&(handle as usize)) {
-        Some(_) => Ok(()),
-        None => Err(Failure::argument(format!("handle is {handle:p}, no registration of this communicator"))),
+    let segment = lock(&comm.memories.segments).remove(&(handle as usize));
+    match (segment, comm.nested()) {
+        (Some(Segment { nested: Some(handle) }), Some(nested)) => nested.deregister(handle),
+        (Some(_), _) => Ok(()),
+        (None, _) => Err(Failure::argument(format!("handle is {handle:p}, no registration of this communicator"))),
     }
 }
 
-/// Registers memory on all ranks. With `NCCL_WIN_COLL_SYMMETRIC` calls use it in place, if all ranks can share theirs.
+/// Registers memory on all ranks, with the real NCCL as well if there is one. With `NCCL_WIN_COLL_SYMMETRIC` calls use it in place, if all ranks can share theirs.
 pub(crate) fn register_window(comm: &Comm, at: *mut c_void, bytes: usize, flags: i32) -> Result<usize> {
     let communicator = comm.for_call()?;
     if flags & !WINDOW_FLAGS != 0 {
@@ -224,16 +242,19 @@ pub(crate) fn register_window(comm: &Comm, at: *mut c_void, bytes: usize, flags:
         }
         false => None,
     };
-    let handle = new_handle();
-    lock(&comm.memories.windows).insert(handle, Arc::new(Window { base, bytes, registered }));
+    let nested = comm.nested().map_or(Ok(None), |nested| nested.register_window(at, bytes as usize, flags))?;
+    // Kernels that use the real NCCL's device interface take its handle.
+    let handle = nested.unwrap_or_else(new_handle);
+    lock(&comm.memories.windows).insert(handle, Arc::new(Window { base, bytes, registered, nested }));
     Ok(handle)
 }
 
 /// Ends the registration of a window.
 pub(crate) fn deregister_window(comm: &Comm, window: *mut c_void) -> Result<()> {
-    match lock(&comm.memories.windows).remove(&(window as usize)) {
-        Some(_) => Ok(()),
-        None => Err(no_window(window)),
+    let removed = lock(&comm.memories.windows).remove(&(window as usize)).ok_or_else(|| no_window(window))?;
+    match (removed.nested, comm.nested()) {
+        (Some(handle), Some(nested)) => nested.deregister_window(handle),
+        _ => Ok(()),
     }
 }
 

@@ -4,6 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::abi;
 use crate::entry::{Failure, Result, check_pointer, keep};
+use crate::forward;
 
 /// A list of pointers to texts that never end.
 #[repr(transparent)]
@@ -13,12 +14,15 @@ pub(crate) struct Key(*const c_char);
 unsafe impl Sync for Key {}
 
 /// Variables of this library and of the jobs and executors below it.
-const KEYS: [&CStr; 11] = [
+const KEYS: [&CStr; 14] = [
     c"NCCL_DEBUG",
     c"NCCL_DEBUG_FILE",
     c"MSCCLPP_NCCL_VERSION",
     c"MSCCLPP_NCCL_LIB_PATH",
     c"MSCCLPP_FORCE_NCCL_FALLBACK_OPERATION",
+    c"MSCCLPP_NCCL_PLANS",
+    c"MSCCLPP_NCCL_STRICT",
+    c"MSCCLPP_CACHE_DIR",
     c"MSCCLPP_TIMEOUT",
     c"MSCCLPP_RENDEZVOUS_TIMEOUT",
     c"MSCCLPP_HEARTBEAT_TIMEOUT",
@@ -27,12 +31,15 @@ const KEYS: [&CStr; 11] = [
     c"MSCCLPP_DUMP_DIR",
 ];
 
-/// Returns the version that the library reports.
+/// Returns the version that the library reports: that of `MSCCLPP_NCCL_VERSION`; or else that of the NCCL to which calls are
+/// forwarded, but at most that of this library, which it is without forwarding.
 ///
 /// # Errors
 /// An invalid argument if `MSCCLPP_NCCL_VERSION` is no version.
 pub(crate) fn version() -> Result<c_int> {
-    let Ok(text) = std::env::var("MSCCLPP_NCCL_VERSION") else { return Ok(abi::VERSION) };
+    let Ok(text) = std::env::var("MSCCLPP_NCCL_VERSION") else {
+        return Ok(forward::usable().map_or(abi::VERSION, |library| library.version().min(abi::VERSION)));
+    };
     let invalid =
         || Failure::argument(format!("MSCCLPP_NCCL_VERSION={text}: expected a version such as 2.30.7 or 23007"));
     let parts: Vec<c_int> =
@@ -42,6 +49,17 @@ pub(crate) fn version() -> Result<c_int> {
         [major @ 2..100, minor @ 0..100, patch @ 0..100] => Ok(major * 10_000 + minor * 100 + patch),
         _ => Err(invalid()),
     }
+}
+
+/// Returns the line that `NCCL_DEBUG=VERSION` prints.
+pub(crate) fn version_line() -> String {
+    let reported = version().map_or_else(|failure| failure.text, forward::dotted);
+    let forwarded = match forward::library() {
+        None => "no forwarding".to_owned(),
+        Some(Ok(library)) => format!("forwarding to {}", library.name()),
+        Some(Err(failure)) => failure.text.clone(),
+    };
+    format!("NCCL version {reported} by mscclpp {}, {forwarded}", env!("CARGO_PKG_VERSION"))
 }
 
 /// Returns the name that a caller passes.

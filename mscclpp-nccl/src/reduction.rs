@@ -12,6 +12,7 @@ use mscclpp_exec::{AccumType, DataType, Error};
 use crate::abi;
 use crate::comm::Comm;
 use crate::entry::{Failure, Result, check_pointer};
+use crate::forward;
 
 /// The number of the first operator that a program creates.
 const FIRST_CREATED: c_int = 5;
@@ -40,6 +41,16 @@ pub(crate) struct Scalar {
     /// Its address in device memory; 0 for an immediate one.
     address: u64,
     immediate: u64,
+}
+
+impl Scalar {
+    /// Returns the scalar for the real NCCL.
+    pub(crate) fn for_library(&self) -> forward::Scalar {
+        match self.address {
+            0 => forward::Scalar::Immediate(self.immediate),
+            address => forward::Scalar::Device(address),
+        }
+    }
 }
 
 /// Argument of the kernel.

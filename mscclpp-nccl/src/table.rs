@@ -4,16 +4,20 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use crate::abi::{self, Handle, StreamHandle, Team, UniqueId};
-use crate::call::{self, Arguments, Kind};
+use crate::call::{self, Arguments};
 use crate::config::{Answer, CallConfig};
 use crate::entry::{self, Failure, Result, check_pointer, write};
-use crate::{comm, debug, group, memory, params, reduction};
+use crate::forward::PutSignal;
+use crate::kind::Kind;
+use crate::{comm, debug, forward, group, memory, params, reduction};
 
 /// How a function is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// By this library.
     Ours,
+    /// By the NCCL that `MSCCLPP_NCCL_LIB_PATH` names, if it has the function; otherwise as [`Loud`](Self::Loud).
+    Forwarded,
     /// Not at all: it returns an error with a text that says so and what to do.
     Loud,
 }
@@ -73,6 +77,17 @@ fn loud(name: &str, instead: &str) -> Failure {
     Failure::usage(format!("{name} of NCCL {major}.{minor}.{patch} is not served by mscclpp-nccl: {instead}"))
 }
 
+/// Returns the library for a function that only the real NCCL serves.
+///
+/// # Errors
+/// As [`loud`] if no NCCL is named; why it cannot be loaded.
+fn passed(name: &str, instead: &str) -> Result<&'static forward::Library> {
+    match forward::library() {
+        None => Err(loud(name, &format!("name a NCCL with {}; without it, {instead}", forward::VARIABLE))),
+        Some(library) => library.as_ref().map_err(Clone::clone),
+    }
+}
+
 /// What to do instead of kernels that communicate by NCCL's device interface.
 const NO_DEVICE_API: &str = "kernels communicate through NVIDIA's library only; start the program without the preloaded library, or use mscclpp's own channels \
      for kernels";
@@ -114,6 +129,11 @@ fn rank(name: &str, find: impl FnOnce() -> Result<c_int>) -> c_int {
     rank
 }
 
+/// Returns the address of this library's `ncclGetVersion`, by which it recognizes itself.
+pub(crate) fn own_version_function() -> usize {
+    ncclGetVersion as *const () as usize
+}
+
 functions! {
     219 Ours ncclMemAlloc pncclMemAlloc(ptr: *mut *mut c_void, size: usize) => {
         check_pointer("ptr", ptr)?;
@@ -128,7 +148,7 @@ functions! {
         unsafe { write("version", version, params::version()?) }
     }
     200 Ours ncclGetUniqueId pncclGetUniqueId(id: *mut UniqueId) => {
-        debug::init();
+        debug::init(params::version_line);
         check_pointer("uniqueId", id)?;
         let new = comm::unique_id()?;
         // SAFETY: guaranteed by the caller.
@@ -335,14 +355,26 @@ functions! {
         plain(Kind::Recv(peer), Arguments { send: std::ptr::null(), recv, count, dtype, comm, stream })
     }
 
-    229 Loud ncclPutSignal pncclPutSignal(_local: *const c_void, _count: usize, _dtype: c_int, _peer: c_int, _window: *mut c_void, _offset: usize, _signal: c_int, _context: c_int, _flags: c_uint, _comm: Handle, _stream: StreamHandle) => {
-        Err(loud("ncclPutSignal", NO_SIGNALS))
+    229 Forwarded ncclPutSignal pncclPutSignal(local: *const c_void, count: usize, dtype: c_int, peer: c_int, window: *mut c_void, offset: usize, signal: c_int, context: c_int, flags: c_uint, of: Handle, stream: StreamHandle) => {
+        passed("ncclPutSignal", NO_SIGNALS)?;
+        let (comm, window) = (comm::find(of)?, comm::nested_window(window)?);
+        let put = PutSignal { local: local as usize, count, dtype, peer, window, offset, signal, context, flags, stream: stream as usize };
+        group::pass(comm, move |nested| nested.put_signal(&put))
     }
-    229 Loud ncclSignal pncclSignal(_peer: c_int, _signal: c_int, _context: c_int, _flags: c_uint, _comm: Handle, _stream: StreamHandle) => {
-        Err(loud("ncclSignal", NO_SIGNALS))
+    229 Forwarded ncclSignal pncclSignal(peer: c_int, signal: c_int, context: c_int, flags: c_uint, of: Handle, stream: StreamHandle) => {
+        passed("ncclSignal", NO_SIGNALS)?;
+        let stream = stream as usize;
+        group::pass(comm::find(of)?, move |nested| nested.signal(peer, signal, context, flags, stream))
     }
-    229 Loud ncclWaitSignal pncclWaitSignal(_count: c_int, _signals: *mut c_void, _comm: Handle, _stream: StreamHandle) => {
-        Err(loud("ncclWaitSignal", NO_SIGNALS))
+    229 Forwarded ncclWaitSignal pncclWaitSignal(count: c_int, signals: *mut c_void, of: Handle, stream: StreamHandle) => {
+        passed("ncclWaitSignal", NO_SIGNALS)?;
+        let (comm, stream) = (comm::find(of)?, stream as usize);
+        check_pointer("signalDescs", signals.cast::<[c_int; 4]>())?;
+        let len = usize::try_from(count).ok().filter(|len| (1..=1 << 16).contains(len));
+        let len = len.ok_or_else(|| Failure::argument(format!("nDesc: expected 1 to 65536, found {count}")))?;
+        // SAFETY: guaranteed by the caller: as many structs of four integers.
+        let mut signals = unsafe { std::slice::from_raw_parts(signals.cast::<[c_int; 4]>(), len) }.to_vec();
+        group::pass(comm, move |nested| nested.wait_signal(&mut signals, stream))
     }
 
     200 Ours ncclGroupStart pncclGroupStart() => {
@@ -358,8 +390,11 @@ functions! {
         }
         Ok(())
     }
-    232 Loud ncclSetEncryption pncclSetEncryption(_config: *const c_void) => {
-        Err(loud("ncclSetEncryption", "control messages are always authenticated; MSCCLPP_AUTHENTICATE_DATA=1 authenticates data between nodes"))
+    232 Forwarded ncclSetEncryption pncclSetEncryption(config: *const c_void) => {
+        let library = passed("ncclSetEncryption", "control messages are always authenticated, and MSCCLPP_AUTHENTICATE_DATA=1 authenticates data between nodes")?;
+        // SAFETY: guaranteed by the caller.
+        let code = unsafe { forward::call!(library, "ncclSetEncryption", fn(*const c_void), config) };
+        library.check("ncclSetEncryption", 0, code)
     }
 
     230 Ours ncclParamBind pncclParamBind(out: *mut *mut c_void, key: *const c_char) => {
@@ -438,23 +473,43 @@ functions! {
     }
     230 Ours ncclParamDumpAll pncclParamDumpAll() { params::dump() }
 
-    228 Loud ncclDevCommCreate pncclDevCommCreate(_comm: Handle, _requirements: *const c_void, _out: *mut c_void) => {
-        Err(loud("ncclDevCommCreate", NO_DEVICE_API))
+    228 Forwarded ncclDevCommCreate pncclDevCommCreate(of: Handle, requirements: *const c_void, out: *mut c_void) => {
+        let library = passed("ncclDevCommCreate", NO_DEVICE_API)?;
+        let comm = comm::nested_handle(of)?;
+        // SAFETY: guaranteed by the caller.
+        let code = unsafe { forward::call!(library, "ncclDevCommCreate", fn(usize, *const c_void, *mut c_void), comm, requirements, out) };
+        library.check("ncclDevCommCreate", comm, code)
     }
-    228 Loud ncclDevCommDestroy pncclDevCommDestroy(_comm: Handle, _of: *const c_void) => {
-        Err(loud("ncclDevCommDestroy", NO_DEVICE_API))
+    228 Forwarded ncclDevCommDestroy pncclDevCommDestroy(of: Handle, device: *const c_void) => {
+        let library = passed("ncclDevCommDestroy", NO_DEVICE_API)?;
+        let comm = comm::nested_handle(of)?;
+        // SAFETY: guaranteed by the caller.
+        let code = unsafe { forward::call!(library, "ncclDevCommDestroy", fn(usize, *const c_void), comm, device) };
+        library.check("ncclDevCommDestroy", comm, code)
     }
-    229 Loud ncclGetLsaMultimemDevicePointer pncclGetLsaMultimemDevicePointer(_window: *mut c_void, _offset: usize, _out: *mut *mut c_void) => {
-        Err(loud("ncclGetLsaMultimemDevicePointer", NO_DEVICE_API))
+    229 Forwarded ncclGetLsaMultimemDevicePointer pncclGetLsaMultimemDevicePointer(window: *mut c_void, offset: usize, out: *mut *mut c_void) => {
+        let library = passed("ncclGetLsaMultimemDevicePointer", NO_DEVICE_API)?;
+        let window = comm::nested_window(window)?;
+        // SAFETY: guaranteed by the caller.
+        let code = unsafe { forward::call!(library, "ncclGetLsaMultimemDevicePointer", fn(usize, usize, *mut *mut c_void), window, offset, out) };
+        library.check("ncclGetLsaMultimemDevicePointer", 0, code)
     }
     229 Loud ncclGetMultimemDevicePointer pncclGetMultimemDevicePointer(_window: *mut c_void, _offset: usize, _multimem: *mut c_void, _out: *mut *mut c_void) => {
         Err(loud("ncclGetMultimemDevicePointer", NO_DEVICE_API))
     }
-    229 Loud ncclGetLsaDevicePointer pncclGetLsaDevicePointer(_window: *mut c_void, _offset: usize, _rank: c_int, _out: *mut *mut c_void) => {
-        Err(loud("ncclGetLsaDevicePointer", NO_DEVICE_API))
+    229 Forwarded ncclGetLsaDevicePointer pncclGetLsaDevicePointer(window: *mut c_void, offset: usize, rank: c_int, out: *mut *mut c_void) => {
+        let library = passed("ncclGetLsaDevicePointer", NO_DEVICE_API)?;
+        let window = comm::nested_window(window)?;
+        // SAFETY: guaranteed by the caller.
+        let code = unsafe { forward::call!(library, "ncclGetLsaDevicePointer", fn(usize, usize, c_int, *mut *mut c_void), window, offset, rank, out) };
+        library.check("ncclGetLsaDevicePointer", 0, code)
     }
-    229 Loud ncclGetPeerDevicePointer pncclGetPeerDevicePointer(_window: *mut c_void, _offset: usize, _peer: c_int, _out: *mut *mut c_void) => {
-        Err(loud("ncclGetPeerDevicePointer", NO_DEVICE_API))
+    229 Forwarded ncclGetPeerDevicePointer pncclGetPeerDevicePointer(window: *mut c_void, offset: usize, peer: c_int, out: *mut *mut c_void) => {
+        let library = passed("ncclGetPeerDevicePointer", NO_DEVICE_API)?;
+        let window = comm::nested_window(window)?;
+        // SAFETY: guaranteed by the caller.
+        let code = unsafe { forward::call!(library, "ncclGetPeerDevicePointer", fn(usize, usize, c_int, *mut *mut c_void), window, offset, peer, out) };
+        library.check("ncclGetPeerDevicePointer", 0, code)
     }
     231 Loud ncclGetMultimemDeviceLeInfo pncclGetMultimemDeviceLeInfo(_window: *mut c_void, _offset: usize, _id: *mut c_void, _at: *mut usize) => {
         Err(loud("ncclGetMultimemDeviceLeInfo", NO_DEVICE_API))

@@ -22,7 +22,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     (
         "mscclpp-cli",
         "mscclpp-cli",
-        &["mscclpp-core", "mscclpp-algorithms", "mscclpp-bootstrap", "mscclpp-exec", "mscclpp-fuzz"],
+        &["mscclpp-core", "mscclpp-algorithms", "mscclpp-bootstrap", "mscclpp-exec", "mscclpp-fuzz", "mscclpp-nccl"],
     ),
     ("mscclpp-nccl", "mscclpp-nccl", &["mscclpp-core", "mscclpp-bootstrap", "mscclpp-exec"]),
     ("dev", "mscclpp-dev", &["mscclpp-exec", "mscclpp-kernels"]),

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
@@ -56,7 +57,7 @@ pub(crate) fn ran(outputs: &[Output]) -> Result<(), String> {
 }
 
 /// Folder with the libraries under the names that programs load.
-fn libraries() -> Result<&'static Path, String> {
+pub(crate) fn libraries() -> Result<&'static Path, String> {
     static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let link = || -> Result<PathBuf, String> {
         // Dependencies of this test, so they are in the same folder.
@@ -84,10 +85,17 @@ fn libraries() -> Result<&'static Path, String> {
 
 /// Compiles a client.
 fn client(name: &str) -> Result<PathBuf, String> {
+    compile(name, &[])
+}
+
+/// Compiles a source with options: a client, or a library with `-shared`.
+pub(crate) fn compile(name: &str, options: &[&str]) -> Result<PathBuf, String> {
+    static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/nccl/clients");
-    let program = libraries()?.join(format!("{name}-{}-{:?}", std::process::id(), thread::current().id()));
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let program = libraries()?.join(format!("{name}-{}-{number}", std::process::id()));
     let mut compiler = Command::new("cc");
-    compiler.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]).arg("-o").arg(&program);
+    compiler.args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror"]).args(options).arg("-o").arg(&program);
     let output =
         compiler.arg(sources.join(format!("{name}.c"))).arg("-ldl").output().map_err(|error| error.to_string())?;
     if output.status.success() { Ok(program) } else { Err(text(&output)) }

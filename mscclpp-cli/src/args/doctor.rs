@@ -12,6 +12,7 @@ use super::seconds;
 Examples:
   mscclpp doctor         check this machine
   mscclpp doctor --json  print the report as JSON
+  mscclpp doctor --nccl  say what a program that loads mscclpp's libnccl.so.2 would get in this environment
   mscclpp launch -n 4 -- mscclpp doctor --group
                          also check that 4 ranks can connect to each other")]
 pub(crate) struct DoctorArgs {
@@ -21,6 +22,9 @@ pub(crate) struct DoctorArgs {
     /// Repeat the test for S seconds
     #[arg(long = "for", value_name = "S", default_value = "0", value_parser = seconds, requires = "group")]
     pub(crate) time: Duration,
+    /// Say what programs that call NCCL would get: version, forwarding, plans, functions, devices
+    #[arg(long, conflicts_with = "group")]
+    pub(crate) nccl: bool,
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,

@@ -9,12 +9,14 @@ use mscclpp_bootstrap::{Options, RootListener, UniqueId as Id};
 use mscclpp_exec::Communicator;
 use mscclpp_exec::cuda::{Device, current_device, device_count};
 
+use super::configure::configure;
 use super::{Comm, lock, remove, watch};
 use crate::abi::{Handle, NO_COLOR, SHRINK_ABORT, UniqueId};
 use crate::config::Config;
 use crate::debug;
 use crate::entry::{Failure, Result, check_pointer, fail, panicked, write};
 use crate::group;
+use crate::params;
 
 /// Listeners of ids whose rank 0 has not joined yet, by id.
 static LISTENERS: Mutex<Option<HashMap<String, RootListener>>> = Mutex::new(None);
@@ -79,7 +81,13 @@ fn check_ranks(num_ranks: c_int, rank: c_int) -> Result<(u32, u32)> {
     }
 }
 
-/// Creates a communicator, now or at the end of the group, and writes its handle.
+/// Waits until all ranks of a communicator have their parts of it: messages of a part pass through ranks that are not in it, and
+/// those may end after they have divided it. The communicator reports a failure at its next call.
+fn leave_division(divided: &Communicator) {
+    let _ = divided.bootstrap().barrier();
+}
+
+/// Creates a communicator, now or at the end of the group, and writes its handle. `divided`: the one of which it is a part.
 ///
 /// # Safety
 /// `out` must be null or valid for writes until the end of the group.
@@ -89,16 +97,20 @@ unsafe fn create(
     device: Device,
     config: Config,
     create: Create,
+    divided: Option<Communicator>,
 ) -> Result<()> {
     check_pointer("newcomm", out)?;
-    debug::init();
+    debug::init(params::version_line);
     let comm = Comm::add(device, config);
     // SAFETY: guaranteed by the caller.
     unsafe { out.write(comm.handle as Handle) };
     let run = {
         let comm = Arc::clone(&comm);
         move || {
-            let created = create();
+            let created = create().and_then(|communicator| configure(&comm, &communicator).map(|()| communicator));
+            if let Some(divided) = &divided {
+                leave_division(divided);
+            }
             if let Ok(communicator) = &created {
                 watch::begin();
                 debug::info(|| {
@@ -166,7 +178,7 @@ pub(crate) unsafe fn init_rank(
         _ => Box::new(move || Ok(Communicator::join(&job, rank, num_ranks, options)?)),
     };
     // SAFETY: guaranteed by the caller.
-    unsafe { create(function, out, device, config, join) }
+    unsafe { create(function, out, device, config, join, None) }
 }
 
 /// Joins the job of several ids, of which the first one is used.
@@ -211,10 +223,21 @@ pub(crate) unsafe fn init_all(comms: *mut Handle, num_devices: c_int, list: *con
     }
     let devices = ordinals.into_iter().map(|ordinal| device(Some(ordinal))).collect::<Result<Vec<_>>>()?;
     let locals = Communicator::local_with_options(ranks, options()?)?;
-    debug::init();
-    for (at, (communicator, device)) in locals.into_iter().zip(devices).enumerate() {
-        let comm = Comm::add(device, Config::default());
-        comm.started(Ok(communicator))?;
+    debug::init(params::version_line);
+    let created: Vec<_> = devices.into_iter().map(|device| Comm::add(device, Config::default())).collect();
+    // The ranks wait for one another.
+    let starts = created.iter().zip(locals).map(|(comm, communicator)| -> group::Start {
+        let comm = Arc::clone(comm);
+        Box::new(move || {
+            let configured = configure(&comm, &communicator);
+            comm.started(configured.map(|()| communicator))
+        })
+    });
+    if let Err(failure) = run_all(starts.collect()) {
+        created.iter().for_each(|comm| drop(remove(comm.handle)));
+        return Err(failure);
+    }
+    for (at, comm) in created.iter().enumerate() {
         // SAFETY: guaranteed by the caller.
         unsafe { write("comm", comms.add(at), comm.handle as Handle)? };
     }
@@ -246,14 +269,19 @@ pub(crate) unsafe fn split(
     if color == NO_COLOR {
         // SAFETY: guaranteed by the caller.
         unsafe { out.write(std::ptr::null_mut()) };
-        return group::start(Box::new(move || Ok(parent.split(None, key).map(drop)?)));
+        return group::start(Box::new(move || {
+            parent.split(None, key)?;
+            leave_division(&parent);
+            Ok(())
+        }));
     }
+    let divided = parent.clone();
     let divide = move || {
         let part = parent.split(Some(color as u32), key)?;
         part.ok_or_else(|| Failure::new(crate::abi::Code::InternalError, "a split without the rank that called it"))
     };
     // SAFETY: guaranteed by the caller.
-    unsafe { create(NAME, out, comm.device.clone(), config, Box::new(divide)) }
+    unsafe { create(NAME, out, comm.device.clone(), config, Box::new(divide), Some(divided)) }
 }
 
 /// Creates a communicator without some ranks.
@@ -304,7 +332,7 @@ pub(crate) unsafe fn shrink(
         Ok(parent.shrink(&excluded)?)
     };
     // SAFETY: guaranteed by the caller.
-    unsafe { create("ncclCommShrink", out, comm.device.clone(), config, Box::new(without)) }
+    unsafe { create("ncclCommShrink", out, comm.device.clone(), config, Box::new(without), None) }
 }
 
 /// Listens for processes that join the communicator.
@@ -349,7 +377,7 @@ pub(crate) unsafe fn grow(
         let (device, options) = (device(None)?, options()?);
         let join = move || Ok(Communicator::join_grown(&job, rank, num_ranks, options)?);
         // SAFETY: guaranteed by the caller.
-        return unsafe { create(NAME, out, device, own, Box::new(join)) };
+        return unsafe { create(NAME, out, device, own, Box::new(join), None) };
     };
     let config = if config.is_null() { comm.config.clone() } else { own };
     let parent = comm.for_call()?;
@@ -369,7 +397,7 @@ pub(crate) unsafe fn grow(
     let newcomers: Vec<u32> = (before..after).collect();
     let larger = move || Ok(parent.grow(&newcomers, listener)?);
     // SAFETY: guaranteed by the caller.
-    unsafe { create(NAME, out, comm.device.clone(), config, Box::new(larger)) }
+    unsafe { create(NAME, out, comm.device.clone(), config, Box::new(larger), None) }
 }
 
 /// Makes the calls that create communicators of a group, each in a thread, since the ranks wait for one another.

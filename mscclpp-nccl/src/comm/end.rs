@@ -8,13 +8,17 @@ use std::time::Duration;
 use super::{Comm, lock, remove};
 use crate::abi::Code;
 use crate::entry::{Failure, Result};
+use crate::forward::Nested;
+
+/// Flag of a suspension that releases memory.
+const SUSPEND_MEMORY: std::ffi::c_int = 1;
 
 /// Interval at which a call polls launches.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
 impl Comm {
     /// Returns the failure of calls that were enqueued, if there is one: then it aborts their launches.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let communicator = match self.ready() {
             Err(_) if self.is_starting() => return Ok(()),
             ready => ready?,
@@ -22,7 +26,8 @@ impl Comm {
         if let Some(failure) = lock(&self.failure).clone() {
             return Err(failure);
         }
-        communicator.check().map_err(|error| self.note(error.into()))
+        communicator.check().map_err(|error| self.note(error.into()))?;
+        self.nested().map_or(Ok(()), |nested| nested.async_error().map_err(|failure| self.note(failure)))
     }
 
     /// Does what [`check`](Self::check) does, unless a thread is in a call.
@@ -62,7 +67,8 @@ pub(crate) fn finalize(comm: &Comm) -> Result<()> {
         return Err(Failure::usage("the communicator was finalized before"));
     }
     let _calling = comm.calling();
-    comm.drain()
+    comm.drain()?;
+    comm.nested().map_or(Ok(()), Nested::finalize)
 }
 
 /// Frees a communicator, after its calls are complete. A failure is no error of this call.
@@ -71,17 +77,20 @@ pub(crate) fn destroy(comm: Arc<Comm>) -> Result<()> {
     let _ = comm.wait();
     {
         let _calling = comm.calling();
-        // Launches of a failed communicator are aborted.
-        let _ = comm.drain();
+        // Launches of a failed communicator are aborted, those of the real NCCL too.
+        if comm.drain().is_err() {
+            comm.nested().inspect(|nested| nested.abort());
+        }
     }
     remove(comm.handle);
-    Ok(())
+    comm.nested().map_or(Ok(()), Nested::destroy)
 }
 
 /// Frees a communicator without waiting for its calls: pending launches are aborted, on all ranks that have not completed them.
 pub(crate) fn abort(comm: Arc<Comm>) -> Result<()> {
     remove(comm.handle);
     let Ok(communicator) = comm.ready() else { return Ok(()) };
+    comm.nested().inspect(|nested| nested.abort());
     // A rank that has completed its calls leaves in order: others may still be in theirs.
     if comm.check().is_ok() && !communicator.is_idle().unwrap_or(false) {
         communicator.abort("ncclCommAbort");
@@ -95,6 +104,7 @@ pub(crate) fn abort(comm: Arc<Comm>) -> Result<()> {
 pub(crate) fn revoke(comm: &Comm) -> Result<()> {
     let communicator = comm.ready()?;
     communicator.revoke();
+    comm.nested().inspect(|nested| nested.abort());
     // It ends the launches, with the cause on all ranks.
     let _ = comm.check();
     Ok(())
@@ -106,10 +116,11 @@ pub(crate) fn suspend(comm: &Comm) -> Result<()> {
     let _calling = comm.calling();
     comm.drain()?;
     communicator.force_algorithm(None)?;
-    Ok(())
+    comm.nested().map_or(Ok(()), |nested| nested.suspend(SUSPEND_MEMORY))
 }
 
 /// Makes a suspended communicator usable: it is, as calls allocate what they need.
 pub(crate) fn resume(comm: &Comm) -> Result<()> {
-    comm.for_call().map(drop)
+    comm.for_call()?;
+    comm.nested().map_or(Ok(()), Nested::resume)
 }

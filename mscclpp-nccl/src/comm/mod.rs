@@ -1,14 +1,16 @@
 //! Communicators: one rank's handle each.
 
+mod configure;
 mod create;
 mod end;
+mod nested;
 mod query;
 mod watch;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use cudarc::driver::sys;
 use mscclpp_bootstrap::RootListener;
@@ -21,10 +23,13 @@ pub(crate) use self::create::{
     grow, init_all, init_rank, init_scalable, newcomers_id, own_device, run_all, shrink, split, unique_id,
 };
 pub(crate) use self::end::{abort, async_error, destroy, finalize, resume, revoke, suspend};
+use self::nested::Served;
+pub(crate) use self::nested::{nested_handle, nested_window};
 pub(crate) use self::query::{memory, properties, team_lsa, team_rail, team_world, to_lsa, to_world};
 use crate::abi::{Code, Handle};
 use crate::config::Config;
 use crate::entry::{Failure, Result, keep};
+use crate::forward::Nested;
 use crate::memory::Memories;
 use crate::reduction::Operators;
 
@@ -52,6 +57,10 @@ pub(crate) struct Comm {
     failure: Mutex<Option<Failure>>,
     /// The algorithm that the last call named.
     forced: Mutex<Option<(CollectiveKind, Choice)>>,
+    /// The communicator of the real NCCL, if the environment names one.
+    nested: OnceLock<Nested>,
+    /// Requests that were checked, and that algorithms serve.
+    served: Mutex<Served>,
     is_finalized: AtomicBool,
 }
 
@@ -110,6 +119,8 @@ impl Comm {
             newcomers: Mutex::default(),
             failure: Mutex::default(),
             forced: Mutex::default(),
+            nested: OnceLock::new(),
+            served: Mutex::default(),
             is_finalized: AtomicBool::new(false),
         });
         COMMS.write().unwrap_or_else(PoisonError::into_inner).insert(comm.handle, Arc::clone(&comm));
@@ -199,6 +210,7 @@ impl Comm {
         if *forced != choice {
             communicator.force_algorithm(choice.clone())?;
             *forced = choice;
+            lock(&self.served).clear();
         }
         Ok(())
     }
@@ -219,6 +231,10 @@ impl Comm {
     /// Records the first failure of calls that were enqueued: with the cause that all ranks name, if there is one.
     fn note(&self, failure: Failure) -> Failure {
         let cause = self.ready().ok().and_then(|communicator| communicator.bootstrap().check_alive().err());
+        // Launches of the real NCCL may wait for ranks that are lost.
+        if let Some(nested) = self.nested() {
+            nested.abort();
+        }
         let failure = match cause.map(Failure::from) {
             Some(cause) if failure.text.contains(&cause.text) => Failure { code: cause.code, ..failure },
             Some(cause) => Failure { text: format!("{}\n{}", cause.text, failure.text), ..cause },

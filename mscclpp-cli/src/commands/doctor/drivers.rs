@@ -27,7 +27,7 @@ pub(super) fn findings() -> Vec<Finding> {
 }
 
 /// Checks CUDA: a library, and its kernel module.
-fn cuda() -> Finding {
+pub(super) fn cuda() -> Finding {
     const NAME: &str = "CUDA driver";
     match device_count() {
         Ok(count) => {

@@ -5,6 +5,7 @@ mod finding;
 mod group;
 mod limits;
 mod memory;
+mod nccl;
 mod network;
 mod processors;
 mod system;
@@ -28,15 +29,18 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<ExitCode> {
     if args.group {
         return group::group(args.time, args.json);
     }
-    let findings: Vec<_> = [
-        system::findings(),
-        processors::findings(),
-        memory::findings(),
-        limits::findings(),
-        network::findings(),
-        drivers::findings(),
-    ]
-    .concat();
+    let findings: Vec<_> = match args.nccl {
+        true => nccl::findings(),
+        false => [
+            system::findings(),
+            processors::findings(),
+            memory::findings(),
+            limits::findings(),
+            network::findings(),
+            drivers::findings(),
+        ]
+        .concat(),
+    };
     if args.json {
         print_json(&findings.iter().map(value).collect())?;
     } else {

@@ -192,12 +192,8 @@ impl Connection {
         memory: Memory<'_>,
         launched: &mut Launched,
     ) -> Result<(), Error> {
-        use CollectiveKind::{AllReduce, Broadcast, Reduce, SendRecv};
         let request = launched.request;
-        let each = match request.collective {
-            AllReduce | Broadcast | Reduce | SendRecv => call.staging_limit,
-            _ => request.bytes,
-        };
+        let each = piece_bytes(call, &request);
         let mut offset = 0;
         while offset < request.bytes {
             let bytes = each.min(request.bytes - offset);
@@ -278,6 +274,16 @@ impl Connection {
         let entry = cache.get(&request, || prepare(executor, call, &request), retire)?;
         entry.plan.set_timeout(call.communicator.timeout());
         Ok(entry)
+    }
+}
+
+/// Returns the bytes of the pieces in which a call on memory that is not registered is made: of all of the request, unless each
+/// element of the result depends on one element of each rank.
+pub(super) fn piece_bytes(call: &DeviceCall<'_>, request: &Request) -> u64 {
+    use CollectiveKind::{AllReduce, Broadcast, Reduce, SendRecv};
+    match request.collective {
+        AllReduce | Broadcast | Reduce | SendRecv => call.staging_limit,
+        _ => request.bytes,
     }
 }
 

@@ -6,6 +6,7 @@ mod connection;
 mod failure;
 mod launch;
 mod posted;
+mod served;
 mod transfers;
 
 use std::panic::Location;

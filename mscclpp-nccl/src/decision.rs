@@ -1,0 +1,67 @@
+//! Lines that say how calls are made, with `NCCL_DEBUG=INFO`: one for each class of calls and each decision.
+
+use std::collections::BTreeSet;
+use std::sync::{Mutex, PoisonError};
+
+use mscclpp_exec::cuda::Stream;
+use mscclpp_exec::select::{DecidedBy, Explanation, Outcome};
+use mscclpp_exec::{Communicator, DataType};
+
+use crate::debug;
+use crate::forward;
+use crate::kind::Kind;
+
+/// Maximum number of lines.
+const MAX_LINES: usize = 1024;
+
+/// Prints a decision and its reason, if the decision was not printed before.
+fn print(decision: String, reason: impl FnOnce() -> String) {
+    static PRINTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut printed = PRINTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if printed.len() < MAX_LINES && !printed.contains(&decision) {
+        debug::info(|| format!("{decision}; {}", reason()));
+        printed.insert(decision);
+    }
+}
+
+/// Prints that calls of a kind are forwarded, and why.
+pub(crate) fn forwarded(kind: Kind, dtype: DataType, bytes: u64, reason: impl FnOnce() -> String) {
+    if debug::is_info() {
+        let library = forward::usable().map(forward::Library::name).unwrap_or_default();
+        let bytes = bytes.checked_next_power_of_two().unwrap_or(u64::MAX);
+        let operation = kind.operation().name();
+        print(format!("{operation} of up to {bytes} bytes {dtype}: forwarded to {library}"), reason);
+    }
+}
+
+/// Prints how the last call of a communicator was made.
+pub(crate) fn made(communicator: &Communicator, stream: &Stream, named: Option<&str>) {
+    if !debug::is_info() {
+        return;
+    }
+    let Ok(Some(call)) = communicator.on(stream).last_call() else { return };
+    let request = call.request.class();
+    let Some(algorithm) = call.algorithm else {
+        return print(format!("{request}: no algorithm"), || "a single rank has its result".to_owned());
+    };
+    let copies = if call.bytes_copied == 0 { "in the caller's memory" } else { "copied to internal buffers and back" };
+    print(format!("{request}: `{algorithm}`, {copies}"), || match named {
+        Some(name) if name == algorithm => "named by the call's algSelection".to_owned(),
+        _ => communicator
+            .registry()
+            .map_or_else(|error| error.to_string(), |found| reason(&found.explain(&call.request))),
+    });
+}
+
+/// Returns why an algorithm was selected.
+fn reason(explanation: &Explanation) -> String {
+    let selected = explanation.candidates.iter().find_map(|candidate| match candidate.outcome {
+        Outcome::Selected { decided_by, .. } => Some(decided_by),
+        _ => None,
+    });
+    match selected {
+        Some(DecidedBy::Added) => "a plan of the user serves it".to_owned(),
+        Some(by) => by.to_string(),
+        None => "selected for its pieces".to_owned(),
+    }
+}
