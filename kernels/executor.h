@@ -118,19 +118,24 @@ DEV void load_instrs(const LaunchParams& launch, uint32_t operand, uint32_t id) 
   dev_sync();
 }
 
-template <typename Arith, bool kSum>
-DEV void reduce_as(const LaunchParams& launch, const Instr& instr, const Range& range, uint64_t at, uint64_t len) {
-  if (instr.flags & kFlagUsesPackets) return reduce_packets<Arith, kSum>(launch, instr, at, len);
-  reduce_runs<Arith, kSum>(Runs{instr, instr.operands - cache().first_operand}, at, len_in(range, at, len));
+/// Whether the operands, of which some are packets, are one run each, no run ends within these bytes, and all consist of whole packets.
+DEV bool are_packet_runs(const Runs& runs, const Range& range, uint64_t at, uint64_t len) {
+  return range.whole && at + len <= range.end && len % 8 == 0 && runs.are_aligned(at, 8);
 }
 
 template <typename Arith>
 DEV void reduce(const LaunchParams& launch, const Instr& instr, const Range& range, uint64_t at, uint64_t len) {
-  if (!(instr.flags & kFlagUsesPackets) && !range.whole) return reduce_elements<Arith>(launch, instr, at, len);
-  const Reduction op = instr.reduce;
+  if (!(instr.flags & kFlagUsesPackets)) return reduce_plain<Arith>(launch, instr, range, at, len);
+  const Runs runs = runs_of(instr);
+  // A single source is not changed, which an accumulator of a wider type would do.
+  const bool is_special = instr.srcs > 32 || (instr.srcs == 1 && sizeof(typename Arith::A) > sizeof(typename Arith::T));
+  if (is_special || !are_packet_runs(runs, range, at, len)) return reduce_packet_spans<Arith>(launch, runs, at, len);
+  uint32_t packets = 0;
+  DEV_NO_UNROLL
+  for (uint32_t s = 0; s < instr.srcs; ++s) packets |= static_cast<uint32_t>(runs.is_packets(s)) << s;
   // Averages are sums that are divided after the last operation.
-  if (op == Reduction::kSum || op == Reduction::kAvg) reduce_as<Arith, true>(launch, instr, range, at, len);
-  else reduce_as<Arith, false>(launch, instr, range, at, len);
+  if (instr.reduce == Reduction::kSum || instr.reduce == Reduction::kAvg) reduce_packet_runs<Arith, true>(launch, runs, packets, at, len);
+  else reduce_packet_runs<Arith, false>(launch, runs, packets, at, len);
 }
 
 /// Operations on channels and semaphores: one thread for each of the `ids` from number `first` on.
@@ -157,23 +162,23 @@ DEV void execute(const LaunchParams& launch, const Instr& instr, const Range& ra
   const uint32_t src = instr.operands, dst = instr.operands + instr.srcs;
   switch (instr.opcode) {
     case Opcode::kNop: return dev_sync();
-    case Opcode::kCopy: return copy(launch, src, dst, instr.srcs, at, len);
+    case Opcode::kCopy:
+      if (range.whole) return copy_runs(runs_of(instr), at, len_in(range, at, len));
+      return copy_spans(launch, src, instr.srcs, at, len);
     case Opcode::kPack:
-      DEV_NO_UNROLL
-      for (uint32_t i = 0; i < instr.srcs; ++i) pack(launch, src + i, dst + i, at, len);
-      return;
+      if (are_packet_runs(runs_of(instr), range, at, len)) return pack_runs(runs_of(instr), at, len);
+      return pack_spans(launch, src, instr.srcs, at, len);
     case Opcode::kUnpack:
-      DEV_NO_UNROLL
-      for (uint32_t i = 0; i < instr.srcs; ++i) unpack(launch, src + i, dst + i, at, len);
-      return;
+      if (are_packet_runs(runs_of(instr), range, at, len)) return unpack_runs(launch, runs_of(instr), at, len);
+      return unpack_spans(launch, src, instr.srcs, at, len);
     case Opcode::kForward: return forward(launch, src, dst, instr.dsts, at, len);
-    case Opcode::kReduce: return reduce<Arith>(launch, instr, range, at, len);
+    case Opcode::kReduce:
+    case Opcode::kSwitch: return reduce<Arith>(launch, instr, range, at, len);
     case Opcode::kPortForward:
       await_packets(launch, src, at, len);
       dev_sync();
       return port(launch, instr, at, len);
     case Opcode::kPort: return port(launch, instr, at, len);
-    case Opcode::kSwitch: return reduce_by_switch<Arith>(launch, instr, range, at, len);
     case Opcode::kSwitchForward: return forward_by_switch(launch, instr, at, len);
     case Opcode::kBarrier: return barrier_wait(launch, id_at(launch, instr.first_id), instr.count);
     default: return synchronize(launch, instr.opcode, instr.flags, instr.first_id, instr.ids);

@@ -53,6 +53,10 @@ DEV uint32_t& iteration() {
   return iterations[dev_thread()];
 }
 
+/// First byte of the operand at index `slot` of the cache, which is one run. Read again each time: addresses that a loop keeps would
+/// take the registers of data in flight.
+DEV char* head_at(uint32_t slot) { return *const_cast<char* volatile*>(&cache().heads[slot]); }
+
 /// Of `len` bytes from byte `at` of operands that are one run each: the number within the range.
 DEV uint64_t len_in(const Range& range, uint64_t at, uint64_t len) {
   const uint64_t room = at < range.end ? range.end - at : 0;
