@@ -41,8 +41,8 @@ const BUGS: &[(&str, &str, &str, &str)] = &[
     ),
     ("wrong_tail", "copy.h", "rest != 0 && v == vectors", "rest > 12 && v == vectors"),
     ("wrong_tail_of_sums", "reduce.h", "for (; i < end; i +=", "for (; i + 12 < end; i +="),
-    ("stale_flag", "executor.h", "return static_cast<uint32_t>(sequence % 0xffffffffull) + 1;", "return 1;"),
-    ("same_sequence", "executor.h", "&state->launches, cache().sequence + 1", "&state->launches, cache().sequence"),
+    ("stale_flag", "load_cache.h", "return static_cast<uint32_t>(sequence % 0xffffffffull) + 1;", "return 1;"),
+    ("same_sequence", "executor.h", "cache().block, cache().sequence + 1", "cache().block, cache().sequence"),
     (
         "uneven_slices",
         "operand.h",
@@ -76,14 +76,14 @@ const BARRIER_BUGS: &[(&str, &str, &str, &str)] = &[
         "no_wait_at_the_beginning",
         "executor.h",
         "case Opcode::kWait: await_signal(launch, id); break;",
-        "case Opcode::kWait:\n        if (pc() == reinterpret_cast<const Block*>(launch.blocks)[cache().block].first + 1) break;\n        \
+        "case Opcode::kWait:\n        if (pc() == cache().own.first + 1) break;\n        \
          await_signal(launch, id);\n        break;",
     ),
     (
         "no_wait_at_the_end",
         "executor.h",
         "case Opcode::kWait: await_signal(launch, id); break;",
-        "case Opcode::kWait:\n        if (pc() + 1 == cache().instrs_end) break;\n        await_signal(launch, id);\n        break;",
+        "case Opcode::kWait:\n        if (pc() + 1 == cache().own.end) break;\n        await_signal(launch, id);\n        break;",
     ),
 ];
 
@@ -102,7 +102,7 @@ const SPECIALIZED_BUGS: &[(&str, &str, &str, &str)] = &[
         "poll_packets(payload, mask,",
         "poll_packets(payload, mask & (mask - 1),",
     ),
-    ("flags_of_the_first_launch", "specialized.h", "c.flag = flag_of(sequence);", "c.flag = 1;"),
+    ("flags_of_the_first_launch", "load_cache.h", "c.flag = flag_of(sequence);", "c.flag = 1;"),
 ];
 
 /// Bugs of specialized kernels that are visible in the kernels' accesses, but not necessarily in results.

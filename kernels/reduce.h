@@ -260,11 +260,9 @@ DEV void reduce_packet_runs(const LaunchParams& launch, const Runs& runs, uint32
   DEV_NO_UNROLL
   for (uint64_t i = at + 8 * dev_thread(); i < at + len; i += 8 * dev_threads()) {
     Accumulator<Arith, Vec8> acc = {};
-    bool begun = false;
-    const auto take = [&](const Vec8& next) {
-      if (begun) acc.template add<kSum>(next, runs.instr().reduce);
-      else acc.start(next);
-      begun = true;
+    const auto take = [&](const Vec8& next, bool is_first) {
+      if (is_first) acc.start(next);
+      else acc.template add<kSum>(next, runs.instr().reduce);
     };
     const uint32_t srcs = runs.instr().srcs;
     DEV_NO_UNROLL
@@ -277,12 +275,12 @@ DEV void reduce_packet_runs(const LaunchParams& launch, const Runs& runs, uint32
       if (!poll_packets(payload, mask, from, await)) return;
 #pragma unroll
       for (uint32_t n = 0; n < kEach; ++n) {
-        if (mask >> n & 1) take(payload[n]);
+        if (mask >> n & 1) take(payload[n], (packets & ((1u << (s + n)) - 1)) == 0);
       }
     }
     DEV_NO_UNROLL
     for (uint32_t s = 0; s < srcs; ++s) {
-      if (!(packets >> s & 1)) take(load_any<Vec8>(runs.src(s) + i, 8));
+      if (!(packets >> s & 1)) take(load_any<Vec8>(runs.src(s) + i, 8), (packets | s) == 0);
     }
     const Vec8 result = acc.finish();
     DEV_NO_UNROLL

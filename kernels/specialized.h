@@ -20,19 +20,10 @@ struct BlockConstants {
   uint32_t instr, operand, id, fifo, slice, shape;
 };
 
-/// Called by: all threads of the block, first. Returns: launches before this one. The cache has the launch's values after the next
-/// sync.
+/// Called by: all threads of the block, first. Returns: launches before this one.
 DEV uint64_t begin_launch(const LaunchParams& launch, uint32_t block, uint32_t fifo) {
-  const uint64_t sequence = load_relaxed_gpu(&reinterpret_cast<LaunchState*>(launch.state)->launches);
-  iteration() = 0;
-  if (dev_thread() == 0) {
-    InstrCache& c = cache();
-    c.sequence = sequence;
-    c.flag = flag_of(sequence);
-    c.block = block;
-    c.fifo = fifo;
-    c.failed = 0;
-  }
+  const uint64_t sequence = begin_launch(launch, block);
+  if (dev_thread() == 0) cache().own.fifo = fifo;
   return sequence;
 }
 
@@ -43,14 +34,15 @@ DEV void load_cache(const LaunchParams& launch, uint64_t sequence, uint32_t oper
     c.first_operand = operand;
     c.first_id = id;
   }
-  DEV_NO_UNROLL
-  for (uint32_t i = dev_thread(); i < operands; i += dev_threads()) {
-    const ResolvedOperand resolved = resolve_operand(launch, reinterpret_cast<const Operand*>(launch.operands)[operand + i], sequence);
-    c.operands[i] = resolved;
-    c.heads[i] = resolved.at;
-  }
-  DEV_NO_UNROLL
-  for (uint32_t i = dev_thread(); i < ids; i += dev_threads()) c.ids[i] = reinterpret_cast<const Id*>(launch.ids)[id + i];
+  const uint32_t id_vectors = vectors_of<Id>(ids);
+  const auto from = [&](uint32_t v) {
+    if (v < operands) return vector_at(launch.operands, operand + v);
+    if (v < operands + id_vectors) return vector_at(launch.ids, vectors_of<Id>(1) * id + v - operands);
+    return vector_at(launch.scratch, v - operands - id_vectors);
+  };
+  copy_tables<8>(0, 0, operands, id_vectors, scratch_vectors(launch), from);
+  dev_sync();
+  resolve_operands(launch, sequence, operands);
   dev_sync();
 }
 
