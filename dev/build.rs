@@ -41,8 +41,8 @@ const BUGS: &[(&str, &str, &str, &str)] = &[
     ),
     ("wrong_tail", "copy.h", "rest != 0 && v == vectors", "rest > 12 && v == vectors"),
     ("wrong_tail_of_sums", "reduce.h", "for (; i < end; i +=", "for (; i + 12 < end; i +="),
-    ("stale_flag", "executor.h", "return static_cast<uint32_t>(sequence % 0xffffffffull) + 1;", "return 1;"),
-    ("same_sequence", "executor.h", "&state->launches, cache().sequence + 1", "&state->launches, cache().sequence"),
+    ("stale_flag", "load_cache.h", "return static_cast<uint32_t>(sequence % 0xffffffffull) + 1;", "return 1;"),
+    ("same_sequence", "executor.h", "cache().block, cache().sequence + 1", "cache().block, cache().sequence"),
     (
         "uneven_slices",
         "operand.h",
@@ -59,8 +59,8 @@ const BUGS: &[(&str, &str, &str, &str)] = &[
 
 /// Bugs of switch channels with multicast objects, in the same form.
 const SWITCH_BUGS: &[(&str, &str, &str, &str)] = &[
-    ("no_tail_on_switches", "switch.h", "if (len % 16 != 0 && ", "if (len % 16 > 12 && "),
-    ("every_other_vector_on_switches", "switch.h", "v += kInFlight * threads)", "v += 2 * kInFlight * threads)"),
+    ("no_tail_on_switches", "switch.h", "if (i < end) reduce_unaligned", "if (i + 12 < end) reduce_unaligned"),
+    ("every_other_vector_on_switches", "switch.h", "i += kUnroll * step)", "i += 2 * kUnroll * step)"),
     (
         "packets_of_the_last_launch_on_switches",
         "switch.h",
@@ -76,14 +76,14 @@ const BARRIER_BUGS: &[(&str, &str, &str, &str)] = &[
         "no_wait_at_the_beginning",
         "executor.h",
         "case Opcode::kWait: await_signal(launch, id); break;",
-        "case Opcode::kWait:\n        if (pc() == reinterpret_cast<const Block*>(launch.blocks)[cache().block].first + 1) break;\n        \
+        "case Opcode::kWait:\n        if (pc() == cache().own.first + 1) break;\n        \
          await_signal(launch, id);\n        break;",
     ),
     (
         "no_wait_at_the_end",
         "executor.h",
         "case Opcode::kWait: await_signal(launch, id); break;",
-        "case Opcode::kWait:\n        if (pc() + 1 == cache().instrs_end) break;\n        await_signal(launch, id);\n        break;",
+        "case Opcode::kWait:\n        if (pc() + 1 == cache().own.end) break;\n        await_signal(launch, id);\n        break;",
     ),
 ];
 
@@ -94,15 +94,15 @@ const OMITTED_MEMBER: &str = "a_member_left_out";
 const SPECIALIZED_BUGS: &[(&str, &str, &str, &str)] = &[
     ("short_copies", "specialized.h", "+ bytes.at, bytes.len, 0);", "+ bytes.at, bytes.len - bytes.len / 2, 0);"),
     ("a_vector_too_few", "specialized.h", "for (; at < end; at += step) {", "for (; at + 16 < end; at += step) {"),
-    ("packets_not_awaited", "specialized.h", "if (missing == kCount) return true;", "return true;"),
-    ("a_packet_too_few_awaited", "specialized.h", "seen)) missing = n;", "seen) && n != 0) missing = n;"),
+    ("packets_not_awaited", "copy.h", "if (missing == kCount) return true;", "return true;"),
+    ("a_packet_too_few_awaited", "copy.h", "seen)) missing = n;", "seen) && n != 0) missing = n;"),
     (
         "a_source_not_looked_at",
         "specialized.h",
         "poll_packets(payload, mask,",
         "poll_packets(payload, mask & (mask - 1),",
     ),
-    ("flags_of_the_first_launch", "specialized.h", "c.flag = flag_of(sequence);", "c.flag = 1;"),
+    ("flags_of_the_first_launch", "load_cache.h", "c.flag = flag_of(sequence);", "c.flag = 1;"),
 ];
 
 /// Bugs of specialized kernels that are visible in the kernels' accesses, but not necessarily in results.
@@ -123,8 +123,8 @@ const ACCESS_BUGS: &[(&str, &str, &str, &str)] = &[
     (
         "sources_read_again",
         "specialized.h",
-        "data[i][v] = load16(from + v * step);",
-        "load16(cache().heads[first]), data[i][v] = load16(from + v * step);",
+        "data[i][v] = load16(from[i] + v * step);",
+        "load16(cache().heads[first]), data[i][v] = load16(from[i] + v * step);",
     ),
     ("relaxed_signals", "channel.h", "else add_release_gpu(counter, 1);", "else add_relaxed_gpu(counter, 1);"),
     (

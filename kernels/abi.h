@@ -99,30 +99,34 @@ enum class WaitKind : uint32_t {
   kProxy = 5,
 };
 
-/// A thread block. An entry after the last one has the numbers of all operands and ids.
+/// A thread block.
 struct Block {
   uint32_t rank;
   uint32_t block;
   /// Its instructions are `first..end` of `LaunchParams.instrs`.
   uint32_t first;
   uint32_t end;
-  /// First operand and id of its first instruction.
+  /// Its operands and ids are those from one of these numbers to the other.
   uint32_t operands;
+  uint32_t operands_end;
   uint32_t ids;
+  uint32_t ids_end;
   /// Index of its rank's FIFO.
   uint32_t fifo;
-  uint32_t reserved;
+  uint32_t reserved[3];
 };
-static_assert(sizeof(Block) == 32 &&
+static_assert(sizeof(Block) == 48 &&
                   alignof(Block) == 4 &&
                   offsetof(Block, rank) == 0 &&
                   offsetof(Block, block) == 4 &&
                   offsetof(Block, first) == 8 &&
                   offsetof(Block, end) == 12 &&
                   offsetof(Block, operands) == 16 &&
-                  offsetof(Block, ids) == 20 &&
-                  offsetof(Block, fifo) == 24 &&
-                  offsetof(Block, reserved) == 28,
+                  offsetof(Block, operands_end) == 20 &&
+                  offsetof(Block, ids) == 24 &&
+                  offsetof(Block, ids_end) == 28 &&
+                  offsetof(Block, fifo) == 32 &&
+                  offsetof(Block, reserved) == 36,
               "Block differs from the host's");
 
 /// One instruction.
@@ -132,8 +136,8 @@ struct Instr {
   uint8_t flags;
   /// Kind of the operation in the plan, for the host.
   uint8_t kind;
-  /// Number of the operation in its thread block, for the host.
-  uint32_t op;
+  /// Instructions that the instruction cache holds with their operands and ids if this one is the first.
+  uint32_t cached;
   /// First operand: sources, then destinations.
   uint32_t operands;
   uint32_t srcs;
@@ -163,7 +167,7 @@ static_assert(sizeof(Instr) == 64 &&
                   offsetof(Instr, reduce) == 1 &&
                   offsetof(Instr, flags) == 2 &&
                   offsetof(Instr, kind) == 3 &&
-                  offsetof(Instr, op) == 4 &&
+                  offsetof(Instr, cached) == 4 &&
                   offsetof(Instr, operands) == 8 &&
                   offsetof(Instr, srcs) == 12 &&
                   offsetof(Instr, dsts) == 16 &&
@@ -235,20 +239,14 @@ static_assert(sizeof(View) == 24 &&
 
 /// State that a launch leaves for the next one, in device memory.
 struct LaunchState {
-  /// Number of launches that have finished.
-  uint64_t launches;
-  /// Number of thread blocks of the current launch that have finished.
-  uint64_t finished;
   /// Not 0: a thread block has aborted the launch.
   uint64_t abort;
   uint64_t reserved;
 };
-static_assert(sizeof(LaunchState) == 32 &&
+static_assert(sizeof(LaunchState) == 16 &&
                   alignof(LaunchState) == 8 &&
-                  offsetof(LaunchState, launches) == 0 &&
-                  offsetof(LaunchState, finished) == 8 &&
-                  offsetof(LaunchState, abort) == 16 &&
-                  offsetof(LaunchState, reserved) == 24,
+                  offsetof(LaunchState, abort) == 0 &&
+                  offsetof(LaunchState, reserved) == 8,
               "LaunchState differs from the host's");
 
 /// Abort requests, in mapped host memory. Not 0: requested.
@@ -340,8 +338,16 @@ static_assert(sizeof(Trigger) == 64 &&
 
 /// Kernel parameters: a plan bound to sizes and buffers.
 struct LaunchParams {
-  /// Addresses of the tables of `Block`, `Instr`, `Operand`, `Id` and `Fifo`.
-  uint64_t blocks;
+  /// Address of a record for each thread block, of `record_bytes` each: its `Block`, then as many of its first
+  /// instructions, operands and ids as all records have room for.
+  uint64_t records;
+  uint32_t record_bytes;
+  uint32_t record_instrs;
+  uint32_t record_operands;
+  uint32_t record_ids;
+  /// Address of the number of launches that each thread block has finished.
+  uint64_t launches;
+  /// Addresses of the tables of `Instr`, `Operand`, `Id` and `Fifo`.
   uint64_t instrs;
   uint64_t operands;
   uint64_t ids;
@@ -370,7 +376,7 @@ struct LaunchParams {
   View input;
   View output;
   uint32_t num_blocks;
-  /// The device's first block in `blocks`.
+  /// Number of the device's first block.
   uint32_t first_block;
   uint32_t num_ranks;
   /// Number by which averages are divided.
@@ -388,41 +394,46 @@ struct LaunchParams {
   /// Addresses of input and output of every rank.
   uint64_t bases[64];
 };
-static_assert(sizeof(LaunchParams) == 800 &&
+static_assert(sizeof(LaunchParams) == 824 &&
                   alignof(LaunchParams) == 8 &&
-                  offsetof(LaunchParams, blocks) == 0 &&
-                  offsetof(LaunchParams, instrs) == 8 &&
-                  offsetof(LaunchParams, operands) == 16 &&
-                  offsetof(LaunchParams, ids) == 24 &&
-                  offsetof(LaunchParams, fifos) == 32 &&
-                  offsetof(LaunchParams, scratch) == 40 &&
-                  offsetof(LaunchParams, table) == 48 &&
-                  offsetof(LaunchParams, state) == 56 &&
-                  offsetof(LaunchParams, reports) == 64 &&
-                  offsetof(LaunchParams, abort_flags) == 72 &&
-                  offsetof(LaunchParams, timeout_ns) == 80 &&
-                  offsetof(LaunchParams, stride) == 88 &&
-                  offsetof(LaunchParams, unit) == 96 &&
-                  offsetof(LaunchParams, wrap) == 104 &&
-                  offsetof(LaunchParams, half_scratch) == 112 &&
-                  offsetof(LaunchParams, half_packets) == 120 &&
-                  offsetof(LaunchParams, len_scratch) == 128 &&
-                  offsetof(LaunchParams, len_packets) == 136 &&
-                  offsetof(LaunchParams, input) == 144 &&
-                  offsetof(LaunchParams, output) == 168 &&
-                  offsetof(LaunchParams, num_blocks) == 192 &&
-                  offsetof(LaunchParams, first_block) == 196 &&
-                  offsetof(LaunchParams, num_ranks) == 200 &&
-                  offsetof(LaunchParams, divisor) == 204 &&
-                  offsetof(LaunchParams, system_scope) == 208 &&
-                  offsetof(LaunchParams, reduce) == 212 &&
-                  offsetof(LaunchParams, float_sums_by_switch) == 216 &&
-                  offsetof(LaunchParams, reserved) == 220 &&
-                  offsetof(LaunchParams, multicast) == 224 &&
-                  offsetof(LaunchParams, bases) == 288,
+                  offsetof(LaunchParams, records) == 0 &&
+                  offsetof(LaunchParams, record_bytes) == 8 &&
+                  offsetof(LaunchParams, record_instrs) == 12 &&
+                  offsetof(LaunchParams, record_operands) == 16 &&
+                  offsetof(LaunchParams, record_ids) == 20 &&
+                  offsetof(LaunchParams, launches) == 24 &&
+                  offsetof(LaunchParams, instrs) == 32 &&
+                  offsetof(LaunchParams, operands) == 40 &&
+                  offsetof(LaunchParams, ids) == 48 &&
+                  offsetof(LaunchParams, fifos) == 56 &&
+                  offsetof(LaunchParams, scratch) == 64 &&
+                  offsetof(LaunchParams, table) == 72 &&
+                  offsetof(LaunchParams, state) == 80 &&
+                  offsetof(LaunchParams, reports) == 88 &&
+                  offsetof(LaunchParams, abort_flags) == 96 &&
+                  offsetof(LaunchParams, timeout_ns) == 104 &&
+                  offsetof(LaunchParams, stride) == 112 &&
+                  offsetof(LaunchParams, unit) == 120 &&
+                  offsetof(LaunchParams, wrap) == 128 &&
+                  offsetof(LaunchParams, half_scratch) == 136 &&
+                  offsetof(LaunchParams, half_packets) == 144 &&
+                  offsetof(LaunchParams, len_scratch) == 152 &&
+                  offsetof(LaunchParams, len_packets) == 160 &&
+                  offsetof(LaunchParams, input) == 168 &&
+                  offsetof(LaunchParams, output) == 192 &&
+                  offsetof(LaunchParams, num_blocks) == 216 &&
+                  offsetof(LaunchParams, first_block) == 220 &&
+                  offsetof(LaunchParams, num_ranks) == 224 &&
+                  offsetof(LaunchParams, divisor) == 228 &&
+                  offsetof(LaunchParams, system_scope) == 232 &&
+                  offsetof(LaunchParams, reduce) == 236 &&
+                  offsetof(LaunchParams, float_sums_by_switch) == 240 &&
+                  offsetof(LaunchParams, reserved) == 244 &&
+                  offsetof(LaunchParams, multicast) == 248 &&
+                  offsetof(LaunchParams, bases) == 312,
               "LaunchParams differs from the host's");
 
 /// Hash of everything above.
-constexpr uint64_t kAbiHash = 0xadac64a6e56b65beull;
+constexpr uint64_t kAbiHash = 0x41858e78219368d3ull;
 
 }  // namespace mscclpp

@@ -109,7 +109,7 @@ DEV void await_proxy(const LaunchParams& launch, uint32_t number) {
 
 /// Called by: all threads of the block; one thread processes each pair of operands.
 DEV void port(const LaunchParams& launch, const Instr& instr, uint64_t at, uint64_t len) {
-  const uint32_t fifo = cache().fifo;
+  const uint32_t fifo = cache().own.fifo;
   DEV_NO_UNROLL
   for (uint32_t i = dev_thread(); i < instr.dsts; i += dev_threads()) {
     uint32_t src = instr.operands + (instr.srcs == 1 ? 0 : i), dst = instr.operands + instr.srcs + i;

@@ -72,6 +72,43 @@ for arch in sm_80 sm_90 sm_100; do
     done
 done
 
+# Loads in flight of a thread: plain vectors of 8 sources, and packets. In the interpreter, and in functions of specialized kernels, each
+# of which is alone in a kernel.
+flying() { # CUBIN LOAD EXPECTED NAME
+    count="$(cuobjdump -sass "$1" | awk -v kernel='mscclpp_execute|alone' -v load="$2" -f in_flight.awk)"
+    printf '%-6s %4d loads in flight: %s\n' "$arch" "$count" "$4"
+    [ "$count" -ge "$3" ] || { echo "expected at least $3"; exit 1; }
+}
+alone() { # NAME CALL; prints the kernel's file
+    cat >"$work/$1.cu" <<EOF
+#include "specialized.h"
+using Arith = mscclpp::Arithmetic<float, float>;
+KERNEL(mscclpp::kMaxThreads) alone(KERNEL_PARAM mscclpp::LaunchParams launch) {
+  using namespace mscclpp;
+  load_cache(launch, begin_launch(launch, dev_block(), 0), 0, 16, 0, 0);
+  $2;
+  finish_launch(launch);
+}
+EOF
+    nvcc -std=c++17 -I. -fmad=false -arch="$arch" -cubin -Xptxas -v -o "$work/$1.cubin" "$work/$1.cu" 2>"$work/log"
+    grep -q 'Used' "$work/log" && ! grep -E '[1-9][0-9]* bytes (stack|spill)' "$work/log"
+    echo "$work/$1.cubin"
+}
+vector='LDG[.A-Z0-9]*[.]NA[.A-Z0-9]*128 ' packet='LDG[.A-Z0-9]*128[.]STRONG'
+range='byte_range(launch, 1, 0, 1)'
+for arch in sm_80 sm_90 sm_100; do
+    for type in f32 bf16; do
+        flying "$work/$type.$arch.cubin" "$vector" 8 "sources of $type, interpreter"
+        flying "$work/$type.$arch.cubin" "$packet" 4 "packets of $type, interpreter"
+    done
+    for to in 1 8; do
+        cubin="$(alone "reduce_$to" "reduce_aligned<Arith, Reduction::kSum, 8, $to>(0, $range)")"
+        flying "$cubin" "$vector" 8 "8 sources into $to, specialized"
+    done
+    cubin="$(alone packets "reduce_packets_aligned<Arith, Reduction::kSum, 8, 1, 254ull, 0ull>(launch, 0, $range)")"
+    flying "$cubin" "$packet" 7 "packets of 7 peers, specialized"
+done
+
 # Switch channels: stores at all members (with packets the strong ones of 16 bytes above), loads that add.
 for arch in sm_90 sm_100; do
     for type in f32:F32x4 bf16:BF16x8; do

@@ -1,5 +1,8 @@
-// Copies: plain to plain, plain to packets, packets to plain. Any length, any alignment.
+// Copies: plain to plain, plain to packets, packets to plain.
 // Every function: called by all threads of the block with the same arguments; does not sync.
+//
+// Functions named `..._runs` move operands that are one run each, several vectors or packets of a thread in flight. `spans.h` has the
+// same copies for any operands.
 //
 // Invariant: byte `i` of a range of plain data belongs to thread `i / 16` modulo the block's threads, in every operation and
 // at every alignment. For that reason the checks allow plans to omit a block sync between operations on
@@ -17,6 +20,18 @@ constexpr uint32_t kUnroll = 4;
 DEV uint64_t first_vector(uint64_t before) {
   const uint32_t threads = dev_threads(), t = dev_thread();
   return before == 0 ? t : (t + threads - static_cast<uint32_t>(before % threads)) % threads;
+}
+
+/// `copy_bytes` from the thread's vector `v` on, of any alignment.
+DEV_CALL void copy_unaligned(char* dst, const char* src, uint64_t len, uint64_t v) {
+  const uint32_t threads = dev_threads();
+  const uint64_t vectors = len / 16;
+  DEV_NO_UNROLL
+  for (; v < vectors; v += threads) {
+    store_any(dst + 16 * v, alignment_of(dst), load_any<Vec16>(src + 16 * v, alignment_of(src)));
+  }
+  const uint32_t rest = len % 16;
+  if (rest != 0 && v == vectors) store_part(dst + 16 * v, rest, load_part<Vec16>(src + 16 * v, rest));
 }
 
 /// `before`: bytes of the range that precede these. If that is not a multiple of 16, neither are the offsets of chunks, and no plan
@@ -38,51 +53,24 @@ DEV void copy_bytes(char* dst, const char* src, uint64_t len, uint64_t before) {
     }
     DEV_NO_UNROLL
     for (; v < vectors; v += threads) store16(dst + 16 * v, load16(src + 16 * v));
-  } else {
-    DEV_NO_UNROLL
-    for (; v < vectors; v += threads) {
-      store_any(dst + 16 * v, alignment_of(dst), load_any<Vec16>(src + 16 * v, alignment_of(src)));
-    }
   }
-  const uint32_t rest = len % 16;
-  if (rest != 0 && v == vectors) store_part(dst + 16 * v, rest, load_part<Vec16>(src + 16 * v, rest));
+  if (16 * v < len) copy_unaligned(dst, src, len, v);
 }
 
-/// Zeros `len` bytes; `before`: bytes of the range that precede them.
-DEV_CALL void zero_bytes(char* at, uint64_t before, uint64_t len) {
+/// Packs `len` bytes at a multiple of 8.
+DEV void pack_bytes(char* to, const char* from, uint64_t len) {
+  const uint32_t step = 8 * dev_threads(), flag = cache().flag;
+  uint64_t i = 8 * dev_thread();
   DEV_NO_UNROLL
-  for (uint64_t i = 0; i < len; ++i) {
-    if ((before + i) / 16 % dev_threads() == dev_thread()) store_plain<uint8_t>(at + i, uint8_t{0});
+  for (; i + (kUnroll - 1) * step < len; i += kUnroll * step) {
+    Vec8 data[kUnroll];
+#pragma unroll
+    for (uint32_t j = 0; j < kUnroll; ++j) data[j] = load_any<Vec8>(from + i + j * step, 8);
+#pragma unroll
+    for (uint32_t j = 0; j < kUnroll; ++j) store_packet(to + 2 * (i + j * step), data[j], flag);
   }
-}
-
-/// Plain to plain: `len` bytes from byte `at` on, of each of `pairs` operands from `src` on, into the corresponding one from `dst`
-/// on.
-DEV void copy(const LaunchParams& launch, uint32_t src, uint32_t dst, uint32_t pairs, uint64_t at, uint64_t len) {
   DEV_NO_UNROLL
-  for (const uint32_t end = src + pairs; src != end; ++src, ++dst) {
-    DEV_NO_UNROLL
-    for (uint64_t done = 0; done < len;) {
-      Span from = span_at(launch, src, at + done, len - done);
-      Span to = span_at(launch, dst, at + done, from.run);
-      uint64_t both = from.len < to.len ? from.len : to.len;
-      // First the part that has more live values.
-      if (both < to.len) zero_bytes(to.at + both, done + both, to.len - both);
-      copy_bytes(to.at, from.at, both, done);
-      done += to.run;
-    }
-  }
-}
-
-/// 8 bytes of which `room` exist; the others are zero.
-DEV Vec8 load_payload(const char* at, uint64_t room) {
-  return room >= 8 ? load_any<Vec8>(at, alignment_of(at)) : load_part<Vec8>(at, static_cast<uint32_t>(room));
-}
-
-/// Stores as many of 8 bytes as there is room for.
-DEV void store_payload(char* at, uint64_t room, const Vec8& payload) {
-  if (room >= 8) store_any(at, alignment_of(at), payload);
-  else store_part(at, static_cast<uint32_t>(room), payload);
+  for (; i < len; i += step) store_packet(to + 2 * i, load_any<Vec8>(from + i, 8), flag);
 }
 
 /// Waits for packet `number` of operand `source`. Returns: its payload; zeros if the wait aborted.
@@ -107,33 +95,52 @@ DEV Vec8 take_packet(const LaunchParams& launch, const char* at, uint32_t source
   return load_packet(at, cache().flag, payload, seen) ? payload : await_packet(launch, at, source, number);
 }
 
-/// Plain to packets.
-DEV void pack(const LaunchParams& launch, uint32_t src, uint32_t dst, uint64_t at, uint64_t len) {
+/// Polls packets of several operands, those whose bit is in the mask, until all have arrived. `at(n)`: address of the `n`-th one;
+/// `await(n)`: waits for it with a timeout, while no payload is in registers. Returns: whether all have arrived.
+template <uint32_t kCount, typename At, typename Await>
+DEV bool poll_packets(Vec8 (&payload)[kCount], uint64_t mask, const At& at, const Await& await) {
   DEV_NO_UNROLL
-  for (uint64_t done = 0; done < len;) {
-    Span from = span_at(launch, src, at + done, len - done);
-    Span to = span_at(launch, dst, at + done, from.run);
-    DEV_NO_UNROLL
-    for (uint64_t i = 8 * first_vector(done / 8); i < to.run; i += 8 * dev_threads()) {
-      store_packet(to.at + 2 * i, load_payload(from.at + i, from.len > i ? from.len - i : 0), cache().flag);
+  for (uint32_t polls = 1;; ++polls) {
+    uint32_t missing = kCount, seen;
+    // From right to left, so that the leftmost missing one is reported.
+#pragma unroll
+    for (uint32_t n = kCount; n-- > 0;) {
+      if ((mask >> n & 1) && !load_packet(at(n), cache().flag, payload[n], seen)) missing = n;
     }
-    done += to.run;
+    if (missing == kCount) return true;
+    dev_relax();
+    if (polls % kPollsPerCheck != 0) continue;
+    await(missing);
+    if (cache().failed) return false;
   }
 }
 
-/// Packets to plain.
-DEV void unpack(const LaunchParams& launch, uint32_t src, uint32_t dst, uint64_t at, uint64_t len) {
+/// Packets from byte `i` of operand `number` on, `step` bytes apart, into a plain destination at multiples of 8. Returns: whether all
+/// have arrived.
+template <uint32_t kCount>
+DEV bool unpack_vectors(const LaunchParams& launch, const char* from, char* to, uint32_t number, uint64_t i, uint32_t step) {
+  Vec8 payload[kCount];
+  const auto at = [&](uint32_t n) { return from + 2 * (i + n * step); };
+  const auto await = [&](uint32_t n) { await_packet(launch, at(n), number, (i + n * step) / 8); };
+  if (!poll_packets(payload, ~0ull, at, await)) return false;
+#pragma unroll
+  for (uint32_t n = 0; n < kCount; ++n) store_any(to + i + n * step, 8, payload[n]);
+  return true;
+}
+
+/// Unpacks bytes `at..end` of operand `number`. Returns: whether all have arrived.
+DEV bool unpack_bytes(const LaunchParams& launch, const char* from, char* to, uint32_t number, uint64_t at, uint64_t end) {
+  const uint32_t step = 8 * dev_threads();
+  uint64_t i = at + 8 * dev_thread();
   DEV_NO_UNROLL
-  for (uint64_t done = 0; done < len;) {
-    Span from = span_at(launch, src, at + done, len - done);
-    Span to = span_at(launch, dst, at + done, from.run);
-    DEV_NO_UNROLL
-    for (uint64_t i = 8 * first_vector(done / 8); i < to.run; i += 8 * dev_threads()) {
-      Vec8 payload = take_packet(launch, from.at + 2 * i, src, (at + done + i) / 8);
-      store_payload(to.at + i, to.len > i ? to.len - i : 0, payload);
-    }
-    done += to.run;
+  for (; i + (kUnroll - 1) * step < end; i += kUnroll * step) {
+    if (!unpack_vectors<kUnroll>(launch, from, to, number, i, step)) return false;
   }
+  DEV_NO_UNROLL
+  for (; i < end; i += step) {
+    if (!unpack_vectors<1>(launch, from, to, number, i, step)) return false;
+  }
+  return true;
 }
 
 /// The packets of `src` to each of the `dsts` operands from `dst` on.
@@ -154,6 +161,52 @@ DEV void await_packets(const LaunchParams& launch, uint32_t src, uint64_t at, ui
   DEV_NO_UNROLL
   for (uint64_t i = at + 8 * dev_thread(); i < at + len; i += 8 * dev_threads()) {
     take_packet(launch, from + 2 * i, src, i / 8);
+  }
+}
+
+/// Operands of an instruction in the cache that are one run each. The instruction is read again each time, because registers are
+/// needed for data in flight.
+struct Runs {
+  /// Its index in the cache, and that of its first operand.
+  uint32_t number, first;
+
+  DEV const Instr& instr() const { return cache().instrs[number]; }
+  DEV char* src(uint32_t source) const { return head_at(first + source); }
+  DEV char* dst(uint32_t destination) const { return head_at(first + instr().srcs + destination); }
+  DEV bool is_packets(uint32_t operand) const {
+    return cache().operands[first + operand].space_number == static_cast<uint32_t>(Space::kPackets);
+  }
+
+  /// Whether the addresses at byte `at` of all operands are multiples of `bytes`, a power of two up to 16.
+  DEV bool are_aligned(uint64_t at, uint32_t bytes) const {
+    uint32_t addresses = static_cast<uint32_t>(at);
+    DEV_NO_UNROLL
+    for (uint32_t i = 0; i < instr().srcs + instr().dsts; ++i) addresses |= static_cast<uint32_t>(reinterpret_cast<uint64_t>(src(i)));
+    return (addresses & (bytes - 1)) == 0;
+  }
+};
+
+DEV Runs runs_of(const Instr& instr) {
+  return Runs{static_cast<uint32_t>(&instr - cache().instrs), instr.operands - cache().first_operand};
+}
+
+/// Each source into its destination.
+DEV void copy_runs(const Runs& runs, uint64_t at, uint64_t len) {
+  DEV_NO_UNROLL
+  for (uint32_t pair = 0; pair < runs.instr().srcs; ++pair) copy_bytes(runs.dst(pair) + at, runs.src(pair) + at, len, 0);
+}
+
+/// Each source into the packets of its destination.
+DEV void pack_runs(const Runs& runs, uint64_t at, uint64_t len) {
+  DEV_NO_UNROLL
+  for (uint32_t pair = 0; pair < runs.instr().srcs; ++pair) pack_bytes(runs.dst(pair) + 2 * at, runs.src(pair) + at, len);
+}
+
+/// The packets of each source into its destination.
+DEV void unpack_runs(const LaunchParams& launch, const Runs& runs, uint64_t at, uint64_t len) {
+  DEV_NO_UNROLL
+  for (uint32_t pair = 0; pair < runs.instr().srcs; ++pair) {
+    if (!unpack_bytes(launch, runs.src(pair), runs.dst(pair), runs.instr().operands + pair, at, at + len)) return;
   }
 }
 

@@ -45,7 +45,11 @@ DEV uint32_t dev_thread() {
   asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
   return thread;
 }
-DEV uint32_t dev_threads() { return blockDim.x; }
+DEV uint32_t dev_threads() {
+  uint32_t threads;
+  asm volatile("mov.u32 %0, %%ntid.x;" : "=r"(threads));
+  return threads;
+}
 DEV uint32_t dev_block() { return blockIdx.x; }
 DEV uint32_t dev_blocks() { return gridDim.x; }
 

@@ -5,6 +5,7 @@
 // host has checked (indexes, sizes, pairs) is not checked again.
 #pragma once
 #include "channel.h"
+#include "load_cache.h"
 #include "switch.h"
 
 namespace mscclpp {
@@ -19,25 +20,18 @@ struct Loop {
 
 DEV const Instr* all_instrs(const LaunchParams& launch) { return reinterpret_cast<const Instr*>(launch.instrs); }
 
-/// Instruction `number`, with the launch's reduction if that replaces the instruction's own.
-DEV Instr instr_at(const LaunchParams& launch, uint32_t number) {
-  Instr instr = all_instrs(launch)[number];
-  if (launch.reduce < kPlanReductions) instr.reduce = static_cast<Reduction>(launch.reduce);
-  return instr;
-}
-
-/// Finds out whether each operand of an instruction in the cache is one run, and where these end.
-DEV void find_runs(const Instr& instr, Range& range) {
-  const uint32_t first = instr.operands - cache().first_operand, count = instr.srcs + instr.dsts;
+/// Finds out whether each operand of an instruction in the cache is one run, and where these end. `operand`: the first in the cache.
+DEV void find_runs(const LaunchParams& launch, const Instr& instr, uint32_t operand, Range& range) {
+  const uint32_t first = instr.operands - operand, count = instr.srcs + instr.dsts;
   range.whole = first + count <= kCachedOperands;
   if (!range.whole) return;
   uint64_t min_limit = range.start + range.len, max_limit = 0;
   DEV_NO_UNROLL
   for (uint32_t i = 0; i < count; ++i) {
-    const ResolvedOperand& operand = cache().operands[first + i];
-    range.whole &= !(operand.split | operand.wraps);
-    if (operand.limit < min_limit) min_limit = operand.limit;
-    if (i >= instr.srcs && operand.limit > max_limit) max_limit = operand.limit;
+    const Extent extent = extent_of(launch, cache().table_operands[first + i]);
+    range.whole &= !(extent.split | extent.wraps);
+    if (extent.limit < min_limit) min_limit = extent.limit;
+    if (i >= instr.srcs && extent.limit > max_limit) max_limit = extent.limit;
   }
   if (max_limit > range.start + range.len) max_limit = range.start + range.len;
   // A destination that is longer than a source is filled with zeros, so it is not one run.
@@ -66,71 +60,88 @@ DEV Loop loop_at(const LaunchParams& launch, uint32_t header) {
   return Loop{header + 1 + instr.body, static_cast<uint32_t>(range.len), range.start};
 }
 
-/// Loads the cache with the instructions from the threads' current one on, whose operands and ids begin at these numbers.
-/// Called by: all threads of the block. Syncs: block, at entry and at exit.
-DEV void load_instrs(const LaunchParams& launch, uint32_t operand, uint32_t id) {
-  dev_sync();
-  const uint32_t first = pc();
+/// Prepares the instructions in the cache, of which `first` is the first one, with the operands and ids from these numbers on.
+/// Called by: all threads of the block, behind a block sync. Syncs: block, at exit.
+DEV_CALL void prepare_instrs(const LaunchParams& launch, uint64_t sequence, uint32_t first, uint32_t operand, uint32_t id) {
   InstrCache& c = cache();
-  const uint32_t t = dev_thread(), threads = dev_threads();
-  const uint32_t left = c.instrs_end - first, count = left < kCachedInstrs ? left : kCachedInstrs;
-  if (t == 0) {
+  const uint32_t count = c.instrs[0].cached;
+  if (dev_thread() == 0) {
     c.first = first;
+    c.end = first + count;
     c.first_operand = operand;
     c.first_id = id;
   }
-  // All of these loads are in flight at once, because none needs another's result.
+  const uint32_t left = c.own.operands_end - operand;
+  resolve_operands(launch, sequence, left < kCachedOperands ? left : kCachedOperands);
   DEV_NO_UNROLL
-  for (uint32_t i = t; i < count; i += threads) c.instrs[i] = instr_at(launch, first + i);
-  DEV_NO_UNROLL
-  for (uint32_t i = t; i < kCachedOperands && operand + i < c.operands_end; i += threads) {
-    ResolvedOperand resolved = resolve_operand(launch, reinterpret_cast<const Operand*>(launch.operands)[operand + i], c.sequence);
-    c.operands[i] = resolved;
-    c.heads[i] = resolved.at;
-  }
-  DEV_NO_UNROLL
-  for (uint32_t i = t; i < kCachedIds && id + i < c.ids_end; i += threads) {
-    c.ids[i] = reinterpret_cast<const Id*>(launch.ids)[id + i];
-  }
-  dev_sync();
-  // As many instructions as have all of their operands and ids in the cache; the first one in any case.
-  uint32_t fit = 0;
-  DEV_NO_UNROLL
-  for (uint32_t from = 0; from < count; from += threads) {
-    const uint32_t i = from + t;
-    bool fits = false;
-    if (i < count) {
-      const Instr& instr = c.instrs[i];
-      fits = i == 0 || (instr.operands + instr.srcs + instr.dsts - operand <= kCachedOperands &&
-                        instr.first_id + instr.ids - id <= kCachedIds);
-      Range range = {0, 0, 0, 0, 0};
-      if (instr.opcode == Opcode::kLoop) {
-        range = range_of_loop(launch, instr);
-      } else {
-        slice_of(launch.unit, instr.size * launch.stride, instr.slice_index, instr.slice_of, range.start, range.len);
-        find_runs(instr, range);
-      }
-      c.ranges[i] = range;
+  for (uint32_t i = dev_thread(); i < count; i += dev_threads()) {
+    Instr& instr = c.instrs[i];
+    if (launch.reduce < kPlanReductions) instr.reduce = static_cast<Reduction>(launch.reduce);
+    Range range = {0, 0, 0, 0, 0};
+    if (instr.opcode == Opcode::kLoop) {
+      range = range_of_loop(launch, instr);
+    } else {
+      slice_of(launch.unit, instr.size * launch.stride, instr.slice_index, instr.slice_of, range.start, range.len);
+      find_runs(launch, instr, operand, range);
     }
-    fit += dev_sync_count(fits);
+    c.ranges[i] = range;
   }
-  if (t == 0) c.end = first + fit;
   dev_sync();
 }
 
-template <typename Arith, bool kSum>
-DEV void reduce_as(const LaunchParams& launch, const Instr& instr, const Range& range, uint64_t at, uint64_t len) {
-  if (instr.flags & kFlagUsesPackets) return reduce_packets<Arith, kSum>(launch, instr, at, len);
-  reduce_runs<Arith, kSum>(Runs{instr, instr.operands - cache().first_operand}, at, len_in(range, at, len));
+DEV uint32_t at_most(uint32_t value, uint32_t most) { return value < most ? value : most; }
+
+/// Loads the cache with the instructions from the threads' current one on, whose operands and ids begin at these numbers.
+/// Called by: all threads of the block. Syncs: block, at entry and at exit.
+DEV_CALL void load_instrs(const LaunchParams& launch, uint32_t operand, uint32_t id) {
+  dev_sync();
+  InstrCache& c = cache();
+  const uint32_t first = pc(), entry = vectors_of<Block>(1);
+  const uint32_t instrs = vectors_of<Instr>(at_most(c.own.end - first, kCachedInstrs));
+  const uint32_t operands = vectors_of<Operand>(at_most(c.own.operands_end - operand, kCachedOperands));
+  const uint32_t ids = vectors_of<Id>(at_most(c.own.ids_end - id, kCachedIds));
+  const auto from = [&](uint32_t v) {
+    if (v < instrs) return vector_at(launch.instrs, vectors_of<Instr>(1) * first + v);
+    if (v < instrs + operands) return vector_at(launch.operands, operand + v - instrs);
+    return vector_at(launch.ids, vectors_of<Id>(1) * id + v - instrs - operands);
+  };
+  copy_tables<2>(entry, instrs, operands, ids, 0, from);
+  dev_sync();
+  prepare_instrs(launch, c.sequence, first, operand, id);
+}
+
+/// Loads the cache with the record of a block. Called by: all threads of the block, first. Syncs: block, at exit.
+DEV void load_record(const LaunchParams& launch, uint32_t number) {
+  InstrCache& c = cache();
+  const uint64_t record = launch.records + static_cast<uint64_t>(number) * launch.record_bytes;
+  const uint32_t instrs = vectors_of<Instr>(launch.record_instrs), operands = vectors_of<Operand>(launch.record_operands);
+  const uint32_t ids = vectors_of<Id>(launch.record_ids), all = vectors_of<Block>(1) + instrs + operands + ids;
+  const uint64_t sequence = begin_launch(launch, number);
+  const auto from = [&](uint32_t v) { return v < all ? vector_at(record, v) : vector_at(launch.scratch, v - all); };
+  copy_tables<8>(0, vectors_of<Block>(1) + instrs, operands, ids, scratch_vectors(launch), from);
+  dev_sync();
+  pc() = c.own.first;
+  prepare_instrs(launch, sequence, c.own.first, c.own.operands, c.own.ids);
+}
+
+/// Whether the operands, of which some are packets, are one run each, no run ends within these bytes, and all consist of whole packets.
+DEV bool are_packet_runs(const Runs& runs, const Range& range, uint64_t at, uint64_t len) {
+  return range.whole && at + len <= range.end && len % 8 == 0 && runs.are_aligned(at, 8);
 }
 
 template <typename Arith>
 DEV void reduce(const LaunchParams& launch, const Instr& instr, const Range& range, uint64_t at, uint64_t len) {
-  if (!(instr.flags & kFlagUsesPackets) && !range.whole) return reduce_elements<Arith>(launch, instr, at, len);
-  const Reduction op = instr.reduce;
+  if (!(instr.flags & kFlagUsesPackets)) return reduce_plain<Arith>(launch, instr, range, at, len);
+  const Runs runs = runs_of(instr);
+  // A single source is not changed, which an accumulator of a wider type would do.
+  const bool is_special = instr.srcs > 32 || (instr.srcs == 1 && sizeof(typename Arith::A) > sizeof(typename Arith::T));
+  if (is_special || !are_packet_runs(runs, range, at, len)) return reduce_packet_spans<Arith>(launch, runs, at, len);
+  uint32_t packets = 0;
+  DEV_NO_UNROLL
+  for (uint32_t s = 0; s < instr.srcs; ++s) packets |= static_cast<uint32_t>(runs.is_packets(s)) << s;
   // Averages are sums that are divided after the last operation.
-  if (op == Reduction::kSum || op == Reduction::kAvg) reduce_as<Arith, true>(launch, instr, range, at, len);
-  else reduce_as<Arith, false>(launch, instr, range, at, len);
+  if (instr.reduce == Reduction::kSum || instr.reduce == Reduction::kAvg) reduce_packet_runs<Arith, true>(launch, runs, packets, at, len);
+  else reduce_packet_runs<Arith, false>(launch, runs, packets, at, len);
 }
 
 /// Operations on channels and semaphores: one thread for each of the `ids` from number `first` on.
@@ -142,9 +153,9 @@ DEV void synchronize(const LaunchParams& launch, Opcode opcode, uint32_t flags, 
     const Id id = id_at(launch, first + i);
     switch (opcode) {
       case Opcode::kSignal: signal_counter(launch, id, flags & kFlagRelaxed); break;
-      case Opcode::kPortSignal: push_trigger(launch, cache().fifo, 0, 0, 0, id.counter); break;
+      case Opcode::kPortSignal: push_trigger(launch, cache().own.fifo, 0, 0, 0, id.counter); break;
       case Opcode::kWait: await_signal(launch, id); break;
-      case Opcode::kFlush: await_proxy(launch, cache().fifo); break;
+      case Opcode::kFlush: await_proxy(launch, cache().own.fifo); break;
       case Opcode::kAcquire: acquire_semaphore(launch, id); break;
       default: add_release_gpu(reinterpret_cast<uint64_t*>(id.counter), 1); break;
     }
@@ -157,23 +168,23 @@ DEV void execute(const LaunchParams& launch, const Instr& instr, const Range& ra
   const uint32_t src = instr.operands, dst = instr.operands + instr.srcs;
   switch (instr.opcode) {
     case Opcode::kNop: return dev_sync();
-    case Opcode::kCopy: return copy(launch, src, dst, instr.srcs, at, len);
+    case Opcode::kCopy:
+      if (range.whole) return copy_runs(runs_of(instr), at, len_in(range, at, len));
+      return copy_spans(launch, src, instr.srcs, at, len);
     case Opcode::kPack:
-      DEV_NO_UNROLL
-      for (uint32_t i = 0; i < instr.srcs; ++i) pack(launch, src + i, dst + i, at, len);
-      return;
+      if (are_packet_runs(runs_of(instr), range, at, len)) return pack_runs(runs_of(instr), at, len);
+      return pack_spans(launch, src, instr.srcs, at, len);
     case Opcode::kUnpack:
-      DEV_NO_UNROLL
-      for (uint32_t i = 0; i < instr.srcs; ++i) unpack(launch, src + i, dst + i, at, len);
-      return;
+      if (are_packet_runs(runs_of(instr), range, at, len)) return unpack_runs(launch, runs_of(instr), at, len);
+      return unpack_spans(launch, src, instr.srcs, at, len);
     case Opcode::kForward: return forward(launch, src, dst, instr.dsts, at, len);
-    case Opcode::kReduce: return reduce<Arith>(launch, instr, range, at, len);
+    case Opcode::kReduce:
+    case Opcode::kSwitch: return reduce<Arith>(launch, instr, range, at, len);
     case Opcode::kPortForward:
       await_packets(launch, src, at, len);
       dev_sync();
       return port(launch, instr, at, len);
     case Opcode::kPort: return port(launch, instr, at, len);
-    case Opcode::kSwitch: return reduce_by_switch<Arith>(launch, instr, range, at, len);
     case Opcode::kSwitchForward: return forward_by_switch(launch, instr, at, len);
     case Opcode::kBarrier: return barrier_wait(launch, id_at(launch, instr.first_id), instr.count);
     default: return synchronize(launch, instr.opcode, instr.flags, instr.first_id, instr.ids);
@@ -238,7 +249,7 @@ DEV void execute_next(const LaunchParams& launch) {
 template <typename Arith>
 DEV void run_block(const LaunchParams& launch) {
   DEV_NO_UNROLL
-  while (pc() < cache().instrs_end) {
+  while (pc() < cache().own.end) {
     if (pc() - cache().first >= cache().end - cache().first) {
       const Instr& next = all_instrs(launch)[pc()];
       load_instrs(launch, next.operands, next.first_id);
@@ -248,40 +259,15 @@ DEV void run_block(const LaunchParams& launch) {
   }
 }
 
-/// Called by: all threads of the block, at the end of a launch. The last block prepares the state for the next launch.
+/// Called by: all threads of the block, at the end of a launch. Prepares the block's state for the next one, which the end of the
+/// kernel publishes.
 DEV void finish_launch(const LaunchParams& launch) {
-  dev_sync();
-  if (dev_thread() != 0) return;
-  LaunchState* state = reinterpret_cast<LaunchState*>(launch.state);
-  if (fetch_add_acq_rel_gpu(&state->finished, 1) + 1 == dev_blocks()) {
-    store_relaxed_gpu(&state->finished, uint64_t{0});
-    store_relaxed_gpu(&state->launches, cache().sequence + 1);
-  }
+  if (dev_thread() == 0) store_relaxed_gpu(reinterpret_cast<uint64_t*>(launch.launches) + cache().block, cache().sequence + 1);
 }
-
-/// The flag of a launch's packets: 1, 2, …, and 1 again after the largest one.
-DEV uint32_t flag_of(uint64_t sequence) { return static_cast<uint32_t>(sequence % 0xffffffffull) + 1; }
 
 template <typename Arith>
 DEV void execute_launch(const LaunchParams& launch) {
-  const uint32_t number = launch.first_block + dev_block();
-  const Block* block = reinterpret_cast<const Block*>(launch.blocks) + number;
-  const uint64_t sequence = load_relaxed_gpu(&reinterpret_cast<LaunchState*>(launch.state)->launches);
-  if (dev_thread() == 0) {
-    InstrCache& c = cache();
-    c.sequence = sequence;
-    c.flag = flag_of(sequence);
-    c.block = number;
-    c.fifo = block->fifo;
-    c.failed = 0;
-    c.instrs_end = block->end;
-    // The entry after the last block has the ends of the tables.
-    c.operands_end = block[1].operands;
-    c.ids_end = block[1].ids;
-  }
-  pc() = block->first;
-  iteration() = 0;
-  load_instrs(launch, block->operands, block->ids);
+  load_record(launch, launch.first_block + dev_block());
   run_block<Arith>(launch);
   finish_launch(launch);
 }

@@ -14,27 +14,29 @@ struct Range {
   uint32_t reserved;
 };
 
-/// `load_instrs` changes it between two block syncs; any thread may set `failed`.
+/// Loading it changes it between two block syncs; any thread may set `failed`.
 struct InstrCache {
   /// Number of launches before this one.
   uint64_t sequence;
   /// Flag of this launch's packets; never 0.
   uint32_t flag;
-  /// The block's number in `LaunchParams.blocks`.
+  /// The block's number among those of all devices of the launch.
   uint32_t block;
-  uint32_t fifo;
   /// Whether a wait of the block has aborted.
   SHARED_FLAG failed;
-  /// Ends of the block's instructions, operands and ids.
-  uint32_t instrs_end, operands_end, ids_end;
   /// The cache holds instructions `first..end`, and operands and ids from these numbers on.
   uint32_t first, end, first_operand, first_id;
+  // These are in the order of a record.
+  alignas(16) Block own;
   Instr instrs[kCachedInstrs];
+  Operand table_operands[kCachedOperands];
+  Id ids[kCachedIds];
   Range ranges[kCachedInstrs];
   ResolvedOperand operands[kCachedOperands];
   /// First bytes of operands that are one run.
   char* heads[kCachedOperands];
-  Id ids[kCachedIds];
+  /// Scratch of every rank, if there are at most `kInlineRanks`.
+  alignas(16) uint64_t scratch[2 * kInlineRanks];
 };
 
 DEV InstrCache& cache() {
@@ -53,15 +55,24 @@ DEV uint32_t& iteration() {
   return iterations[dev_thread()];
 }
 
+/// First byte of the operand at index `slot` of the cache, which is one run. Read again each time: addresses that a loop keeps would
+/// take the registers of data in flight.
+DEV char* head_at(uint32_t slot) { return *const_cast<char* volatile*>(&cache().heads[slot]); }
+
 /// Of `len` bytes from byte `at` of operands that are one run each: the number within the range.
 DEV uint64_t len_in(const Range& range, uint64_t at, uint64_t len) {
   const uint64_t room = at < range.end ? range.end - at : 0;
   return len < room ? len : room;
 }
 
+/// The table of scratch: in the cache if it fits.
+DEV const uint64_t* scratch_table(const LaunchParams& launch) {
+  return launch.num_ranks <= kInlineRanks ? cache().scratch : reinterpret_cast<const uint64_t*>(launch.scratch);
+}
+
 /// Operand `number`, of an instruction with more operands than the cache holds.
 DEV ResolvedOperand resolve_uncached(const LaunchParams& launch, uint32_t number) {
-  return resolve_operand(launch, reinterpret_cast<const Operand*>(launch.operands)[number], cache().sequence);
+  return resolve_operand(launch, reinterpret_cast<const Operand*>(launch.operands)[number], scratch_table(launch), cache().sequence);
 }
 
 /// `span_at` for an operand that is not one run, or not in the cache.

@@ -36,8 +36,9 @@ struct Span {
   uint64_t run;
 };
 
-/// The beginning of an operand's buffer: in `LaunchParams.bases`, or in the table if there are more ranks.
-DEV char* base_of(const LaunchParams& launch, const Operand& operand, uint64_t sequence) {
+/// The beginning of an operand's buffer: in `LaunchParams.bases`, or in the table if there are more ranks. `scratch`: the table of
+/// scratch.
+DEV char* base_of(const LaunchParams& launch, const Operand& operand, const uint64_t* scratch, uint64_t sequence) {
   const uint32_t space = static_cast<uint32_t>(operand.space);
   bool even = (sequence & 1) != 0;  // the flag is the sequence number + 1
   if (operand.space <= Space::kOutput) {
@@ -45,40 +46,48 @@ DEV char* base_of(const LaunchParams& launch, const Operand& operand, uint64_t s
     uint64_t base = launch.table ? reinterpret_cast<const uint64_t*>(launch.table)[slot] : launch.bases[slot];
     return reinterpret_cast<char*>(base);
   }
-  const uint32_t first = static_cast<uint32_t>(Space::kScratch);
-  uint64_t base = reinterpret_cast<const uint64_t*>(launch.scratch)[2 * operand.rank + (space - first)];
+  uint64_t base = scratch[2 * operand.rank + (space - static_cast<uint32_t>(Space::kScratch))];
   uint64_t half = operand.space == Space::kScratch ? launch.half_scratch : launch.half_packets;
   return reinterpret_cast<char*>(base + (even ? half : 0));
 }
 
-/// Called by: any thread.
-DEV ResolvedOperand resolve_operand(const LaunchParams& launch, const Operand& operand, uint64_t sequence) {
-  ResolvedOperand resolved;
-  char* area = base_of(launch, operand, sequence);
-  resolved.space_number = static_cast<uint8_t>(operand.space);
-  resolved.split = 0;
-  resolved.wraps = 0;
-  resolved.first = operand.index * launch.stride;
+/// What of a `ResolvedOperand` does not depend on addresses.
+struct Extent {
+  uint64_t first, limit;
+  bool split, wraps;
+};
+
+DEV Extent extent_of(const LaunchParams& launch, const Operand& operand) {
+  Extent extent = {operand.index * launch.stride, 0, false, false};
   uint64_t len = launch.len_packets;
   if (operand.space <= Space::kOutput) {
     const View& view = operand.space == Space::kInput ? launch.input : launch.output;
     len = view.len;
-    resolved.split = view.part != view.padded;
+    extent.split = view.part != view.padded;
   } else if (operand.space == Space::kScratch) {
     len = launch.len_scratch;
-    resolved.wraps = launch.wrap != 0;
+    extent.wraps = launch.wrap != 0;
   }
-  if (resolved.split) {
-    resolved.at = area;
-    resolved.limit = 0;
-  } else if (resolved.wraps) {
-    resolved.at = area;
-    resolved.first = operand.index * launch.wrap;
-    resolved.limit = operand.size * launch.wrap;
-  } else {
-    resolved.at = area + resolved.scale() * resolved.first;
-    resolved.limit = len > resolved.first ? len - resolved.first : 0;
+  if (extent.wraps) {
+    extent.first = operand.index * launch.wrap;
+    extent.limit = operand.size * launch.wrap;
+  } else if (!extent.split) {
+    extent.limit = len > extent.first ? len - extent.first : 0;
   }
+  return extent;
+}
+
+/// Called by: any thread.
+DEV ResolvedOperand resolve_operand(const LaunchParams& launch, const Operand& operand, const uint64_t* scratch, uint64_t sequence) {
+  const Extent extent = extent_of(launch, operand);
+  ResolvedOperand resolved = {};
+  resolved.first = extent.first;
+  resolved.limit = extent.limit;
+  resolved.space_number = static_cast<uint8_t>(operand.space);
+  resolved.split = extent.split;
+  resolved.wraps = extent.wraps;
+  resolved.at = base_of(launch, operand, scratch, sequence);
+  if (!(extent.split | extent.wraps)) resolved.at += resolved.scale() * extent.first;
   return resolved;
 }
 

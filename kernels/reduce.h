@@ -1,8 +1,8 @@
-// Reductions of several sources into several destinations, from left to right. Any length, any alignment, any type.
+// Reductions of several sources into several destinations, from left to right, of operands that are one run each.
 // Every function: called by all threads of the block with the same arguments; does not sync.
 #pragma once
 #include "copy.h"
-#include "number.h"
+#include "multicast.h"
 
 namespace mscclpp {
 
@@ -140,53 +140,52 @@ struct Accumulator<Arith, Vec, false> {
   }
 };
 
-/// An element as a vector of one.
-template <typename T>
-struct Single {
-  T value;
-};
-
-/// Maximum number of source vectors that a thread has in flight; registers limit it.
+/// Maximum number of source vectors of a reduction that are in flight; registers limit it: accumulators of a wider type take several
+/// times those of their vector, and vectors whose words are combined by calls (fp8) must be preserved across these.
 template <typename Arith, typename T = typename Arith::T>
-constexpr uint32_t kBatch = sizeof(T) == 8 ? 2 : sizeof(T) > 1 ? 4 : 1;
+constexpr uint32_t kInFlight = sizeof(typename Arith::A) > sizeof(T) || (sizeof(T) == 1 && Native<T>::kRounds) ? 4 : 8;
 
-/// Operands of an instruction in the cache that are one run each, from index `first` of the cache on. The instruction is read again
-/// each time, because registers are needed elsewhere.
-struct Runs {
-  const Instr& instr;
-  uint32_t first;
-
-  DEV char* src(uint32_t number) const { return cache().heads[first + number]; }
-  DEV char* dst(uint32_t number) const { return cache().heads[first + instr.srcs + number]; }
+/// A number that is known at compile time.
+template <uint32_t kValue_>
+struct Count {
+  static constexpr uint32_t kValue = kValue_;
 };
 
-DEV Reduction reduction_of(const Instr& instr) { return static_cast<Reduction>(instr.reduce); }
-
-/// Combines the vectors at byte `at` of all sources, or their first `bytes`. `kAligned`: all vectors are whole, and all addresses
-/// are multiples of 16.
-template <typename Arith, bool kSum, bool kAligned>
-DEV Vec16 combine_at(const Runs& runs, uint64_t at, uint32_t bytes) {
-  auto load = [&](uint32_t number) {
-    const char* from = runs.src(number) + at;
-    if (!kAligned && bytes < 16) return load_part<Vec16>(from, bytes);
-    return load_any<Vec16>(from, kAligned ? 16 : alignment_of(from));
+/// Combines the vectors that `load` returns for the numbers `0..srcs`, at least 2, from left to right. Up to `kMost` are in flight,
+/// the first one included: as many as one batch has, whose sizes are powers of two.
+template <typename Arith, bool kSum, uint32_t kMost, typename Load>
+DEV Vec16 combine_vectors(const Load& load, uint32_t srcs, Reduction op) {
+  // Initialized, because registers of a value that is undefined on one path are reserved in the whole kernel.
+  Accumulator<Arith, Vec16> acc = {};
+  const auto batch = [&](auto count, uint32_t s) {
+    constexpr uint32_t kCount = decltype(count)::kValue;
+    Vec16 data[kCount];
+#pragma unroll
+    for (uint32_t i = 0; i < kCount; ++i) data[i] = load(s + i);
+    if (s == 0) acc.start(data[0]);
+    else acc.template add<kSum>(data[0], op);
+#pragma unroll
+    for (uint32_t i = 1; i < kCount; ++i) acc.template add<kSum>(data[i], op);
   };
-  if (runs.instr.srcs == 1) return load(0);
-  Accumulator<Arith, Vec16> acc;
-  acc.start(load(0));
-  constexpr uint32_t kEach = kAligned || kBatch<Arith> < 2 ? kBatch<Arith> : 2;
-  uint32_t s = 1;
+  uint32_t s = 0;
   DEV_NO_UNROLL
-  for (; s + kEach <= runs.instr.srcs; s += kEach) {
-    Vec16 data[kEach];
-#pragma unroll
-    for (uint32_t i = 0; i < kEach; ++i) data[i] = load(s + i);
-#pragma unroll
-    for (uint32_t i = 0; i < kEach; ++i) acc.template add<kSum>(data[i], runs.instr.reduce);
+  for (; s + kMost <= srcs; s += kMost) batch(Count<kMost>{}, s);
+  if (kMost > 4 && (srcs - s & 4) != 0) {
+    batch(Count<4>{}, s);
+    s += 4;
   }
-  DEV_NO_UNROLL
-  for (; s < runs.instr.srcs; ++s) acc.template add<kSum>(load(s), runs.instr.reduce);
+  if (kMost > 2 && (srcs - s & 2) != 0) {
+    batch(Count<2>{}, s);
+    s += 2;
+  }
+  if (kMost > 1 && s < srcs) batch(Count<1>{}, s);
   return acc.finish();
+}
+
+/// Stores a vector in each destination.
+DEV void store_each(const Runs& runs, uint64_t byte, const Vec16& vec) {
+  DEV_NO_UNROLL
+  for (uint32_t d = 0; d < runs.instr().dsts; ++d) store16(runs.dst(d) + byte, vec);
 }
 
 /// Vectors that may be partial or unaligned: those of this thread from the one at byte `i` up to byte `end`.
@@ -195,9 +194,14 @@ DEV_CALL void reduce_unaligned(Runs runs, uint64_t i, uint64_t end) {
   DEV_NO_UNROLL
   for (; i < end; i += 16 * dev_threads()) {
     const uint32_t bytes = end - i < 16 ? static_cast<uint32_t>(end - i) : 16;
-    Vec16 result = combine_at<Arith, false, false>(runs, i, bytes);
+    const auto load = [&](uint32_t source) {
+      const char* from = runs.src(source) + i;
+      return bytes < 16 ? load_part<Vec16>(from, bytes) : load_any<Vec16>(from, alignment_of(from));
+    };
+    const uint32_t srcs = runs.instr().srcs;
+    const Vec16 result = srcs == 1 ? load(0) : combine_vectors<Arith, false, 1>(load, srcs, runs.instr().reduce);
     DEV_NO_UNROLL
-    for (uint32_t d = 0; d < runs.instr.dsts; ++d) {
+    for (uint32_t d = 0; d < runs.instr().dsts; ++d) {
       char* to = runs.dst(d) + i;
       if (bytes < 16) store_part(to, bytes, result);
       else store_any(to, alignment_of(to), result);
@@ -205,96 +209,84 @@ DEV_CALL void reduce_unaligned(Runs runs, uint64_t i, uint64_t end) {
   }
 }
 
-/// `len` bytes, whole elements, from byte `at` on.
-template <typename Arith, bool kSum>
-DEV void reduce_runs(const Runs& runs, uint64_t at, uint64_t len) {
-  uint64_t addresses = at;
+/// One source, which is not changed: whole vectors at multiples of 16, those of this thread from the one at byte `i` up to byte `end`.
+/// `store(byte, vec)` stores one. Returns: the byte after these vectors.
+template <typename Store>
+DEV uint64_t copy_whole(const Runs& runs, uint64_t i, uint64_t end, const Store& store) {
+  const uint64_t step = 16 * dev_threads();
   DEV_NO_UNROLL
-  for (uint32_t i = 0; i < runs.instr.srcs + runs.instr.dsts; ++i) addresses |= reinterpret_cast<uint64_t>(runs.src(i));
+  for (; i + (kUnroll - 1) * step + 16 <= end; i += kUnroll * step) {
+    Vec16 data[kUnroll];
+#pragma unroll
+    for (uint32_t v = 0; v < kUnroll; ++v) data[v] = load16(runs.src(0) + i + v * step);
+#pragma unroll
+    for (uint32_t v = 0; v < kUnroll; ++v) store(i + v * step, data[v]);
+  }
+  DEV_NO_UNROLL
+  for (; i + 16 <= end; i += step) store(i, load16(runs.src(0) + i));
+  return i;
+}
+
+/// Several sources: like `copy_whole`.
+template <typename Arith, bool kSum, typename Store>
+DEV uint64_t reduce_whole(const Runs& runs, uint64_t i, uint64_t end, const Store& store) {
+  DEV_NO_UNROLL
+  for (; i + 16 <= end; i += 16 * dev_threads()) {
+    const auto load = [&](uint32_t source) { return load16(runs.src(source) + i); };
+    store(i, combine_vectors<Arith, kSum, kSum ? kInFlight<Arith> : 4>(load, runs.instr().srcs, runs.instr().reduce));
+  }
+  return i;
+}
+
+/// `len` bytes, whole elements, from byte `at` on. A call, so that data in flight has almost all registers.
+template <typename Arith, bool kSum>
+DEV_CALL void reduce_runs(Runs runs, uint64_t at, uint64_t len) {
+  const auto store = [&](uint64_t byte, const Vec16& vec) { store_each(runs, byte, vec); };
   const uint64_t end = at + len;
   uint64_t i = at + 16 * dev_thread();
-  if ((addresses & 15) == 0) {
-    DEV_NO_UNROLL
-    for (; i + 16 <= end; i += 16 * dev_threads()) {
-      Vec16 result = combine_at<Arith, kSum, true>(runs, i, 16);
-      DEV_NO_UNROLL
-      for (uint32_t d = 0; d < runs.instr.dsts; ++d) store16(runs.dst(d) + i, result);
-    }
+  if (runs.are_aligned(at, 16)) {
+    if (runs.instr().srcs == 1) i = copy_whole(runs, i, end, store);
+    else i = reduce_whole<Arith, kSum>(runs, i, end, store);
   }
   if (i < end) reduce_unaligned<Arith>(runs, i, end);
 }
 
-/// Bytes from the element at byte `i` of a range to this thread's next one; a thread's vectors are 16 bytes long.
-template <typename T>
-DEV uint64_t next_element(uint64_t i) {
-  return (i + sizeof(T)) % 16 != 0 ? sizeof(T) : sizeof(T) + 16 * (static_cast<uint64_t>(dev_threads()) - 1);
-}
-
-/// Plain sources into plain destinations if not every operand is one run: element by element, resolving the address of each.
-template <typename Arith>
-DEV_CALL void reduce_elements(const LaunchParams& launch, const Instr& instr, uint64_t at, uint64_t len) {
-  using T = typename Arith::T;
-  DEV_NO_UNROLL
-  for (uint64_t i = at + 16 * dev_thread(); i < at + len; i += next_element<T>(i - at)) {
-    auto load = [&](uint32_t number) {
-      Span span = span_at(launch, instr.operands + number, i, sizeof(T));
-      return span.len < sizeof(T) ? Single<T>{} : Single<T>{load_plain<T>(span.at)};
-    };
-    Accumulator<Arith, Single<T>> acc;
-    acc.start(load(0));
-    DEV_NO_UNROLL
-    for (uint32_t s = 1; s < instr.srcs; ++s) acc.template add<false>(load(s), instr.reduce);
-    Single<T> result = acc.finish();
-    DEV_NO_UNROLL
-    for (uint32_t d = 0; d < instr.dsts; ++d) {
-      Span span = span_at(launch, instr.operands + instr.srcs + d, i, sizeof(T));
-      if (span.len >= sizeof(T)) store_plain<T>(span.at, result.value);
-    }
-  }
-}
-
-/// Combines the sources at byte `i`: packets from left to right, then the plain ones.
+/// Operands of which some are packets, at multiples of 8: packets from left to right, several polled at a time, then the plain sources.
+/// `packets`: a bit for each source that is packets, of at most 32.
 template <typename Arith, bool kSum>
-DEV Vec8 combine_packets(const LaunchParams& launch, const Instr& instr, uint64_t i) {
-  Accumulator<Arith, Vec8> acc;
-  Vec8 payload = {{0, 0}};
-  bool first = true;
-  auto take = [&] {
-    if (first) acc.start(payload);
-    else acc.template add<kSum>(payload, instr.reduce);
-    first = false;
-  };
-  DEV_NO_UNROLL
-  for (uint32_t s = instr.operands; s < instr.operands + instr.srcs; ++s) {
-    if (space_of(launch, s) != Space::kPackets) continue;
-    payload = take_packet(launch, packets_of(launch, s) + 2 * i, s, i / 8);
-    take();
-  }
-  DEV_NO_UNROLL
-  for (uint32_t s = instr.operands; s < instr.operands + instr.srcs; ++s) {
-    if (space_of(launch, s) == Space::kPackets) continue;
-    Span span = span_at(launch, s, i, 8);
-    payload = load_payload(span.at, span.len);
-    take();
-  }
-  // A single source is not changed.
-  return instr.srcs == 1 ? payload : acc.finish();
-}
-
-/// Operands of which some are packets.
-template <typename Arith, bool kSum>
-DEV void reduce_packets(const LaunchParams& launch, const Instr& instr, uint64_t at, uint64_t len) {
+DEV void reduce_packet_runs(const LaunchParams& launch, const Runs& runs, uint32_t packets, uint64_t at, uint64_t len) {
+  // A packet in flight takes four registers.
+  constexpr uint32_t kEach = 4;
   DEV_NO_UNROLL
   for (uint64_t i = at + 8 * dev_thread(); i < at + len; i += 8 * dev_threads()) {
-    const Vec8 result = combine_packets<Arith, kSum>(launch, instr, i);
+    Accumulator<Arith, Vec8> acc = {};
+    const auto take = [&](const Vec8& next, bool is_first) {
+      if (is_first) acc.start(next);
+      else acc.template add<kSum>(next, runs.instr().reduce);
+    };
+    const uint32_t srcs = runs.instr().srcs;
     DEV_NO_UNROLL
-    for (uint32_t d = instr.operands + instr.srcs; d < instr.operands + instr.srcs + instr.dsts; ++d) {
-      if (space_of(launch, d) == Space::kPackets) {
-        store_packet(packets_of(launch, d) + 2 * i, result, cache().flag);
-      } else {
-        Span span = span_at(launch, d, i, 8);
-        store_payload(span.at, span.len, result);
+    for (uint32_t s = 0; s < srcs; s += kEach) {
+      const uint32_t mask = packets >> s & ((1u << kEach) - 1);
+      if (mask == 0) continue;
+      Vec8 payload[kEach] = {};
+      const auto from = [&](uint32_t n) { return runs.src(s + n) + 2 * i; };
+      const auto await = [&](uint32_t n) { await_packet(launch, from(n), runs.instr().operands + s + n, i / 8); };
+      if (!poll_packets(payload, mask, from, await)) return;
+#pragma unroll
+      for (uint32_t n = 0; n < kEach; ++n) {
+        if (mask >> n & 1) take(payload[n], (packets & ((1u << (s + n)) - 1)) == 0);
       }
+    }
+    DEV_NO_UNROLL
+    for (uint32_t s = 0; s < srcs; ++s) {
+      if (!(packets >> s & 1)) take(load_any<Vec8>(runs.src(s) + i, 8), (packets | s) == 0);
+    }
+    const Vec8 result = acc.finish();
+    DEV_NO_UNROLL
+    for (uint32_t d = 0; d < runs.instr().dsts; ++d) {
+      if (runs.is_packets(srcs + d)) store_packet(runs.dst(d) + 2 * i, result, cache().flag);
+      else store_any(runs.dst(d) + i, 8, result);
     }
   }
 }

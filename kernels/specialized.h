@@ -20,19 +20,10 @@ struct BlockConstants {
   uint32_t instr, operand, id, fifo, slice, shape;
 };
 
-/// Called by: all threads of the block, first. Returns: launches before this one. The cache has the launch's values after the next
-/// sync.
+/// Called by: all threads of the block, first. Returns: launches before this one.
 DEV uint64_t begin_launch(const LaunchParams& launch, uint32_t block, uint32_t fifo) {
-  const uint64_t sequence = load_relaxed_gpu(&reinterpret_cast<LaunchState*>(launch.state)->launches);
-  iteration() = 0;
-  if (dev_thread() == 0) {
-    InstrCache& c = cache();
-    c.sequence = sequence;
-    c.flag = flag_of(sequence);
-    c.block = block;
-    c.fifo = fifo;
-    c.failed = 0;
-  }
+  const uint64_t sequence = begin_launch(launch, block);
+  if (dev_thread() == 0) cache().own.fifo = fifo;
   return sequence;
 }
 
@@ -43,14 +34,15 @@ DEV void load_cache(const LaunchParams& launch, uint64_t sequence, uint32_t oper
     c.first_operand = operand;
     c.first_id = id;
   }
-  DEV_NO_UNROLL
-  for (uint32_t i = dev_thread(); i < operands; i += dev_threads()) {
-    const ResolvedOperand resolved = resolve_operand(launch, reinterpret_cast<const Operand*>(launch.operands)[operand + i], sequence);
-    c.operands[i] = resolved;
-    c.heads[i] = resolved.at;
-  }
-  DEV_NO_UNROLL
-  for (uint32_t i = dev_thread(); i < ids; i += dev_threads()) c.ids[i] = reinterpret_cast<const Id*>(launch.ids)[id + i];
+  const uint32_t id_vectors = vectors_of<Id>(ids);
+  const auto from = [&](uint32_t v) {
+    if (v < operands) return vector_at(launch.operands, operand + v);
+    if (v < operands + id_vectors) return vector_at(launch.ids, vectors_of<Id>(1) * id + v - operands);
+    return vector_at(launch.scratch, v - operands - id_vectors);
+  };
+  copy_tables<8>(0, 0, operands, id_vectors, scratch_vectors(launch), from);
+  dev_sync();
+  resolve_operands(launch, sequence, operands);
   dev_sync();
 }
 
@@ -95,82 +87,26 @@ template <uint32_t kPairs>
 DEV_CALL void copy_aligned(uint32_t first, ByteRange bytes) {
   DEV_NO_UNROLL
   for (uint32_t i = 0; i < kPairs; ++i) {
-    copy_bytes(cache().heads[first + kPairs + i] + bytes.at, cache().heads[first + i] + bytes.at, bytes.len, 0);
+    copy_bytes(head_at(first + kPairs + i) + bytes.at, head_at(first + i) + bytes.at, bytes.len, 0);
   }
 }
 
-/// Plain sources into packets. As many vectors are in flight as in a copy.
+/// Plain sources into packets.
 template <uint32_t kPairs>
 DEV_CALL void pack_aligned(uint32_t first, ByteRange bytes) {
-  const uint32_t step = 8 * dev_threads(), flag = cache().flag;
   DEV_NO_UNROLL
-  for (uint32_t pair = 0; pair < kPairs; ++pair) {
-    const char* from = cache().heads[first + pair] + bytes.at;
-    char* to = cache().heads[first + kPairs + pair] + 2 * bytes.at;
-    uint64_t i = 8 * dev_thread();
-    DEV_NO_UNROLL
-    for (; i + (kUnroll - 1) * step < bytes.len; i += kUnroll * step) {
-      Vec8 data[kUnroll];
-#pragma unroll
-      for (uint32_t j = 0; j < kUnroll; ++j) data[j] = load_any<Vec8>(from + i + j * step, 8);
-#pragma unroll
-      for (uint32_t j = 0; j < kUnroll; ++j) store_packet(to + 2 * (i + j * step), data[j], flag);
-    }
-    DEV_NO_UNROLL
-    for (; i < bytes.len; i += step) store_packet(to + 2 * i, load_any<Vec8>(from + i, 8), flag);
+  for (uint32_t i = 0; i < kPairs; ++i) {
+    pack_bytes(head_at(first + kPairs + i) + 2 * bytes.at, head_at(first + i) + bytes.at, bytes.len);
   }
-}
-
-/// Polls packets of several operands, those whose bit is in the mask, until all have arrived. `at(n)`: address of the `n`-th one;
-/// `await(n)`: waits for it with a timeout, while no payload is in registers. Returns: whether all have arrived.
-template <uint32_t kCount, typename At, typename Await>
-DEV bool poll_packets(Vec8 (&payload)[kCount], uint64_t mask, const At& at, const Await& await) {
-  DEV_NO_UNROLL
-  for (uint32_t polls = 1;; ++polls) {
-    uint32_t missing = kCount, seen;
-    // From right to left, so that the leftmost missing one is reported.
-#pragma unroll
-    for (uint32_t n = kCount; n-- > 0;) {
-      if ((mask >> n & 1) && !load_packet(at(n), cache().flag, payload[n], seen)) missing = n;
-    }
-    if (missing == kCount) return true;
-    dev_relax();
-    if (polls % kPollsPerCheck != 0) continue;
-    await(missing);
-    if (cache().failed) return false;
-  }
-}
-
-/// Packets from byte `i` of an operand on, `step` bytes apart, into a plain destination. Returns: whether all have arrived.
-template <uint32_t kCount>
-DEV bool unpack_vectors(const LaunchParams& launch, const char* from, char* to, uint32_t number, uint64_t i, uint32_t step) {
-  Vec8 payload[kCount];
-  const auto at = [&](uint32_t n) { return from + 2 * (i + n * step); };
-  const auto await = [&](uint32_t n) { await_packet(launch, at(n), number, (i + n * step) / 8); };
-  if (!poll_packets(payload, ~0ull, at, await)) return false;
-#pragma unroll
-  for (uint32_t n = 0; n < kCount; ++n) store_any(to + i + n * step, 8, payload[n]);
-  return true;
 }
 
 /// Packets into plain destinations.
 template <uint32_t kPairs>
 DEV_CALL void unpack_aligned(const LaunchParams& launch, uint32_t first, ByteRange bytes) {
-  const uint32_t step = 8 * dev_threads(), number = cache().first_operand + first;
-  const uint64_t end = bytes.at + bytes.len;
+  const uint32_t number = cache().first_operand + first;
   DEV_NO_UNROLL
-  for (uint32_t pair = 0; pair < kPairs; ++pair) {
-    const char* from = cache().heads[first + pair];
-    char* to = cache().heads[first + kPairs + pair];
-    uint64_t i = bytes.at + 8 * dev_thread();
-    DEV_NO_UNROLL
-    for (; i + (kUnroll - 1) * step < end; i += kUnroll * step) {
-      if (!unpack_vectors<kUnroll>(launch, from, to, number + pair, i, step)) return;
-    }
-    DEV_NO_UNROLL
-    for (; i < end; i += step) {
-      if (!unpack_vectors<1>(launch, from, to, number + pair, i, step)) return;
-    }
+  for (uint32_t i = 0; i < kPairs; ++i) {
+    if (!unpack_bytes(launch, head_at(first + i), head_at(first + kPairs + i), number + i, bytes.at, bytes.at + bytes.len)) return;
   }
 }
 
@@ -180,17 +116,11 @@ DEV_CALL void forward_aligned(const LaunchParams& launch, uint32_t first, ByteRa
   const uint32_t number = cache().first_operand + first;
   DEV_NO_UNROLL
   for (uint64_t i = bytes.at + 8 * dev_thread(); i < bytes.at + bytes.len; i += 8 * dev_threads()) {
-    const Vec8 payload = take_packet(launch, cache().heads[first] + 2 * i, number, i / 8);
+    const Vec8 payload = take_packet(launch, head_at(first) + 2 * i, number, i / 8);
 #pragma unroll
-    for (uint32_t d = 0; d < kDsts; ++d) store_packet(cache().heads[first + 1 + d] + 2 * i, payload, cache().flag);
+    for (uint32_t d = 0; d < kDsts; ++d) store_packet(head_at(first + 1 + d) + 2 * i, payload, cache().flag);
   }
 }
-
-/// Maximum number of source vectors of a reduction that are in flight; registers limit it. Vectors whose words are combined by calls
-/// (fp8) must be preserved across these.
-template <typename Arith, typename T = typename Arith::T>
-constexpr uint32_t kInFlight =
-    sizeof(typename Arith::A) > sizeof(T) ? kBatch<Arith> : sizeof(T) == 1 && Native<T>::kRounds ? 4 : 8;
 
 /// The combined sources from index `first` of the cache on.
 template <typename Arith, Reduction kOp, uint32_t kSrcs>
@@ -208,12 +138,16 @@ struct Combined {
 #pragma unroll
     for (uint32_t s = 0; s < kSrcs; s += kEach) {
       Vec16 data[kEach][kCount];
+      const char* from[kEach];
+#pragma unroll
+      for (uint32_t i = 0; i < kEach; ++i) {
+        if (s + i < kSrcs) from[i] = head_at(first + s + i) + at;
+      }
 #pragma unroll
       for (uint32_t i = 0; i < kEach; ++i) {
         if (s + i >= kSrcs) break;
-        const char* from = cache().heads[first + s + i] + at;
 #pragma unroll
-        for (uint32_t v = 0; v < kCount; ++v) data[i][v] = load16(from + v * step);
+        for (uint32_t v = 0; v < kCount; ++v) data[i][v] = load16(from[i] + v * step);
       }
 #pragma unroll
       for (uint32_t i = 0; i < kEach; ++i) {
@@ -258,7 +192,7 @@ struct IntoEach {
   DEV void store(const Vec16 (&result)[kCount], uint64_t at, uint64_t step) const {
 #pragma unroll
     for (uint32_t d = 0; d < kDsts; ++d) {
-      char* to = cache().heads[first + d] + at;
+      char* to = head_at(first + d) + at;
 #pragma unroll
       for (uint32_t v = 0; v < kCount; ++v) store16(to + v * step, result[v]);
     }
@@ -311,7 +245,7 @@ DEV_CALL void reduce_by_switch_aligned(const LaunchParams& launch, uint32_t firs
   const Instr& instr = all_instrs(launch)[pc()];
   const auto address = [&](uint32_t group, uint32_t operand) {
     const Space space = static_cast<Space>(cache().operands[operand].space_number);
-    return multicast_address(launch, group, cache().heads[operand], space);
+    return multicast_address(launch, group, head_at(operand), space);
   };
   const char* from = nullptr;
   if (kHas && switch_combines<Arith>(launch, kOp)) from = address(instr.src_group, first);
@@ -319,14 +253,14 @@ DEV_CALL void reduce_by_switch_aligned(const LaunchParams& launch, uint32_t firs
   const Combined<Arith, kOp, kSrcs> each = {first};
   const IntoEach<kDsts> into_each = {first + kSrcs};
   if (from == nullptr && to == nullptr) return reduce_vectors(each, into_each, bytes);
-  fence_aliases();
+  fence_aliases_of_block();
   if (from == nullptr) reduce_vectors(each, IntoAll{to}, bytes);
   if constexpr (kHas) {
     const CombinedBySwitch<Arith, kOp> all = {from};
     if (from != nullptr && to == nullptr) reduce_vectors(all, into_each, bytes);
     if (from != nullptr && to != nullptr) reduce_vectors(all, IntoAll{to}, bytes);
   }
-  fence_aliases();
+  fence_aliases_of_block();
 }
 
 /// Sources of which those in the mask are packets: first these from left to right, then the plain ones, into the destinations.
@@ -350,13 +284,13 @@ DEV_CALL void reduce_packets_aligned(const LaunchParams& launch, uint32_t first,
     Vec8 plain[kSrcs];
 #pragma unroll
     for (uint32_t s = 0; s < kSrcs; ++s) {
-      if (!(kPacketSrcs >> s & 1)) plain[s] = load_any<Vec8>(cache().heads[first + s] + i, 8);
+      if (!(kPacketSrcs >> s & 1)) plain[s] = load_any<Vec8>(head_at(first + s) + i, 8);
     }
 #pragma unroll
     for (uint32_t s = 0; s < kSrcs; s += kEach) {
       const uint64_t mask = kPacketSrcs >> s & ((1u << kEach) - 1);
       Vec8 payload[kEach];
-      const auto at = [&](uint32_t n) { return cache().heads[first + s + n] + 2 * i; };
+      const auto at = [&](uint32_t n) { return head_at(first + s + n) + 2 * i; };
       const auto await = [&](uint32_t n) { await_packet(launch, at(n), cache().first_operand + first + s + n, i / 8); };
       if (mask != 0 && !poll_packets(payload, mask, at, await)) return;
 #pragma unroll
@@ -371,7 +305,7 @@ DEV_CALL void reduce_packets_aligned(const LaunchParams& launch, uint32_t first,
     const Vec8 result = kSrcs == 1 ? single : acc.finish();
 #pragma unroll
     for (uint32_t d = 0; d < kDsts; ++d) {
-      char* to = cache().heads[first + kSrcs + d];
+      char* to = head_at(first + kSrcs + d);
       if (kPacketDsts >> d & 1) store_packet(to + 2 * i, result, cache().flag);
       else store_any(to + i, 8, result);
     }

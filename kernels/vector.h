@@ -12,6 +12,16 @@ struct alignas(8) Vec8 {
 
 #ifndef DEV_SIM
 
+/// What `load_table` returns. In the simulator, which logs its conversion to a `T`, that is another type.
+template <typename T>
+using Loaded = T;
+
+/// Loads an entry of a table that no kernel stores to.
+template <typename T>
+DEV Loaded<T> load_table(const T* at) {
+  return *at;
+}
+
 DEV Vec16 load16(const void* at) {
   Vec16 v;
   asm volatile("ld.global.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"

@@ -48,6 +48,8 @@ struct SimHost {
   uint64_t (*compare_swap)(void* at, uint64_t expected, uint64_t value, uint32_t bytes);
   uint32_t (*multicast_load)(const void* at, void* values, uint32_t bytes, uint32_t most);
   void (*multicast_store)(void* at, const void* value, uint32_t bytes);
+  void (*load_table)(const void* at, void* value, uint32_t bytes);
+  void (*use_table)();
 };
 }
 
@@ -76,6 +78,8 @@ SIM_VISIBLE void sim_attach(const SimHost* host) { sim_host = host; }
 #define sim_compare_swap sim_host->compare_swap
 #define sim_multicast_load sim_host->multicast_load
 #define sim_multicast_store sim_host->multicast_store
+#define sim_load_table sim_host->load_table
+#define sim_use_table sim_host->use_table
 #else
 #define SIM_KERNEL(name, argument)
 
@@ -103,6 +107,10 @@ uint64_t sim_compare_swap(void* at, uint64_t expected, uint64_t value, uint32_t 
 uint32_t sim_multicast_load(const void* at, void* values, uint32_t bytes, uint32_t most);
 /// Stores at all members behind a multicast address: late and out of order, like any plain store.
 void sim_multicast_store(void* at, const void* value, uint32_t bytes);
+
+/// A load from a table, which no kernel stores to, and the first use of what one returned.
+void sim_load_table(const void* at, void* value, uint32_t bytes);
+void sim_use_table();
 }
 #endif
 
@@ -168,6 +176,28 @@ static inline T load_plain(const void* at) {
 template <typename T>
 static inline void store_plain(void* at, T value) {
   sim_store(at, &value, sizeof(T));
+}
+
+/// What a load from a table returned. Its conversion to the value is the use of it.
+template <typename T>
+class Loaded {
+ public:
+  operator T() const {
+    if (!used_) sim_use_table();
+    used_ = true;
+    return value_;
+  }
+  T value_ = {};
+
+ private:
+  mutable bool used_ = false;
+};
+
+template <typename T>
+static inline Loaded<T> load_table(const T* at) {
+  Loaded<T> loaded;
+  sim_load_table(at, &loaded.value_, sizeof(T));
+  return loaded;
 }
 
 /// Of packets, which are stored and loaded as a whole.

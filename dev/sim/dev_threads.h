@@ -101,6 +101,12 @@ static inline T load_plain(const void* at) {
   return *static_cast<const T*>(at);
 }
 template <typename T>
+using Loaded = T;
+template <typename T>
+static inline T load_table(const T* at) {
+  return *at;
+}
+template <typename T>
 static inline void store_plain(void* at, T value) {
   *static_cast<T*>(at) = value;
 }

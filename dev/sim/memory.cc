@@ -30,7 +30,7 @@ thread_local SimThread* sim_thread = nullptr;
 namespace {
 
 /// Kinds of accesses, as in src/accesses.rs.
-enum Kind : uint32_t { kLoad, kStore, kAcquireLoad, kRelaxedStore, kReleaseStore, kRelaxedAdd, kReleaseAdd, kSwap };
+enum Kind : uint32_t { kLoad, kStore, kAcquireLoad, kRelaxedStore, kReleaseStore, kRelaxedAdd, kReleaseAdd, kSwap, kTableLoad, kTableUse };
 
 struct Store {
   char* at;
@@ -164,6 +164,17 @@ void sim_load(const void* at, void* value, uint32_t bytes) {
   else std::memset(value, 0, bytes);
 }
 
+void sim_load_table(const void* at, void* value, uint32_t bytes) {
+  if (!sim_may_use(at, bytes, false)) {
+    std::memset(value, 0, bytes);
+    return;
+  }
+  sim_record(at, bytes, kTableLoad, 0);
+  std::memcpy(value, at, bytes);
+}
+
+void sim_use_table() { sim_record(nullptr, 0, kTableUse, 0); }
+
 void sim_store(void* at, const void* value, uint32_t bytes) {
   sim_yield(false);
   if (sim_may_use(at, bytes, true)) store(at, value, bytes);
@@ -255,7 +266,7 @@ SimThread** sim_self() { return &sim_thread; }
 extern const SimHost sim_functions;
 const SimHost sim_functions = {sim_self,      sim_yield,      sim_meet, sim_now,         sim_shared, sim_load, sim_store,
                                sim_load_word, sim_store_word, sim_add,  sim_compare_swap, sim_multicast_load,
-                               sim_multicast_store};
+                               sim_multicast_store, sim_load_table, sim_use_table};
 
 extern const SimModule sim_modules[];
 

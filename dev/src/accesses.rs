@@ -21,6 +21,10 @@ pub enum AccessKind {
     ReleaseAdd,
     /// A successful compare-and-swap; failed ones are not recorded.
     Swap,
+    /// A load from a table of the plan.
+    TableLoad,
+    /// The first use of what a load from a table returned: later loads of the thread may depend on it.
+    TableUse,
     /// A block sync, when the thread arrived at it.
     BlockSync,
 }
@@ -28,7 +32,7 @@ pub enum AccessKind {
 impl AccessKind {
     /// The kinds that `sim/memory.cc` passes, by number: all but block syncs.
     #[cfg(simulator)]
-    pub(crate) const BY_NUMBER: [Self; 8] = [
+    pub(crate) const BY_NUMBER: [Self; 10] = [
         Self::Load,
         Self::Store,
         Self::AcquireLoad,
@@ -37,6 +41,8 @@ impl AccessKind {
         Self::RelaxedAdd,
         Self::ReleaseAdd,
         Self::Swap,
+        Self::TableLoad,
+        Self::TableUse,
     ];
 }
 
@@ -54,9 +60,9 @@ pub struct Access {
     pub thread: u32,
     /// Kind of the access.
     pub kind: AccessKind,
-    /// Address of the first byte; 0 for a block sync.
+    /// Address of the first byte; 0 for a block sync and a use.
     pub address: u64,
-    /// Number of bytes; 0 for a block sync.
+    /// Number of bytes; 0 for a block sync and a use.
     pub bytes: u32,
     /// The value that was stored or added as a word; 0 for other kinds.
     pub value: u64,

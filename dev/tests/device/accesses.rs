@@ -203,7 +203,8 @@ impl Thread {
             AccessKind::Store => self.writes.push(range),
             AccessKind::AcquireLoad => self.once(Step::Sync(access.kind, access.address)),
             AccessKind::BlockSync if with_block_syncs => self.once(Step::BlockSync),
-            AccessKind::BlockSync => {}
+            // The two kinds of kernels read tables differently.
+            AccessKind::BlockSync | AccessKind::TableLoad | AccessKind::TableUse => {}
             AccessKind::RelaxedStore => self.push(Step::Request(access.value)),
             AccessKind::ReleaseStore => self.push(Step::Requested),
             AccessKind::RelaxedAdd | AccessKind::ReleaseAdd | AccessKind::Swap => {

@@ -34,6 +34,7 @@ mod mock;
 mod nodes;
 mod planted;
 mod processes;
+mod prologue;
 mod rehearsal;
 mod starts;
 mod switches;

@@ -11,7 +11,7 @@ use mscclpp_exec::cuda::{CudaUnavailable, Device};
 use super::suite::STALL_TIMEOUT;
 use super::{
     CACHE, Rig, accesses, at, bugs, capture_modes, communicator, connections, deadlocks, devices, faults, machines,
-    mock, nodes, planted, processes, rehearsal, starts, suite, switches, tensors, threads,
+    mock, nodes, planted, processes, prologue, rehearsal, starts, suite, switches, tensors, threads,
 };
 
 fn number(name: &str) -> Option<u64> {
@@ -79,6 +79,7 @@ fn on_simulator(seeds: &Range<u64>) -> Vec<Trial> {
         bugs::tests(),
         capture_modes::tests(),
         accesses::tests(seeds.clone()),
+        prologue::tests(),
         devices::tests(seeds.clone()),
         tensors::tests(),
         machines::tests(),

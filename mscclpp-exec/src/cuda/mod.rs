@@ -50,6 +50,7 @@ mod peer;
 mod plan_state;
 mod prepared_plan;
 mod proxy;
+mod records;
 mod registered;
 mod report;
 mod specialize;

@@ -16,6 +16,7 @@ use super::ipc::{IpcGroup, PeerMemory};
 use super::memory::{DeviceMemory, MappedMemory, Storage};
 use super::nodes::{Ends, Markers, NodeConnections, Traffic};
 use super::proxy::{Failure, Proxies};
+use super::records::Records;
 use super::specialize::SpecializedKernels;
 use super::switch::{Groups, MulticastBuffer, Multicasts, SwitchPath};
 use super::tables::{Counters, Tables};
@@ -81,7 +82,9 @@ pub(super) struct DevicePlanState {
     /// The device's thread blocks, by their numbers in the resolved plan, ascending.
     pub(super) numbers: Vec<u32>,
     counters: Storage,
-    blocks: DeviceMemory,
+    records: Records,
+    /// Number of launches that each thread block has finished.
+    launches: DeviceMemory,
     instrs: DeviceMemory,
     operands: DeviceMemory,
     ids: DeviceMemory,
@@ -377,11 +380,13 @@ impl PlanState {
     /// Sets the state to that after a number of launches. No launch is pending.
     pub(super) fn skip_to(&self, launches: u64) -> Result<(), Error> {
         let counters = self.counters.after(&self.program, launches);
-        let state = abi::LaunchState { launches, ..bytemuck::Zeroable::zeroed() };
+        let state: abi::LaunchState = bytemuck::Zeroable::zeroed();
         for part in &self.parts {
             let driver = part.device.driver();
             driver.memcpy_to_device(part.counters.address(), bytemuck::cast_slice(&counters))?;
             driver.memcpy_to_device(part.state.address(), bytemuck::bytes_of(&state))?;
+            let launches = vec![launches; part.numbers.len()];
+            driver.memcpy_to_device(part.launches.address(), bytemuck::cast_slice(&launches))?;
         }
         Ok(())
     }
@@ -445,7 +450,8 @@ impl DevicePlanState {
             None => None,
         };
         Ok(Self {
-            blocks: DeviceMemory::holding(driver, &blocks)?,
+            records: Records::new(device, &blocks, (instrs, &tables.operands, &ids))?,
+            launches: DeviceMemory::zeroed(driver, (numbers.len() * size_of::<u64>()) as u64)?,
             instrs: DeviceMemory::holding(driver, instrs)?,
             operands: DeviceMemory::holding(driver, &tables.operands)?,
             ids: DeviceMemory::holding(driver, &ids)?,
@@ -464,7 +470,8 @@ impl DevicePlanState {
 
     /// Sets the kernel parameters that are the same for all launches of the plan.
     pub(super) fn fill(&self, context: &PlanState, launch: &mut abi::LaunchParams) {
-        launch.blocks = self.blocks.address();
+        self.records.fill(launch);
+        launch.launches = self.launches.address();
         launch.instrs = self.instrs.address();
         launch.operands = self.operands.address();
         launch.ids = self.ids.address();

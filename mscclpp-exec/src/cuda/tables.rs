@@ -85,29 +85,26 @@ impl Tables {
         Self { instrs: instrs(program), operands: operands.collect(), waits: Waits::new(program) }
     }
 
-    /// Returns the thread blocks of a device, by their numbers in the resolved plan, ascending, followed by an entry
-    /// for the end of the tables. `queues`: the ranks that have a queue to the host's proxy.
+    /// Returns the thread blocks of a device, by their numbers in the resolved plan, ascending. `queues`: the ranks that have a queue to the host's proxy.
     pub(super) fn blocks(program: &ResolvedPlan, numbers: &[u32], queues: &[u32]) -> Vec<abi::Block> {
         let blocks = numbers.iter().map(|&number| {
             let code = &program.agents[number as usize];
             let first = &program.instrs[code.start as usize];
+            let last = &program.instrs[code.end as usize - 1];
             abi::Block {
                 rank: code.rank,
                 block: code.block,
                 first: code.start,
                 end: code.end,
-                operands: first.operands,
+                operands: first.operands + program.repeated_srcs(first),
+                operands_end: last.operands + last.srcs + last.dsts,
                 ids: first.first_id,
+                ids_end: last.first_id + last.ids,
                 fifo: queues.partition_point(|&rank| rank < code.rank) as u32,
-                reserved: 0,
+                reserved: [0; 3],
             }
         });
-        let end = abi::Block {
-            operands: program.operands.len() as u32,
-            ids: program.ids.len() as u32,
-            ..bytemuck::Zeroable::zeroed()
-        };
-        blocks.chain([end]).collect()
+        blocks.collect()
     }
 
     /// Returns the counters that operations of a device's thread blocks signal or wait for; entries of other devices
@@ -152,7 +149,8 @@ pub(super) fn switch_opcode(opcode: abi::Opcode) -> abi::Opcode {
     if opcode == abi::Opcode::FORWARD { abi::Opcode::SWITCH_FORWARD } else { abi::Opcode::SWITCH }
 }
 
-/// Returns all operations, each with the header of the loop that contains it.
+/// Returns all operations, each with the header of the loop that contains it, and with the number of operations that the
+/// instruction cache holds from it on.
 fn instrs(program: &ResolvedPlan) -> Vec<abi::Instr> {
     let mut instrs: Vec<_> = program.instrs.iter().map(|instr| lower(program, instr)).collect();
     for header in 0..instrs.len() {
@@ -161,7 +159,23 @@ fn instrs(program: &ResolvedPlan) -> Vec<abi::Instr> {
             instrs[body].iter_mut().for_each(|instr| instr.loop_header = header as u32 + 1);
         }
     }
+    for code in &program.agents {
+        for at in code.start as usize..code.end as usize {
+            instrs[at].cached = cached(&instrs[at..code.end as usize]);
+        }
+    }
     instrs
+}
+
+/// Returns the number of operations, from the first one on, of which the instruction cache holds all operands and ids;
+/// at least 1.
+fn cached(instrs: &[abi::Instr]) -> u32 {
+    let (operand, id) = (instrs[0].operands, instrs[0].first_id);
+    let fits = |instr: &&abi::Instr| {
+        instr.operands + instr.srcs + instr.dsts - operand <= abi::CACHED_OPERANDS
+            && instr.first_id + instr.ids - id <= abi::CACHED_IDS
+    };
+    (instrs.iter().take(abi::CACHED_INSTRS as usize).take_while(fits).count() as u32).max(1)
 }
 
 /// Returns an operation as the device reads it, without the loop that contains it. A copy of one source to several
@@ -197,7 +211,7 @@ pub(super) fn lower(program: &ResolvedPlan, instr: &Instr) -> abi::Instr {
         reduce: instr.reduce.into(),
         flags: flags | if packets { abi::FLAG_USES_PACKETS } else { 0 },
         kind: instr.kind as u8,
-        op: instr.op,
+        cached: 0,
         operands: instr.operands + repeated,
         srcs: instr.srcs - repeated,
         dsts: instr.dsts,

@@ -113,19 +113,21 @@ abi! {
     }
 
     structs {
-        /// A thread block. An entry after the last one has the numbers of all operands and ids.
-        Block (32, 4) {
+        /// A thread block.
+        Block (48, 4) {
             rank: u32,
             block: u32,
             /// Its instructions are `first..end` of `LaunchParams::instrs`.
             first: u32,
             end: u32,
-            /// First operand and id of its first instruction.
+            /// Its operands and ids are those from one of these numbers to the other.
             operands: u32,
+            operands_end: u32,
             ids: u32,
+            ids_end: u32,
             /// Index of its rank's FIFO.
             fifo: u32,
-            reserved: u32,
+            reserved: [u32; 3],
         }
 
         /// One instruction.
@@ -135,8 +137,8 @@ abi! {
             flags: u8,
             /// Kind of the operation in the plan, for the host.
             kind: u8,
-            /// Number of the operation in its thread block, for the host.
-            op: u32,
+            /// Instructions that the instruction cache holds with their operands and ids if this one is the first.
+            cached: u32,
             /// First operand: sources, then destinations.
             operands: u32,
             srcs: u32,
@@ -193,11 +195,7 @@ abi! {
         }
 
         /// State that a launch leaves for the next one, in device memory.
-        LaunchState (32, 8) {
-            /// Number of launches that have finished.
-            launches: u64,
-            /// Number of thread blocks of the current launch that have finished.
-            finished: u64,
+        LaunchState (16, 8) {
             /// Not 0: a thread block has aborted the launch.
             abort: u64,
             reserved: u64,
@@ -256,9 +254,17 @@ abi! {
         }
 
         /// Kernel parameters: a plan bound to sizes and buffers.
-        LaunchParams (800, 8) {
-            /// Addresses of the tables of `Block`, `Instr`, `Operand`, `Id` and `Fifo`.
-            blocks: u64,
+        LaunchParams (824, 8) {
+            /// Address of a record for each thread block, of `record_bytes` each: its `Block`, then as many of its first
+            /// instructions, operands and ids as all records have room for.
+            records: u64,
+            record_bytes: u32,
+            record_instrs: u32,
+            record_operands: u32,
+            record_ids: u32,
+            /// Address of the number of launches that each thread block has finished.
+            launches: u64,
+            /// Addresses of the tables of `Instr`, `Operand`, `Id` and `Fifo`.
             instrs: u64,
             operands: u64,
             ids: u64,
@@ -287,7 +293,7 @@ abi! {
             input: View,
             output: View,
             num_blocks: u32,
-            /// The device's first block in `blocks`.
+            /// Number of the device's first block.
             first_block: u32,
             num_ranks: u32,
             /// Number by which averages are divided.

@@ -89,7 +89,7 @@ pub enum NotSpecialized {
 
 /// Specialized kernels for one device's part of a plan, or why there are none.
 pub(super) struct SpecializedKernels {
-    /// The device's thread blocks, followed by an entry for the end of the tables.
+    /// The device's thread blocks.
     agents: Vec<abi::Block>,
     /// Few, so that a list suffices.
     kernels: Mutex<Vec<(Constants, Result<Function, NotSpecialized>)>>,
@@ -158,7 +158,7 @@ impl SpecializedKernels {
             .map_err(failed)?;
         let kernel = module.function(write::KERNEL).map_err(failed)?;
         // As in the interpreter, blocks may wait for one another, so all must be co-resident.
-        let blocks = self.agents.len() as u32 - 1;
+        let blocks = self.agents.len() as u32;
         let threads = threads_of(program, constants.dtype, constants.accumulate);
         let each = device.driver().blocks_per_multiprocessor(kernel.handle, threads);
         let fit = each.map_err(|error| failed(error.into()))? * available_multiprocessors(device, program);
@@ -181,8 +181,7 @@ pub fn specialized_source(plan: &Plan, message: Message) -> Result<Source, NotSp
     source(&program, &agents, &switched, Constants::new(&program, &params, false))
 }
 
-/// Generates the source. `agents`: thread blocks, followed by an entry for the end of the tables. `switched`:
-/// operations that may have multicast addresses.
+/// Generates the source. `agents`: thread blocks. `switched`: operations that may have multicast addresses.
 fn source(
     program: &ResolvedPlan,
     agents: &[abi::Block],
@@ -192,5 +191,5 @@ fn source(
     let Constants { dtype, accumulate, reduce, .. } = constants;
     let names = type_names(dtype, accumulate).ok_or_else(|| Error::UnsupportedAccumulator { dtype, accumulate });
     let names = names.map_err(|error| NotSpecialized::Failed(Box::new(error)))?;
-    Ok(write::source(&Shapes::new(program, &agents[..agents.len() - 1], switched, MAX_OPERATIONS)?, names, reduce))
+    Ok(write::source(&Shapes::new(program, agents, switched, MAX_OPERATIONS)?, names, reduce))
 }
