@@ -26,6 +26,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     ),
     ("mscclpp-nccl", "mscclpp-nccl", &["mscclpp-core", "mscclpp-bootstrap", "mscclpp-exec"]),
     ("dev", "mscclpp-dev", &["mscclpp-exec", "mscclpp-kernels"]),
+    ("dev/cudart", "mscclpp-mock-cudart", &[]),
     ("dev/mock", "mscclpp-mock-cuda", &["mscclpp-dev", "mscclpp-exec", "mscclpp-kernels"]),
     ("examples", "examples", &["mscclpp"]),
     ("ui-tests", "ui-tests", &["mscclpp"]),

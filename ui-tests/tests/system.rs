@@ -29,7 +29,6 @@ const ALLOWED: &[(&str, &str)] = &[
     ("mscclpp-exec/src/process", "ranks as processes"),
     ("mscclpp-exec/src/shm", "segments of shared memory"),
     ("mscclpp-exec/src/system", "what Linux knows of this machine, and advice to it"),
-    ("mscclpp-nccl/build.rs", "the name that Linux' loader knows the library by"),
     ("mscclpp-nccl/src/debug.rs", "the name of the host"),
     ("dev/src", "the simulator has the driver's handles of memory"),
     ("dev/mock/src", "the driver's handles of memory"),
