@@ -160,7 +160,7 @@ const UNREPORTED: [&str; 7] = [
 ];
 
 /// Additional calls of CUDA's driver that the executor needs.
-const REPORTED_WITH_CUDA: [&str; 15] = [
+const REPORTED_WITH_CUDA: [&str; 16] = [
     "cuInit",
     "cuDriverGetVersion",
     "cuDeviceGetCount",
@@ -171,6 +171,7 @@ const REPORTED_WITH_CUDA: [&str; 15] = [
     "cuDeviceTotalMem",
     "cuDevicePrimaryCtxRetain",
     "cuCtxGetCurrent",
+    "cuCtxGetDevice",
     "cuCtxGetStreamPriorityRange",
     "cuCtxSetCurrent",
     "cuFuncLoad",
@@ -275,6 +276,11 @@ fn context_of_caller_is_unchanged(mock: &'static mock::Driver) -> Result<(), Fai
     Ok(())
 }
 
+/// Asks for the current device of the thread.
+fn current_device() -> Result<(), Error> {
+    Ok(cuda::current_device().map(drop)?)
+}
+
 /// Fault injection with CUDA's functions of the mock driver.
 pub(crate) fn on_mock(mock: &Result<&'static mock::Driver, String>) -> [Trial; 4] {
     let (one, two, shared, current) = (mock.clone(), mock.clone(), mock.clone(), mock.clone());
@@ -286,7 +292,7 @@ pub(crate) fn on_mock(mock: &Result<&'static mock::Driver, String>) -> [Trial; 4
         Trial::test("mock::faults::every_call_fails_once", move || {
             let mock = one?;
             each_fails(&heard, &UNREPORTED, |options| match mock.devices(options, 1) {
-                Ok(rig) => Ok(program(&Executor::new(&rig.devices[0], 2))),
+                Ok(rig) => Ok(current_device().and_then(|()| program(&Executor::new(&rig.devices[0], 2)))),
                 Err(reason) => Ok(Err(reason.into())),
             })
         }),
@@ -302,7 +308,7 @@ pub(crate) fn on_mock(mock: &Result<&'static mock::Driver, String>) -> [Trial; 4
             each_fails(&heard_of_two, &UNREPORTED, |options| match mock.devices(options, 2) {
                 Ok(rig) => {
                     let world = Executor::with_devices(&rig.devices, cuda::Options::default());
-                    Ok(world.and_then(|world| program(&world)))
+                    Ok(world.and_then(|world| current_device().and_then(|()| program(&world))))
                 }
                 Err(reason) => Ok(Err(reason.into())),
             })
