@@ -33,7 +33,7 @@ pub(crate) struct UserPlan {
     pub(crate) algorithm: std::result::Result<Algorithm, String>,
 }
 
-/// Returns whether a switch is on: as for all variables of the reference system, any value but `0` and none.
+/// Returns whether a switch is on: it has a value other than `0` and the empty one.
 fn is_on(variable: &str) -> bool {
     std::env::var_os(variable).is_some_and(|value| !value.is_empty() && value != "0")
 }

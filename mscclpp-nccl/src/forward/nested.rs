@@ -3,6 +3,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use mscclpp_exec::Communicator;
 use mscclpp_exec::cuda::Device;
@@ -20,6 +21,8 @@ pub(crate) struct Nested {
     pub(super) library: &'static Library,
     /// Its handle; 0 after its end.
     handle: AtomicUsize,
+    /// Held while the communicator ends, and while another thread asks it for failures.
+    ending: Mutex<()>,
 }
 
 impl Nested {
@@ -51,7 +54,7 @@ impl Nested {
                 )
             };
             library.check("ncclCommInitRank", 0, code)?;
-            Ok(Self { library, handle: AtomicUsize::new(handle as usize) })
+            Ok(Self { library, handle: AtomicUsize::new(handle as usize), ending: Mutex::default() })
         });
         let reports = bootstrap.all_gather(&encode(nested.as_ref().map(|_| &[][..])));
         let all = reports
@@ -109,14 +112,17 @@ impl Nested {
     /// # Errors
     /// Those of the library.
     pub(crate) fn destroy(&self) -> Result<()> {
+        let _ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
         match self.handle.swap(0, Ordering::AcqRel) {
             0 => Ok(()),
             handle => self.call_alone("ncclCommDestroy", handle),
         }
     }
 
-    /// Frees the communicator without waiting for its calls, which end. There is no one to report a failure to.
+    /// Frees the communicator without waiting for its calls, which end. There is no one to report a failure to. As NCCL allows,
+    /// another thread may be in a call.
     pub(crate) fn abort(&self) {
+        let _ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
         match self.handle.swap(0, Ordering::AcqRel) {
             0 => {}
             handle => {
@@ -155,6 +161,8 @@ impl Nested {
 
     /// Returns the failure of calls that were enqueued, if there is one.
     pub(crate) fn async_error(&self) -> Result<()> {
+        // While another thread ends it, it has no failure to report.
+        let Ok(_ending) = self.ending.try_lock() else { return Ok(()) };
         let Ok(handle) = self.handle() else { return Ok(()) };
         let mut error = Code::Success as c_int;
         // SAFETY: the function writes a code; the communicator exists.
