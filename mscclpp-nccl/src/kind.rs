@@ -4,7 +4,38 @@ use std::ffi::c_int;
 
 use mscclpp_core::collective::CollectiveKind;
 
-use crate::forward::Operation;
+/// An operation of NCCL, by which rules name calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    AllReduce,
+    AllGather,
+    ReduceScatter,
+    Broadcast,
+    Reduce,
+    AllToAll,
+    Gather,
+    Scatter,
+    SendRecv,
+}
+
+/// All operations, in the order of their numbers, with their names in the list.
+pub(crate) const OPERATIONS: [(Operation, &str); 9] = [
+    (Operation::AllReduce, "allreduce"),
+    (Operation::AllGather, "allgather"),
+    (Operation::ReduceScatter, "reducescatter"),
+    (Operation::Broadcast, "broadcast"),
+    (Operation::Reduce, "reduce"),
+    (Operation::AllToAll, "alltoall"),
+    (Operation::Gather, "gather"),
+    (Operation::Scatter, "scatter"),
+    (Operation::SendRecv, "sendrecv"),
+];
+
+impl Operation {
+    pub(crate) const fn name(self) -> &'static str {
+        OPERATIONS[self as usize].1
+    }
+}
 
 /// What a call does. Roots and peers are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +133,13 @@ impl Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn operations_are_in_the_order_of_their_numbers() {
+        for (at, (operation, name)) in OPERATIONS.into_iter().enumerate() {
+            assert_eq!((operation as usize, operation.name()), (at, name));
+        }
+    }
 
     #[test]
     fn larger_side_is_that_of_the_rank_with_most_parts() {

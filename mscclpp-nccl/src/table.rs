@@ -129,11 +129,6 @@ fn rank(name: &str, find: impl FnOnce() -> Result<c_int>) -> c_int {
     rank
 }
 
-/// Returns the address of this library's `ncclGetVersion`, by which it recognizes itself.
-pub(crate) fn own_version_function() -> usize {
-    ncclGetVersion as *const () as usize
-}
-
 functions! {
     219 Ours ncclMemAlloc pncclMemAlloc(ptr: *mut *mut c_void, size: usize) => {
         check_pointer("ptr", ptr)?;

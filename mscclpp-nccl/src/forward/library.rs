@@ -78,6 +78,9 @@ impl Library {
             let kind = if path.is_dir() { "a directory" } else { "no file" };
             return Err(failure(format!("expected a file, found {kind}")));
         }
+        if own_file().is_some_and(|own| own == path) {
+            return Err(failure("this is mscclpp's library, which cannot forward to itself".into()));
+        }
         // SAFETY: the user names a NCCL, whose initializers do not depend on what this process does.
         let library = unsafe { unix::Library::open(Some(&path), unix::RTLD_NOW | unix::RTLD_LOCAL | RTLD_DEEPBIND) };
         // The loader's reason is the source of the error.
@@ -86,9 +89,6 @@ impl Library {
             failure(reason.unwrap_or_else(|| error.to_string()))
         })?;
         let loaded = Self { path, library, version: 0, symbols: RwLock::default() };
-        if loaded.find("ncclGetVersion") == Some(crate::table::own_version_function()) {
-            return Err(failure("this is mscclpp's library, which cannot forward to itself".into()));
-        }
         let mut version = 0;
         // SAFETY: `ncclGetVersion` writes an integer.
         let code = unsafe { call!(loaded, "ncclGetVersion", fn(*mut c_int), &raw mut version) };
@@ -176,7 +176,35 @@ impl Library {
     }
 }
 
+/// Returns the file from which this library was loaded, where Linux says so. Its exported functions do not identify it: the loader
+/// may have found those of another NCCL before.
+fn own_file() -> Option<PathBuf> {
+    let own = own_file as *const () as usize;
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let path = maps.lines().find_map(|line| {
+        let (begin, end) = line.split_once(' ')?.0.split_once('-')?;
+        let [begin, end] = [begin, end].map(|text| usize::from_str_radix(text, 16).ok());
+        ((begin?..end?).contains(&own)).then(|| line.find('/').map(|at| line[at..].to_owned()))?
+    })?;
+    std::fs::canonicalize(path).ok()
+}
+
 /// Returns a version as a text, such as 2.30.7.
 pub(crate) fn dotted(version: c_int) -> String {
     format!("{}.{}.{}", version / 10_000, version / 100 % 100, version % 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_file_is_that_of_the_program_that_links_it() {
+        if Path::new("/proc/self/maps").exists() {
+            let program = std::env::current_exe().and_then(std::fs::canonicalize).expect("a file");
+            assert_eq!(own_file(), Some(program.clone()));
+            let failure = Library::load(&program).err().expect("not loaded");
+            assert!(failure.text.contains("cannot forward to itself"), "{}", failure.text);
+        }
+    }
 }

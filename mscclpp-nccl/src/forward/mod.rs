@@ -21,7 +21,7 @@ use std::sync::OnceLock;
 pub(crate) use self::calls::{Forwarded, PutSignal, Scalar, group};
 pub(crate) use self::library::{Library, VARIABLE, call, dotted, library, usable};
 pub(crate) use self::nested::Nested;
-pub(crate) use self::rules::{Operation, Rules};
+pub(crate) use self::rules::Rules;
 use crate::debug;
 
 /// The variable that lists the calls that are forwarded.
