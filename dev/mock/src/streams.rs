@@ -3,15 +3,13 @@
 //! The simulator has streams that do not synchronize with one another. Work of the default stream is ordered with that of the
 //! other kind of streams by events.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
+use std::collections::BTreeSet;
 
 use mscclpp_exec::cuda::Handle;
 
 use crate::calls::ask;
 use crate::code::{self, Code};
-use crate::state;
+use crate::{captures, state};
 
 /// Handles of the default stream: that of calls without a stream, and `CU_STREAM_LEGACY`.
 const DEFAULT: [usize; 2] = [0, 1];
@@ -26,11 +24,9 @@ pub(crate) struct Streams {
     pub(crate) default: Option<Handle>,
     /// Streams that were created without `CU_STREAM_NON_BLOCKING`.
     blocking: BTreeSet<usize>,
-    /// Identifiers of the captures of streams.
-    captures: BTreeMap<usize, u64>,
 }
 
-/// Returns the simulator's stream for a handle.
+/// Returns the simulator's stream for a handle: where the stream joined a capture, that of the capture.
 ///
 /// # Errors
 /// `CUDA_ERROR_NOT_SUPPORTED` for the default stream of a thread.
@@ -42,7 +38,7 @@ pub(crate) fn resolve(stream: usize) -> Result<usize, Code> {
         return Err(code::NOT_SUPPORTED);
     }
     if !DEFAULT.contains(&stream) {
-        return Ok(stream);
+        return captures::origin(stream);
     }
     if let Some(known) = state::here(|device| device.streams.default)? {
         return Ok(known.0);
@@ -67,17 +63,6 @@ pub(crate) fn add(stream: usize, is_blocking: bool) -> Result<(), Code> {
 /// Removes a stream that is destroyed.
 pub(crate) fn remove(stream: usize) -> Result<(), Code> {
     state::here(|device| device.streams.blocking.remove(&stream)).map(|_| ())
-}
-
-/// Gives the capture of a stream an identifier that no other capture of the process has.
-pub(crate) fn begin_capture(stream: usize) -> Result<(), Code> {
-    static COUNT: AtomicU64 = AtomicU64::new(1);
-    state::here(|device| device.streams.captures.insert(stream, COUNT.fetch_add(1, Relaxed))).map(|_| ())
-}
-
-/// Returns the identifier of the capture of a stream, if it was begun.
-pub(crate) fn capture(stream: usize) -> Result<Option<u64>, Code> {
-    state::here(|device| device.streams.captures.get(&stream).copied())
 }
 
 /// Lets a stream wait for the work of the streams that it synchronizes with, before work is enqueued on it.

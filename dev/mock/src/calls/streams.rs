@@ -7,7 +7,7 @@ use mscclpp_exec::cuda::Handle;
 use super::{ask, calls, valid};
 use crate::code::{self, Code};
 use crate::state::called_here;
-use crate::{state, streams};
+use crate::{captures, state, streams};
 
 /// Flag of streams that do not synchronize with the default one.
 const NON_BLOCKING: c_uint = 1;
@@ -76,6 +76,9 @@ calls! {
 
     fn cuStreamWaitEvent(stream: usize, event: usize, _flags: c_uint) {
         let stream = streams::resolve(stream)?;
+        if captures::wait(stream, event)? {
+            return Ok(());
+        }
         state::enqueue_on(stream)?;
         ask(|driver| driver.wait_event(Handle(stream), Handle(event)))
     }
@@ -83,6 +86,7 @@ calls! {
     fn cuStreamWriteValue64_v2(stream: usize, address: u64, value: u64, flags: c_uint) {
         valid(flags == 0 && address.is_multiple_of(8))?;
         let stream = streams::resolve(stream)?;
+        captures::count(stream)?;
         state::enqueue_on(stream)?;
         ask(|driver| driver.write_value(address, value, Handle(stream)))
     }
