@@ -67,6 +67,7 @@ pub(crate) fn libraries() -> Result<&'static Path, String> {
         for (name, library) in [
             ("libcuda.so.1", "mscclpp_mock_cuda"),
             ("libnvrtc.so", "mscclpp_mock_cuda"),
+            ("libcudart.so.13", "mscclpp_mock_cudart"),
             ("libnccl.so.2", "mscclpp_nccl"),
             ("libnccl.so", "mscclpp_nccl"),
         ] {
