@@ -112,7 +112,10 @@ pub(crate) fn reject(call: &str, stream: usize) -> Result<(), Code> {
 /// Records an event on a stream, if the stream is captured; returns whether it is.
 pub(crate) fn record(event: usize, stream: usize) -> Result<bool, Code> {
     captures(|captures| match captures.current.get(&stream) {
-        Some(capture) => captures.events.insert(event, capture.id).map_or(true, |_| true),
+        Some(capture) => {
+            captures.events.insert(event, capture.id);
+            true
+        }
         None => {
             captures.events.remove(&event);
             false

@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 
 use mscclpp_exec::cuda::{CaptureMode, Handle};
 
-use super::{ask, calls, valid};
+use super::{ask, calls, give_optional, valid};
 use crate::code::{self, Code};
 use crate::state::{self, called_here};
 use crate::{captures, streams};
@@ -48,11 +48,11 @@ calls! {
             if let Some(capture) = capture {
                 let last = capture.last_node();
                 LAST_NODE.set(last.unwrap_or(0));
-                id.as_mut().map(|id| *id = capture.id);
-                graph.as_mut().map(|graph| *graph = capture.graph);
-                dependencies.as_mut().map(|nodes| *nodes = LAST_NODE.with(|node| node.as_ptr().cast_const()));
-                edges.as_mut().map(|edges| *edges = std::ptr::null());
-                count.as_mut().map(|count| *count = usize::from(last.is_some()));
+                give_optional(id, capture.id);
+                give_optional(graph, capture.graph);
+                give_optional(dependencies, LAST_NODE.with(|node| node.as_ptr().cast_const()));
+                give_optional(edges, std::ptr::null());
+                give_optional(count, usize::from(last.is_some()));
             }
         }
         Ok(())

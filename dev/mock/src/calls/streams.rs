@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uint};
 
 use mscclpp_exec::cuda::Handle;
 
-use super::{ask, calls, valid};
+use super::{ask, calls, give_optional, valid};
 use crate::code::{self, Code};
 use crate::state::called_here;
 use crate::{captures, state, streams};
@@ -37,7 +37,7 @@ calls! {
         called_here("cuCtxGetStreamPriorityRange")?;
         for (at, priority) in [(least, 0), (greatest, GREATEST)] {
             // SAFETY: the caller's pointers, or null.
-            unsafe { at.as_mut() }.map(|at| *at = priority);
+            unsafe { give_optional(at, priority) };
         }
         Ok(())
     }
