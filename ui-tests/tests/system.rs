@@ -32,7 +32,6 @@ const ALLOWED: &[(&str, &str)] = &[
     ("mscclpp-nccl/src/debug.rs", "the name of the host"),
     ("dev/src", "the simulator has the driver's handles of memory"),
     ("dev/mock/src", "the driver's handles of memory"),
-    ("dev/cudart/src", "the driver's library"),
 ];
 
 /// Libraries of one system, or of one kind of device.
