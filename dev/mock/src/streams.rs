@@ -3,7 +3,7 @@
 //! The simulator has streams that do not synchronize with one another. Work of the default stream is ordered with that of the
 //! other kind of streams by events.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use mscclpp_exec::cuda::Handle;
 
@@ -24,6 +24,7 @@ pub(crate) struct Streams {
     pub(crate) default: Option<Handle>,
     /// Streams that were created without `CU_STREAM_NON_BLOCKING`.
     blocking: BTreeSet<usize>,
+    priorities: BTreeMap<usize, i32>,
 }
 
 /// Returns the simulator's stream for a handle: where the stream joined a capture, that of the capture.
@@ -52,17 +53,27 @@ pub(crate) fn resolve(stream: usize) -> Result<usize, Code> {
     Ok(used.0)
 }
 
-/// Records whether a new stream synchronizes with the default stream.
-pub(crate) fn add(stream: usize, is_blocking: bool) -> Result<(), Code> {
-    if is_blocking {
-        state::here(|device| device.streams.blocking.insert(stream))?;
-    }
-    Ok(())
+/// Records whether a new stream synchronizes with the default stream, and its priority.
+pub(crate) fn add(stream: usize, is_blocking: bool, priority: i32) -> Result<(), Code> {
+    state::here(|device| {
+        if is_blocking {
+            device.streams.blocking.insert(stream);
+        }
+        device.streams.priorities.insert(stream, priority);
+    })
+}
+
+/// Returns the priority of a stream; that of the default stream is 0.
+pub(crate) fn priority(stream: usize) -> Result<i32, Code> {
+    state::here(|device| device.streams.priorities.get(&stream).copied().unwrap_or(0))
 }
 
 /// Removes a stream that is destroyed.
 pub(crate) fn remove(stream: usize) -> Result<(), Code> {
-    state::here(|device| device.streams.blocking.remove(&stream)).map(|_| ())
+    state::here(|device| {
+        device.streams.blocking.remove(&stream);
+        device.streams.priorities.remove(&stream);
+    })
 }
 
 /// Lets a stream wait for the work of the streams that it synchronizes with, before work is enqueued on it.

@@ -22,7 +22,7 @@ fn create(flags: c_uint, priority: c_int) -> Result<usize, Code> {
         0 => ask(|driver| driver.create_stream())?.0,
         _ => ask(|driver| driver.create_priority_stream())?.0,
     };
-    streams::add(stream, flags != NON_BLOCKING)?;
+    streams::add(stream, flags != NON_BLOCKING, priority)?;
     Ok(stream)
 }
 
@@ -43,8 +43,7 @@ calls! {
     }
 
     fn cuStreamGetPriority(stream: usize, priority: *mut c_int) -> priority {
-        streams::resolve(stream)?;
-        Ok(0)
+        streams::priority(streams::resolve(stream)?)
     }
 
     fn cuStreamGetCtx(stream: usize, context: *mut usize) -> context {

@@ -159,6 +159,18 @@ static void captures_include_joined_streams(void) {
   RUN(cudaGraphExecDestroy, (void*), made);
 }
 
+static void streams_have_priorities(void) {
+  int least = 9, greatest = 9, found = 9;
+  void *high = 0, *low = stream(1);
+  RUN(cudaDeviceGetStreamPriorityRange, (int*, int*), &least, &greatest);
+  TRUE(least == 0 && greatest < 0);
+  RUN(cudaStreamCreateWithPriority, (void**, unsigned, int), &high, 1, greatest);
+  RUN(cudaStreamGetPriority, (void*, int*), high, &found);
+  TRUE(found == greatest);
+  RUN(cudaStreamGetPriority, (void*, int*), low, &found);
+  TRUE(found == 0);
+}
+
 static void errors_are_codes_with_texts(void) {
   int last = RUNTIME(cudaGetLastError, (void), );
   CODE(1, cudaMalloc, (void**, size_t), 0, 5);
@@ -194,6 +206,7 @@ int main(void) {
   TRUE(device == 1);
   default_stream_is_ordered();
   kinds_of_memory();
+  streams_have_priorities();
   captures_include_joined_streams();
   errors_are_codes_with_texts();
   return failures != 0;
