@@ -28,7 +28,6 @@ const CRATES: &[(&str, &str, &[&str])] = &[
     ("dev", "mscclpp-dev", &["mscclpp-exec", "mscclpp-kernels"]),
     ("dev/cudart", "mscclpp-mock-cudart", &[]),
     ("dev/mock", "mscclpp-mock-cuda", &["mscclpp-dev", "mscclpp-exec", "mscclpp-kernels"]),
-    ("dev/cudart", "mscclpp-mock-cudart", &[]),
     ("examples", "examples", &["mscclpp"]),
     ("ui-tests", "ui-tests", &["mscclpp"]),
     ("conformance", "conformance", &[]),
