@@ -117,7 +117,9 @@ queries! {
         let function = driver::function(unsafe { CStr::from_ptr(symbol) })?;
         // SAFETY: guaranteed by the caller.
         unsafe {
-            status.as_mut().map(|status| *status = if function.is_null() { NOT_FOUND } else { FOUND });
+            if let Some(status) = status.as_mut() {
+                *status = if function.is_null() { NOT_FOUND } else { FOUND };
+            }
             give(found, Ok(function))
         }
     }

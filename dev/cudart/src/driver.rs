@@ -138,4 +138,5 @@ driver! {
     fn cuGraphLaunch(graph: usize, stream: usize);
     fn cuGraphExecDestroy(graph: usize);
     fn cuGraphDestroy(graph: usize);
+    #[pointers] fn cuGraphGetNodes(graph: usize, nodes: *mut usize, count: *mut usize);
 }

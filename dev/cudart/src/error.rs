@@ -14,7 +14,7 @@ pub(crate) const INVALID_DEVICE: Code = 101;
 pub(crate) const NOT_SUPPORTED: Code = 801;
 
 /// Names and descriptions, by code.
-const TEXTS: [(Code, &CStr, &CStr); 24] = [
+const TEXTS: [(Code, &CStr, &CStr); 27] = [
     (SUCCESS, c"cudaSuccess", c"no error"),
     (INVALID_VALUE, c"cudaErrorInvalidValue", c"invalid argument"),
     (2, c"cudaErrorMemoryAllocation", c"out of memory"),
@@ -41,6 +41,9 @@ const TEXTS: [(Code, &CStr, &CStr); 24] = [
     ),
     (900, c"cudaErrorStreamCaptureUnsupported", c"operation not permitted when stream is capturing"),
     (901, c"cudaErrorStreamCaptureInvalidated", c"operation failed due to a previous error during capture"),
+    (902, c"cudaErrorStreamCaptureMerge", c"operation would merge two captures"),
+    (905, c"cudaErrorStreamCaptureIsolation", c"dependency on an event outside of the capture"),
+    (907, c"cudaErrorCapturedEvent", c"operation not permitted on an event last recorded in a capturing stream"),
     (908, c"cudaErrorStreamCaptureWrongThread", c"attempt to terminate a thread-local capture sequence from another thread"),
     (999, c"cudaErrorUnknown", c"unknown error"),
 ];

@@ -3,8 +3,16 @@
 use std::ffi::{c_int, c_void};
 
 use crate::driver;
-use crate::error;
+use crate::error::{self, Code};
 use crate::runtime::runtime;
+use crate::user_objects;
+
+/// Instantiates a graph. The instance keeps the objects of the graph.
+fn instantiate(graph: usize, flags: u64) -> Result<usize, Code> {
+    let instance = driver::cuGraphInstantiateWithFlags(graph, flags)?;
+    user_objects::instantiate(graph, instance);
+    Ok(instance)
+}
 
 runtime! {
     fn cudaStreamIsCapturing(stream: usize, status: *mut c_int) -> status { driver::cuStreamIsCapturing(stream) }
@@ -38,16 +46,24 @@ runtime! {
     }
 
     fn cudaGraphInstantiate(made: *mut usize, graph: usize, flags: u64) -> made {
-        driver::cuGraphInstantiateWithFlags(graph, flags)
+        instantiate(graph, flags)
     }
 
     fn cudaGraphInstantiateWithFlags(made: *mut usize, graph: usize, flags: u64) -> made {
-        driver::cuGraphInstantiateWithFlags(graph, flags)
+        instantiate(graph, flags)
     }
 
     fn cudaGraphLaunch(graph: usize, stream: usize) { driver::cuGraphLaunch(graph, stream) }
 
-    fn cudaGraphExecDestroy(graph: usize) { driver::cuGraphExecDestroy(graph) }
+    fn cudaGraphExecDestroy(graph: usize) { driver::cuGraphExecDestroy(graph).and_then(|()| user_objects::destroy(graph)) }
 
-    fn cudaGraphDestroy(graph: usize) { driver::cuGraphDestroy(graph) }
+    fn cudaGraphGetNodes(graph: usize, nodes: *mut usize, count: *mut usize) {
+        if count.is_null() {
+            return Err(error::INVALID_VALUE);
+        }
+        // SAFETY: guaranteed by the caller.
+        unsafe { driver::cuGraphGetNodes(graph, nodes, count) }
+    }
+
+    fn cudaGraphDestroy(graph: usize) { driver::cuGraphDestroy(graph).and_then(|()| user_objects::destroy(graph)) }
 }

@@ -23,3 +23,4 @@ mod runtime;
 mod sharing;
 mod streams;
 mod unsupported;
+mod user_objects;

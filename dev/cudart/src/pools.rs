@@ -41,10 +41,11 @@ runtime! {
 
     fn cudaMemPoolSetAttribute(pool: usize, attribute: c_int, value: *const c_void) {
         device(pool)?;
-        // SAFETY: integers of this size, as the caller guarantees.
         let value = match attribute {
             _ if value.is_null() => return Err(error::INVALID_VALUE),
+            // SAFETY: an integer of this size, as the caller guarantees.
             _ if REUSE.contains(&attribute) => unsafe { value.cast::<c_int>().read() as u64 },
+            // SAFETY: as above.
             RELEASE_THRESHOLD => unsafe { value.cast::<u64>().read() },
             _ => return Err(error::INVALID_VALUE),
         };

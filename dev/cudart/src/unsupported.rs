@@ -22,9 +22,7 @@ unsupported! {
     cudaGraphAddNode
     cudaGraphConditionalHandleCreate
     cudaGraphDebugDotPrint
-    cudaGraphGetNodes
     cudaGraphNodeGetDependencies
-    cudaGraphRetainUserObject
     cudaIpcGetEventHandle
     cudaIpcOpenEventHandle
     cudaKernelSetAttributeForDevice
@@ -44,6 +42,4 @@ unsupported! {
     cudaStreamAddCallback
     cudaStreamBeginCaptureToGraph
     cudaStreamUpdateCaptureDependencies
-    cudaUserObjectCreate
-    cudaUserObjectRelease
 }

@@ -11,6 +11,7 @@
 //! NVRTC as well, which compile other sources for the simulator.
 
 mod calls;
+mod captures;
 mod code;
 mod images;
 mod multicast;

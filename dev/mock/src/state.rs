@@ -8,6 +8,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use mscclpp_dev::{Options, machine, simulator};
 use mscclpp_exec::cuda::SharedDriver;
 
+use crate::captures::Captures;
 use crate::code::{self, Code};
 use crate::streams::{self, Streams};
 
@@ -33,6 +34,7 @@ pub(crate) struct Device {
     pending: BTreeSet<usize>,
     /// The default stream, and the streams that synchronize with it.
     pub(crate) streams: Streams,
+    pub(crate) captures: Captures,
     /// Calls of the function that is to fail and that the simulator does not have.
     calls: u64,
 }
@@ -91,6 +93,7 @@ impl Default for Device {
             stores: Vec::new(),
             pending: BTreeSet::new(),
             streams: Streams::default(),
+            captures: Captures::default(),
             calls: 0,
         }
     }
@@ -276,6 +279,7 @@ pub(crate) fn release(ordinal: usize) -> Result<(), Code> {
     device.stores.clear();
     device.pending.clear();
     let default_stream = std::mem::take(&mut device.streams).default;
+    device.captures = Captures::default();
     let first = device.machine.0;
     drop(devices);
     let destroyed = default_stream.map_or(Ok(()), |stream| driver.destroy_stream(stream).map_err(code::said));

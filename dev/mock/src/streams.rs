@@ -4,14 +4,12 @@
 //! other kind of streams by events.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::Relaxed;
 
 use mscclpp_exec::cuda::Handle;
 
 use crate::calls::ask;
 use crate::code::{self, Code};
-use crate::state;
+use crate::{captures, state};
 
 /// Handles of the default stream: that of calls without a stream, and `CU_STREAM_LEGACY`.
 const DEFAULT: [usize; 2] = [0, 1];
@@ -26,11 +24,10 @@ pub(crate) struct Streams {
     pub(crate) default: Option<Handle>,
     /// Streams that were created without `CU_STREAM_NON_BLOCKING`.
     blocking: BTreeSet<usize>,
-    /// Identifiers of the captures of streams.
-    captures: BTreeMap<usize, u64>,
+    priorities: BTreeMap<usize, i32>,
 }
 
-/// Returns the simulator's stream for a handle.
+/// Returns the simulator's stream for a handle: where the stream joined a capture, that of the capture.
 ///
 /// # Errors
 /// `CUDA_ERROR_NOT_SUPPORTED` for the default stream of a thread.
@@ -42,7 +39,7 @@ pub(crate) fn resolve(stream: usize) -> Result<usize, Code> {
         return Err(code::NOT_SUPPORTED);
     }
     if !DEFAULT.contains(&stream) {
-        return Ok(stream);
+        return captures::origin(stream);
     }
     if let Some(known) = state::here(|device| device.streams.default)? {
         return Ok(known.0);
@@ -56,28 +53,27 @@ pub(crate) fn resolve(stream: usize) -> Result<usize, Code> {
     Ok(used.0)
 }
 
-/// Records whether a new stream synchronizes with the default stream.
-pub(crate) fn add(stream: usize, is_blocking: bool) -> Result<(), Code> {
-    if is_blocking {
-        state::here(|device| device.streams.blocking.insert(stream))?;
-    }
-    Ok(())
+/// Records whether a new stream synchronizes with the default stream, and its priority.
+pub(crate) fn add(stream: usize, is_blocking: bool, priority: i32) -> Result<(), Code> {
+    state::here(|device| {
+        if is_blocking {
+            device.streams.blocking.insert(stream);
+        }
+        device.streams.priorities.insert(stream, priority);
+    })
+}
+
+/// Returns the priority of a stream; that of the default stream is 0.
+pub(crate) fn priority(stream: usize) -> Result<i32, Code> {
+    state::here(|device| device.streams.priorities.get(&stream).copied().unwrap_or(0))
 }
 
 /// Removes a stream that is destroyed.
 pub(crate) fn remove(stream: usize) -> Result<(), Code> {
-    state::here(|device| device.streams.blocking.remove(&stream)).map(|_| ())
-}
-
-/// Gives the capture of a stream an identifier that no other capture of the process has.
-pub(crate) fn begin_capture(stream: usize) -> Result<(), Code> {
-    static COUNT: AtomicU64 = AtomicU64::new(1);
-    state::here(|device| device.streams.captures.insert(stream, COUNT.fetch_add(1, Relaxed))).map(|_| ())
-}
-
-/// Returns the identifier of the capture of a stream, if it was begun.
-pub(crate) fn capture(stream: usize) -> Result<Option<u64>, Code> {
-    state::here(|device| device.streams.captures.get(&stream).copied())
+    state::here(|device| {
+        device.streams.blocking.remove(&stream);
+        device.streams.priorities.remove(&stream);
+    })
 }
 
 /// Lets a stream wait for the work of the streams that it synchronizes with, before work is enqueued on it.

@@ -238,7 +238,6 @@ impl SimulatedHost {
     /// Returns whether an event is complete. Delayed work makes progress with kernels, or, if none runs, with each
     /// query.
     pub(crate) fn is_done(self: &Arc<Self>, event: Handle) -> bool {
-        self.start_kernels();
         if self.options.late && !self.state().running {
             let memory = self.memory();
             self.perform(&memory, &mut self.state());

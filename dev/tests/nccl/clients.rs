@@ -20,6 +20,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("collectives_through_switches_are_right", || collectives(4, &[("MSCCLPP_MOCK_MULTICAST", "8")])),
         ("collectives_of_ranks_that_share_a_device_are_right", || collectives(3, &[("ONE_DEVICE", "1")])),
         ("groups_of_all_ranks_in_one_thread_are_right", || ran(&run("one_process", 1, &[], &[])?)),
+        ("runtime_of_simulated_devices_keeps_order_and_reports_errors", || ran(&run("runtime", 1, &[], &[])?)),
         ("invalid_arguments_are_codes_with_texts", || ran(&run("arguments", 1, &[], &[])?)),
     ]
 }
@@ -67,6 +68,7 @@ pub(crate) fn libraries() -> Result<&'static Path, String> {
         for (name, library) in [
             ("libcuda.so.1", "mscclpp_mock_cuda"),
             ("libnvrtc.so", "mscclpp_mock_cuda"),
+            ("libcudart.so.13", "mscclpp_mock_cudart"),
             ("libnccl.so.2", "mscclpp_nccl"),
             ("libnccl.so", "mscclpp_nccl"),
         ] {

@@ -5,7 +5,12 @@ mod clients;
 mod cudarc_client;
 mod faults;
 mod forward;
+mod pytorch;
 mod symbols;
+
+// Ports that are otherwise unused.
+#[path = "../../../mscclpp-exec/tests/common/port.rs"]
+mod port;
 
 use libtest_mimic::{Arguments, Trial};
 
@@ -25,5 +30,6 @@ fn main() {
     let of_clients = of_clients
         .into_iter()
         .map(|(name, test)| Trial::test(name, move || Ok(test()?)).with_ignored_flag(missing.is_some()));
-    libtest_mimic::run(&arguments, symbols::tests().into_iter().chain(of_clients).collect()).exit();
+    let all = symbols::tests().into_iter().chain(of_clients).chain(pytorch::tests(missing.is_some()));
+    libtest_mimic::run(&arguments, all.collect()).exit();
 }

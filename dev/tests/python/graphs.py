@@ -39,4 +39,23 @@ def captured_sequence_is_replayed():
         equal(tensor, values(0, part * SIZE, seed=seed), f"replay {seed}")
 
 
+@nccl_test
+def captured_async_calls_are_replayed():
+    """The calls run on a stream of the backend, which joins the capture by an event."""
+    tensors = [on_device(values(RANK, 128)) for _ in range(2)]
+    dist.all_reduce(tensors[0].clone())
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+        for work in works:
+            work.wait()
+        copy = tensors[1].clone()
+    for seed in range(3):
+        for tensor in tensors:
+            tensor.copy_(values(RANK, 128, seed=seed))
+        graph.replay()
+        for tensor in (*tensors, copy):
+            equal(tensor, summed(128, seed), f"replay {seed}")
+
+
 run()

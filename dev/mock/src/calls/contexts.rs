@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint};
 
-use super::{ask, calls, ordinal, valid};
+use super::{ask, calls, give_optional, ordinal, valid};
 use crate::code::{self, Code, said};
 use crate::state::{self, called, called_anywhere};
 
@@ -37,7 +37,7 @@ calls! {
     fn cuCtxPopCurrent_v2(context: *mut usize) {
         let popped = state::pop()?;
         // SAFETY: the caller's pointer, or null.
-        unsafe { context.as_mut() }.map(|context| *context = popped);
+        unsafe { give_optional(context, popped) };
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use mscclpp_exec::cuda::Handle;
 
 use super::{ask, calls, valid};
 use crate::code::Code;
-use crate::{state, streams};
+use crate::{captures, state, streams};
 
 /// Waits for a stream, if it has work.
 fn finish(stream: usize) -> Result<(), Code> {
@@ -17,15 +17,18 @@ calls! {
     fn cuMemsetD8Async(address: u64, value: u8, bytes: usize, stream: usize) {
         let stream = streams::resolve(stream)?;
         if value != 0 {
+            captures::reject("cuMemsetD8Async", stream)?;
             finish(stream)?;
             return state::store_on(stream, address, &vec![value; bytes]);
         }
+        captures::count(stream)?;
         state::enqueue_on(stream)?;
         ask(|driver| driver.memset_async(address, bytes as u64, Handle(stream)))
     }
 
     fn cuMemsetD32Async(address: u64, value: u32, count: usize, stream: usize) {
         let stream = streams::resolve(stream)?;
+        captures::reject("cuMemsetD32Async", stream)?;
         finish(stream)?;
         state::store_on(stream, address, &value.to_ne_bytes().repeat(count))
     }
@@ -33,6 +36,7 @@ calls! {
     fn cuMemcpyHtoDAsync_v2(to: u64, from: *const u8, bytes: usize, stream: usize) {
         valid(bytes > 0)?;
         let stream = streams::resolve(stream)?;
+        captures::reject("cuMemcpyHtoDAsync", stream)?;
         finish(stream)?;
         // SAFETY: the caller's memory.
         let from = unsafe { slice::from_raw_parts(from, bytes) };
@@ -42,6 +46,7 @@ calls! {
     fn cuMemcpyDtoHAsync_v2(to: *mut u8, from: u64, bytes: usize, stream: usize) {
         valid(bytes > 0)?;
         let stream = streams::resolve(stream)?;
+        captures::reject("cuMemcpyDtoHAsync", stream)?;
         streams::order(stream)?;
         finish(stream)?;
         state::store_now(Some(stream))?;
@@ -52,6 +57,7 @@ calls! {
 
     fn cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: usize) {
         let stream = streams::resolve(stream)?;
+        captures::count(stream)?;
         state::enqueue_on(stream)?;
         ask(|driver| driver.copy(to, from, bytes as u64, Handle(stream)))
     }

@@ -8,7 +8,7 @@ use mscclpp_exec::cuda::{Driver, Handle};
 
 use super::{ask, calls, valid};
 use crate::code::{self, Code};
-use crate::{state, streams};
+use crate::{captures, state, streams};
 
 /// Time between two queries of an event that is waited for.
 const POLL: Duration = Duration::from_micros(100);
@@ -24,15 +24,22 @@ calls! {
         ask(create).map(|event| event.0)
     }
 
-    fn cuEventDestroy_v2(event: usize) { ask(|driver| driver.destroy_event(Handle(event))) }
+    fn cuEventDestroy_v2(event: usize) {
+        captures::remove_event(event)?;
+        ask(|driver| driver.destroy_event(Handle(event)))
+    }
 
     fn cuEventRecord(event: usize, stream: usize) {
         let stream = streams::resolve(stream)?;
+        if captures::record(event, stream)? {
+            return Ok(());
+        }
         state::enqueue_on(stream)?;
         ask(|driver| driver.record(Handle(event), Handle(stream)))
     }
 
     fn cuEventQuery(event: usize) {
+        captures::check_query(event)?;
         match ask(|driver| driver.is_done(Handle(event)))? {
             true => Ok(()),
             false => Err(code::NOT_READY),
@@ -40,6 +47,7 @@ calls! {
     }
 
     fn cuEventSynchronize(event: usize) {
+        captures::check_query(event)?;
         // Other threads run the kernels.
         while !ask(|driver| driver.is_done(Handle(event)))? {
             thread::sleep(POLL);

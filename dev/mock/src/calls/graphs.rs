@@ -1,16 +1,22 @@
 //! Captures of streams, and the resulting graphs.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 
 use mscclpp_exec::cuda::{CaptureMode, Handle};
 
-use super::{ask, calls, valid};
+use super::{ask, calls, give_optional, valid};
 use crate::code::{self, Code};
 use crate::state::{self, called_here};
-use crate::streams;
+use crate::{captures, streams};
 
 /// The modes of threads, by the driver's numbers.
 const MODES: [CaptureMode; 3] = [CaptureMode::Global, CaptureMode::ThreadLocal, CaptureMode::Relaxed];
+
+thread_local! {
+    /// The operation that the thread's last query of a capture has returned.
+    static LAST_NODE: Cell<usize> = const { Cell::new(0) };
+}
 
 calls! {
     fn cuStreamIsCapturing(stream: usize, status: *mut c_int) -> status {
@@ -21,11 +27,10 @@ calls! {
     fn cuStreamBeginCapture_v2(stream: usize, mode: c_int) {
         // The simulator has one mode for captures: calls of other threads do not invalidate them.
         valid((0..MODES.len() as c_int).contains(&mode) && stream > 2)?;
-        ask(|driver| driver.begin_capture(Handle(stream)))?;
-        streams::begin_capture(stream)
+        captures::begin(stream)
     }
 
-    // The graph of a capture and its nodes exist when the capture ends.
+    // The dependencies remain valid until the next query of this thread; their edges have no data.
     fn cuStreamGetCaptureInfo_v3(
         stream: usize,
         status: *mut c_int,
@@ -36,23 +41,25 @@ calls! {
         count: *mut usize,
     ) {
         let stream = streams::resolve(stream)?;
-        let is_capturing = ask(|driver| driver.is_capturing(Handle(stream)))?;
-        if is_capturing && !(graph.is_null() && dependencies.is_null() && edges.is_null() && count.is_null()) {
-            eprintln!("the graph of a capture that has not ended is not supported on simulated devices");
-            return Err(code::NOT_SUPPORTED);
-        }
-        // SAFETY: guaranteed by the caller; the identifier is optional.
+        let capture = captures::of(stream)?;
+        // SAFETY: guaranteed by the caller; all but the status are optional.
         unsafe {
-            status.write(c_int::from(is_capturing));
-            if let Some(id) = id.as_mut().filter(|_| is_capturing) {
-                *id = streams::capture(stream)?.unwrap_or(0);
+            status.write(c_int::from(capture.is_some()));
+            if let Some(capture) = capture {
+                let last = capture.last_node();
+                LAST_NODE.set(last.unwrap_or(0));
+                give_optional(id, capture.id);
+                give_optional(graph, capture.graph);
+                give_optional(dependencies, LAST_NODE.with(|node| node.as_ptr().cast_const()));
+                give_optional(edges, std::ptr::null());
+                give_optional(count, usize::from(last.is_some()));
             }
         }
         Ok(())
     }
 
     fn cuStreamEndCapture(stream: usize, graph: *mut usize) -> graph {
-        ask(|driver| driver.end_capture(Handle(stream))).map(|graph| graph.0)
+        captures::end(stream)
     }
 
     fn cuThreadExchangeStreamCaptureMode(mode: *mut c_int) {
@@ -66,23 +73,26 @@ calls! {
         Ok(())
     }
 
-    // The simulator's graphs are ready when they are created: instantiating returns the same handle, and destroying the
-    // first handle has no effect.
     fn cuGraphInstantiateWithFlags(made: *mut usize, graph: usize, _flags: u64) -> made {
-        if let Err(code) = called_here("cuGraphInstantiate") {
-            // Destroying the remaining handle destroys the graph.
-            ask(|driver| driver.destroy_graph(Handle(graph)))?;
-            return Err(code);
-        }
-        Ok(graph)
+        called_here("cuGraphInstantiate")?;
+        captures::instantiate(graph)
     }
 
-    fn cuGraphDestroy(_graph: usize) { Ok(()) }
+    fn cuGraphDestroy(graph: usize) { captures::destroy(graph) }
+
+    fn cuGraphGetNodes(graph: usize, nodes: *mut usize, count: *mut usize) -> count {
+        if !nodes.is_null() {
+            eprintln!("handles of a graph's operations are not supported on simulated devices");
+            return Err(code::NOT_SUPPORTED);
+        }
+        captures::num_nodes(graph)
+    }
 
     fn cuGraphExecDestroy(graph: usize) { ask(|driver| driver.destroy_graph(Handle(graph))) }
 
     fn cuGraphLaunch(graph: usize, stream: usize) {
         let stream = streams::resolve(stream)?;
+        captures::count(stream)?;
         state::enqueue_on(stream)?;
         ask(|driver| driver.launch_graph(Handle(graph), Handle(stream)))
     }

@@ -10,7 +10,7 @@ use super::{ask, calls, valid};
 use crate::code::{self, Code};
 use crate::images::{code_of, name_of};
 use crate::state::{self, called_here};
-use crate::streams;
+use crate::{captures, streams};
 
 calls! {
     fn cuModuleLoadData(module: *mut usize, image: *const c_void) -> module {
@@ -70,6 +70,7 @@ calls! {
         valid([blocks_y, blocks_z, threads_y, threads_z] == [1; 4] && extra.is_null())?;
         valid(blocks > 0 && (1..=1024).contains(&threads) && shared == 0)?;
         let stream = streams::resolve(stream)?;
+        captures::count(stream)?;
         state::enqueue_on(stream)?;
         let bytes = state::argument(function)?;
         // SAFETY: kernels of this library take one argument of this number of bytes.

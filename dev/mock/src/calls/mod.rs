@@ -72,6 +72,17 @@ pub(crate) unsafe fn give<T>(at: *mut T, value: Result<T, Code>) -> Code {
     }
 }
 
+/// Stores an optional result of a call.
+///
+/// # Safety
+/// `at` must be null or valid for writes.
+unsafe fn give_optional<T>(at: *mut T, value: T) {
+    if !at.is_null() {
+        // SAFETY: guaranteed by the caller.
+        unsafe { at.write(value) };
+    }
+}
+
 /// Calls the simulator of the current context.
 pub(crate) fn ask<T>(call: impl FnOnce(&dyn Driver) -> Result<T, DriverError>) -> Result<T, Code> {
     call(&*state::driver()?).map_err(said)

@@ -4,10 +4,10 @@ use std::ffi::{c_int, c_uint};
 
 use mscclpp_exec::cuda::Handle;
 
-use super::{ask, calls, valid};
+use super::{ask, calls, give_optional, valid};
 use crate::code::{self, Code};
 use crate::state::called_here;
-use crate::{state, streams};
+use crate::{captures, state, streams};
 
 /// Flag of streams that do not synchronize with the default one.
 const NON_BLOCKING: c_uint = 1;
@@ -22,7 +22,7 @@ fn create(flags: c_uint, priority: c_int) -> Result<usize, Code> {
         0 => ask(|driver| driver.create_stream())?.0,
         _ => ask(|driver| driver.create_priority_stream())?.0,
     };
-    streams::add(stream, flags != NON_BLOCKING)?;
+    streams::add(stream, flags != NON_BLOCKING, priority)?;
     Ok(stream)
 }
 
@@ -37,14 +37,13 @@ calls! {
         called_here("cuCtxGetStreamPriorityRange")?;
         for (at, priority) in [(least, 0), (greatest, GREATEST)] {
             // SAFETY: the caller's pointers, or null.
-            unsafe { at.as_mut() }.map(|at| *at = priority);
+            unsafe { give_optional(at, priority) };
         }
         Ok(())
     }
 
     fn cuStreamGetPriority(stream: usize, priority: *mut c_int) -> priority {
-        streams::resolve(stream)?;
-        Ok(0)
+        streams::priority(streams::resolve(stream)?)
     }
 
     fn cuStreamGetCtx(stream: usize, context: *mut usize) -> context {
@@ -76,6 +75,9 @@ calls! {
 
     fn cuStreamWaitEvent(stream: usize, event: usize, _flags: c_uint) {
         let stream = streams::resolve(stream)?;
+        if captures::wait(stream, event)? {
+            return Ok(());
+        }
         state::enqueue_on(stream)?;
         ask(|driver| driver.wait_event(Handle(stream), Handle(event)))
     }
@@ -83,6 +85,7 @@ calls! {
     fn cuStreamWriteValue64_v2(stream: usize, address: u64, value: u64, flags: c_uint) {
         valid(flags == 0 && address.is_multiple_of(8))?;
         let stream = streams::resolve(stream)?;
+        captures::count(stream)?;
         state::enqueue_on(stream)?;
         ask(|driver| driver.write_value(address, value, Handle(stream)))
     }

@@ -1,0 +1,127 @@
+//! Stock PyTorch, whose collective calls run on simulated devices: jobs in `tests/python`, each of which compares every result with
+//! that of the CPU. Where the Python environment of a version is missing (`scripts/python-env.sh` creates it), its tests are ignored,
+//! and the reason is printed.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use libtest_mimic::{Failed, Trial};
+
+use crate::clients::{libraries, ran, run_program, text};
+use crate::port::Port;
+
+/// Versions of PyTorch, each with the values of `TORCH_DIST_USE_NCCL2`: its default, and 0 for the older backend of those that have two.
+const VERSIONS: [(&str, &[Option<&str>]); 2] = [("2.15.0", &[None, Some("0")]), ("2.11.0", &[None])];
+
+/// Jobs, with their number of tests.
+const JOBS: [(&str, usize); 8] = [
+    ("reductions", 13),
+    ("gathers", 8),
+    ("exchanges", 6),
+    ("groups", 8),
+    ("ddp", 4),
+    ("fsdp", 4),
+    ("memory", 5),
+    ("graphs", 3),
+];
+
+/// Jobs that also run with four ranks, on the newest version.
+const OF_FOUR_RANKS: [&str; 3] = ["exchanges", "groups", "fsdp"];
+
+pub(crate) fn tests(clients_are_missing: bool) -> Vec<Trial> {
+    VERSIONS.iter().flat_map(|(version, backends)| of_version(version, backends, clients_are_missing)).collect()
+}
+
+fn of_version(version: &'static str, backends: &'static [Option<&str>], clients_are_missing: bool) -> Vec<Trial> {
+    let python = python(version);
+    if let Err(reason) = &python {
+        println!("tests of PyTorch {version} are ignored: {reason}");
+    }
+    let is_ignored = python.is_err() || clients_are_missing;
+    let python = python.unwrap_or_default();
+    let mut trials = Vec::new();
+    for backend in backends {
+        for (job, tests) in JOBS {
+            let is_newest = version == VERSIONS[0].0 && backend.is_none();
+            let of_four = (is_newest && OF_FOUR_RANKS.contains(&job)).then_some(4);
+            for ranks in std::iter::once(2).chain(of_four) {
+                let older = if backend.is_some() { "older_backend_" } else { "" };
+                let name = format!("pytorch_{version}_{older}{job}_of_{ranks}_ranks_equal_those_of_the_cpu");
+                let python = python.clone();
+                trials.push(Trial::test(name, move || run(&python, job, tests, ranks, *backend)));
+            }
+        }
+    }
+    let name = format!("pytorch_{version}_finds_all_functions_of_the_runtime");
+    trials.push(Trial::test(name, move || all_functions_are_defined(&python)));
+    trials.into_iter().map(|trial| trial.with_ignored_flag(is_ignored)).collect()
+}
+
+/// Returns the path of the Python that has a version of PyTorch.
+///
+/// # Errors
+/// The reason why there is none.
+fn python(version: &str) -> Result<PathBuf, String> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/python-env.sh");
+    let output = Command::new(script).arg(version).env("MSCCLPP_PYTHON_INSTALL", "0").output();
+    let output = output.map_err(|error| error.to_string())?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).trim().into()),
+        false => Err(text(&output).trim().into()),
+    }
+}
+
+fn run(python: &Path, job: &str, tests: usize, ranks: usize, backend: Option<&str>) -> Result<(), Failed> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/python/{job}.py"));
+    let port = Port::new();
+    let number = port.number.to_string();
+    let mut variables = vec![
+        // PyTorch's own libraries are found by their DT_RPATH, unless others of their names are loaded already.
+        ("LD_PRELOAD", "libcudart.so.13:libnccl.so.2"),
+        ("MASTER_ADDR", "127.0.0.1"),
+        ("MASTER_PORT", &*number),
+        // PyTorch 2.11 has a memory pool of NCCL's only on devices with multicast objects.
+        ("MSCCLPP_MOCK_MULTICAST", if job == "memory" { "8" } else { "0" }),
+    ];
+    variables.extend(backend.map(|value| ("TORCH_DIST_USE_NCCL2", value)));
+    let outputs = run_program(python, ranks, &[&path.to_string_lossy()], &variables)?;
+    ran(&outputs)?;
+    for (rank, output) in outputs.iter().enumerate() {
+        let found = text(output).lines().filter(|line| line.starts_with("ok ")).count();
+        if found != tests {
+            return Err(format!("rank {rank}: expected {tests} tests, found {found}:\n{}", text(output)).into());
+        }
+    }
+    Ok(())
+}
+
+/// Returns what `nm` prints about the dynamic symbols of libraries.
+fn symbols(kind: &str, libraries: &[PathBuf]) -> Result<String, Failed> {
+    let output = Command::new("nm").args(["-D", kind]).args(libraries).output()?;
+    if output.status.success() { Ok(String::from_utf8_lossy(&output.stdout).into()) } else { Err(text(&output).into()) }
+}
+
+/// The loader looks functions up when they are called, so a program may run for a long time without one that is missing.
+fn all_functions_are_defined(python: &Path) -> Result<(), Failed> {
+    let folder =
+        Command::new(python).args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]).output()?;
+    let folder = Path::new(text(&folder).trim()).join("torch/lib");
+    let names = ["c10_cuda", "torch_cpu", "torch_cuda", "torch_cuda_linalg", "torch_nvshmem", "torch_python"];
+    let of_torch = names.map(|name| folder.join(format!("lib{name}.so")));
+    let needed = symbols("--undefined-only", &of_torch)?;
+    let needed: BTreeSet<&str> = needed
+        .split_whitespace()
+        .filter_map(|symbol| symbol.strip_suffix("@libcudart.so.13"))
+        .map(|symbol| symbol.trim_end_matches('@'))
+        .collect();
+    let defined = symbols("--defined-only", &[libraries()?.join("libcudart.so.13")])?;
+    let defined: BTreeSet<&str> =
+        defined.split_whitespace().filter_map(|symbol| symbol.strip_suffix("@@libcudart.so.13")).collect();
+    let missing: Vec<_> = needed.difference(&defined).collect();
+    match (needed.len() > 80, missing.is_empty()) {
+        (true, true) => Ok(()),
+        (false, _) => Err(format!("expected more than 80 functions that PyTorch needs, found {needed:?}").into()),
+        (true, false) => Err(format!("functions that PyTorch needs and dev/cudart lacks: {missing:?}").into()),
+    }
+}
