@@ -6,7 +6,7 @@ use crate::common::ranks::on_ranks;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::DataType;
-use mscclpp_exec::select::{CALLS, DecidedBy, Registry, Request, SelectError};
+use mscclpp_exec::select::{Backend, CALLS, DecidedBy, Registry, Request, SelectError};
 use mscclpp_exec::tune::{
     CandidateTime, MachineInfo, MeasureOptions, TableError, Tuner, TuningEntry, TuningTable, measure,
 };
@@ -246,5 +246,99 @@ proptest! {
                 assert_eq!(measured.wrong, Some(0), "{request}");
             }
         });
+    }
+}
+
+/// As the benchmark of MSCCL++ writes it.
+const TUNED: &str = r#"{
+  "version": 1,
+  "profiles": [
+    {
+      "sku": "NVIDIA H100 80GB HBM3",
+      "collectives": {
+        "allgather": {"configs": [{"message_size": 1024, "algorithm": "default_allgather_fullmesh2"}]}
+      }
+    },
+    {
+      "sku": "H100",
+      "scale": 4,
+      "collectives": {
+        "allreduce": [
+          {"message_size": 65536, "algorithm": "default_allreduce_fullmesh", "nblocks": 0, "nthreads": 0, "time_us": 9.5},
+          {"message_size": 4096, "algorithm": "default_allreduce_packet", "nblocks": 8, "nthreads": 512},
+          {"message_size": 1048576, "algorithm": "allreduce_ring", "symmetric_memory": true}
+        ],
+        "alltoallw": []
+      }
+    }
+  ]
+}
+"#;
+
+#[test]
+fn tuned_configs_of_the_reference_decide_for_devices() {
+    let parsed = TuningTable::parse(Path::new("t.json"), TUNED).expect("a table");
+    assert_eq!(parsed.machine.devices.as_deref(), Some("H100"));
+    assert_eq!(parsed.text(), TUNED);
+    let mut registry = Registry::builtin();
+    registry.set_table(Some(parsed));
+    let decided = |request: Request| {
+        let decision = registry.select(&request).expect("an algorithm");
+        let by_table = matches!(decision.decided_by, DecidedBy::Table(_));
+        by_table.then(|| (decision.algorithm.name().to_owned(), decision.config.blocks, decision.config.threads))
+    };
+    let of = |collective, ranks, bytes| Request {
+        backend: Backend::Cuda,
+        registered: true,
+        ..Request::new(collective, ranks, DataType::F32, bytes)
+    };
+    let all_reduce = |bytes| of(CollectiveKind::AllReduce, 4, bytes);
+    let packets = Some(("allreduce_packets".to_owned(), Some(8), Some(512)));
+    let all_pairs = Some(("allreduce_all_pairs".to_owned(), None, None));
+    // Below the first size, at it, below the next one, at it.
+    for (bytes, expected) in
+        [(64, &packets), (4096, &packets), (65532, &packets), (65536, &all_pairs), (1 << 19, &all_pairs)]
+    {
+        assert_eq!(decided(all_reduce(bytes)), *expected, "{bytes}");
+    }
+    let ring = Some(("allreduce_ring".to_owned(), None, None));
+    assert_eq!(decided(all_reduce(1 << 30)), ring, "above the last size");
+    assert_eq!(decided(Request { registered: false, ..all_reduce(1 << 20) }), None, "symmetric memory only");
+    assert_eq!(decided(of(CollectiveKind::AllReduce, 8, 4096)), None, "another number of ranks");
+    assert_eq!(decided(Request { backend: Backend::Cpu, ..all_reduce(4096) }), None, "the CPU");
+    // Sizes are those of a rank's input.
+    assert_eq!(
+        decided(of(CollectiveKind::AllGather, 8, 8 * 1024)).map(|found| found.0),
+        Some("allgather_all_pairs".into())
+    );
+}
+
+#[test]
+fn bad_tuned_configs_are_named_with_the_place() {
+    let message = |from: &str, to: &str| {
+        let bad = TUNED.replacen(from, to, 1);
+        assert_ne!(bad, TUNED, "{from}");
+        TuningTable::parse(Path::new("t.json"), &bad).expect_err(to).to_string()
+    };
+    let line = |part: &str| 1 + TUNED.lines().position(|line| line.contains(part)).expect("a line");
+    for (from, to, part, at) in [
+        ("\"version\": 1", "\"version\": 2", "expected version 1, found 2", line("version")),
+        ("\"sku\": \"H100\"", "\"sku\": \"A100\"", "expected profiles of one kind of device, found A100, H100", 1),
+        ("\"scale\": 4", "\"scale\": 0", "expected a positive number of ranks, found 0", line("scale")),
+        ("65536,", "-65536,", "invalid value", line("65536")),
+        ("\"nblocks\": 8", "\"nblocks\": 1025", "expected at most 1024 blocks, found 1025", line("nblocks\": 8")),
+        ("\"nthreads\": 512", "\"nthreads\": 500", "found 500", line("nthreads\": 512")),
+        ("\"algorithm\": \"allreduce_ring\", ", "", "missing field `algorithm`", line("allreduce_ring")),
+        ("\"symmetric_memory\": true", "\"symmetric_memory\": 1", "expected a boolean", line("symmetric")),
+        ("\"alltoallw\": []", "\"alltoallw\": 7", "expected a list of configurations", line("alltoallw")),
+        ("\"profiles\"", "\"profile\"", "missing field `profiles`", TUNED.lines().count()),
+    ] {
+        let found = message(from, to);
+        assert!(found.contains(part), "{found}");
+        assert!(found.starts_with(&format!("t.json:{at}:")), "{found}, expected line {at}");
+    }
+    for end in 0..TUNED.len() - 2 {
+        let cut = TUNED.get(..end).expect("plain text");
+        assert!(TuningTable::parse(Path::new("t.json"), cut).is_err(), "{cut}");
     }
 }

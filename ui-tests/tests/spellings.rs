@@ -38,6 +38,10 @@ fn names() -> BTreeSet<&'static str> {
         "cuda::Executor::alloc" => cuda::Executor::alloc;
         "cuda::Executor::connect" => cuda::Executor::connect;
         "cuda::dlpack::export" => cuda::dlpack::export;
+        "cuda::native::ContextKey" => |key: cuda::native::ContextKey| key;
+        "cuda::native::ContextKey::per_allocation" => cuda::native::ContextKey::per_allocation;
+        "cuda::native::NativeAlgorithm::context_key" => { fn _there<T: cuda::native::NativeAlgorithm>() { _ = T::context_key; } };
+        "tune::TuningTable::load" => |path: &Path| tune::TuningTable::load(path);
         "cuda::native::NativeAlgorithm" => { fn _there<T: cuda::native::NativeAlgorithm>() {} };
         "Program::pipeline" => |p: &Program| p.pipeline(16, 1, || ());
         "Protocol::Simple" => Protocol::Simple;

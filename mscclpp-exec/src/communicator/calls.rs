@@ -146,7 +146,11 @@ impl Communicator {
     #[track_caller]
     pub fn barrier(&self) -> Result<(), Error> {
         let mut calls = self.calls()?;
+        #[cfg(feature = "cuda")]
+        let place = std::panic::Location::caller();
         self.record(&mut calls, None, |calls| {
+            #[cfg(feature = "cuda")]
+            calls.devices.post_of_host(None, place)?;
             let executor = self.connected()?;
             let of_calls = || self.inner.observed.counters.of_calls("barrier", "");
             let counters = calls.barriers.get_or_insert_with(of_calls);

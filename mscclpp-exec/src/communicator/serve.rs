@@ -42,7 +42,13 @@ impl Communicator {
     #[track_caller]
     pub(super) fn serve<T: Element>(&self, request: Request, buffers: Typed<'_, T>) -> Result<(), Error> {
         let mut calls = self.calls()?;
-        self.record(&mut calls, Some(request), |calls| self.launch(calls, request, buffers))
+        #[cfg(feature = "cuda")]
+        let place = Location::caller();
+        self.record(&mut calls, Some(request), |calls| {
+            #[cfg(feature = "cuda")]
+            calls.devices.post_of_host(Some(&request), place)?;
+            self.launch(calls, request, buffers)
+        })
     }
 
     /// Makes a call, that of a request or a barrier, and writes a dump if it fails.

@@ -321,8 +321,8 @@ impl Registry {
         {
             return Ok(decision);
         }
-        if let Some(entry) = self.table.as_ref().and_then(|table| table.lookup(request)) {
-            let (choice, why) = (entry.fastest.choice(), DecidedBy::Table(entry.bytes));
+        if let Some((choice, bytes)) = self.table.as_ref().and_then(|table| table.choice(request)) {
+            let why = DecidedBy::Table(bytes);
             if let Some(decision) = self.follow(request, choice, "tuning table", why, &candidates, &rejections)? {
                 return Ok(decision);
             }

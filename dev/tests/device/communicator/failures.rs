@@ -1,7 +1,7 @@
 //! Ranks that make different calls, leave, die, or come late: every rank reports the same root cause.
 
 use std::sync::Barrier;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
 use mscclpp_core::types::ReduceOp;
@@ -68,6 +68,49 @@ pub(super) fn different_call_is_reported(seed: u64) -> Result<(), Failed> {
             .all(|part| text.contains(part))
     };
     if found.iter().all(named) { Ok(()) } else { Err(format!("{found:?}").into()) }
+}
+
+/// A call on slices, or a barrier, of one rank against a call on devices of the other one, which is prepared, so that neither waits for the
+/// other's set-up: each is named long before the timeout.
+pub(super) fn call_on_slices_against_one_on_devices_is_reported(seed: u64) -> Result<(), Failed> {
+    for of_host in 0..2 {
+        for is_barrier in [false, true] {
+            let begun = Instant::now();
+            let fail = |comm: &Communicator, device: &Device| {
+                let stream = device.stream()?;
+                let on = comm.on(&stream);
+                let (mut own, mut slice) = (DeviceVec::<f32>::new(device, 32)?, [1.0_f32; 8]);
+                for _ in 0..2 {
+                    on.all_reduce_in_place(&mut own, ReduceOp::Sum)?;
+                    comm.all_reduce_in_place(&mut slice, ReduceOp::Sum)?;
+                    comm.barrier()?;
+                }
+                on.synchronize()?;
+                match (comm.rank() == of_host, is_barrier) {
+                    (true, false) => failure(comm.all_reduce_in_place(&mut slice, ReduceOp::Sum)),
+                    (true, true) => failure(comm.barrier()),
+                    (false, _) => {
+                        let call = on.all_reduce_in_place(&mut own, ReduceOp::Sum);
+                        synchronized(&on, call)
+                    }
+                }
+            };
+            let found = fails(seed, fail, |error| error.kind() == ErrorKind::Mismatch)?;
+            let host = if is_barrier { "barrier (call 7) at " } else { "32 bytes f32, sum, in place" };
+            let named = |text: &String| {
+                ["allreduce of 128 bytes", ", on devices", host, "(call 7) at ", "failures.rs:"]
+                    .iter()
+                    .all(|part| text.contains(part))
+            };
+            if !found.iter().all(named) {
+                return Err(format!("{found:?}").into());
+            }
+            if begun.elapsed() > Duration::from_secs(60) {
+                return Err(format!("after {:?}: {found:?}", begun.elapsed()).into());
+            }
+        }
+    }
+    Ok(())
 }
 
 pub(super) fn different_offset_is_reported(seed: u64) -> Result<(), Failed> {

@@ -36,7 +36,7 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 53] = [
+    let tests: [(&str, Test); 54] = [
         ("hosts_in_one_domain", access::hosts_in_one_domain),
         ("hosts_in_two_domains", access::hosts_in_two_domains),
         ("domain_that_cannot_be_used", access::domain_that_cannot_be_used),
@@ -90,6 +90,10 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("first_transfers_are_captured", first_captures::first_transfers_are_captured),
         ("wait_in_capture_is_rejected", first_captures::wait_in_capture_is_rejected),
         ("different_call_is_reported_with_both_places", failures::different_call_is_reported),
+        (
+            "call_on_slices_against_one_on_devices_is_reported",
+            failures::call_on_slices_against_one_on_devices_is_reported,
+        ),
         ("different_offset_is_reported", failures::different_offset_is_reported),
         ("rank_that_leaves_is_reported", failures::rank_that_leaves_is_reported),
         ("late_rank_is_reported_at_timeout_of_the_call", failures::late_rank_is_reported),

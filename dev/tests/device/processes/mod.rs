@@ -121,7 +121,7 @@ fn ranks_agree_on_measured_times(seed: u64) -> Result<(), Failed> {
         let mut run = world.prepare(&plan, request.message())?;
         let (mut buffers, stream) = (run.buffers()?, world.stream()?);
         let right = check_launch(&mut run, &mut buffers, &stream, &request)?;
-        let times = cuda::time(&mut run, &mut buffers, &stream, (seed % 2 == 0).then_some(1))?;
+        let times = cuda::time(&mut run, &mut buffers, &stream, seed.is_multiple_of(2).then_some(1))?;
         // Other inputs on rank 1 than those that are expected.
         let other = Request { op: Some(ReduceOp::Max), ..request };
         let wrong = check_launch(&mut run, &mut buffers, &stream, if rank == 1 { &other } else { &request })?;

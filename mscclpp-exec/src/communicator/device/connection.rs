@@ -1,5 +1,6 @@
 //! A rank's connection to the devices of the other ranks, and what it keeps for later calls.
 
+use std::panic::Location;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -124,7 +125,12 @@ impl Connection {
     /// # Errors
     /// [`Error::Bootstrap`] with the mismatch, or why the communicator has failed.
     pub(super) fn post(&mut self, kind: Kind, call: &DeviceCall<'_>) -> Result<(), Error> {
-        let posted = self.posted.post(kind, call.place, &self.bootstrap);
+        self.post_at(kind, call.place)
+    }
+
+    /// Posts a call that was made at a source location, and compares it as [`post`](Self::post) does.
+    pub(super) fn post_at(&mut self, kind: Kind, place: &'static Location<'static>) -> Result<(), Error> {
+        let posted = self.posted.post(kind, place, &self.bootstrap);
         posted.map_err(|error| self.fail(error))
     }
 

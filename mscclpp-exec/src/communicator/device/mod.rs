@@ -16,6 +16,7 @@ use mscclpp_core::types::ReduceOp;
 
 use self::connection::Connection;
 use self::launch::DeviceCall;
+use self::posted::Kind;
 use super::Communicator;
 use super::handle::Calls;
 use crate::cuda::{
@@ -129,6 +130,21 @@ impl Devices {
         if let Some(connection) = &mut self.connection {
             connection.clear();
         }
+    }
+
+    /// Posts a call on slices, or a barrier without a request, so that ranks which make a call on devices instead notice: prepared calls on
+    /// devices do not wait for other ranks. Does nothing before the first call on devices.
+    ///
+    /// # Errors
+    /// [`Error::Bootstrap`] with the mismatch, or why the communicator has failed.
+    pub(super) fn post_of_host(
+        &mut self,
+        request: Option<&Request>,
+        place: &'static Location<'static>,
+    ) -> Result<(), Error> {
+        let Some(connection) = &mut self.connection else { return Ok(()) };
+        let kind = request.map_or(Kind::Barrier, |request| Kind::OnSlices(*request));
+        connection.post_at(kind, place)
     }
 
     /// Returns the connection to the other ranks, which the first call makes.

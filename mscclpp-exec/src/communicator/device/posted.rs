@@ -27,6 +27,10 @@ pub(super) enum Kind {
     Register(u64),
     /// Channels of kernels over this number of bytes.
     Channels(ChannelOptions, u64),
+    /// A collective on slices.
+    OnSlices(Request),
+    /// A barrier of the host.
+    Barrier,
 }
 
 impl Kind {
@@ -36,6 +40,8 @@ impl Kind {
             Self::Alloc(bytes) => return format!("alloc of {bytes} bytes on devices"),
             Self::Register(bytes) => return format!("registration of {bytes} bytes on devices"),
             Self::Channels(options, bytes) => return format!("channels over {bytes} bytes on devices, {options}"),
+            Self::OnSlices(request) => return format!("{request}, on slices"),
+            Self::Barrier => return "barrier".into(),
             Self::Collective(request, positions) => (request, positions),
         };
         let mut text = format!("{request}, on devices");

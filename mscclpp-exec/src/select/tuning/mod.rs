@@ -2,6 +2,8 @@
 
 mod machine;
 mod record;
+#[cfg(feature = "process")]
+mod reference;
 mod table;
 
 pub use machine::{Difference, MachineInfo};

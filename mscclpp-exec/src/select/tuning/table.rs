@@ -8,7 +8,10 @@ use thiserror::Error;
 
 use super::machine::MachineInfo;
 use super::record::TuningEntry;
+#[cfg(feature = "process")]
+use super::reference::TunedConfigs;
 use crate::file;
+use crate::select::choice::Choice;
 use crate::select::request::Request;
 
 /// Version of the file format.
@@ -18,7 +21,7 @@ const MAX_FILE_BYTES: u64 = 16 << 20;
 /// Minimum and maximum to which sizes are rounded: the reference's limits.
 const SIZE_LIMITS: std::ops::RangeInclusive<u64> = 1 << 10..=1 << 28;
 
-/// The fastest candidate for each request, on one machine. Its file is TOML.
+/// The fastest candidate for each request, on one machine. Its file is TOML, or JSON with the tuned configurations of MSCCL++'s benchmark.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TuningTable {
@@ -28,6 +31,10 @@ pub struct TuningTable {
     /// The entries, in the order in which they were measured. If several apply to a request, the first counts.
     #[serde(default, rename = "entry")]
     pub entries: Vec<TuningEntry>,
+    /// Tuned configurations of MSCCL++, which apply where no entry does.
+    #[cfg(feature = "process")]
+    #[serde(skip)]
+    tuned: Option<TunedConfigs>,
 }
 
 /// Why a table cannot be read or written.
@@ -82,7 +89,26 @@ impl std::fmt::Debug for TableError {
 impl TuningTable {
     /// Creates a table without entries.
     pub fn new(machine: MachineInfo) -> Self {
-        Self { format: FORMAT, machine, entries: Vec::new() }
+        Self {
+            format: FORMAT,
+            machine,
+            entries: Vec::new(),
+            #[cfg(feature = "process")]
+            tuned: None,
+        }
+    }
+
+    /// Returns the candidate for a request and the size for which it was measured: that of [`lookup`](Self::lookup), or of a tuned
+    /// configuration of MSCCL++.
+    pub(crate) fn choice(&self, request: &Request) -> Option<(Choice, u64)> {
+        if let Some(entry) = self.lookup(request) {
+            return Some((entry.fastest.choice(), entry.bytes));
+        }
+        #[cfg(feature = "process")]
+        if let Some(tuned) = self.tuned.as_ref().and_then(|tuned| tuned.lookup(request)) {
+            return Some((tuned.fastest.choice(), tuned.bytes));
+        }
+        None
     }
 
     /// Returns the fastest candidate for a request: the entry for its size rounded up to a power of two, at least 1
@@ -111,11 +137,15 @@ impl TuningTable {
         Self::parse(path, text)
     }
 
-    /// Reads the text of a file; `path` is for messages.
+    /// Reads the text of a file; `path` is for messages. Text that begins with `{` is that of MSCCL++'s benchmark.
     ///
     /// # Errors
     /// [`TableError::Malformed`].
     pub fn parse(path: &Path, text: &str) -> Result<Self, TableError> {
+        #[cfg(feature = "process")]
+        if text.trim_start().starts_with('{') {
+            return Self::parse_tuned_configs(path, text);
+        }
         let table: Self = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
             malformed(path, text, at, error.message().to_owned())
@@ -127,8 +157,25 @@ impl TuningTable {
         Ok(table)
     }
 
-    /// Returns the text of its file.
+    #[cfg(feature = "process")]
+    fn parse_tuned_configs(path: &Path, text: &str) -> Result<Self, TableError> {
+        let tuned = TunedConfigs::parse(text).map_err(|error| {
+            // The place has fields of its own.
+            let (line, column, what) = (error.line().max(1), error.column().max(1), error.to_string());
+            let what = what.rsplit_once(" at line ").map_or(what.as_str(), |(what, _)| what).to_owned();
+            TableError::Malformed { path: path.to_owned(), line, column, what }
+        })?;
+        // The file does not say where it was measured, except for the kind of device.
+        let machine = MachineInfo { devices: tuned.sku.clone(), ..MachineInfo::current() };
+        Ok(Self { tuned: Some(tuned), ..Self::new(machine) })
+    }
+
+    /// Returns the text of its file; of one with tuned configurations of MSCCL++, that which was read.
     pub fn text(&self) -> String {
+        #[cfg(feature = "process")]
+        if let Some(tuned) = &self.tuned {
+            return tuned.text.clone();
+        }
         let head = "# Written by `mscclpp tune`: the fastest algorithm per request. Times in microseconds.\n";
         // A table contains only values that TOML can represent.
         head.to_owned() + &toml::to_string(self).unwrap_or_default()
