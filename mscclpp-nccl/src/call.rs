@@ -10,14 +10,12 @@ use mscclpp_exec::select::{Choice, Config as Launch, Request};
 use mscclpp_exec::{Communicator, DataType, Element, Error, Group};
 
 use crate::abi::{self, Handle, StreamHandle};
-use crate::comm::{self, Comm};
+use crate::comm::{Comm, Memory, Operator, Scalar, scale};
 use crate::config::CallConfig;
 use crate::decision;
 use crate::entry::{Failure, Result};
 use crate::forward::{self, Forwarded, RULES_VARIABLE};
 use crate::kind::Kind;
-use crate::memory::Memory;
-use crate::reduction::{Operator, Scalar, scale};
 
 /// Runs an expression for the element type of a data type.
 macro_rules! with_type {
@@ -78,21 +76,9 @@ pub(crate) struct Call {
 // SAFETY: the pointers of the arguments are numbers here, which only the functions of the real NCCL use.
 unsafe impl Send for Call {}
 
-/// Checks a call, and makes it, or adds it to the group of the thread.
-///
-/// # Errors
-/// Invalid arguments; those of the call.
-pub(crate) fn make(kind: Kind, arguments: Arguments, config: &CallConfig) -> Result<()> {
-    let comm = comm::find(arguments.comm)?;
-    match Call::new(comm, kind, &arguments, config)? {
-        Some(call) => crate::group::call(call),
-        None => Ok(()),
-    }
-}
-
 impl Call {
     /// Checks the arguments; `None` for no elements.
-    fn new(comm: Arc<Comm>, kind: Kind, arguments: &Arguments, config: &CallConfig) -> Result<Option<Self>> {
+    pub(crate) fn new(comm: Arc<Comm>, kind: Kind, arguments: &Arguments, config: &CallConfig) -> Result<Option<Self>> {
         let Arguments { send, recv, count, dtype, stream, .. } = *arguments;
         let communicator = comm.for_call()?;
         let dtype = abi::data_type(dtype)

@@ -6,23 +6,13 @@ use std::thread;
 
 use mscclpp_exec::Group;
 
-use crate::call::Call;
+use crate::call::{Arguments, Call};
 use crate::comm::{self, Comm};
-use crate::entry::{Failure, Result, panicked};
+use crate::config::CallConfig;
+use crate::entry::{Result, panicked};
 use crate::forward::{self, Nested};
-
-/// Creates a communicator.
-pub(crate) type Start = Box<dyn FnOnce() -> Result<()> + Send>;
-
-/// What a thread's open group holds.
-#[derive(Default)]
-struct Open {
-    depth: u32,
-    starts: Vec<Start>,
-    calls: Vec<Deferred>,
-    /// The first call that was not valid: no call of the group is made then.
-    failure: Option<Failure>,
-}
+use crate::kind::Kind;
+use crate::open_group::{self, Closed};
 
 /// A call that the real NCCL alone serves.
 type Passed = Box<dyn FnOnce(&Nested) -> Result<()> + Send>;
@@ -91,30 +81,14 @@ impl Deferred {
 }
 
 thread_local! {
-    static OPEN: RefCell<Open> = RefCell::default();
-}
-
-/// Opens a group, or one within it.
-pub(crate) fn begin() {
-    OPEN.with_borrow_mut(|open| open.depth += 1);
+    /// The calls of the thread's open group.
+    static CALLS: RefCell<Vec<Deferred>> = RefCell::default();
 }
 
 /// Closes a group; the outermost one makes its calls.
 pub(crate) fn end() -> Result<()> {
-    let Some(Open { starts, calls, failure, .. }) = OPEN.with_borrow_mut(|open| match open.depth {
-        0 => Err(Failure::usage("no group is open: ncclGroupStart opens one")),
-        1 => Ok(Some(std::mem::take(open))),
-        _ => {
-            open.depth -= 1;
-            Ok(None)
-        }
-    })?
-    else {
-        return Ok(());
-    };
-    if let Some(failure) = failure {
-        return Err(failure);
-    }
+    let Closed::Outermost(starts) = open_group::end()? else { return Ok(()) };
+    let (calls, starts) = (CALLS.take(), starts?);
     if !starts.is_empty() {
         comm::run_all(starts)?;
     }
@@ -123,36 +97,9 @@ pub(crate) fn end() -> Result<()> {
 
 /// Discards the calls of a group: their times are not predicted.
 pub(crate) fn discard() -> Result<()> {
-    OPEN.with_borrow_mut(|open| match open.depth {
-        0 => Err(Failure::usage("no group is open: ncclGroupStart opens one")),
-        _ => {
-            *open = Open { depth: open.depth - 1, ..Open::default() };
-            Ok(())
-        }
-    })
-}
-
-/// Keeps the result of a call of an open group.
-pub(crate) fn note(result: Result<()>) -> Result<()> {
-    result.inspect_err(|failure| {
-        OPEN.with_borrow_mut(|open| {
-            if open.depth > 0 {
-                open.failure.get_or_insert_with(|| failure.clone());
-            }
-        });
-    })
-}
-
-/// Creates a communicator, now or at the end of the group.
-pub(crate) fn start(start: Start) -> Result<()> {
-    let now = OPEN.with_borrow_mut(|open| match open.depth {
-        0 => Some(start),
-        _ => {
-            open.starts.push(start);
-            None
-        }
-    });
-    now.map_or(Ok(()), |start| start())
+    open_group::discard()?;
+    CALLS.take();
+    Ok(())
 }
 
 /// Makes a call that the real NCCL alone serves, now or at the end of the group.
@@ -164,20 +111,21 @@ pub(crate) fn pass(comm: Arc<Comm>, run: impl FnOnce(&Nested) -> Result<()> + Se
     add(Deferred::Passed(comm, number, Box::new(run)))
 }
 
-/// Makes a call, now or at the end of the group.
-pub(crate) fn call(call: Call) -> Result<()> {
-    add(Deferred::Call(call))
+/// Checks a call, and makes it, now or at the end of the group.
+///
+/// # Errors
+/// Invalid arguments; those of the call.
+pub(crate) fn call(kind: Kind, arguments: Arguments, config: &CallConfig) -> Result<()> {
+    let comm = comm::find(arguments.comm)?;
+    Call::new(comm, kind, &arguments, config)?.map_or(Ok(()), |call| add(Deferred::Call(call)))
 }
 
 fn add(call: Deferred) -> Result<()> {
-    let now = OPEN.with_borrow_mut(|open| match open.depth {
-        0 => Some(call),
-        _ => {
-            open.calls.push(call);
-            None
-        }
-    });
-    now.map_or(Ok(()), Deferred::run)
+    if !open_group::is_open() {
+        return call.run();
+    }
+    CALLS.with_borrow_mut(|calls| calls.push(call));
+    Ok(())
 }
 
 /// Calls that one thread makes: those of one rank.

@@ -4,13 +4,11 @@
 //! |---|---|
 //! | `table` | the functions of NCCL, each with the version that introduced it and how it is served |
 //! | `abi` | types and constants of NCCL's header; `config` reads its versioned structs |
-//! | `entry` | the boundary to C: results, last errors, panics |
-//! | `comm` | communicators: creation, division, end, failures |
-//! | `call`, `kind`, `group` | collective calls and transfers, and those that are made together |
+//! | `entry`, `failure` | the boundary to C: results, last errors, panics |
+//! | `comm` | communicators: creation, division, end, failures, memory, operators of reductions |
+//! | `call`, `kind`, `group`, `open_group` | collective calls and transfers, and those that are made together |
 //! | `forward` | calls that a real NCCL serves |
 //! | `selection`, `decision` | plans of the user; lines that say how calls are made |
-//! | `reduction` | operators, also those that multiply by a scalar first |
-//! | `memory` | allocations, registrations, windows |
 //! | `debug`, `params` | messages, and the variables that the library reads |
 //! | `report` | what a process would get, for `mscclpp doctor --nccl` |
 //!
@@ -24,12 +22,12 @@ mod config;
 mod debug;
 mod decision;
 mod entry;
+mod failure;
 mod forward;
 mod group;
 mod kind;
-mod memory;
+mod open_group;
 mod params;
-mod reduction;
 mod report;
 mod selection;
 mod table;

@@ -4,12 +4,12 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use crate::abi::{self, Handle, StreamHandle, Team, UniqueId};
-use crate::call::{self, Arguments};
+use crate::call::Arguments;
 use crate::config::{Answer, CallConfig};
 use crate::entry::{self, Failure, Result, check_pointer, write};
 use crate::forward::PutSignal;
 use crate::kind::Kind;
-use crate::{comm, debug, forward, group, memory, params, reduction};
+use crate::{comm, debug, forward, group, open_group, params};
 
 /// How a function is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,12 +101,12 @@ const NO_SIGNALS: &str = "use ncclSend and ncclRecv";
 /// As for [`CallConfig::read`].
 unsafe fn configured(kind: Kind, arguments: Arguments, config: *const c_void) -> Result<()> {
     // SAFETY: guaranteed by the caller.
-    call::make(kind, arguments, &unsafe { CallConfig::read(config) }?)
+    group::call(kind, arguments, &unsafe { CallConfig::read(config) }?)
 }
 
 /// Makes a call.
 fn plain(kind: Kind, arguments: Arguments) -> Result<()> {
-    call::make(kind, arguments, &CallConfig::default())
+    group::call(kind, arguments, &CallConfig::default())
 }
 
 /// Returns the team of a communicator, or one without ranks.
@@ -132,11 +132,11 @@ fn rank(name: &str, find: impl FnOnce() -> Result<c_int>) -> c_int {
 functions! {
     219 Ours ncclMemAlloc pncclMemAlloc(ptr: *mut *mut c_void, size: usize) => {
         check_pointer("ptr", ptr)?;
-        let address = memory::alloc(size)?;
+        let address = comm::memory::alloc(size)?;
         // SAFETY: guaranteed by the caller.
         unsafe { write("ptr", ptr, address as *mut c_void) }
     }
-    219 Ours ncclMemFree pncclMemFree(ptr: *mut c_void) => { memory::free(ptr) }
+    219 Ours ncclMemFree pncclMemFree(ptr: *mut c_void) => { comm::memory::free(ptr) }
 
     200 Ours ncclGetVersion pncclGetVersion(version: *mut c_int) => {
         // SAFETY: guaranteed by the caller.
@@ -239,12 +239,12 @@ functions! {
 
     219 Ours ncclCommRegister pncclCommRegister(of: Handle, buffer: *mut c_void, size: usize, handle: *mut *mut c_void) => {
         check_pointer("handle", handle)?;
-        let new = memory::register(&*comm::find(of)?, buffer, size)?;
+        let new = comm::memory::register(&*comm::find(of)?, buffer, size)?;
         // SAFETY: guaranteed by the caller.
         unsafe { write("handle", handle, new as *mut c_void) }
     }
     219 Ours ncclCommDeregister pncclCommDeregister(of: Handle, handle: *mut c_void) => {
-        memory::deregister(&*comm::find(of)?, handle)
+        comm::memory::deregister(&*comm::find(of)?, handle)
     }
     229 Ours ncclCommSuspend pncclCommSuspend(of: Handle, flags: c_int) => {
         match flags {
@@ -255,22 +255,22 @@ functions! {
     229 Ours ncclCommResume pncclCommResume(of: Handle) => { comm::resume(&*comm::find(of)?) }
     229 Ours ncclCommMemStats pncclCommMemStats(of: Handle, statistic: c_int, value: *mut u64) => {
         check_pointer("value", value)?;
-        let bytes = comm::memory(&*comm::find(of)?, statistic)?;
+        let bytes = comm::memory_statistic(&*comm::find(of)?, statistic)?;
         // SAFETY: guaranteed by the caller.
         unsafe { write("value", value, bytes) }
     }
     227 Ours ncclCommWindowRegister pncclCommWindowRegister(of: Handle, buffer: *mut c_void, size: usize, window: *mut *mut c_void, flags: c_int) => {
         check_pointer("win", window)?;
-        let new = memory::register_window(&*comm::find(of)?, buffer, size, flags)?;
+        let new = comm::memory::register_window(&*comm::find(of)?, buffer, size, flags)?;
         // SAFETY: guaranteed by the caller.
         unsafe { write("win", window, new as *mut c_void) }
     }
     227 Ours ncclCommWindowDeregister pncclCommWindowDeregister(of: Handle, window: *mut c_void) => {
-        if window.is_null() { Ok(()) } else { memory::deregister_window(&*comm::find(of)?, window) }
+        if window.is_null() { Ok(()) } else { comm::memory::deregister_window(&*comm::find(of)?, window) }
     }
     229 Ours ncclWinGetUserPtr pncclWinGetUserPtr(of: Handle, window: *mut c_void, pointer: *mut *mut c_void) => {
         check_pointer("outUserPtr", pointer)?;
-        let base = memory::user_pointer(&*comm::find(of)?, window)?;
+        let base = comm::memory::user_pointer(&*comm::find(of)?, window)?;
         // SAFETY: guaranteed by the caller.
         unsafe { write("outUserPtr", pointer, base as *mut c_void) }
     }
@@ -278,11 +278,11 @@ functions! {
     211 Ours ncclRedOpCreatePreMulSum pncclRedOpCreatePreMulSum(op: *mut c_int, scalar: *mut c_void, dtype: c_int, residence: c_int, comm: Handle) => {
         check_pointer("op", op)?;
         // SAFETY: guaranteed by the caller.
-        let new = unsafe { reduction::create(&*comm::find(comm)?, scalar, dtype, residence) }?;
+        let new = unsafe { comm::reduction::create(&*comm::find(comm)?, scalar, dtype, residence) }?;
         // SAFETY: guaranteed by the caller.
         unsafe { write("op", op, new) }
     }
-    211 Ours ncclRedOpDestroy pncclRedOpDestroy(op: c_int, comm: Handle) => { reduction::destroy(&*comm::find(comm)?, op) }
+    211 Ours ncclRedOpDestroy pncclRedOpDestroy(op: c_int, comm: Handle) => { comm::reduction::destroy(&*comm::find(comm)?, op) }
 
     200 Ours ncclReduce pncclReduce(send: *const c_void, recv: *mut c_void, count: usize, dtype: c_int, op: c_int, root: c_int, comm: Handle, stream: StreamHandle) => {
         plain(Kind::Reduce(op, root), Arguments { send, recv, count, dtype, comm, stream })
@@ -373,7 +373,7 @@ functions! {
     }
 
     200 Ours ncclGroupStart pncclGroupStart() => {
-        group::begin();
+        open_group::begin();
         Ok(())
     }
     200 Ours ncclGroupEnd pncclGroupEnd() => { group::end() }

@@ -15,7 +15,7 @@ use crate::abi::{Handle, NO_COLOR, SHRINK_ABORT, UniqueId};
 use crate::config::Config;
 use crate::debug;
 use crate::entry::{Failure, Result, check_pointer, fail, panicked, write};
-use crate::group;
+use crate::open_group;
 use crate::params;
 
 /// Listeners of ids whose rank 0 has not joined yet, by id.
@@ -146,7 +146,7 @@ unsafe fn create(
             unsafe { (out as *mut Handle).write(std::ptr::null_mut()) };
         })
     };
-    group::start(Box::new(run))
+    open_group::start(Box::new(run))
 }
 
 /// Joins the job of an id.
@@ -226,7 +226,7 @@ pub(crate) unsafe fn init_all(comms: *mut Handle, num_devices: c_int, list: *con
     debug::init(params::version_line);
     let created: Vec<_> = devices.into_iter().map(|device| Comm::add(device, Config::default())).collect();
     // The ranks wait for one another.
-    let starts = created.iter().zip(locals).map(|(comm, communicator)| -> group::Start {
+    let starts = created.iter().zip(locals).map(|(comm, communicator)| -> open_group::Start {
         let comm = Arc::clone(comm);
         Box::new(move || {
             let configured = configure(&comm, &communicator);
@@ -269,7 +269,7 @@ pub(crate) unsafe fn split(
     if color == NO_COLOR {
         // SAFETY: guaranteed by the caller.
         unsafe { out.write(std::ptr::null_mut()) };
-        return group::start(Box::new(move || {
+        return open_group::start(Box::new(move || {
             parent.split(None, key)?;
             leave_division(&parent);
             Ok(())
@@ -401,7 +401,7 @@ pub(crate) unsafe fn grow(
 }
 
 /// Makes the calls that create communicators of a group, each in a thread, since the ranks wait for one another.
-pub(crate) fn run_all(starts: Vec<group::Start>) -> Result<()> {
+pub(crate) fn run_all(starts: Vec<open_group::Start>) -> Result<()> {
     let mut starts = starts;
     if starts.len() == 1 {
         return starts.pop().map_or(Ok(()), |start| start());

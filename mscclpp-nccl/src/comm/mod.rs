@@ -3,8 +3,10 @@
 mod configure;
 mod create;
 mod end;
+pub(crate) mod memory;
 mod nested;
 mod query;
+pub(crate) mod reduction;
 mod watch;
 
 use std::collections::{BTreeMap, HashMap};
@@ -23,15 +25,17 @@ pub(crate) use self::create::{
     grow, init_all, init_rank, init_scalable, newcomers_id, own_device, run_all, shrink, split, unique_id,
 };
 pub(crate) use self::end::{abort, async_error, destroy, finalize, resume, revoke, suspend};
+use self::memory::Memories;
+pub(crate) use self::memory::Memory;
 use self::nested::Served;
 pub(crate) use self::nested::{nested_handle, nested_window};
-pub(crate) use self::query::{memory, properties, team_lsa, team_rail, team_world, to_lsa, to_world};
+pub(crate) use self::query::{memory_statistic, properties, team_lsa, team_rail, team_world, to_lsa, to_world};
+use self::reduction::Operators;
+pub(crate) use self::reduction::{Operator, Scalar, scale};
 use crate::abi::{Code, Handle};
 use crate::config::Config;
 use crate::entry::{Failure, Result, keep};
 use crate::forward::Nested;
-use crate::memory::Memories;
-use crate::reduction::Operators;
 
 /// Maximum number of streams that a communicator keeps.
 const MAX_STREAMS: usize = 64;

@@ -29,7 +29,7 @@ pub(crate) unsafe fn properties(comm: &Comm, at: *mut c_void) -> Result<()> {
 }
 
 /// Returns a statistic of memory: 0 the bytes that can be released, 1 whether they are, 2 those that cannot, 3 all.
-pub(crate) fn memory(comm: &Comm, statistic: c_int) -> Result<u64> {
+pub(crate) fn memory_statistic(comm: &Comm, statistic: c_int) -> Result<u64> {
     let communicator = comm.ready()?;
     let _calling = comm.calling();
     let (prepared, other) = communicator.device_memory()?;

@@ -9,8 +9,8 @@ use mscclpp_exec::cuda::Stream;
 use mscclpp_exec::cuda::jit::Source;
 use mscclpp_exec::{AccumType, DataType, Error};
 
+use super::Comm;
 use crate::abi;
-use crate::comm::Comm;
 use crate::entry::{Failure, Result, check_pointer};
 use crate::forward;
 

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use mscclpp_exec::cuda::{DeviceMut, DeviceRef, DeviceSlice, DeviceVec, Lent, Registered, Stream};
 use mscclpp_exec::{Element, Error};
 
+use super::{Comm, own_device};
 use crate::abi::{WINDOW_ALIGNMENT, WINDOW_FLAGS, WINDOW_SYMMETRIC};
-use crate::comm::{Comm, own_device};
 use crate::entry::{Failure, Result};
 
 /// Memory of the caller's by address.

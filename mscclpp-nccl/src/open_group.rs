@@ -1,0 +1,97 @@
+//! The group that a thread has opened: how deep it is, what it creates at its end, and why it failed.
+
+use std::cell::RefCell;
+
+use crate::failure::{Failure, Result};
+
+/// Creates a communicator.
+pub(crate) type Start = Box<dyn FnOnce() -> Result<()> + Send>;
+
+/// What a thread's open group holds, besides its calls.
+#[derive(Default)]
+struct Open {
+    depth: u32,
+    starts: Vec<Start>,
+    /// The first call that was not valid: no call of the group is made then.
+    failure: Option<Failure>,
+}
+
+/// A group that is closed, or one within it.
+pub(crate) enum Closed {
+    Inner,
+    /// The outermost one, with the communicators that it creates; or the first call that was not valid.
+    Outermost(Result<Vec<Start>>),
+}
+
+thread_local! {
+    static OPEN: RefCell<Open> = RefCell::default();
+}
+
+fn none() -> Failure {
+    Failure::usage("no group is open: ncclGroupStart opens one")
+}
+
+/// Opens a group, or one within it.
+pub(crate) fn begin() {
+    OPEN.with_borrow_mut(|open| open.depth += 1);
+}
+
+/// Returns whether a group is open.
+pub(crate) fn is_open() -> bool {
+    OPEN.with_borrow(|open| open.depth > 0)
+}
+
+/// Closes a group.
+///
+/// # Errors
+/// An invalid usage if none is open.
+pub(crate) fn end() -> Result<Closed> {
+    OPEN.with_borrow_mut(|open| match open.depth {
+        0 => Err(none()),
+        1 => {
+            let Open { starts, failure, .. } = std::mem::take(open);
+            Ok(Closed::Outermost(failure.map_or(Ok(starts), Err)))
+        }
+        _ => {
+            open.depth -= 1;
+            Ok(Closed::Inner)
+        }
+    })
+}
+
+/// Closes a group and discards what it would create.
+///
+/// # Errors
+/// As [`end`].
+pub(crate) fn discard() -> Result<()> {
+    OPEN.with_borrow_mut(|open| match open.depth {
+        0 => Err(none()),
+        _ => {
+            *open = Open { depth: open.depth - 1, ..Open::default() };
+            Ok(())
+        }
+    })
+}
+
+/// Keeps the result of a call of an open group.
+pub(crate) fn note(result: Result<()>) -> Result<()> {
+    result.inspect_err(|failure| {
+        OPEN.with_borrow_mut(|open| {
+            if open.depth > 0 {
+                open.failure.get_or_insert_with(|| failure.clone());
+            }
+        });
+    })
+}
+
+/// Creates a communicator, now or at the end of the group.
+pub(crate) fn start(start: Start) -> Result<()> {
+    let now = OPEN.with_borrow_mut(|open| match open.depth {
+        0 => Some(start),
+        _ => {
+            open.starts.push(start);
+            None
+        }
+    });
+    now.map_or(Ok(()), |start| start())
+}
