@@ -4,7 +4,7 @@
 # scripts of dependencies read the variable, and what they build is shared with `cargo doc`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-packages=(mscclpp mscclpp-core mscclpp-algorithms mscclpp-bootstrap mscclpp-exec mscclpp-fuzz mscclpp-kernels)
+packages=(mscclpp mscclpp-core mscclpp-algorithms mscclpp-bootstrap mscclpp-exec mscclpp-fuzz mscclpp-kernels mscclpp-nccl)
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 mkdir -p "$target"
 printf '#!/bin/sh\nRUSTC_BOOTSTRAP=1 exec "%s" "$@"\n' "$(command -v "${RUSTDOC:-rustdoc}")" >"$target/rustdoc-json"
