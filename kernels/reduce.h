@@ -255,8 +255,9 @@ DEV_CALL void reduce_runs(Runs runs, uint64_t at, uint64_t len) {
 /// `packets`: a bit for each source that is packets, of at most 32.
 template <typename Arith, bool kSum>
 DEV void reduce_packet_runs(const LaunchParams& launch, const Runs& runs, uint32_t packets, uint64_t at, uint64_t len) {
-  // A packet in flight takes four registers.
-  constexpr uint32_t kEach = 4;
+  // A packet in flight takes four registers. Payloads whose words are combined by calls (fp8) must be preserved across these.
+  using T = typename Arith::T;
+  constexpr uint32_t kEach = sizeof(T) == 1 && sizeof(typename Arith::A) == 1 && Native<T>::kRounds ? 2 : 4;
   DEV_NO_UNROLL
   for (uint64_t i = at + 8 * dev_thread(); i < at + len; i += 8 * dev_threads()) {
     Accumulator<Arith, Vec8> acc = {};
