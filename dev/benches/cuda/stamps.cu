@@ -59,7 +59,8 @@ DEV void note_store() {
 constexpr uint32_t kThreads = sizeof(MSCCLPP_A) > sizeof(MSCCLPP_T) ? mscclpp::kMaxThreadsWide : mscclpp::kMaxThreads;
 
 KERNEL(kThreads) mscclpp_execute(KERNEL_PARAM mscclpp::LaunchParams launch) {
-  uint64_t* stamps = stamps_of(load_relaxed_gpu(&reinterpret_cast<mscclpp::LaunchState*>(launch.state)->launches));
+  const uint64_t* launches = reinterpret_cast<const uint64_t*>(launch.launches) + launch.first_block + dev_block();
+  uint64_t* stamps = stamps_of(load_relaxed_gpu(launches));
   // All threads meet before the first operation.
   if (dev_thread() == 0) {
     has_stored() = 0;

@@ -162,12 +162,13 @@ impl Grids {
     /// host should run.
     pub(super) fn advance_stores(&mut self) -> bool {
         let idle = self.waits > 2 * self.ready.len() as u64;
+        let mut has_written = false;
         if idle || self.random.below(8) == 0 {
             let count = self.blocks().count() as u32;
             let at = self.random.below(count) as usize;
             let stores = self.blocks().nth(at).map(|block| block.stores);
             // SAFETY: stores of kernels that run.
-            stores.map(|stores| unsafe { native::sim_write_one(stores) });
+            has_written = stores.is_some_and(|stores| unsafe { native::sim_write_one(stores) });
         }
         if !idle || self.blocked {
             self.idle = None;
@@ -175,6 +176,11 @@ impl Grids {
         }
         // SAFETY: stores of kernels that run.
         let waiting: usize = self.blocks().map(|block| unsafe { native::sim_waiting_stores(block.stores) }).sum();
+        if has_written && waiting == 0 {
+            // A thread may wait for the last store, and has not polled since.
+            self.waits = 0;
+            return false;
+        }
         let slowness = if self.options.slow.is_some() { u64::from(SLOWNESS) } else { 1 };
         waiting == 0 && self.waits > TURNS * slowness * self.ready.len() as u64 + 64
     }

@@ -21,6 +21,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("collectives_of_ranks_that_share_a_device_are_right", || collectives(3, &[("ONE_DEVICE", "1")])),
         ("groups_of_all_ranks_in_one_thread_are_right", || ran(&run("one_process", 1, &[], &[])?)),
         ("runtime_of_simulated_devices_keeps_order_and_reports_errors", || ran(&run("runtime", 1, &[], &[])?)),
+        ("random_calls_are_codes", random_calls),
         ("invalid_arguments_are_codes_with_texts", || ran(&run("arguments", 1, &[], &[])?)),
     ]
 }
@@ -42,6 +43,15 @@ fn collectives(ranks: usize, variables: &[(&str, &str)]) -> Result<(), String> {
     let ok =
         outputs.iter().enumerate().filter(|(rank, output)| text(output).contains(&format!("ok rank {rank}"))).count();
     if ok == ranks { Ok(()) } else { Err(format!("{ok} of {ranks} ranks are right")) }
+}
+
+fn random_calls() -> Result<(), String> {
+    let day = std::time::UNIX_EPOCH.elapsed().map_or(0, |time| time.as_secs() / 86_400);
+    for seed in day..day + 3 {
+        println!("seed {seed} of random calls of NCCL");
+        ran(&run("fuzz", 1, &[&seed.to_string()], &[])?)?;
+    }
+    Ok(())
 }
 
 /// Returns what a process printed.

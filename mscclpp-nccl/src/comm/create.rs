@@ -87,6 +87,19 @@ fn leave_division(divided: &Communicator) {
     let _ = divided.bootstrap().barrier();
 }
 
+/// A communicator whose creation fails if it is dropped before: the group that creates it has failed.
+struct Starting(Arc<Comm>);
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        if self.0.is_starting() {
+            // It is the communicator's failure from now on.
+            let _ =
+                self.0.started(Err(Failure::usage("a call of the group that was to create the communicator failed")));
+        }
+    }
+}
+
 /// Creates a communicator, now or at the end of the group, and writes its handle. `divided`: the one of which it is a part.
 ///
 /// # Safety
@@ -105,9 +118,10 @@ unsafe fn create(
     // SAFETY: guaranteed by the caller.
     unsafe { out.write(comm.handle as Handle) };
     let run = {
-        let comm = Arc::clone(&comm);
+        let starting = Starting(Arc::clone(&comm));
         move || {
-            let created = create().and_then(|communicator| configure(&comm, &communicator).map(|()| communicator));
+            let comm = &starting.0;
+            let created = create().and_then(|communicator| configure(comm, &communicator).map(|()| communicator));
             if let Some(divided) = &divided {
                 leave_division(divided);
             }

@@ -36,6 +36,7 @@ use crate::abi::{Code, Handle};
 use crate::config::Config;
 use crate::entry::{Failure, Result, keep};
 use crate::forward::Nested;
+use crate::open_group;
 
 /// Maximum number of streams that a communicator keeps.
 const MAX_STREAMS: usize = 64;
@@ -161,6 +162,11 @@ impl Comm {
     /// # Errors
     /// Why its creation failed.
     fn wait(&self) -> Result<Communicator> {
+        if open_group::is_open() && self.is_starting() {
+            return Err(Failure::usage(
+                "the group that creates the communicator has not ended: call ncclGroupEnd first",
+            ));
+        }
         let mut state = lock(&self.state);
         while matches!(*state, State::Starting) {
             state = self.is_changed.wait(state).unwrap_or_else(PoisonError::into_inner);
