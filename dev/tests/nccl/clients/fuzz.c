@@ -44,8 +44,8 @@ static void* config(void) {
   size_t sizes[] = {48, 72, 80, 88, 96, 120, 16, 200, 3};
   words[0] = sizes[next() % 9];
   words[1] = next() % 4 ? 0xcafebeef : next();
-  // Texts.
-  words[4] = words[5] = words[6] = words[2] = 0;
+  // Texts, lists and events.
+  words[4] = words[5] = words[6] = words[2] = words[8] = 0;
   return next() % 8 ? (void*)words : (char*)words + 4;
 }
 
