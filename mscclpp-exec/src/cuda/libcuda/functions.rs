@@ -112,15 +112,16 @@ mod tests {
 
     use super::*;
 
-    /// The mock driver has all functions that are called, or its tests would fail, and no others.
+    /// The mock driver has all functions that are called, or its tests would fail; and others, which CUDA's runtime calls.
     #[test]
-    fn these_are_the_functions_of_the_mock() {
+    fn the_mock_has_these_functions() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../dev/mock/src/calls");
         let files = std::fs::read_dir(folder).expect("the mock's calls").map(|file| file.expect("a file").path());
         let text: String = files.map(|file| std::fs::read_to_string(file).expect("the mock's source")).collect();
         let names = text.lines().filter_map(|line| line.trim_start().strip_prefix("fn cu")?.split('(').next());
         let mock: BTreeSet<String> = names.map(|name| format!("cu{name}")).collect();
         let listed: BTreeSet<String> = [FIRST, ALL, MULTICAST].concat().into_iter().map(str::to_owned).collect();
-        assert_eq!(listed, mock);
+        let missing: Vec<_> = listed.difference(&mock).collect();
+        assert!(missing.is_empty(), "{missing:?}");
     }
 }
