@@ -186,10 +186,10 @@ impl<T: Element> Channels<T> {
             };
             // All ranks know the devices of all, and so decide alike.
             let elsewhere = (0..num_ranks).find(|&peer| group.nodes[peer as usize] != group.nodes[rank as usize]);
-            match executor.has_multicast() {
-                _ if let Some(peer) = elsewhere => Err(MulticastUnavailable::OtherNode { ranks: [rank, peer] }),
-                true => multicast::make(inner, "switch channel", &[request])?.pop().unwrap_or(Ok(None)),
-                false => Err(unavailable(group)),
+            match (elsewhere, executor.has_multicast()) {
+                (Some(peer), _) => Err(MulticastUnavailable::OtherNode { ranks: [rank, peer] }),
+                (None, true) => multicast::make(inner, "switch channel", &[request])?.pop().unwrap_or(Ok(None)),
+                (None, false) => Err(unavailable(group)),
             }
         } else {
             Err(MulticastUnavailable::Off)
