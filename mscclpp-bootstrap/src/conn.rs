@@ -1,11 +1,13 @@
 //! A non-blocking connection that carries frames, with its buffers.
 
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, Read};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
+
+use rustix::net::{SendAncillaryBuffer, SendFlags};
 
 use super::error::Error;
 use super::frame::{BODY_BYTES, EncodedFrame, Frame, HEADER_BYTES, MAX_UNAUTHENTICATED_BYTES, Malformed, Prefix};
@@ -18,6 +20,16 @@ use super::secret::ConnectionKeys;
 const MAX_READ_BYTES: usize = 256 << 10;
 /// Maximum number of frames written at once.
 const MAX_BATCH: usize = 16;
+
+/// Sends bytes without the signal SIGPIPE, which a vectored write raises once the other end is closed: only programs whose `main` is
+/// Rust's ignore it.
+///
+/// # Errors
+/// Those of `sendmsg`.
+#[doc(hidden)]
+pub fn send_vectored(stream: &TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    Ok(rustix::net::sendmsg(stream, slices, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)?)
+}
 
 /// Keys of a connection, and the ranks of this end and of the other one.
 #[derive(Debug)]
@@ -244,7 +256,7 @@ impl Conn {
         }
         let mut slices = &mut slices[..2 * self.outgoing.len().min(MAX_BATCH)];
         IoSlice::advance_slices(&mut slices, self.written);
-        (&self.stream).write_vectored(slices)
+        send_vectored(&self.stream, slices)
     }
 
     /// Sends the queued frames and nothing more, and discards what arrives. Returns `false` once the other end has closed

@@ -42,6 +42,8 @@ mod timeout;
 mod unique_id;
 
 pub use address::{Address, interfaces};
+#[doc(hidden)]
+pub use conn::send_vectored;
 pub use env::Environment;
 pub use error::Error;
 pub use group::Bootstrap;

@@ -15,7 +15,7 @@
 //! a rank that finds no listener in the list connects to another process.
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, IoSlice, Read};
 use std::os::fd::AsFd;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
@@ -24,6 +24,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags};
 
 use super::channel::ChannelEnd;
 use super::socket::poll_in;
@@ -189,8 +190,13 @@ fn connect_to(
     let mut hello = [0; 20];
     hello[..16].copy_from_slice(&key[16..]);
     hello[16..].copy_from_slice(&(own_local_rank as u32).to_le_bytes());
-    (&stream).write_all(&hello).map_err(lost)?;
-    Ok(Peer::Socket(stream))
+    // It fits into the buffer of a new connection. A vectored or plain write would raise SIGPIPE in programs that do not ignore it.
+    let mut control = SendAncillaryBuffer::default();
+    let sent = rustix::net::sendmsg(&stream, &[IoSlice::new(&hello)], &mut control, SendFlags::NOSIGNAL);
+    match sent.map_err(std::io::Error::from).map_err(lost)? {
+        n if n == hello.len() => Ok(Peer::Socket(stream)),
+        _ => Err(lost(ErrorKind::WriteZero.into())),
+    }
 }
 
 /// Returns whether the process at the other end belongs to the user of this one.
@@ -213,6 +219,8 @@ fn io(what: &str, error: &std::io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
     use rustix::thread::set_thread_res_uid;
 
     use super::*;

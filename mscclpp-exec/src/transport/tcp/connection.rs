@@ -1,7 +1,7 @@
 //! A TCP connection to a peer, with messages that wait to be sent and one that arrives; no call waits.
 
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, Read};
 use std::net::{Shutdown, TcpStream};
 
 use mscclpp_bootstrap::{BodyHasher, Digest, SEAL_BYTES, StreamKeys, digest};
@@ -136,7 +136,7 @@ impl<B: Buffer> Connection<B> {
         let mut slices = &mut slices[..2 * self.queue.len().min(MAX_BATCH)];
         IoSlice::advance_slices(&mut slices, self.sent);
         loop {
-            match self.stream.write_vectored(slices) {
+            match mscclpp_bootstrap::send_vectored(&self.stream, slices) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(0),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 result => return result,
