@@ -17,8 +17,8 @@ DEV uint32_t vectors_of(uint32_t count) {
 
 DEV const Vec16* vector_at(uint64_t table, uint32_t number) { return reinterpret_cast<const Vec16*>(table) + number; }
 
-/// Copies vectors of tables, which are at `from(number)`, into the cache, `kEach` of a thread at a time: so many of instructions, which
-/// follow the `skipped` vectors from the block's entry on, of operands, of ids, and of scratch. Called by: all threads of the block.
+/// Copies vectors of tables, which are at `from(number)`, into the cache, `kEach` of a thread at a time. Numbers of vectors: `instrs`,
+/// which follow the `skipped` ones from the block's entry on, `operands`, `ids`, `scratch`. Called by: all threads of the block.
 template <uint32_t kEach, typename From>
 DEV void copy_tables(uint32_t skipped, uint32_t instrs, uint32_t operands, uint32_t ids, uint32_t scratch, const From& from) {
   InstrCache& c = cache();
