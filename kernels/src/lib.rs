@@ -31,6 +31,7 @@ macro_rules! images {
 images! {
     "i8" "u8" "i32" "u32" "i64" "u64" "f32" "f32_f64" "f64" "f16" "f16_f32" "f16_f64" "bf16" "bf16_f32" "bf16_f64"
     "f8e4m3" "f8e4m3_f32" "f8e4m3_f64" "f8e5m2" "f8e5m2_f32" "f8e5m2_f64"
+    "f8e4m3b15" "f8e4m3b15_f32" "f8e4m3b15_f64"
 }
 
 macro_rules! headers {

@@ -11,7 +11,7 @@ use mscclpp_exec::error::ErrorKind;
 use mscclpp_exec::select::{Algorithm, Buffers, Choice, Config, OrderPolicy, Registry};
 use mscclpp_exec::status::Finding;
 use mscclpp_exec::{Communicator, Error};
-use mscclpp_exec::{E4m3, E5m2, Element};
+use mscclpp_exec::{E4m3, E4m3B15, E5m2, Element};
 use proptest::prelude::*;
 
 /// Returns element `index` of a rank's input: small, so that sums are exact in all types.
@@ -125,6 +125,7 @@ fn every_type_is_supported() {
         assert!(sum(comm, half::f16::ONE, half::f16::from_f32(2.0)));
         assert!(sum(comm, half::bf16::ONE, half::bf16::from_f32(2.0)));
         assert!(sum(comm, E4m3::from_f64(1.0), E4m3::from_f64(2.0)));
+        assert!(sum(comm, E4m3B15::from_f64(0.5), E4m3B15::from_f64(1.0)));
         assert!(sum(comm, E5m2::from_f64(1.0), E5m2::from_f64(2.0)));
     });
 }

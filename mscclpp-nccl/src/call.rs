@@ -39,6 +39,7 @@ macro_rules! with_type {
             DataType::F64 => run!(f64),
             DataType::F8E4M3 => run!(mscclpp_exec::E4m3),
             DataType::F8E5M2 => run!(mscclpp_exec::E5m2),
+            DataType::F8E4M3B15 => run!(mscclpp_exec::E4m3B15),
         }
     }};
 }

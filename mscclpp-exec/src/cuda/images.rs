@@ -29,5 +29,6 @@ fn name(dtype: DataType, accumulate: AccumType) -> Option<&'static str> {
         BF16 Native = "bf16", BF16 F32 = "bf16_f32", BF16 F64 = "bf16_f64",
         F8E4M3 Native = "f8e4m3", F8E4M3 F32 = "f8e4m3_f32", F8E4M3 F64 = "f8e4m3_f64",
         F8E5M2 Native = "f8e5m2", F8E5M2 F32 = "f8e5m2_f32", F8E5M2 F64 = "f8e5m2_f64",
+        F8E4M3B15 Native = "f8e4m3b15", F8E4M3B15 F32 = "f8e4m3b15_f32", F8E4M3B15 F64 = "f8e4m3b15_f64",
     }
 }
