@@ -7,41 +7,17 @@ use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cuda::Stream;
 use mscclpp_exec::select::{Choice, Config as Launch, Request};
-use mscclpp_exec::{Communicator, DataType, Element, Error, Group};
+use mscclpp_exec::{Communicator, DataType, Element, Error};
 
 use crate::abi::{self, Handle, StreamHandle};
 use crate::comm::{Comm, Memory, Operator, Scalar, scale};
 use crate::config::CallConfig;
 use crate::decision;
+use crate::element::with_type;
 use crate::entry::{Failure, Result};
 use crate::forward::{self, Forwarded, RULES_VARIABLE};
 use crate::kind::Kind;
-
-/// Runs an expression for the element type of a data type.
-macro_rules! with_type {
-    ($dtype:expr, $name:ident => $run:expr) => {{
-        macro_rules! run {
-            ($type:ty) => {{
-                type $name = $type;
-                $run
-            }};
-        }
-        match $dtype {
-            DataType::I8 => run!(i8),
-            DataType::U8 => run!(u8),
-            DataType::I32 => run!(i32),
-            DataType::U32 => run!(u32),
-            DataType::I64 => run!(i64),
-            DataType::U64 => run!(u64),
-            DataType::F16 => run!(half::f16),
-            DataType::BF16 => run!(half::bf16),
-            DataType::F32 => run!(f32),
-            DataType::F64 => run!(f64),
-            DataType::F8E4M3 => run!(mscclpp_exec::E4m3),
-            DataType::F8E5M2 => run!(mscclpp_exec::E5m2),
-        }
-    }};
-}
+use crate::transfer::{self, Transfer};
 
 /// The arguments of a call, as its caller passes them.
 #[derive(Clone, Copy)]
@@ -142,33 +118,28 @@ impl Call {
     }
 
     /// Makes a call alone.
-    pub(crate) fn run(mut self) -> Result<()> {
+    pub(crate) fn run(self) -> Result<()> {
         let comm = Arc::clone(&self.comm);
         let _calling = comm.calling();
-        match self.kind {
-            _ if self.is_forwarded => self.forward().and_then(|()| self.record_event()),
-            // A transfer with this rank itself is an error of the group.
-            Kind::Send(_) | Kind::Recv(_) => {
-                let mut group = Group::new();
-                self.add_transfer(&mut group);
-                comm.result(group.run())
-            }
-            _ => self.run_collective(),
+        if self.is_forwarded {
+            return self.forward().and_then(|()| self.record_event());
+        }
+        match self.transfer() {
+            Some(transfer) => transfer::make(transfer),
+            None => self.run_collective(),
         }
     }
 
-    /// Adds a transfer to a group.
-    pub(crate) fn add_transfer<'a>(&'a mut self, group: &mut Group<'a>) {
-        let Self { communicator, stream, send, recv, .. } = self;
-        match (self.kind, send, recv) {
-            (Kind::Send(peer), Some(memory), _) => {
-                with_type!(self.dtype, T => group.send_on::<T>(communicator.on(stream), &*memory, peer as u32));
-            }
-            (Kind::Recv(peer), _, Some(memory)) => {
-                with_type!(self.dtype, T => group.recv_on::<T>(communicator.on(stream), memory, peer as u32));
-            }
-            _ => {}
-        }
+    /// Returns the transfer that the call is, if it is one.
+    pub(crate) fn transfer(&self) -> Option<Transfer> {
+        let (peer, is_sent, memory) = match (self.kind, &self.send, &self.recv) {
+            (Kind::Send(peer), Some(memory), _) => (peer, true, memory),
+            (Kind::Recv(peer), _, Some(memory)) => (peer, false, memory),
+            _ => return None,
+        };
+        let (comm, communicator) = (Arc::clone(&self.comm), self.communicator.clone());
+        let (stream, memory) = (Arc::clone(&self.stream), memory.clone());
+        Some(Transfer { comm, communicator, stream, memory, dtype: self.dtype, peer: peer as u32, is_sent })
     }
 
     /// Makes a call of all ranks: by an algorithm, or by the real NCCL if there is none.

@@ -4,8 +4,6 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::thread;
 
-use mscclpp_exec::Group;
-
 use crate::call::{Arguments, Call};
 use crate::comm::{self, Comm};
 use crate::config::CallConfig;
@@ -13,6 +11,7 @@ use crate::entry::{Result, panicked};
 use crate::forward::{self, Nested};
 use crate::kind::Kind;
 use crate::open_group::{self, Closed};
+use crate::transfer;
 
 /// A call that the real NCCL alone serves.
 type Passed = Box<dyn FnOnce(&Nested) -> Result<()> + Send>;
@@ -194,7 +193,7 @@ fn make_lane(mut calls: Vec<Deferred>) -> Result<()> {
                 Deferred::Call(call) => call.run_collective(),
                 Deferred::Passed(..) => Ok(()),
             })?,
-            Path::Transfer => make_transfers(run)?,
+            Path::Transfer => make_transfers(&run)?,
             Path::Forwarded => make_forwarded(run)?,
         }
     }
@@ -202,17 +201,12 @@ fn make_lane(mut calls: Vec<Deferred>) -> Result<()> {
 }
 
 /// Makes transfers by plans.
-fn make_transfers(mut calls: Vec<Deferred>) -> Result<()> {
-    let comm = calls.first().map(|call| Arc::clone(call.comm()));
-    let mut group = Group::new();
-    for call in &mut calls {
-        if let Deferred::Call(call) = call {
-            call.add_transfer(&mut group);
-        }
-    }
-    let made = group.run();
-    // The first communicator stands for the group: which call failed is in the text.
-    comm.map_or(Ok(()), |comm| comm.result(made))
+fn make_transfers(calls: &[Deferred]) -> Result<()> {
+    let transfers = calls.iter().filter_map(|call| match call {
+        Deferred::Call(call) => call.transfer(),
+        Deferred::Passed(..) => None,
+    });
+    transfer::make_grouped(transfers.collect())
 }
 
 /// Makes forwarded calls in one group of the real NCCL.

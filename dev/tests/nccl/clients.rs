@@ -38,10 +38,14 @@ pub(crate) fn missing() -> Option<String> {
 }
 
 fn collectives(ranks: usize, variables: &[(&str, &str)]) -> Result<(), String> {
-    let outputs = run("collectives", ranks, &[], variables)?;
-    ran(&outputs)?;
-    let ok =
-        outputs.iter().enumerate().filter(|(rank, output)| text(output).contains(&format!("ok rank {rank}"))).count();
+    all_ok(&run("collectives", ranks, &[], variables)?)
+}
+
+/// Checks that all processes succeeded, and said so at their end.
+pub(crate) fn all_ok(outputs: &[Output]) -> Result<(), String> {
+    ran(outputs)?;
+    let is_ok = |(rank, output): &(usize, &Output)| text(output).contains(&format!("ok rank {rank}"));
+    let (ok, ranks) = (outputs.iter().enumerate().filter(is_ok).count(), outputs.len());
     if ok == ranks { Ok(()) } else { Err(format!("{ok} of {ranks} ranks are right")) }
 }
 

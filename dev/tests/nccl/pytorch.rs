@@ -18,7 +18,7 @@ const VERSIONS: [(&str, &[Option<&str>]); 2] = [("2.15.0", &[None, Some("0")]), 
 const JOBS: [(&str, usize); 8] = [
     ("reductions", 13),
     ("gathers", 8),
-    ("exchanges", 6),
+    ("exchanges", 7),
     ("groups", 8),
     ("ddp", 4),
     ("fsdp", 4),

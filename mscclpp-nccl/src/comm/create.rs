@@ -338,7 +338,7 @@ pub(crate) unsafe fn shrink(
     let of = Arc::clone(comm);
     let without = move || {
         // Pending launches may wait for ranks that are excluded. A failed communicator has ended them.
-        if flags & SHRINK_ABORT != 0 && of.check().is_ok() && !parent.is_idle()? {
+        if flags & SHRINK_ABORT != 0 && of.check().is_ok() && !of.is_idle(&parent)? {
             parent.revoke();
             // It ends the launches.
             let _ = of.check();

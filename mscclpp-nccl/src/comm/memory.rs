@@ -93,6 +93,11 @@ impl Memory {
         self.bytes
     }
 
+    /// Memory of this library's.
+    pub(crate) fn internal(address: u64, bytes: u64) -> Self {
+        Self { address, bytes, window: None }
+    }
+
     /// Returns a part of it.
     pub(crate) fn part(&self, begin: u64, bytes: u64) -> Self {
         Self { address: self.address + begin, bytes, window: self.window.clone() }
@@ -162,7 +167,7 @@ impl Comm {
             memories.push(DeviceVec::new(&self.device, bytes.next_power_of_two() as usize)?);
         }
         let address = memories.last().map_or(0, |memory| memory.as_slice().address);
-        Ok(Memory { address, bytes, window: None })
+        Ok(Memory::internal(address, bytes))
     }
 }
 

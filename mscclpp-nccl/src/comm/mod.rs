@@ -37,6 +37,7 @@ use crate::config::Config;
 use crate::entry::{Failure, Result, keep};
 use crate::forward::Nested;
 use crate::open_group;
+use crate::transfer::Lanes;
 
 /// Maximum number of streams that a communicator keeps.
 const MAX_STREAMS: usize = 64;
@@ -56,6 +57,7 @@ pub(crate) struct Comm {
     streams: Mutex<HashMap<usize, Arc<Stream>>>,
     pub(crate) memories: Memories,
     pub(crate) operators: Operators,
+    pub(crate) lanes: Lanes,
     /// Listens for processes that join when the communicator grows.
     newcomers: Mutex<Option<RootListener>>,
     /// The first failure of calls that were enqueued.
@@ -121,6 +123,7 @@ impl Comm {
             streams: Mutex::default(),
             memories: Memories::default(),
             operators: Operators::default(),
+            lanes: Lanes::default(),
             newcomers: Mutex::default(),
             failure: Mutex::default(),
             forced: Mutex::default(),
@@ -251,6 +254,11 @@ impl Comm {
             None => failure,
         };
         lock(&self.failure).get_or_insert(failure).clone()
+    }
+
+    /// Returns the failure of earlier calls, if it is known.
+    pub(crate) fn check_known_failure(&self) -> Result<()> {
+        lock(&self.failure).clone().map_or(Ok(()), Err)
     }
 
     /// Returns the text of the communicator's failure.
