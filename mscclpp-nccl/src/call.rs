@@ -150,8 +150,15 @@ impl Call {
             Err(error) => return comm.result(Err(error)),
         };
         comm.result(comm.force(&self.communicator, choice))?;
+        let mut request = self.request();
+        if self.has_forms() {
+            request.in_place = match comm.form(&self.communicator, &self.stream, &request) {
+                Ok(form) => form,
+                Err(error) => return comm.result(Err(error)),
+            };
+        }
         if comm.nested().is_some() && self.kind.collective().is_some() {
-            match comm.check_served(&self.communicator, &self.stream, &self.request()) {
+            match comm.check_served(&self.communicator, &self.stream, &request) {
                 Ok(()) => {}
                 Err(error @ (Error::Select { .. } | Error::NoPlan { .. })) => {
                     decision::forwarded(self.kind, self.dtype, self.bytes(), || {
@@ -162,7 +169,7 @@ impl Call {
                 Err(error) => return comm.result(Err(error)),
             }
         }
-        let made = with_type!(self.dtype, T => self.collective::<T>());
+        let made = with_type!(self.dtype, T => self.collective::<T>(request.in_place));
         comm.result(made)?;
         decision::made(&self.communicator, &self.stream, self.config.algorithm.as_deref());
         self.record_event()
@@ -222,6 +229,15 @@ impl Call {
         Request { op, root, in_place, ..self.communicator.request_of(collective, self.dtype, self.bytes()) }
     }
 
+    /// Returns whether some ranks may make the call in place and others not, which the memory of windows excludes: its plan has one
+    /// form on all ranks.
+    fn has_forms(&self) -> bool {
+        let is_registered = [&self.send, &self.recv].into_iter().flatten().all(Memory::is_registered);
+        matches!(self.kind, Kind::AllReduce(_) | Kind::AllGather | Kind::AllToAll)
+            && !is_registered
+            && self.communicator.num_ranks() > 1
+    }
+
     /// Returns the algorithm that the caller names.
     ///
     /// # Errors
@@ -237,7 +253,25 @@ impl Call {
         Ok(Some((collective, Choice { name: name.clone(), config })))
     }
 
-    fn collective<T: Element>(&self) -> std::result::Result<(), Error> {
+    /// Returns the input of a call of either form: `own` is where the input is in the output of a call in place. Copies it if this
+    /// rank's call has the other form.
+    fn input<T: Element>(&self, send: Memory, mut own: Memory, in_place: bool) -> std::result::Result<Memory, Error> {
+        match (in_place, send.address() == own.address()) {
+            (true, true) | (false, false) => Ok(send),
+            (true, false) => {
+                self.stream.copy::<T>(&send, &mut own)?;
+                Ok(own)
+            }
+            (false, true) => {
+                let mut copy = self.temporary(&send)?;
+                self.stream.copy::<T>(&send, &mut copy)?;
+                Ok(copy)
+            }
+        }
+    }
+
+    /// Makes the call; `in_place`: its form, if it has two.
+    fn collective<T: Element>(&self, in_place: bool) -> std::result::Result<(), Error> {
         let on = self.communicator.on(&self.stream);
         let none = || Error::Internal(format!("{:?} without its memory", self.kind));
         let send = || self.send.clone().ok_or_else(none);
@@ -248,16 +282,18 @@ impl Call {
         };
         match self.kind {
             Kind::AllReduce(_) => {
-                let (send, mut recv) = (send()?, recv()?);
-                match self.operator {
+                let (send, mut recv, op) = (send()?, recv()?, self.plain());
+                let input = match self.operator {
                     Operator::Scaled(scalar) => {
-                        self.scale::<T>(&scalar, &send, &recv)?;
-                        on.all_reduce_in_place::<T>(&mut recv, ReduceOp::Sum)
+                        let scaled = if in_place { recv.clone() } else { self.temporary(&recv)? };
+                        self.scale::<T>(&scalar, &send, &scaled)?;
+                        scaled
                     }
-                    Operator::Plain(op) if send.address() == recv.address() => {
-                        on.all_reduce_in_place::<T>(&mut recv, op)
-                    }
-                    Operator::Plain(op) => on.all_reduce::<T>(&send, &mut recv, op),
+                    Operator::Plain(_) => self.input::<T>(send, recv.clone(), in_place)?,
+                };
+                match in_place {
+                    true => on.all_reduce_in_place::<T>(&mut recv, op),
+                    false => on.all_reduce::<T>(&input, &mut recv, op),
                 }
             }
             Kind::Reduce(_, root) => {
@@ -302,16 +338,19 @@ impl Call {
             }
             Kind::AllGather => {
                 let (send, mut recv) = (send()?, recv()?);
-                match recv.address() + rank * send.bytes() == send.address() {
+                let own = recv.part(rank * send.bytes(), send.bytes());
+                let input = self.input::<T>(send, own, in_place)?;
+                match in_place {
                     true => on.all_gather_in_place::<T>(&mut recv),
-                    false => on.all_gather::<T>(&send, &mut recv),
+                    false => on.all_gather::<T>(&input, &mut recv),
                 }
             }
             Kind::AllToAll => {
                 let (send, mut recv) = (send()?, recv()?);
-                match send.address() == recv.address() {
+                let input = self.input::<T>(send, recv.clone(), in_place)?;
+                match in_place {
                     true => on.all_to_all_in_place::<T>(&mut recv),
-                    false => on.all_to_all::<T>(&send, &mut recv),
+                    false => on.all_to_all::<T>(&input, &mut recv),
                 }
             }
             Kind::Gather(root) => {

@@ -98,6 +98,11 @@ impl Memory {
         Self { address, bytes, window: None }
     }
 
+    /// Returns whether other ranks access it where it is.
+    pub(crate) fn is_registered(&self) -> bool {
+        self.window.as_ref().is_some_and(|window| window.registered.is_some())
+    }
+
     /// Returns a part of it.
     pub(crate) fn part(&self, begin: u64, bytes: u64) -> Self {
         Self { address: self.address + begin, bytes, window: self.window.clone() }

@@ -18,7 +18,7 @@ use cudarc::driver::sys;
 use mscclpp_bootstrap::RootListener;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_exec::cuda::{Device, Stream};
-use mscclpp_exec::select::Choice;
+use mscclpp_exec::select::{Choice, Request};
 use mscclpp_exec::{Communicator, Error};
 
 pub(crate) use self::create::{
@@ -41,6 +41,9 @@ use crate::transfer::Lanes;
 
 /// Maximum number of streams that a communicator keeps.
 const MAX_STREAMS: usize = 64;
+
+/// Maximum number of requests whose form is kept. All ranks forget the same ones.
+const MAX_FORMS: usize = 4096;
 
 /// Streams whose handle is a name: the thread's default stream is another one in each thread.
 const STREAM_PER_THREAD: usize = 2;
@@ -68,6 +71,8 @@ pub(crate) struct Comm {
     nested: OnceLock<Nested>,
     /// Requests that were checked, and that algorithms serve.
     served: Mutex<Served>,
+    /// Whether calls of a request are made in place, as the ranks have agreed before the first one.
+    forms: Mutex<HashMap<Request, bool>>,
     is_finalized: AtomicBool,
 }
 
@@ -129,6 +134,7 @@ impl Comm {
             forced: Mutex::default(),
             nested: OnceLock::new(),
             served: Mutex::default(),
+            forms: Mutex::default(),
             is_finalized: AtomicBool::new(false),
         });
         COMMS.write().unwrap_or_else(PoisonError::into_inner).insert(comm.handle, Arc::clone(&comm));
@@ -226,6 +232,30 @@ impl Comm {
             lock(&self.served).clear();
         }
         Ok(())
+    }
+
+    /// Returns whether the calls of a request are made in place: whether the first one was, on all ranks. A rank whose own call
+    /// is otherwise copies. The first call of a request is one of all ranks, which waits for them.
+    ///
+    /// # Errors
+    /// Those of [`agree_in_place`](mscclpp_exec::OnStream::agree_in_place).
+    pub(crate) fn form(
+        &self,
+        communicator: &Communicator,
+        stream: &Stream,
+        request: &Request,
+    ) -> std::result::Result<bool, Error> {
+        let key = Request { in_place: false, ..*request };
+        if let Some(form) = lock(&self.forms).get(&key) {
+            return Ok(*form);
+        }
+        let form = communicator.on(stream).agree_in_place(&key, request.in_place)?;
+        let mut forms = lock(&self.forms);
+        if forms.len() >= MAX_FORMS {
+            forms.clear();
+        }
+        forms.insert(key, form);
+        Ok(form)
     }
 
     /// Records an event of the caller's on a stream.

@@ -134,6 +134,15 @@ impl Connection {
         posted.map_err(|error| self.fail(error))
     }
 
+    /// Compares the calls of all ranks so far.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub(super) fn compare(&mut self) -> Result<(), Error> {
+        let compared = self.posted.ring.compare(&self.bootstrap);
+        compared.map_err(|error| self.fail(error.into()))
+    }
+
     /// Fails the communicator, and aborts the launches of this rank.
     pub(super) fn fail(&self, error: Error) -> Error {
         let error = self.executor.fail(error);
@@ -227,8 +236,7 @@ impl Connection {
         let dropped = self.allocations.iter().filter(|(_, memory)| !call.is_captured && memory.is_dropped());
         let dropped: Vec<u64> = dropped.map(|(number, _)| *number).collect();
         let of_all = self.executor.gather(text, &dropped)?;
-        let compared = self.posted.ring.compare(&self.bootstrap);
-        compared.map_err(|error| self.fail(error.into()))?;
+        self.compare()?;
         Ok(dropped.into_iter().filter(|number| of_all.iter().all(|dropped| dropped.contains(number))).collect())
     }
 

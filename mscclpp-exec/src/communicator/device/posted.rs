@@ -27,6 +27,8 @@ pub(super) enum Kind {
     Register(u64),
     /// Channels of kernels over this number of bytes.
     Channels(ChannelOptions, u64),
+    /// An agreement whether a collective is made in place.
+    Agreement(Request),
     /// A collective on slices.
     OnSlices(Request),
     /// A barrier of the host.
@@ -40,6 +42,7 @@ impl Kind {
             Self::Alloc(bytes) => return format!("alloc of {bytes} bytes on devices"),
             Self::Register(bytes) => return format!("registration of {bytes} bytes on devices"),
             Self::Channels(options, bytes) => return format!("channels over {bytes} bytes on devices, {options}"),
+            Self::Agreement(request) => return format!("agreement about {request}, on devices"),
             Self::OnSlices(request) => return format!("{request}, on slices"),
             Self::Barrier => return "barrier".into(),
             Self::Collective(request, positions) => (request, positions),

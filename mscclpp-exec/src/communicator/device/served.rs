@@ -5,6 +5,7 @@ use std::panic::Location;
 use super::OnStream;
 use super::connection::Connection;
 use super::launch::{DeviceCall, Entry, piece_bytes};
+use super::posted::Kind;
 use crate::communicator::decide::decide;
 use crate::communicator::point_to_point::Sequence;
 use crate::dtype::Element;
@@ -37,6 +38,31 @@ impl OnStream<'_> {
 }
 
 impl OnStream<'_> {
+    /// Returns whether a call on memory that is not registered is in place on all ranks; `in_place`: whether it is on this one. For
+    /// programs whose ranks do not know of one another how they call. The other ranks are those that make a call of `request`,
+    /// whose mode does not matter. A call of all ranks, which waits for them.
+    ///
+    /// # Errors
+    /// Those of [`OnStream`].
+    #[track_caller]
+    pub fn agree_in_place(&self, request: &Request, in_place: bool) -> Result<bool, Error> {
+        let (mut calls, place) = (self.communicator.calls()?, Location::caller());
+        let request = Request { in_place: false, ..*request };
+        self.communicator.record(&mut calls, None, |calls| {
+            let (connection, call) = self.begin(calls, place)?;
+            let kind = Kind::Agreement(connection.on_device(request));
+            let text = kind.describe();
+            connection.check(call.stream)?;
+            connection.post(kind, &call)?;
+            let of_all = {
+                let _set_up = call.set_up()?;
+                connection.executor.gather(&text, &[u64::from(in_place)])?
+            };
+            connection.compare()?;
+            Ok(of_all.iter().flatten().all(|in_place| *in_place == 1))
+        })
+    }
+
     /// Returns whether a [`send`](Self::send) to a rank, or a [`recv`](Self::recv) from it, of `len` elements only enqueues work:
     /// the ranks have made one of this size and type before, so that the call does not wait for the other rank. `false` while
     /// another thread is in such a call.
