@@ -19,6 +19,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("collectives_of_four_processes_are_right", || collectives(4, &[])),
         ("collectives_through_switches_are_right", || collectives(4, &[("MSCCLPP_MOCK_MULTICAST", "8")])),
         ("collectives_of_ranks_that_share_a_device_are_right", || collectives(3, &[("ONE_DEVICE", "1")])),
+        ("ranks_find_each_other_by_ids_of_any_process", || all_ok(&run("rendezvous", 4, &[], &[])?)),
         ("groups_of_all_ranks_in_one_thread_are_right", || ran(&run("one_process", 1, &[], &[])?)),
         ("runtime_of_simulated_devices_keeps_order_and_reports_errors", || ran(&run("runtime", 1, &[], &[])?)),
         ("random_calls_are_codes", random_calls),
