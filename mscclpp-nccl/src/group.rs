@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use crate::call::{Arguments, Call};
-use crate::comm::{self, Comm};
+use crate::comm::{self, Comm, OneSided};
 use crate::config::CallConfig;
 use crate::entry::{Result, panicked};
 use crate::forward::{self, Nested};
@@ -22,6 +22,7 @@ enum Deferred {
     Call(Call),
     /// Of the communicator with a number.
     Passed(Arc<Comm>, u64, Passed),
+    OneSided(OneSided, u64),
 }
 
 /// How a call of a group is made: those in sequence that are made alike are made together.
@@ -30,6 +31,7 @@ enum Path {
     Collective,
     Transfer,
     Forwarded,
+    OneSided,
 }
 
 impl Deferred {
@@ -37,6 +39,7 @@ impl Deferred {
         match self {
             Self::Call(call) => &call.comm,
             Self::Passed(comm, ..) => comm,
+            Self::OneSided(call, _) => call.comm(),
         }
     }
 
@@ -44,7 +47,7 @@ impl Deferred {
     fn number(&self) -> u64 {
         match self {
             Self::Call(call) => call.number(),
-            Self::Passed(_, number, _) => *number,
+            Self::Passed(_, number, _) | Self::OneSided(_, number) => *number,
         }
     }
 
@@ -54,18 +57,27 @@ impl Deferred {
             Self::Call(call) if call.is_transfer() => Path::Transfer,
             Self::Call(_) => Path::Collective,
             Self::Passed(..) => Path::Forwarded,
+            Self::OneSided(..) => Path::OneSided,
         }
     }
 
     /// Returns the place among the calls of a rank: of each communicator the calls of all ranks first, in their order, then the
-    /// transfers by plans, and then the forwarded ones. Ranks that add transfers in different orders do not wait for one another
+    /// transfers by plans, then the forwarded ones, then one-sided ones, of which waits are the last. Ranks that add transfers in different orders do not wait for one another
     /// in a cycle then.
-    fn order(&self) -> (u64, bool, bool) {
-        let is_transfer = match self {
-            Self::Call(call) => call.is_transfer(),
-            Self::Passed(..) => true,
+    fn order(&self) -> (u64, u32) {
+        let place = match self {
+            Self::Call(call) if !call.is_transfer() => 0,
+            Self::Call(call) if !call.is_forwarded() => 1,
+            Self::Call(_) | Self::Passed(..) => 2,
+            Self::OneSided(call, _) => {
+                if call.is_wait() {
+                    4
+                } else {
+                    3
+                }
+            }
         };
-        (self.number(), is_transfer, is_transfer && self.path() == Path::Forwarded)
+        (self.number(), place)
     }
 
     fn run(self) -> Result<()> {
@@ -74,6 +86,11 @@ impl Deferred {
             Self::Passed(comm, _, run) => {
                 let _calling = comm.calling();
                 comm.forward(run)
+            }
+            Self::OneSided(call, _) => {
+                let comm = Arc::clone(call.comm());
+                let _calling = comm.calling();
+                call.run()
             }
         }
     }
@@ -108,6 +125,15 @@ pub(crate) fn discard() -> Result<()> {
 pub(crate) fn pass(comm: Arc<Comm>, run: impl FnOnce(&Nested) -> Result<()> + Send + 'static) -> Result<()> {
     let number = comm.for_call()?.bootstrap().number();
     add(Deferred::Passed(comm, number, Box::new(run)))
+}
+
+/// Makes a one-sided call, now or at the end of the group.
+///
+/// # Errors
+/// Those of the call.
+pub(crate) fn one_sided(call: OneSided) -> Result<()> {
+    let number = call.comm().for_call()?.bootstrap().number();
+    add(Deferred::OneSided(call, number))
 }
 
 /// Checks a call, and makes it, now or at the end of the group.
@@ -191,7 +217,11 @@ fn make_lane(mut calls: Vec<Deferred>) -> Result<()> {
         match path {
             Path::Collective => run.iter().try_for_each(|call| match call {
                 Deferred::Call(call) => call.run_collective(),
-                Deferred::Passed(..) => Ok(()),
+                _ => Ok(()),
+            })?,
+            Path::OneSided => run.into_iter().try_for_each(|call| match call {
+                Deferred::OneSided(call, _) => call.run(),
+                _ => Ok(()),
             })?,
             Path::Transfer => make_transfers(&run)?,
             Path::Forwarded => make_forwarded(run)?,
@@ -204,7 +234,7 @@ fn make_lane(mut calls: Vec<Deferred>) -> Result<()> {
 fn make_transfers(calls: &[Deferred]) -> Result<()> {
     let transfers = calls.iter().filter_map(|call| match call {
         Deferred::Call(call) => call.transfer(),
-        Deferred::Passed(..) => None,
+        _ => None,
     });
     transfer::make_grouped(transfers.collect())
 }
@@ -221,6 +251,7 @@ fn make_forwarded(calls: Vec<Deferred>) -> Result<()> {
                 Ok(())
             }
             Deferred::Passed(comm, _, run) => comm.forward(run),
+            Deferred::OneSided(..) => Ok(()),
         })
     })?;
     made.iter().try_for_each(Call::record_event)

@@ -1,5 +1,7 @@
 //! Sends and receives in the orders that NCCL allows.
 
+use std::process::Output;
+
 use crate::clients::{Test, all_ok, run, text};
 
 pub(crate) fn tests() -> Vec<Test> {
@@ -31,7 +33,11 @@ fn random_orders() -> Result<(), String> {
 /// Some ranks learn of a failure, and their streams continue.
 fn failure(name: &str, ranks: &[usize], code: u32) -> Result<(), String> {
     let variables = [("MSCCLPP_TIMEOUT", "3"), ("MSCCLPP_HEARTBEAT_TIMEOUT", "20")];
-    let outputs = run("exchanges", 2, &[name], &variables)?;
+    reports(&run("exchanges", 2, &[name], &variables)?, ranks, code)
+}
+
+/// Checks that some ranks have printed a failure with a code, and succeeded.
+pub(crate) fn reports(outputs: &[Output], ranks: &[usize], code: u32) -> Result<(), String> {
     for &rank in ranks {
         let text = text(&outputs[rank]);
         let is_reported = text.lines().any(|line| line.starts_with(&format!("rank {rank}: code {code}: ")));

@@ -33,14 +33,16 @@ impl Comm {
     /// Does what [`check`](Self::check) does, unless a thread is in a call.
     pub(super) fn watch(&self) {
         if let Ok(_calling) = self.calling.try_lock() {
-            // `note` keeps it.
-            let _ = self.check();
+            // `note` keeps it. A rank that does not know of it yet may have stored a signal after the last release.
+            if self.check().is_err() {
+                self.signals.release();
+            }
         }
     }
 
     /// Returns whether all launches are complete, those of transfers that a thread makes too.
     pub(super) fn is_idle(&self, communicator: &Communicator) -> std::result::Result<bool, Error> {
-        Ok(self.lanes.is_idle()? && communicator.is_idle()?)
+        Ok(self.lanes.is_idle()? && self.signals.is_idle()? && communicator.is_idle()?)
     }
 
     /// Waits until the launches are complete.
@@ -99,6 +101,7 @@ pub(crate) fn abort(comm: Arc<Comm>) -> Result<()> {
     // A rank that has completed its calls leaves in order: others may still be in theirs.
     if comm.check().is_ok() && !comm.is_idle(&communicator).unwrap_or(false) {
         communicator.abort("ncclCommAbort");
+        comm.signals.release();
         // It ends the launches.
         let _ = communicator.check();
     }

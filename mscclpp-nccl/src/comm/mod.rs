@@ -7,7 +7,9 @@ pub(crate) mod memory;
 mod nested;
 mod query;
 pub(crate) mod reduction;
+mod signals;
 mod watch;
+pub(crate) mod window;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CStr;
@@ -32,6 +34,8 @@ pub(crate) use self::nested::{nested_handle, nested_window};
 pub(crate) use self::query::{memory_statistic, properties, team_lsa, team_rail, team_world, to_lsa, to_world};
 use self::reduction::Operators;
 pub(crate) use self::reduction::{Operator, Scalar, scale};
+use self::signals::Signals;
+pub(crate) use self::signals::{OneSided, Put, descriptions};
 use crate::abi::{Code, Handle};
 use crate::config::Config;
 use crate::entry::{Failure, Result, keep};
@@ -61,6 +65,7 @@ pub(crate) struct Comm {
     pub(crate) memories: Memories,
     pub(crate) operators: Operators,
     pub(crate) lanes: Lanes,
+    signals: Signals,
     /// Listens for processes that join when the communicator grows.
     newcomers: Mutex<Option<RootListener>>,
     /// The first failure of calls that were enqueued.
@@ -129,6 +134,7 @@ impl Comm {
             memories: Memories::default(),
             operators: Operators::default(),
             lanes: Lanes::default(),
+            signals: Signals::default(),
             newcomers: Mutex::default(),
             failure: Mutex::default(),
             forced: Mutex::default(),
@@ -283,6 +289,7 @@ impl Comm {
             Some(cause) => Failure { text: format!("{}\n{}", cause.text, failure.text), ..cause },
             None => failure,
         };
+        self.signals.release();
         lock(&self.failure).get_or_insert(failure).clone()
     }
 

@@ -13,8 +13,8 @@ use super::posted::{Kind, PostedCalls};
 use crate::communicator::Communicator;
 use crate::communicator::cache::Cache;
 use crate::cuda::{
-    self, CHECK_INTERVAL, Device, DeviceBuffer, DeviceSlice, DeviceVec, Dropped, Executor, Registration, Stream,
-    bytes_of,
+    self, CHECK_INTERVAL, Device, DeviceBuffer, DeviceSlice, DeviceVec, Dropped, Executor, PeerWindow, Registration,
+    Stream, bytes_of,
 };
 use crate::dtype::Element;
 use crate::error::Error;
@@ -201,6 +201,14 @@ impl Connection {
         self.replace_dropped(kind, call, |executor| executor.share_on_all(memory))?;
         let dropped = Arc::default();
         Ok((self.add(Allocation::Caller(Arc::clone(&dropped))), dropped))
+    }
+
+    /// Maps memory of all ranks. A call of all ranks.
+    pub(super) fn peer_window(&mut self, call: &DeviceCall<'_>, memory: DeviceSlice) -> Result<PeerWindow, Error> {
+        self.check(call.stream)?;
+        self.post(Kind::Window(memory.bytes), call)?;
+        let _set_up = call.set_up()?;
+        self.executor.peer_window(memory)
     }
 
     fn add(&mut self, allocation: Allocation) -> Registration {

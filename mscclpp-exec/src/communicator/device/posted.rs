@@ -25,6 +25,8 @@ pub(super) enum Kind {
     Alloc(u64),
     /// A registration of this number of bytes.
     Register(u64),
+    /// A window of this number of bytes.
+    Window(u64),
     /// Channels of kernels over this number of bytes.
     Channels(ChannelOptions, u64),
     /// An agreement whether a collective is made in place.
@@ -41,6 +43,7 @@ impl Kind {
         let (request, positions) = match self {
             Self::Alloc(bytes) => return format!("alloc of {bytes} bytes on devices"),
             Self::Register(bytes) => return format!("registration of {bytes} bytes on devices"),
+            Self::Window(bytes) => return format!("window of {bytes} bytes on devices"),
             Self::Channels(options, bytes) => return format!("channels over {bytes} bytes on devices, {options}"),
             Self::Agreement(request) => return format!("agreement about {request}, on devices"),
             Self::OnSlices(request) => return format!("{request}, on slices"),
