@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
+use mscclpp_bootstrap::place;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cuda::Stream;
@@ -144,7 +145,7 @@ impl Call {
 
     /// Makes a call of all ranks: by an algorithm, or by the real NCCL if there is none.
     pub(crate) fn run_collective(&self) -> Result<()> {
-        let comm = &self.comm;
+        let (comm, _name) = (&self.comm, place::enter_name(self.kind.function()));
         let choice = match self.choice() {
             Ok(choice) => choice,
             Err(error) => return comm.result(Err(error)),

@@ -120,7 +120,7 @@ fn plain(kind: Kind, arguments: Arguments) -> Result<()> {
 }
 
 /// Returns the team of a communicator, or one without ranks.
-fn team(name: &str, find: impl FnOnce() -> Result<Team>) -> Team {
+fn team(name: &'static str, find: impl FnOnce() -> Result<Team>) -> Team {
     let mut team = Team { num_ranks: 0, rank: -1, stride: 0 };
     entry::call(name, || {
         team = find()?;
@@ -130,7 +130,7 @@ fn team(name: &str, find: impl FnOnce() -> Result<Team>) -> Team {
 }
 
 /// Returns the number of a rank, or -1.
-fn rank(name: &str, find: impl FnOnce() -> Result<c_int>) -> c_int {
+fn rank(name: &'static str, find: impl FnOnce() -> Result<c_int>) -> c_int {
     let mut rank = -1;
     entry::call(name, || {
         rank = find()?;

@@ -13,6 +13,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("transfers_of_a_rank_with_itself_are_matched_in_a_group", || exchange("itself", 2)),
         ("random_orders_of_transfers_are_right", random_orders),
         ("sends_that_wait_for_each_other_are_a_timeout", || failure("deadlock", &[0, 1], 8)),
+        ("transfers_of_different_lengths_name_both_functions", different_lengths),
         ("receive_from_a_rank_that_is_lost_ends", || failure("lost", &[0], 6)),
     ]
 }
@@ -28,6 +29,13 @@ fn random_orders() -> Result<(), String> {
         all_ok(&run("exchanges", ranks, &["random", &seed.to_string()], &[("MSCCLPP_TIMEOUT", "60")])?)?;
     }
     Ok(())
+}
+
+fn different_lengths() -> Result<(), String> {
+    let outputs = run("exchanges", 2, &["different"], &[("MSCCLPP_TIMEOUT", "20")])?;
+    reports(&outputs, &[0, 1], 5)?;
+    let names = |output: &Output| ["at ncclSend", "at ncclRecv"].iter().all(|name| text(output).contains(name));
+    if outputs.iter().all(names) { Ok(()) } else { Err(outputs.iter().map(text).collect()) }
 }
 
 /// Some ranks learn of a failure, and their streams continue.

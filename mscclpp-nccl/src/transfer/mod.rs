@@ -17,6 +17,7 @@ mod lane;
 
 use std::sync::Arc;
 
+use mscclpp_bootstrap::place;
 use mscclpp_exec::cuda::Stream;
 use mscclpp_exec::{Communicator, DataType, Error, Group};
 
@@ -37,6 +38,11 @@ pub(crate) struct Transfer {
 }
 
 impl Transfer {
+    /// Lets messages name the function.
+    fn enter_name(&self) -> place::Named {
+        place::enter_name(if self.is_sent { "ncclSend" } else { "ncclRecv" })
+    }
+
     fn is_with_itself(&self) -> bool {
         self.peer == self.communicator.rank()
     }
@@ -50,7 +56,7 @@ impl Transfer {
 
     /// Enqueues the transfer on a stream. Waits for the other rank if it is not prepared.
     fn enqueue(&mut self, stream: &Stream) -> std::result::Result<(), Error> {
-        let on = self.communicator.on(stream);
+        let (on, _name) = (self.communicator.on(stream), self.enter_name());
         match self.is_sent {
             true => with_type!(self.dtype, T => on.send::<T>(&self.memory, self.peer)),
             false => with_type!(self.dtype, T => on.recv::<T>(&mut self.memory, self.peer)),
@@ -59,6 +65,7 @@ impl Transfer {
 
     /// Adds the transfer to a group.
     fn add<'a>(&'a mut self, group: &mut Group<'a>) {
+        let _name = self.enter_name();
         let Self { communicator, stream, memory, peer, .. } = self;
         match self.is_sent {
             true => with_type!(self.dtype, T => group.send_on::<T>(communicator.on(stream), &*memory, *peer)),

@@ -152,16 +152,17 @@ int main(int argc, char** argv) {
   if (!strcmp(what, "group_and_alone")) group_and_alone(5), group_and_alone(100000);
   if (!strcmp(what, "itself")) with_itself();
   if (!strcmp(what, "random")) random_order(argc > 2 ? strtoull(argv[2], 0, 10) : 1);
-  int is_lost = !strcmp(what, "lost");
-  if (is_lost || !strcmp(what, "deadlock")) {
+  int is_lost = !strcmp(what, "lost"), is_different = !strcmp(what, "different");
+  if (is_lost || is_different || !strcmp(what, "deadlock")) {
     // Each rank's stream waits in a send that no buffer holds, before its receive.
-    size_t count = is_lost ? 100 : 2000000;
+    size_t count = is_lost || is_different ? 100 : 2000000;
     stream_t stream = new_stream();
     int32_t *sent = filled(1 - rank, 0, count, stream), *received = device_memory(4 * count);
-    if (!is_lost) send_to(1 - rank, sent, count, stream);
+    // Rank 1 expects more than rank 0 sends.
+    if (!is_lost && !(is_different && rank == 1)) send_to(1 - rank, sent, count - is_different, stream);
     // The receive waits for a rank that is lost before it sends.
     if (is_lost && rank == 1) raise(SIGKILL);
-    receive(1 - rank, received, count, stream);
+    if (!(is_different && rank == 0)) receive(1 - rank, received, count, stream);
     synchronize(stream);
     int code = 0;
     for (; !code; usleep(1000)) OK(ncclCommGetAsyncError, (ncclComm_t, int*), comm, &code);

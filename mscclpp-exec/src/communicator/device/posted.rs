@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::panic::Location;
 
-use mscclpp_bootstrap::Bootstrap;
+use mscclpp_bootstrap::{Bootstrap, place};
 
 use crate::cuda::channels::ChannelOptions;
 use crate::error::Error;
@@ -63,8 +63,8 @@ impl Kind {
 /// The calls of a rank, as its peers see them.
 pub(super) struct PostedCalls {
     pub(super) ring: CallRing,
-    /// By kind and address of the source location.
-    texts: HashMap<(Kind, usize), CallText>,
+    /// By kind, address of the source location, and the name that messages state instead.
+    texts: HashMap<(Kind, usize, Option<&'static str>), CallText>,
 }
 
 impl PostedCalls {
@@ -85,8 +85,10 @@ impl PostedCalls {
         if self.texts.len() >= MAX_TEXTS {
             self.texts.clear();
         }
-        let text = self.texts.entry((kind, std::ptr::from_ref(place).addr()));
-        self.ring.post(text.or_insert_with(|| CallText::new(&kind.describe(), place)));
+        let (at, name) = (std::ptr::from_ref(place).addr(), place::name());
+        let text = self.texts.entry((kind, at, name));
+        let describe = || CallText::new(&kind.describe(), &name.map_or_else(|| place.to_string(), str::to_owned));
+        self.ring.post(text.or_insert_with(describe));
         Ok(self.ring.compare(bootstrap)?)
     }
 }
