@@ -4,15 +4,14 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::thread;
 
-use mscclpp_exec::Group;
-
 use crate::call::{Arguments, Call};
-use crate::comm::{self, Comm};
+use crate::comm::{self, Comm, OneSided};
 use crate::config::CallConfig;
 use crate::entry::{Result, panicked};
 use crate::forward::{self, Nested};
 use crate::kind::Kind;
 use crate::open_group::{self, Closed};
+use crate::transfer;
 
 /// A call that the real NCCL alone serves.
 type Passed = Box<dyn FnOnce(&Nested) -> Result<()> + Send>;
@@ -23,6 +22,7 @@ enum Deferred {
     Call(Call),
     /// Of the communicator with a number.
     Passed(Arc<Comm>, u64, Passed),
+    OneSided(OneSided, u64),
 }
 
 /// How a call of a group is made: those in sequence that are made alike are made together.
@@ -31,6 +31,7 @@ enum Path {
     Collective,
     Transfer,
     Forwarded,
+    OneSided,
 }
 
 impl Deferred {
@@ -38,6 +39,7 @@ impl Deferred {
         match self {
             Self::Call(call) => &call.comm,
             Self::Passed(comm, ..) => comm,
+            Self::OneSided(call, _) => call.comm(),
         }
     }
 
@@ -45,7 +47,7 @@ impl Deferred {
     fn number(&self) -> u64 {
         match self {
             Self::Call(call) => call.number(),
-            Self::Passed(_, number, _) => *number,
+            Self::Passed(_, number, _) | Self::OneSided(_, number) => *number,
         }
     }
 
@@ -55,18 +57,27 @@ impl Deferred {
             Self::Call(call) if call.is_transfer() => Path::Transfer,
             Self::Call(_) => Path::Collective,
             Self::Passed(..) => Path::Forwarded,
+            Self::OneSided(..) => Path::OneSided,
         }
     }
 
     /// Returns the place among the calls of a rank: of each communicator the calls of all ranks first, in their order, then the
-    /// transfers by plans, and then the forwarded ones. Ranks that add transfers in different orders do not wait for one another
+    /// transfers by plans, then the forwarded ones, then one-sided ones, of which waits are the last. Ranks that add transfers in different orders do not wait for one another
     /// in a cycle then.
-    fn order(&self) -> (u64, bool, bool) {
-        let is_transfer = match self {
-            Self::Call(call) => call.is_transfer(),
-            Self::Passed(..) => true,
+    fn order(&self) -> (u64, u32) {
+        let place = match self {
+            Self::Call(call) if !call.is_transfer() => 0,
+            Self::Call(call) if !call.is_forwarded() => 1,
+            Self::Call(_) | Self::Passed(..) => 2,
+            Self::OneSided(call, _) => {
+                if call.is_wait() {
+                    4
+                } else {
+                    3
+                }
+            }
         };
-        (self.number(), is_transfer, is_transfer && self.path() == Path::Forwarded)
+        (self.number(), place)
     }
 
     fn run(self) -> Result<()> {
@@ -75,6 +86,11 @@ impl Deferred {
             Self::Passed(comm, _, run) => {
                 let _calling = comm.calling();
                 comm.forward(run)
+            }
+            Self::OneSided(call, _) => {
+                let comm = Arc::clone(call.comm());
+                let _calling = comm.calling();
+                call.run()
             }
         }
     }
@@ -109,6 +125,15 @@ pub(crate) fn discard() -> Result<()> {
 pub(crate) fn pass(comm: Arc<Comm>, run: impl FnOnce(&Nested) -> Result<()> + Send + 'static) -> Result<()> {
     let number = comm.for_call()?.bootstrap().number();
     add(Deferred::Passed(comm, number, Box::new(run)))
+}
+
+/// Makes a one-sided call, now or at the end of the group.
+///
+/// # Errors
+/// Those of the call.
+pub(crate) fn one_sided(call: OneSided) -> Result<()> {
+    let number = call.comm().for_call()?.bootstrap().number();
+    add(Deferred::OneSided(call, number))
 }
 
 /// Checks a call, and makes it, now or at the end of the group.
@@ -192,9 +217,13 @@ fn make_lane(mut calls: Vec<Deferred>) -> Result<()> {
         match path {
             Path::Collective => run.iter().try_for_each(|call| match call {
                 Deferred::Call(call) => call.run_collective(),
-                Deferred::Passed(..) => Ok(()),
+                _ => Ok(()),
             })?,
-            Path::Transfer => make_transfers(run)?,
+            Path::OneSided => run.into_iter().try_for_each(|call| match call {
+                Deferred::OneSided(call, _) => call.run(),
+                _ => Ok(()),
+            })?,
+            Path::Transfer => make_transfers(&run)?,
             Path::Forwarded => make_forwarded(run)?,
         }
     }
@@ -202,17 +231,12 @@ fn make_lane(mut calls: Vec<Deferred>) -> Result<()> {
 }
 
 /// Makes transfers by plans.
-fn make_transfers(mut calls: Vec<Deferred>) -> Result<()> {
-    let comm = calls.first().map(|call| Arc::clone(call.comm()));
-    let mut group = Group::new();
-    for call in &mut calls {
-        if let Deferred::Call(call) = call {
-            call.add_transfer(&mut group);
-        }
-    }
-    let made = group.run();
-    // The first communicator stands for the group: which call failed is in the text.
-    comm.map_or(Ok(()), |comm| comm.result(made))
+fn make_transfers(calls: &[Deferred]) -> Result<()> {
+    let transfers = calls.iter().filter_map(|call| match call {
+        Deferred::Call(call) => call.transfer(),
+        _ => None,
+    });
+    transfer::make_grouped(transfers.collect())
 }
 
 /// Makes forwarded calls in one group of the real NCCL.
@@ -227,6 +251,7 @@ fn make_forwarded(calls: Vec<Deferred>) -> Result<()> {
                 Ok(())
             }
             Deferred::Passed(comm, _, run) => comm.forward(run),
+            Deferred::OneSided(..) => Ok(()),
         })
     })?;
     made.iter().try_for_each(Call::record_event)

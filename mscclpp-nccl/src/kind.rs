@@ -70,6 +70,22 @@ impl Kind {
         }
     }
 
+    /// Returns the function that makes such calls.
+    pub(crate) fn function(self) -> &'static str {
+        match self {
+            Self::AllReduce(_) => "ncclAllReduce",
+            Self::Reduce(..) => "ncclReduce",
+            Self::ReduceScatter(_) => "ncclReduceScatter",
+            Self::Broadcast(_) => "ncclBroadcast",
+            Self::AllGather => "ncclAllGather",
+            Self::AllToAll => "ncclAlltoAll",
+            Self::Gather(_) => "ncclGather",
+            Self::Scatter(_) => "ncclScatter",
+            Self::Send(_) => "ncclSend",
+            Self::Recv(_) => "ncclRecv",
+        }
+    }
+
     /// Returns the root or the peer, and its name.
     pub(crate) fn rank(self) -> Option<(&'static str, c_int)> {
         match self {

@@ -3,8 +3,10 @@
 
 mod clients;
 mod cudarc_client;
+mod exchanges;
 mod faults;
 mod forward;
+mod one_sided;
 mod pytorch;
 mod symbols;
 
@@ -26,7 +28,15 @@ fn main() {
     if let Some(reason) = &missing {
         println!("tests of clients are ignored: {reason}");
     }
-    let of_clients = [clients::tests(), cudarc_client::tests(), faults::tests(), forward::tests()].concat();
+    let of_clients = [
+        clients::tests(),
+        exchanges::tests(),
+        cudarc_client::tests(),
+        faults::tests(),
+        forward::tests(),
+        one_sided::tests(),
+    ]
+    .concat();
     let of_clients = of_clients
         .into_iter()
         .map(|(name, test)| Trial::test(name, move || Ok(test()?)).with_ignored_flag(missing.is_some()));

@@ -124,6 +124,15 @@ impl Device {
         Stream::new(self)
     }
 
+    /// Creates a stream of the highest priority: for work that work on other streams waits for. Streams of one priority may
+    /// share a queue of the device.
+    ///
+    /// # Errors
+    /// [`Error::Driver`].
+    pub fn priority_stream(&self) -> Result<Stream, Error> {
+        Stream::with_priority(self)
+    }
+
     /// Returns whether the device supports multicast objects, with which one store reaches all devices of a switch and
     /// one load combines their values. Switch channels use them if all of their members are on such devices
     /// ([`SwitchPath`](super::SwitchPath)).

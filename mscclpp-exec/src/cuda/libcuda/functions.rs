@@ -70,6 +70,7 @@ const ALL: &[&str] = &[
     "cuStreamQuery",
     "cuStreamSynchronize",
     "cuStreamWaitEvent",
+    "cuStreamWaitValue64_v2",
     "cuStreamWriteValue64_v2",
     "cuThreadExchangeStreamCaptureMode",
 ];
