@@ -16,7 +16,7 @@ from torch._C import _distributed_c10d as c10d
 from . import _native
 from ._errors import InvalidInputError
 from ._tensors import Buffers
-from ._work import FINISHED, Work
+from ._work import FINISHED, Work, report_sources
 
 NAME = "mscclpp"
 _UNSET = timedelta(milliseconds=-1)
@@ -43,8 +43,42 @@ def _base() -> type:
     try:
         Probe(0, 1)
     except TypeError:
-        return dist.ProcessGroup
+        return _ProcessGroup
     return c10d.Backend
+
+
+class _ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
+    """A process group that is its own backend, for versions of PyTorch whose backends cannot be classes of Python."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        super().__init__(rank, size)
+        self._texts = ["", "undefined"]
+
+    def getGroupName(self) -> str:
+        return self._texts[0]
+
+    def setGroupName(self, name: str) -> None:
+        self._texts[0] = name
+
+    def getGroupDesc(self) -> str:
+        return self._texts[1]
+
+    def setGroupDesc(self, text: str) -> None:
+        self._texts[1] = text
+
+    @property
+    def group_name(self) -> str:
+        return self._texts[0]
+
+    @property
+    def group_desc(self) -> str:
+        return self._texts[1]
+
+    _set_group_name = setGroupName
+    _set_group_desc = setGroupDesc
+
+    def _get_backend(self, device: torch.device) -> Any:
+        return self
 
 
 _BASE: Any = _base()
@@ -411,6 +445,7 @@ def register() -> None:
     if NAME.upper() in dist.Backend._plugins:
         return
     _native.use_tensors(torch.Tensor)
+    report_sources()
     defaults = dict(dist.Backend.default_device_backend_map)
     dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
     # Programs that name no backend get the one that they got before.

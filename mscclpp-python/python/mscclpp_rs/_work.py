@@ -13,6 +13,34 @@ import torch.distributed as dist
 from ._tensors import Buffers
 
 
+class _LastSource(threading.local):
+    """The rank that the last receive of this thread got its data from."""
+
+    rank: int | None = None
+
+
+_LAST_SOURCE = _LastSource()
+
+
+def report_sources() -> None:
+    """Lets ``dist.recv`` learn the source of data from any rank.
+
+    PyTorch 2.14 and later wrap the works of backends in Python, and the wrapper passes on no source: it raises ``RuntimeError``. Then
+    the rank of the thread's last receive is the answer, which ``dist.recv`` asks for right after its wait.
+    """
+    of_torch = dist._Work._source_rank
+
+    def source_rank(work: Any) -> int:
+        try:
+            return of_torch(work)
+        except RuntimeError:
+            if _LAST_SOURCE.rank is None:
+                raise
+            return _LAST_SOURCE.rank
+
+    dist._Work._source_rank = source_rank
+
+
 class Work(dist._Work):  # type: ignore[name-defined,misc]
     """A call that was started; ``None`` as its native part for one that has ended."""
 
@@ -43,7 +71,9 @@ class Work(dist._Work):  # type: ignore[name-defined,misc]
             part.wait(timeout)
         if self._native is not None:
             milliseconds = int(timeout.total_seconds() * 1000)
-            self._native.wait(milliseconds if milliseconds > 0 else -1)
+            source = self._native.wait(milliseconds if milliseconds > 0 else -1)
+            if self._native.is_receive:
+                _LAST_SOURCE.rank = source
         self._write_back()
         return True
 
