@@ -12,6 +12,7 @@ use mscclpp_bootstrap::{Options, RootListener, UniqueId};
 use mscclpp_exec::{Communicator, Error};
 use pyo3::prelude::*;
 
+use crate::buffer::PyBuffer;
 use crate::call::{Call, Staging};
 use crate::failure::Failure;
 use crate::operator::{Operator, TorchOp};
@@ -81,8 +82,13 @@ impl Ranks {
         made.map_err(|failure| failure.on(self.comm.rank(), call.name()))
     }
 
+    /// Returns whether this process is a copy of the one that joined.
+    fn is_copy(&self) -> bool {
+        std::process::id() != self.process
+    }
+
     fn check_process(&self, name: &str) -> Result<(), Failure> {
-        if std::process::id() == self.process {
+        if !self.is_copy() {
             return Ok(());
         }
         let message = format!(
@@ -225,6 +231,25 @@ impl PyCommunicator {
     fn shrink(&self, py: Python<'_>, lost: Vec<u32>) -> PyResult<Self> {
         let comm = self.ranks.comm.clone();
         Self::create(py, move || Ok(comm.shrink(&lost)?))
+    }
+
+    /// Allocates registered memory of a number of bytes, zero at first. A call of all ranks; lengths may differ.
+    fn new_buffer(&self, py: Python<'_>, num_bytes: usize) -> PyResult<PyBuffer> {
+        const NAME: &str = "new_buffer";
+        self.ranks.check_process(NAME)?;
+        let made = py.detach(|| {
+            loop {
+                let Some(_turn) = self.ranks.queue.try_enter() else {
+                    // Started calls come first.
+                    thread::yield_now();
+                    continue;
+                };
+                return interruptible(|| self.ranks.comm.alloc::<u8>(num_bytes));
+            }
+        });
+        raise_signal()?;
+        let buffer = made.map_err(|error| Failure::from(error).on(self.ranks.comm.rank(), NAME))?;
+        Ok(PyBuffer::new(buffer))
     }
 
     /// Replaces the tensor by the reduction of all ranks' tensors.
@@ -442,6 +467,9 @@ impl PyCommunicator {
 
     /// Ends the threads of this rank after the calls that were made so far.
     fn close(&self) {
+        if self.ranks.is_copy() {
+            return;
+        }
         self.ranks.queue.close();
         self.ranks.point_to_point.close();
     }

@@ -2,6 +2,7 @@
 //!
 //! `communicator` has the calls of one rank on tensors, `tensor` how they are read.
 
+mod buffer;
 mod call;
 mod communicator;
 mod failure;
@@ -21,11 +22,13 @@ mod _native {
     use super::*;
 
     #[pymodule_export]
+    use crate::buffer::PyBuffer;
+    #[pymodule_export]
     use crate::communicator::{Listener, PyCommunicator};
     #[pymodule_export]
     use crate::tensor::use_tensors;
     #[pymodule_export]
-    use crate::work::PyWork;
+    use crate::work::{PyWork, end_callbacks};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -11,7 +11,7 @@ use pyo3::types::PyCapsule;
 
 /// `DLTensor` of DLPack 1.
 #[repr(C)]
-struct DlTensor {
+pub(crate) struct DlTensor {
     data: *mut c_void,
     device_type: i32,
     device_id: i32,
@@ -22,6 +22,29 @@ struct DlTensor {
     shape: *const i64,
     strides: *const i64,
     byte_offset: u64,
+}
+
+impl DlTensor {
+    /// Returns a tensor of bytes on the CPU, without dimensions.
+    pub(crate) fn of_bytes(data: *mut u8) -> Self {
+        Self {
+            data: data.cast(),
+            device_type: HOST[0],
+            device_id: 0,
+            num_dimensions: 0,
+            code: 1,
+            bits: 8,
+            lanes: 1,
+            shape: std::ptr::null(),
+            strides: std::ptr::null(),
+            byte_offset: 0,
+        }
+    }
+
+    /// Sets one dimension, whose arrays the caller keeps as long as the tensor.
+    pub(crate) fn set_dimensions(&mut self, shape: *const [i64; 1], strides: *const [i64; 1]) {
+        (self.num_dimensions, self.shape, self.strides) = (1, shape.cast(), strides.cast());
+    }
 }
 
 /// `DLPackExchangeAPI` of DLPack 1: functions of the library that the tensors belong to.
@@ -184,18 +207,7 @@ impl View {
             let found = tensor.get_type().name()?;
             return Err(PyTypeError::new_err(format!("expected a tensor, found {found}")));
         }
-        let mut read = DlTensor {
-            data: std::ptr::null_mut(),
-            device_type: 0,
-            device_id: 0,
-            num_dimensions: 0,
-            code: 0,
-            bits: 0,
-            lanes: 0,
-            shape: std::ptr::null(),
-            strides: std::ptr::null(),
-            byte_offset: 0,
-        };
+        let mut read = DlTensor::of_bytes(std::ptr::null_mut());
         let function = tensors.table.read.ok_or_else(|| PyRuntimeError::new_err("no function that reads tensors"))?;
         // SAFETY: the GIL is held, the object is of the class that the table belongs to, and the structure is one of DLPack's.
         if unsafe { function(tensor.as_ptr(), &raw mut read) } != 0 {

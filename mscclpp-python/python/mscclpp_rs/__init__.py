@@ -6,9 +6,9 @@ by its name. Earlier versions find it when ``torch`` is imported, where the pack
 """
 
 import sys
+from typing import TYPE_CHECKING
 
 from ._errors import (
-    AbortedError,
     Error,
     InvalidInputError,
     MismatchError,
@@ -19,8 +19,10 @@ from ._errors import (
 )
 from ._native import __version__
 
+if TYPE_CHECKING:
+    import torch
+
 __all__ = [
-    "AbortedError",
     "Error",
     "InvalidInputError",
     "MismatchError",
@@ -29,6 +31,7 @@ __all__ = [
     "TimeoutError",
     "UnsupportedError",
     "__version__",
+    "new_buffer",
     "register_backend",
 ]
 
@@ -38,6 +41,21 @@ def register_backend() -> None:
     from ._torch import register
 
     register()
+
+
+def new_buffer(
+    *shape: int, dtype: "torch.dtype | None" = None, group: "torch.distributed.ProcessGroup | None" = None
+) -> "torch.Tensor":
+    """Returns a tensor of zeros in registered memory of a process group, by default of all ranks; ``torch.float32`` by default.
+
+    Calls of ``torch.distributed`` on it move no data besides the results: the other ranks of the node read and write it where it is. A call of
+    all ranks of the group. Raises ``InvalidInputError`` if another backend serves the group, or a length is not positive.
+    """
+    import torch
+
+    from ._torch import backend_of
+
+    return backend_of(group).new_buffer(*shape, dtype=torch.float32 if dtype is None else dtype)
 
 
 if "torch" in sys.modules and hasattr(sys.modules["torch"], "distributed"):

@@ -54,7 +54,7 @@ class MismatchError(Error):
 
 
 class RankLostError(Error):
-    """A rank has ended, or does not answer."""
+    """A rank has ended, has aborted the process group, or does not answer."""
 
     kind = "rank-lost"
 
@@ -63,12 +63,6 @@ class TimeoutError(Error, TimeoutError):  # noqa: A001 - it is one of Python's a
     """A rank waited for longer than the timeout."""
 
     kind = "timeout"
-
-
-class AbortedError(Error):
-    """A rank ended the process group."""
-
-    kind = "revoked"
 
 
 class UnsupportedError(Error):
@@ -90,7 +84,6 @@ _CLASSES: dict[str, type[Error]] = {
         MismatchError,
         RankLostError,
         TimeoutError,
-        AbortedError,
         UnsupportedError,
         ResourceError,
     )

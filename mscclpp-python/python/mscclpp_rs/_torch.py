@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -84,6 +84,8 @@ class _ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 _BASE: Any = _base()
 #: The backends of this process that have not been shut down.
 _BACKENDS: weakref.WeakSet[Backend] = weakref.WeakSet()
+#: The same by the names of their process groups.
+_BY_GROUP: weakref.WeakValueDictionary[str, Backend] = weakref.WeakValueDictionary()
 
 
 def _milliseconds(timeout: timedelta | None) -> int:
@@ -167,7 +169,7 @@ class Backend(_BASE):  # type: ignore[misc]
         return self._native.num_calls
 
     def abort(self) -> None:
-        """Ends the group for all its ranks: their calls raise ``AbortedError`` with this rank."""
+        """Ends the group for all its ranks: their calls raise ``RankLostError`` with this rank."""
         self._native.abort("torch.distributed: abort was called")
         self._native.close()
 
@@ -180,6 +182,19 @@ class Backend(_BASE):  # type: ignore[misc]
         """Returns a backend of the remaining ranks, all of which call this."""
         timeout = self._timeout if opts_override is None else opts_override._timeout
         return Backend(self._native.shrink(list(ranks_to_exclude)), timeout)
+
+    def new_buffer(self, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """Returns a tensor of zeros in registered memory, which calls on all of it use without copies. A call of all ranks.
+
+        Calls on a part of it that they write use it without copies if the part begins at a multiple of 4096 bytes, and ends at one or
+        at the end of the tensor. The memory is freed when all ranks have dropped their tensors.
+        """
+        size = dtype.itemsize
+        for length in shape:
+            size *= length
+        if any(length < 0 for length in shape) or size == 0:
+            raise InvalidInputError(f"new_buffer: expected a shape of positive lengths, found {shape}")
+        return torch.from_dlpack(self._native.new_buffer(size)).view(dtype).reshape(shape)
 
     # Collective calls.
 
@@ -437,7 +452,18 @@ def _create(opts: Any, backend_options: Any) -> Backend:
     else:
         unique_id = store.get(_KEY).decode()
         native = _native.Communicator.join(unique_id, rank, size, milliseconds)
-    return Backend(native, timeout)
+    backend = Backend(native, timeout)
+    _BY_GROUP[opts.group_id] = backend
+    return backend
+
+
+def backend_of(group: dist.ProcessGroup | None = None) -> Backend:
+    """Returns the backend of a process group, by default of all ranks. Raises ``InvalidInputError`` if another one serves it."""
+    of = dist.distributed_c10d._get_default_group() if group is None else group
+    backend = _BY_GROUP.get(of.group_name)
+    if backend is None:
+        raise InvalidInputError(f"process group {of.group_name}: expected the backend {NAME}, found {dist.get_backend(of)}")
+    return backend
 
 
 def register() -> None:
@@ -460,8 +486,13 @@ def autoload() -> None:
 
 
 def _shut_down() -> None:
+    if os.getpid() != _PROCESS:
+        return
     for backend in list(_BACKENDS):
         backend.shutdown()
+    _native.end_callbacks()
 
 
+#: Copies of this process, made by fork, have nothing to shut down.
+_PROCESS = os.getpid()
 atexit.register(_shut_down)

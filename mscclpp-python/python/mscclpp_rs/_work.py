@@ -105,20 +105,19 @@ class Work(dist._Work):  # type: ignore[name-defined,misc]
     _source_rank = source_rank
 
     def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
-        """Returns a future of the list of tensors."""
-        future: torch.futures.Future[list[torch.Tensor]] = torch.futures.Future()
+        """Returns a future of the list of tensors, which fails with the text of the call's exception."""
+        ended: torch.futures.Future[Any] = torch.futures.Future()
 
-        def finish(error: BaseException | None) -> None:
+        def result(future: torch.futures.Future[Any]) -> list[torch.Tensor]:
+            error = future.value()
             if error is not None:
-                future.set_exception(error)  # type: ignore[arg-type]
-                return
-            try:
-                self._write_back()
-            except Exception as failed:
-                future.set_exception(failed)  # type: ignore[arg-type]
-                return
-            future.set_result(self.result())
+                raise error
+            self._write_back()
+            return self.result()
 
+        finish = ended.set_result
+        # An exception set on a future of Python is a value for C++; that of a callback is an error there as well.
+        future: torch.futures.Future[list[torch.Tensor]] = ended.then(result)
         pending = [part for part in self._parts if part._native is not None]
         if pending:
             self._finish_after(pending, finish)

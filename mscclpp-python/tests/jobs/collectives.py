@@ -360,6 +360,33 @@ def sparse_tensors_are_added():
 
 
 @own_test
+def registered_buffers_are_tensors():
+    import mscclpp_rs
+
+    buffer = mscclpp_rs.new_buffer(3, 5000)
+    assert buffer.dtype == torch.float32 and buffer.shape == (3, 5000) and not buffer.any()
+    for _ in range(3):
+        buffer.copy_(values(RANK, 15_000).reshape(3, 5000))
+        dist.all_reduce(buffer)
+        equal(buffer, total(of_all(15_000, torch.float32), torch.add).reshape(3, 5000))
+    work = dist.broadcast(buffer[1], 1, async_op=True)
+    work.wait()
+    wide = mscclpp_rs.new_buffer(SIZE * 2048, dtype=torch.int64)
+    dist.all_gather_into_tensor(wide, values(RANK, 2048, torch.int64))
+    equal(wide, torch.cat(of_all(2048, torch.int64)))
+    # The memory outlives the name, while a view of it exists.
+    part = wide[7:9]
+    del wide, buffer
+    equal(part, values(0, 2048, torch.int64)[7:9])
+    try:
+        mscclpp_rs.new_buffer(0)
+    except mscclpp_rs.InvalidInputError:
+        pass
+    else:
+        raise AssertionError("expected an exception")
+
+
+@own_test
 def barriers_and_timeouts_of_calls():
     dist.barrier()
     group = dist.distributed_c10d._get_default_group()

@@ -64,7 +64,8 @@ def receive_from_any_rank_returns_the_source():
         assert sorted(sources) == list(range(1, SIZE)), sources
     else:
         dist.send(values(RANK, 8), 0)
-    # A receive from a named rank follows.
+    # A message that a rank sends before this would match a receive from any rank as well.
+    dist.barrier()
     if RANK == 0:
         for rank in range(1, SIZE):
             received = torch.zeros(8)
