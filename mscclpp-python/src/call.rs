@@ -34,6 +34,8 @@ macro_rules! with_type {
     }};
 }
 
+pub(crate) use with_type;
+
 /// Bytes that the ranks gather at a time for a reduction that they make themselves.
 const FOLDED_BYTES: usize = 16 << 20;
 
@@ -148,6 +150,40 @@ impl Call {
             Self::Barrier => "barrier",
             Self::Several(calls) => calls.first().map_or("a coalesced call", Self::name),
         }
+    }
+
+    /// Returns the tensors of the call.
+    fn views(&self) -> Vec<&View> {
+        match self {
+            Self::AllReduce { tensor, .. } | Self::Broadcast { tensor, .. } | Self::Reduce { tensor, .. } => vec![tensor],
+            Self::AllGather { input, output }
+            | Self::ReduceScatter { input, output, .. }
+            | Self::AllToAll { input, output } => vec![input, output],
+            Self::AllGatherList { input: single, outputs: list }
+            | Self::Gather { input: single, outputs: list, .. }
+            | Self::ReduceScatterList { inputs: list, output: single, .. }
+            | Self::Scatter { inputs: list, output: single, .. } => list.iter().chain([single]).collect(),
+            Self::AllToAllList { inputs, outputs } => inputs.iter().chain(outputs).collect(),
+            Self::Barrier => Vec::new(),
+            Self::Several(calls) => calls.iter().flat_map(Self::views).collect(),
+        }
+    }
+
+    /// Returns the device of the tensors, `None` for the CPU.
+    ///
+    /// # Errors
+    /// An invalid input if they are not all on one.
+    pub(crate) fn device(&self) -> Result<Option<u32>, Failure> {
+        // Without a list of the tensors in the most frequent call.
+        if let Self::AllReduce { tensor, .. } = self {
+            return Ok(tensor.device);
+        }
+        let views = self.views();
+        let device = views.first().and_then(|view| view.device);
+        if views.iter().any(|view| view.device != device) {
+            return Err(Failure::invalid(self.name(), "expected tensors on one device, found several devices".into()));
+        }
+        Ok(device)
     }
 
     /// Makes the call.

@@ -14,12 +14,13 @@ use pyo3::prelude::*;
 
 use crate::buffer::PyBuffer;
 use crate::call::{Call, Staging};
+use crate::device::{Devices, Transfer};
 use crate::failure::Failure;
 use crate::operator::{Operator, TorchOp};
 use crate::point_to_point::PointToPoint;
 use crate::queue::Queue;
 use crate::signals::{interruptible, raise_signal};
-use crate::tensor::{View, views};
+use crate::tensor::{View, current_stream, views};
 use crate::work::{Completion, PyWork, SIGNAL_INTERVAL};
 
 /// Timeouts, from the environment and the process group.
@@ -57,6 +58,7 @@ pub(crate) struct Ranks {
     pub(crate) comm: Communicator,
     queue: Arc<Queue>,
     staging: Mutex<Staging>,
+    devices: Mutex<Devices>,
     point_to_point: PointToPoint,
     /// The process that joined; a copy of it is no rank.
     process: u32,
@@ -70,7 +72,7 @@ impl Ranks {
         let point_to_point = PointToPoint::new(&comm)?;
         let process = std::process::id();
         let (timeout, num_calls) = (AtomicI64::new(-1), AtomicU64::new(0));
-        Ok(Self { comm, queue: Arc::default(), staging: Mutex::default(), point_to_point, process, timeout, num_calls })
+        Ok(Self { comm, queue: Arc::default(), staging: Mutex::default(), devices: Mutex::default(), point_to_point, process, timeout, num_calls })
     }
 
     fn run(&self, call: &Call, timeout: Option<Duration>) -> Result<(), Failure> {
@@ -149,6 +151,11 @@ impl PyCommunicator {
         let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
         self.ranks.num_calls.fetch_add(1, Relaxed);
         let name = call.name();
+        if let Some(device) = call.device()? {
+            let stream = current_stream(py, device)?;
+            self.enqueue(py, name, timeout, |comm, devices| devices.run(comm, device, stream, &call))?;
+            return Ok(None);
+        }
         if !is_async {
             let made = py.detach(|| {
                 let _turn = self.ranks.queue.try_enter()?;
@@ -167,6 +174,28 @@ impl PyCommunicator {
         }
         work.completion.wait(py, name, None)?;
         Ok(None)
+    }
+
+    /// Makes a call on a device, in turn with the others.
+    fn enqueue(
+        &self,
+        py: Python<'_>,
+        name: &'static str,
+        timeout: Option<Duration>,
+        call: impl FnOnce(&Communicator, &mut Devices) -> Result<(), Failure> + Send,
+    ) -> PyResult<()> {
+        self.ranks.check_process(name)?;
+        let made = py.detach(|| {
+            let _turn = self.ranks.queue.enter();
+            let mut devices = self.ranks.devices.lock().unwrap_or_else(PoisonError::into_inner);
+            let comm = match timeout {
+                Some(timeout) => self.ranks.comm.with_timeout(timeout),
+                None => self.ranks.comm.clone(),
+            };
+            interruptible(|| call(&comm, &mut devices))
+        });
+        raise_signal()?;
+        Ok(made.map_err(|failure| failure.on(self.ranks.comm.rank(), name))?)
     }
 
     fn start(&self, call: Call, timeout: Option<Duration>, keep: Py<PyAny>) -> Result<PyWork, Failure> {
@@ -458,6 +487,30 @@ impl PyCommunicator {
         let view = View::new(tensor)?;
         let completion = self.ranks.point_to_point.recv(view, peer, tag, tensor.clone().unbind())?;
         Ok(PyWork { completion, name: "recv" })
+    }
+
+    /// Makes sends and receives of tensors on a device together, enqueued on its current stream: tuples of whether this rank sends, the
+    /// tensor, and the other rank.
+    fn transfer_on_device(&self, py: Python<'_>, transfers: Vec<(bool, Bound<'_, PyAny>, u32)>) -> PyResult<()> {
+        const NAME: &str = "send and recv on a device";
+        let view = |(is_sent, tensor, peer): (bool, Bound<'_, PyAny>, u32)| Ok((is_sent, View::new(&tensor)?, peer));
+        let transfers: Vec<Transfer> = transfers.into_iter().map(view).collect::<PyResult<_>>()?;
+        let Some(device) = transfers.first().and_then(|(_, view, _)| view.device) else {
+            return Err(Failure::invalid(NAME, "expected tensors on a CUDA device, found none".into()).into());
+        };
+        if transfers.iter().any(|(_, view, _)| view.device != Some(device)) {
+            return Err(Failure::invalid(NAME, "expected tensors on one device, found several devices".into()).into());
+        }
+        let stream = current_stream(py, device)?;
+        self.enqueue(py, NAME, None, |comm, devices| devices.transfer(comm, device, stream, &transfers))
+    }
+
+    /// Waits for the calls on the current stream of the device, if there were any.
+    fn synchronize(&self, py: Python<'_>) -> PyResult<()> {
+        let number = self.ranks.devices.lock().unwrap_or_else(PoisonError::into_inner).number();
+        let Some(number) = number else { return Ok(()) };
+        let stream = current_stream(py, number)?;
+        self.enqueue(py, "synchronize", None, |comm, devices| devices.synchronize(comm, number, stream))
     }
 
     /// Ends the communicator for all its ranks, whose calls then raise an exception with this rank and `reason`.

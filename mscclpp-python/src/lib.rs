@@ -5,6 +5,7 @@
 mod buffer;
 mod call;
 mod communicator;
+mod device;
 mod failure;
 mod fold;
 mod operator;

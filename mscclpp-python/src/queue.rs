@@ -22,6 +22,8 @@ struct State {
     /// Whether a call is being made.
     is_busy: bool,
     has_thread: bool,
+    /// Threads that wait for their turn.
+    num_waiting: usize,
     is_closed: bool,
 }
 
@@ -32,7 +34,7 @@ impl Drop for Turn<'_> {
     fn drop(&mut self) {
         let mut state = self.0.lock();
         state.is_busy = false;
-        if state.has_thread {
+        if state.has_thread || state.num_waiting > 0 {
             drop(state);
             self.0.changed.notify_all();
         }
@@ -52,6 +54,18 @@ impl Queue {
         }
         state.is_busy = true;
         Some(Turn(self))
+    }
+
+    /// Waits until all calls before this one are made, and returns the right to make it.
+    pub(crate) fn enter(&self) -> Turn<'_> {
+        let mut state = self.lock();
+        while state.is_busy || !state.jobs.is_empty() {
+            state.num_waiting += 1;
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.num_waiting -= 1;
+        }
+        state.is_busy = true;
+        Turn(self)
     }
 
     /// Adds a call, which the thread of the queue makes.

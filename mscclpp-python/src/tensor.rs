@@ -113,6 +113,9 @@ pub(crate) enum Kind {
     Opaque(usize),
 }
 
+/// The type of memory whose elements are bytes.
+pub(crate) const BYTES: Kind = Kind::Plain(DataType::U8);
+
 impl Kind {
     fn new(code: u8, bits: u8, lanes: u16) -> Option<Self> {
         use DataType::{BF16, F8E4M3, F8E5M2, F16, F32, F64, I8, I32, I64, U8, U32, U64};
@@ -296,7 +299,6 @@ pub(crate) fn views(tensors: &Bound<'_, PyAny>) -> PyResult<Vec<View>> {
 }
 
 /// Returns the current stream of a CUDA device.
-#[allow(dead_code)]
 pub(crate) fn current_stream(py: Python<'_>, device: u32) -> PyResult<usize> {
     let function = TENSORS.get().and_then(|tensors| tensors.table.current_stream);
     let function = function.ok_or_else(|| PyRuntimeError::new_err("no function for the current stream"))?;

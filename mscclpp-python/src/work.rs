@@ -109,12 +109,6 @@ impl PyWork {
         self.completion.wait(py, self.name, timeout)
     }
 
-    /// Whether the call receives data of a single rank.
-    #[getter]
-    fn is_receive(&self) -> bool {
-        self.name == "recv"
-    }
-
     /// Returns whether the call has ended.
     fn is_completed(&self) -> bool {
         self.completion.lock().result.is_some()

@@ -14,9 +14,9 @@ import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
 
 from . import _native
-from ._errors import InvalidInputError
+from ._errors import InvalidInputError, UnsupportedError
 from ._tensors import Buffers
-from ._work import FINISHED, Work, report_sources
+from ._work import FINISHED, Work, answer_through_wrappers
 
 NAME = "mscclpp"
 _UNSET = timedelta(milliseconds=-1)
@@ -120,6 +120,7 @@ class Backend(_BASE):  # type: ignore[misc]
         self._size = native.num_ranks
         self._timeout = timeout
         self._coalesced: list[Work] | None = None
+        self._transfers: list[tuple[tuple[bool, torch.Tensor, int], Buffers | None]] = []
         self._options = c10d.Backend.Options(NAME, timeout)
         _BACKENDS.add(self)
 
@@ -404,22 +405,40 @@ class Backend(_BASE):  # type: ignore[misc]
 
     def barrier(self, opts: Any = None) -> Work:
         """Waits until all ranks have made this call."""
+        self._native.synchronize()
         return self._finish(self._native.barrier(_timeout(opts), _is_async(opts)), [])
 
     def monitored_barrier(self, opts: Any = None, wait_all_ranks: bool = False) -> None:
         """Waits until all ranks have made this call; the exception names a rank that is late."""
+        self._native.synchronize()
         self._native.barrier(_timeout(opts), False)
 
     # Transfers.
 
     def send(self, tensors: Any, dst_rank: int, tag: int = 0) -> Work:
-        """Sends a tensor to a rank, which receives it with the same tag."""
-        return self._finish(self._native.send(Buffers().input(tensors[0]), dst_rank, tag), tensors)
+        """Sends a tensor to a rank, which receives it with the same tag; tags of tensors on devices are not compared."""
+        tensor = Buffers().input(tensors[0])
+        if tensor.is_cuda:
+            return self._transfer_on_device((True, tensor, dst_rank), tensors, None)
+        return self._finish(self._native.send(tensor, dst_rank, tag), tensors)
 
     def recv(self, tensors: Any, src_rank: int, tag: int = 0) -> Work:
         """Receives a tensor from a rank."""
         buffers = Buffers()
-        return self._finish(self._native.recv(buffers.output(tensors[0]), src_rank, tag), tensors, buffers)
+        tensor = buffers.output(tensors[0])
+        if tensor.is_cuda:
+            return self._transfer_on_device((False, tensor, src_rank), tensors, buffers)
+        return self._finish(self._native.recv(tensor, src_rank, tag), tensors, buffers)
+
+    def _transfer_on_device(self, transfer: tuple[bool, torch.Tensor, int], tensors: Any, buffers: Buffers | None) -> Work:
+        if transfer[2] < 0:
+            raise UnsupportedError("recv on a device: expected a source, found any; receive into a tensor on the CPU")
+        if self._coalesced is None:
+            self._native.transfer_on_device([transfer])
+            return self._finish(None, tensors, buffers)
+        # Ranks that exchange tensors on devices do it together.
+        self._transfers.append((transfer, buffers))
+        return FINISHED
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
         """Receives a tensor from any rank."""
@@ -430,10 +449,17 @@ class Backend(_BASE):  # type: ignore[misc]
     def start_coalescing(self, device: Any = None) -> None:
         """Begins to collect the works of calls."""
         self._coalesced = []
+        self._transfers = []
 
     def end_coalescing(self, device: Any = None) -> Work:
         """Returns a work that ends with all calls since ``start_coalescing``."""
         works, self._coalesced = self._coalesced or [], None
+        transfers, self._transfers = self._transfers, []
+        if transfers:
+            self._native.transfer_on_device([transfer for transfer, _ in transfers])
+            for _, buffers in transfers:
+                if buffers is not None:
+                    buffers.write_back()
         return Work.of_all(works)
 
     _start_coalescing = start_coalescing
@@ -471,7 +497,8 @@ def register() -> None:
     if NAME.upper() in dist.Backend._plugins:
         return
     _native.use_tensors(torch.Tensor)
-    report_sources()
+    if _BASE is c10d.Backend:
+        answer_through_wrappers()
     defaults = dict(dist.Backend.default_device_backend_map)
     dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
     # Programs that name no backend get the one that they got before.

@@ -13,32 +13,50 @@ import torch.distributed as dist
 from ._tensors import Buffers
 
 
-class _LastSource(threading.local):
-    """The rank that the last receive of this thread got its data from."""
+class _Search(threading.local):
+    """The search of a thread for the work in a wrapper."""
 
-    rank: int | None = None
-
-
-_LAST_SOURCE = _LastSource()
+    is_active = False
+    found: Work | None = None
 
 
-def report_sources() -> None:
-    """Lets ``dist.recv`` learn the source of data from any rank.
+_SEARCH = _Search()
 
-    PyTorch 2.14 and later wrap the works of backends in Python, and the wrapper passes on no source: it raises ``RuntimeError``. Then
-    the rank of the thread's last receive is the answer, which ``dist.recv`` asks for right after its wait.
+
+def _wrapped(work: Any) -> Work | None:
+    """Returns the work that a wrapper has; none for works of other backends."""
+    _SEARCH.is_active = True
+    try:
+        work.get_future()
+    except RuntimeError:
+        # A work of another backend that has none.
+        pass
+    finally:
+        _SEARCH.is_active = False
+    found, _SEARCH.found = _SEARCH.found, None
+    return found
+
+
+def answer_through_wrappers() -> None:
+    """Lets works answer although PyTorch wraps them.
+
+    PyTorch passes the works of backends in Python on in a wrapper, which forwards ``wait`` and ``get_future`` alone: it says that no call has
+    completed, and knows no source of received data, so that ``dist.recv`` from any rank fails. The other methods ask the work
+    in the wrapper, where there is one.
     """
-    of_torch = dist._Work._source_rank
 
-    def source_rank(work: Any) -> int:
-        try:
-            return of_torch(work)
-        except RuntimeError:
-            if _LAST_SOURCE.rank is None:
-                raise
-            return _LAST_SOURCE.rank
+    def forwarded(name: str) -> Any:
+        of_torch = getattr(dist._Work, name)
 
-    dist._Work._source_rank = source_rank
+        def method(work: Any) -> Any:
+            own = _wrapped(work)
+            return of_torch(work) if own is None else getattr(own, name)()
+
+        method.__doc__ = of_torch.__doc__
+        return method
+
+    for name in ("is_completed", "is_success", "exception", "result", "source_rank", "_source_rank"):
+        setattr(dist._Work, name, forwarded(name))
 
 
 class Work(dist._Work):  # type: ignore[name-defined,misc]
@@ -71,9 +89,7 @@ class Work(dist._Work):  # type: ignore[name-defined,misc]
             part.wait(timeout)
         if self._native is not None:
             milliseconds = int(timeout.total_seconds() * 1000)
-            source = self._native.wait(milliseconds if milliseconds > 0 else -1)
-            if self._native.is_receive:
-                _LAST_SOURCE.rank = source
+            self._native.wait(milliseconds if milliseconds > 0 else -1)
         self._write_back()
         return True
 
@@ -107,6 +123,9 @@ class Work(dist._Work):  # type: ignore[name-defined,misc]
     def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
         """Returns a future of the list of tensors, which fails with the text of the call's exception."""
         ended: torch.futures.Future[Any] = torch.futures.Future()
+        if _SEARCH.is_active:
+            _SEARCH.found = self
+            return ended
 
         def result(future: torch.futures.Future[Any]) -> list[torch.Tensor]:
             error = future.value()

@@ -287,11 +287,13 @@ def coalesced_calls():
 def started_calls_end_in_any_order_of_waits():
     tensors = [values(RANK, 2000, seed=i) for i in range(20)]
     works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+    assert all(isinstance(work.is_completed(), bool) for work in works)
     # A call that is not asynchronous is made after those that were started.
     last = values(RANK, 2000, seed=99)
     dist.all_reduce(last)
     for work in reversed(works):
         work.wait()
+    assert all(work.is_completed() and work.is_success() and work.exception() is None for work in works)
     for i, tensor in enumerate(tensors):
         equal(tensor, total(of_all(2000, torch.float32, seed=i), torch.add))
     equal(last, total(of_all(2000, torch.float32, seed=99), torch.add))
