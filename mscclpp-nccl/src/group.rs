@@ -17,7 +17,6 @@ use crate::transfer;
 type Passed = Box<dyn FnOnce(&Nested) -> Result<()> + Send>;
 
 /// A call that a group makes at its end.
-#[expect(clippy::large_enum_variant, reason = "almost all of them are the larger one")]
 enum Deferred {
     Call(Call),
     /// Of the communicator with a number.

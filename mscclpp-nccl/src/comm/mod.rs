@@ -2,6 +2,7 @@
 
 mod configure;
 mod create;
+mod divide;
 mod end;
 pub(crate) mod memory;
 mod nested;
@@ -23,9 +24,8 @@ use mscclpp_exec::cuda::{Device, Stream};
 use mscclpp_exec::select::{Choice, Request};
 use mscclpp_exec::{Communicator, Error};
 
-pub(crate) use self::create::{
-    grow, init_all, init_rank, init_scalable, newcomers_id, own_device, run_all, shrink, split, unique_id,
-};
+pub(crate) use self::create::{init_all, init_rank, init_scalable, own_device, run_all, unique_id};
+pub(crate) use self::divide::{grow, newcomers_id, shrink, split};
 pub(crate) use self::end::{abort, async_error, destroy, finalize, resume, revoke, suspend};
 use self::memory::Memories;
 pub(crate) use self::memory::Memory;
@@ -114,7 +114,8 @@ fn remove(handle: usize) -> Option<Arc<Comm>> {
     COMMS.write().unwrap_or_else(PoisonError::into_inner).remove(&handle)
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks a mutex, also after a panic of a thread that had locked it.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
