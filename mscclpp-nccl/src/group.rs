@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::thread;
 
 use crate::call::{Arguments, Call};
-use crate::comm::{self, Comm, OneSided};
+use crate::comm::{self, Comm, OneSided, transfer};
 use crate::config::CallConfig;
 use crate::entry::{Result, panicked};
 use crate::forward::{self, Nested};
 use crate::kind::Kind;
 use crate::open_group::{self, Closed};
-use crate::transfer;
 
 /// A call that the real NCCL alone serves.
 type Passed = Box<dyn FnOnce(&Nested) -> Result<()> + Send>;

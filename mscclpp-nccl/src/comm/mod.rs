@@ -9,6 +9,7 @@ mod nested;
 mod query;
 pub(crate) mod reduction;
 mod signals;
+pub(crate) mod transfer;
 mod watch;
 pub(crate) mod window;
 
@@ -36,12 +37,12 @@ use self::reduction::Operators;
 pub(crate) use self::reduction::{Operator, Scalar, scale};
 use self::signals::Signals;
 pub(crate) use self::signals::{OneSided, Put, descriptions};
+use self::transfer::Lanes;
 use crate::abi::{Code, Handle};
 use crate::config::Config;
 use crate::entry::{Failure, Result, keep};
 use crate::forward::Nested;
 use crate::open_group;
-use crate::transfer::Lanes;
 
 /// Maximum number of streams that a communicator keeps.
 const MAX_STREAMS: usize = 64;
