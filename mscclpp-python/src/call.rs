@@ -155,7 +155,9 @@ impl Call {
     /// Returns the tensors of the call.
     fn views(&self) -> Vec<&View> {
         match self {
-            Self::AllReduce { tensor, .. } | Self::Broadcast { tensor, .. } | Self::Reduce { tensor, .. } => vec![tensor],
+            Self::AllReduce { tensor, .. } | Self::Broadcast { tensor, .. } | Self::Reduce { tensor, .. } => {
+                vec![tensor]
+            }
             Self::AllGather { input, output }
             | Self::ReduceScatter { input, output, .. }
             | Self::AllToAll { input, output } => vec![input, output],

@@ -72,7 +72,16 @@ impl Ranks {
         let point_to_point = PointToPoint::new(&comm)?;
         let process = std::process::id();
         let (timeout, num_calls) = (AtomicI64::new(-1), AtomicU64::new(0));
-        Ok(Self { comm, queue: Arc::default(), staging: Mutex::default(), devices: Mutex::default(), point_to_point, process, timeout, num_calls })
+        Ok(Self {
+            comm,
+            queue: Arc::default(),
+            staging: Mutex::default(),
+            devices: Mutex::default(),
+            point_to_point,
+            process,
+            timeout,
+            num_calls,
+        })
     }
 
     fn run(&self, call: &Call, timeout: Option<Duration>) -> Result<(), Failure> {

@@ -54,7 +54,9 @@ impl Devices {
         match &self.device {
             Some((opened, device)) if *opened == number => Ok(device.clone()),
             Some((opened, _)) => {
-                let message = format!("expected tensors on device {opened}, that of the first call, found one on device {number}");
+                let message = format!(
+                    "expected tensors on device {opened}, that of the first call, found one on device {number}"
+                );
                 Err(Failure::invalid("a call", message))
             }
             None => {
@@ -98,13 +100,7 @@ impl Devices {
     }
 
     /// Makes a call whose tensors are on a device.
-    pub(crate) fn run(
-        &mut self,
-        comm: &Communicator,
-        number: u32,
-        handle: usize,
-        call: &Call,
-    ) -> Result<(), Failure> {
+    pub(crate) fn run(&mut self, comm: &Communicator, number: u32, handle: usize, call: &Call) -> Result<(), Failure> {
         if let Call::Several(calls) = call {
             return calls.iter().try_for_each(|call| self.run(comm, number, handle, call));
         }
@@ -156,7 +152,8 @@ fn temporary_of(call: &Call) -> usize {
 impl OnDevice<'_> {
     fn temporary(&self, begin: usize, bytes: usize) -> Result<View, Error> {
         let whole = self.temporary.filter(|whole| begin + bytes <= whole.bytes);
-        let whole = whole.or((bytes == 0).then_some(View { address: 0, bytes: 0, kind: crate::tensor::BYTES, device: None }));
+        let whole =
+            whole.or((bytes == 0).then_some(View { address: 0, bytes: 0, kind: crate::tensor::BYTES, device: None }));
         let whole = whole.ok_or_else(|| Error::Internal("a call on a device without its memory".into()))?;
         Ok(View { address: whole.address + begin, bytes, ..whole })
     }
@@ -214,7 +211,14 @@ impl OnDevice<'_> {
             }
             Call::AllGatherList { input, outputs } => {
                 if outputs.iter().any(|output| output.bytes != input.bytes) {
-                    return Err(unsupported("all_gather of different lengths on a device"));
+                    // All ranks have the same lengths, each rank's own one.
+                    for (root, output) in outputs.iter().enumerate() {
+                        if root == self.rank && output.address != input.address {
+                            self.copy(input, output)?;
+                        }
+                        on.broadcast_in_place::<u8>(&mut written(output), root as u32)?;
+                    }
+                    return Ok(());
                 }
                 let all = self.temporary(0, sum(outputs))?;
                 with_type!(input.kind.moved().0, T => on.all_gather::<T>(&read(input), &mut written(&all)))?;

@@ -148,7 +148,7 @@ class Backend(_BASE):  # type: ignore[misc]
 
     @property
     def supports_splitting(self) -> bool:
-        return False
+        return _BASE is c10d.Backend
 
     def rank(self) -> int:
         return self._rank
@@ -184,6 +184,16 @@ class Backend(_BASE):  # type: ignore[misc]
         timeout = self._timeout if opts_override is None else opts_override._timeout
         return Backend(self._native.shrink(list(ranks_to_exclude)), timeout)
 
+    def perform_nocolor_split(self, device: Any) -> None:
+        """Does nothing: a split is a call of the ranks that are in it."""
+
+    def split(self, store: Any, ranks: Sequence[int], opts: Any) -> Backend | None:
+        """Returns a backend of some of the ranks, in their order, all of which call this; none on other ranks."""
+        if self._rank not in ranks:
+            return None
+        timeout = self._timeout if opts is None else opts._timeout
+        return _join(store, list(ranks).index(self._rank), len(ranks), timeout, "" if opts is None else opts.group_name)
+
     def new_buffer(self, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """Returns a tensor of zeros in registered memory, which calls on all of it use without copies. A call of all ranks.
 
@@ -204,7 +214,7 @@ class Backend(_BASE):  # type: ignore[misc]
         if work is None:
             if buffers is not None:
                 buffers.write_back()
-            done = FINISHED
+            done = Work.on_stream(tensors) if tensors and tensors[0].is_cuda else FINISHED
         else:
             done = Work(work, tensors, buffers)
         if self._coalesced is not None:
@@ -460,17 +470,16 @@ class Backend(_BASE):  # type: ignore[misc]
             for _, buffers in transfers:
                 if buffers is not None:
                     buffers.write_back()
+            works.append(Work.on_stream([tensor for (_, tensor, _), _ in transfers]))
         return Work.of_all(works)
 
     _start_coalescing = start_coalescing
     _end_coalescing = end_coalescing
 
 
-def _create(opts: Any, backend_options: Any) -> Backend:
+def _join(store: Any, rank: int, size: int, timeout: timedelta, name: str) -> Backend:
     """Returns the backend of a new process group. Rank 0 gives the others its address and a secret through the store."""
-    timeout = opts.timeout
     milliseconds = max(int(timeout.total_seconds() * 1000), 1)
-    rank, size, store = opts.group_rank, opts.group_size, opts.store
     if rank == 0:
         listener = _native.Listener()
         store.set(_KEY, listener.unique_id())
@@ -479,8 +488,12 @@ def _create(opts: Any, backend_options: Any) -> Backend:
         unique_id = store.get(_KEY).decode()
         native = _native.Communicator.join(unique_id, rank, size, milliseconds)
     backend = Backend(native, timeout)
-    _BY_GROUP[opts.group_id] = backend
+    _BY_GROUP[name] = backend
     return backend
+
+
+def _create(opts: Any, backend_options: Any) -> Backend:
+    return _join(opts.store, opts.group_rank, opts.group_size, opts.timeout, opts.group_id)
 
 
 def backend_of(group: dist.ProcessGroup | None = None) -> Backend:
