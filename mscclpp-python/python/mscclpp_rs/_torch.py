@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
+from torch.utils.dlpack import from_dlpack
 
 from . import _native
 from ._errors import InvalidInputError, UnsupportedError
@@ -21,7 +22,7 @@ from ._work import FINISHED, Work, answer_through_wrappers
 NAME = "mscclpp"
 _UNSET = timedelta(milliseconds=-1)
 _KEY = "mscclpp/unique_id"
-_RED_OP = c10d.ReduceOp.RedOpType
+_RED_OP: Any = c10d.ReduceOp.RedOpType
 _OPS = {
     _RED_OP.SUM: 0,
     _RED_OP.AVG: 1,
@@ -47,7 +48,7 @@ def _base() -> type:
     return c10d.Backend
 
 
-class _ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
+class _ProcessGroup(dist.ProcessGroup):
     """A process group that is its own backend, for versions of PyTorch whose backends cannot be classes of Python."""
 
     def __init__(self, rank: int, size: int) -> None:
@@ -63,11 +64,11 @@ class _ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     def getGroupDesc(self) -> str:
         return self._texts[1]
 
-    def setGroupDesc(self, text: str) -> None:
-        self._texts[1] = text
+    def setGroupDesc(self, desc: str) -> None:
+        self._texts[1] = desc
 
     @property
-    def group_name(self) -> str:
+    def group_name(self) -> Any:
         return self._texts[0]
 
     @property
@@ -205,7 +206,7 @@ class Backend(_BASE):  # type: ignore[misc]
             size *= length
         if any(length < 0 for length in shape) or size == 0:
             raise InvalidInputError(f"new_buffer: expected a shape of positive lengths, found {shape}")
-        return torch.from_dlpack(self._native.new_buffer(size)).view(dtype).reshape(shape)
+        return from_dlpack(self._native.new_buffer(size)).view(dtype).reshape(shape)
 
     # Collective calls.
 
@@ -370,8 +371,9 @@ class Backend(_BASE):  # type: ignore[misc]
         buffers = Buffers()
         to, source = buffers.output(output), buffers.input(input)
         if output_splits or input_splits:
-            parts = [self._parts(to, output_splits, "output"), self._parts(source, input_splits, "input")]
-            work = self._native.all_to_all_list(*parts, _timeout(opts), _is_async(opts))
+            outputs = self._parts(to, output_splits, "output")
+            inputs = self._parts(source, input_splits, "input")
+            work = self._native.all_to_all_list(outputs, inputs, _timeout(opts), _is_async(opts))
         else:
             work = self._native.all_to_all(to, source, _timeout(opts), _is_async(opts))
         return self._finish(work, [output], buffers)

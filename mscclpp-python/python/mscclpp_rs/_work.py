@@ -12,6 +12,9 @@ import torch.distributed as dist
 
 from ._tensors import Buffers
 
+#: The class of works, of which PyTorch exports the name of its internal module only.
+_WORK: Any = getattr(dist, "_Work")
+
 
 class _Search(threading.local):
     """The search of a thread for the work in a wrapper."""
@@ -46,7 +49,7 @@ def answer_through_wrappers() -> None:
     """
 
     def forwarded(name: str) -> Any:
-        of_torch = getattr(dist._Work, name)
+        of_torch = getattr(_WORK, name)
 
         def method(work: Any) -> Any:
             own = _wrapped(work)
@@ -56,10 +59,10 @@ def answer_through_wrappers() -> None:
         return method
 
     for name in ("is_completed", "is_success", "exception", "result", "source_rank", "_source_rank"):
-        setattr(dist._Work, name, forwarded(name))
+        setattr(_WORK, name, forwarded(name))
 
 
-class Work(dist._Work):  # type: ignore[name-defined,misc]
+class Work(_WORK):  # type: ignore[misc]
     """A call that was started; ``None`` as its native part for one that has ended."""
 
     def __init__(self, native: Any, tensors: Any, buffers: Buffers | None) -> None:
@@ -114,7 +117,7 @@ class Work(dist._Work):  # type: ignore[name-defined,misc]
 
     def is_completed(self) -> bool:
         """Returns whether the call has ended."""
-        if self._event is not None and not self._event.query():
+        if self._event is not None and not self._event.query():  # type: ignore[no-untyped-call]
             return False
         return all(part.is_completed() for part in self._parts) and (self._native is None or self._native.is_completed())
 
@@ -140,7 +143,7 @@ class Work(dist._Work):  # type: ignore[name-defined,misc]
 
     def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
         """Returns a future of the list of tensors, which fails with the text of the call's exception."""
-        devices = None if self._stream is None else [self._stream.device]
+        devices: Any = None if self._stream is None else [self._stream.device]
         ended: torch.futures.Future[Any] = torch.futures.Future(devices=devices)
         if _SEARCH.is_active:
             _SEARCH.found = self
