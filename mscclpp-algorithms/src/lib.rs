@@ -61,6 +61,7 @@ static ALL: &[BuiltinAlgorithm] = &[
     allreduce::ring::ENTRY,
     allreduce::ring_ports::ENTRY,
     allreduce::packets::ENTRY,
+    allreduce::ring_order::ENTRY,
     allreduce::rank_order::ENTRY,
     allreduce::rank_order_ports::ENTRY,
     allreduce::one_shot::ENTRY,

@@ -4,6 +4,7 @@ use mscclpp_exec::{Communicator, DataType, Element, Error};
 
 use crate::failure::Failure;
 use crate::fold::fold;
+use crate::gloo_order;
 use crate::operator::Operator;
 use crate::tensor::View;
 
@@ -279,6 +280,13 @@ fn reduce(
     staging: &mut Staging,
 ) -> Result<(), Failure> {
     match operator {
+        Operator::Plain(op, dtype) if gloo_order::has_order(comm, op, dtype) => {
+            let result = staging.bytes(tensor.bytes)?;
+            with_type!(dtype, T => comm.all_reduce::<T>(read(tensor), bytemuck::cast_slice_mut(result), op))?;
+            if comm.rank() == root {
+                written::<u8>(tensor).copy_from_slice(result);
+            }
+        }
         Operator::Plain(op, dtype) => {
             with_type!(dtype, T => comm.reduce_in_place::<T>(written(tensor), op, root))?;
         }
@@ -342,6 +350,12 @@ fn reduce_scatter(
     staging: &mut Staging,
 ) -> Result<(), Failure> {
     match operator {
+        Operator::Plain(op, dtype) if gloo_order::has_order(comm, op, dtype) => {
+            let result = staging.bytes(input.len())?;
+            with_type!(dtype, T => comm.all_reduce::<T>(bytemuck::cast_slice(input), bytemuck::cast_slice_mut(result), op))?;
+            let part = comm.rank() as usize * output.bytes;
+            written::<u8>(output).copy_from_slice(&result[part..part + output.bytes]);
+        }
         Operator::Plain(op, dtype) if overlaps => {
             // The parts of the input that are no output stay as they are.
             let result = staging.bytes(output.bytes)?;

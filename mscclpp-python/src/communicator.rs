@@ -16,6 +16,7 @@ use crate::buffer::PyBuffer;
 use crate::call::{Call, Staging};
 use crate::device::{Devices, Transfer};
 use crate::failure::Failure;
+use crate::gloo_order;
 use crate::operator::{Operator, TorchOp};
 use crate::point_to_point::PointToPoint;
 use crate::queue::Queue;
@@ -69,6 +70,7 @@ pub(crate) struct Ranks {
 
 impl Ranks {
     fn new(comm: Communicator) -> Result<Self, Failure> {
+        gloo_order::adopt(&comm)?;
         let point_to_point = PointToPoint::new(&comm)?;
         let process = std::process::id();
         let (timeout, num_calls) = (AtomicI64::new(-1), AtomicU64::new(0));

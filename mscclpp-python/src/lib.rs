@@ -8,6 +8,7 @@ mod communicator;
 mod device;
 mod failure;
 mod fold;
+mod gloo_order;
 mod operator;
 mod point_to_point;
 mod queue;
