@@ -1,7 +1,9 @@
 //! The extension module `mscclpp_rs._native` of the Python package `mscclpp-rs`.
 //!
-//! `communicator` has the calls of one rank on tensors, `tensor` how they are read.
+//! `communicator` has the calls of one rank on tensors, `tensor` how they are read. `plan` has plans, `recorder` programs, and
+//! `address` the calls of the reference's interface.
 
+mod address;
 mod buffer;
 mod call;
 mod communicator;
@@ -9,8 +11,10 @@ mod device;
 mod failure;
 mod fold;
 mod operator;
+mod plan;
 mod point_to_point;
 mod queue;
+mod recorder;
 mod signals;
 mod tensor;
 mod work;
@@ -23,9 +27,15 @@ mod _native {
     use super::*;
 
     #[pymodule_export]
+    use crate::address::{AddressCommunicator, Allocation, JobListener, has_devices, is_nvls_supported};
+    #[pymodule_export]
     use crate::buffer::PyBuffer;
     #[pymodule_export]
     use crate::communicator::{Listener, PyCommunicator};
+    #[pymodule_export]
+    use crate::plan::{Finding, Location, Plan, plan_sizes, run_plan, time_plan};
+    #[pymodule_export]
+    use crate::recorder::{Handle, Recorder};
     #[pymodule_export]
     use crate::tensor::use_tensors;
     #[pymodule_export]
@@ -33,6 +43,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::plan::add_to(module)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

@@ -81,7 +81,7 @@ def run(
     if count is None:
         count = _count(plan, length, dtype)
     views = [view for view, _, _ in found]
-    outputs = run_plan(plan, views, dtype, count, op, accumulate, workers)
+    outputs = run_plan(plan, views, (dtype, count, op, accumulate, workers))
     return [rebuild(output, dtype) for (_, _, rebuild), output in zip(found, outputs, strict=True)]
 
 
@@ -103,7 +103,7 @@ def time(
     """
     if launches < 1 or warmup < 0:
         raise ValueError(f"expected at least 1 launch after 0 or more others, found {launches} after {warmup}")
-    return Timing(tuple(time_plan(plan, dtype, count, op, accumulate, workers, warmup, launches)))
+    return Timing(tuple(time_plan(plan, (dtype, count, op, accumulate, workers), warmup, launches)))
 
 
 def sizes(plan: Plan, count: int, *, dtype: str = "float32") -> tuple[int, int]:

@@ -3,7 +3,7 @@
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cuda::Stream;
-use mscclpp_exec::{Communicator, DataType, E4m3, E5m2, Element, Error};
+use mscclpp_exec::{Communicator, DataType, E4m3, E4m3B15, E5m2, Element, Error};
 
 use super::memory::Memory;
 use crate::failure::Failure;
@@ -30,6 +30,7 @@ macro_rules! with_type {
             DataType::F64 => run!(f64),
             DataType::F8E4M3 => run!(E4m3),
             DataType::F8E5M2 => run!(E5m2),
+            DataType::F8E4M3B15 => run!(E4m3B15),
         }
     }};
 }

@@ -41,7 +41,10 @@ fn failed(error: Error) -> PyErr {
     Failure::from(error).into()
 }
 
-/// A plan and a message of any size in its range or outside of it.
+/// A message of any size, in the plan's range or outside of it: type, elements, reduction, accumulator, workers.
+type Given = (String, u64, Option<String>, String, Option<usize>);
+
+/// A message, and the threads that run it.
 #[derive(Clone, Copy)]
 struct Bound {
     message: Message,
@@ -49,9 +52,9 @@ struct Bound {
 }
 
 impl Bound {
-    fn new(dtype: &str, count: u64, op: Option<&str>, accumulate: &str, workers: Option<usize>) -> PyResult<Self> {
-        let mut message = Message::new(data_type(dtype)?, count).accumulate(accumulator(accumulate)?).any_size();
-        message.op = op.map(reduction).transpose()?;
+    fn new((dtype, count, op, accumulate, workers): Given) -> PyResult<Self> {
+        let mut message = Message::new(data_type(&dtype)?, count).accumulate(accumulator(&accumulate)?).any_size();
+        message.op = op.as_deref().map(reduction).transpose()?;
         Ok(Self { message, workers })
     }
 
@@ -66,13 +69,10 @@ pub(crate) fn run_plan(
     py: Python<'_>,
     plan: &Plan,
     inputs: Vec<PyBuffer<u8>>,
-    dtype: &str,
-    count: u64,
-    op: Option<&str>,
-    accumulate: &str,
-    workers: Option<usize>,
+    message: Given,
 ) -> PyResult<Vec<Py<PyByteArray>>> {
-    let bound = Bound::new(dtype, count, op, accumulate, workers)?;
+    let bound = Bound::new(message)?;
+    let count = bound.message.count;
     let ranks = plan.image().num_ranks();
     if inputs.len() != ranks as usize {
         let found = inputs.len();
@@ -103,18 +103,8 @@ pub(crate) fn run_plan(
 
 /// Launches a plan `warmup` times, and then `launches` times; returns the seconds of each of these.
 #[pyfunction]
-pub(crate) fn time_plan(
-    py: Python<'_>,
-    plan: &Plan,
-    dtype: &str,
-    count: u64,
-    op: Option<&str>,
-    accumulate: &str,
-    workers: Option<usize>,
-    warmup: u32,
-    launches: u32,
-) -> PyResult<Vec<f64>> {
-    let bound = Bound::new(dtype, count, op, accumulate, workers)?;
+pub(crate) fn time_plan(py: Python<'_>, plan: &Plan, message: Given, warmup: u32, launches: u32) -> PyResult<Vec<f64>> {
+    let bound = Bound::new(message)?;
     let executor = bound.executor(plan.image().num_ranks());
     let image = Arc::new(plan.image().clone());
     let (mut prepared, mut buffers) = py
@@ -139,8 +129,8 @@ pub(crate) fn time_plan(
 
 /// Returns the elements of a rank's input and output for a message of `count` elements.
 #[pyfunction]
-pub(crate) fn plan_sizes(py: Python<'_>, plan: &Plan, dtype: &str, count: u64) -> PyResult<(usize, usize)> {
-    let bound = Bound::new(dtype, count, None, "native", Some(1))?;
+pub(crate) fn plan_sizes(py: Python<'_>, plan: &Plan, dtype: String, count: u64) -> PyResult<(usize, usize)> {
+    let bound = Bound::new((dtype, count, None, "native".into(), Some(1)))?;
     let executor = bound.executor(plan.image().num_ranks());
     let prepared = py.detach(|| executor.prepare(plan.image(), bound.message)).map_err(failed)?;
     Ok((prepared.input_len(), prepared.output_len()))

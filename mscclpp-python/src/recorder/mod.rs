@@ -49,7 +49,7 @@ struct State {
 }
 
 enum Stage {
-    Recording(Program),
+    Recording(Box<Program>),
     Recorded(Arc<Trace>),
     Rejected,
 }
@@ -131,7 +131,7 @@ impl Recorder {
         if !found.is_empty() {
             return Err(rejected(py, "the specification of the program is invalid", found));
         }
-        Ok(Self::at(Stage::Recording(program), scratch))
+        Ok(Self::at(Stage::Recording(Box::new(program)), scratch))
     }
 
     /// Records a built-in algorithm with a specification. Raises `ValueError` for one that it does not support.
