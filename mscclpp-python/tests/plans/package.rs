@@ -10,38 +10,21 @@ pub(crate) fn sources() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Builds the extension module and returns a folder for `PYTHONPATH`.
+/// Makes a folder for `PYTHONPATH`.
 ///
 /// # Errors
-/// What cargo prints, or why a link cannot be made.
+/// What the script prints, or why a link cannot be made.
 pub(crate) fn folder() -> Result<PathBuf, String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    // target/debug/deps/plans-…
-    let built = program.ancestors().nth(2).ok_or("the test is not in a target folder")?;
-    let profile = match built.file_name().and_then(|name| name.to_str()) {
-        Some("debug") => "dev",
-        Some(name) => name,
-        None => return Err("the target folder has no name".into()),
-    };
-    // Cargo does not build a `cdylib` for the tests of its package.
-    let output = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--package", "mscclpp-python", "--profile", profile])
-        .current_dir(sources())
-        .output()
-        .map_err(|error| error.to_string())?;
+    // The library of this package is built before its tests, into the same folder.
+    let library = std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("libmscclpp_rs.so");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mscclpp-python-plans");
+    let script = sources().join("../scripts/python-package.sh");
+    let output = Command::new(script).arg(library).arg(&folder).output().map_err(|error| error.to_string())?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into());
     }
-    let folder = built.join("python-plans");
-    let links = [
-        (sources().join("python/mscclpp_rs"), folder.join("mscclpp_rs")),
-        (sources().join("compat/mscclpp"), folder.join("mscclpp")),
-    ];
-    for (from, to) in links {
-        link_files(&from, &to).map_err(|error| format!("{}: {error}", to.display()))?;
-    }
-    let module = folder.join("mscclpp_rs/_native.abi3.so");
-    link(&built.join("libmscclpp_rs.so"), &module).map_err(|error| format!("{}: {error}", module.display()))?;
+    link_files(&sources().join("compat/mscclpp"), &folder.join("mscclpp"))
+        .map_err(|error| format!("{}: {error}", folder.display()))?;
     Ok(folder)
 }
 

@@ -33,6 +33,7 @@ NATIVE_TYPES = {
     DataType.float8_e4m3fn: "fp8_e4m3",
     DataType.float8_e5m2: "fp8_e5m2",
     DataType.uint8: "uint8",
+    DataType.float8_e4m3b15: "fp8_e4m3b15",
 }
 
 
