@@ -19,6 +19,7 @@ pub(crate) use self::allocation::Allocation;
 use self::call::Call;
 use crate::failure::Failure;
 use crate::plan::{Plan, data_type, reduction};
+use crate::signals::{interruptible, raise_signal};
 
 /// Maximum number of streams that are kept.
 const MAX_STREAMS: usize = 64;
@@ -236,7 +237,7 @@ impl AddressCommunicator {
         let call = Call::new(&self.comm, collective, input, output, dtype, op, root)
             .map_err(|failure| failure.on(self.comm.rank(), collective))?;
         let plan = plan.map(Plan::image);
-        py.detach(|| {
+        let make = || {
             let name = match plan {
                 Some(plan) => self.register(plan)?,
                 // The reference's names are those of built-in algorithms as well.
@@ -248,8 +249,10 @@ impl AddressCommunicator {
                 None => call.run_on_host(&self.comm),
             }
             .map_err(|error| of_call(collective, error))
-        })
-        .map_err(|failure: Failure| failure.on(self.comm.rank(), collective).into())
+        };
+        let made: Result<(), Failure> = py.detach(|| interruptible(make));
+        raise_signal()?;
+        made.map_err(|failure| failure.on(self.comm.rank(), collective).into())
     }
 
     /// Drops what was prepared for earlier calls.

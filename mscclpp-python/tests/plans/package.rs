@@ -48,7 +48,7 @@ fn link(from: &Path, to: &Path) -> std::io::Result<()> {
         return Ok(());
     }
     match fs::remove_file(to) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
         _ => symlink(from, to),
     }
 }

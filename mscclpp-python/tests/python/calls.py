@@ -6,6 +6,8 @@ The tests run in order, and all ranks make the same calls.
 from __future__ import annotations
 
 import os
+import signal
+import time
 import unittest
 from typing import Any
 
@@ -198,6 +200,23 @@ class Calls(unittest.TestCase):
             with self.assertRaises(ValueError):
                 call()
         self.assertEqual(mscclpp.GpuBuffer((2, 3), dtype="float32").shape, (2, 3))
+
+    def test_interrupted_call_ends_within_a_second(self) -> None:
+        group = mscclpp.CommGroup(torch_group=dist.group.WORLD)
+        algo, buffer = algorithm(Plan.builtin("allreduce_ring", SIZE, in_place=True)), values(64, RANK)
+        self.assertEqual(execute(algo, buffer, buffer, comm=group.communicator), 0)
+        if RANK == 0:
+            # No other rank makes this call.
+            signal.signal(signal.SIGALRM, signal.default_int_handler)
+            signal.setitimer(signal.ITIMER_REAL, 0.2)
+            begin = time.monotonic()
+            with self.assertRaises(KeyboardInterrupt):
+                execute(algo, buffer, buffer, comm=group.communicator)
+            self.assertLess(time.monotonic() - begin, 1.2)
+        dist.barrier()
+        with self.assertRaises(Error) as raised:
+            execute(algo, buffer, buffer, comm=group.communicator)
+        self.assertEqual(raised.exception.root_cause, 0)
 
     def test_invalid_groups_are_rejected(self) -> None:
         for options in (
