@@ -1,4 +1,4 @@
-"""The second way of the integration guide for PyTorch: a program of one's own, compiled to an algorithm."""
+"""The second way of the integration guide for PyTorch: a custom program, compiled to an algorithm."""
 
 from __future__ import annotations
 

@@ -213,7 +213,7 @@ impl AddressCommunicator {
 
     /// Makes a collective call with a plan, or with the built-in algorithm `name`, configured with `blocks` and `threads`.
     ///
-    /// The caller guarantees that each address is that of so many bytes, on the communicator's device or else in host
+    /// The caller guarantees that each address is that of the given number of bytes, on the communicator's device or else in host
     /// memory, which exist and are used by nothing else until the call is complete; and that `stream` is 0 or a stream of
     /// the device.
     #[pyo3(signature = (*, plan, name, collective, input, output, dtype, op, stream, blocks, threads))]
