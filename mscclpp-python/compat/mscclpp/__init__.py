@@ -21,7 +21,22 @@ def _check_alone() -> None:
     )
 
 
+def _check_version() -> None:
+    """Raises `ImportError` if the two distributions of this package are of different versions."""
+    try:
+        found = _metadata.version("mscclpp-compat")
+    except _metadata.PackageNotFoundError:
+        # Not installed by pip, as in the tests of a checkout.
+        return
+    if found != _mscclpp_rs.__version__:
+        raise ImportError(
+            f"mscclpp-compat {found} needs mscclpp-rs {found}, found {_mscclpp_rs.__version__}: install the same version of "
+            "both"
+        )
+
+
 _check_alone()
+_check_version()
 
 from mscclpp import default_algos, dsl, ext, language, plan, utils  # noqa: E402
 from mscclpp._core.algorithm import Algorithm, AlgorithmBuilder, AlgorithmCollection  # noqa: E402

@@ -25,6 +25,10 @@ pub(crate) fn tests(package: &Result<PathBuf, String>) -> Vec<Trial> {
             let of = format!("example_{name}_on_the_cpu_with_pytorch_{version}");
             trials.push(on_cpu(of, &python, package, example(name), 2));
         }
+        for ranks in [2, 4] {
+            let of = format!("example_tensor_parallel_of_{ranks}_ranks_with_pytorch_{version}");
+            trials.push(on_cpu(of, &python, package, example("tensor_parallel"), ranks));
+        }
         for ranks in [2, 3] {
             let script = sources().join("tests/python/calls.py");
             trials.push(on_cpu(
@@ -161,7 +165,7 @@ fn text(output: &Output) -> String {
 
 /// Returns whether there is a script of an example that no test runs.
 pub(crate) fn examples_are_run() -> Result<(), Failed> {
-    let shared = ["job", "programs", "plan_for_nccl"];
+    let shared = ["job", "programs", "plan_for_nccl", "tensor_parallel"];
     for entry in Path::new(&sources().join("examples")).read_dir()? {
         let path = entry?.path();
         let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();

@@ -9,7 +9,7 @@ use crate::jobs;
 use crate::package::{folder, sources};
 
 /// Scripts of unit tests in `tests/python`, with their minimum number of tests.
-const UNIT_TESTS: [(&str, usize); 3] = [("language", 39), ("plans", 27), ("compat", 12)];
+const UNIT_TESTS: [(&str, usize); 3] = [("language", 39), ("plans", 27), ("compat", 13)];
 
 /// Versions of PyTorch.
 pub(crate) const VERSIONS: [&str; 2] = ["2.15.0", "2.11.0"];
@@ -33,9 +33,22 @@ pub(crate) fn tests(is_list: bool) -> Vec<Trial> {
     }
     trials.push(reference_programs(&package));
     trials.extend(jobs::tests(&package));
+    trials.push(Trial::test("both_distributions_have_one_version", versions_are_equal));
     trials.push(Trial::test("every_example_is_run", jobs::examples_are_run));
     let is_ignored = package.is_err();
     trials.into_iter().map(|trial| if is_ignored { trial.with_ignored_flag(true) } else { trial }).collect()
+}
+
+/// Compares the versions in the metadata of `mscclpp-compat` with that of this package.
+fn versions_are_equal() -> Result<(), Failed> {
+    let version = env!("CARGO_PKG_VERSION");
+    let text = std::fs::read_to_string(sources().join("compat/pyproject.toml"))?;
+    for expected in [format!("version = \"{version}\""), format!("dependencies = [\"mscclpp-rs=={version}\"]")] {
+        if !text.lines().any(|line| line == expected) {
+            return Err(format!("compat/pyproject.toml: expected the line {expected}").into());
+        }
+    }
+    Ok(())
 }
 
 /// Returns whether there is a Python that the packages support, or the reason why not.

@@ -55,6 +55,16 @@ class Import(unittest.TestCase):
         self.assertIn("ImportError: the distribution mscclpp 0.9.0 of Microsoft is installed", output.stderr)
         self.assertIn("pip uninstall", output.stderr)
 
+    def test_import_beside_another_version_fails_with_both(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            metadata = pathlib.Path(folder) / "mscclpp_compat-9.8.7.dist-info" / "METADATA"
+            metadata.parent.mkdir()
+            metadata.write_text("Metadata-Version: 2.1\nName: mscclpp-compat\nVersion: 9.8.7\n")
+            path = os.pathsep.join([os.environ["PYTHONPATH"], folder])
+            run = [sys.executable, "-c", "import mscclpp"]
+            output = subprocess.run(run, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True)
+        self.assertIn(f"mscclpp-compat 9.8.7 needs mscclpp-rs 9.8.7, found {mscclpp.__version__}", output.stderr)
+
     def test_all_names_exist(self) -> None:
         for name in mscclpp.__all__:
             self.assertTrue(hasattr(mscclpp, name), name)
