@@ -278,6 +278,7 @@ class Operations(Fragment):
             lambda: self.channel.signal(tb=0, relax=True),
             lambda: self.channel.put(self.remote, self.input, tb=0),
             lambda: self.channel.put(self.remote[0:1], None, tb=0),
+            lambda: self.channel.put(self.remote[0:1], Chunk(0, "i", 0, 1), tb=0),
             lambda: self.channel.put(self.remote[0:1], self.input[0:1]),
             lambda: self.channel.put(self.remote[0:1], self.input[0:1], tb=0, tb_group=ThreadBlockGroup([0])),
             lambda: self.channel.put(self.remote[0:1], self.input[0:1], tb_group=[0, 1]),
@@ -364,6 +365,35 @@ class Programs(unittest.TestCase):
             1 / 0
         with self.assertRaisesRegex(PlanError, "there is no program"):
             Rank(0)
+
+    def test_programs_may_be_nested(self) -> None:
+        with CollectiveProgram("outer", TestCollective(1, 1, 1), 1) as outer:
+            inner = swap()
+            Rank(0).copy(Rank(0).get_output_buffer()[:], Rank(0).get_input_buffer()[:], tb=0)
+        self.assertEqual(json.loads(outer.to_json())["name"], "outer")
+        self.assertEqual(inner.to_json(), swap().to_json())
+
+    def test_operations_after_a_failed_loop_are_outside_of_it(self) -> None:
+        with CollectiveProgram("copy", TestCollective(1, 1, 1), 1) as program:
+            with self.assertRaises(ZeroDivisionError), LoopIterationContext(1024, 1):
+                1 / 0
+            Rank(0).copy(Rank(0).get_output_buffer()[:], Rank(0).get_input_buffer()[:], tb=0)
+        self.assertNotIn("pipeline", program.to_json())
+
+    def test_threads_record_at_the_same_time(self) -> None:
+        expected, found = swap().to_json(), []
+        start = threading.Barrier(4)
+
+        def work() -> None:
+            start.wait()
+            found.extend(swap().to_json() for _ in range(20))
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual((len(found), set(found)), (80, {expected}))
 
     def test_programs_are_made_in_any_thread(self) -> None:
         program = swap()

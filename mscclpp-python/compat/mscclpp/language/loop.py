@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 
 from mscclpp.language.internal.globals import get_program
+from mscclpp_rs import PlanError
 
 __all__ = ["LoopIterationContext"]
 
@@ -28,5 +29,9 @@ class LoopIterationContext:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if exc_type is None:
+        try:
             self._program._end_pipeline()
+        except PlanError:
+            # The exception of the body says more.
+            if exc_type is None:
+                raise

@@ -131,13 +131,13 @@ class CollectiveProgram:
         return program
 
     def __enter__(self) -> CollectiveProgram:
-        set_program(self)
+        self._outer = set_program(self)
         return self
 
     def __exit__(
         self, exc_type: type[BaseException] | None, exc_value: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        set_program(None)
+        set_program(self._outer)
 
     def plan(self, *, check: bool = True, allow: list[str] | None = None) -> Plan:
         """Ends the program and returns its plan, after the checks.
@@ -176,6 +176,8 @@ class CollectiveProgram:
         """Returns the recorder's handle of a chunk."""
         if not isinstance(chunk, Chunk):
             raise TypeError(f"expected a Chunk as {parameter}, such as buffer[0:1], found {chunk!r}")
+        if not isinstance(chunk.buffer, BufferType):
+            raise TypeError(f"expected a BufferType as the buffer of {parameter}, found {chunk.buffer!r}")
         end = chunk.index + chunk.size
         return self._recorder.chunk(place(), chunk.rank, chunk.buffer.name, chunk.index, end)
 

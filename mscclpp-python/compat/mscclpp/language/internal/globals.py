@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextvars import ContextVar
 from types import CodeType
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["get_program", "set_program"]
 
-_current_program: CollectiveProgram | None = None
+# Of each thread, so that threads record programs at the same time.
+_current_program: ContextVar[CollectiveProgram | None] = ContextVar("program", default=None)
 
 # The files of the language itself, whose frames are not places of a program.
 _LANGUAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -22,10 +24,11 @@ _OWN = tuple(_LANGUAGE + name for name in ("channel.py", "collectives.py", "gene
 _columns: dict[tuple[CodeType, int], int] = {}
 
 
-def set_program(program: CollectiveProgram | None) -> None:
-    """Sets the program that operations are added to."""
-    global _current_program
-    _current_program = program
+def set_program(program: CollectiveProgram | None) -> CollectiveProgram | None:
+    """Sets the program that operations of this thread are added to, and returns the one before."""
+    before = _current_program.get()
+    _current_program.set(program)
+    return before
 
 
 def get_program() -> CollectiveProgram:
@@ -33,9 +36,10 @@ def get_program() -> CollectiveProgram:
 
     Raises `PlanError` outside of `with CollectiveProgram(...)`.
     """
-    if _current_program is None:
+    program = _current_program.get()
+    if program is None:
         raise PlanError("there is no program: use ranks, buffers and channels within `with CollectiveProgram(...)`")
-    return _current_program
+    return program
 
 
 def place() -> tuple[str, int, int]:
