@@ -12,6 +12,9 @@ use crate::scripts::{VERSIONS, python_of};
 /// Examples that run on the CPU and on simulated devices.
 const EXAMPLES: [&str; 4] = ["default_algorithms", "dsl_algorithm", "tuning", "registered_plans"];
 
+/// Seconds after which a job has failed.
+const TIMEOUT: &str = "600";
+
 /// The folder with SGLang's `pymscclpp.py` and the package msgspec.
 const SGLANG: &str = "MSCCLPP_SGLANG";
 
@@ -87,8 +90,10 @@ fn on_cpu(
         let (python, package) = (python?, package?);
         let (first, second) = (Port::new(), Port::new());
         let start = |rank: usize| {
-            Command::new(&python)
-                .arg(&script)
+            // A rank that waits forever ends the job.
+            Command::new("timeout")
+                .arg(TIMEOUT)
+                .args([&python, &script])
                 .env("PYTHONPATH", &package)
                 .env("PYTHONDONTWRITEBYTECODE", "1")
                 .env("OMP_NUM_THREADS", "1")
@@ -141,7 +146,9 @@ fn on_devices(
                 String::new()
             }
         );
-        let output = Command::new(sources().join("../scripts/simulated-cuda.sh"))
+        let output = Command::new("timeout")
+            .arg(TIMEOUT)
+            .arg(sources().join("../scripts/simulated-cuda.sh"))
             .args(["-n", &ranks.to_string(), "--nccl", "--multicast", "8", "--", "bash", "-c", &command])
             .arg(&python)
             .arg(&script)
