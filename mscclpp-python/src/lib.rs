@@ -1,7 +1,9 @@
 //! The extension module `mscclpp_rs._native` of the Python package `mscclpp-rs`.
 //!
-//! `communicator` has the calls of one rank on tensors, `tensor` how they are read.
+//! `communicator` has the calls of one rank on tensors, `tensor` how they are read. `plan` has plans, `recorder` programs, and
+//! `address` the calls of the reference's interface.
 
+mod address;
 mod buffer;
 mod call;
 mod communicator;
@@ -10,8 +12,10 @@ mod failure;
 mod fold;
 mod gloo_order;
 mod operator;
+mod plan;
 mod point_to_point;
 mod queue;
+mod recorder;
 mod signals;
 mod tensor;
 mod work;
@@ -24,9 +28,15 @@ mod _native {
     use super::*;
 
     #[pymodule_export]
+    use crate::address::{AddressCommunicator, Allocation, JobListener, has_devices, is_nvls_supported};
+    #[pymodule_export]
     use crate::buffer::PyBuffer;
     #[pymodule_export]
     use crate::communicator::{Listener, PyCommunicator};
+    #[pymodule_export]
+    use crate::plan::{Finding, Location, Plan, plan_sizes, run_plan, time_plan};
+    #[pymodule_export]
+    use crate::recorder::{Handle, Recorder};
     #[pymodule_export]
     use crate::tensor::use_tensors;
     #[pymodule_export]
@@ -34,6 +44,7 @@ mod _native {
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::plan::add_to(module)?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

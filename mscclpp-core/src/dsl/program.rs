@@ -55,6 +55,13 @@ impl Program {
         self.recorder.borrow_mut().report(diagnostic);
     }
 
+    /// Removes and returns the findings so far, for a caller that reports the findings of each call itself.
+    ///
+    /// [`finish`](Self::finish) no longer returns them: the caller rejects the program.
+    pub fn take_findings(&self) -> Diagnostics {
+        self.recorder.borrow_mut().take_findings()
+    }
+
     /// Returns the number of operations recorded so far.
     pub fn num_operations(&self) -> usize {
         self.recorder.borrow().num_operations()

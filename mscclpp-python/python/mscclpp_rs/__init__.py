@@ -17,22 +17,31 @@ from ._errors import (
     TimeoutError,
     UnsupportedError,
 )
-from ._native import __version__
+from ._native import Finding, Location, Plan, PlanError, __version__
+from ._plans import Timing, run, sizes, time
 
 if TYPE_CHECKING:
     import torch
 
 __all__ = [
     "Error",
+    "Finding",
     "InvalidInputError",
+    "Location",
     "MismatchError",
+    "Plan",
+    "PlanError",
     "RankLostError",
     "ResourceError",
     "TimeoutError",
+    "Timing",
     "UnsupportedError",
     "__version__",
     "new_buffer",
     "register_backend",
+    "run",
+    "sizes",
+    "time",
 ]
 
 

@@ -160,6 +160,10 @@ impl Recorder {
         }
     }
 
+    pub(super) fn take_findings(&mut self) -> Diagnostics {
+        std::mem::take(&mut self.diagnostics)
+    }
+
     /// Reports a finding at the location of the current call.
     fn report_error(&mut self, code: Code, message: impl Into<String>, help: impl Into<String>) {
         self.file_at(self.site(), code, message, help);

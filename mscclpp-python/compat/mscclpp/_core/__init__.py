@@ -1,0 +1,1 @@
+"""Communicators, executors, algorithms, compilers and buffers."""

@@ -1,0 +1,203 @@
+"""Algorithms and collections of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from mscclpp._core.comm import Communicator, ExecutionPlan, Executor, execute
+from mscclpp._core.types import CollectiveBufferMode, CommResult, DataType, ReduceOp
+from mscclpp_rs import Error
+
+__all__ = ["Algorithm", "AlgorithmBuilder", "AlgorithmCollection"]
+
+_logger = logging.getLogger("mscclpp")
+
+
+
+class Algorithm:
+    """An algorithm that serves calls: a plan, or a built-in algorithm."""
+
+    class Constraint:
+        """The world that an algorithm is for; 0 is any."""
+
+        def __init__(self, world_size: int = 0, n_ranks_per_node: int = 0) -> None:
+            self.world_size = world_size
+            self.n_ranks_per_node = n_ranks_per_node
+
+    def __init__(
+        self,
+        id: str | None = None,
+        execution_plan: ExecutionPlan | None = None,
+        native_handle: str | None = None,
+        tags: dict[str, int] | None = None,
+        constraint: Constraint | None = None,
+        *,
+        name: str | None = None,
+        collective: str | None = None,
+    ) -> None:
+        if (execution_plan is None) == (native_handle is None):
+            raise ValueError("expected an execution plan, or the name of a built-in algorithm as native_handle")
+        self.id = id
+        self._plan = execution_plan
+        self._native = native_handle
+        self.tags = dict(tags or {})
+        self.constraint = constraint or Algorithm.Constraint()
+        if execution_plan is not None:
+            self.name = name or execution_plan.name
+            self.collective = execution_plan.collective
+            self._range = (execution_plan.min_message_size, execution_plan.max_message_size)
+        else:
+            self.name = name or str(native_handle)
+            self.collective = collective or self.name.removeprefix("default_").split("_")[0]
+            self._range = (0, 2**64 - 1)
+
+    @classmethod
+    def create_from_native_capsule(cls, obj: object) -> Algorithm:
+        """Not supported: a capsule holds code of the reference's library. Raises `NotImplementedError`."""
+        raise NotImplementedError(
+            "algorithms of the reference's C++ interface are not supported; write the algorithm as a program of "
+            "mscclpp.language, or in Rust with mscclpp's device API"
+        )
+
+    @property
+    def execution_plan(self) -> ExecutionPlan | None:
+        """The plan, of an algorithm that has one."""
+        return self._plan
+
+    @property
+    def message_size_range(self) -> tuple[int, int]:
+        """The smallest and the largest message in bytes."""
+        return self._range
+
+    def set_message_size_range(self, min_message_size: int, max_message_size: int) -> None:
+        """Sets the messages that selectors should select the algorithm for. Raises `TypeError` for plans."""
+        if self._plan is not None:
+            raise TypeError("the range of a plan is that of its program")
+        if not 0 <= min_message_size <= max_message_size:
+            raise ValueError(f"expected a range of bytes, found {min_message_size} to {max_message_size}")
+        self._range = (min_message_size, max_message_size)
+
+    @property
+    def buffer_mode(self) -> CollectiveBufferMode:
+        """Whether calls are in place."""
+        if self._plan is None:
+            return CollectiveBufferMode.ANY
+        return CollectiveBufferMode.IN_PLACE if self._plan.is_in_place else CollectiveBufferMode.OUT_OF_PLACE
+
+    def is_dsl_algorithm(self) -> bool:
+        """Returns whether the algorithm is a plan."""
+        return self._plan is not None
+
+    def is_native_algorithm(self) -> bool:
+        """Returns whether the algorithm is a built-in one."""
+        return self._plan is None
+
+    def execute(
+        self,
+        comm: Communicator,
+        input_buffer: int,
+        output_buffer: int,
+        input_size: int,
+        output_size: int,
+        dtype: DataType,
+        op: ReduceOp = ReduceOp.NOP,
+        stream: int = 0,
+        executor: Executor | None = None,
+        nblocks: int = 0,
+        nthreads_per_block: int = 0,
+        symmetric_memory: bool = False,
+        extras: dict[str, int] | None = None,
+        accum_dtype: DataType | None = None,
+    ) -> int:
+        """Makes a call on `input_size` bytes at `input_buffer` and `output_size` bytes at `output_buffer`.
+
+        A call of all ranks. `nblocks` and `nthreads_per_block` configure built-in algorithms; 0 is their usual number.
+        `symmetric_memory` and `executor` have no effect: memory is registered as it is used. On devices the call is
+        enqueued on `stream`, else it is complete when it returns; the memory must exist until then.
+
+        Returns 0. If the algorithm does not serve the call, logs why and returns 5 (`CommResult.COMM_INVALID_USAGE`), on
+        all ranks. Raises `mscclpp_rs.Error` for other failures.
+        """
+        if accum_dtype is not None and accum_dtype != dtype:
+            raise ValueError(f"expected sums in the elements' type {dtype!r}, found accum_dtype {accum_dtype!r}")
+        if extras:
+            raise ValueError(f"expected no extras, found {sorted(extras)}")
+        try:
+            execute(
+                comm,
+                plan=self._plan.plan if self._plan is not None else None,
+                name=self._native or "",
+                collective=self.collective,
+                input=(int(input_buffer), input_size),
+                output=(int(output_buffer), output_size),
+                dtype=dtype,
+                op=op,
+                stream=int(stream),
+                blocks=nblocks or None,
+                threads=nthreads_per_block or None,
+            )
+        except Error as error:
+            if error.kind != "unsupported":
+                raise
+            _logger.warning("%s of %d bytes with %s: %s", self.collective, input_size, self.name, error)
+            return int(CommResult.COMM_INVALID_USAGE)
+        return int(CommResult.COMM_SUCCESS)
+
+    def reset(self) -> None:
+        """Does nothing: what is prepared belongs to the communicator, and `Executor.reset` releases it."""
+
+
+class AlgorithmBuilder:
+    """Builds an algorithm."""
+
+    def __init__(self, algorithm: Algorithm) -> None:
+        self._algorithm = algorithm
+
+    def build(self) -> Algorithm:
+        """Returns the algorithm."""
+        return self._algorithm
+
+
+class AlgorithmCollection:
+    """Algorithms by collective and name."""
+
+    def __init__(self, algorithms: list[Algorithm] | None = None, selectors: tuple[Any, Any] = (None, None)) -> None:
+        self._algorithms = list(algorithms or [])
+        self._selectors = selectors
+
+    def __iter__(self) -> Iterator[Algorithm]:
+        return iter(self._algorithms)
+
+    def __len__(self) -> int:
+        return len(self._algorithms)
+
+    def __getitem__(self, index: int) -> Algorithm:
+        return self._algorithms[index]
+
+    def get_by_collective(self, collective: str) -> list[Algorithm]:
+        """Returns the algorithms of a collective."""
+        return [algorithm for algorithm in self._algorithms if algorithm.collective == collective]
+
+    def register_algorithm(self, collective: str, algo_name: str, algorithm: Algorithm) -> None:
+        """Adds an algorithm. Raises `ValueError` for another collective than its own."""
+        if collective != algorithm.collective:
+            raise ValueError(f"expected the collective {algorithm.collective} of {algo_name}, found {collective}")
+        algorithm.name = algo_name
+        self._algorithms.append(algorithm)
+
+    def by_name(self) -> dict[str, dict[str, Algorithm]]:
+        """Returns the algorithms by collective and name, as selectors get them."""
+        found: dict[str, dict[str, Algorithm]] = {}
+        for algorithm in self._algorithms:
+            found.setdefault(algorithm.collective, {})[algorithm.name] = algorithm
+        return found
+
+    def select(self, request: Any) -> Algorithm | None:
+        """Returns what the selector selects for a request (`mscclpp.Request`), or else the fallback selector."""
+        for selector in self._selectors:
+            found: Algorithm | None = selector(self.by_name(), request) if selector is not None else None
+            if found is not None:
+                return found
+        return None

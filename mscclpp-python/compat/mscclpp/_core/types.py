@@ -1,0 +1,84 @@
+"""Enumerations of calls."""
+
+from __future__ import annotations
+
+import enum
+
+__all__ = ["CollectiveBufferMode", "CommResult", "DataType", "GpuBufferGranularity", "PacketType", "ReduceOp"]
+
+
+class DataType(enum.IntEnum):
+    """Types of elements. Those that this package does not support are rejected by calls."""
+
+    int32 = 0
+    uint32 = 1
+    float16 = 2
+    float32 = 3
+    bfloat16 = 4
+    float8_e4m3fn = 5
+    float8_e4m3fnuz = 6
+    float8_e5m2 = 7
+    float8_e5m2fnuz = 8
+    uint8 = 9
+    float8_e4m3b15 = 10
+
+
+# The names of mscclpp_rs.
+NATIVE_TYPES = {
+    DataType.int32: "int32",
+    DataType.uint32: "uint32",
+    DataType.float16: "float16",
+    DataType.float32: "float32",
+    DataType.bfloat16: "bfloat16",
+    DataType.float8_e4m3fn: "fp8_e4m3",
+    DataType.float8_e5m2: "fp8_e5m2",
+    DataType.uint8: "uint8",
+    DataType.float8_e4m3b15: "fp8_e4m3b15",
+}
+
+
+class ReduceOp(enum.IntEnum):
+    """Reductions. `NOP` is that of calls that do not reduce, and of plans that have their own."""
+
+    SUM = 0
+    MIN = 1
+    NOP = 3
+
+
+NATIVE_REDUCTIONS = {ReduceOp.SUM: "sum", ReduceOp.MIN: "min", ReduceOp.NOP: "sum"}
+
+
+class PacketType(enum.IntEnum):
+    """Sizes of packets. Plans use `LL16`."""
+
+    LL8 = 0
+    LL16 = 1
+
+
+class CollectiveBufferMode(enum.IntEnum):
+    """Whether input and output of an algorithm's calls are one buffer."""
+
+    ANY = 0
+    IN_PLACE = 1
+    OUT_OF_PLACE = 2
+
+
+class CommResult(enum.IntEnum):
+    """Results of `Algorithm.execute`. Failures other than an unsupported call are exceptions."""
+
+    COMM_SUCCESS = 0
+    COMM_UNHANDLED_CUDA_ERROR = 1
+    COMM_SYSTEM_ERROR = 2
+    COMM_INTERNAL_ERROR = 3
+    COMM_INVALID_ARGUMENT = 4
+    COMM_INVALID_USAGE = 5
+    COMM_REMOTE_ERROR = 6
+    COMM_IN_PROGRESS = 7
+    COMM_NUM_RESULTS = 8
+
+
+class GpuBufferGranularity(enum.IntEnum):
+    """Granularities of allocations, which have no effect here."""
+
+    MultiCastMinimum = 0
+    MultiCastRecommended = 1

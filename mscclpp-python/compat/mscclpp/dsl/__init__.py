@@ -1,0 +1,1 @@
+"""Compilation of programs to plans of the registry."""

@@ -1,0 +1,236 @@
+"""Channels between ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from mscclpp.language.internal.globals import get_program
+from mscclpp.language.internal.types import BufferType, ChannelType, Chunk, RankGroup, ReduceOperationType, SyncType
+from mscclpp.language.rank import _rank_number, block, blocks, chunk_list, in_scratch, reduction, sync
+from mscclpp.language.thread_block_group import ThreadBlockGroup
+
+if TYPE_CHECKING:
+    from mscclpp_rs._native import Handle
+
+# Programs of the reference take these names from this module.
+__all__ = [
+    "BufferType",
+    "ChannelType",
+    "Chunk",
+    "MemoryChannel",
+    "PortChannel",
+    "ReduceOperationType",
+    "SwitchChannel",
+    "SyncType",
+    "ThreadBlockGroup",
+]
+
+
+class _Channel:
+    """A channel from `src_rank`, which executes its operations, to `dst_rank`."""
+
+    channel_type: ChannelType
+
+    def __init__(self, dst_rank: int, src_rank: int) -> None:
+        self._program = get_program()
+        owner = self._program._call(None, "rank", _rank_number(src_rank))
+        method = f"{self.channel_type.value}_channel"
+        self._handle = self._program._call(owner, method, _rank_number(dst_rank))
+        self.dst_rank = dst_rank
+        self.src_rank = src_rank
+
+    def _sync(self, method: str, tb: int, data_sync: SyncType, relaxed: bool = False) -> None:
+        where = sync(data_sync)
+        recorded = self._program._call(self._handle, method, block(tb))
+        if relaxed:
+            self._program._call(recorded, "relaxed")
+        if data_sync is not SyncType.both:
+            self._program._call(recorded, "sync", where)
+
+    def _move(self, method: str, dst_chunk: Chunk, src_chunk: Chunk, at: int | Handle) -> None:
+        dst, src = self._program._chunk(dst_chunk, "dst_chunk"), self._program._chunk(src_chunk, "src_chunk")
+        self._program._call(self._handle, method, dst, src, at)
+
+    def read_put_packets(
+        self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None
+    ) -> None:
+        """Forwards packets of the rank's own scratch into the peer's scratch, waiting for them."""
+        in_scratch(self._program, src_chunk, "read_put_packets", "src_chunk")
+        in_scratch(self._program, dst_chunk, "read_put_packets", "dst_chunk")
+        self._move("read_put_packets", dst_chunk, src_chunk, blocks(self._program, tb, tb_group))
+
+
+class MemoryChannel(_Channel):
+    """A channel that loads from and stores into the peer's mapped memory. Every object is another channel."""
+
+    channel_type = ChannelType.memory
+
+    def signal(self, tb: int, data_sync: SyncType = SyncType.both, relaxed: bool = False) -> None:
+        """Increments the peer's counter. A relaxed signal orders execution and publishes no data."""
+        self._sync("signal", tb, data_sync, relaxed)
+
+    def wait(self, tb: int, data_sync: SyncType = SyncType.both, relaxed: bool = False) -> None:
+        """Waits for one signal of the peer on the paired channel."""
+        self._sync("wait", tb, data_sync, relaxed)
+
+    def get(
+        self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None
+    ) -> None:
+        """Copies a chunk of the peer into a chunk of this rank."""
+        self._move("get", dst_chunk, src_chunk, blocks(self._program, tb, tb_group))
+
+    def put(
+        self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None
+    ) -> None:
+        """Copies a chunk of this rank into a chunk of the peer."""
+        self._move("put", dst_chunk, src_chunk, blocks(self._program, tb, tb_group))
+
+    def put_packets(
+        self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None, tb_group: ThreadBlockGroup | None = None
+    ) -> None:
+        """Stores a chunk of this rank as packets into the peer's scratch."""
+        in_scratch(self._program, dst_chunk, "put_packets", "dst_chunk")
+        self._move("put_packets", dst_chunk, src_chunk, blocks(self._program, tb, tb_group))
+
+    def reduce(
+        self,
+        local_src_chunk: Chunk,
+        remote_src_chunks: Sequence[Chunk],
+        tb: int | None = None,
+        tb_group: ThreadBlockGroup | None = None,
+        local_dst_chunk: Chunk | None = None,
+        reduce_op: ReduceOperationType = ReduceOperationType.sum,
+    ) -> None:
+        """Reduces chunks of the peer with a chunk of this rank, into `local_dst_chunk` or else into `local_src_chunk`."""
+        program = self._program
+        src = program._chunk(local_src_chunk, "local_src_chunk")
+        others = chunk_list(program, remote_src_chunks, "remote_src_chunks")
+        dst = None if local_dst_chunk is None else program._chunk(local_dst_chunk, "local_dst_chunk")
+        operation = reduction(reduce_op)
+        recorded = program._call(self._handle, "reduce", src, others, blocks(program, tb, tb_group))
+        if dst is not None and local_dst_chunk != local_src_chunk:
+            program._call(recorded, "to", dst)
+        if reduce_op is not ReduceOperationType.sum:
+            program._call(recorded, "op", operation)
+
+
+class PortChannel(_Channel):
+    """A channel through a FIFO that a proxy serves, within a node or between nodes. Every object is another channel."""
+
+    channel_type = ChannelType.port
+
+    def signal(self, tb: int, data_sync: SyncType = SyncType.both) -> None:
+        """Increments the peer's counter, after the earlier puts of the channel."""
+        self._sync("signal", tb, data_sync)
+
+    def wait(self, tb: int, data_sync: SyncType = SyncType.both) -> None:
+        """Waits for one signal of the peer on the paired channel."""
+        self._sync("wait", tb, data_sync)
+
+    def flush(self, tb: int, data_sync: SyncType = SyncType.both) -> None:
+        """Waits until the sources of all queued puts of this channel have been read."""
+        self._sync("flush", tb, data_sync)
+
+    def put(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int) -> None:
+        """Queues the copy of a chunk of this rank into a chunk of the peer."""
+        self._move("put", dst_chunk, src_chunk, block(tb))
+
+    def put_with_signal(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int) -> None:
+        """Queues a put and then a signal."""
+        self._move("put_with_signal", dst_chunk, src_chunk, block(tb))
+
+    def put_with_signal_and_flush(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int) -> None:
+        """Queues a put and then a signal, then waits until the source may be reused."""
+        self._move("put_with_signal_and_flush", dst_chunk, src_chunk, block(tb))
+
+    def put_packets(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int) -> None:
+        """Stores a chunk of the rank's own scratch that holds packets into the peer's scratch.
+
+        A source of plain data is rejected (M0019, DIFF-23): the peer would wait for flags that it does not have.
+        """
+        in_scratch(self._program, dst_chunk, "put_packets", "dst_chunk")
+        in_scratch(self._program, src_chunk, "put_packets", "src_chunk")
+        self._move("put_packets", dst_chunk, src_chunk, block(tb))
+
+
+class SwitchChannel:
+    """One buffer of every rank of a group, with one address. `at_rank` gives the view of a member."""
+
+    channel_type = ChannelType.switch
+
+    def __init__(self, rank_list: Sequence[int], buffer_type: BufferType) -> None:
+        if not isinstance(buffer_type, BufferType):
+            raise TypeError(f"expected a BufferType as buffer_type, such as BufferType.input, found {buffer_type!r}")
+        self._program = get_program()
+        ranks = [_rank_number(rank) for rank in rank_list]
+        kind = f"BufferKind.{buffer_type.name.capitalize()}"
+        self._handle = self._program._call(None, "switch_channel", ranks, kind)
+        self.buffer_type = buffer_type
+        self.rank_group = RankGroup(len(ranks), ranks)
+
+    def at_rank(self, rank: int) -> SwitchChannelRankView:
+        """Returns the channel of a member. Raises `PlanError` if the rank is none."""
+        return SwitchChannelRankView(self, rank)
+
+    def reduce(
+        self,
+        rank: int,
+        buffer_offset: int,
+        size: int,
+        dst_chunk: Chunk,
+        tb: int,
+        reduce_op: ReduceOperationType = ReduceOperationType.sum,
+    ) -> None:
+        """Reduces `size` chunks of the buffers of all members into `dst_chunk` of the rank."""
+        self.at_rank(rank).reduce(buffer_offset, size, dst_chunk, tb, reduce_op)
+
+    def broadcast(self, rank: int, src_chunk: Chunk, buffer_offset: int, size: int, tb: int) -> None:
+        """Stores `src_chunk` of the rank in the buffers of all members."""
+        self.at_rank(rank).broadcast(src_chunk, buffer_offset, size, tb)
+
+    def broadcast_packets(self, rank: int, src_chunk: Chunk, buffer_offset: int, size: int, tb: int) -> None:
+        """Stores the packets in `src_chunk`, scratch of the rank, in the scratch of all members."""
+        self.at_rank(rank).broadcast_packets(src_chunk, buffer_offset, size, tb)
+
+
+class SwitchChannelRankView:
+    """A switch channel, as one of its members uses it."""
+
+    def __init__(self, channel: SwitchChannel, rank: int) -> None:
+        self._program = channel._program
+        self._buffer_type = channel.buffer_type
+        self._handle = self._program._call(channel._handle, "at", _rank_number(rank))
+
+    def reduce(
+        self,
+        buffer_offset: int,
+        size: int,
+        dst_chunk: Chunk,
+        tb: int,
+        reduce_op: ReduceOperationType = ReduceOperationType.sum,
+    ) -> None:
+        """Reduces `size` chunks of the buffers of all members, from `buffer_offset` on, into `dst_chunk` of this rank."""
+        operation = reduction(reduce_op)
+        dst = self._program._chunk(dst_chunk, "dst_chunk")
+        extent = (buffer_offset, buffer_offset + size)
+        recorded = self._program._call(self._handle, "reduce", dst, extent, block(tb))
+        if reduce_op is not ReduceOperationType.sum:
+            self._program._call(recorded, "op", operation)
+
+    def broadcast(self, src_chunk: Chunk, buffer_offset: int, size: int, tb: int) -> None:
+        """Stores `src_chunk` of this rank in the buffers of all members, from `buffer_offset` on."""
+        src = self._program._chunk(src_chunk, "src_chunk")
+        self._program._call(self._handle, "broadcast", (buffer_offset, buffer_offset + size), src, block(tb))
+
+    def broadcast_packets(self, src_chunk: Chunk, buffer_offset: int, size: int, tb: int) -> None:
+        """Stores the packets in `src_chunk`, this rank's scratch, in the scratch of all members, waiting for them."""
+        in_scratch(self._program, src_chunk, "broadcast_packets", "src_chunk")
+        if self._buffer_type is not BufferType.scratch:
+            self._program._reject(
+                "M0019",
+                f"`broadcast_packets` expects a switch channel over scratch, found one over {self._buffer_type.name}",
+                "create the channel with `BufferType.scratch`",
+            )
+        src = self._program._chunk(src_chunk, "src_chunk")
+        self._program._call(self._handle, "broadcast_packets", (buffer_offset, buffer_offset + size), src, block(tb))

@@ -1,0 +1,13 @@
+"""Functions of the program that is being recorded."""
+
+from mscclpp.language.internal.globals import get_program
+
+__all__ = ["JSON"]
+
+
+def JSON() -> str:
+    """Ends the program and returns its plan as JSON, after the checks.
+
+    Raises `mscclpp_rs.PlanError` with all findings if the plan is rejected.
+    """
+    return get_program().to_json()

@@ -1,0 +1,1 @@
+"""Types that programs of the reference import from its internal modules."""

@@ -1,0 +1,172 @@
+//! A collective call on two ranges of addresses.
+
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_core::types::ReduceOp;
+use mscclpp_exec::cuda::Stream;
+use mscclpp_exec::{Communicator, DataType, E4m3, E4m3B15, E5m2, Element, Error};
+
+use super::memory::Memory;
+use crate::failure::Failure;
+
+/// Runs an expression for the element type of a data type.
+macro_rules! with_type {
+    ($dtype:expr, $name:ident => $run:expr) => {{
+        macro_rules! run {
+            ($type:ty) => {{
+                type $name = $type;
+                $run
+            }};
+        }
+        match $dtype {
+            DataType::I8 => run!(i8),
+            DataType::U8 => run!(u8),
+            DataType::I32 => run!(i32),
+            DataType::U32 => run!(u32),
+            DataType::I64 => run!(i64),
+            DataType::U64 => run!(u64),
+            DataType::F16 => run!(half::f16),
+            DataType::BF16 => run!(half::bf16),
+            DataType::F32 => run!(f32),
+            DataType::F64 => run!(f64),
+            DataType::F8E4M3 => run!(E4m3),
+            DataType::F8E5M2 => run!(E5m2),
+            DataType::F8E4M3B15 => run!(E4m3B15),
+        }
+    }};
+}
+
+/// Makes a call of a communicator, or of one on a stream, which have methods of the same names.
+macro_rules! make {
+    ($on:expr, $call:expr, $type:ident, in place: $buffer:expr) => {
+        match $call.kind {
+            CollectiveKind::AllReduce => $on.all_reduce_in_place::<$type>($buffer, $call.op),
+            CollectiveKind::AllGather => $on.all_gather_in_place::<$type>($buffer),
+            CollectiveKind::ReduceScatter => $on.reduce_scatter_in_place::<$type>($buffer, $call.op),
+            CollectiveKind::AllToAll => $on.all_to_all_in_place::<$type>($buffer),
+            CollectiveKind::SendRecv => $on.send_recv_in_place::<$type>($buffer),
+            CollectiveKind::Broadcast => $on.broadcast_in_place::<$type>($buffer, $call.root),
+            CollectiveKind::Reduce => $on.reduce_in_place::<$type>($buffer, $call.op, $call.root),
+            CollectiveKind::Custom { .. } | CollectiveKind::Test { .. } => Ok(()),
+        }
+    };
+    ($on:expr, $call:expr, $type:ident, $input:expr, $output:expr) => {
+        match $call.kind {
+            CollectiveKind::AllReduce => $on.all_reduce::<$type>($input, $output, $call.op),
+            CollectiveKind::AllGather => $on.all_gather::<$type>($input, $output),
+            CollectiveKind::ReduceScatter => $on.reduce_scatter::<$type>($input, $output, $call.op),
+            CollectiveKind::AllToAll => $on.all_to_all::<$type>($input, $output),
+            CollectiveKind::SendRecv => $on.send_recv::<$type>($input, $output),
+            CollectiveKind::Broadcast => $on.broadcast::<$type>($input, $output, $call.root),
+            CollectiveKind::Reduce => $on.reduce::<$type>($input, $output, $call.op, $call.root),
+            CollectiveKind::Custom { .. } | CollectiveKind::Test { .. } => Ok(()),
+        }
+    };
+}
+
+/// The memory of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// One buffer, the larger of input and output.
+    InPlace(Memory),
+    /// Input and output, which have no common bytes.
+    OutOfPlace(Memory, Memory),
+}
+
+/// A call whose arguments are valid.
+pub(super) struct Call {
+    pub(super) kind: CollectiveKind,
+    place: Place,
+    dtype: DataType,
+    op: ReduceOp,
+    root: u32,
+}
+
+impl Call {
+    /// Checks the arguments.
+    pub(super) fn new(
+        comm: &Communicator,
+        collective: &str,
+        input: (u64, u64),
+        output: (u64, u64),
+        dtype: DataType,
+        op: ReduceOp,
+        root: u32,
+    ) -> Result<Self, Failure> {
+        let (rank, ranks, size) = (u64::from(comm.rank()), u64::from(comm.num_ranks()), dtype.size() as u64);
+        // The collective, and how many of the smaller buffer make the larger one.
+        let (kind, inputs, outputs) = match collective {
+            "allreduce" => (CollectiveKind::AllReduce, 1, 1),
+            "allgather" => (CollectiveKind::AllGather, ranks, 1),
+            "reducescatter" => (CollectiveKind::ReduceScatter, 1, ranks),
+            "alltoall" => (CollectiveKind::AllToAll, 1, 1),
+            "sendrecv" => (CollectiveKind::SendRecv, 1, 1),
+            "broadcast" => (CollectiveKind::Broadcast, 1, 1),
+            "reduce" => (CollectiveKind::Reduce, 1, 1),
+            other => {
+                let text = format!(
+                    "expected a plan of allreduce, allgather, reducescatter, alltoall, sendrecv, broadcast or reduce, found \
+                     {other}; run plans of other collectives with mscclpp_rs.run"
+                );
+                return Err(Failure::of_kind("unsupported", "execute", text));
+            }
+        };
+        let memory = |name, at| Memory::new(collective, name, at, size);
+        let (input, output) = (memory("input", input)?, memory("output", output)?);
+        if input.bytes.checked_mul(inputs) != output.bytes.checked_mul(outputs) {
+            let text = format!(
+                "expected {inputs} times the input's bytes to be {outputs} times the output's, found {} and {} bytes",
+                input.bytes, output.bytes
+            );
+            return Err(Failure::invalid(collective, text));
+        }
+        let (larger, smaller) = if input.bytes < output.bytes { (output, input) } else { (input, output) };
+        let part = larger.address + if larger.bytes == smaller.bytes { 0 } else { rank * smaller.bytes };
+        // The reference's callers name the whole buffer twice, or the rank's part of it.
+        let place = if smaller.address == larger.address || smaller.address == part {
+            Place::InPlace(larger)
+        } else if input.overlaps(output) {
+            let text = format!(
+                "expected input and output without common bytes, or one that is the other or this rank's part of it at \
+                 {part:#x}, found {:#x} and {:#x}",
+                input.address, output.address
+            );
+            return Err(Failure::invalid(collective, text));
+        } else {
+            Place::OutOfPlace(input, output)
+        };
+        Ok(Self { kind, place, dtype, op, root })
+    }
+
+    /// Makes the call on memory of the stream's device.
+    pub(super) fn run_on_device(&self, comm: &Communicator, stream: &Stream) -> Result<(), Error> {
+        with_type!(self.dtype, T => self.on_device::<T>(comm, stream))
+    }
+
+    fn on_device<T: Element>(&self, comm: &Communicator, stream: &Stream) -> Result<(), Error> {
+        let on = comm.on(stream);
+        match self.place {
+            Place::InPlace(mut buffer) => make!(on, self, T, in place: &mut buffer),
+            Place::OutOfPlace(input, mut output) => make!(on, self, T, &input, &mut output),
+        }
+    }
+
+    /// Makes the call on host memory.
+    pub(super) fn run_on_host(&self, comm: &Communicator) -> Result<(), Error> {
+        with_type!(self.dtype, T => self.on_host::<T>(comm))
+    }
+
+    fn on_host<T: Element>(&self, comm: &Communicator) -> Result<(), Error> {
+        match self.place {
+            Place::InPlace(buffer) => {
+                // SAFETY: callers of `execute` pass host memory that exists and that nothing else uses during the call.
+                let buffer = unsafe { buffer.elements_mut::<T>() };
+                make!(comm, self, T, in place: buffer)
+            }
+            Place::OutOfPlace(input, output) => {
+                // SAFETY: as above; `new` has checked that the two have no common bytes.
+                let (input, output) = unsafe { (input.elements::<T>(), output.elements_mut::<T>()) };
+                make!(comm, self, T, input, output)
+            }
+        }
+    }
+}

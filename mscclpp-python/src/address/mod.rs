@@ -1,0 +1,263 @@
+//! Calls of one rank on memory by address, as the reference's Python interface makes them.
+
+mod allocation;
+mod call;
+mod memory;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use mscclpp_bootstrap::{Address, Options, RootListener, Secret, UniqueId};
+use mscclpp_core::collective::CollectiveKind;
+use mscclpp_exec::cuda::{Device, Stream, current_device, device_count};
+use mscclpp_exec::select::{Algorithm, Choice, Config, OrderPolicy};
+use mscclpp_exec::{Communicator, Error};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+pub(crate) use self::allocation::Allocation;
+use self::call::Call;
+use crate::failure::Failure;
+use crate::plan::{Plan, data_type, reduction};
+use crate::signals::{interruptible, raise_signal};
+
+/// Maximum number of streams that are kept.
+const MAX_STREAMS: usize = 64;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn failed(error: Error) -> PyErr {
+    Failure::from(error).into()
+}
+
+/// Returns the failure of a call. Of kind `unsupported`, and the same on all ranks, if another algorithm may serve it.
+fn of_call(collective: &str, error: Error) -> Failure {
+    match error {
+        Error::Select { .. }
+        | Error::NoPlan { .. }
+        | Error::MessageSize { .. }
+        | Error::IndivisibleCount { .. }
+        | Error::FixedReduction { .. }
+        | Error::NotCoResident { .. } => Failure::of_kind("unsupported", collective, error.to_string()),
+        error => error.into(),
+    }
+}
+
+/// Returns the current device of this thread; `None` on a machine without CUDA devices.
+fn device() -> PyResult<Option<Device>> {
+    if !has_devices() {
+        return Ok(None);
+    }
+    let open = || Device::new(current_device()?.unwrap_or(0));
+    open().map(Some).map_err(|error| failed(error.into()))
+}
+
+/// Returns whether the current device has multicast objects (NVLS); false on a machine without CUDA devices.
+#[pyfunction]
+pub(crate) fn is_nvls_supported() -> PyResult<bool> {
+    Ok(device()?.is_some_and(|device| device.is_nvls_supported()))
+}
+
+/// Returns whether there are CUDA devices: then memory and calls are of them, else of the host.
+#[pyfunction]
+pub(crate) fn has_devices() -> bool {
+    matches!(device_count(), Ok(1..))
+}
+
+/// Rank 0 of a job before the others have joined.
+#[pyclass(frozen, module = "mscclpp_rs._native")]
+pub(crate) struct JobListener(Mutex<Option<RootListener>>, String);
+
+#[pymethods]
+impl JobListener {
+    /// Listens on a free port of this host.
+    #[new]
+    fn new() -> PyResult<Self> {
+        let listener = RootListener::new().map_err(Failure::from)?;
+        let id = listener.unique_id().to_string();
+        Ok(Self(Mutex::new(Some(listener)), id))
+    }
+
+    /// The address and secret that the other ranks need.
+    #[getter]
+    fn unique_id(&self) -> &str {
+        &self.1
+    }
+}
+
+/// One rank of a job, whose collective calls take addresses and bytes. Addresses are those of the rank's device, or of host
+/// memory on a machine without CUDA devices.
+#[pyclass(frozen, module = "mscclpp_rs._native")]
+pub(crate) struct AddressCommunicator {
+    comm: Communicator,
+    device: Option<Device>,
+    streams: Mutex<BTreeMap<usize, Arc<Stream>>>,
+    /// The algorithm that serves the following calls.
+    forced: Mutex<Option<(CollectiveKind, Choice)>>,
+}
+
+impl AddressCommunicator {
+    fn new(py: Python<'_>, join: impl FnOnce(Options) -> Result<Communicator, Error> + Send) -> PyResult<Self> {
+        let device = device()?;
+        let options = Options::from_env().map_err(Failure::from)?;
+        let comm = py.detach(|| join(options)).map_err(failed)?;
+        // The caller names the algorithm of each call, also one that sums in a switch.
+        comm.set_order_policy(OrderPolicy::InSwitch);
+        Ok(Self { comm, device, streams: Mutex::default(), forced: Mutex::default() })
+    }
+
+    /// Returns the stream of a handle.
+    fn stream(&self, device: &Device, handle: usize) -> Arc<Stream> {
+        let mut streams = lock(&self.streams);
+        if streams.len() >= MAX_STREAMS && !streams.contains_key(&handle) {
+            streams.clear();
+        }
+        // SAFETY: callers pass 0 or the handle of a stream of the rank's device, in its primary context, which exists
+        // during the call: the contract of `execute`.
+        let open = || Arc::new(unsafe { Stream::from_raw(device, handle) });
+        Arc::clone(streams.entry(handle).or_insert_with(open))
+    }
+
+    /// Lets an algorithm serve the following calls, as all ranks do.
+    fn force(&self, choice: (CollectiveKind, Choice)) -> Result<(), Error> {
+        let mut forced = lock(&self.forced);
+        if forced.as_ref() != Some(&choice) {
+            self.comm.force_algorithm(Some(choice.clone()))?;
+            *forced = Some(choice);
+        }
+        Ok(())
+    }
+
+    /// Returns the name of a plan in the registry, and adds it there at first use, as all ranks do.
+    fn register(&self, plan: &mscclpp_core::plan::Plan) -> Result<String, Failure> {
+        let name = format!("{}-{:032x}", plan.name(), plan.hash());
+        if self.comm.registry()?.find(&name).is_none() {
+            let algorithm = Algorithm::plan(plan.clone()).with_name(name.clone());
+            let added = self.comm.configure(|registry| registry.add(algorithm))?;
+            added.map_err(|error| Failure::invalid("execute", error.to_string()))?;
+        }
+        Ok(name)
+    }
+}
+
+#[pymethods]
+impl AddressCommunicator {
+    /// Starts a job of `size` ranks as rank 0, with a listener whose id the others have.
+    #[staticmethod]
+    fn listen(py: Python<'_>, listener: &JobListener, size: u32) -> PyResult<Self> {
+        let Some(listener) = lock(&listener.0).take() else {
+            return Err(PyValueError::new_err("expected a listener whose ranks have not joined; make another one"));
+        };
+        Self::new(py, |options| Communicator::from_listener(listener, size, options))
+    }
+
+    /// Joins the job of an id as `rank`, which is not 0.
+    #[staticmethod]
+    fn join(py: Python<'_>, id: &str, rank: u32, size: u32) -> PyResult<Self> {
+        let id: UniqueId = id.parse().map_err(Failure::from)?;
+        Self::new(py, |options| Communicator::join(&id, rank, size, options))
+    }
+
+    /// Joins the job of `size` ranks as `rank`; rank 0 listens at `host` and `port`. The secret is that of
+    /// `MSCCLPP_SECRET`, if that is set, or else derived from the address: then any process that reaches it may join.
+    #[staticmethod]
+    fn connect(py: Python<'_>, host: &str, port: u16, rank: u32, size: u32) -> PyResult<Self> {
+        let address = Address::new(host, port);
+        let secret = match std::env::var("MSCCLPP_SECRET") {
+            Ok(secret) => Secret::derived(&["secret", &secret]),
+            Err(_) => Secret::derived(&["address", host, &port.to_string(), &size.to_string()]),
+        };
+        Self::new(py, |options| Communicator::connect(&address, rank, size, &secret, options))
+    }
+
+    /// This rank.
+    #[getter]
+    fn rank(&self) -> u32 {
+        self.comm.rank()
+    }
+
+    /// The number of ranks.
+    #[getter]
+    fn size(&self) -> u32 {
+        self.comm.num_ranks()
+    }
+
+    /// The number of ranks per node.
+    #[getter]
+    fn ranks_per_node(&self) -> u32 {
+        self.comm.bootstrap().ranks_per_node()
+    }
+
+    /// The number of the CUDA device; `None` if addresses are of host memory.
+    #[getter]
+    fn device(&self) -> Option<u32> {
+        self.device.as_ref().map(Device::ordinal)
+    }
+
+    /// Waits for all ranks.
+    fn barrier(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.comm.bootstrap().barrier()).map_err(|error| failed(error.into()))
+    }
+
+    /// Sends bytes to a rank.
+    fn send(&self, py: Python<'_>, peer: u32, tag: u64, bytes: &[u8]) -> PyResult<()> {
+        py.detach(|| self.comm.bootstrap().send(peer, tag, bytes)).map_err(|error| failed(error.into()))
+    }
+
+    /// Receives bytes from a rank.
+    fn recv(&self, py: Python<'_>, peer: u32, tag: u64) -> PyResult<Vec<u8>> {
+        py.detach(|| self.comm.bootstrap().recv(peer, tag)).map_err(|error| failed(error.into()))
+    }
+
+    /// Makes a collective call with a plan, or with the built-in algorithm `name`, configured with `blocks` and `threads`.
+    ///
+    /// The caller guarantees that each address is that of the given number of bytes, on the communicator's device or else in host
+    /// memory, which exist and are used by nothing else until the call is complete; and that `stream` is 0 or a stream of
+    /// the device.
+    #[pyo3(signature = (*, plan, name, collective, input, output, dtype, op, stream, blocks, threads))]
+    #[allow(clippy::too_many_arguments, reason = "keywords of a call in Python")]
+    fn execute(
+        &self,
+        py: Python<'_>,
+        plan: Option<&Plan>,
+        name: &str,
+        collective: &str,
+        input: (u64, u64),
+        output: (u64, u64),
+        dtype: &str,
+        op: &str,
+        stream: usize,
+        blocks: Option<u32>,
+        threads: Option<u32>,
+    ) -> PyResult<()> {
+        let root = plan.map_or(0, |plan| plan.image().collective().root);
+        let (dtype, op) = (data_type(dtype)?, reduction(op)?);
+        let call = Call::new(&self.comm, collective, input, output, dtype, op, root)
+            .map_err(|failure| failure.on(self.comm.rank(), collective))?;
+        let plan = plan.map(Plan::image);
+        let make = || {
+            let name = match plan {
+                Some(plan) => self.register(plan)?,
+                // The reference's names are those of built-in algorithms as well.
+                None => mscclpp_algorithms::find(name).map_or(name, |algorithm| algorithm.name()).to_owned(),
+            };
+            self.force((call.kind, Choice { name, config: Config { blocks, threads } }))?;
+            match &self.device {
+                Some(device) => call.run_on_device(&self.comm, &self.stream(device, stream)),
+                None => call.run_on_host(&self.comm),
+            }
+            .map_err(|error| of_call(collective, error))
+        };
+        let made: Result<(), Failure> = py.detach(|| interruptible(make));
+        raise_signal()?;
+        made.map_err(|failure| failure.on(self.comm.rank(), collective).into())
+    }
+
+    /// Drops what was prepared for earlier calls.
+    fn reset(&self) -> PyResult<()> {
+        *lock(&self.forced) = None;
+        self.comm.force_algorithm(None).map_err(failed)
+    }
+}

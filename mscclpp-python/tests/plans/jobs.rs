@@ -1,0 +1,185 @@
+//! Jobs of several ranks: on the CPU, and on simulated devices (`scripts/simulated-cuda.sh`).
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use libtest_mimic::{Failed, Trial};
+
+use crate::package::sources;
+use crate::port::Port;
+use crate::scripts::{VERSIONS, python_of};
+
+/// Examples that run on the CPU and on simulated devices.
+const EXAMPLES: [&str; 4] = ["default_algorithms", "dsl_algorithm", "tuning", "registered_plans"];
+
+/// Seconds after which a job has failed.
+const TIMEOUT: &str = "600";
+
+/// The folder with SGLang's `pymscclpp.py` and the package msgspec.
+const SGLANG: &str = "MSCCLPP_SGLANG";
+
+/// Returns the tests of jobs.
+pub(crate) fn tests(package: &Result<PathBuf, String>) -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for version in VERSIONS {
+        let python = python_of(version);
+        let example = |name: &str| sources().join(format!("examples/{name}.py"));
+        for name in EXAMPLES {
+            let of = format!("example_{name}_on_the_cpu_with_pytorch_{version}");
+            trials.push(on_cpu(of, &python, package, example(name), 2));
+        }
+        for ranks in [2, 4] {
+            let of = format!("example_tensor_parallel_of_{ranks}_ranks_with_pytorch_{version}");
+            trials.push(on_cpu(of, &python, package, example("tensor_parallel"), ranks));
+        }
+        for ranks in [2, 3] {
+            let script = sources().join("tests/python/calls.py");
+            trials.push(on_cpu(
+                format!("calls_of_{ranks}_ranks_with_pytorch_{version}"),
+                &python,
+                package,
+                script,
+                ranks,
+            ));
+        }
+    }
+    let python = devices().and_then(|()| python_of(VERSIONS[0]));
+    if let Err(reason) = &python {
+        println!("tests of plans from Python on simulated devices are ignored: {reason}");
+    }
+    for name in EXAMPLES.into_iter().chain(["plan_for_nccl"]) {
+        let script = sources().join(format!("examples/{name}.py"));
+        trials.push(on_devices(format!("example_{name}_on_simulated_devices"), &python, package, script, None, 2, 1));
+    }
+    let folder = std::env::var_os(SGLANG).map(PathBuf::from);
+    if folder.is_none() {
+        println!("tests of SGLang are ignored: {SGLANG} does not name a folder with its pymscclpp.py and msgspec");
+    }
+    let python = if folder.is_some() { python } else { Err(format!("{SGLANG} is not set")) };
+    for hosts in [1, 2] {
+        let script = sources().join("tests/python/sglang.py");
+        let name = format!("sglang_on_4_simulated_devices_of_{hosts}_hosts");
+        trials.push(on_devices(name, &python, package, script, folder.clone(), 4, hosts));
+    }
+    trials
+}
+
+/// Returns whether there are simulated devices, or the reason why not.
+fn devices() -> Result<(), String> {
+    let compiler = Command::new("c++").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !compiler.is_ok_and(|status| status.success()) {
+        return Err("there is no C++ compiler".into());
+    }
+    let libraries = Command::new("ldconfig").arg("-p").output();
+    match libraries.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("libcuda.so.1")) {
+        true => Err("this machine has CUDA's driver".into()),
+        false => Ok(()),
+    }
+}
+
+/// A test that runs a script on the CPU, in a process for each rank.
+fn on_cpu(
+    name: String,
+    python: &Result<PathBuf, String>,
+    package: &Result<PathBuf, String>,
+    script: PathBuf,
+    ranks: usize,
+) -> Trial {
+    let (is_ignored, python, package) = (python.is_err(), python.clone(), package.clone());
+    let test = move || {
+        let (python, package) = (python?, package?);
+        let (first, second) = (Port::new(), Port::new());
+        let start = |rank: usize| {
+            // A rank that waits forever ends the job.
+            Command::new("timeout")
+                .arg(TIMEOUT)
+                .args([&python, &script])
+                .env("PYTHONPATH", &package)
+                .env("PYTHONDONTWRITEBYTECODE", "1")
+                .env("OMP_NUM_THREADS", "1")
+                .envs([("RANK", rank.to_string()), ("LOCAL_RANK", rank.to_string()), ("WORLD_SIZE", ranks.to_string())])
+                .envs([("MASTER_ADDR", "127.0.0.1"), ("MSCCLPP_MASTER_ADDR", "127.0.0.1")])
+                .env("MASTER_PORT", first.number.to_string())
+                .env("MSCCLPP_MASTER_PORT", second.number.to_string())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+        };
+        let started: Vec<Child> = (0..ranks).map(start).collect::<Result<_, _>>()?;
+        let outputs: Vec<Output> = started.into_iter().map(Child::wait_with_output).collect::<Result<_, _>>()?;
+        for (rank, output) in outputs.iter().enumerate() {
+            let text = text(output);
+            let is_ok = output.status.success() && (text.contains(&format!("ok rank {rank}")) || text.contains("\nOK"));
+            if !is_ok {
+                return Err(Failed::from(format!("rank {rank}: {}\n{text}", output.status)));
+            }
+        }
+        Ok(())
+    };
+    Trial::test(name, test).with_ignored_flag(is_ignored)
+}
+
+/// A test that runs a script on simulated devices, of which each rank has one. `hosts`: the machines that the ranks pretend
+/// to be on.
+fn on_devices(
+    name: String,
+    python: &Result<PathBuf, String>,
+    package: &Result<PathBuf, String>,
+    script: PathBuf,
+    argument: Option<PathBuf>,
+    ranks: usize,
+    hosts: usize,
+) -> Trial {
+    let (is_ignored, python, package) = (python.is_err(), python.clone(), package.clone());
+    let test = move || {
+        let (python, package) = (python?, package?);
+        let mut path = package.into_os_string();
+        // The package msgspec.
+        argument.iter().for_each(|folder| path.push(format!(":{}", folder.display())));
+        let port = Port::new();
+        let command = format!(
+            "export MSCCLPP_MASTER_ADDR=127.0.0.1 MSCCLPP_MASTER_PORT={}; {}exec \"$0\" \"$@\"",
+            port.number,
+            if hosts > 1 {
+                format!("export MSCCLPP_HOST_ID=host$((RANK * {hosts} / WORLD_SIZE)); ")
+            } else {
+                String::new()
+            }
+        );
+        let output = Command::new("timeout")
+            .arg(TIMEOUT)
+            .arg(sources().join("../scripts/simulated-cuda.sh"))
+            .args(["-n", &ranks.to_string(), "--nccl", "--multicast", "8", "--", "bash", "-c", &command])
+            .arg(&python)
+            .arg(&script)
+            .args(&argument)
+            .envs([("PROFILE", "dev"), ("PYTHONDONTWRITEBYTECODE", "1")])
+            .env("PYTHONPATH", path)
+            .output()?;
+        let text = text(&output);
+        let right = (0..ranks).filter(|rank| text.contains(&format!("ok rank {rank}"))).count();
+        match output.status.success() && right == ranks {
+            true => Ok(()),
+            false => Err(Failed::from(format!("{right} of {ranks} ranks are right, {}:\n{text}", output.status))),
+        }
+    };
+    Trial::test(name, test).with_ignored_flag(is_ignored)
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Returns whether there is a script of an example that no test runs.
+pub(crate) fn examples_are_run() -> Result<(), Failed> {
+    let shared = ["job", "programs", "plan_for_nccl", "tensor_parallel"];
+    for entry in Path::new(&sources().join("examples")).read_dir()? {
+        let path = entry?.path();
+        let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
+        let is_known = EXAMPLES.contains(&name) || shared.contains(&name);
+        if path.extension().is_some_and(|extension| extension == "py") && !is_known {
+            return Err(format!("no test runs {}", path.display()).into());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,17 @@
+//! Plans from Python: scripts in `tests/python` and `examples`, on the extension module as it is built here. Where Python, PyTorch
+//! or what a script compares with is missing, its tests are ignored, and the reason is printed.
+
+mod jobs;
+mod package;
+mod scripts;
+
+// Ports that are otherwise unused.
+#[path = "../../../mscclpp-exec/tests/common/port.rs"]
+mod port;
+
+use libtest_mimic::Arguments;
+
+fn main() {
+    let arguments = Arguments::from_args();
+    libtest_mimic::run(&arguments, scripts::tests(arguments.list)).exit();
+}

@@ -1,0 +1,205 @@
+"""Names of Microsoft's package that need no other rank: registry, collections, compilation, default plans, and the import."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+from typing import Any
+
+import mscclpp
+from mscclpp.default_algos import allgather_multi_nodes, allreduce_multi_nodes, reducescatter_multi_nodes
+from mscclpp.dsl import jit
+from mscclpp.language import *
+from mscclpp_rs import Plan, PlanError
+
+
+def spec(collective: Collective, per_node: int, **options: Any) -> AlgoSpec:
+    shared = {"protocol": "LL", "instances": 1, "auto_sync": False, "use_double_scratch_buffer": True}
+    ranks, in_place = collective.num_ranks, collective.inplace
+    return AlgoSpec("plan", collective, per_node, ranks, in_place, **(shared | options))
+
+
+def swap(spec: AlgoSpec) -> CollectiveProgram:
+    with CollectiveProgram.from_spec(spec) as program:
+        for rank in range(2):
+            channel = MemoryChannel(1 - rank, rank)
+            channel.signal(tb=0, relaxed=True)
+            channel.wait(tb=0, relaxed=True, data_sync=SyncType.after)
+            channel.put(Rank(1 - rank).get_output_buffer()[:], Rank(rank).get_input_buffer()[:], tb=0)
+            channel.signal(tb=0, data_sync=SyncType.before)
+            channel.wait(tb=0, data_sync=SyncType.after)
+    return program
+
+
+def without_transfer(spec: AlgoSpec) -> CollectiveProgram:
+    with CollectiveProgram.from_spec(spec) as program:
+        pass
+    return program
+
+
+class Import(unittest.TestCase):
+    def test_import_beside_microsofts_distribution_fails_with_the_reason(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            metadata = pathlib.Path(folder) / "mscclpp-0.9.0.dist-info" / "METADATA"
+            metadata.parent.mkdir()
+            metadata.write_text("Metadata-Version: 2.1\nName: mscclpp\nVersion: 0.9.0\n")
+            path = os.pathsep.join([os.environ["PYTHONPATH"], folder])
+            run = [sys.executable, "-c", "import mscclpp"]
+            output = subprocess.run(run, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True)
+        self.assertNotEqual(output.returncode, 0)
+        self.assertIn("ImportError: the distribution mscclpp 0.9.0 of Microsoft is installed", output.stderr)
+        self.assertIn("pip uninstall", output.stderr)
+
+    def test_import_beside_another_version_fails_with_both(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            metadata = pathlib.Path(folder) / "mscclpp_compat-9.8.7.dist-info" / "METADATA"
+            metadata.parent.mkdir()
+            metadata.write_text("Metadata-Version: 2.1\nName: mscclpp-compat\nVersion: 9.8.7\n")
+            path = os.pathsep.join([os.environ["PYTHONPATH"], folder])
+            run = [sys.executable, "-c", "import mscclpp"]
+            output = subprocess.run(run, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True)
+        self.assertIn(f"mscclpp-compat 9.8.7 needs mscclpp-rs 9.8.7, found {mscclpp.__version__}", output.stderr)
+
+    def test_all_names_exist(self) -> None:
+        for name in mscclpp.__all__:
+            self.assertTrue(hasattr(mscclpp, name), name)
+        self.assertEqual(mscclpp.version["version"], mscclpp.__version__)
+
+    def test_import_takes_no_torch(self) -> None:
+        run = [sys.executable, "-c", "import sys, mscclpp; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"]
+        self.assertEqual(subprocess.run(run).returncode, 0)
+
+
+class Compilation(unittest.TestCase):
+    def test_algorithm_is_the_plan_of_the_program(self) -> None:
+        algo = mscclpp.compile(swap, AlgoSpec("swap", SendRecv(2, 1, False), 2, 2, False, 1, "Simple"), rank=1)
+        self.assertEqual((algo.name, algo.collective, algo.constraint.world_size), ("swap", "sendrecv", 2))
+        self.assertTrue(algo.is_dsl_algorithm())
+        with self.assertRaises(TypeError):
+            algo.set_message_size_range(0, 1)
+        with self.assertRaisesRegex(ValueError, r"expected a rank in 0\.\.2 of plan swap, found 2"):
+            mscclpp.compile(swap, AlgoSpec("swap", SendRecv(2, 1, False), 2, 2, False, 1, "Simple"), rank=2)
+
+    def test_incorrect_program_is_rejected(self) -> None:
+        given = AlgoSpec("none", SendRecv(2, 1, False), 2, 2, False, 1, "Simple")
+        with self.assertRaises(PlanError) as raised:
+            mscclpp.compile(without_transfer, given, 0)
+        self.assertIn("M02", raised.exception.findings[0].code)
+        with self.assertRaises(TypeError):
+            mscclpp.compile(lambda spec: None, given, 0)
+        with self.assertRaises(ValueError):
+            mscclpp.compile("swap", given, 0)  # type: ignore[arg-type]
+
+    def test_code_of_the_references_library_is_not_supported(self) -> None:
+        with self.assertRaises(FileNotFoundError):
+            mscclpp.compile_native(name="none", file="none.cu")
+        with self.assertRaises(NotImplementedError):
+            mscclpp.compile_native(name="this", file=__file__)
+        with self.assertRaises(NotImplementedError):
+            mscclpp.Algorithm.create_from_native_capsule(None)
+
+
+class DefaultPlans(unittest.TestCase):
+    def test_programs_are_checked_plans(self) -> None:
+        for program in (
+            allgather_multi_nodes(spec(AllGather(4, 1, False), 2)),
+            allreduce_multi_nodes(spec(AllReduce(4, 1, True), 2), 2),
+            reducescatter_multi_nodes(spec(ReduceScatter(4, 1, True), 2, auto_sync=True)),
+            reducescatter_multi_nodes(spec(ReduceScatter(4, 1, True), 2, auto_sync=True), thread_block_group_size=2),
+        ):
+            plan = program.plan()
+            self.assertEqual((plan.num_ranks, plan.ranks_per_node, plan.check()), (4, 2, ()))
+        for call in (
+            lambda: allreduce_multi_nodes(spec(AllReduce(4, 1, True), 2), 0),
+            lambda: allreduce_multi_nodes(spec(AllGather(4, 1, True), 2), 1),
+        ):
+            with self.assertRaises(ValueError):
+                call()
+
+    def test_install_writes_the_plans(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "default").mkdir()
+            (pathlib.Path(folder) / "default" / "mine.json").write_text("{}")
+            environment = os.environ | {"MSCCLPP_CACHE_DIR": folder}
+            run = [sys.executable, "-m", "mscclpp", "--install"]
+            output = subprocess.run(run, env=environment, capture_output=True, text=True, check=True)
+            written = sorted(path.name for path in (pathlib.Path(folder) / "default").iterdir())
+            self.assertEqual(len(written), 5)
+            self.assertEqual(len(output.stdout.split()), 4)
+            plan = json.loads((pathlib.Path(folder) / "default" / "allreduce_2nodes_1K_64K.json").read_text())
+            self.assertEqual((plan["min_message_size"], plan["max_message_size"], len(plan["gpus"])), (1024, 65536, 16))
+
+
+class Selection(unittest.TestCase):
+    def setUp(self) -> None:
+        self.registry = mscclpp.ExecutionPlanRegistry()
+        self.registry.clear()
+        self.addCleanup(self.registry.clear)
+        for name, smallest, largest, tags in (("small", 0, 1023, {"a"}), ("large", 1024, 1 << 30, {"a": 2, "b": 1})):
+            options = {"min_msg_size": smallest, "max_msg_size": largest, "tags": tags, "in_place": False, "rank": 1}
+            mscclpp.plan.register(jit.compile(swap, name, "sendrecv", 2, 2, **options))
+
+    def select(self, size: int, **options: int) -> str | None:
+        world = {"world_size": 2, "n_ranks_per_node": 2} | options
+        found = self.registry.select(collective="sendrecv", message_size=size, **world)
+        return None if found is None else found.plan.name
+
+    def test_plan_serves_its_world_and_sizes(self) -> None:
+        self.assertEqual([self.select(size) for size in (1023, 1024, 1 << 31)], ["small", "large", None])
+        self.assertIsNone(self.select(16, world_size=4))
+        self.assertIsNone(self.registry.select("allreduce", 2, 2, message_size=16))
+
+    def test_selectors_are_asked_in_order(self) -> None:
+        requests = []
+
+        def selector(plans: Any, request: Any) -> Any:
+            requests.append((request.collective, request.message_size, request.in_place, sorted(plans)))
+            return next((plan for plan in plans[request.collective] if "b" in plan.tags), None)
+
+        mscclpp.plan.set_selector(selector)
+        self.assertEqual([self.select(16), self.select(4096)], [None, "large"])
+        self.registry.set_default_selector(lambda plans, request: plans[request.collective][0])
+        self.assertEqual(self.select(16), "small")
+        self.assertEqual(requests[0], ("sendrecv", 16, True, ["sendrecv"]))
+
+    def test_ids_are_those_of_plans(self) -> None:
+        (small, large) = self.registry.get_plans("sendrecv")
+        self.assertIs(self.registry.get(small.id), small)
+        self.assertEqual((small.tags, large.tags), ({"a": 1}, {"a": 2, "b": 1}))
+        other = mscclpp.ExecutionPlanHandle.create(small.id, 2, 2, large.plan)
+        with self.assertRaisesRegex(ValueError, "expected an id that no plan has"):
+            self.registry.register_plan(other)
+        with self.assertRaises(TypeError):
+            self.registry.register_plan(large.plan)
+        with self.assertRaisesRegex(ValueError, "found 'gossip'"):
+            jit.compile(swap, "swap", "gossip", 2, 2)
+
+    def test_collection_selects_with_both_selectors(self) -> None:
+        mscclpp.AlgorithmCollectionBuilder.reset()
+        self.addCleanup(mscclpp.AlgorithmCollectionBuilder.reset)
+        builder = mscclpp.AlgorithmCollectionBuilder()
+        self.assertIs(builder, mscclpp.ext.AlgorithmCollectionBuilder())
+        algo = mscclpp.compile(swap, AlgoSpec("swap", SendRecv(2, 1, False), 2, 2, False, 1, "Simple"), 0)
+        builder.add_algorithm_builder(algo)
+        builder.set_algorithm_selector(lambda algorithms, request: None)
+        builder.set_fallback_algorithm_selector(lambda algorithms, request: algorithms["sendrecv"]["swap"])
+        collection = builder.build()
+        self.assertIs(collection.select(mscclpp.Request("sendrecv", 2, 2, 16)), algo)
+        self.assertEqual(collection.get_by_collective("sendrecv"), [algo])
+        default = builder.build_default_algorithms(0, 0, 0)
+        self.assertEqual((len(default), default[0].name), (12, "default_allreduce_nvls_packet"))
+        for name in (algorithm.name for algorithm in default):
+            self.assertEqual(Plan.builtin(name, 2).num_ranks, 2)
+        with self.assertRaises(ValueError):
+            builder.add_algorithm_builder(default[0])
+        with self.assertRaises(ValueError):
+            collection.register_algorithm("allreduce", "swap", algo)
+
+
+if __name__ == "__main__":
+    unittest.main()
