@@ -16,6 +16,8 @@ use crate::decision;
 use crate::entry::{Failure, Result};
 use crate::forward::{self, Forwarded, RULES_VARIABLE};
 use crate::kind::Kind;
+use crate::open_group;
+use crate::profiler::{self, Subject, Trace};
 
 /// Runs an expression for the element type of a data type.
 macro_rules! with_type {
@@ -41,6 +43,17 @@ macro_rules! with_type {
             DataType::F8E5M2 => run!(mscclpp_exec::E5m2),
         }
     }};
+}
+
+/// Makes transfers by plans, and sends their events.
+pub(crate) fn run_transfers(group: Group<'_>, traces: &[Trace]) -> std::result::Result<(), Error> {
+    let launch = profiler::launch(traces);
+    let made = group.run();
+    drop(launch);
+    if made.is_ok() && !traces.is_empty() {
+        profiler::enqueued(traces, "transfers");
+    }
+    made
 }
 
 /// The arguments of a call, as its caller passes them.
@@ -71,6 +84,8 @@ pub(crate) struct Call {
     arguments: Arguments,
     /// Whether the rules forward it to the real NCCL.
     is_forwarded: bool,
+    /// Its events, if a plugin profiles it.
+    trace: Option<Trace>,
 }
 
 // SAFETY: the pointers of the arguments are numbers here, which only the functions of the real NCCL use.
@@ -123,10 +138,27 @@ impl Call {
             stream_handle,
             arguments,
             is_forwarded,
+            trace: None,
         }))
     }
 
-    /// Returns the number of the communicator, which is the same on all ranks.
+    /// Starts the call's events, if a plugin profiles the communicator. The real NCCL sends those of forwarded calls.
+    pub(crate) fn profile(&mut self) {
+        let profiler = if self.is_forwarded { None } else { self.comm.profiler() };
+        self.trace = profiler.map(|profiler| {
+            let Arguments { send, recv, count, dtype, .. } = self.arguments;
+            let (send, recv, stream) = (send as usize, recv as usize, self.stream_handle);
+            let subject = Subject { kind: self.kind, send, recv, count, dtype, stream, tag: self.config.tag };
+            profiler::begin(profiler, subject, open_group::depth())
+        });
+    }
+
+    /// Takes the call's events.
+    pub(crate) fn take_trace(&mut self) -> Option<Trace> {
+        self.trace.take()
+    }
+
+    /// Returns the number of the communicator in its job, which is the same on all ranks.
     pub(crate) fn number(&self) -> u64 {
         self.communicator.bootstrap().number()
     }
@@ -149,9 +181,10 @@ impl Call {
             _ if self.is_forwarded => self.forward().and_then(|()| self.record_event()),
             // A transfer with this rank itself is an error of the group.
             Kind::Send(_) | Kind::Recv(_) => {
+                let trace = self.take_trace();
                 let mut group = Group::new();
                 self.add_transfer(&mut group);
-                comm.result(group.run())
+                comm.result(run_transfers(group, trace.as_slice()))
             }
             _ => self.run_collective(),
         }
@@ -191,8 +224,13 @@ impl Call {
                 Err(error) => return comm.result(Err(error)),
             }
         }
+        let launch = profiler::launch(self.trace.as_slice());
         let made = with_type!(self.dtype, T => self.collective::<T>());
+        drop(launch);
         comm.result(made)?;
+        if self.trace.is_some() {
+            profiler::enqueued(self.trace.as_slice(), &self.algorithm());
+        }
         decision::made(&self.communicator, &self.stream, self.config.algorithm.as_deref());
         self.record_event()
     }
@@ -227,6 +265,16 @@ impl Call {
     fn bytes(&self) -> u64 {
         let parts = self.kind.max_parts(u64::from(self.communicator.num_ranks()));
         (self.arguments.count as u64).saturating_mul(self.dtype.size() as u64).saturating_mul(parts)
+    }
+
+    /// Returns the name of the algorithm that has made the call.
+    fn algorithm(&self) -> String {
+        let of_last = || self.communicator.on(&self.stream).last_call().ok().flatten()?.algorithm;
+        match self.kind {
+            Kind::Gather(_) | Kind::Scatter(_) => "transfers".to_owned(),
+            // A single rank has its result.
+            _ => of_last().unwrap_or_else(|| "copy".to_owned()),
+        }
     }
 
     /// Returns the request for an algorithm.

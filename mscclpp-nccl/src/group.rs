@@ -6,13 +6,14 @@ use std::thread;
 
 use mscclpp_exec::Group;
 
-use crate::call::{Arguments, Call};
+use crate::call::{Arguments, Call, run_transfers};
 use crate::comm::{self, Comm};
 use crate::config::CallConfig;
 use crate::entry::{Result, panicked};
 use crate::forward::{self, Nested};
 use crate::kind::Kind;
 use crate::open_group::{self, Closed};
+use crate::profiler;
 
 /// A call that the real NCCL alone serves.
 type Passed = Box<dyn FnOnce(&Nested) -> Result<()> + Send>;
@@ -41,12 +42,13 @@ impl Deferred {
         }
     }
 
-    /// Returns the number of the communicator, which is the same on all ranks.
-    fn number(&self) -> u64 {
-        match self {
+    /// Returns what distinguishes the communicator from all others, the same on all its ranks: its number in its job, then its own.
+    fn number(&self) -> (u64, u64) {
+        let in_job = match self {
             Self::Call(call) => call.number(),
             Self::Passed(_, number, _) => *number,
-        }
+        };
+        (in_job, self.comm().identity())
     }
 
     fn path(&self) -> Path {
@@ -61,7 +63,7 @@ impl Deferred {
     /// Returns the place among the calls of a rank: of each communicator the calls of all ranks first, in their order, then the
     /// transfers by plans, and then the forwarded ones. Ranks that add transfers in different orders do not wait for one another
     /// in a cycle then.
-    fn order(&self) -> (u64, bool, bool) {
+    fn order(&self) -> ((u64, u64), bool, bool) {
         let is_transfer = match self {
             Self::Call(call) => call.is_transfer(),
             Self::Passed(..) => true,
@@ -88,6 +90,7 @@ thread_local! {
 /// Closes a group; the outermost one makes its calls.
 pub(crate) fn end() -> Result<()> {
     let Closed::Outermost(starts) = open_group::end()? else { return Ok(()) };
+    let _profiled = profiler::end_group();
     let (calls, starts) = (CALLS.take(), starts?);
     if !starts.is_empty() {
         comm::run_all(starts)?;
@@ -98,6 +101,7 @@ pub(crate) fn end() -> Result<()> {
 /// Discards the calls of a group: their times are not predicted.
 pub(crate) fn discard() -> Result<()> {
     open_group::discard()?;
+    let _profiled = profiler::end_group();
     CALLS.take();
     Ok(())
 }
@@ -117,11 +121,14 @@ pub(crate) fn pass(comm: Arc<Comm>, run: impl FnOnce(&Nested) -> Result<()> + Se
 /// Invalid arguments; those of the call.
 pub(crate) fn call(kind: Kind, arguments: Arguments, config: &CallConfig) -> Result<()> {
     let comm = comm::find(arguments.comm)?;
-    Call::new(comm, kind, &arguments, config)?.map_or(Ok(()), |call| add(Deferred::Call(call)))
+    let Some(mut call) = Call::new(comm, kind, &arguments, config)? else { return Ok(()) };
+    call.profile();
+    add(Deferred::Call(call))
 }
 
 fn add(call: Deferred) -> Result<()> {
     if !open_group::is_open() {
+        let _profiled = profiler::end_group();
         return call.run();
     }
     CALLS.with_borrow_mut(|calls| calls.push(call));
@@ -132,7 +139,7 @@ fn add(call: Deferred) -> Result<()> {
 struct Lane {
     device: u32,
     /// Number and handle of each communicator.
-    comms: Vec<(u64, usize)>,
+    comms: Vec<((u64, u64), usize)>,
     calls: Vec<Deferred>,
 }
 
@@ -146,7 +153,7 @@ fn make(mut calls: Vec<Deferred>) -> Result<()> {
     for call in calls {
         let (device, number, handle) = (call.comm().device.ordinal(), call.number(), call.comm().handle);
         // Two handles of one communicator are two ranks.
-        let is_other = |&(of, known): &(u64, usize)| of == number && known != handle;
+        let is_other = |&(of, known): &((u64, u64), usize)| of == number && known != handle;
         let lane = lanes.iter_mut().find(|lane| lane.device == device && !lane.comms.iter().any(is_other));
         match lane {
             Some(lane) => {
@@ -204,13 +211,18 @@ fn make_lane(mut calls: Vec<Deferred>) -> Result<()> {
 /// Makes transfers by plans.
 fn make_transfers(mut calls: Vec<Deferred>) -> Result<()> {
     let comm = calls.first().map(|call| Arc::clone(call.comm()));
+    let traces = calls.iter_mut().filter_map(|call| match call {
+        Deferred::Call(call) => call.take_trace(),
+        Deferred::Passed(..) => None,
+    });
+    let traces: Vec<_> = traces.collect();
     let mut group = Group::new();
     for call in &mut calls {
         if let Deferred::Call(call) = call {
             call.add_transfer(&mut group);
         }
     }
-    let made = group.run();
+    let made = run_transfers(group, &traces);
     // The first communicator stands for the group: which call failed is in the text.
     comm.map_or(Ok(()), |comm| comm.result(made))
 }

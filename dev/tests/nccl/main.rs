@@ -5,6 +5,7 @@ mod clients;
 mod cudarc_client;
 mod faults;
 mod forward;
+mod profiler;
 mod pytorch;
 mod symbols;
 
@@ -26,7 +27,8 @@ fn main() {
     if let Some(reason) = &missing {
         println!("tests of clients are ignored: {reason}");
     }
-    let of_clients = [clients::tests(), cudarc_client::tests(), faults::tests(), forward::tests()].concat();
+    let of_clients =
+        [clients::tests(), cudarc_client::tests(), faults::tests(), forward::tests(), profiler::tests()].concat();
     let of_clients = of_clients
         .into_iter()
         .map(|(name, test)| Trial::test(name, move || Ok(test()?)).with_ignored_flag(missing.is_some()));

@@ -38,6 +38,12 @@ impl Comm {
         }
     }
 
+    /// Lets a profiler plugin free what it keeps of the communicator: now, or after the events that have not stopped.
+    fn end_profiler(&self) {
+        let profiler = lock(&self.profiler).take();
+        drop(profiler);
+    }
+
     /// Waits until the launches are complete.
     fn drain(&self) -> Result<()> {
         let communicator = self.ready()?;
@@ -83,12 +89,14 @@ pub(crate) fn destroy(comm: Arc<Comm>) -> Result<()> {
         }
     }
     remove(comm.handle);
+    comm.end_profiler();
     comm.nested().map_or(Ok(()), Nested::destroy)
 }
 
 /// Frees a communicator without waiting for its calls: pending launches are aborted, on all ranks that have not completed them.
 pub(crate) fn abort(comm: Arc<Comm>) -> Result<()> {
     remove(comm.handle);
+    comm.end_profiler();
     let Ok(communicator) = comm.ready() else { return Ok(()) };
     comm.nested().inspect(|nested| nested.abort());
     // A rank that has completed its calls leaves in order: others may still be in theirs.

@@ -37,6 +37,7 @@ use crate::config::Config;
 use crate::entry::{Failure, Result, keep};
 use crate::forward::Nested;
 use crate::open_group;
+use crate::profiler::Profiler;
 
 /// Maximum number of streams that a communicator keeps.
 const MAX_STREAMS: usize = 64;
@@ -51,6 +52,8 @@ pub(crate) struct Comm {
     pub(crate) config: Config,
     state: Mutex<State>,
     is_changed: Condvar,
+    /// Distinguishes the communicator from all others, also of other jobs: a random number that all its ranks have.
+    identity: OnceLock<u64>,
     /// Held during calls, so that the watching thread does not disturb them.
     calling: Mutex<()>,
     streams: Mutex<HashMap<usize, Arc<Stream>>>,
@@ -66,6 +69,8 @@ pub(crate) struct Comm {
     nested: OnceLock<Nested>,
     /// Requests that were checked, and that algorithms serve.
     served: Mutex<Served>,
+    /// What a profiler plugin keeps of the communicator, until it is destroyed.
+    profiler: Mutex<Option<Arc<Profiler>>>,
     is_finalized: AtomicBool,
 }
 
@@ -117,6 +122,7 @@ impl Comm {
             config,
             state: Mutex::new(State::Starting),
             is_changed: Condvar::new(),
+            identity: OnceLock::new(),
             calling: Mutex::default(),
             streams: Mutex::default(),
             memories: Memories::default(),
@@ -126,6 +132,7 @@ impl Comm {
             forced: Mutex::default(),
             nested: OnceLock::new(),
             served: Mutex::default(),
+            profiler: Mutex::default(),
             is_finalized: AtomicBool::new(false),
         });
         COMMS.write().unwrap_or_else(PoisonError::into_inner).insert(comm.handle, Arc::clone(&comm));
@@ -208,6 +215,16 @@ impl Comm {
             streams.clear();
         }
         Arc::clone(streams.entry(handle).or_insert_with(stream))
+    }
+
+    /// Returns the number that distinguishes the communicator from all others, which all its ranks have; 0 before it is created.
+    pub(crate) fn identity(&self) -> u64 {
+        self.identity.get().copied().unwrap_or(0)
+    }
+
+    /// Returns the communicator's profiler if a plugin asks for events.
+    pub(crate) fn profiler(&self) -> Option<Arc<Profiler>> {
+        if Profiler::is_active() { lock(&self.profiler).clone() } else { None }
     }
 
     /// Lets an algorithm serve the following calls, as all ranks do; what other algorithms have prepared is dropped.
