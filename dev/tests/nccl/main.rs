@@ -6,6 +6,7 @@ mod cudarc_client;
 mod faults;
 mod forward;
 mod profiler;
+mod python_clients;
 mod pytorch;
 mod symbols;
 
@@ -32,6 +33,10 @@ fn main() {
     let of_clients = of_clients
         .into_iter()
         .map(|(name, test)| Trial::test(name, move || Ok(test()?)).with_ignored_flag(missing.is_some()));
-    let all = symbols::tests().into_iter().chain(of_clients).chain(pytorch::tests(missing.is_some()));
+    let all = symbols::tests()
+        .into_iter()
+        .chain(of_clients)
+        .chain(pytorch::tests(missing.is_some()))
+        .chain(python_clients::tests(missing.is_some()));
     libtest_mimic::run(&arguments, all.collect()).exit();
 }

@@ -62,9 +62,17 @@ fn of_version(version: &'static str, backends: &'static [Option<&str>], clients_
 ///
 /// # Errors
 /// The reason why there is none.
-fn python(version: &str) -> Result<PathBuf, String> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/python-env.sh");
-    let output = Command::new(script).arg(version).env("MSCCLPP_PYTHON_INSTALL", "0").output();
+pub(crate) fn python(version: &str) -> Result<PathBuf, String> {
+    installed("python-env.sh", version)
+}
+
+/// Returns the path that a script prints for what it has installed.
+///
+/// # Errors
+/// The reason why there is none.
+pub(crate) fn installed(script: &str, name: &str) -> Result<PathBuf, String> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts").join(script);
+    let output = Command::new(script).arg(name).env("MSCCLPP_PYTHON_INSTALL", "0").output();
     let output = output.map_err(|error| error.to_string())?;
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).trim().into()),
@@ -73,6 +81,18 @@ fn python(version: &str) -> Result<PathBuf, String> {
 }
 
 fn run(python: &Path, job: &str, tests: usize, ranks: usize, backend: Option<&str>) -> Result<(), Failed> {
+    let variables: Vec<_> = backend.map(|value| ("TORCH_DIST_USE_NCCL2", value)).into_iter().collect();
+    run_job(python, job, tests, ranks, &variables)
+}
+
+/// Runs a job, of whose tests each rank must print as many as succeeded.
+pub(crate) fn run_job(
+    python: &Path,
+    job: &str,
+    tests: usize,
+    ranks: usize,
+    of_job: &[(&str, &str)],
+) -> Result<(), Failed> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/python/{job}.py"));
     let port = Port::new();
     let number = port.number.to_string();
@@ -84,7 +104,7 @@ fn run(python: &Path, job: &str, tests: usize, ranks: usize, backend: Option<&st
         // PyTorch 2.11 has a memory pool of NCCL's only on devices with multicast objects.
         ("MSCCLPP_MOCK_MULTICAST", if job == "memory" { "8" } else { "0" }),
     ];
-    variables.extend(backend.map(|value| ("TORCH_DIST_USE_NCCL2", value)));
+    variables.extend(of_job);
     let outputs = run_program(python, ranks, &[&path.to_string_lossy()], &variables)?;
     ran(&outputs)?;
     for (rank, output) in outputs.iter().enumerate() {
