@@ -10,7 +10,7 @@
 #   small      random small plans that the checks accept, fuzzed in launches of changing sizes
 #   processes  a thousand launches of 4 MiB between processes on two hosts, a million mixed
 #              calls, and 10 000 rounds of faults whose root cause all ranks must name; what
-#              remains of each is counted
+#              remains of each is counted; 200 rounds of faults in calls of NCCL
 #   clients    clients of NCCL in Python, among them vLLM's wrapper (340 MB to download)
 #   hostile    time and memory of checks on plans that are made to take long
 #   devices    dev/matrix.sh
@@ -47,6 +47,7 @@ part() {
         MSCCLPP_SOAK=1000 tests mscclpp-exec --test integration -- process::ports::
         MSCCLPP_FAULT_ROUNDS=200 MSCCLPP_CAUSE_ROUNDS=1000 tests mscclpp-exec --test faults --
         MSCCLPP_CAUSE_ROUNDS=8800 tests mscclpp-exec --test soak -- --include-ignored
+        MSCCLPP_NCCL_FAULT_ROUNDS=200 tests mscclpp-dev --test nccl -- faults_in_random_calls
         ;;
     clients)
         local client

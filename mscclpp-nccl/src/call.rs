@@ -192,6 +192,7 @@ impl Call {
 
     /// Adds a transfer to a group.
     pub(crate) fn add_transfer<'a>(&'a mut self, group: &mut Group<'a>) {
+        self.comm.count_call(self.kind);
         let Self { communicator, stream, send, recv, .. } = self;
         match (self.kind, send, recv) {
             (Kind::Send(peer), Some(memory), _) => {
@@ -207,6 +208,7 @@ impl Call {
     /// Makes a call of all ranks: by an algorithm, or by the real NCCL if there is none.
     pub(crate) fn run_collective(&self) -> Result<()> {
         let comm = &self.comm;
+        comm.count_call(self.kind);
         let choice = match self.choice() {
             Ok(choice) => choice,
             Err(error) => return comm.result(Err(error)),
@@ -237,6 +239,7 @@ impl Call {
 
     /// Makes a call that the rules forward.
     pub(crate) fn forward(&self) -> Result<()> {
+        self.comm.count_call(self.kind);
         decision::forwarded(self.kind, self.dtype, self.bytes(), || format!("listed by {RULES_VARIABLE}"));
         self.make_forwarded()
     }

@@ -181,6 +181,10 @@ fn make(mut calls: Vec<Deferred>) -> Result<()> {
 
 /// Makes the calls of one rank. If all of them are forwarded, they are one group of the real NCCL; otherwise those that follow one
 /// another in [`Deferred::order`].
+///
+/// # Errors
+/// The first one. Later calls of the communicator on which it occurs are not made, those of other communicators are: other ranks,
+/// which may not have the communicator that failed, wait for them.
 fn make_lane(mut calls: Vec<Deferred>) -> Result<()> {
     let mut comms: Vec<_> = calls.iter().map(|call| Arc::clone(call.comm())).collect();
     comms.sort_by_key(|comm| comm.handle);
@@ -189,26 +193,38 @@ fn make_lane(mut calls: Vec<Deferred>) -> Result<()> {
     if calls.iter().any(|call| call.path() != Path::Forwarded) {
         calls.sort_by_key(Deferred::order);
     }
+    let (mut result, mut failed) = (Ok(()), Vec::new());
     let mut calls = calls.into_iter().peekable();
     while let Some(first) = calls.next() {
-        let path = first.path();
+        let (path, number) = (first.path(), first.number());
         let mut run = vec![first];
-        while let Some(next) = calls.next_if(|next| next.path() == path) {
+        let is_together = |next: &Deferred| match path {
+            Path::Collective => false,
+            Path::Transfer => next.path() == path && next.number() == number,
+            Path::Forwarded => next.path() == path,
+        };
+        while let Some(next) = calls.next_if(is_together) {
             run.push(next);
         }
-        match path {
+        run.retain(|call| !failed.contains(&call.comm().handle));
+        let handles: Vec<_> = run.iter().map(|call| call.comm().handle).collect();
+        let made = match path {
             Path::Collective => run.iter().try_for_each(|call| match call {
                 Deferred::Call(call) => call.run_collective(),
                 Deferred::Passed(..) => Ok(()),
-            })?,
-            Path::Transfer => make_transfers(run)?,
-            Path::Forwarded => make_forwarded(run)?,
+            }),
+            Path::Transfer => make_transfers(run),
+            Path::Forwarded => make_forwarded(run),
+        };
+        if made.is_err() {
+            failed.extend(handles);
         }
+        result = result.and(made);
     }
-    Ok(())
+    result
 }
 
-/// Makes transfers by plans.
+/// Makes transfers of one communicator by plans.
 fn make_transfers(mut calls: Vec<Deferred>) -> Result<()> {
     let comm = calls.first().map(|call| Arc::clone(call.comm()));
     let traces = calls.iter_mut().filter_map(|call| match call {
@@ -223,7 +239,6 @@ fn make_transfers(mut calls: Vec<Deferred>) -> Result<()> {
         }
     }
     let made = run_transfers(group, &traces);
-    // The first communicator stands for the group: which call failed is in the text.
     comm.map_or(Ok(()), |comm| comm.result(made))
 }
 

@@ -1,6 +1,6 @@
 //! Kinds of collective calls and transfers.
 
-use std::ffi::c_int;
+use std::ffi::{CStr, c_int};
 
 use mscclpp_core::collective::CollectiveKind;
 
@@ -29,6 +29,20 @@ pub(crate) const OPERATIONS: [(Operation, &str); 9] = [
     (Operation::Gather, "gather"),
     (Operation::Scatter, "scatter"),
     (Operation::SendRecv, "sendrecv"),
+];
+
+/// Functions of NCCL without their prefix.
+pub(crate) const FUNCTIONS: [&CStr; 10] = [
+    c"AllReduce",
+    c"Reduce",
+    c"ReduceScatter",
+    c"Broadcast",
+    c"AllGather",
+    c"AlltoAll",
+    c"Gather",
+    c"Scatter",
+    c"Send",
+    c"Recv",
 ];
 
 impl Operation {
@@ -68,6 +82,24 @@ impl Kind {
             Self::Send(_) => [1, 0],
             Self::Recv(_) => [0, 1],
         }
+    }
+
+    /// Returns NCCL's name of the function in events and messages, which is one of [`FUNCTIONS`], and its place there. Those of all
+    /// ranks come first.
+    pub(crate) fn function(self) -> (&'static CStr, usize) {
+        let at = match self {
+            Self::AllReduce(_) => 0,
+            Self::Reduce(..) => 1,
+            Self::ReduceScatter(_) => 2,
+            Self::Broadcast(_) => 3,
+            Self::AllGather => 4,
+            Self::AllToAll => 5,
+            Self::Gather(_) => 6,
+            Self::Scatter(_) => 7,
+            Self::Send(_) => 8,
+            Self::Recv(_) => 9,
+        };
+        (FUNCTIONS[at], at)
     }
 
     /// Returns the root or the peer, and its name.

@@ -3,6 +3,7 @@
 
 mod clients;
 mod cudarc_client;
+mod fault_rounds;
 mod faults;
 mod forward;
 mod profiler;
@@ -13,6 +14,10 @@ mod symbols;
 // Ports that are otherwise unused.
 #[path = "../../../mscclpp-exec/tests/common/port.rs"]
 mod port;
+
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../../../mscclpp-exec/tests/common/rounds.rs"]
+mod rounds;
 
 use libtest_mimic::{Arguments, Trial};
 
@@ -28,8 +33,15 @@ fn main() {
     if let Some(reason) = &missing {
         println!("tests of clients are ignored: {reason}");
     }
-    let of_clients =
-        [clients::tests(), cudarc_client::tests(), faults::tests(), forward::tests(), profiler::tests()].concat();
+    let of_clients = [
+        clients::tests(),
+        cudarc_client::tests(),
+        faults::tests(),
+        forward::tests(),
+        profiler::tests(),
+        fault_rounds::tests(),
+    ]
+    .concat();
     let of_clients = of_clients
         .into_iter()
         .map(|(name, test)| Trial::test(name, move || Ok(test()?)).with_ignored_flag(missing.is_some()));

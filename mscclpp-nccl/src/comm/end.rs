@@ -33,6 +33,7 @@ impl Comm {
     /// Does what [`check`](Self::check) does, unless a thread is in a call.
     pub(super) fn watch(&self) {
         if let Ok(_calling) = self.calling.try_lock() {
+            let _watching = lock(&self.watching);
             // `note` keeps it.
             let _ = self.check();
         }
@@ -62,6 +63,7 @@ pub(crate) fn async_error(comm: &Comm) -> Code {
     if comm.is_starting() {
         return Code::InProgress;
     }
+    let _watching = lock(&comm.watching);
     let _calling = comm.calling.try_lock();
     comm.check().map_or_else(|failure| failure.code, |()| Code::Success)
 }

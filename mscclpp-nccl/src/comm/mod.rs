@@ -11,7 +11,7 @@ mod watch;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use cudarc::driver::sys;
@@ -36,11 +36,15 @@ use crate::abi::{Code, Handle};
 use crate::config::Config;
 use crate::entry::{Failure, Result, keep};
 use crate::forward::Nested;
+use crate::kind::{FUNCTIONS, Kind};
 use crate::open_group;
 use crate::profiler::Profiler;
 
 /// Maximum number of streams that a communicator keeps.
 const MAX_STREAMS: usize = 64;
+
+/// Number of places of functions in the count of calls.
+const PLACES: u64 = 16;
 
 /// Streams whose handle is a name: the thread's default stream is another one in each thread.
 const STREAM_PER_THREAD: usize = 2;
@@ -56,11 +60,15 @@ pub(crate) struct Comm {
     identity: OnceLock<u64>,
     /// Held during calls, so that the watching thread does not disturb them.
     calling: Mutex<()>,
+    /// Held while the watching thread checks: a launch that it ends has failed before others learn that it has ended.
+    watching: Mutex<()>,
     streams: Mutex<HashMap<usize, Arc<Stream>>>,
     pub(crate) memories: Memories,
     pub(crate) operators: Operators,
     /// Listens for processes that join when the communicator grows.
     newcomers: Mutex<Option<RootListener>>,
+    /// Number of calls, and the place of the last one's function: `count * 16 + place`.
+    calls: AtomicU64,
     /// The first failure of calls that were enqueued.
     failure: Mutex<Option<Failure>>,
     /// The algorithm that the last call named.
@@ -124,10 +132,12 @@ impl Comm {
             is_changed: Condvar::new(),
             identity: OnceLock::new(),
             calling: Mutex::default(),
+            watching: Mutex::default(),
             streams: Mutex::default(),
             memories: Memories::default(),
             operators: Operators::default(),
             newcomers: Mutex::default(),
+            calls: AtomicU64::new(0),
             failure: Mutex::default(),
             forced: Mutex::default(),
             nested: OnceLock::new(),
@@ -255,7 +265,27 @@ impl Comm {
         }
     }
 
-    /// Records the first failure of calls that were enqueued: with the cause that all ranks name, if there is one.
+    /// Counts a call that begins.
+    pub(crate) fn count_call(&self, kind: Kind) {
+        let count = |calls: u64| Some((calls | (PLACES - 1)) + 1 + kind.function().1 as u64);
+        // It never fails.
+        let _ = self.calls.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
+    }
+
+    /// Returns what this rank has called, for messages.
+    fn describe_calls(&self) -> String {
+        let rank = self.ready().map_or_else(|_| "this rank".to_owned(), |comm| format!("rank {}", comm.rank()));
+        let calls = self.calls.load(Ordering::Relaxed);
+        match FUNCTIONS.get((calls % PLACES) as usize) {
+            Some(function) if calls >= PLACES => {
+                format!("call {} of {rank}, its last one, is nccl{}", calls / PLACES, function.to_string_lossy())
+            }
+            _ => format!("{rank} had made no call"),
+        }
+    }
+
+    /// Records the first failure of calls that were enqueued: with the cause that all ranks name, if there is one, and this rank's
+    /// last call.
     fn note(&self, failure: Failure) -> Failure {
         let cause = self.ready().ok().and_then(|communicator| communicator.bootstrap().check_alive().err());
         // Launches of the real NCCL may wait for ranks that are lost.
@@ -267,7 +297,9 @@ impl Comm {
             Some(cause) => Failure { text: format!("{}\n{}", cause.text, failure.text), ..cause },
             None => failure,
         };
-        lock(&self.failure).get_or_insert(failure).clone()
+        lock(&self.failure)
+            .get_or_insert_with(|| Failure { text: format!("{}\n{}", failure.text, self.describe_calls()), ..failure })
+            .clone()
     }
 
     /// Returns the text of the communicator's failure.

@@ -90,22 +90,6 @@ pub(crate) struct Trace {
     api: usize,
 }
 
-/// Returns NCCL's name of a function, and its number among the calls of all ranks.
-fn function(kind: Kind) -> (&'static CStr, Option<usize>) {
-    match kind {
-        Kind::AllReduce(_) => (c"AllReduce", Some(0)),
-        Kind::Reduce(..) => (c"Reduce", Some(1)),
-        Kind::ReduceScatter(_) => (c"ReduceScatter", Some(2)),
-        Kind::Broadcast(_) => (c"Broadcast", Some(3)),
-        Kind::AllGather => (c"AllGather", Some(4)),
-        Kind::AllToAll => (c"AlltoAll", Some(5)),
-        Kind::Gather(_) => (c"Gather", Some(6)),
-        Kind::Scatter(_) => (c"Scatter", Some(7)),
-        Kind::Send(_) => (c"Send", None),
-        Kind::Recv(_) => (c"Recv", None),
-    }
-}
-
 /// Returns NCCL's name of a data type.
 fn dtype_name(number: c_int) -> &'static CStr {
     const NAMES: [&CStr; 12] = [
@@ -187,7 +171,7 @@ pub(crate) fn begin(profiler: Arc<Profiler>, subject: Subject, depth: u32) -> Tr
     let (mask, is_captured) = (mask(), is_captured(subject.stream));
     let group = group(&profiler, mask, is_captured, depth as c_int + 1);
     let Subject { kind, count, dtype, tag, .. } = subject;
-    let ((function, _), dtype, stream) = (function(kind), dtype_name(dtype).as_ptr(), subject.stream as *mut c_void);
+    let ((function, _), dtype, stream) = (kind.function(), dtype_name(dtype).as_ptr(), subject.stream as *mut c_void);
     let mut detail = Detail::NONE;
     let (of_type, bits) = if kind.is_transfer() {
         detail.p2p_api = P2pApi { function: function.as_ptr(), count, dtype, stream, is_captured, tag };
@@ -253,17 +237,17 @@ impl Trace {
     /// Starts the event of a call that was enqueued.
     fn task(&self, group: usize, algorithm: &str) -> Option<Event> {
         let Subject { kind, send, recv, count, dtype, tag, .. } = self.subject;
-        let ((function, collective), dtype) = (function(kind), dtype_name(dtype).as_ptr());
+        let ((function, number), dtype) = (kind.function(), dtype_name(dtype).as_ptr());
         let (function, group) = (function.as_ptr(), group as *mut c_void);
         let mut detail = Detail::NONE;
-        let Some(collective) = collective else {
+        let Some(sequence) = self.profiler.sequences.get(number) else {
             let buffer = if matches!(kind, Kind::Send(_)) { send } else { recv } as *mut c_void;
             let peer = root(kind);
             detail.p2p = P2p { function, buffer, dtype, count, peer, num_channels: 0, group, tag };
             let is_wanted = self.mask & event::FOR_P2P != 0;
             return is_wanted.then(|| self.profiler.start(event::P2P, self.api, detail)).flatten();
         };
-        let sequence = self.profiler.sequences[collective].fetch_add(1, Ordering::Relaxed);
+        let sequence = sequence.fetch_add(1, Ordering::Relaxed);
         if self.mask & event::FOR_COLL == 0 {
             return None;
         }
