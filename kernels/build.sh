@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds kernels/prebuilt/: the kernels of every data type and accumulator, as machine code for sm_90, and as PTX for sm_90 and sm_80
-# that the driver compiles for all other devices (once: it caches the result). Needs the nvcc that `check.sh` installs on the PATH,
-# or its path in NVCC.
+# that the driver compiles for all other devices (once: it caches the result); and prebuilt/12.2/, those for older drivers. Needs the nvcc
+# that `check.sh` installs on the PATH, or its path in NVCC, and beside it the wheels of NVRTC 12.2.
 #
 #   kernels/build.sh [OUT [TYPES]]   builds into OUT (kernels/prebuilt), the kernels of the types in a file (kernels/types)
 set -euo pipefail
@@ -30,5 +30,8 @@ for job in "${jobs[@]}"; do
     wait "$job"
 done
 
+wheels="$(dirname "$(command -v "$nvcc")")/../../.."
+python3 build-12.2.py "$wheels" "$out/12.2" "${2:-types}"
+
 # A test compares these hashes with the sources.
-LC_ALL=C ls *.h *.cu build.sh types | LC_ALL=C sort | xargs sha256sum > "$out/SOURCES"
+LC_ALL=C ls *.h *.cu build*.* types | LC_ALL=C sort | xargs sha256sum > "$out/SOURCES"

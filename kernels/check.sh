@@ -18,6 +18,11 @@ if ! command -v nvcc >/dev/null || ! command -v cuobjdump >/dev/null; then
             "$venv/bin/pip" install -q --no-deps 'nvidia-cuda-cuobjdump==13.2.*' 'nvidia-cuda-nvdisasm==13.2.*' ||
             { rm -rf "$venv"; echo "skipped: no nvcc, and its wheels cannot be installed"; exit 0; }
     fi
+    # For older drivers. Version 12.4 of the library that makes fat binaries compresses them as all drivers of CUDA 12 know it.
+    if ! ls "$venv"/lib/python*/site-packages/nvidia/nvfatbin >/dev/null 2>&1; then
+        "$venv/bin/pip" install -q --no-deps 'nvidia-cuda-nvrtc-cu12==12.2.140' 'nvidia-nvfatbin-cu12==12.4.127' ||
+            { echo "skipped: the wheels of CUDA 12 cannot be installed"; exit 0; }
+    fi
     PATH="$(echo "$venv"/lib/python*/site-packages/nvidia/cu13/bin):$PATH"
 fi
 
@@ -130,11 +135,11 @@ if [ "${1:-}" = --full ]; then
 else
     awk -v day=$(($(date +%s) / 86400 % 7)) 'NR % 7 == day' types >"$work/types"
     ./build.sh "$work/prebuilt" "$work/types"
-    for image in "$work"/prebuilt/*.fatbin; do
-        cmp "$image" "prebuilt/${image##*/}"
+    for image in "$work"/prebuilt/*.fatbin "$work"/prebuilt/12.2/*.fatbin; do
+        cmp "$image" "prebuilt/${image#"$work/prebuilt/"}"
     done
 fi
-echo "prebuilt/ is up to date: $(cd "$work/prebuilt" && echo *.fatbin)"
+echo "prebuilt/ is up to date: $(cd "$work/prebuilt" && echo *.fatbin 12.2/*.fatbin)"
 
 # The same sources, compiled at run time: for devices without prebuilt machine code, for plans, for the example. Registers of
 # specialized kernels are printed; kernels that use the stack are rejected.

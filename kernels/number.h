@@ -1,6 +1,6 @@
 // Elements and how two of them are combined. The results are bitwise equal to those of the CPU executor: integers wrap,
 // minimum and maximum of floats are NaN if one operand is, narrow floats are computed in f32 and rounded to nearest, ties to
-// even; fp8 saturates at its largest finite value.
+// even; fp8 saturates at its largest finite value (that of bias 15 rounds ties away).
 #pragma once
 #include "abi.h"
 
@@ -42,6 +42,10 @@ struct E4M3 {
   uint8_t bits;
 };
 struct E5M2 {
+  uint8_t bits;
+};
+/// Of bias 15, like half: see `E4m3B15` in mscclpp-exec/src/dtype/fp8.rs.
+struct E4M3B15 {
   uint8_t bits;
 };
 
@@ -123,6 +127,19 @@ struct Via<E5M2, float> {
   DEV static float widen(E5M2 value) { return decode_fp8<5, 2, 0x7b>(value.bits); }
   DEV static E5M2 narrow(double value) { return E5M2{encode_fp8<5, 2, 0x7b>(value)}; }
 };
+template <>
+struct Via<E4M3B15, float> {
+  DEV static float widen(E4M3B15 value) {
+    uint32_t bits = value.bits;
+    return widen_half(static_cast<uint16_t>((bits & 0x80) << 8 | (bits & 0x7f) << 7));
+  }
+  /// Through the nearest half, ties away from zero; at most 1.875.
+  DEV static E4M3B15 narrow(float value) {
+    uint32_t bits = narrow_half(value), magnitude = bits & 0x7fff;
+    if (magnitude > 0x3f80) magnitude = 0x3f80;
+    return E4M3B15{static_cast<uint8_t>((bits >> 8 & 0x80) | (2 * magnitude + 0x80) >> 8)};
+  }
+};
 #define MSCCLPP_VIA_DOUBLE(T, rounded)                                               \
   template <>                                                                        \
   struct Via<T, double> {                                                            \
@@ -133,6 +150,7 @@ MSCCLPP_VIA_DOUBLE(F16, round_to_odd(value))
 MSCCLPP_VIA_DOUBLE(BF16, round_to_odd(value))
 MSCCLPP_VIA_DOUBLE(E4M3, value)
 MSCCLPP_VIA_DOUBLE(E5M2, value)
+MSCCLPP_VIA_DOUBLE(E4M3B15, round_to_odd(value))
 #undef MSCCLPP_VIA_DOUBLE
 
 /// Combines two numbers. Integers narrower than `int` wrap when they are clipped.
@@ -191,6 +209,11 @@ struct Native<E4M3> {
 };
 template <>
 struct Native<E5M2> {
+  using Type = float;
+  static constexpr bool kRounds = true;
+};
+template <>
+struct Native<E4M3B15> {
   using Type = float;
   static constexpr bool kRounds = true;
 };

@@ -9,6 +9,7 @@
 #   --multicast N    that many of these have multicast objects (0)
 #   --peers N        consecutive devices that can access one another's memory: 1 for none (all)
 #   --fabric N       number of an NVLink domain that has the devices of all hosts (none)
+#   --driver N       version of the driver, 1000 times major plus 10 times minor (13000)
 #   --nccl           programs that use CUDA's runtime and NCCL, such as PyTorch, get a runtime on simulated devices (libcudart.so.13,
 #                    dev/cudart) and the NCCL library of this checkout; kernels of such a program do not run
 #
@@ -22,7 +23,7 @@ usage() {
     exit 2
 }
 
-ranks='' devices=8 multicast=0 peers=0 fabric='' nccl=''
+ranks='' devices=8 multicast=0 peers=0 fabric='' version=13000 nccl=''
 while [ $# -gt 0 ]; do
     case "$1" in
     --)
@@ -44,6 +45,7 @@ while [ $# -gt 0 ]; do
     --multicast) multicast=${2:-} ;;
     --peers) peers=${2:-} ;;
     --fabric) fabric=${2:-} ;;
+    --driver) version=${2:-} ;;
     *) usage ;;
     esac
     [[ "${2:-}" =~ ^[0-9]+$ ]] || usage
@@ -75,7 +77,7 @@ done
 export LD_LIBRARY_PATH=$driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} PATH=$built:$PATH
 # Compiled code depends on the simulator, which a cache does not know.
 export MSCCLPP_CACHE='' MSCCLPP_NVRTC=''
-export MSCCLPP_MOCK_DEVICES=$devices MSCCLPP_MOCK_MULTICAST=$multicast MSCCLPP_MOCK_PEERS=$peers MSCCLPP_MOCK_FABRIC=$fabric
+export MSCCLPP_MOCK_DEVICES=$devices MSCCLPP_MOCK_MULTICAST=$multicast MSCCLPP_MOCK_PEERS=$peers MSCCLPP_MOCK_FABRIC=$fabric MSCCLPP_MOCK_DRIVER=$version
 if [ -n "$nccl" ]; then
     # PyTorch finds libraries by its own DT_RPATH before LD_LIBRARY_PATH, but not before what is loaded already under their names.
     mkdir -p "$driver/nccl"

@@ -10,7 +10,7 @@ fn sources() -> String {
     let mut files: Vec<_> = std::fs::read_dir(here)
         .expect("this folder")
         .filter_map(|entry| Some(entry.ok()?.file_name().to_str()?.to_owned()))
-        .filter(|name| name.ends_with(".h") || name.ends_with(".cu") || name == "build.sh" || name == "types")
+        .filter(|name| name.ends_with(".h") || name.ends_with(".cu") || name.starts_with("build") || name == "types")
         .collect();
     files.sort();
     let hash = |name: &String| {

@@ -321,7 +321,7 @@ enum HandshakeProgress {
 
 fn claimed_rank(purpose: &Purpose) -> String {
     match purpose {
-        Purpose::Join { rank, ranks, .. } => format!("rank {rank} of {ranks}"),
+        Purpose::Join { rank, ranks, .. } | Purpose::Locate { rank, ranks } => format!("rank {rank} of {ranks}"),
         Purpose::Stream { from, .. } => format!("rank {from}"),
         Purpose::Observe => "a process of the job".into(),
     }

@@ -248,7 +248,7 @@ impl Bootstrap {
         *next += 1;
         let whole = self.group.len() == self.world.len() && self.context == 0;
         let group = if whole { Vec::new() } else { self.group.to_vec() };
-        let (context, place) = (self.context, place::current(place).to_string());
+        let (context, place) = (self.context, place::text(place));
         let (timeout, bytes) = (self.timeout(), ByteBuf::from(bytes));
         self.link.post(Frame::EnterCollective { context, sequence, call, place, group, timeout, bytes })?;
         let key = (context, sequence);

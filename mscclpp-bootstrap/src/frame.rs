@@ -5,6 +5,7 @@
 //! the field after the version is one, and a [seal](super::mac) between header and body authenticates both.
 
 use std::fmt::{self, Display, Formatter};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -105,6 +106,8 @@ pub(crate) enum Frame {
     Inspect { id: u64, topic: Topic },
     /// The answer to that: a report for each communicator.
     Inspected { id: u64, reports: Vec<CommunicatorReport> },
+    /// Where rank 0 of the job listens.
+    Located(SocketAddr),
 }
 
 /// A collective call, as mismatch errors name it.

@@ -241,6 +241,8 @@ impl Inbox {
             Purpose::Join { rank: joins, generation, .. } => {
                 return conn.push(&self.reply_to_join(rank, joins, generation));
             }
+            // No rank serves a rendezvous.
+            Purpose::Locate { .. } => return,
             Purpose::Observe => {
                 let (address, reason) =
                     (conn.peer.to_string(), format!("rank {rank} listens there, and rank 0 answers"));

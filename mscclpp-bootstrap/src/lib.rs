@@ -31,6 +31,7 @@ pub mod place;
 mod poll;
 mod protocol;
 mod rank_info;
+mod rendezvous;
 mod root;
 mod router;
 mod secret;
@@ -56,6 +57,7 @@ pub use rank_info::RankInfo;
 #[doc(hidden)]
 pub use rank_info::ranks_per_node;
 #[doc(hidden)]
+pub use rendezvous::Rendezvous;
 pub use router::odd_one_out;
 pub use secret::Secret;
 #[doc(hidden)]

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Protocol version. It changes with every change of `Frame`.
-pub(crate) const VERSION: u16 = 5;
+pub(crate) const VERSION: u16 = 6;
 
 /// A number that is used once.
 pub(crate) type Nonce = [u8; 16];
@@ -18,6 +18,8 @@ pub(crate) enum Purpose {
     /// To open a stream from rank `from` to rank `to` of the job with this random number, with a number of the stream
     /// that both ends have agreed on.
     Stream { from: u32, to: u32, context: u64, id: u64, job: Nonce },
+    /// To learn as `rank` of `ranks` where rank 0 of a job listens, or to tell it as rank 0.
+    Locate { rank: u32, ranks: u32 },
     /// To ask rank 0 what the ranks of the job are doing, without being one of them.
     Observe,
 }
@@ -26,7 +28,7 @@ impl Purpose {
     /// Returns the rank that connects; 0 for a process that is no rank.
     pub(crate) fn rank(&self) -> u32 {
         match *self {
-            Self::Join { rank, .. } => rank,
+            Self::Join { rank, .. } | Self::Locate { rank, .. } => rank,
             Self::Stream { from, .. } => from,
             Self::Observe => 0,
         }
@@ -35,7 +37,7 @@ impl Purpose {
     /// Returns the rank to which it connects.
     pub(crate) fn peer(&self) -> u32 {
         match *self {
-            Self::Join { .. } | Self::Observe => 0,
+            Self::Join { .. } | Self::Locate { .. } | Self::Observe => 0,
             Self::Stream { to, .. } => to,
         }
     }

@@ -129,6 +129,7 @@ impl Secret {
             }
             Purpose::Stream { from, to, context, id, job } => (1, from, to, context, id, job),
             Purpose::Observe => (2, 0, 0, 0, 0, [0; 16]),
+            Purpose::Locate { rank, ranks } => (3, rank, 0, u64::from(ranks), 0, [0; 16]),
         };
         let mut mac = mac::hmac(&self.0);
         mac.update(b"mscclpp bootstrap");
@@ -243,6 +244,11 @@ mod tests {
                 Purpose::Stream { from: to, to: from, context, id, job },
                 Purpose::Observe,
             ],
+            Purpose::Locate { rank, ranks } => vec![
+                Purpose::Locate { rank: rank + 1, ranks },
+                Purpose::Locate { rank, ranks: ranks + 1 },
+                Purpose::Join { rank, ranks, generation: Some(0) },
+            ],
             Purpose::Observe => {
                 vec![
                     Purpose::Join { rank: 0, ranks: 0, generation: Some(0) },
@@ -256,7 +262,7 @@ mod tests {
 
     #[test]
     fn proof_is_valid_for_one_role_and_transcript() {
-        for purpose in [JOIN, STREAM, Purpose::Observe] {
+        for purpose in [JOIN, STREAM, Purpose::Locate { rank: 1, ranks: 4 }, Purpose::Observe] {
             let (secret, transcript) = (Secret([7; 16]), Transcript { purpose, nonces: [[1; 16], [2; 16]] });
             let proof = secret.proof(Role::Initiator, &transcript);
             assert!(secret.verify(Role::Initiator, &transcript, &proof));

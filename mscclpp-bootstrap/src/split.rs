@@ -8,7 +8,7 @@ use super::error::Error;
 use super::frame::Call;
 use super::group::Bootstrap;
 
-/// Number of a call in the numbers of pairs: no communicator makes as many calls.
+/// Number of a call in the numbers of pairs, the largest one of several: no communicator makes as many calls.
 const PAIRS: u64 = u64::MAX;
 
 impl Bootstrap {
@@ -64,19 +64,21 @@ impl Bootstrap {
         self.split(position.map(|_| 0), position.unwrap_or(0) as u32)
     }
 
-    /// Returns the communicator of this rank and another one, in the order of ranks. No rank waits: the other one gets the same
-    /// communicator when it calls this. Two handles of one rank to it must not be used both.
+    /// Returns the communicator of this rank and another one, in the order of ranks: for all that travels between them, or with
+    /// `is_sent` for one direction, which is that from this rank to the other one if it is true. No rank waits: the other one gets
+    /// the same communicator when it calls this for the same direction. Two handles of one rank to it must not be used both.
     ///
     /// # Errors
     /// [`Error::NoSuchRank`] for this rank itself and for ranks that do not exist.
     #[doc(hidden)]
-    pub fn pair(&self, peer: u32) -> Result<Self, Error> {
+    pub fn pair(&self, peer: u32, is_sent: Option<bool>) -> Result<Self, Error> {
         self.rank_info(peer)?;
         if peer == self.rank {
             return Err(Error::NoSuchRank { rank: peer, num_ranks: self.num_ranks() });
         }
         let (low, high) = (peer.min(self.rank), peer.max(self.rank));
-        let mut contexts = vec![context::number(self.context, PAIRS, u64::from(low) << 32 | u64::from(high))];
+        let call = PAIRS - is_sent.map_or(0, |is_sent| if is_sent == (self.rank == high) { 2 } else { 1 });
+        let mut contexts = vec![context::number(self.context, call, u64::from(low) << 32 | u64::from(high))];
         contexts.extend_from_slice(self.contexts());
         let group = [low, high].map(|rank| self.group[rank as usize]);
         Ok(Self::subset(u32::from(self.rank == high), self.link.clone(), self.world.clone(), group.into(), &contexts))

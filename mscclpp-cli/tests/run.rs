@@ -237,7 +237,9 @@ fn sizes_that_become_equal_run_once() {
 
 #[test]
 fn every_type_and_reduction_is_right() {
-    for dtype in ["i8", "u8", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2", "half"] {
+    for dtype in
+        ["i8", "u8", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2", "f8e4m3b15", "half"]
+    {
         for op in ["sum", "prod", "min", "max", "avg"] {
             let words =
                 ["run", "allreduce_ring", "--ranks", "3", "--count", "37", "--dtype", dtype, "--op", op, "--json"];

@@ -85,7 +85,7 @@ pub mod verify;
 pub use communicator::{AllToAllVOutput, Communicator, Group, Pending};
 #[cfg(feature = "cuda")]
 pub use communicator::{LaunchedCall, OnStream};
-pub use dtype::{DataType, E4m3, E5m2, Element, ParseDataTypeError};
+pub use dtype::{DataType, E4m3, E4m3B15, E5m2, Element, ParseDataTypeError};
 pub use error::Error;
 pub use message::{Message, PacketType};
 pub use numeric::AccumType;

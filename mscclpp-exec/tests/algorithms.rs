@@ -249,6 +249,16 @@ pub(crate) fn promised(name: &str, p: f64, n: f64, g: f64) -> Option<Cost> {
             Cost { sent: within, read: within, ported: 2.0 * (n - 1.0) / p, scratch: n - 1.0, ..none }
         }
         "reducescatter_packets" => Cost { sent: 2.0 * others, scratch: p - 1.0, ..none },
+        "allreduce_rank_order_ports" => {
+            Cost { sent: 2.0 * (g - 1.0) / p, ported: 2.0 * (p - g) / p, scratch: p, ..none }
+        }
+        "reducescatter_rank_order_ports" => Cost { sent: (g - 1.0) / p, ported: (p - g) / p, scratch: p, ..none },
+        "reduce_rank_order" => {
+            // A rank near the root and one far from it.
+            let sent = if g > 1.0 { g / p } else { 0.0 };
+            let ported = if n > 1.0 { (p - g + 1.0) / p } else { 0.0 };
+            Cost { sent, ported, scratch: p, ..none }
+        }
         "reducescatter_rank_order" => Cost { sent: others, scratch: p, ..none },
         "reducescatter_switch" => Cost { reduced: 1.0 / p, ..none },
         "reducescatter_hierarchical" => {

@@ -37,7 +37,7 @@ minima and maxima are the same in every order.
 Below, *order* says what the order of an algorithm depends on: *rank order* on nothing, which the checks prove of every plan that is
 built for a call with that policy; *element* on the place in the message; *switch* on the switch; *rank* and *node* on where the
 result is. A call for which no algorithm has the demanded order fails with the reasons (`SelectError::NoAlgorithm`): `rank-order`
-has algorithms for all-reduce and reduce-scatter on one node. With two ranks all orders but those of switches are one.
+has algorithms for all-reduce, reduce-scatter and reduce on any number of nodes. With two ranks all orders but those of switches are one.
 ",
     );
     let mut collective = "";

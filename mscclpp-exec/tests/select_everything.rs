@@ -178,9 +178,10 @@ fn algorithms_that_claim_the_order_of_ranks_are_proved_to_have_it() {
         if !rounding.rounds() {
             continue;
         }
-        for ranks in [3, 4, 5, 8, 16] {
+        for (ranks, ranks_per_node) in [(3, 3), (4, 4), (5, 5), (8, 8), (16, 16), (3, 1), (4, 2), (12, 4)] {
             for (backend, multicast) in [(Backend::Cpu, false), (Backend::Cuda, false), (Backend::Cuda, true)] {
-                let request = Request { backend, multicast, ..Request::new(kind, ranks, DataType::F32, 1 << 20) };
+                let request = Request::new(kind, ranks, DataType::F32, 1 << 20);
+                let request = Request { backend, multicast, ranks_per_node, ..request };
                 for (in_place, blocks) in [(false, None), (true, None), (false, Some(3))] {
                     let request = Request { in_place, order: OrderPolicy::RankOrder, ..request };
                     for algorithm in in_rank_order(&registry, request) {
@@ -196,24 +197,41 @@ fn algorithms_that_claim_the_order_of_ranks_are_proved_to_have_it() {
             }
         }
     }
-    let expected =
-        ["allreduce_one_shot_packets", "allreduce_rank_order", "allreduce_switch_packets", "reducescatter_rank_order"];
+    let expected = [
+        "allreduce_one_shot_packets",
+        "allreduce_rank_order",
+        "allreduce_rank_order_ports",
+        "allreduce_switch_packets",
+        "reduce_rank_order",
+        "reducescatter_rank_order",
+        "reducescatter_rank_order_ports",
+    ];
     assert_eq!(claims.iter().map(String::as_str).collect::<Vec<_>>(), expected);
 }
 
 #[test]
-fn requests_for_the_order_of_ranks_fail_where_no_algorithm_has_it() {
-    let registry = Registry::builtin();
+fn requests_for_the_order_of_ranks_are_met_for_every_reduction_on_any_nodes() {
+    let mut registry = Registry::builtin();
     let request = |kind, ranks, ranks_per_node| {
         let request = Request::new(kind, ranks, DataType::F16, 1 << 12);
         Request { order: OrderPolicy::RankOrder, ranks_per_node, ..request }
     };
-    for (kind, ranks, per_node) in [(CollectiveKind::AllReduce, 8, 4), (CollectiveKind::Reduce, 3, 3)] {
-        let error = registry.select(&request(kind, ranks, per_node)).expect_err("it is not supported");
-        let SelectError::NoAlgorithm { rejections, .. } = &error else { panic!("{error}") };
-        assert!(rejections.iter().any(|(_, why)| *why == Rejection::NotInRankOrder), "{error}");
-        assert!(error.to_string().contains("the request requires that of ranks"), "{error}");
+    for kind in [CollectiveKind::AllReduce, CollectiveKind::ReduceScatter, CollectiveKind::Reduce] {
+        for (ranks, per_node) in [(3, 3), (8, 8), (3, 1), (8, 4), (12, 2)] {
+            for (in_place, bytes) in [(false, 2), (true, 1 << 12), (false, 1 << 26)] {
+                let request = Request { in_place, bytes, ..request(kind, ranks, per_node) };
+                let decision = registry.select(&request).unwrap_or_else(|error| panic!("{request}: {error}"));
+                // Building it proves the order.
+                registry.plan(&request, &decision).unwrap_or_else(|error| panic!("{request}: {error}"));
+            }
+        }
     }
+    // Without the algorithms that have it, the reason is given.
+    assert!(registry.remove("allreduce_rank_order_ports"));
+    let error = registry.select(&request(CollectiveKind::AllReduce, 8, 4)).expect_err("nothing has this order");
+    let SelectError::NoAlgorithm { rejections, .. } = &error else { panic!("{error}") };
+    assert!(rejections.iter().any(|(_, why)| *why == Rejection::NotInRankOrder), "{error}");
+    assert!(error.to_string().contains("the request requires that of ranks"), "{error}");
     // Two operands commute, and integers do not round.
     assert!(registry.select(&request(CollectiveKind::AllReduce, 2, 1)).is_ok());
     let integers = Request { dtype: DataType::I32, ..request(CollectiveKind::AllReduce, 8, 4) };

@@ -3,58 +3,24 @@
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 
+use mscclpp_bootstrap::place;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cuda::Stream;
 use mscclpp_exec::select::{Choice, Config as Launch, Request};
-use mscclpp_exec::{Communicator, DataType, Element, Error, Group};
+use mscclpp_exec::{Communicator, DataType, Element, Error};
 
 use crate::abi::{self, Handle, StreamHandle};
 use crate::comm::{Comm, Memory, Operator, Scalar, scale};
 use crate::config::CallConfig;
 use crate::decision;
+use crate::element::with_type;
 use crate::entry::{Failure, Result};
 use crate::forward::{self, Forwarded, RULES_VARIABLE};
 use crate::kind::Kind;
 use crate::open_group;
 use crate::profiler::{self, Subject, Trace};
-
-/// Runs an expression for the element type of a data type.
-macro_rules! with_type {
-    ($dtype:expr, $name:ident => $run:expr) => {{
-        macro_rules! run {
-            ($type:ty) => {{
-                type $name = $type;
-                $run
-            }};
-        }
-        match $dtype {
-            DataType::I8 => run!(i8),
-            DataType::U8 => run!(u8),
-            DataType::I32 => run!(i32),
-            DataType::U32 => run!(u32),
-            DataType::I64 => run!(i64),
-            DataType::U64 => run!(u64),
-            DataType::F16 => run!(half::f16),
-            DataType::BF16 => run!(half::bf16),
-            DataType::F32 => run!(f32),
-            DataType::F64 => run!(f64),
-            DataType::F8E4M3 => run!(mscclpp_exec::E4m3),
-            DataType::F8E5M2 => run!(mscclpp_exec::E5m2),
-        }
-    }};
-}
-
-/// Makes transfers by plans, and sends their events.
-pub(crate) fn run_transfers(group: Group<'_>, traces: &[Trace]) -> std::result::Result<(), Error> {
-    let launch = profiler::launch(traces);
-    let made = group.run();
-    drop(launch);
-    if made.is_ok() && !traces.is_empty() {
-        profiler::enqueued(traces, "transfers");
-    }
-    made
-}
+use crate::transfer::{self, Transfer};
 
 /// The arguments of a call, as its caller passes them.
 #[derive(Clone, Copy)]
@@ -177,45 +143,46 @@ impl Call {
     pub(crate) fn run(mut self) -> Result<()> {
         let comm = Arc::clone(&self.comm);
         let _calling = comm.calling();
-        match self.kind {
-            _ if self.is_forwarded => self.forward().and_then(|()| self.record_event()),
-            // A transfer with this rank itself is an error of the group.
-            Kind::Send(_) | Kind::Recv(_) => {
-                let trace = self.take_trace();
-                let mut group = Group::new();
-                self.add_transfer(&mut group);
-                comm.result(run_transfers(group, trace.as_slice()))
-            }
-            _ => self.run_collective(),
+        if self.is_forwarded {
+            return self.forward().and_then(|()| self.record_event());
+        }
+        match self.transfer() {
+            Some(transfer) => profiler::record_transfers(self.take_trace().as_slice(), || transfer::make(transfer)),
+            None => self.run_collective(),
         }
     }
 
-    /// Adds a transfer to a group.
-    pub(crate) fn add_transfer<'a>(&'a mut self, group: &mut Group<'a>) {
+    /// Returns the transfer that the call is, if it is one.
+    pub(crate) fn transfer(&self) -> Option<Transfer> {
+        let (peer, is_sent, memory) = match (self.kind, &self.send, &self.recv) {
+            (Kind::Send(peer), Some(memory), _) => (peer, true, memory),
+            (Kind::Recv(peer), _, Some(memory)) => (peer, false, memory),
+            _ => return None,
+        };
         self.comm.count_call(self.kind);
-        let Self { communicator, stream, send, recv, .. } = self;
-        match (self.kind, send, recv) {
-            (Kind::Send(peer), Some(memory), _) => {
-                with_type!(self.dtype, T => group.send_on::<T>(communicator.on(stream), &*memory, peer as u32));
-            }
-            (Kind::Recv(peer), _, Some(memory)) => {
-                with_type!(self.dtype, T => group.recv_on::<T>(communicator.on(stream), memory, peer as u32));
-            }
-            _ => {}
-        }
+        let (comm, communicator) = (Arc::clone(&self.comm), self.communicator.clone());
+        let (stream, memory) = (Arc::clone(&self.stream), memory.clone());
+        Some(Transfer { comm, communicator, stream, memory, dtype: self.dtype, peer: peer as u32, is_sent })
     }
 
     /// Makes a call of all ranks: by an algorithm, or by the real NCCL if there is none.
     pub(crate) fn run_collective(&self) -> Result<()> {
-        let comm = &self.comm;
+        let (comm, _name) = (&self.comm, place::enter_name(self.kind.function()));
         comm.count_call(self.kind);
         let choice = match self.choice() {
             Ok(choice) => choice,
             Err(error) => return comm.result(Err(error)),
         };
         comm.result(comm.force(&self.communicator, choice))?;
+        let mut request = self.request();
+        if self.has_forms() {
+            request.in_place = match comm.form(&self.communicator, &self.stream, &request) {
+                Ok(form) => form,
+                Err(error) => return comm.result(Err(error)),
+            };
+        }
         if comm.nested().is_some() && self.kind.collective().is_some() {
-            match comm.check_served(&self.communicator, &self.stream, &self.request()) {
+            match comm.check_served(&self.communicator, &self.stream, &request) {
                 Ok(()) => {}
                 Err(error @ (Error::Select { .. } | Error::NoPlan { .. })) => {
                     decision::forwarded(self.kind, self.dtype, self.bytes(), || {
@@ -227,7 +194,7 @@ impl Call {
             }
         }
         let launch = profiler::launch(self.trace.as_slice());
-        let made = with_type!(self.dtype, T => self.collective::<T>());
+        let made = with_type!(self.dtype, T => self.collective::<T>(request.in_place));
         drop(launch);
         comm.result(made)?;
         if self.trace.is_some() {
@@ -302,6 +269,15 @@ impl Call {
         Request { op, root, in_place, ..self.communicator.request_of(collective, self.dtype, self.bytes()) }
     }
 
+    /// Returns whether some ranks may make the call in place and others not, which the memory of windows excludes: its plan has one
+    /// form on all ranks.
+    fn has_forms(&self) -> bool {
+        let is_registered = [&self.send, &self.recv].into_iter().flatten().all(Memory::is_registered);
+        matches!(self.kind, Kind::AllReduce(_) | Kind::AllGather | Kind::AllToAll)
+            && !is_registered
+            && self.communicator.num_ranks() > 1
+    }
+
     /// Returns the algorithm that the caller names.
     ///
     /// # Errors
@@ -317,7 +293,25 @@ impl Call {
         Ok(Some((collective, Choice { name: name.clone(), config })))
     }
 
-    fn collective<T: Element>(&self) -> std::result::Result<(), Error> {
+    /// Returns the input of a call of either form: `own` is where the input is in the output of a call in place. Copies it if this
+    /// rank's call has the other form.
+    fn input<T: Element>(&self, send: Memory, mut own: Memory, in_place: bool) -> std::result::Result<Memory, Error> {
+        match (in_place, send.address() == own.address()) {
+            (true, true) | (false, false) => Ok(send),
+            (true, false) => {
+                self.stream.copy::<T>(&send, &mut own)?;
+                Ok(own)
+            }
+            (false, true) => {
+                let mut copy = self.temporary(&send)?;
+                self.stream.copy::<T>(&send, &mut copy)?;
+                Ok(copy)
+            }
+        }
+    }
+
+    /// Makes the call; `in_place`: its form, if it has two.
+    fn collective<T: Element>(&self, in_place: bool) -> std::result::Result<(), Error> {
         let on = self.communicator.on(&self.stream);
         let none = || Error::Internal(format!("{:?} without its memory", self.kind));
         let send = || self.send.clone().ok_or_else(none);
@@ -328,16 +322,18 @@ impl Call {
         };
         match self.kind {
             Kind::AllReduce(_) => {
-                let (send, mut recv) = (send()?, recv()?);
-                match self.operator {
+                let (send, mut recv, op) = (send()?, recv()?, self.plain());
+                let input = match self.operator {
                     Operator::Scaled(scalar) => {
-                        self.scale::<T>(&scalar, &send, &recv)?;
-                        on.all_reduce_in_place::<T>(&mut recv, ReduceOp::Sum)
+                        let scaled = if in_place { recv.clone() } else { self.temporary(&recv)? };
+                        self.scale::<T>(&scalar, &send, &scaled)?;
+                        scaled
                     }
-                    Operator::Plain(op) if send.address() == recv.address() => {
-                        on.all_reduce_in_place::<T>(&mut recv, op)
-                    }
-                    Operator::Plain(op) => on.all_reduce::<T>(&send, &mut recv, op),
+                    Operator::Plain(_) => self.input::<T>(send, recv.clone(), in_place)?,
+                };
+                match in_place {
+                    true => on.all_reduce_in_place::<T>(&mut recv, op),
+                    false => on.all_reduce::<T>(&input, &mut recv, op),
                 }
             }
             Kind::Reduce(_, root) => {
@@ -382,16 +378,19 @@ impl Call {
             }
             Kind::AllGather => {
                 let (send, mut recv) = (send()?, recv()?);
-                match recv.address() + rank * send.bytes() == send.address() {
+                let own = recv.part(rank * send.bytes(), send.bytes());
+                let input = self.input::<T>(send, own, in_place)?;
+                match in_place {
                     true => on.all_gather_in_place::<T>(&mut recv),
-                    false => on.all_gather::<T>(&send, &mut recv),
+                    false => on.all_gather::<T>(&input, &mut recv),
                 }
             }
             Kind::AllToAll => {
                 let (send, mut recv) = (send()?, recv()?);
-                match send.address() == recv.address() {
+                let input = self.input::<T>(send, recv.clone(), in_place)?;
+                match in_place {
                     true => on.all_to_all_in_place::<T>(&mut recv),
-                    false => on.all_to_all::<T>(&send, &mut recv),
+                    false => on.all_to_all::<T>(&input, &mut recv),
                 }
             }
             Kind::Gather(root) => {

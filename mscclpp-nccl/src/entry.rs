@@ -6,6 +6,8 @@ use std::ffi::{CStr, CString, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
+use mscclpp_bootstrap::place;
+
 use crate::abi::Code;
 pub(crate) use crate::failure::{Failure, Result, panicked};
 use crate::{debug, open_group};
@@ -51,7 +53,9 @@ pub(crate) fn fail(function: &str, failure: &Failure) -> c_int {
 }
 
 /// Makes a call of C: failures become codes, panics internal errors.
-pub(crate) fn call(function: &str, body: impl FnOnce() -> Result<()>) -> c_int {
+pub(crate) fn call(function: &'static str, body: impl FnOnce() -> Result<()>) -> c_int {
+    // Messages name the function, as the program's source is not known.
+    let _name = place::enter_name(function);
     let result = catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panic| Err(panicked(&*panic)));
     match open_group::note(result) {
         Ok(()) => Code::Success as c_int,

@@ -45,7 +45,8 @@ impl From<Error> for Failure {
                 _,
             ) => Code::InvalidUsage,
             (ErrorKind::OutOfResources | ErrorKind::System, _) => Code::SystemError,
-            (ErrorKind::Timeout, _) => Code::Timeout,
+            // Checked plans end, unless a launch that they need was not made in time.
+            (ErrorKind::Timeout | ErrorKind::Stalled, _) => Code::Timeout,
             (ErrorKind::RankLost, _) => Code::RemoteError,
             _ => Code::InternalError,
         };

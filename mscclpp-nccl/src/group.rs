@@ -4,16 +4,15 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::thread;
 
-use mscclpp_exec::Group;
-
-use crate::call::{Arguments, Call, run_transfers};
-use crate::comm::{self, Comm};
+use crate::call::{Arguments, Call};
+use crate::comm::{self, Comm, OneSided};
 use crate::config::CallConfig;
 use crate::entry::{Result, panicked};
 use crate::forward::{self, Nested};
 use crate::kind::Kind;
 use crate::open_group::{self, Closed};
 use crate::profiler;
+use crate::transfer;
 
 /// A call that the real NCCL alone serves.
 type Passed = Box<dyn FnOnce(&Nested) -> Result<()> + Send>;
@@ -24,6 +23,7 @@ enum Deferred {
     Call(Call),
     /// Of the communicator with a number.
     Passed(Arc<Comm>, u64, Passed),
+    OneSided(OneSided, u64),
 }
 
 /// How a call of a group is made: those in sequence that are made alike are made together.
@@ -32,6 +32,7 @@ enum Path {
     Collective,
     Transfer,
     Forwarded,
+    OneSided,
 }
 
 impl Deferred {
@@ -39,6 +40,7 @@ impl Deferred {
         match self {
             Self::Call(call) => &call.comm,
             Self::Passed(comm, ..) => comm,
+            Self::OneSided(call, _) => call.comm(),
         }
     }
 
@@ -46,7 +48,7 @@ impl Deferred {
     fn number(&self) -> (u64, u64) {
         let in_job = match self {
             Self::Call(call) => call.number(),
-            Self::Passed(_, number, _) => *number,
+            Self::Passed(_, number, _) | Self::OneSided(_, number) => *number,
         };
         (in_job, self.comm().identity())
     }
@@ -57,18 +59,27 @@ impl Deferred {
             Self::Call(call) if call.is_transfer() => Path::Transfer,
             Self::Call(_) => Path::Collective,
             Self::Passed(..) => Path::Forwarded,
+            Self::OneSided(..) => Path::OneSided,
         }
     }
 
     /// Returns the place among the calls of a rank: of each communicator the calls of all ranks first, in their order, then the
-    /// transfers by plans, and then the forwarded ones. Ranks that add transfers in different orders do not wait for one another
+    /// transfers by plans, then the forwarded ones, then one-sided ones, of which waits are the last. Ranks that add transfers in different orders do not wait for one another
     /// in a cycle then.
-    fn order(&self) -> ((u64, u64), bool, bool) {
-        let is_transfer = match self {
-            Self::Call(call) => call.is_transfer(),
-            Self::Passed(..) => true,
+    fn order(&self) -> ((u64, u64), u32) {
+        let place = match self {
+            Self::Call(call) if !call.is_transfer() => 0,
+            Self::Call(call) if !call.is_forwarded() => 1,
+            Self::Call(_) | Self::Passed(..) => 2,
+            Self::OneSided(call, _) => {
+                if call.is_wait() {
+                    4
+                } else {
+                    3
+                }
+            }
         };
-        (self.number(), is_transfer, is_transfer && self.path() == Path::Forwarded)
+        (self.number(), place)
     }
 
     fn run(self) -> Result<()> {
@@ -77,6 +88,11 @@ impl Deferred {
             Self::Passed(comm, _, run) => {
                 let _calling = comm.calling();
                 comm.forward(run)
+            }
+            Self::OneSided(call, _) => {
+                let comm = Arc::clone(call.comm());
+                let _calling = comm.calling();
+                call.run()
             }
         }
     }
@@ -113,6 +129,15 @@ pub(crate) fn discard() -> Result<()> {
 pub(crate) fn pass(comm: Arc<Comm>, run: impl FnOnce(&Nested) -> Result<()> + Send + 'static) -> Result<()> {
     let number = comm.for_call()?.bootstrap().number();
     add(Deferred::Passed(comm, number, Box::new(run)))
+}
+
+/// Makes a one-sided call, now or at the end of the group.
+///
+/// # Errors
+/// Those of the call.
+pub(crate) fn one_sided(call: OneSided) -> Result<()> {
+    let number = call.comm().for_call()?.bootstrap().number();
+    add(Deferred::OneSided(call, number))
 }
 
 /// Checks a call, and makes it, now or at the end of the group.
@@ -199,7 +224,7 @@ fn make_lane(mut calls: Vec<Deferred>) -> Result<()> {
         let (path, number) = (first.path(), first.number());
         let mut run = vec![first];
         let is_together = |next: &Deferred| match path {
-            Path::Collective => false,
+            Path::Collective | Path::OneSided => false,
             Path::Transfer => next.path() == path && next.number() == number,
             Path::Forwarded => next.path() == path,
         };
@@ -211,7 +236,11 @@ fn make_lane(mut calls: Vec<Deferred>) -> Result<()> {
         let made = match path {
             Path::Collective => run.iter().try_for_each(|call| match call {
                 Deferred::Call(call) => call.run_collective(),
-                Deferred::Passed(..) => Ok(()),
+                _ => Ok(()),
+            }),
+            Path::OneSided => run.into_iter().try_for_each(|call| match call {
+                Deferred::OneSided(call, _) => call.run(),
+                _ => Ok(()),
             }),
             Path::Transfer => make_transfers(run),
             Path::Forwarded => make_forwarded(run),
@@ -226,20 +255,16 @@ fn make_lane(mut calls: Vec<Deferred>) -> Result<()> {
 
 /// Makes transfers of one communicator by plans.
 fn make_transfers(mut calls: Vec<Deferred>) -> Result<()> {
-    let comm = calls.first().map(|call| Arc::clone(call.comm()));
     let traces = calls.iter_mut().filter_map(|call| match call {
         Deferred::Call(call) => call.take_trace(),
-        Deferred::Passed(..) => None,
+        _ => None,
     });
     let traces: Vec<_> = traces.collect();
-    let mut group = Group::new();
-    for call in &mut calls {
-        if let Deferred::Call(call) = call {
-            call.add_transfer(&mut group);
-        }
-    }
-    let made = run_transfers(group, &traces);
-    comm.map_or(Ok(()), |comm| comm.result(made))
+    let transfers = calls.iter().filter_map(|call| match call {
+        Deferred::Call(call) => call.transfer(),
+        _ => None,
+    });
+    profiler::record_transfers(&traces, || transfer::make_grouped(transfers.collect()))
 }
 
 /// Makes forwarded calls in one group of the real NCCL.
@@ -254,6 +279,7 @@ fn make_forwarded(calls: Vec<Deferred>) -> Result<()> {
                 Ok(())
             }
             Deferred::Passed(comm, _, run) => comm.forward(run),
+            Deferred::OneSided(..) => Ok(()),
         })
     })?;
     made.iter().try_for_each(Call::record_event)

@@ -1,6 +1,6 @@
 //! Kinds of collective calls and transfers.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::c_int;
 
 use mscclpp_core::collective::CollectiveKind;
 
@@ -31,18 +31,18 @@ pub(crate) const OPERATIONS: [(Operation, &str); 9] = [
     (Operation::SendRecv, "sendrecv"),
 ];
 
-/// Functions of NCCL without their prefix.
-pub(crate) const FUNCTIONS: [&CStr; 10] = [
-    c"AllReduce",
-    c"Reduce",
-    c"ReduceScatter",
-    c"Broadcast",
-    c"AllGather",
-    c"AlltoAll",
-    c"Gather",
-    c"Scatter",
-    c"Send",
-    c"Recv",
+/// Functions of NCCL by their numbers.
+pub(crate) const FUNCTIONS: [&str; 10] = [
+    "ncclAllReduce",
+    "ncclReduce",
+    "ncclReduceScatter",
+    "ncclBroadcast",
+    "ncclAllGather",
+    "ncclAlltoAll",
+    "ncclGather",
+    "ncclScatter",
+    "ncclSend",
+    "ncclRecv",
 ];
 
 impl Operation {
@@ -84,10 +84,9 @@ impl Kind {
         }
     }
 
-    /// Returns NCCL's name of the function in events and messages, which is one of [`FUNCTIONS`], and its place there. Those of all
-    /// ranks come first.
-    pub(crate) fn function(self) -> (&'static CStr, usize) {
-        let at = match self {
+    /// Returns the number of the function that makes such calls, its place in [`FUNCTIONS`]. Those of all ranks come first.
+    pub(crate) fn number(self) -> usize {
+        match self {
             Self::AllReduce(_) => 0,
             Self::Reduce(..) => 1,
             Self::ReduceScatter(_) => 2,
@@ -98,8 +97,12 @@ impl Kind {
             Self::Scatter(_) => 7,
             Self::Send(_) => 8,
             Self::Recv(_) => 9,
-        };
-        (FUNCTIONS[at], at)
+        }
+    }
+
+    /// Returns the function that makes such calls.
+    pub(crate) fn function(self) -> &'static str {
+        FUNCTIONS[self.number()]
     }
 
     /// Returns the root or the peer, and its name.

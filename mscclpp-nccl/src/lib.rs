@@ -6,7 +6,8 @@
 //! | `abi` | types and constants of NCCL's header; `config` reads its versioned structs |
 //! | `entry`, `failure` | the boundary to C: results, last errors, panics |
 //! | `comm` | communicators: creation, division, end, failures, memory, operators of reductions |
-//! | `call`, `kind`, `group`, `open_group` | collective calls and transfers, and those that are made together |
+//! | `call`, `kind`, `element`, `group`, `open_group` | collective calls and transfers, and those that are made together |
+//! | `transfer` | sends and receives, which no rank makes wait on the host |
 //! | `forward` | calls that a real NCCL serves |
 //! | `selection`, `decision` | plans of the user; lines that say how calls are made |
 //! | `profiler` | plugins that record calls |
@@ -22,6 +23,7 @@ mod comm;
 mod config;
 mod debug;
 mod decision;
+mod element;
 mod entry;
 mod failure;
 mod forward;
@@ -33,6 +35,7 @@ mod profiler;
 mod report;
 mod selection;
 mod table;
+mod transfer;
 
 pub use report::Report;
 pub use table::{Class, FUNCTIONS, Function};

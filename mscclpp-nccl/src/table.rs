@@ -5,6 +5,8 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use crate::abi::{self, Handle, StreamHandle, Team, UniqueId};
 use crate::call::Arguments;
+use crate::comm::window::Of;
+use crate::comm::{OneSided, Put};
 use crate::config::{Answer, CallConfig};
 use crate::entry::{self, Failure, Result, check_pointer, write};
 use crate::forward::PutSignal;
@@ -89,11 +91,19 @@ fn passed(name: &str, instead: &str) -> Result<&'static forward::Library> {
 }
 
 /// What to do instead of kernels that communicate by NCCL's device interface.
-const NO_DEVICE_API: &str = "kernels communicate through NVIDIA's library only; start the program without the preloaded library, or use mscclpp's own channels \
-     for kernels";
+const NO_DEVICE_API: &str = "it fills or reads structures that NVIDIA's device headers, compiled into the program's kernels, define for one \
+     version of NVIDIA's library alone; start the program without the preloaded library, or use mscclpp's own channels for kernels";
 
-/// What to do instead of transfers by one side.
-const NO_SIGNALS: &str = "use ncclSend and ncclRecv";
+/// Writes an address of a window; null for a rank that this device does not access, and without multicast.
+///
+/// # Safety
+/// As for [`write`].
+unsafe fn device_pointer(window: *mut c_void, offset: usize, of: Of, out: *mut *mut c_void) -> Result<()> {
+    check_pointer("outPtr", out)?;
+    let address = comm::window::device_pointer(window, offset, of)?.unwrap_or(0);
+    // SAFETY: guaranteed by the caller.
+    unsafe { write("outPtr", out, address as *mut c_void) }
+}
 
 /// Makes a call with the configuration of a caller.
 ///
@@ -110,7 +120,7 @@ fn plain(kind: Kind, arguments: Arguments) -> Result<()> {
 }
 
 /// Returns the team of a communicator, or one without ranks.
-fn team(name: &str, find: impl FnOnce() -> Result<Team>) -> Team {
+fn team(name: &'static str, find: impl FnOnce() -> Result<Team>) -> Team {
     let mut team = Team { num_ranks: 0, rank: -1, stride: 0 };
     entry::call(name, || {
         team = find()?;
@@ -120,7 +130,7 @@ fn team(name: &str, find: impl FnOnce() -> Result<Team>) -> Team {
 }
 
 /// Returns the number of a rank, or -1.
-fn rank(name: &str, find: impl FnOnce() -> Result<c_int>) -> c_int {
+fn rank(name: &'static str, find: impl FnOnce() -> Result<c_int>) -> c_int {
     let mut rank = -1;
     entry::call(name, || {
         rank = find()?;
@@ -261,16 +271,16 @@ functions! {
     }
     227 Ours ncclCommWindowRegister pncclCommWindowRegister(of: Handle, buffer: *mut c_void, size: usize, window: *mut *mut c_void, flags: c_int) => {
         check_pointer("win", window)?;
-        let new = comm::memory::register_window(&*comm::find(of)?, buffer, size, flags)?;
+        let new = comm::window::register_window(&*comm::find(of)?, buffer, size, flags)?;
         // SAFETY: guaranteed by the caller.
         unsafe { write("win", window, new as *mut c_void) }
     }
     227 Ours ncclCommWindowDeregister pncclCommWindowDeregister(of: Handle, window: *mut c_void) => {
-        if window.is_null() { Ok(()) } else { comm::memory::deregister_window(&*comm::find(of)?, window) }
+        if window.is_null() { Ok(()) } else { comm::window::deregister_window(&*comm::find(of)?, window) }
     }
     229 Ours ncclWinGetUserPtr pncclWinGetUserPtr(of: Handle, window: *mut c_void, pointer: *mut *mut c_void) => {
         check_pointer("outUserPtr", pointer)?;
-        let base = comm::memory::user_pointer(&*comm::find(of)?, window)?;
+        let base = comm::window::user_pointer(&*comm::find(of)?, window)?;
         // SAFETY: guaranteed by the caller.
         unsafe { write("outUserPtr", pointer, base as *mut c_void) }
     }
@@ -350,26 +360,31 @@ functions! {
         plain(Kind::Recv(peer), Arguments { send: std::ptr::null(), recv, count, dtype, comm, stream })
     }
 
-    229 Forwarded ncclPutSignal pncclPutSignal(local: *const c_void, count: usize, dtype: c_int, peer: c_int, window: *mut c_void, offset: usize, signal: c_int, context: c_int, flags: c_uint, of: Handle, stream: StreamHandle) => {
-        passed("ncclPutSignal", NO_SIGNALS)?;
-        let (comm, window) = (comm::find(of)?, comm::nested_window(window)?);
-        let put = PutSignal { local: local as usize, count, dtype, peer, window, offset, signal, context, flags, stream: stream as usize };
+    229 Ours ncclPutSignal pncclPutSignal(local: *const c_void, count: usize, dtype: c_int, peer: c_int, window: *mut c_void, offset: usize, signal: c_int, context: c_int, flags: c_uint, of: Handle, stream: StreamHandle) => {
+        let (comm, stream) = (comm::find(of)?, stream as usize);
+        if comm.nested().is_none() {
+            let put = Put { local, count, dtype, peer, window, offset, signal, context, flags };
+            return group::one_sided(OneSided::put(&comm, &put, stream)?);
+        }
+        let window = comm::nested_window(window)?;
+        let put = PutSignal { local: local as usize, count, dtype, peer, window, offset, signal, context, flags, stream };
         group::pass(comm, move |nested| nested.put_signal(&put))
     }
-    229 Forwarded ncclSignal pncclSignal(peer: c_int, signal: c_int, context: c_int, flags: c_uint, of: Handle, stream: StreamHandle) => {
-        passed("ncclSignal", NO_SIGNALS)?;
-        let stream = stream as usize;
-        group::pass(comm::find(of)?, move |nested| nested.signal(peer, signal, context, flags, stream))
-    }
-    229 Forwarded ncclWaitSignal pncclWaitSignal(count: c_int, signals: *mut c_void, of: Handle, stream: StreamHandle) => {
-        passed("ncclWaitSignal", NO_SIGNALS)?;
+    229 Ours ncclSignal pncclSignal(peer: c_int, signal: c_int, context: c_int, flags: c_uint, of: Handle, stream: StreamHandle) => {
         let (comm, stream) = (comm::find(of)?, stream as usize);
-        check_pointer("signalDescs", signals.cast::<[c_int; 4]>())?;
-        let len = usize::try_from(count).ok().filter(|len| (1..=1 << 16).contains(len));
-        let len = len.ok_or_else(|| Failure::argument(format!("nDesc: expected 1 to 65536, found {count}")))?;
-        // SAFETY: guaranteed by the caller: as many structs of four integers.
-        let mut signals = unsafe { std::slice::from_raw_parts(signals.cast::<[c_int; 4]>(), len) }.to_vec();
-        group::pass(comm, move |nested| nested.wait_signal(&mut signals, stream))
+        match comm.nested() {
+            None => group::one_sided(OneSided::signal(&comm, peer, [signal, context], flags, stream)?),
+            Some(_) => group::pass(comm, move |nested| nested.signal(peer, signal, context, flags, stream)),
+        }
+    }
+    229 Ours ncclWaitSignal pncclWaitSignal(count: c_int, signals: *mut c_void, of: Handle, stream: StreamHandle) => {
+        let (comm, stream) = (comm::find(of)?, stream as usize);
+        // SAFETY: guaranteed by the caller.
+        let mut signals = unsafe { comm::descriptions(count, signals) }?;
+        match comm.nested() {
+            None => group::one_sided(OneSided::wait(&comm, &signals, stream)?),
+            Some(_) => group::pass(comm, move |nested| nested.wait_signal(&mut signals, stream)),
+        }
     }
 
     200 Ours ncclGroupStart pncclGroupStart() => {
@@ -482,29 +497,20 @@ functions! {
         let code = unsafe { forward::call!(library, "ncclDevCommDestroy", fn(usize, *const c_void), comm, device) };
         library.check("ncclDevCommDestroy", comm, code)
     }
-    229 Forwarded ncclGetLsaMultimemDevicePointer pncclGetLsaMultimemDevicePointer(window: *mut c_void, offset: usize, out: *mut *mut c_void) => {
-        let library = passed("ncclGetLsaMultimemDevicePointer", NO_DEVICE_API)?;
-        let window = comm::nested_window(window)?;
+    229 Ours ncclGetLsaMultimemDevicePointer pncclGetLsaMultimemDevicePointer(window: *mut c_void, offset: usize, out: *mut *mut c_void) => {
         // SAFETY: guaranteed by the caller.
-        let code = unsafe { forward::call!(library, "ncclGetLsaMultimemDevicePointer", fn(usize, usize, *mut *mut c_void), window, offset, out) };
-        library.check("ncclGetLsaMultimemDevicePointer", 0, code)
+        unsafe { device_pointer(window, offset, Of::All, out) }
     }
     229 Loud ncclGetMultimemDevicePointer pncclGetMultimemDevicePointer(_window: *mut c_void, _offset: usize, _multimem: *mut c_void, _out: *mut *mut c_void) => {
         Err(loud("ncclGetMultimemDevicePointer", NO_DEVICE_API))
     }
-    229 Forwarded ncclGetLsaDevicePointer pncclGetLsaDevicePointer(window: *mut c_void, offset: usize, rank: c_int, out: *mut *mut c_void) => {
-        let library = passed("ncclGetLsaDevicePointer", NO_DEVICE_API)?;
-        let window = comm::nested_window(window)?;
+    229 Ours ncclGetLsaDevicePointer pncclGetLsaDevicePointer(window: *mut c_void, offset: usize, rank: c_int, out: *mut *mut c_void) => {
         // SAFETY: guaranteed by the caller.
-        let code = unsafe { forward::call!(library, "ncclGetLsaDevicePointer", fn(usize, usize, c_int, *mut *mut c_void), window, offset, rank, out) };
-        library.check("ncclGetLsaDevicePointer", 0, code)
+        unsafe { device_pointer(window, offset, Of::Local(rank), out) }
     }
-    229 Forwarded ncclGetPeerDevicePointer pncclGetPeerDevicePointer(window: *mut c_void, offset: usize, peer: c_int, out: *mut *mut c_void) => {
-        let library = passed("ncclGetPeerDevicePointer", NO_DEVICE_API)?;
-        let window = comm::nested_window(window)?;
+    229 Ours ncclGetPeerDevicePointer pncclGetPeerDevicePointer(window: *mut c_void, offset: usize, peer: c_int, out: *mut *mut c_void) => {
         // SAFETY: guaranteed by the caller.
-        let code = unsafe { forward::call!(library, "ncclGetPeerDevicePointer", fn(usize, usize, c_int, *mut *mut c_void), window, offset, peer, out) };
-        library.check("ncclGetPeerDevicePointer", 0, code)
+        unsafe { device_pointer(window, offset, Of::Peer(peer), out) }
     }
     231 Loud ncclGetMultimemDeviceLeInfo pncclGetMultimemDeviceLeInfo(_window: *mut c_void, _offset: usize, _id: *mut c_void, _at: *mut usize) => {
         Err(loud("ncclGetMultimemDeviceLeInfo", NO_DEVICE_API))

@@ -25,6 +25,7 @@ const CRATES: &[(&str, &str, &[&str])] = &[
         &["mscclpp-core", "mscclpp-algorithms", "mscclpp-bootstrap", "mscclpp-exec", "mscclpp-fuzz", "mscclpp-nccl"],
     ),
     ("mscclpp-nccl", "mscclpp-nccl", &["mscclpp-core", "mscclpp-bootstrap", "mscclpp-exec"]),
+    ("mscclpp-python", "mscclpp-python", &["mscclpp-algorithms", "mscclpp-bootstrap", "mscclpp-core", "mscclpp-exec"]),
     ("dev", "mscclpp-dev", &["mscclpp-exec", "mscclpp-kernels"]),
     ("dev/cudart", "mscclpp-mock-cudart", &[]),
     ("dev/mock", "mscclpp-mock-cuda", &["mscclpp-dev", "mscclpp-exec", "mscclpp-kernels"]),

@@ -4,10 +4,13 @@ use std::ffi::c_void;
 
 use mscclpp_kernels::IMAGES;
 
+use crate::state;
+
 /// First word of a fat binary.
 const MAGIC: u32 = 0xba55_ed50;
 
-/// Returns the name of the kernels in an image; `None` if it is not an image of this library.
+/// Returns the name of the kernels in an image; `None` if it is not an image of this library, or of a toolkit that is newer than the
+/// driver.
 ///
 /// # Safety
 /// The pointer must be to an image, which contains its own length.
@@ -23,7 +26,8 @@ pub(crate) unsafe fn name_of(image: *const c_void) -> Option<&'static str> {
     let len = header + (u64::from(word(8)) | u64::from(word(12)) << 32) as usize;
     // SAFETY: the header states this length.
     let bytes = unsafe { std::slice::from_raw_parts(image.cast::<u8>(), len) };
-    IMAGES.iter().find(|(_, known)| *known == bytes).map(|(name, _)| *name)
+    let known = IMAGES.iter().filter(|images| images.toolkit <= state::version()).flat_map(|images| images.images);
+    known.into_iter().find(|(_, known)| *known == bytes).map(|(name, _)| *name)
 }
 
 /// First bytes of an image of [`simulated`] code, which its length and the code follow.

@@ -49,6 +49,8 @@ struct Environment {
     peers: u32,
     /// `MSCCLPP_MOCK_FABRIC`: number of the fabric that connects the devices with those of other hosts.
     fabric: Option<u32>,
+    /// `MSCCLPP_MOCK_DRIVER`: the driver's version, 1000 times major plus 10 times minor; otherwise that of CUDA 13.0.
+    driver: u32,
     /// `MSCCLPP_MOCK_OTHERS`: whether other processes take part, as [`Options::others`].
     others: bool,
 }
@@ -62,6 +64,7 @@ fn environment() -> &'static Environment {
             multicast: number("MSCCLPP_MOCK_MULTICAST").unwrap_or(0),
             peers: number("MSCCLPP_MOCK_PEERS").unwrap_or(0),
             fabric: number("MSCCLPP_MOCK_FABRIC"),
+            driver: number("MSCCLPP_MOCK_DRIVER").unwrap_or(13_000),
             others: std::env::var_os("MSCCLPP_MOCK_OTHERS").is_some(),
         }
     })
@@ -72,10 +75,15 @@ pub(crate) fn count() -> usize {
     environment().devices.map_or(DEVICES, |devices| devices as usize)
 }
 
+/// Returns the driver's version.
+pub(crate) fn version() -> u32 {
+    environment().driver
+}
+
 impl Default for Device {
     /// Returns a device whose options were not set.
     fn default() -> Self {
-        let Environment { devices, multicast, peers, fabric, others } = *environment();
+        let Environment { devices, multicast, peers, fabric, others, .. } = *environment();
         Self {
             options: Options {
                 others,

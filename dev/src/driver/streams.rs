@@ -67,4 +67,11 @@ impl Streams for Simulator {
         self.machine.check(CALL, to, 8)?;
         self.machine.put(CALL, stream, Work::Store { to, value })
     }
+
+    fn wait_value(&self, at: u64, value: u64, stream: Handle) -> Result<()> {
+        const CALL: &str = "cuStreamWaitValue64";
+        self.called(CALL)?;
+        self.machine.check(CALL, at, 8)?;
+        self.machine.put(CALL, stream, Work::WaitValue { at, value })
+    }
 }

@@ -3,11 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use mscclpp_exec::cuda::{DriverError, Handle};
 
 use super::work::store;
 use super::{CaptureState, Code, Result, SimulatedHost, State, Work, error};
+
+/// How long a thread that waits for a stream sleeps if the stream waits for a value.
+const VALUE_INTERVAL: Duration = Duration::from_micros(200);
 
 /// A stream.
 #[derive(Default)]
@@ -183,7 +187,15 @@ impl SimulatedHost {
             {
                 return error(call, Code::Unknown, "a stream waits for what is on no other one");
             }
-            begun = true;
+            if std::mem::replace(&mut begun, true) && state.waits_for_value() {
+                // The thread or process that writes the value needs time.
+                drop(state);
+                thread::sleep(VALUE_INTERVAL);
+                state = self.state();
+                if state.running {
+                    continue;
+                }
+            }
             state = self.begin(state);
         }
     }

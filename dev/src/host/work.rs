@@ -36,6 +36,11 @@ pub(crate) enum Work {
         to: u64,
         value: u64,
     },
+    /// A wait until the 8 bytes are at least a value.
+    WaitValue {
+        at: u64,
+        value: u64,
+    },
 }
 
 impl State {
@@ -48,6 +53,12 @@ impl State {
             Some(&Work::Wait(event, recorded)) => !self.blocks(event, recorded),
             Some(_) => true,
         })
+    }
+
+    /// Returns whether a wait for a value is first on a stream, and no kernel on any.
+    pub(super) fn waits_for_value(&self) -> bool {
+        let mut firsts = self.streams.values().map(|queue| queue.work.front());
+        !self.has_kernels() && firsts.any(|first| matches!(first, Some(Work::WaitValue { .. })))
     }
 
     /// Returns whether a kernel is first on a stream.
@@ -86,12 +97,19 @@ impl SimulatedHost {
                                 break;
                             }
                         }
+                        Work::WaitValue { at, value } => match reaches(memory, at, value) {
+                            Ok(true) => {}
+                            Ok(false) => break,
+                            Err(error) => _ = queue.failed.get_or_insert(error),
+                        },
                         Work::Record(event, recorded) => {
                             let event = events.entry(event).or_default();
                             event.done = event.done.max(recorded);
                             goes_on = true;
                         }
                         ref other => {
+                            // A stream may wait for the value.
+                            goes_on |= matches!(other, Work::Store { .. });
                             if let Err(error) = store(memory, other) {
                                 queue.failed.get_or_insert(error);
                             }
@@ -135,7 +153,21 @@ pub(super) fn store(memory: &SimulatedMemory, work: &Work) -> Result<()> {
             // SAFETY: allocated, as just checked; counters are aligned.
             unsafe { &*(to as *const std::sync::atomic::AtomicU64) }.store(value, std::sync::atomic::Ordering::Release);
         }
-        Work::Launch(_) | Work::Record(..) | Work::Wait(..) => {}
+        Work::Launch(_) | Work::Record(..) | Work::Wait(..) | Work::WaitValue { .. } => {}
     }
     Ok(())
+}
+
+/// Returns whether the 8 bytes at an address are at least a value.
+fn reaches(memory: &SimulatedMemory, at: u64, value: u64) -> Result<bool> {
+    if !memory.holds(at, 8) {
+        return error(
+            "cuStreamWaitValue64",
+            Code::IllegalAddress,
+            format!("8 bytes at {at:#x} are no longer allocated"),
+        );
+    }
+    // SAFETY: allocated, as just checked; counters are aligned.
+    let found = unsafe { &*(at as *const std::sync::atomic::AtomicU64) }.load(std::sync::atomic::Ordering::Acquire);
+    Ok(found.wrapping_sub(value).cast_signed() >= 0)
 }

@@ -75,22 +75,29 @@ fn old_driver_runs_kernels_compiled_for_it() -> Result<(), Failed> {
         text: "no kernel image is available for execution on the device".into(),
     };
     assert!(refused.is_image_error());
-    let (device, none) = ("device 0 (NVIDIA H200)".into(), "no run-time compiler".into());
-    let error = Error::from(CudaUnavailable::Kernels {
-        device,
-        driver: 12_080,
-        toolkit: 13_000,
-        refused: refused.into(),
-        none,
-    });
-    assert_eq!(error.code(), Code::NoDevice);
-    assert_eq!(
-        error.to_string(),
-        "device 0 (NVIDIA H200) cannot load the kernels of this library: cuModuleLoadData failed: CUDA_ERROR_NO_BINARY_FOR_GPU \
-         (209): no kernel image is available for execution on the device; the driver supports CUDA 12.8, but the \
-         kernels were built with 13.0: install a newer driver, or a version of NVRTC that matches the driver and can \
-         compile them (no run-time compiler)"
-    );
+    for (refused, reason) in [
+        (
+            Some(Box::new(refused)),
+            ": cuModuleLoadData failed: CUDA_ERROR_NO_BINARY_FOR_GPU (209): no kernel image is available for execution on the \
+             device",
+        ),
+        (None, ""),
+    ] {
+        let error = Error::from(CudaUnavailable::Kernels {
+            device: "device 0 (NVIDIA H200)".into(),
+            kernels: "f8e4m3_f32",
+            driver: 12_080,
+            refused,
+            none: "no run-time compiler".into(),
+        });
+        assert_eq!(error.code(), Code::NoDevice);
+        let expected = format!(
+            "device 0 (NVIDIA H200) cannot load the kernels `f8e4m3_f32` of this library{reason}; the driver supports CUDA 12.8: \
+             install one for CUDA 13.0 or later, or a version of NVRTC that matches the driver and can compile them (no run-time \
+             compiler)"
+        );
+        assert_eq!(error.to_string(), expected);
+    }
     Ok(())
 }
 

@@ -18,7 +18,9 @@ pub(crate) fn tests() -> Vec<Test> {
         ("collectives_of_two_processes_are_right", || collectives(2, &[])),
         ("collectives_of_four_processes_are_right", || collectives(4, &[])),
         ("collectives_through_switches_are_right", || collectives(4, &[("MSCCLPP_MOCK_MULTICAST", "8")])),
+        ("collectives_on_a_driver_for_cuda_12_2_are_right", || collectives(2, &[("MSCCLPP_MOCK_DRIVER", "12020")])),
         ("collectives_of_ranks_that_share_a_device_are_right", || collectives(3, &[("ONE_DEVICE", "1")])),
+        ("ranks_find_each_other_by_ids_of_any_process", || all_ok(&run("rendezvous", 4, &[], &[])?)),
         ("groups_of_all_ranks_in_one_thread_are_right", || ran(&run("one_process", 1, &[], &[])?)),
         ("groups_of_two_jobs_have_one_order_on_all_ranks", || ran(&run("profiled", 1, &["threads"], &[])?)),
         ("runtime_of_simulated_devices_keeps_order_and_reports_errors", || ran(&run("runtime", 1, &[], &[])?)),
@@ -39,10 +41,14 @@ pub(crate) fn missing() -> Option<String> {
 }
 
 fn collectives(ranks: usize, variables: &[(&str, &str)]) -> Result<(), String> {
-    let outputs = run("collectives", ranks, &[], variables)?;
-    ran(&outputs)?;
-    let ok =
-        outputs.iter().enumerate().filter(|(rank, output)| text(output).contains(&format!("ok rank {rank}"))).count();
+    all_ok(&run("collectives", ranks, &[], variables)?)
+}
+
+/// Checks that all processes succeeded, and said so at their end.
+pub(crate) fn all_ok(outputs: &[Output]) -> Result<(), String> {
+    ran(outputs)?;
+    let is_ok = |(rank, output): &(usize, &Output)| text(output).contains(&format!("ok rank {rank}"));
+    let (ok, ranks) = (outputs.iter().enumerate().filter(is_ok).count(), outputs.len());
     if ok == ranks { Ok(()) } else { Err(format!("{ok} of {ranks} ranks are right")) }
 }
 

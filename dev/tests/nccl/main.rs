@@ -3,9 +3,11 @@
 
 mod clients;
 mod cudarc_client;
+mod exchanges;
 mod fault_rounds;
 mod faults;
 mod forward;
+mod one_sided;
 mod profiler;
 mod python_clients;
 mod pytorch;
@@ -35,11 +37,13 @@ fn main() {
     }
     let of_clients = [
         clients::tests(),
+        exchanges::tests(),
         cudarc_client::tests(),
         faults::tests(),
-        forward::tests(),
-        profiler::tests(),
         fault_rounds::tests(),
+        forward::tests(),
+        one_sided::tests(),
+        profiler::tests(),
     ]
     .concat();
     let of_clients = of_clients

@@ -10,6 +10,7 @@ use libtest_mimic::{Failed, Trial};
 
 use crate::clients::{libraries, ran, run_program, text};
 use crate::port::Port;
+use crate::symbols::called;
 
 /// Versions of PyTorch, each with the values of `TORCH_DIST_USE_NCCL2`: its default, and 0 for the older backend of those that have two.
 const VERSIONS: [(&str, &[Option<&str>]); 2] = [("2.15.0", &[None, Some("0")]), ("2.11.0", &[None])];
@@ -18,7 +19,7 @@ const VERSIONS: [(&str, &[Option<&str>]); 2] = [("2.15.0", &[None, Some("0")]), 
 const JOBS: [(&str, usize); 8] = [
     ("reductions", 13),
     ("gathers", 8),
-    ("exchanges", 6),
+    ("exchanges", 7),
     ("groups", 8),
     ("ddp", 4),
     ("fsdp", 4),
@@ -54,7 +55,10 @@ fn of_version(version: &'static str, backends: &'static [Option<&str>], clients_
         }
     }
     let name = format!("pytorch_{version}_finds_all_functions_of_the_runtime");
-    trials.push(Trial::test(name, move || all_functions_are_defined(&python)));
+    let of_runtime = python.clone();
+    trials.push(Trial::test(name, move || all_functions_are_defined(&of_runtime)));
+    let name = format!("pytorch_{version}_calls_only_listed_functions_of_nccl");
+    trials.push(Trial::test(name, move || all_functions_are_listed(&python)));
     trials.into_iter().map(|trial| trial.with_ignored_flag(is_ignored)).collect()
 }
 
@@ -122,14 +126,30 @@ fn symbols(kind: &str, libraries: &[PathBuf]) -> Result<String, Failed> {
     if output.status.success() { Ok(String::from_utf8_lossy(&output.stdout).into()) } else { Err(text(&output).into()) }
 }
 
-/// The loader looks functions up when they are called, so a program may run for a long time without one that is missing.
-fn all_functions_are_defined(python: &Path) -> Result<(), Failed> {
+/// Returns the symbols that PyTorch's libraries need of others.
+fn needed(python: &Path) -> Result<String, Failed> {
     let folder =
         Command::new(python).args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]).output()?;
     let folder = Path::new(text(&folder).trim()).join("torch/lib");
     let names = ["c10_cuda", "torch_cpu", "torch_cuda", "torch_cuda_linalg", "torch_nvshmem", "torch_python"];
-    let of_torch = names.map(|name| folder.join(format!("lib{name}.so")));
-    let needed = symbols("--undefined-only", &of_torch)?;
+    symbols("--undefined-only", &names.map(|name| folder.join(format!("lib{name}.so"))))
+}
+
+fn all_functions_are_listed(python: &Path) -> Result<(), Failed> {
+    let needed = needed(python)?;
+    let needed: BTreeSet<&str> = needed.split_whitespace().filter(|symbol| symbol.starts_with("nccl")).collect();
+    let listed: BTreeSet<&str> = called().map(|(name, _)| name).collect();
+    let missing: Vec<_> = needed.difference(&listed).collect();
+    match (needed.len() > 30, missing.is_empty()) {
+        (true, true) => Ok(()),
+        (false, _) => Err(format!("expected more than 30 functions that PyTorch needs, found {needed:?}").into()),
+        (true, false) => Err(format!("functions that PyTorch needs and the list lacks: {missing:?}").into()),
+    }
+}
+
+/// The loader looks functions up when they are called, so a program may run for a long time without one that is missing.
+fn all_functions_are_defined(python: &Path) -> Result<(), Failed> {
+    let needed = needed(python)?;
     let needed: BTreeSet<&str> = needed
         .split_whitespace()
         .filter_map(|symbol| symbol.strip_suffix("@libcudart.so.13"))

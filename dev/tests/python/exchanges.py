@@ -57,12 +57,25 @@ def isend_and_irecv():
         return
     received = empty(200)
     tensor = on_device(values(RANK, 200))
-    # NCCL does not promise that a send completes before the other rank receives, so one of the ranks receives first.
-    calls = [lambda: dist.isend(tensor, 1 - RANK), lambda: dist.irecv(received, 1 - RANK)]
-    works = [call() for call in (calls if RANK == 0 else reversed(calls))]
+    works = [dist.isend(tensor, 1 - RANK), dist.irecv(received, 1 - RANK)]
     for work in works:
         work.wait()
     equal(received, values(1 - RANK, 200))
+
+
+@test
+def two_sends_before_two_receives():
+    for count in COUNTS:
+        if RANK > 1:
+            return
+        sent = [on_device(values(RANK, count, seed=k)) for k in range(2)]
+        received = [empty(count) for _ in sent]
+        works = [dist.isend(tensor, 1 - RANK, tag=k) for k, tensor in enumerate(sent)]
+        works += [dist.irecv(tensor, 1 - RANK, tag=k) for k, tensor in enumerate(received)]
+        for work in works:
+            work.wait()
+        for k, tensor in enumerate(received):
+            equal(tensor, values(1 - RANK, count, seed=k), f"{count} elements, {k}")
 
 
 @test

@@ -16,7 +16,7 @@ import torch.distributed as dist
 RANK = int(os.environ["RANK"])
 SIZE = int(os.environ["WORLD_SIZE"])
 BACKEND = os.environ.get("BACKEND", "nccl")
-DEVICE = torch.device("cuda", int(os.environ.get("LOCAL_RANK", RANK))) if BACKEND == "nccl" else torch.device("cpu")
+DEVICE = torch.device("cpu") if BACKEND == "gloo" else torch.device("cuda", int(os.environ.get("LOCAL_RANK", RANK)))
 
 # Element counts: one, odd, packets, and several kilobytes.
 COUNTS = (1, 7, 512, 4099)

@@ -18,6 +18,8 @@ impl Root {
             Purpose::Join { rank, ranks, generation } => self.joining.push(Joining { rank, ranks, generation, conn }),
             Purpose::Stream { .. } => self.inbox.accept_stream(0, purpose, conn),
             Purpose::Observe => self.observers.add(conn),
+            // The id of this job is not that of a rendezvous.
+            Purpose::Locate { .. } => {}
         }
     }
 

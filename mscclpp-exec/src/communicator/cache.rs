@@ -91,6 +91,11 @@ impl<P> Cache<P> {
 
 #[cfg(feature = "cuda")]
 impl<P> Cache<P> {
+    /// Returns what is prepared for a request.
+    pub(super) fn find(&self, request: &Request) -> Option<&P> {
+        self.index.get(request).and_then(|at| self.entries.get(*at)).map(|entry| &entry.prepared)
+    }
+
     /// Returns all that is prepared.
     pub(super) fn prepared(&self) -> impl Iterator<Item = &P> {
         self.entries.iter().map(|entry| &entry.prepared)

@@ -53,6 +53,8 @@ pub struct Group<'a> {
 struct Grouped<'a> {
     order: Order,
     place: &'static Location<'static>,
+    /// What messages state as the place instead.
+    name: Option<&'static str>,
     run: Box<dyn FnOnce() -> Result<(), Error> + 'a>,
 }
 
@@ -157,7 +159,7 @@ impl<'a> Group<'a> {
     #[track_caller]
     fn add(&mut self, comm: &Communicator, transfer: Option<Transfer>, run: impl FnOnce() -> Result<(), Error> + 'a) {
         let order = Order { communicator: comm.bootstrap().number(), transfer, number: self.calls.len() };
-        self.calls.push(Grouped { order, place: Location::caller(), run: Box::new(run) });
+        self.calls.push(Grouped { order, place: Location::caller(), name: place::name(), run: Box::new(run) });
     }
 
     fn add_own<T: Element>(&mut self, comm: &Communicator, len: Option<usize>, memory: OwnMemory<'a>) {
@@ -177,6 +179,7 @@ impl<'a> Group<'a> {
         self.calls.sort_by_key(|call| call.order);
         self.calls.into_iter().try_for_each(|call| {
             let _place = place::enter(call.place);
+            let _name = call.name.map(place::enter_name);
             (call.run)()
         })
     }

@@ -195,6 +195,14 @@ impl Communicator {
         Ok(id.join(rank, num_ranks, options)?.into())
     }
 
+    /// Joins the job of a [`Rendezvous`](mscclpp_bootstrap::Rendezvous) as `rank`, which may be 0.
+    ///
+    /// # Errors
+    /// As [`UniqueId::connect`].
+    pub fn connect_by_id(id: &UniqueId, rank: u32, num_ranks: u32, options: Options) -> Result<Self, Error> {
+        Ok(id.connect(rank, num_ranks, options)?.into())
+    }
+
     /// Returns this rank.
     pub fn rank(&self) -> u32 {
         self.inner.bootstrap.rank()

@@ -13,9 +13,37 @@ use crate::dtype::Element;
 use crate::error::Error;
 use crate::select::{Registry, Request};
 
-/// The communicators of a rank with single other ranks, by rank: each exists from its first transfer on.
+/// The sequence of which a transfer between two ranks is a part: the ranks make the transfers of one in the same order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Sequence {
+    /// Transfers of slices in both directions: a call waits for the other rank, which must not make the same one.
+    OfSlices,
+    /// Transfers of device memory that this rank sends.
+    Sent,
+    /// Transfers of device memory that this rank receives.
+    Received,
+}
+
+impl Sequence {
+    /// Returns that of a transfer of device memory.
+    #[cfg(feature = "cuda")]
+    pub(super) fn on_device(is_sent: bool) -> Self {
+        if is_sent { Self::Sent } else { Self::Received }
+    }
+
+    /// Returns whether this rank sends, if all transfers have one direction.
+    fn is_sent(self) -> Option<bool> {
+        match self {
+            Self::OfSlices => None,
+            Self::Sent => Some(true),
+            Self::Received => Some(false),
+        }
+    }
+}
+
+/// The communicators of a rank with single other ranks, by rank and sequence: each exists from its first transfer on.
 #[derive(Default)]
-pub(super) struct Pairs(Mutex<BTreeMap<u32, Communicator>>);
+pub(super) struct Pairs(Mutex<BTreeMap<(u32, Sequence), Communicator>>);
 
 impl Pairs {
     /// Replaces the registry of all pairs; the ranks have compared it.
@@ -33,8 +61,8 @@ impl Communicator {
     /// `data` may be changed: at once for short data, otherwise when the other rank has it. Ranks that exchange data do it in a
     /// [`Group`](super::Group).
     ///
-    /// Other ranks need not call anything. The transfers between two ranks, in both directions, are made in the order of their
-    /// calls: two ranks that both send first make different calls.
+    /// Other ranks need not call anything. The transfers of slices between two ranks, in both directions, are made in the order of
+    /// their calls: two ranks that both send first make different calls.
     ///
     /// # Cost
     /// The first transfer with a rank connects the two as a communicator of their own, which waits for the other one. Later ones
@@ -46,7 +74,7 @@ impl Communicator {
     #[track_caller]
     pub fn send<T: Element>(&self, data: &[T], peer: u32) -> Result<(), Error> {
         let count = data.len();
-        self.transfer("send", peer, |pair| {
+        self.transfer("send", peer, Sequence::OfSlices, |pair| {
             pair.serve(pair.transfer_request::<T>(count, pair.rank()), Typed::Source(data))
         })
     }
@@ -58,17 +86,18 @@ impl Communicator {
     #[track_caller]
     pub fn recv<T: Element>(&self, data: &mut [T], peer: u32) -> Result<(), Error> {
         let count = data.len();
-        self.transfer("recv", peer, |pair| {
+        self.transfer("recv", peer, Sequence::OfSlices, |pair| {
             pair.serve(pair.transfer_request::<T>(count, 1 - pair.rank()), Typed::Same(data))
         })
     }
 
-    /// Makes a call of the communicator with another rank.
+    /// Makes a call of a communicator with another rank.
     #[track_caller]
     pub(super) fn transfer(
         &self,
         call: &'static str,
         peer: u32,
+        sequence: Sequence,
         run: impl FnOnce(&Self) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let (rank, num_ranks) = (self.rank(), self.num_ranks());
@@ -77,32 +106,40 @@ impl Communicator {
         }
         self.wait_for_started();
         let _place = place::enter(Location::caller());
-        let pair = self.pair(peer)?;
+        let pair = self.pair(peer, sequence)?;
         run(&pair).map_err(|source| Error::Transfer { call, rank, peer, source: Box::new(source) })
     }
 
-    /// Calls a function for each pair.
+    /// Calls a function for each pair, also if it fails for one; returns the first error.
     #[cfg(feature = "cuda")]
     #[track_caller]
     pub(super) fn each_pair(&self, run: impl Fn(&Self) -> Result<(), Error>) -> Result<(), Error> {
         let pairs = self.inner.pairs.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        pairs.into_iter().try_for_each(|(peer, pair)| {
+        let run = |((peer, _), pair): ((u32, Sequence), Self)| {
             let pair = Self { timeout: self.timeout, ..pair };
             let failed = |source| Error::Transfer { call: "synchronize", rank: self.rank(), peer, source };
             run(&pair).map_err(|source| failed(Box::new(source)))
-        })
+        };
+        pairs.into_iter().map(run).fold(Ok(()), Result::and)
     }
 
-    /// Returns the communicator with another rank.
-    fn pair(&self, peer: u32) -> Result<Self, Error> {
+    /// Returns a communicator with another rank, if there was a transfer of the sequence.
+    #[cfg(feature = "cuda")]
+    pub(super) fn known_pair(&self, peer: u32, sequence: Sequence) -> Option<Self> {
+        let pairs = self.inner.pairs.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pairs.get(&(peer, sequence)).map(|pair| Self { timeout: self.timeout, ..pair.clone() })
+    }
+
+    /// Returns a communicator with another rank.
+    fn pair(&self, peer: u32, sequence: Sequence) -> Result<Self, Error> {
         let mut pairs = self.inner.pairs.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pair) = pairs.get(&peer) {
+        if let Some(pair) = pairs.get(&(peer, sequence)) {
             return Ok(Self { timeout: self.timeout, ..pair.clone() });
         }
-        let bootstrap = self.inner.bootstrap.pair(peer)?;
+        let bootstrap = self.inner.bootstrap.pair(peer, sequence.is_sent())?;
         let registry = self.lock_registry().clone().or_else(|| self.inner.inherited.clone());
         let pair = Self::with_inherited(bootstrap, registry);
-        pairs.insert(peer, pair.clone());
+        pairs.insert((peer, sequence), pair.clone());
         Ok(Self { timeout: self.timeout, ..pair })
     }
 

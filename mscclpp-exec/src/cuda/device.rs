@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::CudaUnavailable;
 use super::abi;
 use super::driver::{Handle, Peer, Properties, SharedDriver};
-use super::images::{CAPABILITY, TOOLKIT, image};
+use super::images;
 use super::jit::{self, Cache, Module, Source};
 use super::libcuda::{self, Cuda};
 use super::memory::DeviceMemory;
@@ -124,6 +124,15 @@ impl Device {
         Stream::new(self)
     }
 
+    /// Creates a stream of the highest priority: for work that work on other streams waits for. Streams of one priority may
+    /// share a queue of the device.
+    ///
+    /// # Errors
+    /// [`Error::Driver`].
+    pub fn priority_stream(&self) -> Result<Stream, Error> {
+        Stream::with_priority(self)
+    }
+
     /// Returns whether the device supports multicast objects, with which one store reaches all devices of a switch and
     /// one load combines their values. Switch channels use them if all of their members are on such devices
     /// ([`SwitchPath`](super::SwitchPath)).
@@ -207,20 +216,21 @@ impl Device {
         Ok(Kernels { module, execute: find("mscclpp_execute")?, divide: find("mscclpp_divide")? })
     }
 
-    /// Loads the prebuilt kernels. If these are only PTX for the device and the driver is older than the toolkit that
-    /// built them, it loads those that NVRTC compiles for exactly this device, if NVRTC is available.
+    /// Loads the first kernels that the driver accepts: prebuilt machine code, of the latest toolkit first; where there is none for the
+    /// device, what NVRTC compiles for exactly this device; prebuilt PTX; and at last what NVRTC compiles if all of these were refused.
     fn load_kernels(&self, dtype: DataType, accumulate: AccumType) -> Result<Handle, Error> {
-        let (name, prebuilt) = image(dtype, accumulate).ok_or(Error::UnsupportedAccumulator { dtype, accumulate })?;
-        let driver = self.driver();
-        let exact = || -> Result<Handle, Error> {
-            let source =
-                Source::executor(dtype, accumulate).ok_or(Error::UnsupportedAccumulator { dtype, accumulate })?;
+        let unsupported = || Error::UnsupportedAccumulator { dtype, accumulate };
+        let name = images::name(dtype, accumulate).ok_or_else(unsupported)?;
+        let (driver, properties) = (self.driver(), self.properties());
+        let prebuilt = images::accepted(name, properties.driver, properties.capability);
+        let compiled = || -> Result<Handle, Error> {
+            let source = Source::executor(dtype, accumulate).ok_or_else(unsupported)?;
             let image = jit::compile(driver.compiler()?, &self.inner.cache, &source)?;
             Ok(driver.load(name, &image.code)?)
         };
         let mut none = None;
-        if self.properties().capability != CAPABILITY {
-            match exact() {
+        if !prebuilt.first().is_some_and(|images| images.have_code_for(properties.capability)) {
+            match compiled() {
                 Ok(module) => return Ok(module),
                 Err(error) => {
                     log::info!("{name}: left to the driver's compiler: {error}");
@@ -228,19 +238,22 @@ impl Device {
                 }
             }
         }
-        let refused = match driver.load(name, prebuilt) {
-            Err(error) if error.is_image_error() => error,
-            loaded => return Ok(loaded?),
-        };
-        let none = match none.map_or_else(exact, Err) {
-            Ok(module) => {
-                log::info!("{name}: compiled for this driver, which refuses what is in this library: {refused}");
-                return Ok(module);
+        let mut refused = None;
+        for images in prebuilt {
+            match driver.load(name, images.find(name).unwrap_or_default()) {
+                Err(error) if error.is_image_error() => {
+                    log::info!("{name}: the driver refuses what toolkit {} has built: {error}", images.toolkit);
+                    refused = Some(Box::new(error));
+                }
+                loaded => return Ok(loaded?),
             }
+        }
+        let none = match none.map_or_else(compiled, Err) {
+            Ok(module) => return Ok(module),
             Err(error) => error.to_string(),
         };
-        let (device, driver) = (self.label(), self.properties().driver);
-        Err(CudaUnavailable::Kernels { device, driver, toolkit: TOOLKIT, refused: Box::new(refused), none }.into())
+        Err(CudaUnavailable::Kernels { device: self.label(), kernels: name, driver: properties.driver, refused, none }
+            .into())
     }
 
     /// Compares the hash of the ABI in the kernels with the host's.

@@ -73,8 +73,15 @@ impl Used {
 
 impl Stream {
     pub(super) fn new(device: &Device) -> Result<Self, Error> {
-        let handle = device.driver().create_stream()?;
-        Ok(Self { lanes: vec![Arc::new(Lane { handle, device: device.clone(), owned: true })] })
+        Ok(Self::owned(device, device.driver().create_stream()?))
+    }
+
+    pub(super) fn with_priority(device: &Device) -> Result<Self, Error> {
+        Ok(Self::owned(device, device.driver().create_priority_stream()?))
+    }
+
+    fn owned(device: &Device, handle: Handle) -> Self {
+        Self { lanes: vec![Arc::new(Lane { handle, device: device.clone(), owned: true })] }
     }
 
     /// Wraps a stream that the caller created and destroys: a `CUstream` of the driver's interface.
@@ -153,8 +160,11 @@ impl Stream {
     }
 
     /// Returns whether the stream is being captured, whatever code began the capture.
-    pub(crate) fn is_capturing(&self) -> driver::Result<bool> {
-        self.lanes.first().map_or(Ok(false), |lane| lane.driver().is_capturing(lane.handle))
+    ///
+    /// # Errors
+    /// [`Error::Driver`].
+    pub fn is_capturing(&self) -> Result<bool, Error> {
+        Ok(self.lanes.first().map_or(Ok(false), |lane| lane.driver().is_capturing(lane.handle))?)
     }
 
     /// Begins set-up by this thread, which is allowed in a capture; `is_captured`: for a call that is captured.
@@ -179,6 +189,47 @@ impl Stream {
     pub fn event(&self) -> Result<Event, Error> {
         let lane = self.lanes.first().ok_or_else(|| Error::StreamDeviceMismatch { device: "any device".into() })?;
         Ok(Event::timed_on(lane)?)
+    }
+
+    /// Records an event without a time on the stream; on that of the first device, if there are several.
+    ///
+    /// # Errors
+    /// As [`event`](Self::event).
+    pub fn untimed_event(&self) -> Result<Event, Error> {
+        let lane = self.lanes.first().ok_or_else(|| Error::StreamDeviceMismatch { device: "any device".into() })?;
+        Ok(Event::on(lane)?)
+    }
+
+    /// Lets work that is enqueued later begin after an event of the same device.
+    ///
+    /// # Errors
+    /// [`Error::StreamDeviceMismatch`] for an event of another device; [`Error::Driver`].
+    pub fn wait_for(&self, event: &Event) -> Result<(), Error> {
+        let lane = self.on(&event.driver)?;
+        Ok(lane.driver().wait_event(lane.handle, event.handle)?)
+    }
+
+    /// Lets work that is enqueued later begin when 8 bytes of memory are at least `value`: when their difference, as a signed
+    /// number, is not negative.
+    ///
+    /// # Errors
+    /// [`Error::Driver`] for memory that the device cannot access, and for an address that is no multiple of 8.
+    ///
+    /// # Safety
+    /// The memory must stay allocated until the wait has ended.
+    pub unsafe fn wait_value(&self, address: u64, value: u64) -> Result<(), Error> {
+        self.lanes.iter().try_for_each(|lane| Ok(lane.driver().wait_value(address, value, lane.handle)?))
+    }
+
+    /// Stores 8 bytes when the work so far is complete, whose effects are visible to those who read the value.
+    ///
+    /// # Errors
+    /// As [`wait_value`](Self::wait_value).
+    ///
+    /// # Safety
+    /// The memory must stay allocated until the store is done, and no other code may access it but by atomic operations.
+    pub unsafe fn write_value(&self, address: u64, value: u64) -> Result<(), Error> {
+        self.lanes.iter().try_for_each(|lane| Ok(lane.driver().write_value(address, value, lane.handle)?))
     }
 }
 
@@ -342,6 +393,14 @@ impl Event {
 
     fn is_done(&self) -> driver::Result<bool> {
         self.driver.is_done(self.handle)
+    }
+
+    /// Returns whether the work before it is complete.
+    ///
+    /// # Errors
+    /// [`Error::Driver`].
+    pub fn is_complete(&self) -> Result<bool, Error> {
+        Ok(self.is_done()?)
     }
 
     /// Returns the microseconds from an earlier event to this one; both must be complete.

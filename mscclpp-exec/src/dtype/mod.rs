@@ -2,7 +2,8 @@
 
 mod fp8;
 
-pub use fp8::{E4m3, E5m2};
+pub(crate) use fp8::to_odd;
+pub use fp8::{E4m3, E4m3B15, E5m2};
 
 use std::fmt;
 use std::str::FromStr;
@@ -72,6 +73,8 @@ data_types! {
     F8E4M3 = "f8e4m3" | "fp8_e4m3" | "e4m3": E4m3, 1;
     /// 8-bit float with 5 exponent bits: 3 significant bits, largest finite value 57344.
     F8E5M2 = "f8e5m2" | "fp8_e5m2" | "e5m2": E5m2, 1;
+    /// 8-bit float with 4 exponent bits of bias 15: 4 significant bits, largest value 1.875, neither infinity nor NaN.
+    F8E4M3B15 = "f8e4m3b15" | "fp8_e4m3b15" | "e4m3b15": E4m3B15, 1;
 }
 
 impl DataType {
@@ -85,8 +88,8 @@ impl DataType {
         matches!(self, Self::U8 | Self::U32 | Self::U64)
     }
 
-    /// Returns the number of significant bits: every integer up to 2 to this power is exact. For integers, the bits of
-    /// the largest value.
+    /// Returns the number of significant bits: every integer up to 2 to this power is exact, or every 16th up to 1 where 1.875 is the
+    /// largest value. For integers, the bits of the largest value.
     pub const fn significant_bits(self) -> u32 {
         match self {
             Self::I8 => 7,
@@ -98,7 +101,7 @@ impl DataType {
             Self::F16 => 11,
             Self::F32 => 24,
             Self::F64 => 53,
-            Self::F8E4M3 => 4,
+            Self::F8E4M3 | Self::F8E4M3B15 => 4,
             Self::F8E5M2 => 3,
         }
     }

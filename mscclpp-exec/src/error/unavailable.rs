@@ -40,27 +40,26 @@ pub enum CudaUnavailable {
     #[error("the CUDA driver does not work: {0}")]
     Driver(#[source] DriverError),
     /// A driver without functions that this library requires.
-    #[error("the CUDA driver supports CUDA {}.{}, expected at least 12.4; install a newer driver, or use the CPU", version / 1000, version % 1000 / 10)]
+    #[error("the CUDA driver supports CUDA {}.{}, expected at least 12.2; install a newer driver, or use the CPU", version / 1000, version % 1000 / 10)]
     OldDriver {
         /// Version as the driver reports it: 1000 times the major version plus 10 times the minor one.
         version: u32,
     },
     /// A driver that rejects the kernels of this library, where none can be compiled either.
     #[error(
-        "{device} cannot load the kernels of this library: {refused}; the driver supports CUDA {}.{}, but the kernels \
-         were built with {}.{}: install a newer driver, or a version of NVRTC that matches the driver and can compile \
-         them ({none})",
-        driver / 1000, driver % 1000 / 10, toolkit / 1000, toolkit % 1000 / 10
+        "{device} cannot load the kernels `{kernels}` of this library{}; the driver supports CUDA {}.{}: install one for CUDA 13.0 or \
+         later, or a version of NVRTC that matches the driver and can compile them ({none})",
+        refused.as_ref().map(|refused| format!(": {refused}")).unwrap_or_default(), driver / 1000, driver % 1000 / 10
     )]
     Kernels {
         /// The device.
         device: String,
+        /// Name of the kernels: element type and accumulator type.
+        kernels: &'static str,
         /// The driver's version: 1000 times the major one plus 10 times the minor one.
         driver: u32,
-        /// Version of the toolkit that built the kernels.
-        toolkit: u32,
-        /// Error of the driver.
-        refused: Box<DriverError>,
+        /// Error of the driver for the last prebuilt kernels; `None` if there are none for a driver of this version.
+        refused: Option<Box<DriverError>>,
         /// Why no kernels were compiled.
         none: String,
     },

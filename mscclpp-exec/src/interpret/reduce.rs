@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use mscclpp_core::types::ReduceOp;
 
-use crate::dtype::{DataType, E4m3, E5m2};
+use crate::dtype::{DataType, E4m3, E4m3B15, E5m2};
 use crate::memory::{Lines, fuse};
 use crate::numeric::{
     AccumType, Accumulator, LINE, LINES, Line, MAX, MIN, Number, PROD, SUM, Tile, Via, combine, zeroed,
@@ -48,6 +48,7 @@ impl Reducer {
             DataType::BF16 => small::<bf16>(op, accumulate),
             DataType::F8E4M3 => small::<E4m3>(op, accumulate),
             DataType::F8E5M2 => small::<E5m2>(op, accumulate),
+            DataType::F8E4M3B15 => small::<E4m3B15>(op, accumulate),
         })
     }
 }
@@ -67,6 +68,7 @@ pub(crate) fn divider(dtype: DataType) -> Divider {
         DataType::BF16 => divide_small::<bf16>,
         DataType::F8E4M3 => divide_small::<E4m3>,
         DataType::F8E5M2 => divide_small::<E5m2>,
+        DataType::F8E4M3B15 => divide_small::<E4m3B15>,
     }
 }
 
@@ -240,6 +242,23 @@ mod tests {
         check(f64::from);
         check(|v| E4m3::from_f64(v.into()));
         check(|v| E5m2::from_f64(v.into()));
+    }
+
+    #[test]
+    fn floats_with_bias_of_15_round_at_every_step_or_once() {
+        let sum = |accumulate, values: [f64; 3]| {
+            let sources = values.map(|value| block(|_| E4m3B15::from_f64(value)));
+            reduce::<E4m3B15>(ReduceOp::Sum, accumulate, &sources)[0].to_f32()
+        };
+        for accumulate in [AccumType::Native, AccumType::F32, AccumType::F64] {
+            assert_eq!(sum(accumulate, [0.5, 0.75, 0.125]), 1.375, "{accumulate}");
+        }
+        // The largest value, or the sum as it is.
+        assert_eq!(sum(AccumType::Native, [1.75, 1.75, -1.5]), 0.375);
+        assert_eq!(sum(AccumType::F32, [1.75, 1.75, -1.75]), 1.75);
+        // Halves of a step: lost or gained twice natively, once in f64.
+        assert_eq!(sum(AccumType::Native, [1.0, 0.0625, 0.0625]), 1.25);
+        assert_eq!(sum(AccumType::F64, [1.0, 0.0625, 0.0625]), 1.125);
     }
 
     #[test]

@@ -5,13 +5,13 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
 use super::number::Number;
-use crate::dtype::{E4m3, E5m2};
+use crate::dtype::{E4m3, E4m3B15, E5m2, to_odd};
 
 /// A float type that is combined in `A`. Slices of one call have equal lengths.
 pub(crate) trait Via<A: Number>: Pod {
     /// Converts exactly.
     fn widen(from: &[Self], to: &mut [A]);
-    /// Rounds to the nearest value, ties to even.
+    /// Rounds to the nearest value, ties to even where the type does not say otherwise.
     fn narrow(from: &[A], to: &mut [Self]);
 }
 
@@ -20,16 +20,6 @@ fn each<S: Copy, D>(from: &[S], to: &mut [D], convert: impl Fn(S) -> D) {
     for (to, &from) in to.iter_mut().zip(from) {
         *to = convert(from);
     }
-}
-
-/// Returns the f32 next to a value towards zero, with its last bit set if it is not the value itself. Rounding that
-/// once more to at most 22 bits gives the same result as rounding the value itself.
-#[inline(always)]
-fn to_odd(value: f64) -> f32 {
-    let nearest = value as f32;
-    let back = f64::from(nearest);
-    let towards_zero = nearest.to_bits() - u32::from(back.abs() > value.abs());
-    f32::from_bits(towards_zero | u32::from(back != value))
 }
 
 impl Via<f32> for f16 {
@@ -106,7 +96,7 @@ macro_rules! fp8 {
     )* };
 }
 
-fp8!(E4m3, E5m2);
+fp8!(E4m3, E5m2, E4m3B15);
 
 impl Via<f64> for f32 {
     #[inline]

@@ -7,7 +7,6 @@
 //! Nothing limits how far a rank is ahead of another one. A rank that is more than [`RING`] calls ahead has overwritten
 //! the calls that the other one would compare, but compares them itself, up to [`CHAINS`] calls back.
 
-use std::panic::Location;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, fence};
@@ -44,7 +43,7 @@ pub(crate) struct CallText {
 
 impl CallText {
     /// Creates the text of a kind of call. `text` distinguishes calls; `place` is only shown. Long texts are cut.
-    pub(crate) fn new(text: &str, place: &Location<'_>) -> Self {
+    pub(crate) fn new(text: &str, place: &str) -> Self {
         // The text, a line break, the place.
         let mut bytes = [0; 8 * TEXT_WORDS];
         let place = format!("\n{place}");
@@ -246,6 +245,8 @@ fn read(ring: &SharedCacheLines, number: u64) -> Option<Entry> {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::Location;
+
     use super::*;
     use crate::shm::Segment;
     use mscclpp_bootstrap::{Bootstrap, Error as Cause};
@@ -261,7 +262,7 @@ mod tests {
     }
 
     fn text(text: &str) -> CallText {
-        CallText::new(text, Location::caller())
+        CallText::new(text, &Location::caller().to_string())
     }
 
     #[test]

@@ -343,6 +343,7 @@ impl LaunchLoop<'_> {
         }
         let left = idle.timeout.get_or_insert_with(|| ActiveTimeout::new(timeout)).update();
         self.write_positions();
+        self.session.abort_if_interrupted();
         let cause = self.session.find_cause();
         let is_late = cause.is_none() && left.is_zero();
         if cause.is_some() || (is_late && (self.have_all_reported() || idle.late >= MAX_LATE_PARKS)) {

@@ -28,6 +28,7 @@ mod calls;
 mod executor;
 #[cfg(feature = "cuda")]
 mod gather;
+mod interrupt;
 mod launch;
 mod launch_loop;
 mod nodes;
@@ -43,6 +44,7 @@ pub use buffer::SharedBuffer;
 #[cfg(feature = "cuda")]
 pub(crate) use call_ring::{CallRing, CallText};
 pub use executor::Executor;
+pub use interrupt::with_interrupt_check;
 pub use launch::PreparedPlan;
 #[cfg(feature = "cuda")]
 pub(crate) use nodes::sends;

@@ -26,7 +26,7 @@ pub fn measure(comm: &Communicator, request: &Request, measuring: MeasureOptions
     }
     typed!(
         I8: i8, U8: u8, I32: i32, U32: u32, I64: i64, U64: u64, F16: half::f16, BF16: half::bf16, F32: f32, F64: f64,
-        F8E4M3: crate::dtype::E4m3, F8E5M2: crate::dtype::E5m2
+        F8E4M3: crate::dtype::E4m3, F8E5M2: crate::dtype::E5m2, F8E4M3B15: crate::dtype::E4m3B15
     )
 }
 

@@ -124,6 +124,7 @@ fn step(dtype: DataType, magnitude: f64) -> f64 {
         DataType::F16 => 0.5_f64.powi(24),
         DataType::F8E4M3 => 0.5_f64.powi(9),
         DataType::F8E5M2 => 0.5_f64.powi(16),
+        DataType::F8E4M3B15 => 0.5_f64.powi(17),
         _ => 0.0,
     };
     (magnitude * relative).max(smallest)

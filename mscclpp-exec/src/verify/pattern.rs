@@ -44,10 +44,15 @@ impl Inputs {
         // Position of this rank in an order of the ranks that differs from element to element.
         let position = (u64::from(rank) + of_element % u64::from(self.ranks)) % u64::from(self.ranks);
         match self.op {
-            Some(ReduceOp::Sum | ReduceOp::Avg) => self.term(bits, position),
+            Some(ReduceOp::Sum | ReduceOp::Avg) => self.term(bits, position) * self.unit(),
             Some(ReduceOp::Prod) => self.factor(bits, position),
-            Some(ReduceOp::Min | ReduceOp::Max) | None => self.integer(bits, self.max_magnitude()),
+            Some(ReduceOp::Min | ReduceOp::Max) | None => self.integer(bits, self.max_magnitude()) * self.unit(),
         }
+    }
+
+    /// Returns what integers are multiplied by so that the largest one is a value of the type.
+    fn unit(&self) -> f64 {
+        if self.dtype == DataType::F8E4M3B15 { 0.0625 } else { 1.0 }
     }
 
     /// Returns an integer up to a magnitude, without sign for unsigned types.
@@ -82,8 +87,8 @@ impl Inputs {
         let sign = if bits >> 63 != 0 && !self.dtype.is_unsigned() { -1.0 } else { 1.0 };
         let size = match (self.dtype.is_integer(), position) {
             (true, position) if position < FACTORS => [2.0, 3.0][bits as usize % 2],
-            // Products of these have two significant bits.
-            (false, 0) => [0.5, 1.0, 2.0][bits as usize % 3],
+            // Products of these have two significant bits, and every type has them.
+            (false, 0) => [0.25, 0.5, 1.0][bits as usize % 3],
             (false, 1) => [1.0, 1.5][bits as usize % 2],
             _ => 1.0,
         };

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use crate::dtype::{DataType, E4m3, E5m2};
+use crate::dtype::{DataType, E4m3, E4m3B15, E5m2};
 
 /// Expands a macro arm for the Rust type of a data type.
 macro_rules! with_type {
@@ -56,6 +56,10 @@ macro_rules! with_type {
                 type $type = E5m2;
                 $body
             }
+            DataType::F8E4M3B15 => {
+                type $type = E4m3B15;
+                $body
+            }
         }
     };
 }
@@ -102,6 +106,7 @@ floats! {
     f64: |value| value, |value| value;
     E4m3: E4m3::from_f64, E4m3::to_f32;
     E5m2: E5m2::from_f64, E5m2::to_f32;
+    E4m3B15: E4m3B15::from_f64, E4m3B15::to_f32;
 }
 
 /// Writes a value as an element: floats rounded, integers wrapped.

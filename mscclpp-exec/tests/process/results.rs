@@ -13,7 +13,7 @@ use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cpu;
 use mscclpp_exec::process::{Executor, PreparedPlan};
 use mscclpp_exec::verify::{Pattern, Verifier};
-use mscclpp_exec::{DataType, E4m3, E5m2, Element, Error, Message};
+use mscclpp_exec::{DataType, E4m3, E4m3B15, E5m2, Element, Error, Message};
 
 use super::group::each;
 
@@ -57,7 +57,8 @@ impl Reference {
                 }
             };
         }
-        by_type!(I8 i8, U8 u8, I32 i32, U32 u32, I64 i64, U64 u64, F16 f16, BF16 bf16, F32 f32, F64 f64, F8E4M3 E4m3, F8E5M2 E5m2);
+        by_type!(I8 i8, U8 u8, I32 i32, U32 u32, I64 i64, U64 u64, F16 f16, BF16 bf16, F32 f32, F64 f64, F8E4M3 E4m3, F8E5M2 E5m2,
+            F8E4M3B15 E4m3B15);
     }
 
     fn check_as<T: Element>(&self, executor: &Executor, x: &mut PreparedPlan, what: &str) {

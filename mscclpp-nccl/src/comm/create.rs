@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use mscclpp_bootstrap::{Options, RootListener, UniqueId as Id};
+use mscclpp_bootstrap::{Options, Rendezvous, UniqueId as Id};
 use mscclpp_exec::Communicator;
 use mscclpp_exec::cuda::{Device, current_device, device_count};
 
@@ -18,8 +18,8 @@ use crate::entry::{Failure, Result, check_pointer, fail, panicked, write};
 use crate::open_group;
 use crate::params;
 
-/// Listeners of ids whose rank 0 has not joined yet, by id.
-static LISTENERS: Mutex<Option<HashMap<String, RootListener>>> = Mutex::new(None);
+/// The rendezvous of ids that this process has made, by id.
+static MADE: Mutex<Option<HashMap<String, Rendezvous>>> = Mutex::new(None);
 
 /// Creates a communicator; the result is that of the call.
 type Create = Box<dyn FnOnce() -> Result<Communicator> + Send>;
@@ -29,8 +29,8 @@ fn text(id: &UniqueId) -> String {
     id.0.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).map(char::from).collect()
 }
 
-fn id_of(listener: &RootListener) -> Result<UniqueId> {
-    let text = listener.unique_id().to_string();
+fn id_of(id: &Id) -> Result<UniqueId> {
+    let text = id.to_string();
     let mut id = UniqueId([0; 128]);
     if text.len() >= id.0.len() {
         return Err(Failure::new(crate::abi::Code::InternalError, format!("a unique id of {} bytes", text.len())));
@@ -39,11 +39,11 @@ fn id_of(listener: &RootListener) -> Result<UniqueId> {
     Ok(id)
 }
 
-/// Listens for the ranks of a new job; rank 0 is one of this process.
+/// Lets the ranks of a new job find each other through this process, which need not have one of them.
 pub(crate) fn unique_id() -> Result<UniqueId> {
-    let listener = RootListener::new()?;
-    let id = id_of(&listener)?;
-    lock(&LISTENERS).get_or_insert_default().insert(text(&id), listener);
+    let rendezvous = Rendezvous::new()?;
+    let id = id_of(rendezvous.unique_id())?;
+    lock(&MADE).get_or_insert_default().insert(text(&id), rendezvous);
     Ok(id)
 }
 
@@ -181,16 +181,10 @@ pub(crate) unsafe fn init_rank(
     let config = unsafe { Config::read(config) }?;
     let (device, options, id) = (device(None)?, options()?, text(id));
     let job: Id = id.parse().map_err(|_| Failure::argument("commId: expected the id that ncclGetUniqueId wrote"))?;
-    let join: Create = match rank {
-        0 => {
-            let listener = lock(&LISTENERS).as_mut().and_then(|listeners| listeners.remove(&id));
-            let listener = listener.ok_or_else(|| {
-                Failure::usage("commId: rank 0 must be in the process that called ncclGetUniqueId, which makes each id for one communicator")
-            })?;
-            Box::new(move || Ok(Communicator::from_listener(listener, num_ranks, options)?))
-        }
-        _ => Box::new(move || Ok(Communicator::join(&job, rank, num_ranks, options)?)),
-    };
+    if lock(&MADE).as_ref().and_then(|made| made.get(&id)).is_some_and(Rendezvous::is_over) {
+        return Err(Failure::usage("commId: its communicator was created before: ncclGetUniqueId makes an id for one"));
+    }
+    let join: Create = Box::new(move || Ok(Communicator::connect_by_id(&job, rank, num_ranks, options)?));
     // SAFETY: guaranteed by the caller.
     unsafe { create(function, out, device, config, join, None) }
 }
@@ -338,7 +332,7 @@ pub(crate) unsafe fn shrink(
     let of = Arc::clone(comm);
     let without = move || {
         // Pending launches may wait for ranks that are excluded. A failed communicator has ended them.
-        if flags & SHRINK_ABORT != 0 && of.check().is_ok() && !parent.is_idle()? {
+        if flags & SHRINK_ABORT != 0 && of.check().is_ok() && !of.is_idle(&parent)? {
             parent.revoke();
             // It ends the launches.
             let _ = of.check();
@@ -359,7 +353,7 @@ pub(crate) fn newcomers_id(comm: &Comm) -> Result<UniqueId> {
         )));
     }
     let listener = communicator.listen_for_newcomers()?;
-    let id = id_of(&listener)?;
+    let id = id_of(listener.unique_id())?;
     *lock(&comm.newcomers) = Some(listener);
     Ok(id)
 }

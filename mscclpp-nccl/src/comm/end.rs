@@ -5,6 +5,8 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
+use mscclpp_exec::{Communicator, Error};
+
 use super::{Comm, lock, remove};
 use crate::abi::Code;
 use crate::entry::{Failure, Result};
@@ -23,9 +25,7 @@ impl Comm {
             Err(_) if self.is_starting() => return Ok(()),
             ready => ready?,
         };
-        if let Some(failure) = lock(&self.failure).clone() {
-            return Err(failure);
-        }
+        self.check_known_failure()?;
         communicator.check().map_err(|error| self.note(error.into()))?;
         self.nested().map_or(Ok(()), |nested| nested.async_error().map_err(|failure| self.note(failure)))
     }
@@ -34,8 +34,10 @@ impl Comm {
     pub(super) fn watch(&self) {
         if let Ok(_calling) = self.calling.try_lock() {
             let _watching = lock(&self.watching);
-            // `note` keeps it.
-            let _ = self.check();
+            // `note` keeps it. A rank that does not know of it yet may have stored a signal after the last release.
+            if self.check().is_err() {
+                self.signals.release();
+            }
         }
     }
 
@@ -45,12 +47,17 @@ impl Comm {
         drop(profiler);
     }
 
+    /// Returns whether all launches are complete, those of transfers that a thread makes too.
+    pub(super) fn is_idle(&self, communicator: &Communicator) -> std::result::Result<bool, Error> {
+        Ok(self.lanes.is_idle()? && self.signals.is_idle()? && communicator.is_idle()?)
+    }
+
     /// Waits until the launches are complete.
     fn drain(&self) -> Result<()> {
         let communicator = self.ready()?;
         loop {
             self.check()?;
-            if communicator.is_idle()? {
+            if self.is_idle(&communicator)? {
                 return self.check();
             }
             thread::sleep(POLL_INTERVAL);
@@ -102,8 +109,9 @@ pub(crate) fn abort(comm: Arc<Comm>) -> Result<()> {
     let Ok(communicator) = comm.ready() else { return Ok(()) };
     comm.nested().inspect(|nested| nested.abort());
     // A rank that has completed its calls leaves in order: others may still be in theirs.
-    if comm.check().is_ok() && !communicator.is_idle().unwrap_or(false) {
+    if comm.check().is_ok() && !comm.is_idle(&communicator).unwrap_or(false) {
         communicator.abort("ncclCommAbort");
+        comm.signals.release();
         // It ends the launches.
         let _ = communicator.check();
     }

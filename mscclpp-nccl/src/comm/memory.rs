@@ -1,19 +1,19 @@
-//! Device memory: allocations, registrations, windows, and what a call lends.
+//! Device memory: allocations, registrations, and what a call lends.
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use mscclpp_exec::cuda::{DeviceMut, DeviceRef, DeviceSlice, DeviceVec, Lent, Registered, Stream};
+use mscclpp_exec::cuda::{DeviceMut, DeviceRef, DeviceSlice, DeviceVec, Lent, Stream};
 use mscclpp_exec::{Element, Error};
 
+use super::window::Window;
 use super::{Comm, own_device};
-use crate::abi::{WINDOW_ALIGNMENT, WINDOW_FLAGS, WINDOW_SYMMETRIC};
 use crate::entry::{Failure, Result};
 
 /// Memory of the caller's by address.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Raw(DeviceSlice);
+pub(crate) struct Raw(pub(super) DeviceSlice);
 
 // SAFETY: callers of NCCL keep the memory of a call until it is complete, aligned and on the communicator's device; they keep
 // the memory of a window until it is deregistered.
@@ -31,16 +31,6 @@ unsafe impl<T: Element> DeviceMut<T> for Raw {
     }
 }
 
-/// A window: memory that all ranks have registered.
-pub(crate) struct Window {
-    base: u64,
-    bytes: u64,
-    /// Registered, if its offsets are the same on all ranks in each call and the memory can be shared.
-    registered: Option<Registered<Raw>>,
-    /// Its handle of the real NCCL, if that has it as well.
-    nested: Option<usize>,
-}
-
 /// Memory of [`register`].
 struct Segment {
     /// Its handle of the real NCCL, if that has it as well.
@@ -51,26 +41,19 @@ struct Segment {
 #[derive(Default)]
 pub(crate) struct Memories {
     /// By handle.
-    windows: Mutex<BTreeMap<usize, Arc<Window>>>,
+    pub(super) windows: Mutex<BTreeMap<usize, Arc<Window>>>,
     /// Memory of [`register`] by handle.
     segments: Mutex<BTreeMap<usize, Segment>>,
     /// Internal memory of calls by stream, in whose order it is used; the last one is the largest.
     temporaries: Mutex<BTreeMap<usize, Vec<DeviceVec<u8>>>>,
 }
 
-impl Memories {
-    /// Returns the real NCCL's handle of a window, if it has it; `None` for a handle that is no window of this communicator.
-    pub(crate) fn nested_window(&self, window: usize) -> Option<Option<usize>> {
-        lock(&self.windows).get(&window).map(|window| window.nested)
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns a handle that no other one of the process equals.
-fn new_handle() -> usize {
+pub(super) fn new_handle() -> usize {
     use std::sync::atomic::{AtomicUsize, Ordering};
     static NEXT: AtomicUsize = AtomicUsize::new(0x8000_0000);
     NEXT.fetch_add(0x10, Ordering::Relaxed)
@@ -91,6 +74,16 @@ impl Memory {
 
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Memory of this library's.
+    pub(crate) fn internal(address: u64, bytes: u64) -> Self {
+        Self { address, bytes, window: None }
+    }
+
+    /// Returns whether other ranks access it where it is.
+    pub(crate) fn is_registered(&self) -> bool {
+        self.window.as_ref().is_some_and(|window| window.registered.is_some())
     }
 
     /// Returns a part of it.
@@ -162,7 +155,7 @@ impl Comm {
             memories.push(DeviceVec::new(&self.device, bytes.next_power_of_two() as usize)?);
         }
         let address = memories.last().map_or(0, |memory| memory.as_slice().address);
-        Ok(Memory { address, bytes, window: None })
+        Ok(Memory::internal(address, bytes))
     }
 }
 
@@ -212,57 +205,4 @@ pub(crate) fn deregister(comm: &Comm, handle: *mut c_void) -> Result<()> {
         (Some(_), _) => Ok(()),
         (None, _) => Err(Failure::argument(format!("handle is {handle:p}, no registration of this communicator"))),
     }
-}
-
-/// Registers memory on all ranks, with the real NCCL as well if there is one. With `NCCL_WIN_COLL_SYMMETRIC` calls use it in place, if all ranks can share theirs.
-pub(crate) fn register_window(comm: &Comm, at: *mut c_void, bytes: usize, flags: i32) -> Result<usize> {
-    let communicator = comm.for_call()?;
-    if flags & !WINDOW_FLAGS != 0 {
-        return Err(Failure::argument(format!("winFlags: {flags:#x} has unknown flags")));
-    }
-    if at.is_null() || bytes == 0 {
-        return Err(Failure::argument(format!("buff is {at:p} and size {bytes}, expected memory")));
-    }
-    let (base, bytes) = (at as u64, bytes as u64);
-    if flags & WINDOW_SYMMETRIC != 0 && !base.is_multiple_of(WINDOW_ALIGNMENT) {
-        return Err(Failure::argument(format!("buff is {at:p}, expected a multiple of {WINDOW_ALIGNMENT} bytes")));
-    }
-    let registered = match flags & WINDOW_SYMMETRIC != 0 && communicator.num_ranks() > 1 {
-        true => {
-            let (_calling, stream) = (comm.calling(), comm.device.stream()?);
-            let memory = Raw(DeviceSlice { address: base, bytes });
-            match communicator.on(&stream).register::<u8, Raw>(memory) {
-                Ok(registered) => Some(registered),
-                Err(refused) if matches!(refused.error, Error::NotShareable { .. }) => {
-                    crate::debug::info(|| format!("ncclCommWindowRegister: calls copy the window: {}", refused.error));
-                    None
-                }
-                Err(refused) => return comm.result(Err(refused.error)).map(|()| 0),
-            }
-        }
-        false => None,
-    };
-    let nested = comm.nested().map_or(Ok(None), |nested| nested.register_window(at, bytes as usize, flags))?;
-    // Kernels that use the real NCCL's device interface take its handle.
-    let handle = nested.unwrap_or_else(new_handle);
-    lock(&comm.memories.windows).insert(handle, Arc::new(Window { base, bytes, registered, nested }));
-    Ok(handle)
-}
-
-/// Ends the registration of a window.
-pub(crate) fn deregister_window(comm: &Comm, window: *mut c_void) -> Result<()> {
-    let removed = lock(&comm.memories.windows).remove(&(window as usize)).ok_or_else(|| no_window(window))?;
-    match (removed.nested, comm.nested()) {
-        (Some(handle), Some(nested)) => nested.deregister_window(handle),
-        _ => Ok(()),
-    }
-}
-
-/// Returns the memory of a window.
-pub(crate) fn user_pointer(comm: &Comm, window: *mut c_void) -> Result<u64> {
-    lock(&comm.memories.windows).get(&(window as usize)).map(|window| window.base).ok_or_else(|| no_window(window))
-}
-
-fn no_window(window: *mut c_void) -> Failure {
-    Failure::argument(format!("win is {window:p}, no window of this communicator"))
 }

@@ -7,7 +7,9 @@ pub(crate) mod memory;
 mod nested;
 mod query;
 pub(crate) mod reduction;
+mod signals;
 mod watch;
+pub(crate) mod window;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CStr;
@@ -18,7 +20,7 @@ use cudarc::driver::sys;
 use mscclpp_bootstrap::RootListener;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_exec::cuda::{Device, Stream};
-use mscclpp_exec::select::Choice;
+use mscclpp_exec::select::{Choice, Request};
 use mscclpp_exec::{Communicator, Error};
 
 pub(crate) use self::create::{
@@ -32,6 +34,8 @@ pub(crate) use self::nested::{nested_handle, nested_window};
 pub(crate) use self::query::{memory_statistic, properties, team_lsa, team_rail, team_world, to_lsa, to_world};
 use self::reduction::Operators;
 pub(crate) use self::reduction::{Operator, Scalar, scale};
+use self::signals::Signals;
+pub(crate) use self::signals::{OneSided, Put, descriptions};
 use crate::abi::{Code, Handle};
 use crate::config::Config;
 use crate::entry::{Failure, Result, keep};
@@ -39,12 +43,16 @@ use crate::forward::Nested;
 use crate::kind::{FUNCTIONS, Kind};
 use crate::open_group;
 use crate::profiler::Profiler;
+use crate::transfer::Lanes;
 
 /// Maximum number of streams that a communicator keeps.
 const MAX_STREAMS: usize = 64;
 
 /// Number of places of functions in the count of calls.
 const PLACES: u64 = 16;
+
+/// Maximum number of requests whose form is kept. All ranks forget the same ones.
+const MAX_FORMS: usize = 4096;
 
 /// Streams whose handle is a name: the thread's default stream is another one in each thread.
 const STREAM_PER_THREAD: usize = 2;
@@ -65,6 +73,8 @@ pub(crate) struct Comm {
     streams: Mutex<HashMap<usize, Arc<Stream>>>,
     pub(crate) memories: Memories,
     pub(crate) operators: Operators,
+    pub(crate) lanes: Lanes,
+    signals: Signals,
     /// Listens for processes that join when the communicator grows.
     newcomers: Mutex<Option<RootListener>>,
     /// Number of calls, and the place of the last one's function: `count * 16 + place`.
@@ -79,6 +89,8 @@ pub(crate) struct Comm {
     served: Mutex<Served>,
     /// What a profiler plugin keeps of the communicator, until it is destroyed.
     profiler: Mutex<Option<Arc<Profiler>>>,
+    /// Whether calls of a request are made in place, as the ranks have agreed before the first one.
+    forms: Mutex<HashMap<Request, bool>>,
     is_finalized: AtomicBool,
 }
 
@@ -136,6 +148,8 @@ impl Comm {
             streams: Mutex::default(),
             memories: Memories::default(),
             operators: Operators::default(),
+            lanes: Lanes::default(),
+            signals: Signals::default(),
             newcomers: Mutex::default(),
             calls: AtomicU64::new(0),
             failure: Mutex::default(),
@@ -143,6 +157,7 @@ impl Comm {
             nested: OnceLock::new(),
             served: Mutex::default(),
             profiler: Mutex::default(),
+            forms: Mutex::default(),
             is_finalized: AtomicBool::new(false),
         });
         COMMS.write().unwrap_or_else(PoisonError::into_inner).insert(comm.handle, Arc::clone(&comm));
@@ -252,6 +267,30 @@ impl Comm {
         Ok(())
     }
 
+    /// Returns whether the calls of a request are made in place: whether the first one was, on all ranks. A rank whose own call
+    /// is otherwise copies. The first call of a request is one of all ranks, which waits for them.
+    ///
+    /// # Errors
+    /// Those of [`agree_in_place`](mscclpp_exec::OnStream::agree_in_place).
+    pub(crate) fn form(
+        &self,
+        communicator: &Communicator,
+        stream: &Stream,
+        request: &Request,
+    ) -> std::result::Result<bool, Error> {
+        let key = Request { in_place: false, ..*request };
+        if let Some(form) = lock(&self.forms).get(&key) {
+            return Ok(*form);
+        }
+        let form = communicator.on(stream).agree_in_place(&key, request.in_place)?;
+        let mut forms = lock(&self.forms);
+        if forms.len() >= MAX_FORMS {
+            forms.clear();
+        }
+        forms.insert(key, form);
+        Ok(form)
+    }
+
     /// Records an event of the caller's on a stream.
     pub(crate) fn record(&self, event: usize, stream: usize) -> std::result::Result<(), Error> {
         // SAFETY: callers pass an event and a stream of the communicator's device; the driver is loaded.
@@ -267,7 +306,7 @@ impl Comm {
 
     /// Counts a call that begins.
     pub(crate) fn count_call(&self, kind: Kind) {
-        let count = |calls: u64| Some((calls | (PLACES - 1)) + 1 + kind.function().1 as u64);
+        let count = |calls: u64| Some((calls | (PLACES - 1)) + 1 + kind.number() as u64);
         // It never fails.
         let _ = self.calls.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
     }
@@ -278,7 +317,7 @@ impl Comm {
         let calls = self.calls.load(Ordering::Relaxed);
         match FUNCTIONS.get((calls % PLACES) as usize) {
             Some(function) if calls >= PLACES => {
-                format!("call {} of {rank}, its last one, is nccl{}", calls / PLACES, function.to_string_lossy())
+                format!("call {} of {rank}, its last one, is {function}", calls / PLACES)
             }
             _ => format!("{rank} had made no call"),
         }
@@ -297,9 +336,15 @@ impl Comm {
             Some(cause) => Failure { text: format!("{}\n{}", cause.text, failure.text), ..cause },
             None => failure,
         };
+        self.signals.release();
         lock(&self.failure)
             .get_or_insert_with(|| Failure { text: format!("{}\n{}", failure.text, self.describe_calls()), ..failure })
             .clone()
+    }
+
+    /// Returns the failure of earlier calls, if it is known.
+    pub(crate) fn check_known_failure(&self) -> Result<()> {
+        lock(&self.failure).clone().map_or(Ok(()), Err)
     }
 
     /// Returns the text of the communicator's failure.

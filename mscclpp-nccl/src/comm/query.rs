@@ -19,10 +19,11 @@ pub(crate) unsafe fn properties(comm: &Comm, at: *mut c_void) -> Result<()> {
     let mut answer = unsafe { Answer::open("props", at, MAGIC) }?;
     let numbers = [communicator.rank(), communicator.num_ranks(), comm.device.ordinal(), comm.device.ordinal()];
     (16..).step_by(4).zip(numbers).for_each(|(at, number)| answer.set(at, &number.to_ne_bytes()));
-    // No device API, no multicast in it, no network of devices.
+    // No device API, no multicast in it, no network of devices; one-sided calls within a node.
     answer.set(32, &[0; 8]);
     answer.set(40, &communicator.bootstrap().num_nodes().to_ne_bytes());
-    answer.set(44, &[0; 12]);
+    answer.set(44, &[u8::from(communicator.bootstrap().num_nodes() == 1), 0, 0, 0]);
+    answer.set(48, &[0; 8]);
     answer.set(56, &communicator.bootstrap().number().to_ne_bytes());
     answer.set(64, &[0; 88]);
     Ok(())

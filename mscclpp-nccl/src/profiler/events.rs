@@ -23,7 +23,7 @@ use super::abi::{
     event,
 };
 use super::plugin::{Plugin, mask, plugin};
-use crate::entry::keep;
+use crate::entry::{Result, keep};
 use crate::kind::Kind;
 
 /// Number of functions that are calls of all ranks.
@@ -89,6 +89,20 @@ pub(crate) struct Trace {
     group: usize,
     api: usize,
 }
+
+/// Names of functions in events, by their numbers.
+const FUNCTION_NAMES: [&CStr; 10] = [
+    c"AllReduce",
+    c"Reduce",
+    c"ReduceScatter",
+    c"Broadcast",
+    c"AllGather",
+    c"AlltoAll",
+    c"Gather",
+    c"Scatter",
+    c"Send",
+    c"Recv",
+];
 
 /// Returns NCCL's name of a data type.
 fn dtype_name(number: c_int) -> &'static CStr {
@@ -171,7 +185,8 @@ pub(crate) fn begin(profiler: Arc<Profiler>, subject: Subject, depth: u32) -> Tr
     let (mask, is_captured) = (mask(), is_captured(subject.stream));
     let group = group(&profiler, mask, is_captured, depth as c_int + 1);
     let Subject { kind, count, dtype, tag, .. } = subject;
-    let ((function, _), dtype, stream) = (kind.function(), dtype_name(dtype).as_ptr(), subject.stream as *mut c_void);
+    let (function, dtype, stream) =
+        (FUNCTION_NAMES[kind.number()], dtype_name(dtype).as_ptr(), subject.stream as *mut c_void);
     let mut detail = Detail::NONE;
     let (of_type, bits) = if kind.is_transfer() {
         detail.p2p_api = P2pApi { function: function.as_ptr(), count, dtype, stream, is_captured, tag };
@@ -233,12 +248,23 @@ pub(crate) fn enqueued(traces: &[Trace], algorithm: &str) {
     drop(events);
 }
 
+/// Makes transfers together, and sends their events.
+pub(crate) fn record_transfers(traces: &[Trace], make: impl FnOnce() -> Result<()>) -> Result<()> {
+    let launch = launch(traces);
+    let made = make();
+    drop(launch);
+    if made.is_ok() && !traces.is_empty() {
+        enqueued(traces, "transfers");
+    }
+    made
+}
+
 impl Trace {
     /// Starts the event of a call that was enqueued.
     fn task(&self, group: usize, algorithm: &str) -> Option<Event> {
         let Subject { kind, send, recv, count, dtype, tag, .. } = self.subject;
-        let ((function, number), dtype) = (kind.function(), dtype_name(dtype).as_ptr());
-        let (function, group) = (function.as_ptr(), group as *mut c_void);
+        let (number, dtype, group) = (kind.number(), dtype_name(dtype).as_ptr(), group as *mut c_void);
+        let function = FUNCTION_NAMES[number].as_ptr();
         let mut detail = Detail::NONE;
         let Some(sequence) = self.profiler.sequences.get(number) else {
             let buffer = if matches!(kind, Kind::Send(_)) { send } else { recv } as *mut c_void;
@@ -276,6 +302,13 @@ impl Trace {
 mod tests {
     use super::*;
     use crate::abi;
+
+    #[test]
+    fn names_of_functions_are_in_the_order_of_their_numbers() {
+        for (name, function) in FUNCTION_NAMES.into_iter().zip(crate::kind::FUNCTIONS) {
+            assert_eq!(Ok(function), name.to_str().map(|name| format!("nccl{name}")).as_deref());
+        }
+    }
 
     #[test]
     fn names_of_types_are_in_the_order_of_their_numbers() {

@@ -15,5 +15,5 @@ mod events;
 mod logger;
 mod plugin;
 
-pub(crate) use self::events::{Profiler, Subject, Trace, begin, end_group, enqueued, launch};
+pub(crate) use self::events::{Profiler, Subject, Trace, begin, end_group, enqueued, launch, record_transfers};
 pub(crate) use self::plugin::plugin;

@@ -76,7 +76,7 @@ calls! {
         valid(flags == 0)
     }
 
-    fn cuDriverGetVersion(version: *mut c_int) -> version { called_anywhere("cuDriverGetVersion").map(|()| 13_000) }
+    fn cuDriverGetVersion(version: *mut c_int) -> version { called_anywhere("cuDriverGetVersion").map(|()| state::version() as c_int) }
 
     fn cuDeviceGetCount(count: *mut c_int) -> count {
         called_anywhere("cuDeviceGetCount").map(|()| state::count() as c_int)

@@ -12,6 +12,9 @@ use crate::images::{code_of, name_of};
 use crate::state::{self, called_here};
 use crate::{captures, streams};
 
+/// The first version with `cuFuncLoad`. Earlier drivers load functions when they are found.
+const LOADS: u32 = 12_040;
+
 calls! {
     fn cuModuleLoadData(module: *mut usize, image: *const c_void) -> module {
         // SAFETY: an image.
@@ -39,11 +42,15 @@ calls! {
             None => argument_bytes(&name),
         };
         state::set_argument(module, function, bytes.ok_or(code::INVALID_VALUE)?)?;
+        if state::version() < LOADS {
+            state::load(function)?;
+        }
         Ok(function)
     }
 
     fn cuFuncLoad(function: usize) {
         called_here("cuFuncLoad")?;
+        valid(state::version() >= LOADS)?;
         state::load(function)
     }
 

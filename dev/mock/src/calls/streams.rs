@@ -89,4 +89,13 @@ calls! {
         state::enqueue_on(stream)?;
         ask(|driver| driver.write_value(address, value, Handle(stream)))
     }
+
+    // Of the comparisons only that for at least a value.
+    fn cuStreamWaitValue64_v2(stream: usize, address: u64, value: u64, flags: c_uint) {
+        valid(flags == 0 && address.is_multiple_of(8))?;
+        let stream = streams::resolve(stream)?;
+        captures::count(stream)?;
+        state::enqueue_on(stream)?;
+        ask(|driver| driver.wait_value(address, value, Handle(stream)))
+    }
 }

@@ -10,7 +10,7 @@ use mscclpp_core::collective::CollectiveKind::{
 };
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cuda::{Device, DeviceMut, DeviceRef, DeviceVec, DeviceView, DeviceViewMut};
-use mscclpp_exec::{Communicator, E4m3, E5m2, Element, Error, OnStream};
+use mscclpp_exec::{Communicator, E4m3, E4m3B15, E5m2, Element, Error, OnStream};
 
 /// Where the memory of a call is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +62,8 @@ small_floats! {
     bf16, 5, bf16::from_f32;
     E4m3, 1, E4m3::from_f64;
     E5m2, 1, E5m2::from_f64;
+    // 16ths: the sums of eight ranks are at most 1.
+    E4m3B15, 2, |value: f64| E4m3B15::from_f64(value / 16.0);
 }
 
 fn on_slices<T: Small>(comm: &Communicator, case: Case, input: &[T], output: &mut [T]) -> Result<(), Error> {

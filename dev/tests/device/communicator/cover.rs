@@ -11,7 +11,7 @@ use mscclpp_core::collective::CollectiveKind::{
 };
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cuda::Device;
-use mscclpp_exec::{Communicator, DataType, E4m3, E5m2};
+use mscclpp_exec::{Communicator, DataType, E4m3, E4m3B15, E5m2};
 
 use super::cases::{Case, Home, Small, call};
 use super::{each_on, group_options};
@@ -124,6 +124,7 @@ fn calls(comm: &Communicator, device: &Device, world: usize, seed: u64) -> Resul
             DataType::F64 => typed::<f64>(comm, device, case, each, home, in_place),
             DataType::F8E4M3 => typed::<E4m3>(comm, device, case, each, home, in_place),
             DataType::F8E5M2 => typed::<E5m2>(comm, device, case, each, home, in_place),
+            DataType::F8E4M3B15 => typed::<E4m3B15>(comm, device, case, each, home, in_place),
         }?;
     }
     Ok(())

@@ -83,6 +83,40 @@ static void sizes(ncclComm_t comm, stream_t stream, size_t n) {
   CU(cuMemFree_v2, (unsigned long long), (unsigned long long)recv);
 }
 
+/// Some ranks call in place and others do not: `places` has a bit for each rank.
+static void in_place_on_some_ranks(ncclComm_t comm, stream_t stream, size_t n, unsigned places) {
+  int32_t *send = device_memory(4 * n * ranks), *recv = device_memory(4 * n * ranks);
+  int32_t sum = 0;
+  for (int r = 0; r < ranks; ++r) sum += input(r, 0);
+  int in_place = places >> rank & 1;
+
+  fill(in_place ? recv : send, rank, n, stream);
+  OK(ncclAllReduce, REDUCTION, in_place ? recv : send, recv, n, kInt32, kSum, comm, stream);
+  EXPECT(recv, n, stream, i, sum + ranks * (int32_t)(i % 97));
+  if (!in_place) EXPECT(send, n, stream, i, input(rank, i));
+
+  fill(in_place ? recv + rank * n : send, rank, n, stream);
+  OK(ncclAllGather, COLLECTIVE, in_place ? recv + rank * n : send, recv, n, kInt32, comm, stream);
+  EXPECT(recv, n * ranks, stream, i, input(i / n, i % n));
+
+  fill(in_place ? recv : send, rank, n * ranks, stream);
+  OK(ncclAlltoAll, COLLECTIVE, in_place ? recv : send, recv, n, kInt32, comm, stream);
+  EXPECT(recv, n * ranks, stream, i, input(i / n, rank * n + i % n));
+  if (!in_place) EXPECT(send, n * ranks, stream, i, input(rank, i));
+
+  // A sum of multiples in the form that the ranks use for sums of this size.
+  int32_t two = 2;
+  int op;
+  OK(ncclRedOpCreatePreMulSum, (int*, void*, int, int, ncclComm_t), &op, &two, kInt32, 1, comm);
+  fill(in_place ? recv : send, rank, n, stream);
+  OK(ncclAllReduce, REDUCTION, in_place ? recv : send, recv, n, kInt32, op, comm, stream);
+  EXPECT(recv, n, stream, i, 2 * (sum + ranks * (int32_t)(i % 97)));
+  OK(ncclRedOpDestroy, (int, ncclComm_t), op, comm);
+  synchronize(stream);
+  CU(cuMemFree_v2, (unsigned long long), (unsigned long long)send);
+  CU(cuMemFree_v2, (unsigned long long), (unsigned long long)recv);
+}
+
 static void windows(ncclComm_t comm, stream_t stream) {
   size_t n = 5000;
   void *memory, *window, *found;
@@ -121,6 +155,12 @@ int main(void) {
   stream_t stream = new_stream();
   size_t counts[] = {1, 33, 5000};
   for (size_t at = 0; at < sizeof counts / sizeof *counts; ++at) sizes(comm, stream, counts[at]);
+  // The first call of a size decides about its form.
+  unsigned places[] = {0, 1, 15, 10, 15, 1, 10, 0, 5};
+  size_t sizes_of_places[] = {7, 1111, 40000};
+  for (size_t n = 0; n < 3; ++n)
+    for (size_t at = 0; at < sizeof places / sizeof *places; ++at)
+      in_place_on_some_ranks(comm, stream, sizes_of_places[n], places[(at + 2 * n) % (sizeof places / sizeof *places)]);
   OK(ncclAllReduce, REDUCTION, 0, 0, 0, kInt32, kSum, comm, stream);
   windows(comm, stream);
 

@@ -13,8 +13,8 @@ use super::posted::{Kind, PostedCalls};
 use crate::communicator::Communicator;
 use crate::communicator::cache::Cache;
 use crate::cuda::{
-    self, CHECK_INTERVAL, Device, DeviceBuffer, DeviceSlice, DeviceVec, Dropped, Executor, Registration, Stream,
-    bytes_of,
+    self, CHECK_INTERVAL, Device, DeviceBuffer, DeviceSlice, DeviceVec, Dropped, Executor, PeerWindow, Registration,
+    Stream, bytes_of,
 };
 use crate::dtype::Element;
 use crate::error::Error;
@@ -134,6 +134,15 @@ impl Connection {
         posted.map_err(|error| self.fail(error))
     }
 
+    /// Compares the calls of all ranks so far.
+    ///
+    /// # Errors
+    /// As [`post`](Self::post).
+    pub(super) fn compare(&mut self) -> Result<(), Error> {
+        let compared = self.posted.ring.compare(&self.bootstrap);
+        compared.map_err(|error| self.fail(error.into()))
+    }
+
     /// Fails the communicator, and aborts the launches of this rank.
     pub(super) fn fail(&self, error: Error) -> Error {
         let error = self.executor.fail(error);
@@ -194,6 +203,14 @@ impl Connection {
         Ok((self.add(Allocation::Caller(Arc::clone(&dropped))), dropped))
     }
 
+    /// Maps memory of all ranks. A call of all ranks.
+    pub(super) fn peer_window(&mut self, call: &DeviceCall<'_>, memory: DeviceSlice) -> Result<PeerWindow, Error> {
+        self.check(call.stream)?;
+        self.post(Kind::Window(memory.bytes), call)?;
+        let _set_up = call.set_up()?;
+        self.executor.peer_window(memory)
+    }
+
     fn add(&mut self, allocation: Allocation) -> Registration {
         self.num_allocations += 1;
         self.allocations.push((self.num_allocations, allocation));
@@ -227,8 +244,7 @@ impl Connection {
         let dropped = self.allocations.iter().filter(|(_, memory)| !call.is_captured && memory.is_dropped());
         let dropped: Vec<u64> = dropped.map(|(number, _)| *number).collect();
         let of_all = self.executor.gather(text, &dropped)?;
-        let compared = self.posted.ring.compare(&self.bootstrap);
-        compared.map_err(|error| self.fail(error.into()))?;
+        self.compare()?;
         Ok(dropped.into_iter().filter(|number| of_all.iter().all(|dropped| dropped.contains(number))).collect())
     }
 

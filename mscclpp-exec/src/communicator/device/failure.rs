@@ -19,12 +19,14 @@ impl Communicator {
             Err(Error::Busy) => return Ok(()),
             calls => calls?,
         };
-        match &mut calls.devices.connection {
-            Some(connection) => connection.poll()?,
-            None => self.bootstrap().check_alive()?,
-        }
+        let own = match &mut calls.devices.connection {
+            Some(connection) => connection.poll(),
+            None => self.bootstrap().check_alive().map_err(Error::from),
+        };
         drop(calls);
-        self.each_pair(Self::check)
+        // Launches of transfers end as well.
+        let of_pairs = self.each_pair(Self::check);
+        own.and(of_pairs)
     }
 }
 
@@ -38,7 +40,15 @@ impl Communicator {
         let connection = calls.devices.connection.as_ref();
         let is_idle = Cell::new(connection.is_none_or(|connection| connection.executor.is_idle()));
         drop(calls);
-        self.each_pair(|pair| pair.is_idle().map(|pair| is_idle.set(is_idle.get() && pair)))?;
+        self.each_pair(|pair| {
+            // A thread that is in a call of the pair has not made its launch.
+            let idle = match pair.is_idle() {
+                Err(Error::Busy) => false,
+                idle => idle?,
+            };
+            is_idle.set(is_idle.get() && idle);
+            Ok(())
+        })?;
         Ok(is_idle.get())
     }
 }

@@ -111,6 +111,11 @@ impl Entry {
 }
 
 impl Entry {
+    /// Returns whether a launch on memory that is not registered needs nothing of the other ranks.
+    pub(super) fn is_ready(&self) -> bool {
+        self.plan.access() == Access::Own || self.staged.is_some()
+    }
+
     /// Drops the bindings to some allocations; those that a graph may contain are kept.
     pub(super) fn unbind(&mut self, allocations: &[u64]) {
         let is_of = |position: &Option<Position>| position.is_some_and(|(number, _)| allocations.contains(&number));
@@ -136,9 +141,7 @@ impl Connection {
         let positions = [memory.input, Some(memory.output)].map(|lent| lent.and_then(|lent| self.position(lent)));
         let registered = positions[1].is_some() && (request.in_place || positions[0].is_some());
         let positions = if registered { positions } else { [None; 2] };
-        let &mut Self { multicast, max_blocks, ranks_per_node, .. } = self;
-        let backend = Backend::Cuda;
-        let request = Request { registered, backend, multicast, max_blocks, ranks_per_node, ..request };
+        let request = self.on_device(Request { registered, ..request });
         self.post(Kind::Collective(request, positions), call)?;
         let mut launched = Launched { request, algorithm: None, counters: None, bytes_copied: 0, num_launches: 0 };
         if request.bytes == 0 || request.num_ranks == 1 {
@@ -156,6 +159,12 @@ impl Connection {
         }
         self.last = Some(launched);
         Ok(())
+    }
+
+    /// Returns a request with what depends on the devices.
+    pub(super) fn on_device(&self, request: Request) -> Request {
+        let &Self { multicast, max_blocks, ranks_per_node, .. } = self;
+        Request { backend: Backend::Cuda, multicast, max_blocks, ranks_per_node, ..request }
     }
 
     /// Returns the position of memory that is registered with this communicator.
@@ -193,7 +202,7 @@ impl Connection {
         launched: &mut Launched,
     ) -> Result<(), Error> {
         let request = launched.request;
-        let each = piece_bytes(call, &request);
+        let each = piece_bytes(call.staging_limit, &request);
         let mut offset = 0;
         while offset < request.bytes {
             let bytes = each.min(request.bytes - offset);
@@ -279,10 +288,10 @@ impl Connection {
 
 /// Returns the bytes of the pieces in which a call on memory that is not registered is made: of all of the request, unless each
 /// element of the result depends on one element of each rank.
-pub(super) fn piece_bytes(call: &DeviceCall<'_>, request: &Request) -> u64 {
+pub(super) fn piece_bytes(staging_limit: u64, request: &Request) -> u64 {
     use CollectiveKind::{AllReduce, Broadcast, Reduce, SendRecv};
     match request.collective {
-        AllReduce | Broadcast | Reduce | SendRecv => call.staging_limit,
+        AllReduce | Broadcast | Reduce | SendRecv => staging_limit,
         _ => request.bytes,
     }
 }

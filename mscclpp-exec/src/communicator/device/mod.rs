@@ -20,8 +20,8 @@ use self::posted::Kind;
 use super::Communicator;
 use super::handle::Calls;
 use crate::cuda::{
-    Device, DeviceMut, DeviceSlice, DeviceVec, Dropped, NotRegistered, PeerPath, Registered, Registration, Stream,
-    device_count, refuse_in_capture,
+    Device, DeviceMut, DeviceSlice, DeviceVec, Dropped, NotRegistered, PeerPath, PeerWindow, Registered, Registration,
+    Stream, device_count, refuse_in_capture,
 };
 use crate::dtype::Element;
 use crate::error::Error;
@@ -242,6 +242,22 @@ impl OnStream<'_> {
         self.communicator.record(&mut calls, None, |calls| {
             let (connection, call) = self.begin(calls, place)?;
             connection.register(&call, slice)
+        })
+    }
+
+    /// Maps memory of the caller's on all ranks of the node, for work that is not a call of this library. A call of all ranks with
+    /// as many bytes, which waits for all of them.
+    ///
+    /// The memory must be in one allocation that other processes can map, as for [`register`](Self::register).
+    ///
+    /// # Errors
+    /// As for [`register`](Self::register).
+    #[track_caller]
+    pub fn peer_window(&self, memory: DeviceSlice) -> Result<PeerWindow, Error> {
+        let (mut calls, place) = (self.communicator.calls()?, Location::caller());
+        self.communicator.record(&mut calls, None, |calls| {
+            let (connection, call) = self.begin(calls, place)?;
+            connection.peer_window(&call, memory)
         })
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::panic::Location;
 
-use mscclpp_bootstrap::Bootstrap;
+use mscclpp_bootstrap::{Bootstrap, place};
 
 use crate::cuda::channels::ChannelOptions;
 use crate::error::Error;
@@ -25,8 +25,12 @@ pub(super) enum Kind {
     Alloc(u64),
     /// A registration of this number of bytes.
     Register(u64),
+    /// A window of this number of bytes.
+    Window(u64),
     /// Channels of kernels over this number of bytes.
     Channels(ChannelOptions, u64),
+    /// An agreement whether a collective is made in place.
+    Agreement(Request),
     /// A collective on slices.
     OnSlices(Request),
     /// A barrier of the host.
@@ -39,7 +43,9 @@ impl Kind {
         let (request, positions) = match self {
             Self::Alloc(bytes) => return format!("alloc of {bytes} bytes on devices"),
             Self::Register(bytes) => return format!("registration of {bytes} bytes on devices"),
+            Self::Window(bytes) => return format!("window of {bytes} bytes on devices"),
             Self::Channels(options, bytes) => return format!("channels over {bytes} bytes on devices, {options}"),
+            Self::Agreement(request) => return format!("agreement about {request}, on devices"),
             Self::OnSlices(request) => return format!("{request}, on slices"),
             Self::Barrier => return "barrier".into(),
             Self::Collective(request, positions) => (request, positions),
@@ -57,8 +63,8 @@ impl Kind {
 /// The calls of a rank, as its peers see them.
 pub(super) struct PostedCalls {
     pub(super) ring: CallRing,
-    /// By kind and address of the source location.
-    texts: HashMap<(Kind, usize), CallText>,
+    /// By kind, address of the source location, and the name that messages state instead.
+    texts: HashMap<(Kind, usize, Option<&'static str>), CallText>,
 }
 
 impl PostedCalls {
@@ -79,8 +85,10 @@ impl PostedCalls {
         if self.texts.len() >= MAX_TEXTS {
             self.texts.clear();
         }
-        let text = self.texts.entry((kind, std::ptr::from_ref(place).addr()));
-        self.ring.post(text.or_insert_with(|| CallText::new(&kind.describe(), place)));
+        let (at, name) = (std::ptr::from_ref(place).addr(), place::name());
+        let text = self.texts.entry((kind, at, name));
+        let describe = || CallText::new(&kind.describe(), &name.map_or_else(|| place.to_string(), str::to_owned));
+        self.ring.post(text.or_insert_with(describe));
         Ok(self.ring.compare(bootstrap)?)
     }
 }

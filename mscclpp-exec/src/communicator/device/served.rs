@@ -4,10 +4,13 @@ use std::panic::Location;
 
 use super::OnStream;
 use super::connection::Connection;
-use super::launch::{DeviceCall, piece_bytes};
+use super::launch::{DeviceCall, Entry, piece_bytes};
+use super::posted::Kind;
 use crate::communicator::decide::decide;
+use crate::communicator::point_to_point::Sequence;
+use crate::dtype::Element;
 use crate::error::Error;
-use crate::select::{Backend, Request};
+use crate::select::Request;
 
 impl OnStream<'_> {
     /// Checks that algorithms serve a call on memory that is not registered: a call that fails may have changed its memory. The
@@ -34,14 +37,61 @@ impl OnStream<'_> {
     }
 }
 
+impl OnStream<'_> {
+    /// Returns whether a call on memory that is not registered is in place on all ranks; `in_place`: whether it is on this one. For
+    /// programs whose ranks do not know of one another how they call. The other ranks are those that make a call of `request`,
+    /// whose mode does not matter. A call of all ranks, which waits for them.
+    ///
+    /// # Errors
+    /// Those of [`OnStream`].
+    #[track_caller]
+    pub fn agree_in_place(&self, request: &Request, in_place: bool) -> Result<bool, Error> {
+        let (mut calls, place) = (self.communicator.calls()?, Location::caller());
+        let request = Request { in_place: false, ..*request };
+        self.communicator.record(&mut calls, None, |calls| {
+            let (connection, call) = self.begin(calls, place)?;
+            let kind = Kind::Agreement(connection.on_device(request));
+            let text = kind.describe();
+            connection.check(call.stream)?;
+            connection.post(kind, &call)?;
+            let of_all = {
+                let _set_up = call.set_up()?;
+                connection.executor.gather(&text, &[u64::from(in_place)])?
+            };
+            connection.compare()?;
+            Ok(of_all.iter().flatten().all(|in_place| *in_place == 1))
+        })
+    }
+
+    /// Returns whether a [`send`](Self::send) to a rank, or a [`recv`](Self::recv) from it, of `len` elements only enqueues work:
+    /// the ranks have made one of this size and type before, so that the call does not wait for the other rank. `false` while
+    /// another thread is in such a call.
+    pub fn is_transfer_prepared<T: Element>(&self, len: usize, peer: u32, is_sent: bool) -> bool {
+        let Some(pair) = self.communicator.known_pair(peer, Sequence::on_device(is_sent)) else { return false };
+        let from = if is_sent { pair.rank() } else { 1 - pair.rank() };
+        let request = pair.transfer_request::<T>(len, from);
+        let Ok(calls) = pair.calls() else { return false };
+        let staging_limit = calls.devices.staging_limit;
+        calls.devices.connection.as_ref().is_some_and(|connection| connection.is_prepared(&request, staging_limit))
+    }
+}
+
 impl Connection {
+    /// Returns whether a request on memory that is not registered is prepared, in all its pieces.
+    fn is_prepared(&self, request: &Request, staging_limit: u64) -> bool {
+        let piece = piece_bytes(staging_limit, request);
+        [piece.min(request.bytes), request.bytes % piece].into_iter().filter(|bytes| *bytes > 0).all(|bytes| {
+            let request = self.on_device(Request { bytes, ..*request });
+            self.cache.find(&request).is_some_and(Entry::is_ready)
+        })
+    }
+
     fn check_request(&self, call: &DeviceCall<'_>, request: &Request) -> Result<(), Error> {
-        let &Self { multicast, max_blocks, .. } = self;
-        let request = Request { backend: Backend::Cuda, multicast, max_blocks, ..*request };
+        let request = self.on_device(*request);
         if request.bytes == 0 || request.num_ranks == 1 {
             return Ok(());
         }
-        let (registry, piece) = (call.communicator.registry()?, piece_bytes(call, &request));
+        let (registry, piece) = (call.communicator.registry()?, piece_bytes(call.staging_limit, &request));
         // All pieces have one size, except the last one.
         for bytes in [piece.min(request.bytes), request.bytes % piece] {
             if bytes > 0 {

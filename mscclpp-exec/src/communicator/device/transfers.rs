@@ -7,6 +7,7 @@ use mscclpp_bootstrap::place;
 use super::OnStream;
 use super::launch::Memory;
 use crate::communicator::group::{Transfer, mismatch};
+use crate::communicator::point_to_point::Sequence;
 use crate::cuda::{DeviceMut, DeviceRef, Lent};
 use crate::dtype::{DataType, Element};
 use crate::error::Error;
@@ -21,11 +22,12 @@ struct Part<'a> {
 impl OnStream<'_> {
     /// Sends `data` to another rank, which receives as many elements of the same type with [`recv`](Self::recv), when the stream
     /// reaches this call. Work that is enqueued later waits until the other rank has the data, unless it is short. The transfers
-    /// between two ranks are made in the order of their calls, whatever their streams; ranks that exchange data do it in a
-    /// [`Group`](crate::Group).
+    /// from one rank to another one are made in the order of their calls on both, whatever their streams; ranks that exchange
+    /// data do it in a [`Group`](crate::Group).
     ///
     /// # Cost
-    /// As [`Communicator::send`](crate::Communicator::send): the first transfer with a rank waits for that rank.
+    /// As [`Communicator::send`](crate::Communicator::send): the first transfer of a size to a rank waits for that rank, unless
+    /// [`is_transfer_prepared`](Self::is_transfer_prepared).
     ///
     /// # Errors
     /// [`Error::Peer`] for this rank itself or no rank; [`Error::Transfer`] with any other failure, which may be reported by
@@ -251,7 +253,7 @@ impl OnStream<'_> {
         is_sent: bool,
         memory: &Lent<'_>,
     ) -> Result<(), Error> {
-        self.communicator.transfer(call, peer, |pair| {
+        self.communicator.transfer(call, peer, Sequence::on_device(is_sent), |pair| {
             let from = if is_sent { pair.rank() } else { 1 - pair.rank() };
             let request = pair.transfer_request::<T>(memory.len::<T>(), from);
             pair.on(self.stream).serve(request, Memory { input: None, output: memory })

@@ -55,4 +55,11 @@ pub trait Streams {
     /// `CUDA_ERROR_INVALID_VALUE` if the device cannot access the memory; `CUDA_ERROR_NOT_SUPPORTED` if the device
     /// lacks this operation.
     fn write_value(&self, address: u64, value: u64, stream: Handle) -> Result<()>;
+
+    /// Lets later work of a stream wait until the 8 bytes at a multiple of 8 are at least a value: until their difference, as a
+    /// signed number, is not negative.
+    ///
+    /// # Errors
+    /// As [`write_value`](Self::write_value).
+    fn wait_value(&self, address: u64, value: u64, stream: Handle) -> Result<()>;
 }

@@ -128,6 +128,7 @@ pub(in crate::cuda) fn type_names(dtype: DataType, accumulate: AccumType) -> Opt
         DataType::F64 => "double",
         DataType::F8E4M3 => "E4M3",
         DataType::F8E5M2 => "E5M2",
+        DataType::F8E4M3B15 => "E4M3B15",
     };
     let accumulator = match accumulate {
         AccumType::Native => element,

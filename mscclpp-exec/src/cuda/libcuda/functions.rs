@@ -27,7 +27,6 @@ const ALL: &[&str] = &[
     "cuEventElapsedTime",
     "cuEventQuery",
     "cuEventRecord",
-    "cuFuncLoad",
     "cuGraphDestroy",
     "cuGraphExecDestroy",
     "cuGraphInstantiateWithFlags",
@@ -71,9 +70,13 @@ const ALL: &[&str] = &[
     "cuStreamQuery",
     "cuStreamSynchronize",
     "cuStreamWaitEvent",
+    "cuStreamWaitValue64_v2",
     "cuStreamWriteValue64_v2",
     "cuThreadExchangeStreamCaptureMode",
 ];
+
+/// A function of drivers from this version on.
+pub(super) const LOADING: (&str, u32) = ("cuFuncLoad", 12_040);
 
 /// Functions of multicast objects, which may be missing: drivers before CUDA 12.1 have none.
 const MULTICAST: &[&str] = &[
@@ -90,9 +93,9 @@ pub(super) fn missing_at_first() -> Option<&'static str> {
     missing(FIRST)
 }
 
-/// Returns the first missing function of those that a driver of the required version has. The library is loaded.
-pub(super) fn missing_later() -> Option<&'static str> {
-    missing(ALL)
+/// Returns the first missing function of those that a driver of a version has. The library is loaded.
+pub(super) fn missing_later(version: u32) -> Option<&'static str> {
+    missing(ALL).or_else(|| if version < LOADING.1 { None } else { missing(&[LOADING.0]) })
 }
 
 /// Returns whether the driver has functions for multicast objects at all. The library is loaded.
@@ -120,7 +123,8 @@ mod tests {
         let text: String = files.map(|file| std::fs::read_to_string(file).expect("the mock's source")).collect();
         let names = text.lines().filter_map(|line| line.trim_start().strip_prefix("fn cu")?.split('(').next());
         let mock: BTreeSet<String> = names.map(|name| format!("cu{name}")).collect();
-        let listed: BTreeSet<String> = [FIRST, ALL, MULTICAST].concat().into_iter().map(str::to_owned).collect();
+        let listed: BTreeSet<String> =
+            [FIRST, ALL, MULTICAST, &[LOADING.0]].concat().into_iter().map(str::to_owned).collect();
         let missing: Vec<_> = listed.difference(&mock).collect();
         assert!(missing.is_empty(), "{missing:?}");
     }

@@ -4,6 +4,7 @@ use std::ffi::{CString, c_void};
 
 use cudarc::driver::{result, sys};
 
+use super::functions::LOADING;
 use super::{Cuda, named, stream};
 use crate::cuda::calls::Kernels;
 use crate::cuda::driver::{Handle, Result};
@@ -23,8 +24,11 @@ impl Kernels for Cuda {
         let function = unsafe { result::module::get_function(module.0 as sys::CUmodule, name) };
         let function = named("cuModuleGetFunction", function)?;
         // Otherwise the driver loads it at the first launch, which may be in a capture, and may wait for kernels that
-        // wait for this one. SAFETY: the function was just found.
-        named("cuFuncLoad", unsafe { sys::cuFuncLoad(function) }.result())?;
+        // wait for this one. Drivers that lack the call have loaded the function when it was found.
+        if self.properties.driver >= LOADING.1 {
+            // SAFETY: the function was just found, and a driver of this version has the call.
+            named("cuFuncLoad", unsafe { sys::cuFuncLoad(function) }.result())?;
+        }
         Ok(Handle(function as usize))
     }
 

@@ -9,8 +9,8 @@ use super::{Cuda, functions, named, nvml};
 use crate::cuda::CudaUnavailable;
 use crate::cuda::driver::{Properties, Result};
 
-/// The oldest version of the driver that has all functions called here.
-const OLDEST: u32 = 12_040;
+/// The oldest version of the driver for which there are kernels.
+const OLDEST: u32 = 12_020;
 
 /// `CUDA_ERROR_INVALID_VALUE`.
 const INVALID_VALUE: i32 = 1;
@@ -52,7 +52,7 @@ pub(in crate::cuda) fn count() -> std::result::Result<u32, CudaUnavailable> {
     if version < OLDEST {
         return Err(CudaUnavailable::OldDriver { version });
     }
-    whole(functions::missing_later())?;
+    whole(functions::missing_later(version))?;
     match named("cuDeviceGetCount", result::device::get_count()).map_err(CudaUnavailable::Driver)? {
         0 => Err(CudaUnavailable::NoDevice),
         count => Ok(count as u32),

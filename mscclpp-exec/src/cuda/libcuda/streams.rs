@@ -60,4 +60,12 @@ impl Streams for Cuda {
         // SAFETY: the caller's memory and stream.
         named("cuStreamWriteValue64", unsafe { sys::cuStreamWriteValue64_v2(stream(on), address, value, 0) }.result())
     }
+
+    fn wait_value(&self, address: u64, value: u64, on: Handle) -> Result<()> {
+        let _current = self.enter()?;
+        let at_least = sys::CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_GEQ as u32;
+        // SAFETY: the caller's memory and stream.
+        let waits = unsafe { sys::cuStreamWaitValue64_v2(stream(on), address, value, at_least) };
+        named("cuStreamWaitValue64", waits.result())
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::super::interrupt::is_interrupted;
 use super::Session;
 use crate::error::Error;
 use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, ErrorKind};
@@ -71,6 +72,7 @@ impl Session {
     fn check_peers(&mut self, timeout: &mut ActiveTimeout) -> Result<(), Error> {
         let compare = |session: &mut Self| session.peers().try_for_each(|local_rank| session.compare(local_rank));
         compare(self)?;
+        self.abort_if_interrupted();
         let cause = self.find_cause();
         if cause.is_some() {
             // A peer that aborted because of this very call has recorded its call.
@@ -86,6 +88,13 @@ impl Session {
             }
         };
         Err(self.fail(cause).into())
+    }
+
+    /// Aborts the communicator if the check of this thread's call demands it.
+    pub(in super::super) fn abort_if_interrupted(&self) {
+        if is_interrupted() {
+            self.bootstrap.abort("its call was interrupted");
+        }
     }
 
     /// Returns why no wait can succeed any more, if so.

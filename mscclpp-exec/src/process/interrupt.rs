@@ -1,0 +1,103 @@
+//! Ends the waits of a thread from outside of a call, such as on a signal that an interpreter has to handle.
+
+use std::cell::Cell;
+use std::time::{Duration, Instant};
+
+/// Time between two calls of a check.
+const INTERVAL: Duration = Duration::from_millis(100);
+
+thread_local! {
+    /// The check of the calls that this thread makes, and when it is due.
+    static CHECK: Cell<Option<(fn() -> bool, Instant)>> = const { Cell::new(None) };
+}
+
+/// Makes a call in which this thread, while it waits for other ranks, runs a check about ten times a second. If the check returns
+/// `true`, this rank aborts the communicator: the call and those of all other ranks fail with this rank as the root cause. Waits
+/// that end within a hundred milliseconds run no check.
+///
+/// Bindings for interpreters handle signals in the check, which otherwise wait until the call returns.
+///
+/// ```
+/// # use mscclpp_core::types::ReduceOp;
+/// # use mscclpp_exec::{Communicator, Error, process::with_interrupt_check};
+/// # fn main() -> Result<(), Error> {
+/// # let comm = Communicator::local(1)?.remove(0);
+/// # let mut data = [1.0_f32];
+/// # fn signal_arrived() -> bool { false }
+/// with_interrupt_check(signal_arrived, || comm.all_reduce_in_place(&mut data, ReduceOp::Sum))?;
+/// # Ok(())
+/// # }
+/// ```
+pub fn with_interrupt_check<R>(check: fn() -> bool, call: impl FnOnce() -> R) -> R {
+    /// Restores the check of an outer call, also if the call panics.
+    struct Restore(Option<(fn() -> bool, Instant)>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            CHECK.set(self.0);
+        }
+    }
+    // The time is not read in calls that do not wait.
+    let _restore = Restore(CHECK.replace(Some((check, *PAST))));
+    call()
+}
+
+/// A time before all calls.
+static PAST: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::now);
+
+/// Runs the check of this thread's call if it is due, and returns its answer.
+pub(super) fn is_interrupted() -> bool {
+    let Some((check, due)) = CHECK.get() else { return false };
+    let now = Instant::now();
+    if due == *PAST {
+        // The first park of a wait.
+        CHECK.set(Some((check, now + INTERVAL)));
+        return false;
+    }
+    if now < due {
+        return false;
+    }
+    let answer = check();
+    CHECK.set(Some((check, Instant::now() + INTERVAL)));
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use mscclpp_core::types::ReduceOp;
+
+    use super::*;
+    use crate::Communicator;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn check_that_is_true_ends_the_call_on_all_ranks_with_this_rank_as_cause() {
+        let started = Instant::now();
+        let [zero, one] = Communicator::local(2).unwrap().try_into().unwrap();
+        thread::scope(|scope| {
+            let zero = scope.spawn(move || {
+                zero.barrier().unwrap();
+                with_interrupt_check(|| true, || zero.all_reduce_in_place(&mut [1_u32], ReduceOp::Sum)).unwrap_err()
+            });
+            let one = scope.spawn(move || {
+                one.barrier().unwrap();
+                thread::sleep(Duration::from_millis(300));
+                one.all_reduce_in_place(&mut [1_u32], ReduceOp::Sum).unwrap_err()
+            });
+            for error in [zero.join().unwrap(), one.join().unwrap()] {
+                assert_eq!(error.root_cause().map(|cause| cause.rank), Some(0), "{error}");
+                assert_ne!(error.kind(), ErrorKind::Timeout, "{error}");
+            }
+        });
+        assert!(started.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn check_does_not_run_in_calls_without_a_wait_and_after_them() {
+        let comm = Communicator::local(1).unwrap().remove(0);
+        let check = || unreachable!("no rank waits");
+        with_interrupt_check(check, || comm.all_reduce_in_place(&mut [1_u32], ReduceOp::Sum)).unwrap();
+        assert!(!is_interrupted());
+    }
+}

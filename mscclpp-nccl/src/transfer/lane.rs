@@ -1,0 +1,256 @@
+//! The transfers of one direction between two ranks, and the thread that makes the first ones.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use mscclpp_exec::Error;
+use mscclpp_exec::cuda::{Device, Event, Stream};
+use mscclpp_exec::error::ErrorKind;
+
+use super::Transfer;
+use super::buffer::Buffers;
+use super::counter::{Counter, Ticket};
+
+/// Interval after which a call is repeated that another thread has excluded, which checks for failures.
+const RETRY_INTERVAL: Duration = Duration::from_micros(50);
+
+/// The lanes of a communicator, by the other rank and whether this rank sends.
+#[derive(Default)]
+pub(crate) struct Lanes(Mutex<BTreeMap<(u32, bool), Arc<Lane>>>);
+
+/// The transfers of one direction between two ranks.
+struct Lane {
+    /// Of transfers that the caller's stream does not make itself.
+    stream: Stream,
+    state: Mutex<State>,
+    is_drained: Condvar,
+}
+
+struct State {
+    queue: VecDeque<Job>,
+    /// Whether a thread makes the queued transfers, or the last one of them.
+    is_busy: bool,
+    counter: Counter,
+    buffers: Buffers,
+    has_failed: bool,
+}
+
+/// A transfer that a thread makes.
+struct Job {
+    transfer: Transfer,
+    /// The caller's stream has reached the call.
+    begin: Event,
+    end: End,
+}
+
+/// What follows a transfer.
+#[derive(Clone, Copy)]
+enum End {
+    /// The caller's stream waits.
+    Ticket(Ticket),
+    /// The buffer with this number is free.
+    Buffer(usize),
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Lanes {
+    /// Returns the lane of a transfer.
+    fn of(&self, transfer: &Transfer) -> Result<Arc<Lane>, Error> {
+        let mut lanes = lock(&self.0);
+        let key = (transfer.peer, transfer.is_sent);
+        if let Some(lane) = lanes.get(&key) {
+            return Ok(Arc::clone(lane));
+        }
+        let lane = Arc::new(Lane::new(&transfer.comm.device)?);
+        lanes.insert(key, Arc::clone(&lane));
+        Ok(lane)
+    }
+
+    /// Returns whether no transfer waits for a thread to make it, and those that were made for the caller's streams are complete.
+    pub(crate) fn is_idle(&self) -> Result<bool, Error> {
+        let lanes: Vec<_> = lock(&self.0).values().cloned().collect();
+        let mut is_idle = true;
+        for lane in lanes {
+            is_idle &= lane.lock().is_quiet() && lane.stream.is_idle()?;
+        }
+        Ok(is_idle)
+    }
+}
+
+impl State {
+    /// Returns whether a transfer that is made now follows all earlier ones.
+    fn is_quiet(&self) -> bool {
+        self.queue.is_empty() && !self.is_busy
+    }
+}
+
+impl Lane {
+    fn new(device: &Device) -> Result<Self, Error> {
+        let (counter, buffers) = (Counter::new(device)?, Buffers::default());
+        let state = State { queue: VecDeque::new(), is_busy: false, counter, buffers, has_failed: false };
+        Ok(Self { stream: device.priority_stream()?, state: Mutex::new(state), is_drained: Condvar::new() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Waits until a transfer that is made now follows all earlier ones.
+    fn drain(&self) -> MutexGuard<'_, State> {
+        let mut state = self.lock();
+        while !state.is_quiet() {
+            state = self.is_drained.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state
+    }
+
+    /// Lets a thread make a transfer.
+    fn push(self: &Arc<Self>, mut state: MutexGuard<'_, State>, job: Job) -> Result<(), Error> {
+        state.queue.push_back(job);
+        if state.is_busy {
+            return Ok(());
+        }
+        let lane = Arc::clone(self);
+        let spawned = thread::Builder::new().name("mscclpp-nccl-transfer".into()).spawn(move || lane.run_jobs());
+        match spawned {
+            Ok(_) => state.is_busy = true,
+            Err(error) => {
+                state.queue.pop_back();
+                return Err(Error::SpawnThread(error.to_string()));
+            }
+        }
+        Ok(())
+    }
+
+    fn run_jobs(&self) {
+        loop {
+            let mut state = self.lock();
+            let Some(job) = state.queue.pop_front() else {
+                state.is_busy = false;
+                self.is_drained.notify_all();
+                return;
+            };
+            let has_failed = state.has_failed;
+            drop(state);
+            let comm = Arc::clone(&job.transfer.comm);
+            if !has_failed && let Err(error) = self.run(job) {
+                self.release();
+                // Calls and `ncclCommGetAsyncError` report it.
+                let _ = comm.result(Err(error));
+            }
+        }
+    }
+
+    /// Enqueues a transfer.
+    fn run(&self, job: Job) -> Result<(), Error> {
+        let Job { mut transfer, begin, end } = job;
+        self.stream.wait_for(&begin)?;
+        loop {
+            match transfer.enqueue(&self.stream) {
+                // Transfers of a direction are made by one thread; another one checks for failures.
+                Err(error) if error.kind() == ErrorKind::Busy => thread::sleep(RETRY_INTERVAL),
+                made => break made?,
+            }
+        }
+        self.end(&mut self.lock(), end)
+    }
+
+    /// Enqueues what follows a transfer.
+    fn end(&self, state: &mut State, end: End) -> Result<(), Error> {
+        match end {
+            End::Ticket(ticket) => ticket.pass(&self.stream),
+            End::Buffer(number) => {
+                state.buffers.sent(number, self.stream.untimed_event()?);
+                Ok(())
+            }
+        }
+    }
+
+    /// Lets the streams continue that wait for transfers which are not made.
+    fn release(&self) {
+        let mut state = self.lock();
+        state.has_failed = true;
+        // Without a driver nothing can be done.
+        let _ = state.counter.release();
+    }
+}
+
+/// Makes a transfer that is in no group.
+pub(super) fn make_alone(mut transfer: Transfer) -> Result<(), Error> {
+    let (comm, stream) = (Arc::clone(&transfer.comm), Arc::clone(&transfer.stream));
+    let lane = comm.lanes.of(&transfer)?;
+    if stream.is_capturing()? {
+        // Graphs contain the transfer itself.
+        let _state = lane.drain();
+        return transfer.enqueue(&stream);
+    }
+    let mut state = lane.lock();
+    let is_ready = state.is_quiet() && transfer.is_prepared();
+    if transfer.is_sent
+        && let Some((number, mut buffer)) = state.buffers.take(&comm.device, transfer.memory.bytes())?
+    {
+        stream.copy::<u8>(&transfer.memory, &mut buffer)?;
+        let (begin, end) = (stream.untimed_event()?, End::Buffer(number));
+        transfer.memory = buffer;
+        if !is_ready {
+            return lane.push(state, Job { transfer, begin, end });
+        }
+        lane.stream.wait_for(&begin)?;
+        transfer.enqueue(&lane.stream)?;
+        return lane.end(&mut state, end);
+    }
+    if is_ready {
+        return transfer.enqueue(&stream);
+    }
+    let deferred = defer(&lane, state, transfer)?;
+    deferred.wait()
+}
+
+/// A transfer for which a stream has to wait.
+pub(super) struct Deferred {
+    stream: Arc<Stream>,
+    ticket: Ticket,
+}
+
+impl Deferred {
+    /// Lets later work of the caller's stream wait for the transfer.
+    pub(super) fn wait(self) -> Result<(), Error> {
+        self.ticket.wait(&self.stream)
+    }
+}
+
+/// Lets a thread make a transfer when the caller's stream has reached this point.
+fn defer(lane: &Arc<Lane>, mut state: MutexGuard<'_, State>, transfer: Transfer) -> Result<Deferred, Error> {
+    let (stream, begin) = (Arc::clone(&transfer.stream), transfer.stream.untimed_event()?);
+    let ticket = state.counter.next_ticket();
+    lane.push(state, Job { transfer, begin, end: End::Ticket(ticket) })?;
+    Ok(Deferred { stream, ticket })
+}
+
+/// Takes the transfers of a group that wait for other ranks on the host, with all others of their lanes, and lets threads make
+/// them. The remaining ones only enqueue work.
+pub(super) fn defer_unprepared(transfers: &mut Vec<Transfer>) -> Result<Vec<Deferred>, Error> {
+    let mut unprepared = Vec::new();
+    for transfer in transfers.iter().filter(|transfer| !transfer.is_with_itself()) {
+        let lane = transfer.comm.lanes.of(transfer)?;
+        if transfer.stream.is_capturing()? {
+            drop(lane.drain());
+        } else if !(lane.lock().is_quiet() && transfer.is_prepared()) {
+            unprepared.push(lane);
+        }
+    }
+    let mut deferred = Vec::new();
+    for transfer in std::mem::take(transfers) {
+        let lane = (!transfer.is_with_itself()).then(|| transfer.comm.lanes.of(&transfer)).transpose()?;
+        match lane.filter(|lane| unprepared.iter().any(|other| Arc::ptr_eq(lane, other))) {
+            Some(lane) => deferred.push(defer(&lane, lane.lock(), transfer)?),
+            None => transfers.push(transfer),
+        }
+    }
+    Ok(deferred)
+}

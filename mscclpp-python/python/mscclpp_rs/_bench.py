@@ -1,0 +1,128 @@
+"""Measures calls of torch.distributed on tensors, on this backend and on gloo: interleaved, in the same processes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all")
+
+
+def _bytes(text: str) -> int:
+    units = {"K": 10, "M": 20, "G": 30}
+    number, unit = (text[:-1], units[text[-1].upper()]) if text[-1:].upper() in units else (text, 0)
+    value = int(number) << unit
+    if value < 4:
+        raise argparse.ArgumentTypeError(f"expected at least 4 bytes, found {text}")
+    return value
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the measurement to a parser."""
+    parser.add_argument("--ranks", type=int, default=2, help="number of processes")
+    parser.add_argument("--collective", choices=COLLECTIVES, default="all_reduce")
+    parser.add_argument("--begin", type=_bytes, default=1 << 10, help="bytes of the smallest tensor (1K)")
+    parser.add_argument("--end", type=_bytes, default=64 << 20, help="bytes of the largest tensor (64M)")
+    parser.add_argument("--factor", type=int, default=4, help="between two sizes")
+    parser.add_argument("--iterations", type=int, help="calls of each backend and size")
+    parser.add_argument("--quiet", action="store_true", help="print no table")
+
+
+def run_ranks(arguments: list[str], ranks: int, timeout: float | None = None) -> int:
+    """Starts the processes and waits for them. Returns 0 if all of them succeed."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks)}
+    environment.setdefault("OMP_NUM_THREADS", "1")
+    command = [sys.executable, "-m", "mscclpp_rs._bench", *arguments]
+    processes = [subprocess.Popen(command, env={**environment, "RANK": str(rank)}) for rank in range(ranks)]
+    status = 0
+    for process in processes:
+        try:
+            status = process.wait(timeout) or status
+        except subprocess.TimeoutExpired:
+            process.kill()
+            status = 1
+    return 1 if status else 0
+
+
+def main(options: argparse.Namespace) -> int:
+    """Runs the measurement that options describe, and prints its table."""
+    if options.ranks < 1 or options.factor < 2 or options.begin > options.end:
+        print("expected at least 1 rank, a factor of 2 or more, and a begin up to the end", file=sys.stderr)
+        return 2
+    arguments = ["--collective", options.collective, "--begin", str(options.begin), "--end", str(options.end)]
+    arguments += ["--factor", str(options.factor)]
+    arguments += ["--iterations", str(options.iterations)] if options.iterations else []
+    arguments += ["--quiet"] if options.quiet else []
+    return run_ranks(arguments, options.ranks)
+
+
+def _call(collective: str, tensor: Any, group: Any) -> Any:
+    """Returns a function that makes the call once, with its result in ``tensor``."""
+    import torch
+    import torch.distributed as dist
+
+    ranks = dist.get_world_size()
+    part = tensor[: tensor.numel() // ranks].clone()
+    whole = torch.empty_like(tensor)
+    return {
+        "all_reduce": lambda: dist.all_reduce(tensor, group=group),
+        "broadcast": lambda: dist.broadcast(tensor, 0, group=group),
+        "all_gather": lambda: dist.all_gather_into_tensor(tensor, part, group=group),
+        "reduce_scatter": lambda: dist.reduce_scatter_tensor(part, tensor, group=group),
+        "all_to_all": lambda: dist.all_to_all_single(whole, tensor, group=group),
+    }[collective]
+
+
+def _measure(options: argparse.Namespace) -> None:
+    import torch
+    import torch.distributed as dist
+
+    import mscclpp_rs
+
+    torch.set_num_threads(1)
+    mscclpp_rs.register_backend()
+    dist.init_process_group("mscclpp")
+    gloo = dist.new_group(backend="gloo")
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    if rank == 0 and not options.quiet:
+        print(f"{options.collective} of {ranks} ranks, medians in microseconds")
+        print("| bytes | gloo | mscclpp | registered | gloo / mscclpp | gloo / registered |\n|---|---|---|---|---|---|")
+    size = options.begin
+    while size <= options.end:
+        count = max(size // 4 // ranks, 1) * ranks
+        registered = mscclpp_rs.new_buffer(count)
+        calls = [
+            _call(options.collective, torch.zeros(count), gloo),
+            _call(options.collective, torch.zeros(count), None),
+            _call(options.collective, registered, None),
+        ]
+        iterations = options.iterations or max(10, min(300, (64 << 20) // size))
+        times: list[list[float]] = [[], [], []]
+        for iteration in range(iterations + 5):
+            for call, of_call in zip(calls, times):
+                started = time.perf_counter()
+                call()
+                if iteration >= 5:
+                    of_call.append((time.perf_counter() - started) * 1e6)
+        if rank == 0 and not options.quiet:
+            of_gloo, own, of_registered = (statistics.median(one) for one in times)
+            ratios = f"{of_gloo / own:.1f} | {of_gloo / of_registered:.1f}"
+            print(f"| {size} | {of_gloo:.1f} | {own:.1f} | {of_registered:.1f} | {ratios} |", flush=True)
+        size *= options.factor
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    _parser = argparse.ArgumentParser()
+    add_arguments(_parser)
+    _measure(_parser.parse_args())

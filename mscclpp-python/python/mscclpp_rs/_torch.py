@@ -1,0 +1,525 @@
+"""The backend ``mscclpp`` of ``torch.distributed``."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import weakref
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C import _distributed_c10d as c10d
+
+from . import _native
+from ._errors import InvalidInputError, UnsupportedError
+from ._tensors import Buffers
+from ._work import FINISHED, Work, answer_through_wrappers
+
+NAME = "mscclpp"
+_UNSET = timedelta(milliseconds=-1)
+_KEY = "mscclpp/unique_id"
+_RED_OP = c10d.ReduceOp.RedOpType
+_OPS = {
+    _RED_OP.SUM: 0,
+    _RED_OP.AVG: 1,
+    _RED_OP.PRODUCT: 2,
+    _RED_OP.MIN: 3,
+    _RED_OP.MAX: 4,
+    _RED_OP.BAND: 5,
+    _RED_OP.BOR: 6,
+    _RED_OP.BXOR: 7,
+}
+
+
+def _base() -> type:
+    """Returns the class to derive from: before 2.14 classes of Python cannot be backends, but process groups."""
+
+    class Probe(c10d.Backend):
+        pass
+
+    try:
+        Probe(0, 1)
+    except TypeError:
+        return _ProcessGroup
+    return c10d.Backend
+
+
+class _ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
+    """A process group that is its own backend, for versions of PyTorch whose backends cannot be classes of Python."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        super().__init__(rank, size)
+        self._texts = ["", "undefined"]
+
+    def getGroupName(self) -> str:
+        return self._texts[0]
+
+    def setGroupName(self, name: str) -> None:
+        self._texts[0] = name
+
+    def getGroupDesc(self) -> str:
+        return self._texts[1]
+
+    def setGroupDesc(self, text: str) -> None:
+        self._texts[1] = text
+
+    @property
+    def group_name(self) -> str:
+        return self._texts[0]
+
+    @property
+    def group_desc(self) -> str:
+        return self._texts[1]
+
+    _set_group_name = setGroupName
+    _set_group_desc = setGroupDesc
+
+    def _get_backend(self, device: torch.device) -> Any:
+        return self
+
+
+_BASE: Any = _base()
+#: The backends of this process that have not been shut down.
+_BACKENDS: weakref.WeakSet[Backend] = weakref.WeakSet()
+#: The same by the names of their process groups.
+_BY_GROUP: weakref.WeakValueDictionary[str, Backend] = weakref.WeakValueDictionary()
+
+
+def _milliseconds(timeout: timedelta | None) -> int:
+    """Returns a timeout for native calls: negative for that of the group."""
+    if timeout is None or timeout == _UNSET:
+        return -1
+    return max(int(timeout.total_seconds() * 1000), 0)
+
+
+def _timeout(opts: Any) -> int:
+    return -1 if opts is None else _milliseconds(opts.timeout)
+
+
+def _is_async(opts: Any) -> bool:
+    return True if opts is None else opts.asyncOp
+
+
+def _root(opts: Any) -> int:
+    return 0 if opts is None else opts.rootRank
+
+
+class Backend(_BASE):  # type: ignore[misc]
+    """One rank's handle to a process group whose calls this package serves. ``torch.distributed`` makes and calls it.
+
+    A call raises an ``mscclpp_rs.Error`` if it fails: at once if it is not asynchronous, otherwise from ``wait``.
+    """
+
+    def __init__(self, native: _native.Communicator, timeout: timedelta) -> None:
+        super().__init__(native.rank, native.num_ranks)
+        self._native = native
+        self._rank = native.rank
+        self._size = native.num_ranks
+        self._timeout = timeout
+        self._coalesced: list[Work] | None = None
+        self._transfers: list[tuple[tuple[bool, torch.Tensor, int], Buffers | None]] = []
+        self._options = c10d.Backend.Options(NAME, timeout)
+        _BACKENDS.add(self)
+
+    # What torch.distributed asks of a backend.
+
+    def getBackendName(self) -> str:
+        return NAME
+
+    def name(self) -> str:
+        return NAME
+
+    if _BASE is c10d.Backend:
+
+        @property
+        def options(self) -> Any:
+            return self._options
+
+    @property
+    def supports_coalescing(self) -> bool:
+        return True
+
+    @property
+    def supports_shrinking(self) -> bool:
+        return True
+
+    @property
+    def supports_splitting(self) -> bool:
+        return False
+
+    def rank(self) -> int:
+        return self._rank
+
+    def size(self) -> int:
+        return self._size
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Replaces the timeout of the calls that follow."""
+        self._timeout = timeout
+        self._native.set_timeout(_milliseconds(timeout))
+
+    _set_default_timeout = set_timeout
+
+    def _set_sequence_number_for_group(self) -> None:
+        pass
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._native.num_calls
+
+    def abort(self) -> None:
+        """Ends the group for all its ranks: their calls raise ``RankLostError`` with this rank."""
+        self._native.abort("torch.distributed: abort was called")
+        self._native.close()
+
+    def shutdown(self) -> None:
+        """Leaves the group after the calls that were made so far."""
+        self._native.close()
+        _BACKENDS.discard(self)
+
+    def shrink(self, ranks_to_exclude: Sequence[int], shrink_flags: int = 0, opts_override: Any = None) -> Backend:
+        """Returns a backend of the remaining ranks, all of which call this."""
+        timeout = self._timeout if opts_override is None else opts_override._timeout
+        return Backend(self._native.shrink(list(ranks_to_exclude)), timeout)
+
+    def new_buffer(self, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """Returns a tensor of zeros in registered memory, which calls on all of it use without copies. A call of all ranks.
+
+        Calls on a part of it that they write use it without copies if the part begins at a multiple of 4096 bytes, and ends at one or
+        at the end of the tensor. The memory is freed when all ranks have dropped their tensors.
+        """
+        size = dtype.itemsize
+        for length in shape:
+            size *= length
+        if any(length < 0 for length in shape) or size == 0:
+            raise InvalidInputError(f"new_buffer: expected a shape of positive lengths, found {shape}")
+        return torch.from_dlpack(self._native.new_buffer(size)).view(dtype).reshape(shape)
+
+    # Collective calls.
+
+    def _finish(self, work: Any, tensors: Any, buffers: Buffers | None = None) -> Work:
+        """Returns the work of a native call."""
+        if work is None:
+            if buffers is not None:
+                buffers.write_back()
+            done = FINISHED
+        else:
+            done = Work(work, tensors, buffers)
+        if self._coalesced is not None:
+            self._coalesced.append(done)
+        return done
+
+    def _op(self, opts: Any, tensors: Sequence[torch.Tensor], buffers: Buffers) -> tuple[int, list[torch.Tensor]]:
+        """Returns the number of a reduction and its inputs, which are scaled for PREMUL_SUM."""
+        op = _RED_OP.SUM if opts is None else opts.reduceOp
+        number = _OPS.get(getattr(op, "op", op))
+        if number is not None:
+            return number, list(tensors)
+        try:
+            factor = op.__getstate__()[1]
+        except (AttributeError, TypeError, IndexError, RuntimeError):
+            raise InvalidInputError(f"reduction: expected one of torch.distributed.ReduceOp, found {op}") from None
+        return 0, [buffers.scaled(tensor, factor) for tensor in tensors]
+
+    def allreduce(self, tensors: Any, opts: Any = None) -> Work:
+        """Replaces the tensor by the reduction of all ranks' tensors."""
+        if opts is not None and len(tensors) == 1:
+            tensor, number = tensors[0], _OPS.get(opts.reduceOp.op)
+            if number is not None and tensor.layout is torch.strided and tensor.is_contiguous():
+                work = self._native.all_reduce(tensor, number, _milliseconds(opts.timeout), opts.asyncOp)
+                return self._finish(work, tensors)
+        return self.allreduce_coalesced(tensors, opts)
+
+    def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Work:
+        """Replaces each tensor by the reduction of all ranks' tensors."""
+        tensors = [tensors] if isinstance(tensors, torch.Tensor) else tensors
+        if any(tensor.layout is not torch.strided for tensor in tensors):
+            return self.allreduce_sparse(tensors, opts)
+        buffers = Buffers()
+        number, inputs = self._op(opts, tensors, buffers)
+        inputs = [buffers.in_out(tensor, of) for tensor, of in zip(inputs, tensors)]
+        work = self._native.all_reduce_coalesced(inputs, number, _timeout(opts), _is_async(opts))
+        return self._finish(work, tensors, buffers)
+
+    def allreduce_sparse(self, tensors: Any, opts: Any = None) -> Work:
+        """Replaces each sparse tensor by the sum of all ranks' tensors, before it returns."""
+        if opts is not None and opts.reduceOp.op != _RED_OP.SUM:
+            raise InvalidInputError("all_reduce of sparse tensors: expected ReduceOp.SUM, found another reduction")
+        for tensor in tensors:
+            self._sum_sparse(tensor)
+        return self._finish(None, tensors) if self._coalesced is not None else Work(None, tensors, None)
+
+    def _sum_sparse(self, tensor: torch.Tensor) -> None:
+        if tensor.layout is not torch.sparse_coo:
+            raise InvalidInputError(f"all_reduce: expected a strided or COO tensor, found {tensor.layout}")
+        tensor_of_all = tensor.coalesce()
+        indices, values = tensor_of_all.indices(), tensor_of_all.values()
+        own = torch.tensor([values.shape[0]], dtype=torch.int64)
+        counts = torch.empty(self._size, dtype=torch.int64)
+        self._native.all_gather([(counts, own)], -1, False)
+        most = int(counts.max())
+
+        def gather(part: torch.Tensor) -> torch.Tensor:
+            padded = part.new_zeros((most, *part.shape[1:]))
+            padded[: part.shape[0]] = part
+            all_parts = part.new_empty((self._size * most, *part.shape[1:]))
+            self._native.all_gather([(all_parts, padded)], -1, False)
+            kept = [all_parts[rank * most : rank * most + int(counts[rank])] for rank in range(self._size)]
+            return torch.cat(kept)
+
+        all_indices, all_values = gather(indices.t().contiguous()), gather(values.contiguous())
+        total = torch.sparse_coo_tensor(all_indices.t(), all_values, tensor.shape).coalesce()
+        tensor.copy_(total)
+
+    def broadcast(self, tensors: Any, opts: Any = None) -> Work:
+        """Replaces the tensors by those of rank ``opts.rootRank``."""
+        buffers, root, work = Buffers(), _root(opts), None
+        for tensor in tensors:
+            work = self._native.broadcast(buffers.in_out(tensor, tensor), root, _timeout(opts), _is_async(opts))
+        return self._finish(work, tensors, buffers)
+
+    def reduce(self, tensors: Any, opts: Any = None) -> Work:
+        """Replaces the tensor of rank ``opts.rootRank`` by the reduction of all ranks' tensors."""
+        buffers, root = Buffers(), _root(opts)
+        number, inputs = self._op(opts, tensors, buffers)
+        tensor = buffers.in_out(inputs[0], tensors[0], is_written=self._rank == root)
+        work = self._native.reduce(tensor, number, root, _timeout(opts), _is_async(opts))
+        return self._finish(work, tensors, buffers)
+
+    def allgather(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> Work:
+        """Writes rank r's tensor to entry r of the list."""
+        if isinstance(input_tensors, torch.Tensor):
+            output_tensors, input_tensors = [output_tensors], [input_tensors]
+        buffers = Buffers()
+        pairs = [
+            ([buffers.output(output) for output in outputs], buffers.input(tensor))
+            for outputs, tensor in zip(output_tensors, input_tensors)
+        ]
+        for outputs, tensor in pairs:
+            for output in outputs:
+                if output.dtype != tensor.dtype:
+                    raise InvalidInputError(f"all_gather: expected outputs of {tensor.dtype}, found {output.dtype}")
+        work = self._native.all_gather_list(pairs, _timeout(opts), _is_async(opts))
+        return self._finish(work, [output for outputs in output_tensors for output in outputs], buffers)
+
+    def allgather_coalesced(self, output_lists: Any, input_tensors: Any, opts: Any = None) -> Work:
+        """Writes tensor i of rank r to entry i of list r."""
+        lists = [[of_rank[i] for of_rank in output_lists] for i in range(len(input_tensors))]
+        return self.allgather(lists, input_tensors, opts)
+
+    def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
+        """Writes all ranks' inputs to the output, in the order of ranks."""
+        return self.all_gather_single_coalesced([output], [input], opts)
+
+    def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
+        """Writes all ranks' inputs to the outputs, in the order of ranks."""
+        buffers = Buffers()
+        pairs = [(buffers.output(output), buffers.input(tensor)) for output, tensor in zip(outputs, inputs)]
+        return self._finish(self._native.all_gather(pairs, _timeout(opts), _is_async(opts)), outputs, buffers)
+
+    _allgather_base = all_gather_single
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def reduce_scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> Work:
+        """Reduces all ranks' tensors r and writes the result to the output of rank r."""
+        if isinstance(output_tensors, torch.Tensor):
+            output_tensors, input_tensors = [output_tensors], [input_tensors]
+        buffers, pairs, number = Buffers(), [], 0
+        for output, inputs in zip(output_tensors, input_tensors):
+            number, scaled = self._op(opts, inputs, buffers)
+            pairs.append((buffers.output(output), [buffers.input(tensor) for tensor in scaled]))
+        work = self._native.reduce_scatter_list(pairs, number, _timeout(opts), _is_async(opts))
+        return self._finish(work, output_tensors, buffers)
+
+    def reduce_scatter_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
+        """Reduces all ranks' inputs and writes part r to the output of rank r."""
+        return self.reduce_scatter_single_coalesced([output], [input], opts)
+
+    def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
+        """Reduces all ranks' inputs and writes part r to the outputs of rank r."""
+        buffers = Buffers()
+        number, scaled = self._op(opts, inputs, buffers)
+        pairs = [(buffers.output(output), buffers.input(tensor)) for output, tensor in zip(outputs, scaled)]
+        work = self._native.reduce_scatter(pairs, number, _timeout(opts), _is_async(opts))
+        return self._finish(work, outputs, buffers)
+
+    _reduce_scatter_base = reduce_scatter_single
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def all_to_all_single(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        output_splits: Sequence[int],
+        input_splits: Sequence[int],
+        opts: Any = None,
+    ) -> Work:
+        """Sends part r of the input to rank r, and writes what rank r sends to part r of the output."""
+        buffers = Buffers()
+        to, source = buffers.output(output), buffers.input(input)
+        if output_splits or input_splits:
+            parts = [self._parts(to, output_splits, "output"), self._parts(source, input_splits, "input")]
+            work = self._native.all_to_all_list(*parts, _timeout(opts), _is_async(opts))
+        else:
+            work = self._native.all_to_all(to, source, _timeout(opts), _is_async(opts))
+        return self._finish(work, [output], buffers)
+
+    alltoall_base = all_to_all_single
+
+    def _parts(self, tensor: torch.Tensor, splits: Sequence[int], what: str) -> list[torch.Tensor]:
+        rows = tensor.shape[0] if tensor.dim() else 0
+        sizes = list(splits) or [rows // self._size] * self._size
+        if len(sizes) != self._size or sum(sizes) != rows:
+            raise InvalidInputError(
+                f"all_to_all_single: expected {self._size} sizes of the {what} with the sum {rows}, found {sizes}"
+            )
+        return list(torch.split(tensor, sizes))
+
+    def alltoall(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> Work:
+        """Sends tensor r to rank r, and writes what rank r sends to entry r of the outputs."""
+        buffers = Buffers()
+        outputs = [buffers.output(output) for output in output_tensors]
+        inputs = [buffers.input(tensor) for tensor in input_tensors]
+        work = self._native.all_to_all_list(outputs, inputs, _timeout(opts), _is_async(opts))
+        return self._finish(work, output_tensors, buffers)
+
+    def gather(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> Work:
+        """Writes rank r's tensor to entry r of the list of rank ``opts.rootRank``."""
+        buffers, root = Buffers(), _root(opts)
+        outputs = output_tensors[0] if self._rank == root and output_tensors else []
+        to = [buffers.output(output) for output in outputs]
+        source = buffers.input(input_tensors[0])
+        work = self._native.gather(to, source, root, _timeout(opts), _is_async(opts))
+        return self._finish(work, outputs, buffers)
+
+    def scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = None) -> Work:
+        """Writes entry r of the list of rank ``opts.rootRank`` to the tensor of rank r."""
+        buffers, root = Buffers(), _root(opts)
+        inputs = input_tensors[0] if self._rank == root and input_tensors else []
+        source = [buffers.input(tensor) for tensor in inputs]
+        to = buffers.output(output_tensors[0])
+        work = self._native.scatter(to, source, root, _timeout(opts), _is_async(opts))
+        return self._finish(work, output_tensors, buffers)
+
+    def barrier(self, opts: Any = None) -> Work:
+        """Waits until all ranks have made this call."""
+        self._native.synchronize()
+        return self._finish(self._native.barrier(_timeout(opts), _is_async(opts)), [])
+
+    def monitored_barrier(self, opts: Any = None, wait_all_ranks: bool = False) -> None:
+        """Waits until all ranks have made this call; the exception names a rank that is late."""
+        self._native.synchronize()
+        self._native.barrier(_timeout(opts), False)
+
+    # Transfers.
+
+    def send(self, tensors: Any, dst_rank: int, tag: int = 0) -> Work:
+        """Sends a tensor to a rank, which receives it with the same tag; tags of tensors on devices are not compared."""
+        tensor = Buffers().input(tensors[0])
+        if tensor.is_cuda:
+            return self._transfer_on_device((True, tensor, dst_rank), tensors, None)
+        return self._finish(self._native.send(tensor, dst_rank, tag), tensors)
+
+    def recv(self, tensors: Any, src_rank: int, tag: int = 0) -> Work:
+        """Receives a tensor from a rank."""
+        buffers = Buffers()
+        tensor = buffers.output(tensors[0])
+        if tensor.is_cuda:
+            return self._transfer_on_device((False, tensor, src_rank), tensors, buffers)
+        return self._finish(self._native.recv(tensor, src_rank, tag), tensors, buffers)
+
+    def _transfer_on_device(self, transfer: tuple[bool, torch.Tensor, int], tensors: Any, buffers: Buffers | None) -> Work:
+        if transfer[2] < 0:
+            raise UnsupportedError("recv on a device: expected a source, found any; receive into a tensor on the CPU")
+        if self._coalesced is None:
+            self._native.transfer_on_device([transfer])
+            return self._finish(None, tensors, buffers)
+        # Ranks that exchange tensors on devices do it together.
+        self._transfers.append((transfer, buffers))
+        return FINISHED
+
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
+        """Receives a tensor from any rank."""
+        return self.recv(tensors, -1, tag)
+
+    # Calls that are waited for together.
+
+    def start_coalescing(self, device: Any = None) -> None:
+        """Begins to collect the works of calls."""
+        self._coalesced = []
+        self._transfers = []
+
+    def end_coalescing(self, device: Any = None) -> Work:
+        """Returns a work that ends with all calls since ``start_coalescing``."""
+        works, self._coalesced = self._coalesced or [], None
+        transfers, self._transfers = self._transfers, []
+        if transfers:
+            self._native.transfer_on_device([transfer for transfer, _ in transfers])
+            for _, buffers in transfers:
+                if buffers is not None:
+                    buffers.write_back()
+        return Work.of_all(works)
+
+    _start_coalescing = start_coalescing
+    _end_coalescing = end_coalescing
+
+
+def _create(opts: Any, backend_options: Any) -> Backend:
+    """Returns the backend of a new process group. Rank 0 gives the others its address and a secret through the store."""
+    timeout = opts.timeout
+    milliseconds = max(int(timeout.total_seconds() * 1000), 1)
+    rank, size, store = opts.group_rank, opts.group_size, opts.store
+    if rank == 0:
+        listener = _native.Listener()
+        store.set(_KEY, listener.unique_id())
+        native = _native.Communicator.from_listener(listener, size, milliseconds)
+    else:
+        unique_id = store.get(_KEY).decode()
+        native = _native.Communicator.join(unique_id, rank, size, milliseconds)
+    backend = Backend(native, timeout)
+    _BY_GROUP[opts.group_id] = backend
+    return backend
+
+
+def backend_of(group: dist.ProcessGroup | None = None) -> Backend:
+    """Returns the backend of a process group, by default of all ranks. Raises ``InvalidInputError`` if another one serves it."""
+    of = dist.distributed_c10d._get_default_group() if group is None else group
+    backend = _BY_GROUP.get(of.group_name)
+    if backend is None:
+        raise InvalidInputError(f"process group {of.group_name}: expected the backend {NAME}, found {dist.get_backend(of)}")
+    return backend
+
+
+def register() -> None:
+    """Registers the backend. Later calls change nothing."""
+    if NAME.upper() in dist.Backend._plugins:
+        return
+    _native.use_tensors(torch.Tensor)
+    if _BASE is c10d.Backend:
+        answer_through_wrappers()
+    defaults = dict(dist.Backend.default_device_backend_map)
+    dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
+    # Programs that name no backend get the one that they got before.
+    dist.Backend.default_device_backend_map.clear()
+    dist.Backend.default_device_backend_map.update(defaults)
+
+
+def autoload() -> None:
+    """Registers the backend when torch is imported, for versions that do not find it by its name."""
+    if not hasattr(dist.Backend, "_ensure_backend_registered"):
+        register()
+
+
+def _shut_down() -> None:
+    if os.getpid() != _PROCESS:
+        return
+    for backend in list(_BACKENDS):
+        backend.shutdown()
+    _native.end_callbacks()
+
+
+#: Copies of this process, made by fork, have nothing to shut down.
+_PROCESS = os.getpid()
+atexit.register(_shut_down)

@@ -1,0 +1,169 @@
+"""Calls that were started."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ._tensors import Buffers
+
+
+class _Search(threading.local):
+    """The search of a thread for the work in a wrapper."""
+
+    is_active = False
+    found: Work | None = None
+
+
+_SEARCH = _Search()
+
+
+def _wrapped(work: Any) -> Work | None:
+    """Returns the work that a wrapper has; none for works of other backends."""
+    _SEARCH.is_active = True
+    try:
+        work.get_future()
+    except RuntimeError:
+        # A work of another backend that has none.
+        pass
+    finally:
+        _SEARCH.is_active = False
+    found, _SEARCH.found = _SEARCH.found, None
+    return found
+
+
+def answer_through_wrappers() -> None:
+    """Lets works answer although PyTorch wraps them.
+
+    PyTorch passes the works of backends in Python on in a wrapper, which forwards ``wait`` and ``get_future`` alone: it says that no call has
+    completed, and knows no source of received data, so that ``dist.recv`` from any rank fails. The other methods ask the work
+    in the wrapper, where there is one.
+    """
+
+    def forwarded(name: str) -> Any:
+        of_torch = getattr(dist._Work, name)
+
+        def method(work: Any) -> Any:
+            own = _wrapped(work)
+            return of_torch(work) if own is None else getattr(own, name)()
+
+        method.__doc__ = of_torch.__doc__
+        return method
+
+    for name in ("is_completed", "is_success", "exception", "result", "source_rank", "_source_rank"):
+        setattr(dist._Work, name, forwarded(name))
+
+
+class Work(dist._Work):  # type: ignore[name-defined,misc]
+    """A call that was started; ``None`` as its native part for one that has ended."""
+
+    def __init__(self, native: Any, tensors: Any, buffers: Buffers | None) -> None:
+        super().__init__()
+        self._native = native
+        self._tensors = tensors
+        self._buffers = buffers
+        self._lock = threading.Lock()
+        self._parts: Sequence[Work] = ()
+
+    @staticmethod
+    def of_all(works: Sequence[Work]) -> Work:
+        """Returns a work that ends with all of several."""
+        together = Work(None, [tensor for work in works for tensor in work.result()], None)
+        together._parts = works
+        return together
+
+    def _write_back(self) -> None:
+        with self._lock:
+            buffers, self._buffers = self._buffers, None
+        if buffers is not None:
+            buffers.write_back()
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        """Waits until the call has ended, at most ``timeout`` unless it is 0. Raises the exception of the call."""
+        for part in self._parts:
+            part.wait(timeout)
+        if self._native is not None:
+            milliseconds = int(timeout.total_seconds() * 1000)
+            self._native.wait(milliseconds if milliseconds > 0 else -1)
+        self._write_back()
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        """Returns whether the call has ended."""
+        return all(part.is_completed() for part in self._parts) and (self._native is None or self._native.is_completed())
+
+    def is_success(self) -> bool:
+        """Returns whether the call has ended without an exception."""
+        return self.is_completed() and self.exception() is None
+
+    def exception(self) -> Any:
+        """Returns the exception of a call that failed."""
+        failed = [part.exception() for part in self._parts]
+        own = None if self._native is None else self._native.exception()
+        return next((one for one in [*failed, own] if one is not None), None)
+
+    def result(self) -> list[torch.Tensor]:
+        """Returns the tensors of the call."""
+        return list(self._tensors)
+
+    def source_rank(self) -> int:
+        """Returns the rank that the data of a receive came from."""
+        return 0 if self._native is None else self._native.wait(-1)
+
+    _source_rank = source_rank
+
+    def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
+        """Returns a future of the list of tensors, which fails with the text of the call's exception."""
+        ended: torch.futures.Future[Any] = torch.futures.Future()
+        if _SEARCH.is_active:
+            _SEARCH.found = self
+            return ended
+
+        def result(future: torch.futures.Future[Any]) -> list[torch.Tensor]:
+            error = future.value()
+            if error is not None:
+                raise error
+            self._write_back()
+            return self.result()
+
+        finish = ended.set_result
+        # An exception set on a future of Python is a value for C++; that of a callback is an error there as well.
+        future: torch.futures.Future[list[torch.Tensor]] = ended.then(result)
+        pending = [part for part in self._parts if part._native is not None]
+        if pending:
+            self._finish_after(pending, finish)
+        elif self._native is None:
+            finish(None)
+        else:
+            self._native.then(finish)
+        return future
+
+    def _finish_after(self, pending: list[Work], finish: Any) -> None:
+        left, lock, errors = [len(pending)], threading.Lock(), []
+
+        def one_ended(error: BaseException | None) -> None:
+            with lock:
+                left[0] -= 1
+                errors.append(error)
+                is_last = left[0] == 0
+            if is_last:
+                failed = next((one for one in errors if one is not None), None)
+                if failed is None:
+                    for part in self._parts:
+                        part._write_back()
+                finish(failed)
+
+        for part in pending:
+            part._native.then(one_ended)
+
+
+#: The work of every call that has ended before it returned.
+FINISHED = Work(None, [], None)

@@ -1,0 +1,280 @@
+//! Calls on tensors of a CUDA device, enqueued on the current stream of PyTorch.
+//!
+//! A call returns when it is enqueued. The tensors may be dropped then: PyTorch gives their memory to work of the same stream only,
+//! which follows the call.
+
+use std::collections::BTreeMap;
+
+use mscclpp_exec::cuda::{Device, DeviceVec, DeviceView, DeviceViewMut, Stream};
+use mscclpp_exec::{Communicator, DataType, Element, Error, Group, OnStream};
+
+use crate::call::{Call, with_type};
+use crate::failure::Failure;
+use crate::operator::Operator;
+use crate::tensor::View;
+
+/// The device of a rank, with what its calls use.
+#[derive(Default)]
+pub(crate) struct Devices {
+    /// The device of the first call, with its number.
+    device: Option<(u32, Device)>,
+    /// Memory of calls by stream, in whose order it is used; the last one is the largest.
+    temporaries: BTreeMap<usize, Vec<DeviceVec<u8>>>,
+}
+
+/// A transfer of a group: whether this rank sends, the tensor, and the other rank.
+pub(crate) type Transfer = (bool, View, u32);
+
+/// Returns the memory of a view, which a call reads.
+///
+/// Sound because views come from tensors, whose memory PyTorch keeps for work that is on the stream already; it is dense, aligned and on
+/// the device that the view names, which is that of the stream.
+fn read<T: Element>(view: &View) -> DeviceView<'static, T> {
+    // SAFETY: as above.
+    unsafe { DeviceView::from_raw(view.address as u64, view.bytes / size_of::<T>()) }
+}
+
+/// Returns the memory of a view, which a call writes; see [`read`].
+fn written<T: Element>(view: &View) -> DeviceViewMut<'static, T> {
+    // SAFETY: as for `read`.
+    unsafe { DeviceViewMut::from_raw(view.address as u64, view.bytes / size_of::<T>()) }
+}
+
+/// A call on a stream.
+struct OnDevice<'a> {
+    on: OnStream<'a>,
+    stream: &'a Stream,
+    rank: usize,
+    /// Memory of the call: as many bytes as it asked for.
+    temporary: Option<View>,
+}
+
+impl Devices {
+    fn open(&mut self, number: u32) -> Result<Device, Failure> {
+        match &self.device {
+            Some((opened, device)) if *opened == number => Ok(device.clone()),
+            Some((opened, _)) => {
+                let message = format!(
+                    "expected tensors on device {opened}, that of the first call, found one on device {number}"
+                );
+                Err(Failure::invalid("a call", message))
+            }
+            None => {
+                let device = Device::new(number).map_err(Error::from)?;
+                self.device = Some((number, device.clone()));
+                Ok(device)
+            }
+        }
+    }
+
+    /// Returns the number of the device, once there was a call on it.
+    pub(crate) fn number(&self) -> Option<u32> {
+        self.device.as_ref().map(|(number, _)| *number)
+    }
+
+    /// Runs `call` on a stream of PyTorch's.
+    fn on_stream<R>(
+        &mut self,
+        comm: &Communicator,
+        number: u32,
+        handle: usize,
+        temporary: usize,
+        call: impl FnOnce(&OnDevice<'_>) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        let device = self.open(number)?;
+        // SAFETY: PyTorch's current stream is one of the device's primary context, and exists until the process ends.
+        let stream = unsafe { Stream::from_raw(&device, handle) };
+        let temporary = match temporary {
+            0 => None,
+            bytes => {
+                let memories = self.temporaries.entry(handle).or_default();
+                if memories.last().is_none_or(|memory| memory.len() < bytes) {
+                    // Shorter ones are kept: pending calls use them.
+                    memories.push(DeviceVec::new(&device, bytes.next_power_of_two())?);
+                }
+                let address = memories.last().map_or(0, |memory| memory.as_slice().address);
+                Some(View { address: address as usize, bytes, kind: crate::tensor::BYTES, device: Some(number) })
+            }
+        };
+        call(&OnDevice { on: comm.on(&stream), stream: &stream, rank: comm.rank() as usize, temporary })
+    }
+
+    /// Makes a call whose tensors are on a device.
+    pub(crate) fn run(&mut self, comm: &Communicator, number: u32, handle: usize, call: &Call) -> Result<(), Failure> {
+        if let Call::Several(calls) = call {
+            return calls.iter().try_for_each(|call| self.run(comm, number, handle, call));
+        }
+        self.on_stream(comm, number, handle, temporary_of(call), |device| device.run(call))
+    }
+
+    /// Makes transfers together.
+    pub(crate) fn transfer(
+        &mut self,
+        comm: &Communicator,
+        number: u32,
+        handle: usize,
+        transfers: &[Transfer],
+    ) -> Result<(), Failure> {
+        self.on_stream(comm, number, handle, 0, |device| {
+            let views: Vec<_> = transfers.iter().map(|(_, view, _)| read::<u8>(view)).collect();
+            let mut outputs: Vec<_> = transfers.iter().map(|(_, view, _)| written::<u8>(view)).collect();
+            let mut group = Group::new();
+            for (((is_sent, _, peer), input), output) in transfers.iter().zip(&views).zip(&mut outputs) {
+                match is_sent {
+                    true => group.send_on(device.on, input, *peer),
+                    false => group.recv_on(device.on, output, *peer),
+                }
+            }
+            Ok(group.run()?)
+        })
+    }
+
+    /// Waits for the calls of a stream.
+    pub(crate) fn synchronize(&mut self, comm: &Communicator, number: u32, handle: usize) -> Result<(), Failure> {
+        self.on_stream(comm, number, handle, 0, |device| Ok(device.on.synchronize()?))
+    }
+}
+
+/// Returns the bytes of memory that a call needs besides its tensors.
+fn temporary_of(call: &Call) -> usize {
+    let sum = |views: &[View]| views.iter().map(|view| view.bytes).sum();
+    match call {
+        Call::AllGather { input, output } if input.overlaps(output) => input.bytes,
+        Call::AllToAll { input, output } if input.overlaps(output) => input.bytes,
+        Call::ReduceScatter { input, output, .. } if input.overlaps(output) => output.bytes,
+        Call::AllGatherList { outputs, .. } | Call::Gather { outputs, .. } => sum(outputs),
+        Call::ReduceScatterList { inputs, .. } | Call::Scatter { inputs, .. } => sum(inputs),
+        Call::AllToAllList { inputs, outputs } => sum(inputs) + sum(outputs),
+        _ => 0,
+    }
+}
+
+impl OnDevice<'_> {
+    fn temporary(&self, begin: usize, bytes: usize) -> Result<View, Error> {
+        let whole = self.temporary.filter(|whole| begin + bytes <= whole.bytes);
+        let whole =
+            whole.or((bytes == 0).then_some(View { address: 0, bytes: 0, kind: crate::tensor::BYTES, device: None }));
+        let whole = whole.ok_or_else(|| Error::Internal("a call on a device without its memory".into()))?;
+        Ok(View { address: whole.address + begin, bytes, ..whole })
+    }
+
+    fn copy(&self, from: &View, to: &View) -> Result<(), Error> {
+        self.stream.copy::<u8>(&read(from), &mut written(to))
+    }
+
+    fn concatenate(&self, inputs: &[View], all: &View) -> Result<(), Error> {
+        let mut begin = all.address;
+        inputs.iter().try_for_each(|input| {
+            let to = View { address: begin, bytes: input.bytes, ..*all };
+            begin += input.bytes;
+            self.copy(input, &to)
+        })
+    }
+
+    fn divide(&self, all: &View, outputs: &[View]) -> Result<(), Error> {
+        let mut begin = all.address;
+        outputs.iter().try_for_each(|output| {
+            let from = View { address: begin, bytes: output.bytes, ..*all };
+            begin += output.bytes;
+            self.copy(&from, output)
+        })
+    }
+
+    fn run(&self, call: &Call) -> Result<(), Failure> {
+        let on = self.on;
+        let sum = |views: &[View]| views.iter().map(|view| view.bytes).sum::<usize>();
+        match call {
+            Call::AllReduce { tensor, operator } => {
+                let (op, dtype) = plain(*operator)?;
+                with_type!(dtype, T => on.all_reduce_in_place::<T>(&mut written(tensor), op))?;
+            }
+            Call::Reduce { tensor, operator, root } => {
+                let (op, dtype) = plain(*operator)?;
+                with_type!(dtype, T => on.reduce_in_place::<T>(&mut written(tensor), op, *root))?;
+            }
+            Call::Broadcast { tensor, root } => {
+                with_type!(tensor.kind.moved().0, T => on.broadcast_in_place::<T>(&mut written(tensor), *root))?;
+            }
+            Call::AllGather { input, output } => {
+                let is_own = input.address == output.address + self.rank * input.bytes;
+                with_type!(output.kind.moved().0, T => {
+                    if is_own {
+                        on.all_gather_in_place::<T>(&mut written(output))
+                    } else if input.overlaps(output) {
+                        let copy = self.temporary(0, input.bytes)?;
+                        self.copy(input, &copy)?;
+                        on.all_gather::<T>(&read(&copy), &mut written(output))
+                    } else {
+                        on.all_gather::<T>(&read(input), &mut written(output))
+                    }
+                })?;
+            }
+            Call::AllGatherList { input, outputs } => {
+                if outputs.iter().any(|output| output.bytes != input.bytes) {
+                    return Err(unsupported("all_gather of different lengths on a device"));
+                }
+                let all = self.temporary(0, sum(outputs))?;
+                with_type!(input.kind.moved().0, T => on.all_gather::<T>(&read(input), &mut written(&all)))?;
+                self.divide(&all, outputs)?;
+            }
+            Call::ReduceScatter { input, output, operator } => {
+                let (op, dtype) = plain(*operator)?;
+                let result = if input.overlaps(output) { self.temporary(0, output.bytes)? } else { *output };
+                with_type!(dtype, T => on.reduce_scatter::<T>(&read(input), &mut written(&result), op))?;
+                if result.address != output.address {
+                    self.copy(&result, output)?;
+                }
+            }
+            Call::ReduceScatterList { inputs, output, operator } => {
+                let (op, dtype) = plain(*operator)?;
+                let all = self.temporary(0, sum(inputs))?;
+                self.concatenate(inputs, &all)?;
+                with_type!(dtype, T => on.reduce_scatter::<T>(&read(&all), &mut written(output), op))?;
+            }
+            Call::AllToAll { input, output } => {
+                with_type!(output.kind.moved().0, T => {
+                    if input.address == output.address && input.bytes == output.bytes {
+                        on.all_to_all_in_place::<T>(&mut written(output))
+                    } else if input.overlaps(output) {
+                        let copy = self.temporary(0, input.bytes)?;
+                        self.copy(input, &copy)?;
+                        on.all_to_all::<T>(&read(&copy), &mut written(output))
+                    } else {
+                        on.all_to_all::<T>(&read(input), &mut written(output))
+                    }
+                })?;
+            }
+            Call::AllToAllList { inputs, outputs } => {
+                let (sent, received) = (self.temporary(0, sum(inputs))?, self.temporary(sum(inputs), sum(outputs))?);
+                self.concatenate(inputs, &sent)?;
+                let counts = |views: &[View]| views.iter().map(|view| view.bytes).collect::<Vec<_>>();
+                on.all_to_all_v::<u8>(&read(&sent), &counts(inputs), &mut written(&received), &counts(outputs))?;
+                self.divide(&received, outputs)?;
+            }
+            Call::Gather { input, outputs, root } => {
+                let all = self.temporary(0, sum(outputs))?;
+                on.gather::<u8>(&read(input), &mut written(&all), *root)?;
+                self.divide(&all, outputs)?;
+            }
+            Call::Scatter { inputs, output, root } => {
+                let all = self.temporary(0, sum(inputs))?;
+                self.concatenate(inputs, &all)?;
+                on.scatter::<u8>(&read(&all), &mut written(output), *root)?;
+            }
+            Call::Barrier => on.barrier()?,
+            Call::Several(_) => return Err(Error::Internal("calls within calls".into()).into()),
+        }
+        Ok(())
+    }
+}
+
+fn plain(operator: Operator) -> Result<(mscclpp_core::types::ReduceOp, DataType), Failure> {
+    match operator {
+        Operator::Plain(op, dtype) => Ok((op, dtype)),
+        Operator::Fold(..) => Err(unsupported("a reduction of bits or 16-bit integers on a device")),
+    }
+}
+
+fn unsupported(what: &str) -> Failure {
+    Failure::of_kind("unsupported", what, "expected tensors on the CPU; copy them with tensor.cpu()".into())
+}

@@ -1,0 +1,406 @@
+"""Collective calls of torch.distributed on tensors of every kind, compared with what PyTorch computes from all ranks' values."""
+
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from harness import BACKEND, COUNTS, IS_OWN, RANK, SIZE, equal, own_test, report, run, test, values
+
+FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+INTEGERS = (torch.uint8, torch.int8, torch.int32, torch.int64)
+# Types that gloo reduces neither; the last ones are 8-bit floats.
+MORE = (torch.int16, torch.uint16, torch.uint32, torch.uint64)
+# Sums of more ranks' values are rounded in between.
+MORE += (torch.float8_e4m3fn, torch.float8_e5m2) if SIZE == 2 else ()
+MOVED = FLOATS + INTEGERS + (torch.bool, torch.complex64, torch.complex128)
+
+
+def of_all(count, dtype, seed=0):
+    return [values(rank, count, dtype, seed) for rank in range(SIZE)]
+
+
+def wide(dtype):
+    """Returns a type in which PyTorch computes with the values of another one exactly."""
+    return torch.float64 if dtype.is_floating_point else torch.int64
+
+
+def total(parts, combine):
+    result = parts[0].to(wide(parts[0].dtype))
+    for part in parts[1:]:
+        result = combine(result, part.to(result.dtype))
+    return result.to(parts[0].dtype)
+
+
+REDUCTIONS = {
+    dist.ReduceOp.SUM: torch.add,
+    dist.ReduceOp.PRODUCT: torch.mul,
+    dist.ReduceOp.MIN: torch.minimum,
+    dist.ReduceOp.MAX: torch.maximum,
+}
+
+
+@test
+def all_reduce_of_every_type():
+    for op, combine in REDUCTIONS.items():
+        for dtype in FLOATS + INTEGERS + (MORE if IS_OWN else ()):
+            for count in COUNTS:
+                tensor = values(RANK, count, dtype)
+                dist.all_reduce(tensor, op)
+                equal(tensor, total(of_all(count, dtype), combine), f"{op} {dtype} {count}")
+
+
+@test
+def all_reduce_of_bits():
+    bits = {
+        dist.ReduceOp.BAND: torch.bitwise_and,
+        dist.ReduceOp.BOR: torch.bitwise_or,
+        dist.ReduceOp.BXOR: torch.bitwise_xor,
+    }
+    for op, combine in bits.items():
+        for dtype in INTEGERS + ((torch.int16,) if IS_OWN else ()):
+            tensor = values(RANK, 1001, dtype)
+            dist.all_reduce(tensor, op)
+            equal(tensor, total(of_all(1001, dtype), combine), f"{op} {dtype}")
+
+
+@own_test
+def all_reduce_of_bools_is_or_and_and():
+    parts = torch.stack(of_all(999, torch.bool))
+    exclusive = parts.sum(0) % 2 == 1
+    results = {
+        dist.ReduceOp.SUM: parts.any(0),
+        dist.ReduceOp.MAX: parts.any(0),
+        dist.ReduceOp.BOR: parts.any(0),
+        dist.ReduceOp.PRODUCT: parts.all(0),
+        dist.ReduceOp.MIN: parts.all(0),
+        dist.ReduceOp.BAND: parts.all(0),
+        dist.ReduceOp.BXOR: exclusive,
+    }
+    for op, expected in results.items():
+        tensor = values(RANK, 999, torch.bool)
+        dist.all_reduce(tensor, op)
+        equal(tensor, expected, f"{op}")
+
+
+@own_test
+def average_and_scaled_sum():
+    for dtype in FLOATS:
+        tensor = values(RANK, 513, dtype)
+        dist.all_reduce(tensor, dist.ReduceOp.AVG)
+        mean = sum(part.to(torch.float64) for part in of_all(513, dtype)) / SIZE
+        if not torch.allclose(tensor.to(torch.float64), mean, rtol=2.0**-7, atol=0):
+            raise AssertionError(f"average of {dtype}: expected {mean}, found {tensor}")
+        for factor in (0.5, torch.tensor([2.0])):
+            tensor = values(RANK, 513, dtype)
+            dist.all_reduce(tensor, dist._make_nccl_premul_sum(factor))
+            scale = float(factor)
+            expected = sum(part.to(torch.float64) * scale for part in of_all(513, dtype)).to(dtype)
+            equal(tensor, expected, f"scaled sum of {dtype} by {factor}")
+
+
+@test
+def all_reduce_of_complex():
+    for dtype in (torch.complex64, torch.complex128):
+        tensor = values(RANK, 100, dtype) * (1 + 2j)
+        dist.all_reduce(tensor)
+        expected = sum(part.to(torch.complex128) * (1 + 2j) for part in of_all(100, dtype)).to(dtype)
+        equal(tensor, expected, f"{dtype}")
+
+
+@test
+def random_floats_have_the_digests_of_gloo_on_two_ranks():
+    for dtype in FLOATS:
+        for count in (1, 1000, 100_003):
+            generator = torch.Generator().manual_seed(RANK)
+            tensor = torch.randn(count, generator=generator).to(dtype)
+            dist.all_reduce(tensor)
+            if SIZE == 2:
+                report(f"sum {dtype} {count}", tensor)
+
+
+@test
+def strided_empty_and_0_dimensional_tensors():
+    whole = torch.arange(24, dtype=torch.float32).reshape(4, 6) * (RANK + 1)
+    scale = float(sum(range(1, SIZE + 1)))
+    base = torch.arange(24, dtype=torch.float32).reshape(4, 6)
+    if IS_OWN:
+        part = whole.clone().t()
+        dist.all_reduce(part)
+        equal(part, base.t() * scale, "transposed")
+        held = whole.clone()
+        dist.all_reduce(held[:, ::2])
+        equal(held[:, ::2].contiguous(), base[:, ::2] * scale, "every second column")
+        equal(held[:, 1::2].contiguous(), base[:, 1::2] * (RANK + 1), "the other columns")
+        held = whole.clone()
+        dist.broadcast(held[1:3, 1:4], 1)
+        equal(held[1:3, 1:4].contiguous(), base[1:3, 1:4] * 2, "broadcast of a part")
+        outputs = [torch.zeros(6, 4).t() for _ in range(SIZE)]
+        dist.all_gather(outputs, whole)
+        for rank, output in enumerate(outputs):
+            equal(output, base * (rank + 1), "gathered into transposed tensors")
+    for empty in (torch.empty(0), torch.empty(3, 0, 2)):
+        dist.all_reduce(empty)
+        dist.broadcast(empty, 0)
+    single = torch.tensor(RANK + 1.0)
+    dist.all_reduce(single)
+    equal(single, torch.tensor(scale), "0 dimensions")
+    parameter = torch.nn.Parameter(torch.ones(5) * (RANK + 1))
+    with torch.no_grad():
+        dist.all_reduce(parameter)
+    equal(parameter.detach(), torch.ones(5) * scale, "parameter")
+
+
+@test
+def broadcast_and_reduce():
+    for root in range(SIZE):
+        for dtype in MOVED + ((torch.int16, torch.float8_e4m3fn) if IS_OWN else ()):
+            for count in COUNTS:
+                tensor = values(RANK, count, dtype)
+                dist.broadcast(tensor, root)
+                equal(tensor, values(root, count, dtype), f"broadcast {dtype}")
+        for dtype in FLOATS + INTEGERS:
+            tensor = values(RANK, 300, dtype)
+            dist.reduce(tensor, root)
+            if RANK == root:
+                equal(tensor, total(of_all(300, dtype), torch.add), f"reduce {dtype}")
+
+
+@test
+def all_gather_of_every_type():
+    for dtype in MOVED + ((torch.int16,) if IS_OWN else ()):
+        for count in COUNTS:
+            outputs = [torch.zeros(count, dtype=dtype) for _ in range(SIZE)]
+            dist.all_gather(outputs, values(RANK, count, dtype))
+            for output, expected in zip(outputs, of_all(count, dtype)):
+                equal(output, expected, f"all_gather {dtype}")
+            whole = torch.zeros(SIZE * count, dtype=dtype)
+            dist.all_gather_into_tensor(whole, values(RANK, count, dtype))
+            equal(whole, torch.cat(of_all(count, dtype)), f"all_gather_into_tensor {dtype}")
+            # In place.
+            whole = torch.zeros(SIZE * count, dtype=dtype)
+            whole[RANK * count : (RANK + 1) * count] = values(RANK, count, dtype)
+            dist.all_gather_into_tensor(whole, whole[RANK * count : (RANK + 1) * count])
+            equal(whole, torch.cat(of_all(count, dtype)), f"all_gather_into_tensor in place {dtype}")
+
+
+@own_test
+def all_gather_of_different_lengths():
+    outputs = [torch.zeros(rank + 1) for rank in range(SIZE)]
+    dist.all_gather(outputs, torch.full((RANK + 1,), float(RANK)))
+    for rank, output in enumerate(outputs):
+        equal(output, torch.full((rank + 1,), float(rank)))
+
+
+@test
+def reduce_scatter():
+    for dtype in FLOATS + INTEGERS + ((torch.int16,) if IS_OWN else ()):
+        for count in COUNTS:
+            expected = total(of_all(SIZE * count, dtype), torch.add)[RANK * count : (RANK + 1) * count]
+            source = values(RANK, SIZE * count, dtype)
+            output = torch.zeros(count, dtype=dtype)
+            dist.reduce_scatter_tensor(output, source)
+            equal(output, expected, f"reduce_scatter_tensor {dtype}")
+            equal(source, values(RANK, SIZE * count, dtype), "the input is unchanged")
+            output = torch.zeros(count, dtype=dtype)
+            dist.reduce_scatter(output, list(source.chunk(SIZE)))
+            equal(output, expected, f"reduce_scatter {dtype}")
+
+
+@own_test
+def reduce_scatter_into_its_input():
+    source = values(RANK, SIZE * 64)
+    dist.reduce_scatter_tensor(source[RANK * 64 : (RANK + 1) * 64], source)
+    expected = values(RANK, SIZE * 64)
+    expected[RANK * 64 : (RANK + 1) * 64] = total(of_all(SIZE * 64, torch.float32), torch.add)[RANK * 64 : (RANK + 1) * 64]
+    equal(source, expected)
+
+
+@test
+def all_to_all():
+    for dtype in (torch.float32, torch.int64, torch.bool, torch.complex64):
+        source = values(RANK, SIZE * 33, dtype)
+        output = torch.zeros(SIZE * 33, dtype=dtype)
+        dist.all_to_all_single(output, source)
+        expected = torch.cat([values(rank, SIZE * 33, dtype)[RANK * 33 : (RANK + 1) * 33] for rank in range(SIZE)])
+        equal(output, expected, f"all_to_all_single {dtype}")
+        # Rank r sends r + p + 1 rows to rank p.
+        splits = [RANK + peer + 1 for peer in range(SIZE)]
+        source = values(RANK, 3 * sum(splits), dtype).reshape(-1, 3)
+        output = torch.zeros(sum(splits), 3, dtype=dtype)
+        dist.all_to_all_single(output, source, splits, splits)
+        parts = []
+        for rank in range(SIZE):
+            rows = [rank + peer + 1 for peer in range(SIZE)]
+            parts.append(values(rank, 3 * sum(rows), dtype).reshape(-1, 3).split(rows)[RANK])
+        equal(output, torch.cat(parts), f"all_to_all_single with sizes {dtype}")
+
+
+@own_test
+def all_to_all_of_lists():
+    inputs = [torch.full((RANK + peer + 1,), float(10 * RANK + peer)) for peer in range(SIZE)]
+    outputs = [torch.zeros(RANK + peer + 1) for peer in range(SIZE)]
+    dist.all_to_all(outputs, inputs)
+    for peer, output in enumerate(outputs):
+        equal(output, torch.full((RANK + peer + 1,), float(10 * peer + RANK)))
+    in_place = torch.arange(SIZE, dtype=torch.float32) + 10 * RANK
+    dist.all_to_all_single(in_place, in_place)
+    equal(in_place, torch.tensor([10.0 * peer + RANK for peer in range(SIZE)]), "in place")
+
+
+@test
+def gather_and_scatter():
+    for root in range(SIZE):
+        for dtype in MOVED if IS_OWN else FLOATS + INTEGERS:
+            outputs = [torch.zeros(17, dtype=dtype) for _ in range(SIZE)] if RANK == root else None
+            dist.gather(values(RANK, 17, dtype), outputs, root)
+            for output, expected in zip(outputs or [], of_all(17, dtype)):
+                equal(output, expected, f"gather {dtype}")
+            inputs = of_all(17, dtype, seed=root) if RANK == root else None
+            output = torch.zeros(17, dtype=dtype)
+            dist.scatter(output, inputs, root)
+            equal(output, values(RANK, 17, dtype, seed=root), f"scatter {dtype}")
+
+
+@test
+def coalesced_calls():
+    tensors = [values(RANK, count) for count in COUNTS]
+    with dist._coalescing_manager(async_ops=True) as manager:
+        for tensor in tensors:
+            dist.all_reduce(tensor)
+    manager.wait()
+    for tensor, count in zip(tensors, COUNTS):
+        equal(tensor, total(of_all(count, torch.float32), torch.add))
+    outputs = [torch.zeros(SIZE * count) for count in COUNTS]
+    with dist._coalescing_manager(async_ops=True) as manager:
+        for output, count in zip(outputs, COUNTS):
+            dist.all_gather_into_tensor(output, values(RANK, count))
+    manager.wait()
+    for output, count in zip(outputs, COUNTS):
+        equal(output, torch.cat(of_all(count, torch.float32)))
+    tensors = [values(RANK, count) for count in COUNTS]
+    dist.all_reduce_coalesced(tensors)
+    for tensor, count in zip(tensors, COUNTS):
+        equal(tensor, total(of_all(count, torch.float32), torch.add))
+
+
+@test
+def started_calls_end_in_any_order_of_waits():
+    tensors = [values(RANK, 2000, seed=i) for i in range(20)]
+    works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+    assert all(isinstance(work.is_completed(), bool) for work in works)
+    # A call that is not asynchronous is made after those that were started.
+    last = values(RANK, 2000, seed=99)
+    dist.all_reduce(last)
+    for work in reversed(works):
+        work.wait()
+    assert all(work.is_completed() and work.is_success() and work.exception() is None for work in works)
+    for i, tensor in enumerate(tensors):
+        equal(tensor, total(of_all(2000, torch.float32, seed=i), torch.add))
+    equal(last, total(of_all(2000, torch.float32, seed=99), torch.add))
+
+
+@test
+def future_has_the_list_of_tensors():
+    tensor = values(RANK, 100)
+    work = dist.all_reduce(tensor, async_op=True)
+    doubled = work.get_future().then(lambda future: future.value()[0] * 2)
+    equal(doubled.wait(), total(of_all(100, torch.float32), torch.add) * 2)
+    strided = values(RANK, 100).reshape(10, 10).t()
+    if IS_OWN:
+        work = dist.all_reduce(strided, async_op=True)
+        equal(work.get_future().wait()[0], total(of_all(100, torch.float32), torch.add).reshape(10, 10).t())
+
+
+@test
+def objects_of_any_kind():
+    objects = [None] * SIZE
+    dist.all_gather_object(objects, {"rank": RANK, "list": list(range(RANK * 100))})
+    assert objects == [{"rank": rank, "list": list(range(rank * 100))} for rank in range(SIZE)], objects
+    objects = ["text", {"key": (1, 2)}, None] if RANK == 1 else [None] * 3
+    dist.broadcast_object_list(objects, 1)
+    assert objects == ["text", {"key": (1, 2)}, None], objects
+    objects = [None] * SIZE if RANK == 0 else None
+    dist.gather_object(RANK * 7, objects, 0)
+    assert RANK != 0 or objects == [rank * 7 for rank in range(SIZE)], objects
+    received = [None]
+    dist.scatter_object_list(received, [f"for {rank}" for rank in range(SIZE)] if RANK == 0 else None, 0)
+    assert received == [f"for {RANK}"], received
+
+
+@test
+def sub_groups():
+    groups = [dist.new_group([rank, (rank + 1) % SIZE]) for rank in range(SIZE)] if SIZE > 2 else [dist.new_group([0, 1])]
+    for index, group in enumerate(groups):
+        ranks = sorted({index, (index + 1) % SIZE})
+        if RANK in ranks:
+            tensor = values(RANK, 50)
+            dist.all_reduce(tensor, group=group)
+            equal(tensor, total([values(rank, 50) for rank in ranks], torch.add))
+    # Two groups of all ranks, used at the same time and in different orders.
+    one, two = dist.new_group(), dist.new_group()
+    tensors = [values(RANK, 30_000, seed=seed) for seed in (1, 2)]
+    order = (0, 1) if RANK % 2 == 0 else (1, 0)
+    works = [dist.all_reduce(tensors[i], group=(one, two)[i], async_op=True) for i in order]
+    for work in works:
+        work.wait()
+    for seed, tensor in zip((1, 2), tensors):
+        equal(tensor, total(of_all(30_000, torch.float32, seed=seed), torch.add))
+    dist.destroy_process_group(one)
+    dist.destroy_process_group(two)
+
+
+@own_test
+def sparse_tensors_are_added():
+    indices = torch.tensor([[RANK, RANK + 1], [0, 1]])
+    tensor = torch.sparse_coo_tensor(indices, torch.tensor([1.0, 2.0]), (SIZE + 1, 2))
+    dense = torch.zeros(SIZE + 1, 2)
+    for rank in range(SIZE):
+        dense[rank, 0] += 1
+        dense[rank + 1, 1] += 2
+    dist.all_reduce(tensor)
+    equal(tensor.to_dense(), dense)
+
+
+@own_test
+def registered_buffers_are_tensors():
+    import mscclpp_rs
+
+    buffer = mscclpp_rs.new_buffer(3, 5000)
+    assert buffer.dtype == torch.float32 and buffer.shape == (3, 5000) and not buffer.any()
+    for _ in range(3):
+        buffer.copy_(values(RANK, 15_000).reshape(3, 5000))
+        dist.all_reduce(buffer)
+        equal(buffer, total(of_all(15_000, torch.float32), torch.add).reshape(3, 5000))
+    work = dist.broadcast(buffer[1], 1, async_op=True)
+    work.wait()
+    wide = mscclpp_rs.new_buffer(SIZE * 2048, dtype=torch.int64)
+    dist.all_gather_into_tensor(wide, values(RANK, 2048, torch.int64))
+    equal(wide, torch.cat(of_all(2048, torch.int64)))
+    # The memory outlives the name, while a view of it exists.
+    part = wide[7:9]
+    del wide, buffer
+    equal(part, values(0, 2048, torch.int64)[7:9])
+    try:
+        mscclpp_rs.new_buffer(0)
+    except mscclpp_rs.InvalidInputError:
+        pass
+    else:
+        raise AssertionError("expected an exception")
+
+
+@own_test
+def barriers_and_timeouts_of_calls():
+    dist.barrier()
+    group = dist.distributed_c10d._get_default_group()
+    options = dist.AllreduceOptions()
+    options.timeout = timedelta(seconds=30)
+    tensor = values(RANK, 10)
+    group.allreduce([tensor], options).wait()
+    equal(tensor, total(of_all(10, torch.float32), torch.add))
+    work = dist.barrier(async_op=True)
+    work.wait(timedelta(seconds=30))
+
+
+if __name__ == "__main__":
+    assert BACKEND in ("mscclpp", "gloo")
+    run()

@@ -1,0 +1,282 @@
+"""Failures: each mode makes one happen. Ranks that remain print what they learn: the class, the root cause and the reason.
+
+A rank is a process with RANK, WORLD_SIZE and MASTER_PORT, without torchrun, which would end the ranks that remain.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+import mscclpp_rs
+
+RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+#: The rank with which the failure begins.
+FIRST = SIZE - 1
+
+
+def start(seconds=60):
+    # A shell lets jobs in the background ignore this signal.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    torch.set_num_threads(1)
+    dist.init_process_group("mscclpp", timeout=timedelta(seconds=seconds))
+    dist.all_reduce(torch.ones(3))
+
+
+def fails(call, within=30.0):
+    """Makes a call that must fail, and prints what all ranks must learn alike."""
+    started = time.monotonic()
+    try:
+        call()
+    except mscclpp_rs.Error as error:
+        waited = time.monotonic() - started
+        assert isinstance(error, RuntimeError) and error.operation, (error, vars(error))
+        assert waited < within, f"{waited} s"
+        print(f"cause {type(error).__name__} {error.root_cause}: {error.reason}", flush=True)
+        print(f"message of rank {error.rank} in {error.operation}: {error}", flush=True)
+        return error
+    raise AssertionError("expected an exception")
+
+
+def killed():
+    start()
+    if RANK == FIRST:
+        os.kill(os.getpid(), signal.SIGKILL)
+    error = fails(lambda: dist.all_reduce(torch.ones(1000)), within=10)
+    assert error.root_cause == FIRST and error.lost == (FIRST,), vars(error)
+    # Later calls say the same.
+    again = fails(lambda: dist.broadcast(torch.ones(2), 0))
+    assert (again.root_cause, again.reason) == (error.root_cause, error.reason)
+
+
+def killed_in_started_calls():
+    start()
+    works = [dist.all_reduce(torch.ones(1000), async_op=True) for _ in range(3 if RANK != FIRST else 2)]
+    if RANK == FIRST:
+        for work in works:
+            work.wait()
+        os.kill(os.getpid(), signal.SIGKILL)
+    works[0].wait()
+    works[1].wait()
+    future = works[2].get_future()
+    fails(works[2].wait)
+    try:
+        future.wait()
+    except Exception as error:
+        assert f"rank {FIRST}" in str(error), error
+    else:
+        raise AssertionError("expected an exception of the future")
+
+
+def stopped():
+    # Noticed by the heartbeats, which are missing for 10 seconds.
+    start()
+    if RANK == FIRST:
+        print("stops", flush=True)
+        os.kill(os.getpid(), signal.SIGSTOP)
+    error = fails(lambda: dist.all_reduce(torch.ones(1000)))
+    assert error.root_cause == FIRST, vars(error)
+
+
+def late():
+    start(2)
+    if RANK == FIRST:
+        time.sleep(6)
+    error = fails(lambda: dist.all_reduce(torch.ones(1000)))
+    assert error.root_cause == FIRST, vars(error)
+
+
+def late_for_the_timeout_of_a_call():
+    start(60)
+    options = dist.AllreduceOptions()
+    options.timeout = timedelta(seconds=1)
+    if RANK == FIRST:
+        time.sleep(4)
+    group = dist.distributed_c10d._get_default_group()
+    error = fails(lambda: group.allreduce([torch.ones(1000)], options).wait(), within=5)
+    assert error.root_cause == FIRST, vars(error)
+
+
+def mismatched():
+    start()
+    if RANK == FIRST:
+        fails(lambda: dist.broadcast(torch.ones(1000), 0))
+    else:
+        fails(lambda: dist.all_reduce(torch.ones(1000)))
+
+
+def mismatched_sizes():
+    start()
+    fails(lambda: dist.all_reduce(torch.ones(1000 if RANK == FIRST else 1001)))
+
+
+def aborted():
+    start()
+    if RANK == FIRST:
+        time.sleep(1)
+        backend = dist.distributed_c10d._get_default_group()
+        getattr(backend, "_get_backend")(torch.device("cpu")).abort()
+    error = fails(lambda: dist.all_reduce(torch.ones(1000)))
+    assert error.root_cause == FIRST, vars(error)
+
+
+def failure_of_a_sub_group_is_its_own():
+    start()
+    group = dist.new_group(timeout=timedelta(seconds=1))
+    if RANK == FIRST:
+        time.sleep(3)
+    fails(lambda: dist.all_reduce(torch.ones(4), group=group))
+    tensor = torch.ones(4)
+    dist.all_reduce(tensor)
+    assert tensor.tolist() == [SIZE] * 4, tensor
+
+
+def interrupted():
+    start()
+    if RANK == FIRST:
+        threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        started = time.monotonic()
+        try:
+            dist.all_reduce(torch.ones(1000))
+        except KeyboardInterrupt:
+            waited = time.monotonic() - started
+            assert waited < 1.5, f"{waited} s"
+            print("interrupted", flush=True)
+        else:
+            raise AssertionError("expected KeyboardInterrupt")
+        return
+    time.sleep(3)
+    error = fails(lambda: dist.all_reduce(torch.ones(1000)))
+    assert error.root_cause == FIRST, vars(error)
+
+
+def interrupted_wait_of_a_started_call():
+    start()
+    work = None
+    if RANK == FIRST:
+        work = dist.all_reduce(torch.ones(1000), async_op=True)
+        threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        started = time.monotonic()
+        try:
+            work.wait()
+        except KeyboardInterrupt:
+            waited = time.monotonic() - started
+            assert waited < 1.5, f"{waited} s"
+            print("interrupted", flush=True)
+        else:
+            raise AssertionError("expected KeyboardInterrupt")
+        # The call is still made.
+        work.wait()
+    else:
+        time.sleep(2)
+        dist.all_reduce(torch.ones(1000))
+    dist.barrier()
+
+
+def wait_with_a_timeout_raises_and_the_call_is_still_made():
+    start()
+    tensor = torch.ones(1000)
+    if RANK == FIRST:
+        time.sleep(2)
+    work = dist.all_reduce(tensor, async_op=True)
+    if RANK != FIRST:
+        try:
+            work.wait(timedelta(milliseconds=200))
+        except mscclpp_rs.TimeoutError as error:
+            assert isinstance(error, TimeoutError), error
+        else:
+            raise AssertionError("expected an exception")
+    work.wait()
+    assert tensor[0] == SIZE, tensor
+
+
+class _Data(torch.utils.data.Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        try:
+            dist.all_reduce(torch.ones(3))
+        except mscclpp_rs.Error as error:
+            return index if "rank" in str(error) else -1
+        return -1
+
+
+def forked():
+    """Workers of a data loader are copies of the process: their calls raise, and their ends harm nothing."""
+    start()
+    loader = torch.utils.data.DataLoader(_Data(), num_workers=2, batch_size=4, multiprocessing_context="fork")
+    for _ in range(2):
+        found = sorted(torch.cat(list(loader)).tolist())
+        assert found == list(range(8)), found
+        tensor = torch.ones(3)
+        dist.all_reduce(tensor)
+        assert tensor[0] == SIZE, tensor
+    # A copy that ends as a program of Python, with all its handlers, while calls are made.
+    work = dist.all_reduce(torch.ones(5), async_op=True)
+    child = os.fork()
+    if child == 0:
+        for call in (
+            lambda: dist.all_reduce(torch.ones(3), async_op=True).wait(),
+            lambda: dist.send(torch.ones(3), (RANK + 1) % SIZE),
+            lambda: dist.barrier(),
+        ):
+            try:
+                call()
+            except mscclpp_rs.Error:
+                continue
+            os._exit(3)
+        sys.exit(0)
+    _, status = os.waitpid(child, 0)
+    assert status == 0, status
+    work.wait()
+    dist.barrier()
+
+
+def invalid_arguments_leave_the_group_usable():
+    start()
+    calls = {
+        "sizes": lambda: dist.all_to_all_single(torch.ones(4), torch.ones(4), [1] * SIZE, [1] * SIZE),
+        "list": lambda: dist.distributed_c10d._get_default_group().allgather([[torch.ones(1)]], [torch.ones(1)]),
+        "type": lambda: dist.all_gather([torch.ones(2, dtype=torch.int32)] * SIZE, torch.ones(2)),
+        "bits": lambda: dist.all_reduce(torch.ones(2), dist.ReduceOp.BXOR),
+        "lengths": lambda: dist.all_gather_into_tensor(torch.ones(3 * SIZE + 1), torch.ones(3)),
+        "boolean average": lambda: dist.all_reduce(torch.ones(2, dtype=torch.bool), dist.ReduceOp.AVG),
+    }
+    for what, call in calls.items():
+        try:
+            call()
+        except (ValueError, TypeError) as error:
+            print(f"{what}: {type(error).__name__}: {error}", flush=True)
+        else:
+            raise AssertionError(f"{what}: expected an exception")
+    tensor = torch.ones(3)
+    dist.all_reduce(tensor)
+    assert tensor[0] == SIZE, tensor
+
+
+def shrunk():
+    start()
+    if RANK == FIRST:
+        os.kill(os.getpid(), signal.SIGKILL)
+    error = fails(lambda: dist.all_reduce(torch.ones(1000)))
+    backend = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
+    assert backend.supports_shrinking
+    shrunk = backend.shrink(list(error.lost))
+    tensor = torch.ones(7)
+    options = dist.AllreduceOptions()
+    shrunk.allreduce([tensor], options).wait()
+    assert tensor.tolist() == [SIZE - 1] * 7, tensor
+    shrunk.shutdown()
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()
+    print("ok", flush=True)
+    if dist.is_initialized() and sys.argv[1] in ("forked", "interrupted_wait_of_a_started_call"):
+        dist.destroy_process_group()

@@ -1,0 +1,81 @@
+//! The Python environment of a version of PyTorch, with the package of this checkout.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+use super::port::Port;
+use super::ranks::Rank;
+
+/// A Python that has a version of PyTorch.
+#[derive(Clone)]
+pub(crate) struct Python {
+    program: PathBuf,
+    /// Folder with the package.
+    package: PathBuf,
+}
+
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts").join(name)
+}
+
+fn job(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/jobs/{name}.py"))
+}
+
+/// Returns what a script printed.
+fn printed(command: &mut Command) -> Result<PathBuf, String> {
+    let Output { status, stdout, stderr } = command.output().map_err(|error| error.to_string())?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if status.success() { Ok(text(&stdout).into()) } else { Err(text(&stderr)) }
+}
+
+/// Makes the package, once for all tests.
+fn package() -> Result<PathBuf, String> {
+    static FOLDER: OnceLock<Result<PathBuf, String>> = OnceLock::new();
+    let make = || {
+        // The library of this package is built before its tests, into the same folder.
+        let built = std::env::current_exe().map_err(|error| error.to_string())?;
+        let library = built.with_file_name("libmscclpp_rs.so");
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mscclpp-python");
+        printed(Command::new(script("python-package.sh")).arg(library).arg(folder))
+    };
+    FOLDER.get_or_init(make).clone()
+}
+
+impl Python {
+    /// Returns the Python that has a version of PyTorch.
+    ///
+    /// # Errors
+    /// The reason why there is none.
+    pub(crate) fn find(version: &str) -> Result<Self, String> {
+        let mut command = Command::new(script("python-env.sh"));
+        let program = printed(command.arg(version).env("MSCCLPP_PYTHON_INSTALL", "0"))?;
+        Ok(Self { program, package: package()? })
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.env("PYTHONPATH", &self.package).env("OMP_NUM_THREADS", "1").env("PYTHONDONTWRITEBYTECODE", "1");
+        // Devices of this machine are not for these tests.
+        command.env("CUDA_VISIBLE_DEVICES", "");
+        command
+    }
+
+    /// Runs a job by torchrun and returns what its ranks printed.
+    pub(crate) fn torchrun(&self, name: &str, ranks: usize, backend: &str) -> Result<String, String> {
+        let port = Port::new();
+        let mut command = self.command();
+        command.args(["-m", "torch.distributed.run", "--nproc-per-node", &ranks.to_string()]);
+        command.args(["--master-port", &port.number.to_string()]).arg(job(name)).env("BACKEND", backend);
+        Rank::start(&mut command)?.output()
+    }
+
+    /// Starts a rank of a failure.
+    pub(crate) fn rank(&self, mode: &str, rank: usize, ranks: usize, port: u16) -> Result<Rank, String> {
+        let mut command = self.command();
+        command.arg(job("failures")).arg(mode).env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", port.to_string());
+        command.env("RANK", rank.to_string()).env("WORLD_SIZE", ranks.to_string());
+        Rank::start(&mut command)
+    }
+}

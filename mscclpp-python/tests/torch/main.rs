@@ -1,0 +1,121 @@
+//! The backend of `torch.distributed` on stock PyTorch: jobs in `tests/jobs`, run by torchrun, each of which compares its results with
+//! what PyTorch computes, and failures of ranks. Where the Python environment of a version is missing (`scripts/python-env.sh` creates
+//! it), its tests are ignored, and the reason is printed.
+
+mod environment;
+mod ranks;
+
+// Ports that are otherwise unused.
+#[path = "../../../mscclpp-exec/tests/common/port.rs"]
+mod port;
+
+use std::collections::BTreeSet;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+use environment::Python;
+use ranks::Rank;
+
+/// Versions of PyTorch: the backend is a class of `Backend` in the first, and a process group in the second.
+const VERSIONS: [&str; 2] = ["2.15.0", "2.11.0"];
+
+/// Jobs, with their number of tests.
+const JOBS: [(&str, usize); 3] = [("collectives", 23), ("transfers", 9), ("training", 7)];
+
+/// Failures, and how many of three ranks remain to learn of it; none where all calls succeed.
+const FAILURES: [(&str, usize); 14] = [
+    ("killed", 2),
+    ("killed_in_started_calls", 2),
+    ("stopped", 2),
+    ("late", 3),
+    ("late_for_the_timeout_of_a_call", 3),
+    ("mismatched", 3),
+    ("mismatched_sizes", 3),
+    ("aborted", 3),
+    ("failure_of_a_sub_group_is_its_own", 3),
+    ("interrupted", 2),
+    ("interrupted_wait_of_a_started_call", 0),
+    ("wait_with_a_timeout_raises_and_the_call_is_still_made", 0),
+    ("invalid_arguments_leave_the_group_usable", 0),
+    ("shrunk", 2),
+];
+
+fn main() {
+    let arguments = Arguments::from_args();
+    libtest_mimic::run(&arguments, VERSIONS.iter().flat_map(|version| of_version(version)).collect()).exit();
+}
+
+fn of_version(version: &'static str) -> Vec<Trial> {
+    let python = Python::find(version);
+    if let Err(reason) = &python {
+        println!("tests of PyTorch {version} are ignored: {reason}");
+    }
+    let is_newest = version == VERSIONS[0];
+    let mut trials = Vec::new();
+    let mut add = |name: String, test: Box<dyn FnOnce(&Python) -> Result<(), Failed> + Send>| {
+        let python = python.clone();
+        let run = move || test(&python?);
+        trials.push(Trial::test(format!("pytorch_{version}_{name}"), run));
+    };
+    for (job, tests) in JOBS {
+        for ranks in [2, 4] {
+            add(format!("{job}_of_{ranks}_ranks_are_right"), Box::new(move |python| run(python, job, tests, ranks)));
+        }
+    }
+    for job in ["collectives", "training"] {
+        let name = format!("{job}_of_two_ranks_have_the_digests_of_gloo");
+        add(name, Box::new(move |python| digests_are_those_of_gloo(python, job)));
+    }
+    for (mode, remaining) in FAILURES.into_iter().filter(|(mode, _)| is_newest || *mode == "killed") {
+        add(format!("{mode}_is_reported_alike"), Box::new(move |python| fail(python, mode, remaining)));
+    }
+    add("copies_of_the_process_are_refused".into(), Box::new(|python| fail(python, "forked", 0)));
+    trials.into_iter().map(|trial| trial.with_ignored_flag(python.is_err())).collect()
+}
+
+/// Runs a job and checks that every rank ran all its tests.
+fn run(python: &Python, job: &str, tests: usize, ranks: usize) -> Result<(), Failed> {
+    let output = python.torchrun(job, ranks, "mscclpp")?;
+    let found = output.lines().filter(|line| line.starts_with("ok ")).count();
+    if found == tests * ranks {
+        return Ok(());
+    }
+    Err(format!("expected {tests} tests of {ranks} ranks each, found {found} in all:\n{output}").into())
+}
+
+fn digests_are_those_of_gloo(python: &Python, job: &str) -> Result<(), Failed> {
+    let of = |backend| -> Result<BTreeSet<String>, Failed> {
+        let output = python.torchrun(job, 2, backend)?;
+        Ok(output.lines().filter(|line| line.starts_with("digest ")).map(str::to_owned).collect())
+    };
+    let (own, of_gloo) = (of("mscclpp")?, of("gloo")?);
+    if own.len() > 3 && own == of_gloo {
+        return Ok(());
+    }
+    Err(format!("expected the digests of gloo {of_gloo:#?}, found {own:#?}").into())
+}
+
+/// Makes a failure of three ranks happen. The ranks that remain must end well, and as many as expected must learn the same.
+fn fail(python: &Python, mode: &str, remaining: usize) -> Result<(), Failed> {
+    let port = port::Port::new();
+    let ranks: Vec<Rank> = (0..3).map(|rank| python.rank(mode, rank, 3, port.number)).collect::<Result<_, _>>()?;
+    let is_expected_to_end = !matches!(mode, "killed" | "killed_in_started_calls" | "stopped" | "shrunk");
+    let mut causes = Vec::new();
+    for (number, rank) in ranks.into_iter().enumerate() {
+        if number == 2 && !is_expected_to_end {
+            // Ends it where it was stopped.
+            drop(rank);
+            continue;
+        }
+        let output = rank.output()?;
+        if !output.lines().any(|line| line == "ok") {
+            return Err(format!("rank {number} of {mode} failed:\n{output}").into());
+        }
+        causes.extend(output.lines().find(|line| line.starts_with("cause ")).map(str::to_owned));
+    }
+    let kinds: BTreeSet<&String> = causes.iter().collect();
+    if causes.len() == remaining && kinds.len() == usize::from(remaining > 0) {
+        return Ok(());
+    }
+    Err(format!("expected one cause on {remaining} ranks, found {causes:#?}").into())
+}
