@@ -94,7 +94,7 @@ impl Round {
         let stops = ["stop", "stop_in_flight"].contains(name);
         let variables = [
             ("MSCCLPP_TIMEOUT", if waits { "4" } else { "60" }),
-            ("MSCCLPP_HEARTBEAT_TIMEOUT", if stops { "6" } else { "60" }),
+            ("MSCCLPP_HEARTBEAT_TIMEOUT", if stops { "10" } else { "60" }),
         ];
         let outputs = run("fault_round", self.ranks as usize, &arguments, &variables)?;
         let mut causes = Vec::new();
