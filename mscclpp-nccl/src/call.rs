@@ -11,6 +11,7 @@ use mscclpp_exec::select::{Choice, Config as Launch, Request};
 use mscclpp_exec::{Communicator, DataType, Element, Error};
 
 use crate::abi::{self, Handle, StreamHandle};
+use crate::comm::transfer::{self, Transfer};
 use crate::comm::{Comm, Memory, Operator, Scalar, scale};
 use crate::config::CallConfig;
 use crate::decision;
@@ -20,7 +21,6 @@ use crate::forward::{self, Forwarded, RULES_VARIABLE};
 use crate::kind::Kind;
 use crate::open_group;
 use crate::profiler::{self, Subject, Trace};
-use crate::transfer::{self, Transfer};
 
 /// The arguments of a call, as its caller passes them.
 #[derive(Clone, Copy)]

@@ -5,20 +5,18 @@ use std::sync::Arc;
 use std::thread;
 
 use crate::call::{Arguments, Call};
-use crate::comm::{self, Comm, OneSided};
+use crate::comm::{self, Comm, OneSided, transfer};
 use crate::config::CallConfig;
 use crate::entry::{Result, panicked};
 use crate::forward::{self, Nested};
 use crate::kind::Kind;
 use crate::open_group::{self, Closed};
 use crate::profiler;
-use crate::transfer;
 
 /// A call that the real NCCL alone serves.
 type Passed = Box<dyn FnOnce(&Nested) -> Result<()> + Send>;
 
 /// A call that a group makes at its end.
-#[expect(clippy::large_enum_variant, reason = "almost all of them are the larger one")]
 enum Deferred {
     Call(Call),
     /// Of the communicator with a number.

@@ -5,9 +5,8 @@
 //! | `table` | the functions of NCCL, each with the version that introduced it and how it is served |
 //! | `abi` | types and constants of NCCL's header; `config` reads its versioned structs |
 //! | `entry`, `failure` | the boundary to C: results, last errors, panics |
-//! | `comm` | communicators: creation, division, end, failures, memory, operators of reductions |
+//! | `comm` | communicators: creation, division, end, failures, memory, operators of reductions, transfers, one-sided calls |
 //! | `call`, `kind`, `element`, `group`, `open_group` | collective calls and transfers, and those that are made together |
-//! | `transfer` | sends and receives, which no rank makes wait on the host |
 //! | `forward` | calls that a real NCCL serves |
 //! | `selection`, `decision` | plans of the user; lines that say how calls are made |
 //! | `profiler` | plugins that record calls |
@@ -35,7 +34,6 @@ mod profiler;
 mod report;
 mod selection;
 mod table;
-mod transfer;
 
 pub use report::Report;
 pub use table::{Class, FUNCTIONS, Function};

@@ -6,7 +6,10 @@ use pyo3::sync::PyOnceLock;
 
 /// What an exception of `mscclpp_rs` has. All waits for a call raise the same.
 #[derive(Clone, Debug)]
-pub(crate) struct Failure {
+pub(crate) struct Failure(Box<Details>);
+
+#[derive(Clone, Debug)]
+struct Details {
     kind: &'static str,
     message: String,
     rank: Option<u32>,
@@ -25,27 +28,28 @@ impl Failure {
     /// Returns a failure without a cause among the ranks.
     pub(crate) fn of_kind(kind: &'static str, operation: &str, message: String) -> Self {
         let message = format!("{operation}: {message}");
-        Self { kind, message, rank: None, operation: Some(operation.to_owned()), cause: None, lost: Vec::new() }
+        let operation = Some(operation.to_owned());
+        Self(Box::new(Details { kind, message, rank: None, operation, cause: None, lost: Vec::new() }))
     }
 
     /// Names the rank and the operation that fails, where the failure does not.
     pub(crate) fn on(mut self, rank: u32, operation: &str) -> Self {
-        self.rank.get_or_insert(rank);
-        self.operation.get_or_insert_with(|| operation.to_owned());
+        self.0.rank.get_or_insert(rank);
+        self.0.operation.get_or_insert_with(|| operation.to_owned());
         self
     }
 }
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self {
+        Self(Box::new(Details {
             kind: error.kind().name(),
             message: error.to_string(),
             rank: error.rank(),
             operation: error.operation(),
             cause: error.root_cause().map(|cause| (cause.rank, cause.reason)),
             lost: error.lost(),
-        }
+        }))
     }
 }
 
@@ -62,7 +66,7 @@ impl From<Failure> for PyErr {
             let make = MAKE.get_or_try_init(py, || {
                 Ok::<_, PyErr>(py.import("mscclpp_rs._errors")?.getattr("make_error")?.unbind())
             });
-            let Failure { kind, message, rank, operation, cause, lost } = failure;
+            let Details { kind, message, rank, operation, cause, lost } = *failure.0;
             let (cause_rank, reason) = cause.unzip();
             match make.and_then(|make| make.call1(py, (kind, message, rank, operation, cause_rank, reason, lost))) {
                 Ok(exception) => Self::from_value(exception.into_bound(py)),

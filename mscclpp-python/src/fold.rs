@@ -65,7 +65,7 @@ pub(crate) fn fold(op: TorchOp, kind: Kind, parts: &[u8], result: &mut [u8]) -> 
 
 fn of_type<T: Integer>(op: TorchOp, parts: &[u8], result: &mut [u8]) {
     let len = result.len();
-    let ranks = if len == 0 { 0 } else { parts.len() / len };
+    let ranks = parts.len().checked_div(len).unwrap_or(0);
     let element = size_of::<T>();
     for (i, to) in result.chunks_exact_mut(element).enumerate() {
         let of_rank =

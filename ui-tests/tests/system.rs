@@ -17,6 +17,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("mscclpp-bootstrap/src/conn.rs", "file descriptors of connections"),
     ("mscclpp-bootstrap/src/descriptors.rs", "the limit of file descriptors, and how many are open"),
     ("mscclpp-bootstrap/src/poll.rs", "`poll` over all connections of a rank"),
+    ("mscclpp-bootstrap/src/rendezvous.rs", "file descriptors of connections"),
     ("mscclpp-bootstrap/src/rank_info.rs", "the names of host and process"),
     ("mscclpp-bootstrap/src/root", "file descriptors of connections"),
     ("mscclpp-bootstrap/src/secret.rs", "random bytes of the kernel"),

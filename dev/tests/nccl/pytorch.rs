@@ -1,10 +1,11 @@
-//! Stock PyTorch, whose collective calls run on simulated devices: jobs in `tests/python`, each of which compares every result with
-//! that of the CPU. Where the Python environment of a version is missing (`scripts/python-env.sh` creates it), its tests are ignored,
+//! Stock PyTorch, whose collective calls run on simulated devices, by NCCL's interface or the backend of `mscclpp-python`: jobs in
+//! `tests/python`, each of which compares every result with that of the CPU. Where the Python environment of a version is missing (`scripts/python-env.sh` creates it), its tests are ignored,
 //! and the reason is printed.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use libtest_mimic::{Failed, Trial};
 
@@ -30,6 +31,10 @@ const JOBS: [(&str, usize); 8] = [
 /// Jobs that also run with four ranks, on the newest version.
 const OF_FOUR_RANKS: [&str; 3] = ["exchanges", "groups", "fsdp"];
 
+/// Jobs that also run on the backend of `mscclpp-python`.
+const OF_OWN_BACKEND: [(&str, usize); 7] =
+    [("reductions", 12), ("gathers", 8), ("exchanges", 6), ("groups", 8), ("ddp", 4), ("fsdp", 4), ("graphs", 3)];
+
 pub(crate) fn tests(clients_are_missing: bool) -> Vec<Trial> {
     VERSIONS.iter().flat_map(|(version, backends)| of_version(version, backends, clients_are_missing)).collect()
 }
@@ -52,6 +57,14 @@ fn of_version(version: &'static str, backends: &'static [Option<&str>], clients_
                 let python = python.clone();
                 trials.push(Trial::test(name, move || run(&python, job, tests, ranks, *backend)));
             }
+        }
+    }
+    for (job, tests) in OF_OWN_BACKEND {
+        let of_four = (version == VERSIONS[0].0 && OF_FOUR_RANKS.contains(&job)).then_some(4);
+        for ranks in std::iter::once(2).chain(of_four) {
+            let name = format!("pytorch_{version}_own_backend_{job}_of_{ranks}_ranks_equal_those_of_the_cpu");
+            let python = python.clone();
+            trials.push(Trial::test(name, move || run_on_own_backend(&python, job, tests, ranks)));
         }
     }
     let name = format!("pytorch_{version}_finds_all_functions_of_the_runtime");
@@ -85,17 +98,37 @@ pub(crate) fn installed(script: &str, name: &str) -> Result<PathBuf, String> {
 }
 
 fn run(python: &Path, job: &str, tests: usize, ranks: usize, backend: Option<&str>) -> Result<(), Failed> {
-    let variables: Vec<_> = backend.map(|value| ("TORCH_DIST_USE_NCCL2", value)).into_iter().collect();
-    run_job(python, job, tests, ranks, &variables)
+    let variables = backend.map(|value| ("TORCH_DIST_USE_NCCL2", value));
+    run_job(python, job, tests, ranks, &variables.into_iter().collect::<Vec<_>>())
 }
 
-/// Runs a job, of whose tests each rank must print as many as succeeded.
+/// Runs a job on the backend of `mscclpp-python`.
+fn run_on_own_backend(python: &Path, job: &str, tests: usize, ranks: usize) -> Result<(), Failed> {
+    let package = own_package()?;
+    run_job(python, job, tests, ranks, &[("BACKEND", "mscclpp"), ("PYTHONPATH", &package)])
+}
+
+/// Makes the Python package of this checkout, once for all tests.
+fn own_package() -> Result<String, String> {
+    static FOLDER: OnceLock<Result<String, String>> = OnceLock::new();
+    let make = || {
+        // A dependency of this test, so it is in the same folder.
+        let library = std::env::current_exe().map_err(|error| error.to_string())?.with_file_name("libmscclpp_rs.so");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/python-package.sh");
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mscclpp-python-simulated");
+        let output = Command::new(script).arg(library).arg(folder).output().map_err(|error| error.to_string())?;
+        let printed = text(&output).trim().to_owned();
+        if output.status.success() { Ok(printed) } else { Err(printed) }
+    };
+    FOLDER.get_or_init(make).clone()
+}
+
 pub(crate) fn run_job(
     python: &Path,
     job: &str,
     tests: usize,
     ranks: usize,
-    of_job: &[(&str, &str)],
+    others: &[(&str, &str)],
 ) -> Result<(), Failed> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/python/{job}.py"));
     let port = Port::new();
@@ -108,7 +141,7 @@ pub(crate) fn run_job(
         // PyTorch 2.11 has a memory pool of NCCL's only on devices with multicast objects.
         ("MSCCLPP_MOCK_MULTICAST", if job == "memory" { "8" } else { "0" }),
     ];
-    variables.extend(of_job);
+    variables.extend(others);
     let outputs = run_program(python, ranks, &[&path.to_string_lossy()], &variables)?;
     ran(&outputs)?;
     for (rank, output) in outputs.iter().enumerate() {

@@ -3,7 +3,7 @@
 A job is run once per rank: scripts/simulated-cuda.sh --nccl -n 2 -- PYTHON dev/tests/python/JOB.py [TEST ...]
 
 Kernels of PyTorch do not run on simulated devices, so tensors are computed on the CPU and copied to the device, and results are
-copied to the CPU and compared there. With BACKEND=gloo a job runs on the CPU alone, which tests the job itself.
+copied to the CPU and compared there. With BACKEND=gloo a job runs on the CPU alone, which tests the job itself; with BACKEND=mscclpp on the backend of mscclpp-python.
 """
 
 import os
@@ -31,7 +31,12 @@ def test(function):
 
 
 def nccl_test(function):
-    """Adds a function to the tests of the job, unless the backend lacks what it calls."""
+    """Adds a function to the tests of the job, unless gloo lacks what it calls."""
+    return function if BACKEND == "gloo" else test(function)
+
+
+def library_test(function):
+    """Adds a function to the tests of the job where the backend is NCCL: others make the call with a kernel of PyTorch, or not at all."""
     return test(function) if BACKEND == "nccl" else function
 
 

@@ -3,7 +3,7 @@
 import torch
 import torch.distributed as dist
 
-from harness import COUNTS, RANK, SIZE, empty, equal, nccl_test, on_device, run, test, values
+from harness import COUNTS, RANK, SIZE, empty, equal, library_test, nccl_test, on_device, run, test, values
 
 OPS = {
     dist.ReduceOp.SUM: lambda all: torch.stack(all).sum(0),
@@ -42,7 +42,7 @@ def all_reduce_average():
     equal(tensor, expected(100, dist.ReduceOp.SUM))
 
 
-@nccl_test
+@library_test
 def all_reduce_premultiplied_sum():
     tensor = on_device(values(RANK, 100))
     dist.all_reduce(tensor, dist._make_nccl_premul_sum(0.5))

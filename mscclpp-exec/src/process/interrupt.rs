@@ -6,9 +6,12 @@ use std::time::{Duration, Instant};
 /// Time between two calls of a check.
 const INTERVAL: Duration = Duration::from_millis(100);
 
+/// A check, and when it is due.
+type Check = (fn() -> bool, Instant);
+
 thread_local! {
-    /// The check of the calls that this thread makes, and when it is due.
-    static CHECK: Cell<Option<(fn() -> bool, Instant)>> = const { Cell::new(None) };
+    /// The check of the calls that this thread makes.
+    static CHECK: Cell<Option<Check>> = const { Cell::new(None) };
 }
 
 /// Makes a call in which this thread, while it waits for other ranks, runs a check about ten times a second. If the check returns
@@ -30,7 +33,7 @@ thread_local! {
 /// ```
 pub fn with_interrupt_check<R>(check: fn() -> bool, call: impl FnOnce() -> R) -> R {
     /// Restores the check of an outer call, also if the call panics.
-    struct Restore(Option<(fn() -> bool, Instant)>);
+    struct Restore(Option<Check>);
     impl Drop for Restore {
         fn drop(&mut self) {
             CHECK.set(self.0);

@@ -1,4 +1,4 @@
-//! Creates communicators: from unique ids, of the devices of this process, from other communicators.
+//! Creates communicators: from unique ids, and of the devices of this process.
 
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int};
@@ -11,7 +11,7 @@ use mscclpp_exec::cuda::{Device, current_device, device_count};
 
 use super::configure::configure;
 use super::{Comm, lock, remove, watch};
-use crate::abi::{Handle, NO_COLOR, SHRINK_ABORT, UniqueId};
+use crate::abi::{Handle, UniqueId};
 use crate::config::Config;
 use crate::debug;
 use crate::entry::{Failure, Result, check_pointer, fail, panicked, write};
@@ -22,14 +22,14 @@ use crate::params;
 static MADE: Mutex<Option<HashMap<String, Rendezvous>>> = Mutex::new(None);
 
 /// Creates a communicator; the result is that of the call.
-type Create = Box<dyn FnOnce() -> Result<Communicator> + Send>;
+pub(super) type Create = Box<dyn FnOnce() -> Result<Communicator> + Send>;
 
 /// Returns the text of an id.
-fn text(id: &UniqueId) -> String {
+pub(super) fn text(id: &UniqueId) -> String {
     id.0.iter().map(|byte| *byte as u8).take_while(|byte| *byte != 0).map(char::from).collect()
 }
 
-fn id_of(id: &Id) -> Result<UniqueId> {
+pub(super) fn id_of(id: &Id) -> Result<UniqueId> {
     let text = id.to_string();
     let mut id = UniqueId([0; 128]);
     if text.len() >= id.0.len() {
@@ -48,12 +48,12 @@ pub(crate) fn unique_id() -> Result<UniqueId> {
 }
 
 /// Returns the timeouts that the environment states.
-fn options() -> Result<Options> {
+pub(super) fn options() -> Result<Options> {
     Ok(Options::from_env()?)
 }
 
 /// Opens a device; those of a process are opened once.
-fn device(ordinal: Option<u32>) -> Result<Device> {
+pub(super) fn device(ordinal: Option<u32>) -> Result<Device> {
     static DEVICES: Mutex<Option<HashMap<u32, Device>>> = Mutex::new(None);
     let current = match ordinal {
         Some(ordinal) => ordinal,
@@ -74,7 +74,7 @@ pub(crate) fn own_device() -> Result<Device> {
     device(None)
 }
 
-fn check_ranks(num_ranks: c_int, rank: c_int) -> Result<(u32, u32)> {
+pub(super) fn check_ranks(num_ranks: c_int, rank: c_int) -> Result<(u32, u32)> {
     match (u32::try_from(num_ranks), u32::try_from(rank)) {
         (Ok(num_ranks), Ok(rank)) if rank < num_ranks => Ok((num_ranks, rank)),
         _ => Err(Failure::argument(format!("rank {rank} of {num_ranks} ranks: expected 0 <= rank < nranks"))),
@@ -83,7 +83,7 @@ fn check_ranks(num_ranks: c_int, rank: c_int) -> Result<(u32, u32)> {
 
 /// Waits until all ranks of a communicator have their parts of it: messages of a part pass through ranks that are not in it, and
 /// those may end after they have divided it. The communicator reports a failure at its next call.
-fn leave_division(divided: &Communicator) {
+pub(super) fn leave_division(divided: &Communicator) {
     let _ = divided.bootstrap().barrier();
 }
 
@@ -104,7 +104,7 @@ impl Drop for Starting {
 ///
 /// # Safety
 /// `out` must be null or valid for writes until the end of the group.
-unsafe fn create(
+pub(super) unsafe fn create(
     function: &'static str,
     out: *mut Handle,
     device: Device,
@@ -251,161 +251,6 @@ pub(crate) unsafe fn init_all(comms: *mut Handle, num_devices: c_int, list: *con
     }
     watch::begin();
     Ok(())
-}
-
-/// Divides a communicator.
-///
-/// # Safety
-/// As for `create`; `config` must be valid for [`Config::read`].
-pub(crate) unsafe fn split(
-    comm: &Arc<Comm>,
-    color: c_int,
-    key: c_int,
-    out: *mut Handle,
-    config: *const std::ffi::c_void,
-) -> Result<()> {
-    const NAME: &str = "ncclCommSplit";
-    check_pointer("newcomm", out)?;
-    // SAFETY: guaranteed by the caller.
-    let own = unsafe { Config::read(config) }?;
-    let config = if config.is_null() { comm.config.clone() } else { own };
-    if color < NO_COLOR {
-        return Err(Failure::argument(format!("color: expected at least 0, or NCCL_SPLIT_NOCOLOR, found {color}")));
-    }
-    // Keys are compared as signed numbers.
-    let (parent, key) = (comm.for_call()?, (key as u32) ^ (1 << 31));
-    if color == NO_COLOR {
-        // SAFETY: guaranteed by the caller.
-        unsafe { out.write(std::ptr::null_mut()) };
-        return open_group::start(Box::new(move || {
-            parent.split(None, key)?;
-            leave_division(&parent);
-            Ok(())
-        }));
-    }
-    let divided = parent.clone();
-    let divide = move || {
-        let part = parent.split(Some(color as u32), key)?;
-        part.ok_or_else(|| Failure::new(crate::abi::Code::InternalError, "a split without the rank that called it"))
-    };
-    // SAFETY: guaranteed by the caller.
-    unsafe { create(NAME, out, comm.device.clone(), config, Box::new(divide), Some(divided)) }
-}
-
-/// Creates a communicator without some ranks.
-///
-/// # Safety
-/// As for [`split`]; `excluded` must be null or valid for reads of `num_excluded` numbers.
-pub(crate) unsafe fn shrink(
-    comm: &Arc<Comm>,
-    excluded: *const c_int,
-    num_excluded: c_int,
-    out: *mut Handle,
-    config: *const std::ffi::c_void,
-    flags: c_int,
-) -> Result<()> {
-    check_pointer("excludeRanksList", excluded)?;
-    check_pointer("newcomm", out)?;
-    // SAFETY: guaranteed by the caller.
-    let own = unsafe { Config::read(config) }?;
-    let config = if config.is_null() { comm.config.clone() } else { own };
-    let parent = comm.ready()?;
-    let (rank, ranks) = (parent.rank(), parent.num_ranks());
-    if flags & !SHRINK_ABORT != 0 {
-        return Err(Failure::argument(format!(
-            "shrinkFlags: expected NCCL_SHRINK_DEFAULT or NCCL_SHRINK_ABORT, found {flags:#x}"
-        )));
-    }
-    let count = usize::try_from(num_excluded).ok().filter(|count| (1..ranks as usize).contains(count));
-    let count = count.ok_or_else(|| {
-        Failure::argument(format!("excludeRanksCount: expected 1 to {}, found {num_excluded}", ranks.saturating_sub(1)))
-    })?;
-    // SAFETY: guaranteed by the caller.
-    let excluded = unsafe { std::slice::from_raw_parts(excluded, count) };
-    let excluded = excluded.iter().map(|found| match u32::try_from(*found) {
-        Ok(found) if found < ranks && found != rank => Ok(found),
-        _ => Err(Failure::argument(format!(
-            "excludeRanksList: expected other ranks than {rank}, below {ranks}, found {found}"
-        ))),
-    });
-    let excluded = excluded.collect::<Result<Vec<u32>>>()?;
-    let of = Arc::clone(comm);
-    let without = move || {
-        // Pending launches may wait for ranks that are excluded. A failed communicator has ended them.
-        if flags & SHRINK_ABORT != 0 && of.check().is_ok() && !of.is_idle(&parent)? {
-            parent.revoke();
-            // It ends the launches.
-            let _ = of.check();
-        }
-        Ok(parent.shrink(&excluded)?)
-    };
-    // SAFETY: guaranteed by the caller.
-    unsafe { create("ncclCommShrink", out, comm.device.clone(), config, Box::new(without), None) }
-}
-
-/// Listens for processes that join the communicator.
-pub(crate) fn newcomers_id(comm: &Comm) -> Result<UniqueId> {
-    let communicator = comm.for_call()?;
-    if communicator.rank() != 0 {
-        let rank = communicator.rank();
-        return Err(Failure::usage(format!(
-            "rank 0 must make the id of the processes that join, and this is rank {rank}"
-        )));
-    }
-    let listener = communicator.listen_for_newcomers()?;
-    let id = id_of(listener.unique_id())?;
-    *lock(&comm.newcomers) = Some(listener);
-    Ok(id)
-}
-
-/// Adds processes to a communicator, as one of its ranks, or joins as one of them if `comm` is none.
-///
-/// # Safety
-/// As for [`split`].
-pub(crate) unsafe fn grow(
-    comm: Option<&Arc<Comm>>,
-    num_ranks: c_int,
-    id: Option<&UniqueId>,
-    rank: c_int,
-    out: *mut Handle,
-    config: *const std::ffi::c_void,
-) -> Result<()> {
-    const NAME: &str = "ncclCommGrow";
-    check_pointer("newcomm", out)?;
-    // SAFETY: guaranteed by the caller.
-    let own = unsafe { Config::read(config) }?;
-    let Some(comm) = comm else {
-        let id = id.ok_or_else(|| {
-            Failure::argument("uniqueId is null, and a process that joins needs that of ncclCommGetUniqueId")
-        })?;
-        let (num_ranks, rank) = check_ranks(num_ranks, rank)?;
-        let job: Id = text(id)
-            .parse()
-            .map_err(|_| Failure::argument("uniqueId: expected the id that ncclCommGetUniqueId wrote"))?;
-        let (device, options) = (device(None)?, options()?);
-        let join = move || Ok(Communicator::join_grown(&job, rank, num_ranks, options)?);
-        // SAFETY: guaranteed by the caller.
-        return unsafe { create(NAME, out, device, own, Box::new(join), None) };
-    };
-    let config = if config.is_null() { comm.config.clone() } else { own };
-    let parent = comm.for_call()?;
-    let before = parent.num_ranks();
-    let after = u32::try_from(num_ranks).ok().filter(|after| *after > before);
-    let after =
-        after.ok_or_else(|| Failure::argument(format!("nRanks: expected more than {before}, found {num_ranks}")))?;
-    if rank != -1 {
-        return Err(Failure::argument(format!("rank: expected -1, as ranks keep their number, found {rank}")));
-    }
-    let listener = lock(&comm.newcomers).take();
-    if parent.rank() == 0 && listener.is_none() {
-        return Err(Failure::usage(
-            "call ncclCommGetUniqueId on rank 0 first, and give its id to the processes that join",
-        ));
-    }
-    let newcomers: Vec<u32> = (before..after).collect();
-    let larger = move || Ok(parent.grow(&newcomers, listener)?);
-    // SAFETY: guaranteed by the caller.
-    unsafe { create(NAME, out, comm.device.clone(), config, Box::new(larger), None) }
 }
 
 /// Makes the calls that create communicators of a group, each in a thread, since the ranks wait for one another.

@@ -1,7 +1,7 @@
 //! Ends of communicators, and their failures.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, TryLockError};
 use std::thread;
 use std::time::Duration;
 
@@ -71,8 +71,12 @@ pub(crate) fn async_error(comm: &Comm) -> Code {
         return Code::InProgress;
     }
     let _watching = lock(&comm.watching);
-    let _calling = comm.calling.try_lock();
-    comm.check().map_or_else(|failure| failure.code, |()| Code::Success)
+    // A thread in a call must not find the communicator busy; its call checks as well.
+    let checked = match comm.calling.try_lock() {
+        Err(TryLockError::WouldBlock) => comm.check_known_failure(),
+        _calling => comm.check(),
+    };
+    checked.map_or_else(|failure| failure.code, |()| Code::Success)
 }
 
 /// Waits until the calls of a communicator are complete, and admits no further ones.

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use mscclpp_exec::cuda::{DeviceMut, DeviceRef, DeviceSlice, DeviceVec, Lent, Stream};
 use mscclpp_exec::{Element, Error};
 
 use super::window::Window;
-use super::{Comm, own_device};
+use super::{Comm, lock, own_device};
 use crate::entry::{Failure, Result};
 
 /// Memory of the caller's by address.
@@ -46,10 +46,6 @@ pub(crate) struct Memories {
     segments: Mutex<BTreeMap<usize, Segment>>,
     /// Internal memory of calls by stream, in whose order it is used; the last one is the largest.
     temporaries: Mutex<BTreeMap<usize, Vec<DeviceVec<u8>>>>,
-}
-
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns a handle that no other one of the process equals.

@@ -2,12 +2,14 @@
 
 mod configure;
 mod create;
+mod divide;
 mod end;
 pub(crate) mod memory;
 mod nested;
 mod query;
 pub(crate) mod reduction;
 mod signals;
+pub(crate) mod transfer;
 mod watch;
 pub(crate) mod window;
 
@@ -23,9 +25,8 @@ use mscclpp_exec::cuda::{Device, Stream};
 use mscclpp_exec::select::{Choice, Request};
 use mscclpp_exec::{Communicator, Error};
 
-pub(crate) use self::create::{
-    grow, init_all, init_rank, init_scalable, newcomers_id, own_device, run_all, shrink, split, unique_id,
-};
+pub(crate) use self::create::{init_all, init_rank, init_scalable, own_device, run_all, unique_id};
+pub(crate) use self::divide::{grow, newcomers_id, shrink, split};
 pub(crate) use self::end::{abort, async_error, destroy, finalize, resume, revoke, suspend};
 use self::memory::Memories;
 pub(crate) use self::memory::Memory;
@@ -36,6 +37,7 @@ use self::reduction::Operators;
 pub(crate) use self::reduction::{Operator, Scalar, scale};
 use self::signals::Signals;
 pub(crate) use self::signals::{OneSided, Put, descriptions};
+use self::transfer::Lanes;
 use crate::abi::{Code, Handle};
 use crate::config::Config;
 use crate::entry::{Failure, Result, keep};
@@ -43,7 +45,6 @@ use crate::forward::Nested;
 use crate::kind::{FUNCTIONS, Kind};
 use crate::open_group;
 use crate::profiler::Profiler;
-use crate::transfer::Lanes;
 
 /// Maximum number of streams that a communicator keeps.
 const MAX_STREAMS: usize = 64;
@@ -127,7 +128,8 @@ fn remove(handle: usize) -> Option<Arc<Comm>> {
     COMMS.write().unwrap_or_else(PoisonError::into_inner).remove(&handle)
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Locks a mutex, also after a panic of a thread that had locked it.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

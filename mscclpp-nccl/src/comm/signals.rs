@@ -9,9 +9,8 @@ use std::sync::{Arc, Mutex};
 use mscclpp_exec::cuda::{DeviceVec, Event, PeerWindow, Stream};
 use mscclpp_exec::{Error, OnStream};
 
-use super::memory::lock;
 use super::window::find_window;
-use super::{Comm, Memory};
+use super::{Comm, Memory, lock};
 use crate::abi;
 use crate::entry::{Failure, Result};
 
@@ -77,15 +76,16 @@ pub(crate) struct Put {
 
 /// Allocates the counters, on all ranks. A call of all ranks, which does nothing if there are some.
 pub(super) fn set_up(comm: &Comm, on: OnStream<'_>) -> std::result::Result<(), Error> {
-    let mut counters = lock(&comm.signals.0);
-    if counters.is_none() {
-        let num_ranks = comm.ready().map_or(0, |communicator| communicator.num_ranks() as usize);
-        let received = on.alloc::<u64>(num_ranks)?;
-        let peers = on.peer_window(received.as_slice())?;
-        let of_ranks = (0..num_ranks).map(|_| OfRank::default()).collect();
-        let release = comm.device.priority_stream()?;
-        *counters = Some(Counters { received, peers, of_ranks, waits: Vec::new(), release });
+    // A thread that aborts the communicator must not wait for the lock.
+    if lock(&comm.signals.0).is_some() {
+        return Ok(());
     }
+    let num_ranks = comm.ready().map_or(0, |communicator| communicator.num_ranks() as usize);
+    let received = on.alloc::<u64>(num_ranks)?;
+    let peers = on.peer_window(received.as_slice())?;
+    let of_ranks = (0..num_ranks).map(|_| OfRank::default()).collect();
+    let release = comm.device.priority_stream()?;
+    *lock(&comm.signals.0) = Some(Counters { received, peers, of_ranks, waits: Vec::new(), release });
     Ok(())
 }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use mscclpp_exec::Error;
 use mscclpp_exec::cuda::{DeviceSlice, PeerWindow, Registered};
 
-use super::memory::{Memories, Raw, lock, new_handle};
-use super::{Comm, all, signals};
+use super::memory::{Memories, Raw, new_handle};
+use super::{Comm, all, lock, signals};
 use crate::abi::{WINDOW_ALIGNMENT, WINDOW_FLAGS, WINDOW_SYMMETRIC};
 use crate::entry::{Failure, Result};
 

@@ -39,7 +39,7 @@ pub(crate) struct Library {
 /// # Safety
 /// The types must be those that NCCL documents, and the arguments valid for the function.
 macro_rules! call {
-    ($library:expr, $name:literal, fn($($type:ty),*) $(, $argument:expr)*) => {
+    ($library:expr, $name:expr, fn($($type:ty),*) $(, $argument:expr)*) => {
         // The symbol is a function of NCCL with these parameters.
         $library.symbol($name).map(|at| {
             let function = std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> std::ffi::c_int>(at);

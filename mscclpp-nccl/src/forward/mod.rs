@@ -5,7 +5,7 @@
 //! | `library` | the library that `MSCCLPP_NCCL_LIB_PATH` names, and its functions |
 //! | `rules` | which calls are forwarded: `MSCCLPP_FORCE_NCCL_FALLBACK_OPERATION` |
 //! | `nested` | the library's communicator that belongs to one of this library |
-//! | `calls` | calls, operators and windows of such a communicator |
+//! | `calls`, `windows` | calls, operators, registered memory and one-sided calls of such a communicator |
 //! | `context` | the device of a thread |
 //!
 //! A library that cannot be loaded is an error of each communicator's creation, with the text.
@@ -15,13 +15,15 @@ mod context;
 mod library;
 mod nested;
 mod rules;
+mod windows;
 
 use std::sync::OnceLock;
 
-pub(crate) use self::calls::{Forwarded, PutSignal, Scalar, group};
+pub(crate) use self::calls::{Forwarded, Scalar, group};
 pub(crate) use self::library::{Library, VARIABLE, call, dotted, library, usable};
 pub(crate) use self::nested::Nested;
 pub(crate) use self::rules::Rules;
+pub(crate) use self::windows::PutSignal;
 use crate::debug;
 
 /// The variable that lists the calls that are forwarded.

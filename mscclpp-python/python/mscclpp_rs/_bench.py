@@ -1,4 +1,4 @@
-"""Measures calls of torch.distributed on tensors, on this backend and on gloo: interleaved, in the same processes."""
+"""Measures calls of torch.distributed on tensors, on this backend and on gloo: blocks of calls take turns, in the same processes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import sys
 import time
 from typing import Any
 
+#: Calls of a block, and calls before them that are not counted.
+BLOCK, SKIPPED = 10, 2
 COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all")
 
 
@@ -31,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--end", type=_bytes, default=64 << 20, help="bytes of the largest tensor (64M)")
     parser.add_argument("--factor", type=int, default=4, help="between two sizes")
     parser.add_argument("--iterations", type=int, help="calls of each backend and size")
+    parser.add_argument("--bind", action="store_true", help="run each process on a processor of its own")
     parser.add_argument("--quiet", action="store_true", help="print no table")
 
 
@@ -61,6 +64,7 @@ def main(options: argparse.Namespace) -> int:
     arguments = ["--collective", options.collective, "--begin", str(options.begin), "--end", str(options.end)]
     arguments += ["--factor", str(options.factor)]
     arguments += ["--iterations", str(options.iterations)] if options.iterations else []
+    arguments += ["--bind"] if options.bind else []
     arguments += ["--quiet"] if options.quiet else []
     return run_ranks(arguments, options.ranks)
 
@@ -89,6 +93,9 @@ def _measure(options: argparse.Namespace) -> None:
     import mscclpp_rs
 
     torch.set_num_threads(1)
+    if options.bind:
+        processors = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {processors[int(os.environ["RANK"]) % len(processors)]})
     mscclpp_rs.register_backend()
     dist.init_process_group("mscclpp")
     gloo = dist.new_group(backend="gloo")
@@ -107,12 +114,14 @@ def _measure(options: argparse.Namespace) -> None:
         ]
         iterations = options.iterations or max(10, min(300, (64 << 20) // size))
         times: list[list[float]] = [[], [], []]
-        for iteration in range(iterations + 5):
+        # Blocks of calls take turns. The first calls of a block wait for the rank that left the block before last.
+        for _ in range(-(-iterations // BLOCK)):
             for call, of_call in zip(calls, times):
-                started = time.perf_counter()
-                call()
-                if iteration >= 5:
-                    of_call.append((time.perf_counter() - started) * 1e6)
+                for number in range(-SKIPPED, BLOCK):
+                    started = time.perf_counter()
+                    call()
+                    if number >= 0:
+                        of_call.append((time.perf_counter() - started) * 1e6)
         if rank == 0 and not options.quiet:
             of_gloo, own, of_registered = (statistics.median(one) for one in times)
             ratios = f"{of_gloo / own:.1f} | {of_gloo / of_registered:.1f}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+
 
 class Error(RuntimeError):
     """A call or a process group failed.
@@ -59,7 +61,7 @@ class RankLostError(Error):
     kind = "rank-lost"
 
 
-class TimeoutError(Error, TimeoutError):  # noqa: A001 - it is one of Python's as well
+class TimeoutError(Error, builtins.TimeoutError):  # noqa: A001 - it is one of Python's as well
     """A rank waited for longer than the timeout."""
 
     kind = "timeout"

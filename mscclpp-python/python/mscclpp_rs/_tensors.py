@@ -42,7 +42,8 @@ class Buffers:
 
     def scaled(self, tensor: torch.Tensor, factor: Any) -> torch.Tensor:
         """Returns a tensor times a number or a tensor of one element."""
-        return (tensor.detach() * factor).to(tensor.dtype).contiguous()
+        scaled: torch.Tensor = (tensor.detach() * factor).to(tensor.dtype)
+        return scaled.contiguous()
 
     def write_back(self) -> None:
         """Copies results to the outputs."""

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
+from torch.utils.dlpack import from_dlpack
 
 from . import _native
 from ._errors import InvalidInputError, UnsupportedError
@@ -21,7 +22,7 @@ from ._work import FINISHED, Work, answer_through_wrappers
 NAME = "mscclpp"
 _UNSET = timedelta(milliseconds=-1)
 _KEY = "mscclpp/unique_id"
-_RED_OP = c10d.ReduceOp.RedOpType
+_RED_OP: Any = c10d.ReduceOp.RedOpType
 _OPS = {
     _RED_OP.SUM: 0,
     _RED_OP.AVG: 1,
@@ -47,7 +48,7 @@ def _base() -> type:
     return c10d.Backend
 
 
-class _ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
+class _ProcessGroup(dist.ProcessGroup):
     """A process group that is its own backend, for versions of PyTorch whose backends cannot be classes of Python."""
 
     def __init__(self, rank: int, size: int) -> None:
@@ -63,11 +64,11 @@ class _ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     def getGroupDesc(self) -> str:
         return self._texts[1]
 
-    def setGroupDesc(self, text: str) -> None:
-        self._texts[1] = text
+    def setGroupDesc(self, desc: str) -> None:
+        self._texts[1] = desc
 
     @property
-    def group_name(self) -> str:
+    def group_name(self) -> Any:
         return self._texts[0]
 
     @property
@@ -148,7 +149,7 @@ class Backend(_BASE):  # type: ignore[misc]
 
     @property
     def supports_splitting(self) -> bool:
-        return False
+        return _BASE is c10d.Backend
 
     def rank(self) -> int:
         return self._rank
@@ -184,6 +185,16 @@ class Backend(_BASE):  # type: ignore[misc]
         timeout = self._timeout if opts_override is None else opts_override._timeout
         return Backend(self._native.shrink(list(ranks_to_exclude)), timeout)
 
+    def perform_nocolor_split(self, device: Any) -> None:
+        """Does nothing: a split is a call of the ranks that are in it."""
+
+    def split(self, store: Any, ranks: Sequence[int], opts: Any) -> Backend | None:
+        """Returns a backend of some of the ranks, in their order, all of which call this; none on other ranks."""
+        if self._rank not in ranks:
+            return None
+        timeout = self._timeout if opts is None else opts._timeout
+        return _join(store, list(ranks).index(self._rank), len(ranks), timeout, "" if opts is None else opts.group_name)
+
     def new_buffer(self, *shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
         """Returns a tensor of zeros in registered memory, which calls on all of it use without copies. A call of all ranks.
 
@@ -195,7 +206,7 @@ class Backend(_BASE):  # type: ignore[misc]
             size *= length
         if any(length < 0 for length in shape) or size == 0:
             raise InvalidInputError(f"new_buffer: expected a shape of positive lengths, found {shape}")
-        return torch.from_dlpack(self._native.new_buffer(size)).view(dtype).reshape(shape)
+        return from_dlpack(self._native.new_buffer(size)).view(dtype).reshape(shape)
 
     # Collective calls.
 
@@ -204,7 +215,7 @@ class Backend(_BASE):  # type: ignore[misc]
         if work is None:
             if buffers is not None:
                 buffers.write_back()
-            done = FINISHED
+            done = Work.on_stream(tensors) if tensors and tensors[0].is_cuda else FINISHED
         else:
             done = Work(work, tensors, buffers)
         if self._coalesced is not None:
@@ -360,8 +371,9 @@ class Backend(_BASE):  # type: ignore[misc]
         buffers = Buffers()
         to, source = buffers.output(output), buffers.input(input)
         if output_splits or input_splits:
-            parts = [self._parts(to, output_splits, "output"), self._parts(source, input_splits, "input")]
-            work = self._native.all_to_all_list(*parts, _timeout(opts), _is_async(opts))
+            outputs = self._parts(to, output_splits, "output")
+            inputs = self._parts(source, input_splits, "input")
+            work = self._native.all_to_all_list(outputs, inputs, _timeout(opts), _is_async(opts))
         else:
             work = self._native.all_to_all(to, source, _timeout(opts), _is_async(opts))
         return self._finish(work, [output], buffers)
@@ -460,17 +472,16 @@ class Backend(_BASE):  # type: ignore[misc]
             for _, buffers in transfers:
                 if buffers is not None:
                     buffers.write_back()
+            works.append(Work.on_stream([tensor for (_, tensor, _), _ in transfers]))
         return Work.of_all(works)
 
     _start_coalescing = start_coalescing
     _end_coalescing = end_coalescing
 
 
-def _create(opts: Any, backend_options: Any) -> Backend:
+def _join(store: Any, rank: int, size: int, timeout: timedelta, name: str) -> Backend:
     """Returns the backend of a new process group. Rank 0 gives the others its address and a secret through the store."""
-    timeout = opts.timeout
     milliseconds = max(int(timeout.total_seconds() * 1000), 1)
-    rank, size, store = opts.group_rank, opts.group_size, opts.store
     if rank == 0:
         listener = _native.Listener()
         store.set(_KEY, listener.unique_id())
@@ -479,8 +490,12 @@ def _create(opts: Any, backend_options: Any) -> Backend:
         unique_id = store.get(_KEY).decode()
         native = _native.Communicator.join(unique_id, rank, size, milliseconds)
     backend = Backend(native, timeout)
-    _BY_GROUP[opts.group_id] = backend
+    _BY_GROUP[name] = backend
     return backend
+
+
+def _create(opts: Any, backend_options: Any) -> Backend:
+    return _join(opts.store, opts.group_rank, opts.group_size, opts.timeout, opts.group_id)
 
 
 def backend_of(group: dist.ProcessGroup | None = None) -> Backend:

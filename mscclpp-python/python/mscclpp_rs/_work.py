@@ -12,6 +12,9 @@ import torch.distributed as dist
 
 from ._tensors import Buffers
 
+#: The class of works, of which PyTorch exports the name of its internal module only.
+_WORK: Any = getattr(dist, "_Work")
+
 
 class _Search(threading.local):
     """The search of a thread for the work in a wrapper."""
@@ -46,7 +49,7 @@ def answer_through_wrappers() -> None:
     """
 
     def forwarded(name: str) -> Any:
-        of_torch = getattr(dist._Work, name)
+        of_torch = getattr(_WORK, name)
 
         def method(work: Any) -> Any:
             own = _wrapped(work)
@@ -56,10 +59,10 @@ def answer_through_wrappers() -> None:
         return method
 
     for name in ("is_completed", "is_success", "exception", "result", "source_rank", "_source_rank"):
-        setattr(dist._Work, name, forwarded(name))
+        setattr(_WORK, name, forwarded(name))
 
 
-class Work(dist._Work):  # type: ignore[name-defined,misc]
+class Work(_WORK):  # type: ignore[misc]
     """A call that was started; ``None`` as its native part for one that has ended."""
 
     def __init__(self, native: Any, tensors: Any, buffers: Buffers | None) -> None:
@@ -69,6 +72,17 @@ class Work(dist._Work):  # type: ignore[name-defined,misc]
         self._buffers = buffers
         self._lock = threading.Lock()
         self._parts: Sequence[Work] = ()
+        #: The stream of a call on a device, and the event that follows the call there.
+        self._stream: torch.cuda.Stream | None = None
+        self._event: torch.cuda.Event | None = None
+
+    @staticmethod
+    def on_stream(tensors: Any) -> Work:
+        """Returns the work of a call that was enqueued on the current stream of its tensors' device."""
+        work = Work(None, tensors, None)
+        work._stream = torch.cuda.current_stream(tensors[0].device)
+        work._event = work._stream.record_event()
+        return work
 
     @staticmethod
     def of_all(works: Sequence[Work]) -> Work:
@@ -84,12 +98,17 @@ class Work(dist._Work):  # type: ignore[name-defined,misc]
             buffers.write_back()
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
-        """Waits until the call has ended, at most ``timeout`` unless it is 0. Raises the exception of the call."""
+        """Waits until the call has ended, at most ``timeout`` unless it is 0. Raises the exception of the call.
+
+        Of a call on a device, the current stream waits instead.
+        """
         for part in self._parts:
             part.wait(timeout)
         if self._native is not None:
             milliseconds = int(timeout.total_seconds() * 1000)
             self._native.wait(milliseconds if milliseconds > 0 else -1)
+        if self._event is not None and self._stream is not None:
+            torch.cuda.current_stream(self._stream.device).wait_event(self._event)
         self._write_back()
         return True
 
@@ -98,6 +117,8 @@ class Work(dist._Work):  # type: ignore[name-defined,misc]
 
     def is_completed(self) -> bool:
         """Returns whether the call has ended."""
+        if self._event is not None and not self._event.query():  # type: ignore[no-untyped-call]
+            return False
         return all(part.is_completed() for part in self._parts) and (self._native is None or self._native.is_completed())
 
     def is_success(self) -> bool:
@@ -122,7 +143,8 @@ class Work(dist._Work):  # type: ignore[name-defined,misc]
 
     def get_future(self) -> torch.futures.Future[list[torch.Tensor]]:
         """Returns a future of the list of tensors, which fails with the text of the call's exception."""
-        ended: torch.futures.Future[Any] = torch.futures.Future()
+        devices: Any = None if self._stream is None else [self._stream.device]
+        ended: torch.futures.Future[Any] = torch.futures.Future(devices=devices)
         if _SEARCH.is_active:
             _SEARCH.found = self
             return ended
@@ -140,6 +162,9 @@ class Work(dist._Work):  # type: ignore[name-defined,misc]
         pending = [part for part in self._parts if part._native is not None]
         if pending:
             self._finish_after(pending, finish)
+        elif self._stream is not None:
+            with torch.cuda.stream(self._stream):
+                finish(None)
         elif self._native is None:
             finish(None)
         else:

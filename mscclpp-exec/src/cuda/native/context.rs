@@ -132,7 +132,7 @@ impl<A: NativeAlgorithm> OnExecutor<A> {
         if let Some(context) = contexts.iter().find(|(known, _)| known == key).and_then(|(_, known)| known.upgrade()) {
             return Ok(context);
         }
-        if stream.map_or(Ok(false), Stream::is_capturing).map_err(Error::from)? {
+        if stream.map_or(Ok(false), Stream::is_capturing)? {
             let what =
                 "cannot create the context of memory that was not used before; call `NativeRun::prepare` earlier,"
                     .into();

@@ -12,6 +12,7 @@ use mscclpp_exec::error::ErrorKind;
 use super::Transfer;
 use super::buffer::Buffers;
 use super::counter::{Counter, Ticket};
+use crate::comm::lock;
 
 /// Interval after which a call is repeated that another thread has excluded, which checks for failures.
 const RETRY_INTERVAL: Duration = Duration::from_micros(50);
@@ -52,10 +53,6 @@ enum End {
     Ticket(Ticket),
     /// The buffer with this number is free.
     Buffer(usize),
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Lanes {
@@ -101,12 +98,11 @@ impl Lane {
     }
 
     /// Waits until a transfer that is made now follows all earlier ones.
-    fn drain(&self) -> MutexGuard<'_, State> {
+    fn drain(&self) {
         let mut state = self.lock();
         while !state.is_quiet() {
             state = self.is_drained.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        state
     }
 
     /// Lets a thread make a transfer.
@@ -186,7 +182,7 @@ pub(super) fn make_alone(mut transfer: Transfer) -> Result<(), Error> {
     let lane = comm.lanes.of(&transfer)?;
     if stream.is_capturing()? {
         // Graphs contain the transfer itself.
-        let _state = lane.drain();
+        lane.drain();
         return transfer.enqueue(&stream);
     }
     let mut state = lane.lock();
@@ -239,7 +235,7 @@ pub(super) fn defer_unprepared(transfers: &mut Vec<Transfer>) -> Result<Vec<Defe
     for transfer in transfers.iter().filter(|transfer| !transfer.is_with_itself()) {
         let lane = transfer.comm.lanes.of(transfer)?;
         if transfer.stream.is_capturing()? {
-            drop(lane.drain());
+            lane.drain();
         } else if !(lane.lock().is_quiet() && transfer.is_prepared()) {
             unprepared.push(lane);
         }
