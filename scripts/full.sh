@@ -10,7 +10,8 @@
 #   small      random small plans that the checks accept, fuzzed in launches of changing sizes
 #   processes  a thousand launches of 4 MiB between processes on two hosts, a million mixed
 #              calls, and 10 000 rounds of faults whose root cause all ranks must name; what
-#              remains of each is counted
+#              remains of each is counted; 200 rounds of faults in calls of NCCL
+#   clients    clients of NCCL in Python, among them vLLM's wrapper (340 MB to download)
 #   hostile    time and memory of checks on plans that are made to take long
 #   devices    dev/matrix.sh
 #   sanitizer  scripts/sanitize.sh
@@ -46,6 +47,14 @@ part() {
         MSCCLPP_SOAK=1000 tests mscclpp-exec --test integration -- process::ports::
         MSCCLPP_FAULT_ROUNDS=200 MSCCLPP_CAUSE_ROUNDS=1000 tests mscclpp-exec --test faults --
         MSCCLPP_CAUSE_ROUNDS=8800 tests mscclpp-exec --test soak -- --include-ignored
+        MSCCLPP_NCCL_FAULT_ROUNDS=200 tests mscclpp-dev --test nccl -- faults_in_random_calls
+        ;;
+    clients)
+        local client
+        for client in sglang vllm nccl4py; do
+            scripts/python-client.sh "$client"
+            tests mscclpp-dev --test nccl -- "$client"
+        done
         ;;
     hostile)
         cargo bench -p mscclpp-core --bench hostile
@@ -63,13 +72,13 @@ part() {
         "$deny" check bans licenses sources
         ;;
     *)
-        echo "no part \`$1\`; expected loops, mutants, programs, small, processes, hostile, devices, sanitizer or packages" >&2
+        echo "no part \`$1\`; expected loops, mutants, programs, small, processes, clients, hostile, devices, sanitizer or packages" >&2
         exit 2
         ;;
     esac
 }
 
-[ $# -gt 0 ] || set -- loops mutants programs small processes hostile devices sanitizer packages
+[ $# -gt 0 ] || set -- loops mutants programs small processes clients hostile devices sanitizer packages
 for name in "$@"; do
     part "$name" 2>&1 | tee -a "$log"
 done

@@ -13,7 +13,13 @@ use crate::common::BINARY;
 /// Runs the command with variables; returns its findings and its exit code.
 fn doctor(variables: &[(&str, &str)]) -> (Vec<Value>, Option<i32>) {
     let mut command = Command::new(BINARY);
-    for variable in ["MSCCLPP_NCCL_LIB_PATH", "MSCCLPP_NCCL_PLANS", "MSCCLPP_NCCL_VERSION", "MSCCLPP_CACHE_DIR"] {
+    for variable in [
+        "MSCCLPP_NCCL_LIB_PATH",
+        "MSCCLPP_NCCL_PLANS",
+        "MSCCLPP_NCCL_VERSION",
+        "MSCCLPP_CACHE_DIR",
+        "NCCL_PROFILER_PLUGIN",
+    ] {
         command.env_remove(variable);
     }
     let run = command.args(["doctor", "--nccl", "--json"]).envs(variables.iter().copied()).output().unwrap();
@@ -50,6 +56,14 @@ fn library_that_cannot_be_loaded_is_missing() {
     assert!(state == "missing" && found.contains("/nonexistent/libnccl.so.2: No such file"), "{found}");
     let (state, found) = finding(&findings, "NCCL version");
     assert!(state == "missing" && found.contains("MSCCLPP_NCCL_VERSION=2.28: expected a version"), "{found}");
+}
+
+#[test]
+fn profiler_plugin_that_cannot_be_loaded_is_no_obstacle() {
+    let (findings, code) = doctor(&[("NCCL_PROFILER_PLUGIN", "nonexistent")]);
+    let (state, found) = finding(&findings, "profiler plugin");
+    assert!(state == "small" && found.contains("libnccl-profiler-nonexistent.so"), "{found}");
+    assert_eq!(code, Some(0));
 }
 
 #[test]

@@ -19,6 +19,8 @@ use crate::element::with_type;
 use crate::entry::{Failure, Result};
 use crate::forward::{self, Forwarded, RULES_VARIABLE};
 use crate::kind::Kind;
+use crate::open_group;
+use crate::profiler::{self, Subject, Trace};
 
 /// The arguments of a call, as its caller passes them.
 #[derive(Clone, Copy)]
@@ -48,6 +50,8 @@ pub(crate) struct Call {
     arguments: Arguments,
     /// Whether the rules forward it to the real NCCL.
     is_forwarded: bool,
+    /// Its events, if a plugin profiles it.
+    trace: Option<Trace>,
 }
 
 // SAFETY: the pointers of the arguments are numbers here, which only the functions of the real NCCL use.
@@ -100,10 +104,27 @@ impl Call {
             stream_handle,
             arguments,
             is_forwarded,
+            trace: None,
         }))
     }
 
-    /// Returns the number of the communicator, which is the same on all ranks.
+    /// Starts the call's events, if a plugin profiles the communicator. The real NCCL sends those of forwarded calls.
+    pub(crate) fn profile(&mut self) {
+        let profiler = if self.is_forwarded { None } else { self.comm.profiler() };
+        self.trace = profiler.map(|profiler| {
+            let Arguments { send, recv, count, dtype, .. } = self.arguments;
+            let (send, recv, stream) = (send as usize, recv as usize, self.stream_handle);
+            let subject = Subject { kind: self.kind, send, recv, count, dtype, stream, tag: self.config.tag };
+            profiler::begin(profiler, subject, open_group::depth())
+        });
+    }
+
+    /// Takes the call's events.
+    pub(crate) fn take_trace(&mut self) -> Option<Trace> {
+        self.trace.take()
+    }
+
+    /// Returns the number of the communicator in its job, which is the same on all ranks.
     pub(crate) fn number(&self) -> u64 {
         self.communicator.bootstrap().number()
     }
@@ -119,14 +140,14 @@ impl Call {
     }
 
     /// Makes a call alone.
-    pub(crate) fn run(self) -> Result<()> {
+    pub(crate) fn run(mut self) -> Result<()> {
         let comm = Arc::clone(&self.comm);
         let _calling = comm.calling();
         if self.is_forwarded {
             return self.forward().and_then(|()| self.record_event());
         }
         match self.transfer() {
-            Some(transfer) => transfer::make(transfer),
+            Some(transfer) => profiler::record_transfers(self.take_trace().as_slice(), || transfer::make(transfer)),
             None => self.run_collective(),
         }
     }
@@ -138,6 +159,7 @@ impl Call {
             (Kind::Recv(peer), _, Some(memory)) => (peer, false, memory),
             _ => return None,
         };
+        self.comm.count_call(self.kind);
         let (comm, communicator) = (Arc::clone(&self.comm), self.communicator.clone());
         let (stream, memory) = (Arc::clone(&self.stream), memory.clone());
         Some(Transfer { comm, communicator, stream, memory, dtype: self.dtype, peer: peer as u32, is_sent })
@@ -146,6 +168,7 @@ impl Call {
     /// Makes a call of all ranks: by an algorithm, or by the real NCCL if there is none.
     pub(crate) fn run_collective(&self) -> Result<()> {
         let (comm, _name) = (&self.comm, place::enter_name(self.kind.function()));
+        comm.count_call(self.kind);
         let choice = match self.choice() {
             Ok(choice) => choice,
             Err(error) => return comm.result(Err(error)),
@@ -170,14 +193,20 @@ impl Call {
                 Err(error) => return comm.result(Err(error)),
             }
         }
+        let launch = profiler::launch(self.trace.as_slice());
         let made = with_type!(self.dtype, T => self.collective::<T>(request.in_place));
+        drop(launch);
         comm.result(made)?;
+        if self.trace.is_some() {
+            profiler::enqueued(self.trace.as_slice(), &self.algorithm());
+        }
         decision::made(&self.communicator, &self.stream, self.config.algorithm.as_deref());
         self.record_event()
     }
 
     /// Makes a call that the rules forward.
     pub(crate) fn forward(&self) -> Result<()> {
+        self.comm.count_call(self.kind);
         decision::forwarded(self.kind, self.dtype, self.bytes(), || format!("listed by {RULES_VARIABLE}"));
         self.make_forwarded()
     }
@@ -206,6 +235,16 @@ impl Call {
     fn bytes(&self) -> u64 {
         let parts = self.kind.max_parts(u64::from(self.communicator.num_ranks()));
         (self.arguments.count as u64).saturating_mul(self.dtype.size() as u64).saturating_mul(parts)
+    }
+
+    /// Returns the name of the algorithm that has made the call.
+    fn algorithm(&self) -> String {
+        let of_last = || self.communicator.on(&self.stream).last_call().ok().flatten()?.algorithm;
+        match self.kind {
+            Kind::Gather(_) | Kind::Scatter(_) => "transfers".to_owned(),
+            // A single rank has its result.
+            _ => of_last().unwrap_or_else(|| "copy".to_owned()),
+        }
     }
 
     /// Returns the request for an algorithm.

@@ -127,6 +127,8 @@ pub(crate) struct CallConfig {
     pub(crate) is_forced: bool,
     /// Number of thread blocks.
     pub(crate) max_blocks: Option<u32>,
+    /// Value for profiler plugins, 0 for none.
+    pub(crate) tag: u64,
     /// Event that is recorded after the call.
     pub(crate) event: Option<usize>,
 }
@@ -147,9 +149,10 @@ impl CallConfig {
         let fields = unsafe { Fields::read("config", at, MAGIC) }?;
         // SAFETY: guaranteed by the caller.
         let algorithm = unsafe { fields.text(40) }.filter(|name| !name.is_empty());
+        let tag = fields.bytes(56).map_or(0, u64::from_ne_bytes);
         let event = fields.bytes(64).map(usize::from_ne_bytes).filter(|event| *event != 0);
         let max_blocks = fields.int(28).filter(|blocks| *blocks > 0).map(|blocks| blocks as u32);
-        Ok(Self { algorithm, is_forced: fields.int(48) != Some(0), max_blocks, event })
+        Ok(Self { algorithm, is_forced: fields.int(48) != Some(0), max_blocks, tag, event })
     }
 }
 

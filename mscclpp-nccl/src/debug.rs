@@ -86,7 +86,7 @@ pub(crate) fn init(version: impl FnOnce() -> String) {
 }
 
 /// Prints a message of a level.
-fn print(level: LevelFilter, text: &str) {
+pub(crate) fn print(level: LevelFilter, text: &str) {
     write(level, &format!("{level} {text}"));
 }
 

@@ -11,6 +11,7 @@ use crate::entry::{Result, panicked};
 use crate::forward::{self, Nested};
 use crate::kind::Kind;
 use crate::open_group::{self, Closed};
+use crate::profiler;
 
 /// A call that the real NCCL alone serves.
 type Passed = Box<dyn FnOnce(&Nested) -> Result<()> + Send>;
@@ -41,12 +42,13 @@ impl Deferred {
         }
     }
 
-    /// Returns the number of the communicator, which is the same on all ranks.
-    fn number(&self) -> u64 {
-        match self {
+    /// Returns what distinguishes the communicator from all others, the same on all its ranks: its number in its job, then its own.
+    fn number(&self) -> (u64, u64) {
+        let in_job = match self {
             Self::Call(call) => call.number(),
             Self::Passed(_, number, _) | Self::OneSided(_, number) => *number,
-        }
+        };
+        (in_job, self.comm().identity())
     }
 
     fn path(&self) -> Path {
@@ -62,7 +64,7 @@ impl Deferred {
     /// Returns the place among the calls of a rank: of each communicator the calls of all ranks first, in their order, then the
     /// transfers by plans, then the forwarded ones, then one-sided ones, of which waits are the last. Ranks that add transfers in different orders do not wait for one another
     /// in a cycle then.
-    fn order(&self) -> (u64, u32) {
+    fn order(&self) -> ((u64, u64), u32) {
         let place = match self {
             Self::Call(call) if !call.is_transfer() => 0,
             Self::Call(call) if !call.is_forwarded() => 1,
@@ -102,6 +104,7 @@ thread_local! {
 /// Closes a group; the outermost one makes its calls.
 pub(crate) fn end() -> Result<()> {
     let Closed::Outermost(starts) = open_group::end()? else { return Ok(()) };
+    let _profiled = profiler::end_group();
     let (calls, starts) = (CALLS.take(), starts?);
     if !starts.is_empty() {
         comm::run_all(starts)?;
@@ -112,6 +115,7 @@ pub(crate) fn end() -> Result<()> {
 /// Discards the calls of a group: their times are not predicted.
 pub(crate) fn discard() -> Result<()> {
     open_group::discard()?;
+    let _profiled = profiler::end_group();
     CALLS.take();
     Ok(())
 }
@@ -140,11 +144,14 @@ pub(crate) fn one_sided(call: OneSided) -> Result<()> {
 /// Invalid arguments; those of the call.
 pub(crate) fn call(kind: Kind, arguments: Arguments, config: &CallConfig) -> Result<()> {
     let comm = comm::find(arguments.comm)?;
-    Call::new(comm, kind, &arguments, config)?.map_or(Ok(()), |call| add(Deferred::Call(call)))
+    let Some(mut call) = Call::new(comm, kind, &arguments, config)? else { return Ok(()) };
+    call.profile();
+    add(Deferred::Call(call))
 }
 
 fn add(call: Deferred) -> Result<()> {
     if !open_group::is_open() {
+        let _profiled = profiler::end_group();
         return call.run();
     }
     CALLS.with_borrow_mut(|calls| calls.push(call));
@@ -155,7 +162,7 @@ fn add(call: Deferred) -> Result<()> {
 struct Lane {
     device: u32,
     /// Number and handle of each communicator.
-    comms: Vec<(u64, usize)>,
+    comms: Vec<((u64, u64), usize)>,
     calls: Vec<Deferred>,
 }
 
@@ -169,7 +176,7 @@ fn make(mut calls: Vec<Deferred>) -> Result<()> {
     for call in calls {
         let (device, number, handle) = (call.comm().device.ordinal(), call.number(), call.comm().handle);
         // Two handles of one communicator are two ranks.
-        let is_other = |&(of, known): &(u64, usize)| of == number && known != handle;
+        let is_other = |&(of, known): &((u64, u64), usize)| of == number && known != handle;
         let lane = lanes.iter_mut().find(|lane| lane.device == device && !lane.comms.iter().any(is_other));
         match lane {
             Some(lane) => {
@@ -197,6 +204,10 @@ fn make(mut calls: Vec<Deferred>) -> Result<()> {
 
 /// Makes the calls of one rank. If all of them are forwarded, they are one group of the real NCCL; otherwise those that follow one
 /// another in [`Deferred::order`].
+///
+/// # Errors
+/// The first one. Later calls of the communicator on which it occurs are not made, those of other communicators are: other ranks,
+/// which may not have the communicator that failed, wait for them.
 fn make_lane(mut calls: Vec<Deferred>) -> Result<()> {
     let mut comms: Vec<_> = calls.iter().map(|call| Arc::clone(call.comm())).collect();
     comms.sort_by_key(|comm| comm.handle);
@@ -205,36 +216,53 @@ fn make_lane(mut calls: Vec<Deferred>) -> Result<()> {
     if calls.iter().any(|call| call.path() != Path::Forwarded) {
         calls.sort_by_key(Deferred::order);
     }
+    let (mut result, mut failed) = (Ok(()), Vec::new());
     let mut calls = calls.into_iter().peekable();
     while let Some(first) = calls.next() {
-        let path = first.path();
+        let (path, number) = (first.path(), first.number());
         let mut run = vec![first];
-        while let Some(next) = calls.next_if(|next| next.path() == path) {
+        let is_together = |next: &Deferred| match path {
+            Path::Collective | Path::OneSided => false,
+            Path::Transfer => next.path() == path && next.number() == number,
+            Path::Forwarded => next.path() == path,
+        };
+        while let Some(next) = calls.next_if(is_together) {
             run.push(next);
         }
-        match path {
+        run.retain(|call| !failed.contains(&call.comm().handle));
+        let handles: Vec<_> = run.iter().map(|call| call.comm().handle).collect();
+        let made = match path {
             Path::Collective => run.iter().try_for_each(|call| match call {
                 Deferred::Call(call) => call.run_collective(),
                 _ => Ok(()),
-            })?,
+            }),
             Path::OneSided => run.into_iter().try_for_each(|call| match call {
                 Deferred::OneSided(call, _) => call.run(),
                 _ => Ok(()),
-            })?,
-            Path::Transfer => make_transfers(&run)?,
-            Path::Forwarded => make_forwarded(run)?,
+            }),
+            Path::Transfer => make_transfers(run),
+            Path::Forwarded => make_forwarded(run),
+        };
+        if made.is_err() {
+            failed.extend(handles);
         }
+        result = result.and(made);
     }
-    Ok(())
+    result
 }
 
-/// Makes transfers by plans.
-fn make_transfers(calls: &[Deferred]) -> Result<()> {
+/// Makes transfers of one communicator by plans.
+fn make_transfers(mut calls: Vec<Deferred>) -> Result<()> {
+    let traces = calls.iter_mut().filter_map(|call| match call {
+        Deferred::Call(call) => call.take_trace(),
+        _ => None,
+    });
+    let traces: Vec<_> = traces.collect();
     let transfers = calls.iter().filter_map(|call| match call {
         Deferred::Call(call) => call.transfer(),
         _ => None,
     });
-    transfer::make_grouped(transfers.collect())
+    profiler::record_transfers(&traces, || transfer::make_grouped(transfers.collect()))
 }
 
 /// Makes forwarded calls in one group of the real NCCL.

@@ -31,6 +31,20 @@ pub(crate) const OPERATIONS: [(Operation, &str); 9] = [
     (Operation::SendRecv, "sendrecv"),
 ];
 
+/// Functions of NCCL by their numbers.
+pub(crate) const FUNCTIONS: [&str; 10] = [
+    "ncclAllReduce",
+    "ncclReduce",
+    "ncclReduceScatter",
+    "ncclBroadcast",
+    "ncclAllGather",
+    "ncclAlltoAll",
+    "ncclGather",
+    "ncclScatter",
+    "ncclSend",
+    "ncclRecv",
+];
+
 impl Operation {
     pub(crate) const fn name(self) -> &'static str {
         OPERATIONS[self as usize].1
@@ -70,20 +84,25 @@ impl Kind {
         }
     }
 
+    /// Returns the number of the function that makes such calls, its place in [`FUNCTIONS`]. Those of all ranks come first.
+    pub(crate) fn number(self) -> usize {
+        match self {
+            Self::AllReduce(_) => 0,
+            Self::Reduce(..) => 1,
+            Self::ReduceScatter(_) => 2,
+            Self::Broadcast(_) => 3,
+            Self::AllGather => 4,
+            Self::AllToAll => 5,
+            Self::Gather(_) => 6,
+            Self::Scatter(_) => 7,
+            Self::Send(_) => 8,
+            Self::Recv(_) => 9,
+        }
+    }
+
     /// Returns the function that makes such calls.
     pub(crate) fn function(self) -> &'static str {
-        match self {
-            Self::AllReduce(_) => "ncclAllReduce",
-            Self::Reduce(..) => "ncclReduce",
-            Self::ReduceScatter(_) => "ncclReduceScatter",
-            Self::Broadcast(_) => "ncclBroadcast",
-            Self::AllGather => "ncclAllGather",
-            Self::AllToAll => "ncclAlltoAll",
-            Self::Gather(_) => "ncclGather",
-            Self::Scatter(_) => "ncclScatter",
-            Self::Send(_) => "ncclSend",
-            Self::Recv(_) => "ncclRecv",
-        }
+        FUNCTIONS[self.number()]
     }
 
     /// Returns the root or the peer, and its name.

@@ -38,7 +38,12 @@ pub(crate) fn begin() {
 
 /// Returns whether a group is open.
 pub(crate) fn is_open() -> bool {
-    OPEN.with_borrow(|open| open.depth > 0)
+    depth() > 0
+}
+
+/// Returns the number of open groups, one within the other.
+pub(crate) fn depth() -> u32 {
+    OPEN.with_borrow(|open| open.depth)
 }
 
 /// Closes a group.

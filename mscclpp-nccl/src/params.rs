@@ -14,9 +14,10 @@ pub(crate) struct Key(*const c_char);
 unsafe impl Sync for Key {}
 
 /// Variables of this library and of the jobs and executors below it.
-const KEYS: [&CStr; 14] = [
+const KEYS: [&CStr; 15] = [
     c"NCCL_DEBUG",
     c"NCCL_DEBUG_FILE",
+    c"NCCL_PROFILER_PLUGIN",
     c"MSCCLPP_NCCL_VERSION",
     c"MSCCLPP_NCCL_LIB_PATH",
     c"MSCCLPP_FORCE_NCCL_FALLBACK_OPERATION",

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use crate::forward::{self, Library};
 use crate::table::{Class, FUNCTIONS};
-use crate::{params, selection};
+use crate::{params, profiler, selection};
 
-/// What a process with the environment of this one would get from the library. The NCCL to which it would forward is loaded.
+/// What a process with the environment of this one would get from the library. The NCCL to which it would forward and a
+/// profiler plugin are loaded.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Report {
@@ -14,6 +15,8 @@ pub struct Report {
     pub version: Result<String, String>,
     /// File and version of the NCCL to which calls would be forwarded, if one is named, or why it cannot be used.
     pub library: Option<Result<String, String>>,
+    /// The profiler plugin that would record calls, if there is one, or why it cannot be used.
+    pub profiler: Option<Result<String, String>>,
     /// The calls that would be forwarded, as `MSCCLPP_FORCE_NCCL_FALLBACK_OPERATION` lists them; empty for none.
     pub forced: String,
     /// What is not valid in that list.
@@ -49,6 +52,8 @@ impl Report {
         Self {
             version: params::version().map(forward::dotted).map_err(|failure| failure.text),
             library: library.map(|library| library.as_ref().map(Library::name).map_err(|failure| failure.text.clone())),
+            profiler: profiler::plugin()
+                .map(|plugin| plugin.as_ref().map(|plugin| plugin.name().to_owned()).map_err(Clone::clone)),
             forced: if library.is_some() { rules.to_string() } else { String::new() },
             warnings,
             plans: plans.collect(),

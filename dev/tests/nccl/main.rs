@@ -4,15 +4,22 @@
 mod clients;
 mod cudarc_client;
 mod exchanges;
+mod fault_rounds;
 mod faults;
 mod forward;
 mod one_sided;
+mod profiler;
+mod python_clients;
 mod pytorch;
 mod symbols;
 
 // Ports that are otherwise unused.
 #[path = "../../../mscclpp-exec/tests/common/port.rs"]
 mod port;
+
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../../../mscclpp-exec/tests/common/rounds.rs"]
+mod rounds;
 
 use libtest_mimic::{Arguments, Trial};
 
@@ -33,13 +40,19 @@ fn main() {
         exchanges::tests(),
         cudarc_client::tests(),
         faults::tests(),
+        fault_rounds::tests(),
         forward::tests(),
         one_sided::tests(),
+        profiler::tests(),
     ]
     .concat();
     let of_clients = of_clients
         .into_iter()
         .map(|(name, test)| Trial::test(name, move || Ok(test()?)).with_ignored_flag(missing.is_some()));
-    let all = symbols::tests().into_iter().chain(of_clients).chain(pytorch::tests(missing.is_some()));
+    let all = symbols::tests()
+        .into_iter()
+        .chain(of_clients)
+        .chain(pytorch::tests(missing.is_some()))
+        .chain(python_clients::tests(missing.is_some()));
     libtest_mimic::run(&arguments, all.collect()).exit();
 }

@@ -79,9 +79,17 @@ fn of_version(version: &'static str, backends: &'static [Option<&str>], clients_
 ///
 /// # Errors
 /// The reason why there is none.
-fn python(version: &str) -> Result<PathBuf, String> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/python-env.sh");
-    let output = Command::new(script).arg(version).env("MSCCLPP_PYTHON_INSTALL", "0").output();
+pub(crate) fn python(version: &str) -> Result<PathBuf, String> {
+    installed("python-env.sh", version)
+}
+
+/// Returns the path that a script prints for what it has installed.
+///
+/// # Errors
+/// The reason why there is none.
+pub(crate) fn installed(script: &str, name: &str) -> Result<PathBuf, String> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts").join(script);
+    let output = Command::new(script).arg(name).env("MSCCLPP_PYTHON_INSTALL", "0").output();
     let output = output.map_err(|error| error.to_string())?;
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).trim().into()),
@@ -115,7 +123,13 @@ fn own_package() -> Result<String, String> {
     FOLDER.get_or_init(make).clone()
 }
 
-fn run_job(python: &Path, job: &str, tests: usize, ranks: usize, others: &[(&str, &str)]) -> Result<(), Failed> {
+pub(crate) fn run_job(
+    python: &Path,
+    job: &str,
+    tests: usize,
+    ranks: usize,
+    others: &[(&str, &str)],
+) -> Result<(), Failed> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/python/{job}.py"));
     let port = Port::new();
     let number = port.number.to_string();

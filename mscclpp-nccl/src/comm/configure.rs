@@ -1,14 +1,18 @@
 //! What the environment states of new communicators: plans of the user, and the real NCCL to which calls are forwarded.
 
+use std::hash::{BuildHasher, RandomState};
+
 use mscclpp_exec::Communicator;
 
-use super::Comm;
-use crate::entry::Result;
+use super::{Comm, lock};
+use crate::abi::Code;
+use crate::entry::{Failure, Result};
 use crate::forward::{self, Nested, RULES_VARIABLE, VARIABLE};
+use crate::profiler::Profiler;
 use crate::selection;
 
-/// Compares what the environments of all ranks state, adds the user's plans, and creates the communicator of the real NCCL. A
-/// call of all ranks.
+/// Compares what the environments of all ranks state, adds the user's plans, creates the communicator of the real NCCL, and
+/// tells a profiler plugin of the new one. A call of all ranks.
 ///
 /// # Errors
 /// On the ranks where it occurs, why a library or a plan cannot be used; on the others, and where environments differ, the
@@ -39,5 +43,21 @@ pub(super) fn configure(comm: &Comm, communicator: &Communicator) -> Result<()> 
         // The communicator is new, so that there is none yet.
         let _ = comm.nested.set(Nested::new(library, communicator, &comm.device)?);
     }
+    let identity = identify(comm, communicator)?;
+    let shape = [communicator.bootstrap().num_nodes(), communicator.num_ranks(), communicator.rank()];
+    *lock(&comm.profiler) = Profiler::new(identity, comm.config.name.as_deref(), shape);
     Ok(())
+}
+
+/// Agrees on the number that distinguishes the communicator from all others. A call of all ranks.
+fn identify(comm: &Comm, communicator: &Communicator) -> Result<u64> {
+    // The keys of the hash are random.
+    let random = RandomState::new().hash_one(std::process::id());
+    let received = communicator.bootstrap().broadcast(0, &random.to_ne_bytes())?;
+    let identity = received.try_into().map(u64::from_ne_bytes).map_err(|_| {
+        let text = "rank 0 sent no number of the communicator: use one version of the library on all ranks";
+        Failure::new(Code::InternalError, text)
+    })?;
+    // The communicator is new, so that there is none yet.
+    Ok(*comm.identity.get_or_init(|| identity))
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mscclpp_exec::{Communicator, Error};
 
-use super::{Comm, remove};
+use super::{Comm, lock, remove};
 use crate::abi::Code;
 use crate::entry::{Failure, Result};
 use crate::forward::Nested;
@@ -33,11 +33,18 @@ impl Comm {
     /// Does what [`check`](Self::check) does, unless a thread is in a call.
     pub(super) fn watch(&self) {
         if let Ok(_calling) = self.calling.try_lock() {
+            let _watching = lock(&self.watching);
             // `note` keeps it. A rank that does not know of it yet may have stored a signal after the last release.
             if self.check().is_err() {
                 self.signals.release();
             }
         }
+    }
+
+    /// Lets a profiler plugin free what it keeps of the communicator: now, or after the events that have not stopped.
+    fn end_profiler(&self) {
+        let profiler = lock(&self.profiler).take();
+        drop(profiler);
     }
 
     /// Returns whether all launches are complete, those of transfers that a thread makes too.
@@ -63,6 +70,7 @@ pub(crate) fn async_error(comm: &Comm) -> Code {
     if comm.is_starting() {
         return Code::InProgress;
     }
+    let _watching = lock(&comm.watching);
     // A thread in a call must not find the communicator busy; its call checks as well.
     let checked = match comm.calling.try_lock() {
         Err(TryLockError::WouldBlock) => comm.check_known_failure(),
@@ -94,12 +102,14 @@ pub(crate) fn destroy(comm: Arc<Comm>) -> Result<()> {
         }
     }
     remove(comm.handle);
+    comm.end_profiler();
     comm.nested().map_or(Ok(()), Nested::destroy)
 }
 
 /// Frees a communicator without waiting for its calls: pending launches are aborted, on all ranks that have not completed them.
 pub(crate) fn abort(comm: Arc<Comm>) -> Result<()> {
     remove(comm.handle);
+    comm.end_profiler();
     let Ok(communicator) = comm.ready() else { return Ok(()) };
     comm.nested().inspect(|nested| nested.abort());
     // A rank that has completed its calls leaves in order: others may still be in theirs.

@@ -15,7 +15,7 @@ pub(crate) mod window;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use cudarc::driver::sys;
@@ -42,10 +42,15 @@ use crate::abi::{Code, Handle};
 use crate::config::Config;
 use crate::entry::{Failure, Result, keep};
 use crate::forward::Nested;
+use crate::kind::{FUNCTIONS, Kind};
 use crate::open_group;
+use crate::profiler::Profiler;
 
 /// Maximum number of streams that a communicator keeps.
 const MAX_STREAMS: usize = 64;
+
+/// Number of places of functions in the count of calls.
+const PLACES: u64 = 16;
 
 /// Maximum number of requests whose form is kept. All ranks forget the same ones.
 const MAX_FORMS: usize = 4096;
@@ -60,8 +65,12 @@ pub(crate) struct Comm {
     pub(crate) config: Config,
     state: Mutex<State>,
     is_changed: Condvar,
+    /// Distinguishes the communicator from all others, also of other jobs: a random number that all its ranks have.
+    identity: OnceLock<u64>,
     /// Held during calls, so that the watching thread does not disturb them.
     calling: Mutex<()>,
+    /// Held while the watching thread checks: a launch that it ends has failed before others learn that it has ended.
+    watching: Mutex<()>,
     streams: Mutex<HashMap<usize, Arc<Stream>>>,
     pub(crate) memories: Memories,
     pub(crate) operators: Operators,
@@ -69,6 +78,8 @@ pub(crate) struct Comm {
     signals: Signals,
     /// Listens for processes that join when the communicator grows.
     newcomers: Mutex<Option<RootListener>>,
+    /// Number of calls, and the place of the last one's function: `count * 16 + place`.
+    calls: AtomicU64,
     /// The first failure of calls that were enqueued.
     failure: Mutex<Option<Failure>>,
     /// The algorithm that the last call named.
@@ -77,6 +88,8 @@ pub(crate) struct Comm {
     nested: OnceLock<Nested>,
     /// Requests that were checked, and that algorithms serve.
     served: Mutex<Served>,
+    /// What a profiler plugin keeps of the communicator, until it is destroyed.
+    profiler: Mutex<Option<Arc<Profiler>>>,
     /// Whether calls of a request are made in place, as the ranks have agreed before the first one.
     forms: Mutex<HashMap<Request, bool>>,
     is_finalized: AtomicBool,
@@ -131,17 +144,21 @@ impl Comm {
             config,
             state: Mutex::new(State::Starting),
             is_changed: Condvar::new(),
+            identity: OnceLock::new(),
             calling: Mutex::default(),
+            watching: Mutex::default(),
             streams: Mutex::default(),
             memories: Memories::default(),
             operators: Operators::default(),
             lanes: Lanes::default(),
             signals: Signals::default(),
             newcomers: Mutex::default(),
+            calls: AtomicU64::new(0),
             failure: Mutex::default(),
             forced: Mutex::default(),
             nested: OnceLock::new(),
             served: Mutex::default(),
+            profiler: Mutex::default(),
             forms: Mutex::default(),
             is_finalized: AtomicBool::new(false),
         });
@@ -227,6 +244,16 @@ impl Comm {
         Arc::clone(streams.entry(handle).or_insert_with(stream))
     }
 
+    /// Returns the number that distinguishes the communicator from all others, which all its ranks have; 0 before it is created.
+    pub(crate) fn identity(&self) -> u64 {
+        self.identity.get().copied().unwrap_or(0)
+    }
+
+    /// Returns the communicator's profiler if a plugin asks for events.
+    pub(crate) fn profiler(&self) -> Option<Arc<Profiler>> {
+        if Profiler::is_active() { lock(&self.profiler).clone() } else { None }
+    }
+
     /// Lets an algorithm serve the following calls, as all ranks do; what other algorithms have prepared is dropped.
     pub(crate) fn force(
         &self,
@@ -279,7 +306,27 @@ impl Comm {
         }
     }
 
-    /// Records the first failure of calls that were enqueued: with the cause that all ranks name, if there is one.
+    /// Counts a call that begins.
+    pub(crate) fn count_call(&self, kind: Kind) {
+        let count = |calls: u64| Some((calls | (PLACES - 1)) + 1 + kind.number() as u64);
+        // It never fails.
+        let _ = self.calls.fetch_update(Ordering::Relaxed, Ordering::Relaxed, count);
+    }
+
+    /// Returns what this rank has called, for messages.
+    fn describe_calls(&self) -> String {
+        let rank = self.ready().map_or_else(|_| "this rank".to_owned(), |comm| format!("rank {}", comm.rank()));
+        let calls = self.calls.load(Ordering::Relaxed);
+        match FUNCTIONS.get((calls % PLACES) as usize) {
+            Some(function) if calls >= PLACES => {
+                format!("call {} of {rank}, its last one, is {function}", calls / PLACES)
+            }
+            _ => format!("{rank} had made no call"),
+        }
+    }
+
+    /// Records the first failure of calls that were enqueued: with the cause that all ranks name, if there is one, and this rank's
+    /// last call.
     fn note(&self, failure: Failure) -> Failure {
         let cause = self.ready().ok().and_then(|communicator| communicator.bootstrap().check_alive().err());
         // Launches of the real NCCL may wait for ranks that are lost.
@@ -292,7 +339,9 @@ impl Comm {
             None => failure,
         };
         self.signals.release();
-        lock(&self.failure).get_or_insert(failure).clone()
+        lock(&self.failure)
+            .get_or_insert_with(|| Failure { text: format!("{}\n{}", failure.text, self.describe_calls()), ..failure })
+            .clone()
     }
 
     /// Returns the failure of earlier calls, if it is known.

@@ -6,6 +6,7 @@ mod addresses;
 mod contexts;
 mod copies;
 mod devices;
+mod entry_points;
 mod errors;
 mod events;
 mod graphs;

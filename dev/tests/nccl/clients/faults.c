@@ -25,6 +25,53 @@ static int report(ncclComm_t comm) {
   return code;
 }
 
+static ncclComm_t part_of(ncclComm_t comm, int is_member) {
+  ncclComm_t part;
+  OK(ncclCommSplit, (ncclComm_t, int, int, ncclComm_t*, void*), comm, is_member ? 0 : -1, rank, &part, 0);
+  return part;
+}
+
+/// Exchanges data with another rank of a communicator of two ranks, as part of a group.
+static void exchange(ncclComm_t comm, int other, const int32_t* from, int32_t* to, size_t n, stream_t stream) {
+  OK(ncclSend, SEND, from, n, kInt32, other, comm, stream);
+  OK(ncclRecv, RECV, to, n, kInt32, other, comm, stream);
+}
+
+/// Groups of calls of two communicators, one of which has lost a rank: the calls of the other one are made, and it has no failure.
+static int groups(ncclComm_t comm, stream_t stream) {
+  enum { kCount = 3000 };
+  int32_t* memory = device_memory(4 * 8 * kCount);
+  ncclComm_t kept = part_of(comm, rank < 2), lost = part_of(comm, rank != 1);
+  for (int round = 0; round < 2; ++round) {
+    if (round == 1 && rank == 2) raise(SIGKILL);
+    fill(memory, rank, kCount, stream);
+    OK(ncclGroupStart, (void), );
+    if (rank != 1) {
+      exchange(lost, rank == 0, memory, memory + kCount, kCount, stream);
+      OK(ncclAllReduce, REDUCTION, memory, memory + 2 * kCount, kCount, kInt32, kSum, lost, stream);
+    }
+    if (rank < 2) {
+      exchange(kept, 1 - rank, memory, memory + 3 * kCount, kCount, stream);
+      OK(ncclAllReduce, REDUCTION, memory, memory + 4 * kCount, kCount, kInt32, kMax, kept, stream);
+    }
+    int code = NCCL(ncclGroupEnd, (void), );
+    synchronize(stream);
+    if (rank < 2) {
+      EXPECT(memory + 3 * kCount, kCount, stream, i, input(1 - rank, i));
+      EXPECT(memory + 4 * kCount, kCount, stream, i, input(1, i));
+      int of_kept = 0;
+      OK(ncclCommGetAsyncError, (ncclComm_t, int*), kept, &of_kept);
+      if (of_kept) FAIL("rank %d: the communicator that has lost no rank: %d: %s", rank, of_kept, last_error(kept));
+    }
+    if (round == 0 ? code : (code != 0 && (rank != 0 || code != 6))) FAIL("rank %d: group %d returned %d", rank, round, code);
+  }
+  if (rank == 0) report(lost);
+  OK(ncclCommDestroy, (ncclComm_t), kept);
+  if (rank == 0) OK(ncclCommAbort, (ncclComm_t), lost);
+  OK(ncclCommAbort, (ncclComm_t), comm);
+  return 0;
+}
+
 int main(int argc, char** argv) {
   const char* fault = argc > 1 ? argv[1] : "";
   ncclComm_t comm = join();
@@ -35,6 +82,7 @@ int main(int argc, char** argv) {
   OK(ncclAllReduce, REDUCTION, buffer, buffer, n, kInt32, kSum, comm, stream);
   synchronize(stream);
 
+  if (!strcmp(fault, "groups")) return groups(comm, stream);
   if (!strcmp(fault, "kill") && rank == 1) raise(SIGKILL);
   if (!strcmp(fault, "stop") && rank == 1) raise(SIGSTOP);
   if (!strcmp(fault, "late") && rank == 1) sleep(20);

@@ -40,6 +40,13 @@ fn of(report: &Report) -> Vec<Finding> {
         false => Finding::bad("forwarded calls", State::Small, listed, report.warnings.join("; ")),
     };
     let mut findings = vec![version, forwarding, forced];
+    findings.extend(report.profiler.as_ref().map(|profiler| match profiler {
+        Ok(plugin) => Finding::good("profiler plugin", plugin),
+        Err(reason) => {
+            let help = "calls are made without it; name a plugin of interface 6 or 7 with NCCL_PROFILER_PLUGIN, or set it to none";
+            Finding::bad("profiler plugin", State::Small, reason, help)
+        }
+    }));
     findings.extend(plans(report));
     let forwarded = match report.forwarded.len() {
         0 => String::new(),

@@ -88,11 +88,10 @@ pub(crate) fn make(mut transfer: Transfer) -> Result<()> {
     comm.result(made)
 }
 
-/// Makes the transfers of a group: no transfer waits for another one of the group.
+/// Makes the transfers of a group on one communicator: no transfer waits for another one of the group.
 pub(crate) fn make_grouped(mut transfers: Vec<Transfer>) -> Result<()> {
     let Some(comm) = transfers.first().map(|transfer| Arc::clone(&transfer.comm)) else { return Ok(()) };
     transfers.iter().try_for_each(|transfer| transfer.comm.check_known_failure())?;
-    // The first communicator stands for the group: which call failed is in the text.
     let made = lane::defer_unprepared(&mut transfers).and_then(|deferred| {
         let mut group = Group::new();
         transfers.iter_mut().for_each(|transfer| transfer.add(&mut group));
