@@ -18,7 +18,7 @@ type Passed = Box<dyn FnOnce(&Nested) -> Result<()> + Send>;
 
 /// A call that a group makes at its end.
 enum Deferred {
-    Call(Call),
+    Call(Box<Call>),
     /// Of the communicator with a number.
     Passed(Arc<Comm>, u64, Passed),
     OneSided(OneSided, u64),
@@ -146,7 +146,7 @@ pub(crate) fn call(kind: Kind, arguments: Arguments, config: &CallConfig) -> Res
     let comm = comm::find(arguments.comm)?;
     let Some(mut call) = Call::new(comm, kind, &arguments, config)? else { return Ok(()) };
     call.profile();
-    add(Deferred::Call(call))
+    add(Deferred::Call(Box::new(call)))
 }
 
 fn add(call: Deferred) -> Result<()> {
@@ -280,5 +280,5 @@ fn make_forwarded(calls: Vec<Deferred>) -> Result<()> {
             Deferred::OneSided(..) => Ok(()),
         })
     })?;
-    made.iter().try_for_each(Call::record_event)
+    made.iter().try_for_each(|call| call.record_event())
 }

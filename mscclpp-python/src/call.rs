@@ -281,10 +281,13 @@ fn reduce(
 ) -> Result<(), Failure> {
     match operator {
         Operator::Plain(op, dtype) if gloo_order::has_order(comm, op, dtype) => {
-            let result = staging.bytes(tensor.bytes)?;
-            with_type!(dtype, T => comm.all_reduce::<T>(read(tensor), bytemuck::cast_slice_mut(result), op))?;
+            let result = staging.bytes(gloo_order::reduced_bytes(tensor.bytes, comm.num_ranks()))?;
+            let (elements, padding) = result.split_at_mut(tensor.bytes);
+            elements.copy_from_slice(read(tensor));
+            padding.fill(0);
+            with_type!(dtype, T => comm.all_reduce_in_place::<T>(bytemuck::cast_slice_mut(result), op))?;
             if comm.rank() == root {
-                written::<u8>(tensor).copy_from_slice(result);
+                written::<u8>(tensor).copy_from_slice(&result[..tensor.bytes]);
             }
         }
         Operator::Plain(op, dtype) => {

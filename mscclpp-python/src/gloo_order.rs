@@ -2,8 +2,8 @@
 //!
 //! With two ranks there is one order. With more, gloo's all-reduce is a ring: the message is cut into segments of at most 1 MiB, at least
 //! two for each rank, a multiple of the ranks, and rank r reduces the r-th part of them, from the rank before it downwards, its own
-//! elements last. Its reduce and its reduce-scatter of one tensor have the bits of an all-reduce. Found by comparing results of gloo in
-//! PyTorch 2.11 and 2.15 with all orders of a ring.
+//! elements last. Its reduce-scatter of one tensor has the bits of an all-reduce, and so has its reduce, whose segments are of exactly 1 MiB
+//! if there are more. Found by comparing results of gloo in PyTorch 2.11 and 2.15 with all orders of a ring.
 
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
@@ -37,6 +37,14 @@ fn choice(request: &Request) -> Option<Choice> {
         config: Config { blocks: Some(segments(request.bytes, request.num_ranks)), threads: None },
         ..Choice::named("allreduce_ring_order")
     })
+}
+
+/// Returns the bytes, at least as many, whose all-reduce has the order of gloo's reduce.
+pub(crate) fn reduced_bytes(bytes: usize, ranks: u32) -> usize {
+    match segments(bytes as u64, ranks) {
+        2 => bytes,
+        segments => segments as usize * ranks as usize * SEGMENT as usize,
+    }
 }
 
 /// Returns the number of segments of each rank.

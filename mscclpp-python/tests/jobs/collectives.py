@@ -108,14 +108,21 @@ def all_reduce_of_complex():
 
 
 @test
-def random_floats_have_the_digests_of_gloo_on_two_ranks():
+def random_floats_have_the_digests_of_gloo():
     for dtype in FLOATS:
-        for count in (1, 1000, 100_003):
+        # Sizes of one segment, of several, and with parts of different lengths.
+        for count in (1, 1000, 100_003, 3_000_001):
             generator = torch.Generator().manual_seed(RANK)
             tensor = torch.randn(count, generator=generator).to(dtype)
-            dist.all_reduce(tensor)
-            if SIZE == 2:
-                report(f"sum {dtype} {count}", tensor)
+            total = tensor.clone()
+            dist.all_reduce(total)
+            report(f"sum {dtype} {count}", total)
+            at_root = tensor.clone()
+            dist.reduce(at_root, 0)
+            report(f"sum at the root {dtype} {count}", at_root)
+            whole, part = tensor.repeat(SIZE) * torch.arange(1, SIZE + 1).repeat_interleave(count).to(dtype), torch.empty_like(tensor)
+            dist.reduce_scatter_tensor(part, whole)
+            report(f"part of the sum {dtype} {count}", part)
 
 
 @test
@@ -293,7 +300,9 @@ def started_calls_end_in_any_order_of_waits():
     dist.all_reduce(last)
     for work in reversed(works):
         work.wait()
-    assert all(work.is_completed() and work.is_success() and work.exception() is None for work in works)
+    assert all(work.is_completed() and work.is_success() for work in works)
+    # Gloo's in PyTorch 2.11 has no type in Python.
+    assert not IS_OWN or all(work.exception() is None for work in works)
     for i, tensor in enumerate(tensors):
         equal(tensor, total(of_all(2000, torch.float32, seed=i), torch.add))
     equal(last, total(of_all(2000, torch.float32, seed=99), torch.add))

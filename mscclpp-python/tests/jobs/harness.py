@@ -63,7 +63,7 @@ def digest(*tensors):
 def report(what, *tensors):
     """Prints the digest of results, once for the job."""
     if RANK == 0:
-        print(f"digest {what} {digest(*tensors)}", flush=True)
+        print(f"digest {what} {digest(*tensors)}\n", end="", flush=True)
 
 
 def run():

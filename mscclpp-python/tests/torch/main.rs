@@ -40,6 +40,9 @@ const FAILURES: [(&str, usize); 14] = [
     ("shrunk", 2),
 ];
 
+/// What a test does with a Python.
+type Test = Box<dyn FnOnce(&Python) -> Result<(), Failed> + Send>;
+
 fn main() {
     let arguments = Arguments::from_args();
     libtest_mimic::run(&arguments, VERSIONS.iter().flat_map(|version| of_version(version)).collect()).exit();
@@ -52,7 +55,7 @@ fn of_version(version: &'static str) -> Vec<Trial> {
     }
     let is_newest = version == VERSIONS[0];
     let mut trials = Vec::new();
-    let mut add = |name: String, test: Box<dyn FnOnce(&Python) -> Result<(), Failed> + Send>| {
+    let mut add = |name: String, test: Test| {
         let python = python.clone();
         let run = move || test(&python?);
         trials.push(Trial::test(format!("pytorch_{version}_{name}"), run));
@@ -63,8 +66,10 @@ fn of_version(version: &'static str) -> Vec<Trial> {
         }
     }
     for job in ["collectives", "training"] {
-        let name = format!("{job}_of_two_ranks_have_the_digests_of_gloo");
-        add(name, Box::new(move |python| digests_are_those_of_gloo(python, job)));
+        for ranks in [2, 4] {
+            let name = format!("{job}_of_{ranks}_ranks_have_the_digests_of_gloo");
+            add(name, Box::new(move |python| digests_are_those_of_gloo(python, job, ranks)));
+        }
     }
     for (mode, remaining) in FAILURES.into_iter().filter(|(mode, _)| is_newest || *mode == "killed") {
         add(format!("{mode}_is_reported_alike"), Box::new(move |python| fail(python, mode, remaining)));
@@ -83,9 +88,9 @@ fn run(python: &Python, job: &str, tests: usize, ranks: usize) -> Result<(), Fai
     Err(format!("expected {tests} tests of {ranks} ranks each, found {found} in all:\n{output}").into())
 }
 
-fn digests_are_those_of_gloo(python: &Python, job: &str) -> Result<(), Failed> {
+fn digests_are_those_of_gloo(python: &Python, job: &str, ranks: usize) -> Result<(), Failed> {
     let of = |backend| -> Result<BTreeSet<String>, Failed> {
-        let output = python.torchrun(job, 2, backend)?;
+        let output = python.torchrun(job, ranks, backend)?;
         Ok(output.lines().filter(|line| line.starts_with("digest ")).map(str::to_owned).collect())
     };
     let (own, of_gloo) = (of("mscclpp")?, of("gloo")?);
