@@ -19,8 +19,10 @@ pub(super) enum Sequence {
     /// Transfers of slices in both directions: a call waits for the other rank, which must not make the same one.
     OfSlices,
     /// Transfers of device memory that this rank sends.
+    #[cfg(feature = "cuda")]
     Sent,
     /// Transfers of device memory that this rank receives.
+    #[cfg(feature = "cuda")]
     Received,
 }
 
@@ -35,7 +37,9 @@ impl Sequence {
     fn is_sent(self) -> Option<bool> {
         match self {
             Self::OfSlices => None,
+            #[cfg(feature = "cuda")]
             Self::Sent => Some(true),
+            #[cfg(feature = "cuda")]
             Self::Received => Some(false),
         }
     }
