@@ -107,6 +107,10 @@ fn program(world: &Executor) -> Result<(), Error> {
     let mut run = world.prepare(&plan, Message::new(DataType::F32, 41).any_size())?;
     let (mut buffers, stream, other) = (run.buffers()?, world.stream()?, world.stream()?);
     buffers.write_input(0, &[0; 164])?;
+    let counter = world.alloc(0, 8)?;
+    let address = counter.as_slice().address;
+    // SAFETY: the memory exists until the stream is synchronized, and nothing else accesses it.
+    unsafe { stream.write_value(address, 1).and_then(|()| stream.wait_value(address, 1))? };
     let begin = stream.event()?;
     run.launch_buffers(&mut buffers, &other)?;
     run.launch_buffers(&mut buffers, &stream)?;
@@ -126,7 +130,7 @@ fn program(world: &Executor) -> Result<(), Error> {
 }
 
 /// Calls whose failure is reported to the program.
-const REPORTED: [&str; 25] = [
+const REPORTED: [&str; 26] = [
     "cuMemAlloc",
     "cuMemHostAlloc",
     "cuMemcpyHtoDAsync",
@@ -145,6 +149,7 @@ const REPORTED: [&str; 25] = [
     "cuStreamBeginCapture",
     "cuStreamEndCapture",
     "cuStreamWaitEvent",
+    "cuStreamWaitValue64",
     "cuStreamWriteValue64",
     "cuGraphLaunch",
     "cuEventCreate",
