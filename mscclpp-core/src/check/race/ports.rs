@@ -124,7 +124,8 @@ impl RaceDetector<'_, '_> {
     /// Returns whether an access is a put over a port channel whose source read happens before, by a clock for which
     /// the access's agent is rotated by the given places.
     pub(super) fn is_flushed(&self, access: &RecordedAccess, clock: VectorClock, places: u32) -> bool {
-        access.write && access.agent as usize >= self.blocks && {
+        // The agent may be a rotated one, whose own number tells blocks from ports.
+        access.write && self.ring.own(access.agent).0 as usize >= self.blocks && {
             let source = source_side(self.ring.moved(access.agent, places));
             self.clocks.ordered(clock, source) > access.count
         }
