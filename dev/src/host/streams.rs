@@ -230,12 +230,27 @@ impl SimulatedHost {
         last.map(JoinHandle::join);
         let host = Arc::clone(self);
         let runner = thread::spawn(move || {
-            let _end = EndOfRun(&host);
+            let panics = PanicInRun(&host);
             host.run(seed);
+            while !host.end_run() {
+                host.run(seed);
+            }
+            std::mem::forget(panics);
         });
         let mut state = self.state();
         state.runner = Some(runner);
         state
+    }
+
+    /// Ends a run and returns true, unless a kernel was launched after the run had found no more: that launch began no other run.
+    fn end_run(&self) -> bool {
+        let mut state = self.state();
+        let goes_on = self.options.starts_at_launch && state.has_startable_kernels(self.options.one_connection);
+        if !goes_on {
+            state.end_run();
+            self.finished.notify_all();
+        }
+        !goes_on
     }
 
     /// Waits until the thread that ran kernels has ended, if it runs none.
@@ -268,17 +283,23 @@ impl SimulatedHost {
     }
 }
 
-/// Tells those who wait that no kernels run any more, also after a panic, which makes all later calls fail.
-struct EndOfRun<'a>(&'a SimulatedHost);
+impl State {
+    fn end_run(&mut self) {
+        self.running = false;
+        if self.streams.values().all(|queue| queue.work.is_empty()) {
+            self.events.retain(|_, event| !event.destroyed);
+        }
+    }
+}
 
-impl Drop for EndOfRun<'_> {
+/// Tells those who wait that no kernels run any more after a panic, which makes all later calls fail.
+struct PanicInRun<'a>(&'a SimulatedHost);
+
+impl Drop for PanicInRun<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
-        state.running = false;
-        state.dead |= thread::panicking();
-        if state.streams.values().all(|queue| queue.work.is_empty()) {
-            state.events.retain(|_, event| !event.destroyed);
-        }
+        state.dead = true;
+        state.end_run();
         self.0.finished.notify_all();
     }
 }

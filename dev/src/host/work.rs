@@ -61,6 +61,13 @@ impl State {
         !self.has_kernels() && firsts.any(|first| matches!(first, Some(Work::WaitValue { .. })))
     }
 
+    /// Returns whether a kernel is first on a stream and is not blocked.
+    pub(super) fn has_startable_kernels(&self, one_connection: bool) -> bool {
+        let unblocked = self.unblocked(one_connection);
+        let mut queues = self.streams.iter().filter(|(stream, _)| unblocked.contains(stream));
+        queues.any(|(_, queue)| matches!(queue.work.front(), Some(Work::Launch(_))))
+    }
+
     /// Returns whether a kernel is first on a stream.
     pub(super) fn has_kernels(&self) -> bool {
         self.streams.values().any(|queue| matches!(queue.work.front(), Some(Work::Launch(_))))

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Duration;
+use std::sync::atomic::AtomicI32;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 use cudarc::driver::CudaContext;
 use cudarc::driver::result::ctx::get_current as current;
@@ -12,7 +14,7 @@ use mscclpp_core::diag::Code;
 use mscclpp_core::plan::Plan;
 use mscclpp_dev::{Options, machine, simulator};
 use mscclpp_exec::cuda::jit::Cache;
-use mscclpp_exec::cuda::{self, CudaUnavailable, Device, DriverError, Executor};
+use mscclpp_exec::cuda::{self, CudaUnavailable, Device, DeviceSlice, DriverError, Executor};
 use mscclpp_exec::{DataType, Error, Message};
 
 use super::bits::{Pair, shipped};
@@ -27,6 +29,7 @@ pub(crate) fn tests() -> Vec<Trial> {
         Trial::test("faults::illegal_address_fails_all_later_calls", illegal_address_fails_all_later_calls),
         Trial::test("faults::old_driver_runs_kernels_compiled_for_it", old_driver_runs_kernels_compiled_for_it),
         Trial::test("faults::missing_device_is_rejected", missing_device_is_rejected),
+        Trial::test("faults::launches_run_though_no_thread_waits", launches_run_though_no_thread_waits),
     ]
 }
 
@@ -99,6 +102,39 @@ fn old_driver_runs_kernels_compiled_for_it() -> Result<(), Failed> {
         assert_eq!(error.to_string(), expected);
     }
     Ok(())
+}
+
+/// Where kernels start at their launch, one that is launched while the run before it ends starts as well.
+fn launches_run_though_no_thread_waits() -> Result<(), Failed> {
+    let devices = machine(Options { starts_at_launch: true, ..Options::default() }, 2)?;
+    let device = Device::with_driver(devices.into_iter().next().ok_or("no device")?);
+    let algorithm = algorithms::find("allreduce_packets").ok_or("no such algorithm")?;
+    let mut spec = algorithm.spec(2, 2);
+    spec.collective.in_place = false;
+    let plan = Plan::new(&algorithm.compile_tree(spec, &algorithm.arguments([])?)?);
+    let world = Executor::new(&device, 2);
+    let mut run = world.prepare(&plan, Message::new(DataType::I32, 2).any_size())?;
+    let stream = world.stream()?;
+    let memory = [world.alloc(0, 8)?, world.alloc(0, 8)?, world.alloc(1, 8)?, world.alloc(1, 8)?];
+    let slices: Vec<_> = memory.iter().map(|memory| memory.as_slice()).collect();
+    // SAFETY: memory of a simulated device is memory of this process, and exists until the end.
+    let first = |slice: &DeviceSlice| unsafe { &*(slice.address as *const AtomicI32) };
+    for round in 1..20_000 {
+        // At a different time after the end of the launch before it.
+        (0..round % 128 * 32).for_each(|_| std::hint::spin_loop());
+        // No launch is pending that reads the inputs.
+        [0, 2].into_iter().for_each(|input| first(&slices[input]).store(round, Relaxed));
+        // SAFETY: the memory exists until the end.
+        unsafe { run.launch(slices.chunks_exact(2).map(|rank| [rank[0], rank[1]]), &stream)? };
+        let begin = Instant::now();
+        while [1, 3].into_iter().any(|output| first(&slices[output]).load(Relaxed) != 2 * round) {
+            if begin.elapsed() > Duration::from_secs(20) {
+                return Err(format!("launch {round} has not run").into());
+            }
+            std::thread::yield_now();
+        }
+    }
+    Ok(run.synchronize(&stream)?)
 }
 
 /// All calls that a program makes with an executor of two ranks, with port channels.
