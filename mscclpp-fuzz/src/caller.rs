@@ -21,6 +21,9 @@ impl Simulator<'_> {
         if state.ended == launch && launch > 0 {
             self.check_memory(rank, launch);
             if launch == self.launches {
+                if self.frees_scratch {
+                    self.free_scratch(agent, rank, launch);
+                }
                 // Marks the rank as ended.
                 self.ranks[rank as usize].launch += 1;
                 return Progress::Blocked;
@@ -143,6 +146,32 @@ impl Simulator<'_> {
                     what: format!("has changed: it {}", self.oracle.explain(launch, found, expected)),
                 });
                 return;
+            }
+        }
+    }
+
+    /// Frees a rank's scratch.
+    fn free_scratch(&mut self, agent: u32, rank: u32, launch: u32) {
+        let Sized { scale, program } = self.size(launch);
+        let tables = &program.ranks[rank as usize];
+        let is_in = |cell: u32, first: u32, chunks: u32| (first..first + chunks * scale.chunk as u32).contains(&cell);
+        let Self { memory, agents, ranks, rank_of, failure, .. } = self;
+        let clock = &agents[agent as usize].clock;
+        let accessor = Accessor { by: agent, launch, since: 0, port: false };
+        for cell in tables.memory.0..tables.memory.1 {
+            if is_in(cell, tables.input, tables.inputs) || is_in(cell, tables.output, tables.outputs) {
+                continue;
+            }
+            let memory = &mut memory[cell as usize];
+            memory.freed_by = Some(rank);
+            let late = memory.last().filter(|write| {
+                write.flag == 0
+                    && !write.arrived
+                    && !settled(write, accessor, clock, ranks, rank_of, program.first_caller)
+            });
+            if let (Some(write), None) = (late, &failure) {
+                let what = format!("a write of rank {} to it may be in flight", rank_of[write.by as usize]);
+                *failure = Some(Failure::Freed { rank, what });
             }
         }
     }

@@ -24,6 +24,13 @@ pub enum Failure {
         /// The value that was found, and the expected one.
         what: String,
     },
+    /// An access to scratch that its rank has freed after its last launch.
+    Freed {
+        /// The rank.
+        rank: u32,
+        /// The access.
+        what: String,
+    },
     /// Signals without a wait, or a semaphore whose value differs from its initial one.
     Drift {
         /// The channel or semaphore, and the difference.
@@ -38,6 +45,7 @@ impl fmt::Display for Failure {
             Self::Wrong { launch, rank, buffer, chunk, what } => {
                 write!(f, "launch {launch}: rank {rank}'s {buffer} chunk {chunk} {what}")
             }
+            Self::Freed { rank, what } => write!(f, "rank {rank} has freed its scratch, but {what}"),
             Self::Drift { what } => f.write_str(what),
         }
     }

@@ -82,6 +82,7 @@ pub struct ScheduleFuzzer<'p> {
     barriers: bool,
     trips: Option<u64>,
     synchronizes: bool,
+    frees_scratch: bool,
 }
 
 /// Result of a run.
@@ -110,6 +111,7 @@ impl<'p> ScheduleFuzzer<'p> {
             barriers: true,
             trips: None,
             synchronizes: true,
+            frees_scratch: false,
         }
     }
 
@@ -141,6 +143,15 @@ impl<'p> ScheduleFuzzer<'p> {
     #[must_use]
     pub fn without_barriers(mut self) -> Self {
         self.barriers = false;
+        self
+    }
+
+    /// Frees a rank's scratch when its last launch has ended: accesses of other ranks after that are failures, and so are
+    /// their writes that may still be in flight. Plans that can free it without a barrier according to
+    /// [`launch_boundaries`](mscclpp_core::check::launch_boundaries) pass.
+    #[must_use]
+    pub fn frees_scratch(mut self) -> Self {
+        self.frees_scratch = true;
         self
     }
 
@@ -186,6 +197,7 @@ impl<'p> ScheduleFuzzer<'p> {
         };
         let mut simulator = Simulator::new(self.plan, &sizes, self.launches, random, expected, self.target_block);
         (simulator.launch_barriers, simulator.synchronizes) = (self.barriers, self.synchronizes);
+        simulator.frees_scratch = self.frees_scratch;
         Ok(simulator.run(max_steps))
     }
 

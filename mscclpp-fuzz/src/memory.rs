@@ -21,6 +21,8 @@ pub(super) struct Write {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cell {
     writes: SmallVec<[Write; 2]>,
+    /// The rank that has freed it.
+    pub(super) freed_by: Option<u32>,
 }
 
 /// Maximum number of writes that are kept; older ones are discarded.

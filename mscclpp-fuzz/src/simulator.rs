@@ -20,6 +20,7 @@ pub(super) struct Simulator<'p> {
     pub(super) sizes: &'p [Sized],
     /// Whether all ranks synchronize before a launch of another size.
     pub(super) synchronizes: bool,
+    pub(super) frees_scratch: bool,
     pub(super) launches: u32,
     /// Whether a launch barrier makes all writes visible between launches.
     pub(super) launch_barriers: bool,
@@ -204,6 +205,7 @@ impl<'p> Simulator<'p> {
             program,
             sizes,
             synchronizes: true,
+            frees_scratch: false,
             launches,
             launch_barriers: true,
             keeps_inputs: !plan.collective.in_place && !is_free(plan),
@@ -388,6 +390,7 @@ impl<'p> Simulator<'p> {
     /// Reads a cell: any value that the memory model permits. Returns its value, its flag, and the number of permitted
     /// values.
     pub(super) fn read(&mut self, accessor: Accessor, place: u32) -> ((u64, u32), usize) {
+        self.check_exists(accessor.by, place, "reads");
         let Self { memory, agents, ranks, rank_of, program, random, .. } = self;
         let cell = &mut memory[place as usize];
         let clock = &agents[accessor.by as usize].clock;
@@ -407,7 +410,16 @@ impl<'p> Simulator<'p> {
         ((found.value, found.flag), choices)
     }
 
+    /// Fails if a cell was freed.
+    fn check_exists(&mut self, by: u32, place: u32, accesses: &str) {
+        if let (Some(rank), None) = (self.memory[place as usize].freed_by, &self.failure) {
+            let what = format!("rank {} {accesses} it", self.rank_of[by as usize]);
+            self.failure = Some(Failure::Freed { rank, what });
+        }
+    }
+
     fn write(&mut self, accessor: Accessor, place: u32, value: u64, flag: u32) {
+        self.check_exists(accessor.by, place, "writes to");
         let Self { memory, agents, ranks, rank_of, program, random, .. } = self;
         let cell = &mut memory[place as usize];
         let Agent { clock, epoch } = &agents[accessor.by as usize];

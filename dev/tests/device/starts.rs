@@ -9,6 +9,7 @@ use libtest_mimic::{Failed, Trial};
 use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::{BufferMode, BuiltinAlgorithm};
 use mscclpp_core::check::check;
+use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::diag::Code;
 use mscclpp_core::plan::{
     Plan,
@@ -38,11 +39,14 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
             with_seeds(name, seeds.clone(), move |seed| test(seed, algorithm))
         })
     });
-    let kept = with_seeds("starts::kept_barriers".into(), seeds.clone(), |seed| unopened_plans(seed, None));
+    let kept = with_seeds("starts::kept_barriers".into(), seeds.clone(), |seed| {
+        [false, true].into_iter().try_for_each(|at_end| plans_without_syncs(seed, at_end, None))
+    });
+    let short = with_seeds("starts::short_messages".into(), seeds.clone(), short_messages);
     let bugs = barrier_bugs().map(|bug| Trial::test(format!("starts::bugs::{bug}"), move || is_found(bug)));
     let graphs = with_seeds("starts::graphs_of_several_sizes".into(), seeds.clone(), graphs_of_several_sizes);
     let absent = with_seeds("starts::absent_rank_is_named".into(), seeds, absent_rank_is_named);
-    plans.chain(bugs).chain([kept, graphs, absent]).collect()
+    plans.chain(bugs).chain([kept, short, graphs, absent]).collect()
 }
 
 /// With CUDA's own functions: the host writes the data of all launches before the first one.
@@ -75,6 +79,9 @@ pub(crate) fn on_mock(mock: &Result<&'static mock::Driver, String>, seeds: std::
 /// Elements per rank of the launches in sequence.
 const COUNTS: [u64; 5] = [53, 16, 16, 53, 7];
 
+/// Elements of three ranks together, every other time too few for all ranks to send something to all others.
+const SHORT: [u64; 5] = [6000, 1, 6000, 2, 6000];
+
 /// A launch's data, by rank: input, output before, output after.
 type Data = Vec<[Vec<u8>; 3]>;
 
@@ -86,10 +93,16 @@ struct Sequence {
 
 impl Sequence {
     fn new(plan: Plan) -> Result<Self, Failed> {
+        let ranks = u64::from(plan.num_ranks());
+        Self::of_counts(plan, COUNTS.map(|count| count * ranks))
+    }
+
+    /// Launches of these numbers of elements.
+    fn of_counts(plan: Plan, counts: [u64; 5]) -> Result<Self, Failed> {
         let ranks = plan.num_ranks();
         let mut launches = Vec::new();
-        for (seed, count) in (1..).zip(COUNTS) {
-            let message = Message::new(DataType::F32, count * u64::from(ranks)).any_size();
+        for (seed, count) in (1..).zip(counts) {
+            let message = Message::new(DataType::F32, count).any_size();
             let mut run = cpu::Executor::new(ranks).prepare(&plan, message)?;
             let mut buffers = run.buffers()?;
             (0..ranks).for_each(|rank| buffers.output_mut(rank).fill(0xa5));
@@ -295,52 +308,59 @@ fn in_processes(seed: u64, algorithm: &BuiltinAlgorithm) -> Result<(), Failed> {
     if failed.is_empty() { Ok(()) } else { Err(failed.join("; ").into()) }
 }
 
-/// Plans whose ranks access their peers' buffers without synchronization: the signals and waits before the first access
-/// of each thread block are removed. They keep the barrier at the beginning.
-fn unopened(name: &str, ranks: u32) -> Result<PlanTree, Failed> {
+/// Plans whose ranks access their peers' buffers without synchronization at one end of a launch: the signals and waits before
+/// the first access of each thread block, or after the last one, are removed. They keep the barrier there.
+fn without_syncs(name: &str, ranks: u32, at_end: bool) -> Result<PlanTree, Failed> {
     let algorithm = algorithms::find(name).ok_or("no such algorithm")?;
     let mut tree = algorithm.compile_tree(algorithm.spec(ranks, ranks), &algorithm.arguments([])?)?;
     for block in tree.ranks.iter_mut().flat_map(|rank| &mut rank.blocks) {
         let moves = |kind| {
             !matches!(kind, OpKind::Signal | OpKind::RelaxedSignal | OpKind::Wait | OpKind::RelaxedWait | OpKind::Nop)
         };
-        let first = block.ops.iter().position(|op| moves(op.kind)).unwrap_or(0);
-        block.ops.drain(..first);
+        if at_end {
+            let end = block.ops.iter().rposition(|op| moves(op.kind)).map_or(0, |last| last + 1);
+            block.ops.truncate(end);
+        } else {
+            let first = block.ops.iter().position(|op| moves(op.kind)).unwrap_or(0);
+            block.ops.drain(..first);
+        }
     }
     // The plan has no other error.
-    match check(&tree).iter().find(|found| found.code != Code::EarlyAccess) {
+    let allowed = if at_end { Code::LateAccess } else { Code::EarlyAccess };
+    match check(&tree).iter().find(|found| found.code != allowed) {
         Some(found) => Err(format!("{name}: {found}").into()),
         None => Ok(tree),
     }
 }
 
 /// Algorithms for which this removal makes such plans.
-const UNOPENED: [&str; 3] = ["allreduce_all_pairs", "allgather_pull", "alltoall_pull"];
+const SIMPLE: [&str; 3] = ["allreduce_all_pairs", "allgather_pull", "alltoall_pull"];
 
-fn unopened_plans(seed: u64, bug: Option<&'static str>) -> Result<(), Failed> {
-    for name in UNOPENED {
-        let sequence = Sequence::new(Plan::new(&unopened(name, 3)?))?;
+fn plans_without_syncs(seed: u64, at_end: bool, bug: Option<&'static str>) -> Result<(), Failed> {
+    for name in SIMPLE {
+        let sequence = Sequence::new(Plan::new(&without_syncs(name, 3, at_end)?))?;
         on_devices(options(seed, 3, bug), &[0, 1, 2], &sequence).map_err(|failed| at(name, &failed))?;
     }
     Ok(())
 }
 
-/// Packets in double scratch, whose halves begin at another offset in a launch of another size.
-fn packets(seed: u64, bug: Option<&'static str>) -> Result<(), Failed> {
-    for name in ["allreduce_packets", "allgather_packets", "alltoall_packets"] {
-        let sequence = Sequence::new(shipped(name, 3)?)?;
-        on_devices(options(seed, 3, bug), &[0, 1, 2], &sequence).map_err(|failed| at(name, &failed))?;
-    }
-    Ok(())
+/// Packets, which order launches only where ranks have data for each other: a rank that receives none could otherwise use
+/// the same half of scratch again before another rank has read it. All-to-all, but of any number of elements.
+fn short_messages(seed: u64) -> Result<(), Failed> {
+    const RANKS: u32 = 3;
+    let algorithm = algorithms::find("alltoall_packets").ok_or("no such algorithm")?;
+    let mut tree = algorithm.compile_tree(algorithm.spec(RANKS, RANKS), &algorithm.arguments([])?)?;
+    tree.collective.kind = CollectiveKind::Test { input: RANKS, output: RANKS };
+    let sequence = Sequence::of_counts(Plan::new(&tree), SHORT)?;
+    on_devices(options(seed, RANKS, None), &[0, 1, 2], &sequence)
 }
 
-/// Without the wait at the beginning, plans that need it have wrong results; without the wait at the end, launches of
-/// other sizes do.
+/// Without the wait at the beginning or at the end, plans that need it have wrong results.
 fn is_found(bug: &'static str) -> Result<(), Failed> {
     const SEEDS: u64 = 30;
-    let run = if bug == "no_wait_at_the_end" { packets } else { unopened_plans };
-    match (1..=SEEDS).find_map(|seed| run(seed, Some(bug)).err()) {
-        Some(failed) if failed.message().is_some_and(|text| text.contains("expected")) => Ok(()),
+    let at_end = bug == "no_wait_at_the_end";
+    match (1..=SEEDS).find_map(|seed| plans_without_syncs(seed, at_end, Some(bug)).err()) {
+        Some(failed) if failed.message().is_some_and(|text| text.contains(", expected 0x")) => Ok(()),
         Some(failed) => Err(failed),
         None => Err(format!("not found with {SEEDS} seeds").into()),
     }

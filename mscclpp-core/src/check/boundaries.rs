@@ -26,6 +26,9 @@ pub struct LaunchBoundaries {
     /// Whether a rank's caller may continue as soon as the rank's own thread blocks have ended: the accesses of other
     /// ranks to the rank's input and output happen before, and their writes are visible.
     pub can_end_without_barrier: bool,
+    /// Whether a rank's scratch may be freed as soon as the rank's own thread blocks have ended: the accesses of other
+    /// ranks to it happen before, and their writes are visible.
+    pub can_free_without_barrier: bool,
     /// Whether a launch may follow one of another message size without a barrier between them, given that
     /// `can_start_without_barrier` holds for launches of equal size: every access to a rank's scratch happens after
     /// *all* accesses of the previous launch to that rank's scratch, not only after those to the same chunks. Double
@@ -45,6 +48,7 @@ impl LaunchBoundaries {
         can_start_without_barrier: true,
         accesses_follow_begin: true,
         can_end_without_barrier: true,
+        can_free_without_barrier: true,
         sizes_may_follow: true,
         sizes_may_follow_in_fixed_halves: true,
         puts_arrive_in_launch: true,
@@ -56,6 +60,7 @@ impl LaunchBoundaries {
             can_start_without_barrier: combine(self.can_start_without_barrier, other.can_start_without_barrier),
             accesses_follow_begin: combine(self.accesses_follow_begin, other.accesses_follow_begin),
             can_end_without_barrier: combine(self.can_end_without_barrier, other.can_end_without_barrier),
+            can_free_without_barrier: combine(self.can_free_without_barrier, other.can_free_without_barrier),
             sizes_may_follow: combine(self.sizes_may_follow, other.sizes_may_follow),
             sizes_may_follow_in_fixed_halves: combine(
                 self.sizes_may_follow_in_fixed_halves,

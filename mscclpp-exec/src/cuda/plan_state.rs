@@ -1,8 +1,8 @@
 //! State of a plan on the devices of an executor.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,9 +23,7 @@ use super::tables::{Counters, Tables};
 use super::uses::Unused;
 use crate::error::{Error, LaunchAborted, Stall};
 use crate::interpret::{ResolvedPlan, Space};
-use crate::passes::insert_launch_barriers::{
-    LaunchBarriers, Placement, begins_without_barrier, insert_launch_barriers,
-};
+use crate::passes::insert_launch_barriers::{LaunchBarriers, Placement, insert_launch_barriers, needed_barriers};
 use crate::process::{self, check_nodes};
 use crate::random::Random;
 
@@ -37,6 +35,8 @@ pub(super) struct PlanState {
     pub(super) parts: Vec<DevicePlanState>,
     /// By device: the other devices of its node, whose launches it does not wait for at its beginning.
     begins: Vec<Vec<Begin>>,
+    /// Number of signals of a launch on each channel of `begins`.
+    signals: u64,
     /// The `AbortFlags`.
     flags: Arc<MappedMemory>,
     /// Whether other devices take part.
@@ -53,7 +53,7 @@ pub(super) struct PlanState {
 
 /// Signals by which a device announces the beginning of a launch.
 struct Begin {
-    /// Address of the counter that they increment, which also counts the signals for the end of a launch.
+    /// Address of the counter that they increment, which also counts the signals for the end of a launch, if any.
     counter: u64,
     /// Ranks of that device.
     ranks: Vec<u32>,
@@ -70,8 +70,38 @@ struct Scratch {
     /// Of each device: addresses of all ranks' scratch, and distances to multicast addresses. A table keeps its address when
     /// the scratch in it is replaced.
     tables: Vec<DeviceMemory>,
+    /// Bytes of plain scratch and of packets of each rank: the same on all ranks, as the halves of double scratch are.
+    sizes: [u64; 2],
+    halves: Arc<Halves>,
     /// Scratch with tables of its own that graphs may use, and plans that were prepared before it was replaced.
     retired: Vec<Scratch>,
+}
+
+/// Distances from the first half to the second one of plain scratch and of packets. They depend on the allocations, not on the
+/// message: launches of different sizes that overlap use different memory.
+#[derive(Default)]
+pub(super) struct Halves([AtomicU64; 2]);
+
+impl Halves {
+    fn set(&self, sizes: [u64; 2]) {
+        self.0.iter().zip(sizes).for_each(|(half, bytes)| half.store(bytes / 2, Relaxed));
+    }
+
+    pub(super) fn get(&self) -> [u64; 2] {
+        [self.0[0].load(Relaxed), self.0[1].load(Relaxed)]
+    }
+}
+
+/// Returns the bytes to allocate for scratch, so that it need not grow again for each larger message.
+fn allocation_size(bytes: u64) -> u64 {
+    /// Sizes that the driver maps.
+    const MIN: u64 = 64 << 10;
+    const UNIT: u64 = 2 << 20;
+    match bytes {
+        0 => 0,
+        1..UNIT => bytes.max(MIN).next_power_of_two(),
+        _ => bytes.checked_next_multiple_of(UNIT).unwrap_or(bytes),
+    }
 }
 
 /// State of a plan on one device.
@@ -98,7 +128,7 @@ impl PlanState {
         let spans = world.spans();
         let several = world.group.as_ref().filter(|group| group.remote_regions.is_some());
         let mut links = BTreeSet::new();
-        let mut barriers = LaunchBarriers { marks: Vec::new(), begins: Vec::new() };
+        let mut barriers = LaunchBarriers { marks: Vec::new(), begins: Vec::new(), signals: 0 };
         if let Some(group) = several {
             check_nodes(&program, &group.nodes)?;
             links = process::links(&program, &group.nodes);
@@ -109,10 +139,10 @@ impl PlanState {
             // In a group every rank has its own device; without a group all ranks are on one node.
             let node_of = several.map_or_else(|| vec![0; world.device_of.len()], |group| group.nodes.clone());
             let placement = Placement { device_of: &world.device_of, node_of: &node_of, far: &remote };
-            let at_begin = !begins_without_barrier(&program, &placement);
-            barriers = insert_launch_barriers(&mut program, &placement, at_begin);
+            let needed = needed_barriers(&program, &placement);
+            barriers = insert_launch_barriers(&mut program, &placement, needed);
         }
-        let LaunchBarriers { marks, begins } = barriers;
+        let LaunchBarriers { marks, begins, signals } = barriers;
         let counters = Counters::new(&program);
         let initial = counters.initial(&program);
         let hold = |device: &Device| -> Result<Storage, Error> {
@@ -185,6 +215,7 @@ impl PlanState {
         Ok(Self {
             parts,
             begins,
+            signals,
             flags,
             spans,
             rank,
@@ -204,12 +235,11 @@ impl PlanState {
     pub(super) fn grow_scratch(&self, world: &Inner, [plain, packets]: [u64; 2]) -> Result<(), Error> {
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         let windows = self.groups.windows([Space::Scratch, Space::Packets]);
-        let enough = |memory: &Storage, bytes: u64| memory.bytes() >= bytes.max(16);
-        let own = &scratch.own;
-        if !own.is_empty() && own.iter().all(|[a, b]| enough(a, plain) && enough(b, packets)) {
+        if !scratch.own.is_empty() && plain <= scratch.sizes[0] && packets <= scratch.sizes[1] {
             return Ok(());
         }
-        let [plain, packets] = own.iter().fold([plain, packets], |[p, q], [a, b]| [p.max(a.bytes()), q.max(b.bytes())]);
+        let sizes = [plain.max(scratch.sizes[0]), packets.max(scratch.sizes[1])].map(allocation_size);
+        let [plain, packets] = sizes;
         let grow = |(_, device): (u32, &Device)| {
             let memory = |space, bytes| match windows.iter().any(|window| window.space == space && window.is_possible())
             {
@@ -263,14 +293,17 @@ impl PlanState {
             tables = std::mem::take(&mut old.tables);
         }
         let had_scratch = !old.own.is_empty();
-        let Scratch { multicasts: old_multicasts, own: _own, _peers: mapped, .. } = match keeps {
+        let Scratch { multicasts: old_multicasts, own: _own, _peers: mapped, halves: old_halves, .. } = match keeps {
             true => {
                 retired.push(old);
                 Scratch::default()
             }
             false => old,
         };
-        *scratch = Scratch { multicasts, own: grown, _peers: shared, tables, retired };
+        // Plans that were prepared before use these halves too, unless they keep their scratch.
+        let halves = old_halves;
+        halves.set(sizes);
+        *scratch = Scratch { multicasts, own: grown, _peers: shared, tables, sizes, halves, retired };
         drop((old_multicasts, mapped));
         // CUDA does not specify what happens to memory that is freed before other processes have unmapped it.
         match &world.group {
@@ -283,6 +316,11 @@ impl PlanState {
     pub(super) fn scratch_table(&self, part: usize) -> u64 {
         let scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         scratch.tables.get(part).map_or(0, DeviceMemory::address)
+    }
+
+    /// Returns the halves of the present scratch, also after it grows.
+    pub(super) fn scratch_halves(&self) -> Arc<Halves> {
+        Arc::clone(&self.scratch.lock().unwrap_or_else(PoisonError::into_inner).halves)
     }
 
     /// Returns the bytes of the present scratch of this process' ranks.
@@ -353,8 +391,8 @@ impl PlanState {
     /// Returns the ranks that have not begun a launch, counted from 1, as far as the devices of this process can tell;
     /// none where a barrier at the beginning of the launch names them.
     pub(super) fn absent(&self, launch: u64) -> Result<Vec<u32>, Error> {
-        // Each launch has two signals; the first of them announces its beginning.
-        let begun = (2 * launch).saturating_sub(1);
+        // The first signal of a launch announces its beginning.
+        let begun = (self.signals * launch + 1).saturating_sub(self.signals);
         let mut absent = BTreeSet::new();
         for (part, begins) in self.parts.iter().zip(&self.begins) {
             for Begin { counter, ranks } in begins {

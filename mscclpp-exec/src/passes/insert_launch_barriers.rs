@@ -7,19 +7,20 @@
 //! are executed on the device like all others, with release and acquire.
 //!
 //! Plans whose operations themselves wait for the start of peers get no barrier at the start. There only a relaxed
-//! signal from each device to each other one remains, which is waited for at the end.
+//! signal from each device to each other one remains, which is waited for at the end. Plans whose operations themselves
+//! end all accesses to a rank's memory before the rank's end get no barrier at the end either: there the wait for the
+//! starts of the other devices is all that remains.
 //!
 //! # Why this is sound
 //!
 //! *The plan's operations* do not change between the inserted ones: inserted channels and barriers have unused numbers,
 //! and are appended to the tables.
 //!
-//! *Order at the end.* All thread blocks of a device arrive at its barrier before its first one signals, and that one
+//! *Order at the end, with a barrier.* All thread blocks of a device arrive at its barrier before its first one signals, and that one
 //! ends after the signals of all devices of the node, which it acquires. So when a device has finished a launch,
 //! everything that thread blocks of the node did in it has finished and is visible: for every plan, including wrong
 //! ones, and also where launches of different sizes or plans follow one another. Then callers use their buffers again,
-//! and after the last launch scratch may be unmapped, which a peer that no operation waits for might otherwise still
-//! access. So this barrier stays in all plans.
+//! and after the last launch scratch may be unmapped.
 //!
 //! *Order at the start, with a barrier.* The first thread block of a device signals and waits before it arrives at the
 //! device's barrier, so every thread block of every device continues after the start of all devices of its node. Plans
@@ -28,7 +29,7 @@
 //! *Order at the start, without a barrier.* A device may then be one launch ahead of another one, which has finished
 //! the previous launch of the plan and not started this one. It gets no further ahead, since it cannot finish without
 //! the other one's signals. It can access the following memory of the other device meanwhile, and each access is
-//! correct:
+//! correct, with a barrier at the end:
 //!
 //! * *Input and output* belong to the other device's caller until that device starts. The checker proves for the plan
 //!   that its ranks [access them only after they have observed][begin] that their owner has started; that includes the
@@ -42,8 +43,8 @@
 //!   for which no operation waits: plans for which the checker does not prove that [all arrive][arrive] keep the
 //!   barrier. The host clears scratch in two cases: when it is allocated, which is done before other ranks learn the
 //!   address; and when counters are reset, in executors of one process only, whose devices are idle then. It replaces
-//!   scratch in calls of all ranks, which return when all have finished their launches. Packets carry the number of the
-//!   launch, which is the same on all devices.
+//!   scratch in calls of all ranks, which return when all have finished their launches, or keeps the old one for plans
+//!   that were prepared before. Packets carry the number of the launch, which is the same on all devices.
 //! * *Counters* only grow, and a wait compares them with the value that the number of its launch requires, so early
 //!   signals of the next launch release no wait of this one that would not be released anyway. Semaphores and barriers
 //!   are used within a device, whose kernels do not overlap.
@@ -53,9 +54,28 @@
 //! None of this depends on the message size or on the host between launches, so it holds for launches of graphs too.
 //! Ranks that share a device start and end together, which is more than the checker assumes.
 //!
+//! *Order without any barrier.* A device finishes a launch only after all devices of its node have started it, so it is
+//! at most one launch ahead: when it starts launch n + 2, all have started launch n + 1 and thus finished launch n, whose
+//! writes their kernels have flushed. What remains is launch n + 1 of one device beside launch n of another:
+//!
+//! * *Input and output*: the argument above holds at the start. At the end, the checker proves that [the accesses of
+//!   other ranks to them have finished][end] when the rank's own blocks have.
+//! * *Double scratch*: the two launches use different halves, which begin at the same offsets for all message sizes: the
+//!   halves of the allocation, not of a launch. Plans with packets, which are for small messages, get double scratch in
+//!   any case; every launch writes scratch before it reads it, so that it may be elsewhere in each.
+//! * *Single scratch*: the checker proves that all accesses of a launch to a rank's scratch come [after all of the previous
+//!   one][sizes], so sizes may change.
+//! * *After the last launch* memory may be freed: the checker proves that [no access to scratch remains][free]; all
+//!   signals to a device have been waited for, those of the start included.
+//! * *Counters* and other plans: as above.
+//!
+//! Plans with port channels keep the barrier, since the proxies of two launches are one.
+//!
 //! [begin]: mscclpp_core::check::LaunchBoundaries::accesses_follow_begin
 //! [sizes]: mscclpp_core::check::LaunchBoundaries::sizes_may_follow
 //! [arrive]: mscclpp_core::check::LaunchBoundaries::puts_arrive_in_launch
+//! [end]: mscclpp_core::check::LaunchBoundaries::can_end_without_barrier
+//! [free]: mscclpp_core::check::LaunchBoundaries::can_free_without_barrier
 //!
 //! *Several nodes.* Plans with operations between nodes keep the barrier at the start. There the proxy labels its
 //! messages with the number of the launch, which it takes from the mark that the device's first thread block pushes, so
@@ -98,6 +118,16 @@ pub(crate) struct Placement<'a> {
 /// part, if its ranks communicate with other nodes.
 pub(crate) type LaunchMarkers = Vec<Option<[u32; 2]>>;
 
+/// Where the devices of a node synchronize with barriers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BarriersAt {
+    BothEnds,
+    /// At the end. At the start, devices signal to each other that they have started.
+    End,
+    /// Nowhere. Devices signal that they have started, and wait for these signals at the end.
+    Neither,
+}
+
 /// Channels of the launch barriers of a plan.
 #[cfg_attr(not(feature = "cuda"), allow(dead_code, reason = "only the CUDA executor reads them"))]
 pub(crate) struct LaunchBarriers {
@@ -105,25 +135,42 @@ pub(crate) struct LaunchBarriers {
     /// By device, the channels on which the other devices of its node signal their start, if launches start without a
     /// barrier; otherwise empty.
     pub(crate) begins: Vec<Vec<u32>>,
+    /// Number of signals of a launch on each of these channels. The first one announces the start.
+    pub(crate) signals: u64,
 }
 
-/// Returns whether launches of a plan start without a barrier.
+/// Returns where launches of a plan need barriers.
 ///
 /// # Cost
 /// The cost of a check.
-pub(crate) fn begins_without_barrier(program: &ResolvedPlan, placement: &Placement<'_>) -> bool {
-    placement.far.is_empty() && {
-        let facts = launch_boundaries(&program.plan.tree());
-        facts.accesses_follow_begin && facts.puts_arrive_in_launch
+pub(crate) fn needed_barriers(program: &ResolvedPlan, placement: &Placement<'_>) -> BarriersAt {
+    if !placement.far.is_empty() {
+        return BarriersAt::BothEnds;
     }
+    let tree = program.plan.tree();
+    let facts = launch_boundaries(&tree);
+    if !facts.accesses_follow_begin || !facts.puts_arrive_in_launch {
+        return BarriersAt::BothEnds;
+    }
+    let has_ports = program.channels.iter().any(|channel| channel.kind == ChannelKind::Port);
+    let scratch_is_free = gets_double_scratch(program) || facts.can_start_without_barrier && facts.sizes_may_follow;
+    let ends = facts.can_end_without_barrier && facts.can_free_without_barrier;
+    if has_ports || !scratch_is_free || !ends { BarriersAt::End } else { BarriersAt::Neither }
 }
 
-/// Inserts the launch barriers of a plan: at the end of launches, and at the start if `at_begin`.
+/// Returns whether a plan whose launches have no barriers uses its scratch in halves.
+fn gets_double_scratch(program: &ResolvedPlan) -> bool {
+    program.double_scratch || program.shape.packets
+}
+
+/// Inserts the launch barriers of a plan.
 pub(crate) fn insert_launch_barriers(
     program: &mut ResolvedPlan,
     placement: &Placement<'_>,
-    at_begin: bool,
+    barriers: BarriersAt,
 ) -> LaunchBarriers {
+    let (at_begin, at_end) = (barriers == BarriersAt::BothEnds, barriers != BarriersAt::Neither);
+    program.double_scratch |= !at_end && gets_double_scratch(program);
     let Placement { device_of, node_of, far } = *placement;
     add_proxies(program, far);
     let agents = with_every_device(program, device_of);
@@ -133,7 +180,9 @@ pub(crate) fn insert_launch_barriers(
     let counts: Vec<_> = (0..devices).map(|device| on(device).count() as u32).collect();
     let first_barrier = program.barriers.len() as u32;
     let id = program.barriers.iter().map(|barrier| barrier.id + 1).max().unwrap_or(0);
-    program.barriers.extend((0..devices).map(|_| Barrier { id }));
+    if at_end {
+        program.barriers.extend((0..devices).map(|_| Barrier { id }));
+    }
     let channels_of = add_channels(program, &leaders, node_of);
     let marks = add_marks(program, &leaders, |device| far.iter().any(|&rank| device_of[rank as usize] == device));
 
@@ -186,9 +235,11 @@ pub(crate) fn insert_launch_barriers(
             writer.push(*instr, program.ids(instr).iter().copied());
         }
         operand = body.last().map_or(operand, |last| last.operands + last.srcs + last.dsts);
-        barrier(&mut writer, operand);
-        signal(&mut writer, operand, false);
-        wait(&mut writer, operand, if at_begin { 1 } else { 2 });
+        if at_end {
+            barrier(&mut writer, operand);
+            signal(&mut writer, operand, false);
+        }
+        wait(&mut writer, operand, if barriers == BarriersAt::End { 2 } else { 1 });
         push_mark(&mut writer, operand, mark.map(|[_, end]| end));
         if let Some([_, end]) = mark.filter(|_| is_leader) {
             // When the launch ends, the proxy has read the sources of all puts, whether the plan flushes or not.
@@ -198,7 +249,8 @@ pub(crate) fn insert_launch_barriers(
         program.agents.push(code);
     }
     (program.instrs, program.ids, program.loops) = (writer.instrs, writer.ids, loops);
-    LaunchBarriers { marks, begins: if at_begin { vec![Vec::new(); channels_of.len()] } else { channels_of } }
+    let begins = if at_begin { vec![Vec::new(); channels_of.len()] } else { channels_of };
+    LaunchBarriers { marks, begins, signals: 1 + u64::from(at_end) }
 }
 
 /// Adds proxies for the ranks that communicate with other nodes, including those that only receive.
@@ -302,15 +354,16 @@ mod tests {
                 let devices =
                     if per_node == 4 { &[[0, 0, 1, 1], [0, 1, 2, 3], [0, 1, 0, 1]][..] } else { &[[0, 1, 2, 3]] };
                 for device_of in devices {
-                    check(&plan, device_of, per_node, true);
-                    check(&plan, device_of, per_node, false);
+                    for barriers in [BarriersAt::BothEnds, BarriersAt::End, BarriersAt::Neither] {
+                        check(&plan, device_of, per_node, barriers);
+                    }
                 }
             }
         }
     }
 
     /// The ranks of a node are consecutive.
-    fn check(plan: &Plan, device_of: &[u32], per_node: u32, at_begin: bool) {
+    fn check(plan: &Plan, device_of: &[u32], per_node: u32, barriers: BarriersAt) {
         let before = resolve(plan).expect("it is a plan");
         let mut program = resolve(plan).expect("it is a plan");
         let nodes: Vec<u32> = (0..4).map(|rank| rank / per_node).collect();
@@ -319,7 +372,7 @@ mod tests {
         // Where there are several nodes, each device has one rank.
         let node_of = if per_node == 4 { &[0; 4] } else { nodes.as_slice() };
         let placement = Placement { device_of, node_of, far: &far };
-        let LaunchBarriers { marks, begins } = insert_launch_barriers(&mut program, &placement, at_begin);
+        let LaunchBarriers { marks, begins, .. } = insert_launch_barriers(&mut program, &placement, barriers);
         let (mut at, mut operands, mut ids) = (0, 0, 0);
         for code in &program.agents {
             assert_eq!(code.start, at);
@@ -345,13 +398,14 @@ mod tests {
                 continue;
             }
             assert_eq!(nodes[channel.rank as usize], nodes[channel.peer as usize], "across nodes nobody meets");
-            let relaxed = usize::from(!at_begin);
+            let (begins_free, ends_free) = (barriers != BarriersAt::BothEnds, barriers == BarriersAt::Neither);
+            let (relaxed, signals) = (usize::from(begins_free), 2 - usize::from(ends_free));
             let actions =
                 [Opcode::Signal { relaxed: false }, Opcode::Signal { relaxed: true }, Opcode::Wait { relaxed: false }];
             let of = actions.map(|wanted| uses(number, &|action| action == wanted));
-            assert_eq!(of, [2 - relaxed, relaxed, 2], "at the beginning and at the end");
+            assert_eq!(of, [signals - relaxed, relaxed, signals], "at the beginning and at the end");
             let device = device_of[channel.rank as usize] as usize;
-            assert_eq!(begins[device].contains(&number), !at_begin, "who waits for it can say who has not begun");
+            assert_eq!(begins[device].contains(&number), begins_free, "who waits for it can say who has not begun");
         }
         for rank in 0..4_u32 {
             let device = device_of[rank as usize] as usize;
@@ -361,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn built_in_algorithms_start_without_barrier_on_one_node_only() {
+    fn built_in_algorithms_have_barriers_at_both_ends_on_several_nodes_only() {
         let mut plans = 0;
         for ranks in [2, 4, 8] {
             for algorithm in algorithms::all().iter().filter(|algorithm| algorithm.supports(ranks, ranks)) {
@@ -370,8 +424,11 @@ mod tests {
                 let program = resolve(&Plan::new(&tree)).expect("it is a plan");
                 let (device_of, node_of): (Vec<u32>, _) = ((0..ranks).collect(), vec![0; ranks as usize]);
                 let placement = |far| Placement { device_of: &device_of, node_of: &node_of, far };
-                assert!(begins_without_barrier(&program, &placement(&[])), "{}, {ranks} ranks", algorithm.name());
-                assert!(!begins_without_barrier(&program, &placement(&[0])), "{}, {ranks} ranks", algorithm.name());
+                let name = algorithm.name();
+                let has_ports = program.channels.iter().any(|channel| channel.kind == ChannelKind::Port);
+                let needed = if has_ports { BarriersAt::End } else { BarriersAt::Neither };
+                assert_eq!(needed_barriers(&program, &placement(&[])), needed, "{name}, {ranks} ranks");
+                assert_eq!(needed_barriers(&program, &placement(&[0])), BarriersAt::BothEnds, "{name}, {ranks} ranks");
                 plans += 1;
             }
         }
@@ -390,6 +447,7 @@ mod tests {
             block.ops.drain(..first);
         }
         let program = resolve(&Plan::new(&tree)).expect("it is a plan");
-        assert!(!begins_without_barrier(&program, &Placement { device_of: &[0, 1], node_of: &[0, 0], far: &[] }));
+        let placement = Placement { device_of: &[0, 1], node_of: &[0, 0], far: &[] };
+        assert_eq!(needed_barriers(&program, &placement), BarriersAt::BothEnds);
     }
 }

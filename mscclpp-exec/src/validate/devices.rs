@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::origin::Origin;
 use mscclpp_core::plan::raw::{BufferRef, Op, OpKind, Operand, PlanTree, ThreadBlock};
-use mscclpp_core::types::{BufferKind, ChannelKind, ReduceOp};
+use mscclpp_core::types::{BufferKind, ChannelKind, Protocol, ReduceOp};
 
 use super::launches::on_nodes;
 use super::operations::{Item, Reader};
@@ -39,6 +39,8 @@ pub(super) enum Body {
     /// One access to scratch of one rank of its node by every thread block whose number, divided by [`GROUP`], is one
     /// of the two; each accesses another chunk.
     Scratch([u32; 2]),
+    /// The same with packets in double scratch.
+    DoubleScratch([u32; 2]),
 }
 
 /// Number of thread blocks whose accesses to scratch are compared at a time with those of as many others: the checker
@@ -236,7 +238,7 @@ impl<'p> Writer<'p> {
                 self.device_barrier(code, self.node(code.rank), &mut ops);
                 self.probes(code, &mut ops);
             }
-            Body::Scratch(groups) => self.scratch_probe(code, groups, &mut ops),
+            Body::Scratch(groups) | Body::DoubleScratch(groups) => self.scratch_probe(code, groups, &mut ops),
         }
         self.launch_barrier(code, after, true, &mut ops)?;
         self.device_barrier(code, self.kernel(code.rank), &mut ops);
@@ -349,7 +351,10 @@ impl<'p> Writer<'p> {
         let tree = &mut self.tree;
         tree.collective.kind = CollectiveKind::Test { input: 1, output: blocks };
         tree.collective.in_place = false;
-        (tree.double_scratch, tree.reuse_resources) = (false, false);
+        (tree.double_scratch, tree.reuse_resources) = (matches!(self.body, Body::DoubleScratch(_)), false);
+        if tree.double_scratch {
+            tree.protocol = Protocol::LL;
+        }
         tree.expectations.clear();
         for tables in &mut tree.ranks {
             (tables.input_chunks, tables.output_chunks) = (1, blocks);
@@ -395,15 +400,17 @@ impl<'p> Writer<'p> {
         let (node, ranks) = (self.node_of(code.rank), self.tree.ranks.len() as u32);
         let owner = (0..ranks).find(|&rank| self.node_of(rank) == node).unwrap_or(code.rank);
         let own = Operand::local(BufferKind::Input, 0, 1);
+        let is_double = self.tree.double_scratch;
         if owner == code.rank {
-            ops.push(copy(own, Operand::local(BufferKind::Scratch, number, 1)));
+            let copy = copy(own, Operand::local(BufferKind::Scratch, number, 1));
+            ops.push(if is_double { Op { kind: OpKind::CopyPackets, ..copy } } else { copy });
             return;
         }
         let tables = &mut self.tree.ranks[code.rank as usize];
         let mut block = std::mem::take(&mut tables.blocks[code.block as usize]);
         let place = remote(tables, &mut block, ChannelKind::Memory, (owner, BufferKind::Scratch));
         tables.blocks[code.block as usize] = block;
-        let mut write = Op::new(OpKind::Put, Origin::UNKNOWN);
+        let mut write = Op::new(if is_double { OpKind::PutPackets } else { OpKind::Put }, Origin::UNKNOWN);
         write.channel = Some(ChannelKind::Memory);
         write.srcs.push(own);
         write.dsts.push(Operand { buffer: BufferRef::Remote(place), index: number, size: 1 });

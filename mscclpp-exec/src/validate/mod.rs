@@ -41,7 +41,7 @@ use crate::interpret::{ResolvedPlan, resolve};
 #[cfg(feature = "cuda")]
 use crate::message::Message;
 use crate::passes::RankSchedule;
-use crate::passes::insert_launch_barriers::{Placement, begins_without_barrier, insert_launch_barriers};
+use crate::passes::insert_launch_barriers::{Placement, insert_launch_barriers, needed_barriers};
 use crate::passes::place_in_caller_memory::SLOTS;
 use crate::process::{check_nodes, links};
 
@@ -197,8 +197,8 @@ fn with_launch_barriers(plan: &PlanTree, launch: &DeviceLaunch) -> Result<Resolv
     let mut far: Vec<u32> = links(&program, &node_of).into_iter().map(|(rank, _)| rank).collect();
     far.dedup();
     let placement = Placement { device_of: &launch.devices, node_of: &launch.nodes, far: &far };
-    let at_begin = !begins_without_barrier(&program, &placement);
-    insert_launch_barriers(&mut program, &placement, at_begin);
+    let barriers = needed_barriers(&program, &placement);
+    insert_launch_barriers(&mut program, &placement, barriers);
     Ok(program)
 }
 
@@ -217,14 +217,39 @@ fn validate_launch_barriers(
     }
     // There is no barrier at the start, or it does not hold. The checker has accepted how the plan's operations access
     // the buffers of peers nevertheless.
-    if !launch_boundaries(&written).puts_arrive_in_launch || has_marks(plan, program)? {
+    let facts = launch_boundaries(&written);
+    if !facts.puts_arrive_in_launch || has_marks(plan, program)? {
         return Err(ValidationError::Boundary { boundary: "start" });
     }
-    rejected(check(&write(Body::ProbesAfterBarrier)?))?;
-    // Scratch, which the next launch may lay out differently.
+    if check(&write(Body::ProbesAfterBarrier)?).is_empty() {
+        // A barrier at the end. The next launch may lay out scratch differently.
+        return scratch_probes(program, |pair| Ok(boundaries(&write(Body::Scratch(pair))?)?.sizes_may_follow));
+    }
+    // None at either end: what the plan's operations access is no longer in use when a launch ends.
+    let LaunchBoundaries { accesses_follow_begin, can_end_without_barrier, can_free_without_barrier, .. } = facts;
+    if !accesses_follow_begin {
+        return Err(ValidationError::Boundary { boundary: "start" });
+    }
+    let has_ports = program.channels.iter().any(|channel| channel.kind == ChannelKind::Port);
+    let single_scratch_is_free = facts.can_start_without_barrier && facts.sizes_may_follow;
+    let scratch_is_free = program.double_scratch || !program.shape.packets && single_scratch_is_free;
+    if has_ports || !can_end_without_barrier || !can_free_without_barrier || !scratch_is_free {
+        return Err(ValidationError::Boundary { boundary: "end" });
+    }
+    // A device is at most one launch ahead, so that it uses the other half of scratch.
+    scratch_probes(program, |pair| {
+        Ok(launch_boundaries(&write(Body::DoubleScratch(pair))?).sizes_may_follow_in_fixed_halves)
+    })
+}
+
+/// Fails unless the order of all accesses to scratch of two launches holds for each pair of groups of thread blocks.
+fn scratch_probes(
+    program: &ResolvedPlan,
+    is_ordered: impl Fn([u32; 2]) -> Result<bool, ValidationError>,
+) -> Result<(), ValidationError> {
     let groups = (program.agents.len() as u32).div_ceil(devices::GROUP).max(2);
     for pair in (0..groups).flat_map(|one| (one + 1..groups).map(move |other| [one, other])) {
-        if !boundaries(&write(Body::Scratch(pair))?)?.sizes_may_follow {
+        if !is_ordered(pair)? {
             return Err(ValidationError::Boundary { boundary: "start" });
         }
     }

@@ -424,6 +424,13 @@ fn plans_whose_sizes_may_follow_pass_without_synchronization() {
     expect_pass_without("MSCCLPP_SIZES", facts, |plan| ScheduleFuzzer::new(plan).launches(4).sizes_follow());
 }
 
+#[test]
+fn plans_that_can_free_scratch_without_barrier_pass() {
+    let needs_none = |facts: LaunchBoundaries| facts.can_start_without_barrier && facts.can_end_without_barrier;
+    let facts = |facts: LaunchBoundaries| needs_none(facts) && facts.can_free_without_barrier;
+    expect_pass_without("MSCCLPP_FREES", facts, |plan| ScheduleFuzzer::new(plan).without_barriers().frees_scratch());
+}
+
 /// Fuzzes accepted scripts without the synchronization that they do not need.
 fn expect_pass_without(
     scripts: &str,

@@ -19,7 +19,7 @@ use super::buffers::DeviceSlice;
 use super::capture::refuse_in_capture;
 use super::driver::Handle;
 use super::executor::{Executor, Inner};
-use super::plan_state::PlanState;
+use super::plan_state::{Halves, PlanState};
 use super::specialize::NotSpecialized;
 use super::stream::Stream;
 use super::uses::Unused;
@@ -38,6 +38,8 @@ pub struct PreparedPlan {
     /// Whether launches run specialized kernels, or why not.
     specialized: Result<(), NotSpecialized>,
     threads: u32,
+    /// Halves of the scratch that it uses.
+    halves: Arc<Halves>,
     /// Whether no operation accesses the input or output of another rank than its own.
     pub(in crate::cuda) own_buffers_only: bool,
     /// Kernel and parameters of each device.

@@ -94,8 +94,6 @@ impl PreparedPlan {
         launch.stride = params.layout.stride;
         launch.unit = params.layout.unit;
         launch.wrap = area(Space::Scratch).wrap;
-        launch.half_scratch = area(Space::Scratch).half;
-        launch.half_packets = area(Space::Packets).half;
         launch.len_scratch = area(Space::Scratch).view.len;
         launch.len_packets = area(Space::Packets).view.len;
         launch.input = view(Space::Input);
@@ -137,6 +135,20 @@ impl PreparedPlan {
         let bases = Vec::with_capacity(2 * ranks as usize);
         let own_buffers_only = accesses_own_buffers_only(program);
         let (tables, unused) = (Tables::default(), Unused::default());
-        Ok(Self { world, context, params, specialized, threads, own_buffers_only, parts, sides, bases, tables, unused })
+        let halves = context.scratch_halves();
+        Ok(Self {
+            world,
+            context,
+            params,
+            specialized,
+            threads,
+            halves,
+            own_buffers_only,
+            parts,
+            sides,
+            bases,
+            tables,
+            unused,
+        })
     }
 }

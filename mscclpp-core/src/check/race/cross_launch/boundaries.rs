@@ -35,7 +35,8 @@ pub(in super::super::super) fn boundaries(mut races: RaceDetector) -> LaunchBoun
     LaunchBoundaries {
         can_start_without_barrier: races.early.is_empty() && scratch_is_free(&races, &ends),
         accesses_follow_begin: races.early.is_empty(),
-        can_end_without_barrier: callers_may_continue(&races, &ends),
+        can_end_without_barrier: accesses_end(&races, &ends, [Space::Input, Space::Output]),
+        can_free_without_barrier: accesses_end(&races, &ends, [Space::Scratch, Space::Packets]),
         sizes_may_follow: all_scratch_is_free(&races, &ends, false),
         sizes_may_follow_in_fixed_halves: all_scratch_is_free(&races, &ends, races.model.plan.double_scratch),
         puts_arrive_in_launch: puts_arrive(&races, &ends),
@@ -61,11 +62,11 @@ fn scratch_is_free(races: &RaceDetector, ends: &Ends) -> bool {
     })
 }
 
-/// Returns whether the accesses of other ranks to a rank's input and output happen before the end of the rank's blocks
-/// and are visible then.
-fn callers_may_continue(races: &RaceDetector, ends: &Ends) -> bool {
+/// Returns whether the accesses of other ranks to a rank's memory happen before the end of the rank's blocks and are
+/// visible then.
+fn accesses_end(races: &RaceDetector, ends: &Ends, memories: [Space; 2]) -> bool {
     (0..races.model.ranks).all(|rank| {
-        let mut atoms = [Space::Input, Space::Output].into_iter().flat_map(|memory| races.model.atoms.of(rank, memory));
+        let mut atoms = memories.into_iter().flat_map(|memory| races.model.atoms.of(rank, memory));
         atoms.all(|atom| {
             last_accesses(races, atom).all(|access| {
                 let own = ends.rank(access.agent) == Some((rank, 0));
