@@ -1,5 +1,6 @@
 //! Calls that are made together.
 
+use std::collections::VecDeque;
 use std::panic::Location;
 
 use mscclpp_bootstrap::place;
@@ -65,10 +66,20 @@ enum Run<'a> {
     OnDevice(Box<dyn FnOnce() -> Result<Transfer<'a>, Error> + 'a>),
 }
 
-impl Grouped<'_> {
-    /// Lets messages name the call while the result exists.
-    fn enter(&self) -> (place::At, Option<place::Named>) {
-        (place::enter(self.place), self.name.map(place::enter_name))
+/// Lets messages name a call while the result exists.
+fn enter(place: &'static Location<'static>, name: Option<&'static str>) -> (place::At, Option<place::Named>) {
+    (place::enter(place), name.map(place::enter_name))
+}
+
+#[cfg(feature = "cuda")]
+impl<'a> Grouped<'a> {
+    /// Lends the memory of a transfer on a device.
+    fn lend(self) -> Option<Result<Transfer<'a>, Error>> {
+        let _entered = enter(self.place, self.name);
+        match self.run {
+            Run::OnDevice(transfer) => Some(transfer()),
+            Run::Call(_) => None,
+        }
     }
 }
 
@@ -185,24 +196,22 @@ impl<'a> Group<'a> {
         }
         copy_own(self.own)?;
         self.calls.sort_by_key(|call| call.position);
-        let mut calls = self.calls.into_iter().peekable();
-        while let Some(call) = calls.next() {
-            let entered = call.enter();
+        let mut calls = VecDeque::from(self.calls);
+        while let Some(call) = calls.pop_front() {
             match call.run {
-                Run::Call(run) => run()?,
+                Run::Call(run) => {
+                    let _entered = enter(call.place, call.name);
+                    run()?;
+                }
                 #[cfg(feature = "cuda")]
-                Run::OnDevice(first) => {
-                    let mut transfers = vec![first()?];
-                    drop(entered);
+                Run::OnDevice(_) => {
                     let communicator = call.position.communicator;
+                    let mut transfers = Vec::from_iter(call.lend().transpose()?);
                     let is_next = |next: &Grouped<'_>| {
                         next.position.communicator == communicator && matches!(next.run, Run::OnDevice(_))
                     };
-                    while let Some(next) = calls.next_if(is_next) {
-                        let _entered = next.enter();
-                        if let Run::OnDevice(transfer) = next.run {
-                            transfers.push(transfer()?);
-                        }
+                    while calls.front().is_some_and(is_next) {
+                        transfers.extend(calls.pop_front().and_then(Grouped::lend).transpose()?);
                     }
                     Transfer::make_together(transfers)?;
                 }
