@@ -95,6 +95,12 @@ impl Ranks {
         made.map_err(|failure| failure.on(self.comm.rank(), call.name()))
     }
 
+    /// Returns the timeout of a call in milliseconds, of which a negative one is the default; none for the communicator's.
+    fn timeout(&self, timeout: i64) -> Option<Duration> {
+        let timeout = if timeout < 0 { self.timeout.load(Relaxed) } else { timeout };
+        u64::try_from(timeout).ok().map(Duration::from_millis)
+    }
+
     /// Returns whether this process is a copy of the one that joined.
     fn is_copy(&self) -> bool {
         std::process::id() != self.process
@@ -158,8 +164,7 @@ impl PyCommunicator {
         is_async: bool,
         keep: &Bound<'_, PyAny>,
     ) -> PyResult<Option<PyWork>> {
-        let timeout = if timeout < 0 { self.ranks.timeout.load(Relaxed) } else { timeout };
-        let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
+        let timeout = self.ranks.timeout(timeout);
         self.ranks.num_calls.fetch_add(1, Relaxed);
         let name = call.name();
         if let Some(device) = call.device()? {
@@ -513,7 +518,8 @@ impl PyCommunicator {
             return Err(Failure::invalid(NAME, "expected tensors on one device, found several devices".into()).into());
         }
         let stream = current_stream(py, device)?;
-        self.enqueue(py, NAME, None, |comm, devices| devices.transfer(comm, device, stream, &transfers))
+        let timeout = self.ranks.timeout(-1);
+        self.enqueue(py, NAME, timeout, |comm, devices| devices.transfer(comm, device, stream, &transfers))
     }
 
     /// Waits for the calls on the current stream of the device, if there were any.

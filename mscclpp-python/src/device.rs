@@ -107,7 +107,7 @@ impl Devices {
         self.on_stream(comm, number, handle, temporary_of(call), |device| device.run(call))
     }
 
-    /// Makes transfers together.
+    /// Makes transfers together; one alone need not wait for its receiver.
     pub(crate) fn transfer(
         &mut self,
         comm: &Communicator,
@@ -116,13 +116,19 @@ impl Devices {
         transfers: &[Transfer],
     ) -> Result<(), Failure> {
         self.on_stream(comm, number, handle, 0, |device| {
-            let views: Vec<_> = transfers.iter().map(|(_, view, _)| read::<u8>(view)).collect();
+            let on = device.on;
+            match transfers {
+                [(true, view, peer)] => return Ok(on.send(&read::<u8>(view), *peer)?),
+                [(false, view, peer)] => return Ok(on.recv(&mut written::<u8>(view), *peer)?),
+                _ => {}
+            }
+            let inputs: Vec<_> = transfers.iter().map(|(_, view, _)| read::<u8>(view)).collect();
             let mut outputs: Vec<_> = transfers.iter().map(|(_, view, _)| written::<u8>(view)).collect();
             let mut group = Group::new();
-            for (((is_sent, _, peer), input), output) in transfers.iter().zip(&views).zip(&mut outputs) {
+            for (((is_sent, _, peer), input), output) in transfers.iter().zip(&inputs).zip(&mut outputs) {
                 match is_sent {
-                    true => group.send_on(device.on, input, *peer),
-                    false => group.recv_on(device.on, output, *peer),
+                    true => group.send_on(on, input, *peer),
+                    false => group.recv_on(on, output, *peer),
                 }
             }
             Ok(group.run()?)

@@ -33,7 +33,7 @@ const OF_FOUR_RANKS: [&str; 3] = ["exchanges", "groups", "fsdp"];
 
 /// Jobs that also run on the backend of `mscclpp-python`.
 const OF_OWN_BACKEND: [(&str, usize); 7] =
-    [("reductions", 12), ("gathers", 8), ("exchanges", 3), ("groups", 8), ("ddp", 4), ("fsdp", 4), ("graphs", 3)];
+    [("reductions", 12), ("gathers", 8), ("exchanges", 7), ("groups", 8), ("ddp", 4), ("fsdp", 4), ("graphs", 3)];
 
 pub(crate) fn tests(clients_are_missing: bool) -> Vec<Trial> {
     VERSIONS.iter().flat_map(|(version, backends)| of_version(version, backends, clients_are_missing)).collect()

@@ -3,7 +3,7 @@
 import torch
 import torch.distributed as dist
 
-from harness import COUNTS, RANK, SIZE, empty, equal, library_test, nccl_test, on_device, run, test, values
+from harness import COUNTS, RANK, SIZE, empty, equal, nccl_test, on_device, run, test, values
 
 
 @test
@@ -37,7 +37,7 @@ def all_to_all_of_lists():
         equal(output, values(rank, 40, seed=RANK), f"of rank {rank}")
 
 
-@library_test
+@test
 def send_and_recv_around_a_ring():
     for count in COUNTS:
         following, preceding = (RANK + 1) % SIZE, (RANK - 1) % SIZE
@@ -51,7 +51,7 @@ def send_and_recv_around_a_ring():
         equal(received, values(preceding, count), f"{count} elements")
 
 
-@library_test
+@test
 def isend_and_irecv():
     if RANK > 1:
         return
@@ -63,7 +63,7 @@ def isend_and_irecv():
     equal(received, values(1 - RANK, 200))
 
 
-@library_test
+@test
 def two_sends_before_two_receives():
     # The last ones are of a megabyte each.
     for count in (*COUNTS, 250_000):
@@ -79,7 +79,7 @@ def two_sends_before_two_receives():
             equal(tensor, values(1 - RANK, count, seed=k), f"{count} elements, {k}")
 
 
-@library_test
+@test
 def batch_isend_irecv_with_every_rank():
     sent = [on_device(values(RANK, 75, seed=to)) for to in range(SIZE)]
     received = [empty(75) for _ in range(SIZE)]

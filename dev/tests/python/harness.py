@@ -36,7 +36,7 @@ def nccl_test(function):
 
 
 def library_test(function):
-    """Adds a function to the tests of the job where the backend is NCCL: others make the call with a kernel of PyTorch, or not alone."""
+    """Adds a function to the tests of the job where the backend is NCCL: others make the call with a kernel of PyTorch."""
     return test(function) if BACKEND == "nccl" else function
 
 

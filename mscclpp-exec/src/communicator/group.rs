@@ -1,11 +1,12 @@
 //! Calls that are made together.
 
+use std::collections::VecDeque;
 use std::panic::Location;
 
 use mscclpp_bootstrap::place;
 
 #[cfg(feature = "cuda")]
-use super::device::OnStream;
+use super::device::{OnStream, Transfer};
 use super::handle::Communicator;
 #[cfg(feature = "cuda")]
 use crate::cuda::{DeviceMut, DeviceRef, Lent, Stream};
@@ -51,31 +52,55 @@ pub struct Group<'a> {
 }
 
 struct Grouped<'a> {
-    order: Order,
+    position: Position,
     place: &'static Location<'static>,
     /// What messages state as the place instead.
     name: Option<&'static str>,
-    run: Box<dyn FnOnce() -> Result<(), Error> + 'a>,
+    run: Run<'a>,
+}
+
+enum Run<'a> {
+    Call(Box<dyn FnOnce() -> Result<(), Error> + 'a>),
+    /// A transfer on a device, which is made with the next ones.
+    #[cfg(feature = "cuda")]
+    OnDevice(Box<dyn FnOnce() -> Result<Transfer<'a>, Error> + 'a>),
+}
+
+/// Lets messages name a call while the result exists.
+fn enter(place: &'static Location<'static>, name: Option<&'static str>) -> (place::At, Option<place::Named>) {
+    (place::enter(place), name.map(place::enter_name))
+}
+
+#[cfg(feature = "cuda")]
+impl<'a> Grouped<'a> {
+    /// Lends the memory of a transfer on a device.
+    fn lend(self) -> Option<Result<Transfer<'a>, Error>> {
+        let _entered = enter(self.place, self.name);
+        match self.run {
+            Run::OnDevice(transfer) => Some(transfer()),
+            Run::Call(_) => None,
+        }
+    }
 }
 
 /// Where a call is among those of a group, the same on all ranks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Order {
+struct Position {
     communicator: u64,
-    transfer: Option<Transfer>,
+    transfer: Option<Order>,
     number: usize,
 }
 
-/// A transfer between two ranks. At each time those of one round are possible at once, because they have no rank in common.
+/// Where a transfer between two ranks is among others. At each time those of one round are possible at once, because they have no rank in common.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Transfer {
+pub(super) struct Order {
     round: u32,
     low: u32,
     high: u32,
     is_from_high: bool,
 }
 
-impl Transfer {
+impl Order {
     pub(super) fn new(from: u32, to: u32, num_ranks: u32) -> Self {
         let (low, high) = (from.min(to), from.max(to));
         let round = ((u64::from(low) + u64::from(high)) % u64::from(num_ranks.max(1))) as u32;
@@ -116,7 +141,7 @@ impl<'a> Group<'a> {
     /// `group.call(&comm, |comm| comm.all_reduce(&input, &mut output, ReduceOp::Sum))`.
     #[track_caller]
     pub fn call(&mut self, comm: &'a Communicator, call: impl FnOnce(&Communicator) -> Result<(), Error> + 'a) {
-        self.add(comm, None, move || call(comm));
+        self.add(comm, None, Run::Call(Box::new(move || call(comm))));
     }
 
     /// Adds a [`Communicator::send`]. `peer` may be this rank.
@@ -126,7 +151,7 @@ impl<'a> Group<'a> {
         if peer == rank {
             return self.add_own::<T>(comm, Some(data.len()), OwnMemory::Sent(bytemuck::cast_slice(data)));
         }
-        self.add_transfer(comm, true, peer, move || comm.send(data, peer));
+        self.add_transfer(comm, true, peer, Run::Call(Box::new(move || comm.send(data, peer))));
     }
 
     /// Adds a [`Communicator::recv`]. `peer` may be this rank.
@@ -136,30 +161,24 @@ impl<'a> Group<'a> {
         if peer == rank {
             return self.add_own::<T>(comm, Some(data.len()), OwnMemory::Received(bytemuck::cast_slice_mut(data)));
         }
-        self.add_transfer(comm, false, peer, move || comm.recv(data, peer));
+        self.add_transfer(comm, false, peer, Run::Call(Box::new(move || comm.recv(data, peer))));
     }
 
     #[track_caller]
-    fn add_transfer(
-        &mut self,
-        comm: &Communicator,
-        is_sent: bool,
-        peer: u32,
-        run: impl FnOnce() -> Result<(), Error> + 'a,
-    ) {
+    fn add_transfer(&mut self, comm: &Communicator, is_sent: bool, peer: u32, run: Run<'a>) {
         let (rank, num_ranks) = (comm.rank(), comm.num_ranks());
         let (call, from, to) = if is_sent { ("send", rank, peer) } else { ("recv", peer, rank) };
         if peer >= num_ranks {
             self.invalid.get_or_insert(Error::Peer { call, rank, peer, num_ranks });
             return;
         }
-        self.add(comm, Some(Transfer::new(from, to, num_ranks)), run);
+        self.add(comm, Some(Order::new(from, to, num_ranks)), run);
     }
 
     #[track_caller]
-    fn add(&mut self, comm: &Communicator, transfer: Option<Transfer>, run: impl FnOnce() -> Result<(), Error> + 'a) {
-        let order = Order { communicator: comm.bootstrap().number(), transfer, number: self.calls.len() };
-        self.calls.push(Grouped { order, place: Location::caller(), name: place::name(), run: Box::new(run) });
+    fn add(&mut self, comm: &Communicator, transfer: Option<Order>, run: Run<'a>) {
+        let position = Position { communicator: comm.bootstrap().number(), transfer, number: self.calls.len() };
+        self.calls.push(Grouped { position, place: Location::caller(), name: place::name(), run });
     }
 
     fn add_own<T: Element>(&mut self, comm: &Communicator, len: Option<usize>, memory: OwnMemory<'a>) {
@@ -176,12 +195,29 @@ impl<'a> Group<'a> {
             return Err(error);
         }
         copy_own(self.own)?;
-        self.calls.sort_by_key(|call| call.order);
-        self.calls.into_iter().try_for_each(|call| {
-            let _place = place::enter(call.place);
-            let _name = call.name.map(place::enter_name);
-            (call.run)()
-        })
+        self.calls.sort_by_key(|call| call.position);
+        let mut calls = VecDeque::from(self.calls);
+        while let Some(call) = calls.pop_front() {
+            match call.run {
+                Run::Call(run) => {
+                    let _entered = enter(call.place, call.name);
+                    run()?;
+                }
+                #[cfg(feature = "cuda")]
+                Run::OnDevice(_) => {
+                    let communicator = call.position.communicator;
+                    let mut transfers = Vec::from_iter(call.lend().transpose()?);
+                    let is_next = |next: &Grouped<'_>| {
+                        next.position.communicator == communicator && matches!(next.run, Run::OnDevice(_))
+                    };
+                    while calls.front().is_some_and(is_next) {
+                        transfers.extend(calls.pop_front().and_then(Grouped::lend).transpose()?);
+                    }
+                    Transfer::make_together(transfers)?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -194,7 +230,8 @@ impl<'a> Group<'a> {
         if peer == comm.rank() {
             return self.add_own::<T>(comm, None, OwnMemory::SentOn(Box::new(|stream| data.lend(stream))));
         }
-        self.add_transfer(comm, true, peer, move || on.send(data, peer));
+        let run = Run::OnDevice(Box::new(move || Transfer::new::<T>(on, "send", peer, true, data.lend(on.stream())?)));
+        self.add_transfer(comm, true, peer, run);
     }
 
     /// Adds an [`OnStream::recv`]. `peer` may be this rank.
@@ -205,7 +242,9 @@ impl<'a> Group<'a> {
             let lend: Lend<'a> = Box::new(|stream| data.lend_mut(stream));
             return self.add_own::<T>(comm, None, OwnMemory::ReceivedOn(on, lend));
         }
-        self.add_transfer(comm, false, peer, move || on.recv(data, peer));
+        let run =
+            Run::OnDevice(Box::new(move || Transfer::new::<T>(on, "recv", peer, false, data.lend_mut(on.stream())?)));
+        self.add_transfer(comm, false, peer, run);
     }
 }
 

@@ -11,7 +11,7 @@ use mscclpp_core::collective::CollectiveKind;
 use super::background;
 use super::cache::Cache;
 #[cfg(feature = "cuda")]
-use super::device::Devices;
+use super::device::{Devices, Lanes};
 use super::observed::Observed;
 use super::pending::CallQueue;
 use super::point_to_point::Pairs;
@@ -101,6 +101,9 @@ pub(super) struct Inner {
     order: AtomicU8,
     pub(super) queue: CallQueue,
     pub(super) pairs: Pairs,
+    // Dropped after the pairs, whose launches use its memory.
+    #[cfg(feature = "cuda")]
+    pub(super) lanes: Lanes,
     pub(super) observed: Arc<Observed>,
 }
 
@@ -457,6 +460,8 @@ impl Communicator {
             order: AtomicU8::new(OrderPolicy::default() as u8),
             queue: CallQueue::default(),
             pairs: Pairs::default(),
+            #[cfg(feature = "cuda")]
+            lanes: Lanes::default(),
         };
         Self { inner: Arc::new(inner), timeout: None }
     }

@@ -9,7 +9,7 @@ use mscclpp_core::collective::CollectiveKind;
 
 use super::handle::Communicator;
 use super::serve::Typed;
-use crate::dtype::Element;
+use crate::dtype::{DataType, Element};
 use crate::error::Error;
 use crate::select::{Registry, Request};
 
@@ -77,9 +77,8 @@ impl Communicator {
     /// the two ranks, and no other calls.
     #[track_caller]
     pub fn send<T: Element>(&self, data: &[T], peer: u32) -> Result<(), Error> {
-        let count = data.len();
         self.transfer("send", peer, Sequence::OfSlices, |pair| {
-            pair.serve(pair.transfer_request::<T>(count, pair.rank()), Typed::Source(data))
+            pair.serve(pair.transfer_request(T::TYPE, size_of_val(data) as u64, pair.rank()), Typed::Source(data))
         })
     }
 
@@ -89,9 +88,8 @@ impl Communicator {
     /// As [`send`](Self::send).
     #[track_caller]
     pub fn recv<T: Element>(&self, data: &mut [T], peer: u32) -> Result<(), Error> {
-        let count = data.len();
         self.transfer("recv", peer, Sequence::OfSlices, |pair| {
-            pair.serve(pair.transfer_request::<T>(count, 1 - pair.rank()), Typed::Same(data))
+            pair.serve(pair.transfer_request(T::TYPE, size_of_val(data) as u64, 1 - pair.rank()), Typed::Same(data))
         })
     }
 
@@ -104,14 +102,20 @@ impl Communicator {
         sequence: Sequence,
         run: impl FnOnce(&Self) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let (rank, num_ranks) = (self.rank(), self.num_ranks());
-        if peer == rank || peer >= num_ranks {
-            return Err(Error::Peer { call, rank, peer, num_ranks });
-        }
+        self.check_peer(call, peer)?;
         self.wait_for_started();
         let _place = place::enter(Location::caller());
         let pair = self.pair(peer, sequence)?;
-        run(&pair).map_err(|source| Error::Transfer { call, rank, peer, source: Box::new(source) })
+        run(&pair).map_err(|source| Error::Transfer { call, rank: self.rank(), peer, source: Box::new(source) })
+    }
+
+    /// Checks that a rank is another one of the communicator.
+    pub(super) fn check_peer(&self, call: &'static str, peer: u32) -> Result<(), Error> {
+        let (rank, num_ranks) = (self.rank(), self.num_ranks());
+        match peer == rank || peer >= num_ranks {
+            true => Err(Error::Peer { call, rank, peer, num_ranks }),
+            false => Ok(()),
+        }
     }
 
     /// Calls a function for each pair, also if it fails for one; returns the first error.
@@ -148,7 +152,7 @@ impl Communicator {
     }
 
     /// Returns the request of a transfer from one of two ranks: a broadcast in place.
-    pub(super) fn transfer_request<T: Element>(&self, count: usize, from: u32) -> Request {
-        Request { in_place: true, root: from, ..self.request::<T>(CollectiveKind::Broadcast, count) }
+    pub(super) fn transfer_request(&self, dtype: DataType, bytes: u64, from: u32) -> Request {
+        Request { in_place: true, root: from, ..self.request_of(CollectiveKind::Broadcast, dtype, bytes) }
     }
 }

@@ -1,10 +1,11 @@
 //! A device: its driver, and the kernels that are loaded on it.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::CudaUnavailable;
 use super::abi;
+use super::counter::FreeCounters;
 use super::driver::{Handle, Peer, Properties, SharedDriver};
 use super::images;
 use super::jit::{self, Cache, Module, Source};
@@ -33,6 +34,7 @@ struct Inner {
     cache: Cache,
     /// Loaded modules that were compiled at run time, by their source. They stay loaded: pending work may use them.
     modules: Mutex<Vec<(Source, Module)>>,
+    counters: Mutex<FreeCounters>,
 }
 
 /// The kernels of a type and accumulator.
@@ -82,8 +84,8 @@ impl Device {
 
     /// Opens a device of another driver, with a separate cache for what is compiled at run time.
     pub fn with_cache(driver: SharedDriver, cache: Cache) -> Self {
-        let (kernels, modules) = (Mutex::default(), Mutex::default());
-        Self { inner: Arc::new(Inner { driver, kernels, cache, modules }) }
+        let (kernels, modules, counters) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { inner: Arc::new(Inner { driver, kernels, cache, modules, counters }) }
     }
 
     /// Returns the kernels of a source, which the first call compiles (or reads from the cache) and loads. They stay
@@ -165,6 +167,10 @@ impl Device {
 
     pub(super) fn driver(&self) -> &SharedDriver {
         &self.inner.driver
+    }
+
+    pub(super) fn counters(&self) -> MutexGuard<'_, FreeCounters> {
+        self.inner.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the kernels of a type; the first call loads them.

@@ -31,6 +31,7 @@ pub mod calls;
 mod capture;
 pub mod channels;
 mod connected;
+mod counter;
 mod cudarc_memory;
 mod device;
 pub mod dlpack;
@@ -68,6 +69,7 @@ mod watch;
 pub use crate::error::unavailable::CudaUnavailable;
 pub use buffers::{Binding, Buffers, DeviceBuffer, DeviceSlice};
 pub(crate) use capture::{SetUp, refuse_in_capture};
+pub(crate) use counter::{Counter, DeferredWait, DeferredWork};
 pub use device::{Device, current_device, device_count};
 pub use driver::{
     Allocation, CaptureMode, Driver, DriverError, Export, Fabric, Handle, Mapped, Mapping, Peer, Properties,

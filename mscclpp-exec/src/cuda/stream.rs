@@ -99,6 +99,12 @@ impl Stream {
         Self { lanes: streams.into_iter().flat_map(|stream| stream.lanes).collect() }
     }
 
+    /// Returns the stream as one of other code, for work that streams follow which this one waits for: what follows it begins
+    /// when this work is complete, whatever is enqueued after it.
+    pub(crate) fn borrowed(&self) -> Self {
+        Self { lanes: self.lanes.iter().map(|lane| Lane::foreign(&lane.device, lane.handle)).collect() }
+    }
+
     /// Returns its stream on a device.
     ///
     /// # Errors

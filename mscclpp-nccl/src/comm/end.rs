@@ -47,9 +47,9 @@ impl Comm {
         drop(profiler);
     }
 
-    /// Returns whether all launches are complete, those of transfers that a thread makes too.
+    /// Returns whether all launches are complete.
     pub(super) fn is_idle(&self, communicator: &Communicator) -> std::result::Result<bool, Error> {
-        Ok(self.lanes.is_idle()? && self.signals.is_idle()? && communicator.is_idle()?)
+        Ok(self.signals.is_idle()? && communicator.is_idle()?)
     }
 
     /// Waits until the launches are complete.

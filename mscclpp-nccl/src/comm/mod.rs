@@ -37,7 +37,6 @@ use self::reduction::Operators;
 pub(crate) use self::reduction::{Operator, Scalar, scale};
 use self::signals::Signals;
 pub(crate) use self::signals::{OneSided, Put, descriptions};
-use self::transfer::Lanes;
 use crate::abi::{Code, Handle};
 use crate::config::Config;
 use crate::entry::{Failure, Result, keep};
@@ -74,7 +73,6 @@ pub(crate) struct Comm {
     streams: Mutex<HashMap<usize, Arc<Stream>>>,
     pub(crate) memories: Memories,
     pub(crate) operators: Operators,
-    pub(crate) lanes: Lanes,
     signals: Signals,
     /// Listens for processes that join when the communicator grows.
     newcomers: Mutex<Option<RootListener>>,
@@ -150,7 +148,6 @@ impl Comm {
             streams: Mutex::default(),
             memories: Memories::default(),
             operators: Operators::default(),
-            lanes: Lanes::default(),
             signals: Signals::default(),
             newcomers: Mutex::default(),
             calls: AtomicU64::new(0),

@@ -45,7 +45,7 @@ def _doctor() -> int:
     else:
         from ._bench import run_ranks
 
-        problems += run_ranks(["--begin", "4096", "--end", "4096", "--iterations", "3", "--quiet"], 2, 60)
+        problems += int(run_ranks(["--begin", "4096", "--end", "4096", "--iterations", "3", "--quiet"], 2, 60) != 0)
         print("a call of two processes: " + ("failed" if problems else "right"))
     return 1 if problems else 0
 
@@ -57,11 +57,15 @@ def main(arguments: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("doctor", help="print what the backend needs and finds on this machine")
     bench = commands.add_parser("bench", help="measure calls beside those of gloo, in processes of this machine")
-    from ._bench import add_arguments, main as measure
+    launch = commands.add_parser("launch", help="start a program once per rank on this machine, and end all ranks when one fails")
+    from . import _bench, _launch
 
-    add_arguments(bench)
+    _bench.add_arguments(bench)
+    _launch.add_arguments(launch)
     chosen = parser.parse_args(arguments)
-    return _doctor() if chosen.command == "doctor" else measure(chosen)
+    if chosen.command == "doctor":
+        return _doctor()
+    return _bench.main(chosen) if chosen.command == "bench" else _launch.main(chosen)
 
 
 if __name__ == "__main__":

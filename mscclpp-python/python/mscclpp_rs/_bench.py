@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import socket
 import statistics
-import subprocess
 import sys
 import time
 from typing import Any
+
+from ._launch import run
 
 #: Calls of a block, and calls before them that are not counted.
 BLOCK, SKIPPED = 10, 2
@@ -39,21 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_ranks(arguments: list[str], ranks: int, timeout: float | None = None) -> int:
     """Starts the processes and waits for them. Returns 0 if all of them succeed."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks)}
-    environment.setdefault("OMP_NUM_THREADS", "1")
-    command = [sys.executable, "-m", "mscclpp_rs._bench", *arguments]
-    processes = [subprocess.Popen(command, env={**environment, "RANK": str(rank)}) for rank in range(ranks)]
-    status = 0
-    for process in processes:
-        try:
-            status = process.wait(timeout) or status
-        except subprocess.TimeoutExpired:
-            process.kill()
-            status = 1
-    return 1 if status else 0
+    return run([sys.executable, "-m", "mscclpp_rs._bench", *arguments], ranks, timeout=timeout)
 
 
 def main(options: argparse.Namespace) -> int:

@@ -20,8 +20,6 @@ from ._tensors import Buffers
 from ._work import FINISHED, Work, answer_through_wrappers
 
 NAME = "mscclpp"
-#: Whether tensors on devices are sent: not until a receive on simulated devices no longer gets other data than was sent.
-_HAS_DEVICE_TRANSFERS = False
 _UNSET = timedelta(milliseconds=-1)
 _KEY = "mscclpp/unique_id"
 _RED_OP: Any = c10d.ReduceOp.RedOpType
@@ -430,7 +428,7 @@ class Backend(_BASE):  # type: ignore[misc]
     # Transfers.
 
     def send(self, tensors: Any, dst_rank: int, tag: int = 0) -> Work:
-        """Sends a tensor to a rank, which receives it with the same tag; tensors on devices are refused."""
+        """Sends a tensor to a rank, which receives it with the same tag; tensors on devices in the order of their calls."""
         tensor = Buffers().input(tensors[0])
         if tensor.is_cuda:
             return self._transfer_on_device((True, tensor, dst_rank), tensors, None)
@@ -445,8 +443,6 @@ class Backend(_BASE):  # type: ignore[misc]
         return self._finish(self._native.recv(tensor, src_rank, tag), tensors, buffers)
 
     def _transfer_on_device(self, transfer: tuple[bool, torch.Tensor, int], tensors: Any, buffers: Buffers | None) -> Work:
-        if not _HAS_DEVICE_TRANSFERS:
-            raise UnsupportedError("send and recv on a device: expected tensors on the CPU; copy them with tensor.cpu()")
         if transfer[2] < 0:
             raise UnsupportedError("recv on a device: expected a source, found any; receive into a tensor on the CPU")
         if self._coalesced is None:

@@ -9,7 +9,7 @@ use crate::jobs;
 use crate::package::{folder, sources};
 
 /// Scripts of unit tests in `tests/python`, with their minimum number of tests.
-const UNIT_TESTS: [(&str, usize); 3] = [("language", 42), ("plans", 27), ("compat", 13)];
+const UNIT_TESTS: [(&str, usize); 4] = [("language", 42), ("plans", 27), ("compat", 13), ("launch", 7)];
 
 /// Versions of PyTorch.
 pub(crate) const VERSIONS: [&str; 2] = ["2.15.0", "2.11.0"];

@@ -15,8 +15,9 @@ pub(crate) struct Python {
     package: PathBuf,
 }
 
-fn script(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts").join(name)
+/// Returns the command of a script.
+pub(crate) fn script(name: &str) -> Command {
+    Command::new(Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts").join(name))
 }
 
 fn job(name: &str) -> PathBuf {
@@ -24,7 +25,7 @@ fn job(name: &str) -> PathBuf {
 }
 
 /// Returns what a script printed.
-fn printed(command: &mut Command) -> Result<PathBuf, String> {
+pub(crate) fn printed(command: &mut Command) -> Result<PathBuf, String> {
     let Output { status, stdout, stderr } = command.output().map_err(|error| error.to_string())?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
     if status.success() { Ok(text(&stdout).into()) } else { Err(text(&stderr)) }
@@ -38,7 +39,7 @@ fn package() -> Result<PathBuf, String> {
         let built = std::env::current_exe().map_err(|error| error.to_string())?;
         let library = built.with_file_name("libmscclpp_rs.so");
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("mscclpp-python");
-        printed(Command::new(script("python-package.sh")).arg(library).arg(folder))
+        printed(script("python-package.sh").arg(library).arg(folder))
     };
     FOLDER.get_or_init(make).clone()
 }
@@ -49,8 +50,7 @@ impl Python {
     /// # Errors
     /// The reason why there is none.
     pub(crate) fn find(version: &str) -> Result<Self, String> {
-        let mut command = Command::new(script("python-env.sh"));
-        let program = printed(command.arg(version).env("MSCCLPP_PYTHON_INSTALL", "0"))?;
+        let program = printed(script("python-env.sh").arg(version).env("MSCCLPP_PYTHON_INSTALL", "0"))?;
         Ok(Self { program, package: package()? })
     }
 
@@ -59,6 +59,16 @@ impl Python {
         command.env("PYTHONPATH", &self.package).env("OMP_NUM_THREADS", "1").env("PYTHONDONTWRITEBYTECODE", "1");
         // Devices of this machine are not for these tests.
         command.env("CUDA_VISIBLE_DEVICES", "");
+        command
+    }
+
+    /// Returns a command with the packages of a folder as well.
+    pub(crate) fn command_with(&self, folder: &Path) -> Command {
+        let mut command = self.command();
+        let mut path = self.package.clone().into_os_string();
+        path.push(":");
+        path.push(folder);
+        command.env("PYTHONPATH", path);
         command
     }
 

@@ -4,6 +4,7 @@
 
 mod environment;
 mod ranks;
+mod types;
 
 // Ports that are otherwise unused.
 #[path = "../../../mscclpp-exec/tests/common/port.rs"]
@@ -75,7 +76,11 @@ fn of_version(version: &'static str) -> Vec<Trial> {
         add(format!("{mode}_is_reported_alike"), Box::new(move |python| fail(python, mode, remaining)));
     }
     add("copies_of_the_process_are_refused".into(), Box::new(|python| fail(python, "forked", 0)));
-    trials.into_iter().map(|trial| trial.with_ignored_flag(python.is_err())).collect()
+    let mut trials: Vec<Trial> = trials.into_iter().map(|trial| trial.with_ignored_flag(python.is_err())).collect();
+    if is_newest {
+        trials.extend(types::tests(&python));
+    }
+    trials
 }
 
 /// Runs a job and checks that every rank ran all its tests.

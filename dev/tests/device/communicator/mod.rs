@@ -36,7 +36,7 @@ impl<F: Fn(&Communicator, &Device) -> Result<(), Failed> + Sync> Rank for F {}
 
 pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     type Test = fn(u64) -> Result<(), Failed>;
-    let tests: [(&str, Test); 54] = [
+    let tests: [(&str, Test); 56] = [
         ("hosts_in_one_domain", access::hosts_in_one_domain),
         ("hosts_in_two_domains", access::hosts_in_two_domains),
         ("domain_that_cannot_be_used", access::domain_that_cannot_be_used),
@@ -81,6 +81,8 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
         ("transfers_bring_what_was_sent", transfers::transfers_bring_what_was_sent),
         ("counts_without_room_are_reported_by_all_ranks", transfers::counts_without_room_are_reported_by_all_ranks),
         ("transfers_of_different_lengths_are_reported", transfers::different_lengths_are_reported_by_both_ranks),
+        ("both_ranks_may_send_first", transfers::both_ranks_may_send_first),
+        ("receives_return_before_the_sender_calls", transfers::receives_return_before_the_sender_calls),
         ("invalid_transfers_are_rejected", transfers::invalid_transfers_are_rejected),
         ("eager_calls_around_a_capture_keep_their_order", captures::eager_calls_around_a_capture_keep_their_order),
         ("first_calls_are_captured", first_captures::first_calls_are_captured),

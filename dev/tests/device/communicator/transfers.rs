@@ -96,6 +96,59 @@ pub(super) fn transfers_bring_what_was_sent(seed: u64) -> Result<(), Failed> {
     Ok(())
 }
 
+/// Outside of a group: no send waits for its receiver, neither on the host nor on the stream, and what it sends may change afterwards.
+pub(super) fn both_ranks_may_send_first(seed: u64) -> Result<(), Failed> {
+    on_devices(seed, 2, 2, |comm, device| {
+        let (stream, rank) = (device.stream()?, comm.rank());
+        let on = comm.on(&stream);
+        let values = |of: u32, number: u32, len: usize| vec![1 + of * 100 + number; len];
+        for (round, len) in [1, 1, 5_000, 100_000, 5_000, 100_000, 7].into_iter().enumerate() {
+            let round = round as u32 * 10;
+            let mut sent = DeviceVec::<u32>::new(device, len)?;
+            let other = DeviceVec::<u32>::new(device, len)?;
+            for number in [round, round + 1] {
+                stream.copy(&DeviceVec::from_slice(device, &values(rank, number, len))?, &mut sent)?;
+                on.send(&sent, 1 - rank)?;
+                stream.copy(&other, &mut sent)?;
+            }
+            // Both ranks have sent before one of them receives.
+            comm.barrier()?;
+            for number in [round, round + 1] {
+                let mut received = DeviceVec::<u32>::new(device, len)?;
+                on.recv(&mut received, 1 - rank)?;
+                on.synchronize()?;
+                assert_eq!(received.to_vec()?, values(1 - rank, number, len), "{len} elements");
+            }
+        }
+        Ok(())
+    })
+}
+
+/// A receive does not wait for its sender on the host, and drops of its memory wait for it.
+pub(super) fn receives_return_before_the_sender_calls(seed: u64) -> Result<(), Failed> {
+    on_devices(seed, 2, 2, |comm, device| {
+        let (stream, rank) = (device.stream()?, comm.rank());
+        let on = comm.on(&stream);
+        for len in [3, 3, 20_000] {
+            let sent = DeviceVec::from_slice(device, &vec![7 + rank; len])?;
+            let (mut received, mut copy) = (DeviceVec::<u32>::new(device, len)?, DeviceVec::<u32>::new(device, len)?);
+            if rank == 0 {
+                on.recv(&mut received, 1)?;
+                stream.copy(&received, &mut copy)?;
+            }
+            comm.barrier()?;
+            if rank == 1 {
+                on.send(&sent, 0)?;
+            } else {
+                drop(received);
+                on.synchronize()?;
+                assert_eq!(copy.to_vec()?, vec![8; len]);
+            }
+        }
+        Ok(on.synchronize()?)
+    })
+}
+
 pub(super) fn different_lengths_are_reported_by_both_ranks(seed: u64) -> Result<(), Failed> {
     on_devices(seed, 3, 2, |comm, device| {
         let stream = device.stream()?;
@@ -106,12 +159,17 @@ pub(super) fn different_lengths_are_reported_by_both_ranks(seed: u64) -> Result<
             1 => on.recv(&mut memory, 0),
             _ => return Ok(()),
         };
-        // The rank that comes first learns it when it waits.
+        // A buffered send does not occupy the stream.
+        while made.is_ok() && !comm.is_idle()? {
+            std::thread::yield_now();
+        }
         let error = failure(made.and_then(|()| on.synchronize()))?;
         assert!(matches!(error, Error::Transfer { .. }), "{error}");
         assert_eq!(error.kind(), ErrorKind::Mismatch, "{error}");
         let text = error.to_string();
-        assert!(text.contains("32 bytes") && text.contains("36 bytes") && text.contains("transfers.rs"), "{text}");
+        assert!(text.contains("32 bytes") && text.contains("36 bytes") && text.contains(file!()), "{text}");
+        let error = failure(comm.check())?;
+        assert!(matches!(error, Error::Transfer { .. }), "{error}");
         Ok(())
     })
 }

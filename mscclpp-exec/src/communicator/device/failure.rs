@@ -26,12 +26,12 @@ impl Communicator {
         drop(calls);
         // Launches of transfers end as well.
         let of_pairs = self.each_pair(Self::check);
-        own.and(of_pairs)
+        own.and(self.inner.lanes.check()).and(of_pairs)
     }
 }
 
 impl Communicator {
-    /// Returns whether all launches of this rank's calls on device memory are complete.
+    /// Returns whether all launches of this rank's calls on device memory are complete, those of transfers that a thread makes too.
     ///
     /// # Errors
     /// [`Error::Busy`], [`Error::Driver`].
@@ -40,6 +40,7 @@ impl Communicator {
         let connection = calls.devices.connection.as_ref();
         let is_idle = Cell::new(connection.is_none_or(|connection| connection.executor.is_idle()));
         drop(calls);
+        is_idle.set(self.inner.lanes.are_idle()? && is_idle.get());
         self.each_pair(|pair| {
             // A thread that is in a call of the pair has not made its launch.
             let idle = match pair.is_idle() {

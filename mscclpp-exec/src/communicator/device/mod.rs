@@ -12,11 +12,13 @@ mod transfers;
 use std::panic::Location;
 use std::sync::Arc;
 
+use mscclpp_bootstrap::place;
 use mscclpp_core::types::ReduceOp;
 
 use self::connection::Connection;
 use self::launch::DeviceCall;
 use self::posted::Kind;
+pub(super) use self::transfers::{Lanes, Transfer};
 use super::Communicator;
 use super::handle::Calls;
 use crate::cuda::{
@@ -273,7 +275,12 @@ impl OnStream<'_> {
             return Err(Error::Capturing { what: "cannot wait for the stream".into() });
         }
         self.synchronize_calls()?;
-        self.communicator.each_pair(|pair| pair.on(self.stream).synchronize_calls())
+        self.communicator.inner.lanes.check()?;
+        self.communicator.each_pair(|pair| match pair.on(self.stream).synchronize_calls() {
+            // A thread makes a transfer for which the stream does not wait.
+            Err(Error::Busy) => Ok(()),
+            synchronized => synchronized,
+        })
     }
 
     #[track_caller]
@@ -334,7 +341,7 @@ impl OnStream<'_> {
         if !is_captured {
             refuse_in_capture("cannot make a call on a stream that is not captured")?;
         }
-        let Self { communicator, stream } = *self;
+        let (Self { communicator, stream }, place) = (*self, place::current(place));
         Ok((connection, DeviceCall { communicator, stream, place, is_captured, forced, staging_limit }))
     }
 }

@@ -2,13 +2,11 @@
 
 use std::panic::Location;
 
-use super::OnStream;
 use super::connection::Connection;
 use super::launch::{DeviceCall, Entry, piece_bytes};
 use super::posted::Kind;
+use super::{Devices, OnStream};
 use crate::communicator::decide::decide;
-use crate::communicator::point_to_point::Sequence;
-use crate::dtype::Element;
 use crate::error::Error;
 use crate::select::Request;
 
@@ -62,17 +60,12 @@ impl OnStream<'_> {
             Ok(of_all.iter().flatten().all(|in_place| *in_place == 1))
         })
     }
+}
 
-    /// Returns whether a [`send`](Self::send) to a rank, or a [`recv`](Self::recv) from it, of `len` elements only enqueues work:
-    /// the ranks have made one of this size and type before, so that the call does not wait for the other rank. `false` while
-    /// another thread is in such a call.
-    pub fn is_transfer_prepared<T: Element>(&self, len: usize, peer: u32, is_sent: bool) -> bool {
-        let Some(pair) = self.communicator.known_pair(peer, Sequence::on_device(is_sent)) else { return false };
-        let from = if is_sent { pair.rank() } else { 1 - pair.rank() };
-        let request = pair.transfer_request::<T>(len, from);
-        let Ok(calls) = pair.calls() else { return false };
-        let staging_limit = calls.devices.staging_limit;
-        calls.devices.connection.as_ref().is_some_and(|connection| connection.is_prepared(&request, staging_limit))
+impl Devices {
+    /// Returns whether a request on memory that is not registered is prepared, so that a call only enqueues work.
+    pub(super) fn is_prepared(&self, request: &Request) -> bool {
+        self.connection.as_ref().is_some_and(|connection| connection.is_prepared(request, self.staging_limit))
     }
 }
 

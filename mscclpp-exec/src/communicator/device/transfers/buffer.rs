@@ -1,16 +1,14 @@
 //! Memory for sends that wait for their receiver.
 
-use mscclpp_exec::Error;
-use mscclpp_exec::cuda::{Device, DeviceVec, Event};
-
-use crate::comm::Memory;
+use crate::cuda::{Device, DeviceVec, Event};
+use crate::error::Error;
 
 /// Maximum number of bytes of one direction between two ranks that wait for their receiver, as much as NCCL's buffer of a
 /// connection has by default (`NCCL_BUFFSIZE`).
-pub(super) const MAX_BUFFERED: u64 = 4 << 20;
+const MAX_BUFFERED: usize = 4 << 20;
 
 /// Minimum size of a buffer, in bytes.
-const MIN_BYTES: u64 = 1 << 12;
+const MIN_BYTES: usize = 1 << 12;
 
 /// A buffer for one send.
 struct Buffer {
@@ -36,11 +34,12 @@ impl Buffers {
     ///
     /// # Errors
     /// [`Error::Driver`].
-    pub(super) fn take(&mut self, device: &Device, bytes: u64) -> Result<Option<(usize, Memory)>, Error> {
-        let size = bytes.max(MIN_BYTES).next_power_of_two();
+    pub(super) fn take(&mut self, device: &Device, bytes: u64) -> Result<Option<(usize, DeviceVec<u8>)>, Error> {
+        let size = usize::try_from(bytes).unwrap_or(usize::MAX).max(MIN_BYTES);
         if size > MAX_BUFFERED {
             return Ok(None);
         }
+        let size = size.next_power_of_two();
         for buffer in &mut self.0 {
             if let State::Sent(end) = &buffer.state
                 && end.is_complete()?
@@ -48,27 +47,29 @@ impl Buffers {
                 buffer.state = State::Free;
             }
         }
-        let is_fit = |buffer: &Buffer| matches!(buffer.state, State::Free) && buffer.memory.len() as u64 == size;
+        let is_fit = |buffer: &Buffer| matches!(buffer.state, State::Free) && buffer.memory.len() == size;
         let number = match self.0.iter().position(is_fit) {
             Some(number) => number,
             None => {
-                let allocated: u64 = self.0.iter().map(|buffer| buffer.memory.len() as u64).sum();
                 // Free ones of other sizes make room.
-                if allocated + size > MAX_BUFFERED {
+                if self.allocated() + size > MAX_BUFFERED {
                     let last_used = self.0.iter().rposition(|buffer| !matches!(buffer.state, State::Free));
                     self.0.truncate(last_used.map_or(0, |last| last + 1));
                 }
-                let allocated: u64 = self.0.iter().map(|buffer| buffer.memory.len() as u64).sum();
-                if allocated + size > MAX_BUFFERED {
+                if self.allocated() + size > MAX_BUFFERED {
                     return Ok(None);
                 }
-                self.0.push(Buffer { memory: DeviceVec::new(device, size as usize)?, state: State::Free });
+                self.0.push(Buffer { memory: DeviceVec::new(device, size)?, state: State::Free });
                 self.0.len() - 1
             }
         };
         let buffer = &mut self.0[number];
         buffer.state = State::Queued;
-        Ok(Some((number, Memory::internal(buffer.memory.as_slice().address, bytes))))
+        Ok(Some((number, buffer.memory.share())))
+    }
+
+    fn allocated(&self) -> usize {
+        self.0.iter().map(|buffer| buffer.memory.len()).sum()
     }
 
     /// Records the event before which the send of a buffer ends.

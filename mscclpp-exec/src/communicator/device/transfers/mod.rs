@@ -1,13 +1,24 @@
-//! Transfers between two ranks on device memory, and the calls that are made of them.
+//! Transfers between two ranks on device memory, and the calls that are made of them. No rank waits for another one on the host.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `direction` | a transfer, and its direction |
+//! | `lane` | the transfers of one direction, and the thread that makes the first ones |
+//! | `buffer` | memory for sends that wait for their receiver |
+
+mod buffer;
+mod direction;
+mod lane;
 
 use std::panic::Location;
 
 use mscclpp_bootstrap::place;
 
+use self::direction::Direction;
+pub(in crate::communicator) use self::direction::Transfer;
+pub(in crate::communicator) use self::lane::Lanes;
 use super::OnStream;
-use super::launch::Memory;
-use crate::communicator::group::{Transfer, mismatch};
-use crate::communicator::point_to_point::Sequence;
+use crate::communicator::group::{Order, mismatch};
 use crate::cuda::{DeviceMut, DeviceRef, Lent};
 use crate::dtype::{DataType, Element};
 use crate::error::Error;
@@ -21,29 +32,34 @@ struct Part<'a> {
 
 impl OnStream<'_> {
     /// Sends `data` to another rank, which receives as many elements of the same type with [`recv`](Self::recv), when the stream
-    /// reaches this call. Work that is enqueued later waits until the other rank has the data, unless it is short. The transfers
-    /// from one rank to another one are made in the order of their calls on both, whatever their streams; ranks that exchange
-    /// data do it in a [`Group`](crate::Group).
+    /// reaches this call. Returns without waiting for that rank, and `data` may be changed by work that is enqueued later.
+    ///
+    /// # Ordering
+    /// The transfers from one rank to another one are made in the order of their calls on both, whatever their streams. At most
+    /// 4 MiB in this direction are buffered until the other rank receives them; a longer send, and one in a captured stream or a
+    /// [`Group`](crate::Group), occupies its stream until then: ranks that exchange long data do it in a group.
     ///
     /// # Cost
-    /// As [`Communicator::send`](crate::Communicator::send): the first transfer of a size to a rank waits for that rank, unless
-    /// [`is_transfer_prepared`](Self::is_transfer_prepared).
+    /// A buffered send costs a copy and two events. The first transfer of a size to a rank is made by a thread, when the other rank
+    /// calls as well; later ones are one launch.
     ///
     /// # Errors
     /// [`Error::Peer`] for this rank itself or no rank; [`Error::Transfer`] with any other failure, which may be reported by
-    /// the next transfer with the same rank or by [`synchronize`](Self::synchronize).
+    /// a later transfer with the same rank, by [`synchronize`](Self::synchronize) or by
+    /// [`Communicator::check`](crate::Communicator::check).
     #[track_caller]
     pub fn send<T: Element>(&self, data: &impl DeviceRef<T>, peer: u32) -> Result<(), Error> {
-        self.transfer::<T>("send", peer, true, &data.lend(self.stream)?)
+        self.transfer::<T>("send", peer, true, data.lend(self.stream)?)
     }
 
-    /// Receives `data` from another rank, which sends as many elements of the same type with [`send`](Self::send).
+    /// Receives `data` from another rank, which sends as many elements of the same type with [`send`](Self::send). Returns without
+    /// waiting for that rank; work that is enqueued on the stream later does.
     ///
     /// # Errors
     /// As [`send`](Self::send).
     #[track_caller]
     pub fn recv<T: Element>(&self, data: &mut impl DeviceMut<T>, peer: u32) -> Result<(), Error> {
-        self.transfer::<T>("recv", peer, false, &data.lend_mut(self.stream)?)
+        self.transfer::<T>("recv", peer, false, data.lend_mut(self.stream)?)
     }
 
     /// Writes the inputs of all ranks to the output of rank `root`, as
@@ -207,25 +223,26 @@ impl OnStream<'_> {
         (0..).zip(counts).map(part).collect()
     }
 
-    /// Makes transfers in the order of a group. What a rank sends to itself is copied.
+    /// Makes transfers as those of a group. What a rank sends to itself is copied.
     #[track_caller]
-    fn exchange<T: Element>(&self, call: &'static str, mut parts: Vec<Part<'_>>) -> Result<(), Error> {
-        let _place = place::enter(Location::caller());
+    fn exchange<'a, T: Element>(&self, call: &'static str, mut parts: Vec<Part<'a>>) -> Result<(), Error> {
         let (rank, ranks) = (self.communicator.rank(), self.communicator.num_ranks());
         let order = |part: &Part<'_>| {
             let (from, to) = if part.is_sent { (rank, part.peer) } else { (part.peer, rank) };
-            (part.peer != rank, Transfer::new(from, to, ranks))
+            (part.peer != rank, Order::new(from, to, ranks))
         };
         parts.sort_by_key(order);
-        let own = parts.partition_point(|part| part.peer == rank);
-        if let [one, other] = &parts[..own] {
+        let others = parts.split_off(parts.partition_point(|part| part.peer == rank));
+        if let [one, other] = &parts[..] {
             let (from, to) = if one.is_sent { (one, other) } else { (other, one) };
             self.copy_own(&from.memory, &to.memory, T::TYPE)?;
-        } else if let Some(part) = parts[..own].first() {
+        } else if let Some(part) = parts.first() {
             let name = if part.is_sent { "send" } else { "recv" };
             return Err(mismatch(rank, &(name, Some(part.memory.len::<T>()), T::TYPE), None));
         }
-        parts[own..].iter().try_for_each(|part| self.transfer::<T>(call, part.peer, part.is_sent, &part.memory))
+        let _place = place::enter(Location::caller());
+        let transfer = |part: Part<'a>| Transfer::new::<T>(*self, call, part.peer, part.is_sent, part.memory);
+        Transfer::make_together(others.into_iter().map(transfer).collect::<Result<_, Error>>()?)
     }
 
     /// Enqueues the copy of what a rank sends to itself.
@@ -251,12 +268,8 @@ impl OnStream<'_> {
         call: &'static str,
         peer: u32,
         is_sent: bool,
-        memory: &Lent<'_>,
+        memory: Lent<'_>,
     ) -> Result<(), Error> {
-        self.communicator.transfer(call, peer, Sequence::on_device(is_sent), |pair| {
-            let from = if is_sent { pair.rank() } else { 1 - pair.rank() };
-            let request = pair.transfer_request::<T>(memory.len::<T>(), from);
-            pair.on(self.stream).serve(request, Memory { input: None, output: memory })
-        })
+        Transfer::new::<T>(*self, call, peer, is_sent, memory)?.make_alone()
     }
 }

@@ -1,0 +1,273 @@
+//! The transfers of one direction between two ranks, and the thread that makes the first ones.
+//!
+//! The transfers of one direction are a sequence, whatever travels in the other one. A transfer whose size is prepared is one
+//! launch on the caller's stream. The first one of a size needs the other rank, which may come much later, so that a thread makes
+//! it on a stream of the direction, and the caller's stream waits for it with a counter. A send alone, outside of a group, is
+//! copied to a buffer first if it is short, so that the caller's stream does not wait for the receiver.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use super::buffer::Buffers;
+use super::{Direction, Transfer};
+use crate::cuda::{Counter, DeferredWait, DeferredWork, Device, DeviceMut, DeviceRef, DeviceVec, Event, Stream};
+use crate::error::Error;
+
+/// The lanes of a communicator, by the other rank and whether this rank sends.
+#[derive(Default)]
+pub(in crate::communicator) struct Lanes(Mutex<BTreeMap<(u32, bool), Arc<Lane>>>);
+
+/// The transfers of one direction between two ranks.
+pub(super) struct Lane {
+    /// Of transfers that the caller's stream does not make itself.
+    stream: Stream,
+    device: Device,
+    state: Mutex<State>,
+    is_drained: Condvar,
+}
+
+pub(super) struct State {
+    queue: VecDeque<Job>,
+    /// Whether a thread makes the queued transfers, or the last one of them.
+    is_busy: bool,
+    counter: Counter,
+    buffers: Buffers,
+    /// The first failure of a transfer that a thread made. Later ones are not made.
+    failure: Option<Error>,
+}
+
+/// A transfer that a thread makes.
+struct Job {
+    direction: Direction,
+    work: Work,
+}
+
+enum Work {
+    /// On memory of the caller's, whose stream waits.
+    Deferred(DeferredWork),
+    Buffered(BufferedSend),
+}
+
+/// A send of the first bytes of the buffer with a number, which are there after an event.
+struct BufferedSend {
+    memory: DeviceVec<u8>,
+    bytes: usize,
+    number: usize,
+    begin: Event,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Lanes {
+    /// Returns the lane of a transfer, if it had one before.
+    fn known(&self, direction: &Direction) -> Option<Arc<Lane>> {
+        lock(&self.0).get(&direction.key()).cloned()
+    }
+
+    /// Returns the lane of a transfer.
+    fn of(&self, direction: &Direction, stream: &Stream) -> Result<Arc<Lane>, Error> {
+        let mut lanes = lock(&self.0);
+        if let Some(lane) = lanes.get(&direction.key()) {
+            return match stream.devices().any(|device| device.is_same(&lane.device)) {
+                true => Ok(Arc::clone(lane)),
+                false => Err(Error::StreamDeviceMismatch { device: lane.device.label() }),
+            };
+        }
+        let none = || Error::StreamDeviceMismatch { device: "any device".into() };
+        let lane = Arc::new(Lane::new(stream.devices().next().ok_or_else(none)?)?);
+        lanes.insert(direction.key(), Arc::clone(&lane));
+        Ok(lane)
+    }
+
+    fn all(&self) -> Vec<Arc<Lane>> {
+        lock(&self.0).values().cloned().collect()
+    }
+
+    /// Returns whether no transfer waits for a thread to make it, and those that were made for the caller's streams are complete.
+    pub(in crate::communicator) fn are_idle(&self) -> Result<bool, Error> {
+        self.all().iter().try_fold(true, |all, lane| Ok(all & (lane.lock().is_quiet() && lane.stream.is_idle()?)))
+    }
+
+    /// Returns the failure of a transfer that a thread made, if there is one.
+    pub(in crate::communicator) fn check(&self) -> Result<(), Error> {
+        self.all().iter().try_for_each(|lane| lane.lock().check())
+    }
+}
+
+impl State {
+    /// Returns whether a transfer that is made now follows all earlier ones.
+    fn is_quiet(&self) -> bool {
+        self.queue.is_empty() && !self.is_busy
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+}
+
+impl Lane {
+    fn new(device: &Device) -> Result<Self, Error> {
+        let (counter, buffers) = (Counter::new(device)?, Buffers::default());
+        let state = State { queue: VecDeque::new(), is_busy: false, counter, buffers, failure: None };
+        let (stream, device) = (device.priority_stream()?, device.clone());
+        Ok(Self { stream, device, state: Mutex::new(state), is_drained: Condvar::new() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Waits until a transfer that is made now follows all earlier ones.
+    fn drain(&self) {
+        let mut state = self.lock();
+        while !state.is_quiet() {
+            state = self.is_drained.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Lets a thread make a transfer.
+    fn push(self: &Arc<Self>, mut state: MutexGuard<'_, State>, direction: Direction, work: Work) -> Result<(), Error> {
+        state.queue.push_back(Job { direction, work });
+        if state.is_busy {
+            return Ok(());
+        }
+        let lane = Arc::clone(self);
+        match thread::Builder::new().name("mscclpp-transfer".into()).spawn(move || lane.run_jobs()) {
+            Ok(_) => state.is_busy = true,
+            Err(error) => {
+                state.queue.pop_back();
+                let error = Error::SpawnThread(error.to_string());
+                state.fail(error.clone());
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn run_jobs(&self) {
+        loop {
+            let mut state = self.lock();
+            let Some(job) = state.queue.pop_front() else {
+                state.is_busy = false;
+                self.is_drained.notify_all();
+                return;
+            };
+            if state.failure.is_some() {
+                continue;
+            }
+            drop(state);
+            if let Err(error) = self.run(&job) {
+                self.lock().fail(error);
+            }
+        }
+    }
+
+    /// Enqueues a transfer, and what follows it.
+    fn run(&self, Job { direction, work }: &Job) -> Result<(), Error> {
+        match work {
+            Work::Deferred(work) => work.run(&self.stream, |memory| direction.enqueue(&self.stream, memory)),
+            Work::Buffered(send) => {
+                let end = self.send(direction, send)?;
+                self.lock().buffers.sent(send.number, end);
+                Ok(())
+            }
+        }
+    }
+
+    /// Enqueues a send from a buffer. Returns the event before which it ends.
+    fn send(&self, direction: &Direction, send: &BufferedSend) -> Result<Event, Error> {
+        self.stream.wait_for(&send.begin)?;
+        let memory = DeviceRef::<u8>::lend(&send.memory, &self.stream)?.narrow::<u8>(&(0..send.bytes));
+        direction.enqueue(&self.stream, &memory)?;
+        self.stream.untimed_event()
+    }
+
+    /// Lets a thread make a transfer when the caller's stream has reached this point.
+    fn defer<'a>(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, State>,
+        transfer: Transfer<'a>,
+    ) -> Result<DeferredWait<'a>, Error> {
+        let Transfer { direction, stream, memory } = transfer;
+        let (work, wait) = state.counter.defer(memory, stream)?;
+        self.push(state, direction, Work::Deferred(work))?;
+        Ok(wait)
+    }
+}
+
+impl State {
+    /// Keeps a failure, and lets the streams continue that wait for transfers which are not made.
+    fn fail(&mut self, error: Error) {
+        self.failure.get_or_insert(error);
+        // Without a driver nothing can be done.
+        let _ = self.counter.release();
+    }
+}
+
+/// Makes a transfer that is in no group.
+pub(super) fn make_alone(lanes: &Lanes, transfer: Transfer<'_>) -> Result<(), Error> {
+    let stream = transfer.stream;
+    if stream.is_capturing()? {
+        // Graphs contain the transfer itself.
+        lanes.known(&transfer.direction).inspect(|lane| lane.drain());
+        return transfer.enqueue();
+    }
+    let lane = lanes.of(&transfer.direction, stream)?;
+    let mut state = lane.lock();
+    state.check()?;
+    let is_ready = state.is_quiet() && transfer.is_prepared();
+    let bytes = transfer.memory.as_slice().bytes;
+    if transfer.direction.is_sent
+        && let Some((number, mut memory)) = state.buffers.take(&lane.device, bytes)?
+    {
+        let copy = DeviceMut::<u8>::lend_mut(&mut memory, stream)?;
+        if bytes > 0 {
+            stream.copy_lent(&lane.device, &copy, &transfer.memory)?;
+        }
+        drop(copy);
+        let send = BufferedSend { memory, bytes: bytes as usize, number, begin: stream.untimed_event()? };
+        if !is_ready {
+            return lane.push(state, transfer.direction, Work::Buffered(send));
+        }
+        let end = lane.send(&transfer.direction, &send)?;
+        state.buffers.sent(number, end);
+        return Ok(());
+    }
+    if is_ready {
+        return transfer.enqueue();
+    }
+    lane.defer(state, transfer)?.enqueue()
+}
+
+/// Makes transfers of one communicator, in an order in which no transfer waits for another one of them: those that wait for other ranks
+/// on the host are made by threads, with all others of their lanes. The remaining ones only enqueue work.
+pub(super) fn make_together(lanes: &Lanes, transfers: Vec<Transfer<'_>>) -> Result<(), Error> {
+    let mut unprepared = Vec::new();
+    for transfer in &transfers {
+        if transfer.stream.is_capturing()? {
+            lanes.known(&transfer.direction).inspect(|lane| lane.drain());
+            continue;
+        }
+        let lane = lanes.of(&transfer.direction, transfer.stream)?;
+        let state = lane.lock();
+        state.check()?;
+        let is_ready = state.is_quiet() && transfer.is_prepared();
+        drop(state);
+        if !is_ready {
+            unprepared.push((transfer.direction.key(), lane));
+        }
+    }
+    let (mut waits, mut prepared) = (Vec::new(), Vec::new());
+    for transfer in transfers {
+        let key = transfer.direction.key();
+        match unprepared.iter().find(|(unprepared, _)| *unprepared == key) {
+            Some((_, lane)) => waits.push(lane.defer(lane.lock(), transfer)?),
+            None => prepared.push(transfer),
+        }
+    }
+    prepared.iter().try_for_each(Transfer::enqueue)?;
+    waits.into_iter().try_for_each(DeferredWait::enqueue)
+}

@@ -1,0 +1,179 @@
+//! Counters in device memory, with which a stream waits for work that another thread enqueues later.
+
+use std::fmt;
+
+use super::buffers::DeviceSlice;
+use super::capture::refuse_in_capture;
+use super::device::Device;
+use super::driver::SharedDriver;
+use super::lend::Lent;
+use super::memory::DeviceMemory;
+use super::stream::{Event, Stream};
+use crate::error::Error;
+
+/// Number of counters that are allocated together.
+const SLAB: u64 = 512;
+
+/// Distance from every value that a stream waits for, and less than half of all values.
+const RELEASED: u64 = 1 << 62;
+
+/// The counters of a device.
+#[derive(Default)]
+pub(super) struct FreeCounters {
+    /// Freed with the device: streams of the caller's may wait until then.
+    memory: Vec<DeviceMemory>,
+    /// Address and last value of counters that are not in use.
+    free: Vec<(u64, u64)>,
+}
+
+impl FreeCounters {
+    fn take(&mut self, driver: &SharedDriver) -> Result<(u64, u64), Error> {
+        if self.free.is_empty() {
+            refuse_in_capture("cannot allocate memory")?;
+            let memory = DeviceMemory::zeroed(driver, 8 * SLAB)?;
+            self.free.extend((0..SLAB).map(|at| (memory.address() + 8 * at, 0)));
+            self.memory.push(memory);
+        }
+        self.free.pop().ok_or_else(|| Error::Internal("a slab without counters".into()))
+    }
+}
+
+/// A counter. Those that are dropped are used again, from their last value on.
+pub(crate) struct Counter {
+    device: Device,
+    address: u64,
+    /// The last value that a stream waits for.
+    last: u64,
+    is_released: bool,
+}
+
+impl Counter {
+    /// Returns a counter of a device.
+    ///
+    /// # Errors
+    /// [`Error::Driver`]; [`Error::Capturing`].
+    pub(crate) fn new(device: &Device) -> Result<Self, Error> {
+        let (address, last) = device.counters().take(device.driver())?;
+        Ok(Self { device: device.clone(), address, last, is_released: false })
+    }
+
+    /// Divides work on memory that a stream lends: what is enqueued elsewhere, after the stream's work so far, and the wait of the
+    /// stream for it.
+    ///
+    /// # Errors
+    /// [`Error::Driver`].
+    pub(crate) fn defer<'a>(
+        &mut self,
+        memory: Lent<'a>,
+        stream: &'a Stream,
+    ) -> Result<(DeferredWork, DeferredWait<'a>), Error> {
+        let begin = stream.untimed_event()?;
+        self.last += 1;
+        let ticket = Ticket { _device: self.device.clone(), address: self.address, value: self.last };
+        let work = DeferredWork { begin, memory: memory.as_slice(), ticket: ticket.clone() };
+        Ok((work, DeferredWait { ticket, stream, _memory: memory, is_done: false }))
+    }
+
+    /// Ends all waits: stores are no longer ordered with others.
+    ///
+    /// # Errors
+    /// [`Error::Driver`].
+    pub(crate) fn release(&mut self) -> Result<(), Error> {
+        self.is_released = true;
+        // Other streams may have work that does not end.
+        let stream = self.device.priority_stream()?;
+        Ticket { _device: self.device.clone(), address: self.address, value: self.last + RELEASED }.pass(&stream)
+    }
+}
+
+impl Drop for Counter {
+    fn drop(&mut self) {
+        // A store of a released one may be pending.
+        if !self.is_released {
+            self.device.counters().free.push((self.address, self.last));
+        }
+    }
+}
+
+impl fmt::Debug for Counter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counter").field("last", &self.last).finish_non_exhaustive()
+    }
+}
+
+/// A value of a counter that a stream waits for, and that another one stores.
+#[derive(Clone)]
+struct Ticket {
+    /// Has the memory.
+    _device: Device,
+    address: u64,
+    value: u64,
+}
+
+impl Ticket {
+    /// Ends the waits after the work of a stream so far.
+    fn pass(&self, stream: &Stream) -> Result<(), Error> {
+        // SAFETY: the memory of counters is freed with the device, which waits for its work, and only stores and waits of streams
+        // access it.
+        unsafe { stream.write_value(self.address, self.value) }
+    }
+}
+
+/// Work on memory that another stream lends, which waits for it.
+pub(crate) struct DeferredWork {
+    /// The lending stream has reached its call.
+    begin: Event,
+    memory: DeviceSlice,
+    ticket: Ticket,
+}
+
+impl DeferredWork {
+    /// Enqueues the work: `enqueue` does it on a stream.
+    ///
+    /// # Errors
+    /// Those of `enqueue`, after which the waits are not ended; [`Error::Driver`].
+    pub(crate) fn run(
+        &self,
+        stream: &Stream,
+        enqueue: impl FnOnce(&Lent<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        stream.wait_for(&self.begin)?;
+        // SAFETY: the memory is what the lending stream lends until its `DeferredWait`, after which its later work begins when this
+        // has ended.
+        enqueue(&unsafe { Lent::new(self.memory) })?;
+        self.ticket.pass(stream)
+    }
+}
+
+/// Wait of a stream for work on memory that it lends. Dropping it enqueues the wait.
+pub(crate) struct DeferredWait<'a> {
+    ticket: Ticket,
+    stream: &'a Stream,
+    _memory: Lent<'a>,
+    is_done: bool,
+}
+
+impl DeferredWait<'_> {
+    /// Lets later work of the stream wait.
+    ///
+    /// # Errors
+    /// [`Error::Driver`].
+    pub(crate) fn enqueue(mut self) -> Result<(), Error> {
+        self.enqueue_once()
+    }
+
+    fn enqueue_once(&mut self) -> Result<(), Error> {
+        if std::mem::replace(&mut self.is_done, true) {
+            return Ok(());
+        }
+        // SAFETY: the memory of counters is freed with the device, which waits for its work.
+        unsafe { self.stream.wait_value(self.ticket.address, self.ticket.value) }
+    }
+}
+
+impl Drop for DeferredWait<'_> {
+    fn drop(&mut self) {
+        // A destructor cannot report a failure. The memory stops being lent after this.
+        let _ = self.enqueue_once();
+    }
+}
