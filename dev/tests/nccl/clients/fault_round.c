@@ -100,8 +100,6 @@ static int strike(void) {
   if (is_fault("late")) failure();
   if (is_fault("timeout") || is_fault("shrink")) {
     report(failure(), comm);
-    // Rank 0 forwards messages of the others while they shrink.
-    if (is_fault("shrink") && rank == 0) sleep(5);
     OK(ncclCommAbort, (ncclComm_t), comm);
     return 0;
   }
