@@ -34,6 +34,9 @@ pub(crate) trait Link: Debug + Send + Sync {
     /// Returns the timeouts of the communicator.
     fn options(&self) -> Options;
 
+    /// Returns the random number of the job, which all its ranks have.
+    fn job(&self) -> Nonce;
+
     /// Passes a frame to the router.
     ///
     /// # Errors

@@ -190,6 +190,10 @@ impl Link for TcpLink {
         self.options
     }
 
+    fn job(&self) -> Nonce {
+        self.job
+    }
+
     fn post(&self, frame: Frame) -> Result<(), Error> {
         if self.outbox.put(frame, self.options.timeout) {
             return Ok(());

@@ -13,7 +13,7 @@ use crate::dtype::{DataType, Element};
 use crate::error::Error;
 
 /// Calls that are made together, in an order in which ranks do not wait for each other in a cycle: for ranks that exchange data,
-/// and for several communicators of a job.
+/// and for several communicators, also of different jobs.
 ///
 /// ```
 /// use mscclpp_exec::{Communicator, Error, Group};
@@ -58,10 +58,13 @@ struct Grouped<'a> {
     run: Box<dyn FnOnce() -> Result<(), Error> + 'a>,
 }
 
+/// What distinguishes a communicator from all others: communicators of several jobs may be in one group.
+type Identity = (u64, u128);
+
 /// Where a call is among those of a group, the same on all ranks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Order {
-    communicator: u64,
+    communicator: Identity,
     transfer: Option<Transfer>,
     number: usize,
 }
@@ -85,7 +88,7 @@ impl Transfer {
 
 /// Data that a rank sends to itself, or memory for it.
 struct OwnPart<'a> {
-    communicator: u64,
+    communicator: Identity,
     rank: u32,
     dtype: DataType,
     /// Number of elements; of device memory known when it is lent.
@@ -158,12 +161,12 @@ impl<'a> Group<'a> {
 
     #[track_caller]
     fn add(&mut self, comm: &Communicator, transfer: Option<Transfer>, run: impl FnOnce() -> Result<(), Error> + 'a) {
-        let order = Order { communicator: comm.bootstrap().number(), transfer, number: self.calls.len() };
+        let order = Order { communicator: comm.bootstrap().identity(), transfer, number: self.calls.len() };
         self.calls.push(Grouped { order, place: Location::caller(), name: place::name(), run: Box::new(run) });
     }
 
     fn add_own<T: Element>(&mut self, comm: &Communicator, len: Option<usize>, memory: OwnMemory<'a>) {
-        let (communicator, rank) = (comm.bootstrap().number(), comm.rank());
+        let (communicator, rank) = (comm.bootstrap().identity(), comm.rank());
         self.own.push(OwnPart { communicator, rank, dtype: T::TYPE, len, memory });
     }
 
