@@ -10,7 +10,7 @@ use mscclpp_exec::cuda::{Device, Event, Stream};
 use mscclpp_exec::error::ErrorKind;
 
 use super::Transfer;
-use super::buffer::Buffers;
+use super::buffer::{Buffers, MAX_BUFFERED};
 use super::counter::{Counter, Ticket};
 use crate::comm::lock;
 
@@ -207,16 +207,26 @@ pub(super) fn make_alone(mut transfer: Transfer) -> Result<(), Error> {
     deferred.wait()
 }
 
-/// A transfer for which a stream has to wait.
+/// A transfer on the stream of its lane, for which the caller's stream has to wait.
 pub(super) struct Deferred {
     stream: Arc<Stream>,
-    ticket: Ticket,
+    end: DeferredEnd,
+}
+
+enum DeferredEnd {
+    /// A thread makes the transfer.
+    Ticket(Ticket),
+    /// It is enqueued.
+    Event(Event),
 }
 
 impl Deferred {
     /// Lets later work of the caller's stream wait for the transfer.
     pub(super) fn wait(self) -> Result<(), Error> {
-        self.ticket.wait(&self.stream)
+        match self.end {
+            DeferredEnd::Ticket(ticket) => ticket.wait(&self.stream),
+            DeferredEnd::Event(event) => self.stream.wait_for(&event),
+        }
     }
 }
 
@@ -225,26 +235,53 @@ fn defer(lane: &Arc<Lane>, mut state: MutexGuard<'_, State>, transfer: Transfer)
     let (stream, begin) = (Arc::clone(&transfer.stream), transfer.stream.untimed_event()?);
     let ticket = state.counter.next_ticket();
     lane.push(state, Job { transfer, begin, end: End::Ticket(ticket) })?;
-    Ok(Deferred { stream, ticket })
+    Ok(Deferred { stream, end: DeferredEnd::Ticket(ticket) })
 }
 
-/// Takes the transfers of a group that wait for other ranks on the host, with all others of their lanes, and lets threads make
-/// them. The remaining ones only enqueue work.
-pub(super) fn defer_unprepared(transfers: &mut Vec<Transfer>) -> Result<Vec<Deferred>, Error> {
-    let mut unprepared = Vec::new();
+/// Enqueues a transfer on the stream of its lane when the caller's stream has reached this point.
+fn enqueue_beside(lane: &Lane, mut transfer: Transfer) -> Result<Deferred, Error> {
+    let stream = Arc::clone(&transfer.stream);
+    lane.stream.wait_for(&stream.untimed_event()?)?;
+    transfer.enqueue(&lane.stream)?;
+    Ok(Deferred { stream, end: DeferredEnd::Event(lane.stream.untimed_event()?) })
+}
+
+/// How the transfers of a group on a lane are made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// By a thread: they wait for other ranks on the host.
+    Deferred,
+    /// On the stream of the lane: the other rank may make the transfers of the group one after the other, each of which occupies
+    /// its stream until this rank makes it, as no buffer holds it.
+    Beside,
+}
+
+/// Takes the transfers of a group that do not follow one another on the caller's streams, with all others of their lanes, and makes
+/// them or lets threads make them. The remaining ones only enqueue work.
+pub(super) fn make_beside(transfers: &mut Vec<Transfer>) -> Result<Vec<Deferred>, Error> {
+    let is_alone = transfers.len() < 2;
+    let mut ways: Vec<(Arc<Lane>, Way)> = Vec::new();
     for transfer in transfers.iter().filter(|transfer| !transfer.is_with_itself()) {
         let lane = transfer.comm.lanes.of(transfer)?;
         if transfer.stream.is_capturing()? {
             lane.drain();
         } else if !(lane.lock().is_quiet() && transfer.is_prepared()) {
-            unprepared.push(lane);
+            // It comes before the other way of its lane.
+            ways.insert(0, (lane, Way::Deferred));
+        } else if transfer.memory.bytes() > MAX_BUFFERED && !is_alone {
+            ways.push((lane, Way::Beside));
         }
     }
     let mut deferred = Vec::new();
     for transfer in std::mem::take(transfers) {
         let lane = (!transfer.is_with_itself()).then(|| transfer.comm.lanes.of(&transfer)).transpose()?;
-        match lane.filter(|lane| unprepared.iter().any(|other| Arc::ptr_eq(lane, other))) {
-            Some(lane) => deferred.push(defer(&lane, lane.lock(), transfer)?),
+        let way = lane.and_then(|lane| {
+            let found = ways.iter().find(|(other, _)| Arc::ptr_eq(&lane, other));
+            found.map(|(_, way)| (lane, *way))
+        });
+        match way {
+            Some((lane, Way::Deferred)) => deferred.push(defer(&lane, lane.lock(), transfer)?),
+            Some((lane, Way::Beside)) => deferred.push(enqueue_beside(&lane, transfer)?),
             None => transfers.push(transfer),
         }
     }

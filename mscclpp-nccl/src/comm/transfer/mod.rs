@@ -3,7 +3,8 @@
 //! The transfers of one direction between two ranks are a sequence, whatever travels in the other one. A transfer whose size is
 //! prepared is one launch on the caller's stream. The first one of a size needs the other rank, which may come much later, so that
 //! a thread makes it on a stream of the direction, and the caller's stream waits for it with a counter. A send alone, outside of a
-//! group, is copied to a buffer first if it is short, so that the caller's stream does not wait for the receiver.
+//! group, is copied to a buffer first if it is short, so that the caller's stream does not wait for the receiver. Longer ones of a
+//! group are made at the same time, each on the stream of its direction.
 //!
 //! | module | contents |
 //! |---|---|
@@ -92,7 +93,7 @@ pub(crate) fn make(mut transfer: Transfer) -> Result<()> {
 pub(crate) fn make_grouped(mut transfers: Vec<Transfer>) -> Result<()> {
     let Some(comm) = transfers.first().map(|transfer| Arc::clone(&transfer.comm)) else { return Ok(()) };
     transfers.iter().try_for_each(|transfer| transfer.comm.check_known_failure())?;
-    let made = lane::defer_unprepared(&mut transfers).and_then(|deferred| {
+    let made = lane::make_beside(&mut transfers).and_then(|deferred| {
         let mut group = Group::new();
         transfers.iter_mut().for_each(|transfer| transfer.add(&mut group));
         group.run()?;
