@@ -268,7 +268,13 @@ pub(crate) fn run_all(starts: Vec<Start>) -> Result<()> {
         }
     }
     // All of them are made, also if one fails.
-    let run = |sequence: Vec<Start>| sequence.into_iter().fold(Ok(()), |result, start| result.and((start.run)()));
+    let run = |sequence: Vec<Start>| {
+        let mut result = Ok(());
+        for start in sequence {
+            result = result.and((start.run)());
+        }
+        result
+    };
     if sequences.len() == 1 {
         return sequences.pop().map_or(Ok(()), run);
     }

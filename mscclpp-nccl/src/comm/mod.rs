@@ -8,6 +8,7 @@ pub(crate) mod memory;
 mod nested;
 mod query;
 pub(crate) mod reduction;
+mod set_up;
 mod signals;
 pub(crate) mod transfer;
 mod watch;

@@ -218,6 +218,43 @@ static void without_blocking(void) {
   }
 }
 
+/// Calls that a communicator makes for the first time while a stream is captured, in both modes that reject allocations.
+static void captured_first_calls(int mode) {
+  enum { kCount = 300 };
+  ncclComm_t part;
+  OK(ncclCommSplit, (ncclComm_t, int, int, ncclComm_t*, void*), comm, 0, rank, &part, 0);
+  int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks, twice = 0;
+  int32_t factor = 2, *send = device_memory(4 * kCount * 8), *recv = device_memory(4 * kCount), *scaled = device_memory(4 * kCount);
+  void *graph, *instance;
+  OK(ncclRedOpCreatePreMulSum, (int*, void*, int, int, ncclComm_t), &twice, &factor, kInt32, 1, part);
+  CU(cuStreamBeginCapture_v2, (stream_t, int), stream, mode);
+  OK(ncclReduceScatter, REDUCTION, send, send + rank * kCount, kCount, kInt32, kSum, part, stream);
+  OK(ncclAllReduce, REDUCTION, send + rank * kCount, scaled, kCount, kInt32, twice, part, stream);
+  CODE(0, start());
+  OK(ncclSend, SEND, scaled, kCount, kInt32, next, part, stream);
+  OK(ncclRecv, RECV, recv, kCount, kInt32, before, part, stream);
+  CODE(0, end());
+  if (rank == 0) OK(ncclSend, SEND, send + rank * kCount, kCount, kInt32, 1, part, stream);
+  if (rank == 1) OK(ncclRecv, RECV, recv, kCount, kInt32, 0, part, stream);
+  CU(cuStreamEndCapture, (stream_t, void**), stream, &graph);
+  CU(cuGraphInstantiateWithFlags, (void**, void*, unsigned long long), &instance, graph, 0);
+  for (int round = 0; round < 3; ++round) {
+    for (int r = 0; r < ranks; ++r) fill(send + r * kCount, rank, kCount, stream);
+    CU(cuGraphLaunch, (void*, stream_t), instance, stream);
+    EXPECT(send + rank * kCount, kCount, stream, i, sum_of(i));
+    EXPECT(scaled, kCount, stream, i, 2 * ranks * sum_of(i));
+    EXPECT(recv, kCount, stream, i, (rank == 1 ? 1 : 2 * ranks) * sum_of(i));
+  }
+  CU(cuGraphExecDestroy, (void*), instance);
+  CU(cuGraphDestroy, (void*), graph);
+  OK(ncclCommDestroy, (ncclComm_t), part);
+}
+
+static void captures(void) {
+  captured_first_calls(0);
+  captured_first_calls(1);
+}
+
 static ncclComm_t of_thread[2];
 
 /// Each thread has groups of its own.
@@ -259,6 +296,7 @@ int main(int argc, char** argv) {
       {"destroyed_within_its_group", destroyed_within_its_group},
       {"without_blocking", without_blocking},
       {"groups_of_threads", groups_of_threads},
+      {"captures", captures},
   };
   for (size_t k = 0; k < sizeof all / sizeof *all; ++k) {
     if (argc > 1 && strcmp(argv[1], all[k].name)) continue;

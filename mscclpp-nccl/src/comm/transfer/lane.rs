@@ -13,6 +13,7 @@ use super::Transfer;
 use super::buffer::{Buffers, MAX_BUFFERED};
 use super::counter::{Counter, Ticket};
 use crate::comm::lock;
+use crate::comm::set_up::SetUp;
 
 /// Interval after which a call is repeated that another thread has excluded, which checks for failures.
 const RETRY_INTERVAL: Duration = Duration::from_micros(50);
@@ -63,6 +64,7 @@ impl Lanes {
         if let Some(lane) = lanes.get(&key) {
             return Ok(Arc::clone(lane));
         }
+        let _set_up = SetUp::begin()?;
         let lane = Arc::new(Lane::new(&transfer.comm.device)?);
         lanes.insert(key, Arc::clone(&lane));
         Ok(lane)
