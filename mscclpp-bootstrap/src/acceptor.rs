@@ -323,6 +323,7 @@ fn claimed_rank(purpose: &Purpose) -> String {
     match purpose {
         Purpose::Join { rank, ranks, .. } | Purpose::Locate { rank, ranks } => format!("rank {rank} of {ranks}"),
         Purpose::Stream { from, .. } => format!("rank {from}"),
+        Purpose::Continue { rank, .. } => format!("rank {rank} of the job that continues this one"),
         Purpose::Observe => "a process of the job".into(),
     }
 }

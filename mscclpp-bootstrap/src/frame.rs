@@ -388,9 +388,10 @@ mod tests {
     #[test]
     fn other_version_is_reported() {
         let mut bytes = encode(&Frame::Heartbeat, None);
-        bytes[4] = 7;
+        let theirs = VERSION + 1;
+        bytes[4..6].copy_from_slice(&theirs.to_le_bytes());
         let error = decode(&bytes, MAX_UNAUTHENTICATED_BYTES, None).unwrap_err().of("rank 3");
-        assert_eq!(error, Error::Version { peer: "rank 3".into(), ours: VERSION, theirs: 7 });
+        assert_eq!(error, Error::Version { peer: "rank 3".into(), ours: VERSION, theirs });
     }
 
     #[test]

@@ -89,7 +89,7 @@ impl Bootstrap {
     pub fn local_with_options(num_ranks: u32, options: Options) -> Result<Vec<Self>, Error> {
         check_num_ranks(num_ranks)?;
         let options = options.bounded();
-        let (members, links) = local::links(num_ranks, options);
+        let (members, links) = local::links(num_ranks, options)?;
         let group = |(rank, link)| Self::all_ranks(rank as u32, Arc::new(link), members.clone());
         Ok(links.into_iter().enumerate().map(group).collect())
     }
@@ -132,6 +132,13 @@ impl Bootstrap {
     /// ranks, and 0 for the communicator of the whole job.
     pub fn number(&self) -> u64 {
         self.context
+    }
+
+    /// Returns what distinguishes this communicator from all others, those of other jobs too: its number in its job, and a random
+    /// number of the job. All its ranks have the same.
+    #[doc(hidden)]
+    pub fn identity(&self) -> (u64, u128) {
+        (self.context, u128::from_ne_bytes(self.link.job()))
     }
 
     /// Returns this communicator's ranks, as ranks of the job.

@@ -241,6 +241,8 @@ impl Inbox {
             Purpose::Join { rank: joins, generation, .. } => {
                 return conn.push(&self.reply_to_join(rank, joins, generation));
             }
+            // The rank that hosts the job may not have begun.
+            Purpose::Continue { .. } => return conn.push(&Frame::Retry),
             // No rank serves a rendezvous.
             Purpose::Locate { .. } => return,
             Purpose::Observe => {

@@ -12,6 +12,7 @@ mod collective;
 mod conn;
 mod connect;
 mod context;
+mod continuation;
 mod descriptors;
 mod env;
 mod error;

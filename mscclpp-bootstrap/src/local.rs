@@ -12,8 +12,10 @@ use super::inbox::{Inbox, KeyedStream};
 use super::link::{CheckAlive, Link};
 use super::mac::StreamKeys;
 use super::options::Options;
+use super::protocol::Nonce;
 use super::rank_info::RankInfo;
 use super::router::{Delivery, Router};
+use super::secret;
 
 /// State that the ranks share.
 #[derive(Debug)]
@@ -29,16 +31,22 @@ pub(crate) struct LocalLink {
     members: Arc<[RankInfo]>,
     rank: u32,
     options: Options,
+    /// Random number of the job.
+    job: Nonce,
 }
 
 /// Returns one link for each of `ranks` ranks.
-pub(crate) fn links(ranks: u32, options: Options) -> (Arc<[RankInfo]>, Vec<LocalLink>) {
+///
+/// # Errors
+/// [`Error::System`] if the system provides no random numbers.
+pub(crate) fn links(ranks: u32, options: Options) -> Result<(Arc<[RankInfo]>, Vec<LocalLink>), Error> {
+    let job = secret::random()?;
     let members: Arc<[RankInfo]> = (0..ranks).map(|rank| RankInfo::this(rank, None)).collect();
     let router = Mutex::new(Router::new(members.clone()));
     let hub = Arc::new(Hub { router, inboxes: members.iter().map(|_| Inbox::default()).collect() });
-    let link = |rank| LocalLink { hub: hub.clone(), members: members.clone(), rank, options };
+    let link = |rank| LocalLink { hub: hub.clone(), members: members.clone(), rank, options, job };
     let links = (0..ranks).map(link).collect();
-    (members, links)
+    Ok((members, links))
 }
 
 impl Hub {
@@ -72,6 +80,10 @@ impl Link for LocalLink {
 
     fn options(&self) -> Options {
         self.options
+    }
+
+    fn job(&self) -> Nonce {
+        self.job
     }
 
     fn post(&self, frame: Frame) -> Result<(), Error> {

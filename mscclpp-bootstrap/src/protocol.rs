@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Protocol version. It changes with every change of `Frame`.
-pub(crate) const VERSION: u16 = 6;
+pub(crate) const VERSION: u16 = 7;
 
 /// A number that is used once.
 pub(crate) type Nonce = [u8; 16];
@@ -20,6 +20,8 @@ pub(crate) enum Purpose {
     Stream { from: u32, to: u32, context: u64, id: u64, job: Nonce },
     /// To learn as `rank` of `ranks` where rank 0 of a job listens, or to tell it as rank 0.
     Locate { rank: u32, ranks: u32 },
+    /// To learn as `rank`, from the rank that hosts it, where the job listens that continues a communicator in a generation.
+    Continue { rank: u32, context: u64, generation: u32 },
     /// To ask rank 0 what the ranks of the job are doing, without being one of them.
     Observe,
 }
@@ -28,7 +30,7 @@ impl Purpose {
     /// Returns the rank that connects; 0 for a process that is no rank.
     pub(crate) fn rank(&self) -> u32 {
         match *self {
-            Self::Join { rank, .. } | Self::Locate { rank, .. } => rank,
+            Self::Join { rank, .. } | Self::Locate { rank, .. } | Self::Continue { rank, .. } => rank,
             Self::Stream { from, .. } => from,
             Self::Observe => 0,
         }
@@ -37,7 +39,7 @@ impl Purpose {
     /// Returns the rank to which it connects.
     pub(crate) fn peer(&self) -> u32 {
         match *self {
-            Self::Join { .. } | Self::Locate { .. } | Self::Observe => 0,
+            Self::Join { .. } | Self::Locate { .. } | Self::Continue { .. } | Self::Observe => 0,
             Self::Stream { to, .. } => to,
         }
     }

@@ -130,6 +130,7 @@ impl Secret {
             Purpose::Stream { from, to, context, id, job } => (1, from, to, context, id, job),
             Purpose::Observe => (2, 0, 0, 0, 0, [0; 16]),
             Purpose::Locate { rank, ranks } => (3, rank, 0, u64::from(ranks), 0, [0; 16]),
+            Purpose::Continue { rank, context, generation } => (4, rank, 0, context, u64::from(generation), [0; 16]),
         };
         let mut mac = mac::hmac(&self.0);
         mac.update(b"mscclpp bootstrap");
@@ -222,6 +223,7 @@ mod tests {
         assert!(!format!("{:?}", Secret([7; 16])).contains('7'));
     }
 
+    const CONTINUE: Purpose = Purpose::Continue { rank: 1, context: 3, generation: 1 };
     const STREAM: Purpose = Purpose::Stream { from: 1, to: 0, context: 3, id: 4, job: [5; 16] };
 
     /// Every transcript that differs from that of `purpose` with nonces `[1; 16]` and `[2; 16]` in one field.
@@ -249,6 +251,11 @@ mod tests {
                 Purpose::Locate { rank, ranks: ranks + 1 },
                 Purpose::Join { rank, ranks, generation: Some(0) },
             ],
+            Purpose::Continue { rank, context, generation } => vec![
+                Purpose::Continue { rank: rank + 1, context, generation },
+                Purpose::Continue { rank, context: context + 1, generation },
+                Purpose::Continue { rank, context, generation: generation + 1 },
+            ],
             Purpose::Observe => {
                 vec![
                     Purpose::Join { rank: 0, ranks: 0, generation: Some(0) },
@@ -262,7 +269,8 @@ mod tests {
 
     #[test]
     fn proof_is_valid_for_one_role_and_transcript() {
-        for purpose in [JOIN, STREAM, Purpose::Locate { rank: 1, ranks: 4 }, Purpose::Observe] {
+        let located = Purpose::Locate { rank: 1, ranks: 4 };
+        for purpose in [JOIN, STREAM, located, CONTINUE, Purpose::Observe] {
             let (secret, transcript) = (Secret([7; 16]), Transcript { purpose, nonces: [[1; 16], [2; 16]] });
             let proof = secret.proof(Role::Initiator, &transcript);
             assert!(secret.verify(Role::Initiator, &transcript, &proof));

@@ -5,12 +5,13 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use super::address::Address;
 use super::collective::ROOT_GRACE_PERIOD;
+use super::continuation::{self, Continuation};
 use super::error::Error;
 use super::frame::Frame;
 use super::group::Bootstrap;
 use super::inbox::State;
+use super::protocol::Purpose;
 use super::rank_info::RankInfo;
 use super::tcp;
 
@@ -28,8 +29,8 @@ impl Bootstrap {
     /// Communicators that were split from this one do not continue; pending calls and messages of a failed communicator
     /// are lost.
     ///
-    /// If rank 0 of the job is lost, which forwards messages, the remaining ranks form a new job, whose rank 0 is the first
-    /// of them, on the port on which it has listened for streams. All of them then have to pass the same list.
+    /// If rank 0 of the job does not remain, which forwards messages, the remaining ranks form a new job, whose rank 0 is the
+    /// first of them, so that an excluded rank 0 may leave at any time. If it is lost, all of them have to pass the same list.
     ///
     /// # Errors
     /// [`Error::Excluded`] if the other ranks continue without this one, with their names; [`Error::CollectiveTimeout`].
@@ -47,15 +48,26 @@ impl Bootstrap {
         }
         // One shrink of a rank at a time.
         let _sequence = self.sequence.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.shrink_in_job(&lost) {
-            Ok(Some(shrunk)) => Ok(shrunk),
-            Ok(None) => self.shrink_to_new_job(lost),
-            Err(error) => Err(self.as_own(error)),
+        let agreed = self.shrink_in_job(&lost).map_err(|error| self.as_own(error))?;
+        match agreed {
+            Some((number, group)) if self.remains_in_job(&group) => {
+                let own = self.group[self.rank as usize];
+                let rank = group.iter().position(|rank| *rank == own).unwrap_or(0) as u32;
+                Ok(Self::subset(rank, self.link.clone(), self.world.clone(), group.into(), &[number]))
+            }
+            Some((_, group)) => self.continue_in_new_job(&group),
+            None => self.continue_in_new_job(&self.remaining(lost)?),
         }
     }
 
-    /// Creates a communicator within the job; `None` if the job has failed. Errors contain ranks of the job.
-    fn shrink_in_job(&self, lost: &[u32]) -> Result<Option<Self>, Error> {
+    /// Returns whether the ranks need no other rank to forward their messages than before; threads of one process need none.
+    fn remains_in_job(&self, group: &[u32]) -> bool {
+        !self.group.contains(&0) || group.contains(&0) || self.link.secret().is_none()
+    }
+
+    /// Agrees on the remaining ranks within the job, and on the number of their communicator; `None` if the job has failed.
+    /// Errors contain ranks of the job.
+    fn shrink_in_job(&self, lost: &[u32]) -> Result<Option<(u64, Vec<u32>)>, Error> {
         let (inbox, context, timeout) = (self.link.inbox(), self.context, self.options().rendezvous_timeout);
         let (group, lost) = (self.group.to_vec(), lost.to_vec());
         let posted = self.link.post(Frame::EnterShrink { context, group, lost, timeout });
@@ -65,13 +77,7 @@ impl Bootstrap {
             let found = found
                 .and_then(|()| inbox.wait(time, State::job_failure, |state| state.take_shrunk(context)).map_err(drop));
             match (found, inbox.job_end()) {
-                (Ok(Some(result)), _) => {
-                    let (number, group) = result?;
-                    let own = self.group[self.rank as usize];
-                    let rank = group.iter().position(|rank| *rank == own).unwrap_or(0) as u32;
-                    let (link, world) = (self.link.clone(), self.world.clone());
-                    return Ok(Some(Self::subset(rank, link, world, group.into(), &[number])));
-                }
+                (Ok(Some(result)), _) => return result.map(Some),
                 (Err(()), Some(error @ Error::Excluded { .. })) => return Err(error),
                 (Err(()), _) => return Ok(None),
                 (Ok(None), _) => _ = self.link.expire(),
@@ -81,36 +87,46 @@ impl Bootstrap {
         Err(Error::Timeout { rank, from, call: "answer to shrink".into(), waited: timeout + ROOT_GRACE_PERIOD })
     }
 
-    /// Forms a new job of the remaining ranks, because the old one has failed.
-    fn shrink_to_new_job(&self, mut lost: Vec<u32>) -> Result<Self, Error> {
-        let cannot =
-            |reason: &str| Error::System { what: "cannot shrink the communicator".into(), reason: reason.into() };
-        let threads = || cannot("the ranks are threads of one process");
-        let secret = self.link.secret().ok_or_else(threads)?;
+    /// Returns the ranks that remain of a job that has failed.
+    fn remaining(&self, mut lost: Vec<u32>) -> Result<Vec<u32>, Error> {
         lost.extend(self.link.inbox().job_end().iter().flat_map(Error::lost));
-        let member = |rank: &u32| &self.world[*rank as usize];
         let own = self.group[self.rank as usize];
         // Not its own list: that was checked before.
         if lost.contains(&own) {
             let reason = "the job has failed because of it".into();
             return Err(self.as_own(Error::Excluded { who: self.own_info(), by: Vec::new(), reason }));
         }
-        let remains = |rank: &&RankInfo| !lost.contains(&rank.rank) && (rank.rank == own || !has_ended(rank));
-        let members: Vec<_> = self.group.iter().map(member).filter(remains).collect();
-        let numbers: Vec<_> = members.iter().map(|member| member.rank).collect();
-        let rank = members.iter().position(|member| member.rank == own).unwrap_or(0) as u32;
-        let (ranks, options) = (members.len() as u32, self.options());
-        let first = members[0].address.ok_or_else(threads)?;
-        let generation = Some(self.generation() + 1);
+        let has_ended = |rank: u32| rank != own && has_ended(&self.world[rank as usize]);
+        Ok(self.group.iter().copied().filter(|rank| !lost.contains(rank) && !has_ended(*rank)).collect())
+    }
+
+    /// Forms a new job of some ranks.
+    fn continue_in_new_job(&self, group: &[u32]) -> Result<Self, Error> {
+        let cannot =
+            |reason: &str| Error::System { what: "cannot shrink the communicator".into(), reason: reason.into() };
+        let threads = || cannot("the ranks are threads of one process");
+        let secret = self.link.secret().ok_or_else(threads)?;
+        let own = self.group[self.rank as usize];
+        let rank = group.iter().position(|rank| *rank == own).unwrap_or(0) as u32;
+        let (ranks, options, generation) = (group.len() as u32, self.options(), self.generation() + 1);
+        let first = self.world[group[0] as usize].address.ok_or_else(threads)?;
         let shrunk = if rank == 0 {
-            self.listener_at(first).and_then(|listener| tcp::host(listener, ranks, secret, options, generation))
+            let listener = TcpListener::bind((first.ip(), 0)).map_err(tcp::system("cannot listen"))?;
+            let at = listener.local_addr().map_err(tcp::system("cannot get the address of a socket"))?;
+            let shared = self.link.share_listener()?;
+            let shared = shared.ok_or_else(|| cannot("another job of this rank listens at its address"))?;
+            let (of, world) = ((self.context, generation), self.world.len() as u32);
+            let continuation = Continuation::new(shared, secret.clone(), (own, world), of, at)?;
+            tcp::host_continuation(listener, ranks, secret, options, Some(generation), Some(continuation))
         } else {
+            let purpose = Purpose::Continue { rank, context: self.context, generation };
             // The IP address at which the other ranks have reached this rank so far.
             let ip = self.world[own as usize].address.map(|own| own.ip());
-            tcp::join(&[first], rank, ranks, secret, options, ip, generation)
+            continuation::locate(first, purpose, &secret, options)
+                .and_then(|at| tcp::join(&[at], rank, ranks, secret, options, ip, Some(generation)))
         };
-        let shrunk = shrunk.map_err(|error| self.as_own(self.of_old_job(error, &numbers)))?;
-        let names: Vec<_> = numbers.iter().map(ToString::to_string).collect();
+        let shrunk = shrunk.map_err(|error| self.as_own(self.of_old_job(error, group)))?;
+        let names: Vec<_> = group.iter().map(ToString::to_string).collect();
         shrunk.compare(&[("list of remaining ranks", &names.join(", "))])?;
         Ok(shrunk)
     }
@@ -124,15 +140,6 @@ impl Bootstrap {
             }
             error => error.map_ranks(|rank| members.get(rank as usize).copied()),
         }
-    }
-
-    /// Returns a socket that listens at an address of this rank, which the failed job has not closed.
-    fn listener_at(&self, address: SocketAddr) -> Result<TcpListener, Error> {
-        if let Some(listener) = self.take_listener(address.port()) {
-            return Ok(listener);
-        }
-        let timeout = self.options().rendezvous_timeout;
-        Address::new(&address.ip().to_string(), address.port()).listen(timeout, timeout, false)
     }
 
     /// Returns the socket at which this rank has listened, which then accepts no more connections of the old job; `None` if

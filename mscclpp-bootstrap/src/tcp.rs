@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 use super::acceptor::Acceptor;
 use super::client::Client;
 use super::connect;
+use super::continuation::Continuation;
 use super::error::Error;
 use super::frame::{Frame, Malformed};
 use super::group::Bootstrap;
 use super::inbox::{Inbox, KeyedStream, State};
-use super::link::{CheckAlive, Link};
+use super::link::{CheckAlive, Link, SharedListener};
 use super::options::{MAX_TIMEOUT, Options, SHUTDOWN_TIMEOUT};
 use super::outbox::Outbox;
 use super::protocol::{Nonce, Purpose};
@@ -49,6 +50,18 @@ pub(super) fn host(
     options: Options,
     generation: Option<u32>,
 ) -> Result<Bootstrap, Error> {
+    host_continuation(listener, ranks, secret, options, generation, None)
+}
+
+/// Does what [`host`] does, for a job that may continue another one.
+pub(super) fn host_continuation(
+    listener: TcpListener,
+    ranks: u32,
+    secret: Secret,
+    options: Options,
+    generation: Option<u32>,
+    continuation: Option<Continuation>,
+) -> Result<Bootstrap, Error> {
     let options = options.bounded();
     let address = listener.local_addr().map_err(system("cannot get the address of a socket"))?;
     let second = listener.try_clone().map_err(system("cannot listen"))?;
@@ -56,7 +69,8 @@ pub(super) fn host(
     let job = secret::random()?;
     let (inbox, outbox) = (Arc::new(Inbox::default()), Arc::new(Outbox::new()?));
     let me = RankInfo::this(0, Some(address));
-    let root = Root::new(me, ranks, acceptor, (inbox.clone(), outbox.clone()), options, job, generation);
+    let mut root = Root::new(me, ranks, acceptor, (inbox.clone(), outbox.clone()), options, job, generation);
+    root.set_continuation(continuation);
     start("mscclpp rank 0", move || root.run())?;
     let (process, listener) = (std::process::id(), Mutex::new(Some(second)));
     let link = TcpLink { rank: 0, process, inbox, outbox, secret, job, options, listener };
@@ -129,8 +143,8 @@ pub(super) fn join(
 }
 
 /// Minimum and maximum delay before the next attempt to join a job that does not accept ranks yet.
-const MIN_JOIN_RETRY_DELAY: Duration = Duration::from_millis(2);
-const MAX_JOIN_RETRY_DELAY: Duration = Duration::from_millis(50);
+pub(super) const MIN_JOIN_RETRY_DELAY: Duration = Duration::from_millis(2);
+pub(super) const MAX_JOIN_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Waits until rank 0 reports that all ranks have joined.
 fn complete_join(link: TcpLink, time: Duration) -> Result<Bootstrap, Error> {
@@ -176,6 +190,10 @@ impl Link for TcpLink {
         self.options
     }
 
+    fn job(&self) -> Nonce {
+        self.job
+    }
+
     fn post(&self, frame: Frame) -> Result<(), Error> {
         if self.outbox.put(frame, self.options.timeout) {
             return Ok(());
@@ -193,6 +211,12 @@ impl Link for TcpLink {
         let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         self.outbox.stop_accepting();
         Some(listener)
+    }
+
+    fn share_listener(&self) -> Result<Option<SharedListener>, Error> {
+        let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner);
+        let listener = listener.as_ref().map(TcpListener::try_clone).transpose().map_err(system("cannot listen"))?;
+        Ok(listener.map(|listener| SharedListener { listener, job: self.job, inbox: Arc::clone(&self.inbox) }))
     }
 
     fn connect(

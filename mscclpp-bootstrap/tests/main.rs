@@ -1,5 +1,6 @@
 //! The tests of this crate's public API, in one program: each program links all of the crate.
 
+mod exclusion;
 mod local;
 #[path = "../../mscclpp-exec/tests/common/port.rs"]
 mod port;

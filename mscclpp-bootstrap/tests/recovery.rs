@@ -91,6 +91,28 @@ fn ranks_continue_after_rank_0_died() {
 }
 
 #[test]
+fn communicator_is_usable_after_a_shrink_without_rank_0() {
+    over_tcp(4, options(), |group| {
+        let own = group.rank();
+        // Each of them is a job of its own.
+        let shrinks: Vec<_> =
+            (own != 0).then(|| [0, 1].map(|_| group.shrink(&[0]).unwrap())).into_iter().flatten().collect();
+        shrinks.iter().for_each(|shrunk| check(shrunk, &[1, 2, 3], own));
+        // The host of the new jobs still accepts streams of the old one.
+        (0..4).filter(|peer| *peer != own).for_each(|peer| drop(group.stream(peer, 0).unwrap()));
+        check(&group, &[0, 1, 2, 3], own);
+        let part = group.split(Some(own % 2), 0).unwrap().unwrap();
+        if own != 0 {
+            // Only ranks 0 and 2 are in this part.
+            let lost: &[u32] = if own == 2 { &[0] } else { &[] };
+            check(&part.shrink(lost).unwrap(), if own == 2 { &[2] } else { &[1, 3] }, own);
+        }
+        shrinks.iter().for_each(|shrunk| check(shrunk, &[1, 2, 3], own));
+        group.barrier().unwrap();
+    });
+}
+
+#[test]
 fn rank_that_died_with_rank_0_need_not_be_in_the_list() {
     let barrier = Barrier::new(4);
     over_tcp(4, options(), |group| {

@@ -156,6 +156,35 @@ fn calls_of_several_communicators_can_be_added_in_any_order() {
 }
 
 #[test]
+fn communicators_of_several_jobs_can_be_in_one_group() {
+    let jobs = || Communicator::local(2).expect("two ranks");
+    let body = |one: Communicator, two: Communicator| {
+        // What a rank sends to itself stays in its communicator.
+        let (rank, mut first, mut second) = (one.rank(), [0], [0]);
+        let mut group = Group::new();
+        group.send(&one, &[1], rank);
+        group.send(&two, &[2], rank);
+        group.recv(&two, &mut second, rank);
+        group.recv(&one, &mut first, rank);
+        group.run().expect("both parts are received");
+        assert_eq!((first, second), ([1], [2]));
+        let mut group = Group::new();
+        let mut calls = [(&one, &mut first), (&two, &mut second)];
+        if rank == 1 {
+            calls.reverse();
+        }
+        for (comm, memory) in calls {
+            group.call(comm, move |comm| comm.all_reduce_in_place(memory, ReduceOp::Sum));
+        }
+        group.run().expect("all ranks take part");
+        assert_eq!((first, second), ([2], [4]));
+    };
+    std::thread::scope(|scope| {
+        jobs().into_iter().zip(jobs()).for_each(|(one, two)| _ = scope.spawn(move || body(one, two)));
+    });
+}
+
+#[test]
 fn gather_and_scatter_have_any_root() {
     for ranks in [1, 2, 3, 5] {
         for (root, part) in (0..ranks).flat_map(|root| [0, 1, 3000].map(|part| (root, part))) {

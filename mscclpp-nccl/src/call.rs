@@ -12,7 +12,7 @@ use mscclpp_exec::{Communicator, DataType, Element, Error};
 
 use crate::abi::{self, Handle, StreamHandle};
 use crate::comm::transfer::{self, Transfer};
-use crate::comm::{Comm, Memory, Operator, Scalar, scale};
+use crate::comm::{Comm, Identity, Memory, Operator, Scalar, scale};
 use crate::config::CallConfig;
 use crate::decision;
 use crate::element::with_type;
@@ -124,9 +124,9 @@ impl Call {
         self.trace.take()
     }
 
-    /// Returns the number of the communicator in its job, which is the same on all ranks.
-    pub(crate) fn number(&self) -> u64 {
-        self.communicator.bootstrap().number()
+    /// Returns what distinguishes the communicator from all others, the same on all ranks.
+    pub(crate) fn identity(&self) -> Identity {
+        self.communicator.bootstrap().identity()
     }
 
     /// Returns whether the rules forward the call.

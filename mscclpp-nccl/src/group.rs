@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use crate::call::{Arguments, Call};
-use crate::comm::{self, Comm, OneSided, transfer};
+use crate::comm::{self, Comm, Identity, OneSided, transfer};
 use crate::config::CallConfig;
 use crate::entry::{Result, panicked};
 use crate::forward::{self, Nested};
@@ -19,9 +19,8 @@ type Passed = Box<dyn FnOnce(&Nested) -> Result<()> + Send>;
 /// A call that a group makes at its end.
 enum Deferred {
     Call(Box<Call>),
-    /// Of the communicator with a number.
-    Passed(Arc<Comm>, u64, Passed),
-    OneSided(OneSided, u64),
+    Passed(Arc<Comm>, Identity, Passed),
+    OneSided(OneSided, Identity),
 }
 
 /// How a call of a group is made: those in sequence that are made alike are made together.
@@ -42,13 +41,12 @@ impl Deferred {
         }
     }
 
-    /// Returns what distinguishes the communicator from all others, the same on all its ranks: its number in its job, then its own.
-    fn number(&self) -> (u64, u64) {
-        let in_job = match self {
-            Self::Call(call) => call.number(),
-            Self::Passed(_, number, _) | Self::OneSided(_, number) => *number,
-        };
-        (in_job, self.comm().identity())
+    /// Returns what distinguishes the communicator from all others, the same on all its ranks.
+    fn identity(&self) -> Identity {
+        match self {
+            Self::Call(call) => call.identity(),
+            Self::Passed(_, identity, _) | Self::OneSided(_, identity) => *identity,
+        }
     }
 
     fn path(&self) -> Path {
@@ -64,7 +62,7 @@ impl Deferred {
     /// Returns the place among the calls of a rank: of each communicator the calls of all ranks first, in their order, then the
     /// transfers by plans, then the forwarded ones, then one-sided ones, of which waits are the last. Ranks that add transfers in different orders do not wait for one another
     /// in a cycle then.
-    fn order(&self) -> ((u64, u64), u32) {
+    fn order(&self) -> (Identity, u32) {
         let place = match self {
             Self::Call(call) if !call.is_transfer() => 0,
             Self::Call(call) if !call.is_forwarded() => 1,
@@ -77,7 +75,7 @@ impl Deferred {
                 }
             }
         };
-        (self.number(), place)
+        (self.identity(), place)
     }
 
     fn run(self) -> Result<()> {
@@ -125,8 +123,8 @@ pub(crate) fn discard() -> Result<()> {
 /// # Errors
 /// Those of the call.
 pub(crate) fn pass(comm: Arc<Comm>, run: impl FnOnce(&Nested) -> Result<()> + Send + 'static) -> Result<()> {
-    let number = comm.for_call()?.bootstrap().number();
-    add(Deferred::Passed(comm, number, Box::new(run)))
+    let identity = comm.for_call()?.bootstrap().identity();
+    add(Deferred::Passed(comm, identity, Box::new(run)))
 }
 
 /// Makes a one-sided call, now or at the end of the group.
@@ -134,8 +132,8 @@ pub(crate) fn pass(comm: Arc<Comm>, run: impl FnOnce(&Nested) -> Result<()> + Se
 /// # Errors
 /// Those of the call.
 pub(crate) fn one_sided(call: OneSided) -> Result<()> {
-    let number = call.comm().for_call()?.bootstrap().number();
-    add(Deferred::OneSided(call, number))
+    let identity = call.comm().for_call()?.bootstrap().identity();
+    add(Deferred::OneSided(call, identity))
 }
 
 /// Checks a call, and makes it, now or at the end of the group.
@@ -161,8 +159,8 @@ fn add(call: Deferred) -> Result<()> {
 /// Calls that one thread makes: those of one rank.
 struct Lane {
     device: u32,
-    /// Number and handle of each communicator.
-    comms: Vec<((u64, u64), usize)>,
+    /// Identity and handle of each communicator.
+    comms: Vec<(Identity, usize)>,
     calls: Vec<Deferred>,
 }
 
@@ -174,18 +172,18 @@ fn make(mut calls: Vec<Deferred>) -> Result<()> {
     }
     let mut lanes: Vec<Lane> = Vec::new();
     for call in calls {
-        let (device, number, handle) = (call.comm().device.ordinal(), call.number(), call.comm().handle);
+        let (device, identity, handle) = (call.comm().device.ordinal(), call.identity(), call.comm().handle);
         // Two handles of one communicator are two ranks.
-        let is_other = |&(of, known): &((u64, u64), usize)| of == number && known != handle;
+        let is_other = |&(of, known): &(Identity, usize)| of == identity && known != handle;
         let lane = lanes.iter_mut().find(|lane| lane.device == device && !lane.comms.iter().any(is_other));
         match lane {
             Some(lane) => {
-                if !lane.comms.contains(&(number, handle)) {
-                    lane.comms.push((number, handle));
+                if !lane.comms.contains(&(identity, handle)) {
+                    lane.comms.push((identity, handle));
                 }
                 lane.calls.push(call);
             }
-            None => lanes.push(Lane { device, comms: vec![(number, handle)], calls: vec![call] }),
+            None => lanes.push(Lane { device, comms: vec![(identity, handle)], calls: vec![call] }),
         }
     }
     if lanes.len() <= 1 {
@@ -219,11 +217,11 @@ fn make_lane(mut calls: Vec<Deferred>) -> Result<()> {
     let (mut result, mut failed) = (Ok(()), Vec::new());
     let mut calls = calls.into_iter().peekable();
     while let Some(first) = calls.next() {
-        let (path, number) = (first.path(), first.number());
+        let (path, identity) = (first.path(), first.identity());
         let mut run = vec![first];
         let is_together = |next: &Deferred| match path {
             Path::Collective | Path::OneSided => false,
-            Path::Transfer => next.path() == path && next.number() == number,
+            Path::Transfer => next.path() == path && next.identity() == identity,
             Path::Forwarded => next.path() == path,
         };
         while let Some(next) = calls.next_if(is_together) {

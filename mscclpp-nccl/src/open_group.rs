@@ -5,7 +5,11 @@ use std::cell::RefCell;
 use crate::failure::{Failure, Result};
 
 /// Creates a communicator.
-pub(crate) type Start = Box<dyn FnOnce() -> Result<()> + Send>;
+pub(crate) struct Start {
+    /// Handle of the one that it comes from, if any. All ranks create those of one in the same order, one after the other.
+    pub(crate) parent: Option<usize>,
+    pub(crate) run: Box<dyn FnOnce() -> Result<()> + Send>,
+}
 
 /// What a thread's open group holds, besides its calls.
 #[derive(Default)]
@@ -98,5 +102,5 @@ pub(crate) fn start(start: Start) -> Result<()> {
             None
         }
     });
-    now.map_or(Ok(()), |start| start())
+    now.map_or(Ok(()), |start| (start.run)())
 }

@@ -1,8 +1,10 @@
 //! Physical memory, separate from addresses. The simulator has only mapped memory, so a handle is the address at which
-//! the simulator has mapped the memory, and a reservation returns that of memory that is to be mapped.
+//! the simulator has mapped the memory, and a reservation returns that of memory that is to be mapped: of the calling thread's,
+//! if it has one, as other threads map their own memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 
 use mscclpp_exec::cuda::{Mapping, SharedDriver};
 
@@ -13,6 +15,8 @@ use crate::{pointers, state};
 struct Physical {
     driver: SharedDriver,
     mapping: Mapping,
+    /// The thread that has created or imported it.
+    thread: ThreadId,
     handles: u32,
     stage: Stage,
     /// Whether it can be exported to the hosts of a fabric.
@@ -52,19 +56,19 @@ fn all() -> MutexGuard<'static, BTreeMap<u64, Physical>> {
 /// Adds memory of the current context; returns its handle.
 pub(crate) fn add(mapping: Mapping, has_fabric: bool) -> u64 {
     if let Ok(driver) = state::driver() {
-        let (stage, was_mapped) = (Stage::Free, false);
-        all().insert(mapping.address, Physical { driver, mapping, handles: 1, stage, has_fabric, was_mapped });
+        let (stage, was_mapped, thread) = (Stage::Free, false, thread::current().id());
+        all().insert(mapping.address, Physical { driver, mapping, thread, handles: 1, stage, has_fabric, was_mapped });
     }
     mapping.address
 }
 
 /// Reserves addresses for memory of this number of bytes of the current context.
 pub(crate) fn reserve(bytes: u64) -> Result<u64, Code> {
-    let process = state::driver()?.process();
+    let (process, thread) = (state::driver()?.process(), thread::current().id());
     let mut all = all();
     let waits = |memory: &Physical| memory.stage == Stage::Free && !memory.was_mapped && memory.mapping.bytes == bytes;
-    let found = all.iter_mut().find(|(_, memory)| waits(memory) && memory.driver.process() == process);
-    let (address, memory) = found.ok_or(code::INVALID_VALUE)?;
+    let found = all.iter_mut().filter(|(_, memory)| waits(memory) && memory.driver.process() == process);
+    let (address, memory) = found.min_by_key(|(_, memory)| memory.thread != thread).ok_or(code::INVALID_VALUE)?;
     memory.stage = Stage::Reserved;
     Ok(*address)
 }

@@ -1,5 +1,6 @@
 //! Builds clients and runs them, one process per rank.
 
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
@@ -23,6 +24,8 @@ pub(crate) fn tests() -> Vec<Test> {
         ("ranks_find_each_other_by_ids_of_any_process", || all_ok(&run("rendezvous", 4, &[], &[])?)),
         ("groups_of_all_ranks_in_one_thread_are_right", || ran(&run("one_process", 1, &[], &[])?)),
         ("groups_of_two_jobs_have_one_order_on_all_ranks", || ran(&run("profiled", 1, &["threads"], &[])?)),
+        ("calls_in_odd_orders_of_two_processes_are_right", || all_ok(&run("odd_orders", 2, &[], &[])?)),
+        ("calls_in_odd_orders_of_three_processes_are_right", || all_ok(&run("odd_orders", 3, &[], &[])?)),
         ("runtime_of_simulated_devices_keeps_order_and_reports_errors", || ran(&run("runtime", 1, &[], &[])?)),
         ("random_calls_are_codes", random_calls),
         ("invalid_arguments_are_codes_with_texts", || ran(&run("arguments", 1, &[], &[])?)),
@@ -163,22 +166,51 @@ pub(crate) fn run_program(
             // Kernels of one process wait for those of others.
             command.env("MSCCLPP_MOCK_OTHERS", "1");
         }
+        // The system continues suspended processes of a group when the shell that started it ends.
+        command.process_group(0);
         command.envs(variables.iter().copied()).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.spawn().map(|child| Rank(Some(child))).map_err(|error| error.to_string())
     };
     let mut processes = (0..ranks).map(start).collect::<Result<Vec<_>, _>>()?;
     let end = Instant::now() + TIMEOUT;
-    let mut outputs = Vec::new();
-    for (rank, process) in processes.iter_mut().enumerate() {
-        let child = process.0.as_mut().ok_or("no process")?;
-        while child.try_wait().map_err(|error| error.to_string())?.is_none() {
-            if Instant::now() > end {
-                return Err(format!("rank {rank} of {name} {arguments:?} did not end within {TIMEOUT:?}"));
+    loop {
+        let mut running = Vec::new();
+        for (rank, process) in processes.iter_mut().enumerate() {
+            let child = process.0.as_mut().ok_or("no process")?;
+            if child.try_wait().map_err(|error| error.to_string())?.is_none() {
+                running.push((rank, child.id()));
             }
-            thread::sleep(Duration::from_millis(5));
         }
+        if running.is_empty() {
+            break;
+        }
+        if Instant::now() > end {
+            let ranks: Vec<_> = running.iter().map(|(rank, _)| rank).collect();
+            return Err(format!("ranks {ranks:?} of {name} {arguments:?} did not end within {TIMEOUT:?}"));
+        }
+        // A process that has suspended itself continues when no other one waits for it.
+        if running.iter().all(|(_, process)| is_suspended(*process)) {
+            running.iter().for_each(|(_, process)| resume(*process));
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    let mut outputs = Vec::new();
+    for process in &mut processes {
         let child = process.0.take().ok_or("no process")?;
         outputs.push(child.wait_with_output().map_err(|error| error.to_string())?);
     }
     Ok(outputs)
+}
+
+fn is_suspended(process: u32) -> bool {
+    // The state follows the name, which is in parentheses.
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with('T'))
+}
+
+fn resume(process: u32) {
+    if let Some(process) = rustix::process::Pid::from_raw(process as i32) {
+        // A process that has ended meanwhile needs nothing.
+        let _ = rustix::process::kill_process(process, rustix::process::Signal::CONT);
+    }
 }

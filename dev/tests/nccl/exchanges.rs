@@ -10,6 +10,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("four_ranks_that_send_first_receive_afterwards", || exchange("sends_first", 4)),
         ("long_transfers_of_two_streams_are_made_in_any_order", || exchange("two_streams", 2)),
         ("group_of_one_rank_meets_single_calls_of_the_other", || exchange("group_and_alone", 2)),
+        ("group_of_one_rank_meets_single_long_calls_of_the_other", || exchange("long_group_and_alone", 2)),
         ("transfers_of_a_rank_with_itself_are_matched_in_a_group", || exchange("itself", 2)),
         ("random_orders_of_transfers_are_right", random_orders),
         ("sends_that_wait_for_each_other_are_a_timeout", || failure("deadlock", &[0, 1], 8)),

@@ -16,7 +16,7 @@ impl Root {
     pub(super) fn accept_peer(&mut self, AuthenticatedPeer { purpose, conn }: AuthenticatedPeer) {
         match purpose {
             Purpose::Join { rank, ranks, generation } => self.joining.push(Joining { rank, ranks, generation, conn }),
-            Purpose::Stream { .. } => self.inbox.accept_stream(0, purpose, conn),
+            Purpose::Stream { .. } | Purpose::Continue { .. } => self.inbox.accept_stream(0, purpose, conn),
             Purpose::Observe => self.observers.add(conn),
             // The id of this job is not that of a rendezvous.
             Purpose::Locate { .. } => {}
@@ -110,6 +110,8 @@ impl Root {
     pub(super) fn complete_join(&mut self) {
         if let Some(members) = self.members.iter().cloned().collect::<Option<Vec<_>>>() {
             let generation = self.generation.unwrap_or_default();
+            // Before the ranks learn that the job has formed, so that none that continues it asks there.
+            self.continuation = None;
             self.phase = Phase::Connected(Router::new(members.clone().into()));
             self.push_to_all(&Frame::Roster(members.clone(), generation));
             let here = loopback_ip();

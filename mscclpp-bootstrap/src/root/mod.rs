@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use self::observers::Observers;
 use super::acceptor::Acceptor;
 use super::conn::Conn;
+use super::continuation::Continuation;
 use super::error::Error;
 use super::frame::Frame;
 use super::heartbeat::Heartbeat;
@@ -31,6 +32,8 @@ pub(super) struct Root {
     me: RankInfo,
     ranks: u32,
     acceptor: Acceptor,
+    /// Tells the other ranks where this job listens, if it continues another one.
+    continuation: Option<Continuation>,
     inbox: Arc<Inbox>,
     outbox: Arc<Outbox>,
     options: Options,
@@ -106,6 +109,7 @@ impl Root {
             me,
             ranks,
             acceptor,
+            continuation: None,
             inbox,
             outbox,
             options,
@@ -122,6 +126,11 @@ impl Root {
             leaving: None,
             job,
         }
+    }
+
+    /// Also answers at the address at which this rank listens in the job that this one continues, until all ranks have joined.
+    pub(super) fn set_continuation(&mut self, continuation: Option<Continuation>) {
+        self.continuation = continuation;
     }
 
     /// Serves until rank 0 has shut down and no other rank needs it.
@@ -149,6 +158,9 @@ impl Root {
         self.serve_own_frames(now);
         for peer in self.acceptor.poll(now) {
             self.accept_peer(peer);
+        }
+        if let Some(continuation) = &mut self.continuation {
+            continuation.poll(now);
         }
         self.join(now);
         for rank in 1..self.ranks {
@@ -184,6 +196,7 @@ impl Root {
         sockets.extend(self.joining.iter().map(|one| (one.conn.as_fd(), one.conn.interest())));
         sockets.extend(self.observers.sockets());
         sockets.extend(self.acceptor.sockets());
+        sockets.extend(self.continuation.iter().flat_map(Continuation::sockets));
         let peers = self.peers.iter().flatten();
         let heartbeats = peers.filter_map(|peer| {
             self.heartbeat.next(peer.conn.last_queued, Some(peer.conn.last_received).filter(|_| !peer.left))
@@ -202,6 +215,7 @@ impl Root {
             .chain(closing)
             .chain(self.observers.next_expiry())
             .chain(self.acceptor.next_expiry())
+            .chain(self.continuation.as_ref().and_then(Continuation::next_expiry))
             .chain(shutdown)
             .min();
         let timeout = next.map(|at| at.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)));

@@ -14,7 +14,7 @@ use crate::dtype::{DataType, Element};
 use crate::error::Error;
 
 /// Calls that are made together, in an order in which ranks do not wait for each other in a cycle: for ranks that exchange data,
-/// and for several communicators of a job.
+/// and for several communicators, also of different jobs.
 ///
 /// ```
 /// use mscclpp_exec::{Communicator, Error, Group};
@@ -83,10 +83,13 @@ impl<'a> Grouped<'a> {
     }
 }
 
+/// What distinguishes a communicator from all others: communicators of several jobs may be in one group.
+type Identity = (u64, u128);
+
 /// Where a call is among those of a group, the same on all ranks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Position {
-    communicator: u64,
+    communicator: Identity,
     transfer: Option<Order>,
     number: usize,
 }
@@ -110,7 +113,7 @@ impl Order {
 
 /// Data that a rank sends to itself, or memory for it.
 struct OwnPart<'a> {
-    communicator: u64,
+    communicator: Identity,
     rank: u32,
     dtype: DataType,
     /// Number of elements; of device memory known when it is lent.
@@ -177,12 +180,12 @@ impl<'a> Group<'a> {
 
     #[track_caller]
     fn add(&mut self, comm: &Communicator, transfer: Option<Order>, run: Run<'a>) {
-        let position = Position { communicator: comm.bootstrap().number(), transfer, number: self.calls.len() };
+        let position = Position { communicator: comm.bootstrap().identity(), transfer, number: self.calls.len() };
         self.calls.push(Grouped { position, place: Location::caller(), name: place::name(), run });
     }
 
     fn add_own<T: Element>(&mut self, comm: &Communicator, len: Option<usize>, memory: OwnMemory<'a>) {
-        let (communicator, rank) = (comm.bootstrap().number(), comm.rank());
+        let (communicator, rank) = (comm.bootstrap().identity(), comm.rank());
         self.own.push(OwnPart { communicator, rank, dtype: T::TYPE, len, memory });
     }
 

@@ -1,12 +1,9 @@
 //! What the environment states of new communicators: plans of the user, and the real NCCL to which calls are forwarded.
 
-use std::hash::{BuildHasher, RandomState};
-
 use mscclpp_exec::Communicator;
 
 use super::{Comm, lock};
-use crate::abi::Code;
-use crate::entry::{Failure, Result};
+use crate::entry::Result;
 use crate::forward::{self, Nested, RULES_VARIABLE, VARIABLE};
 use crate::profiler::Profiler;
 use crate::selection;
@@ -43,21 +40,10 @@ pub(super) fn configure(comm: &Comm, communicator: &Communicator) -> Result<()> 
         // The communicator is new, so that there is none yet.
         let _ = comm.nested.set(Nested::new(library, communicator, &comm.device)?);
     }
-    let identity = identify(comm, communicator)?;
+    let (number, job) = communicator.bootstrap().identity();
+    // Plugins have 64 bits; the numbers of a job's communicators are multiplied by an odd one, so that they stay different.
+    let identity = (job as u64) ^ number.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     let shape = [communicator.bootstrap().num_nodes(), communicator.num_ranks(), communicator.rank()];
     *lock(&comm.profiler) = Profiler::new(identity, comm.config.name.as_deref(), shape);
     Ok(())
-}
-
-/// Agrees on the number that distinguishes the communicator from all others. A call of all ranks.
-fn identify(comm: &Comm, communicator: &Communicator) -> Result<u64> {
-    // The keys of the hash are random.
-    let random = RandomState::new().hash_one(std::process::id());
-    let received = communicator.bootstrap().broadcast(0, &random.to_ne_bytes())?;
-    let identity = received.try_into().map(u64::from_ne_bytes).map_err(|_| {
-        let text = "rank 0 sent no number of the communicator: use one version of the library on all ranks";
-        Failure::new(Code::InternalError, text)
-    })?;
-    // The communicator is new, so that there is none yet.
-    Ok(*comm.identity.get_or_init(|| identity))
 }

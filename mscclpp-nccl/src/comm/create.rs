@@ -15,7 +15,7 @@ use crate::abi::{Handle, UniqueId};
 use crate::config::Config;
 use crate::debug;
 use crate::entry::{Failure, Result, check_pointer, fail, panicked, write};
-use crate::open_group;
+use crate::open_group::{self, Start};
 use crate::params;
 
 /// The rendezvous of ids that this process has made, by id.
@@ -100,7 +100,8 @@ impl Drop for Starting {
     }
 }
 
-/// Creates a communicator, now or at the end of the group, and writes its handle. `divided`: the one of which it is a part.
+/// Creates a communicator, now or at the end of the group, and writes its handle. `parent`: the handle of the one that it comes from,
+/// and that one itself if it is divided.
 ///
 /// # Safety
 /// `out` must be null or valid for writes until the end of the group.
@@ -110,8 +111,9 @@ pub(super) unsafe fn create(
     device: Device,
     config: Config,
     create: Create,
-    divided: Option<Communicator>,
+    parent: Option<(usize, Option<Communicator>)>,
 ) -> Result<()> {
+    let (parent, divided) = parent.map_or((None, None), |(handle, divided)| (Some(handle), divided));
     check_pointer("newcomm", out)?;
     debug::init(params::version_line);
     let comm = Comm::add(device, config);
@@ -160,7 +162,7 @@ pub(super) unsafe fn create(
             unsafe { (out as *mut Handle).write(std::ptr::null_mut()) };
         })
     };
-    open_group::start(Box::new(run))
+    open_group::start(Start { parent, run: Box::new(run) })
 }
 
 /// Joins the job of an id.
@@ -234,12 +236,13 @@ pub(crate) unsafe fn init_all(comms: *mut Handle, num_devices: c_int, list: *con
     debug::init(params::version_line);
     let created: Vec<_> = devices.into_iter().map(|device| Comm::add(device, Config::default())).collect();
     // The ranks wait for one another.
-    let starts = created.iter().zip(locals).map(|(comm, communicator)| -> open_group::Start {
+    let starts = created.iter().zip(locals).map(|(comm, communicator)| {
         let comm = Arc::clone(comm);
-        Box::new(move || {
+        let run = move || {
             let configured = configure(&comm, &communicator);
             comm.started(configured.map(|()| communicator))
-        })
+        };
+        Start { parent: None, run: Box::new(run) }
     });
     if let Err(failure) = run_all(starts.collect()) {
         created.iter().for_each(|comm| drop(remove(comm.handle)));
@@ -253,15 +256,30 @@ pub(crate) unsafe fn init_all(comms: *mut Handle, num_devices: c_int, list: *con
     Ok(())
 }
 
-/// Makes the calls that create communicators of a group, each in a thread, since the ranks wait for one another.
-pub(crate) fn run_all(starts: Vec<open_group::Start>) -> Result<()> {
-    let mut starts = starts;
-    if starts.len() == 1 {
-        return starts.pop().map_or(Ok(()), |start| start());
+/// Makes the calls that create communicators of a group, each in a thread, since the ranks wait for one another; those that come from
+/// one communicator in one thread.
+pub(crate) fn run_all(starts: Vec<Start>) -> Result<()> {
+    let mut sequences: Vec<Vec<Start>> = Vec::new();
+    for start in starts {
+        let is_same = |sequence: &&mut Vec<Start>| start.parent.is_some() && sequence[0].parent == start.parent;
+        match sequences.iter_mut().find(is_same) {
+            Some(sequence) => sequence.push(start),
+            None => sequences.push(vec![start]),
+        }
+    }
+    // All of them are made, also if one fails.
+    let run = |sequence: Vec<Start>| {
+        let mut result = Ok(());
+        for start in sequence {
+            result = result.and((start.run)());
+        }
+        result
+    };
+    if sequences.len() == 1 {
+        return sequences.pop().map_or(Ok(()), run);
     }
     thread::scope(|scope| {
-        let threads: Vec<_> = starts.into_iter().map(|start| scope.spawn(start)).collect();
-        // All of them are joined, also if one fails.
+        let threads: Vec<_> = sequences.into_iter().map(|sequence| scope.spawn(move || run(sequence))).collect();
         let mut result = Ok(());
         for thread in threads {
             result = result.and(thread.join().unwrap_or_else(|panic| Err(panicked(&*panic))));

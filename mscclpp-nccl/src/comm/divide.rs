@@ -11,7 +11,7 @@ use super::{Comm, lock};
 use crate::abi::{Handle, NO_COLOR, SHRINK_ABORT, UniqueId};
 use crate::config::Config;
 use crate::entry::{Failure, Result, check_pointer};
-use crate::open_group;
+use crate::open_group::{self, Start};
 
 /// Divides a communicator.
 ///
@@ -37,11 +37,12 @@ pub(crate) unsafe fn split(
     if color == NO_COLOR {
         // SAFETY: guaranteed by the caller.
         unsafe { out.write(std::ptr::null_mut()) };
-        return open_group::start(Box::new(move || {
+        let run = move || {
             parent.split(None, key)?;
             leave_division(&parent);
             Ok(())
-        }));
+        };
+        return open_group::start(Start { parent: Some(comm.handle), run: Box::new(run) });
     }
     let divided = parent.clone();
     let divide = move || {
@@ -49,7 +50,7 @@ pub(crate) unsafe fn split(
         part.ok_or_else(|| Failure::new(crate::abi::Code::InternalError, "a split without the rank that called it"))
     };
     // SAFETY: guaranteed by the caller.
-    unsafe { create(NAME, out, comm.device.clone(), config, Box::new(divide), Some(divided)) }
+    unsafe { create(NAME, out, comm.device.clone(), config, Box::new(divide), Some((comm.handle, Some(divided)))) }
 }
 
 /// Creates a communicator without some ranks.
@@ -100,7 +101,7 @@ pub(crate) unsafe fn shrink(
         Ok(parent.shrink(&excluded)?)
     };
     // SAFETY: guaranteed by the caller.
-    unsafe { create("ncclCommShrink", out, comm.device.clone(), config, Box::new(without), None) }
+    unsafe { create("ncclCommShrink", out, comm.device.clone(), config, Box::new(without), Some((comm.handle, None))) }
 }
 
 /// Listens for processes that join the communicator.
@@ -165,5 +166,5 @@ pub(crate) unsafe fn grow(
     let newcomers: Vec<u32> = (before..after).collect();
     let larger = move || Ok(parent.grow(&newcomers, listener)?);
     // SAFETY: guaranteed by the caller.
-    unsafe { create(NAME, out, comm.device.clone(), config, Box::new(larger), None) }
+    unsafe { create(NAME, out, comm.device.clone(), config, Box::new(larger), Some((comm.handle, None))) }
 }

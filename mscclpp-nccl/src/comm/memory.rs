@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use mscclpp_exec::cuda::{DeviceMut, DeviceRef, DeviceSlice, DeviceVec, Lent, Stream};
 use mscclpp_exec::{Element, Error};
 
+use super::set_up::SetUp;
 use super::window::Window;
 use super::{Comm, lock, own_device};
 use crate::entry::{Failure, Result};
@@ -147,6 +148,7 @@ impl Comm {
         let mut temporaries = lock(&self.memories.temporaries);
         let memories = temporaries.entry(stream).or_default();
         if memories.last().is_none_or(|memory| (memory.len() as u64) < bytes) {
+            let _set_up = SetUp::begin()?;
             // Shorter ones are kept: pending calls and graphs use them.
             memories.push(DeviceVec::new(&self.device, bytes.next_power_of_two() as usize)?);
         }

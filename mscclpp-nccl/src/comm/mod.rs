@@ -8,6 +8,7 @@ pub(crate) mod memory;
 mod nested;
 mod query;
 pub(crate) mod reduction;
+mod set_up;
 mod signals;
 pub(crate) mod transfer;
 mod watch;
@@ -57,6 +58,9 @@ const MAX_FORMS: usize = 4096;
 /// Streams whose handle is a name: the thread's default stream is another one in each thread.
 const STREAM_PER_THREAD: usize = 2;
 
+/// What distinguishes a communicator from all others, the same on all its ranks: its number in its job, and one of the job.
+pub(crate) type Identity = (u64, u128);
+
 /// A rank's communicator.
 pub(crate) struct Comm {
     pub(crate) handle: usize,
@@ -64,8 +68,6 @@ pub(crate) struct Comm {
     pub(crate) config: Config,
     state: Mutex<State>,
     is_changed: Condvar,
-    /// Distinguishes the communicator from all others, also of other jobs: a random number that all its ranks have.
-    identity: OnceLock<u64>,
     /// Held during calls, so that the watching thread does not disturb them.
     calling: Mutex<()>,
     /// Held while the watching thread checks: a launch that it ends has failed before others learn that it has ended.
@@ -142,7 +144,6 @@ impl Comm {
             config,
             state: Mutex::new(State::Starting),
             is_changed: Condvar::new(),
-            identity: OnceLock::new(),
             calling: Mutex::default(),
             watching: Mutex::default(),
             streams: Mutex::default(),
@@ -239,11 +240,6 @@ impl Comm {
             streams.clear();
         }
         Arc::clone(streams.entry(handle).or_insert_with(stream))
-    }
-
-    /// Returns the number that distinguishes the communicator from all others, which all its ranks have; 0 before it is created.
-    pub(crate) fn identity(&self) -> u64 {
-        self.identity.get().copied().unwrap_or(0)
     }
 
     /// Returns the communicator's profiler if a plugin asks for events.

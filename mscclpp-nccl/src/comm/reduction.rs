@@ -10,6 +10,7 @@ use mscclpp_exec::cuda::jit::Source;
 use mscclpp_exec::{AccumType, DataType, Error};
 
 use super::Comm;
+use super::set_up::SetUp;
 use crate::abi;
 use crate::entry::{Failure, Result, check_pointer};
 use crate::forward;
@@ -142,7 +143,10 @@ pub(crate) fn scale(
     for (name, value) in executor.defines() {
         source = source.define(name.clone(), value.clone());
     }
-    let kernel = comm.device.module(&source)?.function("mscclpp_scale")?;
+    let kernel = {
+        let _set_up = SetUp::begin()?;
+        comm.device.module(&source)?.function("mscclpp_scale")?
+    };
     let blocks = count.div_ceil(u64::from(THREADS)).clamp(1, MAX_BLOCKS) as u32;
     let arguments = Arguments { input, output, scalar: address, immediate, count };
     // SAFETY: the kernel takes this struct, and accesses `count` elements of the memory of a call, which its caller keeps until

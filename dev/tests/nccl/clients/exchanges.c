@@ -72,15 +72,15 @@ static void two_streams(size_t count, int receive_first) {
 }
 
 /// One rank makes both transfers in a group, and the other one each alone.
-static void group_and_alone(size_t count) {
+static void group_and_alone(size_t count, int group_of) {
   int peer = 1 - rank;
   stream_t stream = new_stream();
   int32_t *sent = filled(peer, 0, count, stream), *received = device_memory(4 * count);
   for (int round = 0; round < 3; ++round) {
-    if (rank == 0) OK(ncclGroupStart, (void), );
+    if (rank == group_of) OK(ncclGroupStart, (void), );
     send_to(peer, sent, count, stream);
     receive(peer, received, count, stream);
-    if (rank == 0) OK(ncclGroupEnd, (void), );
+    if (rank == group_of) OK(ncclGroupEnd, (void), );
     EXPECT(received, count, stream, i, element(peer, rank, 0, i));
   }
 }
@@ -149,7 +149,9 @@ int main(int argc, char** argv) {
   comm = join();
   if (!strcmp(what, "sends_first")) sends_first(10), sends_first(3000), sends_first(250000);
   if (!strcmp(what, "two_streams")) two_streams(2000000, 0), two_streams(2100000, 1), two_streams(77, 1);
-  if (!strcmp(what, "group_and_alone")) group_and_alone(5), group_and_alone(100000);
+  if (!strcmp(what, "group_and_alone")) group_and_alone(5, 0), group_and_alone(100000, 0);
+  // More than any buffer holds.
+  if (!strcmp(what, "long_group_and_alone")) group_and_alone(1500000, 0), group_and_alone(1500001, 1);
   if (!strcmp(what, "itself")) with_itself();
   if (!strcmp(what, "random")) random_order(argc > 2 ? strtoull(argv[2], 0, 10) : 1);
   int is_lost = !strcmp(what, "lost"), is_different = !strcmp(what, "different");

@@ -1,4 +1,6 @@
-// The mock of CUDA's runtime without PyTorch: order of streams, kinds of memory, captures, errors.
+// The mock of CUDA's runtime without PyTorch: order of streams, kinds of memory, captures, errors. Physical memory is that of the driver.
+#include <pthread.h>
+
 #include "client.h"
 
 static void* runtime;
@@ -194,6 +196,37 @@ static void errors_are_codes_with_texts(void) {
   TRUE(found == 0 && last == 1);
 }
 
+static pthread_barrier_t created;
+
+/// Maps physical memory when other threads have created theirs, and frees it.
+static void* map_memory(void* none) {
+  typedef unsigned long long address;
+  struct { int kind, handle_types, place, device; void* description; char flags[8]; } pinned = {1, 1, 1, 1, 0, {0}};
+  struct { int place, device, access; } both = {1, 1, 3};
+  address memory = 0, at = 0;
+  size_t bytes = 0;
+  RUN(cudaSetDevice, (int), 1);
+  CU(cuMemGetAllocationGranularity, (size_t*, const void*, int), &bytes, &pinned, 0);
+  for (int i = 0; i < 10; ++i) {
+    CU(cuMemCreate, (address*, size_t, const void*, address), &memory, bytes, &pinned, 0);
+    pthread_barrier_wait(&created);
+    CU(cuMemAddressReserve, (address*, size_t, size_t, address, address), &at, bytes, bytes, 0, 0);
+    CU(cuMemMap, (address, size_t, size_t, address, address), at, bytes, 0, memory, 0);
+    CU(cuMemSetAccess, (address, size_t, const void*, size_t), at, bytes, &both, 1);
+    CU(cuMemRelease, (address), memory);
+    CU(cuMemUnmap, (address, size_t), at, bytes);
+    CU(cuMemAddressFree, (address, size_t), at, bytes);
+  }
+  return none;
+}
+
+static void threads_map_memory_of_one_size_at_once(void) {
+  pthread_t threads[4];
+  pthread_barrier_init(&created, 0, 4);
+  for (int i = 0; i < 4; ++i) pthread_create(&threads[i], 0, map_memory, 0);
+  for (int i = 0; i < 4; ++i) pthread_join(threads[i], 0);
+}
+
 int main(void) {
   runtime = dlopen("libcudart.so.13", RTLD_NOW);
   if (!runtime) FAIL("%s", dlerror());
@@ -209,5 +242,6 @@ int main(void) {
   streams_have_priorities();
   captures_include_joined_streams();
   errors_are_codes_with_texts();
+  threads_map_memory_of_one_size_at_once();
   return failures != 0;
 }

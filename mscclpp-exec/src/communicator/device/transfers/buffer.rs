@@ -5,7 +5,7 @@ use crate::error::Error;
 
 /// Maximum number of bytes of one direction between two ranks that wait for their receiver, as much as NCCL's buffer of a
 /// connection has by default (`NCCL_BUFFSIZE`).
-const MAX_BUFFERED: usize = 4 << 20;
+pub(super) const MAX_BUFFERED: usize = 4 << 20;
 
 /// Minimum size of a buffer, in bytes.
 const MIN_BYTES: usize = 1 << 12;

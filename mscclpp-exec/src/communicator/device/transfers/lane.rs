@@ -3,13 +3,14 @@
 //! The transfers of one direction are a sequence, whatever travels in the other one. A transfer whose size is prepared is one
 //! launch on the caller's stream. The first one of a size needs the other rank, which may come much later, so that a thread makes
 //! it on a stream of the direction, and the caller's stream waits for it with a counter. A send alone, outside of a group, is
-//! copied to a buffer first if it is short, so that the caller's stream does not wait for the receiver.
+//! copied to a buffer first if it is short, so that the caller's stream does not wait for the receiver. Longer ones of a group are
+//! made at the same time, each on the stream of its direction.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use super::buffer::Buffers;
+use super::buffer::{Buffers, MAX_BUFFERED};
 use super::{Direction, Transfer};
 use crate::cuda::{Counter, DeferredWait, DeferredWork, Device, DeviceMut, DeviceRef, DeviceVec, Event, Stream};
 use crate::error::Error;
@@ -196,6 +197,13 @@ impl Lane {
         self.push(state, direction, Work::Deferred(work))?;
         Ok(wait)
     }
+
+    /// Enqueues a transfer on this lane's stream, when the caller's stream has reached this point.
+    fn enqueue_beside<'a>(&self, transfer: &Transfer<'a>) -> Result<Wait<'a>, Error> {
+        self.stream.wait_for(&transfer.stream.untimed_event()?)?;
+        transfer.direction.enqueue(&self.stream, &transfer.memory)?;
+        Ok(Wait::Event(transfer.stream, self.stream.untimed_event()?))
+    }
 }
 
 impl State {
@@ -242,10 +250,37 @@ pub(super) fn make_alone(lanes: &Lanes, transfer: Transfer<'_>) -> Result<(), Er
     lane.defer(state, transfer)?.enqueue()
 }
 
+/// How the transfers of a group on a lane are made.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// By a thread: they wait for other ranks on the host.
+    Deferred,
+    /// On the stream of the lane: the other rank may make the transfers of the group one after the other, each of which occupies
+    /// its stream until this rank makes it, as no buffer holds it.
+    Beside,
+}
+
+/// What the caller's stream has to wait for.
+enum Wait<'a> {
+    Deferred(DeferredWait<'a>),
+    Event(&'a Stream, Event),
+}
+
+impl Wait<'_> {
+    fn enqueue(self) -> Result<(), Error> {
+        match self {
+            Self::Deferred(wait) => wait.enqueue(),
+            Self::Event(stream, event) => stream.wait_for(&event),
+        }
+    }
+}
+
 /// Makes transfers of one communicator, in an order in which no transfer waits for another one of them: those that wait for other ranks
-/// on the host are made by threads, with all others of their lanes. The remaining ones only enqueue work.
+/// on the host are made by threads, with all others of their lanes, and long ones at the same time. The remaining ones follow one
+/// another on the caller's stream.
 pub(super) fn make_together(lanes: &Lanes, transfers: Vec<Transfer<'_>>) -> Result<(), Error> {
-    let mut unprepared = Vec::new();
+    let is_alone = transfers.len() < 2;
+    let mut ways = BTreeMap::new();
     for transfer in &transfers {
         if transfer.stream.is_capturing()? {
             lanes.known(&transfer.direction).inspect(|lane| lane.drain());
@@ -257,17 +292,19 @@ pub(super) fn make_together(lanes: &Lanes, transfers: Vec<Transfer<'_>>) -> Resu
         let is_ready = state.is_quiet() && transfer.is_prepared();
         drop(state);
         if !is_ready {
-            unprepared.push((transfer.direction.key(), lane));
+            ways.insert(transfer.direction.key(), (lane, Way::Deferred));
+        } else if transfer.memory.as_slice().bytes > MAX_BUFFERED as u64 && !is_alone {
+            ways.entry(transfer.direction.key()).or_insert((lane, Way::Beside));
         }
     }
     let (mut waits, mut prepared) = (Vec::new(), Vec::new());
     for transfer in transfers {
-        let key = transfer.direction.key();
-        match unprepared.iter().find(|(unprepared, _)| *unprepared == key) {
-            Some((_, lane)) => waits.push(lane.defer(lane.lock(), transfer)?),
+        match ways.get(&transfer.direction.key()) {
+            Some((lane, Way::Deferred)) => waits.push(Wait::Deferred(lane.defer(lane.lock(), transfer)?)),
+            Some((lane, Way::Beside)) => waits.push(lane.enqueue_beside(&transfer)?),
             None => prepared.push(transfer),
         }
     }
     prepared.iter().try_for_each(Transfer::enqueue)?;
-    waits.into_iter().try_for_each(DeferredWait::enqueue)
+    waits.into_iter().try_for_each(Wait::enqueue)
 }
