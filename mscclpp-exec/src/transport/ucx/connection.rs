@@ -127,7 +127,7 @@ impl<B: Buffer + 'static> Connection<B> {
         if source.is_some() && self.control.is_closed() && self.failed.is_none() {
             self.failed = Some("the peer has closed the connection".into());
         }
-        // A peer that is gone may miss signals: it has not waited for them.
+        // A lost peer may miss signals: it has not waited for them.
         if self.failed.is_none() && !self.control.is_closed() && !self.is_closed && self.broken.is_none() {
             self.queued += HEADER_BYTES + frame.len() as usize;
             self.queue.push_back((frame, source));

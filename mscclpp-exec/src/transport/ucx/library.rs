@@ -74,7 +74,7 @@ fn candidates(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
 fn load(candidates: &[PathBuf]) -> Result<Library, Unavailable> {
     let mut reasons = Vec::new();
     for path in candidates {
-        // SAFETY: a library of this name is UCX's or one that stands for it; loading it runs its initializers only.
+        // SAFETY: a library of this name is UCX's or a replacement; loading it runs its initializers only.
         match unsafe { libloading::Library::new(path) } {
             Ok(library) => return open(library, path),
             // The reason is the loader's, which names the file.

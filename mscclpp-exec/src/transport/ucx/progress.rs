@@ -13,7 +13,7 @@ use super::library::{Library, Unavailable};
 use super::worker::Worker;
 use crate::shm::ProcessMark;
 
-/// Minimum and maximum time between two looks at a worker that its rank does not use.
+/// Minimum and maximum time after which a worker that its rank does not use is served.
 const MIN_SLEEP: Duration = Duration::from_millis(1);
 const MAX_SLEEP: Duration = Duration::from_millis(50);
 

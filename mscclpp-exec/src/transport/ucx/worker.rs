@@ -2,7 +2,7 @@
 //!
 //! # Why this is sound
 //!
-//! - A worker is used by one thread at a time: it is not `Sync`, and UCX is told that threads may take turns. What shares its
+//! - A worker is used by one thread at a time: it is not `Sync`, and UCX is told that threads may alternate. What shares its
 //!   cells (endpoints, transfers) belongs to the engine; the thread of `progress` only lets UCX work, under the worker's lock.
 //! - UCX calls back only within its functions, in the same thread. The callbacks touch the [`Inbox`] and the state of an
 //!   endpoint, which no other code borrows while it calls UCX.
@@ -79,7 +79,7 @@ pub(super) struct Worker {
 /// Requests that nothing waits for, and the memory that they use.
 type Abandoned = Rc<RefCell<Vec<(Request, Box<dyn Send>)>>>;
 
-// SAFETY: UCX's objects may be used by threads that take turns (`THREAD_MODE_SERIALIZED`), and so may the worker's cells. Its `Rc`
+// SAFETY: UCX's objects may be used by threads that alternate (`THREAD_MODE_SERIALIZED`), and so may the worker's cells. Its `Rc`
 // is shared only with endpoints and transfers, which the engine owns together with the worker.
 unsafe impl Send for Worker {}
 
@@ -390,7 +390,7 @@ impl Worker {
         }
     }
 
-    /// Returns whether all endpoints that were ended are gone.
+    /// Returns whether all endpoints that were ended are destroyed.
     fn is_closed(&self) -> bool {
         self.abandoned.borrow_mut().retain(|(request, _)| self.status(request).is_none());
         self.closing.borrow_mut().retain(|request| self.status(request).is_none());
