@@ -15,6 +15,7 @@
 #   hostile    time and memory of checks on plans that are made to take long
 #   devices    dev/matrix.sh
 #   sanitizer  scripts/sanitize.sh
+#   ucx        scripts/ucx.sh over further transports of UCX; takes a debug build of the command
 #   packages   `cargo deny`: bans, licenses and sources of dependencies; installs cargo-deny into target/deny where it is missing
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -65,6 +66,9 @@ part() {
     sanitizer)
         scripts/sanitize.sh
         ;;
+    ucx)
+        scripts/ucx.sh posix,cma sysv
+        ;;
     packages)
         local deny
         deny=$(command -v cargo-deny || echo target/deny/bin/cargo-deny)
@@ -72,13 +76,13 @@ part() {
         "$deny" check bans licenses sources
         ;;
     *)
-        echo "no part \`$1\`; expected loops, mutants, programs, small, processes, clients, hostile, devices, sanitizer or packages" >&2
+        echo "no part \`$1\`; expected loops, mutants, programs, small, processes, clients, hostile, devices, sanitizer, ucx or packages" >&2
         exit 2
         ;;
     esac
 }
 
-[ $# -gt 0 ] || set -- loops mutants programs small processes clients hostile devices sanitizer packages
+[ $# -gt 0 ] || set -- loops mutants programs small processes clients hostile devices sanitizer ucx packages
 for name in "$@"; do
     part "$name" 2>&1 | tee -a "$log"
 done

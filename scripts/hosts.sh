@@ -84,11 +84,15 @@ for address in node-a:$PORT cable:10.77.0.1:$PORT; do
 done
 
 # Every call is compared with the right result; `bench` ends with 1 if an element is wrong.
-for collective in all_reduce all_gather reduce_scatter all_to_all broadcast; do
-    start "$program" bench $collective -b 1K -e 256K -f 16 -n 3 -w 1 -c 1
-    finish "$collective failed"
-    sed 's/^\[0\] //' "$work/a"
-done
+calls() {
+    local collective
+    for collective in all_reduce all_gather reduce_scatter all_to_all broadcast; do
+        start "$program" bench $collective -b 1K -e 256K -f 16 -n 3 -w 1 -c 1
+        finish "$collective failed"
+        sed 's/^\[0\] //' "$work/a"
+    done
+}
+MSCCLPP_TRANSPORT=tcp calls
 
 # Waits until the other three ranks are connected to rank 0, and a little longer; in small steps, so that a machine that is
 # paused meanwhile does not take all of that time away.
@@ -130,3 +134,11 @@ cut() {
 
 cut "$program" doctor --group --for 120
 cut "$program" bench all_reduce -b 64K -e 64K -n 1000000 -c 0
+
+# The same with UCX, over its sockets.
+if library=$(MSCCLPP_UCX_INSTALL=0 scripts/ucx-env.sh); then
+    export MSCCLPP_UCX=$library MSCCLPP_TRANSPORT=ucx UCX_TLS=tcp MSCCLPP_LOG_LEVEL=info
+    calls
+    grep -q "uses UCX .*: tcp/cable" "$work/b" || fail "the ranks do not use UCX over the cable"
+    cut "$program" bench all_reduce -b 64K -e 64K -n 1000000 -c 0
+fi

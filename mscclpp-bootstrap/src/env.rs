@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::address::Address;
 use super::error::Error;
 use super::group::{Bootstrap, check_num_ranks};
-use super::options::Options;
+use super::options::{NodeTransport, Options};
 use super::secret::Secret;
 use super::tcp;
 
@@ -55,7 +55,8 @@ pub struct Environment {
 
 impl Options {
     /// Returns the options that the environment states, for jobs that find each other without a launcher's variables:
-    /// `MSCCLPP_TIMEOUT`, `MSCCLPP_RENDEZVOUS_TIMEOUT`, `MSCCLPP_HEARTBEAT_TIMEOUT`, `MSCCLPP_AUTHENTICATE_DATA`.
+    /// `MSCCLPP_TIMEOUT`, `MSCCLPP_RENDEZVOUS_TIMEOUT`, `MSCCLPP_HEARTBEAT_TIMEOUT`, `MSCCLPP_AUTHENTICATE_DATA`,
+    /// `MSCCLPP_TRANSPORT`.
     ///
     /// # Errors
     /// [`Error::InvalidVariable`].
@@ -184,6 +185,9 @@ impl Display for Environment {
         }
         if self.options.authenticate_data {
             f.write_str(", data authenticated")?;
+        }
+        if self.options.transport != NodeTransport::Auto {
+            write!(f, ", {} between nodes", self.options.transport.name())?;
         }
         Ok(())
     }

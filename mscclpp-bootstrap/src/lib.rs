@@ -53,7 +53,7 @@ pub use mac::{BodyHasher, Digest, FrameKey, SEAL_BYTES, Seal, StreamKeys, digest
 pub use mscclpp_core::diag::{ErrorKind, RootCause};
 #[doc(hidden)]
 pub use observe::observe;
-pub use options::{MAX_TIMEOUT, Options};
+pub use options::{MAX_TIMEOUT, NodeTransport, Options};
 pub use rank_info::RankInfo;
 #[doc(hidden)]
 pub use rank_info::ranks_per_node;

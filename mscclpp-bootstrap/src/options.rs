@@ -8,6 +8,30 @@ pub const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 86400);
 /// Maximum duration of a shutdown.
 pub(crate) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// What carries data between nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NodeTransport {
+    /// UCX for a pair of ranks that both can use it, if it has RDMA or shared memory between them; otherwise TCP.
+    #[default]
+    Auto,
+    /// TCP.
+    Tcp,
+    /// UCX; an error if a rank cannot use it.
+    Ucx,
+}
+
+impl NodeTransport {
+    /// Returns the value of `MSCCLPP_TRANSPORT`; `auto` without it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Tcp => "tcp",
+            Self::Ucx => "ucx",
+        }
+    }
+}
+
 /// Timeouts of a communicator, and whether data is authenticated. The timeouts of rank 0 apply to all its ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -31,6 +55,9 @@ pub struct Options {
     /// Whether the executors authenticate what they send between nodes, as the bootstrap always does with its own frames.
     /// `false` by default. It must be the same on all ranks, which compare it when they join.
     pub authenticate_data: bool,
+    /// What carries data between nodes. [`NodeTransport::Auto`] by default. It must be the same on all ranks, which compare it
+    /// when they join.
+    pub transport: NodeTransport,
 }
 
 impl Default for Options {
@@ -40,6 +67,7 @@ impl Default for Options {
             rendezvous_timeout: Duration::from_secs(300),
             heartbeat_timeout: Some(Duration::from_secs(10)),
             authenticate_data: false,
+            transport: NodeTransport::Auto,
         }
     }
 }
@@ -67,6 +95,12 @@ impl Options {
     #[must_use]
     pub fn authenticate_data(self, authenticate_data: bool) -> Self {
         Self { authenticate_data, ..self }
+    }
+
+    /// Returns these options with another choice of what carries data between nodes.
+    #[must_use]
+    pub fn transport(self, transport: NodeTransport) -> Self {
+        Self { transport, ..self }
     }
 
     /// Returns these options with timeouts that do not overflow an `Instant`.

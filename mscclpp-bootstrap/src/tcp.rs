@@ -166,9 +166,13 @@ fn complete_join(link: TcpLink, time: Duration) -> Result<Bootstrap, Error> {
 }
 
 /// Returns what all ranks must have in common.
-fn settings(options: Options) -> [(&'static str, &'static str); 2] {
+fn settings(options: Options) -> [(&'static str, &'static str); 3] {
     let authenticates = if options.authenticate_data { "1" } else { "0" };
-    [("version of mscclpp", env!("CARGO_PKG_VERSION")), ("MSCCLPP_AUTHENTICATE_DATA", authenticates)]
+    [
+        ("version of mscclpp", env!("CARGO_PKG_VERSION")),
+        ("MSCCLPP_AUTHENTICATE_DATA", authenticates),
+        ("MSCCLPP_TRANSPORT", options.transport.name()),
+    ]
 }
 
 /// Starts a connection thread. It ends after its rank has sent its shutdown frame.

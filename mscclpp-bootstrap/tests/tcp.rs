@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::port::Port;
-use mscclpp_bootstrap::{Address, Bootstrap, Error, Options, RootListener, Secret, UniqueId};
+use mscclpp_bootstrap::{Address, Bootstrap, Error, NodeTransport, Options, RootListener, Secret, UniqueId};
 
 /// Timeouts that exceed any time without a processor on a busy machine.
 fn options() -> Options {
@@ -330,6 +330,17 @@ fn different_authentication_of_data_is_reported_on_all_ranks() {
     );
     let text = first.to_string();
     assert!(text.starts_with("MSCCLPP_AUTHENTICATE_DATA differs: rank 0"), "{text}");
+    assert_eq!(first, second);
+}
+
+#[test]
+fn different_transports_are_reported_on_all_ranks() {
+    let (first, second) = two(
+        |address| Bootstrap::connect(address, 0, 2, &secret(), options()).unwrap_err(),
+        |address| Bootstrap::connect(address, 1, 2, &secret(), options().transport(NodeTransport::Ucx)).unwrap_err(),
+    );
+    let text = first.to_string();
+    assert!(text.starts_with("MSCCLPP_TRANSPORT differs: rank 0"), "{text}");
     assert_eq!(first, second);
 }
 

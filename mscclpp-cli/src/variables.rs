@@ -6,7 +6,7 @@ use crate::output::warn;
 const PREFIX: &str = "MSCCLPP_";
 
 /// Names, without the prefix, of the variables that the command and the library read.
-const KNOWN: [&str; 18] = [
+const KNOWN: [&str; 20] = [
     "ALLOW_DERIVED_SECRET",
     "AUTHENTICATE_DATA",
     "CACHE",
@@ -24,7 +24,9 @@ const KNOWN: [&str; 18] = [
     "RESTART",
     "SECRET",
     "TIMEOUT",
+    "TRANSPORT",
     "TUNING_TABLE",
+    "UCX",
 ];
 
 /// Minimum similarity of a name with a known one to be considered a misspelling of it.

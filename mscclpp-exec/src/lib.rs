@@ -90,3 +90,5 @@ pub use error::Error;
 pub use message::{Message, PacketType};
 pub use numeric::AccumType;
 pub use system::{AvailableMemory, ControlGroup, ExceededLimit, SystemLimit, available_memory};
+#[cfg(feature = "process")]
+pub use transport::{UcxReport, try_ucx};

@@ -14,7 +14,7 @@ pub(crate) struct Key(*const c_char);
 unsafe impl Sync for Key {}
 
 /// Variables of this library and of the jobs and executors below it.
-const KEYS: [&CStr; 15] = [
+const KEYS: [&CStr; 17] = [
     c"NCCL_DEBUG",
     c"NCCL_DEBUG_FILE",
     c"NCCL_PROFILER_PLUGIN",
@@ -28,6 +28,8 @@ const KEYS: [&CStr; 15] = [
     c"MSCCLPP_RENDEZVOUS_TIMEOUT",
     c"MSCCLPP_HEARTBEAT_TIMEOUT",
     c"MSCCLPP_AUTHENTICATE_DATA",
+    c"MSCCLPP_TRANSPORT",
+    c"MSCCLPP_UCX",
     c"MSCCLPP_TUNING_TABLE",
     c"MSCCLPP_DUMP_DIR",
 ];

@@ -29,6 +29,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("mscclpp-exec/src/file.rs", "permissions of files, where a system has them"),
     ("mscclpp-exec/src/process", "ranks as processes"),
     ("mscclpp-exec/src/shm", "segments of shared memory"),
+    ("mscclpp-exec/src/transport/ucx", "random bytes of the kernel"),
     ("mscclpp-exec/src/system", "what Linux knows of this machine, and advice to it"),
     ("mscclpp-nccl/src/debug.rs", "the name of the host"),
     ("mscclpp-nccl/src/forward/library.rs", "a flag of glibc's loader"),

@@ -10,7 +10,7 @@ use super::{Environment, slurm};
 use crate::address::{Address, loopback_ip};
 use crate::error::{Error, shortened};
 use crate::frame::MAX_RANKS;
-use crate::options::{MAX_TIMEOUT, Options};
+use crate::options::{MAX_TIMEOUT, NodeTransport, Options};
 use crate::secret::Secret;
 
 /// Base and number of the ports for jobs without one: below the ephemeral range of common systems.
@@ -219,8 +219,24 @@ fn flag(lookup: Lookup, name: &str) -> Result<bool, Error> {
     }
 }
 
+/// Returns what carries data between nodes.
+fn transport(lookup: Lookup) -> Result<NodeTransport, Error> {
+    const NAME: &str = "MSCCLPP_TRANSPORT";
+    match lookup(NAME).as_deref().map(str::trim) {
+        None | Some("") => Ok(NodeTransport::Auto),
+        Some("tcp") => Ok(NodeTransport::Tcp),
+        Some("ucx") => Ok(NodeTransport::Ucx),
+        Some(other) => Err(Error::InvalidVariable {
+            variable: NAME.into(),
+            value: shortened(other),
+            expected: "tcp or ucx".into(),
+        }),
+    }
+}
+
 pub(super) fn options(lookup: Lookup) -> Result<Options, Error> {
     let mut options = Options::default().authenticate_data(flag(lookup, "MSCCLPP_AUTHENTICATE_DATA")?);
+    options.transport = transport(lookup)?;
     if let Some(seconds) = seconds(lookup, "MSCCLPP_TIMEOUT", 0.001)? {
         options = options.timeout(seconds);
     }
@@ -460,6 +476,16 @@ mod tests {
     }
 
     #[test]
+    fn transport_is_one_of_two_words() {
+        assert_eq!(read(&TORCHRUN).unwrap().options.transport, NodeTransport::Auto);
+        for (word, transport) in [("tcp", NodeTransport::Tcp), ("ucx", NodeTransport::Ucx), ("", NodeTransport::Auto)] {
+            assert_eq!(read(&with(&[("MSCCLPP_TRANSPORT", word)])).unwrap().options.transport, transport);
+        }
+        let found = read(&with(&[("MSCCLPP_TRANSPORT", "UCX")])).unwrap_err().to_string();
+        assert!(found.contains("MSCCLPP_TRANSPORT=UCX: expected tcp or ucx"), "{found}");
+    }
+
+    #[test]
     fn rendezvous_has_a_separate_timeout() {
         let options = |more: &[(&'static str, &'static str)]| read(&with(more)).unwrap().options;
         let times = |options: Options| (options.timeout.as_secs(), options.rendezvous_timeout.as_secs());
@@ -470,7 +496,7 @@ mod tests {
     }
 
     /// All variables that are ever looked up.
-    const NAMES: [&str; 30] = [
+    const NAMES: [&str; 31] = [
         "RANK",
         "WORLD_SIZE",
         "LOCAL_RANK",
@@ -482,6 +508,7 @@ mod tests {
         "MSCCLPP_SECRET",
         "MSCCLPP_ALLOW_DERIVED_SECRET",
         "MSCCLPP_AUTHENTICATE_DATA",
+        "MSCCLPP_TRANSPORT",
         "MSCCLPP_TIMEOUT",
         "MSCCLPP_HEARTBEAT_TIMEOUT",
         "MSCCLPP_RENDEZVOUS_TIMEOUT",

@@ -6,8 +6,8 @@
 //! # No data of a launch is in flight when it has ended
 //!
 //! After the last message that a rank sends to another one in a launch it sends an *end*. A rank's launch ends only
-//! when everything that it sends has been passed to the system, and when the ends of all ranks have arrived that send
-//! to it in the plan. An end is received after all messages before it, so everything that those ranks sent has arrived
+//! when everything that it sends has been passed to the system, or to an engine that sends it without calls of this
+//! rank, and when the ends of all ranks have arrived that send to it in the plan. An end is received after all messages before it, so everything that those ranks sent has arrived
 //! as well, whether the plan waits for it or not. This includes puts that are only flushed, because a flush frees the
 //! source and implies nothing about the destination. An end follows its last message at once, so in a plan that waits
 //! for all it receives, the end arrives together with the last message. Two properties follow:

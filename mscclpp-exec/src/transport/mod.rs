@@ -1,7 +1,7 @@
 //! What carries port channels between nodes: the one interface below the process executor and the CUDA executor.
 //!
-//! An engine moves puts and signals between pairs of ranks that are connected. [`Tcp`] is the only one. It knows no
-//! plans: what a message means is the executor's business.
+//! An engine moves puts and signals between pairs of ranks that are connected: [`Tcp`], or [`Ucx`], which uses the former for
+//! pairs that cannot use UCX. It knows no plans: what a message means is the executor's business.
 //!
 //! # Contract
 //!
@@ -43,19 +43,40 @@ pub(crate) mod hostile;
 mod tcp;
 #[cfg(test)]
 mod tests;
+#[allow(unsafe_code, reason = "UCX is reached through raw handles")]
+mod ucx;
 
 use std::net::TcpStream;
 
-use mscclpp_bootstrap::StreamKeys;
+use mscclpp_bootstrap::{NodeTransport, StreamKeys};
 
 pub(crate) use self::frame::{Frame, FrameKind, LaunchId, Malformed, RemoteAddress, Signal};
 pub(crate) use self::tcp::Tcp;
+pub(crate) use self::ucx::Ucx;
+pub use self::ucx::{UcxReport, try_ucx};
 use crate::error::Error;
 
 /// Memory that an engine reads sources from, or writes received bytes to.
 pub(crate) trait Buffer: AsRef<[u8]> + AsMut<[u8]> + Send {}
 
 impl<B: AsRef<[u8]> + AsMut<[u8]> + Send> Buffer for B {}
+
+/// Returns the engine for a choice.
+///
+/// # Errors
+/// [`Error::System`] if it is UCX, which cannot be used.
+pub(crate) fn engine<B: Buffer + 'static>(choice: NodeTransport) -> Result<Box<dyn Transport<B>>, Error> {
+    if choice == NodeTransport::Tcp {
+        return Ok(Box::new(Tcp::new()));
+    }
+    match Ucx::new(choice == NodeTransport::Ucx) {
+        Ok(ucx) => Ok(Box::new(ucx)),
+        Err(why) => Err(Error::System {
+            what: format!("use UCX between nodes (MSCCLPP_TRANSPORT={})", choice.name()),
+            reason: why.to_string(),
+        }),
+    }
+}
 
 /// Properties of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,7 @@ mod nccl;
 mod network;
 mod processors;
 mod system;
+mod ucx;
 
 use std::process::ExitCode;
 
@@ -37,6 +38,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<ExitCode> {
             memory::findings(),
             limits::findings(),
             network::findings(),
+            vec![ucx::finding()],
             drivers::findings(),
         ]
         .concat(),

@@ -380,7 +380,7 @@ impl Own {
         let members: Vec<u64> = peers.iter().map(|[address, _]| *address).collect();
         let status = Status::new(driver)?;
         let flags = &status.0;
-        let wires = || Ok::<_, Error>(executor.group()?.connections_of_channels()?);
+        let wires = || executor.group()?.connections_of_channels();
         let proxies = (options.num_port > 0).then(|| Proxies::new(device, 1, flags, wires()?)).transpose()?;
         proxies.iter().for_each(Proxies::expect_unannounced_launches);
         Ok(Self {

@@ -19,7 +19,7 @@ use self::members::Member;
 pub(super) use self::memory::PeerMemory;
 use self::register::Known;
 use super::device::Device;
-use super::driver::{self, Peer};
+use super::driver::Peer;
 use super::nodes::{NodeConnections, RegionTable, Stagings, Traffic};
 use super::peer;
 use super::proxy::Proxies;
@@ -167,7 +167,7 @@ impl IpcGroup {
     }
 
     /// Returns connections of a proxy of kernels' channels to all ranks on other nodes, which are connected later; `None` if there are none.
-    pub(super) fn connections_of_channels(&self) -> driver::Result<Option<NodeConnections>> {
+    pub(super) fn connections_of_channels(&self) -> Result<Option<NodeConnections>, Error> {
         let Some(regions) = &self.remote_regions else { return Ok(None) };
         let own = self.nodes[self.rank as usize];
         let peers: Vec<u32> = (0..).zip(&self.nodes).filter(|(_, node)| **node != own).map(|(peer, _)| peer).collect();

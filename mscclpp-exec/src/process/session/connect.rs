@@ -16,14 +16,18 @@ use crate::call_report::CallReport;
 use crate::error::Error;
 use crate::places::PlaceNumbers;
 use crate::shm::{LocalListener, Mesh, ProcessMark, Sent, SharedCacheLines, Slab, system};
-use crate::transport::{Tcp, Transport};
-use mscclpp_bootstrap::{ActiveTimeout, Bootstrap, Error as Cause, ErrorKind, Topic};
+use crate::transport::{self, Transport};
+use mscclpp_bootstrap::{ActiveTimeout, Bootstrap, Error as Cause, ErrorKind, NodeTransport, Topic};
 
 impl Session {
     /// Connects the ranks of a node.
     pub(crate) fn new(bootstrap: Arc<Bootstrap>, options: Options) -> Result<Self, Error> {
         let nodes = (0..bootstrap.num_ranks()).map(|peer| bootstrap.node_of(peer)).collect::<Result<Vec<_>, _>>()?;
-        Self::with_transport(bootstrap, options, nodes, Box::new(Tcp::new()))
+        // Ranks of one node have no connections, and need not load a library for them.
+        let is_alone = nodes.iter().all(|node| *node == nodes[0]);
+        let choice = if is_alone { NodeTransport::Tcp } else { bootstrap.options().transport };
+        let transport = transport::engine(choice).map_err(|error| fail(error, &[], &bootstrap))?;
+        Self::with_transport(bootstrap, options, nodes, transport)
     }
 
     /// Connects the ranks of a node. `nodes`: node of each rank; `transport`: the engine between nodes.

@@ -16,7 +16,7 @@ use crate::message::Message;
 use crate::process::session::Session;
 use crate::process::{Executor, Options};
 use crate::transport::hostile::{Flaw, Hostile, Network};
-use crate::transport::{Capabilities, LaunchId, Lost, Malformed, Received, RemoteAddress, Signal, Tcp, Transport};
+use crate::transport::{Capabilities, LaunchId, Lost, Malformed, Received, RemoteAddress, Signal, Tcp, Transport, Ucx};
 use crate::verify::{Pattern, Verifier};
 
 /// Plans, numbers of ranks, and of ranks per node.
@@ -28,6 +28,9 @@ const PLANS: [(&str, u32, u32); 6] = [
     ("allreduce_hierarchical", 4, 2),
     ("allreduce_hierarchical_packets", 4, 2),
 ];
+
+/// Returns the engine of a rank.
+type Engine<'a> = dyn Fn(u32) -> Box<dyn Transport<PooledBuffer>> + Sync + 'a;
 
 /// A plan, and what the executor within one process computes.
 struct Expected {
@@ -83,12 +86,17 @@ impl Expected {
     /// Launches on all ranks, which are threads, and returns the first deviation.
     fn deviation(&self, seed: u64, flaw: Option<Flaw>) -> Option<String> {
         let network = Arc::new(Network::default());
+        self.deviation_on(seed, &|rank| Box::new(Hostile::new(&network, rank, seed, flaw)))
+    }
+
+    /// The same, on the engines that a function returns.
+    fn deviation_on(&self, seed: u64, engine: &Engine<'_>) -> Option<String> {
         let ranks = self.plan.num_ranks();
         let nodes: Vec<u32> = (0..ranks).map(|rank| rank / self.per_node).collect();
         let play = |bootstrap: Bootstrap| {
-            let engine = Hostile::new(&network, bootstrap.rank(), seed, flaw);
+            let engine = engine(bootstrap.rank());
             let options = Options::default().timeout(Duration::from_secs(60));
-            let session = Session::with_transport(Arc::new(bootstrap), options, nodes.clone(), Box::new(engine));
+            let session = Session::with_transport(Arc::new(bootstrap), options, nodes.clone(), engine);
             session.and_then(|session| self.launch(&Executor::of(session)))
         };
         let play = &play;
@@ -116,6 +124,19 @@ fn results_on_hostile_engine_are_equal() {
                 println!("{name}, {part} elements, seed {seed}");
                 assert_eq!(expected.deviation(seed, None), None);
             }
+        }
+    }
+}
+
+#[test]
+#[ignore = "needs UCX, see scripts/ucx.sh"]
+fn results_on_ucx_are_equal() {
+    for (name, ranks, per_node) in PLANS {
+        for part in [1, 500, 100_000] {
+            println!("{name}, {part} elements");
+            let expected = Expected::new(name, ranks, per_node, part);
+            let engine = |_| -> Box<dyn Transport<PooledBuffer>> { Box::new(Ucx::new(true).expect("a UCX")) };
+            assert_eq!(expected.deviation_on(0, &engine), None);
         }
     }
 }

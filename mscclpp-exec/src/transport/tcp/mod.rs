@@ -13,10 +13,10 @@ use super::{Buffer, Capabilities, Lost, Received, Transport};
 use crate::error::Error;
 
 /// Maximum number of bytes of a put, so that a peer can make this rank provide only buffers of this length.
-const MAX_PUT_BYTES: u64 = 1 << 20;
+pub(super) const MAX_PUT_BYTES: u64 = 1 << 20;
 
 /// Number of queued bytes for a peer from which on there is no room.
-const MAX_QUEUED_BYTES: usize = 1 << 20;
+pub(super) const MAX_QUEUED_BYTES: usize = 1 << 20;
 
 /// Connections to peers.
 pub(crate) struct Tcp<B> {
@@ -30,7 +30,7 @@ impl<B> Tcp<B> {
 }
 
 impl<B: Buffer> Tcp<B> {
-    fn send(&mut self, peer: u32, launch: LaunchId, kind: FrameKind, source: Option<B>) {
+    pub(super) fn send(&mut self, peer: u32, launch: LaunchId, kind: FrameKind, source: Option<B>) {
         if let Some(connection) = self.connections.get_mut(&peer) {
             connection.push(&Frame { launch, kind }, source);
         }

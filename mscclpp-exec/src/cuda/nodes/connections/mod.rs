@@ -33,7 +33,7 @@ use crate::cuda::driver::{self, Handle, SharedDriver};
 use crate::cuda::event_pool::EventPool;
 use crate::cuda::proxy::Failure;
 use crate::error::Error;
-use crate::transport::{LaunchId, Lost, Signal, Tcp, Transport};
+use crate::transport::{self, LaunchId, Lost, Signal, Transport};
 use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, Bootstrap, ErrorKind, StreamKeys};
 
 /// Interval at which the time without progress is counted; any time counts in which other processes can run.
@@ -67,13 +67,16 @@ pub(in crate::cuda) struct NodeConnections {
 
 impl NodeConnections {
     /// Creates connections to `peers`, which are connected later.
+    ///
+    /// # Errors
+    /// Those of the driver and of [`transport::engine`].
     pub(in crate::cuda) fn new(
         device: &Device,
         bootstrap: &Arc<Bootstrap>,
         (memories, stagings): (&Arc<RegionTable>, &Stagings),
         traffic: Traffic,
         peers: &[u32],
-    ) -> driver::Result<Self> {
+    ) -> Result<Self, Error> {
         let driver = device.driver().clone();
         let wire = |&peer: &u32| {
             Ok(NodeConnection {
@@ -96,7 +99,7 @@ impl NodeConnections {
             traffic,
             ended: 0,
             is_closing: false,
-            transport: Box::new(Tcp::new()),
+            transport: transport::engine(bootstrap.options().transport)?,
             wires,
             arriving: VecDeque::new(),
             signalled: BTreeMap::new(),

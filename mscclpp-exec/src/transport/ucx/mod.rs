@@ -1,0 +1,261 @@
+//! The engine over UCX: active messages, and rendezvous for long puts. A pair of ranks that does not agree on UCX uses TCP.
+//!
+//! The two sides of a pair exchange the addresses of their workers on the stream, which is authenticated, and with them the
+//! random token by which their messages are recognized. If UCX is not required, a pair uses it when both sides find that UCX
+//! would use memory that they share, or RDMA (`opening`).
+//!
+//! Frames and bytes are authenticated as those of TCP are, where keys are given. What UCX exchanges to set up its own
+//! connections cannot be authenticated.
+//!
+mod api;
+mod connection;
+mod control;
+mod library;
+mod opening;
+mod progress;
+mod report;
+#[cfg(test)]
+mod tests;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::net::TcpStream;
+use std::sync::MutexGuard;
+
+use mscclpp_bootstrap::StreamKeys;
+
+use self::connection::Connection;
+use self::control::{Control, Record};
+use self::library::Unavailable;
+use self::opening::{Agreed, Opening};
+use self::progress::Progress;
+pub use self::report::{UcxReport, try_ucx};
+use self::worker::{Token, Worker};
+use super::frame::{Frame, FrameKind, LaunchId, Malformed, RemoteAddress, Signal};
+use super::tcp::{MAX_PUT_BYTES, MAX_QUEUED_BYTES, Tcp};
+use super::{Buffer, Capabilities, Lost, Received, Transport};
+use crate::error::Error;
+
+/// Connections to peers.
+pub(crate) struct Ucx<B: Buffer + 'static> {
+    links: BTreeMap<u32, Link<B>>,
+    tcp: Tcp<B>,
+    is_required: bool,
+    /// Dropped last. `None` where there is no UCX and it is not required.
+    progress: Option<Progress>,
+}
+
+/// State of a connection.
+enum Link<B: Buffer + 'static> {
+    Opening(Box<Opening<B>>),
+    Ucx(Box<Connection<B>>),
+    Tcp,
+}
+
+impl<B: Buffer + 'static> Ucx<B> {
+    /// `is_required`: whether all pairs use UCX.
+    ///
+    /// # Errors
+    /// UCX is required, and cannot be used.
+    pub(crate) fn new(is_required: bool) -> Result<Self, Unavailable> {
+        let progress = match library::library().and_then(Progress::new) {
+            Err(why) if is_required => return Err(why),
+            Err(why) => {
+                log::debug!("connections between nodes use TCP: {why}");
+                None
+            }
+            Ok(progress) => Some(progress),
+        };
+        Ok(Self { links: BTreeMap::new(), tcp: Tcp::new(), is_required, progress })
+    }
+
+    /// Returns an engine that has no UCX.
+    #[cfg(test)]
+    pub(crate) fn without_library() -> Self {
+        Self { links: BTreeMap::new(), tcp: Tcp::new(), is_required: false, progress: None }
+    }
+
+    /// Continues to open a connection.
+    fn advance(&mut self, peer: u32) {
+        let worker = worker_of(&self.progress);
+        let Some(Link::Opening(opening)) = self.links.get_mut(&peer) else { return };
+        let Some(agreed) = opening.advance(worker.as_deref(), self.is_required) else { return };
+        let Some(Link::Opening(opening)) = self.links.remove(&peer) else { return };
+        let (control, keys, pending) = (opening.control, opening.keys, opening.pending);
+        match (agreed, worker) {
+            (Agreed::Ucx(endpoint, tokens), Some(worker)) => {
+                log::info!("the connection to rank {peer} uses {}", worker.describe(&endpoint));
+                let mut connection = Connection::new(control, endpoint, keys, tokens);
+                pending.into_iter().for_each(|(frame, source)| connection.push(frame, source));
+                self.links.insert(peer, Link::Ucx(Box::new(connection)));
+            }
+            _ => {
+                log::info!("the connection to rank {peer} uses TCP");
+                self.links.insert(peer, Link::Tcp);
+                // It fails only for sockets that cannot be set up, and this one was.
+                if self.tcp.open(peer, control.into_stream(), keys).is_ok() {
+                    pending.into_iter().for_each(|(Frame { launch, kind }, source)| {
+                        self.tcp.send(peer, launch, kind, source);
+                    });
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, peer: u32, launch: LaunchId, kind: FrameKind, source: Option<B>) {
+        let frame = Frame { launch, kind };
+        match self.links.get_mut(&peer) {
+            Some(Link::Opening(opening)) if opening.lost().is_none() => opening.pending.push((frame, source)),
+            Some(Link::Ucx(connection)) => connection.push(frame, source),
+            Some(Link::Tcp) => self.tcp.send(peer, launch, kind, source),
+            Some(Link::Opening(_)) | None => {}
+        }
+    }
+}
+
+fn worker_of(progress: &Option<Progress>) -> Option<MutexGuard<'_, Worker>> {
+    progress.as_ref().and_then(Progress::worker)
+}
+
+impl<B: Buffer + 'static> Transport<B> for Ucx<B> {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { max_put_bytes: MAX_PUT_BYTES }
+    }
+
+    fn open(&mut self, peer: u32, stream: TcpStream, keys: Option<StreamKeys>) -> Result<(), Error> {
+        let failed = |reason: String| Error::System { what: format!("set up a connection to rank {peer}"), reason };
+        let mut token = Token::default();
+        rustix::rand::getrandom(&mut token, rustix::rand::GetRandomFlags::empty())
+            .map_err(|error| failed(error.to_string()))?;
+        let record = match worker_of(&self.progress) {
+            Some(worker) => {
+                worker.expect(token);
+                Record::Address(token, worker.address().map_err(failed)?)
+            }
+            None => Record::Tcp,
+        };
+        let mut control = Control::new(stream, keys.clone()).map_err(|error| failed(error.to_string()))?;
+        control.send(&record);
+        let opening = Opening::new(control, keys, token);
+        self.links.insert(peer, Link::Opening(Box::new(opening)));
+        Ok(())
+    }
+
+    fn is_open(&self, peer: u32) -> bool {
+        self.links.contains_key(&peer)
+    }
+
+    fn has_room(&self, peer: u32) -> bool {
+        match self.links.get(&peer) {
+            Some(Link::Opening(opening)) => opening.queued() < MAX_QUEUED_BYTES,
+            Some(Link::Ucx(connection)) => connection.queued() < MAX_QUEUED_BYTES,
+            Some(Link::Tcp) => self.tcp.has_room(peer),
+            None => false,
+        }
+    }
+
+    fn put(&mut self, peer: u32, launch: LaunchId, to: RemoteAddress, len: u64, source: Option<B>) {
+        let kind = if source.is_some() { FrameKind::Put { to, len } } else { FrameKind::Zeros { to, len } };
+        self.send(peer, launch, kind, source);
+    }
+
+    fn signal(&mut self, peer: u32, launch: LaunchId, signal: Signal) {
+        self.send(peer, launch, FrameKind::Signal(signal), None);
+    }
+
+    fn is_flushed(&self, peer: u32) -> bool {
+        match self.links.get(&peer) {
+            Some(Link::Opening(opening)) => opening.pending.is_empty(),
+            Some(Link::Ucx(connection)) => connection.is_flushed(),
+            Some(Link::Tcp) | None => self.tcp.is_flushed(peer),
+        }
+    }
+
+    fn progress(&mut self) -> bool {
+        let opening = |(peer, link): (&u32, &Link<B>)| matches!(link, Link::Opening(_)).then_some(*peer);
+        let openings: Vec<_> = self.links.iter().filter_map(opening).collect();
+        openings.into_iter().for_each(|peer| self.advance(peer));
+        let mut progress = self.tcp.progress();
+        if let Some(worker) = worker_of(&self.progress) {
+            worker.progress();
+            for link in self.links.values_mut() {
+                if let Link::Ucx(connection) = link {
+                    progress |= connection.send(&worker);
+                }
+            }
+        }
+        progress
+    }
+
+    fn receive(
+        &mut self,
+        peer: u32,
+        launch: u64,
+        buffer: &mut dyn FnMut(u64) -> Option<B>,
+    ) -> Result<Received<B>, Malformed> {
+        self.advance(peer);
+        let worker = worker_of(&self.progress);
+        match (self.links.get_mut(&peer), worker) {
+            (Some(Link::Opening(opening)), _) => opening.malformed().map_or(Ok(Received::Nothing), Err),
+            (Some(Link::Ucx(connection)), Some(worker)) => {
+                worker.progress();
+                connection.receive(&worker, (launch, MAX_PUT_BYTES), buffer)
+            }
+            (Some(Link::Tcp), _) => self.tcp.receive(peer, launch, buffer),
+            _ => Ok(Received::Nothing),
+        }
+    }
+
+    fn lost(&self, peer: u32) -> Option<Lost> {
+        match self.links.get(&peer)? {
+            Link::Opening(opening) => opening.lost(),
+            Link::Ucx(connection) => connection.lost(),
+            Link::Tcp => self.tcp.lost(peer),
+        }
+    }
+
+    fn close(&mut self, peer: u32, launch: LaunchId, last: Signal) {
+        self.advance(peer);
+        let worker = worker_of(&self.progress);
+        match (self.links.get_mut(&peer), worker) {
+            (Some(Link::Opening(opening)), _) => {
+                opening.pending.clear();
+                opening.control.shutdown();
+            }
+            (Some(Link::Ucx(connection)), Some(worker)) => {
+                connection.close(&worker, &Frame { launch, kind: FrameKind::Signal(last) });
+            }
+            _ => self.tcp.close(peer, launch, last),
+        }
+    }
+}
+
+impl<B: Buffer + 'static> Drop for Ucx<B> {
+    fn drop(&mut self) {
+        let Some(worker) = worker_of(&self.progress) else {
+            if self.progress.is_some() {
+                // In a copy of the process, UCX's objects and memory belong to the other one.
+                std::mem::forget(std::mem::take(&mut self.links));
+            }
+            return;
+        };
+        let flush = |link: &mut Link<B>| match link {
+            Link::Ucx(connection) => connection.start_end(&worker),
+            Link::Opening(_) | Link::Tcp => None,
+        };
+        let mut flushes: Vec<_> = self.links.values_mut().filter_map(flush).collect();
+        worker.progress_until(|worker| {
+            flushes.retain_mut(|flush| worker.poll(flush).is_none());
+            flushes.is_empty()
+        });
+        for link in self.links.values_mut() {
+            match link {
+                Link::Ucx(connection) => connection.end(&worker),
+                Link::Opening(opening) => opening.end(&worker),
+                Link::Tcp => {}
+            }
+        }
+        // Transfers that remain are left to the worker.
+        self.links.clear();
+    }
+}

@@ -1,0 +1,126 @@
+//! What cannot be seen from outside of the engine.
+
+use mscclpp_bootstrap::{StreamKeys, digest};
+
+use super::connection::WINDOW;
+use super::worker::{HEADER_BYTES, PREFIX_BYTES};
+use super::*;
+use crate::transport::frame::FRAME_BYTES;
+use crate::transport::tests::streams;
+
+/// Returns the engines of ranks 0 and 1, which have received a signal from each other.
+fn pair(keys: [Option<StreamKeys>; 2]) -> [Ucx<Vec<u8>>; 2] {
+    let mut pair = [(), ()].map(|()| Ucx::new(true).expect("a UCX, see scripts/ucx-env.sh"));
+    for (((engine, peer), stream), keys) in pair.iter_mut().zip([1, 0]).zip(streams()).zip(keys) {
+        engine.open(peer, stream, keys).expect("a socket");
+        engine.signal(peer, id(), Signal::Call);
+    }
+    let mut received = [false; 2];
+    while received.contains(&false) || (0..2).any(|rank| !pair[rank].is_flushed(1 - rank as u32)) {
+        for rank in 0..2 {
+            pair[rank].progress();
+            received[rank] |= matches!(receive(&mut pair[rank], 1 - rank as u32), Ok(Received::Message(..)));
+        }
+    }
+    pair
+}
+
+fn id() -> LaunchId {
+    LaunchId { plan: 1, launch: 1, call: 1 }
+}
+
+fn receive(engine: &mut Ucx<Vec<u8>>, peer: u32) -> Result<Received<Vec<u8>>, Malformed> {
+    engine.receive(peer, 1, &mut |len| Some(vec![0; len as usize]))
+}
+
+fn connection(engine: &mut Ucx<Vec<u8>>, peer: u32) -> (MutexGuard<'_, Worker>, &mut Connection<Vec<u8>>) {
+    match (engine.links.get_mut(&peer), worker_of(&engine.progress)) {
+        (Some(Link::Ucx(connection)), Some(worker)) => (worker, connection),
+        _ => panic!("no connection over UCX"),
+    }
+}
+
+#[test]
+#[ignore = "needs UCX, see scripts/ucx.sh"]
+fn ucx_receiver_keeps_a_bounded_number_of_messages() {
+    let [mut zero, mut one] = pair([None, None]);
+    const MESSAGES: u64 = 3 * WINDOW;
+    for _ in 0..MESSAGES {
+        zero.signal(1, id(), Signal::Call);
+    }
+    // The receiver lets UCX work, and asks for no message.
+    for _ in 0..10_000 {
+        zero.progress();
+        one.progress();
+    }
+    let sender = connection(&mut zero, 1).1;
+    assert_eq!((sender.num_sent(), sender.is_flushed()), (WINDOW, false));
+    let mut received = 0;
+    while received < MESSAGES {
+        zero.progress();
+        received += u64::from(matches!(receive(&mut one, 0), Ok(Received::Message(..))));
+    }
+}
+
+/// A message that was changed, dropped or sent with other keys.
+#[test]
+#[ignore = "needs UCX, see scripts/ucx.sh"]
+fn ucx_messages_that_fail_authentication_are_not_delivered() {
+    for (seal_of, content, skipped) in [("abc", "abd", 0), ("abc", "abc", 1), ("abcd", "abc", 0)] {
+        for len in [3, 100_000] {
+            let [mut zero, mut one] = pair(StreamKeys::pair().expect("random numbers").map(Some));
+            let pad = |text: &str| [text.as_bytes(), &vec![7; len]].concat();
+            let (sealed, bytes) = (pad(seal_of), pad(content));
+            let (worker, sender) = connection(&mut zero, 1);
+            let to = RemoteAddress { key: 1, offset: 0 };
+            let frame = Frame { launch: id(), kind: FrameKind::Put { to, len: bytes.len() as u64 } }.encode();
+            let keys = sender.keys_mut().expect("keys");
+            for _ in 0..skipped {
+                keys.send.seal(&frame, &digest(&sealed));
+            }
+            let seal = keys.send.seal(&frame, &digest(&sealed));
+            let mut header = [0; HEADER_BYTES];
+            // The second message.
+            let (prefix, rest) = header.split_at_mut(HEADER_BYTES - PREFIX_BYTES);
+            prefix.copy_from_slice(&[&sender.token()[..], &2_u64.to_le_bytes()].concat());
+            rest[..FRAME_BYTES].copy_from_slice(&frame);
+            rest[FRAME_BYTES..].copy_from_slice(&seal);
+            let sent = (bytes.len(), len < 1000);
+            let _transfer = worker.send(sender.endpoint(), header, Some(bytes), sent);
+            drop(worker);
+            let malformed = loop {
+                zero.progress();
+                match receive(&mut one, 0) {
+                    Ok(Received::Message(frame, _)) => panic!("{frame:?}"),
+                    Ok(_) => {}
+                    Err(malformed) => break malformed,
+                }
+            };
+            assert_eq!(malformed, Malformed::Unauthenticated { number: 2 });
+            assert_eq!(receive(&mut one, 0).expect_err("no message follows"), malformed);
+        }
+    }
+}
+
+/// Without a connection's token, bytes reach nothing.
+#[test]
+#[ignore = "needs UCX, see scripts/ucx.sh"]
+fn ucx_messages_of_no_connection_are_dropped() {
+    let [mut zero, mut one] = pair([None, None]);
+    for (len, eager) in [(0, true), (100, true), (100_000, false)] {
+        let (worker, sender) = connection(&mut zero, 1);
+        let mut transfer = worker.send(sender.endpoint(), [0; HEADER_BYTES], Some(vec![0; len]), (len, eager));
+        while worker.poll(&mut transfer).is_none() {
+            worker.progress();
+            assert!(matches!(receive(&mut one, 0), Ok(Received::Nothing)));
+        }
+    }
+    zero.signal(1, id(), Signal::End);
+    let frame = loop {
+        zero.progress();
+        if let Received::Message(frame, _) = receive(&mut one, 0).expect("valid") {
+            break frame;
+        }
+    };
+    assert_eq!(frame.kind, FrameKind::Signal(Signal::End));
+}

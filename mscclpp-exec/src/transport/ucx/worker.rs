@@ -1,0 +1,472 @@
+//! A worker of UCX, its endpoints and its requests, with the lifetimes that UCX requires.
+//!
+//! # Why this is sound
+//!
+//! - A worker is used by one thread at a time: it is not `Sync`, and UCX is told that threads may alternate. What shares its
+//!   cells (endpoints, transfers) belongs to the engine; the thread of `progress` only lets UCX work, under the worker's lock.
+//! - UCX calls back only within its functions, in the same thread. The callbacks touch the [`Inbox`] and the state of an
+//!   endpoint, which no other code borrows while it calls UCX.
+//! - Memory of a request is owned by a [`Transfer`] until UCX reports that the request is complete. Transfers that are dropped
+//!   earlier go to the worker, which frees them after it is destroyed: UCX accesses no memory then. Another process may still read
+//!   a source by its address, and gets the bytes that are there, or an error.
+//! - A copy of the process, made by `fork`, leaves everything as it is.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ffi::{c_int, c_uint, c_void};
+use std::ptr::{null, null_mut};
+use std::rc::Rc;
+use std::time::Duration;
+
+use mscclpp_bootstrap::ActiveTimeout;
+
+use super::api::*;
+use super::library::Library;
+use crate::shm::ProcessMark;
+use crate::transport::Buffer;
+
+/// Identifies a connection in messages. Only the peer knows it.
+pub(super) type Token = [u8; 16];
+
+/// Number of bytes of a message's header: token, number, and the prefix of the connection.
+pub(super) const HEADER_BYTES: usize = size_of::<Token>() + 8 + PREFIX_BYTES;
+/// Number of bytes for the frame and its seal.
+pub(super) const PREFIX_BYTES: usize = crate::transport::frame::FRAME_BYTES + mscclpp_bootstrap::SEAL_BYTES;
+
+/// Identifies the active messages of the engine among those of a worker.
+const AM_ID: c_uint = 1;
+
+/// Maximum duration of the destructor's wait for UCX to send what is on its way, and to end what it has begun.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// A message that has arrived.
+pub(super) struct Arrived {
+    pub(super) prefix: [u8; PREFIX_BYTES],
+    pub(super) content: Content,
+}
+
+/// Bytes of a message.
+pub(super) enum Content {
+    /// All of them.
+    Eager(Vec<u8>),
+    /// How to receive them, and how many there are.
+    Rendezvous(Descriptor, usize),
+}
+
+/// `data_desc` of a rendezvous.
+pub(super) struct Descriptor(*mut c_void);
+
+// SAFETY: as for the worker, whose message it is.
+unsafe impl Send for Descriptor {}
+
+/// Arrived messages, by the token of their connection and their number.
+#[derive(Default)]
+struct Inbox(RefCell<BTreeMap<Token, BTreeMap<u64, Arrived>>>);
+
+/// A worker.
+pub(super) struct Worker {
+    library: &'static Library,
+    handle: *mut c_void,
+    inbox: Box<Inbox>,
+    abandoned: Abandoned,
+    /// Endpoints that are being closed.
+    closing: RefCell<Vec<Request>>,
+    /// What the error handlers of endpoints write to.
+    errors: RefCell<Vec<Rc<Cell<Status>>>>,
+    mark: ProcessMark,
+}
+
+/// Requests that nothing waits for, and the memory that they use.
+type Abandoned = Rc<RefCell<Vec<(Request, Box<dyn Send>)>>>;
+
+// SAFETY: UCX's objects may be used by threads that alternate (`THREAD_MODE_SERIALIZED`), and so may the worker's cells. Its `Rc`
+// is shared only with endpoints and transfers, which the engine owns together with the worker.
+unsafe impl Send for Worker {}
+
+/// An endpoint: the way to another worker.
+pub(super) struct Endpoint {
+    handle: *mut c_void,
+    /// The error that UCX has reported.
+    error: Rc<Cell<Status>>,
+    detects_loss: bool,
+    is_closed: bool,
+}
+
+// SAFETY: as for the worker, in whose engine the endpoint is.
+unsafe impl Send for Endpoint {}
+
+/// A request that UCX has not reported as complete.
+struct Request(*mut c_void);
+
+/// A request, and the memory that it uses.
+pub(super) struct Transfer<T: Send + 'static> {
+    request: Option<Request>,
+    /// Result of the request, when it is complete.
+    result: Status,
+    /// Memory that UCX accesses, from `Box::into_raw`: nothing else does before the request is complete.
+    memory: *mut T,
+    abandoned: Abandoned,
+}
+
+// SAFETY: as for the worker, in whose engine the transfer is.
+unsafe impl<T: Send> Send for Transfer<T> {}
+
+/// Header and source of a message.
+pub(super) struct Outgoing<B> {
+    header: [u8; HEADER_BYTES],
+    source: Option<B>,
+}
+
+/// Receives an active message. UCX calls it within `ucp_worker_progress`.
+extern "C" fn receive(
+    arg: *mut c_void,
+    header: *const c_void,
+    header_length: usize,
+    data: *mut c_void,
+    length: usize,
+    param: *const AmRecvParam,
+) -> Status {
+    if header_length != HEADER_BYTES {
+        return OK;
+    }
+    // SAFETY: `arg` is the worker's inbox, which exists as long as the worker does; UCX passes a header of this length.
+    let (inbox, header) = unsafe { (&*arg.cast::<Inbox>(), &*header.cast::<[u8; HEADER_BYTES]>()) };
+    // SAFETY: UCX passes valid parameters.
+    let is_rendezvous = unsafe { (*param).recv_attr } & AM_RECV_RNDV != 0;
+    let (token, rest) = header.split_first_chunk().unwrap_or((&[0; _], &[]));
+    let (number, rest) = rest.split_first_chunk().unwrap_or((&[0; _], &[]));
+    let mut prefix = [0; PREFIX_BYTES];
+    prefix.copy_from_slice(rest);
+    // Not borrowed by anyone who calls UCX; a message of no connection is dropped.
+    let Ok(mut messages) = inbox.0.try_borrow_mut() else { return OK };
+    let Some(messages) = messages.get_mut(token) else { return OK };
+    let content = match is_rendezvous {
+        true => Content::Rendezvous(Descriptor(data), length),
+        false if length == 0 => Content::Eager(Vec::new()),
+        // SAFETY: UCX passes data of this length.
+        false => Content::Eager(unsafe { std::slice::from_raw_parts(data.cast::<u8>(), length) }.to_vec()),
+    };
+    messages.entry(u64::from_le_bytes(*number)).or_insert(Arrived { prefix, content });
+    if is_rendezvous { IN_PROGRESS } else { OK }
+}
+
+/// Notes the error of an endpoint. UCX calls it within its functions.
+extern "C" fn fail(arg: *mut c_void, _endpoint: *mut c_void, status: Status) {
+    // SAFETY: `arg` is the cell of an endpoint, which is freed after the worker is destroyed.
+    unsafe { &*arg.cast::<Cell<Status>>() }.set(status);
+}
+
+/// Parameters of a request on host memory.
+fn param(flags: u32) -> RequestParam {
+    RequestParam {
+        op_attr_mask: OP_FLAGS | OP_MEMORY_TYPE,
+        flags,
+        request: null_mut(),
+        callback: 0,
+        datatype: 0,
+        user_data: null_mut(),
+        reply_buffer: null_mut(),
+        memory_type: MEMORY_TYPE_HOST,
+        rest: [0; _],
+    }
+}
+
+impl Worker {
+    /// Creates a worker.
+    ///
+    /// # Errors
+    /// UCX's reason.
+    pub(super) fn new(library: &'static Library) -> Result<Self, String> {
+        let params = WorkerParams {
+            field_mask: WORKER_PARAM_THREAD_MODE,
+            thread_mode: THREAD_MODE_SERIALIZED as c_int,
+            rest: [0; _],
+        };
+        let mut handle = null_mut();
+        // SAFETY: the context is valid as long as the process; writes one pointer.
+        library.check(unsafe { (library.functions.ucp_worker_create)(library.context, &params, &mut handle) })?;
+        let worker = Self {
+            library,
+            handle,
+            inbox: Box::default(),
+            abandoned: Abandoned::default(),
+            closing: RefCell::default(),
+            errors: RefCell::default(),
+            mark: ProcessMark::new(),
+        };
+        let handler = AmHandlerParam {
+            field_mask: AM_HANDLER_ID | AM_HANDLER_FLAGS | AM_HANDLER_CB | AM_HANDLER_ARG,
+            id: AM_ID,
+            flags: AM_WHOLE_MSG,
+            callback: receive,
+            arg: (&raw const *worker.inbox).cast_mut().cast(),
+        };
+        // SAFETY: the inbox does not move, and is freed after the worker.
+        library.check(unsafe { (library.functions.ucp_worker_set_am_recv_handler)(handle, &handler) })?;
+        Ok(worker)
+    }
+
+    /// Returns the address that peers connect to.
+    pub(super) fn address(&self) -> Result<Vec<u8>, String> {
+        let ucx = &self.library.functions;
+        let (mut address, mut len) = (null_mut(), 0);
+        // SAFETY: writes a pointer and a length.
+        self.library.check(unsafe { (ucx.ucp_worker_get_address)(self.handle, &mut address, &mut len) })?;
+        // SAFETY: UCX has returned an address of this length.
+        let bytes = unsafe { std::slice::from_raw_parts(address.cast::<u8>(), len) }.to_vec();
+        // SAFETY: the address is not used any more.
+        unsafe { (ucx.ucp_worker_release_address)(self.handle, address) };
+        Ok(bytes)
+    }
+
+    /// Lets UCX work, and returns whether it did anything.
+    pub(super) fn progress(&self) -> bool {
+        if self.mark.is_copy() {
+            return false;
+        }
+        // SAFETY: the worker is valid, and its inbox not borrowed.
+        unsafe { (self.library.functions.ucp_worker_progress)(self.handle) != 0 }
+    }
+
+    /// Accepts messages of a connection.
+    pub(super) fn expect(&self, token: Token) {
+        self.inbox.0.borrow_mut().insert(token, BTreeMap::new());
+    }
+
+    /// Takes a message of a connection, if it has arrived.
+    pub(super) fn take(&self, token: &Token, number: u64) -> Option<Arrived> {
+        self.inbox.0.borrow_mut().get_mut(token)?.remove(&number)
+    }
+
+    /// Creates an endpoint to the worker with an address. UCX trusts the address.
+    ///
+    /// `detects_loss`: whether UCX has to detect the loss of the peer. Transports over shared memory cannot.
+    pub(super) fn connect(&self, address: &[u8], detects_loss: bool) -> Result<Endpoint, String> {
+        let error = Rc::new(Cell::new(OK));
+        self.errors.borrow_mut().push(Rc::clone(&error));
+        let params = EndpointParams {
+            field_mask: EP_PARAM_ADDRESS | EP_PARAM_ERR_MODE | EP_PARAM_ERR_HANDLER,
+            address: address.as_ptr().cast(),
+            err_mode: if detects_loss { ERR_MODE_PEER } else { ERR_MODE_NONE },
+            err_handler: fail,
+            err_arg: Rc::as_ptr(&error).cast_mut().cast(),
+            rest: [0; _],
+        };
+        let mut handle = null_mut();
+        // SAFETY: the worker has the cell of the error until it is destroyed; the address comes from a worker.
+        let status = unsafe { (self.library.functions.ucp_ep_create)(self.handle, &params, &mut handle) };
+        self.library.check(status)?;
+        Ok(Endpoint { handle, error, detects_loss, is_closed: false })
+    }
+
+    pub(super) fn library(&self) -> &'static Library {
+        self.library
+    }
+
+    /// Returns whether UCX says what an endpoint uses.
+    pub(super) fn reports_transports(&self) -> bool {
+        self.library.reports_transports()
+    }
+
+    /// Returns the transports and devices of an endpoint; `None` if UCX cannot say.
+    pub(super) fn transports(&self, endpoint: &Endpoint) -> Option<Vec<(String, String)>> {
+        if !self.reports_transports() || endpoint.is_closed {
+            return None;
+        }
+        let mut entries = [TransportEntry { transport_name: null(), device_name: null() }; 32];
+        let mut attr = EndpointAttr {
+            field_mask: EP_ATTR_TRANSPORTS,
+            name_and_addresses: [0; _],
+            entries: entries.as_mut_ptr(),
+            num_entries: entries.len() as c_uint,
+            entry_size: size_of::<TransportEntry>(),
+            rest: [0; _],
+        };
+        // SAFETY: the endpoint is valid; UCX writes at most the stated number of entries.
+        let status = unsafe { (self.library.functions.ucp_ep_query)(endpoint.handle, &mut attr) };
+        self.library.check(status).ok()?;
+        // SAFETY: UCX has returned strings that live as long as the endpoint, or null.
+        let text = |text: *const std::ffi::c_char| match text.is_null() {
+            true => String::new(),
+            // SAFETY: as above.
+            false => unsafe { std::ffi::CStr::from_ptr(text) }.to_string_lossy().into_owned(),
+        };
+        let entries = entries.iter().take(attr.num_entries as usize);
+        Some(entries.map(|entry| (text(entry.transport_name), text(entry.device_name))).collect())
+    }
+
+    /// Returns what carries the messages of an endpoint, for people.
+    pub(super) fn describe(&self, endpoint: &Endpoint) -> String {
+        let transports = match self.transports(endpoint) {
+            Some(found) => found.iter().map(|(name, device)| format!("{name}/{device}")).collect::<Vec<_>>().join(", "),
+            None => "its version does not report transports".into(),
+        };
+        format!("{}: {transports}", self.library.identity())
+    }
+
+    /// Sends a message: a header, and the first `len` bytes of a source. `eager`: whether UCX sends them at once, or the
+    /// receiver asks for them.
+    pub(super) fn send<B: Buffer + 'static>(
+        &self,
+        endpoint: &Endpoint,
+        header: [u8; HEADER_BYTES],
+        source: Option<B>,
+        (len, eager): (usize, bool),
+    ) -> Transfer<Outgoing<B>> {
+        let memory = Box::into_raw(Box::new(Outgoing { header, source }));
+        // SAFETY: the pointer is from `Box::into_raw`, and only this function has it so far.
+        let source = unsafe { &(*memory).source };
+        let bytes = source.as_ref().map_or(&[][..], |source| &source.as_ref()[..len]);
+        let (bytes, len) = (bytes.as_ptr(), bytes.len());
+        let param = param(if eager { AM_SEND_EAGER } else { AM_SEND_RNDV });
+        let pointer = match endpoint.is_closed {
+            true => LOST,
+            // SAFETY: the endpoint is valid. Header and source stay where they are, and are not changed, until the request is
+            // complete: only the transfer has the pointer to their owner.
+            false => unsafe {
+                let header = (&raw const (*memory).header).cast();
+                let send = self.library.functions.ucp_am_send_nbx;
+                send(endpoint.handle, AM_ID, header, HEADER_BYTES, bytes.cast(), len, &param)
+            },
+        };
+        self.transfer(pointer, memory)
+    }
+
+    /// Receives the bytes of a rendezvous into a buffer.
+    ///
+    /// # Panics
+    /// If the buffer is shorter than `len`.
+    pub(super) fn receive<B: Buffer + 'static>(&self, descriptor: Descriptor, len: usize, buffer: B) -> Transfer<B> {
+        let memory = Box::into_raw(Box::new(buffer));
+        // SAFETY: the pointer is from `Box::into_raw`, and only this function has it so far.
+        let bytes = unsafe { &mut *memory }.as_mut()[..len].as_mut_ptr();
+        let receive = self.library.functions.ucp_am_recv_data_nbx;
+        // SAFETY: the descriptor was not used before. The buffer stays where it is until the request is complete: only the
+        // transfer has the pointer to its owner.
+        let pointer = unsafe { receive(self.handle, descriptor.0, bytes.cast(), len, &param(0)) };
+        self.transfer(pointer, memory)
+    }
+
+    fn transfer<T: Send>(&self, pointer: StatusPtr, memory: *mut T) -> Transfer<T> {
+        let result = status_of(pointer);
+        let request = (result.is_none() && !pointer.is_null()).then_some(Request(pointer));
+        Transfer { request, result: result.unwrap_or(OK), memory, abandoned: Rc::clone(&self.abandoned) }
+    }
+
+    /// Starts to flush an endpoint: what was sent needs no more calls of this worker when the flush is complete.
+    pub(super) fn flush(&self, endpoint: &Endpoint) -> Transfer<()> {
+        let pointer = match endpoint.is_closed {
+            true => LOST,
+            // SAFETY: the endpoint is valid.
+            false => unsafe { (self.library.functions.ucp_ep_flush_nbx)(endpoint.handle, &param(0)) },
+        };
+        self.transfer(pointer, Box::into_raw(Box::new(())))
+    }
+
+    /// Returns whether a transfer is complete, and its result then.
+    pub(super) fn poll<T: Send>(&self, transfer: &mut Transfer<T>) -> Option<Result<(), String>> {
+        if let Some(request) = &transfer.request {
+            transfer.result = self.status(request)?;
+            transfer.request = None;
+        }
+        Some(self.library.check(transfer.result))
+    }
+
+    /// Returns the error that UCX has reported of an endpoint.
+    pub(super) fn error(&self, endpoint: &Endpoint) -> Option<String> {
+        self.library.check(endpoint.error.get()).err()
+    }
+
+    /// Ends an endpoint. Transfers that are on their way end too, if UCX detects losses; otherwise they may remain.
+    pub(super) fn close(&self, endpoint: &mut Endpoint) {
+        if self.mark.is_copy() || std::mem::replace(&mut endpoint.is_closed, true) {
+            return;
+        }
+        let param = param(if endpoint.detects_loss { EP_CLOSE_FORCE } else { 0 });
+        // SAFETY: the endpoint is valid, and not used after this.
+        let pointer = unsafe { (self.library.functions.ucp_ep_close_nbx)(endpoint.handle, &param) };
+        if status_of(pointer).is_none() && !pointer.is_null() {
+            self.closing.borrow_mut().push(Request(pointer));
+        }
+    }
+
+    /// Returns whether all endpoints that were ended are destroyed.
+    fn is_closed(&self) -> bool {
+        self.abandoned.borrow_mut().retain(|(request, _)| self.status(request).is_none());
+        self.closing.borrow_mut().retain(|request| self.status(request).is_none());
+        self.closing.borrow().is_empty()
+    }
+
+    /// Returns the result of a request, and frees it, if it is complete. A caller that gets a result forgets the request.
+    fn status(&self, request: &Request) -> Option<Status> {
+        let ucx = &self.library.functions;
+        // SAFETY: the request is valid until it is freed below.
+        let status = unsafe { (ucx.ucp_request_check_status)(request.0) };
+        if status == IN_PROGRESS {
+            return None;
+        }
+        // SAFETY: as above; it is complete, and forgotten by the caller.
+        unsafe { (ucx.ucp_request_free)(request.0) };
+        Some(status)
+    }
+
+    /// Lets UCX work until a condition holds, but not for long.
+    pub(super) fn progress_until(&self, mut done: impl FnMut(&Self) -> bool) -> bool {
+        let mut timeout = ActiveTimeout::new(CLOSE_TIMEOUT);
+        loop {
+            if done(self) {
+                return true;
+            }
+            if self.mark.is_copy() || timeout.is_expired() {
+                return false;
+            }
+            if !self.progress() {
+                std::thread::yield_now();
+            }
+        }
+    }
+}
+
+/// The error of a closed endpoint: `UCS_ERR_CONNECTION_RESET`.
+const LOST: StatusPtr = -25_isize as StatusPtr;
+
+impl<T: Send> Transfer<T> {
+    /// Returns the memory of a transfer that is complete.
+    pub(super) fn into_memory(mut self) -> Option<T> {
+        if self.request.is_some() {
+            return None;
+        }
+        let memory = std::mem::replace(&mut self.memory, null_mut());
+        // SAFETY: the pointer is from `Box::into_raw`, UCX does not use it any more, and it is not null before this.
+        Some(*unsafe { Box::from_raw(memory) })
+    }
+}
+
+impl<T: Send + 'static> Drop for Transfer<T> {
+    fn drop(&mut self) {
+        if self.memory.is_null() {
+            return;
+        }
+        // SAFETY: the pointer is from `Box::into_raw`, and not used any more.
+        let memory = unsafe { Box::from_raw(self.memory) };
+        if let Some(request) = self.request.take() {
+            self.abandoned.borrow_mut().push((request, memory));
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        // UCX is destroyed by the process that has created it.
+        let is_over = !self.mark.is_copy() && self.progress_until(Self::is_closed);
+        if is_over {
+            // SAFETY: all endpoints are closed, and nothing uses the worker any more.
+            unsafe { (self.library.functions.ucp_worker_destroy)(self.handle) };
+            return;
+        }
+        // UCX may still use this memory.
+        std::mem::forget(std::mem::take(&mut self.inbox));
+        std::mem::forget(std::mem::take(&mut *self.abandoned.borrow_mut()));
+        std::mem::forget(std::mem::take(&mut *self.errors.borrow_mut()));
+    }
+}

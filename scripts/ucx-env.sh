@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Prints the path of a libucp.so.0, for tests of the UCX transport. The first call downloads UCX from PyPI: 42 MB, 15 MB on disk.
+#
+# Usage: scripts/ucx-env.sh
+#
+# The library is the one that MSCCLPP_UCX names, or that of target/ucx/VERSION. It has the transports tcp, shared memory and cma;
+# its CUDA modules are left out, so it needs no driver. Several calls may run at once: one installs, the others wait for it.
+# With MSCCLPP_UCX_INSTALL=0 nothing is installed. Where there is no library, the reason is printed and the exit status is 3.
+set -euo pipefail
+
+if [ $# -ne 0 ]; then
+    sed -n '2,/^set/{/^# /s/^# //p}' "$0" >&2
+    exit 2
+fi
+if [ -n "${MSCCLPP_UCX:-}" ]; then
+    echo "$MSCCLPP_UCX"
+    exit 0
+fi
+
+readonly version=1.22.0
+folder=$(realpath -m "${CARGO_TARGET_DIR:-$(dirname "$0")/../target}")/ucx
+library=$folder/$version/lib/libucp.so.0
+
+skip() {
+    echo "skipped: $1" >&2
+    exit 3
+}
+
+if [ ! -e "$library" ]; then
+    [ "${MSCCLPP_UCX_INSTALL:-1}" != 0 ] || skip "there is no $library; run scripts/ucx-env.sh"
+    [ "$(uname -sm)" = "Linux x86_64" ] || [ "$(uname -sm)" = "Linux aarch64" ] || skip "no package of UCX for $(uname -sm)"
+    mkdir -p "$folder"
+    exec 9>"$folder/lock"
+    flock 9
+    # Another call may have installed it in the meantime.
+    if [ ! -e "$library" ]; then
+        partial=$(mktemp -d "$folder/partial.XXXXXX")
+        trap 'rm -rf "$partial"' EXIT
+        python3 -m pip download --quiet --disable-pip-version-check --no-cache-dir --no-deps --only-binary :all: \
+            --dest "$partial" "libucx-cu12==$version" >&2 || skip "libucx-cu12 $version cannot be downloaded"
+        # A wheel is an archive.
+        python3 -m zipfile -e "$partial"/*.whl "$partial/wheel"
+        mkdir -p "$partial/$version/lib/ucx"
+        cp "$partial"/wheel/libucx/lib/libuc[mpst].so.0 "$partial/$version/lib"
+        cp "$partial"/wheel/libucx/lib/ucx/libuct_cma.so.0 "$partial/$version/lib/ucx"
+        cp "$partial"/wheel/libucx_cu12-*.dist-info/licenses/LICENSE "$partial/$version" 2>/dev/null || true
+        rm -rf "${folder:?}/$version"
+        mv "$partial/$version" "$folder/$version"
+    fi
+fi
+echo "$library"
