@@ -4,7 +4,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::hostile::{Flaw, Hostile, Network};
+use super::hostile::{Flaw, Hostile};
 use super::*;
 
 type Pair = [Box<dyn Transport<Vec<u8>>>; 2];
@@ -35,8 +35,9 @@ fn authenticated_tcp() -> Pair {
 }
 
 fn hostile(seed: u64, flaw: Option<Flaw>) -> Pair {
-    let network = Arc::new(Network::default());
-    let engine = |rank| -> Box<dyn Transport<Vec<u8>>> { Box::new(Hostile::new(&network, rank, seed, flaw)) };
+    let engine = |rank| -> Box<dyn Transport<Vec<u8>>> {
+        Box::new(Hostile::new(Box::new(Tcp::new()), rank, seed, 4).with_flaw(flaw))
+    };
     open([engine(0), engine(1)], [None, None])
 }
 
@@ -186,7 +187,7 @@ fn receive_all(engine: &mut dyn Transport<Vec<u8>>) -> Vec<Signal> {
 
 #[test]
 fn closed_connection_is_reported_after_its_last_message() {
-    for [mut zero, mut one] in [tcp(), authenticated_tcp()] {
+    for [mut zero, mut one] in [tcp(), authenticated_tcp(), hostile(1, None)] {
         one.signal(0, id(1), channel(1));
         one.close(0, id(1), Signal::Leave);
         assert_eq!(receive_all(&mut *zero), [channel(1), Signal::Leave]);

@@ -8,7 +8,7 @@ use super::super::affinity::CpuAffinity;
 use super::super::calls::Calls;
 use super::super::options::Options;
 use super::super::plan_memory::SlabPool;
-use super::super::wire::{NodeConnections, PooledBuffer};
+use super::super::wire::{MAX_DELAY, NodeConnections, PooledBuffer};
 use super::Session;
 use super::history::CallHistory;
 use super::wait::CAUSE_GRACE_PERIOD;
@@ -16,14 +16,15 @@ use crate::call_report::CallReport;
 use crate::error::Error;
 use crate::places::PlaceNumbers;
 use crate::shm::{LocalListener, Mesh, ProcessMark, Sent, SharedCacheLines, Slab, system};
-use crate::transport::{Tcp, Transport};
+use crate::transport::{self, Transport};
 use mscclpp_bootstrap::{ActiveTimeout, Bootstrap, Error as Cause, ErrorKind, Topic};
 
 impl Session {
     /// Connects the ranks of a node.
     pub(crate) fn new(bootstrap: Arc<Bootstrap>, options: Options) -> Result<Self, Error> {
         let nodes = (0..bootstrap.num_ranks()).map(|peer| bootstrap.node_of(peer)).collect::<Result<Vec<_>, _>>()?;
-        Self::with_transport(bootstrap, options, nodes, Box::new(Tcp::new()))
+        let transport = transport::engine(bootstrap.rank(), MAX_DELAY);
+        Self::with_transport(bootstrap, options, nodes, transport)
     }
 
     /// Connects the ranks of a node. `nodes`: node of each rank; `transport`: the engine between nodes.

@@ -33,11 +33,15 @@ use crate::cuda::driver::{self, Handle, SharedDriver};
 use crate::cuda::event_pool::EventPool;
 use crate::cuda::proxy::Failure;
 use crate::error::Error;
-use crate::transport::{LaunchId, Lost, Signal, Tcp, Transport};
+use crate::transport::{self, LaunchId, Lost, Signal, Transport};
 use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, Bootstrap, ErrorKind, StreamKeys};
 
 /// Interval at which the time without progress is counted; any time counts in which other processes can run.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Maximum number of polls by which [`Hostile`](crate::transport::hostile::Hostile) delays a message, as a power of two: some
+/// milliseconds, in which a device that does not wait goes on.
+const MAX_DELAY: usize = 11;
 
 /// Connections to the ranks of other nodes that one rank communicates with in a plan, or by channels of kernels.
 pub(in crate::cuda) struct NodeConnections {
@@ -96,7 +100,7 @@ impl NodeConnections {
             traffic,
             ended: 0,
             is_closing: false,
-            transport: Box::new(Tcp::new()),
+            transport: transport::engine(bootstrap.rank(), MAX_DELAY),
             wires,
             arriving: VecDeque::new(),
             signalled: BTreeMap::new(),
