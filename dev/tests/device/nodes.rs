@@ -21,7 +21,7 @@ use super::processes::{Job, Player, Work, files_and_handles, machine_options};
 use super::stalls;
 
 /// Roles in which all ranks succeed, with ranks and ranks per node.
-const ROLES: [(&str, u32, u32); 16] = [
+const ROLES: [(&str, u32, u32); 17] = [
     ("one_link", 2, 1),
     ("memory_that_comes_and_goes", 2, 1),
     ("two_nodes", 4, 2),
@@ -36,6 +36,7 @@ const ROLES: [(&str, u32, u32); 16] = [
     ("stalled", 4, 2),
     ("aborted", 2, 1),
     ("every_call_fails_once", 2, 1),
+    ("idle_proxies", 2, 1),
     ("hostile_engine", 4, 2),
     ("hostile_graphs", 2, 1),
 ];
@@ -101,6 +102,7 @@ pub(crate) fn play(role: &str, player: &Player) -> Result<(), Failed> {
         "one_link" => one_link(&world, player),
         "memory_that_comes_and_goes" => files_and_handles(&world, &device, rank, "allgather_ring_ports"),
         "two_nodes" | "hostile_engine" => two_nodes(&world, player),
+        "idle_proxies" => idle_proxies_sleep_until_a_launch(&world, rank),
         "hostile_missing_wait" => missing_wait(&world, rank),
         "long_messages" => long_messages(&world, rank),
         "graphs" | "hostile_graphs" => graphs(&world, rank),
@@ -253,6 +255,40 @@ fn injected_bug_is_detected(bug: &str) -> Result<(), Failed> {
         }
     }
     Err("not found with 30 seeds".into())
+}
+
+/// Proxies of complete launches do not run at all, and those of the next launches do.
+fn idle_proxies_sleep_until_a_launch(world: &Executor, rank: u32) -> Result<(), Failed> {
+    let work = Work::new(shipped("allreduce_ring_ports", 2, 1)?, Message::new(DataType::F32, 100).any_size(), 2)?;
+    for _ in 0..2 {
+        work.run(world, rank)?;
+        let end = Instant::now() + Duration::from_secs(100);
+        // In succession, since a busy machine lets a thread run late.
+        let (mut before, mut quiet) = (switches_of_proxies()?, 0);
+        while quiet < 20 {
+            thread::sleep(Duration::from_millis(100));
+            let last = std::mem::replace(&mut before, switches_of_proxies()?);
+            quiet = if last == before { quiet + 1 } else { 0 };
+            if Instant::now() > end {
+                return Err(format!("{last} switches, then {before}").into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns how often the proxies of this process have given their processor back.
+fn switches_of_proxies() -> Result<u64, Failed> {
+    let mut switches = None;
+    for task in std::fs::read_dir("/proc/self/task")? {
+        let path = task?.path();
+        if std::fs::read_to_string(path.join("comm"))?.trim() == "mscclpp-proxy" {
+            let status = std::fs::read_to_string(path.join("status"))?;
+            let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            *switches.get_or_insert(0) += count.ok_or("no count of switches")?.trim().parse::<u64>()?;
+        }
+    }
+    switches.ok_or_else(|| "no proxy".into())
 }
 
 /// An all-gather in which rank 0 does not wait for the data of rank 1.
