@@ -89,6 +89,11 @@ impl NodeConnections {
         self.ended.is_empty()
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.peers().count()
+    }
+
     /// Adds a connection.
     ///
     /// # Errors

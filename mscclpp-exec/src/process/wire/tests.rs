@@ -187,6 +187,36 @@ fn early_signals_give_other_results() {
     println!("{}", found.expect("a deviation"));
 }
 
+/// Returns the number of connections of each rank after launches of a plan between nodes of two.
+fn connections(name: &str, ranks: u32) -> Vec<usize> {
+    let plan = Plan::new(&tree(name, ranks, 2));
+    let nodes: Vec<u32> = (0..ranks).map(|rank| rank / 2).collect();
+    let play = |bootstrap: Bootstrap| {
+        let options = Options::default().timeout(Duration::from_secs(120));
+        let session = Session::with_transport(Arc::new(bootstrap), options, nodes.clone(), Box::new(Tcp::new()));
+        let executor = Executor::of(session.expect("a session"));
+        executor.prepare(&plan, Message::of::<f32>(ranks as usize).any_size()).expect("a plan");
+        executor.num_connections()
+    };
+    let play = &play;
+    std::thread::scope(|scope| {
+        let groups = Bootstrap::local(ranks).expect("a group").into_iter();
+        let threads: Vec<_> = groups.map(|group| scope.spawn(move || play(group))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    })
+}
+
+/// Ranks of a ring have at most two connections however many ranks there are, those of a hierarchy one to each other node.
+#[test]
+fn connections_of_a_rank_are_those_of_its_plan() {
+    for ranks in [8, 16] {
+        let ring = connections("allreduce_ring_ports", ranks);
+        assert!(ring.iter().all(|&count| count <= 2), "{ring:?}");
+        let hierarchy = connections("allreduce_hierarchical", ranks);
+        assert!(hierarchy.iter().all(|&count| count == ranks as usize / 2 - 1), "{hierarchy:?}");
+    }
+}
+
 /// An engine whose message with the given number fails authentication, if there is a number.
 struct Tampered {
     engine: Tcp<PooledBuffer>,
