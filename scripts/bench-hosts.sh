@@ -107,7 +107,7 @@ openmpi() {
     awk -v name="$name" '{ print name, $1, $3, $4 }' "$work/mpi" >>"$rows"
 }
 
-echo "# $(nproc) cores, load $(cut -d' ' -f1-3 /proc/loadavg), $(date -u +%F), 2 hosts of $per ranks, rate ${RATE:-unlimited}, $(mpirun --version | head -1)"
+echo "# $(nproc) cores, load $(cut -d' ' -f1-3 /proc/loadavg), $(date -u +%F), 2 hosts of $per ranks, rate ${RATE:-unlimited}, $(mpirun --version 2>/dev/null | head -1)"
 for ((round = 1; round <= rounds; round++)); do
     for collective in $collectives; do
         for engine in $engines; do

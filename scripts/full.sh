@@ -57,7 +57,7 @@ part() {
         MSCCLPP_SOAK=20 tests mscclpp-exec --lib -- process::wire transport::
         MSCCLPP_SOAK=100 tests mscclpp-exec --lib -- process::wire::tests::missing_wait
         MSCCLPP_SEEDS=100 tests mscclpp-fuzz --test integration -- fuzz::order
-        MSCCLPP_SEEDS=10 tests mscclpp-dev --test device -- nodes::hostile
+        MSCCLPP_SOAK=100 MSCCLPP_SEEDS=10 tests mscclpp-dev --test device -- nodes::hostile
         MSCCLPP_SOAK=100 tests mscclpp-dev --test device -- nodes::missing_wait
         ;;
     scale)

@@ -166,7 +166,10 @@ impl PreparedPlan {
         }
         let enqueued = self.enqueue_kernels(driver, (part, even), lane.handle(), launched);
         enqueued.and(lane.add_to(last))?;
-        proxies.map_or(Ok(()), |proxies| proxies.follow_launch(lane.handle()))
+        if let Some(proxies) = proxies {
+            proxies.follow_launch(lane.handle());
+        }
+        Ok(())
     }
 
     fn enqueue_kernels(

@@ -114,8 +114,12 @@ impl Proxies {
             wires,
             failed: None,
         });
+        let end = driver.create_untimed_event().inspect_err(|_| {
+            // The first error counts.
+            let _ = driver.destroy_stream(stream);
+        })?;
         let shared = Arc::new(Shared {
-            end: driver.create_untimed_event()?,
+            end,
             driver,
             stream,
             heads,
@@ -161,13 +165,13 @@ impl Proxies {
         }
     }
 
-    /// Records that the launches so far are enqueued, of which the last one is the last work on a stream. Until then the
-    /// thread does not sleep without a time limit.
-    pub(super) fn follow_launch(&self, stream: Handle) -> driver::Result<()> {
+    /// Records that the launches so far are enqueued, of which the last one is the last work on a stream. Until then, and if
+    /// the driver fails, the thread does not sleep without a time limit.
+    pub(super) fn follow_launch(&self, stream: Handle) {
         let shared = &self.shared;
-        shared.driver.record(shared.end, stream)?;
-        shared.enqueued.store(shared.announced.load(Relaxed), Release);
-        Ok(())
+        if shared.driver.record(shared.end, stream).is_ok() {
+            shared.enqueued.store(shared.announced.load(Relaxed), Release);
+        }
     }
 
     /// Records that launches may begin without a call of [`wake`](Self::wake).
