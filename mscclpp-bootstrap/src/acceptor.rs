@@ -9,6 +9,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
+use super::address::extend_backlog;
 use super::conn::Conn;
 use super::descriptors;
 use super::error::Error;
@@ -85,6 +86,7 @@ impl Acceptor {
     /// The system's error about the socket.
     pub(crate) fn new(listener: TcpListener, secret: Secret, rank: u32, ranks: u32) -> std::io::Result<Self> {
         listener.set_nonblocking(true)?;
+        extend_backlog(&listener)?;
         Ok(Self {
             at: listener.local_addr()?,
             listener: Some(listener),

@@ -14,6 +14,9 @@ use crate::timeout::ActiveTimeout;
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Delay before a host name is resolved again.
 const RESOLVE_RETRY_DELAY: Duration = Duration::from_millis(100);
+/// Number of connections that the system keeps until they are accepted, at most; it has a lower limit of its own. Those beyond
+/// it are repeated by their senders after a second, which all ranks of a large job would wait for.
+const BACKLOG: i32 = 4096;
 /// Maximum length of a host's or an interface's name, in bytes.
 const NAME_BYTES: usize = 255;
 
@@ -112,7 +115,11 @@ impl Address {
         let mut timeout = ActiveTimeout::new(port_timeout);
         loop {
             match TcpListener::bind(&addresses[..]) {
-                Ok(listener) => return Ok(listener),
+                Ok(listener) => {
+                    // Ranks may connect before rank 0 accepts; without it a large job only starts later.
+                    let _ = extend_backlog(&listener);
+                    return Ok(listener);
+                }
                 Err(error) if error.kind() == ErrorKind::AddrInUse && !timeout.is_expired() => {
                     thread::sleep(timeout.max_sleep().min(Duration::from_millis(20)));
                 }
@@ -261,6 +268,11 @@ impl Display for Address {
             write!(f, "{}:{}", self.host, self.port)
         }
     }
+}
+
+/// Lets the system keep as many connections of a listening socket as it allows; the standard library asks for 128.
+pub(crate) fn extend_backlog(listener: &TcpListener) -> std::io::Result<()> {
+    Ok(rustix::net::listen(listener, BACKLOG)?)
 }
 
 #[cfg(test)]
