@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
 
+use super::acceptor::extend_backlog;
 use super::error::{Error, shortened};
 use crate::timeout::ActiveTimeout;
 
@@ -14,9 +15,6 @@ use crate::timeout::ActiveTimeout;
 const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Delay before a host name is resolved again.
 const RESOLVE_RETRY_DELAY: Duration = Duration::from_millis(100);
-/// Number of connections that the system keeps until they are accepted, at most; it has a lower limit of its own. Those beyond
-/// it are repeated by their senders after a second, which all ranks of a large job would wait for.
-const BACKLOG: i32 = 4096;
 /// Maximum length of a host's or an interface's name, in bytes.
 const NAME_BYTES: usize = 255;
 
@@ -268,11 +266,6 @@ impl Display for Address {
             write!(f, "{}:{}", self.host, self.port)
         }
     }
-}
-
-/// Lets the system keep as many connections of a listening socket as it allows; the standard library asks for 128.
-pub(crate) fn extend_backlog(listener: &TcpListener) -> std::io::Result<()> {
-    Ok(rustix::net::listen(listener, BACKLOG)?)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::fmt::{self, Display, Formatter};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::str::FromStr;
 
+use super::acceptor::extend_backlog;
 use super::address;
 use super::error::Error;
 use super::group::{Bootstrap, check_num_ranks};
@@ -51,7 +52,7 @@ impl RootListener {
             Error::of_system_or(format!("rank 0 cannot listen on {ip}"), &error, bind)
         };
         let listener = TcpListener::bind((ip, 0)).map_err(bind)?;
-        address::extend_backlog(&listener).map_err(bind)?;
+        extend_backlog(&listener).map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
         Ok(Self { listener, id: UniqueId { address, secret: Secret::random()? } })
     }
@@ -147,17 +148,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn many_ranks_connect_before_rank_0_accepts() {
-        let limit = std::fs::read_to_string("/proc/sys/net/core/somaxconn");
-        let limit: usize = limit.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(128);
-        let host = RootListener::bind([127, 0, 0, 1].into()).unwrap();
-        let timeout = std::time::Duration::from_secs(20);
-        let connect = || std::net::TcpStream::connect_timeout(&host.unique_id().address, timeout);
-        let streams: Result<Vec<_>, _> = (0..limit.min(300)).map(|_| connect()).collect();
-        streams.expect("none is dropped");
-    }
 
     #[test]
     fn unique_id_round_trips_and_debug_omits_the_secret() {

@@ -40,7 +40,7 @@ use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, Bootstrap, ErrorKind, 
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Maximum number of polls by which [`Hostile`](crate::transport::hostile::Hostile) delays a message, as a power of two: some
-/// milliseconds, in which a device that does not wait goes on.
+/// milliseconds, in which a device that does not wait continues.
 const MAX_DELAY: usize = 11;
 
 /// Connections to the ranks of other nodes that one rank communicates with in a plan, or by channels of kernels.
