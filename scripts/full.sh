@@ -11,6 +11,10 @@
 #   processes  a thousand launches of 4 MiB between processes on two hosts, a million mixed
 #              calls, and 10 000 rounds of faults whose root cause all ranks must name; what
 #              remains of each is counted; 200 rounds of faults in calls of NCCL
+#   transport  plans between nodes over an engine that delivers late and out of order, on the CPU and on
+#              simulated devices: right results, and removed waits that are found with 100 of 100 seeds
+#   scale      scripts/scale.sh: 64 processes as 8 hosts of 8, and what a rank needs as their number
+#              grows; start-up of up to 1 024 ranks
 #   clients    clients of NCCL in Python, among them vLLM's wrapper (340 MB to download)
 #   hostile    time and memory of checks on plans that are made to take long
 #   devices    dev/matrix.sh
@@ -50,6 +54,18 @@ part() {
         MSCCLPP_CAUSE_ROUNDS=8800 tests mscclpp-exec --test soak -- --include-ignored
         MSCCLPP_NCCL_FAULT_ROUNDS=200 tests mscclpp-dev --test nccl -- faults_in_random_calls
         ;;
+    transport)
+        MSCCLPP_SOAK=20 tests mscclpp-exec --lib -- process::wire transport::
+        MSCCLPP_SOAK=100 tests mscclpp-exec --lib -- process::wire::tests::missing_wait
+        MSCCLPP_SEEDS=100 tests mscclpp-fuzz --test integration -- fuzz::order
+        MSCCLPP_SOAK=100 MSCCLPP_SEEDS=10 tests mscclpp-dev --test device -- nodes::hostile
+        MSCCLPP_SOAK=100 tests mscclpp-dev --test device -- nodes::missing_wait
+        ;;
+    scale)
+        cargo build --quiet --release -p mscclpp-cli
+        scripts/scale.sh
+        cargo bench --quiet -p mscclpp-bootstrap --bench startup
+        ;;
     clients)
         local client
         for client in sglang vllm nccl4py; do
@@ -76,13 +92,13 @@ part() {
         "$deny" check bans licenses sources
         ;;
     *)
-        echo "no part \`$1\`; expected loops, mutants, programs, small, processes, clients, hostile, devices, sanitizer, ucx or packages" >&2
+        echo "no part \`$1\`; expected loops, mutants, programs, small, processes, transport, scale, clients, hostile, devices, sanitizer, ucx or packages" >&2
         exit 2
         ;;
     esac
 }
 
-[ $# -gt 0 ] || set -- loops mutants programs small processes clients hostile devices sanitizer ucx packages
+[ $# -gt 0 ] || set -- loops mutants programs small processes transport scale clients hostile devices sanitizer ucx packages
 for name in "$@"; do
     part "$name" 2>&1 | tee -a "$log"
 done

@@ -31,6 +31,15 @@ const MAX_REJECTIONS: usize = 8;
 /// Delay before the next `accept` after the system ran out of file descriptors.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
+/// Number of connections that the system keeps until they are accepted, at most; it has a lower limit of its own. Those beyond
+/// it are repeated by their senders after a second, which all ranks of a large job would wait for.
+const BACKLOG: i32 = 4096;
+
+/// Lets the system keep as many connections of a listening socket as it allows; the standard library asks for 128.
+pub(crate) fn extend_backlog(listener: &TcpListener) -> std::io::Result<()> {
+    Ok(rustix::net::listen(listener, BACKLOG)?)
+}
+
 /// A listening socket with its unauthenticated connections.
 #[derive(Debug)]
 pub(crate) struct Acceptor {
@@ -85,6 +94,7 @@ impl Acceptor {
     /// The system's error about the socket.
     pub(crate) fn new(listener: TcpListener, secret: Secret, rank: u32, ranks: u32) -> std::io::Result<Self> {
         listener.set_nonblocking(true)?;
+        extend_backlog(&listener)?;
         Ok(Self {
             at: listener.local_addr()?,
             listener: Some(listener),

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
 
+use super::acceptor::extend_backlog;
 use super::error::{Error, shortened};
 use crate::timeout::ActiveTimeout;
 
@@ -112,7 +113,11 @@ impl Address {
         let mut timeout = ActiveTimeout::new(port_timeout);
         loop {
             match TcpListener::bind(&addresses[..]) {
-                Ok(listener) => return Ok(listener),
+                Ok(listener) => {
+                    // Ranks may connect before rank 0 accepts; without it a large job only starts later.
+                    let _ = extend_backlog(&listener);
+                    return Ok(listener);
+                }
                 Err(error) if error.kind() == ErrorKind::AddrInUse && !timeout.is_expired() => {
                     thread::sleep(timeout.max_sleep().min(Duration::from_millis(20)));
                 }

@@ -4,6 +4,7 @@ use std::fmt::{self, Display, Formatter};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::str::FromStr;
 
+use super::acceptor::extend_backlog;
 use super::address;
 use super::error::Error;
 use super::group::{Bootstrap, check_num_ranks};
@@ -51,6 +52,7 @@ impl RootListener {
             Error::of_system_or(format!("rank 0 cannot listen on {ip}"), &error, bind)
         };
         let listener = TcpListener::bind((ip, 0)).map_err(bind)?;
+        extend_backlog(&listener).map_err(bind)?;
         let address = listener.local_addr().map_err(bind)?;
         Ok(Self { listener, id: UniqueId { address, secret: Secret::random()? } })
     }

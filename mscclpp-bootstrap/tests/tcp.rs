@@ -52,6 +52,18 @@ fn on_all_that_come<T: Send>(
     })
 }
 
+#[test]
+fn many_ranks_connect_before_rank_0_accepts() {
+    let limit = std::fs::read_to_string("/proc/sys/net/core/somaxconn");
+    let limit: usize = limit.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(128);
+    let host = host();
+    let id = host.unique_id().to_string();
+    let address = id.split('/').nth(1).unwrap().parse().unwrap();
+    let connect = || TcpStream::connect_timeout(&address, Duration::from_secs(20));
+    let streams: Result<Vec<_>, _> = (0..limit.min(300)).map(|_| connect()).collect();
+    streams.expect("none is dropped");
+}
+
 fn address(port: &Port) -> Address {
     Address::new("127.0.0.1", port.number)
 }

@@ -6,13 +6,14 @@ use crate::output::warn;
 const PREFIX: &str = "MSCCLPP_";
 
 /// Names, without the prefix, of the variables that the command and the library read.
-const KNOWN: [&str; 20] = [
+const KNOWN: [&str; 21] = [
     "ALLOW_DERIVED_SECRET",
     "AUTHENTICATE_DATA",
     "CACHE",
     "DUMP_DIR",
     "DUMP_SIGNAL",
     "HEARTBEAT_TIMEOUT",
+    "HOSTILE",
     "HOST_ID",
     "LOG_LEVEL",
     "MASTER_ADDR",

@@ -14,8 +14,8 @@
 //!   unordered writes either may remain. Relaxed signals and waits order execution, but publish nothing. When a kernel
 //!   has ended its writes are visible to all threads, and to a starting kernel all earlier writes are visible.
 //! * **Ports.** A channel reads its sources arbitrarily late, and the data arrives arbitrarily late, across launches
-//!   too. One channel delivers in order: a signal after the puts before it. A flush waits until the sources were read,
-//!   and for nothing else.
+//!   too. One channel delivers in order: a signal after the puts before it. [`ScheduleFuzzer::reorders_puts`] keeps this
+//!   order of signals only. A flush waits until the sources were read, and for nothing else.
 //! * **Packets** contain the launch in their flag. A packet that is overwritten before it is read is never found.
 //!   Packets are in the same scratch as plain data, packet `k` over cells `2k` and `2k + 1`, if a plan has both.
 //! * **Launches.** A rank starts its next launch when its own blocks have ended. In between its caller checks the
@@ -83,6 +83,7 @@ pub struct ScheduleFuzzer<'p> {
     trips: Option<u64>,
     synchronizes: bool,
     frees_scratch: bool,
+    reorders_puts: bool,
 }
 
 /// Result of a run.
@@ -112,6 +113,7 @@ impl<'p> ScheduleFuzzer<'p> {
             trips: None,
             synchronizes: true,
             frees_scratch: false,
+            reorders_puts: false,
         }
     }
 
@@ -172,6 +174,14 @@ impl<'p> ScheduleFuzzer<'p> {
         self
     }
 
+    /// Lets puts of a port channel overtake each other and signals within a launch, as an engine between nodes may deliver
+    /// them; a signal still arrives after all puts before it. By default one channel delivers in order.
+    #[must_use]
+    pub fn reorders_puts(mut self) -> Self {
+        self.reorders_puts = true;
+        self
+    }
+
     /// Runs the plan once. The seed determines the sizes and the whole schedule; the same seed gives the same run on every machine.
     ///
     /// # Cost
@@ -198,6 +208,7 @@ impl<'p> ScheduleFuzzer<'p> {
         let mut simulator = Simulator::new(self.plan, &sizes, self.launches, random, expected, self.target_block);
         (simulator.launch_barriers, simulator.synchronizes) = (self.barriers, self.synchronizes);
         simulator.frees_scratch = self.frees_scratch;
+        simulator.reorders_puts = self.reorders_puts;
         Ok(simulator.run(max_steps))
     }
 

@@ -2,7 +2,10 @@
 //!
 //! A port channel is two agents. The port reads the sources of its triggers, in order; the wire delivers the data,
 //! including signals, in the same order and arbitrarily late, also in later launches. A flush waits for the port only:
-//! it does not depend on what is in flight.
+//! it does not depend on what is in flight. If puts may overtake each other, as engines between nodes may deliver them,
+//! only a signal keeps its place: it arrives after all puts before it.
+
+use smallvec::SmallVec;
 
 use super::program::{Opcode, Sized, Trigger, of_launch};
 use super::simulator::{Accessor, Parcel, Progress, Request, Simulator};
@@ -79,10 +82,12 @@ impl Simulator<'_> {
         Progress::Runnable
     }
 
-    /// Executes a wire: the next element that the port has read arrives, or the signal after the last one.
+    /// Executes a wire: an element that the port has read arrives, or the signal of the first trigger, all of whose
+    /// elements have arrived.
     pub(super) fn wire(&mut self, agent: u32, end: u32) -> Progress {
         let sizes = self.sizes;
-        let Some(parcel) = self.ports[end as usize].wire.front_mut() else { return Progress::Blocked };
+        let Some(at) = self.next_parcel(end) else { return Progress::Blocked };
+        let Some(parcel) = self.ports[end as usize].wire.get_mut(at) else { return Progress::Blocked };
         let Some(trigger) = trigger(sizes, &parcel.request) else { return Progress::Blocked };
         self.agents[agent as usize].clock.join(&parcel.request.clock);
         if let (Some(transfer), Some(&value)) = (&trigger.transfer, parcel.values.get(parcel.arrived)) {
@@ -94,9 +99,6 @@ impl Simulator<'_> {
             self.scatter(accessor, transfer, cell, value);
             return Progress::Runnable;
         }
-        if !parcel.complete {
-            return Progress::Blocked;
-        }
         self.ports[end as usize].wire.pop_front();
         if sizes.len() > 1 {
             self.wake_callers();
@@ -105,6 +107,24 @@ impl Simulator<'_> {
             self.signal(agent, end, false);
         }
         Progress::Runnable
+    }
+
+    /// Returns the parcel that a wire moves next: the first one, or, if puts may overtake each other, any one of its
+    /// launch. Only the first one is also taken when all of it has arrived.
+    fn next_parcel(&mut self, end: u32) -> Option<usize> {
+        let wire = &self.ports[end as usize].wire;
+        let first = wire.front()?;
+        let moves = |parcel: &Parcel| parcel.arrived < parcel.values.len();
+        if !self.reorders_puts {
+            return (moves(first) || first.complete).then_some(0);
+        }
+        let can = |&(at, parcel): &(usize, &Parcel)| moves(parcel) || at == 0 && parcel.complete;
+        let launch = wire.iter().take_while(|parcel| parcel.request.launch == first.request.launch);
+        let candidates: SmallVec<[usize; 8]> = launch.enumerate().filter(can).map(|(at, _)| at).collect();
+        match candidates.len() as u64 {
+            0 => None,
+            len => Some(candidates[self.random.below(len) as usize]),
+        }
     }
 }
 

@@ -24,6 +24,8 @@ pub(super) struct Simulator<'p> {
     pub(super) launches: u32,
     /// Whether a launch barrier makes all writes visible between launches.
     pub(super) launch_barriers: bool,
+    /// Whether puts of a port channel may overtake each other and signals, within a launch.
+    pub(super) reorders_puts: bool,
     /// Whether inputs must keep their values.
     pub(super) keeps_inputs: bool,
     pub(super) random: Random,
@@ -208,6 +210,7 @@ impl<'p> Simulator<'p> {
             frees_scratch: false,
             launches,
             launch_barriers: true,
+            reorders_puts: false,
             keeps_inputs: !plan.collective.in_place && !is_free(plan),
             random: Random::new(0),
             schedule,

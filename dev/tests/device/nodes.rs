@@ -21,7 +21,7 @@ use super::processes::{Job, Player, Work, files_and_handles, machine_options};
 use super::stalls;
 
 /// Roles in which all ranks succeed, with ranks and ranks per node.
-const ROLES: [(&str, u32, u32); 14] = [
+const ROLES: [(&str, u32, u32); 15] = [
     ("one_link", 2, 1),
     ("memory_that_comes_and_goes", 2, 1),
     ("two_nodes", 4, 2),
@@ -36,21 +36,29 @@ const ROLES: [(&str, u32, u32); 14] = [
     ("stalled", 4, 2),
     ("aborted", 2, 1),
     ("every_call_fails_once", 2, 1),
+    ("idle_proxies", 2, 1),
 ];
 
+/// Roles over an engine that delivers late and out of order. They take long, so one seed counts unless `MSCCLPP_SOAK` is set.
+const HOSTILE_ROLES: [(&str, u32, u32); 2] = [("hostile_engine", 4, 2), ("hostile_graphs", 2, 1)];
+
 pub(crate) fn tests(seeds: Range<u64>) -> Vec<Trial> {
-    let roles = ROLES.into_iter().map(|(role, ranks, per_node)| {
-        with_seeds(format!("nodes::{role}"), seeds.clone(), move |seed| {
+    let in_role = |(role, ranks, per_node), seeds: Range<u64>| {
+        with_seeds(format!("nodes::{role}"), seeds, move |seed| {
             Job::start(role, "simulator", seed, ranks, per_node)?.succeed()
         })
-    });
+    };
+    let roles = ROLES.into_iter().map(|role| in_role(role, seeds.clone()));
+    let end = if std::env::var_os("MSCCLPP_SOAK").is_some() { seeds.end } else { seeds.start + 1 };
+    let hostile = HOSTILE_ROLES.into_iter().map(|role| in_role(role, seeds.start..end));
     let bugs = ["early_stores", "early_events"]
         .map(|bug| Trial::test(format!("nodes::bugs::{bug}"), move || injected_bug_is_detected(bug)));
     let killed = with_seeds("nodes::killed_rank_is_named".into(), seeds.clone(), killed_rank_is_named);
     // Once, since it takes long.
     let stopped =
         with_seeds("nodes::stopped_rank_is_named".into(), seeds.start..seeds.start + 1, stopped_rank_is_named);
-    roles.chain([killed, stopped]).chain(bugs).collect()
+    let missing = Trial::test("nodes::missing_wait_is_found_with_every_seed", missing_wait_is_found_with_every_seed);
+    roles.chain(hostile).chain([killed, stopped, missing]).chain(bugs).collect()
 }
 
 /// The same tests with the mock driver.
@@ -97,9 +105,11 @@ pub(crate) fn play(role: &str, player: &Player) -> Result<(), Failed> {
     match role {
         "one_link" => one_link(&world, player),
         "memory_that_comes_and_goes" => files_and_handles(&world, &device, rank, "allgather_ring_ports"),
-        "two_nodes" => two_nodes(&world, player),
+        "two_nodes" | "hostile_engine" => two_nodes(&world, player),
+        "idle_proxies" => idle_proxies_sleep_until_a_launch(&world, rank),
+        "hostile_missing_wait" => missing_wait(&world, rank),
         "long_messages" => long_messages(&world, rank),
-        "graphs" => graphs(&world, rank),
+        "graphs" | "hostile_graphs" => graphs(&world, rank),
         "ranks_that_are_late" => late_rank_keeps_its_buffers(&world, rank),
         "news_by_third_rank" => data_is_late(&world, rank, News::ByThirdRank, false),
         // The copies of the mock driver's devices take no time.
@@ -249,6 +259,67 @@ fn injected_bug_is_detected(bug: &str) -> Result<(), Failed> {
         }
     }
     Err("not found with 30 seeds".into())
+}
+
+/// Proxies of complete launches do not run at all, and those of the next launches do.
+fn idle_proxies_sleep_until_a_launch(world: &Executor, rank: u32) -> Result<(), Failed> {
+    let work = Work::new(shipped("allreduce_ring_ports", 2, 1)?, Message::new(DataType::F32, 100).any_size(), 2)?;
+    for _ in 0..2 {
+        work.run(world, rank)?;
+        let end = Instant::now() + Duration::from_secs(100);
+        // In succession, since a busy machine lets a thread run late.
+        let (mut before, mut quiet) = (switches_of_proxies()?, 0);
+        while quiet < 20 {
+            thread::sleep(Duration::from_millis(100));
+            let last = std::mem::replace(&mut before, switches_of_proxies()?);
+            quiet = if last == before { quiet + 1 } else { 0 };
+            if Instant::now() > end {
+                return Err(format!("{last} switches, then {before}").into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns how often the proxies of this process have given their processor back.
+fn switches_of_proxies() -> Result<u64, Failed> {
+    let mut switches = None;
+    for task in std::fs::read_dir("/proc/self/task")? {
+        let path = task?.path();
+        if std::fs::read_to_string(path.join("comm"))?.trim() == "mscclpp-proxy" {
+            let status = std::fs::read_to_string(path.join("status"))?;
+            let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            *switches.get_or_insert(0) += count.ok_or("no count of switches")?.trim().parse::<u64>()?;
+        }
+    }
+    switches.ok_or_else(|| "no proxy".into())
+}
+
+/// An all-gather in which rank 0 does not wait for the data of rank 1.
+fn missing_wait(world: &Executor, rank: u32) -> Result<(), Failed> {
+    let algorithm = algorithms::find("allgather_ring_ports").ok_or("no such algorithm")?;
+    let mut tree = algorithm.compile_tree(algorithm.spec(2, 1), &algorithm.arguments([])?)?;
+    let ops = &mut tree.ranks[0].blocks[0].ops;
+    let at = ops.iter().rposition(|op| op.kind == OpKind::Wait).ok_or("no wait")?;
+    ops.remove(at);
+    Ok(Work::new(Plan::new(&tree), Message::new(DataType::F32, 1000).any_size(), 3)?.run(world, rank)?)
+}
+
+/// Seeds 0 to 4, or as many as `MSCCLPP_SOAK` says.
+fn missing_wait_is_found_with_every_seed() -> Result<(), Failed> {
+    let seeds = std::env::var("MSCCLPP_SOAK").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(5);
+    let mut missed = Vec::new();
+    for seed in 0..seeds {
+        let ended = Job::start("hostile_missing_wait", "simulator", seed, 2, 1)?.wait()?;
+        let is_found = |(succeeded, text): &(bool, String)| {
+            !succeeded && (text.contains("arrived after the operations of rank 0") || text.contains("expected 0x"))
+        };
+        if !ended.iter().any(is_found) {
+            missed.push((seed, ended));
+        }
+    }
+    println!("found with {} of {seeds} seeds", seeds as usize - missed.len());
+    if missed.is_empty() { Ok(()) } else { Err(format!("not found: {missed:?}").into()) }
 }
 
 /// Graphs that run without the host's involvement, between eager launches, while the ranks are in different launches.

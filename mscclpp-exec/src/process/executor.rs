@@ -86,6 +86,12 @@ impl Executor {
         Self { inner: Arc::new(Inner { session: Mutex::new(session), bootstrap, history }) }
     }
 
+    /// Returns the number of connections to ranks on other nodes.
+    #[cfg(test)]
+    pub(super) fn num_connections(&self) -> usize {
+        self.inner.session.lock().unwrap_or_else(std::sync::PoisonError::into_inner).connections.len()
+    }
+
     /// Returns the last calls of this rank.
     pub(crate) fn history(&self) -> &Arc<CallHistory> {
         &self.inner.history

@@ -36,6 +36,10 @@ use mscclpp_bootstrap::{self as bootstrap, StreamKeys};
 /// Maximum number of bytes that a rank takes from a connection before it runs its thread blocks again.
 const MAX_TAKEN_BYTES: u64 = 2 << 20;
 
+/// Maximum number of polls by which [`Hostile`](crate::transport::hostile::Hostile) delays a message, as a power of two. A
+/// rank polls after its thread blocks have run until they are blocked.
+pub(super) const MAX_DELAY: usize = 6;
+
 /// Connections to ranks on other nodes.
 pub(super) struct NodeConnections {
     transport: RefCell<Box<dyn Transport<PooledBuffer>>>,
@@ -83,6 +87,11 @@ impl NodeConnections {
     /// Returns whether there are no connections.
     pub(super) fn is_empty(&self) -> bool {
         self.ended.is_empty()
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.peers().count()
     }
 
     /// Adds a connection.

@@ -1,8 +1,18 @@
-//! An engine in memory, for tests: it delivers late, and in any order that the contract allows.
+//! An engine that delivers messages of another engine at the last moment, and in any order that the contract allows.
+//!
+//! Plans, executors and engines that rely on more than the contract work over TCP, which keeps the order of all messages,
+//! and fail over this one:
+//!
+//! - A put is sent some calls later, and its source is read only then.
+//! - A message is received some polls later, when a rank that does not wait for it has probably gone on.
+//! - Of the messages that may be next, a random one is received: puts overtake each other and signals, signals overtake
+//!   signals.
+//!
+//! All choices are those of the seed and the ranks. When messages arrive is not: so a seed gives the same choices, and not
+//! always the same order.
 
 use std::collections::BTreeMap;
 use std::net::TcpStream;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use mscclpp_bootstrap::StreamKeys;
 
@@ -11,19 +21,24 @@ use super::{
 };
 use crate::error::Error;
 
-/// Messages between ranks that are not received yet, by sender and receiver, in the order in which they were passed.
-#[derive(Default)]
-pub(crate) struct Network {
-    links: Mutex<BTreeMap<(u32, u32), Vec<Message>>>,
-}
+/// Environment variable with the seed, any text. [`super::engine`] puts this engine over another one if it is set.
+const SEED: &str = "MSCCLPP_HOSTILE";
 
-struct Message {
-    frame: Frame,
-    bytes: Vec<u8>,
+/// Maximum number of bytes that were received and are not delivered, per peer.
+const MAX_HELD_BYTES: u64 = 64 << 20;
+
+/// Maximum number of messages that wait to be sent before there is no room, per peer.
+const MAX_OUTGOING: usize = 8;
+
+/// Returns the seed that the environment sets.
+pub(super) fn seed() -> Option<u64> {
+    let text = std::env::var(SEED).ok().filter(|text| !text.is_empty())?;
+    Some(text.bytes().fold(0, |seed: u64, byte| seed.wrapping_mul(251).wrapping_add(byte.into())))
 }
 
 /// How an engine deviates from the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(test), allow(dead_code, reason = "only tests construct one"))]
 pub(crate) enum Flaw {
     /// Signals of channels overtake puts.
     EarlySignals,
@@ -32,94 +47,155 @@ pub(crate) enum Flaw {
 }
 
 /// The engine of one rank.
-pub(crate) struct Hostile {
-    network: Arc<Network>,
-    rank: u32,
+pub(crate) struct Hostile<B> {
+    engine: Box<dyn Transport<Vec<u8>>>,
+    links: BTreeMap<u32, Link<B>>,
     flaw: Option<Flaw>,
-    /// By peer: messages whose sources are in use.
-    outgoing: BTreeMap<u32, Vec<Message>>,
-    random: u64,
+    random: Random,
+    max_put_bytes: u64,
+    /// Maximum number of polls before a message is received, as a power of two.
+    max_delay: usize,
 }
 
-impl Hostile {
-    pub(crate) fn new(network: &Arc<Network>, rank: u32, seed: u64, flaw: Option<Flaw>) -> Self {
-        let random = (seed << 16 | u64::from(rank)).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        Self { network: Arc::clone(network), rank, flaw, outgoing: BTreeMap::new(), random }
-    }
+/// The messages from and to a peer.
+struct Link<B> {
+    /// Messages that are not passed to the engine; a put with its source, if it has one.
+    outgoing: Vec<(Frame, Option<B>)>,
+    /// Received messages, in the order in which they were sent.
+    held: Vec<(Frame, Vec<u8>)>,
+    /// Number of polls until one of them is delivered.
+    delay: usize,
+}
 
+struct Random(u64);
+
+impl Random {
     /// Returns a number below `n` (xorshift).
     fn below(&mut self, n: usize) -> usize {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.random >> 11) as usize % n
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % n
     }
 
-    fn send(&mut self, peer: u32, launch: LaunchId, kind: FrameKind, bytes: Vec<u8>) {
-        if let Some(outgoing) = self.outgoing.get_mut(&peer) {
-            outgoing.push(Message { frame: Frame { launch, kind }, bytes });
+    /// Returns a number below two to the power of `max`, each power of two as often as the next one.
+    fn delay(&mut self, max: usize) -> usize {
+        let power = self.below(max) + 1;
+        self.below(1 << power)
+    }
+}
+
+impl<B: Buffer> Hostile<B> {
+    /// Creates the engine of a rank. `max_delay`: maximum number of polls before a message is received, as a power of two.
+    pub(crate) fn new(engine: Box<dyn Transport<Vec<u8>>>, rank: u32, seed: u64, max_delay: usize) -> Self {
+        let mut random = Random((seed << 16 | u64::from(rank)).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        random.below(1);
+        // Short puts, so that there are many.
+        let max_put_bytes = engine.capabilities().max_put_bytes.min([256, 4096, u64::MAX][random.below(3)]);
+        Self { engine, links: BTreeMap::new(), flaw: None, random, max_put_bytes, max_delay: max_delay.max(1) }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn with_flaw(mut self, flaw: Option<Flaw>) -> Self {
+        self.flaw = flaw;
+        self
+    }
+
+    fn push(&mut self, peer: u32, launch: LaunchId, kind: FrameKind, source: Option<B>) {
+        if let Some(link) = self.links.get_mut(&peer) {
+            link.outgoing.push((Frame { launch, kind }, source));
         }
+    }
+
+    /// Passes the first messages for a peer to the engine.
+    fn pass(&mut self, peer: u32, n: usize) -> bool {
+        let Some(link) = self.links.get_mut(&peer) else { return false };
+        let n = n.min(link.outgoing.len());
+        for (Frame { launch, kind }, source) in link.outgoing.drain(..n) {
+            match kind {
+                FrameKind::Put { to, len } | FrameKind::Zeros { to, len } => {
+                    let source = source.map(|source| source.as_ref()[..len as usize].to_vec());
+                    self.engine.put(peer, launch, to, len, source);
+                }
+                FrameKind::Signal(signal) => self.engine.signal(peer, launch, signal),
+            }
+        }
+        n > 0
+    }
+}
+
+impl<B> Link<B> {
+    /// Takes what has arrived.
+    fn hold(&mut self, engine: &mut dyn Transport<Vec<u8>>, peer: u32, launch: u64) -> Result<(), Malformed> {
+        let mut bytes: u64 = self.held.iter().map(|(_, bytes)| bytes.len() as u64).sum();
+        while bytes < MAX_HELD_BYTES {
+            match engine.receive(peer, launch, &mut |len| Some(vec![0; len as usize]))? {
+                Received::Message(frame, buffer) => {
+                    bytes += frame.len();
+                    self.held.push((frame, buffer.unwrap_or_default()));
+                }
+                Received::Part => {}
+                Received::Nothing => break,
+            }
+        }
+        Ok(())
     }
 }
 
 /// Returns whether the contract allows receiving message `at` of a connection as the next one.
-fn is_next(messages: &[Message], at: usize, flaw: Option<Flaw>) -> bool {
+fn is_next(messages: &[(Frame, Vec<u8>)], at: usize, flaw: Option<Flaw>) -> bool {
     let before = &messages[..at];
-    match messages[at].frame.kind {
+    match messages[at].0.kind {
         FrameKind::Put { .. } | FrameKind::Zeros { .. } => true,
         FrameKind::Signal(Signal::Channel(_)) if flaw == Some(Flaw::EarlySignals) => true,
         FrameKind::Signal(Signal::End) if flaw == Some(Flaw::EarlyEnds) => true,
         FrameKind::Signal(Signal::Channel(_) | Signal::Call) => {
-            before.iter().all(|message| matches!(message.frame.kind, FrameKind::Signal(_)))
+            before.iter().all(|(frame, _)| matches!(frame.kind, FrameKind::Signal(_)))
         }
         FrameKind::Signal(Signal::End | Signal::Leave | Signal::Abort) => before.is_empty(),
     }
 }
 
-impl<B: Buffer> Transport<B> for Hostile {
+impl<B: Buffer> Transport<B> for Hostile<B> {
     fn capabilities(&self) -> Capabilities {
-        // Short puts, so that there are many.
-        Capabilities { max_put_bytes: 256 }
+        Capabilities { max_put_bytes: self.max_put_bytes }
     }
 
-    fn open(&mut self, peer: u32, _: TcpStream, _: Option<StreamKeys>) -> Result<(), Error> {
-        self.outgoing.insert(peer, Vec::new());
+    fn open(&mut self, peer: u32, stream: TcpStream, keys: Option<StreamKeys>) -> Result<(), Error> {
+        self.engine.open(peer, stream, keys)?;
+        let delay = self.random.delay(self.max_delay);
+        self.links.insert(peer, Link { outgoing: Vec::new(), held: Vec::new(), delay });
         Ok(())
     }
 
     fn is_open(&self, peer: u32) -> bool {
-        self.outgoing.contains_key(&peer)
+        self.engine.is_open(peer)
     }
 
     fn has_room(&self, peer: u32) -> bool {
-        self.outgoing.get(&peer).is_some_and(|outgoing| outgoing.len() < 8)
+        self.engine.has_room(peer) && self.links.get(&peer).is_some_and(|link| link.outgoing.len() < MAX_OUTGOING)
     }
 
     fn put(&mut self, peer: u32, launch: LaunchId, to: RemoteAddress, len: u64, source: Option<B>) {
-        let bytes = source.as_ref().map_or(&[][..], |source| &source.as_ref()[..len as usize]);
         let kind = if source.is_some() { FrameKind::Put { to, len } } else { FrameKind::Zeros { to, len } };
-        self.send(peer, launch, kind, bytes.to_vec());
+        self.push(peer, launch, kind, source);
     }
 
     fn signal(&mut self, peer: u32, launch: LaunchId, signal: Signal) {
-        self.send(peer, launch, FrameKind::Signal(signal), Vec::new());
+        self.push(peer, launch, FrameKind::Signal(signal), None);
     }
 
     fn is_flushed(&self, peer: u32) -> bool {
-        self.outgoing.get(&peer).is_none_or(Vec::is_empty)
+        self.links.get(&peer).is_none_or(|link| link.outgoing.is_empty()) && self.engine.is_flushed(peer)
     }
 
     fn progress(&mut self) -> bool {
         let mut progress = false;
-        for peer in self.outgoing.keys().copied().collect::<Vec<_>>() {
-            let n = self.below(6);
-            let mut links = self.network.links.lock().unwrap_or_else(PoisonError::into_inner);
-            let outgoing = self.outgoing.entry(peer).or_default();
-            let sent = outgoing.drain(..n.min(outgoing.len()));
-            progress |= sent.len() > 0;
-            links.entry((self.rank, peer)).or_default().extend(sent);
+        for peer in self.links.keys().copied().collect::<Vec<_>>() {
+            let n = self.random.below(6);
+            progress |= self.pass(peer, n);
         }
-        progress
+        self.engine.progress() || progress
     }
 
     fn receive(
@@ -128,31 +204,39 @@ impl<B: Buffer> Transport<B> for Hostile {
         launch: u64,
         buffer: &mut dyn FnMut(u64) -> Option<B>,
     ) -> Result<Received<B>, Malformed> {
-        let network = Arc::clone(&self.network);
-        let mut links = network.links.lock().unwrap_or_else(PoisonError::into_inner);
-        let messages = links.entry((peer, self.rank)).or_default();
-        let may_come = |at: &usize| messages[*at].frame.launch.launch <= launch && is_next(messages, *at, self.flaw);
-        let candidates: Vec<usize> = (0..messages.len()).filter(may_come).collect();
-        if candidates.is_empty() || self.below(3) == 0 {
+        let Self { engine, links, flaw, random, max_delay, .. } = self;
+        let Some(link) = links.get_mut(&peer) else { return Ok(Received::Nothing) };
+        link.hold(&mut **engine, peer, launch)?;
+        let messages = &mut link.held;
+        if messages.is_empty() || link.delay > 0 {
+            link.delay = link.delay.saturating_sub(1);
             return Ok(Received::Nothing);
         }
-        let at = candidates[self.below(candidates.len())];
-        let Message { frame, bytes } = &messages[at];
+        let may_come = |at: &usize| messages[*at].0.launch.launch <= launch && is_next(messages, *at, *flaw);
+        let candidates: Vec<usize> = (0..messages.len()).filter(may_come).collect();
+        if candidates.is_empty() {
+            return Ok(Received::Nothing);
+        }
+        let at = candidates[random.below(candidates.len())];
+        let (frame, bytes) = &messages[at];
         let mut received = None;
         if !bytes.is_empty() {
             let Some(mut buffer) = buffer(frame.len()) else { return Ok(Received::Nothing) };
             buffer.as_mut()[..bytes.len()].copy_from_slice(bytes);
             received = Some(buffer);
         }
-        let frame = messages.remove(at).frame;
+        link.delay = random.delay(*max_delay);
+        let (frame, _) = link.held.remove(at);
         Ok(Received::Message(frame, received))
     }
 
-    fn lost(&self, _: u32) -> Option<Lost> {
-        None
+    fn lost(&self, peer: u32) -> Option<Lost> {
+        let is_held = self.links.get(&peer).is_some_and(|link| !link.held.is_empty());
+        self.engine.lost(peer).filter(|lost| *lost != Lost::Closed || !is_held)
     }
 
     fn close(&mut self, peer: u32, launch: LaunchId, last: Signal) {
-        self.send(peer, launch, FrameKind::Signal(last), Vec::new());
+        self.pass(peer, usize::MAX);
+        self.engine.close(peer, launch, last);
     }
 }

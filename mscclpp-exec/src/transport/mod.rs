@@ -1,7 +1,8 @@
 //! What carries port channels between nodes: the one interface below the process executor and the CUDA executor.
 //!
 //! An engine moves puts and signals between pairs of ranks that are connected: [`Tcp`], or [`Ucx`], which uses the former for
-//! pairs that cannot use UCX. It knows no plans: what a message means is the executor's business.
+//! pairs that cannot use UCX. [`Hostile`] tests what is above an engine. An engine knows no plans: what a message means is the
+//! executor's business.
 //!
 //! # Contract
 //!
@@ -10,6 +11,10 @@
 //!    [`Signal::Leave`] and [`Signal::Abort`] are received only after everything that was passed before them. No order
 //!    holds between connections. An executor that writes puts and counts signals in the order in which
 //!    [`receive`](Transport::receive) returns them thus makes a signal visible only after every earlier put.
+//!
+//!    Of puts to the *same* bytes the last one that was passed must remain, because a plan may put twice to a place before
+//!    the receiver answers (`docs/semantics.md`, assumption 3). Keys do not tell that two puts overlap, so an engine that is
+//!    not for tests must return the puts of a connection in order. No built-in plan needs it, so [`Hostile`] does not.
 //! 2. **Launches.** A message names its launch. It stays in the engine until the receiver asks for messages of that
 //!    launch, so a rank's memory is written only while the rank is in the launch. An engine that writes to memory itself
 //!    must observe this too, or leave it to plans that are proved to handshake.
@@ -38,7 +43,6 @@
 //! that writes to memory itself needs to know regions when they get their keys.
 
 mod frame;
-#[cfg(test)]
 pub(crate) mod hostile;
 mod tcp;
 #[cfg(test)]
@@ -51,6 +55,7 @@ use std::net::TcpStream;
 use mscclpp_bootstrap::{NodeTransport, StreamKeys};
 
 pub(crate) use self::frame::{Frame, FrameKind, LaunchId, Malformed, RemoteAddress, Signal};
+use self::hostile::Hostile;
 pub(crate) use self::tcp::Tcp;
 pub(crate) use self::ucx::Ucx;
 pub use self::ucx::{UcxReport, try_ucx};
@@ -61,11 +66,22 @@ pub(crate) trait Buffer: AsRef<[u8]> + AsMut<[u8]> + Send {}
 
 impl<B: AsRef<[u8]> + AsMut<[u8]> + Send> Buffer for B {}
 
-/// Returns the engine for a choice.
+/// Returns the engine of a rank for a choice. `max_delay`: as of [`Hostile::new`], if the environment demands that engine.
 ///
 /// # Errors
 /// [`Error::System`] if it is UCX, which cannot be used.
-pub(crate) fn engine<B: Buffer + 'static>(choice: NodeTransport) -> Result<Box<dyn Transport<B>>, Error> {
+pub(crate) fn engine<B: Buffer + 'static>(
+    choice: NodeTransport,
+    rank: u32,
+    max_delay: usize,
+) -> Result<Box<dyn Transport<B>>, Error> {
+    Ok(match hostile::seed() {
+        Some(seed) => Box::new(Hostile::new(chosen(choice)?, rank, seed, max_delay)),
+        None => chosen(choice)?,
+    })
+}
+
+fn chosen<B: Buffer + 'static>(choice: NodeTransport) -> Result<Box<dyn Transport<B>>, Error> {
     if choice == NodeTransport::Tcp {
         return Ok(Box::new(Tcp::new()));
     }

@@ -6,7 +6,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::hostile::{Flaw, Hostile, Network};
+use super::hostile::{Flaw, Hostile};
 use super::*;
 
 type Pair = [Box<dyn Transport<Vec<u8>>>; 2];
@@ -37,8 +37,9 @@ fn authenticated_tcp() -> Pair {
 }
 
 fn hostile(seed: u64, flaw: Option<Flaw>) -> Pair {
-    let network = Arc::new(Network::default());
-    let engine = |rank| -> Box<dyn Transport<Vec<u8>>> { Box::new(Hostile::new(&network, rank, seed, flaw)) };
+    let engine = |rank| -> Box<dyn Transport<Vec<u8>>> {
+        Box::new(Hostile::new(Box::new(Tcp::new()), rank, seed, 4).with_flaw(flaw))
+    };
     open([engine(0), engine(1)], [None, None])
 }
 
@@ -194,7 +195,7 @@ fn receive_all(engine: &mut dyn Transport<Vec<u8>>) -> Vec<Signal> {
 
 #[test]
 fn closed_connection_is_reported_after_its_last_message() {
-    for pair in [tcp(), authenticated_tcp()] {
+    for pair in [tcp(), authenticated_tcp(), hostile(1, None)] {
         check_last(pair);
     }
 }

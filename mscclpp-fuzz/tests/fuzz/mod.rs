@@ -6,6 +6,7 @@ mod boundaries;
 mod faults;
 mod flush;
 mod loops;
+mod order;
 mod regressions;
 mod runs;
 mod small;

@@ -34,6 +34,8 @@ impl Job {
                 .envs([("MASTER_ADDR", "127.0.0.1".to_owned()), ("MASTER_PORT", number.to_string())])
                 .envs([("MSCCLPP_SECRET", format!("{seed:032x}")), ("MSCCLPP_TIMEOUT", "120".to_owned())])
                 .env("MSCCLPP_HOST_ID", format!("node {}", rank / per_node))
+                // Messages between nodes are late and out of order.
+                .envs(role.starts_with("hostile").then(|| ("MSCCLPP_HOSTILE", seed.to_string())))
                 .envs(libraries.iter().map(|folder| ("LD_LIBRARY_PATH", folder)))
                 .env("MSCCLPP_HEARTBEAT_TIMEOUT", if role == "stopped" { "6" } else { "60" })
                 .stdout(Stdio::piped())

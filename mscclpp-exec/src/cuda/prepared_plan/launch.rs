@@ -136,8 +136,11 @@ impl PreparedPlan {
         self.context.parts.iter().filter_map(|part| part.proxies.as_ref()).for_each(Proxies::wake);
         let lasts = streams.iter().zip(&mut launch_order.last);
         let mut launched = false;
-        for ((device, part), (lane, last)) in self.world.devices.iter().zip(&self.parts).zip(lasts) {
-            if let Err(error) = self.enqueue_on(&**device.driver(), (part, even), lane, last, &mut launched) {
+        let parts = self.parts.iter().zip(&self.context.parts);
+        for ((device, (part, state)), (lane, last)) in self.world.devices.iter().zip(parts).zip(lasts) {
+            let driver = &**device.driver();
+            let enqueued = self.enqueue_on(driver, (part, even), state.proxies.as_ref(), (lane, last), &mut launched);
+            if let Err(error) = enqueued {
                 // Kernels that were launched must not wait for the one that was not. Kernels of a capture were not
                 // launched, and earlier launches do not depend on this one.
                 if launched && streams.len() > 1 && !stream.is_capturing().unwrap_or(false) {
@@ -153,22 +156,26 @@ impl PreparedPlan {
         &self,
         driver: &dyn Driver,
         (part, even): (&Part, bool),
-        lane: &Arc<Lane>,
-        last: &mut Option<Used>,
+        proxies: Option<&Proxies>,
+        (lane, last): (&Arc<Lane>, &mut Option<Used>),
         launched: &mut bool,
     ) -> Result<(), DriverError> {
         // A captured launch is no work of its stream: later launches follow those before it.
         if lane.is_capturing()? {
             self.world.is_captured.store(true, Relaxed);
-            let proxies = self.context.parts.iter().filter_map(|part| part.proxies.as_ref());
-            proxies.for_each(Proxies::expect_unannounced_launches);
+            let all = self.context.parts.iter().filter_map(|part| part.proxies.as_ref());
+            all.for_each(Proxies::expect_unannounced_launches);
             return self.enqueue_kernels(driver, (part, even), lane.handle(), launched);
         }
         if let Some(last) = last.as_ref().filter(|last| !last.is_of(lane)) {
             lane.follow(last)?;
         }
         let enqueued = self.enqueue_kernels(driver, (part, even), lane.handle(), launched);
-        enqueued.and(lane.add_to(last))
+        enqueued.and(lane.add_to(last))?;
+        if let Some(proxies) = proxies {
+            proxies.follow_launch(lane.handle());
+        }
+        Ok(())
     }
 
     fn enqueue_kernels(

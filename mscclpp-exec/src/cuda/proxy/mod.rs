@@ -13,8 +13,8 @@ mod serve;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::TcpStream;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -46,6 +46,11 @@ struct Shared {
     stop: AtomicBool,
     /// Whether a launch was enqueued on a stream since the thread last checked.
     called: AtomicBool,
+    /// Number of launches that were announced, and of those that `end` follows.
+    announced: AtomicU64,
+    enqueued: AtomicU64,
+    /// An event after the last launch.
+    end: Handle,
     /// Whether there may be launches of which no call of [`Proxies::wake`] tells: those of graphs, and of kernels of users.
     has_unannounced_launches: AtomicBool,
     /// Word 0 requests the device to abort, word 1 reports that it has.
@@ -109,13 +114,20 @@ impl Proxies {
             wires,
             failed: None,
         });
+        let end = driver.create_untimed_event().inspect_err(|_| {
+            // The first error counts.
+            let _ = driver.destroy_stream(stream);
+        })?;
         let shared = Arc::new(Shared {
+            end,
             driver,
             stream,
             heads,
             queues,
             stop: AtomicBool::new(false),
             called: AtomicBool::new(false),
+            announced: AtomicU64::new(0),
+            enqueued: AtomicU64::new(0),
             has_unannounced_launches: AtomicBool::new(false),
             flags: Arc::clone(flags),
             state,
@@ -143,12 +155,22 @@ impl Proxies {
         self.table.address()
     }
 
-    /// Wakes the thread, because a launch is about to be enqueued.
+    /// Wakes the thread, because a launch is about to be enqueued. Launches are announced and enqueued one after the other.
     pub(super) fn wake(&self) {
+        self.shared.announced.fetch_add(1, Release);
         if !self.shared.called.swap(true, Relaxed)
             && let Some(thread) = &self.thread
         {
             thread.thread().unpark();
+        }
+    }
+
+    /// Records that the launches so far are enqueued, of which the last one is the last work on a stream. Until then, and if
+    /// the driver fails, the thread does not sleep without a time limit.
+    pub(super) fn follow_launch(&self, stream: Handle) {
+        let shared = &self.shared;
+        if shared.driver.record(shared.end, stream).is_ok() {
+            shared.enqueued.store(shared.announced.load(Relaxed), Release);
         }
     }
 
@@ -260,6 +282,7 @@ impl Drop for Shared {
         let _ = self.driver.synchronize(self.stream);
         let State { pending, events, .. } = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
         pending.drain(..).for_each(|(event, _)| events.release(event));
+        let _ = self.driver.destroy_event(self.end);
         let _ = self.driver.destroy_stream(self.stream);
     }
 }

@@ -16,20 +16,27 @@ const SLEEP_INTERVAL: Duration = Duration::from_millis(1);
 /// other ranks, waits for its next transfer by a small part of that time.
 const MAX_SLEEP_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Time after which an idle thread sleeps between polls.
+/// Time after which an idle thread sleeps between polls, or until it is woken if all launches are complete.
 const POLL_DURATION: Duration = Duration::from_millis(200);
+
+/// Value of the count of idle polls from which on the thread sleeps between them.
+const MAX_SPINS: u32 = 20_000;
 
 impl Shared {
     /// Serves the queues until the thread is asked to stop.
     pub(super) fn serve(&self) {
         let (mut idle, mut since) = (0_u32, Instant::now());
         while !self.stop.load(Acquire) {
-            let (served, looks, is_in_launch) = {
+            let is_idle = idle > MAX_SPINS && since.elapsed() >= POLL_DURATION;
+            // Before the queues are polled: what complete launches have pushed is in them.
+            let are_complete = is_idle && self.are_launches_complete();
+            let (served, looks, is_in_launch, has_work) = {
                 let mut state = self.lock();
                 // Polling connections takes system calls.
                 let looks = if state.wires.is_some() { 20 } else { 1 };
                 let served = self.try_serve(&mut state);
-                (served, looks, state.wires.as_ref().is_some_and(NodeConnections::is_in_launch))
+                let is_in_launch = state.wires.as_ref().is_some_and(NodeConnections::is_in_launch);
+                (served, looks, is_in_launch, state.has_work())
             };
             if served || self.called.swap(false, Relaxed) {
                 (idle, since) = (0, Instant::now());
@@ -37,8 +44,10 @@ impl Shared {
             idle = idle.saturating_add(looks);
             match idle {
                 0..=10_000 => std::hint::spin_loop(),
-                10_001..=20_000 => std::thread::yield_now(),
+                10_001..=MAX_SPINS => std::thread::yield_now(),
                 _ if since.elapsed() < POLL_DURATION => std::thread::park_timeout(POLL_INTERVAL),
+                // A launch that is announced from now on wakes the thread.
+                _ if are_complete && !is_in_launch && !has_work => std::thread::park(),
                 _ if is_in_launch => std::thread::park_timeout(SLEEP_INTERVAL),
                 _ => std::thread::park_timeout(self.sleep_interval(since.elapsed())),
             }
@@ -48,6 +57,15 @@ impl Shared {
         if let Some(wires) = &mut state.wires {
             wires.finish(in_order);
         }
+    }
+
+    /// Returns whether there are only launches of which [`Proxies::wake`](super::Proxies::wake) tells, and all so far are
+    /// complete.
+    fn are_launches_complete(&self) -> bool {
+        let announced = self.announced.load(Acquire);
+        !self.has_unannounced_launches.load(Relaxed)
+            && self.enqueued.load(Acquire) == announced
+            && (announced == 0 || self.driver.is_done(self.end).unwrap_or(false))
     }
 
     /// Returns the interval between two polls by a thread that has been idle for some time.
@@ -174,6 +192,14 @@ impl Shared {
         *sent += 1;
         self.driver.write_value(rest.signal, *sent, self.stream)?;
         Ok((true, None))
+    }
+}
+
+impl State {
+    /// Returns whether there is work that no trigger begins.
+    fn has_work(&self) -> bool {
+        let is_sent = self.wires.as_ref().is_none_or(NodeConnections::is_idle);
+        !self.pending.is_empty() || self.rests.iter().any(Option::is_some) || !is_sent
     }
 }
 

@@ -8,7 +8,7 @@ use super::super::affinity::CpuAffinity;
 use super::super::calls::Calls;
 use super::super::options::Options;
 use super::super::plan_memory::SlabPool;
-use super::super::wire::{NodeConnections, PooledBuffer};
+use super::super::wire::{MAX_DELAY, NodeConnections, PooledBuffer};
 use super::Session;
 use super::history::CallHistory;
 use super::wait::CAUSE_GRACE_PERIOD;
@@ -26,7 +26,8 @@ impl Session {
         // Ranks of one node have no connections, and need not load a library for them.
         let is_alone = nodes.iter().all(|node| *node == nodes[0]);
         let choice = if is_alone { NodeTransport::Tcp } else { bootstrap.options().transport };
-        let transport = transport::engine(choice).map_err(|error| fail(error, &[], &bootstrap))?;
+        let transport =
+            transport::engine(choice, bootstrap.rank(), MAX_DELAY).map_err(|error| fail(error, &[], &bootstrap))?;
         Self::with_transport(bootstrap, options, nodes, transport)
     }
 

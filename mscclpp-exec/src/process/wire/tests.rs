@@ -1,6 +1,8 @@
 //! Plans with port channels between nodes, on an engine that delivers late and out of order.
 
+use std::collections::BTreeSet;
 use std::net::TcpStream;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,32 +10,28 @@ use mscclpp_algorithms as algorithms;
 use mscclpp_algorithms::BufferMode;
 use mscclpp_bootstrap::{self as bootstrap, Bootstrap, StreamKeys};
 use mscclpp_core::plan::Plan;
+use mscclpp_core::plan::raw::{OpKind, PlanTree};
+use mscclpp_core::types::ChannelKind;
 
-use super::PooledBuffer;
+use super::{MAX_DELAY, PooledBuffer};
 use crate::cpu;
 use crate::error::Error;
 use crate::message::Message;
 use crate::process::session::Session;
 use crate::process::{Executor, Options};
-use crate::transport::hostile::{Flaw, Hostile, Network};
+use crate::transport::hostile::{Flaw, Hostile};
 use crate::transport::{Capabilities, LaunchId, Lost, Malformed, Received, RemoteAddress, Signal, Tcp, Transport, Ucx};
 use crate::verify::{Pattern, Verifier};
 
-/// Plans, numbers of ranks, and of ranks per node.
-const PLANS: [(&str, u32, u32); 6] = [
-    ("allgather_ring_ports", 2, 1),
-    ("allreduce_ring_ports", 3, 1),
-    ("reducescatter_ring_ports", 2, 1),
-    ("allgather_two_nodes", 4, 2),
-    ("allreduce_hierarchical", 4, 2),
-    ("allreduce_hierarchical_packets", 4, 2),
-];
+/// Numbers of ranks, and of ranks per node. The last ones take part with `MSCCLPP_SOAK`.
+const SHAPES: [(u32, u32); 5] = [(2, 1), (3, 1), (4, 2), (4, 1), (6, 2)];
 
 /// Returns the engine of a rank.
 type Engine<'a> = dyn Fn(u32) -> Box<dyn Transport<PooledBuffer>> + Sync + 'a;
 
 /// A plan, and what the executor within one process computes.
 struct Expected {
+    name: String,
     plan: Plan,
     per_node: u32,
     message: Message,
@@ -42,13 +40,17 @@ struct Expected {
     outputs: Vec<Vec<f32>>,
 }
 
+/// Returns the plan of an algorithm.
+fn tree(name: &str, ranks: u32, per_node: u32) -> PlanTree {
+    let algorithm = algorithms::find(name).expect(name);
+    let mut spec = algorithm.spec(ranks, per_node);
+    spec.collective.in_place = algorithm.buffer_mode() == BufferMode::InPlace;
+    algorithm.compile_tree(spec, &algorithm.arguments([]).expect("defaults")).expect(name)
+}
+
 impl Expected {
     fn new(name: &str, ranks: u32, per_node: u32, part: usize) -> Self {
-        let algorithm = algorithms::find(name).expect(name);
-        let mut spec = algorithm.spec(ranks, per_node);
-        spec.collective.in_place = algorithm.buffer_mode() == BufferMode::InPlace;
-        let plan = algorithm.compile_tree(spec, &algorithm.arguments([]).expect("defaults")).expect(name);
-        let plan = Plan::new(&plan);
+        let plan = Plan::new(&tree(name, ranks, per_node));
         let message = Message::of::<f32>(part * ranks as usize).any_size();
         let mut run = cpu::Executor::new(ranks).prepare(&plan, message).expect("a plan");
         let mut buffers = run.buffers().expect("memory");
@@ -61,36 +63,50 @@ impl Expected {
         run.launch_buffers(&mut buffers).expect("it runs");
         assert!(verifier.check(&buffers).is_correct(), "{name}");
         let outputs = (0..ranks).map(|rank| copy(buffers.output(rank))).collect();
-        Self { plan, per_node, message, inputs, before, outputs }
+        let name = format!("{name}, {ranks} ranks, {per_node} per node, {part} elements per rank");
+        Self { name, plan, per_node, message, inputs, before, outputs }
+    }
+
+    /// Returns the same calls by a plan without the given operation.
+    fn without(mut self, mut tree: PlanTree, (rank, block, op): (usize, usize, usize)) -> Self {
+        tree.ranks[rank].blocks[block].ops.remove(op);
+        self.plan = Plan::new(&tree);
+        self.name += &format!(", without operation {op} of thread block {block} of rank {rank}");
+        self
     }
 
     /// Launches some times on one rank, and returns the number of wrong launches.
     fn launch(&self, executor: &Executor) -> Result<usize, Error> {
         let mut x = executor.prepare(&self.plan, self.message)?;
         let rank = executor.rank() as usize;
+        let bits = |elements: &[f32]| elements.iter().map(|element| element.to_bits()).collect::<Vec<_>>();
+        let expected = &self.outputs[rank];
         let mut wrong = 0;
         for _ in 0..3 {
-            let mut output = self.before[rank].clone();
-            if x.collective().in_place {
-                // Of these plans only all-reduces are in place, whose input and output are the whole buffer.
-                x.launch_in_place(&mut output)?;
+            let output = if x.collective().in_place {
+                let parts = [&self.inputs[rank], &self.before[rank]];
+                let mut buffer = parts.into_iter().max_by_key(|part| part.len()).cloned().unwrap_or_default();
+                x.launch_in_place(&mut buffer)?;
+                // The output of a reduce-scatter is a part of its input.
+                let at = if buffer.len() > expected.len() { rank * expected.len() } else { 0 };
+                buffer[at..at + expected.len()].to_vec()
             } else {
+                let mut output = self.before[rank].clone();
                 x.launch(&self.inputs[rank], &mut output)?;
-            }
-            let bits = |elements: &[f32]| elements.iter().map(|element| element.to_bits()).collect::<Vec<_>>();
-            wrong += usize::from(bits(&output) != bits(&self.outputs[rank]));
+                output
+            };
+            wrong += usize::from(bits(&output) != bits(expected));
         }
         Ok(wrong)
     }
 
-    /// Launches on all ranks, which are threads, and returns the first deviation.
-    fn deviation(&self, seed: u64, flaw: Option<Flaw>) -> Option<String> {
-        let network = Arc::new(Network::default());
-        self.deviation_on(seed, &|rank| Box::new(Hostile::new(&network, rank, seed, flaw)))
+    /// Launches on all ranks, which are threads, and returns their results.
+    fn run(&self, seed: u64, flaw: Option<Flaw>) -> Vec<Result<usize, Error>> {
+        self.run_on(&|rank| Box::new(Hostile::new(Box::new(Tcp::new()), rank, seed, MAX_DELAY).with_flaw(flaw)))
     }
 
     /// The same, on the engines that a function returns.
-    fn deviation_on(&self, seed: u64, engine: &Engine<'_>) -> Option<String> {
+    fn run_on(&self, engine: &Engine<'_>) -> Vec<Result<usize, Error>> {
         let ranks = self.plan.num_ranks();
         let nodes: Vec<u32> = (0..ranks).map(|rank| rank / self.per_node).collect();
         let play = |bootstrap: Bootstrap| {
@@ -100,43 +116,87 @@ impl Expected {
             session.and_then(|session| self.launch(&Executor::of(session)))
         };
         let play = &play;
-        let results: Vec<_> = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let groups = Bootstrap::local(ranks).expect("a group").into_iter();
             let threads: Vec<_> = groups.map(|group| scope.spawn(move || play(group))).collect();
             threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
-        });
+        })
+    }
+
+    /// Launches on all ranks, and returns the first deviation.
+    fn deviation(&self, seed: u64, flaw: Option<Flaw>) -> Option<String> {
         let deviates = |(rank, result): (usize, Result<usize, Error>)| match result {
             Ok(0) => None,
-            other => Some(format!("{}, seed {seed}, rank {rank}: {other:?}", self.plan.name())),
+            other => Some(format!("{}, seed {seed}, rank {rank}: {other:?}", self.name)),
         };
-        results.into_iter().enumerate().find_map(deviates)
+        self.run(seed, flaw).into_iter().enumerate().find_map(deviates)
     }
 }
 
-/// `MSCCLPP_SOAK` is the number of seeds.
+/// Returns the seeds of a test: `MSCCLPP_SEED` alone, or the first `MSCCLPP_SOAK`, or the first `default`.
+fn seeds(default: u64) -> Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    number("MSCCLPP_SEED").map_or(0..number("MSCCLPP_SOAK").unwrap_or(default), |seed| seed..seed + 1)
+}
+
+/// Every built-in algorithm that runs on several nodes.
 #[test]
 fn results_on_hostile_engine_are_equal() {
-    let seeds = std::env::var("MSCCLPP_SOAK").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(6);
-    for (name, ranks, per_node) in PLANS {
-        for part in [1, 37, 500] {
-            let expected = Expected::new(name, ranks, per_node, part);
-            for seed in 0..seeds {
-                println!("{name}, {part} elements, seed {seed}");
-                assert_eq!(expected.deviation(seed, None), None);
+    let shapes = if seeds(1).end > 1 { &SHAPES[..] } else { &SHAPES[..3] };
+    let mut ran = BTreeSet::new();
+    for algorithm in algorithms::all() {
+        for (ranks, per_node) in shapes.iter().copied().filter(|&(ranks, per_node)| algorithm.supports(ranks, per_node))
+        {
+            for part in [1, 500] {
+                let expected = Expected::new(algorithm.name(), ranks, per_node, part);
+                for seed in seeds(1) {
+                    println!("{}, MSCCLPP_SEED={seed}", expected.name);
+                    if expected.run(seed, None).iter().all(|run| matches!(run, Err(Error::CrossNodeAccess { .. }))) {
+                        continue;
+                    }
+                    assert_eq!(expected.deviation(seed, None), None);
+                    ran.insert(algorithm.name());
+                }
             }
         }
+    }
+    println!("{} algorithms: {ran:?}", ran.len());
+    assert!(ran.len() >= 20, "{ran:?}");
+}
+
+/// Waits for data, without which a rank goes on before it has arrived: plan, ranks, ranks per node, operation of the first
+/// thread block of rank 0.
+const WAITS: [(&str, u32, u32, usize); 4] = [
+    ("allgather_ring_ports", 2, 1, 5),
+    ("allreduce_ring_ports", 3, 1, 9),
+    ("allgather_two_nodes", 4, 2, 12),
+    ("allreduce_hierarchical", 4, 2, 7),
+];
+
+#[test]
+fn missing_wait_is_found_with_every_seed() {
+    for (name, ranks, per_node, op) in WAITS {
+        let tree = tree(name, ranks, per_node);
+        let removed = &tree.ranks[0].blocks[0].ops[op];
+        assert_eq!((removed.kind, removed.channel), (OpKind::Wait, Some(ChannelKind::Port)), "{name}");
+        let case = Expected::new(name, ranks, per_node, 500).without(tree, (0, 0, op));
+        let seeds = seeds(30);
+        let missed: Vec<_> = seeds.clone().filter(|&seed| case.deviation(seed, None).is_none()).collect();
+        println!("{}: found with {} of {} seeds", case.name, seeds.clone().count() - missed.len(), seeds.count());
+        assert!(missed.is_empty(), "{} passes with MSCCLPP_SEED={missed:?}", case.name);
     }
 }
 
 #[test]
 #[ignore = "needs UCX, see scripts/ucx.sh"]
 fn results_on_ucx_are_equal() {
-    for (name, ranks, per_node) in PLANS {
+    for (name, ranks, per_node, _) in WAITS {
         for part in [1, 500, 100_000] {
-            println!("{name}, {part} elements");
             let expected = Expected::new(name, ranks, per_node, part);
+            println!("{}", expected.name);
             let engine = |_| -> Box<dyn Transport<PooledBuffer>> { Box::new(Ucx::new(true).expect("a UCX")) };
-            assert_eq!(expected.deviation_on(0, &engine), None);
+            let runs = expected.run_on(&engine);
+            assert!(runs.iter().all(|run| matches!(run, Ok(0))), "{runs:?}");
         }
     }
 }
@@ -147,6 +207,36 @@ fn early_signals_give_other_results() {
     let expected = Expected::new("allgather_ring_ports", 2, 1, 500);
     let found = (0..50).find_map(|seed| expected.deviation(seed, Some(Flaw::EarlySignals)));
     println!("{}", found.expect("a deviation"));
+}
+
+/// Returns the number of connections of each rank after launches of a plan between nodes of two.
+fn connections(name: &str, ranks: u32) -> Vec<usize> {
+    let plan = Plan::new(&tree(name, ranks, 2));
+    let nodes: Vec<u32> = (0..ranks).map(|rank| rank / 2).collect();
+    let play = |bootstrap: Bootstrap| {
+        let options = Options::default().timeout(Duration::from_secs(120));
+        let session = Session::with_transport(Arc::new(bootstrap), options, nodes.clone(), Box::new(Tcp::new()));
+        let executor = Executor::of(session.expect("a session"));
+        executor.prepare(&plan, Message::of::<f32>(ranks as usize).any_size()).expect("a plan");
+        executor.num_connections()
+    };
+    let play = &play;
+    std::thread::scope(|scope| {
+        let groups = Bootstrap::local(ranks).expect("a group").into_iter();
+        let threads: Vec<_> = groups.map(|group| scope.spawn(move || play(group))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    })
+}
+
+/// Ranks of a ring have at most two connections however many ranks there are, those of a hierarchy one to each other node.
+#[test]
+fn connections_of_a_rank_are_those_of_its_plan() {
+    for ranks in [8, 16] {
+        let ring = connections("allreduce_ring_ports", ranks);
+        assert!(ring.iter().all(|&count| count <= 2), "{ring:?}");
+        let hierarchy = connections("allreduce_hierarchical", ranks);
+        assert!(hierarchy.iter().all(|&count| count == ranks as usize / 2 - 1), "{hierarchy:?}");
+    }
 }
 
 /// An engine whose message with the given number fails authentication, if there is a number.

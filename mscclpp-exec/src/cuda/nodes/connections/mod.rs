@@ -39,6 +39,10 @@ use mscclpp_bootstrap::{self as bootstrap, ActiveTimeout, Bootstrap, ErrorKind, 
 /// Interval at which the time without progress is counted; any time counts in which other processes can run.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Maximum number of polls by which [`Hostile`](crate::transport::hostile::Hostile) delays a message, as a power of two: some
+/// milliseconds, in which a device that does not wait continues.
+const MAX_DELAY: usize = 11;
+
 /// Connections to the ranks of other nodes that one rank communicates with in a plan, or by channels of kernels.
 pub(in crate::cuda) struct NodeConnections {
     driver: SharedDriver,
@@ -99,7 +103,7 @@ impl NodeConnections {
             traffic,
             ended: 0,
             is_closing: false,
-            transport: transport::engine(bootstrap.options().transport)?,
+            transport: transport::engine(bootstrap.options().transport, bootstrap.rank(), MAX_DELAY)?,
             wires,
             arriving: VecDeque::new(),
             signalled: BTreeMap::new(),
