@@ -21,6 +21,9 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// that ranks that start together lose little time, and ranks that wait long cost little.
 const RETRY_DELAYS: (Duration, Duration) = (Duration::from_micros(300), Duration::from_millis(50));
 const RETRY_DELAY_DIVISOR: u32 = 8;
+/// Minimum and maximum delay before the next attempt to join a job that does not accept ranks yet.
+pub(crate) const MIN_JOIN_RETRY_DELAY: Duration = Duration::from_millis(2);
+pub(crate) const MAX_JOIN_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Connects to a rank at one of `addresses` and proves that this process knows the secret. Retries until `timeout`
 /// expires; tries at least once.

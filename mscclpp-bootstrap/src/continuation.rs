@@ -4,22 +4,19 @@
 //! the old one, which they know and for which they need no other rank.
 
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
 use super::acceptor::{Acceptor, AuthenticatedPeer};
-use super::connect;
+use super::connect::{self, MAX_JOIN_RETRY_DELAY, MIN_JOIN_RETRY_DELAY};
 use super::error::Error;
 use super::frame::{Frame, Malformed};
 use super::inbox::Inbox;
 use super::link::SharedListener;
 use super::options::Options;
-use super::poll::Interest;
 use super::protocol::Purpose;
 use super::secret::Secret;
-use super::tcp::{MAX_JOIN_RETRY_DELAY, MIN_JOIN_RETRY_DELAY, system};
 use crate::timeout::ActiveTimeout;
 
 /// Answers, in the old job, where the new one listens.
@@ -48,17 +45,14 @@ impl Continuation {
         of: (u64, u32),
         address: SocketAddr,
     ) -> Result<Self, Error> {
-        let mut acceptor = Acceptor::new(listener, secret, rank, ranks).map_err(system("cannot listen"))?;
+        let acceptor = Acceptor::new(listener, secret, rank, ranks);
+        let mut acceptor = acceptor.map_err(|error| Error::of_system("cannot listen", &error))?;
         acceptor.set_job(job);
         Ok(Self { acceptor, rank, inbox, of, address })
     }
 
-    pub(super) fn sockets(&self) -> impl Iterator<Item = (BorrowedFd<'_>, Interest)> {
-        self.acceptor.sockets()
-    }
-
-    pub(super) fn next_expiry(&self) -> Option<Instant> {
-        self.acceptor.next_expiry()
+    pub(super) fn acceptor(&self) -> &Acceptor {
+        &self.acceptor
     }
 
     /// Answers as far as possible without waiting.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::acceptor::Acceptor;
 use super::client::Client;
-use super::connect;
+use super::connect::{self, MAX_JOIN_RETRY_DELAY, MIN_JOIN_RETRY_DELAY};
 use super::continuation::Continuation;
 use super::error::Error;
 use super::frame::{Frame, Malformed};
@@ -141,10 +141,6 @@ pub(super) fn join(
     let link = TcpLink { rank, process, inbox, outbox, secret, job, options, listener };
     complete_join(link, remaining.min(MAX_TIMEOUT) + ROOT_GRACE_PERIOD)
 }
-
-/// Minimum and maximum delay before the next attempt to join a job that does not accept ranks yet.
-pub(super) const MIN_JOIN_RETRY_DELAY: Duration = Duration::from_millis(2);
-pub(super) const MAX_JOIN_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// Waits until rank 0 reports that all ranks have joined.
 fn complete_join(link: TcpLink, time: Duration) -> Result<Bootstrap, Error> {

@@ -196,7 +196,7 @@ impl Root {
         sockets.extend(self.joining.iter().map(|one| (one.conn.as_fd(), one.conn.interest())));
         sockets.extend(self.observers.sockets());
         sockets.extend(self.acceptor.sockets());
-        sockets.extend(self.continuation.iter().flat_map(Continuation::sockets));
+        sockets.extend(self.continuation.iter().flat_map(|continuation| continuation.acceptor().sockets()));
         let peers = self.peers.iter().flatten();
         let heartbeats = peers.filter_map(|peer| {
             self.heartbeat.next(peer.conn.last_queued, Some(peer.conn.last_received).filter(|_| !peer.left))
@@ -215,7 +215,7 @@ impl Root {
             .chain(closing)
             .chain(self.observers.next_expiry())
             .chain(self.acceptor.next_expiry())
-            .chain(self.continuation.as_ref().and_then(Continuation::next_expiry))
+            .chain(self.continuation.as_ref().and_then(|continuation| continuation.acceptor().next_expiry()))
             .chain(shutdown)
             .min();
         let timeout = next.map(|at| at.saturating_duration_since(Instant::now()).max(Duration::from_millis(1)));
