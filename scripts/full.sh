@@ -12,6 +12,7 @@
 #              calls, and 10 000 rounds of faults whose root cause all ranks must name; what
 #              remains of each is counted; 200 rounds of faults in calls of NCCL
 #   clients    clients of NCCL in Python, among them vLLM's wrapper (340 MB to download)
+#   python     the backend of PyTorch: all failures on PyTorch 2.11.0, and tensors of more than 2^31 elements (9 GB of memory)
 #   hostile    time and memory of checks on plans that are made to take long
 #   devices    dev/matrix.sh
 #   sanitizer  scripts/sanitize.sh
@@ -56,6 +57,15 @@ part() {
             tests mscclpp-dev --test nccl -- "$client"
         done
         ;;
+    python)
+        local python package
+        scripts/python-env.sh 2.11.0
+        python=$(scripts/python-env.sh 2.15.0)
+        tests mscclpp-python --test torch -- --ignored pytorch_2.11.0
+        cargo build --release -p mscclpp-python
+        package=$(scripts/python-package.sh target/release/libmscclpp_rs.so)
+        PYTHONPATH=$package "$python" -m mscclpp_rs launch -n 2 mscclpp-python/tests/jobs/large.py
+        ;;
     hostile)
         cargo bench -p mscclpp-core --bench hostile
         ;;
@@ -72,13 +82,13 @@ part() {
         "$deny" check bans licenses sources
         ;;
     *)
-        echo "no part \`$1\`; expected loops, mutants, programs, small, processes, clients, hostile, devices, sanitizer or packages" >&2
+        echo "no part \`$1\`; expected loops, mutants, programs, small, processes, clients, python, hostile, devices, sanitizer or packages" >&2
         exit 2
         ;;
     esac
 }
 
-[ $# -gt 0 ] || set -- loops mutants programs small processes clients hostile devices sanitizer packages
+[ $# -gt 0 ] || set -- loops mutants programs small processes clients python hostile devices sanitizer packages
 for name in "$@"; do
     part "$name" 2>&1 | tee -a "$log"
 done
