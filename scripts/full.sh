@@ -16,6 +16,7 @@
 #   scale      scripts/scale.sh: 64 processes as 8 hosts of 8, and what a rank needs as their number
 #              grows; start-up of up to 1 024 ranks
 #   clients    clients of NCCL in Python, among them vLLM's wrapper (340 MB to download)
+#   python     the backend of PyTorch: all failures on PyTorch 2.11.0, and tensors of more than 2^31 elements (9 GB of memory)
 #   hostile    time and memory of checks on plans that are made to take long
 #   devices    dev/matrix.sh
 #   sanitizer  scripts/sanitize.sh
@@ -73,6 +74,15 @@ part() {
             tests mscclpp-dev --test nccl -- "$client"
         done
         ;;
+    python)
+        local python package
+        scripts/python-env.sh 2.11.0
+        python=$(scripts/python-env.sh 2.15.0)
+        tests mscclpp-python --test torch -- --ignored pytorch_2.11.0
+        cargo build --release -p mscclpp-python
+        package=$(scripts/python-package.sh target/release/libmscclpp_rs.so)
+        PYTHONPATH=$package "$python" -m mscclpp_rs launch -n 2 mscclpp-python/tests/jobs/large.py
+        ;;
     hostile)
         cargo bench -p mscclpp-core --bench hostile
         ;;
@@ -92,13 +102,13 @@ part() {
         "$deny" check bans licenses sources
         ;;
     *)
-        echo "no part \`$1\`; expected loops, mutants, programs, small, processes, transport, scale, clients, hostile, devices, sanitizer, ucx or packages" >&2
+        echo "no part \`$1\`; expected loops, mutants, programs, small, processes, transport, scale, clients, python, hostile, devices, sanitizer, ucx or packages" >&2
         exit 2
         ;;
     esac
 }
 
-[ $# -gt 0 ] || set -- loops mutants programs small processes transport scale clients hostile devices sanitizer ucx packages
+[ $# -gt 0 ] || set -- loops mutants programs small processes transport scale clients python hostile devices sanitizer ucx packages
 for name in "$@"; do
     part "$name" 2>&1 | tee -a "$log"
 done

@@ -54,9 +54,9 @@ if [ "$(cat "$installed" 2>/dev/null)" != "$requirements" ]; then
     # Another call may have installed it in the meantime.
     if [ "$(cat "$installed" 2>/dev/null)" != "$requirements" ]; then
         rm -rf "$folder"
-        mkdir -p "$folder"
-        wheels=$(mktemp -d "$environments/wheels.XXXXXX")
-        trap 'rm -rf "$wheels"' EXIT
+        # Where an interrupted call leaves it, the next one removes it.
+        wheels=$folder/wheels
+        mkdir -p "$wheels"
         echo "$requirements" >"$wheels/requirements.txt"
         "$python" -m pip download --quiet --disable-pip-version-check --no-cache-dir --no-deps --only-binary :all: --require-hashes \
             --dest "$wheels" --requirement "$wheels/requirements.txt" >&2
@@ -64,6 +64,7 @@ if [ "$(cat "$installed" 2>/dev/null)" != "$requirements" ]; then
             "$python" -c 'import sys, zipfile; zipfile.ZipFile(sys.argv[1]).extractall(sys.argv[2], sys.argv[3:] or None)' \
                 "$wheel" "$folder" "${files[@]}"
         done
+        rm -rf "$wheels"
         echo "$requirements" >"$installed"
     fi
 fi

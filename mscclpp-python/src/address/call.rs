@@ -3,37 +3,11 @@
 use mscclpp_core::collective::CollectiveKind;
 use mscclpp_core::types::ReduceOp;
 use mscclpp_exec::cuda::Stream;
-use mscclpp_exec::{Communicator, DataType, E4m3, E4m3B15, E5m2, Element, Error};
+use mscclpp_exec::{Communicator, DataType, Element, Error};
 
 use super::memory::Memory;
+use crate::call::with_type;
 use crate::failure::Failure;
-
-/// Runs an expression for the element type of a data type.
-macro_rules! with_type {
-    ($dtype:expr, $name:ident => $run:expr) => {{
-        macro_rules! run {
-            ($type:ty) => {{
-                type $name = $type;
-                $run
-            }};
-        }
-        match $dtype {
-            DataType::I8 => run!(i8),
-            DataType::U8 => run!(u8),
-            DataType::I32 => run!(i32),
-            DataType::U32 => run!(u32),
-            DataType::I64 => run!(i64),
-            DataType::U64 => run!(u64),
-            DataType::F16 => run!(half::f16),
-            DataType::BF16 => run!(half::bf16),
-            DataType::F32 => run!(f32),
-            DataType::F64 => run!(f64),
-            DataType::F8E4M3 => run!(E4m3),
-            DataType::F8E5M2 => run!(E5m2),
-            DataType::F8E4M3B15 => run!(E4m3B15),
-        }
-    }};
-}
 
 /// Makes a call of a communicator, or of one on a stream, which have methods of the same names.
 macro_rules! make {
