@@ -87,7 +87,17 @@ fn steady(text: &str) -> String {
         let is_number = number.chars().all(|c| c.is_ascii_digit() || c == '.');
         if is_number { word.replace(number, "#") } else { word.split(['-', ':']).next().unwrap_or(word).to_owned() }
     };
-    let line = |line: &str| line.split_whitespace().map(word).collect::<Vec<_>>().join(" ");
+    let line = |line: &str| {
+        let words = line.split_whitespace();
+        // A process has a short number too, which follows its host in tables.
+        let before = std::iter::once("").chain(words.clone());
+        let is_process = |before: &str| before.starts_with("node-") || before.ends_with("pid");
+        let shown = before.zip(words).map(|(before, text)| match text.parse::<u32>() {
+            Ok(_) if is_process(before) => "#".to_owned(),
+            _ => word(text),
+        });
+        shown.collect::<Vec<_>>().join(" ")
+    };
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
