@@ -34,6 +34,8 @@ impl Job {
                 .envs([("MASTER_ADDR", "127.0.0.1".to_owned()), ("MASTER_PORT", number.to_string())])
                 .envs([("MSCCLPP_SECRET", format!("{seed:032x}")), ("MSCCLPP_TIMEOUT", "120".to_owned())])
                 .env("MSCCLPP_HOST_ID", format!("node {}", rank / per_node))
+                // Tests count threads and sockets, of which UCX has some.
+                .env("MSCCLPP_TRANSPORT", std::env::var("MSCCLPP_TRANSPORT").as_deref().unwrap_or("tcp"))
                 // Messages between nodes are late and out of order.
                 .envs(role.starts_with("hostile").then(|| ("MSCCLPP_HOSTILE", seed.to_string())))
                 .envs(libraries.iter().map(|folder| ("LD_LIBRARY_PATH", folder)))

@@ -19,8 +19,7 @@ const NAME: &str = "libucp.so.0";
 pub(super) struct Library {
     pub(super) functions: Functions,
     status_string: Option<StatusString>,
-    /// `ucp_context_h`, which all workers of the process share.
-    pub(super) context: *mut std::ffi::c_void,
+    context: OnceLock<Result<Context, Unavailable>>,
     /// Where it was found.
     path: PathBuf,
     version: String,
@@ -28,10 +27,14 @@ pub(super) struct Library {
     mark: ProcessMark,
 }
 
-// SAFETY: the context is for workers of several threads (`MT_WORKERS_SHARED`); nothing else is changed.
-unsafe impl Send for Library {}
+/// `ucp_context_h`, which all workers of the process share.
+#[derive(Clone, Copy)]
+pub(super) struct Context(pub(super) *mut std::ffi::c_void);
+
+// SAFETY: the context is for workers of several threads (`MT_WORKERS_SHARED`).
+unsafe impl Send for Context {}
 // SAFETY: as above.
-unsafe impl Sync for Library {}
+unsafe impl Sync for Context {}
 
 /// Why UCX cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,14 +46,17 @@ impl fmt::Display for Unavailable {
     }
 }
 
-/// Returns the library, which the first call loads.
-pub(super) fn library() -> Result<&'static Library, Unavailable> {
+/// Returns the library, which the first call loads. `is_required`: whether it is used also if it cannot say what it would use.
+pub(super) fn library(is_required: bool) -> Result<&'static Library, Unavailable> {
     static LIBRARY: OnceLock<Result<Library, Unavailable>> = OnceLock::new();
     let library = LIBRARY.get_or_init(|| load(&candidates(|name| std::env::var_os(name)))).as_ref();
     let library = library.map_err(Clone::clone)?;
-    match library.mark.is_copy() {
-        true => Err(Unavailable("this process is a copy, made by `fork`, of one that uses UCX".into())),
-        false => Ok(library),
+    if library.mark.is_copy() {
+        return Err(Unavailable("this process is a copy, made by `fork`, of one that uses UCX".into()));
+    }
+    match is_required || library.reports_transports() {
+        true => Ok(library),
+        false => Err(Unavailable(format!("{} does not report what it uses", library.identity()))),
     }
 }
 
@@ -103,22 +109,19 @@ fn open(library: libloading::Library, path: &Path) -> Result<Library, Unavailabl
     }
     // The code of the library stays: the context is used until the process ends.
     std::mem::forget(library);
-    let mut opened = Library {
-        functions,
-        status_string,
-        context: std::ptr::null_mut(),
-        path: path.to_owned(),
-        version,
-        api: (major, minor),
-        mark: ProcessMark::new(),
-    };
-    opened.create_context().map_err(unusable)?;
-    Ok(opened)
+    let (path, api, mark) = (path.to_owned(), (major, minor), ProcessMark::new());
+    Ok(Library { functions, status_string, context: OnceLock::new(), path, version, api, mark })
 }
 
 impl Library {
+    /// Returns the context, which the first call creates: UCX starts to use threads and files.
+    pub(super) fn context(&self) -> Result<Context, Unavailable> {
+        let unusable = |why| Unavailable(format!("{}: {why}", self.path.display()));
+        self.context.get_or_init(|| self.create_context().map_err(unusable)).clone()
+    }
+
     /// Creates the context, with the variables `UCX_*`.
-    fn create_context(&mut self) -> Result<(), String> {
+    fn create_context(&self) -> Result<Context, String> {
         let ucx = &self.functions;
         let mut config = std::ptr::null_mut();
         // SAFETY: without a prefix and a file the variables are read; writes one pointer.
@@ -134,11 +137,13 @@ impl Library {
             mt_workers_shared: 1,
             rest: [0; _],
         };
+        let mut context = std::ptr::null_mut();
         // SAFETY: parameters with the fields of the mask, and a configuration; writes one pointer.
-        let status = unsafe { (ucx.ucp_init_version)(API.0, API.1, &params, config, &mut self.context) };
+        let status = unsafe { (ucx.ucp_init_version)(API.0, API.1, &params, config, &mut context) };
         // SAFETY: the configuration was read above, and is not used again.
         unsafe { (ucx.ucp_config_release)(config) };
-        self.check(status).map_err(|why| format!("UCX cannot be initialized: {why}"))
+        self.check(status).map_err(|why| format!("UCX cannot be initialized: {why}"))?;
+        Ok(Context(context))
     }
 
     /// Returns what UCX calls a status, as an error unless it is success.

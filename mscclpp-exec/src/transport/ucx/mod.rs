@@ -58,7 +58,7 @@ impl<B: Buffer + 'static> Ucx<B> {
     /// # Errors
     /// UCX is required, and cannot be used.
     pub(crate) fn new(is_required: bool) -> Result<Self, Unavailable> {
-        let progress = match library::library().and_then(Progress::new) {
+        let progress = match library::library(is_required).and_then(Progress::new) {
             Err(why) if is_required => return Err(why),
             Err(why) => {
                 log::debug!("connections between nodes use TCP: {why}");

@@ -34,7 +34,7 @@ struct Shared {
 impl Progress {
     /// Creates a worker and its thread.
     pub(super) fn new(library: &'static Library) -> Result<Self, Unavailable> {
-        let worker = Mutex::new(Worker::new(library).map_err(Unavailable)?);
+        let worker = Mutex::new(Worker::new(library, library.context()?).map_err(Unavailable)?);
         let shared = Arc::new(Shared { worker, uses: AtomicU64::new(0), is_over: AtomicBool::new(false) });
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("mscclpp ucx".into()).spawn(move || of_thread.run());

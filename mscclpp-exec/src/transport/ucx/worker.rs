@@ -21,7 +21,7 @@ use std::time::Duration;
 use mscclpp_bootstrap::ActiveTimeout;
 
 use super::api::*;
-use super::library::Library;
+use super::library::{Context, Library};
 use crate::shm::ProcessMark;
 use crate::transport::Buffer;
 
@@ -176,7 +176,7 @@ impl Worker {
     ///
     /// # Errors
     /// UCX's reason.
-    pub(super) fn new(library: &'static Library) -> Result<Self, String> {
+    pub(super) fn new(library: &'static Library, context: Context) -> Result<Self, String> {
         let params = WorkerParams {
             field_mask: WORKER_PARAM_THREAD_MODE,
             thread_mode: THREAD_MODE_SERIALIZED as c_int,
@@ -184,7 +184,7 @@ impl Worker {
         };
         let mut handle = null_mut();
         // SAFETY: the context is valid as long as the process; writes one pointer.
-        library.check(unsafe { (library.functions.ucp_worker_create)(library.context, &params, &mut handle) })?;
+        library.check(unsafe { (library.functions.ucp_worker_create)(context.0, &params, &mut handle) })?;
         let worker = Self {
             library,
             handle,
