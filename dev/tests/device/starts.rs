@@ -44,9 +44,10 @@ pub(crate) fn tests(seeds: std::ops::Range<u64>) -> Vec<Trial> {
     });
     let short = with_seeds("starts::short_messages".into(), seeds.clone(), short_messages);
     let bugs = barrier_bugs().map(|bug| Trial::test(format!("starts::bugs::{bug}"), move || is_found(bug)));
+    let grown = with_seeds("starts::graphs_before_growth".into(), 0..8, graphs_before_growth);
     let graphs = with_seeds("starts::graphs_of_several_sizes".into(), seeds.clone(), graphs_of_several_sizes);
     let absent = with_seeds("starts::absent_rank_is_named".into(), seeds, absent_rank_is_named);
-    plans.chain(bugs).chain([kept, short, graphs, absent]).collect()
+    plans.chain(bugs).chain([kept, short, grown, graphs, absent]).collect()
 }
 
 /// With CUDA's own functions: the host writes the data of all launches before the first one.
@@ -282,6 +283,35 @@ fn graphs_of_several_sizes(seed: u64) -> Result<(), Failed> {
     }
     stream.synchronize()?;
     pairs.iter_mut().try_for_each(Pair::compare)
+}
+
+/// Replays of a launch that was captured before scratch grew for a longer message, alternating with launches of that message.
+fn graphs_before_growth(seed: u64) -> Result<(), Failed> {
+    let options = Options { slow: Some(seed as u32 % 2), late: false, ..options(seed, 2, None) };
+    let devices = machine(options, 2)?.into_iter().map(Device::with_driver).collect::<Vec<_>>();
+    let world = Executor::with_devices(&devices, cuda::Options::default())?;
+    let algorithm = algorithms::find("allreduce_packets").ok_or("no such algorithm")?;
+    let mut spec = algorithm.spec(2, 2);
+    spec.collective.in_place = false;
+    let plan = Plan::new(&algorithm.compile_tree(spec, &algorithm.arguments([])?)?);
+    let pair = |count| -> Result<Pair, Failed> {
+        let message = Message::new(DataType::F32, count).any_size();
+        let mut pair = Pair::new(&world, &plan, message)?.ok_or("too many thread blocks")?;
+        pair.refill()?;
+        Ok(pair)
+    };
+    let mut short = pair(500)?;
+    let stream = world.stream()?;
+    let graph = stream.capture(|stream| short.run.launch_buffers(&mut short.buffers, stream))?;
+    let mut long = pair(20_000)?;
+    for _ in 0..4 {
+        // SAFETY: the prepared plan and the buffers exist until the stream is complete.
+        unsafe { graph.launch(&stream)? };
+        long.run.launch_buffers(&mut long.buffers, &stream)?;
+    }
+    stream.synchronize()?;
+    short.compare()?;
+    long.compare()
 }
 
 /// Ranks in threads that pause at random, each with a separate host that does not track the kernels of the others.

@@ -28,8 +28,8 @@ use mscclpp_bootstrap::{Bootstrap, place};
 /// Ranks that run plans on CUDA devices, each with its own buffers: all on one device, or on several.
 ///
 /// A launch is one kernel on each device: every thread block of every rank on the device is one block of the kernel.
-/// All of them are co-resident, or the launch is rejected. Kernels of several devices synchronize at their end, and at
-/// their beginning if the plan needs it. An executor is cheap to clone; clones share their state.
+/// All of them are co-resident, or the launch is rejected. Kernels of several devices synchronize at their beginning and
+/// at their end if the plan needs it; otherwise a kernel that has ended says nothing of the others. An executor is cheap to clone; clones share their state.
 ///
 /// `Send` and `Sync`: threads may use an executor at the same time; its launches are enqueued, and executed, one after the
 /// other.
@@ -51,7 +51,7 @@ pub struct Options {
     ///
     /// [`bootstrap::Options::timeout`]: mscclpp_bootstrap::Options::timeout
     pub timeout: Option<Duration>,
-    /// Maximum bytes of scratch of a plan, all ranks together.
+    /// Maximum bytes of scratch that a plan uses, all ranks together. Allocations are a little longer.
     pub scratch_limit: u64,
     /// Bytes per rank above which a plan with `reuse_resources` wraps its scratch, if it can.
     pub scratch_pool: u64,

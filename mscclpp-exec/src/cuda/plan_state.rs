@@ -438,9 +438,11 @@ impl PlanState {
         // Flags restart, so packets of earlier launches must be cleared. They also restart after 2^32 - 1 launches, when
         // nothing is cleared: a launch could take a packet for its own that was stored exactly this number of launches
         // before, at a place that no launch in between has used.
-        for [_, packets] in self.scratch.lock().unwrap_or_else(PoisonError::into_inner).own.iter() {
+        let scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        for [_, packets] in scratch.retired.iter().chain([&*scratch]).flat_map(|scratch| &scratch.own) {
             packets.clear()?;
         }
+        drop(scratch);
         for proxies in self.parts.iter().filter_map(|part| part.proxies.as_ref()) {
             proxies.reset()?;
         }

@@ -69,7 +69,8 @@
 //!   signals to a device have been waited for, those of the start included.
 //! * *Counters* and other plans: as above.
 //!
-//! Plans with port channels keep the barrier, since the proxies of two launches are one.
+//! Plans with port channels keep the barrier, since the proxies of two launches are one, and so do those in which a device has
+//! neither thread blocks nor other devices on its node, as its kernel needs an operation.
 //!
 //! [begin]: mscclpp_core::check::LaunchBoundaries::accesses_follow_begin
 //! [sizes]: mscclpp_core::check::LaunchBoundaries::sizes_may_follow
@@ -153,9 +154,19 @@ pub(crate) fn needed_barriers(program: &ResolvedPlan, placement: &Placement<'_>)
         return BarriersAt::BothEnds;
     }
     let has_ports = program.channels.iter().any(|channel| channel.kind == ChannelKind::Port);
+    let has_idle = has_idle_node(program, placement);
     let scratch_is_free = gets_double_scratch(program) || facts.can_start_without_barrier && facts.sizes_may_follow;
     let ends = facts.can_end_without_barrier && facts.can_free_without_barrier;
-    if has_ports || !scratch_is_free || !ends { BarriersAt::End } else { BarriersAt::Neither }
+    if has_ports || has_idle || !scratch_is_free || !ends { BarriersAt::End } else { BarriersAt::Neither }
+}
+
+/// Returns whether a device without thread blocks is alone on its node: it has no starts to wait for, and a kernel has at least one
+/// operation.
+fn has_idle_node(program: &ResolvedPlan, placement: &Placement<'_>) -> bool {
+    let Placement { device_of, node_of, .. } = *placement;
+    let is_idle = |device: u32| !program.agents.iter().any(|code| device_of[code.rank as usize] == device);
+    let is_alone = |node: u32| node_of.iter().filter(|other| **other == node).count() == 1;
+    (0..).zip(node_of).any(|(device, &node)| is_alone(node) && is_idle(device))
 }
 
 /// Returns whether a plan whose launches have no barriers uses its scratch in halves.
@@ -434,6 +445,26 @@ mod tests {
         }
         println!("{plans} plans");
         assert!(plans > 100);
+    }
+
+    #[test]
+    fn device_without_operations_and_neighbors_has_one() {
+        let program = |placement: &Placement<'_>| {
+            let text = "plan apart\ncollective test 1 -> 1\nranks 3\nprotocol Simple\n\
+                threads_per_block 64\nrank 0 (input 1, output 1, scratch 0) {\n  block 0:\n\
+                copy output[0] <- input[0]\n}\nrank 1 (input 1, output 1, scratch 0) {\n  block 0:\n\
+                copy output[0] <- input[0]\n}\nrank 2 (input 1, output 1, scratch 0) {\n}\n";
+            let tree = mscclpp_core::plan::text::parse(text).expect("it is a plan");
+            let mut program = resolve(&Plan::new(&tree)).expect("it is a plan");
+            let barriers = needed_barriers(&program, placement);
+            insert_launch_barriers(&mut program, placement, barriers);
+            (program, barriers)
+        };
+        let device_of = [0, 1, 2];
+        let (_, together) = program(&Placement { device_of: &device_of, node_of: &[0, 0, 0], far: &[] });
+        let (program, apart) = program(&Placement { device_of: &device_of, node_of: &[0, 0, 1], far: &[] });
+        assert_eq!([together, apart], [BarriersAt::Neither, BarriersAt::End]);
+        assert!(program.agents.iter().all(|code| code.start < code.end), "{:?}", program.agents);
     }
 
     #[test]

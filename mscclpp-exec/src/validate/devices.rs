@@ -137,7 +137,8 @@ impl<'p> Writer<'p> {
         if len > 0 {
             return Ok([code.start..before, after..code.end]);
         }
-        // The operations added at the end begin with a barrier, the last one.
+        // The operations added at the end begin with a barrier, the last one. Without one, it does not matter to which end they
+        // belong.
         let mut barriers = (code.start..code.end).rev();
         let last = barriers.find(|&at| self.program.instrs[at as usize].action == Opcode::Barrier);
         let middle = last.unwrap_or(code.end);

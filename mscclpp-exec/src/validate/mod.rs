@@ -141,8 +141,8 @@ pub fn validate_processes(plan: &PlanTree, launch: &ProcessLaunch) -> Result<(),
     validate_schedules(plan, &schedules, launch)
 }
 
-/// Returns the plan that the CUDA executor runs for a plan on several devices: with the launch barriers at the end of
-/// every thread block, and at its start if the plan needs one there.
+/// Returns the plan that the CUDA executor runs for a plan on several devices: with the launch barriers at the end and
+/// the start of every thread block, where the plan needs them, and the waits for the starts of the other devices.
 ///
 /// # Errors
 /// [`ValidationError::Plan`], [`ValidationError::Ranks`], [`ValidationError::TooLarge`], [`ValidationError::Changed`].
@@ -153,7 +153,8 @@ pub fn as_run_by_devices(plan: &PlanTree, launch: &DeviceLaunch) -> Result<PlanT
 /// Validates what the CUDA executor runs on several devices for a plan that the checker accepts: the plan's operations
 /// and no others, between launch barriers that keep any access to another rank of the node inside of both ranks'
 /// launches. Where there is none at the start, the plan's own accesses to another rank's buffers come after that rank's
-/// start, and any access to scratch after the end of the previous launch.
+/// start, and any access to scratch after the end of the previous launch. Where there is none at the end either, the plan's
+/// own accesses to another rank's memory come before that rank's end, and launches at most one apart use different scratch.
 ///
 /// # Errors
 /// Any [`ValidationError`]. A plan that the checker rejects is not proved: its diagnostics are returned as

@@ -163,6 +163,8 @@ impl PreparedPlan {
         // A captured launch is no work of its stream: later launches follow those before it.
         if lane.is_capturing()? {
             self.world.is_captured.store(true, Relaxed);
+            // The graph has the halves of the present scratch.
+            self.context.keep_for_graphs();
             let all = self.context.parts.iter().filter_map(|part| part.proxies.as_ref());
             all.for_each(Proxies::expect_unannounced_launches);
             return self.enqueue_kernels(driver, (part, even), lane.handle(), launched);
