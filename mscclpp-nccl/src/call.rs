@@ -147,7 +147,10 @@ impl Call {
             return self.forward().and_then(|()| self.record_event());
         }
         match self.transfer() {
-            Some(transfer) => profiler::record_transfers(self.take_trace().as_slice(), || transfer::make(transfer)),
+            Some(transfer) => {
+                profiler::record_transfers(self.take_trace().as_slice(), || transfer::make(transfer))?;
+                self.record_event()
+            }
             None => self.run_collective(),
         }
     }

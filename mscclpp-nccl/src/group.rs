@@ -260,7 +260,11 @@ fn make_transfers(mut calls: Vec<Deferred>) -> Result<()> {
         Deferred::Call(call) => call.transfer(),
         _ => None,
     });
-    profiler::record_transfers(&traces, || transfer::make_grouped(transfers.collect()))
+    profiler::record_transfers(&traces, || transfer::make_grouped(transfers.collect()))?;
+    calls.iter().try_for_each(|call| match call {
+        Deferred::Call(call) => call.record_event(),
+        _ => Ok(()),
+    })
 }
 
 /// Makes forwarded calls in one group of the real NCCL.

@@ -125,7 +125,7 @@ enum OwnMemory<'a> {
     Sent(&'a [u8]),
     Received(&'a mut [u8]),
     #[cfg(feature = "cuda")]
-    SentOn(Lend<'a>),
+    SentOn(OnStream<'a>, Lend<'a>),
     #[cfg(feature = "cuda")]
     ReceivedOn(OnStream<'a>, Lend<'a>),
 }
@@ -231,7 +231,7 @@ impl<'a> Group<'a> {
     pub fn send_on<T: Element>(&mut self, on: OnStream<'a>, data: &'a impl DeviceRef<T>, peer: u32) {
         let comm = on.communicator();
         if peer == comm.rank() {
-            return self.add_own::<T>(comm, None, OwnMemory::SentOn(Box::new(|stream| data.lend(stream))));
+            return self.add_own::<T>(comm, None, OwnMemory::SentOn(on, Box::new(|stream| data.lend(stream))));
         }
         let run = Run::OnDevice(Box::new(move || Transfer::new::<T>(on, "send", peer, true, data.lend(on.stream())?)));
         self.add_transfer(comm, true, peer, run);
@@ -257,7 +257,7 @@ impl OwnPart<'_> {
             OwnMemory::Sent(_) => true,
             OwnMemory::Received(_) => false,
             #[cfg(feature = "cuda")]
-            OwnMemory::SentOn(_) => true,
+            OwnMemory::SentOn(..) => true,
             #[cfg(feature = "cuda")]
             OwnMemory::ReceivedOn(..) => false,
         }
@@ -293,8 +293,11 @@ fn copy_own(parts: Vec<OwnPart<'_>>) -> Result<(), Error> {
         match (from.memory, to.memory) {
             (OwnMemory::Sent(from), OwnMemory::Received(to)) if from.len() == to.len() => to.copy_from_slice(from),
             #[cfg(feature = "cuda")]
-            (OwnMemory::SentOn(from), OwnMemory::ReceivedOn(on, to)) => {
-                on.copy_own(&from(on.stream())?, &to(on.stream())?, found.2)?;
+            (OwnMemory::SentOn(sender, from), OwnMemory::ReceivedOn(receiver, to)) => {
+                let (from, to) = (from(sender.stream())?, to(receiver.stream())?);
+                receiver.stream().wait_for(&sender.stream().untimed_event()?)?;
+                receiver.copy_own(&from, &to, found.2)?;
+                sender.stream().wait_for(&receiver.stream().untimed_event()?)?;
             }
             _ => return Err(mismatch()),
         }

@@ -319,16 +319,16 @@ impl Communicator {
     /// [`Error::TuningTable`] if the table cannot be read; [`Error::Bootstrap`] if ranks differ, with the first difference.
     #[track_caller]
     pub fn registry(&self) -> Result<Arc<Registry>, Error> {
-        let mut registry = self.lock_registry();
-        if let Some(registry) = &*registry {
+        if let Some(registry) = &*self.lock_registry() {
             return Ok(Arc::clone(registry));
         }
+        // Without the lock: the comparison waits for the other ranks, which may wait for a transfer that a thread of this one makes.
         let new = match &self.inner.inherited {
             Some(inherited) => Arc::clone(inherited),
             None => Arc::new(Registry::from_env()?),
         };
         self.compare(&new)?;
-        Ok(Arc::clone(registry.insert(new)))
+        Ok(Arc::clone(self.lock_registry().get_or_insert(new)))
     }
 
     /// Replaces the registry and drops what was prepared. A call of all ranks, whose registries must have the same algorithms.

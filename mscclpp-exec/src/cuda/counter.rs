@@ -74,15 +74,16 @@ impl Counter {
         Ok((work, DeferredWait { ticket, stream, _memory: memory, is_done: false }))
     }
 
-    /// Ends all waits: stores are no longer ordered with others.
+    /// Ends all waits, now and after what is pending on `stored`, the stream of all other stores, which may store earlier values.
     ///
     /// # Errors
     /// [`Error::Driver`].
-    pub(crate) fn release(&mut self) -> Result<(), Error> {
+    pub(crate) fn release(&mut self, stored: &Stream) -> Result<(), Error> {
         self.is_released = true;
+        let released = Ticket { _device: self.device.clone(), address: self.address, value: self.last + RELEASED };
         // Other streams may have work that does not end.
-        let stream = self.device.priority_stream()?;
-        Ticket { _device: self.device.clone(), address: self.address, value: self.last + RELEASED }.pass(&stream)
+        let now = self.device.priority_stream().and_then(|stream| released.pass(&stream));
+        now.and(released.pass(stored))
     }
 }
 

@@ -184,6 +184,7 @@ functions! {
     ucp_ep_flush_nbx: fn(*mut c_void, *const RequestParam) -> StatusPtr;
     ucp_am_send_nbx: fn(*mut c_void, c_uint, *const c_void, usize, *const c_void, usize, *const RequestParam) -> StatusPtr;
     ucp_am_recv_data_nbx: fn(*mut c_void, *mut c_void, *mut c_void, usize, *const RequestParam) -> StatusPtr;
+    ucp_am_data_release: fn(*mut c_void, *mut c_void);
     ucp_request_check_status: fn(*mut c_void) -> Status;
     ucp_request_free: fn(*mut c_void);
 }

@@ -16,15 +16,12 @@ use std::time::Duration;
 use mscclpp_bootstrap::{ActiveTimeout, BodyHasher, Digest, StreamKeys, digest};
 
 use super::control::{Control, Record};
-use super::worker::{Content, Descriptor, Endpoint, HEADER_BYTES, Outgoing, PREFIX_BYTES, Token, Transfer, Worker};
+use super::worker::{
+    Content, Descriptor, Endpoint, HEADER_BYTES, MAX_EAGER_BYTES, Outgoing, PREFIX_BYTES, Token, Transfer, WINDOW,
+    Worker,
+};
 use crate::transport::frame::{FRAME_BYTES, Frame, Malformed};
 use crate::transport::{Buffer, Lost, Received};
-
-/// Maximum number of bytes of a message that is sent before the receiver asks for it.
-const MAX_EAGER_BYTES: usize = 8 << 10;
-
-/// Maximum number of messages that are sent and not consumed.
-pub(super) const WINDOW: u64 = 256;
 
 /// Maximum number of bytes of sources that UCX has.
 const MAX_SENT_BYTES: usize = 4 << 20;
@@ -210,6 +207,10 @@ impl<B: Buffer + 'static> Connection<B> {
             self.failed.get_or_insert("the peer has closed the connection".into());
         }
         self.discard();
+        if self.broken.is_some() {
+            // The peer may not notice, and would wait for what was not sent.
+            self.control.shutdown();
+        }
         // Messages of the peer may arrive through an endpoint that is not broken.
         if self.broken.is_some() || self.is_over {
             worker.close(&mut self.endpoint);
@@ -320,7 +321,10 @@ impl<B: Buffer + 'static> Connection<B> {
     /// Reads the frame of the next message, if it has arrived, and returns whether it has.
     fn open_next(&mut self, worker: &Worker, most: u64) -> Result<bool, Malformed> {
         let number = self.opened + 1;
-        let Some(arrived) = worker.take(&self.tokens[1], number) else { return Ok(false) };
+        if worker.is_invalid(&self.tokens[1]) {
+            return Err(self.keys.as_ref().map_or(Malformed::Frame([0; 7]), |_| Malformed::Unauthenticated { number }));
+        }
+        let Some(arrived) = worker.take(&self.tokens[1]) else { return Ok(false) };
         self.quiet = None;
         self.opened = number;
         let (bytes, seal) = arrived.prefix.split_first_chunk().unwrap_or((&[0; _], &[]));
@@ -419,6 +423,12 @@ impl<B: Buffer + 'static> Connection<B> {
 
     /// Ends the connection.
     pub(super) fn end(&mut self, worker: &Worker) {
+        for Incoming { bytes, .. } in self.incoming.drain(..) {
+            if let Bytes::Offered(Some(descriptor)) = bytes {
+                worker.release(descriptor);
+            }
+        }
+        worker.forget(&self.tokens[1]);
         worker.close(&mut self.endpoint);
     }
 }

@@ -82,7 +82,10 @@ fn load(candidates: &[PathBuf]) -> Result<Library, Unavailable> {
     for path in candidates {
         // SAFETY: a library of this name is UCX's or a replacement; loading it runs its initializers only.
         match unsafe { libloading::Library::new(path) } {
-            Ok(library) => return open(library, path),
+            Ok(library) => match open(library, path) {
+                Ok(library) => return Ok(library),
+                Err(Unavailable(reason)) => reasons.push(reason),
+            },
             // The reason is the loader's, which names the file.
             Err(error) => {
                 reasons.push(std::error::Error::source(&error).map_or(error.to_string(), |why| why.to_string()))
@@ -184,6 +187,6 @@ mod tests {
     #[test]
     fn another_library_is_no_ucx() {
         let Err(Unavailable(why)) = load(&["libm.so.6".into()]) else { panic!("libm is no UCX") };
-        assert_eq!(why, "libm.so.6: it has no `ucp_get_version`; expected UCX 1.13 or later");
+        assert!(why.contains("libm.so.6: it has no `ucp_get_version`; expected UCX 1.13 or later"), "{why}");
     }
 }

@@ -2,8 +2,7 @@
 
 use mscclpp_bootstrap::{StreamKeys, digest};
 
-use super::connection::WINDOW;
-use super::worker::{HEADER_BYTES, PREFIX_BYTES};
+use super::worker::{HEADER_BYTES, PREFIX_BYTES, WINDOW};
 use super::*;
 use crate::transport::frame::FRAME_BYTES;
 use crate::transport::tests::streams;
@@ -123,4 +122,27 @@ fn ucx_messages_of_no_connection_are_dropped() {
         }
     };
     assert_eq!(frame.kind, FrameKind::Signal(Signal::End));
+}
+
+/// Messages that no peer sends are not kept: repeated, far ahead, or long without the receiver's request.
+#[test]
+#[ignore = "needs UCX, see scripts/ucx.sh"]
+fn ucx_messages_outside_of_the_window_end_the_connection() {
+    for (number, len) in [(1, 0), (2 + WINDOW, 0), (0, 0), (2, 50_000)] {
+        let [mut zero, mut one] = pair([None, None]);
+        let (worker, sender) = connection(&mut zero, 1);
+        let mut header = [0; HEADER_BYTES];
+        let prefix = [&sender.token()[..], &u64::to_le_bytes(number)].concat();
+        header[..prefix.len()].copy_from_slice(&prefix);
+        let _transfer = worker.send(sender.endpoint(), header, Some(vec![0; len]), (len, true));
+        drop(worker);
+        loop {
+            zero.progress();
+            match receive(&mut one, 0) {
+                Ok(Received::Message(frame, _)) => panic!("{number}: {frame:?}"),
+                Ok(_) => {}
+                Err(malformed) => break assert_eq!(malformed, Malformed::Frame([0; 7])),
+            }
+        }
+    }
 }

@@ -33,6 +33,12 @@ pub(super) const HEADER_BYTES: usize = size_of::<Token>() + 8 + PREFIX_BYTES;
 /// Number of bytes for the frame and its seal.
 pub(super) const PREFIX_BYTES: usize = crate::transport::frame::FRAME_BYTES + mscclpp_bootstrap::SEAL_BYTES;
 
+/// Maximum number of bytes of a message that is sent before the receiver asks for it.
+pub(super) const MAX_EAGER_BYTES: usize = 8 << 10;
+
+/// Maximum number of messages that are sent and not consumed.
+pub(super) const WINDOW: u64 = 256;
+
 /// Identifies the active messages of the engine among those of a worker.
 const AM_ID: c_uint = 1;
 
@@ -59,9 +65,19 @@ pub(super) struct Descriptor(*mut c_void);
 // SAFETY: as for the worker, whose message it is.
 unsafe impl Send for Descriptor {}
 
-/// Arrived messages, by the token of their connection and their number.
+/// Arrived messages, by the token of their connection.
 #[derive(Default)]
-struct Inbox(RefCell<BTreeMap<Token, BTreeMap<u64, Arrived>>>);
+struct Inbox(RefCell<BTreeMap<Token, Messages>>);
+
+/// Messages of a connection that were not taken, by their number.
+#[derive(Default)]
+struct Messages {
+    arrived: BTreeMap<u64, Arrived>,
+    /// Number of the last one that was taken.
+    taken: u64,
+    /// Whether one arrived that no peer sends.
+    is_invalid: bool,
+}
 
 /// A worker.
 pub(super) struct Worker {
@@ -140,13 +156,21 @@ extern "C" fn receive(
     // Not borrowed by anyone who calls UCX; a message of no connection is dropped.
     let Ok(mut messages) = inbox.0.try_borrow_mut() else { return OK };
     let Some(messages) = messages.get_mut(token) else { return OK };
+    let number = u64::from_le_bytes(*number);
+    let is_next =
+        (1..=WINDOW).contains(&number.wrapping_sub(messages.taken)) && !messages.arrived.contains_key(&number);
+    if !is_next || is_rendezvous != (length > MAX_EAGER_BYTES) {
+        // Kept neither here nor by UCX, so that no sender can exhaust the memory.
+        messages.is_invalid = true;
+        return OK;
+    }
     let content = match is_rendezvous {
         true => Content::Rendezvous(Descriptor(data), length),
         false if length == 0 => Content::Eager(Vec::new()),
         // SAFETY: UCX passes data of this length.
         false => Content::Eager(unsafe { std::slice::from_raw_parts(data.cast::<u8>(), length) }.to_vec()),
     };
-    messages.entry(u64::from_le_bytes(*number)).or_insert(Arrived { prefix, content });
+    messages.arrived.insert(number, Arrived { prefix, content });
     if is_rendezvous { IN_PROGRESS } else { OK }
 }
 
@@ -230,12 +254,39 @@ impl Worker {
 
     /// Accepts messages of a connection.
     pub(super) fn expect(&self, token: Token) {
-        self.inbox.0.borrow_mut().insert(token, BTreeMap::new());
+        self.inbox.0.borrow_mut().insert(token, Messages::default());
     }
 
-    /// Takes a message of a connection, if it has arrived.
-    pub(super) fn take(&self, token: &Token, number: u64) -> Option<Arrived> {
-        self.inbox.0.borrow_mut().get_mut(token)?.remove(&number)
+    /// Takes the next message of a connection, if it has arrived.
+    pub(super) fn take(&self, token: &Token) -> Option<Arrived> {
+        let mut inbox = self.inbox.0.borrow_mut();
+        let messages = inbox.get_mut(token)?;
+        let arrived = messages.arrived.remove(&(messages.taken + 1))?;
+        messages.taken += 1;
+        Some(arrived)
+    }
+
+    /// Returns whether a message of a connection has arrived that its peer cannot have sent.
+    pub(super) fn is_invalid(&self, token: &Token) -> bool {
+        self.inbox.0.borrow().get(token).is_some_and(|messages| messages.is_invalid)
+    }
+
+    /// Accepts no more messages of a connection.
+    pub(super) fn forget(&self, token: &Token) {
+        let messages = self.inbox.0.borrow_mut().remove(token);
+        for (_, arrived) in messages.into_iter().flat_map(|messages| messages.arrived) {
+            if let Content::Rendezvous(descriptor, _) = arrived.content {
+                self.release(descriptor);
+            }
+        }
+    }
+
+    /// Receives nothing of a rendezvous, so that its sender continues.
+    pub(super) fn release(&self, descriptor: Descriptor) {
+        if !self.mark.is_copy() {
+            // SAFETY: the descriptor was not used before.
+            unsafe { (self.library.functions.ucp_am_data_release)(self.handle, descriptor.0) };
+        }
     }
 
     /// Creates an endpoint to the worker with an address. UCX trusts the address.

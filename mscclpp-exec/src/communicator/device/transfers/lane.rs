@@ -12,7 +12,7 @@ use std::thread;
 
 use super::buffer::{Buffers, MAX_BUFFERED};
 use super::{Direction, Transfer};
-use crate::cuda::{Counter, DeferredWait, DeferredWork, Device, DeviceMut, DeviceRef, DeviceVec, Event, Stream};
+use crate::cuda::{Counter, DeferredWait, DeferredWork, Device, DeviceMut, DeviceRef, DeviceVec, Event, Lent, Stream};
 use crate::error::Error;
 
 /// The lanes of a communicator, by the other rank and whether this rank sends.
@@ -83,6 +83,17 @@ impl Lanes {
         Ok(lane)
     }
 
+    /// Waits until the transfers of a direction are enqueued.
+    ///
+    /// # Errors
+    /// The first failure of one that a thread made.
+    fn drain(&self, direction: &Direction) -> Result<(), Error> {
+        let Some(lane) = self.known(direction) else { return Ok(()) };
+        lane.drain();
+        let state = lane.lock();
+        state.check()
+    }
+
     fn all(&self) -> Vec<Arc<Lane>> {
         lock(&self.0).values().cloned().collect()
     }
@@ -141,7 +152,7 @@ impl Lane {
             Err(error) => {
                 state.queue.pop_back();
                 let error = Error::SpawnThread(error.to_string());
-                state.fail(error.clone());
+                state.fail(error.clone(), &self.stream);
                 return Err(error);
             }
         }
@@ -161,7 +172,7 @@ impl Lane {
             }
             drop(state);
             if let Err(error) = self.run(&job) {
-                self.lock().fail(error);
+                self.lock().fail(error, &self.stream);
             }
         }
     }
@@ -199,19 +210,21 @@ impl Lane {
     }
 
     /// Enqueues a transfer on this lane's stream, when the caller's stream has reached this point.
-    fn enqueue_beside<'a>(&self, transfer: &Transfer<'a>) -> Result<Wait<'a>, Error> {
-        self.stream.wait_for(&transfer.stream.untimed_event()?)?;
-        transfer.direction.enqueue(&self.stream, &transfer.memory)?;
-        Ok(Wait::Event(transfer.stream, self.stream.untimed_event()?))
+    fn enqueue_beside<'a>(self: &Arc<Self>, transfer: Transfer<'a>) -> Result<BesideWait<'a>, Error> {
+        let Transfer { direction, stream, memory } = transfer;
+        self.stream.wait_for(&stream.untimed_event()?)?;
+        let wait = BesideWait { lane: Arc::clone(self), stream, memory, is_done: false };
+        direction.enqueue(&self.stream, &wait.memory)?;
+        Ok(wait)
     }
 }
 
 impl State {
-    /// Keeps a failure, and lets the streams continue that wait for transfers which are not made.
-    fn fail(&mut self, error: Error) {
+    /// Keeps a failure, and lets the streams continue that wait for transfers which are not made. `stream`: the lane's.
+    fn fail(&mut self, error: Error, stream: &Stream) {
         self.failure.get_or_insert(error);
         // Without a driver nothing can be done.
-        let _ = self.counter.release();
+        let _ = self.counter.release(stream);
     }
 }
 
@@ -220,7 +233,7 @@ pub(super) fn make_alone(lanes: &Lanes, transfer: Transfer<'_>) -> Result<(), Er
     let stream = transfer.stream;
     if stream.is_capturing()? {
         // Graphs contain the transfer itself.
-        lanes.known(&transfer.direction).inspect(|lane| lane.drain());
+        lanes.drain(&transfer.direction)?;
         return transfer.enqueue();
     }
     let lane = lanes.of(&transfer.direction, stream)?;
@@ -263,15 +276,39 @@ enum Way {
 /// What the caller's stream has to wait for.
 enum Wait<'a> {
     Deferred(DeferredWait<'a>),
-    Event(&'a Stream, Event),
+    Beside(BesideWait<'a>),
 }
 
 impl Wait<'_> {
     fn enqueue(self) -> Result<(), Error> {
         match self {
             Self::Deferred(wait) => wait.enqueue(),
-            Self::Event(stream, event) => stream.wait_for(&event),
+            Self::Beside(mut wait) => wait.enqueue_once(),
         }
+    }
+}
+
+/// Wait of a stream for a transfer on a lane's stream, on memory that it lends. Dropping it enqueues the wait.
+struct BesideWait<'a> {
+    lane: Arc<Lane>,
+    stream: &'a Stream,
+    memory: Lent<'a>,
+    is_done: bool,
+}
+
+impl BesideWait<'_> {
+    fn enqueue_once(&mut self) -> Result<(), Error> {
+        match std::mem::replace(&mut self.is_done, true) {
+            true => Ok(()),
+            false => self.stream.wait_for(&self.lane.stream.untimed_event()?),
+        }
+    }
+}
+
+impl Drop for BesideWait<'_> {
+    fn drop(&mut self) {
+        // A destructor cannot report a failure. The memory stops being lent after this.
+        let _ = self.enqueue_once();
     }
 }
 
@@ -283,7 +320,7 @@ pub(super) fn make_together(lanes: &Lanes, transfers: Vec<Transfer<'_>>) -> Resu
     let mut ways = BTreeMap::new();
     for transfer in &transfers {
         if transfer.stream.is_capturing()? {
-            lanes.known(&transfer.direction).inspect(|lane| lane.drain());
+            lanes.drain(&transfer.direction)?;
             continue;
         }
         let lane = lanes.of(&transfer.direction, transfer.stream)?;
@@ -299,9 +336,10 @@ pub(super) fn make_together(lanes: &Lanes, transfers: Vec<Transfer<'_>>) -> Resu
     }
     let (mut waits, mut prepared) = (Vec::new(), Vec::new());
     for transfer in transfers {
-        match ways.get(&transfer.direction.key()) {
+        // What is captured stays in its capture.
+        match ways.get(&transfer.direction.key()).filter(|_| !transfer.stream.is_capturing().unwrap_or(true)) {
             Some((lane, Way::Deferred)) => waits.push(Wait::Deferred(lane.defer(lane.lock(), transfer)?)),
-            Some((lane, Way::Beside)) => waits.push(lane.enqueue_beside(&transfer)?),
+            Some((lane, Way::Beside)) => waits.push(Wait::Beside(lane.enqueue_beside(transfer)?)),
             None => prepared.push(transfer),
         }
     }
